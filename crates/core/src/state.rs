@@ -1,0 +1,98 @@
+//! All that the cluster knows, in one value.
+
+use crate::config::{ClusterConfig, PartitionConfig};
+use crate::ids::{BlobId, JobId, NodeIdx};
+use crate::job::{Job, Reason};
+use crate::node::Node;
+use crate::time::Timestamp;
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// The cluster. Fields are readable by everyone and written only by [`State::apply`] and [`State::note`].
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// The configuration in force; absent before the first `Configured`.
+    pub config: Option<Arc<ClusterConfig>>,
+    /// Partitions, with changes made by `scontrol update`.
+    pub partitions: Vec<PartitionConfig>,
+    /// Nodes by index. Never shrinks.
+    pub nodes: Vec<Node>,
+    /// Every record of the queue: pending, running, and ended ones until they are purged.
+    pub jobs: BTreeMap<JobId, Job>,
+    /// Arrays that have a record left.
+    pub arrays: BTreeMap<JobId, ArrayInfo>,
+    /// Scripts and contexts in use.
+    pub blobs: HashMap<BlobId, Blob>,
+    /// The number that the next job or split task gets.
+    pub next_job_id: u64,
+    /// Index: node by name.
+    pub node_by_name: HashMap<String, NodeIdx>,
+    /// Index: jobs that hold nodes and are not completing, by the time their limit ends them.
+    pub by_limit: BTreeSet<(Timestamp, JobId)>,
+    /// Index: ended jobs in order of their end, for purging.
+    pub ended: BTreeSet<(Timestamp, JobId)>,
+    /// Index: pending jobs that wait for a time (`--begin`, back-off, `after+minutes`).
+    pub by_begin: BTreeSet<(Timestamp, JobId)>,
+    /// Index: who waits on a job (or on the array of that number).
+    pub dependents: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// Index: pending records, by number.
+    pub pending: BTreeSet<JobId>,
+    /// Index: records that hold nodes (running, suspended, completing).
+    pub active: BTreeSet<JobId>,
+}
+
+/// What an array's tasks share beyond their specification.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct ArrayInfo {
+    /// Tasks with records of their own, by index.
+    #[n(0)]
+    pub tasks: BTreeMap<u32, JobId>,
+    /// Tasks that run now, for `%limit`.
+    #[n(1)]
+    pub running: u32,
+    /// `%limit`.
+    #[n(2)]
+    pub throttle: Option<u32>,
+    /// Tasks at submission, lowest and highest index, stride (`SLURM_ARRAY_TASK_*`).
+    #[n(3)]
+    pub count: u32,
+    /// See above.
+    #[n(4)]
+    pub min: u32,
+    /// See above.
+    #[n(5)]
+    pub max: u32,
+    /// See above.
+    #[n(6)]
+    pub step: u32,
+}
+
+/// A stored script or context.
+#[derive(Clone, Debug)]
+pub struct Blob {
+    /// The bytes.
+    pub bytes: Arc<ByteVec>,
+    /// Records that name it.
+    pub users: u32,
+}
+
+/// Something that listings show but that is not history: worked out anew after a restart. Sent to replicas with the
+/// events, not journalled.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Note {
+    /// Why a job waits.
+    Reason(JobId, Reason),
+    /// When it is expected to start.
+    Expected(JobId, Option<Timestamp>),
+    /// A node's load and free memory.
+    Health {
+        /// The node.
+        node: NodeIdx,
+        /// Load average over a minute, times 100.
+        load_centi: u32,
+        /// Free memory, MiB.
+        free_mib: u64,
+    },
+}
