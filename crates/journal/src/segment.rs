@@ -194,7 +194,9 @@ impl SegmentReader {
             self.base = self.offset;
             start = 0;
             let have = self.buf.len();
-            self.buf.resize(want.max(READ_AHEAD), 0);
+            // Never more than the file has: small files are the rule in simulations.
+            let left = self.len.saturating_sub(self.offset).min(READ_AHEAD as u64) as usize;
+            self.buf.resize(want.max(left), 0);
             let got = read_full(
                 self.file.as_ref(),
                 &mut self.buf[have..],

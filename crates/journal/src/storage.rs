@@ -5,8 +5,8 @@
 
 use std::io;
 
-pub mod dir;
-pub mod mem;
+pub(crate) mod dir;
+pub(crate) mod mem;
 
 /// A flat directory of files.
 pub trait Storage: Send + Sync {
