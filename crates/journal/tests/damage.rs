@@ -33,7 +33,7 @@ fn fails(memory: &MemStorage) -> Error {
         .map(|n| memory.contents(&n))
         .collect();
     let error = match open(memory, &small()) {
-        Ok((_, mut recovered)) => read_all(&mut recovered).err().expect("an error"),
+        Ok((_, mut recovered)) => read_all(&mut recovered).unwrap_err(),
         Err(error) => error,
     };
     let after: Vec<_> = names(memory)
