@@ -30,12 +30,13 @@ use tokio::sync::oneshot;
 const TURN_MESSAGES_MAX: usize = 4096;
 /// Longest sleep: accounting progress and node silence are looked at this often.
 const IDLE: Duration = Duration::from_millis(500);
+/// Time between attempts to write to a full disk.
+const FULL_RETRY: Duration = Duration::from_millis(200);
 
 /// The state's owner and everything it drives.
 pub struct Writer {
     engine: Engine,
     log: Box<dyn Log>,
-    inbox: Receiver<ToWriter>,
     replica: Sender<ToReplica>,
     links: HashMap<NodeIdx, Link>,
     settings: NodeSettings,
@@ -44,6 +45,11 @@ pub struct Writer {
     accounted: Accounted,
     reserve: Reserve,
     batch: Batch,
+    /// A turn that waits for space on the disk.
+    blocked: Option<Box<Work>>,
+    /// Messages that came meanwhile.
+    backlog: Vec<ToWriter>,
+    told_full: bool,
 }
 
 /// Answers that wait for the turn's commit.
@@ -62,8 +68,6 @@ pub struct Parts {
     pub state: State,
     /// The open journal.
     pub log: Box<dyn Log>,
-    /// Messages to it.
-    pub inbox: Receiver<ToWriter>,
     /// The read replica.
     pub replica: Sender<ToReplica>,
     /// Secrets.
@@ -82,7 +86,6 @@ impl Writer {
         Writer {
             engine: Engine::new(parts.state),
             log: parts.log,
-            inbox: parts.inbox,
             replica: parts.replica,
             links: HashMap::new(),
             settings: NodeSettings::default(),
@@ -91,59 +94,80 @@ impl Writer {
             accounted: Accounted::new(parts.progress),
             reserve: parts.reserve,
             batch: Batch::new(),
+            blocked: None,
+            backlog: Vec::new(),
+            told_full: false,
         }
     }
 
     /// Runs until told to stop.
-    pub fn run(mut self) {
-        let mut again = false;
+    pub fn run(mut self, inbox: &Receiver<ToWriter>) {
+        let mut wait = Duration::ZERO;
         loop {
-            let wait = if again { Duration::ZERO } else { self.sleep() };
-            let first = match self.inbox.recv_timeout(wait) {
+            let first = match inbox.recv_timeout(wait) {
                 Ok(message) => Some(message),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            match self.turn(first) {
-                After::Sleep => again = false,
-                After::Again => again = true,
+            let messages = first.into_iter().chain(inbox.try_iter()).take(TURN_MESSAGES_MAX);
+            wait = match self.turn(messages, now()) {
+                After::Sleep => self.next_tick(now()),
+                After::Again => Duration::ZERO,
+                After::Full => FULL_RETRY,
                 After::Stop => return,
-            }
+            };
         }
     }
 
-    fn sleep(&self) -> Duration {
-        let now = now();
+    /// How long nothing need be done, if no message comes.
+    pub fn next_tick(&self, now: Timestamp) -> Duration {
         match self.engine.state().next_tick(now) {
             Some(at) => Duration::from_millis(at.since_ms(now)).min(IDLE),
             None => IDLE,
         }
     }
 
-    fn turn(&mut self, first: Option<ToWriter>) -> After {
-        let now = now();
-        let mut turn = Turn::default();
-        let mut out = Outbox::default();
-        let mut stop = None;
-        let mut next = first;
-        let mut taken = 0;
-        while let Some(message) = next {
-            taken += 1;
+    /// One turn: decides the messages, lets time pass, schedules, commits, and sends what may now be known.
+    /// Synchronous and driven from outside, so that the simulator runs this very code.
+    pub fn turn(&mut self, messages: impl Iterator<Item = ToWriter>, now: Timestamp) -> After {
+        if let Some(blocked) = self.blocked.take() {
+            // The state already holds the blocked turn; nothing else is decided before it is durable.
+            let mut waiting: Vec<ToWriter> = messages.collect();
+            self.backlog.append(&mut waiting);
+            return self.finish(*blocked, now);
+        }
+        let mut work = Work::default();
+        let backlog = std::mem::take(&mut self.backlog);
+        for message in backlog.into_iter().chain(messages) {
             match message {
-                ToWriter::Stop { nodes } => stop = Some(nodes),
-                other => self.take(other, now, &mut turn, &mut out),
+                ToWriter::Stop { nodes } => work.stop = Some(nodes),
+                other => self.take(other, now, &mut work.turn, &mut work.out),
             }
-            next = (taken < TURN_MESSAGES_MAX).then(|| self.inbox.try_recv().ok()).flatten();
         }
-        self.tick(now, &mut turn);
+        self.tick(now, &mut work.turn);
         let pass = Instant::now();
-        self.engine.schedule(now, &mut turn);
+        self.engine.schedule(now, &mut work.turn);
         self.stats.pass(micros(pass.elapsed()));
-        let more = turn.more;
-        if !self.commit(&mut turn) {
-            return After::Stop;
+        self.finish(work, now)
+    }
+
+    /// The state, for checks.
+    pub fn state(&self) -> &State {
+        self.engine.state()
+    }
+
+    fn finish(&mut self, work: Work, now: Timestamp) -> After {
+        let more = work.turn.more || !self.backlog.is_empty();
+        let stop = work.stop;
+        match self.commit(&work.turn) {
+            Commit::Durable => {}
+            Commit::Full => {
+                self.blocked = Some(Box::new(work));
+                return After::Full;
+            }
+            Commit::Failed => return After::Stop,
         }
-        self.send(turn, out);
+        self.send(work.turn, work.out);
         self.accounted.note(now, self.log.last_position());
         if let Some(nodes) = stop {
             self.links.values().for_each(|link| drop(link.send.send(ToLink::Stop(nodes))));
@@ -309,9 +333,9 @@ impl Writer {
     }
 
     /// Makes the turn durable. While the disk is full nothing is answered and nothing is lost: the turn waits.
-    fn commit(&mut self, turn: &mut Turn) -> bool {
+    fn commit(&mut self, turn: &Turn) -> Commit {
         if turn.events.is_empty() {
-            return true;
+            return Commit::Durable;
         }
         self.batch.clear();
         for event in &turn.events {
@@ -319,26 +343,26 @@ impl Writer {
                 minicbor::encode(event, bytes).expect("writing to memory cannot fail");
             });
         }
-        let mut told = false;
-        loop {
-            match self.log.append(&self.batch) {
-                Ok(_) => break,
-                Err(e) if e.is_full() => {
-                    if !told {
-                        error!("{e}. Nothing is acknowledged until there is space; running jobs go on.");
-                        told = true;
-                    }
-                    std::thread::sleep(Duration::from_millis(200));
+        match self.log.append(&self.batch) {
+            Ok(_) => {
+                if std::mem::replace(&mut self.told_full, false) {
+                    info!("the journal can be written again");
                 }
-                Err(e) => {
-                    error!("the journal cannot be written, the controller stops: {e}");
-                    return false;
+            }
+            Err(e) if e.is_full() => {
+                if !std::mem::replace(&mut self.told_full, true) {
+                    error!("{e}. Nothing is acknowledged until there is space; running jobs go on.");
                 }
+                return Commit::Full;
+            }
+            Err(e) => {
+                error!("the journal cannot be written, the controller stops: {e}");
+                return Commit::Failed;
             }
         }
         self.stats.commits.fetch_add(1, Relaxed);
         self.stats.events.fetch_add(turn.events.len() as u64, Relaxed);
-        true
+        Commit::Durable
     }
 
     fn send(&mut self, turn: Turn, out: Outbox) {
@@ -437,10 +461,31 @@ impl Writer {
     }
 }
 
-enum After {
+/// What a turn wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// Nothing until a message or [`Writer::next_tick`].
     Sleep,
+    /// Another turn at once: work was left.
     Again,
+    /// The disk is full: another turn when there may be space.
+    Full,
+    /// The end: told to, or the journal cannot be trusted any more.
     Stop,
+}
+
+enum Commit {
+    Durable,
+    Full,
+    Failed,
+}
+
+/// A turn's results until they are durable.
+#[derive(Default)]
+struct Work {
+    turn: Turn,
+    out: Outbox,
+    stop: Option<bool>,
 }
 
 /// Where the agents of an allocation listen, in its order.
