@@ -389,8 +389,18 @@ impl Table {
             .iter()
             .map(|row| (edit_distance(&name, &row.name.to_ascii_lowercase()), row))
             .min_by_key(|(distance, _)| *distance)?;
-        (distance <= 1 + name.len() / 4).then_some(row.name)
+        (distance <= tolerance(&name)).then_some(row.name)
     }
+}
+
+/// How many slips make a misspelt key still recognisable.
+fn tolerance(name: &str) -> usize {
+    1 + name.len() / 4
+}
+
+/// Whether one word may be a misspelling of another, in any case.
+pub(crate) fn is_near(name: &str, key: &str) -> bool {
+    edit_distance(&name.to_ascii_lowercase(), &key.to_ascii_lowercase()) <= tolerance(key)
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours between two words.

@@ -45,8 +45,16 @@ pub fn load_with(path: &Path, read: ReadFile<'_>) -> (Config, Vec<Diagnostic>) {
         line: 0,
         column: 0,
     };
+    let unreadable = found
+        .is_empty()
+        .then(|| findings.list.first().cloned())
+        .flatten();
     let config = build(path, &whole, found, &mut findings);
-    (config, findings.sorted())
+    match unreadable {
+        // What a file that cannot be read does not say is not worth saying.
+        Some(finding) if finding.origin.line == 0 => (config, vec![finding]),
+        _ => (config, findings.sorted()),
+    }
 }
 
 /// Checks pairs against key tables; says once for each key that it has no effect.
@@ -108,10 +116,18 @@ impl<'a> Checker<'a> {
     fn unknown(&mut self, pair: &Pair, table: &'static Table, what: &'static str) {
         let (name, origin) = (&pair.key, &pair.origin);
         let message = format!("unknown key `{name}` in {what}");
-        let elsewhere = !std::ptr::eq(table, &*keys::SLURM) && keys::SLURM.find(name).is_some();
-        let help = match table.nearest(name) {
+        let is_global = std::ptr::eq(table, &*keys::SLURM);
+        let help = match nearest(table, name) {
             Some(near) => format!("did you mean `{near}`?"),
-            None if elsewhere => format!("`{name}` belongs on a line of its own"),
+            None if !is_global && keys::SLURM.find(name).is_some() => {
+                format!("`{name}` belongs on a line of its own")
+            }
+            None if is_global && keys::NODE.find(name).is_some() => {
+                format!("`{name}` belongs on a NodeName line")
+            }
+            None if is_global && keys::PARTITION.find(name).is_some() => {
+                format!("`{name}` belongs on a PartitionName line")
+            }
             None => "see the keys in slurm.conf(5); remove the key if it is not needed".to_owned(),
         };
         self.findings.error(origin, name, message, help);
@@ -145,6 +161,24 @@ impl<'a> Checker<'a> {
     }
 }
 
+/// The keys that begin a line of their own kind.
+const LINE_KEYS: [&str; 5] = [
+    "NodeName",
+    "PartitionName",
+    "DownNodes",
+    "NodeSet",
+    "FrontendName",
+];
+
+/// The known key nearest to a misspelt one; in slurm.conf, also those that begin a line.
+fn nearest(table: &'static Table, name: &str) -> Option<&'static str> {
+    let line_key = LINE_KEYS
+        .into_iter()
+        .filter(|_| std::ptr::eq(table, &*keys::SLURM))
+        .find(|key| keys::is_near(name, key));
+    line_key.or_else(|| table.nearest(name))
+}
+
 fn is_unused_plugin(key: &Key) -> bool {
     matches!(key.kind, Kind::Plugin(..)) && matches!(key.status, Status::NoEffect(_))
 }
@@ -171,7 +205,7 @@ fn asks_for_default(key: &Key, text: &str) -> bool {
 }
 
 fn describe(key: &Key) -> String {
-    format!("{} is {}", key.name, key.about)
+    format!("{}: {}", key.name, key.about)
 }
 
 /// A node, partition or other line that starts with a name.
@@ -196,6 +230,10 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    fn is_empty(&self) -> bool {
+        self.settings.is_empty() && self.controllers.is_empty() && self.nodes.is_empty()
+    }
+
     fn take(&mut self, line: Line, checker: &mut Checker<'_>) {
         let mut pairs = line.into_iter();
         while let Some(pair) = pairs.next() {
@@ -203,6 +241,7 @@ impl Found {
             match pair.key.to_ascii_lowercase().as_str() {
                 "nodename" => {
                     let record = record(pair, rest, &keys::NODE, "a NodeName line", checker);
+                    nodes::check_default(&record, checker.findings);
                     keep(record, &mut self.nodes, &mut self.node_default);
                     return;
                 }
@@ -237,7 +276,15 @@ impl Found {
                         self.controllers.push(pair);
                     }
                 }
-                _ => self.global(&pair, checker),
+                _ => {
+                    self.global(&pair, checker);
+                    // The rest of a line whose first key is misspelt would only be noise.
+                    let is_line_key = |near: &str| LINE_KEYS.contains(&near);
+                    let unknown = keys::SLURM.find(&pair.key).is_none();
+                    if unknown && nearest(&keys::SLURM, &pair.key).is_some_and(is_line_key) {
+                        return;
+                    }
+                }
             }
         }
     }

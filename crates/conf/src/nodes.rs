@@ -123,6 +123,24 @@ fn ports(reader: &Reader<'_>, names: usize, default: u16, findings: &mut Finding
         .collect()
 }
 
+/// A DEFAULT line cannot say what must differ from node to node.
+pub(crate) fn check_default(record: &Record, findings: &mut Findings) {
+    if !record.name.eq_ignore_ascii_case("DEFAULT") {
+        return;
+    }
+    for key in ["NodeHostname", "NodeAddr", "BcastAddr"] {
+        if let Some(setting) = record.settings.get(key) {
+            let message = format!("{key} is not allowed with NodeName=DEFAULT");
+            findings.error(
+                &setting.origin,
+                key,
+                message,
+                "set it on the nodes' own lines",
+            );
+        }
+    }
+}
+
 /// What all nodes of a line have in common.
 fn template(record: &Record, reader: &Reader<'_>, findings: &mut Findings) -> NodeDef {
     let geometry = geometry(record, reader, findings);
@@ -204,10 +222,17 @@ fn geometry(record: &Record, reader: &Reader<'_>, findings: &mut Findings) -> Ge
     let cores = at_least_1("CoresPerSocket").unwrap_or(1);
     let threads = at_least_1("ThreadsPerCore").unwrap_or(1);
     let (whole, per_board) = (at_least_1("Sockets"), at_least_1("SocketsPerBoard"));
-    if let (Some(_), Some(_), Some(setting)) = (whole, per_board, record.settings.get("Sockets")) {
-        let message = "Sockets and SocketsPerBoard exclude each other; SocketsPerBoard counts";
-        findings.warn(&setting.origin, "Sockets", message, "remove one of the two");
-    }
+    let place = |key: &str| record.settings.get(key).map(|setting| &setting.origin);
+    let (whole, per_board) = match (place("Sockets"), place("SocketsPerBoard")) {
+        (Some(one), Some(other)) if one.file == other.file && one.line == other.line => {
+            let message = "Sockets and SocketsPerBoard exclude each other; SocketsPerBoard counts";
+            findings.warn(one, "Sockets", message, "remove one of the two");
+            (None, per_board)
+        }
+        // One of them comes from a DEFAULT line, which the line itself overrules.
+        (Some(one), Some(_)) if one.line == record.origin.line => (whole, None),
+        _ => (whole, per_board),
+    };
     // With several boards, Sockets is read as SocketsPerBoard.
     let sockets = match (per_board.or(whole), cpus) {
         (Some(sockets), _) => sockets.saturating_mul(boards),

@@ -266,7 +266,12 @@ fn value_at(
         return match quoted.find('"') {
             Some(length) => (quoted[..length].to_owned(), start + length + 2),
             None => {
-                findings.error(origin, key, format!("the quote of {key} is not closed"), "");
+                findings.error(
+                    origin,
+                    key,
+                    format!("the quote of {key} is not closed"),
+                    "add a \"",
+                );
                 (quoted.trim_end().to_owned(), line.len())
             }
         };

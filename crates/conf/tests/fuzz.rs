@@ -11,8 +11,8 @@ const SEEDS: [&str; 6] = [
     include_str!("data/peer.conf"),
     include_str!("data/gpu.conf"),
     include_str!("data/broken.conf"),
-    include_str!("data/gres.conf"),
-    include_str!("data/topology.conf"),
+    include_str!("data/beside/gres.conf"),
+    include_str!("data/beside/topology.conf"),
 ];
 
 fn load_everything(bytes: &[u8]) {

@@ -104,7 +104,15 @@ fn dump(config: &Config) -> String {
 
 #[test]
 fn confs() {
-    for name in ["site", "peer", "htc", "gpu", "old", "broken"] {
+    for name in [
+        "site",
+        "peer",
+        "htc",
+        "gpu",
+        "old",
+        "broken",
+        "beside/slurm",
+    ] {
         let report = check(&data(&format!("{name}.conf")));
         golden(
             &format!("{name}.expected"),
@@ -128,11 +136,11 @@ fn files_beside() {
     let (dbd, found) = files::load_flat(Flat::Slurmdbd, &data("site-slurmdbd.conf"));
     assert_eq!(dbd.text("StorageUser"), Some("slurm"));
     say(found);
-    let (_, found) = files::load_flat(Flat::Cgroup, &data("cgroup.conf"));
+    let (_, found) = files::load_flat(Flat::Cgroup, &data("beside/cgroup.conf"));
     say(found);
-    let (gres, found) = files::load_gres(&data("gres.conf"));
+    let (gres, found) = files::load_gres(&data("beside/gres.conf"));
     say(found);
-    let (topology, found) = files::load_topology(&data("topology.conf"));
+    let (topology, found) = files::load_topology(&data("beside/topology.conf"));
     say(found);
     for line in gres {
         let line = format!("{line:?}");
@@ -188,6 +196,13 @@ fn show_config_as_slurm() {
         }
     }
     assert_eq!(ours.len(), expected.lines().count());
+}
+
+#[test]
+fn a_file_that_is_not_there_is_one_finding() {
+    let (_, findings) = load(&data("nosuch.conf"));
+    assert_eq!(findings.len(), 1);
+    assert!(findings[0].message.starts_with("cannot read"));
 }
 
 #[test]
