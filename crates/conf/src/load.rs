@@ -443,6 +443,9 @@ fn build(path: &Path, whole: &Origin, mut found: Found, findings: &mut Findings)
     let disable_root_jobs = reader.is_set("DisableRootJobs");
     let paths = paths(&reader, findings);
     let mut built = nodes::expand(&found.nodes, slurmd_port, findings);
+    if !reader.plugin("SelectType").eq_ignore_ascii_case("linear") {
+        nodes::refuse_counting_sockets(&built, findings);
+    }
     let down_nodes = nodes::apply_down(&found.down_nodes, &mut built, findings);
     let node_sets = partitions::node_sets(&found.node_sets, &built, findings);
     let partitions = partitions::build(
