@@ -22,3 +22,6 @@ mod waiting;
 pub mod writer;
 
 pub use run::{Options, run};
+
+/// The Slurm release whose contract is met; what commands print for `--version`.
+pub const SLURM_VERSION: &str = "25.05.4";

@@ -21,6 +21,7 @@ pub struct Stats {
     pub events: AtomicU64,
     /// Open connections.
     pub connections: AtomicU64,
+    durable: AtomicU64,
     requests: Mutex<Requests>,
 }
 
@@ -37,6 +38,16 @@ impl Stats {
         self.pass_last_us.store(us, Relaxed);
         self.pass_total_us.fetch_add(us, Relaxed);
         self.pass_max_us.fetch_max(us, Relaxed);
+    }
+
+    /// Everything up to this journal position was handed to the replica; set before it is acknowledged.
+    pub fn set_durable(&self, position: u64) {
+        self.durable.store(position, std::sync::atomic::Ordering::Release);
+    }
+
+    /// What a reader that arrives now must see.
+    pub fn durable(&self) -> u64 {
+        self.durable.load(std::sync::atomic::Ordering::Acquire)
     }
 
     /// Counts a request.

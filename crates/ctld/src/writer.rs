@@ -371,6 +371,7 @@ impl Writer {
             let first = self.log.last_position() + 1 - turn.events.len() as Position;
             let batch = ToReplica::Batch { first, events: Arc::new(turn.events), notes: turn.notes };
             let _ = self.replica.send(batch);
+            self.stats.set_durable(self.log.last_position());
         }
         // From here on the turn is durable and every later read sees it.
         for (reply, answer) in out.replies {
