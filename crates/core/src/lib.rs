@@ -1,3 +1,31 @@
-//! core
+//! The pure core of Muster: all cluster state in one value that changes only by events.
+//!
+//! `decide(&State, Command, now) -> events or refusal`, `State::apply(&Event)`, `effects(&State, &Event)`.
+//! No I/O, no clock, no threads, no randomness: the same code runs in the controller, in its read replica and in
+//! the simulator. Domain types carry their wire and durable encoding (CBOR with numbered fields).
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
+mod apply;
+pub mod cbor;
+pub mod command;
+pub mod config;
+pub mod cpuset;
+pub mod decide;
+pub mod effect;
+mod effects;
+pub mod event;
 pub mod hostlist;
+pub mod ids;
+mod index;
+pub mod index_set;
+mod invariants;
+pub mod job;
+pub mod limits;
+pub mod node;
+pub mod refusal;
+pub mod snapshot;
+pub mod spec;
+pub mod state;
+pub mod time;
+pub mod transition;

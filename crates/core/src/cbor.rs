@@ -1,0 +1,62 @@
+//! Encoding of shared values: `#[cbor(with = "crate::cbor::arc")]` writes an `Arc<T>` as its `T`.
+
+/// `Arc<T>` as `T`.
+pub mod arc {
+    use minicbor::{Decode, Decoder, Encode, Encoder};
+    use std::sync::Arc;
+
+    /// Writes the value inside.
+    ///
+    /// # Errors
+    /// What writing the value gives.
+    pub fn encode<C, T: Encode<C>, W: minicbor::encode::Write>(
+        value: &Arc<T>,
+        e: &mut Encoder<W>,
+        ctx: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        value.as_ref().encode(e, ctx)
+    }
+
+    /// Reads the value and wraps it.
+    ///
+    /// # Errors
+    /// What reading the value gives.
+    pub fn decode<'b, C, T: Decode<'b, C>>(
+        d: &mut Decoder<'b>,
+        ctx: &mut C,
+    ) -> Result<Arc<T>, minicbor::decode::Error> {
+        T::decode(d, ctx).map(Arc::new)
+    }
+}
+
+/// `Option<Arc<T>>` as `Option<T>`.
+pub mod opt_arc {
+    use minicbor::{Decode, Decoder, Encode, Encoder};
+    use std::sync::Arc;
+
+    /// Writes the value inside, or null.
+    ///
+    /// # Errors
+    /// What writing the value gives.
+    pub fn encode<C, T: Encode<C>, W: minicbor::encode::Write>(
+        value: &Option<Arc<T>>,
+        e: &mut Encoder<W>,
+        ctx: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        match value {
+            Some(v) => v.as_ref().encode(e, ctx),
+            None => e.null()?.ok(),
+        }
+    }
+
+    /// Reads the value, if it is not null.
+    ///
+    /// # Errors
+    /// What reading the value gives.
+    pub fn decode<'b, C, T: Decode<'b, C>>(
+        d: &mut Decoder<'b>,
+        ctx: &mut C,
+    ) -> Result<Option<Arc<T>>, minicbor::decode::Error> {
+        Ok(Option::<T>::decode(d, ctx)?.map(Arc::new))
+    }
+}

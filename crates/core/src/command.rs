@@ -1,0 +1,481 @@
+//! What is asked of the core. A command is a wish with an identity; [`crate::decide`] turns it into events or
+//! refuses it.
+
+use crate::config::ClusterConfig;
+use crate::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
+use crate::job::{Allocation, ExitStatus, JobState, Step, StepEnd};
+use crate::node::NodeInfo;
+use crate::refusal::Refusal;
+use crate::spec::{Dependency, JobSpec, ResourceAsk};
+use crate::time::{TimeLimit, Timestamp};
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use std::sync::Arc;
+
+/// Who asks, as the transport authenticated it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// User name, the number when there is none.
+    pub user: String,
+    /// Group name, likewise.
+    pub group: String,
+    /// All group names the user is in, for `AllowGroups`.
+    pub groups: Vec<String>,
+}
+
+/// A request to the core.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// From a user.
+    User(Identity, UserCommand),
+    /// From a node's agent.
+    Node(NodeIdx, NodeCommand),
+    /// The scheduler's plan.
+    Commit(Plan),
+    /// Time passed: limits, waits and ages are looked at.
+    Tick {
+        /// Every ended job whose accounting row is durable up to this point may leave the queue.
+        accounted: bool,
+    },
+    /// The configuration was read.
+    Configure(Arc<ClusterConfig>),
+}
+
+/// What users and administrators ask for. This is the wire form too.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum UserCommand {
+    /// sbatch, salloc, srun.
+    #[n(0)]
+    Submit {
+        /// The job; its owner is overwritten by the core (root may submit for another with `--uid`).
+        #[n(0)]
+        spec: Box<JobSpec>,
+        /// Script and context bytes that the spec names.
+        #[n(1)]
+        blobs: Vec<(BlobId, ByteVec)>,
+        /// `--test-only`: say when and where it would start; submit nothing.
+        #[n(2)]
+        test_only: bool,
+    },
+    /// scancel without a signal, or with KILL of a whole job: ends jobs.
+    #[n(1)]
+    Cancel {
+        /// Which.
+        #[n(0)]
+        selection: JobSelection,
+    },
+    /// scancel with a signal, or of a step.
+    #[n(2)]
+    Signal {
+        /// Which.
+        #[n(0)]
+        selection: JobSelection,
+        /// Signal number.
+        #[n(1)]
+        signal: u32,
+        /// To whom in the job.
+        #[n(2)]
+        scope: SignalScope,
+    },
+    /// scontrol hold, uhold.
+    #[n(3)]
+    Hold {
+        /// Which.
+        #[n(0)]
+        target: JobTarget,
+        /// `uhold`, or the caller is no administrator.
+        #[n(1)]
+        user: bool,
+    },
+    /// scontrol release.
+    #[n(4)]
+    Release {
+        /// Which.
+        #[n(0)]
+        target: JobTarget,
+    },
+    /// scontrol requeue, requeuehold.
+    #[n(5)]
+    Requeue {
+        /// Which.
+        #[n(0)]
+        target: JobTarget,
+        /// Hold it in the queue.
+        #[n(1)]
+        hold: bool,
+        /// `State=SpecialExit`.
+        #[n(2)]
+        special_exit: bool,
+    },
+    /// scontrol suspend.
+    #[n(6)]
+    Suspend {
+        /// Which.
+        #[n(0)]
+        target: JobTarget,
+    },
+    /// scontrol resume.
+    #[n(7)]
+    Resume {
+        /// Which.
+        #[n(0)]
+        target: JobTarget,
+    },
+    /// scontrol update job.
+    #[n(8)]
+    UpdateJob {
+        /// Which.
+        #[n(0)]
+        target: JobTarget,
+        /// What.
+        #[n(1)]
+        update: Box<JobUpdate>,
+    },
+    /// scontrol update node.
+    #[n(9)]
+    UpdateNodes {
+        /// Hostlist.
+        #[n(0)]
+        nodes: String,
+        /// What.
+        #[n(1)]
+        update: NodeUpdate,
+    },
+    /// scontrol update partition, create, delete.
+    #[n(10)]
+    UpdatePartition {
+        /// Its name.
+        #[n(0)]
+        name: String,
+        /// `Key=Value` pairs, keys as in slurm.conf, checked by the core.
+        #[n(1)]
+        pairs: Vec<(String, String)>,
+    },
+    /// The holder of an interactive allocation says it is done: `salloc`'s command or `srun` ended.
+    #[n(11)]
+    EndAllocation {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// Exit status to record.
+        #[n(1)]
+        exit: ExitStatus,
+    },
+    /// A new configuration file was read on behalf of an administrator; carried out by the shell.
+    #[n(12)]
+    Reconfigure,
+    /// scontrol top: raise the priority of own jobs to the top, as far as an administrator allows.
+    #[n(13)]
+    Top {
+        /// Which.
+        #[n(0)]
+        target: JobTarget,
+    },
+}
+
+/// One job as users write it: `123`, `123_4`, `123_[1-3]`.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct JobTarget {
+    /// The number, of a job, of an array, or of an array's task.
+    #[n(0)]
+    pub job: JobId,
+    /// Tasks of the array.
+    #[n(1)]
+    pub tasks: Option<crate::index_set::IndexSet>,
+}
+
+/// Jobs by id and by filters; all given conditions must hold. Empty ids: all that match the filters.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct JobSelection {
+    /// Jobs or tasks.
+    #[n(0)]
+    pub targets: Vec<JobTarget>,
+    /// A step of the (single) target.
+    #[n(1)]
+    pub step: Option<StepNo>,
+    /// `--user`, resolved to a uid.
+    #[n(2)]
+    pub uid: Option<u32>,
+    /// `--name`.
+    #[n(3)]
+    pub name: Option<String>,
+    /// `--state`: PENDING, RUNNING or SUSPENDED.
+    #[n(4)]
+    pub state: Option<JobState>,
+    /// `--partition`.
+    #[n(5)]
+    pub partition: Option<String>,
+    /// `--account`.
+    #[n(6)]
+    pub account: Option<String>,
+    /// `--qos`.
+    #[n(7)]
+    pub qos: Option<String>,
+    /// `--reservation`.
+    #[n(8)]
+    pub reservation: Option<String>,
+    /// `--nodelist`, node names.
+    #[n(9)]
+    pub nodes: Vec<String>,
+    /// `--wckey`.
+    #[n(10)]
+    pub wckey: Option<String>,
+    /// `--hurry`, `--ctld` and the like change nothing here; `--quiet` is the client's.
+    #[n(11)]
+    pub only_own: bool,
+}
+
+/// Who in a job gets a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum SignalScope {
+    /// All steps, not the batch shell (scancel's default).
+    #[n(0)]
+    Steps,
+    /// Only the batch shell itself (`--batch`).
+    #[n(1)]
+    Batch,
+    /// The batch shell and its children, and all steps (`--full`).
+    #[n(2)]
+    Full,
+}
+
+/// Fields of `scontrol update job` that were given.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct JobUpdate {
+    /// `TimeLimit=`.
+    #[n(0)]
+    pub time_limit: Option<TimeLimit>,
+    /// `TimeLimit=+N`, `-N`: minutes.
+    #[n(1)]
+    pub time_delta_min: Option<i64>,
+    /// `Priority=`.
+    #[n(2)]
+    pub priority: Option<u32>,
+    /// `Nice=`.
+    #[n(3)]
+    pub nice: Option<i32>,
+    /// `Partition=`.
+    #[n(4)]
+    pub partitions: Option<Vec<String>>,
+    /// `JobName=`.
+    #[n(5)]
+    pub name: Option<String>,
+    /// `Comment=`.
+    #[n(6)]
+    pub comment: Option<String>,
+    /// `Account=`.
+    #[n(7)]
+    pub account: Option<String>,
+    /// `QOS=`.
+    #[n(8)]
+    pub qos: Option<String>,
+    /// `Dependency=`; empty clears it.
+    #[n(9)]
+    pub dependency: Option<Dependency>,
+    /// `StartTime=`, `EligibleTime=`.
+    #[n(10)]
+    pub begin: Option<Timestamp>,
+    /// `Deadline=`.
+    #[n(11)]
+    pub deadline: Option<Timestamp>,
+    /// `NumNodes=`, `NumTasks=`, `NumCPUs=`, `ReqNodeList=`, `Features=`, `MinMemoryNode=`, ...: the whole new ask,
+    /// made by the client from the job's own.
+    #[n(12)]
+    pub ask: Option<ResourceAsk>,
+    /// `ArrayTaskThrottle=`; 0 removes it.
+    #[n(13)]
+    pub array_throttle: Option<u32>,
+    /// `Requeue=`.
+    #[n(14)]
+    pub requeue: Option<bool>,
+    /// `StdOut=`, `StdErr=`, `StdIn=`.
+    #[n(15)]
+    pub stdio: Option<crate::spec::StdioSpec>,
+    /// `WorkDir=`.
+    #[n(16)]
+    pub work_dir: Option<String>,
+    /// `WCKey=`.
+    #[n(17)]
+    pub wckey: Option<String>,
+    /// `Reservation=`.
+    #[n(18)]
+    pub reservation: Option<String>,
+    /// `AdminComment=`, `Extra=`, `MailUser=` and other shown-only values.
+    #[n(19)]
+    pub shown: Vec<(String, String)>,
+    /// `TimeMin=`.
+    #[n(20)]
+    pub time_min: Option<TimeLimit>,
+}
+
+/// `scontrol update nodename=`.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct NodeUpdate {
+    /// `State=`, upper case: DOWN, DRAIN, FAIL, RESUME, IDLE, UNDRAIN, ...
+    #[n(0)]
+    pub state: Option<String>,
+    /// `Reason=`.
+    #[n(1)]
+    pub reason: Option<String>,
+    /// `Weight=`.
+    #[n(2)]
+    pub weight: Option<u32>,
+    /// `ActiveFeatures=`, `AvailableFeatures=`.
+    #[n(3)]
+    pub features: Option<Vec<String>>,
+    /// `Comment=`.
+    #[n(4)]
+    pub comment: Option<String>,
+}
+
+/// What a node's agent tells.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeCommand {
+    /// It connected, and this is what it has of each job. Jobs that the controller thinks are there and that are
+    /// not in the list were never launched there (same boot) or are lost (`present` lacks them and boot changed).
+    Register {
+        /// The machine.
+        info: Box<NodeInfo>,
+        /// Jobs the agent knows, running or ended without acknowledgement.
+        present: Vec<(JobId, Attempt)>,
+    },
+    /// Its connection was lost.
+    Lost,
+    /// Its load and memory.
+    Health {
+        /// Load average over a minute, times 100.
+        load_centi: u32,
+        /// Free memory, MiB.
+        free_mib: u64,
+    },
+    /// The batch script ended.
+    BatchEnded {
+        /// The job.
+        job: JobId,
+        /// Which launch.
+        attempt: Attempt,
+        /// Wait status of the script.
+        exit: ExitStatus,
+        /// Ended by the out-of-memory killer.
+        oom: bool,
+        /// The `batch` step's end.
+        end: StepEnd,
+    },
+    /// Nothing of the job is left on the node.
+    Released {
+        /// The job.
+        job: JobId,
+        /// Which launch.
+        attempt: Attempt,
+    },
+    /// The job could not be started there.
+    LaunchFailed {
+        /// The job.
+        job: JobId,
+        /// Which launch.
+        attempt: Attempt,
+        /// Why, for the log, the job's reason and the node's.
+        error: String,
+        /// The fault is the node's (true) or the job's own, such as a missing working directory (false).
+        node_fault: bool,
+    },
+    /// The job was there but its processes are gone without a trace (shim killed, machine rebooted).
+    Vanished {
+        /// The job.
+        job: JobId,
+        /// Which launch.
+        attempt: Attempt,
+    },
+    /// A step began.
+    StepStarted {
+        /// The job.
+        job: JobId,
+        /// Which launch.
+        attempt: Attempt,
+        /// The step.
+        step: Box<Step>,
+    },
+    /// A step ended.
+    StepEnded {
+        /// The job.
+        job: JobId,
+        /// Which launch.
+        attempt: Attempt,
+        /// The step.
+        step: StepNo,
+        /// How.
+        end: Box<StepEnd>,
+    },
+}
+
+/// What the scheduler proposes. Each entry is checked again when it is committed; a stale one is dropped alone.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Jobs to start.
+    pub starts: Vec<PlannedStart>,
+    /// Reasons that changed for jobs that stay (not durable: they are worked out anew after a restart).
+    pub reasons: Vec<(JobId, crate::job::Reason)>,
+    /// Expected starts of jobs that backfill protects (not durable).
+    pub expected: Vec<(JobId, Timestamp)>,
+}
+
+/// One start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedStart {
+    /// The job, or the array whose lowest pending task starts.
+    pub job: JobId,
+    /// What it gets.
+    pub alloc: Allocation,
+}
+
+/// The core's answer to a [`UserCommand`].
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum Reply {
+    /// A job was accepted.
+    #[n(0)]
+    Submitted {
+        /// Its number.
+        #[n(0)]
+        id: JobId,
+        /// Warnings for the user's standard error.
+        #[n(1)]
+        warnings: Vec<String>,
+    },
+    /// Done, with what to tell per job that could not be (id as the user wrote it, why).
+    #[n(1)]
+    Done {
+        /// Jobs or nodes changed.
+        #[n(0)]
+        changed: u32,
+        /// What was refused.
+        #[n(1)]
+        refused: Vec<(String, Refusal)>,
+    },
+    /// `--test-only`: when, where, how many CPUs.
+    #[n(2)]
+    WouldStart {
+        /// When.
+        #[n(0)]
+        at: Timestamp,
+        /// Number of processors.
+        #[n(1)]
+        cpus: u64,
+        /// Hostlist.
+        #[n(2)]
+        nodes: String,
+        /// Partition.
+        #[n(3)]
+        partition: String,
+        /// The id that the job would have.
+        #[n(4)]
+        id: JobId,
+    },
+    /// Nothing was done.
+    #[n(3)]
+    Refused(#[n(0)] Refusal),
+}

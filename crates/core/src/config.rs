@@ -1,0 +1,238 @@
+//! The part of the configuration that decisions depend on. It is state: it changes by an event, so that a replay
+//! decides what was decided then.
+
+use crate::node::NodeConfig;
+use crate::spec::MemoryAsk;
+use crate::time::TimeLimit;
+use minicbor::{Decode, Encode};
+
+/// Cluster-wide settings, partitions and nodes.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct ClusterConfig {
+    /// `ClusterName`.
+    #[n(0)]
+    pub cluster_name: String,
+    /// Nodes in configuration order.
+    #[n(1)]
+    pub nodes: Vec<NodeConfig>,
+    /// Partitions in configuration order.
+    #[n(2)]
+    pub partitions: Vec<PartitionConfig>,
+    /// `FirstJobId`.
+    #[n(3)]
+    pub first_job_id: u64,
+    /// `MaxJobCount`: records in the queue.
+    #[n(4)]
+    pub max_job_count: u32,
+    /// `MaxArraySize`: one more than the highest array index.
+    #[n(5)]
+    pub max_array_size: u32,
+    /// `MinJobAge`, seconds an ended job stays in listings.
+    #[n(6)]
+    pub min_job_age_s: u32,
+    /// `KillWait`, seconds between TERM and KILL.
+    #[n(7)]
+    pub kill_wait_s: u32,
+    /// `SlurmdTimeout`, seconds after which a silent node is down; 0 never.
+    #[n(8)]
+    pub node_timeout_s: u32,
+    /// `ReturnToService`: 0, 1 or 2.
+    #[n(9)]
+    pub return_to_service: u32,
+    /// `JobRequeue`.
+    #[n(10)]
+    pub job_requeue: bool,
+    /// `DefMemPerNode` or `DefMemPerCPU`.
+    #[n(11)]
+    pub default_memory: MemoryAsk,
+    /// `MaxMemPerNode` or `MaxMemPerCPU`; `Default` is no limit.
+    #[n(12)]
+    pub max_memory: MemoryAsk,
+    /// `EnforcePartLimits`.
+    #[n(13)]
+    pub enforce_part_limits: EnforcePartLimits,
+    /// Memory is handed out (`CR_*_Memory`).
+    #[n(14)]
+    pub memory_is_consumable: bool,
+    /// Whole nodes only (`select/linear`).
+    #[n(15)]
+    pub whole_nodes: bool,
+    /// `sched/backfill` (true) or `sched/builtin`.
+    #[n(16)]
+    pub backfill: bool,
+    /// `OverTimeLimit`, minutes past the limit before a job is ended.
+    #[n(17)]
+    pub over_time_limit_min: Option<u32>,
+    /// `DependencyParameters=kill_invalid_depend`.
+    #[n(18)]
+    pub kill_invalid_depend: bool,
+    /// `MaxNodeCount`-like guard: `InactiveLimit`, seconds; 0 is off.
+    #[n(19)]
+    pub inactive_limit_s: u32,
+    /// Uids that may act as administrators besides root: SlurmUser.
+    #[n(20)]
+    pub admin_uids: Vec<u32>,
+    /// Cores are handed out whole (`CR_Core`): CPUs of a core go to one job.
+    #[n(21)]
+    pub whole_cores: bool,
+    /// `CR_LLN` and `CR_Pack_Nodes` style hints, kept as text for the scheduler.
+    #[n(22)]
+    pub select_parameters: Vec<String>,
+    /// `SchedulerParameters`, split at commas.
+    #[n(23)]
+    pub scheduler_parameters: Vec<String>,
+}
+
+/// `EnforcePartLimits`: what happens to a job outside the limits of its partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum EnforcePartLimits {
+    /// It is accepted and waits.
+    #[default]
+    #[n(0)]
+    No,
+    /// It is refused unless one of its partitions would take it.
+    #[n(1)]
+    Any,
+    /// It is refused unless all of its partitions would take it.
+    #[n(2)]
+    All,
+}
+
+/// A partition, as configured or changed by `scontrol update`.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct PartitionConfig {
+    /// `PartitionName`.
+    #[n(0)]
+    pub name: String,
+    /// Node names, in configuration order.
+    #[n(1)]
+    pub nodes: Vec<String>,
+    /// `Nodes=` as it was written, for listings.
+    #[n(2)]
+    pub nodes_text: String,
+    /// `Default=YES`.
+    #[n(3)]
+    pub default: bool,
+    /// `State`.
+    #[n(4)]
+    pub state: PartitionState,
+    /// `MaxTime`.
+    #[n(5)]
+    pub max_time: TimeLimit,
+    /// `DefaultTime`.
+    #[n(6)]
+    pub default_time: Option<TimeLimit>,
+    /// `MinNodes`.
+    #[n(7)]
+    pub min_nodes: u32,
+    /// `MaxNodes`.
+    #[n(8)]
+    pub max_nodes: Option<u32>,
+    /// `MaxCPUsPerNode`.
+    #[n(9)]
+    pub max_cpus_per_node: Option<u32>,
+    /// `AllowGroups`; empty is ALL.
+    #[n(10)]
+    pub allow_groups: Vec<String>,
+    /// `AllowAccounts`; empty is ALL.
+    #[n(11)]
+    pub allow_accounts: Vec<String>,
+    /// `DenyAccounts`.
+    #[n(12)]
+    pub deny_accounts: Vec<String>,
+    /// `AllowQos`; empty is ALL.
+    #[n(13)]
+    pub allow_qos: Vec<String>,
+    /// `DenyQos`.
+    #[n(14)]
+    pub deny_qos: Vec<String>,
+    /// `AllocNodes`; empty is ALL.
+    #[n(15)]
+    pub alloc_nodes: Vec<String>,
+    /// `PriorityTier`.
+    #[n(16)]
+    pub priority_tier: u32,
+    /// `PriorityJobFactor`.
+    #[n(17)]
+    pub priority_job_factor: u32,
+    /// `OverSubscribe`.
+    #[n(18)]
+    pub over_subscribe: OverSubscribe,
+    /// `DefMemPerNode`, `DefMemPerCPU`.
+    #[n(19)]
+    pub default_memory: MemoryAsk,
+    /// `MaxMemPerNode`, `MaxMemPerCPU`.
+    #[n(20)]
+    pub max_memory: MemoryAsk,
+    /// `Hidden`.
+    #[n(21)]
+    pub hidden: bool,
+    /// `RootOnly`.
+    #[n(22)]
+    pub root_only: bool,
+    /// `DisableRootJobs`.
+    #[n(23)]
+    pub disable_root_jobs: bool,
+    /// `ExclusiveUser`.
+    #[n(24)]
+    pub exclusive_user: bool,
+    /// `LLN`: least loaded node first.
+    #[n(25)]
+    pub lln: bool,
+    /// `ReqResv`.
+    #[n(26)]
+    pub req_resv: bool,
+    /// `QOS`.
+    #[n(27)]
+    pub qos: Option<String>,
+    /// `GraceTime`, seconds.
+    #[n(28)]
+    pub grace_time_s: u32,
+    /// `PreemptMode`.
+    #[n(29)]
+    pub preempt_mode: Option<String>,
+    /// `OverTimeLimit`, minutes.
+    #[n(30)]
+    pub over_time_limit_min: Option<u32>,
+    /// `TRESBillingWeights`, as text.
+    #[n(31)]
+    pub billing_weights: Option<String>,
+}
+
+/// Whether a partition takes and starts jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum PartitionState {
+    /// Takes jobs and starts them.
+    #[default]
+    #[n(0)]
+    Up,
+    /// Takes jobs, starts none.
+    #[n(1)]
+    Down,
+    /// Takes none, starts those it has.
+    #[n(2)]
+    Drain,
+    /// Takes none, starts none.
+    #[n(3)]
+    Inactive,
+}
+
+/// `OverSubscribe` of a partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub enum OverSubscribe {
+    /// Resources are given to one job at a time.
+    #[default]
+    #[n(0)]
+    No,
+    /// Jobs that ask for it may share, so many at once.
+    #[n(1)]
+    Yes(#[n(0)] u32),
+    /// Jobs share whether they ask or not, so many at once.
+    #[n(2)]
+    Force(#[n(0)] u32),
+    /// Whole nodes.
+    #[n(3)]
+    Exclusive,
+}

@@ -1,0 +1,77 @@
+//! What leaves the controller because of an event, once the event is durable. Effects are derived, never stored:
+//! after a restart the same orders are worked out from the state when a node registers.
+
+use crate::command::SignalScope;
+use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
+
+/// An order for one node's agent. Repeating one does no harm: agents know attempts they have seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Give the job its share of the node; on the first node also start the batch script.
+    Launch {
+        /// The node.
+        node: NodeIdx,
+        /// The job.
+        job: JobId,
+        /// Which launch.
+        attempt: Attempt,
+    },
+    /// End all of the job's processes (CONT, TERM, after `KillWait` KILL; at once KILL if `now`), then report
+    /// `Released`.
+    Terminate {
+        /// The node.
+        node: NodeIdx,
+        /// The job.
+        job: JobId,
+        /// Which launch.
+        attempt: Attempt,
+        /// Without waiting.
+        now: bool,
+        /// Text for the job's standard error, such as `CANCELLED AT ... DUE TO TIME LIMIT`; the agent adds names and time.
+        why: TerminateReason,
+    },
+    /// Send a signal.
+    Signal {
+        /// The node.
+        node: NodeIdx,
+        /// The job.
+        job: JobId,
+        /// Which launch.
+        attempt: Attempt,
+        /// A step, or by scope.
+        step: Option<StepNo>,
+        /// Signal number.
+        signal: u32,
+        /// Who gets it.
+        scope: SignalScope,
+    },
+    /// The interactive holder or waiting client of a job should hear of its state (started, ended).
+    Notify {
+        /// The job.
+        job: JobId,
+    },
+}
+
+/// Why a job is being ended, as it is told to its standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, minicbor::Encode, minicbor::Decode)]
+#[cbor(index_only)]
+pub enum TerminateReason {
+    /// Cancelled by a user.
+    #[n(0)]
+    Cancelled,
+    /// Time limit.
+    #[n(1)]
+    TimeLimit,
+    /// Requeued.
+    #[n(2)]
+    Requeued,
+    /// Preempted.
+    #[n(3)]
+    Preempted,
+    /// A node was lost.
+    #[n(4)]
+    NodeFailure,
+    /// The job is over; only leftovers are cleaned. Nothing is written.
+    #[n(5)]
+    Finished,
+}

@@ -1,0 +1,365 @@
+//! What happened: the durable history. State changes only by applying these, in order. Every field that a replay
+//! needs is in the event; nothing is looked up outside the state.
+
+use crate::config::{ClusterConfig, PartitionConfig};
+use crate::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
+use crate::job::{Allocation, ExitStatus, Hold, JobState, Reason, Step, StepEnd};
+use crate::node::{NodeInfo, NodeReason};
+use crate::spec::{DependencyTerm, JobSpec};
+use crate::time::{TimeLimit, Timestamp};
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use std::sync::Arc;
+
+/// One change of the cluster's state. Variant and field numbers are durable: never reuse one.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum Event {
+    /// The configuration was read (start, `scontrol reconfigure`). Nodes keep their index by name.
+    #[n(0)]
+    Configured {
+        /// The new configuration.
+        #[n(0)]
+        #[cbor(with = "crate::cbor::arc")]
+        config: Arc<ClusterConfig>,
+        /// When.
+        #[n(1)]
+        at: Timestamp,
+    },
+    /// A script or context that was not known yet.
+    #[n(1)]
+    BlobStored {
+        /// SHA-256 of the bytes.
+        #[n(0)]
+        id: BlobId,
+        /// The bytes.
+        #[n(1)]
+        #[cbor(with = "crate::cbor::arc")]
+        bytes: Arc<ByteVec>,
+    },
+    /// A job was accepted.
+    #[n(2)]
+    JobSubmitted {
+        /// Its number.
+        #[n(0)]
+        id: JobId,
+        /// What was asked, completed by the core (partition, owner, defaults).
+        #[n(1)]
+        #[cbor(with = "crate::cbor::arc")]
+        spec: Arc<JobSpec>,
+        /// When.
+        #[n(2)]
+        at: Timestamp,
+        /// Its priority; 0 if held.
+        #[n(3)]
+        priority: u32,
+        /// Who holds it.
+        #[n(4)]
+        hold: Hold,
+        /// Its limit: asked for, or the partition's.
+        #[n(5)]
+        time_limit: TimeLimit,
+        /// Dependencies that are not satisfied yet; `singleton` included while it waits.
+        #[n(6)]
+        waiting_on: Vec<DependencyTerm>,
+        /// First reason to wait.
+        #[n(7)]
+        reason: Reason,
+        /// First partition.
+        #[n(8)]
+        partition: String,
+        /// Whether the system may requeue it.
+        #[n(9)]
+        requeueable: bool,
+    },
+    /// A task left its array's record and got its own.
+    #[n(3)]
+    TaskSplit {
+        /// The array.
+        #[n(0)]
+        base: JobId,
+        /// The task.
+        #[n(1)]
+        index: u32,
+        /// Its number; equal to `base` when it is the last, which turns the array's record into the task's.
+        #[n(2)]
+        id: JobId,
+    },
+    /// A pending or running job was changed.
+    #[n(4)]
+    JobChanged {
+        /// The job.
+        #[n(0)]
+        id: JobId,
+        /// How.
+        #[n(1)]
+        change: JobChange,
+        /// When.
+        #[n(2)]
+        at: Timestamp,
+    },
+    /// A job got its allocation; launch orders follow.
+    #[n(5)]
+    JobStarted {
+        /// The job.
+        #[n(0)]
+        id: JobId,
+        /// Which launch this is.
+        #[n(1)]
+        attempt: Attempt,
+        /// When.
+        #[n(2)]
+        at: Timestamp,
+        /// What it got.
+        #[n(3)]
+        #[cbor(with = "crate::cbor::arc")]
+        alloc: Arc<Allocation>,
+    },
+    /// A running, suspended or pending job ends: its state is final (or it goes back to the queue), its nodes are
+    /// being cleaned. A job without nodes has ended with this event.
+    #[n(6)]
+    JobEnding {
+        /// The job.
+        #[n(0)]
+        id: JobId,
+        /// When.
+        #[n(1)]
+        at: Timestamp,
+        /// How it ended.
+        #[n(2)]
+        state: JobState,
+        /// Why.
+        #[n(3)]
+        reason: Reason,
+        /// Its exit status.
+        #[n(4)]
+        exit: ExitStatus,
+        /// Uid of who cancelled it.
+        #[n(5)]
+        cancelled_by: Option<u32>,
+        /// Set if it returns to the queue once its nodes are clean: whether it is held there.
+        #[n(6)]
+        requeue: Option<bool>,
+    },
+    /// A node confirmed that nothing of the job is left there; its resources are free.
+    #[n(7)]
+    NodeReleased {
+        /// The job.
+        #[n(0)]
+        id: JobId,
+        /// Position of the node in the job's allocation.
+        #[n(1)]
+        position: u32,
+        /// When.
+        #[n(2)]
+        at: Timestamp,
+    },
+    /// A completing job's nodes are all clean and it is pending again.
+    #[n(8)]
+    JobRequeued {
+        /// The job.
+        #[n(0)]
+        id: JobId,
+        /// When.
+        #[n(1)]
+        at: Timestamp,
+        /// Held there, and by whom.
+        #[n(2)]
+        hold: Hold,
+        /// Not before this time (launch failures back off).
+        #[n(3)]
+        not_before: Option<Timestamp>,
+    },
+    /// A job was stopped and its CPUs may be used by others.
+    #[n(9)]
+    JobSuspended {
+        /// The job.
+        #[n(0)]
+        id: JobId,
+        /// When.
+        #[n(1)]
+        at: Timestamp,
+    },
+    /// It goes on.
+    #[n(10)]
+    JobResumed {
+        /// The job.
+        #[n(0)]
+        id: JobId,
+        /// When.
+        #[n(1)]
+        at: Timestamp,
+    },
+    /// Ended jobs left the queue; accounting keeps them.
+    #[n(11)]
+    JobsPurged {
+        /// The jobs.
+        #[n(0)]
+        ids: Vec<JobId>,
+    },
+    /// A step began.
+    #[n(12)]
+    StepStarted {
+        /// The job.
+        #[n(0)]
+        id: JobId,
+        /// The step.
+        #[n(1)]
+        step: Box<Step>,
+    },
+    /// A step ended.
+    #[n(13)]
+    StepEnded {
+        /// The job.
+        #[n(0)]
+        id: JobId,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+        /// How.
+        #[n(2)]
+        end: Box<StepEnd>,
+    },
+    /// A node's agent connected.
+    #[n(14)]
+    NodeRegistered {
+        /// The node.
+        #[n(0)]
+        node: NodeIdx,
+        /// What it is.
+        #[n(1)]
+        info: Box<NodeInfo>,
+        /// When.
+        #[n(2)]
+        at: Timestamp,
+    },
+    /// Something else about a node changed.
+    #[n(15)]
+    NodeChanged {
+        /// The node.
+        #[n(0)]
+        node: NodeIdx,
+        /// What.
+        #[n(1)]
+        change: NodeChange,
+        /// When.
+        #[n(2)]
+        at: Timestamp,
+    },
+    /// `scontrol update partition`; lost at the next reconfiguration, as in Slurm.
+    #[n(16)]
+    PartitionChanged {
+        /// The partition as it is now.
+        #[n(0)]
+        partition: Box<PartitionConfig>,
+    },
+}
+
+/// A change of one job.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum JobChange {
+    /// `scontrol update` of what was asked for: the new specification.
+    #[n(0)]
+    Spec(
+        #[n(0)]
+        #[cbor(with = "crate::cbor::arc")]
+        Arc<JobSpec>,
+    ),
+    /// Held or released; the priority that goes with it.
+    #[n(1)]
+    Hold {
+        /// Who holds it now.
+        #[n(0)]
+        hold: Hold,
+        /// Its priority now.
+        #[n(1)]
+        priority: u32,
+    },
+    /// A new time limit.
+    #[n(2)]
+    TimeLimit(#[n(0)] TimeLimit),
+    /// A new priority.
+    #[n(3)]
+    Priority(#[n(0)] u32),
+    /// Dependencies that are left, and the reason that goes with them.
+    #[n(4)]
+    WaitingOn {
+        /// What is left.
+        #[n(0)]
+        terms: Vec<DependencyTerm>,
+        /// `Dependency`, `DependencyNeverSatisfied` or `None`.
+        #[n(1)]
+        reason: Reason,
+    },
+    /// Whether the system may requeue it.
+    #[n(5)]
+    Requeueable(#[n(0)] bool),
+    /// The warning signal was sent.
+    #[n(6)]
+    Warned,
+    /// It may run from now on (`--begin` passed, dependencies done).
+    #[n(7)]
+    Eligible,
+    /// A running job was told to end by its own time; TERM went out.
+    #[n(8)]
+    TermSent,
+    /// Not to be started before this time (`after:J+minutes`).
+    #[n(9)]
+    NotBefore(#[n(0)] Timestamp),
+    /// `scontrol requeuehold` with `State=SpecialExit`.
+    #[n(10)]
+    SpecialExit(#[n(0)] bool),
+    /// Text that goes with the reason, such as why a launch failed.
+    #[n(11)]
+    Detail(#[n(0)] String),
+}
+
+/// A change of one node.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum NodeChange {
+    /// The agent's connection was lost.
+    #[n(0)]
+    LinkLost,
+    /// DOWN by an administrator or the system.
+    #[n(1)]
+    Down(#[n(0)] NodeReason),
+    /// DRAIN.
+    #[n(2)]
+    Drain(#[n(0)] NodeReason),
+    /// FAIL.
+    #[n(3)]
+    Fail(#[n(0)] NodeReason),
+    /// RESUME, IDLE, UNDRAIN: back in service.
+    #[n(4)]
+    Resume,
+    /// UNDRAIN only: DOWN stays.
+    #[n(5)]
+    Undrain,
+    /// Only the reason.
+    #[n(6)]
+    Reason(#[n(0)] NodeReason),
+    /// Weight, features: `scontrol update nodename`.
+    #[n(7)]
+    Weight(#[n(0)] u32),
+    /// Active and available features.
+    #[n(8)]
+    Features(#[n(0)] Vec<String>),
+    /// Load and free memory.
+    #[n(9)]
+    Health {
+        /// Load average over a minute, times 100.
+        #[n(0)]
+        load_centi: u32,
+        /// Free memory, MiB.
+        #[n(1)]
+        free_mib: u64,
+    },
+    /// A launch failed (true) or succeeded after failures (false).
+    #[n(10)]
+    LaunchFailed(#[n(0)] bool),
+    /// POWER_DOWN and other flags are refused by name; a comment is stored.
+    #[n(11)]
+    Comment(#[n(0)] String),
+    /// A node that was down answered again: DOWN ends, DRAIN stays.
+    #[n(12)]
+    Returned,
+}

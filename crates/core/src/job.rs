@@ -1,0 +1,657 @@
+//! A job as the cluster knows it: its state, its allocation, its steps.
+
+use crate::cpuset::CpuSet;
+use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
+use crate::index_set::IndexSet;
+use crate::spec::{DependencyTerm, JobSpec, StdioSpec};
+use crate::time::{TimeLimit, Timestamp};
+use minicbor::{Decode, Encode};
+use std::sync::Arc;
+
+/// One record of the queue: a job, a task of an array, or an array's tasks that have not left it yet.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct Job {
+    /// Its number.
+    #[n(0)]
+    pub id: JobId,
+    /// What was asked for, with later changes applied.
+    #[n(1)]
+    #[cbor(with = "crate::cbor::arc")]
+    pub spec: Arc<JobSpec>,
+    /// Its part in an array.
+    #[n(2)]
+    pub array: ArrayRole,
+    /// Where it is in its life.
+    #[n(3)]
+    pub state: JobState,
+    /// Its processes are being ended, or nodes have not confirmed that they are gone.
+    #[n(4)]
+    pub completing: bool,
+    /// Why it waits, or why it ended.
+    #[n(5)]
+    pub reason: Reason,
+    /// Who holds it back.
+    #[n(6)]
+    pub hold: Hold,
+    /// Higher first; 0 when held.
+    #[n(7)]
+    pub priority: u32,
+    /// When it was accepted.
+    #[n(8)]
+    pub submit_time: Timestamp,
+    /// When it could first have run: submission, `--begin`, end of its dependencies.
+    #[n(9)]
+    pub eligible_time: Option<Timestamp>,
+    /// When it got its allocation; the latest time it did if it was requeued.
+    #[n(10)]
+    pub start_time: Option<Timestamp>,
+    /// When it ended.
+    #[n(11)]
+    pub end_time: Option<Timestamp>,
+    /// Since when it is suspended.
+    #[n(12)]
+    pub suspend_time: Option<Timestamp>,
+    /// Milliseconds it spent suspended in this run, without the current suspension.
+    #[n(13)]
+    pub suspended_ms: u64,
+    /// How often it was put back into the queue (`SLURM_RESTART_COUNT`).
+    #[n(14)]
+    pub restarts: u32,
+    /// The current or latest launch.
+    #[n(15)]
+    pub attempt: Attempt,
+    /// Nodes, CPUs and memory it has, or had when it ran last.
+    #[n(16)]
+    #[cbor(with = "crate::cbor::opt_arc")]
+    pub alloc: Option<Arc<Allocation>>,
+    /// Which of the allocation's nodes (positions in `alloc.nodes`) still hold resources for it.
+    #[n(17)]
+    pub nodes_held: CpuSet,
+    /// How it ended: the batch script's or the `salloc` command's status; for `srun` the worst step's.
+    #[n(18)]
+    pub exit: ExitStatus,
+    /// The worst status of its steps (`DerivedExitCode`).
+    #[n(19)]
+    pub derived_exit: ExitStatus,
+    /// Limit on its run time.
+    #[n(20)]
+    pub time_limit: TimeLimit,
+    /// Dependencies that are not satisfied yet.
+    #[n(21)]
+    pub waiting_on: Vec<DependencyTerm>,
+    /// Steps that run, by number.
+    #[n(22)]
+    pub steps: Vec<Step>,
+    /// What becomes of it when its nodes are clean: the end, or the queue again.
+    #[n(23)]
+    pub after_completing: AfterCompleting,
+    /// Uid of who cancelled it.
+    #[n(24)]
+    pub cancelled_by: Option<u32>,
+    /// Partition it runs in, or the first it asked for.
+    #[n(25)]
+    pub partition: String,
+    /// When the warning signal of `--signal` was sent in this run.
+    #[n(26)]
+    pub warned: bool,
+    /// When it ran into its time limit or was told to end (TERM sent), for KillWait.
+    #[n(27)]
+    pub term_time: Option<Timestamp>,
+    /// State of `--no-requeue` and friends after updates: whether it may be put back by the system.
+    #[n(28)]
+    pub requeueable: bool,
+    /// `scontrol requeuehold` with `State=SpecialExit`.
+    #[n(29)]
+    pub special_exit: bool,
+    /// When the scheduler looked at it last (`LastSchedEval`).
+    #[n(30)]
+    pub last_sched_eval: Option<Timestamp>,
+    /// Expected start, when the scheduler has one.
+    #[n(31)]
+    pub expected_start: Option<Timestamp>,
+    /// Highest step number given so far plus one.
+    #[n(32)]
+    pub next_step: u32,
+    /// Free text after the reason (`scontrol show job` `Reason=` tail), if any.
+    #[n(33)]
+    pub reason_detail: Option<String>,
+    /// Not to be started before this time: `--begin`, `after:J+minutes`, the back-off of a failed launch. Cleared by
+    /// the tick that finds it passed.
+    #[n(34)]
+    pub begin_at: Option<Timestamp>,
+}
+
+impl Job {
+    /// Whether the scheduler may start it now, as far as the job itself is concerned: pending, not held, no
+    /// dependency left, its time come. Throttles of arrays and partitions are looked at elsewhere.
+    pub fn is_startable(&self) -> bool {
+        self.state == JobState::Pending
+            && !self.completing
+            && self.hold == Hold::None
+            && self.waiting_on.is_empty()
+            && self.begin_at.is_none()
+    }
+
+    /// Whether it has ended and nothing of it is left on a node.
+    pub fn is_over(&self) -> bool {
+        self.state.is_ended() && !self.completing
+    }
+
+    /// The number it was submitted under: the array's for a task, else its own.
+    pub fn submission(&self) -> JobId {
+        match self.array {
+            ArrayRole::Task { base, .. } => base,
+            ArrayRole::None | ArrayRole::Pending { .. } => self.id,
+        }
+    }
+
+    /// Its position in the array, if it is a task with a record of its own.
+    pub fn task_index(&self) -> Option<u32> {
+        match self.array {
+            ArrayRole::Task { index, .. } => Some(index),
+            ArrayRole::None | ArrayRole::Pending { .. } => None,
+        }
+    }
+
+    /// Milliseconds it has run, without suspensions, at `now`; to its end if it has ended.
+    pub fn run_time_ms(&self, now: Timestamp) -> u64 {
+        let Some(start) = self.start_time else {
+            return 0;
+        };
+        let until = self.end_time.or(self.suspend_time).unwrap_or(now);
+        until.since_ms(start).saturating_sub(self.suspended_ms)
+    }
+}
+
+/// A job's part in an array.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub enum ArrayRole {
+    /// Not in an array.
+    #[default]
+    #[n(0)]
+    None,
+    /// The array's own record: tasks that have not left it.
+    #[n(1)]
+    Pending {
+        /// Their indices; never empty while the record is pending.
+        #[n(0)]
+        indices: IndexSet,
+    },
+    /// A task with a record of its own. The last task to leave takes over the array's record and number.
+    #[n(2)]
+    Task {
+        /// The array's number (`%F`, `SLURM_ARRAY_JOB_ID`).
+        #[n(0)]
+        base: JobId,
+        /// Its index (`%K`, `SLURM_ARRAY_TASK_ID`).
+        #[n(1)]
+        index: u32,
+    },
+}
+
+/// Slurm's base job states, squeue(1) "JOB STATE CODES". `CONFIGURING`, `COMPLETING`, `SPECIAL_EXIT` and
+/// `REQUEUE_HOLD` are flags beside them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum JobState {
+    /// Waits for resources, a time, a dependency or a release.
+    #[n(0)]
+    Pending,
+    /// Has its allocation.
+    #[n(1)]
+    Running,
+    /// Has an allocation, but its processes are stopped and its CPUs may be given to others.
+    #[n(2)]
+    Suspended,
+    /// Ended with exit code 0.
+    #[n(3)]
+    Completed,
+    /// Ended by a user or administrator.
+    #[n(4)]
+    Cancelled,
+    /// Ended with another exit code or by a signal.
+    #[n(5)]
+    Failed,
+    /// Ended by its time limit.
+    #[n(6)]
+    Timeout,
+    /// Ended by the loss of a node.
+    #[n(7)]
+    NodeFail,
+    /// Ended to make room for another.
+    #[n(8)]
+    Preempted,
+    /// Could not be launched.
+    #[n(9)]
+    BootFail,
+    /// Its `--deadline` passed.
+    #[n(10)]
+    Deadline,
+    /// Ran out of memory.
+    #[n(11)]
+    OutOfMemory,
+}
+
+impl JobState {
+    /// All states, in order.
+    pub const ALL: [JobState; 12] = [
+        JobState::Pending,
+        JobState::Running,
+        JobState::Suspended,
+        JobState::Completed,
+        JobState::Cancelled,
+        JobState::Failed,
+        JobState::Timeout,
+        JobState::NodeFail,
+        JobState::Preempted,
+        JobState::BootFail,
+        JobState::Deadline,
+        JobState::OutOfMemory,
+    ];
+
+    /// Whether the job will not run (again).
+    pub fn is_ended(self) -> bool {
+        !matches!(
+            self,
+            JobState::Pending | JobState::Running | JobState::Suspended
+        )
+    }
+
+    /// The long name, as `squeue %T`.
+    pub fn name(self) -> &'static str {
+        match self {
+            JobState::Pending => "PENDING",
+            JobState::Running => "RUNNING",
+            JobState::Suspended => "SUSPENDED",
+            JobState::Completed => "COMPLETED",
+            JobState::Cancelled => "CANCELLED",
+            JobState::Failed => "FAILED",
+            JobState::Timeout => "TIMEOUT",
+            JobState::NodeFail => "NODE_FAIL",
+            JobState::Preempted => "PREEMPTED",
+            JobState::BootFail => "BOOT_FAIL",
+            JobState::Deadline => "DEADLINE",
+            JobState::OutOfMemory => "OUT_OF_MEMORY",
+        }
+    }
+
+    /// The short code, as `squeue %t`.
+    pub fn code(self) -> &'static str {
+        match self {
+            JobState::Pending => "PD",
+            JobState::Running => "R",
+            JobState::Suspended => "S",
+            JobState::Completed => "CD",
+            JobState::Cancelled => "CA",
+            JobState::Failed => "F",
+            JobState::Timeout => "TO",
+            JobState::NodeFail => "NF",
+            JobState::Preempted => "PR",
+            JobState::BootFail => "BF",
+            JobState::Deadline => "DL",
+            JobState::OutOfMemory => "OOM",
+        }
+    }
+}
+
+/// What becomes of a completing job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub enum AfterCompleting {
+    /// It has ended.
+    #[default]
+    #[n(0)]
+    End,
+    /// It goes back to the queue.
+    #[n(1)]
+    Requeue {
+        /// And waits there for a release (`scontrol requeuehold`).
+        #[n(0)]
+        hold: bool,
+    },
+}
+
+/// Who holds a pending job back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Hold {
+    /// Nobody.
+    #[default]
+    #[n(0)]
+    None,
+    /// Its owner (`scontrol uhold`, `sbatch --hold`): `JobHeldUser`.
+    #[n(1)]
+    User,
+    /// An administrator: `JobHeldAdmin`. Its owner cannot release it.
+    #[n(2)]
+    Admin,
+}
+
+/// Why a job waits or ended, as `squeue %r` prints it. Each is a value that the scheduler or the core produced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Reason {
+    /// `None`.
+    #[default]
+    #[n(0)]
+    None,
+    /// Jobs of higher priority wait for the same resources.
+    #[n(1)]
+    Priority,
+    /// The next in its partition to start when resources are free.
+    #[n(2)]
+    Resources,
+    /// Waits for another job.
+    #[n(3)]
+    Dependency,
+    /// A job it waits for ended in a way that can never satisfy it.
+    #[n(4)]
+    DependencyNeverSatisfied,
+    /// `--begin` is in the future.
+    #[n(5)]
+    BeginTime,
+    /// Held by its owner.
+    #[n(6)]
+    JobHeldUser,
+    /// Held by an administrator.
+    #[n(7)]
+    JobHeldAdmin,
+    /// Requeued and held.
+    #[n(8)]
+    JobHoldMaxRequeue,
+    /// The array's `%limit` is reached.
+    #[n(9)]
+    JobArrayTaskLimit,
+    /// Nodes it asks for are down or drained.
+    #[n(10)]
+    ReqNodeNotAvail,
+    /// Every node that could run it is down, drained or reserved.
+    #[n(11)]
+    NodesUnavailable,
+    /// Partition `State=DOWN`.
+    #[n(12)]
+    PartitionDown,
+    /// Partition `State=INACTIVE`.
+    #[n(13)]
+    PartitionInactive,
+    /// Its node count is outside the partition's limits.
+    #[n(14)]
+    PartitionNodeLimit,
+    /// Its time limit is over the partition's.
+    #[n(15)]
+    PartitionTimeLimit,
+    /// No node of its partition can ever satisfy it.
+    #[n(16)]
+    BadConstraints,
+    /// More is asked for than the partition has (`PartitionConfig`).
+    #[n(17)]
+    PartitionConfig,
+    /// A requeued job waits for its old processes to be gone.
+    #[n(18)]
+    Cleaning,
+    /// Its licenses are in use.
+    #[n(19)]
+    Licenses,
+    /// Its reservation has not begun or does not exist.
+    #[n(20)]
+    Reservation,
+    /// The job's exit code was not zero.
+    #[n(21)]
+    NonZeroExitCode,
+    /// Ended by a signal.
+    #[n(22)]
+    RaisedSignal,
+    /// Ran into its time limit.
+    #[n(23)]
+    TimeLimit,
+    /// A node was lost.
+    #[n(24)]
+    NodeDown,
+    /// The launch failed.
+    #[n(25)]
+    JobLaunchFailure,
+    /// Out of memory.
+    #[n(26)]
+    OutOfMemory,
+    /// Its deadline passed.
+    #[n(27)]
+    DeadLine,
+    /// The holder of an interactive allocation went away.
+    #[n(28)]
+    InactiveLimit,
+    /// Accounting policy refuses (limits come with accounting).
+    #[n(29)]
+    AssocLimit,
+    /// Ended by the system.
+    #[n(30)]
+    SystemFailure,
+    /// Waits until a failed launch may be tried again.
+    #[n(31)]
+    LaunchBackoff,
+}
+
+impl Reason {
+    /// The word that `squeue %r` prints.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::None => "None",
+            Reason::Priority => "Priority",
+            Reason::Resources => "Resources",
+            Reason::Dependency => "Dependency",
+            Reason::DependencyNeverSatisfied => "DependencyNeverSatisfied",
+            Reason::BeginTime | Reason::LaunchBackoff => "BeginTime",
+            Reason::JobHeldUser => "JobHeldUser",
+            Reason::JobHeldAdmin => "JobHeldAdmin",
+            Reason::JobHoldMaxRequeue => "JobHoldMaxRequeue",
+            Reason::JobArrayTaskLimit => "JobArrayTaskLimit",
+            Reason::ReqNodeNotAvail => "ReqNodeNotAvail",
+            Reason::NodesUnavailable => {
+                "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+            }
+            Reason::PartitionDown => "PartitionDown",
+            Reason::PartitionInactive => "PartitionInactive",
+            Reason::PartitionNodeLimit => "PartitionNodeLimit",
+            Reason::PartitionTimeLimit => "PartitionTimeLimit",
+            Reason::BadConstraints => "BadConstraints",
+            Reason::PartitionConfig => "PartitionConfig",
+            Reason::Cleaning => "Cleaning",
+            Reason::Licenses => "Licenses",
+            Reason::Reservation => "Reservation",
+            Reason::NonZeroExitCode => "NonZeroExitCode",
+            Reason::RaisedSignal => "RaisedSignal:Terminated",
+            Reason::TimeLimit => "TimeLimit",
+            Reason::NodeDown => "NodeDown",
+            Reason::JobLaunchFailure => "JobLaunchFailure",
+            Reason::OutOfMemory => "OutOfMemory",
+            Reason::DeadLine => "DeadLine",
+            Reason::InactiveLimit => "InactiveLimit",
+            Reason::AssocLimit => "AssocGrpJobsLimit",
+            Reason::SystemFailure => "SystemFailure",
+        }
+    }
+}
+
+/// A wait status taken apart: `code:signal`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct ExitStatus {
+    /// Exit code, 0 to 255.
+    #[n(0)]
+    pub code: u32,
+    /// Signal that ended the process, 0 if none.
+    #[n(1)]
+    pub signal: u32,
+}
+
+impl ExitStatus {
+    /// Whether it means success.
+    pub fn is_ok(self) -> bool {
+        self == ExitStatus::default()
+    }
+}
+
+/// Resources given to a job.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Allocation {
+    /// One entry per node, in node order; the first leads (runs the batch script and makes the steps).
+    #[n(0)]
+    pub nodes: Vec<NodeShare>,
+    /// Partition it was placed in.
+    #[n(1)]
+    pub partition: String,
+    /// Whether the nodes are not shared with other jobs.
+    #[n(2)]
+    pub exclusive: bool,
+    /// Node names as a hostlist, made once, shown often.
+    #[n(3)]
+    pub hostlist: String,
+    /// Tasks over all nodes.
+    #[n(4)]
+    pub ntasks: u32,
+}
+
+impl Allocation {
+    /// CPUs over all nodes.
+    pub fn cpus(&self) -> u64 {
+        self.nodes.iter().map(|n| u64::from(n.cpus.len())).sum()
+    }
+
+    /// MiB over all nodes.
+    pub fn memory_mib(&self) -> u64 {
+        self.nodes.iter().map(|n| n.memory_mib).sum()
+    }
+}
+
+/// A job's share of one node.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct NodeShare {
+    /// The node.
+    #[n(0)]
+    pub node: NodeIdx,
+    /// Its name.
+    #[n(1)]
+    pub name: String,
+    /// CPUs by index on the node.
+    #[n(2)]
+    pub cpus: CpuSet,
+    /// Memory in MiB; 0 when memory is not a consumable resource.
+    #[n(3)]
+    pub memory_mib: u64,
+    /// Tasks laid out on this node.
+    #[n(4)]
+    pub tasks: u32,
+    /// Devices: name, kind, instance ids.
+    #[n(5)]
+    pub gres: Vec<GresShare>,
+}
+
+/// Instances of a generic resource given to a job on one node.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct GresShare {
+    /// `gpu`.
+    #[n(0)]
+    pub name: String,
+    /// `a100`, if the node's devices have a type.
+    #[n(1)]
+    pub kind: Option<String>,
+    /// Indices of the instances.
+    #[n(2)]
+    pub ids: CpuSet,
+}
+
+/// A step, running or just ended.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct Step {
+    /// Its number.
+    #[n(0)]
+    pub step: StepNo,
+    /// `--job-name` of the srun, the program's name by default; `batch` for the script.
+    #[n(1)]
+    pub name: String,
+    /// Node names as a hostlist.
+    #[n(2)]
+    pub hostlist: String,
+    /// Number of nodes.
+    #[n(3)]
+    pub nodes: u32,
+    /// Number of tasks.
+    #[n(4)]
+    pub tasks: u32,
+    /// CPUs over all nodes.
+    #[n(5)]
+    pub cpus: u32,
+    /// Memory over all nodes, MiB.
+    #[n(6)]
+    pub memory_mib: u64,
+    /// When it started.
+    #[n(7)]
+    pub start_time: Timestamp,
+    /// Its files, for listings.
+    #[n(8)]
+    pub stdio: StdioSpec,
+    /// The command line, for accounting.
+    #[n(9)]
+    pub submit_line: String,
+    /// Time limit of its own, if any.
+    #[n(10)]
+    pub time_limit: Option<TimeLimit>,
+    /// Distribution, as text.
+    #[n(11)]
+    pub distribution: Option<String>,
+}
+
+/// How a step ended.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct StepEnd {
+    /// When.
+    #[n(0)]
+    pub end_time: Timestamp,
+    /// The worst task's status.
+    #[n(1)]
+    pub exit: ExitStatus,
+    /// `Completed`, `Failed`, `Cancelled`, `Timeout`, `OutOfMemory` or `NodeFail`.
+    #[n(2)]
+    pub state: JobState,
+    /// What its tasks used.
+    #[n(3)]
+    pub usage: Usage,
+    /// Uid of who cancelled it.
+    #[n(4)]
+    pub cancelled_by: Option<u32>,
+}
+
+/// Resources used by the tasks of a step, from wait4(2) and sampling.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Usage {
+    /// User time over all tasks, microseconds.
+    #[n(0)]
+    pub user_us: u64,
+    /// System time over all tasks, microseconds.
+    #[n(1)]
+    pub system_us: u64,
+    /// Largest resident set of one task, KiB.
+    #[n(2)]
+    pub max_rss_kib: u64,
+    /// Sum over tasks of the largest resident set, KiB, for averages.
+    #[n(3)]
+    pub total_rss_kib: u64,
+    /// Node of the task with the largest resident set.
+    #[n(4)]
+    pub max_rss_node: String,
+    /// Its task number.
+    #[n(5)]
+    pub max_rss_task: u32,
+    /// Major page faults over all tasks.
+    #[n(6)]
+    pub pages: u64,
+    /// Bytes read and written, when known.
+    #[n(7)]
+    pub disk_read_bytes: u64,
+    /// See above.
+    #[n(8)]
+    pub disk_write_bytes: u64,
+    /// Number of tasks measured.
+    #[n(9)]
+    pub tasks: u32,
+    /// Smallest and total CPU time are derived from these: CPU of the least busy task, microseconds.
+    #[n(10)]
+    pub min_cpu_us: u64,
+}

@@ -1,0 +1,199 @@
+//! Nodes: what the configuration says of them, what they report, and what state they are in.
+
+use crate::cpuset::CpuSet;
+use crate::ids::{JobId, NodeIdx};
+use crate::time::Timestamp;
+use minicbor::{Decode, Encode};
+
+/// A node's line in the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct NodeConfig {
+    /// `NodeName`.
+    #[n(0)]
+    pub name: String,
+    /// `NodeHostname`.
+    #[n(1)]
+    pub hostname: String,
+    /// `NodeAddr`.
+    #[n(2)]
+    pub addr: String,
+    /// `Port`.
+    #[n(3)]
+    pub port: u32,
+    /// `CPUs`: schedulable CPUs.
+    #[n(4)]
+    pub cpus: u32,
+    /// `Boards`.
+    #[n(5)]
+    pub boards: u32,
+    /// Sockets over all boards.
+    #[n(6)]
+    pub sockets: u32,
+    /// `CoresPerSocket`.
+    #[n(7)]
+    pub cores_per_socket: u32,
+    /// `ThreadsPerCore`.
+    #[n(8)]
+    pub threads_per_core: u32,
+    /// `RealMemory`, MiB.
+    #[n(9)]
+    pub memory_mib: u64,
+    /// `TmpDisk`, MiB.
+    #[n(10)]
+    pub tmp_disk_mib: u64,
+    /// `Features`.
+    #[n(11)]
+    pub features: Vec<String>,
+    /// `Gres`, with instance counts.
+    #[n(12)]
+    pub gres: Vec<GresConfig>,
+    /// `Weight`: lower is used first.
+    #[n(13)]
+    pub weight: u32,
+    /// `State=` of the line (UNKNOWN, DOWN, DRAIN, FUTURE, CLOUD...), upper case.
+    #[n(14)]
+    pub state: String,
+    /// `Reason=` of the line.
+    #[n(15)]
+    pub reason: Option<String>,
+}
+
+/// A generic resource of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct GresConfig {
+    /// `gpu`.
+    #[n(0)]
+    pub name: String,
+    /// Type, if the configuration gives one.
+    #[n(1)]
+    pub kind: Option<String>,
+    /// Number of instances.
+    #[n(2)]
+    pub count: u64,
+    /// Device files by instance, when gres.conf names them.
+    #[n(3)]
+    pub files: Vec<String>,
+}
+
+/// A node as the cluster knows it.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct Node {
+    /// Its place in the table.
+    #[n(0)]
+    pub idx: NodeIdx,
+    /// What the configuration says.
+    #[n(1)]
+    pub config: NodeConfig,
+    /// What its agent said when it registered last.
+    #[n(2)]
+    pub report: Option<NodeInfo>,
+    /// Whether its agent is connected and its registration was accepted.
+    #[n(3)]
+    pub link: NodeLink,
+    /// Set DOWN by an administrator, the configuration or the system.
+    #[n(4)]
+    pub down: bool,
+    /// Takes no new jobs.
+    #[n(5)]
+    pub drain: bool,
+    /// Set FAIL by an administrator.
+    #[n(6)]
+    pub fail: bool,
+    /// Why it is down or drained.
+    #[n(7)]
+    pub reason: Option<NodeReason>,
+    /// CPUs that no job holds.
+    #[n(8)]
+    pub free_cpus: CpuSet,
+    /// Memory that jobs hold, MiB.
+    #[n(9)]
+    pub used_mib: u64,
+    /// Jobs that hold resources here, with whether they are completing.
+    #[n(10)]
+    pub jobs: Vec<JobId>,
+    /// A job holds it alone.
+    #[n(11)]
+    pub exclusive: bool,
+    /// When a job last ended here.
+    #[n(12)]
+    pub last_busy: Option<Timestamp>,
+    /// Launches that failed here one after another, for the circuit breaker.
+    #[n(13)]
+    pub launch_failures: u32,
+    /// Devices that jobs hold: for each entry of `config.gres`, the instances in use.
+    #[n(14)]
+    pub used_gres: Vec<CpuSet>,
+    /// No longer in the configuration; kept while jobs refer to it.
+    #[n(15)]
+    pub removed: bool,
+}
+
+/// The connection to a node's agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub enum NodeLink {
+    /// It has not registered since the cluster was made.
+    #[default]
+    #[n(0)]
+    Never,
+    /// Connected.
+    #[n(1)]
+    Up,
+    /// Lost at this time; DOWN when `SlurmdTimeout` passes.
+    #[n(2)]
+    Lost(#[n(0)] Timestamp),
+}
+
+/// Why a node is not in use.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct NodeReason {
+    /// The text.
+    #[n(0)]
+    pub text: String,
+    /// Who said so: a user name, or `root` for the system.
+    #[n(1)]
+    pub uid: u32,
+    /// Since when.
+    #[n(2)]
+    pub since: Timestamp,
+}
+
+/// What a node's agent reports of its machine.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct NodeInfo {
+    /// `uname -m`.
+    #[n(0)]
+    pub arch: String,
+    /// `uname -s -r -v`, as `scontrol show node` prints after `OS=`.
+    #[n(1)]
+    pub os: String,
+    /// Boot id; a new one means that everything that ran is gone.
+    #[n(2)]
+    pub boot_id: String,
+    /// When the machine booted.
+    #[n(3)]
+    pub boot_time: Timestamp,
+    /// When the agent started.
+    #[n(4)]
+    pub agent_start: Timestamp,
+    /// CPUs the machine has.
+    #[n(5)]
+    pub cpus: u32,
+    /// Memory, MiB.
+    #[n(6)]
+    pub memory_mib: u64,
+    /// Free memory, MiB, at the last health report.
+    #[n(7)]
+    pub free_mib: u64,
+    /// Load average over a minute, times 100.
+    #[n(8)]
+    pub load_centi: u32,
+    /// Where the agent listens: `unix:/path` or `host:port`.
+    #[n(9)]
+    pub address: String,
+    /// Muster's version there.
+    #[n(10)]
+    pub version: String,
+    /// The machine's host name.
+    #[n(11)]
+    pub hostname: String,
+}

@@ -1,0 +1,463 @@
+//! What a user asks for: the job specification that sbatch, srun and salloc submit. It never changes after
+//! submission except through [`crate::job::JobChange`]; everything the system decides is in [`crate::job::Job`].
+
+use crate::ids::{BlobId, JobId};
+use crate::index_set::IndexSet;
+use crate::time::{TimeLimit, Timestamp};
+use minicbor::{Decode, Encode};
+
+/// A job as it was submitted.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct JobSpec {
+    /// `--job-name`.
+    #[n(0)]
+    pub name: String,
+    /// Who the job runs as. Set by the controller from the authenticated identity, never trusted from the client.
+    #[n(1)]
+    pub owner: Owner,
+    /// `--account`; the association's default when absent.
+    #[n(2)]
+    pub account: Option<String>,
+    /// `--qos`.
+    #[n(3)]
+    pub qos: Option<String>,
+    /// `--partition`, in the order given; the default partition when empty.
+    #[n(4)]
+    pub partitions: Vec<String>,
+    /// Whether it has a script of its own or is an allocation that `srun` or `salloc` holds.
+    #[n(5)]
+    pub kind: JobKind,
+    /// The batch script's text.
+    #[n(6)]
+    pub script: Option<BlobId>,
+    /// Environment, limits and umask of the submitter: an encoded [`ExecContext`].
+    #[n(7)]
+    pub context: Option<BlobId>,
+    /// Arguments after the script's name; for an allocation, the command.
+    #[n(8)]
+    pub argv: Vec<String>,
+    /// What `scontrol show job` calls `Command`: the script's path; empty for `--wrap` and standard input.
+    #[n(9)]
+    pub command: String,
+    /// `--chdir`, or where the command was called.
+    #[n(10)]
+    pub work_dir: String,
+    /// `--input`, `--output`, `--error`: patterns, not expanded.
+    #[n(11)]
+    pub stdio: StdioSpec,
+    /// The whole command line, for accounting.
+    #[n(12)]
+    pub submit_line: String,
+    /// Host the submission came from (`SLURM_SUBMIT_HOST`, `AllocNode`).
+    #[n(13)]
+    pub submit_host: String,
+    /// Session id of the submitting shell (`AllocNode:Sid`).
+    #[n(14)]
+    pub submit_sid: u32,
+    /// Nodes, tasks, CPUs, memory, devices.
+    #[n(15)]
+    pub ask: ResourceAsk,
+    /// `--time`; the partition's default when absent.
+    #[n(16)]
+    pub time_limit: Option<TimeLimit>,
+    /// `--time-min`.
+    #[n(17)]
+    pub time_min: Option<TimeLimit>,
+    /// `--begin`.
+    #[n(18)]
+    pub begin: Option<Timestamp>,
+    /// `--deadline`.
+    #[n(19)]
+    pub deadline: Option<Timestamp>,
+    /// `--hold`.
+    #[n(20)]
+    pub hold: bool,
+    /// `--priority`.
+    #[n(21)]
+    pub priority: Option<u32>,
+    /// `--nice`.
+    #[n(22)]
+    pub nice: i32,
+    /// `--requeue`, `--no-requeue`; the cluster's `JobRequeue` when absent.
+    #[n(23)]
+    pub requeue: Option<bool>,
+    /// `--dependency`.
+    #[n(24)]
+    pub dependency: Dependency,
+    /// `--array`.
+    #[n(25)]
+    pub array: Option<ArraySpec>,
+    /// `--signal`.
+    #[n(26)]
+    pub warn_signal: Option<WarnSignal>,
+    /// `--comment`.
+    #[n(27)]
+    pub comment: Option<String>,
+    /// `--wckey`.
+    #[n(28)]
+    pub wckey: Option<String>,
+    /// `--kill-on-invalid-dep`; the cluster's setting when absent.
+    #[n(29)]
+    pub kill_on_invalid_dep: Option<bool>,
+    /// `--no-kill`: a lost node does not end the job.
+    #[n(30)]
+    pub no_kill: bool,
+    /// `--immediate`: refuse unless the job can start within so many seconds.
+    #[n(31)]
+    pub immediate_s: Option<u32>,
+    /// `--mail-type` as text, and `--mail-user`.
+    #[n(32)]
+    pub mail: Option<(String, String)>,
+    /// Environment variables that were set for the job by options such as `--export`, kept for listings.
+    #[n(33)]
+    pub export: Option<String>,
+    /// `--licenses`.
+    #[n(34)]
+    pub licenses: Option<String>,
+    /// `--reservation`.
+    #[n(35)]
+    pub reservation: Option<String>,
+    /// `--admin-comment`, `--extra`, `--mcs-label`, `--network`, and other options that are stored and shown only.
+    #[n(36)]
+    pub shown: Vec<(String, String)>,
+    /// `--wait-all-nodes`.
+    #[n(37)]
+    pub wait_all_nodes: bool,
+    /// Where the holder of an interactive allocation can be told of its start and end; absent for batch jobs.
+    #[n(38)]
+    pub interactive: bool,
+}
+
+/// The identity that a job runs under.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct Owner {
+    /// User id.
+    #[n(0)]
+    pub uid: u32,
+    /// Primary group id at submission.
+    #[n(1)]
+    pub gid: u32,
+    /// User name as the controller resolved it; the number when there is none.
+    #[n(2)]
+    pub user: String,
+    /// Group name, likewise.
+    #[n(3)]
+    pub group: String,
+}
+
+/// What sits in an allocation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum JobKind {
+    /// `sbatch`: a script that the first node runs.
+    #[default]
+    #[n(0)]
+    Batch,
+    /// `srun` outside an allocation, `salloc`: held by a client.
+    #[n(1)]
+    Allocation,
+}
+
+/// What a process inherits from the shell that submitted it. Stored once per distinct content.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct ExecContext {
+    /// `NAME=value`, in the order of the submitter; bytes, since values need not be UTF-8.
+    #[n(0)]
+    pub environment: Vec<minicbor::bytes::ByteVec>,
+    /// File mode creation mask.
+    #[n(1)]
+    pub umask: u32,
+    /// Soft limits by `RLIMIT_*` number (getrlimit(2)); `u64::MAX` is unlimited.
+    #[n(2)]
+    pub soft_limits: Vec<(u32, u64)>,
+}
+
+/// Files of a batch script or of a step, as patterns of sbatch(1) "filename pattern".
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct StdioSpec {
+    /// `--input`.
+    #[n(0)]
+    pub stdin: Option<String>,
+    /// `--output`.
+    #[n(1)]
+    pub stdout: Option<String>,
+    /// `--error`.
+    #[n(2)]
+    pub stderr: Option<String>,
+    /// `--open-mode=append` (true) or `truncate` (false); the cluster's `JobFileAppend` when absent.
+    #[n(3)]
+    pub append: Option<bool>,
+}
+
+/// Memory asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+pub enum MemoryAsk {
+    /// The partition's or cluster's default (`DefMemPerNode`, `DefMemPerCPU`), else all that a node has.
+    #[default]
+    #[n(0)]
+    Default,
+    /// `--mem`, in MiB; 0 means all of each node.
+    #[n(1)]
+    PerNode(#[n(0)] u64),
+    /// `--mem-per-cpu`, in MiB.
+    #[n(2)]
+    PerCpu(#[n(0)] u64),
+}
+
+/// Who may share the nodes of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Sharing {
+    /// As the partition says.
+    #[default]
+    #[n(0)]
+    Default,
+    /// `--exclusive`: whole nodes.
+    #[n(1)]
+    Exclusive,
+    /// `--exclusive=user`.
+    #[n(2)]
+    ExclusiveUser,
+    /// `--oversubscribe`.
+    #[n(3)]
+    Oversubscribe,
+}
+
+/// A countable device or named resource: `--gres=gpu:a100:2`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct GresAsk {
+    /// `gpu`.
+    #[n(0)]
+    pub name: String,
+    /// `a100`.
+    #[n(1)]
+    pub kind: Option<String>,
+    /// How many on each node.
+    #[n(2)]
+    pub per_node: u64,
+}
+
+/// Nodes, tasks, CPUs, memory and devices asked for. Jobs with equal asks are of one shape.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct ResourceAsk {
+    /// Least number of nodes (`-N min`), at least 1.
+    #[n(0)]
+    pub min_nodes: u32,
+    /// Most nodes (`-N min-max`); absent: as many as the tasks need.
+    #[n(1)]
+    pub max_nodes: Option<u32>,
+    /// `-n`; absent: one per node (or per `ntasks_per_node`).
+    #[n(2)]
+    pub ntasks: Option<u32>,
+    /// `-c`.
+    #[n(3)]
+    pub cpus_per_task: Option<u32>,
+    /// `--ntasks-per-node`.
+    #[n(4)]
+    pub ntasks_per_node: Option<u32>,
+    /// `--ntasks-per-socket`.
+    #[n(5)]
+    pub ntasks_per_socket: Option<u32>,
+    /// `--ntasks-per-core`.
+    #[n(6)]
+    pub ntasks_per_core: Option<u32>,
+    /// `--mincpus`.
+    #[n(7)]
+    pub min_cpus_per_node: Option<u32>,
+    /// `--mem`, `--mem-per-cpu`.
+    #[n(8)]
+    pub memory: MemoryAsk,
+    /// `--tmp`, in MiB.
+    #[n(9)]
+    pub tmp_disk_mib: u64,
+    /// `--gres`, `--gpus-per-node`.
+    #[n(10)]
+    pub gres: Vec<GresAsk>,
+    /// `--constraint`, as text.
+    #[n(11)]
+    pub constraint: Option<String>,
+    /// `--nodelist`, as a hostlist; all of these nodes must be in the allocation.
+    #[n(12)]
+    pub nodelist: Option<String>,
+    /// `--exclude`, as a hostlist.
+    #[n(13)]
+    pub exclude: Option<String>,
+    /// `--exclusive`, `--oversubscribe`.
+    #[n(14)]
+    pub sharing: Sharing,
+    /// `--contiguous`.
+    #[n(15)]
+    pub contiguous: bool,
+    /// `--sockets-per-node`, `--cores-per-socket`, `--threads-per-core`.
+    #[n(16)]
+    pub sockets_per_node: Option<u32>,
+    /// See above.
+    #[n(17)]
+    pub cores_per_socket: Option<u32>,
+    /// See above.
+    #[n(18)]
+    pub threads_per_core: Option<u32>,
+    /// `--core-spec`.
+    #[n(19)]
+    pub core_spec: Option<u32>,
+    /// `--overcommit`: one CPU per node is enough, however many tasks.
+    #[n(20)]
+    pub overcommit: bool,
+    /// `--distribution`, as text.
+    #[n(21)]
+    pub distribution: Option<String>,
+    /// `--switches=count[@time]`: count and seconds.
+    #[n(22)]
+    pub switches: Option<(u32, Option<u64>)>,
+    /// `--spread-job`.
+    #[n(23)]
+    pub spread: bool,
+    /// `--use-min-nodes`.
+    #[n(24)]
+    pub use_min_nodes: bool,
+    /// Whether the user gave `-N`, so that `SLURM_NNODES`-like output can tell a wish from a result.
+    #[n(25)]
+    pub nodes_set: bool,
+}
+
+impl Default for ResourceAsk {
+    fn default() -> ResourceAsk {
+        ResourceAsk {
+            min_nodes: 1,
+            max_nodes: None,
+            ntasks: None,
+            cpus_per_task: None,
+            ntasks_per_node: None,
+            ntasks_per_socket: None,
+            ntasks_per_core: None,
+            min_cpus_per_node: None,
+            memory: MemoryAsk::Default,
+            tmp_disk_mib: 0,
+            gres: Vec::new(),
+            constraint: None,
+            nodelist: None,
+            exclude: None,
+            sharing: Sharing::Default,
+            contiguous: false,
+            sockets_per_node: None,
+            cores_per_socket: None,
+            threads_per_core: None,
+            core_spec: None,
+            overcommit: false,
+            distribution: None,
+            switches: None,
+            spread: false,
+            use_min_nodes: false,
+            nodes_set: false,
+        }
+    }
+}
+
+impl ResourceAsk {
+    /// Tasks: as asked for, else per node times least nodes.
+    pub fn task_count(&self) -> u32 {
+        self.ntasks
+            .unwrap_or_else(|| {
+                self.min_nodes
+                    .saturating_mul(self.ntasks_per_node.unwrap_or(1))
+            })
+            .max(1)
+    }
+
+    /// CPUs of one task, at least 1.
+    pub fn cpus_of_task(&self) -> u32 {
+        self.cpus_per_task.unwrap_or(1).max(1)
+    }
+
+    /// Least CPUs of the whole job, as `squeue %C` shows for a pending job.
+    pub fn min_cpus(&self) -> u32 {
+        let tasks = if self.overcommit {
+            self.min_nodes
+        } else {
+            self.task_count().saturating_mul(self.cpus_of_task())
+        };
+        let per_node = self.min_cpus_per_node.unwrap_or(1).max(1);
+        tasks.max(self.min_nodes.saturating_mul(per_node))
+    }
+}
+
+/// `--dependency`: all (`,`) or any (`?`) of these must hold before the job may start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Dependency {
+    /// The conditions.
+    #[n(0)]
+    pub terms: Vec<DependencyTerm>,
+    /// Whether one of them is enough (separated by `?`).
+    #[n(1)]
+    pub any: bool,
+}
+
+/// One condition of `--dependency`.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum DependencyTerm {
+    /// A condition on another job or array task.
+    #[n(0)]
+    Job {
+        /// What must have happened to it.
+        #[n(0)]
+        kind: DependencyKind,
+        /// Which job.
+        #[n(1)]
+        job: JobId,
+        /// Which task of an array; all of them when absent.
+        #[n(2)]
+        task: Option<u32>,
+        /// `after:J+minutes`.
+        #[n(3)]
+        delay_minutes: u32,
+    },
+    /// `singleton`: no earlier job of this user with this name is left.
+    #[n(1)]
+    Singleton,
+}
+
+/// What a dependency waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum DependencyKind {
+    /// Started or cancelled.
+    #[n(0)]
+    After,
+    /// Ended in any way.
+    #[n(1)]
+    AfterAny,
+    /// Ended with exit code 0.
+    #[n(2)]
+    AfterOk,
+    /// Ended otherwise.
+    #[n(3)]
+    AfterNotOk,
+    /// The array task with the same index ended with exit code 0.
+    #[n(4)]
+    AfterCorr,
+}
+
+/// `--array`: the indices, and how many may run at once.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ArraySpec {
+    /// The indices.
+    #[n(0)]
+    pub indices: IndexSet,
+    /// `%limit`.
+    #[n(1)]
+    pub throttle: Option<u32>,
+}
+
+/// `--signal=[{R|B}:]sig[@seconds]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct WarnSignal {
+    /// Signal number.
+    #[n(0)]
+    pub signal: u32,
+    /// Seconds before the end, 60 by default.
+    #[n(1)]
+    pub before_s: u32,
+    /// `B:`: only the batch shell gets it; otherwise the steps do and the shell does not.
+    #[n(2)]
+    pub batch_only: bool,
+}

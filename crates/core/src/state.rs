@@ -1,0 +1,121 @@
+//! All that the cluster knows, in one value.
+
+use crate::config::{ClusterConfig, PartitionConfig};
+use crate::ids::{BlobId, JobId, NodeIdx};
+use crate::job::{Job, Reason};
+use crate::node::Node;
+use crate::time::Timestamp;
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// The cluster. Fields are readable by everyone and written only by [`State::apply`] and [`State::note`].
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// The configuration in force; absent before the first `Configured`.
+    pub config: Option<Arc<ClusterConfig>>,
+    /// Partitions, with changes made by `scontrol update`.
+    pub partitions: Vec<PartitionConfig>,
+    /// Nodes by index. Never shrinks.
+    pub nodes: Vec<Node>,
+    /// Every record of the queue: pending, running, and ended ones until they are purged.
+    pub jobs: BTreeMap<JobId, Job>,
+    /// Arrays that have a record left.
+    pub arrays: BTreeMap<JobId, ArrayInfo>,
+    /// Scripts and contexts in use.
+    pub blobs: HashMap<BlobId, Blob>,
+    /// The number that the next job or split task gets.
+    pub next_job_id: u64,
+    /// Index: node by name.
+    pub node_by_name: HashMap<String, NodeIdx>,
+    /// Index: jobs that hold nodes and are not completing, by the time their limit ends them.
+    pub by_limit: BTreeSet<(Timestamp, JobId)>,
+    /// Index: ended jobs in order of their end, for purging.
+    pub ended: BTreeSet<(Timestamp, JobId)>,
+    /// Index: pending jobs that wait for a time (`--begin`, back-off, `after+minutes`).
+    pub by_begin: BTreeSet<(Timestamp, JobId)>,
+    /// Index: who waits on a job (or on the array of that number).
+    /// The key is the job or array that is named and the task, if one is.
+    pub dependents: BTreeMap<(JobId, Option<u32>), BTreeSet<JobId>>,
+    /// Index: pending records, by number.
+    pub pending: BTreeSet<JobId>,
+    /// Index: records that hold nodes (running, suspended, completing).
+    pub active: BTreeSet<JobId>,
+    /// Index: running jobs whose `--signal` is not sent yet, by the time it is due.
+    pub by_warning: BTreeSet<(Timestamp, JobId)>,
+    /// Index: pending jobs with a `--deadline`, by the last time at which they could start.
+    pub by_deadline: BTreeSet<(Timestamp, JobId)>,
+    /// Index: nodes that lost their connection and are not down yet.
+    pub lost_nodes: BTreeSet<(Timestamp, NodeIdx)>,
+    /// Index: records that are not over, by owner and job name, as (submission, record), for `singleton` and filters.
+    pub by_owner: BTreeMap<u32, BTreeMap<String, BTreeSet<(JobId, JobId)>>>,
+    /// Index: positions in `partitions` of the partitions that each node is in.
+    pub partitions_of: Vec<Vec<usize>>,
+}
+
+/// What an array's tasks share beyond their specification.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct ArrayInfo {
+    /// Tasks with records of their own, by index.
+    #[n(0)]
+    pub tasks: BTreeMap<u32, JobId>,
+    /// Tasks that run now, for `%limit`.
+    #[n(1)]
+    pub running: u32,
+    /// `%limit`.
+    #[n(2)]
+    pub throttle: Option<u32>,
+    /// Tasks at submission, lowest and highest index, stride (`SLURM_ARRAY_TASK_*`).
+    #[n(3)]
+    pub count: u32,
+    /// See above.
+    #[n(4)]
+    pub min: u32,
+    /// See above.
+    #[n(5)]
+    pub max: u32,
+    /// See above.
+    #[n(6)]
+    pub step: u32,
+    /// Tasks that have not left the array's record.
+    #[n(7)]
+    pub pending: u32,
+    /// Tasks that are not over, those in the array's record included.
+    #[n(8)]
+    pub unfinished: u32,
+    /// Tasks that ended otherwise than with exit code 0, those purged since included.
+    #[n(9)]
+    pub failed: u32,
+    /// Tasks that have neither started nor ended yet.
+    #[n(10)]
+    pub unstarted: u32,
+}
+
+/// A stored script or context.
+#[derive(Clone, Debug)]
+pub struct Blob {
+    /// The bytes.
+    pub bytes: Arc<ByteVec>,
+    /// Records that name it.
+    pub users: u32,
+}
+
+/// Something that listings show but that is not history: worked out anew after a restart. Sent to replicas with the
+/// events, not journalled.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Note {
+    /// Why a job waits.
+    Reason(JobId, Reason),
+    /// When it is expected to start.
+    Expected(JobId, Option<Timestamp>),
+    /// A node's load and free memory.
+    Health {
+        /// The node.
+        node: NodeIdx,
+        /// Load average over a minute, times 100.
+        load_centi: u32,
+        /// Free memory, MiB.
+        free_mib: u64,
+    },
+}
