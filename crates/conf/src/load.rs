@@ -653,7 +653,20 @@ fn select_parameters(reader: &Reader<'_>) -> SelectParameters {
             "cr_socket" => parameters.unit = SelectUnit::Socket,
             "cr" => {}
             _ => {
-                parameters.others.push(word);
+                // Spelled as documented, so that readers need not care for case.
+                let known = match reader
+                    .table
+                    .find("SelectTypeParameters")
+                    .map(|key| &key.kind)
+                {
+                    Some(Kind::Many(choices)) => choices
+                        .iter()
+                        .find(|choice| choice.word.eq_ignore_ascii_case(&word)),
+                    _ => None,
+                };
+                parameters
+                    .others
+                    .push(known.map_or(word, |choice| choice.word.to_owned()));
                 continue;
             }
         }

@@ -260,7 +260,7 @@ pub struct SelectParameters {
     pub unit: SelectUnit,
     /// Whether memory is counted as well.
     pub memory: bool,
-    /// The other words, spelled as in the file.
+    /// The other words, spelled as documented.
     pub others: Vec<String>,
 }
 
