@@ -15,6 +15,7 @@ pub mod decide;
 pub mod effect;
 mod effects;
 pub mod event;
+pub mod hostlist;
 pub mod ids;
 mod index;
 pub mod index_set;
