@@ -1,1 +1,3 @@
-//! conf
+//! Configuration.
+
+pub mod endpoint;

@@ -1,1 +1,18 @@
-//! proto
+//! The wire: what clients, controller, node agents and step daemons say to each other.
+//!
+//! Every message is one frame: a length (u32, big endian) and a CBOR value (RFC 8949) of the types below, whose
+//! fields are numbered and may only be added to. The same frames travel over Unix and TCP sockets; identity comes
+//! from the transport (peer credentials), never from the message. No behaviour lives here.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod acct;
+pub mod client;
+pub mod frame;
+pub mod node;
+pub mod step;
+
+/// Version of the protocol, sent with every request. A peer that is older than [`OLDEST_PROTOCOL`] is refused by name.
+pub const PROTOCOL: u32 = 1;
+/// Oldest version that is still understood.
+pub const OLDEST_PROTOCOL: u32 = 1;

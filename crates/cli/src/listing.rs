@@ -1,0 +1,1 @@
+//! squeue, sinfo, scontrol show, sacct: what they print.

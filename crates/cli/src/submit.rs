@@ -1,0 +1,1 @@
+//! sbatch, srun, salloc, scancel, scontrol: what they ask for.

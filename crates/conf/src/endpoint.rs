@@ -1,0 +1,112 @@
+//! Where the controller listens, read from slurm.conf without parsing all of it: commands start thousands of times
+//! an hour and need three keys of a file that may describe ten thousand nodes.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What a command must know to reach the controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The configuration file that this comes from.
+    pub conf: PathBuf,
+    /// `ClusterName`.
+    pub cluster: String,
+    /// The controller's socket on this host.
+    pub socket: PathBuf,
+    /// `SlurmctldHost` names, in order.
+    pub hosts: Vec<String>,
+    /// `SlurmctldPort`, the first of a range.
+    pub port: u16,
+}
+
+/// `$SLURM_CONF`, else `/etc/slurm/slurm.conf`.
+pub fn conf_path() -> PathBuf {
+    std::env::var_os("SLURM_CONF")
+        .filter(|v| !v.is_empty())
+        .map_or_else(|| PathBuf::from("/etc/slurm/slurm.conf"), PathBuf::from)
+}
+
+/// The socket of a controller, by its pid file and port: they share a directory that everyone may enter.
+pub fn controller_socket(pid_file: &Path, port: u16) -> PathBuf {
+    pid_file
+        .parent()
+        .unwrap_or(Path::new("/run"))
+        .join(format!("muster-ctld.{port}.sock"))
+}
+
+/// Reads the endpoint from a configuration file and the files it includes.
+///
+/// # Errors
+/// When a file cannot be read; the message names it.
+pub fn read(path: &Path) -> io::Result<Endpoint> {
+    let mut scan = Scan::default();
+    scan.file(path, 0)?;
+    let port = scan.port.unwrap_or(6817);
+    let pid_file = scan
+        .pid_file
+        .unwrap_or_else(|| PathBuf::from("/var/run/slurmctld.pid"));
+    Ok(Endpoint {
+        conf: path.to_owned(),
+        cluster: scan.cluster.unwrap_or_else(|| "cluster".to_owned()),
+        socket: controller_socket(&pid_file, port),
+        hosts: scan.hosts,
+        port,
+    })
+}
+
+#[derive(Default)]
+struct Scan {
+    cluster: Option<String>,
+    pid_file: Option<PathBuf>,
+    hosts: Vec<String>,
+    port: Option<u16>,
+}
+
+const INCLUDE_DEPTH_MAX: u32 = 16;
+
+impl Scan {
+    fn file(&mut self, path: &Path, depth: u32) -> io::Result<()> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+        for line in text.lines() {
+            self.line(line, path, depth)?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &str, path: &Path, depth: u32) -> io::Result<()> {
+        let line = line.trim_start();
+        // Only lines that begin with one of the letters that matter are looked at further.
+        if !line.starts_with(['c', 'C', 's', 'S', 'i', 'I']) {
+            return Ok(());
+        }
+        if depth < INCLUDE_DEPTH_MAX
+            && line
+                .get(..8)
+                .is_some_and(|w| w.eq_ignore_ascii_case("include "))
+        {
+            let name = line[8..].split('#').next().unwrap_or("").trim();
+            let included = path.parent().unwrap_or(Path::new("/")).join(name);
+            return self.file(&included, depth + 1);
+        }
+        let Some((key, rest)) = line.split_once('=') else {
+            return Ok(());
+        };
+        let value = rest
+            .split(['#', ' ', '\t'])
+            .next()
+            .unwrap_or("")
+            .trim_matches('"');
+        match key.trim().to_ascii_lowercase().as_str() {
+            "clustername" => self.cluster = Some(value.to_owned()),
+            "slurmctldpidfile" => self.pid_file = Some(PathBuf::from(value)),
+            "slurmctldport" => self.port = value.split('-').next().and_then(|p| p.parse().ok()),
+            "slurmctldhost" => {
+                let host = value.split('(').next().unwrap_or(value);
+                self.hosts.push(host.to_owned());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

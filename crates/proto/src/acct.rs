@@ -1,0 +1,240 @@
+//! Accounting records and what is asked of them.
+
+use minicbor::{Decode, Encode};
+use muster_core::ids::{JobId, StepNo};
+use muster_core::job::{ExitStatus, JobState, Usage};
+use muster_core::time::{TimeLimit, Timestamp};
+
+/// A run of a job. A requeued job has one row per run.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct AcctJob {
+    /// Its number (`JobIDRaw`).
+    #[n(0)]
+    pub id: JobId,
+    /// Which run, from 0: how often it had been requeued.
+    #[n(1)]
+    pub restarts: u32,
+    /// Array it is of, and its index there.
+    #[n(2)]
+    pub array: Option<(JobId, u32)>,
+    /// For tasks still in the array's record: `[1-3%2]`, as sacct shows it.
+    #[n(3)]
+    pub array_pending: Option<String>,
+    /// `JobName`.
+    #[n(4)]
+    pub name: String,
+    /// Owner.
+    #[n(5)]
+    pub uid: u32,
+    /// Owner's group.
+    #[n(6)]
+    pub gid: u32,
+    /// Owner's name.
+    #[n(7)]
+    pub user: String,
+    /// Group's name.
+    #[n(8)]
+    pub group: String,
+    /// Account; the user's name where there are no associations.
+    #[n(9)]
+    pub account: String,
+    /// Partition.
+    #[n(10)]
+    pub partition: String,
+    /// QOS.
+    #[n(11)]
+    pub qos: String,
+    /// State.
+    #[n(12)]
+    pub state: JobState,
+    /// Uid of who cancelled it.
+    #[n(13)]
+    pub cancelled_by: Option<u32>,
+    /// `ExitCode`.
+    #[n(14)]
+    pub exit: ExitStatus,
+    /// `DerivedExitCode`.
+    #[n(15)]
+    pub derived_exit: ExitStatus,
+    /// `Submit`.
+    #[n(16)]
+    pub submit: Timestamp,
+    /// `Eligible`.
+    #[n(17)]
+    pub eligible: Option<Timestamp>,
+    /// `Start`.
+    #[n(18)]
+    pub start: Option<Timestamp>,
+    /// `End`.
+    #[n(19)]
+    pub end: Option<Timestamp>,
+    /// `Suspended`, milliseconds.
+    #[n(20)]
+    pub suspended_ms: u64,
+    /// `Timelimit`.
+    #[n(21)]
+    pub time_limit: TimeLimit,
+    /// CPUs asked for.
+    #[n(22)]
+    pub req_cpus: u32,
+    /// Nodes asked for.
+    #[n(23)]
+    pub req_nodes: u32,
+    /// Memory asked for, MiB over all nodes.
+    #[n(24)]
+    pub req_mem_mib: u64,
+    /// CPUs it has or had; 0 if it never started.
+    #[n(25)]
+    pub alloc_cpus: u32,
+    /// Nodes it has or had.
+    #[n(26)]
+    pub alloc_nodes: u32,
+    /// Memory it has or had, MiB; 0 when memory is not a consumable resource.
+    #[n(27)]
+    pub alloc_mem_mib: u64,
+    /// Devices it has or had: `gres/gpu=2` pairs.
+    #[n(28)]
+    pub gres: Vec<(String, u64)>,
+    /// Node names as a hostlist; `None assigned` is the listing's wording for an empty one.
+    #[n(29)]
+    pub nodelist: String,
+    /// `WorkDir`.
+    #[n(30)]
+    pub work_dir: String,
+    /// `SubmitLine`.
+    #[n(31)]
+    pub submit_line: String,
+    /// `Comment`.
+    #[n(32)]
+    pub comment: String,
+    /// `AdminComment`.
+    #[n(33)]
+    pub admin_comment: String,
+    /// `Reason`: why it waited last, or ended.
+    #[n(34)]
+    pub reason: String,
+    /// `Priority`.
+    #[n(35)]
+    pub priority: u32,
+    /// `WCKey`.
+    #[n(36)]
+    pub wckey: String,
+    /// `Constraints`.
+    #[n(37)]
+    pub constraint: String,
+    /// `Reservation`.
+    #[n(38)]
+    pub reservation: String,
+    /// `Layout`-like: tasks of the job.
+    #[n(39)]
+    pub ntasks: u32,
+    /// Its files, patterns expanded where known.
+    #[n(40)]
+    pub stdio: muster_core::spec::StdioSpec,
+    /// Whether it is a batch job.
+    #[n(41)]
+    pub batch: bool,
+    /// Its steps, by start.
+    #[n(42)]
+    pub steps: Vec<AcctStep>,
+    /// Host it was submitted from.
+    #[n(43)]
+    pub submit_host: String,
+}
+
+/// A step.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct AcctStep {
+    /// Its number.
+    #[n(0)]
+    pub step: StepNo,
+    /// `JobName` column of the step.
+    #[n(1)]
+    pub name: String,
+    /// State.
+    #[n(2)]
+    pub state: JobState,
+    /// Uid of who cancelled it.
+    #[n(3)]
+    pub cancelled_by: Option<u32>,
+    /// `ExitCode`.
+    #[n(4)]
+    pub exit: ExitStatus,
+    /// `Start`.
+    #[n(5)]
+    pub start: Timestamp,
+    /// `End`.
+    #[n(6)]
+    pub end: Option<Timestamp>,
+    /// `NNodes`.
+    #[n(7)]
+    pub nodes: u32,
+    /// `NTasks`.
+    #[n(8)]
+    pub tasks: u32,
+    /// `AllocCPUS`.
+    #[n(9)]
+    pub cpus: u32,
+    /// Memory, MiB.
+    #[n(10)]
+    pub mem_mib: u64,
+    /// Hostlist.
+    #[n(11)]
+    pub nodelist: String,
+    /// What its tasks used; absent while it runs.
+    #[n(12)]
+    pub usage: Option<Usage>,
+    /// `SubmitLine`.
+    #[n(13)]
+    pub submit_line: String,
+    /// `Layout`.
+    #[n(14)]
+    pub distribution: String,
+}
+
+/// What sacct asks. All given conditions must hold; an empty list is no condition.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct AcctQuery {
+    /// Jobs: number, and a task's index or all.
+    #[n(0)]
+    pub jobs: Vec<(JobId, Option<u32>)>,
+    /// Owners by uid.
+    #[n(1)]
+    pub uids: Vec<u32>,
+    /// Job names.
+    #[n(2)]
+    pub names: Vec<String>,
+    /// States (with `end`: jobs that were in them during the window, as sacct(1) says).
+    #[n(3)]
+    pub states: Vec<JobState>,
+    /// Partitions.
+    #[n(4)]
+    pub partitions: Vec<String>,
+    /// Accounts.
+    #[n(5)]
+    pub accounts: Vec<String>,
+    /// QOS names.
+    #[n(6)]
+    pub qos: Vec<String>,
+    /// Node names: jobs that ran on any of them.
+    #[n(7)]
+    pub nodes: Vec<String>,
+    /// Start of the window.
+    #[n(8)]
+    pub start: Option<Timestamp>,
+    /// End of the window.
+    #[n(9)]
+    pub end: Option<Timestamp>,
+    /// Every run of a requeued job (`--duplicates`), not only the last.
+    #[n(10)]
+    pub duplicates: bool,
+    /// Without steps (`-X`).
+    #[n(11)]
+    pub allocations_only: bool,
+    /// Groups by gid.
+    #[n(12)]
+    pub gids: Vec<u32>,
+    /// WCKeys.
+    #[n(13)]
+    pub wckeys: Vec<String>,
+}

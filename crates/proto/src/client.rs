@@ -1,0 +1,361 @@
+//! Clients and the controller.
+
+use crate::acct::{AcctJob, AcctQuery};
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use muster_core::command::{Reply, UserCommand};
+use muster_core::config::{ClusterConfig, PartitionConfig};
+use muster_core::ids::{JobId, StepNo};
+use muster_core::job::{ExitStatus, Job, JobState};
+use muster_core::node::Node;
+use muster_core::refusal::Refusal;
+use muster_core::state::ArrayInfo;
+use muster_core::time::Timestamp;
+
+/// A client's message to the controller. Several may follow each other on a connection; answers come in order.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct Request {
+    /// [`crate::PROTOCOL`] of the sender.
+    #[n(0)]
+    pub version: u32,
+    /// What is asked.
+    #[n(1)]
+    pub body: RequestBody,
+}
+
+/// What is asked of the controller.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum RequestBody {
+    /// Something that changes state; answered by [`Response::Reply`] once it is durable. Who may call each is
+    /// written with the core's decisions.
+    #[n(0)]
+    Command(#[n(0)] Box<UserCommand>),
+    /// Something to read; anyone may call, and sees what `PrivateData` allows. Answered from a replica that has
+    /// caught up with everything acknowledged before the request came.
+    #[n(1)]
+    Query(#[n(0)] Box<Query>),
+    /// Answered by [`Response::JobStarted`] when the job has its allocation, or [`Response::JobEnded`] if it ends
+    /// first. Owner or administrator.
+    #[n(2)]
+    WaitStarted(#[n(0)] JobId),
+    /// Answered by [`Response::JobEnded`] (`sbatch --wait`, `srun`, `salloc`, `scontrol wait_job` uses the former).
+    /// For an array's number: when all of its tasks have ended, with the highest exit code. Anyone.
+    #[n(3)]
+    WaitEnded(#[n(0)] JobId),
+    /// The caller holds this allocation: when the connection closes, the allocation ends. Owner. Answered by
+    /// [`Response::Held`] at once and by [`Response::JobEnded`] if the job ends while held.
+    #[n(4)]
+    Hold(#[n(0)] JobId),
+    /// A node's agent introduces itself; from here the connection speaks [`crate::node`]. Root or SlurmUser.
+    #[n(5)]
+    NodeHello(#[n(0)] Box<crate::node::NodeHello>),
+    /// Stop the controller (`scontrol shutdown`); nodes too when true. Administrator.
+    #[n(6)]
+    Shutdown {
+        /// Node agents as well.
+        #[n(0)]
+        nodes: bool,
+    },
+}
+
+/// A read.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum Query {
+    /// `scontrol ping`: [`Response::Pong`].
+    #[n(0)]
+    Ping,
+    /// Records of the queue: one or more [`Response::Jobs`].
+    #[n(1)]
+    Jobs(#[n(0)] JobFilter),
+    /// Nodes and partitions: one or more [`Response::Cluster`].
+    #[n(2)]
+    Cluster,
+    /// `scontrol show config`: [`Response::Config`].
+    #[n(3)]
+    Config,
+    /// The batch script of a job: [`Response::Script`]. Owner or administrator.
+    #[n(4)]
+    Script(#[n(0)] JobId),
+    /// Where an allocation's agents are and the key to its steps: [`Response::JobStarted`]. Owner or administrator.
+    #[n(5)]
+    Allocation(#[n(0)] JobId),
+    /// sacct: one or more [`Response::Accounting`].
+    #[n(6)]
+    Accounting(#[n(0)] Box<AcctQuery>),
+    /// sdiag: [`Response::Diag`].
+    #[n(7)]
+    Diag,
+}
+
+/// Which records a client wants. All given conditions must hold; an empty list is no condition.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct JobFilter {
+    /// Job, array or task numbers: an array's number gives all its records; a task's number gives it.
+    #[n(0)]
+    pub ids: Vec<JobId>,
+    /// Owners.
+    #[n(1)]
+    pub uids: Vec<u32>,
+    /// Base states; a completing job counts with its base state too.
+    #[n(2)]
+    pub states: Vec<JobState>,
+    /// Partitions.
+    #[n(3)]
+    pub partitions: Vec<String>,
+}
+
+/// The controller's answer.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum Response {
+    /// To a command.
+    #[n(0)]
+    Reply(#[n(0)] Box<Reply>),
+    /// The request itself was refused.
+    #[n(1)]
+    Refused(#[n(0)] Refusal),
+    /// To `Ping`.
+    #[n(2)]
+    Pong(#[n(0)] Pong),
+    /// To `Jobs`, in parts.
+    #[n(3)]
+    Jobs(#[n(0)] Box<JobsPart>),
+    /// To `Cluster`, in parts.
+    #[n(4)]
+    Cluster(#[n(0)] Box<ClusterPart>),
+    /// To `Config`.
+    #[n(5)]
+    Config(#[n(0)] Box<ConfigAnswer>),
+    /// To `Script`.
+    #[n(6)]
+    Script(#[n(0)] ByteVec),
+    /// To `Accounting`, in parts.
+    #[n(7)]
+    Accounting(#[n(0)] Box<AccountingPart>),
+    /// The job has its allocation.
+    #[n(8)]
+    JobStarted(#[n(0)] Box<AllocationInfo>),
+    /// The job has ended (or went back to the queue: state PENDING, for holders).
+    #[n(9)]
+    JobEnded {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// Its state.
+        #[n(1)]
+        state: JobState,
+        /// Its exit status.
+        #[n(2)]
+        exit: ExitStatus,
+    },
+    /// To `Hold`: the caller is the holder now.
+    #[n(10)]
+    Held,
+    /// To `Diag`.
+    #[n(11)]
+    Diag(#[n(0)] Box<Diag>),
+    /// To `Shutdown`: it stops.
+    #[n(12)]
+    Stopping,
+    /// To `NodeHello`: the node may speak.
+    #[n(13)]
+    Welcome(#[n(0)] Box<crate::node::Welcome>),
+}
+
+/// A controller that answers.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct Pong {
+    /// Its host.
+    #[n(0)]
+    pub hostname: String,
+    /// Its process id.
+    #[n(1)]
+    pub pid: u32,
+    /// Muster's version.
+    #[n(2)]
+    pub version: String,
+    /// Cluster name.
+    #[n(3)]
+    pub cluster: String,
+    /// When it started.
+    #[n(4)]
+    pub started: Timestamp,
+}
+
+/// Records of the queue.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct JobsPart {
+    /// The records, by number.
+    #[n(0)]
+    pub jobs: Vec<Job>,
+    /// Arrays of which a record is in the answer.
+    #[n(1)]
+    pub arrays: Vec<(JobId, ArrayInfo)>,
+    /// Numbers of the filter that name nothing (last part only).
+    #[n(2)]
+    pub unknown: Vec<JobId>,
+    /// Another part follows.
+    #[n(3)]
+    pub more: bool,
+    /// The controller's time.
+    #[n(4)]
+    pub now: Timestamp,
+}
+
+/// Nodes, partitions and settings.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct ClusterPart {
+    /// Nodes, in configuration order.
+    #[n(0)]
+    pub nodes: Vec<Node>,
+    /// Partitions (first part only).
+    #[n(1)]
+    pub partitions: Vec<PartitionConfig>,
+    /// Settings without their node and partition lists (first part only).
+    #[n(2)]
+    pub config: Option<Box<ClusterConfig>>,
+    /// Another part follows.
+    #[n(3)]
+    pub more: bool,
+    /// The controller's time.
+    #[n(4)]
+    pub now: Timestamp,
+    /// For each node of this part that jobs hold partly or wholly while they complete.
+    #[n(5)]
+    pub completing: Vec<muster_core::ids::NodeIdx>,
+}
+
+/// The configuration in force.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct ConfigAnswer {
+    /// `scontrol show config`: key and value in Slurm's order.
+    #[n(0)]
+    pub pairs: Vec<(String, String)>,
+    /// Path of slurm.conf.
+    #[n(1)]
+    pub path: String,
+    /// When it was read.
+    #[n(2)]
+    pub read_at: Timestamp,
+    /// The controller's time.
+    #[n(3)]
+    pub now: Timestamp,
+    /// Controller hosts, for the trailer line.
+    #[n(4)]
+    pub hosts: Vec<String>,
+    /// When the controller started (BOOT_TIME).
+    #[n(5)]
+    pub started: Timestamp,
+}
+
+/// Jobs from accounting.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct AccountingPart {
+    /// The jobs with their steps.
+    #[n(0)]
+    pub jobs: Vec<AcctJob>,
+    /// Another part follows.
+    #[n(1)]
+    pub more: bool,
+    /// The controller's time.
+    #[n(2)]
+    pub now: Timestamp,
+}
+
+/// An allocation and how to reach its agents.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct AllocationInfo {
+    /// The job, with its allocation.
+    #[n(0)]
+    pub job: Job,
+    /// The array it is a task of.
+    #[n(1)]
+    pub array: Option<ArrayInfo>,
+    /// Address of each node's agent (`unix:/path`, `host:port`), in the order of the allocation.
+    #[n(2)]
+    pub addresses: Vec<String>,
+    /// Proves to agents that the bearer may make steps of this job.
+    #[n(3)]
+    pub key: ByteVec,
+    /// Cluster name.
+    #[n(4)]
+    pub cluster: String,
+}
+
+/// Counters for sdiag.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Diag {
+    /// The controller's time.
+    #[n(0)]
+    pub now: Timestamp,
+    /// Since when it counts.
+    #[n(1)]
+    pub since: Timestamp,
+    /// Jobs submitted, started, completed, cancelled, failed since then.
+    #[n(2)]
+    pub submitted: u64,
+    /// See above.
+    #[n(3)]
+    pub started: u64,
+    /// See above.
+    #[n(4)]
+    pub completed: u64,
+    /// See above.
+    #[n(5)]
+    pub cancelled: u64,
+    /// See above.
+    #[n(6)]
+    pub failed: u64,
+    /// Jobs now pending and running.
+    #[n(7)]
+    pub pending: u64,
+    /// See above.
+    #[n(8)]
+    pub running: u64,
+    /// Scheduler passes, and microseconds of the last, of all, and of the longest.
+    #[n(9)]
+    pub passes: u64,
+    /// See above.
+    #[n(10)]
+    pub pass_last_us: u64,
+    /// See above.
+    #[n(11)]
+    pub pass_total_us: u64,
+    /// See above.
+    #[n(12)]
+    pub pass_max_us: u64,
+    /// Journal commits and the events in them.
+    #[n(13)]
+    pub commits: u64,
+    /// See above.
+    #[n(14)]
+    pub events: u64,
+    /// Requests by kind: name, count, microseconds.
+    #[n(15)]
+    pub requests: Vec<(String, u64, u64)>,
+    /// Requests by user: uid, count, microseconds.
+    #[n(16)]
+    pub users: Vec<(u32, u64, u64)>,
+    /// Connections open now.
+    #[n(17)]
+    pub connections: u64,
+    /// Events that accounting has not stored yet.
+    #[n(18)]
+    pub accounting_lag: u64,
+    /// Jobs looked at in the last pass.
+    #[n(19)]
+    pub depth_last: u64,
+    /// Where the queue's record count stands.
+    #[n(20)]
+    pub queue: u64,
+}
+
+/// A step named by a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct StepTarget {
+    /// The job.
+    #[n(0)]
+    pub job: JobId,
+    /// The step.
+    #[n(1)]
+    pub step: StepNo,
+}

@@ -1,0 +1,314 @@
+//! Node agents and the controller. The agent dials in with [`NodeHello`]; from then on each side sends its own
+//! stream of messages: orders down, reports up, both in batches.
+//!
+//! Orders are idempotent by attempt number. Reports carry a sequence number and are repeated after a reconnection
+//! until the controller acknowledges them, which it does once their events are durable.
+
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use muster_core::command::SignalScope;
+use muster_core::effect::TerminateReason;
+use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
+use muster_core::job::{Allocation, ArrayRole, ExitStatus, Step, StepEnd};
+use muster_core::node::NodeInfo;
+use muster_core::spec::JobSpec;
+use muster_core::state::ArrayInfo;
+use muster_core::time::{TimeLimit, Timestamp};
+use std::sync::Arc;
+
+/// First message of an agent.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct NodeHello {
+    /// `NodeName` it serves.
+    #[n(0)]
+    pub name: String,
+    /// Its machine.
+    #[n(1)]
+    pub info: NodeInfo,
+    /// Every job it knows, running or ended without acknowledgement, with its attempt.
+    #[n(2)]
+    pub present: Vec<(JobId, Attempt)>,
+}
+
+/// The controller's answer to a [`NodeHello`].
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct Welcome {
+    /// Ed25519 public key that orders are signed with. The agent keeps the first it sees for a cluster name and
+    /// refuses another.
+    #[n(0)]
+    pub public_key: ByteVec,
+    /// Cluster name.
+    #[n(1)]
+    pub cluster: String,
+    /// Settings that agents need.
+    #[n(2)]
+    pub settings: NodeSettings,
+}
+
+/// Settings that reach agents by the stream, so that no file need be the same everywhere.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct NodeSettings {
+    /// `KillWait`, seconds.
+    #[n(0)]
+    pub kill_wait_s: u32,
+    /// `UnkillableStepTimeout`, seconds.
+    #[n(1)]
+    pub unkillable_timeout_s: u32,
+    /// `JobFileAppend`.
+    #[n(2)]
+    pub append: bool,
+    /// Path of slurm.conf, for `SLURM_CONF` in jobs.
+    #[n(3)]
+    pub conf_path: String,
+    /// `PropagateResourceLimits`: RLIMIT_* numbers that are applied.
+    #[n(4)]
+    pub propagate_limits: Vec<u32>,
+    /// Whether task logs go to `TmpFS`.
+    #[n(5)]
+    pub tmp_fs: String,
+    /// `SLURM_WORKING_CLUSTER`: `name:addr:port:protocol:select`.
+    #[n(6)]
+    pub working_cluster: String,
+    /// `MpiDefault`.
+    #[n(7)]
+    pub mpi_default: String,
+    /// Directories put in front of `PATH` is not done; `Prolog`, `Epilog`, ...: programs run as root around a job.
+    #[n(8)]
+    pub prolog: Option<String>,
+    /// See above.
+    #[n(9)]
+    pub epilog: Option<String>,
+    /// `TaskProlog`, `TaskEpilog`: run as the user around each task.
+    #[n(10)]
+    pub task_prolog: Option<String>,
+    /// See above.
+    #[n(11)]
+    pub task_epilog: Option<String>,
+}
+
+/// Controller to agent.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum ToNode {
+    /// Orders, signed. The signature covers the encoded [`Orders`].
+    #[n(0)]
+    Signed {
+        /// Encoded [`Orders`].
+        #[n(0)]
+        orders: ByteVec,
+        /// Ed25519 signature.
+        #[n(1)]
+        signature: ByteVec,
+    },
+    /// Reports up to this number are durable; the agent forgets them.
+    #[n(1)]
+    Ack(#[n(0)] u64),
+    /// Are you there? Answered by [`ToCtld::Health`].
+    #[n(2)]
+    Ping,
+    /// The controller is shutting down; with true the agent does too (jobs go on under the shim).
+    #[n(3)]
+    Stop(#[n(0)] bool),
+    /// Settings changed.
+    #[n(4)]
+    Settings(#[n(0)] Box<NodeSettings>),
+}
+
+/// A batch of orders for one node.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct Orders {
+    /// Cluster and node they are for: an order for another is refused.
+    #[n(0)]
+    pub cluster: String,
+    /// See above.
+    #[n(1)]
+    pub node: String,
+    /// When they were signed.
+    #[n(2)]
+    pub at: Timestamp,
+    /// Scripts and contexts that later orders of this connection refer to and that were not sent on it before.
+    #[n(3)]
+    pub blobs: Vec<(BlobId, ByteVec)>,
+    /// What to do, in order.
+    #[n(4)]
+    pub orders: Vec<Order>,
+    /// Blobs that the agent may forget.
+    #[n(5)]
+    pub drop_blobs: Vec<BlobId>,
+}
+
+/// One order.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum Order {
+    /// The node is part of this job from now on; on the first node of a batch job, start its script.
+    #[n(0)]
+    Launch(#[n(0)] Box<JobGrant>),
+    /// End the job here and report `Released`.
+    #[n(1)]
+    Terminate {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// Which launch.
+        #[n(1)]
+        attempt: Attempt,
+        /// KILL at once.
+        #[n(2)]
+        now: bool,
+        /// For the message in the job's standard error.
+        #[n(3)]
+        why: TerminateReason,
+    },
+    /// Send a signal.
+    #[n(2)]
+    Signal {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// Which launch.
+        #[n(1)]
+        attempt: Attempt,
+        /// One step.
+        #[n(2)]
+        step: Option<StepNo>,
+        /// Signal number.
+        #[n(3)]
+        signal: u32,
+        /// Who gets it.
+        #[n(4)]
+        scope: SignalScope,
+    },
+}
+
+/// A job's right to a share of a node.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct JobGrant {
+    /// The job.
+    #[n(0)]
+    pub job: JobId,
+    /// Which launch.
+    #[n(1)]
+    pub attempt: Attempt,
+    /// What was asked.
+    #[n(2)]
+    #[cbor(with = "muster_core::cbor::arc")]
+    pub spec: Arc<JobSpec>,
+    /// What it got, on all nodes.
+    #[n(3)]
+    #[cbor(with = "muster_core::cbor::arc")]
+    pub alloc: Arc<Allocation>,
+    /// This node's position in the allocation; 0 leads.
+    #[n(4)]
+    pub position: u32,
+    /// Its part in an array.
+    #[n(5)]
+    pub array: ArrayRole,
+    /// The array.
+    #[n(6)]
+    pub array_info: Option<ArrayInfo>,
+    /// When it started.
+    #[n(7)]
+    pub start_time: Timestamp,
+    /// Its limit.
+    #[n(8)]
+    pub time_limit: TimeLimit,
+    /// `SLURM_RESTART_COUNT`.
+    #[n(9)]
+    pub restarts: u32,
+    /// Agents of all its nodes, in the order of the allocation.
+    #[n(10)]
+    pub addresses: Vec<String>,
+    /// Key by which agents of this job, and its owner's srun, know each other.
+    #[n(11)]
+    pub key: ByteVec,
+    /// Account, as listings show it.
+    #[n(12)]
+    pub account: String,
+    /// QOS, as listings show it.
+    #[n(13)]
+    pub qos: String,
+    /// Number that the first step gets; steps of an earlier attempt keep theirs.
+    #[n(14)]
+    pub next_step: u32,
+}
+
+/// Agent to controller.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum ToCtld {
+    /// What happened, numbered.
+    #[n(0)]
+    Reports(#[n(0)] Vec<NumberedReport>),
+    /// Load average over a minute times 100, and free memory in MiB.
+    #[n(1)]
+    Health {
+        /// Load.
+        #[n(0)]
+        load_centi: u32,
+        /// Memory.
+        #[n(1)]
+        free_mib: u64,
+    },
+}
+
+/// A report and its number on this node; numbers ascend over the agent's whole life, restarts included.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct NumberedReport {
+    /// The number.
+    #[n(0)]
+    pub seq: u64,
+    /// The job it is about.
+    #[n(1)]
+    pub job: JobId,
+    /// Which launch.
+    #[n(2)]
+    pub attempt: Attempt,
+    /// What happened.
+    #[n(3)]
+    pub report: Report,
+}
+
+/// Something that happened to a job on a node.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum Report {
+    /// The batch script ended.
+    #[n(0)]
+    BatchEnded {
+        /// Its status.
+        #[n(0)]
+        exit: ExitStatus,
+        /// By the out-of-memory killer.
+        #[n(1)]
+        oom: bool,
+        /// The `batch` step's end.
+        #[n(2)]
+        end: Box<StepEnd>,
+    },
+    /// Nothing of it is left here.
+    #[n(1)]
+    Released,
+    /// It could not be started.
+    #[n(2)]
+    LaunchFailed {
+        /// Why.
+        #[n(0)]
+        error: String,
+        /// The node's fault, not the job's.
+        #[n(1)]
+        node_fault: bool,
+    },
+    /// Its processes are gone without a trace.
+    #[n(3)]
+    Vanished,
+    /// A step began (told by the first node of the job).
+    #[n(4)]
+    StepStarted(#[n(0)] Box<Step>),
+    /// A step ended.
+    #[n(5)]
+    StepEnded {
+        /// The step.
+        #[n(0)]
+        step: StepNo,
+        /// How.
+        #[n(1)]
+        end: Box<StepEnd>,
+    },
+}

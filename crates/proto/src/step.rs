@@ -1,0 +1,365 @@
+//! Steps: srun, node agents and step daemons.
+//!
+//! srun asks the agent of the job's first node (the lead) for a step; the lead lays it out, has the other agents
+//! start their step daemons (stepd), and answers with each stepd's address. srun then talks to every stepd
+//! directly: standard streams, signals, exits. The controller hears of steps in batches, from the lead, and nothing
+//! waits for it.
+
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use muster_core::cpuset::CpuSet;
+use muster_core::ids::{JobId, StepNo};
+use muster_core::job::{ExitStatus, GresShare, StepEnd};
+use muster_core::refusal::Refusal;
+use muster_core::spec::{ExecContext, GresAsk, MemoryAsk, StdioSpec};
+use muster_core::time::TimeLimit;
+
+/// To an agent's listener, from srun, sstat, scontrol or another agent. One per connection, but for `Create`.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum AgentRequest {
+    /// Make a step. Answered by [`AgentReply::Queued`] any number of times, then `Created` or `Refused`. The
+    /// connection stays open while the step runs; when it closes, the step is ended. The job's owner or root.
+    #[n(0)]
+    Create(#[n(0)] Box<StepSpec>),
+    /// From the lead: start the stepd of this node. Answered by [`AgentReply::Started`]. Bearer of the job's key.
+    #[n(1)]
+    StartStep(#[n(0)] Box<StepLaunch>),
+    /// To the lead: this node's part of a step has ended. Answered by [`AgentReply::Done`]. Bearer of the job's key.
+    #[n(2)]
+    StepNodeEnded {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// The job's key.
+        #[n(1)]
+        key: ByteVec,
+        /// The step.
+        #[n(2)]
+        step: StepNo,
+        /// Position of the node in the step.
+        #[n(3)]
+        position: u32,
+        /// How.
+        #[n(4)]
+        end: Box<StepEnd>,
+    },
+    /// Signal a step, from the lead to other nodes. Answered by [`AgentReply::Done`]. Bearer of the job's key.
+    #[n(3)]
+    SignalStep {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// The job's key.
+        #[n(1)]
+        key: ByteVec,
+        /// The step.
+        #[n(2)]
+        step: StepNo,
+        /// Signal number.
+        #[n(3)]
+        signal: u32,
+    },
+    /// Process ids of a job here (`scontrol listpids`), and what its steps use now (`sstat`).
+    #[n(4)]
+    Inspect {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+    },
+}
+
+/// From an agent.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum AgentReply {
+    /// The step waits: text for `srun: Job step creation temporarily disabled, retrying (...)`.
+    #[n(0)]
+    Queued(#[n(0)] String),
+    /// The step runs or is about to.
+    #[n(1)]
+    Created(#[n(0)] Box<StepCreated>),
+    /// No.
+    #[n(2)]
+    Refused(#[n(0)] Refusal),
+    /// The stepd listens here.
+    #[n(3)]
+    Started {
+        /// `unix:/path` or `host:port`.
+        #[n(0)]
+        address: String,
+    },
+    /// Done.
+    #[n(4)]
+    Done,
+    /// To `Inspect`: pid, step, local task, global task (absent for processes that are no task).
+    #[n(5)]
+    Processes(#[n(0)] Vec<(u32, StepNo, Option<(u32, u32)>)>),
+}
+
+/// What srun asks for.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct StepSpec {
+    /// The job.
+    #[n(0)]
+    pub job: JobId,
+    /// The job's key, when srun has it (outside the job's nodes).
+    #[n(1)]
+    pub key: Option<ByteVec>,
+    /// Name: `--job-name`, else the program's.
+    #[n(2)]
+    pub name: String,
+    /// Program and arguments.
+    #[n(3)]
+    pub argv: Vec<String>,
+    /// Environment, umask and limits of srun.
+    #[n(4)]
+    pub context: ExecContext,
+    /// `--chdir`, or srun's own directory.
+    #[n(5)]
+    pub work_dir: String,
+    /// Least nodes.
+    #[n(6)]
+    pub min_nodes: Option<u32>,
+    /// Most nodes.
+    #[n(7)]
+    pub max_nodes: Option<u32>,
+    /// `-n`.
+    #[n(8)]
+    pub ntasks: Option<u32>,
+    /// `-c`.
+    #[n(9)]
+    pub cpus_per_task: Option<u32>,
+    /// `--ntasks-per-node`.
+    #[n(10)]
+    pub ntasks_per_node: Option<u32>,
+    /// `--nodelist`.
+    #[n(11)]
+    pub nodelist: Option<String>,
+    /// `--exclude`.
+    #[n(12)]
+    pub exclude: Option<String>,
+    /// `--relative`.
+    #[n(13)]
+    pub relative: Option<u32>,
+    /// `--distribution`.
+    #[n(14)]
+    pub distribution: Option<String>,
+    /// `--mem`, `--mem-per-cpu`.
+    #[n(15)]
+    pub memory: MemoryAsk,
+    /// `--gres` and kin.
+    #[n(16)]
+    pub gres: Vec<GresAsk>,
+    /// `--overlap`: shares CPUs with other steps.
+    #[n(17)]
+    pub overlap: bool,
+    /// `--exact`, `--exclusive`, or implied by `-c`: only the CPUs that the tasks need.
+    #[n(18)]
+    pub exact: bool,
+    /// `--whole`.
+    #[n(19)]
+    pub whole: bool,
+    /// `--overcommit`.
+    #[n(20)]
+    pub overcommit: bool,
+    /// `--immediate`: refuse rather than wait.
+    #[n(21)]
+    pub immediate: bool,
+    /// Per-task files that stepds open (patterns with `%t`, `%n`, `%N` and so on); streams without one go to srun.
+    #[n(22)]
+    pub stdio: StdioSpec,
+    /// `--multi-prog`: task set and command line, in file order.
+    #[n(23)]
+    pub multi_prog: Vec<(String, String)>,
+    /// `--pty`: rows and columns of the terminal; only task 0.
+    #[n(24)]
+    pub pty: Option<(u16, u16)>,
+    /// `--kill-on-bad-exit`.
+    #[n(25)]
+    pub kill_on_bad_exit: bool,
+    /// `--time`.
+    #[n(26)]
+    pub time_limit: Option<TimeLimit>,
+    /// `--cpu-bind`, as text.
+    #[n(27)]
+    pub cpu_bind: Option<String>,
+    /// `--mpi`.
+    #[n(28)]
+    pub mpi: Option<String>,
+    /// The command line, for accounting.
+    #[n(29)]
+    pub submit_line: String,
+    /// `--task-prolog`, `--task-epilog`.
+    #[n(30)]
+    pub task_prolog: Option<String>,
+    /// See above.
+    #[n(31)]
+    pub task_epilog: Option<String>,
+    /// Variables that srun sets itself (`SLURM_LAUNCH_NODE_IPADDR`, `SLURM_SRUN_COMM_HOST`, `SLURM_UMASK`, ...).
+    #[n(32)]
+    pub extra_env: Vec<(String, String)>,
+    /// `--input=none`-like per-stream choices are the client's; this says which tasks get standard input: all, none
+    /// or one.
+    #[n(33)]
+    pub stdin_task: StdinTask,
+    /// The stream of output is unbuffered by line (`--unbuffered`).
+    #[n(34)]
+    pub unbuffered: bool,
+    /// `--open-mode`.
+    #[n(35)]
+    pub append: Option<bool>,
+}
+
+/// Which tasks get srun's standard input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub enum StdinTask {
+    /// All of them.
+    #[default]
+    #[n(0)]
+    All,
+    /// None.
+    #[n(1)]
+    None,
+    /// This one.
+    #[n(2)]
+    One(#[n(0)] u32),
+}
+
+/// A step as it was laid out.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct StepCreated {
+    /// Its number.
+    #[n(0)]
+    pub step: StepNo,
+    /// Where its tasks run.
+    #[n(1)]
+    pub nodes: Vec<StepNode>,
+    /// Key that each stepd asks for.
+    #[n(2)]
+    pub key: ByteVec,
+    /// Hostlist.
+    #[n(3)]
+    pub hostlist: String,
+}
+
+/// A node of a step.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct StepNode {
+    /// Its name.
+    #[n(0)]
+    pub name: String,
+    /// Its stepd.
+    #[n(1)]
+    pub address: String,
+    /// Global numbers of its tasks, by local number.
+    #[n(2)]
+    pub tasks: Vec<u32>,
+}
+
+/// One node's part of a step.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct StepLaunch {
+    /// The job's key.
+    #[n(0)]
+    pub key: ByteVec,
+    /// What was asked.
+    #[n(1)]
+    pub spec: StepSpec,
+    /// The step.
+    #[n(2)]
+    pub step: StepNo,
+    /// Key for srun's connections.
+    #[n(3)]
+    pub step_key: ByteVec,
+    /// Position of this node in the step.
+    #[n(4)]
+    pub position: u32,
+    /// Global task numbers by node of the step and local number; this node's are at `position`.
+    #[n(5)]
+    pub tasks: Vec<Vec<u32>>,
+    /// Node names of the step.
+    #[n(6)]
+    pub names: Vec<String>,
+    /// CPUs of the step on this node.
+    #[n(7)]
+    pub cpus: CpuSet,
+    /// Memory of the step on this node, MiB.
+    #[n(8)]
+    pub memory_mib: u64,
+    /// Devices of the step on this node.
+    #[n(9)]
+    pub gres: Vec<GresShare>,
+    /// The lead's address, for `StepNodeEnded`.
+    #[n(10)]
+    pub lead: String,
+}
+
+/// srun to stepd.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum ToStepd {
+    /// First message: the step's key. Tasks are held until it came (or the stepd gives up waiting).
+    #[n(0)]
+    Hello(#[n(0)] ByteVec),
+    /// Standard input for a task, or for all.
+    #[n(1)]
+    Stdin {
+        /// Global task number; all when absent.
+        #[n(0)]
+        task: Option<u32>,
+        /// The bytes; empty is end of file.
+        #[n(1)]
+        bytes: ByteVec,
+    },
+    /// A signal for all tasks.
+    #[n(2)]
+    Signal(#[n(0)] u32),
+    /// The terminal's new size: rows, columns.
+    #[n(3)]
+    Window(#[n(0)] u16, #[n(1)] u16),
+}
+
+/// stepd to srun.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum FromStepd {
+    /// Tasks run: process ids by local number.
+    #[n(0)]
+    Started(#[n(0)] Vec<u32>),
+    /// Standard output of a task.
+    #[n(1)]
+    Stdout {
+        /// Global task number.
+        #[n(0)]
+        task: u32,
+        /// The bytes; empty is end of file.
+        #[n(1)]
+        bytes: ByteVec,
+    },
+    /// Standard error of a task.
+    #[n(2)]
+    Stderr {
+        /// Global task number.
+        #[n(0)]
+        task: u32,
+        /// The bytes; empty is end of file.
+        #[n(1)]
+        bytes: ByteVec,
+    },
+    /// A line from stepd itself for srun's standard error, such as a program that cannot be executed.
+    #[n(3)]
+    Message(#[n(0)] String),
+    /// A task ended.
+    #[n(4)]
+    Exited {
+        /// Global task number.
+        #[n(0)]
+        task: u32,
+        /// Its status.
+        #[n(1)]
+        exit: ExitStatus,
+        /// By the out-of-memory killer.
+        #[n(2)]
+        oom: bool,
+    },
+    /// Every task of this node has ended and its output is all sent.
+    #[n(5)]
+    Closed,
+}
