@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use log::info;
 use muster_acct::{Follower, SqliteStore, changes};
 use muster_conf::endpoint::controller_socket;
-use muster_core::command::Identity;
+use muster_core::command::{Identity, JobSelection, UserCommand};
 use muster_core::ids::JobId;
 use muster_core::state::State;
 use muster_journal::{DirStorage, Log};
@@ -34,6 +34,8 @@ use tokio::signal::unix::{SignalKind, signal};
 pub struct Options {
     /// slurm.conf.
     pub conf: PathBuf,
+    /// Cancel every job that is found in the queue.
+    pub clear: bool,
 }
 
 /// Runs a controller until it is told to stop. `ready` is called when clients can connect.
@@ -88,6 +90,15 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         settings: Box::new(read.settings.clone()),
         done: None,
     });
+    if options.clear {
+        let (reply, _) = tokio::sync::oneshot::channel();
+        let selection = JobSelection::default();
+        let _ = to_writer.send(ToWriter::User {
+            identity: Identity { user: "root".to_owned(), ..Identity::default() },
+            command: Box::new(UserCommand::Cancel { selection }),
+            reply,
+        });
+    }
     let accounting = if read.config.accounting {
         let told = Arc::clone(&stats);
         let position = Box::new(move || told.durable());
@@ -100,8 +111,17 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         &read.config.paths.slurmctld_pid_file,
         *read.config.slurmctld_ports.start(),
     );
-    let shared =
-        Shared::new(keys, stats, accounting, to_writer.clone(), to_replica, source, unheld);
+    let admins = read.cluster.admin_uids.clone();
+    let shared = Shared::new(
+        keys,
+        stats,
+        accounting,
+        to_writer.clone(),
+        to_replica,
+        source,
+        admins,
+        unheld,
+    );
     let writer = spawn("writer", move || writer.run(&writer_inbox))?;
     let replica = spawn("replica", move || replica.run())?;
     let served = serve(Rc::new(shared), &socket, ready);

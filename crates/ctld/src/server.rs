@@ -51,9 +51,9 @@ impl Shared {
         writer: Sender<ToWriter>,
         replica: Sender<ToReplica>,
         config: crate::configuration::Source,
+        admins: Vec<u32>,
         unheld: HashMap<JobId, Identity>,
     ) -> Shared {
-        let admins = RefCell::new(config.admin_uids());
         Shared {
             keys,
             stats,
@@ -62,7 +62,7 @@ impl Shared {
             writer,
             replica,
             config,
-            admins,
+            admins: RefCell::new(admins),
             generation: Cell::new(0),
             stopping: Cell::new(false),
             stopped: Notify::new(),
