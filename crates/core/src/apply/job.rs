@@ -65,6 +65,34 @@ impl Job {
         }
     }
 
+    /// The record that a `JobSubmitted` makes; `None` for another event.
+    pub(crate) fn submitted(event: &Event) -> Option<Job> {
+        let Event::JobSubmitted {
+            id,
+            spec,
+            at,
+            priority,
+            hold,
+            time_limit,
+            waiting_on,
+            reason,
+            partition,
+            requeueable,
+        } = event
+        else {
+            return None;
+        };
+        let mut job = Job::new(*id, spec.clone(), *time_limit, *at);
+        job.priority = *priority;
+        job.hold = *hold;
+        job.waiting_on = waiting_on.clone();
+        job.reason = *reason;
+        job.partition = partition.clone();
+        job.requeueable = *requeueable;
+        job.eligible_time = job.is_startable().then_some(*at);
+        Some(job)
+    }
+
     /// The record that a task gets when it leaves this array's record. Made field by field, so that the indices of
     /// the array are not copied.
     pub(crate) fn task(&self, id: JobId, index: u32) -> Job {
@@ -101,10 +129,10 @@ impl Job {
     /// Applies an event about this record.
     pub(crate) fn turn(&mut self, event: &Event) {
         let before = self.phase();
-        let Some(step) = self.move_of(event) else {
+        let Some(turn) = self.move_of(event) else {
             panic!("job {} is asked to apply {event:?}", self.id);
         };
-        let expected = next_phase(before, step)
+        let expected = next_phase(before, turn)
             .unwrap_or_else(|| panic!("job {} is {before:?}: {event:?} is impossible", self.id));
         match event {
             Event::TaskSplit { index, id, .. } => self.split(*index, *id),

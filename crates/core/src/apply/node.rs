@@ -1,7 +1,7 @@
 //! What each event does to one node.
 
 use crate::cpuset::CpuSet;
-use crate::event::NodeChange;
+use crate::event::{Event, NodeChange};
 use crate::ids::{JobId, NodeIdx};
 use crate::job::{GresShare, NodeShare};
 use crate::node::{Node, NodeConfig, NodeInfo, NodeLink, NodeReason};
@@ -28,6 +28,7 @@ impl Node {
             launch_failures: 0,
             used_gres: vec![CpuSet::default(); config.gres.len()],
             removed: false,
+            comment: None,
         };
         match config.state.as_str() {
             "DOWN" | "FUTURE" => node.down = true,
@@ -125,14 +126,47 @@ impl Node {
         self.last_busy = Some(at);
     }
 
+    /// As if no job held anything here; `jobs` stays.
+    pub(crate) fn reset_use(&mut self) {
+        self.free_cpus = CpuSet::first(self.config.cpus);
+        self.used_mib = 0;
+        self.used_gres = vec![CpuSet::default(); self.config.gres.len()];
+        self.exclusive = false;
+    }
+
+    /// Applies an event about this node.
+    pub(crate) fn turn(&mut self, event: &Event) {
+        match event {
+            Event::NodeRegistered { info, .. } => self.register(info),
+            Event::NodeChanged { change, at, .. } => self.change(change, *at),
+            Event::Configured { .. }
+            | Event::BlobStored { .. }
+            | Event::JobSubmitted { .. }
+            | Event::TaskSplit { .. }
+            | Event::JobChanged { .. }
+            | Event::JobStarted { .. }
+            | Event::JobEnding { .. }
+            | Event::NodeReleased { .. }
+            | Event::JobRequeued { .. }
+            | Event::JobSuspended { .. }
+            | Event::JobResumed { .. }
+            | Event::JobsPurged { .. }
+            | Event::StepStarted { .. }
+            | Event::StepEnded { .. }
+            | Event::PartitionChanged { .. } => {
+                panic!("{event:?} is not about a node")
+            }
+        }
+    }
+
     /// Its agent connected.
-    pub(crate) fn register(&mut self, info: &NodeInfo) {
+    fn register(&mut self, info: &NodeInfo) {
         self.report = Some(info.clone());
         self.link = NodeLink::Up;
     }
 
     /// Applies a change.
-    pub(crate) fn change(&mut self, change: &NodeChange, at: Timestamp) {
+    fn change(&mut self, change: &NodeChange, at: Timestamp) {
         match change {
             NodeChange::LinkLost => self.link = NodeLink::Lost(at),
             NodeChange::Down(reason) => {
@@ -174,7 +208,9 @@ impl Node {
                 self.launch_failures = self.launch_failures.saturating_add(1);
             }
             NodeChange::LaunchFailed(false) => self.launch_failures = 0,
-            NodeChange::Comment(_) => {}
+            NodeChange::Comment(text) => {
+                self.comment = Some(text.clone()).filter(|t| !t.is_empty());
+            }
             NodeChange::Returned => {
                 self.down = false;
                 self.drop_reason_if_in_service();
