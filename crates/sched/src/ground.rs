@@ -138,6 +138,9 @@ impl Ground for Ideal<'_> {
 
     fn room(&self, pos: usize) -> Cow<'_, Room> {
         let node = &self.fleet.nodes[self.part.order[pos] as usize];
+        if self.usable_only && !node.room.usable {
+            return Cow::Owned(Room::default());
+        }
         Cow::Borrowed(&self.fleet.empty[node.class as usize])
     }
 }

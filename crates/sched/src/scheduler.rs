@@ -7,7 +7,7 @@ use crate::trial;
 use muster_core::command::Plan;
 use muster_core::event::{Event, JobChange, NodeChange};
 use muster_core::ids::JobId;
-use muster_core::job::{Allocation, ArrayRole, Hold, Job, JobState, Reason};
+use muster_core::job::{Allocation, ArrayRole, Job, Reason};
 use muster_core::refusal::Refusal;
 use muster_core::spec::JobSpec;
 use muster_core::state::State;
@@ -35,8 +35,6 @@ pub struct Scheduler {
     pub(crate) dirty_nodes: BTreeSet<u32>,
     pub(crate) completing: BTreeSet<JobId>,
     dirty_jobs: BTreeSet<JobId>,
-    /// Jobs that may run from a time on.
-    later: BTreeSet<(Timestamp, JobId)>,
     /// Records that wait for their array's `%limit`, by array.
     throttled: BTreeMap<JobId, BTreeSet<JobId>>,
     rebuild: bool,
@@ -47,7 +45,6 @@ pub struct Scheduler {
 /// Whether a record may be queued now.
 enum Eligibility {
     Now,
-    At(Timestamp),
     /// The array's limit is reached.
     Throttled(JobId),
     /// What it waits for cannot be had; the reason says what.
@@ -73,7 +70,10 @@ impl Scheduler {
     pub fn observe(&mut self, state: &State, event: &Event) {
         match event {
             Event::Configured { .. } | Event::PartitionChanged { .. } => self.rebuild = true,
-            Event::JobSubmitted { id, .. } | Event::JobRequeued { id, .. } => self.job(state, *id),
+            Event::JobSubmitted { id, .. } | Event::JobRequeued { id, .. } => {
+                self.completing.remove(id);
+                self.job(state, *id);
+            }
             Event::TaskSplit { base, id, .. } => {
                 self.dirty_jobs.insert(*base);
                 self.dirty_jobs.insert(*id);
@@ -84,6 +84,7 @@ impl Scheduler {
             | Event::JobResumed { id, .. } => {
                 self.job(state, *id);
                 self.nodes_of(state, *id);
+                self.retimed(state, *id);
             }
             Event::JobEnding { id, .. } => {
                 self.job(state, *id);
@@ -124,6 +125,7 @@ impl Scheduler {
                 | NodeChange::Fail(_)
                 | NodeChange::Resume
                 | NodeChange::Undrain
+                | NodeChange::Returned
                 | NodeChange::LaunchFailed(_) => {
                     self.dirty_nodes.insert(node.0);
                 }
@@ -140,7 +142,7 @@ impl Scheduler {
         }
         self.cost = Cost::default();
         self.more = false;
-        self.prepare(state, now);
+        self.prepare(state);
         Pass::new(self, state, now).run()
     }
 
@@ -191,8 +193,13 @@ impl Scheduler {
             JobChange::Hold { .. }
             | JobChange::Priority(_)
             | JobChange::WaitingOn { .. }
-            | JobChange::Eligible => self.job(state, id),
-            JobChange::Requeueable(_) | JobChange::Warned | JobChange::TermSent => {}
+            | JobChange::Eligible
+            | JobChange::NotBefore(_) => self.job(state, id),
+            JobChange::Requeueable(_)
+            | JobChange::Warned
+            | JobChange::TermSent
+            | JobChange::SpecialExit(_)
+            | JobChange::Detail(_) => {}
         }
     }
 
@@ -214,13 +221,7 @@ impl Scheduler {
     }
 
     /// Brings queue and nodes in line with the state.
-    fn prepare(&mut self, state: &State, now: Timestamp) {
-        while let Some(&(at, id)) = self.later.first()
-            && at <= now
-        {
-            self.later.pop_first();
-            self.dirty_jobs.insert(id);
-        }
+    fn prepare(&mut self, state: &State) {
         let mut freed = Vec::new();
         for node in std::mem::take(&mut self.dirty_nodes) {
             if self.fleet.sync(state, node) {
@@ -234,7 +235,7 @@ impl Scheduler {
             }
         }
         for id in std::mem::take(&mut self.dirty_jobs) {
-            self.refresh(state, id, now);
+            self.refresh(state, id);
         }
         for node in freed {
             for &part in &self.fleet.nodes[node as usize].parts {
@@ -244,28 +245,25 @@ impl Scheduler {
         }
     }
 
-    fn refresh(&mut self, state: &State, id: JobId, now: Timestamp) {
+    fn refresh(&mut self, state: &State, id: JobId) {
         self.cost.jobs_visited += 1;
         // When a task of an array ends, others of that array may go.
         let waiting = self.throttled.remove(&id).unwrap_or_default();
         for other in waiting.into_iter().filter(|other| *other != id) {
-            self.refresh_one(state, other, now);
+            self.refresh_one(state, other);
         }
-        self.refresh_one(state, id, now);
+        self.refresh_one(state, id);
     }
 
-    fn refresh_one(&mut self, state: &State, id: JobId, now: Timestamp) {
+    fn refresh_one(&mut self, state: &State, id: JobId) {
         let Some(job) = state.jobs.get(&id) else {
             return self.queue.remove(&self.fleet, id);
         };
-        match eligibility(state, job, now) {
+        match eligibility(state, job) {
             Eligibility::Now => {
                 self.queue.put(&self.fleet, job);
                 self.queue.announce.insert(id);
                 return;
-            }
-            Eligibility::At(at) => {
-                self.later.insert((at, id));
             }
             Eligibility::Throttled(base) => {
                 self.throttled.entry(base).or_default().insert(id);
@@ -280,17 +278,8 @@ impl Scheduler {
     }
 }
 
-fn eligibility(state: &State, job: &Job, now: Timestamp) -> Eligibility {
-    let held = job.hold != Hold::None || job.priority == 0;
-    if job.state != JobState::Pending || job.completing || held || !job.waiting_on.is_empty() {
-        return Eligibility::No;
-    }
-    if let Some(at) = job.eligible_time.max(job.spec.begin).filter(|at| *at > now) {
-        return Eligibility::At(at);
-    }
-    if job.eligible_time.is_none()
-        && matches!(job.reason, Reason::BeginTime | Reason::LaunchBackoff)
-    {
+fn eligibility(state: &State, job: &Job) -> Eligibility {
+    if !job.is_startable() || job.priority == 0 {
         return Eligibility::No;
     }
     if job.spec.reservation.is_some() {
