@@ -1,6 +1,5 @@
 //! Whether accounting holds everything that happened up to some time ago, so that ended jobs may leave memory.
 
-use muster_acct::Progress;
 use muster_core::time::Timestamp;
 use muster_journal::Position;
 use std::collections::VecDeque;
@@ -8,16 +7,22 @@ use std::collections::VecDeque;
 /// Time between two samples, milliseconds.
 const SAMPLE_MS: u64 = 100;
 
+/// Tells the journal position that accounting has reached.
+pub type StoredPosition = Box<dyn Fn() -> Position + Send>;
+
 /// Journal positions by time, against the position that accounting has reached.
 pub struct Accounted {
-    progress: Progress,
+    stored: StoredPosition,
     samples: VecDeque<(Timestamp, Position)>,
 }
 
 impl Accounted {
     /// Nothing is known yet.
-    pub fn new(progress: Progress) -> Accounted {
-        Accounted { progress, samples: VecDeque::new() }
+    pub fn new(stored: StoredPosition) -> Accounted {
+        Accounted {
+            stored,
+            samples: VecDeque::new(),
+        }
     }
 
     /// Remembers that the journal stood at `position` at this time.
@@ -30,12 +35,14 @@ impl Accounted {
 
     /// Whether everything older than `age_s` seconds is in the store.
     pub fn covers(&mut self, now: Timestamp, age_s: u64) -> bool {
-        let stored = self.progress.durable_position();
+        let stored = (self.stored)();
         // The first sample at or after that time stands for everything before it; older ones are of no use.
         while self.samples.len() > 1 && now.since_ms(self.samples[1].0) >= age_s * 1000 {
             self.samples.pop_front();
         }
-        let Some(&(at, position)) = self.samples.front() else { return true };
+        let Some(&(at, position)) = self.samples.front() else {
+            return true;
+        };
         if now.since_ms(at) >= age_s * 1000 {
             self.samples.get(1).map_or(position, |next| next.1) <= stored
         } else {

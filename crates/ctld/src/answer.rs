@@ -18,8 +18,11 @@ use std::collections::BTreeSet;
 const PART: usize = 1000;
 
 /// Records of the queue that match a filter.
-pub fn jobs(state: &State, filter: &JobFilter, send: &mut impl FnMut(Response)) {
-    let mut part = JobsPart { now: now(), ..JobsPart::default() };
+pub(crate) fn jobs(state: &State, filter: &JobFilter, send: &mut impl FnMut(Response)) {
+    let mut part = JobsPart {
+        now: now(),
+        ..JobsPart::default()
+    };
     let mut arrays = BTreeSet::new();
     let mut add = |job: &Job, part: &mut JobsPart, send: &mut dyn FnMut(Response)| {
         if !matches(job, filter) {
@@ -41,7 +44,13 @@ pub fn jobs(state: &State, filter: &JobFilter, send: &mut impl FnMut(Response)) 
         part.jobs.push(job.clone());
         if part.jobs.len() == PART {
             let now = part.now;
-            let full = std::mem::replace(part, JobsPart { now, ..JobsPart::default() });
+            let full = std::mem::replace(
+                part,
+                JobsPart {
+                    now,
+                    ..JobsPart::default()
+                },
+            );
             send(Response::Jobs(Box::new(JobsPart { more: true, ..full })));
         }
     };
@@ -76,13 +85,21 @@ fn matches(job: &Job, filter: &JobFilter) -> bool {
         && (filter.states.is_empty() || filter.states.contains(&job.state))
         && (filter.partitions.is_empty()
             || filter.partitions.contains(&job.partition)
-            || job.spec.partitions.iter().any(|p| filter.partitions.contains(p)))
+            || job
+                .spec
+                .partitions
+                .iter()
+                .any(|p| filter.partitions.contains(p)))
 }
 
 /// Nodes, partitions and settings.
-pub fn cluster(state: &State, send: &mut impl FnMut(Response)) {
+pub(crate) fn cluster(state: &State, send: &mut impl FnMut(Response)) {
     let config = state.config.as_ref().map(|c| {
-        Box::new(ClusterConfig { nodes: Vec::new(), partitions: Vec::new(), ..(**c).clone() })
+        Box::new(ClusterConfig {
+            nodes: Vec::new(),
+            partitions: Vec::new(),
+            ..(**c).clone()
+        })
     });
     let mut part = ClusterPart {
         partitions: state.partitions.clone(),
@@ -93,8 +110,13 @@ pub fn cluster(state: &State, send: &mut impl FnMut(Response)) {
     for node in state.nodes.iter().filter(|n| !n.removed) {
         if part.nodes.len() == PART {
             part.more = true;
-            let next = ClusterPart { now: part.now, ..ClusterPart::default() };
-            send(Response::Cluster(Box::new(std::mem::replace(&mut part, next))));
+            let next = ClusterPart {
+                now: part.now,
+                ..ClusterPart::default()
+            };
+            send(Response::Cluster(Box::new(std::mem::replace(
+                &mut part, next,
+            ))));
         }
         let completing = |id| state.jobs.get(id).is_some_and(|job: &Job| job.completing);
         if node.jobs.iter().any(completing) {
@@ -106,7 +128,7 @@ pub fn cluster(state: &State, send: &mut impl FnMut(Response)) {
 }
 
 /// The controller, alive.
-pub fn pong(state: &State, started: Timestamp) -> Pong {
+pub(crate) fn pong(state: &State, started: Timestamp) -> Pong {
     Pong {
         hostname: hostname(),
         pid: std::process::id(),
@@ -117,22 +139,29 @@ pub fn pong(state: &State, started: Timestamp) -> Pong {
 }
 
 /// This host's name.
-pub fn hostname() -> String {
-    nix::unistd::gethostname().ok().and_then(|n| n.into_string().ok()).unwrap_or_default()
+pub(crate) fn hostname() -> String {
+    nix::unistd::gethostname()
+        .ok()
+        .and_then(|n| n.into_string().ok())
+        .unwrap_or_default()
 }
 
 /// Whether someone may see or touch what is private to a job.
-pub fn may_access(state: &State, identity: &Identity, job: &Job) -> bool {
+pub(crate) fn may_access(state: &State, identity: &Identity, job: &Job) -> bool {
     identity.uid == job.spec.owner.uid || is_admin(state, identity.uid)
 }
 
 /// Root, `SlurmUser`, and the user that the controller runs as.
-pub fn is_admin(state: &State, uid: u32) -> bool {
-    uid == 0 || state.config.as_ref().is_some_and(|c| c.admin_uids.contains(&uid))
+pub(crate) fn is_admin(state: &State, uid: u32) -> bool {
+    uid == 0
+        || state
+            .config
+            .as_ref()
+            .is_some_and(|c| c.admin_uids.contains(&uid))
 }
 
 /// A job's batch script.
-pub fn script(state: &State, identity: &Identity, id: JobId) -> Response {
+pub(crate) fn script(state: &State, identity: &Identity, id: JobId) -> Response {
     let Some(job) = state.jobs.get(&id) else {
         return Response::Refused(RefusalCode::InvalidJobId.into());
     };
@@ -149,7 +178,7 @@ pub fn script(state: &State, identity: &Identity, id: JobId) -> Response {
 }
 
 /// An allocation, for its owner.
-pub fn allocation(state: &State, keys: &Keys, identity: &Identity, id: JobId) -> Response {
+pub(crate) fn allocation(state: &State, keys: &Keys, identity: &Identity, id: JobId) -> Response {
     let Some(job) = state.jobs.get(&id) else {
         return Response::Refused(RefusalCode::InvalidJobId.into());
     };
@@ -166,7 +195,7 @@ pub fn allocation(state: &State, keys: &Keys, identity: &Identity, id: JobId) ->
 }
 
 /// What a client is told of a job that has its allocation.
-pub fn started(state: &State, keys: &Keys, job: &Job) -> Option<Response> {
+pub(crate) fn started(state: &State, keys: &Keys, job: &Job) -> Option<Response> {
     let alloc = job.alloc.as_ref()?;
     if !matches!(job.state, JobState::Running | JobState::Suspended) {
         return None;
@@ -185,9 +214,13 @@ pub fn started(state: &State, keys: &Keys, job: &Job) -> Option<Response> {
 }
 
 /// What sdiag shows of the queue.
-pub fn diag(state: &State, started: Timestamp) -> Diag {
+pub(crate) fn diag(state: &State, started: Timestamp) -> Diag {
     let count = |wanted| {
-        state.active.iter().filter(|id| state.jobs.get(id).is_some_and(|j| j.state == wanted)).count()
+        state
+            .active
+            .iter()
+            .filter(|id| state.jobs.get(id).is_some_and(|j| j.state == wanted))
+            .count()
     };
     Diag {
         now: now(),

@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where the configuration comes from, to read it again.
-pub struct Source {
+pub(crate) struct Source {
     path: PathBuf,
 }
 
 /// A configuration in all the forms that are needed.
-pub struct Read {
+pub(crate) struct Read {
     /// As it was parsed.
     pub config: Config,
     /// For decisions.
@@ -31,15 +31,17 @@ pub struct Read {
 
 impl Source {
     /// The file at this path.
-    pub fn new(path: &Path) -> Source {
-        Source { path: path.to_owned() }
+    pub(crate) fn new(path: &Path) -> Source {
+        Source {
+            path: path.to_owned(),
+        }
     }
 
     /// Reads and checks the file. Findings go to the log, each once.
     ///
     /// # Errors
     /// When the file has errors; they are all in the message.
-    pub fn read(&self) -> Result<Read> {
+    pub(crate) fn read(&self) -> Result<Read> {
         let report = conf::check(&self.path);
         if !report.is_usable() {
             let errors: Vec<String> = report
@@ -67,7 +69,10 @@ impl Source {
 }
 
 fn uid_of(name: &str) -> Option<u32> {
-    let found = User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
+    let found = User::from_name(name)
+        .ok()
+        .flatten()
+        .map(|user| user.uid.as_raw());
     found.or_else(|| name.parse().ok())
 }
 
@@ -89,7 +94,11 @@ fn cluster(config: &Config) -> ClusterConfig {
 /// Lines of the gres.conf beside slurm.conf, if there is one.
 fn gres_lines(conf_path: &Path) -> Vec<conf::files::GresLine> {
     let path = conf_path.with_file_name("gres.conf");
-    if path.exists() { conf::files::load_gres(&path).0 } else { Vec::new() }
+    if path.exists() {
+        conf::files::load_gres(&path).0
+    } else {
+        Vec::new()
+    }
 }
 
 /// RLIMIT_* numbers by the names that `PropagateResourceLimits` uses.
@@ -116,7 +125,10 @@ fn settings(config: &Config) -> NodeSettings {
             && !has(&propagate.except, name)
     };
     let script = |key: &str| {
-        config.text(key).filter(|v| !v.is_empty() && *v != "(null)").map(str::to_owned)
+        config
+            .text(key)
+            .filter(|v| !v.is_empty() && *v != "(null)")
+            .map(str::to_owned)
     };
     let host = config.slurmctld.first();
     NodeSettings {
@@ -124,7 +136,11 @@ fn settings(config: &Config) -> NodeSettings {
         unkillable_timeout_s: small(config.timeouts.unkillable_step_s),
         append: config.job_file_append,
         conf_path: config.path.display().to_string(),
-        propagate_limits: LIMITS.iter().filter(|(n, _)| wanted(n)).map(|&(_, l)| l).collect(),
+        propagate_limits: LIMITS
+            .iter()
+            .filter(|(n, _)| wanted(n))
+            .map(|&(_, l)| l)
+            .collect(),
         tmp_fs: config.paths.tmp_fs.clone(),
         working_cluster: format!(
             "{}:{}:{}:9728:109",

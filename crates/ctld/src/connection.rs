@@ -18,7 +18,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
 /// Reads whole frames; safe to cancel between bytes.
-pub struct FrameReader {
+pub(crate) struct FrameReader {
     stream: OwnedReadHalf,
     buffer: Vec<u8>,
     start: usize,
@@ -26,15 +26,19 @@ pub struct FrameReader {
 
 impl FrameReader {
     /// Reads from this half of a socket.
-    pub fn new(stream: OwnedReadHalf) -> FrameReader {
-        FrameReader { stream, buffer: Vec::new(), start: 0 }
+    pub(crate) fn new(stream: OwnedReadHalf) -> FrameReader {
+        FrameReader {
+            stream,
+            buffer: Vec::new(),
+            start: 0,
+        }
     }
 
     /// The next frame's body; `None` when the peer closed.
     ///
     /// # Errors
     /// A frame that is too long, or what the socket gives.
-    pub async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             if let Some(body) = self.take()? {
                 return Ok(Some(body));
@@ -54,11 +58,15 @@ impl FrameReader {
     ///
     /// # Errors
     /// A frame that is too long.
-    pub fn take(&mut self) -> io::Result<Option<Vec<u8>>> {
+    pub(crate) fn take(&mut self) -> io::Result<Option<Vec<u8>>> {
         let rest = &self.buffer[self.start..];
-        let Some(header) = rest.first_chunk::<4>() else { return Ok(None) };
+        let Some(header) = rest.first_chunk::<4>() else {
+            return Ok(None);
+        };
         let end = 4 + frame::length(*header)?;
-        let Some(body) = rest.get(4..end) else { return Ok(None) };
+        let Some(body) = rest.get(4..end) else {
+            return Ok(None);
+        };
         let body = body.to_vec();
         self.start += end;
         Ok(Some(body))
@@ -77,13 +85,19 @@ struct Connection {
 }
 
 /// Serves a connection until the client closes it.
-pub async fn serve(shared: Rc<Shared>, stream: UnixStream) {
+pub(crate) async fn serve(shared: Rc<Shared>, stream: UnixStream) {
     let Ok(cred) = stream.peer_cred() else { return };
     let identity = shared.directory.identity(cred.uid(), cred.gid()).await;
     let (read, write) = stream.into_split();
     let mut reader = FrameReader::new(read);
     let (later, mut due) = mpsc::unbounded_channel::<Vec<u8>>();
-    let mut connection = Connection { shared, identity, write, later, held: Vec::new() };
+    let mut connection = Connection {
+        shared,
+        identity,
+        write,
+        later,
+        held: Vec::new(),
+    };
     let end = loop {
         tokio::select! {
             biased;
@@ -141,12 +155,20 @@ impl Connection {
             RequestBody::WaitStarted(job) => {
                 let answer = self.later.clone();
                 let identity = self.identity.clone();
-                self.shared.to_replica(ToReplica::WaitStarted { identity, job, answer })?;
+                self.shared.to_replica(ToReplica::WaitStarted {
+                    identity,
+                    job,
+                    answer,
+                })?;
                 Served::Next
             }
             RequestBody::WaitEnded(job) => {
                 let answer = self.later.clone();
-                self.shared.to_replica(ToReplica::WaitEnded { job, holder: false, answer })?;
+                self.shared.to_replica(ToReplica::WaitEnded {
+                    job,
+                    holder: false,
+                    answer,
+                })?;
                 Served::Next
             }
             RequestBody::Hold(job) => self.hold(job).await?,
@@ -159,11 +181,14 @@ impl Connection {
             }
             RequestBody::Shutdown { nodes } => {
                 if self.shared.is_admin(self.identity.uid) {
-                    self.write.write_all(&frame::encode(&Response::Stopping)).await?;
+                    self.write
+                        .write_all(&frame::encode(&Response::Stopping))
+                        .await?;
                     self.shared.stop(nodes);
                     Served::Next
                 } else {
-                    self.refuse(RefusalCode::AccessDenied, String::new()).await?
+                    self.refuse(RefusalCode::AccessDenied, String::new())
+                        .await?
                 }
             }
         };
@@ -180,7 +205,9 @@ impl Connection {
 
     async fn command(&mut self, command: UserCommand) -> io::Result<Served> {
         if let UserCommand::Submit { blobs, .. } = &command
-            && let Some((id, _)) = blobs.iter().find(|(id, b)| !crate::keys::blob_matches(id, b))
+            && let Some((id, _)) = blobs
+                .iter()
+                .find(|(id, b)| !crate::keys::blob_matches(id, b))
         {
             let detail = format!("blob {id:?} does not have the content that its id promises");
             return self.refuse(RefusalCode::ProtocolError, detail).await;
@@ -189,15 +216,18 @@ impl Connection {
             let reply = self.shared.reconfigure(&self.identity).await;
             return self.reply(reply).await;
         }
-        let interactive =
-            matches!(&command, UserCommand::Submit { spec, test_only: false, .. } if spec.interactive);
+        let interactive = matches!(&command, UserCommand::Submit { spec, test_only: false, .. } if spec.interactive);
         let done = match &command {
             UserCommand::EndAllocation { job, .. } => Some(*job),
             _ => None,
         };
         let (reply, answer) = oneshot::channel();
         let identity = self.identity.clone();
-        self.shared.to_writer(ToWriter::User { identity, command: Box::new(command), reply })?;
+        self.shared.to_writer(ToWriter::User {
+            identity,
+            command: Box::new(command),
+            reply,
+        })?;
         let reply = answer.await.map_err(|_| stopping())?;
         if let Reply::Submitted { id, .. } = &reply
             && interactive
@@ -211,7 +241,9 @@ impl Connection {
     }
 
     async fn reply(&mut self, reply: Reply) -> io::Result<Served> {
-        self.write.write_all(&frame::encode(&Response::Reply(Box::new(reply)))).await?;
+        self.write
+            .write_all(&frame::encode(&Response::Reply(Box::new(reply))))
+            .await?;
         Ok(Served::Next)
     }
 
@@ -221,7 +253,11 @@ impl Connection {
         if let Query::Accounting(query) = query {
             self.shared.accounting.ask(*query, answer);
         } else {
-            self.shared.to_replica(ToReplica::Query { identity, query: Box::new(query), answer })?;
+            self.shared.to_replica(ToReplica::Query {
+                identity,
+                query: Box::new(query),
+                answer,
+            })?;
         }
         while let Some(bytes) = parts.recv().await {
             self.write.write_all(&bytes).await?;
@@ -235,7 +271,11 @@ impl Connection {
         let identity = self.identity.clone();
         // Asking for the script proves ownership without a request of its own.
         let query = Box::new(Query::Allocation(job));
-        self.shared.to_replica(ToReplica::Query { identity, query, answer })?;
+        self.shared.to_replica(ToReplica::Query {
+            identity,
+            query,
+            answer,
+        })?;
         let response = match parts.recv().await {
             Some(bytes) => frame::decode::<Response>(&bytes[4..])?,
             None => return Err(stopping()),
@@ -249,9 +289,15 @@ impl Connection {
                     self.held.push(job);
                 }
                 self.shared.held_again(job);
-                self.write.write_all(&frame::encode(&Response::Held)).await?;
+                self.write
+                    .write_all(&frame::encode(&Response::Held))
+                    .await?;
                 let answer = self.later.clone();
-                self.shared.to_replica(ToReplica::WaitEnded { job, holder: true, answer })?;
+                self.shared.to_replica(ToReplica::WaitEnded {
+                    job,
+                    holder: true,
+                    answer,
+                })?;
                 Ok(Served::Next)
             }
         }
@@ -270,14 +316,18 @@ impl Connection {
 
 impl Shared {
     /// Cancels an allocation that lost its holder.
-    pub fn cancel(&self, identity: Identity, job: JobId) {
+    pub(crate) fn cancel(&self, identity: Identity, job: JobId) {
         let selection = JobSelection {
             targets: vec![JobTarget { job, tasks: None }],
             ..JobSelection::default()
         };
         let (reply, _) = oneshot::channel();
         let command = Box::new(UserCommand::Cancel { selection });
-        let _ = self.to_writer(ToWriter::User { identity, command, reply });
+        let _ = self.to_writer(ToWriter::User {
+            identity,
+            command,
+            reply,
+        });
     }
 }
 

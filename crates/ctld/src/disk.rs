@@ -18,7 +18,10 @@ pub struct Reserve {
 impl Reserve {
     /// Watches the file system that `dir` is on.
     pub fn new(dir: PathBuf) -> Reserve {
-        Reserve { dir, last: Cell::new(None) }
+        Reserve {
+            dir,
+            last: Cell::new(None),
+        }
     }
 
     /// Why a submission must be refused now, if it must.

@@ -12,13 +12,13 @@ const KEEP: Duration = Duration::from_secs(60);
 
 /// Identities that were looked up lately.
 #[derive(Default)]
-pub struct Directory {
+pub(crate) struct Directory {
     known: RefCell<HashMap<(u32, u32), (Instant, Identity)>>,
 }
 
 impl Directory {
     /// The identity behind a uid and gid.
-    pub async fn identity(&self, uid: u32, gid: u32) -> Identity {
+    pub(crate) async fn identity(&self, uid: u32, gid: u32) -> Identity {
         if let Some((at, identity)) = self.known.borrow().get(&(uid, gid))
             && at.elapsed() < KEEP
         {
@@ -26,14 +26,26 @@ impl Directory {
         }
         let identity = tokio::task::spawn_blocking(move || look_up(uid, gid))
             .await
-            .unwrap_or_else(|_| Identity { uid, gid, ..nameless(uid, gid) });
-        self.known.borrow_mut().insert((uid, gid), (Instant::now(), identity.clone()));
+            .unwrap_or_else(|_| Identity {
+                uid,
+                gid,
+                ..nameless(uid, gid)
+            });
+        self.known
+            .borrow_mut()
+            .insert((uid, gid), (Instant::now(), identity.clone()));
         identity
     }
 }
 
 fn nameless(uid: u32, gid: u32) -> Identity {
-    Identity { uid, gid, user: uid.to_string(), group: gid.to_string(), groups: Vec::new() }
+    Identity {
+        uid,
+        gid,
+        user: uid.to_string(),
+        group: gid.to_string(),
+        groups: Vec::new(),
+    }
 }
 
 fn look_up(uid: u32, gid: u32) -> Identity {

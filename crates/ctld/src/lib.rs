@@ -3,7 +3,7 @@
 //! Pure decisions are in `muster-core` and `muster-sched`; here they meet the journal, the sockets and the clock.
 #![forbid(unsafe_code)]
 
-mod accounted;
+pub mod accounted;
 mod accounting;
 mod answer;
 mod configuration;

@@ -1,5 +1,6 @@
 //! Messages between the controller's threads.
 
+use minicbor::bytes::ByteVec;
 use muster_core::command::{Identity, Reply, UserCommand};
 use muster_core::config::ClusterConfig;
 use muster_core::event::Event;
@@ -9,7 +10,6 @@ use muster_core::state::Note;
 use muster_journal::{FinishedSnapshot, Position, SnapshotWriter};
 use muster_proto::client::Query;
 use muster_proto::node::{NodeHello, NodeSettings, NumberedReport, Order, Welcome};
-use minicbor::bytes::ByteVec;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 

@@ -38,7 +38,7 @@ struct Outgoing {
 }
 
 /// Serves an agent until it goes.
-pub async fn serve(
+pub(crate) async fn serve(
     shared: Rc<Shared>,
     identity: Identity,
     hello: NodeHello,
@@ -50,21 +50,43 @@ pub async fn serve(
     let generation = shared.next_generation();
     let (answer, accepted) = oneshot::channel();
     let link = Link { generation, send };
-    if shared.to_writer(ToWriter::NodeHello { hello: Box::new(hello), link, answer }).is_err() {
+    if shared
+        .to_writer(ToWriter::NodeHello {
+            hello: Box::new(hello),
+            link,
+            answer,
+        })
+        .is_err()
+    {
         return;
     }
     let node = match accepted.await {
         Ok(Ok(node)) => node,
         Ok(Err(refusal)) => {
             warn!("node {name} (uid {}) is refused: {refusal}", identity.uid);
-            let _ = write.write_all(&frame::encode(&Response::Refused(refusal))).await;
+            let _ = write
+                .write_all(&frame::encode(&Response::Refused(refusal)))
+                .await;
             return;
         }
         Err(_) => return,
     };
-    let outgoing =
-        Outgoing { keys: shared.keys.clone(), cluster: String::new(), node: name.clone(), sent: VecDeque::new() };
-    let end = talk(&shared, node, generation, outgoing, &mut reader, &mut write, &mut orders).await;
+    let outgoing = Outgoing {
+        keys: shared.keys.clone(),
+        cluster: String::new(),
+        node: name.clone(),
+        sent: VecDeque::new(),
+    };
+    let end = talk(
+        &shared,
+        node,
+        generation,
+        outgoing,
+        &mut reader,
+        &mut write,
+        &mut orders,
+    )
+    .await;
     match end {
         Ok(End::Replaced) => return,
         Ok(End::Closed) => info!("node {name} disconnected"),
@@ -131,8 +153,15 @@ fn take(
 ) -> io::Result<()> {
     match frame::decode(body)? {
         ToCtld::Reports(more) => reports.extend(more),
-        ToCtld::Health { load_centi, free_mib } => {
-            shared.to_writer(ToWriter::Health { node, load_centi, free_mib })?;
+        ToCtld::Health {
+            load_centi,
+            free_mib,
+        } => {
+            shared.to_writer(ToWriter::Health {
+                node,
+                load_centi,
+                free_mib,
+            })?;
         }
     }
     Ok(())
@@ -180,7 +209,10 @@ impl Outgoing {
             return;
         }
         // Blobs that this very batch needs are at the end of the queue and stay.
-        let excess = self.sent.len().saturating_sub(BLOBS_KEPT.max(batch.blobs.len()));
+        let excess = self
+            .sent
+            .len()
+            .saturating_sub(BLOBS_KEPT.max(batch.blobs.len()));
         let orders = Orders {
             cluster: self.cluster.clone(),
             node: self.node.clone(),
@@ -191,7 +223,13 @@ impl Outgoing {
         };
         let bytes = minicbor::to_vec(&orders).expect("writing to memory cannot fail");
         let signature = self.keys.sign(&bytes).into();
-        frame::encode_into(&ToNode::Signed { orders: bytes.into(), signature }, out);
+        frame::encode_into(
+            &ToNode::Signed {
+                orders: bytes.into(),
+                signature,
+            },
+            out,
+        );
     }
 }
 

@@ -31,9 +31,16 @@ pub fn recover(
 ) -> Result<Recovered> {
     if !FileLog::exists(storage.as_ref())? {
         let id = LogId::random().context("cannot read /dev/urandom")?;
-        info!("no state yet: a new journal is made in {}", storage.location());
+        info!(
+            "no state yet: a new journal is made in {}",
+            storage.location()
+        );
         let log = FileLog::create(storage, cluster, id, options)?;
-        return Ok(Recovered { log, state: State::default(), snapshot: 0 });
+        return Ok(Recovered {
+            log,
+            state: State::default(),
+            snapshot: 0,
+        });
     }
     let (log, found) = FileLog::open(storage, cluster, options)?;
     if let Some(torn) = &found.torn {
@@ -48,7 +55,9 @@ pub fn recover(
     if let Some(mut reader) = found.snapshot {
         let mut bytes = Vec::new();
         snapshot = reader.position();
-        reader.read_to_end(&mut bytes).context("cannot read the snapshot")?;
+        reader
+            .read_to_end(&mut bytes)
+            .context("cannot read the snapshot")?;
         state = State::decode_snapshot(&bytes)?;
     }
     let mut records = found.records;
@@ -65,6 +74,13 @@ pub fn recover(
         each(&state, position, &event);
         count += 1;
     }
-    info!("recovered {} jobs: snapshot at event {snapshot}, {count} events after it", state.jobs.len());
-    Ok(Recovered { log, state, snapshot })
+    info!(
+        "recovered {} jobs: snapshot at event {snapshot}, {count} events after it",
+        state.jobs.len()
+    );
+    Ok(Recovered {
+        log,
+        state,
+        snapshot,
+    })
 }

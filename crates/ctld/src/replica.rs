@@ -10,7 +10,7 @@ use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
 use crate::stats::Stats;
 use crate::waiting::Waiting;
-use log::{info, warn};
+use log::{error, info, warn};
 use muster_acct::{Follower, changes};
 use muster_core::command::Identity;
 use muster_core::event::Event;
@@ -23,13 +23,14 @@ use muster_proto::frame;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Events after which the log's head is cut by a snapshot.
 const SNAPSHOT_EVENTS: u64 = 500_000;
 
 /// The replica's state and what it serves.
-pub struct Replica {
+pub(crate) struct Replica {
     /// The state as of `position`.
     pub state: State,
     /// Position of the last event applied.
@@ -39,7 +40,7 @@ pub struct Replica {
     /// To the writer, for snapshots.
     pub writer: Sender<ToWriter>,
     /// The accounting store's follower.
-    pub follower: Follower,
+    pub follower: Arc<Follower>,
     /// Secrets, for the keys of allocations.
     pub keys: Keys,
     /// Counters.
@@ -56,40 +57,62 @@ pub struct Replica {
 
 impl Replica {
     /// Runs until told to stop.
-    pub fn run(mut self) {
+    pub(crate) fn run(mut self) {
         while let Ok(message) = self.inbox.recv() {
             match message {
-                ToReplica::Batch { first, events, notes } => {
-                    for (i, event) in events.iter().enumerate() {
-                        self.follow(first + i as Position, event);
-                    }
+                ToReplica::Batch {
+                    first,
+                    events,
+                    notes,
+                } => {
+                    self.follow(first, &events);
                     notes.iter().for_each(|note| self.state.note(note));
-                    self.follower.flush();
                     self.snapshot_if_due();
                 }
-                ToReplica::Query { identity, query, answer } => {
+                ToReplica::Query {
+                    identity,
+                    query,
+                    answer,
+                } => {
                     self.query(&identity, &query, &answer);
                 }
-                ToReplica::WaitStarted { identity, job, answer } => {
+                ToReplica::WaitStarted {
+                    identity,
+                    job,
+                    answer,
+                } => {
                     let keys = self.keys.clone();
-                    self.waiting.wait_started(&self.state, &keys, &identity, job, answer);
+                    self.waiting
+                        .wait_started(&self.state, &keys, &identity, job, answer);
                 }
-                ToReplica::WaitEnded { job, holder, answer } => {
+                ToReplica::WaitEnded {
+                    job,
+                    holder,
+                    answer,
+                } => {
                     self.waiting.wait_ended(&self.state, job, holder, answer);
                 }
                 ToReplica::Config(config) => self.config = *config,
                 ToReplica::Stop => break,
             }
         }
-        self.follower.shutdown();
     }
 
-    /// Applies an event and passes on what follows from it.
-    pub fn follow(&mut self, position: Position, event: &Event) {
-        self.state.apply(event);
-        self.position = position;
-        self.follower.push(position, changes(&self.state, event));
-        self.waiting.heard(&self.state, &self.keys, event);
+    /// Applies events and passes on what follows from them.
+    fn follow(&mut self, first: Position, events: &[Event]) {
+        let mut rows = Vec::new();
+        for event in events {
+            self.state.apply(event);
+            rows.extend(changes(&self.state, event));
+            self.waiting.heard(&self.state, &self.keys, event);
+        }
+        if events.is_empty() {
+            return;
+        }
+        self.position = first + events.len() as Position - 1;
+        if self.follower.send(self.position, rows).is_err() {
+            error!("accounting has stopped; its rows follow from the journal at the next start");
+        }
     }
 
     fn query(&mut self, identity: &Identity, query: &Query, out: &mpsc::UnboundedSender<Vec<u8>>) {
@@ -115,7 +138,7 @@ impl Replica {
             Query::Diag => {
                 let mut diag = answer::diag(&self.state, self.started);
                 self.stats.fill(&mut diag);
-                diag.accounting_lag = self.position.saturating_sub(self.follower.durable_position());
+                diag.accounting_lag = self.position.saturating_sub(self.follower.stored());
                 self.waiting.fill(&mut diag);
                 send(Response::Diag(Box::new(diag)));
             }
@@ -131,21 +154,30 @@ impl Replica {
         self.snapshot = self.position;
         let (answer, granted) = std::sync::mpsc::channel();
         let position = self.position;
-        if self.writer.send(ToWriter::StartSnapshot { position, answer }).is_err() {
+        if self
+            .writer
+            .send(ToWriter::StartSnapshot { position, answer })
+            .is_err()
+        {
             return;
         }
         let mut bytes = Vec::new();
         self.state.encode_snapshot(&mut bytes);
-        let progress = self.follower.progress();
+        let follower = Arc::clone(&self.follower);
         let writer = self.writer.clone();
         let write = move || {
-            let Ok(Some(mut snapshot)) = granted.recv() else { return };
+            let Ok(Some(mut snapshot)) = granted.recv() else {
+                return;
+            };
             if let Err(e) = snapshot.write_all(&bytes) {
                 warn!("snapshot of the state not written: {e}");
                 return;
             }
-            if !progress.wait_for(position) {
-                return;
+            // What accounting has not on disk yet must stay in the journal.
+            while follower.health().synced < position {
+                if follower.sync(Duration::from_secs(60)).is_err() {
+                    return;
+                }
             }
             match snapshot.finish() {
                 Ok(finished) => {
@@ -155,7 +187,10 @@ impl Replica {
                 Err(e) => warn!("snapshot of the state not finished: {e}"),
             }
         };
-        if let Err(e) = std::thread::Builder::new().name("snapshot".into()).spawn(write) {
+        if let Err(e) = std::thread::Builder::new()
+            .name("snapshot".into())
+            .spawn(write)
+        {
             warn!("no thread to write a snapshot: {e}");
         }
     }

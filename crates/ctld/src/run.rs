@@ -11,8 +11,8 @@ use crate::server::{self, Shared};
 use crate::stats::Stats;
 use crate::waiting::Waiting;
 use crate::writer::{Parts, Writer, now};
-use anyhow::{Context, Result};
-use log::info;
+use anyhow::{Context, Result, bail};
+use log::{info, warn};
 use muster_acct::{Follower, SqliteStore, changes};
 use muster_conf::endpoint::controller_socket;
 use muster_core::command::{Identity, JobSelection, UserCommand};
@@ -26,8 +26,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
+
+/// Rows that may wait for the accounting store.
+const ACCOUNTING_ROOM: usize = 1 << 20;
+/// Rows written at once while accounting catches up at start.
+const CATCH_UP: usize = 8192;
 
 /// How a controller is started.
 #[derive(Clone, Debug)]
@@ -47,7 +53,10 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     let read = source.read()?;
     let dir = read.config.paths.state_save_location.clone();
     fs::create_dir_all(&dir).with_context(|| {
-        format!("cannot create StateSaveLocation {}; create it or change the setting", dir.display())
+        format!(
+            "cannot create StateSaveLocation {}; create it or change the setting",
+            dir.display()
+        )
     })?;
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o700))
         .with_context(|| format!("cannot protect {}", dir.display()))?;
@@ -58,17 +67,21 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     let stats = Arc::new(Stats::default());
     let (to_writer, writer_inbox) = channel();
     let (to_replica, replica_inbox) = channel();
-    let reader = store.reader().context("the accounting store cannot be read")?;
-    let follower = Follower::start(Box::new(store)).context("no thread for accounting")?;
+    let reader = store
+        .reader()
+        .context("the accounting store cannot be read")?;
+    let follower =
+        Follower::start(Box::new(store), ACCOUNTING_ROOM).context("no thread for accounting")?;
+    let follower = Arc::new(follower);
     let position = recovered.log.last_position();
-    let progress = follower.progress();
+    let stored = Arc::clone(&follower);
     let unheld = interactive(&recovered.state);
     let replica = Replica {
         state: recovered.state.clone(),
         position,
         inbox: replica_inbox,
         writer: to_writer.clone(),
-        follower,
+        follower: Arc::clone(&follower),
         keys: keys.clone(),
         stats: Arc::clone(&stats),
         config: read.answer.clone(),
@@ -82,7 +95,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         replica: to_replica.clone(),
         keys: keys.clone(),
         stats: Arc::clone(&stats),
-        progress: progress.clone(),
+        accounted: Box::new(move || stored.stored()),
         reserve: Reserve::new(dir.clone()),
     });
     let _ = to_writer.send(ToWriter::Configure {
@@ -94,7 +107,10 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         let (reply, _) = tokio::sync::oneshot::channel();
         let selection = JobSelection::default();
         let _ = to_writer.send(ToWriter::User {
-            identity: Identity { user: "root".to_owned(), ..Identity::default() },
+            identity: Identity {
+                user: "root".to_owned(),
+                ..Identity::default()
+            },
             command: Box::new(UserCommand::Cancel { selection }),
             reply,
         });
@@ -102,7 +118,8 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     let accounting = if read.config.accounting {
         let told = Arc::clone(&stats);
         let position = Box::new(move || told.durable());
-        Accounting::start(Box::new(reader), progress, position).context("no thread for sacct")?
+        Accounting::start(Box::new(reader), Arc::clone(&follower), position)
+            .context("no thread for sacct")?
     } else {
         Accounting::disabled()
     };
@@ -127,8 +144,20 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     let served = serve(Rc::new(shared), &socket, ready);
     let _ = to_writer.send(ToWriter::Stop { nodes: false });
     drop(to_writer);
-    writer.join().ok().context("the writer thread panicked; see the log")?;
-    replica.join().ok().context("the replica thread panicked; see the log")?;
+    writer
+        .join()
+        .ok()
+        .context("the writer thread panicked; see the log")?;
+    replica
+        .join()
+        .ok()
+        .context("the replica thread panicked; see the log")?;
+    match Arc::try_unwrap(follower) {
+        Ok(follower) => follower
+            .shutdown(Duration::from_secs(10))
+            .unwrap_or_else(|e| warn!("{e}")),
+        Err(_) => warn!("accounting is still in use; what it lacks follows from the journal"),
+    }
     let _ = fs::remove_file(&socket);
     served
 }
@@ -145,31 +174,51 @@ fn open_state(dir: &Path, read: &Read, store: &mut SqliteStore) -> Result<Recove
     use muster_acct::Store;
     let journal = dir.join("journal");
     let storage = DirStorage::new(&journal);
-    storage.make_dir().with_context(|| format!("cannot create {}", journal.display()))?;
+    storage
+        .make_dir()
+        .with_context(|| format!("cannot create {}", journal.display()))?;
     let known = store.position();
     let mut missed = Vec::new();
     let mut reached = known;
+    let mut written = Ok(());
     let recovered = recover(
         Arc::new(storage),
         &read.cluster.cluster_name,
         muster_journal::Options::default(),
         |state, position, event| {
-            if position > known {
+            if position > known && written.is_ok() {
                 missed.extend(changes(state, event));
                 reached = position;
+                if missed.len() > CATCH_UP {
+                    written = store.write(&missed, reached);
+                    missed.clear();
+                }
             }
         },
     )?;
     if reached > known {
         info!("accounting catches up with {} events", reached - known);
-        store.write(&missed, reached).context("accounting cannot catch up")?;
+        written
+            .and_then(|()| store.write(&missed, reached))
+            .context("accounting cannot catch up")?;
+    }
+    let last = recovered.log.last_position();
+    if known > last {
+        bail!(
+            "accounting.db knows events up to {known}, the journal ends at {last}: they do not belong together. \
+             Restore the journal of {}, or move accounting.db away to begin a new history",
+            dir.display()
+        );
     }
     Ok(recovered)
 }
 
 /// Allocations that a client held when the controller stopped.
 fn interactive(state: &State) -> HashMap<JobId, Identity> {
-    let open = state.jobs.values().filter(|job| job.spec.interactive && !job.state.is_ended());
+    let open = state
+        .jobs
+        .values()
+        .filter(|job| job.spec.interactive && !job.state.is_ended());
     open.map(|job| {
         let owner = &job.spec.owner;
         let identity = Identity {

@@ -26,7 +26,7 @@ use tokio::sync::{Notify, oneshot};
 const RETURN: Duration = Duration::from_secs(60);
 
 /// What connections share.
-pub struct Shared {
+pub(crate) struct Shared {
     pub(crate) keys: Keys,
     pub(crate) stats: Arc<Stats>,
     pub(crate) directory: Directory,
@@ -44,7 +44,7 @@ pub struct Shared {
 
 impl Shared {
     /// What a server is made of.
-    pub fn new(
+    pub(crate) fn new(
         keys: Keys,
         stats: Arc<Stats>,
         accounting: Accounting,
@@ -71,7 +71,7 @@ impl Shared {
     }
 
     /// Whether this user may administer the cluster.
-    pub fn is_admin(&self, uid: u32) -> bool {
+    pub(crate) fn is_admin(&self, uid: u32) -> bool {
         uid == 0 || self.admins.borrow().contains(&uid)
     }
 
@@ -79,7 +79,7 @@ impl Shared {
     ///
     /// # Errors
     /// When the controller stops.
-    pub fn to_writer(&self, message: ToWriter) -> io::Result<()> {
+    pub(crate) fn to_writer(&self, message: ToWriter) -> io::Result<()> {
         self.writer.send(message).map_err(|_| gone())
     }
 
@@ -87,18 +87,18 @@ impl Shared {
     ///
     /// # Errors
     /// When the controller stops.
-    pub fn to_replica(&self, message: ToReplica) -> io::Result<()> {
+    pub(crate) fn to_replica(&self, message: ToReplica) -> io::Result<()> {
         self.replica.send(message).map_err(|_| gone())
     }
 
     /// A number for a new node connection.
-    pub fn next_generation(&self) -> u64 {
+    pub(crate) fn next_generation(&self) -> u64 {
         self.generation.set(self.generation.get() + 1);
         self.generation.get()
     }
 
     /// Stops the controller, and the node agents if asked.
-    pub fn stop(&self, nodes: bool) {
+    pub(crate) fn stop(&self, nodes: bool) {
         if !self.stopping.replace(true) {
             let _ = self.writer.send(ToWriter::Stop { nodes });
             self.stopped.notify_one();
@@ -106,17 +106,17 @@ impl Shared {
     }
 
     /// Whether it stops: then closing connections mean nothing.
-    pub fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.get()
     }
 
     /// The holder of an allocation came back.
-    pub fn held_again(&self, job: JobId) {
+    pub(crate) fn held_again(&self, job: JobId) {
         self.unheld.borrow_mut().remove(&job);
     }
 
     /// Reads slurm.conf again.
-    pub async fn reconfigure(&self, identity: &Identity) -> Reply {
+    pub(crate) async fn reconfigure(&self, identity: &Identity) -> Reply {
         if !self.is_admin(identity.uid) {
             return Reply::Refused(RefusalCode::AccessDenied.into());
         }
@@ -138,14 +138,19 @@ impl Shared {
         if self.writer.send(message).is_err() || applied.await.is_err() {
             return Reply::Refused(RefusalCode::Busy.into());
         }
-        Reply::Done { changed: 1, refused: Vec::new() }
+        Reply::Done {
+            changed: 1,
+            refused: Vec::new(),
+        }
     }
 
     async fn give_up_unheld(&self) {
         tokio::time::sleep(RETURN).await;
         let left: Vec<_> = self.unheld.borrow_mut().drain().collect();
         for (job, owner) in left {
-            warn!("job {job}: nobody holds this allocation since the controller restarted, it ends");
+            warn!(
+                "job {job}: nobody holds this allocation since the controller restarted, it ends"
+            );
             self.cancel(owner, job);
         }
     }
@@ -156,7 +161,7 @@ fn gone() -> io::Error {
 }
 
 /// Accepts connections until told to stop.
-pub async fn accept(shared: Rc<Shared>, listener: UnixListener) {
+pub(crate) async fn accept(shared: Rc<Shared>, listener: UnixListener) {
     let waiter = Rc::clone(&shared);
     tokio::task::spawn_local(async move { waiter.give_up_unheld().await });
     loop {

@@ -42,7 +42,8 @@ impl Stats {
 
     /// Everything up to this journal position was handed to the replica; set before it is acknowledged.
     pub fn set_durable(&self, position: u64) {
-        self.durable.store(position, std::sync::atomic::Ordering::Release);
+        self.durable
+            .store(position, std::sync::atomic::Ordering::Release);
     }
 
     /// What a reader that arrives now must see.
@@ -69,8 +70,15 @@ impl Stats {
         diag.events = self.events.load(Relaxed);
         diag.connections = self.connections.load(Relaxed);
         let requests = self.requests.lock().unwrap_or_else(|e| e.into_inner());
-        diag.requests =
-            requests.by_kind.iter().map(|(k, v)| ((*k).to_owned(), v.0, v.1)).collect();
-        diag.users = requests.by_user.iter().map(|(k, v)| (*k, v.0, v.1)).collect();
+        diag.requests = requests
+            .by_kind
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), v.0, v.1))
+            .collect();
+        diag.users = requests
+            .by_user
+            .iter()
+            .map(|(k, v)| (*k, v.0, v.1))
+            .collect();
     }
 }

@@ -17,7 +17,7 @@ type Out = UnboundedSender<Vec<u8>>;
 
 /// Who waits for what, and counts of what happened.
 #[derive(Default)]
-pub struct Waiting {
+pub(crate) struct Waiting {
     started: HashMap<JobId, Vec<Out>>,
     ended: HashMap<JobId, Vec<Ended>>,
     /// Worst exit of the tasks of arrays that someone waits for.
@@ -41,7 +41,7 @@ struct Counts {
 
 impl Waiting {
     /// Answers now if the job has started or ended, else later.
-    pub fn wait_started(
+    pub(crate) fn wait_started(
         &mut self,
         state: &State,
         keys: &Keys,
@@ -67,29 +67,43 @@ impl Waiting {
     }
 
     /// Answers now if the job (or all of the array) has ended, else later.
-    pub fn wait_ended(&mut self, state: &State, id: JobId, holder: bool, out: Out) {
+    pub(crate) fn wait_ended(&mut self, state: &State, id: JobId, holder: bool, out: Out) {
         match over(state, id) {
-            None => drop(out.send(frame::encode(&Response::Refused(RefusalCode::InvalidJobId.into())))),
+            None => drop(out.send(frame::encode(&Response::Refused(
+                RefusalCode::InvalidJobId.into(),
+            )))),
             Some(true) => drop(out.send(frame::encode(&self.verdict(state, id)))),
-            Some(false) => self.ended.entry(id).or_default().push(Ended { holder, out }),
+            Some(false) => self
+                .ended
+                .entry(id)
+                .or_default()
+                .push(Ended { holder, out }),
         }
     }
 
     /// Tells those whose wait this event ends. The event was just applied.
-    pub fn heard(&mut self, state: &State, keys: &Keys, event: &Event) {
+    pub(crate) fn heard(&mut self, state: &State, keys: &Keys, event: &Event) {
         match event {
             Event::JobSubmitted { .. } => self.counts.submitted += 1,
             Event::JobStarted { id, .. } => {
                 self.counts.started += 1;
                 if let Some(outs) = self.started.remove(id)
-                    && let Some(response) =
-                        state.jobs.get(id).and_then(|job| answer::started(state, keys, job))
+                    && let Some(response) = state
+                        .jobs
+                        .get(id)
+                        .and_then(|job| answer::started(state, keys, job))
                 {
                     let bytes = frame::encode(&response);
-                    outs.into_iter().for_each(|out| drop(out.send(bytes.clone())));
+                    outs.into_iter()
+                        .for_each(|out| drop(out.send(bytes.clone())));
                 }
             }
-            Event::JobEnding { id, state: end, requeue, .. } => {
+            Event::JobEnding {
+                id,
+                state: end,
+                requeue,
+                ..
+            } => {
                 match end {
                     JobState::Completed => self.counts.completed += 1,
                     JobState::Cancelled => self.counts.cancelled += 1,
@@ -102,10 +116,13 @@ impl Waiting {
     }
 
     fn job_ending(&mut self, state: &State, id: JobId, requeued: bool) {
-        let Some(job) = state.jobs.get(&id) else { return };
+        let Some(job) = state.jobs.get(&id) else {
+            return;
+        };
         if let Some(outs) = self.started.remove(&id) {
             let bytes = frame::encode(&ended(job));
-            outs.into_iter().for_each(|out| drop(out.send(bytes.clone())));
+            outs.into_iter()
+                .for_each(|out| drop(out.send(bytes.clone())));
         }
         if requeued {
             if let Some(waiters) = self.ended.get_mut(&id) {
@@ -149,11 +166,15 @@ impl Waiting {
                 end = job.state;
             }
         }
-        Response::JobEnded { job: id, state: end, exit }
+        Response::JobEnded {
+            job: id,
+            state: end,
+            exit,
+        }
     }
 
     /// Adds the counts to an sdiag answer.
-    pub fn fill(&self, diag: &mut Diag) {
+    pub(crate) fn fill(&self, diag: &mut Diag) {
         diag.submitted = self.counts.submitted;
         diag.started = self.counts.started;
         diag.completed = self.counts.completed;
@@ -163,11 +184,17 @@ impl Waiting {
 }
 
 fn records(state: &State, id: JobId) -> impl Iterator<Item = &Job> {
-    let tasks = state.arrays.get(&id).map(|info| info.tasks.values()).into_iter().flatten();
+    let tasks = state
+        .arrays
+        .get(&id)
+        .map(|info| info.tasks.values())
+        .into_iter()
+        .flatten();
     let own = state.jobs.get(&id).filter(move |job| {
         !matches!(job.array, ArrayRole::Task { .. }) || !state.arrays.contains_key(&id)
     });
-    own.into_iter().chain(tasks.filter_map(|task| state.jobs.get(task)))
+    own.into_iter()
+        .chain(tasks.filter_map(|task| state.jobs.get(task)))
 }
 
 /// Whether nothing of a job or array is left to run; `None` if there is no such job.
@@ -182,5 +209,9 @@ fn over(state: &State, id: JobId) -> Option<bool> {
 }
 
 fn ended(job: &Job) -> Response {
-    Response::JobEnded { job: job.id, state: job.state, exit: job.exit }
+    Response::JobEnded {
+        job: job.id,
+        state: job.state,
+        exit: job.exit,
+    }
 }

@@ -1,23 +1,25 @@
 //! The thread that owns the state. It takes what is queued, decides all of it in one turn, makes the turn durable
 //! with one sync, and only then lets answers, acknowledgements and orders go. It answers no reads.
 
-use crate::accounted::Accounted;
+use crate::accounted::{Accounted, StoredPosition};
 use crate::disk::Reserve;
 use crate::keys::Keys;
 use crate::mail::{Link, ToLink, ToReplica, ToWriter};
 use crate::stats::Stats;
 use log::{error, info, warn};
-use muster_acct::Progress;
 use muster_core::command::{Command, Identity, NodeCommand, Reply, UserCommand};
 use muster_core::effect::Effect;
 use muster_core::ids::{Attempt, JobId, NodeIdx};
-use muster_core::job::{ArrayRole, JobKind};
+use muster_core::job::ArrayRole;
 use muster_core::node::{NodeInfo, NodeLink};
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::spec::JobKind;
 use muster_core::state::{Note, State};
 use muster_core::time::Timestamp;
 use muster_journal::{Batch, Log, Position};
-use muster_proto::node::{JobGrant, NodeHello, NodeSettings, NumberedReport, Order, Report, Welcome};
+use muster_proto::node::{
+    JobGrant, NodeHello, NodeSettings, NumberedReport, Order, Report, Welcome,
+};
 use muster_sched::engine::{Engine, Turn};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,7 +59,12 @@ pub struct Writer {
 struct Outbox {
     replies: Vec<(oneshot::Sender<Reply>, Reply)>,
     acks: Vec<(NodeIdx, u64)>,
-    welcomes: Vec<(NodeIdx, Link, Box<Welcome>, oneshot::Sender<Result<NodeIdx, Refusal>>)>,
+    welcomes: Vec<(
+        NodeIdx,
+        Link,
+        Box<Welcome>,
+        oneshot::Sender<Result<NodeIdx, Refusal>>,
+    )>,
     registered: Vec<(NodeIdx, Vec<(JobId, Attempt)>)>,
     configured: Vec<oneshot::Sender<()>>,
 }
@@ -75,7 +82,7 @@ pub struct Parts {
     /// Counters.
     pub stats: Arc<Stats>,
     /// How far accounting is.
-    pub progress: Progress,
+    pub accounted: StoredPosition,
     /// Free space to keep for the end of jobs.
     pub reserve: Reserve,
 }
@@ -91,7 +98,7 @@ impl Writer {
             settings: NodeSettings::default(),
             keys: parts.keys,
             stats: parts.stats,
-            accounted: Accounted::new(parts.progress),
+            accounted: Accounted::new(parts.accounted),
             reserve: parts.reserve,
             batch: Batch::new(),
             blocked: None,
@@ -109,7 +116,10 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            let messages = first.into_iter().chain(inbox.try_iter()).take(TURN_MESSAGES_MAX);
+            let messages = first
+                .into_iter()
+                .chain(inbox.try_iter())
+                .take(TURN_MESSAGES_MAX);
             wait = match self.turn(messages, now()) {
                 After::Sleep => self.next_tick(now()),
                 After::Again => Duration::ZERO,
@@ -170,7 +180,9 @@ impl Writer {
         self.send(work.turn, work.out);
         self.accounted.note(now, self.log.last_position());
         if let Some(nodes) = stop {
-            self.links.values().for_each(|link| drop(link.send.send(ToLink::Stop(nodes))));
+            self.links
+                .values()
+                .for_each(|link| drop(link.send.send(ToLink::Stop(nodes))));
             let _ = self.replica.send(ToReplica::Stop);
             return After::Stop;
         }
@@ -182,38 +194,70 @@ impl Writer {
         if state.next_tick(now).is_some_and(|at| at <= now) {
             let age = state.config.as_ref().map_or(0, |c| c.min_job_age_s);
             let accounted = self.accounted.covers(now, u64::from(age));
-            self.engine.decide(0, &Command::Tick { accounted }, now, turn);
+            self.engine
+                .decide(0, &Command::Tick { accounted }, now, turn);
         }
     }
 
     fn take(&mut self, message: ToWriter, now: Timestamp, turn: &mut Turn, out: &mut Outbox) {
         match message {
-            ToWriter::User { identity, command, reply } => {
+            ToWriter::User {
+                identity,
+                command,
+                reply,
+            } => {
                 let answer = self.user(identity, *command, now, turn);
                 out.replies.push((reply, answer));
             }
-            ToWriter::NodeHello { hello, link, answer } => {
+            ToWriter::NodeHello {
+                hello,
+                link,
+                answer,
+            } => {
                 self.hello(*hello, link, answer, now, turn, out);
             }
-            ToWriter::Reports { node, generation, reports } => {
+            ToWriter::Reports {
+                node,
+                generation,
+                reports,
+            } => {
                 if self.is_current(node, generation) {
                     self.reports(node, reports, now, turn, out);
                 }
             }
-            ToWriter::Health { node, load_centi, free_mib } => {
-                self.engine.take_note(Note::Health { node, load_centi, free_mib }, turn);
+            ToWriter::Health {
+                node,
+                load_centi,
+                free_mib,
+            } => {
+                self.engine.take_note(
+                    Note::Health {
+                        node,
+                        load_centi,
+                        free_mib,
+                    },
+                    turn,
+                );
             }
             ToWriter::NodeLost { node, generation } => {
                 if self.is_current(node, generation) {
                     self.links.remove(&node);
-                    self.engine.decide(0, &Command::Node(node, NodeCommand::Lost), now, turn);
+                    self.engine
+                        .decide(0, &Command::Node(node, NodeCommand::Lost), now, turn);
                 }
             }
-            ToWriter::Configure { config, settings, done } => {
-                self.engine.decide(0, &Command::Configure(config), now, turn);
+            ToWriter::Configure {
+                config,
+                settings,
+                done,
+            } => {
+                self.engine
+                    .decide(0, &Command::Configure(config), now, turn);
                 self.settings = *settings;
                 for link in self.links.values() {
-                    let _ = link.send.send(ToLink::Settings(Box::new(self.settings.clone())));
+                    let _ = link
+                        .send
+                        .send(ToLink::Settings(Box::new(self.settings.clone())));
                 }
                 out.configured.extend(done);
             }
@@ -240,7 +284,10 @@ impl Writer {
         now: Timestamp,
         turn: &mut Turn,
     ) -> Reply {
-        if let UserCommand::Submit { spec, test_only, .. } = &command {
+        if let UserCommand::Submit {
+            spec, test_only, ..
+        } = &command
+        {
             if !test_only && let Some(cause) = self.reserve.refusal() {
                 return Reply::Refused(Refusal::new(RefusalCode::StorageFull, cause));
             }
@@ -272,10 +319,14 @@ impl Writer {
             }
         }
         let before = turn.replies.len();
-        self.engine.decide(0, &Command::User(identity, command), now, turn);
+        self.engine
+            .decide(0, &Command::User(identity, command), now, turn);
         match turn.replies.drain(before..).next() {
             Some((_, reply)) => reply,
-            None => Reply::Done { changed: 0, refused: Vec::new() },
+            None => Reply::Done {
+                changed: 0,
+                refused: Vec::new(),
+            },
         }
     }
 
@@ -297,11 +348,19 @@ impl Writer {
             let _ = answer.send(Err(Refusal::new(RefusalCode::InvalidNode, detail)));
             return;
         };
-        info!("node {} registered ({} jobs there)", hello.name, hello.present.len());
+        info!(
+            "node {} registered ({} jobs there)",
+            hello.name,
+            hello.present.len()
+        );
         let present = hello.present.clone();
         let info: Box<NodeInfo> = Box::new(hello.info);
-        let command = NodeCommand::Register { info, present: hello.present };
-        self.engine.decide(0, &Command::Node(node, command), now, turn);
+        let command = NodeCommand::Register {
+            info,
+            present: hello.present,
+        };
+        self.engine
+            .decide(0, &Command::Node(node, command), now, turn);
         let welcome = Welcome {
             public_key: self.keys.public().into(),
             cluster: cluster_name(self.engine.state()),
@@ -324,12 +383,15 @@ impl Writer {
         }
         for report in reports {
             let command = node_command(report);
-            self.engine.decide(0, &Command::Node(node, command), now, turn);
+            self.engine
+                .decide(0, &Command::Node(node, command), now, turn);
         }
     }
 
     fn is_current(&self, node: NodeIdx, generation: u64) -> bool {
-        self.links.get(&node).is_some_and(|link| link.generation == generation)
+        self.links
+            .get(&node)
+            .is_some_and(|link| link.generation == generation)
     }
 
     /// Makes the turn durable. While the disk is full nothing is answered and nothing is lost: the turn waits.
@@ -351,7 +413,9 @@ impl Writer {
             }
             Err(e) if e.is_full() => {
                 if !std::mem::replace(&mut self.told_full, true) {
-                    error!("{e}. Nothing is acknowledged until there is space; running jobs go on.");
+                    error!(
+                        "{e}. Nothing is acknowledged until there is space; running jobs go on."
+                    );
                 }
                 return Commit::Full;
             }
@@ -361,7 +425,9 @@ impl Writer {
             }
         }
         self.stats.commits.fetch_add(1, Relaxed);
-        self.stats.events.fetch_add(turn.events.len() as u64, Relaxed);
+        self.stats
+            .events
+            .fetch_add(turn.events.len() as u64, Relaxed);
         Commit::Durable
     }
 
@@ -369,7 +435,11 @@ impl Writer {
         let orders = turn.effects;
         if !turn.events.is_empty() || !turn.notes.is_empty() {
             let first = self.log.last_position() + 1 - turn.events.len() as Position;
-            let batch = ToReplica::Batch { first, events: Arc::new(turn.events), notes: turn.notes };
+            let batch = ToReplica::Batch {
+                first,
+                events: Arc::new(turn.events),
+                notes: turn.notes,
+            };
             let _ = self.replica.send(batch);
             self.stats.set_durable(self.log.last_position());
         }
@@ -377,7 +447,9 @@ impl Writer {
         for (reply, answer) in out.replies {
             let _ = reply.send(answer);
         }
-        out.configured.into_iter().for_each(|done| drop(done.send(())));
+        out.configured
+            .into_iter()
+            .for_each(|done| drop(done.send(())));
         for (node, link, welcome, answer) in out.welcomes {
             let _ = link.send.send(ToLink::Welcome(welcome));
             if let Some(old) = self.links.insert(node, link) {
@@ -404,21 +476,53 @@ impl Writer {
                 Some(grant) => (node, grant),
                 None => return,
             },
-            Effect::Terminate { node, job, attempt, now, why } => {
-                (node, Order::Terminate { job, attempt, now, why })
-            }
-            Effect::Signal { node, job, attempt, step, signal, scope } => {
-                (node, Order::Signal { job, attempt, step, signal, scope })
-            }
+            Effect::Terminate {
+                node,
+                job,
+                attempt,
+                now,
+                why,
+            } => (
+                node,
+                Order::Terminate {
+                    job,
+                    attempt,
+                    now,
+                    why,
+                },
+            ),
+            Effect::Signal {
+                node,
+                job,
+                attempt,
+                step,
+                signal,
+                scope,
+            } => (
+                node,
+                Order::Signal {
+                    job,
+                    attempt,
+                    step,
+                    signal,
+                    scope,
+                },
+            ),
             Effect::Notify { .. } => return,
         };
-        let Some(link) = self.links.get(&node) else { return };
+        let Some(link) = self.links.get(&node) else {
+            return;
+        };
         let blobs = match &order {
             Order::Launch(grant) if grant.position == 0 => [grant.spec.script, grant.spec.context]
                 .into_iter()
                 .flatten()
                 .filter_map(|id| {
-                    self.engine.state().blobs.get(&id).map(|blob| (id, Arc::clone(&blob.bytes)))
+                    self.engine
+                        .state()
+                        .blobs
+                        .get(&id)
+                        .map(|blob| (id, Arc::clone(&blob.bytes)))
                 })
                 .collect(),
             _ => Vec::new(),
@@ -429,7 +533,10 @@ impl Writer {
     /// The launch of a job on a node, if it is still to be launched.
     fn grant(&self, node: NodeIdx, job: JobId, attempt: Attempt) -> Option<Order> {
         let state = self.engine.state();
-        let record = state.jobs.get(&job).filter(|j| j.attempt == attempt && !j.completing)?;
+        let record = state
+            .jobs
+            .get(&job)
+            .filter(|j| j.attempt == attempt && !j.completing)?;
         let alloc = record.alloc.clone()?;
         let position = alloc.nodes.iter().position(|share| share.node == node)?;
         let array_info = match &record.array {
@@ -441,7 +548,11 @@ impl Writer {
             ArrayRole::None | ArrayRole::Pending { .. } => None,
         };
         let leads = position == 0 || record.spec.kind == JobKind::Allocation;
-        let addresses = if alloc.nodes.len() == 1 || leads { addresses(state, &alloc) } else { Vec::new() };
+        let addresses = if alloc.nodes.len() == 1 || leads {
+            addresses(state, &alloc)
+        } else {
+            Vec::new()
+        };
         Some(Order::Launch(Box::new(JobGrant {
             job,
             attempt,
@@ -455,7 +566,11 @@ impl Writer {
             addresses,
             key: self.keys.job_key(job, attempt).into(),
             account: account(record).to_owned(),
-            qos: record.spec.qos.clone().unwrap_or_else(|| "normal".to_owned()),
+            qos: record
+                .spec
+                .qos
+                .clone()
+                .unwrap_or_else(|| "normal".to_owned()),
             next_step: record.next_step,
             alloc,
         })))
@@ -496,7 +611,9 @@ pub fn addresses(state: &State, alloc: &muster_core::job::Allocation) -> Vec<Str
         .iter()
         .map(|share| {
             let node = &state.nodes[share.node.0 as usize];
-            node.report.as_ref().map_or_else(String::new, |info| info.address.clone())
+            node.report
+                .as_ref()
+                .map_or_else(String::new, |info| info.address.clone())
         })
         .collect()
 }
@@ -508,12 +625,20 @@ pub fn account(job: &muster_core::job::Job) -> &str {
 
 /// The cluster's name.
 pub fn cluster_name(state: &State) -> String {
-    state.config.as_ref().map(|c| c.cluster_name.clone()).unwrap_or_default()
+    state
+        .config
+        .as_ref()
+        .map(|c| c.cluster_name.clone())
+        .unwrap_or_default()
 }
 
 /// How many nodes are connected, for the log.
 pub fn nodes_up(state: &State) -> usize {
-    state.nodes.iter().filter(|n| n.link == NodeLink::Up).count()
+    state
+        .nodes
+        .iter()
+        .filter(|n| n.link == NodeLink::Up)
+        .count()
 }
 
 /// The wall clock, read here and handed to the core.
@@ -527,17 +652,34 @@ fn micros(d: Duration) -> u64 {
 }
 
 fn node_command(numbered: NumberedReport) -> NodeCommand {
-    let NumberedReport { job, attempt, report, .. } = numbered;
+    let NumberedReport {
+        job,
+        attempt,
+        report,
+        ..
+    } = numbered;
     match report {
-        Report::BatchEnded { exit, oom, end } => {
-            NodeCommand::BatchEnded { job, attempt, exit, oom, end: *end }
-        }
+        Report::BatchEnded { exit, oom, end } => NodeCommand::BatchEnded {
+            job,
+            attempt,
+            exit,
+            oom,
+            end: *end,
+        },
         Report::Released => NodeCommand::Released { job, attempt },
-        Report::LaunchFailed { error, node_fault } => {
-            NodeCommand::LaunchFailed { job, attempt, error, node_fault }
-        }
+        Report::LaunchFailed { error, node_fault } => NodeCommand::LaunchFailed {
+            job,
+            attempt,
+            error,
+            node_fault,
+        },
         Report::Vanished => NodeCommand::Vanished { job, attempt },
         Report::StepStarted(step) => NodeCommand::StepStarted { job, attempt, step },
-        Report::StepEnded { step, end } => NodeCommand::StepEnded { job, attempt, step, end },
+        Report::StepEnded { step, end } => NodeCommand::StepEnded {
+            job,
+            attempt,
+            step,
+            end,
+        },
     }
 }

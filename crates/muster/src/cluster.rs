@@ -42,7 +42,11 @@ impl Home {
     fn find() -> Result<Home> {
         if let Some(home) = std::env::var_os("MUSTER_HOME").filter(|v| !v.is_empty()) {
             let path = PathBuf::from(home);
-            let path = if path.is_absolute() { path } else { std::env::current_dir()?.join(path) };
+            let path = if path.is_absolute() {
+                path
+            } else {
+                std::env::current_dir()?.join(path)
+            };
             return Ok(Home(path));
         }
         if geteuid().is_root() {
@@ -94,7 +98,11 @@ struct UpArgs {
 
 fn up_args(args: &[String]) -> Result<Option<UpArgs>> {
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    let mut parsed = UpArgs { nodes: 4, cpus, conf: None };
+    let mut parsed = UpArgs {
+        nodes: 4,
+        cpus,
+        conf: None,
+    };
     let mut words = args.iter();
     while let Some(word) = words.next() {
         let (name, inline) = match word.split_once('=') {
@@ -102,7 +110,10 @@ fn up_args(args: &[String]) -> Result<Option<UpArgs>> {
             None => (word.as_str(), None),
         };
         let mut value = || {
-            inline.clone().or_else(|| words.next().cloned()).with_context(|| format!("{name} needs a value"))
+            inline
+                .clone()
+                .or_else(|| words.next().cloned())
+                .with_context(|| format!("{name} needs a value"))
         };
         let number = |text: String, what: &str, max: u32| {
             let n = text.parse().ok().filter(|n| (1..=max).contains(n));
@@ -127,7 +138,9 @@ fn up_args(args: &[String]) -> Result<Option<UpArgs>> {
 /// # Errors
 /// When the cluster cannot be started; the message says where to look.
 pub fn up(args: &[String]) -> Result<ExitCode> {
-    let Some(args) = up_args(args)? else { return Ok(ExitCode::SUCCESS) };
+    let Some(args) = up_args(args)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
     let home = Home::find()?;
     home.check_length()?;
     let started = Instant::now();
@@ -141,7 +154,8 @@ pub fn up(args: &[String]) -> Result<ExitCode> {
     for name in &names {
         for kind in ["spool", "tmp"] {
             let path = home.at(&format!("{kind}.{name}"));
-            fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+            fs::create_dir_all(&path)
+                .with_context(|| format!("cannot create {}", path.display()))?;
             let mode = if kind == "tmp" { 0o1777 } else { 0o755 };
             fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
         }
@@ -151,7 +165,12 @@ pub fn up(args: &[String]) -> Result<ExitCode> {
     }
     for name in &names {
         if daemon::alive(&home.node_pid_file(name)).is_none() {
-            start(&home, "slurmd", &["-N", name], &format!("agent of node {name}"))?;
+            start(
+                &home,
+                "slurmd",
+                &["-N", name],
+                &format!("agent of node {name}"),
+            )?;
         }
     }
     wait_for_nodes(&home, names.len())?;
@@ -168,7 +187,9 @@ pub fn up(args: &[String]) -> Result<ExitCode> {
 }
 
 fn own_name() -> String {
-    std::env::args().next().unwrap_or_else(|| "muster".to_owned())
+    std::env::args()
+        .next()
+        .unwrap_or_else(|| "muster".to_owned())
 }
 
 /// Hard links, so that `/proc/PID/exe` of a daemon bears the name that tools look for; copies where the home is on
@@ -180,7 +201,8 @@ fn link_commands(home: &Home) -> Result<()> {
     let temporary = bin.join(".new");
     let _ = fs::remove_file(&temporary);
     if fs::hard_link(&own, &temporary).is_err() {
-        fs::copy(&own, &temporary).with_context(|| format!("cannot copy {} to {}", own.display(), bin.display()))?;
+        fs::copy(&own, &temporary)
+            .with_context(|| format!("cannot copy {} to {}", own.display(), bin.display()))?;
     }
     fs::rename(&temporary, &first)?;
     for name in roles::links() {
@@ -225,7 +247,9 @@ fn write_conf(home: &Home, args: &UpArgs) -> Result<()> {
     let text = match &args.conf {
         None if path.exists() => {
             let (config, _) = muster_conf::load(&path);
-            if daemon::alive(&home.ctld_pid_file()).is_some() && config.nodes.len() != args.nodes as usize {
+            if daemon::alive(&home.ctld_pid_file()).is_some()
+                && config.nodes.len() != args.nodes as usize
+            {
                 bail!(
                     "a cluster of {} nodes runs in {}; stop it with 'muster down', or give another MUSTER_HOME",
                     config.nodes.len(),
@@ -251,12 +275,26 @@ fn write_conf(home: &Home, args: &UpArgs) -> Result<()> {
 
 /// A site's file with the host, user and paths of this private cluster.
 fn adapt(given: &Path, own: &str) -> Result<String> {
-    let text = fs::read_to_string(given).with_context(|| format!("cannot read {}", given.display()))?;
-    let key = |line: &str| line.split('=').next().unwrap_or("").trim().to_ascii_lowercase();
+    let text =
+        fs::read_to_string(given).with_context(|| format!("cannot read {}", given.display()))?;
+    let key = |line: &str| {
+        line.split('=')
+            .next()
+            .unwrap_or("")
+            .trim()
+            .to_ascii_lowercase()
+    };
     let is_own = |line: &str| OWN_KEYS.contains(&key(line).as_str());
-    let mut out = format!("# From {}; host, user and paths are this private cluster's.\n", given.display());
+    let mut out = format!(
+        "# From {}; host, user and paths are this private cluster's.\n",
+        given.display()
+    );
     for line in text.lines().filter(|line| !is_own(line)) {
-        match line.trim().get(..8).filter(|w| w.eq_ignore_ascii_case("include ")) {
+        match line
+            .trim()
+            .get(..8)
+            .filter(|w| w.eq_ignore_ascii_case("include "))
+        {
             Some(_) => {
                 let name = line.trim()[8..].trim();
                 let path = given.canonicalize()?.with_file_name("").join(name);
@@ -277,15 +315,23 @@ fn adapt(given: &Path, own: &str) -> Result<String> {
 
 fn memory_mib() -> Result<u64> {
     let text = fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
-    let kib = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    let kib = text.lines().find_map(|line| {
+        line.strip_prefix("MemTotal:")?
+            .trim()
+            .strip_suffix("kB")?
+            .trim()
+            .parse::<u64>()
+            .ok()
+    });
     Ok(kib.context("/proc/meminfo has no MemTotal")? >> 10)
 }
 
 fn start(home: &Home, link: &str, args: &[&str], what: &str) -> Result<()> {
     let log = home.at(&format!("log/{link}.out"));
-    let out = fs::OpenOptions::new().create(true).append(true).open(&log)?;
+    let out = fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&log)?;
     let output = Command::new(home.at("bin").join(link))
         .args(args)
         .env("SLURM_CONF", home.conf())
@@ -307,7 +353,10 @@ fn start(home: &Home, link: &str, args: &[&str], what: &str) -> Result<()> {
 
 fn wait_for_nodes(home: &Home, count: usize) -> Result<()> {
     let bar = ProgressBar::new(count as u64);
-    bar.set_style(ProgressStyle::with_template("{spinner} {pos} of {len} nodes are up").expect("a fixed template"));
+    bar.set_style(
+        ProgressStyle::with_template("{spinner} {pos} of {len} nodes are up")
+            .expect("a fixed template"),
+    );
     let until = Instant::now() + Duration::from_secs(30);
     loop {
         let up = nodes_up(home)?;
@@ -317,7 +366,10 @@ fn wait_for_nodes(home: &Home, count: usize) -> Result<()> {
             return Ok(());
         }
         if Instant::now() > until {
-            bail!("{up} of {count} nodes came up; the others' logs are in {}", home.at("log").display());
+            bail!(
+                "{up} of {count} nodes came up; the others' logs are in {}",
+                home.at("log").display()
+            );
         }
         // Registration is an event of the controller; a client can only ask again.
         std::thread::sleep(Duration::from_millis(10));
@@ -329,8 +381,14 @@ fn nodes_up(home: &Home) -> Result<usize> {
     client.send(RequestBody::Query(Box::new(Query::Cluster)))?;
     let mut up = 0;
     loop {
-        let Response::Cluster(part) = client.receive()? else { bail!("unexpected answer") };
-        up += part.nodes.iter().filter(|node| node.link == NodeLink::Up).count();
+        let Response::Cluster(part) = client.receive()? else {
+            bail!("unexpected answer")
+        };
+        up += part
+            .nodes
+            .iter()
+            .filter(|node| node.link == NodeLink::Up)
+            .count();
         if !part.more {
             return Ok(up);
         }
@@ -353,7 +411,10 @@ pub fn down(args: &[String]) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let names = home.names();
-    let mut pids: Vec<i32> = names.iter().filter_map(|n| daemon::alive(&home.node_pid_file(n))).collect();
+    let mut pids: Vec<i32> = names
+        .iter()
+        .filter_map(|n| daemon::alive(&home.node_pid_file(n)))
+        .collect();
     pids.extend(daemon::alive(&home.ctld_pid_file()));
     for pid in &pids {
         let _ = kill(Pid::from_raw(*pid), Signal::SIGTERM);
@@ -364,12 +425,17 @@ pub fn down(args: &[String]) -> Result<ExitCode> {
             .with_context(|| format!("cannot end the processes of node {name}"))?;
     }
     if purge {
-        fs::remove_dir_all(&home.0).with_context(|| format!("cannot remove {}", home.0.display()))?;
+        fs::remove_dir_all(&home.0)
+            .with_context(|| format!("cannot remove {}", home.0.display()))?;
     }
     println!(
         "The cluster in {} is down{}.",
         home.0.display(),
-        if purge { ", its state is removed" } else { "; 'muster up' starts it again" }
+        if purge {
+            ", its state is removed"
+        } else {
+            "; 'muster up' starts it again"
+        }
     );
     Ok(ExitCode::SUCCESS)
 }
@@ -398,14 +464,20 @@ pub fn env(args: &[String]) -> Result<ExitCode> {
     }
     let home = Home::find()?;
     if !home.conf().exists() {
-        bail!("there is no cluster in {}; start one with 'muster up'", home.0.display());
+        bail!(
+            "there is no cluster in {}; start one with 'muster up'",
+            home.0.display()
+        );
     }
     let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', "'\\''"));
     let bin = home.at("bin");
     println!("export MUSTER_HOME={}", quoted(&home.0));
     println!("export SLURM_CONF={}", quoted(&home.conf()));
     println!("export PATH={}:\"$PATH\"", quoted(&bin));
-    println!("export MUSTER_CTLD_PIDFILE={}", quoted(&home.ctld_pid_file()));
+    println!(
+        "export MUSTER_CTLD_PIDFILE={}",
+        quoted(&home.ctld_pid_file())
+    );
     println!(
         "export MUSTER_CTLD_START=\"SLURM_CONF={} {}\"",
         quoted(&home.conf()),

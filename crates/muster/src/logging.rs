@@ -20,7 +20,9 @@ impl Log for Logger {
         if record.level() > log::max_level() {
             return;
         }
-        let time = jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%.3f").to_string();
+        let time = jiff::Zoned::now()
+            .strftime("%Y-%m-%dT%H:%M:%S%.3f")
+            .to_string();
         let level = match record.level() {
             log::Level::Error => "error: ",
             log::Level::Warn => "warning: ",
@@ -50,7 +52,10 @@ pub fn start(file: Option<&Path>, stderr: bool, level: LevelFilter) -> io::Resul
         Some(path) => {
             let open = OpenOptions::new().create(true).append(true).open(path);
             Some(Mutex::new(open.map_err(|e| {
-                io::Error::new(e.kind(), format!("cannot open the log file {}: {e}", path.display()))
+                io::Error::new(
+                    e.kind(),
+                    format!("cannot open the log file {}: {e}", path.display()),
+                )
             })?))
         }
         None => None,

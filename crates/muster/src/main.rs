@@ -13,7 +13,12 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let mut args = std::env::args_os().map(|a| a.to_string_lossy().into_owned());
     let called = args.next().unwrap_or_default();
-    let name = called.rsplit('/').next().unwrap_or_default().trim_start_matches('-').to_owned();
+    let name = called
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches('-')
+        .to_owned();
     let args: Vec<String> = args.collect();
     match roles::by_link(&name) {
         Some(role) => roles::run(role, &name, &args),

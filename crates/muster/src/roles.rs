@@ -38,12 +38,18 @@ const NAMES: [(&str, Role, Option<&str>); 15] = [
 
 /// Names that a cluster's `bin` directory gets.
 pub fn links() -> impl Iterator<Item = &'static str> {
-    NAMES.iter().filter(|(_, role, _)| *role != Role::Shim).map(|(name, ..)| *name)
+    NAMES
+        .iter()
+        .filter(|(_, role, _)| *role != Role::Shim)
+        .map(|(name, ..)| *name)
 }
 
 /// The role that a link's name stands for.
 pub fn by_link(name: &str) -> Option<Role> {
-    NAMES.iter().find(|(link, ..)| *link == name).map(|(_, role, _)| *role)
+    NAMES
+        .iter()
+        .find(|(link, ..)| *link == name)
+        .map(|(_, role, _)| *role)
 }
 
 /// The role that a subcommand stands for, and the name to run it under.

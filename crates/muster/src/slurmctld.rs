@@ -55,7 +55,11 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
         for (i, letter) in letters.char_indices() {
             let mut value = || {
                 let rest = &letters[i + 1..];
-                let value = if rest.is_empty() { words.next().cloned() } else { Some(rest.to_owned()) };
+                let value = if rest.is_empty() {
+                    words.next().cloned()
+                } else {
+                    Some(rest.to_owned())
+                };
                 value.with_context(|| format!("option -{letter} needs a value"))
             };
             match letter {
@@ -96,17 +100,29 @@ fn start(args: Args) -> Result<()> {
     let (config, _) = muster_conf::load(&conf);
     if let Some(nice) = args.nice {
         std::process::Command::new("renice")
-            .args(["-n", &nice.to_string(), "-p", &std::process::id().to_string()])
+            .args([
+                "-n",
+                &nice.to_string(),
+                "-p",
+                &std::process::id().to_string(),
+            ])
             .output()
             .context("cannot change the nice value")?;
     }
-    let ready = if args.foreground { Ready::foreground() } else { daemon::daemonise()? };
+    let ready = if args.foreground {
+        Ready::foreground()
+    } else {
+        daemon::daemonise()?
+    };
     let log_file = args.log.or_else(|| config.paths.slurmctld_log_file.clone());
     let level = logging::level(config.slurmctld_debug, args.verbose);
     logging::start(log_file.as_deref(), args.foreground, level)?;
     let pid_file = config.paths.slurmctld_pid_file.clone();
     let mut written = Ok(());
-    let options = muster_ctld::Options { conf, clear: args.clear };
+    let options = muster_ctld::Options {
+        conf,
+        clear: args.clear,
+    };
     muster_ctld::run(&options, || {
         written = daemon::write_pid_file(&pid_file);
         if written.is_ok() {

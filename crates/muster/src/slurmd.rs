@@ -55,14 +55,20 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
             println!("slurm {}", muster_ctld::SLURM_VERSION);
             return Ok(None);
         }
-        let Some(letters) = word.strip_prefix('-').filter(|l| !l.is_empty() && !l.starts_with('-'))
+        let Some(letters) = word
+            .strip_prefix('-')
+            .filter(|l| !l.is_empty() && !l.starts_with('-'))
         else {
             bail!("option '{word}' is not known here; 'slurmd -h' lists what is");
         };
         for (i, letter) in letters.char_indices() {
             let mut value = || {
                 let rest = &letters[i + 1..];
-                let value = if rest.is_empty() { words.next().cloned() } else { Some(rest.to_owned()) };
+                let value = if rest.is_empty() {
+                    words.next().cloned()
+                } else {
+                    Some(rest.to_owned())
+                };
                 value.with_context(|| format!("option -{letter} needs a value"))
             };
             match letter {
@@ -95,7 +101,10 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
 }
 
 fn hostname() -> Result<String> {
-    Ok(nix::unistd::gethostname().context("cannot get this host's name")?.to_string_lossy().into_owned())
+    Ok(nix::unistd::gethostname()
+        .context("cannot get this host's name")?
+        .to_string_lossy()
+        .into_owned())
 }
 
 fn print_machine() -> Result<()> {
@@ -105,7 +114,14 @@ fn print_machine() -> Result<()> {
     let text = std::fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
     let kib = text
         .lines()
-        .find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+        .find_map(|l| {
+            l.strip_prefix("MemTotal:")?
+                .trim()
+                .strip_suffix("kB")?
+                .trim()
+                .parse::<u64>()
+                .ok()
+        })
         .unwrap_or(0);
     println!(
         "NodeName={short} CPUs={cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={cpus} ThreadsPerCore=1 RealMemory={}",
@@ -122,11 +138,20 @@ fn find_node<'a>(config: &'a Config, name: Option<&str>) -> Result<&'a NodeDef> 
     }
     let host = hostname()?;
     let short = host.split('.').next().unwrap_or(&host);
-    let mut own = config.nodes.iter().filter(|n| n.hostname == host || n.hostname == short);
+    let mut own = config
+        .nodes
+        .iter()
+        .filter(|n| n.hostname == host || n.hostname == short);
     match (own.next(), own.next()) {
         (Some(node), None) => Ok(node),
-        (None, _) => bail!("{} has no node for host '{host}'; say which with -N", config.path.display()),
-        (Some(_), Some(_)) => bail!("several nodes of {} are on host '{host}'; say which with -N", config.path.display()),
+        (None, _) => bail!(
+            "{} has no node for host '{host}'; say which with -N",
+            config.path.display()
+        ),
+        (Some(_), Some(_)) => bail!(
+            "several nodes of {} are on host '{host}'; say which with -N",
+            config.path.display()
+        ),
     }
 }
 
@@ -141,22 +166,34 @@ fn start(args: Args) -> Result<()> {
     let spool_dir = expand(&paths.slurmd_spool_dir);
     let pid_file = expand(&paths.slurmd_pid_file);
     if let Some(pid) = daemon::alive(&pid_file) {
-        bail!("an agent of node {} runs already (pid {pid}, {})", node.name, pid_file.display());
+        bail!(
+            "an agent of node {} runs already (pid {pid}, {})",
+            node.name,
+            pid_file.display()
+        );
     }
     std::fs::create_dir_all(&spool_dir)
         .with_context(|| format!("cannot create SlurmdSpoolDir {}", spool_dir.display()))?;
-    let ready = if args.foreground { Ready::foreground() } else { daemon::daemonise()? };
-    let log_file = args.log.or_else(|| paths.slurmd_log_file.as_deref().map(expand));
+    let ready = if args.foreground {
+        Ready::foreground()
+    } else {
+        daemon::daemonise()?
+    };
+    let log_file = args
+        .log
+        .or_else(|| paths.slurmd_log_file.as_deref().map(expand));
     let level = logging::level(config.slurmd_debug, args.verbose);
     logging::start(log_file.as_deref(), args.foreground, level)?;
-    let controller =
-        controller_socket(&paths.slurmctld_pid_file, *config.slurmctld_ports.start());
+    let controller = controller_socket(&paths.slurmctld_pid_file, *config.slurmctld_ports.start());
     let options = AgentOptions {
         name: node.name.clone(),
         controller_socket: controller,
         spool_dir,
         cluster: config.cluster_name.clone(),
-        claim: Claim { cpus: node.cpus, memory_mib: node.real_memory_mib },
+        claim: Claim {
+            cpus: node.cpus,
+            memory_mib: node.real_memory_mib,
+        },
     };
     daemon::write_pid_file(&pid_file)?;
     let result = muster_node::run(options, || ready.tell());

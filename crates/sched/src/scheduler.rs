@@ -205,17 +205,24 @@ impl Scheduler {
 
     fn nodes_of(&mut self, state: &State, id: JobId) {
         if let Some(alloc) = state.jobs.get(&id).and_then(|j| j.alloc.as_ref()) {
-            self.dirty_nodes.extend(alloc.nodes.iter().map(|share| share.node.0));
+            self.dirty_nodes
+                .extend(alloc.nodes.iter().map(|share| share.node.0));
         }
     }
 
     /// A running job will give its nodes back at another time: promises that rest on it are made anew.
     fn retimed(&mut self, state: &State, id: JobId) {
-        let Some(alloc) = state.jobs.get(&id).and_then(|j| j.alloc.as_ref()) else { return };
+        let Some(alloc) = state.jobs.get(&id).and_then(|j| j.alloc.as_ref()) else {
+            return;
+        };
         for share in &alloc.nodes {
-            let Some(view) = self.fleet.nodes.get(share.node.0 as usize) else { continue };
+            let Some(view) = self.fleet.nodes.get(share.node.0 as usize) else {
+                continue;
+            };
             for &part in &view.parts {
-                self.queue.touched.insert(self.fleet.parts[part as usize].component);
+                self.queue
+                    .touched
+                    .insert(self.fleet.parts[part as usize].component);
             }
         }
     }
@@ -239,7 +246,9 @@ impl Scheduler {
         }
         for node in freed {
             for &part in &self.fleet.nodes[node as usize].parts {
-                self.queue.touched.insert(self.fleet.parts[part as usize].component);
+                self.queue
+                    .touched
+                    .insert(self.fleet.parts[part as usize].component);
             }
             self.cost.shapes_compared += self.queue.node_freed(&self.fleet, node);
         }
