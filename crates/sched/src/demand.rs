@@ -73,10 +73,14 @@ impl Demand {
     ) -> Result<Demand, Reason> {
         let config = fleet.config.as_ref().ok_or(Reason::PartitionConfig)?;
         let named = |list: &Option<String>| -> Result<Vec<u32>, Reason> {
-            let Some(text) = list else { return Ok(Vec::new()) };
+            let Some(text) = list else {
+                return Ok(Vec::new());
+            };
             let names = hostlist::parse(text).map_err(|_| Reason::BadConstraints)?;
             let known = names.iter().map(|n| fleet.node_by_name.get(n).copied());
-            known.collect::<Option<Vec<u32>>>().ok_or(Reason::BadConstraints)
+            known
+                .collect::<Option<Vec<u32>>>()
+                .ok_or(Reason::BadConstraints)
         };
         let mut required = named(&ask.nodelist)?;
         required.sort_unstable();
@@ -88,7 +92,11 @@ impl Demand {
         let required_count = u32::try_from(required.len()).unwrap_or(u32::MAX);
         let text = |s: &Option<String>, word: &str| s.as_ref().is_some_and(|d| d.starts_with(word));
         let overcommit = ask.overcommit;
-        let min_nodes = ask.min_nodes.max(required_count).max(part.config.min_nodes).max(1);
+        let min_nodes = ask
+            .min_nodes
+            .max(required_count)
+            .max(part.config.min_nodes)
+            .max(1);
         let hint = |word: &str| config.select_parameters.iter().any(|p| p == word);
         Ok(Demand {
             tasks: ask.ntasks.map(|n| n.max(1)),
@@ -98,15 +106,15 @@ impl Demand {
                 Some(_) => u32::MAX,
                 None => min_nodes,
             }),
-            even: ask.nodes_set
-                || min_nodes > 1
-                || ask.spread
-                || text(&ask.distribution, "cyclic"),
+            even: ask.nodes_set || min_nodes > 1 || ask.spread || text(&ask.distribution, "cyclic"),
             spread: ask.spread,
             least_loaded: part.config.lln || hint("CR_LLN"),
             contiguous: ask.contiguous,
             required,
-            excluded: named(&ask.exclude).unwrap_or_default().into_iter().collect(),
+            excluded: named(&ask.exclude)
+                .unwrap_or_default()
+                .into_iter()
+                .collect(),
             alternatives: class_masks(ask, &fleet.classes)?,
             length_ms: limit.seconds().map(|s| s.saturating_mul(1000)),
             cpus_max: part.config.max_cpus_per_node.unwrap_or(u32::MAX),
@@ -118,7 +126,11 @@ impl Demand {
             threads_used: ask.threads_per_core,
             overcommit,
             memory: memory_of(ask, part, fleet),
-            gres: ask.gres.iter().map(|g| (g.name.clone(), g.kind.clone(), g.per_node)).collect(),
+            gres: ask
+                .gres
+                .iter()
+                .map(|g| (g.name.clone(), g.kind.clone(), g.per_node))
+                .collect(),
             whole,
             alone: whole || user_alone,
         })
@@ -126,7 +138,11 @@ impl Demand {
 
     /// Fewest tasks that make a node worth taking.
     pub(crate) fn tasks_least(&self) -> u32 {
-        if self.tasks.is_some() { 1 } else { self.tasks_each }
+        if self.tasks.is_some() {
+            1
+        } else {
+            self.tasks_each
+        }
     }
 
     /// Whether the node may be used at all, under this alternative.
@@ -136,9 +152,15 @@ impl Demand {
 
     /// Threads of a core that tasks may use, and CPUs that come with each core taken.
     fn core(&self, class: &NodeClass) -> (u32, u32) {
-        let by_tasks = self.tasks_per_core.map(|n| n.max(1).saturating_mul(self.cpus_of_task));
+        let by_tasks = self
+            .tasks_per_core
+            .map(|n| n.max(1).saturating_mul(self.cpus_of_task));
         let threads = self.threads_used.unwrap_or(u32::MAX).max(1);
-        let used = class.granule.min(threads).min(by_tasks.unwrap_or(u32::MAX)).max(1);
+        let used = class
+            .granule
+            .min(threads)
+            .min(by_tasks.unwrap_or(u32::MAX))
+            .max(1);
         (used, class.granule)
     }
 
@@ -152,7 +174,9 @@ impl Demand {
         if self.whole && room.cpus < all {
             return 0;
         }
-        let mut cpus = room.cpus.min(if self.whole { u32::MAX } else { self.cpus_max });
+        let mut cpus = room
+            .cpus
+            .min(if self.whole { u32::MAX } else { self.cpus_max });
         match self.memory {
             Memory::None => {}
             Memory::All if room.mib < class.mib => return 0,
@@ -176,9 +200,17 @@ impl Demand {
         if usable < self.cpus_min {
             return 0;
         }
-        let by_cpu = if self.overcommit { u32::MAX } else { usable / self.cpus_of_task };
-        let by_socket = self.tasks_per_socket.map(|n| n.max(1).saturating_mul(class.sockets));
-        let tasks = by_cpu.min(self.tasks_max).min(by_socket.unwrap_or(u32::MAX));
+        let by_cpu = if self.overcommit {
+            u32::MAX
+        } else {
+            usable / self.cpus_of_task
+        };
+        let by_socket = self
+            .tasks_per_socket
+            .map(|n| n.max(1).saturating_mul(class.sockets));
+        let tasks = by_cpu
+            .min(self.tasks_max)
+            .min(by_socket.unwrap_or(u32::MAX));
         if tasks < self.tasks_least() { 0 } else { tasks }
     }
 
@@ -212,9 +244,17 @@ impl Demand {
         if self.whole {
             return class.cpus / granule * granule;
         }
-        let for_tasks =
-            if self.overcommit { 1 } else { tasks.saturating_mul(self.cpus_of_task) };
-        for_tasks.max(self.cpus_min).max(1).div_ceil(used).saturating_mul(granule)
+        // A node that is taken only to make up the number has room for a task too: that is what it was chosen by.
+        let for_tasks = if self.overcommit {
+            1
+        } else {
+            tasks.max(1).saturating_mul(self.cpus_of_task)
+        };
+        for_tasks
+            .max(self.cpus_min)
+            .max(1)
+            .div_ceil(used)
+            .saturating_mul(granule)
     }
 
     fn mib_for(&self, class: &NodeClass, cpus: u32) -> u64 {
@@ -227,9 +267,18 @@ impl Demand {
     }
 
     /// Least free CPUs and memory with which a node of any class holds so many tasks.
-    pub(crate) fn floor(&self, alternative: usize, classes: &[NodeClass], tasks: u32) -> (u32, u64) {
+    pub(crate) fn floor(
+        &self,
+        alternative: usize,
+        classes: &[NodeClass],
+        tasks: u32,
+    ) -> (u32, u64) {
         let mut floor = (u32::MAX, u64::MAX);
-        for (class, _) in classes.iter().zip(&self.alternatives[alternative]).filter(|(_, ok)| **ok) {
+        for (class, _) in classes
+            .iter()
+            .zip(&self.alternatives[alternative])
+            .filter(|(_, ok)| **ok)
+        {
             let cpus = self.cpus_for(class, tasks);
             floor = (floor.0.min(cpus), floor.1.min(self.mib_for(class, cpus)));
         }
@@ -249,7 +298,9 @@ impl Demand {
 }
 
 fn memory_of(ask: &ResourceAsk, part: &PartView, fleet: &Fleet) -> Memory {
-    let Some(config) = &fleet.config else { return Memory::None };
+    let Some(config) = &fleet.config else {
+        return Memory::None;
+    };
     let mut wish = ask.memory;
     for default in [part.config.default_memory, config.default_memory] {
         if wish == MemoryAsk::Default {
@@ -278,6 +329,11 @@ fn class_masks(ask: &ResourceAsk, classes: &[NodeClass]) -> Result<Vec<Vec<bool>
     let expressions = features::alternatives(text).ok_or(Reason::BadConstraints)?;
     Ok(expressions
         .iter()
-        .map(|e| classes.iter().map(|c| fits(c) && e.holds(&c.features)).collect())
+        .map(|e| {
+            classes
+                .iter()
+                .map(|c| fits(c) && e.holds(&c.features))
+                .collect()
+        })
         .collect())
 }

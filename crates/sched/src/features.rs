@@ -25,7 +25,11 @@ impl Expr {
 /// Takes an expression apart into alternatives: all nodes of a job must satisfy the same one. Without `[a|b]`
 /// there is one alternative. `None` if it is not understood.
 pub(crate) fn alternatives(text: &str) -> Option<Vec<Expr>> {
-    let mut parser = Parser { text, at: 0, depth: 0 };
+    let mut parser = Parser {
+        text,
+        at: 0,
+        depth: 0,
+    };
     let out = parser.any()?;
     (parser.at == text.len()).then_some(out)
 }
@@ -75,7 +79,9 @@ impl Parser<'_> {
             '(' | '[' => self.group(),
             _ => {
                 let rest = &self.text[self.at..];
-                let end = rest.find(['&', '|', '(', ')', '[', ']', ',', '*']).unwrap_or(rest.len());
+                let end = rest
+                    .find(['&', '|', '(', ')', '[', ']', ',', '*'])
+                    .unwrap_or(rest.len());
                 let name = rest[..end].trim();
                 if name.is_empty() {
                     return None;
@@ -122,7 +128,8 @@ fn product(parts: &[Vec<Expr>], join: fn(Vec<Expr>) -> Expr) -> Option<Vec<Expr>
         choices = choices
             .iter()
             .flat_map(|c| {
-                part.iter().map(move |e| c.iter().cloned().chain([e.clone()]).collect::<Vec<_>>())
+                part.iter()
+                    .map(move |e| c.iter().cloned().chain([e.clone()]).collect::<Vec<_>>())
             })
             .collect();
     }
@@ -135,7 +142,11 @@ mod tests {
 
     fn ok(text: &str, features: &str) -> Vec<bool> {
         let features: Vec<String> = features.split(',').map(str::to_string).collect();
-        alternatives(text).expect("understood").iter().map(|e| e.holds(&features)).collect()
+        alternatives(text)
+            .expect("understood")
+            .iter()
+            .map(|e| e.holds(&features))
+            .collect()
     }
 
     #[test]

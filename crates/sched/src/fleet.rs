@@ -118,7 +118,10 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// Everything from the state; O(nodes of all partitions).
     pub(crate) fn new(state: &State) -> Fleet {
-        let mut fleet = Fleet { config: state.config.clone(), ..Fleet::default() };
+        let mut fleet = Fleet {
+            config: state.config.clone(),
+            ..Fleet::default()
+        };
         let Some(config) = fleet.config.clone() else {
             return fleet;
         };
@@ -138,9 +141,15 @@ impl Fleet {
                 gres_used: Vec::new(),
                 parts: Vec::new(),
             });
-            fleet.node_by_name.insert(node.config.name.clone(), node.idx.0);
+            fleet
+                .node_by_name
+                .insert(node.config.name.clone(), node.idx.0);
         }
-        fleet.empty = fleet.classes.iter().map(|c| Fleet::empty_room(c, true)).collect();
+        fleet.empty = fleet
+            .classes
+            .iter()
+            .map(|c| Fleet::empty_room(c, true))
+            .collect();
         for part in &state.partitions {
             fleet.add_partition(state, part);
         }
@@ -169,7 +178,10 @@ impl Fleet {
         self.part_by_name.insert(config.name.clone(), number);
         self.parts.push(PartView {
             tree: Tree::new(order.len()),
-            weights: order.iter().map(|&i| state.nodes[i as usize].config.weight).collect(),
+            weights: order
+                .iter()
+                .map(|&i| state.nodes[i as usize].config.weight)
+                .collect(),
             used: config.max_cpus_per_node.map(|_| vec![0; order.len()]),
             config: config.clone(),
             order,
@@ -212,7 +224,11 @@ impl Fleet {
             usable: source.link == NodeLink::Up
                 && !(source.down || source.drain || source.fail || source.removed),
             cpus: whole_granules(&view.free, class.granule),
-            mib: if consumable { class.mib.saturating_sub(source.used_mib) } else { class.mib },
+            mib: if consumable {
+                class.mib.saturating_sub(source.used_mib)
+            } else {
+                class.mib
+            },
             jobs: index(source.jobs.len()),
             exclusive: source.exclusive,
             gres: gres_room(class, &view.gres_used),
@@ -235,7 +251,11 @@ impl Fleet {
     fn update_trees(&mut self, node: u32) {
         let view = &self.nodes[node as usize];
         let open = view.room.usable && !view.room.exclusive;
-        let value = if open { (view.room.cpus, view.room.mib) } else { (0, 0) };
+        let value = if open {
+            (view.room.cpus, view.room.mib)
+        } else {
+            (0, 0)
+        };
         for &part in &view.parts {
             let part = &mut self.parts[part as usize];
             part.tree.set(part.pos_of[node as usize] as usize, value);
@@ -250,7 +270,12 @@ impl Fleet {
         view.free.subtract(&cpus);
         let mut gres = Vec::new();
         for (name, kind, count) in &want.gres {
-            take_gres(class, &mut view.gres_used, (name, kind.as_deref(), *count), &mut gres);
+            take_gres(
+                class,
+                &mut view.gres_used,
+                (name, kind.as_deref(), *count),
+                &mut gres,
+            );
         }
         let consumable = self.config.as_ref().is_some_and(|c| c.memory_is_consumable);
         let mib = if consumable { want.mib } else { 0 };
@@ -331,7 +356,11 @@ fn class_of(node: &Node, config: &ClusterConfig) -> NodeClass {
         mib: c.memory_mib,
         tmp_mib: c.tmp_disk_mib,
         features,
-        gres: c.gres.iter().map(|g| (g.name.clone(), g.kind.clone(), g.count)).collect(),
+        gres: c
+            .gres
+            .iter()
+            .map(|g| (g.name.clone(), g.kind.clone(), g.count))
+            .collect(),
     }
 }
 
@@ -436,7 +465,10 @@ struct Tree {
 impl Tree {
     fn new(len: usize) -> Tree {
         let leaves = len.next_power_of_two();
-        Tree { leaves, most: vec![(0, 0); leaves * 2] }
+        Tree {
+            leaves,
+            most: vec![(0, 0); leaves * 2],
+        }
     }
 
     fn set(&mut self, pos: usize, value: (u32, u64)) {

@@ -31,7 +31,11 @@ pub(crate) type Holds = HashMap<u32, Vec<Hold>>;
 fn minus(a: &Room, b: &Room) -> Room {
     Room {
         usable: a.usable,
-        cpus: if b.exclusive { 0 } else { a.cpus.saturating_sub(b.cpus) },
+        cpus: if b.exclusive {
+            0
+        } else {
+            a.cpus.saturating_sub(b.cpus)
+        },
         mib: a.mib.saturating_sub(b.mib),
         jobs: a.jobs + b.jobs,
         exclusive: a.exclusive || b.exclusive,
@@ -49,13 +53,19 @@ fn narrow(room: &mut Room, spare: &Room) {
     room.mib = room.mib.min(spare.mib);
     room.jobs = room.jobs.max(spare.jobs);
     room.exclusive |= spare.exclusive;
-    room.gres.iter_mut().zip(&spare.gres).for_each(|(a, b)| *a = (*a).min(*b));
+    room.gres
+        .iter_mut()
+        .zip(&spare.gres)
+        .for_each(|(a, b)| *a = (*a).min(*b));
 }
 
 /// What a share takes, in the terms of its node.
 fn needs_of(fleet: &Fleet, node: u32, want: &crate::fleet::Want) -> Room {
     let class = &fleet.classes[fleet.nodes[node as usize].class as usize];
-    let consumable = fleet.config.as_ref().is_some_and(|c| c.memory_is_consumable);
+    let consumable = fleet
+        .config
+        .as_ref()
+        .is_some_and(|c| c.memory_is_consumable);
     let mut gres = vec![0u32; class.gres.len()];
     for (name, kind, count) in &want.gres {
         let mut left = u32::try_from(*count).unwrap_or(u32::MAX);
@@ -157,7 +167,9 @@ struct Future<'a> {
 
 impl Future<'_> {
     fn bare(&self, node: u32) -> &Room {
-        self.grown.get(&node).unwrap_or(&self.fleet.nodes[node as usize].room)
+        self.grown
+            .get(&node)
+            .unwrap_or(&self.fleet.nodes[node as usize].room)
     }
 
     fn end(&self) -> Timestamp {
@@ -179,7 +191,12 @@ impl Future<'_> {
     /// A job's share comes back.
     fn release(&mut self, share: &NodeShare) {
         let node = share.node.0;
-        if self.part.pos_of.get(node as usize).is_none_or(|&p| p == NOWHERE) {
+        if self
+            .part
+            .pos_of
+            .get(node as usize)
+            .is_none_or(|&p| p == NOWHERE)
+        {
             return;
         }
         let fleet = self.fleet;
@@ -238,8 +255,7 @@ impl Running<'_> {
     /// Ends in order of time; an end that is overdue is now.
     fn ends(&self, now: Timestamp) -> impl Iterator<Item = (Timestamp, Ending<'_>)> {
         let at = move |&(t, id): &(Timestamp, JobId)| (t.max(now), id);
-        let timed =
-            |(t, id): &&(Timestamp, JobId)| t.0 < i64::MAX && !self.completing.contains(id);
+        let timed = |(t, id): &&(Timestamp, JobId)| t.0 < i64::MAX && !self.completing.contains(id);
         let known = self.state.by_limit.iter().filter(timed).map(at);
         let clean = self.completing.iter().map(move |&id| (now, id));
         let endless = self.endless.into_iter().flat_map(move |t| {
@@ -247,7 +263,11 @@ impl Running<'_> {
                 let limit = |j: &Job| j.time_limit.seconds().is_none();
                 self.state.jobs.get(id).is_some_and(limit)
             };
-            self.state.active.iter().filter(forever).map(move |&id| (t, id))
+            self.state
+                .active
+                .iter()
+                .filter(forever)
+                .map(move |&id| (t, id))
         });
         let mut known = clean.chain(known).chain(endless).peekable();
         let mut fresh = self.started.iter().peekable();
@@ -282,11 +302,21 @@ pub(crate) fn earliest(
     now: Timestamp,
 ) -> Option<(Timestamp, Vec<Pick>)> {
     let grown = HashMap::new();
-    let mut future =
-        Future { fleet, part, holds, grown, start: now, length_ms: demand.length_ms };
+    let mut future = Future {
+        fleet,
+        part,
+        holds,
+        grown,
+        start: now,
+        length_ms: demand.length_ms,
+    };
     let mut tally = Tally::new(demand, fleet, part);
-    let mut promises: BTreeSet<Timestamp> =
-        holds.values().flatten().map(|h| h.end).filter(|t| t.0 < i64::MAX).collect();
+    let mut promises: BTreeSet<Timestamp> = holds
+        .values()
+        .flatten()
+        .map(|h| h.end)
+        .filter(|t| t.0 < i64::MAX)
+        .collect();
     let mut ends = running.ends(now).peekable();
     let mut changed = !promises.is_empty();
     loop {
@@ -384,7 +414,9 @@ impl<'a> Tally<'a> {
 
     fn release(&mut self, future: &mut Future<'_>, share: &NodeShare) -> bool {
         let node = share.node.0;
-        let Some(&pos) = future.part.pos_of.get(node as usize) else { return false };
+        let Some(&pos) = future.part.pos_of.get(node as usize) else {
+            return false;
+        };
         if pos == NOWHERE {
             return false;
         }
@@ -438,7 +470,15 @@ pub(crate) fn promise(
             let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
             let needs = needs_of(fleet, pick.node, &demand.want(class, pick.tasks));
             let spare = minus(&future.left(pick.node), &needs);
-            (pick.node, Hold { start, end, needs, spare })
+            (
+                pick.node,
+                Hold {
+                    start,
+                    end,
+                    needs,
+                    spare,
+                },
+            )
         })
         .collect();
     for (node, hold) in made {
@@ -453,8 +493,16 @@ pub(crate) fn promise(
 }
 
 /// A job of another starts now on a promised node and outlasts the promise's begin: less is left to others.
-pub(crate) fn take_spare(holds: &mut Holds, fleet: &Fleet, node: u32, end: Timestamp, want: &crate::fleet::Want) {
-    let Some(list) = holds.get_mut(&node) else { return };
+pub(crate) fn take_spare(
+    holds: &mut Holds,
+    fleet: &Fleet,
+    node: u32,
+    end: Timestamp,
+    want: &crate::fleet::Want,
+) {
+    let Some(list) = holds.get_mut(&node) else {
+        return;
+    };
     let needs = needs_of(fleet, node, want);
     for hold in list.iter_mut().filter(|h| h.start < end) {
         hold.spare = minus(&hold.spare, &needs);

@@ -5,7 +5,7 @@ use crate::STARTS_PER_PASS_MAX;
 use crate::fleet::{Fleet, NOWHERE};
 use crate::ground::{Holds, Live, Running, earliest, end_after, promise, take_spare};
 use crate::place::{Pick, choose};
-use crate::queue::{HeadKey, QueueKey, Reservation};
+use crate::queue::{HeadKey, PartQueue, QueueKey, Reservation};
 use crate::scheduler::{Scheduler, array_budget};
 use muster_core::command::{Plan, PlannedStart};
 use muster_core::hostlist;
@@ -49,15 +49,19 @@ pub(crate) struct Pass<'a> {
     made: HashMap<u32, Reservation>,
     /// Starts of this pass by their end.
     ends: BTreeSet<(Timestamp, usize)>,
-    /// Lanes with starts: looked at again by the next pass, should the core refuse some.
-    started: BTreeSet<u32>,
+    /// A job that others had been kept back for has started in another of its partitions.
+    again: bool,
 }
 
 impl<'a> Pass<'a> {
     pub(crate) fn new(s: &'a mut Scheduler, state: &'a State, now: Timestamp) -> Pass<'a> {
         let backfill = s.fleet.config.as_ref().is_some_and(|c| c.backfill);
         let parts = vec![PartPass::default(); s.fleet.parts.len()];
-        let closed = if backfill { Vec::new() } else { vec![false; s.fleet.nodes.len()] };
+        let closed = if backfill {
+            Vec::new()
+        } else {
+            vec![false; s.fleet.nodes.len()]
+        };
         Pass {
             s,
             state,
@@ -74,7 +78,7 @@ impl<'a> Pass<'a> {
             closed,
             made: HashMap::new(),
             ends: BTreeSet::new(),
-            started: BTreeSet::new(),
+            again: false,
         }
     }
 
@@ -99,6 +103,10 @@ impl<'a> Pass<'a> {
         let mut touched = std::mem::take(&mut queue.touched);
         let component = |lane: u32| fleet.parts[queue.lane(lane).part as usize].component;
         touched.extend(queue.woken.iter().map(|&lane| component(lane)));
+        // A promise that is due and not kept rests on ends that are late: it is made anew.
+        let due = |p: &PartQueue| p.reservation.as_ref().is_some_and(|r| r.start <= self.now);
+        let late = queue.parts.iter().zip(&fleet.parts).filter(|(p, _)| due(p));
+        touched.extend(late.map(|(_, view)| view.component));
         let mut doubtful = BTreeSet::new();
         for (number, (part, view)) in queue.parts.iter().zip(&fleet.parts).enumerate() {
             if !touched.contains(&view.component) {
@@ -107,8 +115,8 @@ impl<'a> Pass<'a> {
             self.parts[number].touched = true;
             // A promise that may not be made again leaves room to those it kept back.
             if let Some(promise) = &part.reservation {
-                let first = part.order.first().map(|((_, _, job, _), _)| *job);
-                if first != Some(promise.job) || queue.woken.contains(&promise.lane) {
+                let first = part.order.first().map(|(key, _)| *key);
+                if first != Some(promise.key) || queue.woken.contains(&promise.lane) {
                     doubtful.insert(view.component);
                 }
             }
@@ -127,7 +135,11 @@ impl<'a> Pass<'a> {
             .filter(|(_, pass)| pass.touched)
             .filter_map(|(part, _)| part.order.first().map(|(_, lane)| *lane))
             .collect();
-        let woken = if self.backfill { queue.woken.iter().copied().collect() } else { Vec::new() };
+        let woken = if self.backfill {
+            queue.woken.iter().copied().collect()
+        } else {
+            Vec::new()
+        };
         for lane in firsts.into_iter().chain(woken) {
             self.push(lane);
         }
@@ -147,9 +159,16 @@ impl<'a> Pass<'a> {
         if pass.head.is_none() {
             // Until somebody waits here, everyone in line is looked at.
             let order = &self.s.queue.parts[part as usize].order;
-            let after = (std::ops::Bound::Excluded((key, lane)), std::ops::Bound::Unbounded);
+            let after = (
+                std::ops::Bound::Excluded((key, lane)),
+                std::ops::Bound::Unbounded,
+            );
             let original = self.s.queue.lane(lane).key == Some(key);
-            let next = order.range(after).next().map(|(_, next)| *next).filter(|_| original);
+            let next = order
+                .range(after)
+                .next()
+                .map(|(_, next)| *next)
+                .filter(|_| original);
             if let Some(next) = next {
                 self.push(next);
             }
@@ -158,7 +177,6 @@ impl<'a> Pass<'a> {
         }
         let Some(job) = self.head(lane) else {
             // All of its jobs start in this pass.
-            self.started.insert(lane);
             return;
         };
         let (Reverse(tier), _, _, ordinal) = key;
@@ -179,14 +197,18 @@ impl<'a> Pass<'a> {
         }
         if pass.head.is_none() {
             self.parts[part as usize].head = Some(job.1);
-            self.waits(lane, part, job.1);
+            self.waits(lane, part, key);
         }
     }
 
     /// The first job of a lane that has not been started.
     fn head(&mut self, lane: u32) -> Option<QueueKey> {
         let shape = self.s.queue.shape(self.s.queue.lane(lane).shape);
-        let from = self.cursor.get(&lane).copied().unwrap_or((Reverse(u32::MAX), JobId(0)));
+        let from = self
+            .cursor
+            .get(&lane)
+            .copied()
+            .unwrap_or((Reverse(u32::MAX), JobId(0)));
         for &key in shape.queue.range(from..) {
             self.s.cost.jobs_visited += 1;
             let job = &self.state.jobs[&key.1];
@@ -208,7 +230,9 @@ impl<'a> Pass<'a> {
     fn try_now(&mut self, lane: u32) -> (Option<Vec<Pick>>, bool) {
         self.s.cost.shapes_visited += 1;
         let lane = self.s.queue.lane(lane);
-        let Ok(demand) = &lane.demand else { return (None, false) };
+        let Ok(demand) = &lane.demand else {
+            return (None, false);
+        };
         let ground = Live {
             fleet: &self.s.fleet,
             part: &self.s.fleet.parts[lane.part as usize],
@@ -230,13 +254,19 @@ impl<'a> Pass<'a> {
         };
         let Ok(demand) = demand else { return };
         let end = end_after(self.now, demand.length_ms);
-        let alloc = allocate(&mut self.s.fleet, part, demand, picks, |fleet, node, want| {
-            take_spare(&mut self.holds, fleet, node, end, want);
-        });
+        let alloc = allocate(
+            &mut self.s.fleet,
+            part,
+            demand,
+            picks,
+            |fleet, node, want| {
+                take_spare(&mut self.holds, fleet, node, end, want);
+            },
+        );
         self.s.dirty_nodes.extend(picks.iter().map(|p| p.node));
         self.ends.insert((end, self.plan.starts.len()));
         self.plan.starts.push(PlannedStart { job, alloc });
-        self.started.insert(lane);
+        self.again |= self.parts.iter().any(|p| p.head == Some(job));
         if let Some(left) = self.left.get_mut(&job) {
             *left -= 1;
         }
@@ -248,13 +278,18 @@ impl<'a> Pass<'a> {
     }
 
     /// The job is the first that waits in its partition: what it needs is kept for it.
-    fn waits(&mut self, lane: u32, part: u32, job: JobId) {
+    fn waits(&mut self, lane: u32, part: u32, key: HeadKey) {
+        let job = key.2;
         let view = &self.s.fleet.parts[part as usize];
         if !self.backfill {
-            view.order.iter().for_each(|&node| self.closed[node as usize] = true);
+            view.order
+                .iter()
+                .for_each(|&node| self.closed[node as usize] = true);
             return;
         }
-        let Ok(demand) = &self.s.queue.lane(lane).demand else { return };
+        let Ok(demand) = &self.s.queue.lane(lane).demand else {
+            return;
+        };
         let running = Running {
             state: self.state,
             completing: &self.s.completing,
@@ -267,10 +302,22 @@ impl<'a> Pass<'a> {
         let old = self.s.queue.parts[part as usize].reservation.as_ref();
         let mut new = None;
         if let Some((start, picks)) = found {
-            promise(&mut self.holds, demand, place, (start, &picks), &running, self.now);
+            promise(
+                &mut self.holds,
+                demand,
+                place,
+                (start, &picks),
+                &running,
+                self.now,
+            );
             let last = |pick: &Pick| Some((pick.node, self.holds.get(&pick.node)?.last()?.clone()));
             let holds = picks.iter().filter_map(last).collect();
-            new = Some(Reservation { job, lane, start, holds });
+            new = Some(Reservation {
+                key,
+                lane,
+                start,
+                holds,
+            });
             if self.state.jobs[&job].expected_start != Some(start) {
                 self.plan.expected.push((job, start));
             }
@@ -302,16 +349,17 @@ impl<'a> Pass<'a> {
             }
             let part = &mut queue.parts[number];
             if part.head != pass.head {
-                queue.announce.extend(part.head.into_iter().chain(pass.head));
+                queue
+                    .announce
+                    .extend(part.head.into_iter().chain(pass.head));
                 part.head = pass.head;
             }
             let number = u32::try_from(number).expect("fewer than 2^32 partitions");
             part.reservation = self.made.remove(&number);
         }
-        for lane in std::mem::take(&mut self.started) {
-            queue.wake(&self.s.fleet, lane);
-        }
         self.reasons();
+        self.s.proposed = self.plan.starts.iter().map(|s| s.job).collect();
+        self.s.more |= self.again;
     }
 
     fn reasons(&mut self) {
@@ -319,15 +367,24 @@ impl<'a> Pass<'a> {
         let heads: BTreeSet<JobId> = queue.parts.iter().filter_map(|p| p.head).collect();
         let mut changed = std::mem::take(&mut queue.refused);
         for id in std::mem::take(&mut queue.announce) {
-            let Some(&(shape, _)) = queue.jobs.get(&id) else { continue };
+            let Some(&(shape, _)) = queue.jobs.get(&id) else {
+                continue;
+            };
             if self.left.get(&id) == Some(&0) {
                 continue;
             }
-            let waiting = if heads.contains(&id) { Reason::Resources } else { Reason::Priority };
+            let waiting = if heads.contains(&id) {
+                Reason::Resources
+            } else {
+                Reason::Priority
+            };
             changed.insert(id, queue.fatal(shape).unwrap_or(waiting));
         }
         let new = |(id, reason): &(JobId, Reason)| {
-            self.state.jobs.get(id).is_some_and(|job| job.reason != *reason)
+            self.state
+                .jobs
+                .get(id)
+                .is_some_and(|job| job.reason != *reason)
         };
         self.plan.reasons = changed.into_iter().filter(new).collect();
     }

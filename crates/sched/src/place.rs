@@ -39,7 +39,13 @@ pub(crate) fn choose(
     ground: &impl Ground,
 ) -> Option<Vec<Pick>> {
     (0..demand.alternatives.len()).find_map(|alternative| {
-        let search = Search { demand, fleet, part, ground, alternative };
+        let search = Search {
+            demand,
+            fleet,
+            part,
+            ground,
+            alternative,
+        };
         search.run().map(|chosen| search.lay_out(chosen))
     })
 }
@@ -86,7 +92,9 @@ impl<G: Ground> Search<'_, G> {
                 return Some(found);
             }
             // When nothing else could do, the search is over: no choice, one node, or full nodes needed.
-            let full = d.tasks.is_some_and(|t| u64::from(best) * count as u64 == u64::from(t));
+            let full = d
+                .tasks
+                .is_some_and(|t| u64::from(best) * count as u64 == u64::from(t));
             if d.tasks.is_none() || (count == max_nodes && (count == 1 || full)) {
                 return None;
             }
@@ -101,8 +109,15 @@ impl<G: Ground> Search<'_, G> {
             return None;
         }
         let room = self.ground.room(pos);
-        let most = self.demand.tasks_in(&self.fleet.classes[class as usize], &room);
-        (most >= least.max(1)).then_some(Candidate { pos, node, most, cpus: room.cpus })
+        let most = self
+            .demand
+            .tasks_in(&self.fleet.classes[class as usize], &room);
+        (most >= least.max(1)).then_some(Candidate {
+            pos,
+            node,
+            most,
+            cpus: room.cpus,
+        })
     }
 
     /// Nodes that the job names; `None` if one of them is of no use now.
@@ -116,11 +131,15 @@ impl<G: Ground> Search<'_, G> {
 
     /// The first nodes, in order, that hold at least `each` tasks.
     fn first(&self, wanted: usize, each: u32) -> Vec<Candidate> {
-        let (cpus, mib) = self.demand.floor(self.alternative, &self.fleet.classes, each);
+        let (cpus, mib) = self
+            .demand
+            .floor(self.alternative, &self.fleet.classes, each);
         let mut found = Vec::new();
         let mut from = 0;
         while found.len() < wanted {
-            let Some(pos) = self.ground.next(from, cpus, mib) else { break };
+            let Some(pos) = self.ground.next(from, cpus, mib) else {
+                break;
+            };
             found.extend(self.candidate(pos, each));
             from = pos + 1;
         }
@@ -207,8 +226,13 @@ impl<G: Ground> Search<'_, G> {
     fn lay_out(&self, mut chosen: Vec<Candidate>) -> Vec<Pick> {
         chosen.sort_unstable_by_key(|c| c.node);
         let d = self.demand;
-        let mut picks: Vec<Pick> =
-            chosen.iter().map(|c| Pick { node: c.node, tasks: 0 }).collect();
+        let mut picks: Vec<Pick> = chosen
+            .iter()
+            .map(|c| Pick {
+                node: c.node,
+                tasks: 0,
+            })
+            .collect();
         let Some(mut left) = d.tasks else {
             picks.iter_mut().for_each(|p| p.tasks = d.tasks_each);
             return picks;
@@ -224,8 +248,9 @@ impl<G: Ground> Search<'_, G> {
             return picks;
         }
         while left > 0 {
-            let open: Vec<usize> =
-                (0..picks.len()).filter(|&i| picks[i].tasks < chosen[i].most).collect();
+            let open: Vec<usize> = (0..picks.len())
+                .filter(|&i| picks[i].tasks < chosen[i].most)
+                .collect();
             let count = u32::try_from(open.len()).unwrap_or(u32::MAX);
             if count == 0 {
                 break;

@@ -56,7 +56,8 @@ pub(crate) struct Lane {
 /// A promise to the first job that waits in a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reservation {
-    pub(crate) job: JobId,
+    /// The job's place in line: whoever comes after it must keep the promise.
+    pub(crate) key: HeadKey,
     pub(crate) lane: u32,
     pub(crate) start: Timestamp,
     pub(crate) holds: Vec<(u32, Hold)>,
@@ -66,12 +67,14 @@ impl Reservation {
     /// Whether a job that this promise kept back might run under `new`.
     pub(crate) fn loosened_by(&self, new: Option<&Reservation>) -> bool {
         let Some(new) = new else { return true };
-        let same = self.job == new.job
+        let same = self.key == new.key
             && self.start == new.start
             && self.holds.len() == new.holds.len()
-            && self.holds.iter().zip(&new.holds).all(|((a, old), (b, new))| {
-                a == b && !new.spare.has_more_than(&old.spare)
-            });
+            && self
+                .holds
+                .iter()
+                .zip(&new.holds)
+                .all(|((a, old), (b, new))| a == b && !new.spare.has_more_than(&old.spare));
         !same
     }
 }
@@ -113,7 +116,10 @@ pub(crate) struct Queue {
 impl Queue {
     pub(crate) fn new(fleet: &Fleet) -> Queue {
         let parts = fleet.parts.iter().map(|_| PartQueue::default()).collect();
-        Queue { parts, ..Queue::default() }
+        Queue {
+            parts,
+            ..Queue::default()
+        }
     }
 
     pub(crate) fn shape(&self, id: u32) -> &Shape {
@@ -135,7 +141,11 @@ impl Queue {
         let partitions = partitions_of(&job.spec, &fallback);
         let key = (Reverse(job.priority), job.id);
         if let Some(&(shape, old)) = self.jobs.get(&job.id) {
-            if self.shapes.get(shape).is(&job.spec.ask, partitions, job.time_limit) {
+            if self
+                .shapes
+                .get(shape)
+                .is(&job.spec.ask, partitions, job.time_limit)
+            {
                 if old != key {
                     let shape_ref = self.shapes.get_mut(shape);
                     shape_ref.queue.remove(&old);
@@ -155,7 +165,9 @@ impl Queue {
 
     /// Takes a job out.
     pub(crate) fn remove(&mut self, fleet: &Fleet, job: JobId) {
-        let Some((shape, key)) = self.jobs.remove(&job) else { return };
+        let Some((shape, key)) = self.jobs.remove(&job) else {
+            return;
+        };
         self.shapes.get_mut(shape).queue.remove(&key);
         self.reorder(fleet, shape);
         if self.shapes.get(shape).queue.is_empty() {
@@ -185,7 +197,8 @@ impl Queue {
         (ask, partitions, limit).hash(&mut hasher);
         let hash = hasher.finish();
         if let Some(&shape) = self.by_hash.get(&hash).and_then(|list| {
-            list.iter().find(|&&s| self.shapes.get(s).is(ask, partitions, limit))
+            list.iter()
+                .find(|&&s| self.shapes.get(s).is(ask, partitions, limit))
         }) {
             return shape;
         }
@@ -199,11 +212,21 @@ impl Queue {
         });
         self.by_hash.entry(hash).or_default().push(shape);
         for (name, ordinal) in partitions.iter().zip(0..) {
-            let Some(&part) = fleet.part_by_name.get(name) else { continue };
+            let Some(&part) = fleet.part_by_name.get(name) else {
+                continue;
+            };
             let view = &fleet.parts[part as usize];
             let demand = feasible(ask, limit, fleet, view);
             let least_cpus = least_cpus(&demand, fleet);
-            let lane = Lane { shape, part, ordinal, demand, key: None, least_cpus, held: false };
+            let lane = Lane {
+                shape,
+                part,
+                ordinal,
+                demand,
+                key: None,
+                least_cpus,
+                held: false,
+            };
             let lane = self.lanes.insert(lane);
             self.parts[part as usize].lanes.insert(lane);
             self.shapes.get_mut(shape).lanes.push(lane);
@@ -256,16 +279,33 @@ impl Queue {
     /// Something may have changed for this lane.
     pub(crate) fn wake(&mut self, fleet: &Fleet, id: u32) {
         let lane = self.lanes.get_mut(id);
-        self.parts[lane.part as usize].blocked.remove(&(lane.least_cpus, id));
-        self.touched.insert(fleet.parts[lane.part as usize].component);
+        self.parts[lane.part as usize]
+            .blocked
+            .remove(&(lane.least_cpus, id));
+        self.touched
+            .insert(fleet.parts[lane.part as usize].component);
         self.woken.insert(id);
+    }
+
+    /// Wakes every lane of a job's shape, if it waits.
+    pub(crate) fn wake_job(&mut self, fleet: &Fleet, job: JobId) {
+        let Some(&(shape, _)) = self.jobs.get(&job) else {
+            return;
+        };
+        for lane in self.shapes.get(shape).lanes.clone() {
+            if self.lanes.get(lane).key.is_some() {
+                self.wake(fleet, lane);
+            }
+        }
     }
 
     /// It did not fit; `held` if only for a promise to another.
     pub(crate) fn block(&mut self, id: u32, held: bool) {
         let lane = self.lanes.get_mut(id);
         self.woken.remove(&id);
-        self.parts[lane.part as usize].blocked.insert((lane.least_cpus, id));
+        self.parts[lane.part as usize]
+            .blocked
+            .insert((lane.least_cpus, id));
         lane.held = held;
         if held {
             self.held.insert(id);
@@ -280,12 +320,16 @@ impl Queue {
         let class = &fleet.classes[view.class as usize];
         let mut looked = 0;
         for &part in &view.parts {
-            let blocked = self.parts[part as usize].blocked.range(..=(view.room.cpus, u32::MAX));
+            let blocked = self.parts[part as usize]
+                .blocked
+                .range(..=(view.room.cpus, u32::MAX));
             let helped: Vec<u32> = blocked
                 .map(|&(_, lane)| lane)
                 .inspect(|_| looked += 1)
                 .filter(|&lane| {
-                    let Ok(demand) = &self.lanes.get(lane).demand else { return false };
+                    let Ok(demand) = &self.lanes.get(lane).demand else {
+                        return false;
+                    };
                     (0..demand.alternatives.len()).any(|a| demand.admits(a, view.class, node))
                         && demand.tasks_in(class, &view.room) > 0
                 })
@@ -308,7 +352,8 @@ impl Queue {
                 continue;
             }
             let first = shape.queue.first().copied();
-            self.announce.extend(shape.queue.iter().map(|(_, job)| *job));
+            self.announce
+                .extend(shape.queue.iter().map(|(_, job)| *job));
             // Out with the old key before the new one, which depends on the new demand.
             self.place(fleet, id, None);
             let least_cpus = least_cpus(&demand, fleet);
@@ -322,7 +367,9 @@ impl Queue {
     /// Why no job of the shape can run anywhere, if so.
     pub(crate) fn fatal(&self, shape: u32) -> Option<Reason> {
         let lanes = &self.shapes.get(shape).lanes;
-        let mut reasons = lanes.iter().map(|&l| self.lanes.get(l).demand.as_ref().err().copied());
+        let mut reasons = lanes
+            .iter()
+            .map(|&l| self.lanes.get(l).demand.as_ref().err().copied());
         let first = reasons.next().unwrap_or(Some(Reason::PartitionConfig))?;
         reasons.all(|r| r.is_some()).then_some(first)
     }
@@ -330,7 +377,11 @@ impl Queue {
 
 /// The partitions a job may run in, in its order.
 pub(crate) fn partitions_of<'a>(spec: &'a JobSpec, fallback: &'a [String]) -> &'a [String] {
-    if spec.partitions.is_empty() { fallback } else { &spec.partitions }
+    if spec.partitions.is_empty() {
+        fallback
+    } else {
+        &spec.partitions
+    }
 }
 
 fn least_cpus(demand: &Result<Demand, Reason>, fleet: &Fleet) -> u32 {
@@ -360,15 +411,31 @@ pub(crate) fn feasible(
         return Err(Reason::PartitionTimeLimit);
     }
     let demand = Demand::new(ask, limit, fleet, part)?;
-    if part.config.max_nodes.is_some_and(|most| demand.min_nodes > most)
-        || ask.max_nodes.is_some_and(|most| most < part.config.min_nodes)
+    if part
+        .config
+        .max_nodes
+        .is_some_and(|most| demand.min_nodes > most)
+        || ask
+            .max_nodes
+            .is_some_and(|most| most < part.config.min_nodes)
     {
         return Err(Reason::PartitionNodeLimit);
     }
     if demand.min_nodes as usize > part.order.len() {
         return Err(Reason::PartitionConfig);
     }
-    let on = |usable_only| choose(&demand, fleet, part, &Ideal { fleet, part, usable_only });
+    let on = |usable_only| {
+        choose(
+            &demand,
+            fleet,
+            part,
+            &Ideal {
+                fleet,
+                part,
+                usable_only,
+            },
+        )
+    };
     if on(true).is_some() {
         return Ok(demand);
     }
@@ -392,7 +459,10 @@ struct Slab<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Slab<T> {
-        Slab { slots: Vec::new(), free: Vec::new() }
+        Slab {
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
     }
 }
 
@@ -412,14 +482,20 @@ impl<T> Slab<T> {
 
     fn remove(&mut self, id: u32) -> T {
         self.free.push(id);
-        self.slots[id as usize].take().expect("ids are handed out for values that are there")
+        self.slots[id as usize]
+            .take()
+            .expect("ids are handed out for values that are there")
     }
 
     fn get(&self, id: u32) -> &T {
-        self.slots[id as usize].as_ref().expect("ids are handed out for values that are there")
+        self.slots[id as usize]
+            .as_ref()
+            .expect("ids are handed out for values that are there")
     }
 
     fn get_mut(&mut self, id: u32) -> &mut T {
-        self.slots[id as usize].as_mut().expect("ids are handed out for values that are there")
+        self.slots[id as usize]
+            .as_mut()
+            .expect("ids are handed out for values that are there")
     }
 }

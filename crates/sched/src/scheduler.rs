@@ -35,6 +35,8 @@ pub struct Scheduler {
     pub(crate) dirty_nodes: BTreeSet<u32>,
     pub(crate) completing: BTreeSet<JobId>,
     dirty_jobs: BTreeSet<JobId>,
+    /// Jobs that the last plan wants to start: those that did not are tried again, or told a reason.
+    pub(crate) proposed: BTreeSet<JobId>,
     /// Records that wait for their array's `%limit`, by array.
     throttled: BTreeMap<JobId, BTreeSet<JobId>>,
     rebuild: bool,
@@ -146,7 +148,8 @@ impl Scheduler {
         Pass::new(self, state, now).run()
     }
 
-    /// Whether the last plan stopped at its bound; another one should follow soon.
+    /// Whether another plan should follow at once: the last one stopped at its bound, or it started a job that it
+    /// had first kept others back for.
     pub fn more(&self) -> bool {
         self.more
     }
@@ -205,23 +208,32 @@ impl Scheduler {
 
     fn nodes_of(&mut self, state: &State, id: JobId) {
         if let Some(alloc) = state.jobs.get(&id).and_then(|j| j.alloc.as_ref()) {
-            self.dirty_nodes.extend(alloc.nodes.iter().map(|share| share.node.0));
+            self.dirty_nodes
+                .extend(alloc.nodes.iter().map(|share| share.node.0));
         }
     }
 
     /// A running job will give its nodes back at another time: promises that rest on it are made anew.
     fn retimed(&mut self, state: &State, id: JobId) {
-        let Some(alloc) = state.jobs.get(&id).and_then(|j| j.alloc.as_ref()) else { return };
+        let Some(alloc) = state.jobs.get(&id).and_then(|j| j.alloc.as_ref()) else {
+            return;
+        };
         for share in &alloc.nodes {
-            let Some(view) = self.fleet.nodes.get(share.node.0 as usize) else { continue };
+            let Some(view) = self.fleet.nodes.get(share.node.0 as usize) else {
+                continue;
+            };
             for &part in &view.parts {
-                self.queue.touched.insert(self.fleet.parts[part as usize].component);
+                self.queue
+                    .touched
+                    .insert(self.fleet.parts[part as usize].component);
             }
         }
     }
 
     /// Brings queue and nodes in line with the state.
     fn prepare(&mut self, state: &State) {
+        let proposed = std::mem::take(&mut self.proposed);
+        self.dirty_jobs.extend(&proposed);
         let mut freed = Vec::new();
         for node in std::mem::take(&mut self.dirty_nodes) {
             if self.fleet.sync(state, node) {
@@ -237,9 +249,14 @@ impl Scheduler {
         for id in std::mem::take(&mut self.dirty_jobs) {
             self.refresh(state, id);
         }
+        for id in proposed {
+            self.queue.wake_job(&self.fleet, id);
+        }
         for node in freed {
             for &part in &self.fleet.nodes[node as usize].parts {
-                self.queue.touched.insert(self.fleet.parts[part as usize].component);
+                self.queue
+                    .touched
+                    .insert(self.fleet.parts[part as usize].component);
             }
             self.cost.shapes_compared += self.queue.node_freed(&self.fleet, node);
         }

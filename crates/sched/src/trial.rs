@@ -25,8 +25,13 @@ pub(crate) fn would_start(
 ) -> Result<(Timestamp, Allocation), Refusal> {
     // Nodes are read afresh: this is asked rarely, and answers must not depend on a plan not yet committed.
     let mut fleet = Fleet::new(state);
-    let default: Vec<String> =
-        state.partitions.iter().filter(|p| p.default).map(|p| p.name.clone()).take(1).collect();
+    let default: Vec<String> = state
+        .partitions
+        .iter()
+        .filter(|p| p.default)
+        .map(|p| p.name.clone())
+        .take(1)
+        .collect();
     let completing: BTreeSet<JobId> = (state.active.iter())
         .filter(|id| state.jobs.get(id).is_some_and(|j| j.completing))
         .copied()
@@ -47,8 +52,10 @@ pub(crate) fn would_start(
             continue;
         };
         let part = &fleet.parts[number as usize];
-        let limit =
-            spec.time_limit.or(part.config.default_time).unwrap_or(part.config.max_time);
+        let limit = spec
+            .time_limit
+            .or(part.config.default_time)
+            .unwrap_or(part.config.max_time);
         let demand = match feasible(&spec.ask, limit, &fleet, part) {
             Ok(demand) => demand,
             Err(reason) => {
@@ -79,12 +86,17 @@ pub(crate) fn would_start(
             }
         }
     }
-    let Some((at, part, demand, picks)) = best else { return Err(refusal) };
+    let Some((at, part, demand, picks)) = best else {
+        return Err(refusal);
+    };
     // For a later time the shares say how much, not which CPUs: those are chosen on an empty node.
     if at > now {
         fleet.clear();
     }
-    Ok((at, allocate(&mut fleet, part, &demand, &picks, |_, _, _| {})))
+    Ok((
+        at,
+        allocate(&mut fleet, part, &demand, &picks, |_, _, _| {}),
+    ))
 }
 
 fn refusal_for(reason: Reason, partition: &str, limit: TimeLimit) -> Refusal {

@@ -15,8 +15,8 @@ fn a_pass_after_an_end_does_not_touch_the_other_jobs() {
     assert_eq!(started.len(), 10);
     assert!(world.sched.shapes() == 1);
     world.pass();
-    for round in 0..5 {
-        world.end(started[round]);
+    for id in started.into_iter().take(5) {
+        world.end(id);
         let plan = world.sched.plan(&world.state, world.now);
         assert_eq!(plan.starts.len(), 1);
         let cost = world.sched.cost();
@@ -37,7 +37,10 @@ fn a_pass_in_which_nothing_changed_costs_nothing() {
     }
     while !world.pass().is_empty() {}
     let plan = world.sched.plan(&world.state, world.now);
-    assert_eq!((plan, world.sched.cost()), (Default::default(), Cost::default()));
+    assert_eq!(
+        (plan, world.sched.cost()),
+        (Default::default(), Cost::default())
+    );
 }
 
 #[test]
@@ -58,9 +61,15 @@ fn a_plan_is_bounded_and_says_that_there_is_more() {
     let mut world = World::simple(100, 64);
     world.array(job(1, 10), 6000, None);
     let first = world.pass();
-    assert_eq!((first.len(), world.sched.more()), (STARTS_PER_PASS_MAX, true));
+    assert_eq!(
+        (first.len(), world.sched.more()),
+        (STARTS_PER_PASS_MAX, true)
+    );
     let second = world.pass();
-    assert_eq!((second.len(), world.sched.more()), (6000 - STARTS_PER_PASS_MAX, false));
+    assert_eq!(
+        (second.len(), world.sched.more()),
+        (6000 - STARTS_PER_PASS_MAX, false)
+    );
     assert_eq!(world.pass(), []);
 }
 

@@ -142,7 +142,10 @@ fn the_expected_start_is_told() {
     world.submit(job(1, 30));
     let b = world.submit(wide(2, 2, 20));
     world.pass();
-    assert_eq!(world.state.jobs[&b].expected_start, Some(world.now.plus_s(1800)));
+    assert_eq!(
+        world.state.jobs[&b].expected_start,
+        Some(world.now.plus_s(1800))
+    );
 }
 
 #[test]
@@ -177,7 +180,10 @@ fn a_plan_that_was_not_carried_out_comes_again() {
     let first = world.sched.plan(&world.state, world.now);
     assert_eq!(first.starts.len(), 1);
     world.note(&first);
-    assert_eq!(world.sched.plan(&world.state, world.now).starts, first.starts);
+    assert_eq!(
+        world.sched.plan(&world.state, world.now).starts,
+        first.starts
+    );
     world.change(a, JobChange::Priority(1));
     assert_eq!(world.pass(), [b]);
 }

@@ -15,8 +15,15 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Submit { spec: Box<JobSpec>, priority: u32 },
-    Array { spec: Box<JobSpec>, tasks: u32, throttle: Option<u32> },
+    Submit {
+        spec: Short,
+        priority: u32,
+    },
+    Array {
+        spec: Short,
+        tasks: u32,
+        throttle: Option<u32>,
+    },
     End(usize),
     Ending(usize),
     Pass,
@@ -30,44 +37,74 @@ enum Op {
     Limit(usize, u32),
 }
 
+/// A specification that prints what the tests vary.
+#[derive(Clone)]
+struct Short(Box<JobSpec>);
+
+impl std::fmt::Debug for Short {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let a = &self.0.ask;
+        write!(
+            f,
+            "-n{} -c{} -N{}-{:?} {:?} {:?} {:?} -w{:?} -x{:?} -p{:?}",
+            a.task_count(),
+            a.cpus_of_task(),
+            a.min_nodes,
+            a.max_nodes,
+            self.0.time_limit,
+            a.memory,
+            a.sharing,
+            a.nodelist,
+            a.exclude,
+            self.0.partitions
+        )
+    }
+}
+
 fn spec() -> impl Strategy<Value = JobSpec> {
-    let size = (1u32..7, 1u32..4, prop_oneof![Just(None), (1u32..4).prop_map(Some)]);
+    let size = (
+        1u32..7,
+        1u32..4,
+        prop_oneof![Just(None), (1u32..4).prop_map(Some)],
+    );
     let wish = (0u32..10, 0u32..10, 1u32..4, 0u32..4);
-    (size, 1u32..5, wish).prop_map(|((tasks, cpt, node_range), len, (kind, mem, parts, list))| {
-        let mut spec = job(tasks, len * 10);
-        spec.ask.cpus_per_task = Some(cpt);
-        if let Some(n) = node_range {
-            spec.ask.min_nodes = n;
-            spec.ask.max_nodes = Some(n + kind % 2);
-            spec.ask.nodes_set = true;
-        }
-        match kind {
-            8 => spec.ask.sharing = Sharing::Exclusive,
-            9 => spec.time_limit = Some(TimeLimit::Unlimited),
-            7 => spec.ask.exclude = Some("n0".into()),
-            6 => spec.ask.nodelist = Some("n1".into()),
-            _ => {}
-        }
-        match mem {
-            0..=3 => spec.ask.memory = MemoryAsk::PerNode(u64::from(mem) * 150 + 50),
-            4 | 5 => spec.ask.memory = MemoryAsk::PerCpu(100),
-            6 => {}
-            _ => spec.ask.memory = MemoryAsk::PerNode(10),
-        }
-        if parts == 2 || list == 3 {
-            spec.partitions = vec!["q".into()];
-        } else if parts == 3 {
-            spec.partitions = vec!["q".into(), "p".into()];
-        }
-        spec
-    })
+    (size, 1u32..5, wish).prop_map(
+        |((tasks, cpt, node_range), len, (kind, mem, parts, list))| {
+            let mut spec = job(tasks, len * 10);
+            spec.ask.cpus_per_task = Some(cpt);
+            if let Some(n) = node_range {
+                spec.ask.min_nodes = n;
+                spec.ask.max_nodes = Some(n + kind % 2);
+                spec.ask.nodes_set = true;
+            }
+            match kind {
+                8 => spec.ask.sharing = Sharing::Exclusive,
+                9 => spec.time_limit = Some(TimeLimit::Unlimited),
+                7 => spec.ask.exclude = Some("n0".into()),
+                6 => spec.ask.nodelist = Some("n1".into()),
+                _ => {}
+            }
+            match mem {
+                0..=3 => spec.ask.memory = MemoryAsk::PerNode(u64::from(mem) * 150 + 50),
+                4 | 5 => spec.ask.memory = MemoryAsk::PerCpu(100),
+                6 => {}
+                _ => spec.ask.memory = MemoryAsk::PerNode(10),
+            }
+            if parts == 2 || list == 3 {
+                spec.partitions = vec!["q".into()];
+            } else if parts == 3 {
+                spec.partitions = vec!["q".into(), "p".into()];
+            }
+            spec
+        },
+    )
 }
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        8 => (spec(), 1u32..5).prop_map(|(s, priority)| Op::Submit { spec: Box::new(s), priority }),
+        8 => (spec(), 1u32..5).prop_map(|(s, priority)| Op::Submit { spec: Short(Box::new(s)), priority }),
         1 => (spec(), 1u32..6, prop_oneof![Just(None), (1u32..3).prop_map(Some)])
-            .prop_map(|(s, tasks, throttle)| Op::Array { spec: Box::new(s), tasks, throttle }),
+            .prop_map(|(s, tasks, throttle)| Op::Array { spec: Short(Box::new(s)), tasks, throttle }),
         5 => any::<usize>().prop_map(Op::End),
         1 => any::<usize>().prop_map(Op::Ending),
         6 => Just(Op::Pass),
@@ -91,9 +128,18 @@ fn world(flags: u32) -> World {
     World::new(config)
 }
 
-fn pick(world: &World, which: usize, fits: impl Fn(&muster_core::job::Job) -> bool) -> Option<JobId> {
-    let all: Vec<JobId> =
-        world.state.jobs.values().filter(|j| fits(j)).map(|j| j.id).collect();
+fn pick(
+    world: &World,
+    which: usize,
+    fits: impl Fn(&muster_core::job::Job) -> bool,
+) -> Option<JobId> {
+    let all: Vec<JobId> = world
+        .state
+        .jobs
+        .values()
+        .filter(|j| fits(j))
+        .map(|j| j.id)
+        .collect();
     all.get(which % all.len().max(1)).copied()
 }
 
@@ -103,10 +149,14 @@ fn carry_out(world: &mut World, op: &Op) -> Result<(), TestCaseError> {
     let waits = |j: &muster_core::job::Job| world_waits(j);
     match op {
         Op::Submit { spec, priority } => {
-            world.submit_with((**spec).clone(), *priority);
+            world.submit_with((*spec.0).clone(), *priority);
         }
-        Op::Array { spec, tasks, throttle } => {
-            world.array((**spec).clone(), *tasks, *throttle);
+        Op::Array {
+            spec,
+            tasks,
+            throttle,
+        } => {
+            world.array((*spec.0).clone(), *tasks, *throttle);
         }
         Op::End(which) => {
             if let Some(id) = pick(world, *which, runs) {
@@ -133,7 +183,13 @@ fn carry_out(world: &mut World, op: &Op) -> Result<(), TestCaseError> {
         }
         Op::Hold(which) => {
             if let Some(id) = pick(world, *which, waits) {
-                world.change(id, JobChange::Hold { hold: Hold::User, priority: 0 });
+                world.change(
+                    id,
+                    JobChange::Hold {
+                        hold: Hold::User,
+                        priority: 0,
+                    },
+                );
             }
         }
         Op::Limit(which, tens) => {
@@ -154,7 +210,11 @@ fn world_waits(job: &muster_core::job::Job) -> bool {
 fn pass(world: &mut World) -> Result<(), TestCaseError> {
     let plan = world.sched.plan(&world.state, world.now);
     let fresh = Scheduler::new(&world.state).plan(&world.state, world.now);
-    prop_assert_eq!(&plan.starts, &fresh.starts, "followed events (left) and anew (right)");
+    prop_assert_eq!(
+        &plan.starts,
+        &fresh.starts,
+        "followed events (left) and anew (right)"
+    );
     prop_assert_eq!(reasons(&world.state, &plan), reasons(&world.state, &fresh));
     for (index, start) in plan.starts.iter().enumerate() {
         honoured(world, &plan, index)?;
@@ -166,14 +226,16 @@ fn pass(world: &mut World) -> Result<(), TestCaseError> {
     prop_assert_eq!(before, world.now);
     for node in &world.state.nodes {
         let used = node.config.cpus - node.free_cpus.len();
-        let held: u32 = held_on(&world.state, node.idx.0).map(|s| s.cpus.len()).sum();
+        let held: u32 = held_on(&world.state, node.idx.0)
+            .map(|s| s.cpus.len())
+            .sum();
         prop_assert_eq!(used, held, "CPUs of {} are given twice", &node.config.name);
         prop_assert!(node.used_mib <= node.config.memory_mib);
     }
-    // Nothing more can start at the same moment.
-    let again = world.sched.plan(&world.state, world.now);
-    prop_assert_eq!(again.starts, vec![]);
-    world.note(&Plan { starts: vec![], ..again });
+    // Promises are made anew around what has started, which may make room for more; then it is at rest.
+    if !plan.starts.is_empty() || world.sched.more() {
+        return pass(world);
+    }
     Ok(())
 }
 
@@ -205,10 +267,22 @@ fn honoured(world: &World, plan: &Plan, index: usize) -> Result<(), TestCaseErro
     let ask = &job.spec.ask;
     let alloc = &start.alloc;
     let count = u32::try_from(alloc.nodes.len()).unwrap();
-    prop_assert!(count >= ask.min_nodes && ask.max_nodes.is_none_or(|m| count <= m), "{:?}", ask);
-    prop_assert_eq!(alloc.nodes.iter().map(|s| s.tasks).sum::<u32>(), ask.task_count());
+    prop_assert!(
+        count >= ask.min_nodes && ask.max_nodes.is_none_or(|m| count <= m),
+        "{:?}",
+        ask
+    );
+    prop_assert_eq!(
+        alloc.nodes.iter().map(|s| s.tasks).sum::<u32>(),
+        ask.task_count()
+    );
     prop_assert!(job.spec.partitions.contains(&alloc.partition));
-    let part = world.state.partitions.iter().find(|p| p.name == alloc.partition).unwrap();
+    let part = world
+        .state
+        .partitions
+        .iter()
+        .find(|p| p.name == alloc.partition)
+        .unwrap();
     for share in &alloc.nodes {
         let node = &world.state.nodes[share.node.0 as usize];
         prop_assert!(!node.drain && part.nodes.contains(&node.config.name));
@@ -243,7 +317,12 @@ fn naive_start(
     extra: &[(Timestamp, u32, u32)],
 ) -> Option<Timestamp> {
     let mut ends: Vec<(Timestamp, u32, u32)> = extra.to_vec();
-    for job in world.state.jobs.values().filter(|j| !j.nodes_held.is_empty()) {
+    for job in world
+        .state
+        .jobs
+        .values()
+        .filter(|j| !j.nodes_held.is_empty())
+    {
         let end = match world.state.by_limit.iter().find(|(_, id)| *id == job.id) {
             _ if job.completing => world.now,
             Some((t, _)) => (*t).max(world.now),
@@ -296,16 +375,29 @@ fn not_delayed(world: &World, plan: &Plan) -> Result<(), TestCaseError> {
     if config.memory_is_consumable || !world.state.jobs.values().all(in_use) {
         return Ok(());
     }
-    let Some(head) = after.iter().find(|(_, r)| **r == Reason::Resources).map(|(id, _)| *id) else {
+    let Some(head) = after
+        .iter()
+        .find(|(_, r)| **r == Reason::Resources)
+        .map(|(id, _)| *id)
+    else {
         return Ok(());
     };
     let job = &world.state.jobs[&head];
     let order = |id: JobId| (std::cmp::Reverse(world.state.jobs[&id].priority), id);
-    let mut free: Free = world.state.nodes.iter().map(|n| n.free_cpus.len()).collect();
+    let mut free: Free = world
+        .state
+        .nodes
+        .iter()
+        .map(|n| n.free_cpus.len())
+        .collect();
     let mut extra = Vec::new();
     let mut naive = None;
     for passing in [false, true] {
-        for start in plan.starts.iter().filter(|s| (order(s.job) > order(head)) == passing) {
+        for start in plan
+            .starts
+            .iter()
+            .filter(|s| (order(s.job) > order(head)) == passing)
+        {
             let limit = world.state.jobs[&start.job].time_limit.seconds();
             for share in &start.alloc.nodes {
                 free[share.node.0 as usize] -= share.cpus.len();
@@ -322,10 +414,21 @@ fn not_delayed(world: &World, plan: &Plan) -> Result<(), TestCaseError> {
             }
         } else {
             naive = Some(start);
-            let expected = plan.expected.iter().find(|(id, _)| *id == head).map(|(_, t)| *t);
+            let expected = plan
+                .expected
+                .iter()
+                .find(|(id, _)| *id == head)
+                .map(|(_, t)| *t);
             let expected = expected.or(job.expected_start.filter(|_| start.is_some()));
+            // What is overdue may end any moment.
+            let expected = expected.map(|t| t.max(world.now));
             if config.backfill && start.is_some() && !matches!(job.array, ArrayRole::Task { .. }) {
-                prop_assert_eq!(expected, start, "the reservation of {} is at the wrong time", head);
+                prop_assert_eq!(
+                    expected,
+                    start,
+                    "the reservation of {} is at the wrong time",
+                    head
+                );
             }
         }
     }
@@ -343,7 +446,7 @@ fn plain_spec() -> impl Strategy<Value = JobSpec> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(std::env::var("PROPTEST_CASES").map_or(400, |n| n.parse().expect("a number"))))]
 
     #[test]
     fn plans_are_sound_and_incremental(
@@ -362,7 +465,7 @@ proptest! {
         ops in proptest::collection::vec(
             prop_oneof![
                 6 => (plain_spec(), 1u32..5)
-                    .prop_map(|(s, priority)| Op::Submit { spec: Box::new(s), priority }),
+                    .prop_map(|(s, priority)| Op::Submit { spec: Short(Box::new(s)), priority }),
                 3 => any::<usize>().prop_map(Op::End),
                 1 => any::<usize>().prop_map(Op::Ending),
                 4 => Just(Op::Pass),

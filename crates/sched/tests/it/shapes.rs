@@ -34,20 +34,58 @@ fn tasks_are_laid_out_like_slurm_does() {
         (job(6, 9), "n0:4 n1:2", vec![4, 2]),
         (wide(2, 4, 9), "n0:2 n1:2", vec![2, 2]),
         (wide(2, 5, 9), "n0:3 n1:2", vec![3, 2]),
-        (with(job(2, 9), |s| s.ask.cpus_per_task = Some(3)), "n0:3 n1:3", vec![1, 1]),
-        (with(job(4, 9), |s| s.ask.ntasks_per_node = Some(2)), "n0:2 n1:2", vec![2, 2]),
-        (with(wide(3, 1, 9), |s| s.ask.ntasks = None), "n0:1 n1:1 n2:1", vec![1, 1, 1]),
         (
-            with(wide(2, 1, 9), |s| (s.ask.ntasks, s.ask.ntasks_per_node) = (None, Some(3))),
+            with(job(2, 9), |s| s.ask.cpus_per_task = Some(3)),
+            "n0:3 n1:3",
+            vec![1, 1],
+        ),
+        (
+            with(job(4, 9), |s| s.ask.ntasks_per_node = Some(2)),
+            "n0:2 n1:2",
+            vec![2, 2],
+        ),
+        (
+            with(wide(3, 1, 9), |s| s.ask.ntasks = None),
+            "n0:1 n1:1 n2:1",
+            vec![1, 1, 1],
+        ),
+        (
+            with(wide(2, 1, 9), |s| {
+                (s.ask.ntasks, s.ask.ntasks_per_node) = (None, Some(3))
+            }),
             "n0:3 n1:3",
             vec![3, 3],
         ),
-        (with(wide(2, 2, 9), |s| s.ask.min_cpus_per_node = Some(3)), "n0:3 n1:3", vec![1, 1]),
-        (with(job(1, 9), |s| s.ask.sharing = Sharing::Exclusive), "n0:4", vec![1]),
-        (with(job(9, 9), |s| s.ask.overcommit = true), "n0:1", vec![9]),
-        (with(job(1, 9), |s| s.ask.nodelist = Some("n[1-2]".into())), "n1:1 n2:1", vec![1, 0]),
-        (with(job(1, 9), |s| s.ask.exclude = Some("n[0-1]".into())), "n2:1", vec![1]),
-        (with(job(3, 9), |s| s.ask.spread = true), "n0:1 n1:1 n2:1", vec![1, 1, 1]),
+        (
+            with(wide(2, 2, 9), |s| s.ask.min_cpus_per_node = Some(3)),
+            "n0:3 n1:3",
+            vec![1, 1],
+        ),
+        (
+            with(job(1, 9), |s| s.ask.sharing = Sharing::Exclusive),
+            "n0:4",
+            vec![1],
+        ),
+        (
+            with(job(9, 9), |s| s.ask.overcommit = true),
+            "n0:1",
+            vec![9],
+        ),
+        (
+            with(job(1, 9), |s| s.ask.nodelist = Some("n[1-2]".into())),
+            "n1:1 n2:1",
+            vec![1, 0],
+        ),
+        (
+            with(job(1, 9), |s| s.ask.exclude = Some("n[0-1]".into())),
+            "n2:1",
+            vec![1],
+        ),
+        (
+            with(job(3, 9), |s| s.ask.spread = true),
+            "n0:1 n1:1 n2:1",
+            vec![1, 1, 1],
+        ),
         (
             with(job(6, 9), |s| s.ask.distribution = Some("cyclic".into())),
             "n0:3 n1:3",
@@ -57,7 +95,11 @@ fn tasks_are_laid_out_like_slurm_does() {
     for (spec, place, tasks) in cases {
         let text = format!("{:?}", spec.ask);
         let mut world = World::simple(3, 4);
-        assert_eq!(placed(&mut world, spec), (place.to_string(), tasks), "{text}");
+        assert_eq!(
+            placed(&mut world, spec),
+            (place.to_string(), tasks),
+            "{text}"
+        );
     }
 }
 
@@ -67,7 +109,14 @@ fn named_nodes_need_their_tasks_only_where_there_are_some() {
     let id = world.submit(wide(2, 2, 9));
     world.pass();
     let alloc = world.state.jobs[&id].alloc.clone().expect("it started");
-    assert_eq!((alloc.hostlist.as_str(), alloc.ntasks, alloc.partition.as_str()), ("n[0-1]", 2, "p"));
+    assert_eq!(
+        (
+            alloc.hostlist.as_str(),
+            alloc.ntasks,
+            alloc.partition.as_str()
+        ),
+        ("n[0-1]", 2, "p")
+    );
 }
 
 #[test]
@@ -104,7 +153,10 @@ fn memory_is_handed_out() {
     assert_eq!(placed(&mut world, asks(MemoryAsk::PerNode(600))).0, "n1:1");
     assert_eq!(placed(&mut world, asks(MemoryAsk::PerNode(600))).0, "-");
     assert_eq!(placed(&mut world, asks(MemoryAsk::PerCpu(400))).0, "n0:1");
-    assert_eq!(reason_of(&mut world, asks(MemoryAsk::PerNode(1001))), Reason::BadConstraints);
+    assert_eq!(
+        reason_of(&mut world, asks(MemoryAsk::PerNode(1001))),
+        Reason::BadConstraints
+    );
     // All of a node that others use is not there.
     assert_eq!(placed(&mut world, asks(MemoryAsk::PerNode(0))).0, "-");
     assert_eq!(placed(&mut world, asks(MemoryAsk::Default)).0, "-");
@@ -117,8 +169,18 @@ fn memory_that_is_not_handed_out_must_still_be_there() {
     assert_eq!(placed(&mut world, asks(MemoryAsk::PerNode(600))).0, "n0:1");
     let id = world.submit(asks(MemoryAsk::PerNode(600)));
     world.pass();
-    assert_eq!(world.state.jobs[&id].alloc.as_ref().expect("started").memory_mib(), 0);
-    assert_eq!(reason_of(&mut world, asks(MemoryAsk::PerNode(1001))), Reason::BadConstraints);
+    assert_eq!(
+        world.state.jobs[&id]
+            .alloc
+            .as_ref()
+            .expect("started")
+            .memory_mib(),
+        0
+    );
+    assert_eq!(
+        reason_of(&mut world, asks(MemoryAsk::PerNode(1001))),
+        Reason::BadConstraints
+    );
 }
 
 #[test]
@@ -127,23 +189,44 @@ fn features_and_devices() {
     lines[1].features = vec!["ib".into(), "new".into()];
     lines[2].features = vec!["ib".into()];
     let files = vec![];
-    lines[2].gres = vec![GresConfig { name: "gpu".into(), kind: Some("a".into()), count: 2, files }];
+    lines[2].gres = vec![GresConfig {
+        name: "gpu".into(),
+        kind: Some("a".into()),
+        count: 2,
+        files,
+    }];
     let mut world = World::new(cluster(lines));
     let needs = |c: &str| with(job(1, 9), |s| s.ask.constraint = Some(c.into()));
     assert_eq!(placed(&mut world, needs("ib&new")).0, "n1:1");
-    assert_eq!(reason_of(&mut world, needs("ib&old")), Reason::BadConstraints);
+    assert_eq!(
+        reason_of(&mut world, needs("ib&old")),
+        Reason::BadConstraints
+    );
     assert_eq!(reason_of(&mut world, needs("ib*2")), Reason::BadConstraints);
     let gpu = |n, kind: Option<&str>| {
-        let ask = GresAsk { name: "gpu".into(), kind: kind.map(str::to_string), per_node: n };
+        let ask = GresAsk {
+            name: "gpu".into(),
+            kind: kind.map(str::to_string),
+            per_node: n,
+        };
         with(job(1, 9), |s| s.ask.gres = vec![ask])
     };
     let id = world.submit(gpu(1, None));
     world.pass();
     let share = world.state.jobs[&id].alloc.as_ref().expect("started").nodes[0].clone();
-    assert_eq!((share.name.as_str(), share.gres[0].ids.iter().collect::<Vec<_>>()), ("n2", vec![0]));
+    assert_eq!(
+        (
+            share.name.as_str(),
+            share.gres[0].ids.iter().collect::<Vec<_>>()
+        ),
+        ("n2", vec![0])
+    );
     assert_eq!(placed(&mut world, gpu(2, None)).0, "-");
     assert_eq!(placed(&mut world, gpu(1, Some("a"))).0, "n2:1");
-    assert_eq!(reason_of(&mut world, gpu(1, Some("b"))), Reason::BadConstraints);
+    assert_eq!(
+        reason_of(&mut world, gpu(1, Some("b"))),
+        Reason::BadConstraints
+    );
     assert_eq!(reason_of(&mut world, gpu(3, None)), Reason::BadConstraints);
 }
 
@@ -169,14 +252,32 @@ fn reasons_of_what_can_never_run() {
     config.partitions.extend([small, down, inactive]);
     let mut world = World::new(config);
     let to = |p: &str, spec| with(spec, |s| s.partitions = vec![p.into()]);
-    assert_eq!(reason_of(&mut world, to("small", job(1, 11))), Reason::PartitionTimeLimit);
-    assert_eq!(reason_of(&mut world, to("small", wide(2, 2, 5))), Reason::PartitionNodeLimit);
-    assert_eq!(reason_of(&mut world, to("down", job(1, 5))), Reason::PartitionDown);
-    assert_eq!(reason_of(&mut world, to("inactive", job(1, 5))), Reason::PartitionInactive);
-    assert_eq!(reason_of(&mut world, wide(5, 5, 5)), Reason::PartitionConfig);
+    assert_eq!(
+        reason_of(&mut world, to("small", job(1, 11))),
+        Reason::PartitionTimeLimit
+    );
+    assert_eq!(
+        reason_of(&mut world, to("small", wide(2, 2, 5))),
+        Reason::PartitionNodeLimit
+    );
+    assert_eq!(
+        reason_of(&mut world, to("down", job(1, 5))),
+        Reason::PartitionDown
+    );
+    assert_eq!(
+        reason_of(&mut world, to("inactive", job(1, 5))),
+        Reason::PartitionInactive
+    );
+    assert_eq!(
+        reason_of(&mut world, wide(5, 5, 5)),
+        Reason::PartitionConfig
+    );
     assert_eq!(reason_of(&mut world, job(17, 5)), Reason::BadConstraints);
     world.drain(3);
-    assert_eq!(reason_of(&mut world, wide(4, 4, 5)), Reason::NodesUnavailable);
+    assert_eq!(
+        reason_of(&mut world, wide(4, 4, 5)),
+        Reason::NodesUnavailable
+    );
     let named = with(job(1, 5), |s| s.ask.nodelist = Some("n3".into()));
     let named = world.submit(named);
     world.pass();
@@ -235,7 +336,10 @@ fn array_limit_and_reasons() {
     let big = world.submit(job(4, 9));
     let bigger = world.submit(job(4, 9));
     world.pass();
-    assert_eq!((world.reason(big), world.reason(bigger)), (Reason::Resources, Reason::Priority));
+    assert_eq!(
+        (world.reason(big), world.reason(bigger)),
+        (Reason::Resources, Reason::Priority)
+    );
 }
 
 #[test]
@@ -254,12 +358,24 @@ fn would_start_says_when_and_where() {
     world.submit(job(8, 30));
     world.pass();
     let later = world.now.plus_s(30 * 60);
-    let (at, alloc) = world.sched.would_start(&world.state, &wide(2, 4, 5), world.now).unwrap();
-    assert_eq!((at, alloc.hostlist.as_str(), alloc.cpus()), (later, "n[0-1]", 4));
-    let never = world.sched.would_start(&world.state, &job(9, 5), world.now).unwrap_err();
+    let (at, alloc) = world
+        .sched
+        .would_start(&world.state, &wide(2, 4, 5), world.now)
+        .unwrap();
+    assert_eq!(
+        (at, alloc.hostlist.as_str(), alloc.cpus()),
+        (later, "n[0-1]", 4)
+    );
+    let never = world
+        .sched
+        .would_start(&world.state, &job(9, 5), world.now)
+        .unwrap_err();
     assert_eq!(never.code, RefusalCode::NodeConfigUnavailable);
     let lost = with(job(1, 5), |s| s.partitions = vec!["nowhere".into()]);
-    let lost = world.sched.would_start(&world.state, &lost, world.now).unwrap_err();
+    let lost = world
+        .sched
+        .would_start(&world.state, &lost, world.now)
+        .unwrap_err();
     assert_eq!(lost.code, RefusalCode::InvalidPartition);
 }
 

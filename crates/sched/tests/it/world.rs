@@ -37,7 +37,9 @@ pub(crate) fn node(name: &str, cpus: u32, mib: u64) -> NodeConfig {
 
 /// Nodes n0, n1, ...
 pub(crate) fn nodes(count: u32, cpus: u32) -> Vec<NodeConfig> {
-    (0..count).map(|i| node(&format!("n{i}"), cpus, 1000)).collect()
+    (0..count)
+        .map(|i| node(&format!("n{i}"), cpus, 1000))
+        .collect()
 }
 
 /// A partition over these nodes.
@@ -113,7 +115,10 @@ pub(crate) fn cluster(nodes: Vec<NodeConfig>) -> ClusterConfig {
 pub(crate) fn job(tasks: u32, minutes: u32) -> JobSpec {
     JobSpec {
         partitions: vec!["p".into()],
-        ask: ResourceAsk { ntasks: Some(tasks), ..ResourceAsk::default() },
+        ask: ResourceAsk {
+            ntasks: Some(tasks),
+            ..ResourceAsk::default()
+        },
         time_limit: Some(TimeLimit::Minutes(minutes)),
         ..JobSpec::default()
     }
@@ -133,12 +138,23 @@ impl World {
         let mut state = State::default();
         let now = Timestamp::from_unix_s(1_000_000);
         let count = u32::try_from(config.nodes.len()).unwrap();
-        state.apply(&Event::Configured { config: Arc::new(config), at: now });
+        state.apply(&Event::Configured {
+            config: Arc::new(config),
+            at: now,
+        });
         for node in (0..count).map(NodeIdx) {
             let info = Box::new(NodeInfo::default());
-            state.apply(&Event::NodeRegistered { node, info, at: now });
+            state.apply(&Event::NodeRegistered {
+                node,
+                info,
+                at: now,
+            });
         }
-        World { sched: Scheduler::new(&state), state, now }
+        World {
+            sched: Scheduler::new(&state),
+            state,
+            now,
+        }
     }
 
     /// One partition `p` of equal nodes.
@@ -190,11 +206,20 @@ impl World {
                 if indices.len() > 1 {
                     id = JobId(self.state.next_job_id);
                 }
-                self.apply(&Event::TaskSplit { base: start.job, index, id });
+                self.apply(&Event::TaskSplit {
+                    base: start.job,
+                    index,
+                    id,
+                });
             }
             let attempt = Attempt(self.state.jobs[&id].attempt.0 + 1);
             let alloc = Arc::new(start.alloc.clone());
-            self.apply(&Event::JobStarted { id, attempt, at: self.now, alloc });
+            self.apply(&Event::JobStarted {
+                id,
+                attempt,
+                at: self.now,
+                alloc,
+            });
             started.push(id);
         }
         self.note(plan);
@@ -218,9 +243,16 @@ impl World {
 
     pub(crate) fn end(&mut self, id: JobId) {
         self.ending(id);
-        let count = self.state.jobs[&id].alloc.as_ref().map_or(0, |a| a.nodes.len());
+        let count = self.state.jobs[&id]
+            .alloc
+            .as_ref()
+            .map_or(0, |a| a.nodes.len());
         for position in 0..u32::try_from(count).unwrap() {
-            self.apply(&Event::NodeReleased { id, position, at: self.now });
+            self.apply(&Event::NodeReleased {
+                id,
+                position,
+                at: self.now,
+            });
         }
     }
 
@@ -237,18 +269,34 @@ impl World {
     }
 
     pub(crate) fn change(&mut self, id: JobId, change: JobChange) {
-        self.apply(&Event::JobChanged { id, change, at: self.now });
+        self.apply(&Event::JobChanged {
+            id,
+            change,
+            at: self.now,
+        });
     }
 
     pub(crate) fn drain(&mut self, node: u32) {
-        let reason = NodeReason { text: "test".into(), uid: 0, since: self.now };
+        let reason = NodeReason {
+            text: "test".into(),
+            uid: 0,
+            since: self.now,
+        };
         let change = NodeChange::Drain(reason);
-        self.apply(&Event::NodeChanged { node: NodeIdx(node), change, at: self.now });
+        self.apply(&Event::NodeChanged {
+            node: NodeIdx(node),
+            change,
+            at: self.now,
+        });
     }
 
     pub(crate) fn resume(&mut self, node: u32) {
         let change = NodeChange::Resume;
-        self.apply(&Event::NodeChanged { node: NodeIdx(node), change, at: self.now });
+        self.apply(&Event::NodeChanged {
+            node: NodeIdx(node),
+            change,
+            at: self.now,
+        });
     }
 
     pub(crate) fn reason(&self, id: JobId) -> Reason {
