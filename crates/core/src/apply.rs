@@ -146,7 +146,9 @@ impl State {
         if counts != counts_after
             && let Some(info) = self.arrays.get_mut(&base)
         {
-            Counts::of_array(info).moved(counts, counts_after).store(info);
+            Counts::of_array(info)
+                .moved(counts, counts_after)
+                .store(info);
         }
     }
 
@@ -307,7 +309,11 @@ impl State {
     }
 
     fn change_partition(&mut self, partition: &PartitionConfig) {
-        match self.partitions.iter_mut().find(|p| p.name == partition.name) {
+        match self
+            .partitions
+            .iter_mut()
+            .find(|p| p.name == partition.name)
+        {
             Some(known) => *known = partition.clone(),
             None => self.partitions.push(partition.clone()),
         }

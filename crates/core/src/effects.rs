@@ -40,9 +40,7 @@ impl State {
                 change: JobChange::Warned,
                 ..
             } => self.with_job(*id, |job| match job.spec.warn_signal {
-                Some(warn) if warn.batch_only => {
-                    self.signals(job, warn.signal, SignalScope::Batch)
-                }
+                Some(warn) if warn.batch_only => self.signals(job, warn.signal, SignalScope::Batch),
                 Some(warn) => self.signals(job, warn.signal, SignalScope::Steps),
                 None => Vec::new(),
             }),
@@ -104,7 +102,10 @@ impl State {
                     job: *id,
                     attempt: *attempt,
                     now: false,
-                    why: self.jobs.get(id).map_or(TerminateReason::Finished, why_ended),
+                    why: self
+                        .jobs
+                        .get(id)
+                        .map_or(TerminateReason::Finished, why_ended),
                 });
             }
         }

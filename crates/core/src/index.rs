@@ -69,7 +69,8 @@ impl Counts {
 
     /// These counts after a record that counted for `before` came to count for `after`.
     pub(crate) fn moved(self, before: Counts, after: Counts) -> Counts {
-        let shift = |now: u32, minus: u32, plus: u32| now.saturating_sub(minus).saturating_add(plus);
+        let shift =
+            |now: u32, minus: u32, plus: u32| now.saturating_sub(minus).saturating_add(plus);
         Counts {
             running: shift(self.running, before.running, after.running),
             pending: shift(self.pending, before.pending, after.pending),
@@ -261,7 +262,11 @@ impl State {
             .map(|(n, i)| (n.as_str(), *i))
             .collect();
         for (position, partition) in self.partitions.iter().enumerate() {
-            for idx in partition.nodes.iter().filter_map(|n| by_name.get(n.as_str())) {
+            for idx in partition
+                .nodes
+                .iter()
+                .filter_map(|n| by_name.get(n.as_str()))
+            {
                 let list: &mut Vec<usize> = &mut of[idx.0 as usize];
                 if list.last() != Some(&position) {
                     list.push(position);
@@ -306,13 +311,9 @@ impl State {
         .chain(lost)
         .min()
         .map(|time| time.max(now));
-        let purge = self.next_purge().map(|time| {
-            if time <= now {
-                now.plus_s(1)
-            } else {
-                time
-            }
-        });
+        let purge = self
+            .next_purge()
+            .map(|time| if time <= now { now.plus_s(1) } else { time });
         match (due, purge) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -356,7 +357,9 @@ impl Job {
             .seconds()
             .unwrap_or(0);
         let need_ms = i64::try_from(need_s.saturating_mul(1000)).unwrap_or(i64::MAX);
-        Some(Timestamp(deadline.0.saturating_sub(need_ms).saturating_add(1)))
+        Some(Timestamp(
+            deadline.0.saturating_sub(need_ms).saturating_add(1),
+        ))
     }
 }
 

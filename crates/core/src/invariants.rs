@@ -37,7 +37,10 @@ impl State {
 
     fn check_job(&self, job: &Job) -> Result<(), String> {
         let id = job.id;
-        ensure!(id.0 < self.next_job_id, "job {id} has a number that was not given yet");
+        ensure!(
+            id.0 < self.next_job_id,
+            "job {id} has a number that was not given yet"
+        );
         let holds = !job.nodes_held.is_empty();
         let runs = matches!(job.state, JobState::Running | JobState::Suspended);
         ensure!(
@@ -45,7 +48,11 @@ impl State {
             "job {id} is {} and holds nodes",
             job.state.name()
         );
-        ensure!(!runs || holds, "job {id} is {} without a node", job.state.name());
+        ensure!(
+            !runs || holds,
+            "job {id} is {} without a node",
+            job.state.name()
+        );
         ensure!(!runs || !job.completing, "job {id} runs and is completing");
         ensure!(
             job.state != JobState::Suspended || job.suspend_time.is_some(),
@@ -72,13 +79,21 @@ impl State {
                 .as_ref()
                 .and_then(|alloc| alloc.nodes.get(position as usize));
             ensure!(
-                share.and_then(|s| self.node(s.node)).is_some_and(|n| n.jobs.contains(&id)),
+                share
+                    .and_then(|s| self.node(s.node))
+                    .is_some_and(|n| n.jobs.contains(&id)),
                 "job {id} holds its node {position}, which does not know it"
             );
         }
         if let ArrayRole::Task { base, index } = job.array {
-            let known = self.arrays.get(&base).and_then(|info| info.tasks.get(&index));
-            ensure!(known == Some(&id), "array {base} does not know task {index}, job {id}");
+            let known = self
+                .arrays
+                .get(&base)
+                .and_then(|info| info.tasks.get(&index));
+            ensure!(
+                known == Some(&id),
+                "array {base} does not know task {index}, job {id}"
+            );
         }
         if let ArrayRole::Pending { indices } = &job.array {
             ensure!(!indices.is_empty(), "array {id} has a record without tasks");
@@ -109,7 +124,10 @@ impl State {
             let Some((_, share)) = share else {
                 return Err(format!("node {name} has job {id}, which does not hold it"));
             };
-            ensure!(!share.cpus.intersects(&taken), "job {id} shares a CPU of node {name}");
+            ensure!(
+                !share.cpus.intersects(&taken),
+                "job {id} shares a CPU of node {name}"
+            );
             taken.union_with(&share.cpus);
             for gres in &share.gres {
                 let used = node.gres_slot(gres).map(|slot| &expected.used_gres[slot]);
@@ -142,7 +160,10 @@ impl State {
         for (index, id) in &info.tasks {
             let role = self.jobs.get(id).map(|job| job.array.clone());
             ensure!(
-                role == Some(ArrayRole::Task { base, index: *index }),
+                role == Some(ArrayRole::Task {
+                    base,
+                    index: *index
+                }),
                 "task {index} of array {base} is job {id}, which is {role:?}"
             );
         }
@@ -194,11 +215,20 @@ impl State {
             ..State::default()
         };
         fresh.rebuild_indexes();
-        ensure!(self.node_by_name == fresh.node_by_name, "index node_by_name is wrong");
+        ensure!(
+            self.node_by_name == fresh.node_by_name,
+            "index node_by_name is wrong"
+        );
         ensure!(self.by_limit == fresh.by_limit, "index by_limit is wrong");
-        ensure!(self.by_warning == fresh.by_warning, "index by_warning is wrong");
+        ensure!(
+            self.by_warning == fresh.by_warning,
+            "index by_warning is wrong"
+        );
         ensure!(self.by_begin == fresh.by_begin, "index by_begin is wrong");
-        ensure!(self.by_deadline == fresh.by_deadline, "index by_deadline is wrong");
+        ensure!(
+            self.by_deadline == fresh.by_deadline,
+            "index by_deadline is wrong"
+        );
         ensure!(self.ended == fresh.ended, "index ended is wrong");
         ensure!(
             self.dependents == fresh.dependents,
@@ -208,9 +238,15 @@ impl State {
         );
         ensure!(self.pending == fresh.pending, "index pending is wrong");
         ensure!(self.active == fresh.active, "index active is wrong");
-        ensure!(self.lost_nodes == fresh.lost_nodes, "index lost_nodes is wrong");
+        ensure!(
+            self.lost_nodes == fresh.lost_nodes,
+            "index lost_nodes is wrong"
+        );
         ensure!(self.by_owner == fresh.by_owner, "index by_owner is wrong");
-        ensure!(self.partitions_of == fresh.partitions_of, "index partitions_of is wrong");
+        ensure!(
+            self.partitions_of == fresh.partitions_of,
+            "index partitions_of is wrong"
+        );
         Ok(())
     }
 }

@@ -32,7 +32,9 @@ mod key {
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// Written by a release that this one does not know.
-    #[error("the snapshot has format {found}, this release reads format {known}; use the release that wrote it")]
+    #[error(
+        "the snapshot has format {found}, this release reads format {known}; use the release that wrote it"
+    )]
     Version {
         /// What it says.
         found: u32,
@@ -47,9 +49,11 @@ pub enum SnapshotError {
 impl State {
     /// Appends the state to `out`: a format version, then the primary fields as CBOR. Indexes are left out.
     pub fn encode_snapshot(&self, out: &mut Vec<u8>) {
-        self.write(&mut Encoder::new(out), |job, e| job.encode(e, &mut ()), |node, e| {
-            node.encode(e, &mut ())
-        })
+        self.write(
+            &mut Encoder::new(out),
+            |job, e| job.encode(e, &mut ()),
+            |node, e| node.encode(e, &mut ()),
+        )
         .unwrap_or_else(|e| panic!("a vector takes all bytes: {e}"));
     }
 
@@ -73,7 +77,9 @@ impl State {
         for _ in 0..entries {
             match d.u32()? {
                 key::CONFIG => {
-                    state.config = d.decode::<Option<crate::config::ClusterConfig>>()?.map(Arc::new);
+                    state.config = d
+                        .decode::<Option<crate::config::ClusterConfig>>()?
+                        .map(Arc::new);
                 }
                 key::PARTITIONS => state.partitions = d.decode()?,
                 key::NODES => state.nodes = d.decode()?,

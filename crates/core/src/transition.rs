@@ -153,8 +153,8 @@ impl Job {
 
 /// Where `step` leads from `phase`; `None` where it cannot happen.
 pub fn next_phase(phase: Phase, step: Move) -> Option<Phase> {
-    use Phase as P;
     use Move as S;
+    use Phase as P;
     match (phase, step) {
         (P::Pending, S::Split | S::Change) => Some(P::Pending),
         (P::Pending, S::Start) => Some(P::Running),

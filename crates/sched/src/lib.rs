@@ -12,6 +12,7 @@
 #![warn(missing_docs)]
 
 mod demand;
+pub mod engine;
 mod features;
 mod fleet;
 mod ground;

@@ -38,7 +38,8 @@ impl Node {
         }
         if node.down || node.drain || node.fail {
             node.reason = Some(NodeReason {
-                text: reason.unwrap_or_else(|| format!("State={} in the configuration", config.state)),
+                text: reason
+                    .unwrap_or_else(|| format!("State={} in the configuration", config.state)),
                 uid: 0,
                 since: at,
             });

@@ -224,6 +224,7 @@ fn pass(world: &mut World) -> Result<(), TestCaseError> {
     let before = world.now;
     world.commit(&plan);
     prop_assert_eq!(before, world.now);
+    prop_assert_eq!(world.state.check_invariants(), Ok(()));
     for node in &world.state.nodes {
         let used = node.config.cpus - node.free_cpus.len();
         let held: u32 = held_on(&world.state, node.idx.0)
