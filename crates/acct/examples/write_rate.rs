@@ -23,7 +23,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let directory = std::env::temp_dir().join(format!("muster-write-rate-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
     let path = directory.join("acct.db");
-    for (name, lag) in [("whole lives in a transaction", 1), ("each part in its own", 20_000)] {
+    for (name, lag) in [
+        ("whole lives in a transaction", 1),
+        ("each part in its own", 20_000),
+    ] {
         let _ = std::fs::remove_file(&path);
         let mut store = SqliteStore::open(&path)?;
         let changes = lives(jobs, lag);
