@@ -8,6 +8,8 @@ mod plan;
 mod read;
 mod row;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod text;
 mod write;
 

@@ -58,7 +58,8 @@ impl Window {
             return self.meets(since, life.end);
         }
         if query.start.is_none() && query.end.is_none() {
-            return query.states.contains(&life.state);
+            let waited = life.state == JobState::Pending && life.end.is_some();
+            return query.states.contains(&life.state) && !waited;
         }
         query.states.iter().any(|state| match state {
             JobState::Pending => self.meets(life.eligible, life.start.or(life.end)),

@@ -19,6 +19,7 @@ use rusqlite::{Connection, Row, types::FromSql};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// Answers queries; one at a time, from any thread.
 pub struct Reader {
@@ -438,19 +439,18 @@ impl Search<'_> {
     }
 
     fn steps(&self, run: &RawJob<'_>, job: &AcctJob) -> Result<Vec<AcctStep>, StoreError> {
-        let sql = format!(
-            "SELECT job, step, {}, {} FROM step WHERE job = ?1 ORDER BY step",
-            STEP_START.join(", "),
-            STEP_END.join(", ")
-        );
-        let mut statement = self.connection.prepare_cached(&sql)?;
+        let mut statement = self.connection.prepare_cached(&STEPS)?;
         let mut rows = statement.query([run.row])?;
         let mut steps = Vec::new();
         while let Some(row) = rows.next()? {
             let mut step = step_of(run, row, job)?;
             // The end of a step on a node that was lost never comes; it did not outlive its job.
             if step.end.is_none() && job.end.is_some() {
-                (step.end, step.state) = (job.end, job.state);
+                step.end = job.end;
+                step.state = match job.state {
+                    state if state.is_ended() => state,
+                    _ => JobState::Cancelled,
+                };
             }
             steps.push(step);
         }
@@ -492,6 +492,12 @@ fn was_suspended(
             row.get(0)
         })
 }
+
+static STEPS: LazyLock<String> = LazyLock::new(|| {
+    let columns: Vec<&str> = STEP_START.iter().chain(STEP_END).copied().collect();
+    let columns = columns.join(", ");
+    format!("SELECT job, step, {columns} FROM step WHERE job = ?1 ORDER BY step")
+});
 
 fn job_columns() -> String {
     let columns: Vec<&str> = ["row"].iter().chain(ASKED).chain(LIFE).copied().collect();
