@@ -1,3 +1,27 @@
-//! Configuration.
+//! Slurm's configuration files: slurm.conf into a typed [`Config`], and every finding about it as
+//! a [`Diagnostic`] with its place. Also gres.conf, topology.conf, cgroup.conf, mpi.conf and
+//! slurmdbd.conf, the tables of all their keys, and the rows of `scontrol show config`.
 
+mod check;
+mod diagnostic;
 pub mod endpoint;
+pub mod files;
+pub mod keys;
+mod load;
+mod model;
+mod nodes;
+mod partitions;
+mod show;
+mod source;
+pub mod options;
+pub mod value;
+mod write;
+
+pub use check::{CheckReport, DEFAULT_PATH, FindError, check, check_with, find_config};
+pub use diagnostic::{Diagnostic, Origin, Severity};
+pub use load::{load, load_text, load_with};
+pub use model::*;
+pub use nodes::{MAX_NODES, parse_gres};
+pub use show::{Facts, format_row, show_config};
+pub use source::{ReadFile, read_from_disk};
+pub use write::{Minimal, write_minimal};
