@@ -120,11 +120,10 @@ fn gres_line(settings: &Settings, origin: Origin, findings: &mut Findings) -> Op
         .given("Count")
         .and_then(|text| value::parse_count(text).ok());
     let shared = ["mps", "shard"].contains(&name.as_str());
-    if let (Some(count), false) = (count, shared || devices == 0) {
-        if count != devices {
-            let message = format!("Count={count}, but there are {devices} device files");
-            findings.error(&origin, "Count", message, "remove Count or correct File");
-        }
+    let must_agree = !shared && devices > 0;
+    if let Some(count) = count.filter(|&count| must_agree && count != devices) {
+        let message = format!("Count={count}, but there are {devices} device files");
+        findings.error(&origin, "Count", message, "remove Count or correct File");
     }
     let cores = given("Cores", "CPUs").map(|text| hostlist::parse_ranges(text, 1 << 16));
     let mut links = Vec::new();

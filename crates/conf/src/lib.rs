@@ -3,6 +3,7 @@
 //! slurmdbd.conf, the tables of all their keys, and the rows of `scontrol show config`.
 
 mod check;
+mod cluster;
 mod diagnostic;
 pub mod endpoint;
 pub mod files;
@@ -18,6 +19,7 @@ pub mod value;
 mod write;
 
 pub use check::{CheckReport, DEFAULT_PATH, FindError, check, check_with, find_config};
+pub use cluster::state_name;
 pub use diagnostic::{Diagnostic, Origin, Severity};
 pub use load::{load, load_text, load_with};
 pub use model::*;

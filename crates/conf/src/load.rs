@@ -443,6 +443,9 @@ fn build(path: &Path, whole: &Origin, mut found: Found, findings: &mut Findings)
     let disable_root_jobs = reader.is_set("DisableRootJobs");
     let paths = paths(&reader, findings);
     let mut built = nodes::expand(&found.nodes, slurmd_port, findings);
+    if !reader.plugin("SelectType").eq_ignore_ascii_case("linear") {
+        nodes::refuse_counting_sockets(&built, findings);
+    }
     let down_nodes = nodes::apply_down(&found.down_nodes, &mut built, findings);
     let node_sets = partitions::node_sets(&found.node_sets, &built, findings);
     let partitions = partitions::build(
@@ -650,7 +653,20 @@ fn select_parameters(reader: &Reader<'_>) -> SelectParameters {
             "cr_socket" => parameters.unit = SelectUnit::Socket,
             "cr" => {}
             _ => {
-                parameters.others.push(word);
+                // Spelled as documented, so that readers need not care for case.
+                let known = match reader
+                    .table
+                    .find("SelectTypeParameters")
+                    .map(|key| &key.kind)
+                {
+                    Some(Kind::Many(choices)) => choices
+                        .iter()
+                        .find(|choice| choice.word.eq_ignore_ascii_case(&word)),
+                    _ => None,
+                };
+                parameters
+                    .others
+                    .push(known.map_or(word, |choice| choice.word.to_owned()));
                 continue;
             }
         }

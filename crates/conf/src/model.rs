@@ -260,7 +260,7 @@ pub struct SelectParameters {
     pub unit: SelectUnit,
     /// Whether memory is counted as well.
     pub memory: bool,
-    /// The other words, spelled as in the file.
+    /// The other words, spelled as documented.
     pub others: Vec<String>,
 }
 
@@ -486,8 +486,10 @@ pub struct PartitionDef {
     pub preempt_mode: Option<String>,
     /// `TRESBillingWeights`: TRES in lower case and weight, a suffix already applied.
     pub billing_weights: Vec<(String, f64)>,
-    /// `OverTimeLimit` in minutes; `None` for the cluster's.
-    pub over_time_limit_min: Option<TimeLimit>,
+    /// `TRESBillingWeights` as it was written.
+    pub billing_weights_text: Option<String>,
+    /// `OverTimeLimit`; `None` for the cluster's.
+    pub over_time_limit: Option<TimeLimit>,
     /// The line.
     pub origin: Origin,
 }

@@ -233,9 +233,9 @@ fn geometry(record: &Record, reader: &Reader<'_>, findings: &mut Findings) -> Ge
         (Some(one), Some(_)) if one.line == record.origin.line => (whole, None),
         _ => (whole, per_board),
     };
-    // With several boards, Sockets is read as SocketsPerBoard.
-    let sockets = match (per_board.or(whole), cpus) {
-        (Some(sockets), _) => sockets.saturating_mul(boards),
+    // Slurm takes Sockets for all boards together, whatever its documentation says.
+    let sockets = match (per_board.map(|n| n.saturating_mul(boards)).or(whole), cpus) {
+        (Some(sockets), _) => sockets,
         (None, Some(cpus)) => {
             let per_socket = u64::from(cores) * u64::from(threads);
             u32::try_from(u64::from(cpus) / per_socket)
@@ -271,6 +271,28 @@ fn geometry(record: &Record, reader: &Reader<'_>, findings: &mut Findings) -> Ge
         sockets,
         cores,
         threads,
+    }
+}
+
+/// Only whole nodes can be counted by sockets; as in Slurm, everything else needs cores or threads.
+pub(crate) fn refuse_counting_sockets(nodes: &Nodes, findings: &mut Findings) {
+    let mut reported: Option<&Origin> = None;
+    for node in &nodes.list {
+        let cores = node.sockets.saturating_mul(node.cores_per_socket);
+        let threads = cores.saturating_mul(node.threads_per_core);
+        if node.cpus == cores || node.cpus == threads || reported == Some(&node.origin) {
+            continue;
+        }
+        reported = Some(&node.origin);
+        let message = format!(
+            "CPUs={} counts the sockets of {}, which only SelectType=select/linear allows",
+            node.cpus, node.name
+        );
+        let help = match cores == threads {
+            true => format!("write CPUs={cores} to count cores"),
+            false => format!("write CPUs={cores} to count cores, CPUs={threads} to count threads"),
+        };
+        findings.error(&node.origin, "CPUs", message, help);
     }
 }
 
@@ -434,4 +456,70 @@ pub(crate) fn report_unknown(
         message,
         "correct the name or add a NodeName line",
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load_text;
+    use std::path::Path;
+
+    fn node(line: &str) -> NodeDef {
+        let text = format!("ClusterName=c\nSlurmctldHost=h\nNodeName=n {line}\n");
+        load_text(Path::new("slurm.conf"), &text).0.nodes.remove(0)
+    }
+
+    /// What Slurm 22.05.8 makes of the same lines.
+    #[test]
+    fn geometry_is_made_consistent() {
+        for (line, expected) in [
+            ("", (1, 1, 1, 1)),
+            ("CPUs=8", (8, 8, 1, 1)),
+            ("CPUs=8 CoresPerSocket=4", (8, 2, 4, 1)),
+            ("CPUs=16 CoresPerSocket=4 ThreadsPerCore=2", (16, 2, 4, 2)),
+            ("Sockets=2 CoresPerSocket=4 ThreadsPerCore=2", (16, 2, 4, 2)),
+            (
+                "CPUs=8 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2",
+                (8, 2, 4, 2),
+            ),
+            (
+                "CPUs=2 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2",
+                (2, 2, 4, 2),
+            ),
+            (
+                "CPUs=9 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2",
+                (16, 2, 4, 2),
+            ),
+            ("Boards=2 SocketsPerBoard=2 CoresPerSocket=3", (12, 4, 3, 1)),
+            ("Boards=2 Sockets=2 CoresPerSocket=3", (6, 2, 3, 1)),
+            ("Procs=4", (4, 4, 1, 1)),
+            ("CPUs=4 Sockets=2", (2, 2, 1, 1)),
+        ] {
+            let n = node(line);
+            let found = (n.cpus, n.sockets, n.cores_per_socket, n.threads_per_core);
+            assert_eq!(found, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn gres_entries() {
+        let gres = |text: &str| parse_gres(text).map(|g| (g.name, g.model, g.no_consume, g.count));
+        assert_eq!(gres("gpu"), Some(("gpu".into(), None, false, 1)));
+        assert_eq!(gres("gpu:4"), Some(("gpu".into(), None, false, 4)));
+        assert_eq!(
+            gres("gpu:a100:4"),
+            Some(("gpu".into(), Some("a100".into()), false, 4))
+        );
+        assert_eq!(
+            gres("gpu:a100"),
+            Some(("gpu".into(), Some("a100".into()), false, 1))
+        );
+        let bandwidth = gres("bandwidth:lustre:no_consume:4G");
+        assert_eq!(
+            bandwidth,
+            Some(("bandwidth".into(), Some("lustre".into()), true, 4 << 30))
+        );
+        assert_eq!(gres("gpu::4"), None);
+        assert_eq!(gres("gpu:a:b:4"), None);
+    }
 }

@@ -230,7 +230,8 @@ fn partition(
         grace_time_s: reader.count("GraceTime"),
         preempt_mode: reader.text("PreemptMode").map(str::to_ascii_uppercase),
         billing_weights: billing_weights(&reader, place("TRESBillingWeights"), findings),
-        over_time_limit_min: reader.given("OverTimeLimit").map(|_| {
+        billing_weights_text: reader.text("TRESBillingWeights").map(str::to_owned),
+        over_time_limit: reader.given("OverTimeLimit").map(|_| {
             let minutes = reader.number("OverTimeLimit");
             minutes.map_or(TimeLimit::Unlimited, |m| {
                 TimeLimit::Seconds(m.saturating_mul(60))

@@ -1,7 +1,7 @@
 //! The rows of `scontrol show config`, in Slurm's order and with Slurm's value formats.
 
 use crate::keys::{self, Key, Kind, Shown};
-use crate::model::{Config, EnforcePartLimits, MemPer};
+use crate::model::{Config, EnforcePartLimits, MemPer, SelectType};
 use crate::value::{self, TimeLimit};
 
 /// What the listing needs to know besides the configuration.
@@ -92,6 +92,9 @@ fn value_of(key: &Key, config: &Config, facts: &Facts<'_>) -> String {
             _ => "INFINITE".to_owned(),
         },
         "TaskPluginParam" if given.is_none() => "(null type)".to_owned(),
+        "SelectTypeParameters" if given.is_none() && config.select == SelectType::Linear => {
+            "NONE".to_owned()
+        }
         "SelectTypeParameters" | "PreemptMode" => {
             given.or(key.default).unwrap_or("").to_ascii_uppercase()
         }
