@@ -14,6 +14,7 @@ mod nodes;
 mod partitions;
 mod show;
 mod source;
+pub mod options;
 pub mod value;
 mod write;
 
