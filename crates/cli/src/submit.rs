@@ -4,8 +4,8 @@
 mod capture;
 mod line;
 mod login;
-mod sbatch;
 mod say;
+mod sbatch;
 mod scancel;
 mod script;
 mod zone;

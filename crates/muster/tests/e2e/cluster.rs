@@ -50,7 +50,11 @@ impl Cluster {
     /// `muster up` on the state that is there.
     pub(crate) fn up_again(&self, args: &[&str]) {
         let output = self.muster("up", args);
-        assert!(output.status.success(), "muster up: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "muster up: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 
     fn muster(&self, verb: &str, args: &[&str]) -> Output {
@@ -73,11 +77,19 @@ impl Cluster {
         let bin = self.home.join("bin");
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
         let mut command = Command::new("bash");
-        command.args(["-c", script]).current_dir(&self.dir).env("PATH", path);
-        for (key, _) in std::env::vars().filter(|(k, _)| k.starts_with("SLURM") || k.starts_with("SBATCH")) {
+        command
+            .args(["-c", script])
+            .current_dir(&self.dir)
+            .env("PATH", path);
+        for (key, _) in
+            std::env::vars().filter(|(k, _)| k.starts_with("SLURM") || k.starts_with("SBATCH"))
+        {
             command.env_remove(key);
         }
-        command.env("SLURM_CONF", self.home.join("slurm.conf")).env("TZ", "UTC").stdin(Stdio::null());
+        command
+            .env("SLURM_CONF", self.home.join("slurm.conf"))
+            .env("TZ", "UTC")
+            .stdin(Stdio::null());
         command
     }
 
@@ -90,7 +102,14 @@ impl Cluster {
     #[track_caller]
     pub(crate) fn ok(&self, script: &str) -> String {
         let ran = self.run(script);
-        assert_eq!(ran.code, 0, "{script}\n{}{}\n{}", ran.out, ran.err, self.logs());
+        assert_eq!(
+            ran.code,
+            0,
+            "{script}\n{}{}\n{}",
+            ran.out,
+            ran.err,
+            self.logs()
+        );
         ran.out.trim().to_owned()
     }
 
@@ -98,7 +117,8 @@ impl Cluster {
     #[track_caller]
     pub(crate) fn sbatch(&self, args: &str) -> u64 {
         let text = self.ok(&format!("sbatch --parsable {args}"));
-        text.parse().unwrap_or_else(|_| panic!("sbatch --parsable printed '{text}'"))
+        text.parse()
+            .unwrap_or_else(|_| panic!("sbatch --parsable printed '{text}'"))
     }
 
     /// Waits until a condition holds that no command can wait for.
@@ -106,7 +126,11 @@ impl Cluster {
     pub(crate) fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let started = Instant::now();
         while !holds() {
-            assert!(started.elapsed() < PATIENCE, "gave up waiting until {what}\n{}", self.logs());
+            assert!(
+                started.elapsed() < PATIENCE,
+                "gave up waiting until {what}\n{}",
+                self.logs()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -165,18 +189,28 @@ impl Cluster {
 
     /// Kills a process and waits until it is gone.
     pub(crate) fn kill(&self, pid: i32) {
-        assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-9", &pid.to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
         self.until("a killed process is gone", || !alive(pid));
     }
 
     fn logs(&self) -> String {
         let mut text = String::new();
-        let Ok(files) = std::fs::read_dir(self.home.join("log")) else { return text };
+        let Ok(files) = std::fs::read_dir(self.home.join("log")) else {
+            return text;
+        };
         for file in files.flatten() {
             let log = std::fs::read_to_string(file.path()).unwrap_or_default();
             let tail: Vec<&str> = log.lines().rev().take(15).collect();
             text += &format!("--- {}\n", file.path().display());
-            tail.iter().rev().for_each(|line| text += &format!("{line}\n"));
+            tail.iter()
+                .rev()
+                .for_each(|line| text += &format!("{line}\n"));
         }
         text
     }
@@ -186,7 +220,11 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         let output = self.muster("down", &["--purge"]);
         if !std::thread::panicking() {
-            assert!(output.status.success(), "muster down: {}", String::from_utf8_lossy(&output.stderr));
+            assert!(
+                output.status.success(),
+                "muster down: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
         }
     }
 }
@@ -201,14 +239,21 @@ pub(crate) fn alive(pid: i32) -> bool {
 pub(crate) fn ran(output: Output) -> Ran {
     use std::os::unix::process::ExitStatusExt;
     Ran {
-        code: output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0)),
+        code: output
+            .status
+            .code()
+            .unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0)),
         out: String::from_utf8_lossy(&output.stdout).into_owned(),
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }
 
 fn pid_of(file: &Path) -> i32 {
-    std::fs::read_to_string(file).unwrap().trim().parse().unwrap()
+    std::fs::read_to_string(file)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap()
 }
 
 fn fresh_dir() -> PathBuf {

@@ -5,7 +5,12 @@ use crate::cluster::{Cluster, ran};
 /// Runs a command as `nobody`.
 fn as_nobody(c: &Cluster, script: &str) -> crate::cluster::Ran {
     let quoted = script.replace('\'', "'\\''");
-    ran(c.command(&format!("setpriv --reuid=65534 --regid=65534 --clear-groups bash -c '{quoted}'")).output().unwrap())
+    ran(c
+        .command(&format!(
+            "setpriv --reuid=65534 --regid=65534 --clear-groups bash -c '{quoted}'"
+        ))
+        .output()
+        .unwrap())
 }
 
 #[test]
@@ -25,7 +30,10 @@ fn tasks_run_as_the_user_with_nothing_left_of_root() {
         for caps in ["CapEff", "CapPrm", "CapInh"] {
             assert!(out.contains(&format!("{caps}:\t0000000000000000")), "{out}");
         }
-        assert!(out.lines().last().unwrap().parse::<u32>().unwrap() <= 6, "descriptors leak: {out}");
+        assert!(
+            out.lines().last().unwrap().parse::<u32>().unwrap() <= 6,
+            "descriptors leak: {out}"
+        );
     }
     assert_eq!(c.ok("stat -c %u nobody.out"), "65534");
 }
@@ -49,9 +57,16 @@ fn users_touch_only_their_own_jobs() {
         format!("scontrol write batch_script {job} -"),
     ] {
         let ran = as_nobody(&c, &denied);
-        assert!(ran.code != 0 && ran.err.contains("denied"), "{denied}: {ran:?}");
+        assert!(
+            ran.code != 0 && ran.err.contains("denied"),
+            "{denied}: {ran:?}"
+        );
     }
     assert_eq!(c.ok(&format!("squeue -h -j {job},{job} -o %T")), "PENDING");
     let other = as_nobody(&c, "scancel -u root; scancel --state=PENDING");
-    assert_eq!(c.ok(&format!("squeue -h -j {job},{job} -o %T")), "PENDING", "{other:?}");
+    assert_eq!(
+        c.ok(&format!("squeue -h -j {job},{job} -o %T")),
+        "PENDING",
+        "{other:?}"
+    );
 }
