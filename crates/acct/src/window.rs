@@ -99,7 +99,8 @@ mod tests {
         let waits = life(Pending, [Some(1_000_000), None, None]);
         let held = life(Pending, [None, None, None]);
         // start and end of the window in seconds, states, run, selected
-        let table: &[(Option<i64>, Option<i64>, &[JobState], Life, bool)] = &[
+        type Case<'a> = (Option<i64>, Option<i64>, &'a [JobState], Life, bool);
+        let table: &[Case<'_>] = &[
             (None, None, &[], done, true),
             (None, None, &[], held, false),
             (Some(0), Some(999), &[], done, false),

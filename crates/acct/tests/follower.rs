@@ -1,5 +1,7 @@
 //! The writing thread: order, durability, failures.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use muster_acct::{

@@ -1,5 +1,7 @@
 //! Random histories through the core: what the store holds is what the state says, also after crashes.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use muster_acct::{Change, History, Reader, SqliteStore, Store, changes};

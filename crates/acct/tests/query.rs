@@ -1,5 +1,7 @@
 //! What sacct's conditions select.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use muster_acct::{

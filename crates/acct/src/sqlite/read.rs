@@ -72,12 +72,14 @@ impl History for Reader {
                 given: false,
             },
         };
-        if query.jobs.is_empty() {
-            search.all()?;
+        let flow = if query.jobs.is_empty() {
+            search.all()?
         } else {
-            search.named_jobs()?;
+            search.named_jobs()?
+        };
+        if flow.is_continue() {
+            search.pages.finish();
         }
-        search.pages.finish();
         Ok(())
     }
 
@@ -197,7 +199,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Every run that the window and the owners may select, through the index on both.
-    fn all(&mut self) -> Result<(), StoreError> {
+    fn all(&mut self) -> Result<ControlFlow<()>, StoreError> {
         let uids: Vec<String> = self.query.uids.iter().map(u32::to_string).collect();
         let columns = job_columns();
         let bounded = self.window.from != i64::MIN || !uids.is_empty();
@@ -219,13 +221,13 @@ impl Search<'_> {
         while let Some(row) = rows.next()? {
             let run = RawJob::of(row)?;
             if self.take(&run, &Tasks::All)?.is_break() {
-                break;
+                return Ok(ControlFlow::Break(()));
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
-    fn named_jobs(&mut self) -> Result<(), StoreError> {
+    fn named_jobs(&mut self) -> Result<ControlFlow<()>, StoreError> {
         let connection = self.connection;
         let sql = format!("SELECT {} FROM job WHERE row = ?1", job_columns());
         let mut statement = connection.prepare_cached(&sql)?;
@@ -234,10 +236,10 @@ impl Search<'_> {
             let Some(row) = rows.next()? else { continue };
             let run = RawJob::of(row)?;
             if self.take(&run, &tasks)?.is_break() {
-                break;
+                return Ok(ControlFlow::Break(()));
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Rows of the jobs that are named, in order, and which tasks of an array's record are meant.

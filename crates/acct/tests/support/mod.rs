@@ -1,5 +1,5 @@
 //! Random but possible histories, and directories that vanish.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 use muster_core::config::{ClusterConfig, EnforcePartLimits};
 use muster_core::cpuset::CpuSet;
@@ -119,7 +119,7 @@ pub(crate) fn spec(n: u16, array: Option<u32>, batch: bool) -> JobSpec {
             indices,
             throttle: Some(2),
         }),
-        comment: (n % 7 == 0).then(|| "a comment".to_owned()),
+        comment: (n.is_multiple_of(7)).then(|| "a comment".to_owned()),
         ..JobSpec::default()
     }
 }
@@ -199,15 +199,15 @@ impl Driver {
     }
 
     fn submit(&self, which: u16, detail: u8, at: Timestamp) -> Event {
-        let array = (detail % 3 == 0).then_some(u32::from(detail % 6) + 1);
-        let hold = if detail % 7 == 0 {
+        let array = (detail.is_multiple_of(3)).then_some(u32::from(detail % 6) + 1);
+        let hold = if detail.is_multiple_of(7) {
             Hold::User
         } else {
             Hold::None
         };
         Event::JobSubmitted {
             id: JobId(self.state.next_job_id),
-            spec: Arc::new(spec(which, array, detail % 2 == 0)),
+            spec: Arc::new(spec(which, array, detail.is_multiple_of(2))),
             at,
             priority: if hold == Hold::None {
                 u32::from(which)
@@ -373,7 +373,7 @@ pub(crate) fn step_end(job: &Job, detail: u8, at: Timestamp) -> Event {
                 code: u32::from(detail % 3),
                 signal: 0,
             },
-            state: if detail % 3 == 0 {
+            state: if detail.is_multiple_of(3) {
                 JobState::Completed
             } else {
                 JobState::Failed
