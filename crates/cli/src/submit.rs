@@ -1,1 +1,26 @@
-//! sbatch, srun, salloc, scancel, scontrol: what they ask for.
+//! sbatch, srun, salloc, scancel, scontrol: what they ask for. What a command line means is in `muster_conf::options`;
+//! here are the conversations with controller and agents, and what users read on their terminals.
+
+mod capture;
+mod line;
+mod login;
+mod say;
+mod sbatch;
+mod scancel;
+mod script;
+mod zone;
+
+use say::Say;
+use std::process::ExitCode;
+
+/// Runs the command `name` with `args`, its own name left out.
+pub fn main(name: &str, args: &[String]) -> ExitCode {
+    match name {
+        "sbatch" => sbatch::main(args),
+        "scancel" => scancel::main(args),
+        _ => {
+            Say::new("muster").error(&format!("there is no command '{name}'"));
+            ExitCode::FAILURE
+        }
+    }
+}

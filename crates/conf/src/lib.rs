@@ -11,6 +11,7 @@ pub mod keys;
 mod load;
 mod model;
 mod nodes;
+pub mod options;
 mod partitions;
 mod show;
 mod source;
