@@ -93,6 +93,7 @@ pub struct Parts {
 impl Writer {
     /// Puts it together.
     pub fn new(parts: Parts) -> Writer {
+        let position = parts.log.last_position();
         Writer {
             engine: Engine::new(parts.state),
             log: parts.log,
@@ -101,7 +102,7 @@ impl Writer {
             settings: NodeSettings::default(),
             keys: parts.keys,
             stats: parts.stats,
-            accounted: Accounted::new(parts.accounted),
+            accounted: Accounted::new(parts.accounted, position),
             reserve: parts.reserve,
             batch: Batch::new(),
             blocked: None,
