@@ -23,7 +23,7 @@ pub(crate) struct Ledger {
     pub(crate) jobs: BTreeMap<JobId, Life>,
     /// Positions at which nodes were declared down.
     downs: BTreeMap<NodeIdx, Vec<Position>>,
-    /// Highest position that accounting had when jobs were purged is checked against this.
+    /// How far accounting is; what is not there may not leave the queue.
     pub(crate) accounted: Position,
     /// Counts, for the report.
     pub(crate) starts: u64,

@@ -89,7 +89,7 @@ impl World {
                 let delay = self.random.around(10_000);
                 self.later(delay, Happening::Repair(Repair::Disk));
             }
-            7 => {
+            7 if self.controller.is_some() => {
                 let operation = self.random.between(1, 3);
                 trace!(self, "FAULT operation {operation} of the disk fails");
                 self.storage.fail_at(operation, ErrorKind::Other);
@@ -117,7 +117,8 @@ impl World {
                 self.faults.slow_until = self.now + time;
             }
             15 => self.jump(),
-            _ => return self.shim_dies(node),
+            16 => return self.shim_dies(node),
+            _ => {}
         }
         Ok(())
     }

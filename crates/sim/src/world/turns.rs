@@ -57,6 +57,7 @@ impl World {
         trace!(self, "controller life {} starts at event {position}, {jobs} jobs", self.life);
         self.controller = Some(controller);
         let doubt = std::mem::take(&mut self.doubt);
+        self.ledger.accounted = self.accounted;
         if position == self.ledger.position + doubt.len() as Position {
             // The batch that was being written is there: then all of it is.
             for (position, event) in (self.ledger.position + 1..).zip(&doubt) {
