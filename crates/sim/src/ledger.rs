@@ -37,7 +37,7 @@ pub(crate) struct Life {
     pub(crate) attempts: BTreeMap<Attempt, Launch>,
     /// It left the queue.
     pub(crate) purged: bool,
-    /// Position of the last event of its end or cleaning.
+    /// Position of the last event that ended it; its accounting row is complete there but for steps.
     pub(crate) ended_at: Position,
 }
 
@@ -93,11 +93,6 @@ impl Ledger {
                     if let (true, Some(mut last)) = (held, life.attempts.last_entry()) {
                         last.get_mut().end.get_or_insert((*state, *exit));
                     }
-                }
-            }
-            Event::NodeReleased { id, .. } => {
-                if let Some(life) = self.jobs.get_mut(id) {
-                    life.ended_at = position;
                 }
             }
             Event::JobsPurged { ids } => ids.iter().try_for_each(|id| self.purge(*id))?,

@@ -162,7 +162,7 @@ impl World {
     fn next_turn(&mut self, after: After) {
         let clock = self.clock();
         let Some(controller) = &mut self.controller else { return };
-        if !controller.inbox.is_empty() {
+        if after != After::Stop && !controller.inbox.is_empty() {
             return self.turn_in(1);
         }
         match after {
