@@ -12,6 +12,7 @@ pub mod config;
 pub mod cpuset;
 pub mod effect;
 pub mod event;
+pub mod hostlist;
 pub mod ids;
 pub mod index_set;
 pub mod job;
