@@ -6,7 +6,15 @@ use std::process::Command;
 /// Runs all checks.
 pub(crate) fn run() -> Result<()> {
     step(&["fmt", "--all", "--check"])?;
-    step(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
+    step(&[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ])?;
     step(&["test", "--workspace", "--quiet"])?;
     Ok(())
 }

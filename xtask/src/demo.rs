@@ -7,10 +7,18 @@ use std::process::Command;
 
 /// Runs the demonstration. The cluster stays up.
 pub(crate) fn run() -> Result<()> {
-    let built = Command::new("cargo").args(["build", "--release", "-p", "muster"]).status()?;
+    let built = Command::new("cargo")
+        .args(["build", "--release", "-p", "muster"])
+        .status()?;
     ensure!(built.success(), "muster does not build");
     let muster = std::fs::canonicalize("target/release/muster")?;
-    ensure!(Command::new(&muster).args(["up", "--nodes", "4"]).status()?.success(), "muster up failed");
+    ensure!(
+        Command::new(&muster)
+            .args(["up", "--nodes", "4"])
+            .status()?
+            .success(),
+        "muster up failed"
+    );
     let output = Command::new(&muster).arg("env").output()?;
     let env = String::from_utf8(output.stdout)?;
     let dir = scratch()?;
@@ -18,7 +26,10 @@ pub(crate) fn run() -> Result<()> {
     for line in SCENE.lines().filter(|l| !l.is_empty()) {
         println!("\n$ {line}");
         let script = format!("{env}\n{line}");
-        let status = Command::new("bash").args(["-c", &script]).current_dir(&dir).status()?;
+        let status = Command::new("bash")
+            .args(["-c", &script])
+            .current_dir(&dir)
+            .status()?;
         ensure!(status.success(), "'{line}' failed with {status}");
     }
     println!(

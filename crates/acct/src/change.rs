@@ -3,9 +3,11 @@
 
 use muster_core::event::{Event, JobChange, NodeChange};
 use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{Allocation, ArrayRole, ExitStatus, Job, JobState, Reason, Step, StepEnd};
+use muster_core::job::{
+    AfterCompleting, Allocation, ArrayRole, ExitStatus, Job, JobState, Reason, Step, StepEnd,
+};
 use muster_core::node::{Node, NodeReason};
-use muster_core::spec::{JobSpec, MemoryAsk};
+use muster_core::spec::{ArraySpec, JobSpec, MemoryAsk};
 use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
 use std::sync::Arc;
@@ -43,7 +45,7 @@ pub enum Change {
         step: StepNo,
         /// How.
         end: Box<StepEnd>,
-        /// The worst status of the job's steps, if the step came in after the job's end and may have changed it.
+        /// The worst status of the job's steps now, if this may have changed it.
         derived_exit: Option<ExitStatus>,
     },
     /// The run was stopped.
@@ -136,7 +138,8 @@ pub fn changes(state: &State, event: &Event) -> Vec<Change> {
         Event::JobChanged { id, change, .. } => match change {
             JobChange::Spec(_) => whole(state, job(id)),
             JobChange::Warned | JobChange::TermSent | JobChange::Requeueable(_) => Vec::new(),
-            _ => running(state, job(id)),
+            // The row of a run that is over keeps what its end said.
+            _ => running(state, job(id).filter(|job| job.end_time.is_none())),
         },
         Event::JobStarted { id, .. } => {
             let mut changes = running(state, job(id));
@@ -144,7 +147,7 @@ pub fn changes(state: &State, event: &Event) -> Vec<Change> {
             changes.extend(job(id).into_iter().flat_map(open_steps));
             changes
         }
-        Event::JobEnding { .. } => job_ending(state, event),
+        Event::JobEnding { id, .. } => running(state, job(id)),
         Event::JobRequeued { id, .. } => job(id)
             .map(|job| Change::Fresh(Box::new(JobRow::of(state, job))))
             .into_iter()
@@ -163,14 +166,14 @@ pub fn changes(state: &State, event: &Event) -> Vec<Change> {
         })
         .collect(),
         Event::StepEnded { id, step, end } => {
-            let late = job(id)
-                .filter(|job| job.state.is_ended() && !job.derived_exit.is_ok())
+            let worst = job(id)
+                .filter(|job| *step != StepNo::BATCH && !job.derived_exit.is_ok())
                 .map(|job| job.derived_exit);
             with_run(job(id), |run| Change::StepEnded {
                 run,
                 step: *step,
                 end: end.clone(),
-                derived_exit: late,
+                derived_exit: worst,
             })
             .collect()
         }
@@ -199,11 +202,17 @@ pub fn resync(state: &State, now: Timestamp) -> Vec<Change> {
     let nodes = state.nodes.iter().map(|node| node_now(node, now));
     let jobs = state.jobs.values().flat_map(|job| {
         let mut row = JobRow::of(state, job);
-        row.requeued = job.completing
-            && matches!(
-                job.after_completing,
-                muster_core::job::AfterCompleting::Requeue { .. }
-            );
+        if let (ArrayRole::Pending { indices }, Some(array)) = (&job.array, &job.spec.array) {
+            // Tasks that were purged left no row that could be counted off.
+            let left = ArraySpec {
+                indices: indices.clone(),
+                ..array.clone()
+            };
+            row.spec = Arc::new(JobSpec {
+                array: Some(left),
+                ..(*job.spec).clone()
+            });
+        }
         let suspended = job
             .suspend_time
             .map(|at| Change::Suspended { run: row.key, at });
@@ -240,35 +249,6 @@ fn open_steps(job: &Job) -> impl Iterator<Item = Change> {
     })
 }
 
-/// How a job ended is taken from the event: whether it goes back to the queue is said only there.
-fn job_ending(state: &State, event: &Event) -> Vec<Change> {
-    let Event::JobEnding {
-        id,
-        at,
-        state: ended,
-        reason,
-        exit,
-        cancelled_by,
-        requeue,
-    } = event
-    else {
-        return Vec::new();
-    };
-    let Some(job) = state.jobs.get(id) else {
-        return Vec::new();
-    };
-    let row = JobRow {
-        state: *ended,
-        requeued: requeue.is_some(),
-        cancelled_by: *cancelled_by,
-        exit: *exit,
-        end: Some(*at),
-        reason: *reason,
-        ..JobRow::of(state, job)
-    };
-    vec![Change::Run(Box::new(row))]
-}
-
 fn node_change(state: &State, index: u32, at: Timestamp) -> Vec<Change> {
     state
         .nodes
@@ -302,6 +282,8 @@ impl RunKey {
 impl JobRow {
     /// A job as it is now.
     pub fn of(state: &State, job: &Job) -> JobRow {
+        let requeued =
+            job.completing && matches!(job.after_completing, AfterCompleting::Requeue { .. });
         JobRow {
             key: RunKey::of(job),
             spec: job.spec.clone(),
@@ -310,8 +292,11 @@ impl JobRow {
                 ArrayRole::None | ArrayRole::Pending { .. } => None,
             },
             array_record: matches!(job.array, ArrayRole::Pending { .. }),
-            state: job.state,
-            requeued: false,
+            state: match job.reason {
+                Reason::NodeDown if requeued => JobState::NodeFail,
+                _ => job.state,
+            },
+            requeued,
             cancelled_by: job.cancelled_by,
             exit: job.exit,
             derived_exit: job.derived_exit,

@@ -8,6 +8,8 @@ mod plan;
 mod read;
 mod row;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod text;
 mod write;
 
@@ -15,6 +17,7 @@ pub use read::Reader;
 
 use crate::change::Change;
 use crate::store::{Store, StoreError};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -46,8 +49,7 @@ impl SqliteStore {
             source,
         };
         let mut connection = Connection::open(path).map_err(failed)?;
-        connection.busy_timeout(BUSY).map_err(failed)?;
-        connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+        set_up(&connection).map_err(failed)?;
         schema::migrate(&mut connection, path)?;
         let position = schema::position(&connection)?;
         let open_nodes = write::open_nodes(&connection)?;
@@ -127,7 +129,14 @@ fn open_read_only(path: &Path) -> Result<Connection, StoreError> {
     };
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-    connection.busy_timeout(BUSY).map_err(failed)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    set_up(&connection).map_err(failed)?;
     Ok(connection)
+}
+
+fn set_up(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // Plans must not depend on parameters: SQLite would prepare statements anew at every execution.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(())
 }

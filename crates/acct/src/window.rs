@@ -58,7 +58,8 @@ impl Window {
             return self.meets(since, life.end);
         }
         if query.start.is_none() && query.end.is_none() {
-            return query.states.contains(&life.state);
+            let waited = life.state == JobState::Pending && life.end.is_some();
+            return query.states.contains(&life.state) && !waited;
         }
         query.states.iter().any(|state| match state {
             JobState::Pending => self.meets(life.eligible, life.start.or(life.end)),
@@ -98,7 +99,8 @@ mod tests {
         let waits = life(Pending, [Some(1_000_000), None, None]);
         let held = life(Pending, [None, None, None]);
         // start and end of the window in seconds, states, run, selected
-        let table: &[(Option<i64>, Option<i64>, &[JobState], Life, bool)] = &[
+        type Case<'a> = (Option<i64>, Option<i64>, &'a [JobState], Life, bool);
+        let table: &[Case<'_>] = &[
             (None, None, &[], done, true),
             (None, None, &[], held, false),
             (Some(0), Some(999), &[], done, false),

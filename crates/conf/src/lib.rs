@@ -11,10 +11,10 @@ pub mod keys;
 mod load;
 mod model;
 mod nodes;
+pub mod options;
 mod partitions;
 mod show;
 mod source;
-pub mod options;
 pub mod value;
 mod write;
 

@@ -106,10 +106,7 @@ mod tests {
     #[test]
     fn names_are_unique_for_each_command() {
         for command in Command::ALL {
-            let rows: Vec<_> = table()
-                .iter()
-                .filter(|r| r.commands.has(command))
-                .collect();
+            let rows: Vec<_> = table().iter().filter(|r| r.commands.has(command)).collect();
             for (at, row) in rows.iter().enumerate() {
                 for other in &rows[at + 1..] {
                     assert_ne!(row.long, other.long, "{command:?}");

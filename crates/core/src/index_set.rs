@@ -9,6 +9,11 @@ use std::collections::BTreeMap;
 pub struct IndexSet(#[n(0)] BTreeMap<u32, u32>);
 
 impl IndexSet {
+    /// The set of one index.
+    pub fn single(index: u32) -> IndexSet {
+        IndexSet(BTreeMap::from([(index, index)]))
+    }
+
     /// Adds `first..=last`; nothing if `last` is less.
     pub fn insert_range(&mut self, first: u32, last: u32) {
         if last < first {

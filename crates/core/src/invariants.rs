@@ -144,6 +144,13 @@ impl State {
             );
             expected.hold_resources(share, alloc.exclusive);
         }
+        // A configuration that takes memory away from running jobs breaks this; nothing else does.
+        ensure!(
+            node.used_mib <= node.config.memory_mib
+                || !self.config.as_ref().is_some_and(|c| c.memory_is_consumable),
+            "jobs hold {} MiB of node {name}",
+            node.used_mib
+        );
         ensure!(
             expected == *node,
             "node {name} keeps wrong books: {node:?}, expected {expected:?}"

@@ -46,7 +46,7 @@ impl Reserve {
 
     fn free(&self) -> u64 {
         match nix::sys::statvfs::statvfs(&self.dir) {
-            Ok(fs) => fs.blocks_available() as u64 * fs.fragment_size() as u64,
+            Ok(fs) => fs.blocks_available() * fs.fragment_size(),
             // The journal itself will say what is wrong.
             Err(_) => u64::MAX,
         }

@@ -129,16 +129,16 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         *read.config.slurmctld_ports.start(),
     );
     let admins = read.cluster.admin_uids.clone();
-    let shared = Shared::new(
+    let shared = Shared::new(server::Parts {
         keys,
         stats,
         accounting,
-        to_writer.clone(),
-        to_replica,
-        source,
+        writer: to_writer.clone(),
+        replica: to_replica,
+        config: source,
         admins,
         unheld,
-    );
+    });
     let writer = spawn("writer", move || writer.run(&writer_inbox))?;
     let replica = spawn("replica", move || replica.run())?;
     let served = serve(Rc::new(shared), &socket, ready);

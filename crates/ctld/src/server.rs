@@ -42,31 +42,34 @@ pub(crate) struct Shared {
     unheld: RefCell<HashMap<JobId, Identity>>,
 }
 
+/// What a server is made of.
+pub(crate) struct Parts {
+    pub(crate) keys: Keys,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) accounting: Accounting,
+    pub(crate) writer: Sender<ToWriter>,
+    pub(crate) replica: Sender<ToReplica>,
+    pub(crate) config: crate::configuration::Source,
+    pub(crate) admins: Vec<u32>,
+    pub(crate) unheld: HashMap<JobId, Identity>,
+}
+
 impl Shared {
-    /// What a server is made of.
-    pub(crate) fn new(
-        keys: Keys,
-        stats: Arc<Stats>,
-        accounting: Accounting,
-        writer: Sender<ToWriter>,
-        replica: Sender<ToReplica>,
-        config: crate::configuration::Source,
-        admins: Vec<u32>,
-        unheld: HashMap<JobId, Identity>,
-    ) -> Shared {
+    /// Puts it together.
+    pub(crate) fn new(parts: Parts) -> Shared {
         Shared {
-            keys,
-            stats,
+            keys: parts.keys,
+            stats: parts.stats,
             directory: Directory::default(),
-            accounting,
-            writer,
-            replica,
-            config,
-            admins: RefCell::new(admins),
+            accounting: parts.accounting,
+            writer: parts.writer,
+            replica: parts.replica,
+            config: parts.config,
+            admins: RefCell::new(parts.admins),
             generation: Cell::new(0),
             stopping: Cell::new(false),
             stopped: Notify::new(),
-            unheld: RefCell::new(unheld),
+            unheld: RefCell::new(parts.unheld),
         }
     }
 

@@ -202,10 +202,13 @@ fn over(state: &State, id: JobId) -> Option<bool> {
     if !state.jobs.contains_key(&id) && !state.arrays.contains_key(&id) {
         return None;
     }
-    let info = state.arrays.get(&id);
     let open = |id: &JobId| state.jobs.get(id).is_some_and(|job| !job.state.is_ended());
-    let tasks_open = info.is_some_and(|info| info.running > 0 || info.tasks.values().any(open));
-    Some(!open(&id) && !tasks_open)
+    // The cheap questions first: the tasks are looked through only when none is known to be left.
+    let tasks_open = || {
+        let info = state.arrays.get(&id);
+        info.is_some_and(|info| info.running > 0 || info.tasks.values().any(open))
+    };
+    Some(!open(&id) && !tasks_open())
 }
 
 fn ended(job: &Job) -> Response {

@@ -59,14 +59,17 @@ pub struct Writer {
 struct Outbox {
     replies: Vec<(oneshot::Sender<Reply>, Reply)>,
     acks: Vec<(NodeIdx, u64)>,
-    welcomes: Vec<(
-        NodeIdx,
-        Link,
-        Box<Welcome>,
-        oneshot::Sender<Result<NodeIdx, Refusal>>,
-    )>,
+    welcomes: Vec<NewLink>,
     registered: Vec<(NodeIdx, Vec<(JobId, Attempt)>)>,
     configured: Vec<oneshot::Sender<()>>,
+}
+
+/// A node that registered in this turn.
+struct NewLink {
+    node: NodeIdx,
+    link: Link,
+    welcome: Box<Welcome>,
+    answer: oneshot::Sender<Result<NodeIdx, Refusal>>,
 }
 
 /// What a writer is made of.
@@ -366,7 +369,13 @@ impl Writer {
             cluster: cluster_name(self.engine.state()),
             settings: self.settings.clone(),
         };
-        out.welcomes.push((node, link, Box::new(welcome), answer));
+        let welcome = Box::new(welcome);
+        out.welcomes.push(NewLink {
+            node,
+            link,
+            welcome,
+            answer,
+        });
         out.registered.push((node, present));
     }
 
@@ -447,10 +456,16 @@ impl Writer {
         for (reply, answer) in out.replies {
             let _ = reply.send(answer);
         }
-        out.configured
-            .into_iter()
-            .for_each(|done| drop(done.send(())));
-        for (node, link, welcome, answer) in out.welcomes {
+        for done in out.configured {
+            let _ = done.send(());
+        }
+        for NewLink {
+            node,
+            link,
+            welcome,
+            answer,
+        } in out.welcomes
+        {
             let _ = link.send.send(ToLink::Welcome(welcome));
             if let Some(old) = self.links.insert(node, link) {
                 let _ = old.send.send(ToLink::Replaced);

@@ -421,7 +421,7 @@ pub fn down(args: &[String]) -> Result<ExitCode> {
     }
     wait_for_end(&pids)?;
     for name in &names {
-        muster_node::end_shim(&home.at(&format!("spool.{name}")))
+        muster_node::stop_shim(&home.at(&format!("spool.{name}")), true)
             .with_context(|| format!("cannot end the processes of node {name}"))?;
     }
     if purge {

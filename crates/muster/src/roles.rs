@@ -65,7 +65,7 @@ pub fn run(role: Role, name: &str, args: &[String]) -> ExitCode {
     match role {
         Role::Controller => crate::slurmctld::main(args),
         Role::Agent => crate::slurmd::main(args),
-        Role::Shim => muster_node::shim_main(args),
+        Role::Shim => muster_node::shim_main(args.iter().cloned()),
         Role::Submit => muster_cli::submit::main(name, args),
         Role::Listing => muster_cli::listing::main(name, args),
     }

@@ -5,7 +5,7 @@ use crate::logging;
 use anyhow::{Context, Result, bail};
 use muster_conf::endpoint::{conf_path, controller_socket};
 use muster_conf::{Config, NodeDef, expand_path};
-use muster_node::{AgentOptions, Claim};
+use muster_node::AgentOptions;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -190,13 +190,13 @@ fn start(args: Args) -> Result<()> {
         controller_socket: controller,
         spool_dir,
         cluster: config.cluster_name.clone(),
-        claim: Claim {
-            cpus: node.cpus,
-            memory_mib: node.real_memory_mib,
-        },
+        claimed_cpus: Some(node.cpus),
+        claimed_memory_mib: Some(node.real_memory_mib),
+        shim_program: None,
     };
     daemon::write_pid_file(&pid_file)?;
-    let result = muster_node::run(options, || ready.tell());
+    ready.tell();
+    let result = muster_node::run(options);
     let _ = std::fs::remove_file(&pid_file);
     result
 }

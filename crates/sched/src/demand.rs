@@ -244,10 +244,11 @@ impl Demand {
         if self.whole {
             return class.cpus / granule * granule;
         }
+        // A node that is taken only to make up the number has room for a task too: that is what it was chosen by.
         let for_tasks = if self.overcommit {
             1
         } else {
-            tasks.saturating_mul(self.cpus_of_task)
+            tasks.max(1).saturating_mul(self.cpus_of_task)
         };
         for_tasks
             .max(self.cpus_min)

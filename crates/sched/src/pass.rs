@@ -5,7 +5,7 @@ use crate::STARTS_PER_PASS_MAX;
 use crate::fleet::{Fleet, NOWHERE};
 use crate::ground::{Holds, Live, Running, earliest, end_after, promise, take_spare};
 use crate::place::{Pick, choose};
-use crate::queue::{HeadKey, QueueKey, Reservation};
+use crate::queue::{HeadKey, PartQueue, QueueKey, Reservation};
 use crate::scheduler::{Scheduler, array_budget};
 use muster_core::command::{Plan, PlannedStart};
 use muster_core::hostlist;
@@ -49,8 +49,8 @@ pub(crate) struct Pass<'a> {
     made: HashMap<u32, Reservation>,
     /// Starts of this pass by their end.
     ends: BTreeSet<(Timestamp, usize)>,
-    /// Lanes with starts: looked at again by the next pass, should the core refuse some.
-    started: BTreeSet<u32>,
+    /// A job that others had been kept back for has started in another of its partitions.
+    again: bool,
 }
 
 impl<'a> Pass<'a> {
@@ -78,7 +78,7 @@ impl<'a> Pass<'a> {
             closed,
             made: HashMap::new(),
             ends: BTreeSet::new(),
-            started: BTreeSet::new(),
+            again: false,
         }
     }
 
@@ -103,6 +103,10 @@ impl<'a> Pass<'a> {
         let mut touched = std::mem::take(&mut queue.touched);
         let component = |lane: u32| fleet.parts[queue.lane(lane).part as usize].component;
         touched.extend(queue.woken.iter().map(|&lane| component(lane)));
+        // A promise that is due and not kept rests on ends that are late: it is made anew.
+        let due = |p: &PartQueue| p.reservation.as_ref().is_some_and(|r| r.start <= self.now);
+        let late = queue.parts.iter().zip(&fleet.parts).filter(|(p, _)| due(p));
+        touched.extend(late.map(|(_, view)| view.component));
         let mut doubtful = BTreeSet::new();
         for (number, (part, view)) in queue.parts.iter().zip(&fleet.parts).enumerate() {
             if !touched.contains(&view.component) {
@@ -111,8 +115,8 @@ impl<'a> Pass<'a> {
             self.parts[number].touched = true;
             // A promise that may not be made again leaves room to those it kept back.
             if let Some(promise) = &part.reservation {
-                let first = part.order.first().map(|((_, _, job, _), _)| *job);
-                if first != Some(promise.job) || queue.woken.contains(&promise.lane) {
+                let first = part.order.first().map(|(key, _)| *key);
+                if first != Some(promise.key) || queue.woken.contains(&promise.lane) {
                     doubtful.insert(view.component);
                 }
             }
@@ -173,7 +177,6 @@ impl<'a> Pass<'a> {
         }
         let Some(job) = self.head(lane) else {
             // All of its jobs start in this pass.
-            self.started.insert(lane);
             return;
         };
         let (Reverse(tier), _, _, ordinal) = key;
@@ -194,7 +197,7 @@ impl<'a> Pass<'a> {
         }
         if pass.head.is_none() {
             self.parts[part as usize].head = Some(job.1);
-            self.waits(lane, part, job.1);
+            self.waits(lane, part, key);
         }
     }
 
@@ -263,7 +266,7 @@ impl<'a> Pass<'a> {
         self.s.dirty_nodes.extend(picks.iter().map(|p| p.node));
         self.ends.insert((end, self.plan.starts.len()));
         self.plan.starts.push(PlannedStart { job, alloc });
-        self.started.insert(lane);
+        self.again |= self.parts.iter().any(|p| p.head == Some(job));
         if let Some(left) = self.left.get_mut(&job) {
             *left -= 1;
         }
@@ -275,7 +278,8 @@ impl<'a> Pass<'a> {
     }
 
     /// The job is the first that waits in its partition: what it needs is kept for it.
-    fn waits(&mut self, lane: u32, part: u32, job: JobId) {
+    fn waits(&mut self, lane: u32, part: u32, key: HeadKey) {
+        let job = key.2;
         let view = &self.s.fleet.parts[part as usize];
         if !self.backfill {
             view.order
@@ -309,7 +313,7 @@ impl<'a> Pass<'a> {
             let last = |pick: &Pick| Some((pick.node, self.holds.get(&pick.node)?.last()?.clone()));
             let holds = picks.iter().filter_map(last).collect();
             new = Some(Reservation {
-                job,
+                key,
                 lane,
                 start,
                 holds,
@@ -353,10 +357,9 @@ impl<'a> Pass<'a> {
             let number = u32::try_from(number).expect("fewer than 2^32 partitions");
             part.reservation = self.made.remove(&number);
         }
-        for lane in std::mem::take(&mut self.started) {
-            queue.wake(&self.s.fleet, lane);
-        }
         self.reasons();
+        self.s.proposed = self.plan.starts.iter().map(|s| s.job).collect();
+        self.s.more |= self.again;
     }
 
     fn reasons(&mut self) {

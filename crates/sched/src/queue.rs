@@ -56,7 +56,8 @@ pub(crate) struct Lane {
 /// A promise to the first job that waits in a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reservation {
-    pub(crate) job: JobId,
+    /// The job's place in line: whoever comes after it must keep the promise.
+    pub(crate) key: HeadKey,
     pub(crate) lane: u32,
     pub(crate) start: Timestamp,
     pub(crate) holds: Vec<(u32, Hold)>,
@@ -66,7 +67,7 @@ impl Reservation {
     /// Whether a job that this promise kept back might run under `new`.
     pub(crate) fn loosened_by(&self, new: Option<&Reservation>) -> bool {
         let Some(new) = new else { return true };
-        let same = self.job == new.job
+        let same = self.key == new.key
             && self.start == new.start
             && self.holds.len() == new.holds.len()
             && self
@@ -284,6 +285,18 @@ impl Queue {
         self.touched
             .insert(fleet.parts[lane.part as usize].component);
         self.woken.insert(id);
+    }
+
+    /// Wakes every lane of a job's shape, if it waits.
+    pub(crate) fn wake_job(&mut self, fleet: &Fleet, job: JobId) {
+        let Some(&(shape, _)) = self.jobs.get(&job) else {
+            return;
+        };
+        for lane in self.shapes.get(shape).lanes.clone() {
+            if self.lanes.get(lane).key.is_some() {
+                self.wake(fleet, lane);
+            }
+        }
     }
 
     /// It did not fit; `held` if only for a promise to another.

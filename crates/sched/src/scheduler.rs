@@ -35,6 +35,8 @@ pub struct Scheduler {
     pub(crate) dirty_nodes: BTreeSet<u32>,
     pub(crate) completing: BTreeSet<JobId>,
     dirty_jobs: BTreeSet<JobId>,
+    /// Jobs that the last plan wants to start: those that did not are tried again, or told a reason.
+    pub(crate) proposed: BTreeSet<JobId>,
     /// Records that wait for their array's `%limit`, by array.
     throttled: BTreeMap<JobId, BTreeSet<JobId>>,
     rebuild: bool,
@@ -146,7 +148,8 @@ impl Scheduler {
         Pass::new(self, state, now).run()
     }
 
-    /// Whether the last plan stopped at its bound; another one should follow soon.
+    /// Whether another plan should follow at once: the last one stopped at its bound, or it started a job that it
+    /// had first kept others back for.
     pub fn more(&self) -> bool {
         self.more
     }
@@ -229,6 +232,8 @@ impl Scheduler {
 
     /// Brings queue and nodes in line with the state.
     fn prepare(&mut self, state: &State) {
+        let proposed = std::mem::take(&mut self.proposed);
+        self.dirty_jobs.extend(&proposed);
         let mut freed = Vec::new();
         for node in std::mem::take(&mut self.dirty_nodes) {
             if self.fleet.sync(state, node) {
@@ -243,6 +248,9 @@ impl Scheduler {
         }
         for id in std::mem::take(&mut self.dirty_jobs) {
             self.refresh(state, id);
+        }
+        for id in proposed {
+            self.queue.wake_job(&self.fleet, id);
         }
         for node in freed {
             for &part in &self.fleet.nodes[node as usize].parts {

@@ -15,7 +15,7 @@ pub(super) struct Plan<'a> {
     pub(super) jobs: Vec<JobWrite<'a>>,
     /// Steps by run.
     pub(super) steps: Vec<StepWrite<'a>>,
-    /// Worst step statuses that came in after the job's end.
+    /// Worst step statuses of runs, in order.
     pub(super) derived: Vec<(i64, ExitStatus)>,
     /// Suspensions that began or ended (true), in order.
     pub(super) suspensions: Vec<(i64, Timestamp, bool)>,

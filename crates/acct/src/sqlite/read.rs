@@ -19,6 +19,7 @@ use rusqlite::{Connection, Row, types::FromSql};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// Answers queries; one at a time, from any thread.
 pub struct Reader {
@@ -71,12 +72,14 @@ impl History for Reader {
                 given: false,
             },
         };
-        if query.jobs.is_empty() {
-            search.all()?;
+        let flow = if query.jobs.is_empty() {
+            search.all()?
         } else {
-            search.named_jobs()?;
+            search.named_jobs()?
+        };
+        if flow.is_continue() {
+            search.pages.finish();
         }
-        search.pages.finish();
         Ok(())
     }
 
@@ -196,7 +199,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Every run that the window and the owners may select, through the index on both.
-    fn all(&mut self) -> Result<(), StoreError> {
+    fn all(&mut self) -> Result<ControlFlow<()>, StoreError> {
         let uids: Vec<String> = self.query.uids.iter().map(u32::to_string).collect();
         let columns = job_columns();
         let bounded = self.window.from != i64::MIN || !uids.is_empty();
@@ -218,13 +221,13 @@ impl Search<'_> {
         while let Some(row) = rows.next()? {
             let run = RawJob::of(row)?;
             if self.take(&run, &Tasks::All)?.is_break() {
-                break;
+                return Ok(ControlFlow::Break(()));
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
-    fn named_jobs(&mut self) -> Result<(), StoreError> {
+    fn named_jobs(&mut self) -> Result<ControlFlow<()>, StoreError> {
         let connection = self.connection;
         let sql = format!("SELECT {} FROM job WHERE row = ?1", job_columns());
         let mut statement = connection.prepare_cached(&sql)?;
@@ -233,10 +236,10 @@ impl Search<'_> {
             let Some(row) = rows.next()? else { continue };
             let run = RawJob::of(row)?;
             if self.take(&run, &tasks)?.is_break() {
-                break;
+                return Ok(ControlFlow::Break(()));
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Rows of the jobs that are named, in order, and which tasks of an array's record are meant.
@@ -438,19 +441,18 @@ impl Search<'_> {
     }
 
     fn steps(&self, run: &RawJob<'_>, job: &AcctJob) -> Result<Vec<AcctStep>, StoreError> {
-        let sql = format!(
-            "SELECT job, step, {}, {} FROM step WHERE job = ?1 ORDER BY step",
-            STEP_START.join(", "),
-            STEP_END.join(", ")
-        );
-        let mut statement = self.connection.prepare_cached(&sql)?;
+        let mut statement = self.connection.prepare_cached(&STEPS)?;
         let mut rows = statement.query([run.row])?;
         let mut steps = Vec::new();
         while let Some(row) = rows.next()? {
             let mut step = step_of(run, row, job)?;
             // The end of a step on a node that was lost never comes; it did not outlive its job.
             if step.end.is_none() && job.end.is_some() {
-                (step.end, step.state) = (job.end, job.state);
+                step.end = job.end;
+                step.state = match job.state {
+                    state if state.is_ended() => state,
+                    _ => JobState::Cancelled,
+                };
             }
             steps.push(step);
         }
@@ -492,6 +494,12 @@ fn was_suspended(
             row.get(0)
         })
 }
+
+static STEPS: LazyLock<String> = LazyLock::new(|| {
+    let columns: Vec<&str> = STEP_START.iter().chain(STEP_END).copied().collect();
+    let columns = columns.join(", ");
+    format!("SELECT job, step, {columns} FROM step WHERE job = ?1 ORDER BY step")
+});
 
 fn job_columns() -> String {
     let columns: Vec<&str> = ["row"].iter().chain(ASKED).chain(LIFE).copied().collect();

@@ -74,12 +74,15 @@ const OF_AN_ALLOCATION: &[&str] = &[
 ];
 
 /// Groups of such variables.
-const OF_AN_ALLOCATION_PREFIXES: &[&str] = &["SLURM_JOB_", "SLURM_STEP", "SLURM_ARRAY_", "PMIX_", "PMI_"];
+const OF_AN_ALLOCATION_PREFIXES: &[&str] =
+    &["SLURM_JOB_", "SLURM_STEP", "SLURM_ARRAY_", "PMIX_", "PMI_"];
 
 fn is_of_an_allocation(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| {
         OF_AN_ALLOCATION.contains(&name)
-            || OF_AN_ALLOCATION_PREFIXES.iter().any(|p| name.starts_with(p))
+            || OF_AN_ALLOCATION_PREFIXES
+                .iter()
+                .any(|p| name.starts_with(p))
     })
 }
 
@@ -171,7 +174,11 @@ pub(super) fn set(environment: &mut Environment, name: &str, value: impl Into<Os
 }
 
 /// The environment that `--export` selects from `own`, the caller's.
-pub(super) fn select(own: Environment, selection: &Selection<'_>, login: Environment) -> Environment {
+pub(super) fn select(
+    own: Environment,
+    selection: &Selection<'_>,
+    login: Environment,
+) -> Environment {
     let mut chosen = if selection.all {
         own
     } else {
@@ -231,7 +238,10 @@ pub(super) fn batch_context(chosen: &Chosen, say: &Say) -> Result<ExecContext, S
     if let Some(text) = chosen.value("export") {
         set(&mut environment, "SLURM_EXPORT_ENV", text);
     }
-    context(environment, chosen.get("propagate").map(|g| g.value.as_deref()))
+    context(
+        environment,
+        chosen.get("propagate").map(|g| g.value.as_deref()),
+    )
 }
 
 /// `--export-file`: `NAME=value`, each ended by a zero byte, from a file or an open descriptor.
@@ -240,8 +250,8 @@ fn exported_file(name: &str) -> Result<Environment, String> {
         Ok(fd) => format!("/proc/self/fd/{fd}"),
         Err(_) => name.to_owned(),
     };
-    let bytes = std::fs::read(&path)
-        .map_err(|_| format!("Could not open user environment file {name}"))?;
+    let bytes =
+        std::fs::read(&path).map_err(|_| format!("Could not open user environment file {name}"))?;
     Ok(split_environment(&bytes))
 }
 
@@ -269,7 +279,11 @@ pub(super) fn context(
     let here = super::line::current_dir();
     set(&mut environment, "SLURM_SUBMIT_DIR", here.into_os_string());
     set(&mut environment, "SLURM_SUBMIT_HOST", super::line::host());
-    set(&mut environment, "SLURM_PRIO_PROCESS", own_nice().to_string());
+    set(
+        &mut environment,
+        "SLURM_PRIO_PROCESS",
+        own_nice().to_string(),
+    );
     let environment: Vec<ByteVec> = environment
         .into_iter()
         .map(|(name, value)| {
@@ -340,10 +354,10 @@ fn soft_limits(propagate: Option<Option<&str>>) -> Result<Vec<(u32, u64)>, Strin
         .split(',')
         .map(|n| n.trim_start_matches("RLIMIT_").to_ascii_uppercase())
         .collect();
-    if !all
-        && let Some(bad) = wanted.iter().find(|w| !LIMITS.iter().any(|(n, _)| n == w))
-    {
-        return Err(format!("--propagate={text} is not valid: there is no limit {bad}"));
+    if !all && let Some(bad) = wanted.iter().find(|w| !LIMITS.iter().any(|(n, _)| n == w)) {
+        return Err(format!(
+            "--propagate={text} is not valid: there is no limit {bad}"
+        ));
     }
     Ok(LIMITS
         .iter()
@@ -390,11 +404,23 @@ mod tests {
         assert_eq!(selected(Some("ALL")), all);
         assert_eq!(
             selected(Some("ALL,A=x,C='1,2'")),
-            env(&[("HOME", "/h"), ("A", "x"), ("B", "2"), ("SLURM_CONF", "/c"), ("C", "1,2")])
+            env(&[
+                ("HOME", "/h"),
+                ("A", "x"),
+                ("B", "2"),
+                ("SLURM_CONF", "/c"),
+                ("C", "1,2")
+            ])
         );
         assert_eq!(
             selected(Some("B,D=4,NOTSET")),
-            env(&[("LOGIN", "yes"), ("A", "0"), ("SLURM_CONF", "/c"), ("B", "2"), ("D", "4")])
+            env(&[
+                ("LOGIN", "yes"),
+                ("A", "0"),
+                ("SLURM_CONF", "/c"),
+                ("B", "2"),
+                ("D", "4")
+            ])
         );
         assert_eq!(
             selected(Some("NONE")),
@@ -405,10 +431,22 @@ mod tests {
 
     #[test]
     fn allocations_do_not_leak_into_each_other() {
-        for name in ["SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_STEP_ID", "PMIX_RANK", "MUSTER_NODE"] {
+        for name in [
+            "SLURM_JOB_ID",
+            "SLURM_NTASKS",
+            "SLURM_STEP_ID",
+            "PMIX_RANK",
+            "MUSTER_NODE",
+        ] {
             assert!(is_of_an_allocation(OsStr::new(name)), "{name}");
         }
-        for name in ["SLURM_CONF", "PATH", "SLURM_EXPORT_ENV", "SLURM_LABELIO", "SBATCH_PARTITION"] {
+        for name in [
+            "SLURM_CONF",
+            "PATH",
+            "SLURM_EXPORT_ENV",
+            "SLURM_LABELIO",
+            "SBATCH_PARTITION",
+        ] {
             assert!(!is_of_an_allocation(OsStr::new(name)), "{name}");
         }
     }

@@ -84,8 +84,7 @@ pub(super) fn build(line: &mut Line, prefix: &str) -> Result<Built, ExitCode> {
         now: zone::now(),
         zone: &zone,
     };
-    let mut built =
-        job::build(&line.chosen, &ambient).map_err(|e| say.build_error(prefix, &e))?;
+    let mut built = job::build(&line.chosen, &ambient).map_err(|e| say.build_error(prefix, &e))?;
     for warning in &built.warnings {
         say.warning(warning);
     }
@@ -117,7 +116,11 @@ fn read_node_files(chosen: &mut Chosen) -> Result<(), OptionError> {
             continue;
         }
         let text = std::fs::read_to_string(path).map_err(|e| {
-            let what = if long == "nodefile" { " node file" } else { " specification" };
+            let what = if long == "nodefile" {
+                " node file"
+            } else {
+                " specification"
+            };
             OptionError::invalid(format!("Invalid --{long}{what}"))
                 .with_hint(format!("cannot read {path}: {e}"))
         })?;
@@ -143,7 +146,8 @@ fn owner(chosen: &Chosen) -> Result<Owner, OptionError> {
     if uid.is_none() && gid.is_none() {
         return Ok(owner);
     }
-    let only_root = |long: &str| OptionError::fatal(format!("--{long} only permitted by root user"));
+    let only_root =
+        |long: &str| OptionError::fatal(format!("--{long} only permitted by root user"));
     let is_root = nix::unistd::geteuid().is_root();
     if let Some(text) = uid {
         let user = user(text).ok_or_else(|| OptionError::invalid("Invalid --uid specification"))?;
@@ -153,7 +157,8 @@ fn owner(chosen: &Chosen) -> Result<Owner, OptionError> {
         (owner.uid, owner.gid, owner.user) = (user.uid.as_raw(), user.gid.as_raw(), user.name);
     }
     if let Some(text) = gid {
-        let group = group(text).ok_or_else(|| OptionError::invalid("Invalid --gid specification"))?;
+        let group =
+            group(text).ok_or_else(|| OptionError::invalid("Invalid --gid specification"))?;
         if !is_root && group.gid.as_raw() != owner.gid {
             return Err(only_root("gid"));
         }

@@ -23,7 +23,11 @@ pub(super) fn environment(say: &Say) -> Environment {
         ),
         None => (uid, "/".to_owned(), "/bin/sh".to_owned()),
     };
-    let shell = if shell.is_empty() { "/bin/sh".to_owned() } else { shell };
+    let shell = if shell.is_empty() {
+        "/bin/sh".to_owned()
+    } else {
+        shell
+    };
     let basic: Vec<(&str, &str)> = vec![
         ("HOME", &home),
         ("USER", &name),

@@ -25,7 +25,11 @@ pub(super) fn main(args: &[String]) -> ExitCode {
 fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     let mut line = line::read(Command::Sbatch, args)?;
     let script = read_script(&line)?;
-    let name = if script.path.is_empty() { &script.name } else { &script.path };
+    let name = if script.path.is_empty() {
+        &script.name
+    } else {
+        &script.path
+    };
     directives::read(&mut line.chosen, script.head(), name)
         .map_err(|e| line.say.option_error(&e))?;
     line.say.quiet = line.chosen.has("quiet");
@@ -60,7 +64,11 @@ fn read_script(line: &Line) -> Result<Script, ExitCode> {
 
 type Blobs = Vec<(muster_core::ids::BlobId, minicbor::bytes::ByteVec)>;
 
-fn make_job(line: &mut Line, script: Script, args: &[String]) -> Result<(JobSpec, Blobs), ExitCode> {
+fn make_job(
+    line: &mut Line,
+    script: Script,
+    args: &[String],
+) -> Result<(JobSpec, Blobs), ExitCode> {
     let mut spec = line::build(line, PREFIX)?.spec;
     let context = capture::batch_context(&line.chosen, &line.say).map_err(|text| {
         line.say.error(&text);

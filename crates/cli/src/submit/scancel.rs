@@ -341,7 +341,11 @@ fn carry_out(say: &Say, client: &mut Client, mut wish: Wish) -> ExitCode {
         };
         failed |= send(say, client, &wish, selection, &jobs);
     }
-    if failed { say.failed() } else { ExitCode::SUCCESS }
+    if failed {
+        say.failed()
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 fn announce(say: &Say, wish: &Wish, target: &Target) {
@@ -408,7 +412,11 @@ fn complain(say: &Say, id: &str, is_step: bool, code: RefusalCode) -> bool {
     if (gone && say.verbose == 0) || (say.quiet && gone) {
         return false;
     }
-    let what = if is_step { "Kill step error on step id" } else { "Kill job error on job id" };
+    let what = if is_step {
+        "Kill step error on step id"
+    } else {
+        "Kill job error on job id"
+    };
     say.error(&format!("{what} {id}: {}", code.text()));
     !gone
 }
@@ -441,7 +449,10 @@ fn ask_for_each(say: &Say, client: &mut Client, wish: &Wish) -> Result<Vec<Targe
             Err(error) => return Err(say.connect_error("Unable to list jobs", &error)),
         }
     }
-    for job in jobs.iter().filter(|j| !j.state.is_ended() && matches(&wish.filter, j)) {
+    for job in jobs
+        .iter()
+        .filter(|j| !j.state.is_ended() && matches(&wish.filter, j))
+    {
         say::stdout(&format!(
             "Cancel job_id={} name={} partition={} [y/n]? ",
             job.id, job.spec.name, job.partition
@@ -486,11 +497,16 @@ mod tests {
     fn ids() {
         let t = target("12_[1-3,5].0").unwrap();
         assert_eq!((t.job.job, t.step), (JobId(12), Some(StepNo(0))));
-        assert_eq!(t.job.tasks.unwrap().iter().collect::<Vec<_>>(), [1, 2, 3, 5]);
+        assert_eq!(
+            t.job.tasks.unwrap().iter().collect::<Vec<_>>(),
+            [1, 2, 3, 5]
+        );
         assert_eq!(target("7.batch").unwrap().step, Some(StepNo::BATCH));
         assert_eq!(target("7_*").unwrap().job.tasks, None);
         assert_eq!(target("7_4").unwrap().job.tasks.unwrap().len(), 1);
-        for bad in ["", "foo", "1_", "1.x", "1_[1-3", "0", "+1", "-1", "1.", "1__2"] {
+        for bad in [
+            "", "foo", "1_", "1.x", "1_[1-3", "0", "+1", "-1", "1.", "1__2",
+        ] {
             assert!(target(bad).is_none(), "{bad}");
         }
         assert_eq!(split_ids("1,2_[3,4] 5"), ["1", "2_[3,4]", "5"]);
@@ -508,7 +524,13 @@ mod tests {
         let w = wish(&["-v", "-t", "pd", "-n", "x"]).unwrap();
         assert_eq!(w.filter.state, Some(JobState::Pending));
         assert_eq!(w.filter.name.as_deref(), Some("x"));
-        for bad in [&[][..], &["-t", "CD", "1"], &["foo"], &["-s", "FOO", "1"], &["--nosuch"]] {
+        for bad in [
+            &[][..],
+            &["-t", "CD", "1"],
+            &["foo"],
+            &["-s", "FOO", "1"],
+            &["--nosuch"],
+        ] {
             assert!(wish(bad).is_err(), "{bad:?}");
         }
     }

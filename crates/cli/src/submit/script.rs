@@ -143,9 +143,18 @@ mod tests {
         for (text, first) in [
             (&b""[..], "Batch script is empty!"),
             (b" \n\t\n", "Batch script contains only whitespace!"),
-            (b"true\n", "This does not look like a batch script.  The first"),
-            (b"#!/bin/sh\r\ntrue\r\n", "Batch script contains DOS line breaks (\\r\\n)"),
-            (b"#!/bin/sh\n\0", "Batch script contains a zero byte; is it a program?"),
+            (
+                b"true\n",
+                "This does not look like a batch script.  The first",
+            ),
+            (
+                b"#!/bin/sh\r\ntrue\r\n",
+                "Batch script contains DOS line breaks (\\r\\n)",
+            ),
+            (
+                b"#!/bin/sh\n\0",
+                "Batch script contains a zero byte; is it a program?",
+            ),
         ] {
             assert_eq!(check(text).unwrap_err()[0], first);
         }
@@ -166,6 +175,9 @@ mod tests {
             Script::from_file("nosuchfile.sh").unwrap_err(),
             ["Unable to open file nosuchfile.sh"]
         );
-        assert_eq!(Script::from_file("/tmp").unwrap_err(), ["Batch script is empty!"]);
+        assert_eq!(
+            Script::from_file("/tmp").unwrap_err(),
+            ["Batch script is empty!"]
+        );
     }
 }

@@ -151,7 +151,10 @@ impl Given {
         };
         match self.row.long {
             "mem-bind" | "gpu-bind" | "tres-bind" | "profile" | "mail-type" => {
-                matches!(value.to_ascii_lowercase().as_str(), "none" | "no" | "q" | "quiet")
+                matches!(
+                    value.to_ascii_lowercase().as_str(),
+                    "none" | "no" | "q" | "quiet"
+                )
             }
             "oom-kill-step" => value == "0",
             "het-group" => value == "0",

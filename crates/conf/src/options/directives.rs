@@ -58,7 +58,8 @@ fn apply(chosen: &mut Chosen, args: &[String]) -> Result<(), OptionError> {
 }
 
 fn words(line: &str, name: &str, number: usize, args: &mut Vec<String>) -> Result<(), OptionError> {
-    let fail = |text: String| OptionError::fatal(format!("{name}: line {number}: {text} in [{line}]"));
+    let fail =
+        |text: String| OptionError::fatal(format!("{name}: line {number}: {text} in [{line}]"));
     let mut rest = line.chars().peekable();
     loop {
         while rest.next_if(|c| c.is_whitespace()).is_some() {}
@@ -126,18 +127,24 @@ mod tests {
 
     #[test]
     fn the_block_ends_at_the_first_command() {
-        let script = "#!/bin/sh\n\n# note\n##SBATCH -t 1\n  # more\n#SBATCH -n 2\ntrue\n#SBATCH -n 9\n";
-        assert_eq!(
-            options(script),
-            Ok(vec![("ntasks", Some("2".to_owned()))])
-        );
+        let script =
+            "#!/bin/sh\n\n# note\n##SBATCH -t 1\n  # more\n#SBATCH -n 2\ntrue\n#SBATCH -n 9\n";
+        assert_eq!(options(script), Ok(vec![("ntasks", Some("2".to_owned()))]));
     }
 
     #[test]
     fn complaints() {
         for (line, text, exit) in [
-            ("-J dask w", "Invalid directive found in batch script: w", 255),
-            ("--nosuchoption", "unrecognized option '--nosuchoption'", 255),
+            (
+                "-J dask w",
+                "Invalid directive found in batch script: w",
+                255,
+            ),
+            (
+                "--nosuchoption",
+                "unrecognized option '--nosuchoption'",
+                255,
+            ),
             ("-J \"x", "job.sh: line 2: Unmatched `\"` in [ -J \"x]", 1),
             (":", "job.sh: line 2: Unexpected `:` in [ :]", 1),
         ] {

@@ -207,11 +207,7 @@ mod tests {
                 &[],
             ),
             (&["--part", "x"], &[("partition", v("x"))], &[]),
-            (
-                &["a.sh", "-N2", "--x"],
-                &[],
-                &["a.sh", "-N2", "--x"],
-            ),
+            (&["a.sh", "-N2", "--x"], &[], &["a.sh", "-N2", "--x"]),
             (&["--", "-N2"], &[], &["-N2"]),
             (&["--exclusive", "user"], &[("exclusive", None)], &["user"]),
             (&["--exclusive=user"], &[("exclusive", v("user"))], &[]),
@@ -228,7 +224,10 @@ mod tests {
     #[test]
     fn complaints_are_getopts() {
         for (args, text) in [
-            (&["--nosuchoption", "x"][..], "unrecognized option '--nosuchoption'"),
+            (
+                &["--nosuchoption", "x"][..],
+                "unrecognized option '--nosuchoption'",
+            ),
             (&["--hold=x"], "option '--hold' doesn't allow an argument"),
             (
                 &["--cpus", "3"],

@@ -62,7 +62,12 @@ fn push_row(text: &mut String, row: &OptionRow) {
     let mut column = left.chars().count();
     text.push_str(&left);
     let mut first = true;
-    for word in row.help.split(' ').chain(note.split(' ')).filter(|w| !w.is_empty()) {
+    for word in row
+        .help
+        .split(' ')
+        .chain(note.split(' '))
+        .filter(|w| !w.is_empty())
+    {
         let length = word.chars().count();
         if !first && column + 1 + length > WIDTH {
             let _ = write!(text, "\n{:INDENT$}", "");

@@ -91,8 +91,10 @@ pub fn build(chosen: &Chosen, ambient: &Ambient<'_>) -> Result<Built, BuildError
         spec.dependency = values::dependency(text)?;
     }
     if let Some(text) = chosen.value("signal") {
-        spec.warn_signal =
-            Some(values::warn_signal(text).ok_or_else(|| OptionError::invalid("Invalid --signal specification"))?);
+        spec.warn_signal = Some(
+            values::warn_signal(text)
+                .ok_or_else(|| OptionError::invalid("Invalid --signal specification"))?,
+        );
     }
     match chosen.command {
         Command::Sbatch => batch_only(chosen, &mut spec)?,
@@ -176,7 +178,9 @@ pub fn time_limit(chosen: &Chosen, long: &'static str) -> Result<Option<TimeLimi
         // No limit given means the partition's.
         Ok(TimeLimit::Minutes(0)) => Ok(None),
         Ok(limit) => Ok(Some(limit)),
-        Err(_) => Err(OptionError::invalid(format!("Invalid --{long} specification"))),
+        Err(_) => Err(OptionError::invalid(format!(
+            "Invalid --{long} specification"
+        ))),
     }
 }
 
@@ -247,8 +251,12 @@ fn mail(chosen: &Chosen) -> Result<Option<(String, String)>, OptionError> {
     {
         return Err(OptionError::invalid("Invalid --mail-type specification"));
     }
-    Ok((kind.is_some() || user.is_some())
-        .then(|| (kind.unwrap_or_default().to_owned(), user.unwrap_or_default().to_owned())))
+    Ok((kind.is_some() || user.is_some()).then(|| {
+        (
+            kind.unwrap_or_default().to_owned(),
+            user.unwrap_or_default().to_owned(),
+        )
+    }))
 }
 
 fn no_kill(chosen: &Chosen) -> Result<bool, OptionError> {
@@ -274,11 +282,26 @@ fn immediate(chosen: &Chosen) -> Result<Option<u32>, OptionError> {
 /// Options that listings show and nothing else uses.
 fn shown(chosen: &Chosen) -> Vec<(String, String)> {
     [
-        "extra", "mcs-label", "network", "prefer", "cpu-freq", "gpu-freq", "gpu-bind", "mem-bind", "tres-bind",
-        "power", "profile", "acctg-freq", "gres-flags",
+        "extra",
+        "mcs-label",
+        "network",
+        "prefer",
+        "cpu-freq",
+        "gpu-freq",
+        "gpu-bind",
+        "mem-bind",
+        "tres-bind",
+        "power",
+        "profile",
+        "acctg-freq",
+        "gres-flags",
     ]
     .iter()
-    .filter_map(|long| chosen.value(long).map(|v| ((*long).to_owned(), v.to_owned())))
+    .filter_map(|long| {
+        chosen
+            .value(long)
+            .map(|v| ((*long).to_owned(), v.to_owned()))
+    })
     .collect()
 }
 

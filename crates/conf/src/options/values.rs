@@ -127,9 +127,12 @@ pub fn dependency(text: &str) -> Result<Dependency, Refusal> {
     }
     let mut terms = Vec::new();
     for part in text.split([',', '?']).filter(|p| !p.is_empty()) {
-        dependency_term(part, &mut terms).map_err(|why| refuse(format!("dependency '{part}': {why}")))?;
+        dependency_term(part, &mut terms)
+            .map_err(|why| refuse(format!("dependency '{part}': {why}")))?;
         if terms.len() > DEPENDENCY_TERMS_MAX {
-            return Err(refuse(format!("more than {DEPENDENCY_TERMS_MAX} conditions")));
+            return Err(refuse(format!(
+                "more than {DEPENDENCY_TERMS_MAX} conditions"
+            )));
         }
     }
     Ok(Dependency { terms, any })
@@ -278,7 +281,10 @@ pub fn gres(text: &str) -> Option<Vec<GresAsk>> {
         return Some(list);
     }
     for item in text.split(',') {
-        let item = item.strip_prefix("gres/").or(item.strip_prefix("gres:")).unwrap_or(item);
+        let item = item
+            .strip_prefix("gres/")
+            .or(item.strip_prefix("gres:"))
+            .unwrap_or(item);
         let mut parts: Vec<&str> = item.split([':', '=']).collect();
         if parts.iter().any(|p| p.is_empty()) || parts.len() > 3 {
             return None;

@@ -15,8 +15,8 @@ fn a_pass_after_an_end_does_not_touch_the_other_jobs() {
     assert_eq!(started.len(), 10);
     assert!(world.sched.shapes() == 1);
     world.pass();
-    for round in 0..5 {
-        world.end(started[round]);
+    for id in started.into_iter().take(5) {
+        world.end(id);
         let plan = world.sched.plan(&world.state, world.now);
         assert_eq!(plan.starts.len(), 1);
         let cost = world.sched.cost();

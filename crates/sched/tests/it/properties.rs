@@ -16,11 +16,11 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 enum Op {
     Submit {
-        spec: Box<JobSpec>,
+        spec: Short,
         priority: u32,
     },
     Array {
-        spec: Box<JobSpec>,
+        spec: Short,
         tasks: u32,
         throttle: Option<u32>,
     },
@@ -35,6 +35,30 @@ enum Op {
     Priority(usize, u32),
     Hold(usize),
     Limit(usize, u32),
+}
+
+/// A specification that prints what the tests vary.
+#[derive(Clone)]
+struct Short(Box<JobSpec>);
+
+impl std::fmt::Debug for Short {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let a = &self.0.ask;
+        write!(
+            f,
+            "-n{} -c{} -N{}-{:?} {:?} {:?} {:?} -w{:?} -x{:?} -p{:?}",
+            a.task_count(),
+            a.cpus_of_task(),
+            a.min_nodes,
+            a.max_nodes,
+            self.0.time_limit,
+            a.memory,
+            a.sharing,
+            a.nodelist,
+            a.exclude,
+            self.0.partitions
+        )
+    }
 }
 
 fn spec() -> impl Strategy<Value = JobSpec> {
@@ -78,9 +102,9 @@ fn spec() -> impl Strategy<Value = JobSpec> {
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        8 => (spec(), 1u32..5).prop_map(|(s, priority)| Op::Submit { spec: Box::new(s), priority }),
+        8 => (spec(), 1u32..5).prop_map(|(s, priority)| Op::Submit { spec: Short(Box::new(s)), priority }),
         1 => (spec(), 1u32..6, prop_oneof![Just(None), (1u32..3).prop_map(Some)])
-            .prop_map(|(s, tasks, throttle)| Op::Array { spec: Box::new(s), tasks, throttle }),
+            .prop_map(|(s, tasks, throttle)| Op::Array { spec: Short(Box::new(s)), tasks, throttle }),
         5 => any::<usize>().prop_map(Op::End),
         1 => any::<usize>().prop_map(Op::Ending),
         6 => Just(Op::Pass),
@@ -125,14 +149,14 @@ fn carry_out(world: &mut World, op: &Op) -> Result<(), TestCaseError> {
     let waits = |j: &muster_core::job::Job| world_waits(j);
     match op {
         Op::Submit { spec, priority } => {
-            world.submit_with((**spec).clone(), *priority);
+            world.submit_with((*spec.0).clone(), *priority);
         }
         Op::Array {
             spec,
             tasks,
             throttle,
         } => {
-            world.array((**spec).clone(), *tasks, *throttle);
+            world.array((*spec.0).clone(), *tasks, *throttle);
         }
         Op::End(which) => {
             if let Some(id) = pick(world, *which, runs) {
@@ -200,6 +224,7 @@ fn pass(world: &mut World) -> Result<(), TestCaseError> {
     let before = world.now;
     world.commit(&plan);
     prop_assert_eq!(before, world.now);
+    prop_assert_eq!(world.state.check_invariants(), Ok(()));
     for node in &world.state.nodes {
         let used = node.config.cpus - node.free_cpus.len();
         let held: u32 = held_on(&world.state, node.idx.0)
@@ -208,13 +233,10 @@ fn pass(world: &mut World) -> Result<(), TestCaseError> {
         prop_assert_eq!(used, held, "CPUs of {} are given twice", &node.config.name);
         prop_assert!(node.used_mib <= node.config.memory_mib);
     }
-    // Nothing more can start at the same moment.
-    let again = world.sched.plan(&world.state, world.now);
-    prop_assert_eq!(again.starts, vec![]);
-    world.note(&Plan {
-        starts: vec![],
-        ..again
-    });
+    // Promises are made anew around what has started, which may make room for more; then it is at rest.
+    if !plan.starts.is_empty() || world.sched.more() {
+        return pass(world);
+    }
     Ok(())
 }
 
@@ -399,6 +421,8 @@ fn not_delayed(world: &World, plan: &Plan) -> Result<(), TestCaseError> {
                 .find(|(id, _)| *id == head)
                 .map(|(_, t)| *t);
             let expected = expected.or(job.expected_start.filter(|_| start.is_some()));
+            // What is overdue may end any moment.
+            let expected = expected.map(|t| t.max(world.now));
             if config.backfill && start.is_some() && !matches!(job.array, ArrayRole::Task { .. }) {
                 prop_assert_eq!(
                     expected,
@@ -423,7 +447,7 @@ fn plain_spec() -> impl Strategy<Value = JobSpec> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(std::env::var("PROPTEST_CASES").map_or(150, |n| n.parse().expect("a number"))))]
 
     #[test]
     fn plans_are_sound_and_incremental(
@@ -442,7 +466,7 @@ proptest! {
         ops in proptest::collection::vec(
             prop_oneof![
                 6 => (plain_spec(), 1u32..5)
-                    .prop_map(|(s, priority)| Op::Submit { spec: Box::new(s), priority }),
+                    .prop_map(|(s, priority)| Op::Submit { spec: Short(Box::new(s)), priority }),
                 3 => any::<usize>().prop_map(Op::End),
                 1 => any::<usize>().prop_map(Op::Ending),
                 4 => Just(Op::Pass),

@@ -13,7 +13,10 @@ use muster_core::spec::{GresAsk, MemoryAsk, ResourceAsk, Sharing};
 ///
 /// # Errors
 /// The first option that is malformed or contradicts another.
-pub fn resource_ask(chosen: &Chosen, warnings: &mut Vec<String>) -> Result<ResourceAsk, BuildError> {
+pub fn resource_ask(
+    chosen: &Chosen,
+    warnings: &mut Vec<String>,
+) -> Result<ResourceAsk, BuildError> {
     let optional = |long: &'static str, least: u32| match chosen.value(long) {
         Some(text) => number(long, text, least).map(Some),
         None => Ok(None),
@@ -25,9 +28,18 @@ pub fn resource_ask(chosen: &Chosen, warnings: &mut Vec<String>) -> Result<Resou
         ntasks_per_socket: optional("ntasks-per-socket", 1)?,
         ntasks_per_core: optional("ntasks-per-core", 1)?,
         min_cpus_per_node: optional("mincpus", 1)?,
-        constraint: chosen.value("constraint").map(str::to_owned).filter(|c| !c.is_empty()),
-        nodelist: chosen.value("nodelist").map(str::to_owned).filter(|l| !l.is_empty()),
-        exclude: chosen.value("exclude").map(str::to_owned).filter(|l| !l.is_empty()),
+        constraint: chosen
+            .value("constraint")
+            .map(str::to_owned)
+            .filter(|c| !c.is_empty()),
+        nodelist: chosen
+            .value("nodelist")
+            .map(str::to_owned)
+            .filter(|l| !l.is_empty()),
+        exclude: chosen
+            .value("exclude")
+            .map(str::to_owned)
+            .filter(|l| !l.is_empty()),
         sharing: sharing(chosen)?,
         contiguous: chosen.has("contiguous"),
         sockets_per_node: optional("sockets-per-node", 1)?,
@@ -107,7 +119,12 @@ fn sharing(chosen: &Chosen) -> Result<Sharing, OptionError> {
     if given.row.long == "oversubscribe" {
         return Ok(Sharing::Oversubscribe);
     }
-    match given.value.as_deref().map(str::to_ascii_lowercase).as_deref() {
+    match given
+        .value
+        .as_deref()
+        .map(str::to_ascii_lowercase)
+        .as_deref()
+    {
         None | Some("1" | "yes" | "exclusive") => Ok(Sharing::Exclusive),
         Some("user") => Ok(Sharing::ExclusiveUser),
         Some(kind @ ("mcs" | "topo")) => Err(OptionError::fatal(format!(
@@ -140,7 +157,9 @@ fn extra_node_info(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionE
         &mut ask.threads_per_core,
     ];
     if text.split(':').count() > fields.len() {
-        return Err(OptionError::invalid("Invalid --extra-node-info specification"));
+        return Err(OptionError::invalid(
+            "Invalid --extra-node-info specification",
+        ));
     }
     for ((word, field), place) in text.split(':').zip(fields).zip(PLACES) {
         if word == "*" {
@@ -283,8 +302,10 @@ pub fn devices(chosen: &Chosen, sockets: Option<u32>) -> Result<Devices, OptionE
             continue;
         }
         let Some(list) = item.strip_prefix("gres/").and_then(values::gres) else {
-            return Err(OptionError::invalid("Invalid --tres-per-task specification")
-                .with_hint(format!("'{item}' is neither cpu=N nor gres/NAME[:TYPE]=N")));
+            return Err(
+                OptionError::invalid("Invalid --tres-per-task specification")
+                    .with_hint(format!("'{item}' is neither cpu=N nor gres/NAME[:TYPE]=N")),
+            );
         };
         for gres in list {
             values::push_gres(&mut devices.per_task, &gres.name, gres.kind, gres.per_node);
@@ -311,28 +332,46 @@ fn apply_devices(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionErr
         values::push_gres(&mut ask.gres, &gpu.name, gpu.kind, gpu.per_node / nodes);
     }
     for device in devices.per_task {
-        let per_node = ask.ntasks_per_node.unwrap_or_else(|| ask.task_count().div_ceil(ask.min_nodes));
+        let per_node = ask
+            .ntasks_per_node
+            .unwrap_or_else(|| ask.task_count().div_ceil(ask.min_nodes));
         if ask.ntasks_per_node.is_none() {
             ask.max_nodes = Some(ask.min_nodes);
         }
         let count = device.per_node.saturating_mul(u64::from(per_node));
         values::push_gres(&mut ask.gres, &device.name, device.kind, count);
     }
-    let gpus: u64 = ask.gres.iter().filter(|g| g.name == "gpu").map(|g| g.per_node).sum();
+    let gpus: u64 = ask
+        .gres
+        .iter()
+        .filter(|g| g.name == "gpu")
+        .map(|g| g.per_node)
+        .sum();
     counted_by_gpu(chosen, gpus, ask)
 }
 
 /// `--ntasks-per-gpu`.
-fn tasks_by_gpu(chosen: &Chosen, devices: &Devices, ask: &mut ResourceAsk) -> Result<(), OptionError> {
+fn tasks_by_gpu(
+    chosen: &Chosen,
+    devices: &Devices,
+    ask: &mut ResourceAsk,
+) -> Result<(), OptionError> {
     let Some(text) = chosen.value("ntasks-per-gpu") else {
         return Ok(());
     };
     let per_gpu = number("ntasks-per-gpu", text, 1)?;
-    let sum = |list: &[GresAsk]| list.iter().filter(|g| g.name == "gpu").map(|g| g.per_node).sum::<u64>();
+    let sum = |list: &[GresAsk]| {
+        list.iter()
+            .filter(|g| g.name == "gpu")
+            .map(|g| g.per_node)
+            .sum::<u64>()
+    };
     let gpus = sum(&devices.per_job)
         .saturating_add(sum(&devices.per_node).saturating_mul(u64::from(ask.min_nodes)));
     if gpus == 0 && chosen.command != Command::Srun {
-        return Err(OptionError::fatal("--ntasks-per-gpu needs --gpus or --gpus-per-node"));
+        return Err(OptionError::fatal(
+            "--ntasks-per-gpu needs --gpus or --gpus-per-node",
+        ));
     }
     if gpus > 0 && ask.ntasks.is_none() {
         let tasks = gpus.saturating_mul(u64::from(per_gpu));
@@ -349,7 +388,10 @@ fn counted_by_gpu(chosen: &Chosen, gpus: u64, ask: &mut ResourceAsk) -> Result<(
         let cpus = u32::try_from(each.saturating_mul(gpus)).unwrap_or(u32::MAX - 16);
         ask.min_cpus_per_node = Some(ask.min_cpus_per_node.unwrap_or(1).max(cpus));
     }
-    if chosen.strongest(&["mem", "mem-per-cpu", "mem-per-gpu"]).is_some_and(|g| g.row.long == "mem-per-gpu") {
+    if chosen
+        .strongest(&["mem", "mem-per-cpu", "mem-per-gpu"])
+        .is_some_and(|g| g.row.long == "mem-per-gpu")
+    {
         let each = mem_value("mem-per-gpu", chosen.value("mem-per-gpu").unwrap_or(""))?;
         need_gpus("mem-per-gpu", gpus)?;
         ask.memory = MemoryAsk::PerNode(each.saturating_mul(gpus));

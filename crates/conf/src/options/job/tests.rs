@@ -32,18 +32,36 @@ fn ask(line: &str) -> ResourceAsk {
 #[test]
 fn nodes_and_tasks() {
     let a = ask("-N2");
-    assert_eq!((a.min_nodes, a.max_nodes, a.ntasks, a.nodes_set), (2, Some(2), None, true));
+    assert_eq!(
+        (a.min_nodes, a.max_nodes, a.ntasks, a.nodes_set),
+        (2, Some(2), None, true)
+    );
     let a = ask("-N2-4 -n8 -c2");
-    assert_eq!((a.min_nodes, a.max_nodes, a.ntasks, a.cpus_per_task), (2, Some(4), Some(8), Some(2)));
+    assert_eq!(
+        (a.min_nodes, a.max_nodes, a.ntasks, a.cpus_per_task),
+        (2, Some(4), Some(8), Some(2))
+    );
     let a = ask("-n5 --tasks-per-node=2");
-    assert_eq!((a.min_nodes, a.max_nodes, a.ntasks_per_node), (3, None, Some(2)));
+    assert_eq!(
+        (a.min_nodes, a.max_nodes, a.ntasks_per_node),
+        (3, None, Some(2))
+    );
     let a = ask("-w n[1-3]");
     assert_eq!((a.min_nodes, a.nodelist.as_deref()), (3, Some("n[1-3]")));
     let built = try_build("-N3 -n2").unwrap();
-    assert_eq!((built.spec.ask.min_nodes, built.spec.ask.max_nodes), (2, Some(2)));
-    assert_eq!(built.warnings, ["can't run 2 processes on 3 nodes, setting nnodes to 2"]);
+    assert_eq!(
+        (built.spec.ask.min_nodes, built.spec.ask.max_nodes),
+        (2, Some(2))
+    );
+    assert_eq!(
+        built.warnings,
+        ["can't run 2 processes on 3 nodes, setting nnodes to 2"]
+    );
     let a = ask("-B 2:4:*");
-    assert_eq!((a.sockets_per_node, a.cores_per_socket, a.threads_per_core), (Some(2), Some(4), None));
+    assert_eq!(
+        (a.sockets_per_node, a.cores_per_socket, a.threads_per_core),
+        (Some(2), Some(4), None)
+    );
     assert_eq!(ask("--hint=nomultithread").threads_per_core, Some(1));
     assert_eq!(ask("--tres-per-task=cpu=4").cpus_per_task, Some(4));
 }
@@ -75,13 +93,24 @@ fn gpus_become_devices_of_nodes() {
     assert_eq!(per_node("--gres=gpu:2"), gpu(2));
     assert_eq!(per_node("-G4 -N2"), gpu(2));
     assert_eq!(per_node("--gpus=4"), gpu(4));
-    assert_eq!(per_node("--gpus-per-node=a100:2"), [("gpu".to_owned(), Some("a100".to_owned()), 2)]);
+    assert_eq!(
+        per_node("--gpus-per-node=a100:2"),
+        [("gpu".to_owned(), Some("a100".to_owned()), 2)]
+    );
     assert_eq!(per_node("--gpus-per-task=1 -n4 -N2"), gpu(2));
     assert_eq!(per_node("--gpus-per-socket=2 --sockets-per-node=2"), gpu(4));
     let a = ask("--gpus-per-node=2 --cpus-per-gpu=3 --mem-per-gpu=10G");
-    assert_eq!((a.min_cpus_per_node, a.memory), (Some(6), MemoryAsk::PerNode(20 * 1024)));
+    assert_eq!(
+        (a.min_cpus_per_node, a.memory),
+        (Some(6), MemoryAsk::PerNode(20 * 1024))
+    );
     assert_eq!(ask("-G2 --ntasks-per-gpu=3").ntasks, Some(6));
-    for bad in ["-G3 -N2", "--cpus-per-gpu=2", "--gpus-per-socket=1", "--ntasks-per-gpu=1"] {
+    for bad in [
+        "-G3 -N2",
+        "--cpus-per-gpu=2",
+        "--gpus-per-socket=1",
+        "--ntasks-per-gpu=1",
+    ] {
         assert!(try_build(bad).is_err(), "{bad}");
     }
 }
@@ -98,7 +127,10 @@ fn times_and_the_rest() {
     assert_eq!(spec.begin, Some(Timestamp::from_unix_s(1_795_292_190)));
     assert_eq!(spec.array.unwrap().throttle, Some(2));
     assert_eq!(spec.dependency.terms.len(), 1);
-    assert_eq!((spec.requeue, spec.nice, spec.stdio.append), (Some(false), 100, Some(true)));
+    assert_eq!(
+        (spec.requeue, spec.nice, spec.stdio.append),
+        (Some(false), 100, Some(true))
+    );
     assert_eq!(spec.partitions, ["a", "b"]);
     assert!(spec.hold && spec.no_kill && spec.warn_signal.unwrap().batch_only);
     assert_eq!(spec.kill_on_invalid_dep, Some(true));
@@ -111,18 +143,38 @@ fn complaints_are_slurms() {
         ("-t abc", "Invalid --time specification", 255),
         ("--mem=12Q", "Invalid --mem specification", 255),
         ("-n 0", "Invalid numeric value \"0\" for --ntasks.", 1),
-        ("-c x", "Invalid numeric value \"x\" for --cpus-per-task.", 1),
+        (
+            "-c x",
+            "Invalid numeric value \"x\" for --cpus-per-task.",
+            1,
+        ),
         ("--signal=foo", "Invalid --signal specification", 255),
         ("-m foo", "Invalid --distribution specification", 255),
         ("--mail-type=foo", "Invalid --mail-type specification", 255),
         ("--open-mode=foo", "Invalid --open-mode specification", 255),
         ("--exclusive=foo", "Invalid --exclusive specification", 255),
-        ("--hint=foo", "unrecognized --hint argument \"foo\", see --hint=help", 1),
-        ("-B foo", "Invalid numeric value \"foo\" for first arg of -B.", 1),
-        ("--switches=foo", "Invalid numeric value \"foo\" for --switches.", 1),
+        (
+            "--hint=foo",
+            "unrecognized --hint argument \"foo\", see --hint=help",
+            1,
+        ),
+        (
+            "-B foo",
+            "Invalid numeric value \"foo\" for first arg of -B.",
+            1,
+        ),
+        (
+            "--switches=foo",
+            "Invalid numeric value \"foo\" for --switches.",
+            1,
+        ),
         ("--tmp=foo", "Invalid --tmp specification", 255),
         ("--no-kill=foo", "Invalid --no-kill specification", 255),
-        ("--gres=gpu::", "Invalid generic resource (gres) specification", 1),
+        (
+            "--gres=gpu::",
+            "Invalid generic resource (gres) specification",
+            1,
+        ),
         (
             "--mem=1 --mem-per-cpu=1",
             "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.",
@@ -147,9 +199,16 @@ fn complaints_are_slurms() {
 #[test]
 fn what_cannot_be_honoured_is_refused_or_said() {
     match try_build("--container=x").map(|b| b.spec) {
-        Err(BuildError::Option(e)) => assert!(e.lines[0].starts_with("--container is not supported: ")),
+        Err(BuildError::Option(e)) => {
+            assert!(e.lines[0].starts_with("--container is not supported: "))
+        }
         other => panic!("{other:?}"),
     }
-    let warnings = try_build("--cpu-freq=low --mem-bind=none --delay-boot=5").unwrap().warnings;
-    assert_eq!(warnings, ["--cpu-freq has no effect: CPU frequencies are left as they are"]);
+    let warnings = try_build("--cpu-freq=low --mem-bind=none --delay-boot=5")
+        .unwrap()
+        .warnings;
+    assert_eq!(
+        warnings,
+        ["--cpu-freq has no effect: CPU frequencies are left as they are"]
+    );
 }

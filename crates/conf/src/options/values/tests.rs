@@ -118,7 +118,10 @@ fn devices() {
         gres("gpu:a100:2,nic:1"),
         Some(vec![ask("gpu", Some("a100"), 2), ask("nic", None, 1)])
     );
-    assert_eq!(gres("gres/gpu:tesla"), Some(vec![ask("gpu", Some("tesla"), 1)]));
+    assert_eq!(
+        gres("gres/gpu:tesla"),
+        Some(vec![ask("gpu", Some("tesla"), 1)])
+    );
     assert_eq!(gres("gpu:0"), Some(vec![]));
     assert_eq!(gres("none"), Some(vec![]));
     assert_eq!(gpus("a100:3"), Some(vec![ask("gpu", Some("a100"), 3)]));
@@ -129,7 +132,15 @@ fn devices() {
 
 #[test]
 fn distributions() {
-    for good in ["block", "cyclic:block", "plane=4", "*", "block:cyclic:fcyclic", "arbitrary", "block,Pack"] {
+    for good in [
+        "block",
+        "cyclic:block",
+        "plane=4",
+        "*",
+        "block:cyclic:fcyclic",
+        "arbitrary",
+        "block,Pack",
+    ] {
         assert!(distribution_is_known(good), "{good}");
     }
     for bad in ["", "foo", "plane=0", "block:plane=2", "block,x"] {

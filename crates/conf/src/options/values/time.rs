@@ -165,7 +165,11 @@ fn read_word(word: &str, parts: &mut Parts) -> Option<()> {
         "noon" => parts.time = Some((12, 0, 0)),
         "fika" => parts.time = Some((15, 0, 0)),
         "teatime" | "elevenses" => {
-            parts.time = Some(if lower == "teatime" { (16, 0, 0) } else { (11, 0, 0) });
+            parts.time = Some(if lower == "teatime" {
+                (16, 0, 0)
+            } else {
+                (11, 0, 0)
+            });
         }
         "am" | "pm" => {
             let (hour, minute, second) = parts.time?;
@@ -255,11 +259,7 @@ fn read_date(text: &str) -> Option<(Option<i64>, u32, u32)> {
         let fields: Vec<&str> = text.split(['/', '.']).collect();
         match fields[..] {
             [month, day] => (None, two_digits(month)?, two_digits(day)?),
-            [month, day, year] => (
-                Some(full_year(year)?),
-                two_digits(month)?,
-                two_digits(day)?,
-            ),
+            [month, day, year] => (Some(full_year(year)?), two_digits(month)?, two_digits(day)?),
             _ => return None,
         }
     } else if text.bytes().all(|b| b.is_ascii_digit()) && matches!(text.len(), 4 | 6) {
@@ -332,8 +332,19 @@ mod tests {
             assert_eq!(at(text).as_deref(), Some(want), "{text}");
         }
         for bad in [
-            "", "foo", "now+", "now+x", "now+1fortnight", "25:00", "12:60", "13/01/26", "2030-1", "now 16:00",
-            "2030-13-01", "1", "+5",
+            "",
+            "foo",
+            "now+",
+            "now+x",
+            "now+1fortnight",
+            "25:00",
+            "12:60",
+            "13/01/26",
+            "2030-1",
+            "now 16:00",
+            "2030-13-01",
+            "1",
+            "+5",
         ] {
             assert_eq!(at(bad), None, "{bad}");
         }
