@@ -70,7 +70,13 @@ impl Holder {
                 warnings.iter().for_each(|w| say.warning(w));
                 id
             }
-            Ok(Reply::WouldStart { at, cpus, nodes, partition, id }) => {
+            Ok(Reply::WouldStart {
+                at,
+                cpus,
+                nodes,
+                partition,
+                id,
+            }) => {
                 super::say::stderr(&format!(
                     "{}: Job {id} to start at {} using {cpus} processors on nodes {nodes} in partition {partition}\n",
                     say.name,
@@ -93,7 +99,9 @@ impl Holder {
             ended: None,
             say,
         };
-        holder.ask(hold).map_err(|e| NotGranted(say.connect_error(prefix, &e)))?;
+        holder
+            .ask(hold)
+            .map_err(|e| NotGranted(say.connect_error(prefix, &e)))?;
         holder.wait_for_start(prefix)?;
         Ok(holder)
     }
@@ -133,12 +141,16 @@ impl Holder {
                 if say.name == "salloc" {
                     say.info(&format!("Pending job allocation {}", self.job));
                 }
-                say.info(&format!("job {} queued and waiting for resources", self.job));
+                say.info(&format!(
+                    "job {} queued and waiting for resources",
+                    self.job
+                ));
             }
             if readable && let Some(signal) = signals.take() {
                 return Err(self.give_up(signal));
             }
-            self.read().map_err(|e| NotGranted(say.connect_error(prefix, &e)))?;
+            self.read()
+                .map_err(|e| NotGranted(say.connect_error(prefix, &e)))?;
         }
         if announced && self.info.is_some() {
             say.info(&format!("job {} has been allocated resources", self.job));
@@ -156,7 +168,8 @@ impl Holder {
             self.say.info("Job aborted due to signal");
         }
         self.cancel();
-        self.say.info(&format!("Job allocation {} has been revoked", self.job));
+        self.say
+            .info(&format!("Job allocation {} has been revoked", self.job));
         NotGranted(match signal {
             Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP => self.say.failed(),
             other => ExitCode::from(128_u8.saturating_add(u8::try_from(other as i32).unwrap_or(0))),
@@ -204,7 +217,8 @@ impl Holder {
             self.heard(response)?;
         }
         if !matches!(open, Ok(true)) && self.ended.is_none() {
-            self.say.verbose("connection to the controller lost, trying again");
+            self.say
+                .verbose("connection to the controller lost, trying again");
             self.retry = Some(Instant::now());
         }
         Ok(())
@@ -254,7 +268,10 @@ impl Holder {
             match Client::connect_patiently(line::PATIENCE) {
                 Ok(client) => self.client = client,
                 Err(error) => {
-                    let text = format!("the controller could not be told that job {} is over: {error}", self.job);
+                    let text = format!(
+                        "the controller could not be told that job {} is over: {error}",
+                        self.job
+                    );
                     self.say.error(&text);
                     return;
                 }
@@ -312,7 +329,9 @@ impl Holder {
     /// Variables for what runs in the allocation.
     pub(super) fn variables(&self) -> Variables {
         let conf = self.client.endpoint.conf.to_string_lossy();
-        self.info.as_deref().map_or_else(Vec::new, |info| variables(info, &conf))
+        self.info
+            .as_deref()
+            .map_or_else(Vec::new, |info| variables(info, &conf))
     }
 }
 

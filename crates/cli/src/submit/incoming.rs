@@ -75,7 +75,10 @@ mod tests {
         );
         assert_eq!(incoming.next().unwrap(), Some(FromStepd::Closed));
         assert_eq!(incoming.next::<FromStepd>().unwrap(), None);
-        assert!(incoming.fill(&there).unwrap(), "nothing there is not the end");
+        assert!(
+            incoming.fill(&there).unwrap(),
+            "nothing there is not the end"
+        );
         drop(here);
         assert!(!incoming.fill(&there).unwrap());
     }

@@ -40,7 +40,8 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     spec.submit_line = line::submit_line("salloc", args);
     let no_shell = line.chosen.has("no-shell");
     if no_shell && !line.words.is_empty() {
-        line.say.error("--no-shell and a command contradict each other");
+        line.say
+            .error("--no-shell and a command contradict each other");
         return Err(line.say.failed());
     }
     spec.interactive = !no_shell;
@@ -131,7 +132,10 @@ fn run_command(line: &Line, holder: Holder, kill_signal: Option<Signal>) -> Exit
             let program = command.get_program().to_string_lossy().into_owned();
             say.error(&format!("Unable to exec command \"{program}\": {e}"));
             say.info(&format!("Relinquishing job allocation {}", holder.job));
-            holder.finish(ExitStatus { code: 127, signal: 0 });
+            holder.finish(ExitStatus {
+                code: 127,
+                signal: 0,
+            });
             return ExitCode::from(127);
         }
     };
@@ -222,7 +226,9 @@ impl Session {
                         self.stop_too();
                         None
                     }
-                    Ok(status @ (WaitStatus::Exited(..) | WaitStatus::Signaled(..))) => Some(status),
+                    Ok(status @ (WaitStatus::Exited(..) | WaitStatus::Signaled(..))) => {
+                        Some(status)
+                    }
                     _ => None,
                 }
             }
@@ -269,9 +275,7 @@ impl Session {
                 .info(&format!("Job allocation {job} has been revoked.")),
         }
         // An interactive shell is hung up on; another command goes on unless the user asked otherwise.
-        let signal = self
-            .kill_signal
-            .or(self.terminal.then_some(Signal::SIGHUP));
+        let signal = self.kill_signal.or(self.terminal.then_some(Signal::SIGHUP));
         if let Some(signal) = signal {
             let _ = killpg(self.child, signal);
             let _ = kill(self.child, Signal::SIGCONT);

@@ -79,7 +79,9 @@ fn own_job(chosen: &Chosen) -> Result<Option<JobId>, OptionError> {
             .ok()
             .filter(|id| *id > 0)
             .map(|id| Some(JobId(id)))
-            .ok_or_else(|| OptionError::fatal(format!("Invalid numeric value \"{text}\" for --jobid."))),
+            .ok_or_else(|| {
+                OptionError::fatal(format!("Invalid numeric value \"{text}\" for --jobid."))
+            }),
     }
 }
 
@@ -87,7 +89,8 @@ fn own_job(chosen: &Chosen) -> Result<Option<JobId>, OptionError> {
 fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, ExitCode> {
     let say = line.say;
     request::forget_other_counts(&mut line.chosen);
-    let made = request::step(line, args).map_err(|e| say.build_error("Unable to create step", &e))?;
+    let made =
+        request::step(line, args).map_err(|e| say.build_error("Unable to create step", &e))?;
     let (mut spec, streams) = made;
     spec.job = job;
     let (stream, info) = reach_lead(&say, job)?;
@@ -108,10 +111,12 @@ fn outside(line: &mut Line, args: &[String]) -> Result<ExitCode, ExitCode> {
     }
     spec.argv = line.words.clone();
     spec.submit_line = line::submit_line("srun", args);
-    spec.stdio = muster_conf::options::job::stdio(&line.chosen).map_err(|e| say.option_error(&e))?;
+    spec.stdio =
+        muster_conf::options::job::stdio(&line.chosen).map_err(|e| say.option_error(&e))?;
     let ask = spec.ask.clone();
     // What is wrong with the step is found before anyone waits for nodes.
-    let made = request::step(line, args).map_err(|e| say.build_error("Unable to create step", &e))?;
+    let made =
+        request::step(line, args).map_err(|e| say.build_error("Unable to create step", &e))?;
     let (mut step, streams) = made;
     let holder = Holder::obtain(line, spec, PREFIX).map_err(|NotGranted(code)| code)?;
     request::fill_allocation(&mut step, &holder, &ask);
@@ -153,7 +158,10 @@ fn own_user() -> String {
 
 /// The agent of the job's first node. Inside the job its address is in the environment; elsewhere the controller
 /// knows it.
-fn reach_lead(say: &Say, job: JobId) -> Result<(AgentStream, Option<Box<AllocationInfo>>), ExitCode> {
+fn reach_lead(
+    say: &Say,
+    job: JobId,
+) -> Result<(AgentStream, Option<Box<AllocationInfo>>), ExitCode> {
     let own = std::env::var("SLURM_JOB_ID").is_ok_and(|id| id == job.to_string());
     if own
         && let Ok(address) = std::env::var("MUSTER_NODE")
@@ -162,7 +170,8 @@ fn reach_lead(say: &Say, job: JobId) -> Result<(AgentStream, Option<Box<Allocati
     {
         return Ok((stream, None));
     }
-    let info = allocation(job).map_err(|e| say.connect_error("Unable to confirm allocation for job", &e))?;
+    let info = allocation(job)
+        .map_err(|e| say.connect_error("Unable to confirm allocation for job", &e))?;
     let address = info.addresses.first().cloned().unwrap_or_default();
     let stream = AgentStream::connect(&address).map_err(|e| unreachable(say, &address, &e))?;
     Ok((stream, Some(info)))
@@ -192,7 +201,9 @@ fn create(
     request::add_addresses(spec, stream.own_ip());
     let job = spec.job;
     let lost = |e: std::io::Error| {
-        say.error(&format!("Unable to create step for job {job}: connection to the agent lost: {e}"));
+        say.error(&format!(
+            "Unable to create step for job {job}: connection to the agent lost: {e}"
+        ));
         say.failed()
     };
     stream
@@ -203,7 +214,11 @@ fn create(
         match stream.receive().map_err(lost)? {
             AgentReply::Queued(why) => {
                 if !queued {
-                    let why = if why.is_empty() { "Requested nodes are busy" } else { why.as_str() };
+                    let why = if why.is_empty() {
+                        "Requested nodes are busy"
+                    } else {
+                        why.as_str()
+                    };
                     say.info(&format!(
                         "Job {job} step creation temporarily disabled, retrying ({why})"
                     ));

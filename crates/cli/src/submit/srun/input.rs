@@ -38,7 +38,14 @@ impl Input {
                 bytes.truncate(n);
                 Some(bytes)
             }
-            Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => None,
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+                ) =>
+            {
+                None
+            }
             _ => {
                 *self = Input::None;
                 Some(Vec::new())

@@ -8,9 +8,8 @@ const TASKS_MAX: usize = 1 << 20;
 
 /// Reads the file and checks that every task has its line: task set and command line, in file order.
 pub(super) fn read(path: &str, ntasks: u32) -> Result<Vec<(String, String)>, OptionError> {
-    let text = std::fs::read_to_string(path).map_err(|_| {
-        OptionError::fatal(format!("Could not open multi_prog config file {path}"))
-    })?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|_| OptionError::fatal(format!("Could not open multi_prog config file {path}")))?;
     parse(&text, ntasks).map_err(|why| OptionError::fatal(format!("{path}: {why}")))
 }
 

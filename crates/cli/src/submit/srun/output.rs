@@ -47,7 +47,12 @@ pub(super) struct Output {
 
 impl Output {
     /// A stream. `direct` is for a terminal, one task, or `--unbuffered`.
-    pub(super) fn new(target: Target, only: Option<u32>, label: Option<usize>, direct: bool) -> Output {
+    pub(super) fn new(
+        target: Target,
+        only: Option<u32>,
+        label: Option<usize>,
+        direct: bool,
+    ) -> Output {
         Output {
             target,
             only,
@@ -156,7 +161,8 @@ pub(super) fn expand(pattern: &str, names: &Names<'_>) -> String {
                 None => out.push_str(&format!("{job:0width$}")),
             },
             'a' => {
-                let index = array("SLURM_ARRAY_TASK_ID").unwrap_or_else(|| (u32::MAX - 1).to_string());
+                let index =
+                    array("SLURM_ARRAY_TASK_ID").unwrap_or_else(|| (u32::MAX - 1).to_string());
                 out.push_str(&format!("{index:0>width$}"));
             }
             'J' => out.push_str(&format!("{job}.{}", names.step)),
@@ -223,10 +229,19 @@ mod tests {
     fn lines_of_tasks_do_not_mix() {
         let pieces = [(0, "a"), (1, "x\ny"), (0, "b\n"), (1, ""), (0, "end")];
         assert_eq!(written(None, false, &pieces), "x\nab\nyend");
-        assert_eq!(written(Some(1), false, &pieces), "1: x\n0: ab\n1: y\n0: end\n");
+        assert_eq!(
+            written(Some(1), false, &pieces),
+            "1: x\n0: ab\n1: y\n0: end\n"
+        );
         assert_eq!(written(None, true, &pieces), "ax\nyb\nend");
-        assert_eq!(written(Some(2), false, &[(3, "a\n"), (12, "b\n")]), " 3: a\n12: b\n");
-        assert_eq!((label_width(1), label_width(10), label_width(11)), (1, 1, 2));
+        assert_eq!(
+            written(Some(2), false, &[(3, "a\n"), (12, "b\n")]),
+            " 3: a\n12: b\n"
+        );
+        assert_eq!(
+            (label_width(1), label_width(10), label_width(11)),
+            (1, 1, 2)
+        );
     }
 
     #[test]

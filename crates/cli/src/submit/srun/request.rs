@@ -227,8 +227,26 @@ fn pty(chosen: &Chosen) -> Result<Option<(u16, u16)>, OptionError> {
 
 fn check_cpu_bind(chosen: &Chosen) -> Result<(), OptionError> {
     const WORDS: [&str; 20] = [
-        "q", "quiet", "v", "verbose", "n", "no", "none", "y", "yes", "rank", "rank_ldom", "sockets", "socket",
-        "cores", "core", "threads", "thread", "ldoms", "ldom", "off",
+        "q",
+        "quiet",
+        "v",
+        "verbose",
+        "n",
+        "no",
+        "none",
+        "y",
+        "yes",
+        "rank",
+        "rank_ldom",
+        "sockets",
+        "socket",
+        "cores",
+        "core",
+        "threads",
+        "thread",
+        "ldoms",
+        "ldom",
+        "off",
     ];
     const LISTS: [&str; 4] = ["map_cpu:", "mask_cpu:", "map_ldom:", "mask_ldom:"];
     let Some(text) = chosen.value("cpu-bind") else {
@@ -352,14 +370,28 @@ mod tests {
 
     #[test]
     fn the_allocation_gives_the_counts() {
-        let env = [("SLURM_JOB_ID", "5"), ("SLURM_NTASKS", "4"), ("SLURM_NNODES", "2"), ("SLURM_JOB_NAME", "x")];
+        let env = [
+            ("SLURM_JOB_ID", "5"),
+            ("SLURM_NTASKS", "4"),
+            ("SLURM_NNODES", "2"),
+            ("SLURM_JOB_NAME", "x"),
+        ];
         let s = asked(&[], &env);
-        assert_eq!((s.ntasks, s.min_nodes, s.max_nodes), (Some(4), Some(2), Some(2)));
+        assert_eq!(
+            (s.ntasks, s.min_nodes, s.max_nodes),
+            (Some(4), Some(2), Some(2))
+        );
         assert_eq!((s.name.as_str(), s.exact), ("hostname", false));
         let s = asked(&[("ntasks", Some("1")), ("cpus-per-task", Some("1"))], &env);
-        assert_eq!((s.ntasks, s.min_nodes, s.max_nodes, s.exact), (Some(1), Some(1), Some(1), true));
+        assert_eq!(
+            (s.ntasks, s.min_nodes, s.max_nodes, s.exact),
+            (Some(1), Some(1), Some(1), true)
+        );
         let s = asked(&[("ntasks-per-node", Some("1"))], &env);
-        assert_eq!((s.ntasks, s.min_nodes, s.ntasks_per_node), (None, Some(2), Some(1)));
+        assert_eq!(
+            (s.ntasks, s.min_nodes, s.ntasks_per_node),
+            (None, Some(2), Some(1))
+        );
         let s = asked(&[("nodelist", Some("n1")), ("ntasks", Some("1"))], &env);
         assert_eq!((s.min_nodes, s.nodelist.as_deref()), (Some(1), Some("n1")));
     }
@@ -368,14 +400,26 @@ mod tests {
     fn streams_go_here_or_there() {
         let of = |line: &[(&'static str, Option<&str>)]| streams(&chosen(line, &[])).unwrap();
         let (stdio, s, task) = of(&[]);
-        assert_eq!((s.stdin, s.stdout, s.stderr, task), (Feed::Own, Sink::Own, Sink::Own, StdinTask::All));
+        assert_eq!(
+            (s.stdin, s.stdout, s.stderr, task),
+            (Feed::Own, Sink::Own, Sink::Own, StdinTask::All)
+        );
         assert_eq!(stdio, StdioSpec::default());
         let (stdio, s, _) = of(&[("output", Some("o_%t"))]);
         assert_eq!((s.stdout, s.stderr), (Sink::Nodes, Sink::Nodes));
-        assert_eq!((stdio.stdout.as_deref(), stdio.stderr.as_deref()), (Some("o_%t"), Some("o_%t")));
+        assert_eq!(
+            (stdio.stdout.as_deref(), stdio.stderr.as_deref()),
+            (Some("o_%t"), Some("o_%t"))
+        );
         let (stdio, s, _) = of(&[("output", Some("o_%j")), ("error", Some("e%4t"))]);
-        assert_eq!((s.stdout, s.stderr), (Sink::File("o_%j".to_owned()), Sink::Nodes));
-        assert_eq!((stdio.stdout, stdio.stderr.as_deref()), (None, Some("e%4t")));
+        assert_eq!(
+            (s.stdout, s.stderr),
+            (Sink::File("o_%j".to_owned()), Sink::Nodes)
+        );
+        assert_eq!(
+            (stdio.stdout, stdio.stderr.as_deref()),
+            (None, Some("e%4t"))
+        );
         assert_eq!(of(&[("input", Some("3"))]).2, StdinTask::One(3));
         assert_eq!(of(&[("input", Some("none"))]).1.stdin, Feed::Nothing);
         assert_eq!(of(&[("output", Some("2"))]).1.stdout, Sink::OwnOf(2));
@@ -384,11 +428,23 @@ mod tests {
 
     #[test]
     fn bindings() {
-        for good in ["none", "v,cores", "map_cpu:0,1", "q,mask_cpu:0x3,0x4", "rank"] {
-            assert!(check_cpu_bind(&chosen(&[("cpu-bind", Some(good))], &[])).is_ok(), "{good}");
+        for good in [
+            "none",
+            "v,cores",
+            "map_cpu:0,1",
+            "q,mask_cpu:0x3,0x4",
+            "rank",
+        ] {
+            assert!(
+                check_cpu_bind(&chosen(&[("cpu-bind", Some(good))], &[])).is_ok(),
+                "{good}"
+            );
         }
         for bad in ["foo", "map_cpu:", "cores,foo"] {
-            assert!(check_cpu_bind(&chosen(&[("cpu-bind", Some(bad))], &[])).is_err(), "{bad}");
+            assert!(
+                check_cpu_bind(&chosen(&[("cpu-bind", Some(bad))], &[])).is_err(),
+                "{bad}"
+            );
         }
     }
 }

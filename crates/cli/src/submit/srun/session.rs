@@ -125,19 +125,26 @@ impl Session {
             job_name: &spec.name,
         };
         let append = spec.append.unwrap_or(false);
-        let label = chosen.has("label").then(|| output::label_width(tasks.count()));
+        let label = chosen
+            .has("label")
+            .then(|| output::label_width(tasks.count()));
         let direct = spec.unbuffered || spec.pty.is_some() || tasks.count() <= 1;
-        let (stdout, stderr) = open_outputs(&streams, &names, append, label, direct).map_err(fail)?;
+        let (stdout, stderr) =
+            open_outputs(&streams, &names, append, label, direct).map_err(fail)?;
         let input = open_input(&streams.stdin, &names).map_err(fail)?;
         if let StdinTask::One(task) = spec.stdin_task
             && task as usize >= tasks.count()
         {
             let count = tasks.count();
-            return Err(fail(format!("--input={task}: the step has {count} tasks, numbered from 0")));
+            return Err(fail(format!(
+                "--input={task}: the step has {count} tasks, numbered from 0"
+            )));
         }
         let rules = Rules {
             kill_on_bad_exit: spec.kill_on_bad_exit,
-            wait_s: seconds(chosen, "wait").map_err(|e| say.option_error(&e))?.unwrap_or(0),
+            wait_s: seconds(chosen, "wait")
+                .map_err(|e| say.option_error(&e))?
+                .unwrap_or(0),
             disable_status: chosen.has("disable-status"),
             quit_on_interrupt: chosen.has("quit-on-interrupt"),
             pty: spec.pty.is_some(),
@@ -157,8 +164,12 @@ impl Session {
                 node.tasks.len(),
                 muster_core::hostlist::ranges(&node.tasks)
             ));
-            let stream = AgentStream::connect(&node.address)
-                .map_err(|e| fail(format!("Unable to reach node {} at {}: {e}", node.name, node.address)))?;
+            let stream = AgentStream::connect(&node.address).map_err(|e| {
+                fail(format!(
+                    "Unable to reach node {} at {}: {e}",
+                    node.name, node.address
+                ))
+            })?;
             let mut peer = Peer::new(node, stream);
             peer.send(&ToStepd::Hello(created.key.clone()));
             peers.push(peer);
@@ -203,7 +214,11 @@ impl Session {
         let mut exit = exit;
         if self.lost || (self.leave && code == 0) {
             code = code.max(1);
-            exit = if exit.is_ok() { ExitStatus { code: 1, signal: 0 } } else { exit };
+            exit = if exit.is_ok() {
+                ExitStatus { code: 1, signal: 0 }
+            } else {
+                exit
+            };
         }
         if let Some(epilog) = &self.rules.epilog {
             run_program(&self.say, epilog);
@@ -228,12 +243,17 @@ impl Session {
             .min();
         let (input_ready, signalled) = {
             let mut fds = vec![PollFd::new(signals.fd(), PollFlags::POLLIN)];
-            let wants_input = self.peers.iter().all(|p| p.backlog() < BACKLOG_MAX) && !self.tasks.all_exited();
+            let wants_input =
+                self.peers.iter().all(|p| p.backlog() < BACKLOG_MAX) && !self.tasks.all_exited();
             let input_at = self.input.fd().filter(|_| wants_input).map(|fd| {
                 fds.push(PollFd::new(fd, PollFlags::POLLIN));
                 fds.len() - 1
             });
-            if let Some(fd) = holder.as_ref().and_then(|h| h.fd()).filter(|_| !self.aborted) {
+            if let Some(fd) = holder
+                .as_ref()
+                .and_then(|h| h.fd())
+                .filter(|_| !self.aborted)
+            {
                 fds.push(PollFd::new(fd, PollFlags::POLLIN));
             }
             for peer in self.peers.iter().filter(|p| !p.is_closed()) {
@@ -277,8 +297,11 @@ impl Session {
             FromStepd::Started(_) => {
                 let node = &self.peers[at].node;
                 self.tasks.started(node);
-                self.say
-                    .verbose(&format!("Node {}, {} tasks started", node.name, node.tasks.len()));
+                self.say.verbose(&format!(
+                    "Node {}, {} tasks started",
+                    node.name,
+                    node.tasks.len()
+                ));
             }
             FromStepd::Stdout { task, bytes } => {
                 if let Some(output) = &mut self.stdout {
@@ -288,7 +311,11 @@ impl Session {
             FromStepd::Stderr { task, bytes } => {
                 // Without a file of its own, error output goes where output goes.
                 let shared = self.stderr.is_none();
-                if let Some(output) = if shared { &mut self.stdout } else { &mut self.stderr } {
+                if let Some(output) = if shared {
+                    &mut self.stdout
+                } else {
+                    &mut self.stderr
+                } {
                     output.take(task, &bytes);
                 }
             }
@@ -410,7 +437,10 @@ impl Session {
             self.serve_peers();
             return;
         }
-        let again = self.clock.interrupted.is_some_and(|at| at.elapsed() < TWICE);
+        let again = self
+            .clock
+            .interrupted
+            .is_some_and(|at| at.elapsed() < TWICE);
         if again || self.rules.quit_on_interrupt {
             self.abort();
             return;
@@ -487,7 +517,8 @@ impl Session {
             self.terminate();
         }
         if due(&mut self.clock.leave) && !over {
-            self.say.error(&format!("Timed out waiting for {} to end", self.id));
+            self.say
+                .error(&format!("Timed out waiting for {} to end", self.id));
             self.leave = true;
         }
     }

@@ -106,7 +106,10 @@ impl Tasks {
             (of(|l| matches!(l, Life::Waiting)), "unknown"),
             (of(|l| matches!(l, Life::Running)), "running"),
             (of(|l| matches!(l, Life::Exited(e) if e.is_ok())), "exited"),
-            (of(|l| matches!(l, Life::Exited(e) if !e.is_ok())), "exited abnormally"),
+            (
+                of(|l| matches!(l, Life::Exited(e) if !e.is_ok())),
+                "exited abnormally",
+            ),
         ]
         .into_iter()
         .filter(|(tasks, _)| !tasks.is_empty())
@@ -138,12 +141,20 @@ pub(super) struct Told {
 
 /// srun's exit code for a task's status: 128 and the signal's number, or the code.
 pub(super) fn code(exit: ExitStatus) -> u32 {
-    if exit.signal != 0 { 128 + exit.signal } else { exit.code }
+    if exit.signal != 0 {
+        128 + exit.signal
+    } else {
+        exit.code
+    }
 }
 
 fn named(tasks: &[u32]) -> String {
     let list = hostlist::ranges(tasks);
-    if tasks.len() == 1 { format!("task {list}") } else { format!("tasks {list}") }
+    if tasks.len() == 1 {
+        format!("task {list}")
+    } else {
+        format!("tasks {list}")
+    }
 }
 
 fn how(exit: ExitStatus, oom: bool) -> String {
@@ -217,7 +228,10 @@ mod tests {
         );
         assert!(tasks.all_exited());
         assert_eq!(tasks.worst(), (exit(0, 11), 139));
-        assert_eq!(tasks.states(), ["task 1: exited", "tasks 0,2-3: exited abnormally"]);
+        assert_eq!(
+            tasks.states(),
+            ["task 1: exited", "tasks 0,2-3: exited abnormally"]
+        );
     }
 
     #[test]
