@@ -128,7 +128,8 @@ impl Agent {
             out.extend(self.outbox.pop_front());
         }
         for report in &out {
-            if matches!(report.report, Report::Released) {
+            // Each of these says that nothing of the job is here.
+            if let Report::Released | Report::Vanished | Report::LaunchFailed { .. } = report.report {
                 self.runs.remove(&(report.job, report.attempt));
             }
         }
