@@ -17,11 +17,11 @@ pub struct Accounted {
 }
 
 impl Accounted {
-    /// Nothing is known yet.
-    pub fn new(stored: StoredPosition) -> Accounted {
+    /// The journal stands at `position`, and of what is there nobody knows how old it is: old enough to count.
+    pub fn new(stored: StoredPosition, position: Position) -> Accounted {
         Accounted {
             stored,
-            samples: VecDeque::new(),
+            samples: VecDeque::from([(Timestamp(0), position)]),
         }
     }
 

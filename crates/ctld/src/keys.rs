@@ -38,11 +38,16 @@ impl Keys {
                 path.display()
             )
         })?;
+        Ok(Keys::from_bytes(bytes))
+    }
+
+    /// The keys that a key file of these bytes holds.
+    pub fn from_bytes(bytes: [u8; 64]) -> Keys {
         let (seed, secret) = bytes.split_at(32);
-        Ok(Keys(Arc::new(Inner {
+        Keys(Arc::new(Inner {
             signing: SigningKey::from_bytes(seed.try_into().expect("half of 64 bytes is 32")),
             secret: secret.try_into().expect("half of 64 bytes is 32"),
-        })))
+        }))
     }
 
     /// The public half of the signing key.

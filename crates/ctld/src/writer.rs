@@ -45,6 +45,8 @@ pub struct Writer {
     keys: Keys,
     stats: Arc<Stats>,
     accounted: Accounted,
+    /// When time must be looked at, as of the last look.
+    due: Option<Timestamp>,
     reserve: Reserve,
     batch: Batch,
     /// A turn that waits for space on the disk.
@@ -93,6 +95,7 @@ pub struct Parts {
 impl Writer {
     /// Puts it together.
     pub fn new(parts: Parts) -> Writer {
+        let position = parts.log.last_position();
         Writer {
             engine: Engine::new(parts.state),
             log: parts.log,
@@ -101,7 +104,8 @@ impl Writer {
             settings: NodeSettings::default(),
             keys: parts.keys,
             stats: parts.stats,
-            accounted: Accounted::new(parts.accounted),
+            accounted: Accounted::new(parts.accounted, position),
+            due: None,
             reserve: parts.reserve,
             batch: Batch::new(),
             blocked: None,
@@ -134,10 +138,17 @@ impl Writer {
 
     /// How long nothing need be done, if no message comes.
     pub fn next_tick(&self, now: Timestamp) -> Duration {
-        match self.engine.state().next_tick(now) {
+        match self.next_due(now) {
             Some(at) => Duration::from_millis(at.since_ms(now)).min(IDLE),
             None => IDLE,
         }
+    }
+
+    /// When time must be looked at again. The state puts off a purge that is overdue from wherever it is asked, so that
+    /// one which waits for accounting is not tried all the time; `due` remembers until when.
+    fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
+        let next = self.engine.state().next_tick(now);
+        self.due.into_iter().chain(next).min()
     }
 
     /// One turn: decides the messages, lets time pass, schedules, commits, and sends what may now be known.
@@ -194,11 +205,14 @@ impl Writer {
 
     fn tick(&mut self, now: Timestamp, turn: &mut Turn) {
         let state = self.engine.state();
-        if state.next_tick(now).is_some_and(|at| at <= now) {
+        let due = self.next_due(now);
+        self.due = due;
+        if due.is_some_and(|at| at <= now) {
             let age = state.config.as_ref().map_or(0, |c| c.min_job_age_s);
             let accounted = self.accounted.covers(now, u64::from(age));
             self.engine
                 .decide(0, &Command::Tick { accounted }, now, turn);
+            self.due = self.engine.state().next_tick(now);
         }
     }
 
