@@ -4,6 +4,8 @@
 //X mod account;
 mod context;
 mod document;
+#[cfg(test)]
+mod fixture;
 mod format;
 mod job;
 mod job_document;
