@@ -139,7 +139,10 @@ fn new_meta(w: &mut Writer<'_>, command: &str, ctx: &Ctx) {
             w.text("accounting_storage", "");
         });
         w.map("client", |w| {
-            let (uid, gid) = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
+            let (uid, gid) = (
+                nix::unistd::getuid().as_raw(),
+                nix::unistd::getgid().as_raw(),
+            );
             w.text("source", "");
             w.text("user", &ctx.user_name(uid));
             w.text("group", &super::context::group_name(gid));
@@ -176,7 +179,8 @@ impl Writer<'_> {
         self.depth -= 1;
         if self.dialect.yaml {
             if !self.filled {
-                self.out.push_str(if bracket == '}' { " {}" } else { " []" });
+                self.out
+                    .push_str(if bracket == '}' { " {}" } else { " []" });
             }
         } else {
             self.new_line();
@@ -285,7 +289,9 @@ impl Writer<'_> {
 
     /// A list of texts.
     pub(crate) fn texts<S: AsRef<str>>(&mut self, key: &str, texts: impl IntoIterator<Item = S>) {
-        self.list(key, |w| texts.into_iter().for_each(|t| w.item_text(t.as_ref())));
+        self.list(key, |w| {
+            texts.into_iter().for_each(|t| w.item_text(t.as_ref()))
+        });
     }
 
     /// A number that may be unset: an object in the new layout; in the old one the number, or `none` without one.
@@ -391,23 +397,34 @@ mod tests {
 
     fn show(dialect: Dialect) -> String {
         let mut out = String::new();
-        document(&mut out, dialect, "squeue", &Ctx::bare("c", TimeZone::UTC), |w| {
-            w.list("jobs", |w| {
-                w.item(|w| {
-                    w.text("name", "a\"b/\n");
-                    w.number("array_task_id", None, "null");
-                    w.list("flags", |_| {});
+        document(
+            &mut out,
+            dialect,
+            "squeue",
+            &Ctx::bare("c", TimeZone::UTC),
+            |w| {
+                w.list("jobs", |w| {
+                    w.item(|w| {
+                        w.text("name", "a\"b/\n");
+                        w.number("array_task_id", None, "null");
+                        w.list("flags", |_| {});
+                    });
+                    w.item(|w| w.raw("nice", 5));
                 });
-                w.item(|w| w.raw("nice", 5));
-            });
-        });
+            },
+        );
         out
     }
 
     #[test]
     fn old_layout_is_json_as_slurm_writes_it() {
         let text = show(Dialect::parse("squeue", false, "v0.0.38").unwrap());
-        assert!(text.starts_with("{\n  \"meta\": {\n    \"plugin\": {\n      \"type\": \"openapi\\/v0.0.38\",\n"), "{text}");
+        assert!(
+            text.starts_with(
+                "{\n  \"meta\": {\n    \"plugin\": {\n      \"type\": \"openapi\\/v0.0.38\",\n"
+            ),
+            "{text}"
+        );
         assert!(text.contains("  \"errors\": [\n  ],\n  \"jobs\": [\n    {\n      \"name\": \"a\\\"b\\/\\n\",\n      \"array_task_id\": null,\n      \"flags\": [\n      ]\n    },\n    {\n"), "{text}");
         serde_json::from_str::<serde_json::Value>(&text).unwrap();
     }
@@ -417,14 +434,20 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&show(Dialect::newest(false))).unwrap();
         assert_eq!(value["jobs"][0]["array_task_id"]["set"], false);
         assert_eq!(value["meta"]["slurm"]["release"], SLURM_VERSION);
-        assert_eq!(value["meta"]["plugin"]["data_parser"], "data_parser/v0.0.43");
+        assert_eq!(
+            value["meta"]["plugin"]["data_parser"],
+            "data_parser/v0.0.43"
+        );
     }
 
     #[test]
     fn yaml_is_indented_blocks() {
         let text = show(Dialect::newest(true));
         assert!(text.starts_with("---\njobs:\n  -\n    name: \"a\\\"b\\/\\n\"\n    array_task_id:\n      set: false\n"), "{text}");
-        assert!(text.contains("\n    flags: []\n  -\n    nice: 5\nmeta:\n"), "{text}");
+        assert!(
+            text.contains("\n    flags: []\n  -\n    nice: 5\nmeta:\n"),
+            "{text}"
+        );
     }
 
     #[test]

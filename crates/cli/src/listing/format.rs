@@ -83,7 +83,11 @@ pub(crate) struct Complaint {
 impl<R: Record> Layout<R> {
     /// Reads a `--format`. What is not understood is named on standard error and stays as text, as in Slurm.
     /// Several `%` in a row count as one: clients that expand formats twice rely on it.
-    pub(crate) fn letters(format: &str, table: &'static [Field<R>], complaint: &Complaint) -> Layout<R> {
+    pub(crate) fn letters(
+        format: &str,
+        table: &'static [Field<R>],
+        complaint: &Complaint,
+    ) -> Layout<R> {
         let mut layout = Layout {
             prefix: String::new(),
             columns: Vec::new(),
@@ -124,7 +128,11 @@ impl<R: Record> Layout<R> {
     }
 
     /// Reads a `--Format`; columns are 20 wide unless a size or a suffix is given.
-    pub(crate) fn names(format: &str, table: &'static [Field<R>], complaint: &Complaint) -> Layout<R> {
+    pub(crate) fn names(
+        format: &str,
+        table: &'static [Field<R>],
+        complaint: &Complaint,
+    ) -> Layout<R> {
         let mut layout = Layout {
             prefix: String::new(),
             columns: Vec::new(),
@@ -314,23 +322,42 @@ mod tests {
     #[test]
     fn letters_as_squeue() {
         assert_eq!(letters("%i"), "JOBID\n1234\n");
-        assert_eq!(letters("%.3i|%3i|%7i|%.7i|"), "JOB|JOB|JOBID  |  JOBID|\n123|123|1234   |   1234|\n");
+        assert_eq!(
+            letters("%.3i|%3i|%7i|%.7i|"),
+            "JOB|JOB|JOBID  |  JOBID|\n123|123|1234   |   1234|\n"
+        );
         assert_eq!(letters("x%%y|%i"), "xNICE|JOBID\nx0|1234\n");
         assert_eq!(letters(" %i %y "), " JOBID NICE \n 1234 0 \n");
         assert_eq!(letters("%-5i|%i"), "%-5i|JOBID\n%-5i|1234\n");
         assert_eq!(letters("no percent"), "no percent\nno percent\n");
         assert_eq!(letters("%5"), "%5\n%5\n");
-        assert_eq!(letters("\"%i\",\"%y\""), "\"JOBID\",\"NICE\"\n\"1234\",\"0\"\n");
-        assert_eq!(letters("%.9l|"), "TIME_LIMI|\n2-00:00:00|\n", "times run over");
-        assert_eq!(letters("%all"), "JOBID|NICE|TIME_LIMIT\n1234|0|2-00:00:00\n");
+        assert_eq!(
+            letters("\"%i\",\"%y\""),
+            "\"JOBID\",\"NICE\"\n\"1234\",\"0\"\n"
+        );
+        assert_eq!(
+            letters("%.9l|"),
+            "TIME_LIMI|\n2-00:00:00|\n",
+            "times run over"
+        );
+        assert_eq!(
+            letters("%all"),
+            "JOBID|NICE|TIME_LIMIT\n1234|0|2-00:00:00\n"
+        );
     }
 
     #[test]
     fn names_as_squeue() {
         assert_eq!(names("jobid"), format!("{:<20}\n{:<20}\n", "JOBID", "1234"));
-        assert_eq!(names("JobID:##,nice:.6,nice:5"), "JOBID##  NICENICE \n1234##     00    \n");
+        assert_eq!(
+            names("JobID:##,nice:.6,nice:5"),
+            "JOBID##  NICENICE \n1234##     00    \n"
+        );
         assert_eq!(names("jobid:6###"), "JOBID ###\n1234  ###\n");
         assert_eq!(names("jobid:6,,nosuch,"), "JOBID \n1234  \n");
-        assert_eq!(names("jobid:###turm###,nice:###turm###"), "JOBID###turm###NICE###turm###\n1234###turm###0###turm###\n");
+        assert_eq!(
+            names("jobid:###turm###,nice:###turm###"),
+            "JOBID###turm###NICE###turm###\n1234###turm###0###turm###\n"
+        );
     }
 }

@@ -201,7 +201,9 @@ impl<'a> JobRow<'a> {
         nodes
             .iter()
             .enumerate()
-            .filter(move |(i, _)| held.is_none_or(|h| u32::try_from(*i).is_ok_and(|i| h.contains(i))))
+            .filter(move |(i, _)| {
+                held.is_none_or(|h| u32::try_from(*i).is_ok_and(|i| h.contains(i)))
+            })
             .map(|(_, share)| share)
     }
 
@@ -304,7 +306,9 @@ impl<'a> JobRow<'a> {
             let count = u64::from(share.ids.len());
             *gres.entry((&share.name, None)).or_default() += count;
             if share.kind.is_some() {
-                *gres.entry((&share.name, share.kind.as_deref())).or_default() += count;
+                *gres
+                    .entry((&share.name, share.kind.as_deref()))
+                    .or_default() += count;
             }
         }
         for ((name, kind), count) in gres {
@@ -381,11 +385,13 @@ impl<'a> JobRow<'a> {
             Sharing::Exclusive => "NO",
             Sharing::ExclusiveUser => "USER",
             Sharing::Oversubscribe => "YES",
-            Sharing::Default => match ctx.partition(&self.job.partition).map(|p| p.over_subscribe) {
-                Some(OverSubscribe::Exclusive) => "NO",
-                Some(OverSubscribe::Force(_)) => "YES",
-                _ => "OK",
-            },
+            Sharing::Default => {
+                match ctx.partition(&self.job.partition).map(|p| p.over_subscribe) {
+                    Some(OverSubscribe::Exclusive) => "NO",
+                    Some(OverSubscribe::Force(_)) => "YES",
+                    _ => "OK",
+                }
+            }
         }
     }
 
@@ -402,7 +408,9 @@ impl<'a> JobRow<'a> {
                 }
             }
             JobKind::Allocation => {
-                let program = Some(&spec.command).filter(|c| !c.is_empty()).or(spec.argv.first());
+                let program = Some(&spec.command)
+                    .filter(|c| !c.is_empty())
+                    .or(spec.argv.first());
                 out.push_str(text::or_null(program.map(String::as_str)));
             }
         }
@@ -414,7 +422,11 @@ impl<'a> JobRow<'a> {
             out.push_str("(null)");
             return;
         }
-        let separator = if self.job.spec.dependency.any { '?' } else { ',' };
+        let separator = if self.job.spec.dependency.any {
+            '?'
+        } else {
+            ','
+        };
         let hopeless = self.job.reason == Reason::DependencyNeverSatisfied;
         for (i, term) in self.job.waiting_on.iter().enumerate() {
             if i > 0 {
@@ -456,7 +468,11 @@ impl<'a> JobRow<'a> {
 
     /// Priority as a share of the highest there is (`%p`).
     pub(crate) fn write_priority_share(&self, out: &mut String) {
-        put!(out, "{:16.14}", f64::from(self.job.priority) / f64::from(u32::MAX));
+        put!(
+            out,
+            "{:16.14}",
+            f64::from(self.job.priority) / f64::from(u32::MAX)
+        );
     }
 
     /// The batch script's standard output, input or error, with what can be known of its pattern filled in. None for

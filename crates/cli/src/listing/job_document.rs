@@ -83,8 +83,16 @@ fn flags(w: &mut Writer<'_>, row: &JobRow<'_>) {
     let ask = &row.job.spec.ask;
     let old = w.is_old();
     let set = [
-        (ask.ntasks.is_some() || ask.cpus_per_task.is_some(), "JOB_CPUS_SET", "CPUS_SET"),
-        (ask.memory != MemoryAsk::Default, "JOB_MEM_SET", "MEMORY_SET"),
+        (
+            ask.ntasks.is_some() || ask.cpus_per_task.is_some(),
+            "JOB_CPUS_SET",
+            "CPUS_SET",
+        ),
+        (
+            ask.memory != MemoryAsk::Default,
+            "JOB_MEM_SET",
+            "MEMORY_SET",
+        ),
     ];
     let names = set
         .into_iter()
@@ -101,7 +109,11 @@ fn limits(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
         w.raw("core_spec", ask.core_spec.unwrap_or(0));
         w.raw("thread_spec", 0);
     }
-    w.number("cores_per_socket", ask.cores_per_socket.map(u64::from), "null");
+    w.number(
+        "cores_per_socket",
+        ask.cores_per_socket.map(u64::from),
+        "null",
+    );
     let billing = if row.is_pending() { 0 } else { row.cpus() };
     if w.is_old() {
         w.raw("billable_tres", format_args!("{billing}.0"));
@@ -113,7 +125,11 @@ fn limits(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
         });
     }
     w.number("cpus_per_task", ask.cpus_per_task.map(u64::from), "null");
-    for key in ["cpu_frequency_minimum", "cpu_frequency_maximum", "cpu_frequency_governor"] {
+    for key in [
+        "cpu_frequency_minimum",
+        "cpu_frequency_maximum",
+        "cpu_frequency_governor",
+    ] {
         w.number(key, None, "null");
     }
     w.text("cpus_per_tres", "");
@@ -123,7 +139,14 @@ fn limits(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     w.time("deadline", row.job.spec.deadline);
     some(w, "delay_boot", 0u64);
     let dependency = collect(|o| row.write_dependency(o));
-    w.text("dependency", if dependency == "(null)" { "" } else { &dependency });
+    w.text(
+        "dependency",
+        if dependency == "(null)" {
+            ""
+        } else {
+            &dependency
+        },
+    );
     let _ = ctx;
 }
 
@@ -169,7 +192,11 @@ fn gres_of(share: &NodeShare) -> String {
                 out.push(',');
             }
             let ids: Vec<u32> = gres.ids.iter().collect();
-            let kind = gres.kind.as_ref().map(|k| format!(":{k}")).unwrap_or_default();
+            let kind = gres
+                .kind
+                .as_ref()
+                .map(|k| format!(":{k}"))
+                .unwrap_or_default();
             let list = muster_core::hostlist::ranges(&ids);
             super::text::put!(out, "{}{kind}:{}(IDX:{list})", gres.name, ids.len());
         }
@@ -220,7 +247,11 @@ fn place(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     }
     w.text("nodes", &row.nodes());
     if w.is_old() {
-        w.number("nice", u64::try_from(spec.nice).ok().filter(|n| *n > 0), "null");
+        w.number(
+            "nice",
+            u64::try_from(spec.nice).ok().filter(|n| *n > 0),
+            "null",
+        );
     } else {
         w.raw("nice", spec.nice);
     }
@@ -233,7 +264,11 @@ fn counts(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
         w.limit("tasks_per_tres", None, false);
     }
     some(w, "tasks_per_node", ask.ntasks_per_node.unwrap_or(0));
-    w.number("tasks_per_socket", ask.ntasks_per_socket.map(u64::from), "null");
+    w.number(
+        "tasks_per_socket",
+        ask.ntasks_per_socket.map(u64::from),
+        "null",
+    );
     some(w, "tasks_per_board", 0u64);
     some(w, "cpus", row.cpus());
     some(w, "node_count", row.node_count());
@@ -313,7 +348,11 @@ fn priority(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
         w.texts("shared", shared);
     }
     w.raw("sockets_per_board", 0);
-    w.number("sockets_per_node", spec.ask.sockets_per_node.map(u64::from), "null");
+    w.number(
+        "sockets_per_node",
+        spec.ask.sockets_per_node.map(u64::from),
+        "null",
+    );
 }
 
 fn state(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
@@ -341,7 +380,11 @@ fn state(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
         _ => 0,
     };
     some(w, "time_minimum", least);
-    w.number("threads_per_core", job.spec.ask.threads_per_core.map(u64::from), "null");
+    w.number(
+        "threads_per_core",
+        job.spec.ask.threads_per_core.map(u64::from),
+        "null",
+    );
 }
 
 fn resources(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
@@ -376,7 +419,10 @@ fn owner(w: &mut Writer<'_>, row: &JobRow<'_>) {
 fn cores(share: &NodeShare, ctx: &Ctx) -> BTreeMap<u32, Vec<u32>> {
     let node = ctx.nodes.iter().find(|n| n.config.name == share.name);
     let (threads, per_socket) = node.map_or((1, u32::MAX), |n| {
-        (n.config.threads_per_core.max(1), n.config.cores_per_socket.max(1))
+        (
+            n.config.threads_per_core.max(1),
+            n.config.cores_per_socket.max(1),
+        )
     });
     let mut sockets: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for cpu in share.cpus.iter() {
@@ -429,7 +475,9 @@ fn old_allocation(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
                     for (socket, cores) in cores(share, ctx) {
                         w.map(&socket.to_string(), |w| {
                             w.map("cores", |w| {
-                                cores.iter().for_each(|c| w.text(&c.to_string(), "allocated"));
+                                cores
+                                    .iter()
+                                    .for_each(|c| w.text(&c.to_string(), "allocated"));
                             });
                         });
                     }

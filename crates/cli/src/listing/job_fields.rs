@@ -180,7 +180,12 @@ fn or_na(number: Option<u32>, out: &mut String) {
 }
 
 fn min_time(r: &JobRow<'_>, out: &mut String) {
-    let seconds = r.job.spec.time_min.and_then(TimeLimit::seconds).unwrap_or(0);
+    let seconds = r
+        .job
+        .spec
+        .time_min
+        .and_then(TimeLimit::seconds)
+        .unwrap_or(0);
     text::short_duration(out, i64::try_from(seconds).unwrap_or(i64::MAX));
 }
 
@@ -198,7 +203,10 @@ fn waited_s(r: &JobRow<'_>, ctx: &Ctx) -> i64 {
 }
 
 fn preempt_time(r: &JobRow<'_>, ctx: &Ctx, out: &mut String) {
-    let at = r.job.end_time.filter(|_| r.job.state == JobState::Preempted);
+    let at = r
+        .job
+        .end_time
+        .filter(|_| r.job.state == JobState::Preempted);
     ctx.time_or(out, at, "N/A");
 }
 

@@ -59,7 +59,10 @@ pub(crate) struct NodeView<'a> {
 impl<'a> NodeView<'a> {
     /// CPUs that jobs hold.
     pub(crate) fn used_cpus(&self) -> u32 {
-        self.node.config.cpus.saturating_sub(self.node.free_cpus.len())
+        self.node
+            .config
+            .cpus
+            .saturating_sub(self.node.free_cpus.len())
     }
 
     /// The base state.
@@ -168,7 +171,11 @@ impl<'a> NodeView<'a> {
 
     /// Whether CPUs that no job holds can be given to one: otherwise they count as "other".
     pub(crate) fn offers_cpus(&self) -> bool {
-        !self.node.drain && !matches!(self.base(), BaseState::Down | BaseState::Unknown | BaseState::Future)
+        !self.node.drain
+            && !matches!(
+                self.base(),
+                BaseState::Down | BaseState::Unknown | BaseState::Future
+            )
     }
 
     /// Load average over a minute, times 100.
@@ -215,7 +222,12 @@ impl<'a> NodeView<'a> {
                 out.push(',');
             }
             write_gres_name(out, gres);
-            let used: Vec<u32> = self.node.used_gres.get(i).map(|s| s.iter().collect()).unwrap_or_default();
+            let used: Vec<u32> = self
+                .node
+                .used_gres
+                .get(i)
+                .map(|s| s.iter().collect())
+                .unwrap_or_default();
             put!(out, ":{}", used.len());
             if used.is_empty() {
                 out.push_str("(IDX:N/A)");

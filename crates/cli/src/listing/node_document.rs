@@ -14,7 +14,13 @@ pub(crate) fn write_nodes(out: &mut String, dialect: Dialect, views: &[NodeView<
     document(out, dialect, "scontrol", ctx, |w| {
         w.list("nodes", |w| {
             for view in views {
-                w.item(|w| if w.is_old() { old_node(w, view, ctx) } else { new_node(w, view, ctx) });
+                w.item(|w| {
+                    if w.is_old() {
+                        old_node(w, view, ctx)
+                    } else {
+                        new_node(w, view, ctx)
+                    }
+                });
             }
         });
         if !w.is_old() {
@@ -55,7 +61,10 @@ pub(crate) fn write_partitions(
 
 fn partitions_of<'a>(view: &NodeView<'a>, ctx: &'a Ctx) -> impl Iterator<Item = &'a str> {
     let name = &view.node.config.name;
-    ctx.partitions.iter().filter(move |p| p.nodes.contains(name)).map(|p| p.name.as_str())
+    ctx.partitions
+        .iter()
+        .filter(move |p| p.nodes.contains(name))
+        .map(|p| p.name.as_str())
 }
 
 /// Slurm's load in JSON: hundredths.
@@ -77,7 +86,10 @@ fn old_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
     w.text("extra", "");
     w.raw("free_memory", view.free_mib().unwrap_or(0));
     w.raw("cpus", config.cpus);
-    w.time("last_busy", view.node.last_busy.or(report.map(|r| r.agent_start)));
+    w.time(
+        "last_busy",
+        view.node.last_busy.or(report.map(|r| r.agent_start)),
+    );
     w.text("features", &features);
     w.text("active_features", &features);
     gres(w, view);
@@ -121,7 +133,11 @@ fn old_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
 fn gres(w: &mut Writer<'_>, view: &NodeView<'_>) {
     let of = |write: &dyn Fn(&mut String)| {
         let text = collect(|o| write(o));
-        if text == "(null)" { String::new() } else { text }
+        if text == "(null)" {
+            String::new()
+        } else {
+            text
+        }
     };
     w.text("gres", &of(&|o| view.write_gres(o)));
     w.text("gres_drained", "N/A");
@@ -149,14 +165,20 @@ fn new_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
     gres(w, view);
     w.text("instance_id", "");
     w.text("instance_type", "");
-    w.time("last_busy", view.node.last_busy.or(report.map(|r| r.agent_start)));
+    w.time(
+        "last_busy",
+        view.node.last_busy.or(report.map(|r| r.agent_start)),
+    );
     w.text("mcs_label", "");
     w.raw("specialized_memory", 0);
     w.text("name", &config.name);
     w.list("next_state_after_reboot", |_| {});
     w.text("address", &config.addr);
     w.text("hostname", &config.hostname);
-    w.texts("state", std::iter::once(view.base().name()).chain(view.flags()));
+    w.texts(
+        "state",
+        std::iter::once(view.base().name()).chain(view.flags()),
+    );
     w.text_or_empty("operating_system", report.map(|r| r.os.as_str()));
     w.text("owner", "");
     w.texts("partitions", partitions_of(view, ctx));
@@ -172,7 +194,10 @@ fn new_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
     w.text("reservation", "");
     w.raw("alloc_memory", view.node.used_mib);
     w.raw("alloc_cpus", view.used_cpus());
-    w.raw("alloc_idle_cpus", config.cpus.saturating_sub(view.used_cpus()));
+    w.raw(
+        "alloc_idle_cpus",
+        config.cpus.saturating_sub(view.used_cpus()),
+    );
     w.text("tres_used", &collect(|o| view.write_used_tres(o)));
     w.raw("tres_weighted", format_args!("{}.0", view.used_cpus()));
     w.time("slurmd_start_time", report.map(|r| r.agent_start));
@@ -200,24 +225,43 @@ fn group(w: &mut Writer<'_>, row: &NodeGroup<'_>, ctx: &Ctx) {
     span(w, "port", row, |n| u64::from(n.node.config.port));
     w.map("node", |w| {
         let state = first.map(|n| n.base().name());
-        w.texts("state", state.into_iter().chain(first.into_iter().flat_map(NodeView::flags)));
+        w.texts(
+            "state",
+            state
+                .into_iter()
+                .chain(first.into_iter().flat_map(NodeView::flags)),
+        );
     });
     w.map("nodes", |w| {
         let busy = row.nodes.iter().filter(|n| n.busy()).count();
-        let idle = row.nodes.iter().filter(|n| !n.busy() && n.offers_cpus()).count();
+        let idle = row
+            .nodes
+            .iter()
+            .filter(|n| !n.busy() && n.offers_cpus())
+            .count();
         w.raw("allocated", busy);
         w.raw("idle", idle);
         w.raw("other", row.nodes.len() - busy - idle);
         w.raw("total", row.nodes.len());
-        w.texts("hostnames", row.nodes.iter().map(|n| &n.node.config.hostname));
+        w.texts(
+            "hostnames",
+            row.nodes.iter().map(|n| &n.node.config.hostname),
+        );
         w.texts("addresses", row.nodes.iter().map(|n| &n.node.config.addr));
         w.texts("nodes", row.nodes.iter().map(|n| &n.node.config.name));
     });
     w.map("cpus", |w| {
-        let sum = |f: fn(&NodeView<'_>) -> u32| row.nodes.iter().map(|n| u64::from(f(n))).sum::<u64>();
+        let sum =
+            |f: fn(&NodeView<'_>) -> u32| row.nodes.iter().map(|n| u64::from(f(n))).sum::<u64>();
         let all = sum(|n| n.node.config.cpus);
         let used = sum(|n| n.used_cpus());
-        let idle = sum(|n| if n.offers_cpus() { n.node.config.cpus.saturating_sub(n.used_cpus()) } else { 0 });
+        let idle = sum(|n| {
+            if n.offers_cpus() {
+                n.node.config.cpus.saturating_sub(n.used_cpus())
+            } else {
+                0
+            }
+        });
         w.raw("allocated", used);
         w.raw("idle", idle);
         w.raw("other", all.saturating_sub(used + idle));
@@ -225,31 +269,58 @@ fn group(w: &mut Writer<'_>, row: &NodeGroup<'_>, ctx: &Ctx) {
         ends(w, row, |n| u64::from(n.node.config.cpus));
         span(w, "load", row, |n| u64::from(load(n)));
         w.map("per_node", |w| {
-            w.limit("max", row.partition.and_then(|p| p.max_cpus_per_node).map(u64::from), false);
+            w.limit(
+                "max",
+                row.partition
+                    .and_then(|p| p.max_cpus_per_node)
+                    .map(u64::from),
+                false,
+            );
         });
     });
     span(w, "sockets", row, |n| u64::from(n.sockets()));
-    span(w, "cores", row, |n| u64::from(n.node.config.cores_per_socket));
-    span(w, "threads", row, |n| u64::from(n.node.config.threads_per_core));
+    span(w, "cores", row, |n| {
+        u64::from(n.node.config.cores_per_socket)
+    });
+    span(w, "threads", row, |n| {
+        u64::from(n.node.config.threads_per_core)
+    });
     span(w, "disk", row, |n| n.node.config.tmp_disk_mib);
     w.map("memory", |w| {
         ends(w, row, |n| n.node.config.memory_mib);
         w.map("free", |w| {
-            w.limit("minimum", row.nodes.iter().filter_map(|n| n.free_mib()).min(), false);
-            w.limit("maximum", row.nodes.iter().filter_map(|n| n.free_mib()).max(), false);
+            w.limit(
+                "minimum",
+                row.nodes.iter().filter_map(|n| n.free_mib()).min(),
+                false,
+            );
+            w.limit(
+                "maximum",
+                row.nodes.iter().filter_map(|n| n.free_mib()).max(),
+                false,
+            );
         });
-        w.raw("allocated", row.nodes.iter().map(|n| n.node.used_mib).sum::<u64>());
+        w.raw(
+            "allocated",
+            row.nodes.iter().map(|n| n.node.used_mib).sum::<u64>(),
+        );
     });
     span(w, "weight", row, |n| u64::from(n.node.config.weight));
     w.map("features", |w| {
-        let features = first.map(|n| n.node.config.features.join(",")).unwrap_or_default();
+        let features = first
+            .map(|n| n.node.config.features.join(","))
+            .unwrap_or_default();
         w.text("total", &features);
         w.text("active", &features);
     });
     w.map("gres", |w| {
         let of = |write: fn(&NodeView<'_>, &mut String)| {
             let text = first.map(|n| collect(|o| write(n, o))).unwrap_or_default();
-            if text == "(null)" { String::new() } else { text }
+            if text == "(null)" {
+                String::new()
+            } else {
+                text
+            }
         };
         w.text("total", &of(|n, o| n.write_gres(o)));
         w.text("used", &of(|n, o| n.write_gres_used(o)));
@@ -293,7 +364,11 @@ fn memory_limit(w: &mut Writer<'_>, ask: MemoryAsk) {
 }
 
 fn partition(w: &mut Writer<'_>, p: &PartitionConfig, ctx: &Ctx) {
-    let members: Vec<_> = ctx.nodes.iter().filter(|n| p.nodes.contains(&n.config.name)).collect();
+    let members: Vec<_> = ctx
+        .nodes
+        .iter()
+        .filter(|n| p.nodes.contains(&n.config.name))
+        .collect();
     let cpus: u64 = members.iter().map(|n| u64::from(n.config.cpus)).sum();
     let mib: u64 = members.iter().map(|n| n.config.memory_mib).sum();
     w.map("nodes", |w| {
@@ -315,7 +390,13 @@ fn partition(w: &mut Writer<'_>, p: &PartitionConfig, ctx: &Ctx) {
     w.map("tres", |w| {
         w.text_or_empty("billing_weights", p.billing_weights.as_deref());
         let memory = collect(|o| super::text::memory(o, mib, false));
-        w.text("configured", &format!("cpu={cpus},mem={memory},node={},billing={cpus}", members.len()));
+        w.text(
+            "configured",
+            &format!(
+                "cpu={cpus},mem={memory},node={},billing={cpus}",
+                members.len()
+            ),
+        );
     });
     w.text("cluster", "");
     w.map("cpus", |w| {
@@ -367,5 +448,9 @@ fn maximums(w: &mut Writer<'_>, p: &PartitionConfig) {
         w.texts("flags", forced.then_some("force"));
     });
     time_limit(w, "time", Some(p.max_time));
-    w.number("over_time_limit", p.over_time_limit_min.map(u64::from), "null");
+    w.number(
+        "over_time_limit",
+        p.over_time_limit_min.map(u64::from),
+        "null",
+    );
 }

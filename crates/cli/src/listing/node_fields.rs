@@ -90,9 +90,8 @@ pub(crate) enum Grouping {
 /// How this field takes part in grouping.
 pub(crate) fn grouping(field: &Field<Nodes>) -> Grouping {
     match field.names[0] {
-        "cpus" | "disk" | "memory" | "weight" | "socketcorethread" | "sockets" | "cores" | "threads" => {
-            Grouping::TellsIfExact
-        }
+        "cpus" | "disk" | "memory" | "weight" | "socketcorethread" | "sockets" | "cores"
+        | "threads" => Grouping::TellsIfExact,
         "cpusload" | "freemem" => Grouping::TellsIfExact,
         "nodeai" | "nodeaiot" | "cpusstate" | "nodes" | "nodelist" => Grouping::Sums,
         _ => Grouping::Tells,
@@ -139,11 +138,17 @@ fn complete(node: &NodeView<'_>, out: &mut String) {
 }
 
 fn features(r: &NodeGroup<'_>, out: &mut String) {
-    first(r, out, |n, out| text::list_or(out, &n.node.config.features, "(null)"));
+    first(r, out, |n, out| {
+        text::list_or(out, &n.node.config.features, "(null)")
+    });
 }
 
 fn nodelist(r: &NodeGroup<'_>, out: &mut String) {
-    let mut names: Vec<&str> = r.nodes.iter().map(|n| n.node.config.name.as_str()).collect();
+    let mut names: Vec<&str> = r
+        .nodes
+        .iter()
+        .map(|n| n.node.config.name.as_str())
+        .collect();
     match names.as_slice() {
         [] => {}
         [one] => out.push_str(one),
@@ -224,7 +229,11 @@ fn reason_time(r: &NodeGroup<'_>, ctx: &Ctx, out: &mut String) {
 
 /// Nodes with jobs, without, others, all.
 fn node_counts(r: &NodeGroup<'_>, out: &mut String, all_four: bool) {
-    let busy = r.nodes.iter().filter(|n| n.busy() && n.base() != BaseState::Down).count();
+    let busy = r
+        .nodes
+        .iter()
+        .filter(|n| n.busy() && n.base() != BaseState::Down)
+        .count();
     let idle = r
         .nodes
         .iter()
@@ -239,12 +248,19 @@ fn node_counts(r: &NodeGroup<'_>, out: &mut String, all_four: bool) {
 fn cpu_counts(r: &NodeGroup<'_>, out: &mut String) {
     let (mut used, mut idle, mut all) = (0, 0, 0);
     for node in &r.nodes {
-        let (total, busy) = (u64::from(node.node.config.cpus), u64::from(node.used_cpus()));
+        let (total, busy) = (
+            u64::from(node.node.config.cpus),
+            u64::from(node.used_cpus()),
+        );
         all += total;
         used += busy;
         if node.offers_cpus() {
             idle += total.saturating_sub(busy);
         }
     }
-    put!(out, "{used}/{idle}/{}/{all}", all - used.min(all) - idle.min(all - used.min(all)));
+    put!(
+        out,
+        "{used}/{idle}/{}/{all}",
+        all - used.min(all) - idle.min(all - used.min(all))
+    );
 }

@@ -69,7 +69,11 @@ pub(crate) struct Parsed {
 ///
 /// # Errors
 /// An unknown or ambiguous option, a missing value, a value too many; worded as getopt_long does.
-pub(crate) fn parse(command: &str, table: &'static [Opt], args: &[String]) -> Result<Parsed, Failure> {
+pub(crate) fn parse(
+    command: &str,
+    table: &'static [Opt],
+    args: &[String],
+) -> Result<Parsed, Failure> {
     let wrong = |text: String| {
         Failure::new(format!(
             "{command}: {text}\nTry \"{command} --help\" for more information"
@@ -88,7 +92,10 @@ pub(crate) fn parse(command: &str, table: &'static [Opt], args: &[String]) -> Re
             let row = find(table, name).map_err(&wrong)?;
             let value = match (row.value, given) {
                 (Value::No, Some(_)) => {
-                    return Err(wrong(format!("option '--{}' doesn't allow an argument", row.name)));
+                    return Err(wrong(format!(
+                        "option '--{}' doesn't allow an argument",
+                        row.name
+                    )));
                 }
                 (Value::Yes, None) => Some(rest.next().cloned().ok_or_else(|| {
                     wrong(format!("option '--{}' requires an argument", row.name))
@@ -190,14 +197,25 @@ mod tests {
                 ("jobs", Some("7".into())),
             ]
         );
-        assert_eq!(options(&["--json=list"]).unwrap(), [("json", Some("list".into()))]);
+        assert_eq!(
+            options(&["--json=list"]).unwrap(),
+            [("json", Some("list".into()))]
+        );
         assert_eq!(
             options(&["--foo"]).unwrap_err(),
             "squeue: unrecognized option '--foo'\nTry \"squeue --help\" for more information"
         );
         assert!(options(&["--js"]).is_ok());
         assert!(options(&["--j"]).unwrap_err().contains("ambiguous"));
-        assert!(options(&["-z"]).unwrap_err().contains("invalid option -- 'z'"));
-        assert!(options(&["-o"]).unwrap_err().contains("requires an argument"));
+        assert!(
+            options(&["-z"])
+                .unwrap_err()
+                .contains("invalid option -- 'z'")
+        );
+        assert!(
+            options(&["-o"])
+                .unwrap_err()
+                .contains("requires an argument")
+        );
     }
 }

@@ -7,7 +7,9 @@ use muster_core::job::{ArrayRole, Job};
 use muster_core::state::ArrayInfo;
 use muster_core::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctQuery};
-use muster_proto::client::{ClusterPart, ConfigAnswer, Diag, JobFilter, Query, RequestBody, Response};
+use muster_proto::client::{
+    ClusterPart, ConfigAnswer, Diag, JobFilter, Query, RequestBody, Response,
+};
 use std::collections::HashMap;
 
 /// Jobs of the queue.
@@ -33,13 +35,18 @@ impl Jobs {
 }
 
 /// Asks for jobs, and for partitions and settings in the same round trip.
-pub(crate) fn jobs(client: &mut Client, ctx: &mut Ctx, filter: JobFilter) -> Result<Jobs, ConnectError> {
+pub(crate) fn jobs(
+    client: &mut Client,
+    ctx: &mut Ctx,
+    filter: JobFilter,
+) -> Result<Jobs, ConnectError> {
     send(client, Query::Partitions)?;
     send(client, Query::Jobs(filter))?;
     receive_cluster(client, ctx)?;
     let mut all = Jobs::default();
     loop {
-        let Response::Jobs(part) = expect(client.receive()?, |r| matches!(r, Response::Jobs(_)))? else {
+        let Response::Jobs(part) = expect(client.receive()?, |r| matches!(r, Response::Jobs(_)))?
+        else {
             return Ok(all);
         };
         if all.jobs.is_empty() {
@@ -60,12 +67,6 @@ pub(crate) fn jobs(client: &mut Client, ctx: &mut Ctx, filter: JobFilter) -> Res
 pub(crate) fn cluster(client: &mut Client, ctx: &mut Ctx) -> Result<Vec<NodeIdx>, ConnectError> {
     send(client, Query::Cluster)?;
     receive_cluster(client, ctx)
-}
-
-/// Asks for partitions and settings.
-pub(crate) fn partitions(client: &mut Client, ctx: &mut Ctx) -> Result<(), ConnectError> {
-    send(client, Query::Partitions)?;
-    receive_cluster(client, ctx).map(|_| ())
 }
 
 fn receive_cluster(client: &mut Client, ctx: &mut Ctx) -> Result<Vec<NodeIdx>, ConnectError> {
@@ -120,7 +121,10 @@ pub(crate) fn diag(client: &mut Client) -> Result<Diag, ConnectError> {
 }
 
 /// Asks accounting.
-pub(crate) fn accounting(client: &mut Client, query: AcctQuery) -> Result<(Vec<AcctJob>, Timestamp), ConnectError> {
+pub(crate) fn accounting(
+    client: &mut Client,
+    query: AcctQuery,
+) -> Result<(Vec<AcctJob>, Timestamp), ConnectError> {
     send(client, Query::Accounting(Box::new(query)))?;
     let mut all = Vec::new();
     loop {

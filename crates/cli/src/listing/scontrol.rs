@@ -121,7 +121,9 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
     };
     let invalid = || Failure::new(format!("invalid entity:{what} for keyword:show "));
     let entity = entity(what).ok_or_else(invalid)?;
-    if flags.dialect().is_some() && !matches!(entity, Entity::Job | Entity::Node | Entity::Partition) {
+    if flags.dialect().is_some()
+        && !matches!(entity, Entity::Job | Entity::Node | Entity::Partition)
+    {
         return Err(Failure::new(format!(
             "scontrol: error: show {what}: --json and --yaml are there for jobs, nodes and partitions"
         )));
@@ -173,7 +175,10 @@ fn jobs(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
             .ok_or_else(|| Failure::new("scontrol_print_job error: Invalid job id specified"))?;
         wanted.push(job);
     }
-    let (ctx, jobs) = load_jobs("slurm_load_jobs", wanted.iter().map(|(id, _)| *id).collect())?;
+    let (ctx, jobs) = load_jobs(
+        "slurm_load_jobs",
+        wanted.iter().map(|(id, _)| *id).collect(),
+    )?;
     let mut out = String::new();
     let mut missing = None;
     let mut rows = Vec::new();
@@ -206,7 +211,9 @@ fn jobs(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
         }
         Some((_, None)) => {
             print(&out);
-            Err(Failure::new("slurm_load_jobs error: Invalid job id specified"))
+            Err(Failure::new(
+                "slurm_load_jobs error: Invalid job id specified",
+            ))
         }
         None => {
             print(&out);
@@ -228,11 +235,15 @@ fn rows_of(jobs: &Jobs, id: JobId, task: Option<u32>) -> impl Iterator<Item = Jo
         }
         match (task, &job.array) {
             (None, _) => Some(row),
-            (Some(task), ArrayRole::Task { base, index }) => (*base == id && *index == task).then_some(row),
-            (Some(task), ArrayRole::Pending { indices }) => indices.contains(task).then_some(JobRow {
-                task: Some(task),
-                ..row
-            }),
+            (Some(task), ArrayRole::Task { base, index }) => {
+                (*base == id && *index == task).then_some(row)
+            }
+            (Some(task), ArrayRole::Pending { indices }) => {
+                indices.contains(task).then_some(JobRow {
+                    task: Some(task),
+                    ..row
+                })
+            }
             (Some(_), ArrayRole::None) => None,
         }
     })
@@ -247,7 +258,11 @@ fn load_jobs(call: &str, ids: Vec<JobId>) -> Result<(Ctx, Jobs), Failure> {
         ..JobFilter::default()
     };
     let jobs = query::jobs(&mut client, &mut ctx, filter).map_err(&failed)?;
-    if jobs.jobs.iter().any(|job| JobRow::new(job, None).needs_nodes(&ctx)) {
+    if jobs
+        .jobs
+        .iter()
+        .any(|job| JobRow::new(job, None).needs_nodes(&ctx))
+    {
         query::cluster(&mut client, &mut ctx).map_err(&failed)?;
     }
     Ok((ctx, jobs))
@@ -257,8 +272,10 @@ fn nodes(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     let failed = failed_call("slurm_load_node");
     let mut client = Client::connect().map_err(&failed)?;
     let mut ctx = Ctx::new(&client.endpoint.cluster);
-    let completing: HashSet<_> =
-        query::cluster(&mut client, &mut ctx).map_err(&failed)?.into_iter().collect();
+    let completing: HashSet<_> = query::cluster(&mut client, &mut ctx)
+        .map_err(&failed)?
+        .into_iter()
+        .collect();
     let view = |node| NodeView {
         node,
         completing: completing.contains(&node.idx),
@@ -268,8 +285,8 @@ fn nodes(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     match which {
         None => shown.extend(ctx.nodes.iter().map(view)),
         Some(list) => {
-            let names = hostlist::parse(list)
-                .map_err(|e| Failure::new(format!("scontrol: error: {e}")))?;
+            let names =
+                hostlist::parse(list).map_err(|e| Failure::new(format!("scontrol: error: {e}")))?;
             for name in names {
                 match ctx.nodes.iter().find(|n| n.config.name == name) {
                     Some(node) => shown.push(view(node)),
@@ -281,7 +298,9 @@ fn nodes(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     let mut out = String::new();
     match flags.dialect() {
         Some(dialect) => node_document::write_nodes(&mut out, dialect, &shown, &ctx),
-        None => shown.iter().for_each(|v| show_node::write_node(&mut out, v, &ctx, flags.style())),
+        None => shown
+            .iter()
+            .for_each(|v| show_node::write_node(&mut out, v, &ctx, flags.style())),
     }
     if which.is_none() && shown.is_empty() && flags.dialect().is_none() {
         out.push_str("No nodes in the system\n");
@@ -310,7 +329,9 @@ fn partitions(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> 
     let mut out = String::new();
     match flags.dialect() {
         Some(dialect) => node_document::write_partitions(&mut out, dialect, &shown, &ctx),
-        None => shown.iter().for_each(|p| show_node::write_partition(&mut out, p, &ctx, flags.style())),
+        None => shown
+            .iter()
+            .for_each(|p| show_node::write_partition(&mut out, p, &ctx, flags.style())),
     }
     if which.is_none() && shown.is_empty() && flags.dialect().is_none() {
         out.push_str("No partitions in the system\n");
@@ -347,7 +368,11 @@ fn steps(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     let mut out = String::new();
     let rows: Vec<JobRow<'_>> = match wanted {
         Some((id, task, _)) => rows_of(&jobs, id, task).collect(),
-        None => jobs.jobs.iter().map(|j| JobRow::new(j, jobs.array_of(j))).collect(),
+        None => jobs
+            .jobs
+            .iter()
+            .map(|j| JobRow::new(j, jobs.array_of(j)))
+            .collect(),
     };
     if wanted.is_some() && rows.is_empty() {
         return Err(invalid());
@@ -408,7 +433,10 @@ fn daemons() -> Result<(), Failure> {
     let mut client = Client::connect().map_err(&failed)?;
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     query::cluster(&mut client, &mut ctx).map_err(&failed)?;
-    let host = nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
+    let host = nix::unistd::gethostname()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     let short = host.split('.').next().unwrap_or(&host);
     let here = |name: &str| name == host || name == short || name == "localhost";
     let mut names = Vec::new();
@@ -445,7 +473,8 @@ fn hostnames(which: Option<&str>) -> Result<(), Failure> {
         complain("scontrol: error: host list is empty");
         return Ok(());
     };
-    let names = hostlist::parse(&list).map_err(|e| Failure::new(format!("scontrol: error: {e}")))?;
+    let names =
+        hostlist::parse(&list).map_err(|e| Failure::new(format!("scontrol: error: {e}")))?;
     let mut out = String::new();
     for name in names {
         out.push_str(&name);
@@ -466,7 +495,8 @@ fn host_list(which: Option<&str>, fold: fn(&[String]) -> String) -> Result<(), F
     } else {
         list.to_owned()
     };
-    let names = hostlist::parse(&text).map_err(|e| Failure::new(format!("scontrol: error: {e}")))?;
+    let names =
+        hostlist::parse(&text).map_err(|e| Failure::new(format!("scontrol: error: {e}")))?;
     print(&format!("{}\n", fold(&names)));
     Ok(())
 }

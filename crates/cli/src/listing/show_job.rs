@@ -54,7 +54,14 @@ fn identity(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
     put!(out, "JobName={}", spec.name);
     style.newline(out);
     let owner = &spec.owner;
-    put!(out, "UserId={}({}) GroupId={}({}) ", owner.user, owner.uid, owner.group, owner.gid);
+    put!(
+        out,
+        "UserId={}({}) GroupId={}({}) ",
+        owner.user,
+        owner.uid,
+        owner.group,
+        owner.gid
+    );
     put!(out, "MCS_label={}", row.shown("mcs-label").unwrap_or("N/A"));
     style.newline(out);
     put!(out, "Priority={} Nice={} ", job.priority, spec.nice);
@@ -84,7 +91,12 @@ fn identity(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
     );
     if style.details > 0 {
         style.newline(out);
-        put!(out, "DerivedExitCode={}:{}", job.derived_exit.code, job.derived_exit.signal);
+        put!(
+            out,
+            "DerivedExitCode={}:{}",
+            job.derived_exit.code,
+            job.derived_exit.signal
+        );
     }
     style.newline(out);
 }
@@ -115,13 +127,23 @@ fn times(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
     limit(out, spec.time_min, "N/A");
     style.newline(out);
     time(out, "SubmitTime", Some(job.submit_time), "Unknown");
-    time(out, " EligibleTime", job.eligible_time.or(row.begin(ctx)), "Unknown");
+    time(
+        out,
+        " EligibleTime",
+        job.eligible_time.or(row.begin(ctx)),
+        "Unknown",
+    );
     style.newline(out);
     time(out, "AccrueTime", job.eligible_time, "Unknown");
     style.newline(out);
     let endless = job.time_limit == TimeLimit::Unlimited && job.end_time.is_none();
     time(out, "StartTime", row.start(ctx), "Unknown");
-    time(out, " EndTime", row.end(ctx).filter(|_| !endless), "Unknown");
+    time(
+        out,
+        " EndTime",
+        row.end(ctx).filter(|_| !endless),
+        "Unknown",
+    );
     time(out, " Deadline", spec.deadline, "N/A");
     style.newline(out);
     time(out, "SuspendTime", job.suspend_time, "None");
@@ -150,7 +172,12 @@ fn place(out: &mut String, row: &JobRow<'_>, style: Style) {
     let spec = &row.job.spec;
     out.push_str("Partition=");
     row.write_partition(out);
-    put!(out, " AllocNode:Sid={}:{}", spec.submit_host, spec.submit_sid);
+    put!(
+        out,
+        " AllocNode:Sid={}:{}",
+        spec.submit_host,
+        spec.submit_sid
+    );
     style.newline(out);
     put!(
         out,
@@ -208,12 +235,20 @@ fn resources(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
         MemoryAsk::PerCpu(_) => "CPU",
         _ => "Node",
     };
-    put!(out, "MinCPUsNode={} MinMemory{per}=", row.min_cpus_per_node());
+    put!(
+        out,
+        "MinCPUsNode={} MinMemory{per}=",
+        row.min_cpus_per_node()
+    );
     row.write_min_memory(out, ctx);
     out.push_str(" MinTmpDiskNode=");
     text::memory(out, ask.tmp_disk_mib, false);
     style.newline(out);
-    put!(out, "Features={} DelayBoot=00:00:00", text::or_null(ask.constraint.as_deref()));
+    put!(
+        out,
+        "Features={} DelayBoot=00:00:00",
+        text::or_null(ask.constraint.as_deref())
+    );
     style.newline(out);
     if let Some(reservation) = &job.spec.reservation {
         put!(out, "Reservation={reservation}");
@@ -265,7 +300,9 @@ fn details(out: &mut String, row: &JobRow<'_>, style: Style) {
 fn write_gres<'a>(out: &mut String, shares: impl Iterator<Item = &'a GresShare>) {
     let mut counts: std::collections::BTreeMap<(&str, Option<&str>), u32> = Default::default();
     for share in shares {
-        *counts.entry((&share.name, share.kind.as_deref())).or_default() += share.ids.len();
+        *counts
+            .entry((&share.name, share.kind.as_deref()))
+            .or_default() += share.ids.len();
     }
     for (i, ((name, kind), count)) in counts.into_iter().enumerate() {
         let comma = if i > 0 { "," } else { "" };
@@ -286,7 +323,12 @@ fn write_gres_with_ids(out: &mut String, shares: &[GresShare]) {
         if let Some(kind) = &share.kind {
             put!(out, ":{kind}");
         }
-        put!(out, ":{}(IDX:{})", ids.len(), muster_core::hostlist::ranges(&ids));
+        put!(
+            out,
+            ":{}(IDX:{})",
+            ids.len(),
+            muster_core::hostlist::ranges(&ids)
+        );
     }
 }
 
@@ -308,7 +350,11 @@ fn files(out: &mut String, row: &JobRow<'_>, style: Style) {
         style.newline(out);
         put!(out, "Comment={comment} ");
     }
-    for (key, which) in [("StdErr", Stdio::Err), ("StdIn", Stdio::In), ("StdOut", Stdio::Out)] {
+    for (key, which) in [
+        ("StdErr", Stdio::Err),
+        ("StdIn", Stdio::In),
+        ("StdOut", Stdio::Out),
+    ] {
         if let Some(path) = row.stdio_path(which) {
             style.newline(out);
             put!(out, "{key}={path}");
@@ -345,7 +391,12 @@ pub(crate) fn write_step(out: &mut String, row: &StepRow<'_>, ctx: &Ctx, style: 
     out.push_str(" TimeLimit=");
     limit(out, step.time_limit, "UNLIMITED");
     style.newline(out);
-    put!(out, "State=RUNNING Partition={} NodeList={}", row.job.job.partition, step.hostlist);
+    put!(
+        out,
+        "State=RUNNING Partition={} NodeList={}",
+        row.job.job.partition,
+        step.hostlist
+    );
     style.newline(out);
     put!(
         out,

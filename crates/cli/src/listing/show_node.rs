@@ -45,7 +45,13 @@ pub(crate) fn write_node(out: &mut String, view: &NodeView<'_>, ctx: &Ctx, style
         view.write_gres_used(out);
         style.newline(out);
     }
-    put!(out, "NodeAddr={} NodeHostName={} Port={} ", config.addr, config.hostname, config.port);
+    put!(
+        out,
+        "NodeAddr={} NodeHostName={} Port={} ",
+        config.addr,
+        config.hostname,
+        config.port
+    );
     put!(out, "Version={}", view.version().unwrap_or("(null)"));
     style.newline(out);
     if let Some(report) = report {
@@ -59,12 +65,22 @@ pub(crate) fn write_node(out: &mut String, view: &NodeView<'_>, ctx: &Ctx, style
 
 fn state(out: &mut String, view: &NodeView<'_>, style: Style) {
     let config = &view.node.config;
-    put!(out, "RealMemory={} AllocMem={} FreeMem=", config.memory_mib, view.node.used_mib);
+    put!(
+        out,
+        "RealMemory={} AllocMem={} FreeMem=",
+        config.memory_mib,
+        view.node.used_mib
+    );
     match view.free_mib() {
         Some(mib) => put!(out, "{mib}"),
         None => out.push_str("N/A"),
     }
-    put!(out, " Sockets={} Boards={}", view.sockets(), config.boards.max(1));
+    put!(
+        out,
+        " Sockets={} Boards={}",
+        view.sockets(),
+        config.boards.max(1)
+    );
     style.newline(out);
     out.push_str("State=");
     view.write_complete_state(out);
@@ -108,14 +124,24 @@ fn history(out: &mut String, view: &NodeView<'_>, ctx: &Ctx, style: Style) {
     out.push_str("ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s");
     if let Some(reason) = &view.node.reason {
         style.newline(out);
-        put!(out, "Reason={} [{}@", reason.text, ctx.user_name(reason.uid));
+        put!(
+            out,
+            "Reason={} [{}@",
+            reason.text,
+            ctx.user_name(reason.uid)
+        );
         ctx.time(out, reason.since);
         out.push(']');
     }
 }
 
 /// Appends a partition.
-pub(crate) fn write_partition(out: &mut String, partition: &PartitionConfig, ctx: &Ctx, style: Style) {
+pub(crate) fn write_partition(
+    out: &mut String,
+    partition: &PartitionConfig,
+    ctx: &Ctx,
+    style: Style,
+) {
     let p = partition;
     let yes = |on: bool| if on { "YES" } else { "NO" };
     put!(out, "PartitionName={}", p.name);
@@ -127,7 +153,12 @@ pub(crate) fn write_partition(out: &mut String, partition: &PartitionConfig, ctx
     style.newline(out);
     out.push_str("AllocNodes=");
     text::list_or(out, &p.alloc_nodes, "ALL");
-    put!(out, " Default={} QoS={}", yes(p.default), p.qos.as_deref().unwrap_or("N/A"));
+    put!(
+        out,
+        " Default={} QoS={}",
+        yes(p.default),
+        p.qos.as_deref().unwrap_or("N/A")
+    );
     style.newline(out);
     out.push_str("DefaultTime=");
     limit(out, p.default_time);
@@ -144,7 +175,12 @@ pub(crate) fn write_partition(out: &mut String, partition: &PartitionConfig, ctx
     or_unlimited(out, p.max_nodes);
     out.push_str(" MaxTime=");
     limit(out, Some(p.max_time));
-    put!(out, " MinNodes={} LLN={} MaxCPUsPerNode=", p.min_nodes, yes(p.lln));
+    put!(
+        out,
+        " MinNodes={} LLN={} MaxCPUsPerNode=",
+        p.min_nodes,
+        yes(p.lln)
+    );
     or_unlimited(out, p.max_cpus_per_node);
     style.newline(out);
     put!(out, "Nodes={}", text::or_null(Some(&p.nodes_text)));
@@ -179,7 +215,11 @@ fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: Style) {
         Some(minutes) => put!(out, "OverTimeLimit={minutes}"),
         None => out.push_str("OverTimeLimit=NONE"),
     }
-    put!(out, " PreemptMode={}", p.preempt_mode.as_deref().unwrap_or("OFF"));
+    put!(
+        out,
+        " PreemptMode={}",
+        p.preempt_mode.as_deref().unwrap_or("OFF")
+    );
     style.newline(out);
     let state = match p.state {
         PartitionState::Up => "UP",
@@ -188,14 +228,20 @@ fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: Style) {
         PartitionState::Inactive => "INACTIVE",
     };
     let members: std::collections::HashSet<&str> = p.nodes.iter().map(String::as_str).collect();
-    let nodes = ctx.nodes.iter().filter(|n| members.contains(n.config.name.as_str()));
+    let nodes = ctx
+        .nodes
+        .iter()
+        .filter(|n| members.contains(n.config.name.as_str()));
     let (mut count, mut cpus, mut mib) = (0u64, 0u64, 0u64);
     for node in nodes {
         count += 1;
         cpus += u64::from(node.config.cpus);
         mib += node.config.memory_mib;
     }
-    put!(out, "State={state} TotalCPUs={cpus} TotalNodes={count} SelectTypeParameters=NONE");
+    put!(
+        out,
+        "State={state} TotalCPUs={cpus} TotalNodes={count} SelectTypeParameters=NONE"
+    );
     style.newline(out);
     out.push_str("JobDefaults=(null)");
     style.newline(out);

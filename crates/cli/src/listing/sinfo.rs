@@ -170,10 +170,14 @@ impl Options {
             "Format" => (self.names, self.letters) = (Some(value), None),
             "iterate" => {
                 self.iterate_s = Some(value.parse().ok().filter(|s| *s > 0).ok_or_else(|| {
-                    Failure::new(format!("sinfo: error: Error: invalid entry for --iterate={value}"))
+                    Failure::new(format!(
+                        "sinfo: error: Error: invalid entry for --iterate={value}"
+                    ))
                 })?);
             }
-            "json" | "yaml" => self.document = Some(Dialect::parse("sinfo", name == "yaml", &value)?),
+            "json" | "yaml" => {
+                self.document = Some(Dialect::parse("sinfo", name == "yaml", &value)?)
+            }
             "list-reasons" => self.reasons = true,
             "long" => self.long = true,
             "Node" => self.by_node = true,
@@ -184,8 +188,11 @@ impl Options {
             }
             "noheader" => self.no_header = true,
             "partition" => {
-                self.selection.partitions =
-                    value.split(',').filter(|w| !w.is_empty()).map(str::to_owned).collect();
+                self.selection.partitions = value
+                    .split(',')
+                    .filter(|w| !w.is_empty())
+                    .map(str::to_owned)
+                    .collect();
             }
             "reservation" => self.reservations = true,
             "sort" => self.sort = Some(value),
@@ -198,7 +205,7 @@ impl Options {
     }
 
     fn default_format(&self, widest_partition: usize, widest_node: usize) -> String {
-        let (p, n) = (widest_partition.max(9), widest_node.max(8));
+        let (p, n) = (widest_partition.max(9), widest_node.max(9));
         match (self.summary, self.by_node, self.reasons, self.long) {
             (true, ..) => format!("%{p}P %.5a %.10l %.16F %N"),
             (_, _, true, false) => "%20E %9u %19H %N".to_owned(),
@@ -279,9 +286,13 @@ fn layout(options: &Options, ctx: &Ctx) -> Layout<Nodes> {
     let format = match &options.letters {
         Some(letters) => letters.as_str(),
         None => {
-            let partitions = ctx.partitions.iter().map(|p| p.name.len() + usize::from(p.default));
+            let partitions = ctx
+                .partitions
+                .iter()
+                .map(|p| p.name.len() + usize::from(p.default));
             let nodes = ctx.nodes.iter().map(|n| n.config.name.len());
-            default = options.default_format(partitions.max().unwrap_or(0), nodes.max().unwrap_or(0));
+            default =
+                options.default_format(partitions.max().unwrap_or(0), nodes.max().unwrap_or(0));
             &default
         }
     };

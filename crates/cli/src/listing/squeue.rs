@@ -210,7 +210,9 @@ impl Options {
             "noheader" => self.no_header = true,
             "iterate" => self.iterate_s = Some(interval(&value)?),
             "jobs" => wishes.jobs = Some(pick::parse_jobs(&value)?),
-            "json" | "yaml" => self.document = Some(Dialect::parse("squeue", name == "yaml", &value)?),
+            "json" | "yaml" => {
+                self.document = Some(Dialect::parse("squeue", name == "yaml", &value)?)
+            }
             "licenses" => wishes.licenses = list(),
             "long" => self.long = true,
             "me" => wishes.uids = Some(vec![nix::unistd::getuid().as_raw()]),
@@ -303,18 +305,28 @@ fn once(options: &Options) -> Result<(), Failure> {
     let mut client = Client::connect().map_err(&failed)?;
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     ctx.keep_units = options.keep_units;
-    let filter = options.wishes.filter(options.start, options.document.is_some());
+    let filter = options
+        .wishes
+        .filter(options.start, options.document.is_some());
     if options.verbose {
-        complain(&format!("squeue: asking {} for {filter:?}", client.endpoint.socket.display()));
+        complain(&format!(
+            "squeue: asking {} for {filter:?}",
+            client.endpoint.socket.display()
+        ));
     }
     let jobs = query::jobs(&mut client, &mut ctx, filter).map_err(&failed)?;
     if options.wishes.is_one_unknown(&jobs) {
-        return Err(Failure::new(format!("{call} error: Invalid job id specified")));
+        return Err(Failure::new(format!(
+            "{call} error: Invalid job id specified"
+        )));
     }
     let layouts = Layouts::new(options);
     let needs_nodes = options.wishes.nodes.is_some()
         || (layouts.shows_tres() || options.document.is_some())
-            && jobs.jobs.iter().any(|job| JobRow::new(job, None).needs_nodes(&ctx));
+            && jobs
+                .jobs
+                .iter()
+                .any(|job| JobRow::new(job, None).needs_nodes(&ctx));
     if needs_nodes {
         query::cluster(&mut client, &mut ctx).map_err(&failed)?;
     }
@@ -352,7 +364,9 @@ impl Layouts {
                 let format = letters.as_deref().unwrap_or(default);
                 jobs = Layout::letters(format, job_fields::FIELDS, &complaint);
             }
-            (Some(names), _, true) => steps = Layout::names(names, step_fields::FIELDS, &step_complaint),
+            (Some(names), _, true) => {
+                steps = Layout::names(names, step_fields::FIELDS, &step_complaint)
+            }
             (None, letters, true) => {
                 let format = letters.as_deref().unwrap_or(STEPS);
                 steps = Layout::letters(format, step_fields::FIELDS, &step_complaint);
@@ -396,7 +410,8 @@ fn render(options: &Options, layouts: &Layouts, jobs: &Jobs, ctx: &Ctx) -> Resul
     if !options.no_header {
         layouts.jobs.header(&mut out);
     }
-    rows.iter().for_each(|row| layouts.jobs.row(&mut out, row, ctx));
+    rows.iter()
+        .for_each(|row| layouts.jobs.row(&mut out, row, ctx));
     Ok(out)
 }
 

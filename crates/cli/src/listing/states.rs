@@ -33,7 +33,8 @@ const FLAGS: &[(&str, &str, StateWish)] = &[
 
 /// The state of that name.
 pub(crate) fn parse(text: &str) -> Option<StateWish> {
-    let is = |name: &str, code: &str| text.eq_ignore_ascii_case(name) || text.eq_ignore_ascii_case(code);
+    let is =
+        |name: &str, code: &str| text.eq_ignore_ascii_case(name) || text.eq_ignore_ascii_case(code);
     JobState::ALL
         .into_iter()
         .find(|state| is(state.name(), state.code()))

@@ -24,8 +24,10 @@ pub(super) fn rows<'a>(
     views: &[NodeView<'a>],
     ctx: &'a Ctx,
 ) -> Vec<NodeGroup<'a>> {
-    let by_name: HashMap<&str, NodeView<'a>> =
-        views.iter().map(|v| (v.node.config.name.as_str(), *v)).collect();
+    let by_name: HashMap<&str, NodeView<'a>> = views
+        .iter()
+        .map(|v| (v.node.config.name.as_str(), *v))
+        .collect();
     let telling: Vec<&Column<Nodes>> = layout
         .columns
         .iter()
@@ -37,14 +39,28 @@ pub(super) fn rows<'a>(
         .collect();
     let mut rows: Vec<Growing<'a>> = Vec::new();
     let mut by_key: HashMap<String, usize> = HashMap::new();
-    let partitions = ctx.partitions.iter().filter(|p| options.selection.wants_partition(p));
+    let partitions = ctx
+        .partitions
+        .iter()
+        .filter(|p| options.selection.wants_partition(p));
     for partition in partitions {
         let before = rows.len();
-        let members = partition.nodes.iter().filter_map(|name| by_name.get(name.as_str()));
+        let members = partition
+            .nodes
+            .iter()
+            .filter_map(|name| by_name.get(name.as_str()));
         let mut found = false;
         for view in members.filter(|v| wanted(options, v)) {
             found = true;
-            add(options, &telling, &mut rows, &mut by_key, partition, *view, ctx);
+            add(
+                options,
+                &telling,
+                &mut rows,
+                &mut by_key,
+                partition,
+                *view,
+                ctx,
+            );
         }
         let shown_empty = names_partition(&layout.columns) && !options.by_node && !options.reasons;
         if !found && shown_empty && rows.len() == before {
@@ -115,8 +131,12 @@ pub(super) fn sort<'a>(
 ) -> Result<Vec<NodeGroup<'a>>, Failure> {
     let default = if options.by_node { "N" } else { "#P,-t" };
     let keys = parse(options.sort.as_deref().unwrap_or(default))?;
-    let order: HashMap<&str, usize> =
-        ctx.partitions.iter().enumerate().map(|(i, p)| (p.name.as_str(), i)).collect();
+    let order: HashMap<&str, usize> = ctx
+        .partitions
+        .iter()
+        .enumerate()
+        .map(|(i, p)| (p.name.as_str(), i))
+        .collect();
     rows.sort_by(|a, b| {
         keys.iter()
             .map(|key| {
@@ -148,7 +168,9 @@ fn parse(keys: &str) -> Result<Vec<SortKey>, Failure> {
                 b'-' => key.down = true,
                 b'+' => key.down = false,
                 b'#' => key.configured = true,
-                letter if FIELDS.iter().any(|f| f.letter == letter) && key.letter == 0 => key.letter = letter,
+                letter if FIELDS.iter().any(|f| f.letter == letter) && key.letter == 0 => {
+                    key.letter = letter
+                }
                 _ => {
                     return Err(Failure::new(format!(
                         "sinfo: error: Invalid sort specification: {word} (letters of --format, such as #P,-t)"
@@ -181,7 +203,12 @@ fn compare(
         }
         b't' | b'T' => number(|n| u64::from(n.order())),
         b'N' => {
-            let name = |g: &NodeGroup<'_>| g.nodes.first().map_or("", |n| &n.node.config.name).to_owned();
+            let name = |g: &NodeGroup<'_>| {
+                g.nodes
+                    .first()
+                    .map_or("", |n| &n.node.config.name)
+                    .to_owned()
+            };
             hostlist::natural_cmp(&name(a), &name(b))
         }
         b'D' => a.nodes.len().cmp(&b.nodes.len()),

@@ -115,18 +115,27 @@ impl Selection {
             && (!self.dead || view.silent())
             && (!self.responding || !view.silent())
             && (view.base() != BaseState::Future || self.future || self.asks_for_future())
-            && (self.states.is_empty() || self.states.iter().any(|all| all.iter().all(|w| fits(*w, view))))
+            && (self.states.is_empty()
+                || self
+                    .states
+                    .iter()
+                    .any(|all| all.iter().all(|w| fits(*w, view))))
     }
 
     fn asks_for_future(&self) -> bool {
-        self.states.iter().flatten().any(|w| *w == Wish::Base(BaseState::Future))
+        self.states
+            .iter()
+            .flatten()
+            .any(|w| *w == Wish::Base(BaseState::Future))
     }
 }
 
 fn fits(wish: Wish, view: &NodeView<'_>) -> bool {
     match wish {
         // Slurm counts a node with some CPUs taken among the allocated ones.
-        Wish::Base(BaseState::Allocated) => matches!(view.base(), BaseState::Allocated | BaseState::Mixed),
+        Wish::Base(BaseState::Allocated) => {
+            matches!(view.base(), BaseState::Allocated | BaseState::Mixed)
+        }
         Wish::Base(base) => view.base() == base,
         Wish::Drain => view.node.drain,
         Wish::Drained => view.node.drain && !view.busy(),

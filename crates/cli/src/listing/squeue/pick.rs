@@ -1,11 +1,11 @@
 //! Which jobs squeue shows: part of it is asked of the controller, the rest is looked at here.
 
+use super::super::Failure;
 use super::super::context::Ctx;
 use super::super::job::JobRow;
 use super::super::query::Jobs;
 use super::super::states::StateWish;
 use super::super::step_fields::StepRow;
-use super::super::Failure;
 use super::Options;
 use muster_core::hostlist;
 use muster_core::ids::{JobId, StepNo};
@@ -91,7 +91,9 @@ impl Wishes {
     /// What can be asked of the controller.
     pub(super) fn filter(&self, start: bool, document: bool) -> JobFilter {
         let named = self.jobs.iter().flatten().map(|name| name.id);
-        let mut ids: Vec<JobId> = named.chain(self.steps.iter().map(|(name, _)| name.id)).collect();
+        let mut ids: Vec<JobId> = named
+            .chain(self.steps.iter().map(|(name, _)| name.id))
+            .collect();
         ids.dedup();
         let mut filter = JobFilter {
             ids,
@@ -131,7 +133,9 @@ impl Wishes {
             .flatten()
             .find(|name| !ctx.nodes.iter().any(|n| n.config.name == **name));
         match unknown {
-            Some(name) => Err(Failure::new(format!("squeue: error: Invalid node name {name}"))),
+            Some(name) => Err(Failure::new(format!(
+                "squeue: error: Invalid node name {name}"
+            ))),
             None => Ok(()),
         }
     }
@@ -143,14 +147,23 @@ impl Wishes {
             list.is_empty() || value.is_some_and(|v| list.iter().any(|l| l == v))
         };
         self.state_fits(row, options)
-            && self.uids.as_ref().is_none_or(|uids| uids.contains(&spec.owner.uid))
+            && self
+                .uids
+                .as_ref()
+                .is_none_or(|uids| uids.contains(&spec.owner.uid))
             && in_list(&self.accounts, spec.account.as_deref())
             && in_list(&self.qos, spec.qos.as_deref())
             && in_list(&self.names, Some(&spec.name))
             && self.partition_fits(job, ctx)
-            && self.reservation.as_ref().is_none_or(|r| spec.reservation.as_ref() == Some(r))
+            && self
+                .reservation
+                .as_ref()
+                .is_none_or(|r| spec.reservation.as_ref() == Some(r))
             && (self.licenses.is_empty()
-                || spec.licenses.as_deref().is_some_and(|l| has_license(l, &self.licenses)))
+                || spec
+                    .licenses
+                    .as_deref()
+                    .is_some_and(|l| has_license(l, &self.licenses)))
             && self
                 .nodes
                 .as_ref()
@@ -174,7 +187,9 @@ impl Wishes {
     }
 
     fn partition_fits(&self, job: &Job, ctx: &Ctx) -> bool {
-        let own = |f: &dyn Fn(&str) -> bool| f(&job.partition) || job.spec.partitions.iter().any(|p| f(p));
+        let own = |f: &dyn Fn(&str) -> bool| {
+            f(&job.partition) || job.spec.partitions.iter().any(|p| f(p))
+        };
         if !self.partitions.is_empty() {
             return own(&|name| self.partitions.iter().any(|p| p == name));
         }
@@ -218,7 +233,9 @@ fn by_task<'a>(options: &Options, row: JobRow<'a>, rows: &mut Vec<JobRow<'a>>) {
     if options.wishes.jobs.is_none() && options.wishes.steps.is_empty() {
         // No ids: everything.
     } else {
-        let here = |name: &&JobName| name.id == row.base_id() || name.id == row.job.id && name.task.is_none();
+        let here = |name: &&JobName| {
+            name.id == row.base_id() || name.id == row.job.id && name.task.is_none()
+        };
         let mut mine = names.into_iter().filter(here).peekable();
         if mine.peek().is_none() {
             return;
@@ -228,7 +245,12 @@ fn by_task<'a>(options: &Options, row: JobRow<'a>, rows: &mut Vec<JobRow<'a>>) {
         if let Some(tasks) = tasks {
             match &row.job.array {
                 ArrayRole::Pending { indices } => {
-                    rows.extend(tasks.into_iter().filter(|t| indices.contains(*t)).map(alone));
+                    rows.extend(
+                        tasks
+                            .into_iter()
+                            .filter(|t| indices.contains(*t))
+                            .map(alone),
+                    );
                 }
                 ArrayRole::Task { index, .. } if tasks.contains(index) => rows.push(row),
                 _ => {}

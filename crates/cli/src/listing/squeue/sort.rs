@@ -56,12 +56,22 @@ fn order<'a, T: Copy>(
             (of_row, row)
         })
         .collect();
-    keyed.sort_by(|(a, _), (b, _)| a.iter().zip(b).map(|(a, b)| a.cmp(b)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal));
+    keyed.sort_by(|(a, _), (b, _)| {
+        a.iter()
+            .zip(b)
+            .map(|(a, b)| a.cmp(b))
+            .find(|o| o.is_ne())
+            .unwrap_or(Ordering::Equal)
+    });
     keyed.into_iter().map(|(_, row)| row).collect()
 }
 
 /// Jobs in order.
-pub(super) fn jobs<'a>(rows: Vec<JobRow<'a>>, keys: &str, ctx: &Ctx) -> Result<Vec<JobRow<'a>>, Failure> {
+pub(super) fn jobs<'a>(
+    rows: Vec<JobRow<'a>>,
+    keys: &str,
+    ctx: &Ctx,
+) -> Result<Vec<JobRow<'a>>, Failure> {
     let keys = parse(keys)?;
     check(&keys, job_fields::FIELDS)?;
     Ok(order(rows, &keys, |row, letter| job_key(row, letter, ctx)))
@@ -71,12 +81,17 @@ pub(super) fn jobs<'a>(rows: Vec<JobRow<'a>>, keys: &str, ctx: &Ctx) -> Result<V
 pub(super) fn steps(rows: &mut Vec<StepRow<'_>>, keys: &str, ctx: &Ctx) -> Result<(), Failure> {
     let keys = parse(keys)?;
     check(&keys, step_fields::FIELDS)?;
-    *rows = order(std::mem::take(rows), &keys, |row, letter| step_key(row, letter, ctx));
+    *rows = order(std::mem::take(rows), &keys, |row, letter| {
+        step_key(row, letter, ctx)
+    });
     Ok(())
 }
 
 fn check<R: Record>(keys: &[(bool, u8)], table: &[Field<R>]) -> Result<(), Failure> {
-    match keys.iter().find(|(_, letter)| !table.iter().any(|f| f.letter == *letter)) {
+    match keys
+        .iter()
+        .find(|(_, letter)| !table.iter().any(|f| f.letter == *letter))
+    {
         Some((_, letter)) => Err(Failure::new(format!(
             "squeue: error: Invalid sort specification: {}",
             char::from(*letter)
@@ -86,7 +101,8 @@ fn check<R: Record>(keys: &[(bool, u8)], table: &[Field<R>]) -> Result<(), Failu
 }
 
 fn job_key<'a>(row: &JobRow<'a>, letter: u8, ctx: &Ctx) -> Key<'a> {
-    let seconds = |at: Option<muster_core::time::Timestamp>| Key::Number(at.map_or(i64::MAX, |t| t.unix_s()));
+    let seconds =
+        |at: Option<muster_core::time::Timestamp>| Key::Number(at.map_or(i64::MAX, |t| t.unix_s()));
     let count = |n: u64| Key::Number(i64::try_from(n).unwrap_or(i64::MAX));
     let job = row.job;
     match letter {
@@ -106,7 +122,9 @@ fn job_key<'a>(row: &JobRow<'a>, letter: u8, ctx: &Ctx) -> Key<'a> {
         b'M' => Key::Number(row.run_time_s(ctx)),
         b'l' => count(job.time_limit.seconds().unwrap_or(u64::MAX)),
         b'L' => match job.time_limit.seconds() {
-            Some(limit) => Key::Number(i64::try_from(limit).unwrap_or(i64::MAX) - row.run_time_s(ctx)),
+            Some(limit) => {
+                Key::Number(i64::try_from(limit).unwrap_or(i64::MAX) - row.run_time_s(ctx))
+            }
             None => Key::Number(i64::MAX),
         },
         b'D' => Key::Number(i64::from(row.node_count())),
@@ -116,7 +134,8 @@ fn job_key<'a>(row: &JobRow<'a>, letter: u8, ctx: &Ctx) -> Key<'a> {
         b'y' => Key::Number(i64::from(job.spec.nice)),
         b'm' => match row.memory(ctx) {
             muster_core::spec::MemoryAsk::Default => Key::Number(0),
-            muster_core::spec::MemoryAsk::PerNode(mib) | muster_core::spec::MemoryAsk::PerCpu(mib) => count(mib),
+            muster_core::spec::MemoryAsk::PerNode(mib)
+            | muster_core::spec::MemoryAsk::PerCpu(mib) => count(mib),
         },
         other => rendered(job_fields::FIELDS, row, other, ctx),
     }
