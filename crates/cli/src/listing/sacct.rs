@@ -243,8 +243,10 @@ impl Options {
                 USAGE.trim_end()
             )));
         }
-        let mut options = Options::default();
-        options.format = env("SACCT_FORMAT");
+        let mut options = Options {
+            format: env("SACCT_FORMAT"),
+            ..Options::default()
+        };
         for (name, value) in parsed.options {
             options.set(name, value.unwrap_or_default())?;
         }
