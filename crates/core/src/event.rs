@@ -302,6 +302,15 @@ pub enum JobChange {
     /// A running job was told to end by its own time; TERM went out.
     #[n(8)]
     TermSent,
+    /// Not to be started before this time (`after:J+minutes`).
+    #[n(9)]
+    NotBefore(#[n(0)] Timestamp),
+    /// `scontrol requeuehold` with `State=SpecialExit`.
+    #[n(10)]
+    SpecialExit(#[n(0)] bool),
+    /// Text that goes with the reason, such as why a launch failed.
+    #[n(11)]
+    Detail(#[n(0)] String),
 }
 
 /// A change of one node.
@@ -350,4 +359,7 @@ pub enum NodeChange {
     /// POWER_DOWN and other flags are refused by name; a comment is stored.
     #[n(11)]
     Comment(#[n(0)] String),
+    /// A node that was down answered again: DOWN ends, DRAIN stays.
+    #[n(12)]
+    Returned,
 }

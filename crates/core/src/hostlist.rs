@@ -70,7 +70,10 @@ pub fn parse_limited(expr: &str, max: usize) -> Result<Vec<String>, HostlistErro
 
 /// Splits `expr` at the commas outside brackets, without expanding: `a[1,2],b` is `a[1,2]` and `b`.
 pub fn split(expr: &str) -> Result<Vec<&str>, HostlistError> {
-    Ok(split_at_commas(expr)?.into_iter().map(|(_, part)| part).collect())
+    Ok(split_at_commas(expr)?
+        .into_iter()
+        .map(|(_, part)| part)
+        .collect())
 }
 
 /// Folds names into the expression that `scontrol show hostlist` prints: names keep their order,
@@ -116,7 +119,10 @@ pub fn ranges(numbers: &[u32]) -> String {
 /// Reads `0-3,5` (with or without brackets around it) into at most `max` numbers.
 pub fn parse_ranges(text: &str, max: usize) -> Result<Vec<u32>, HostlistError> {
     let fail = |at, kind| Err(error(text, at, kind));
-    let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+    let inner = text
+        .strip_prefix('[')
+        .and_then(|t| t.strip_suffix(']'))
+        .unwrap_or(text);
     let mut at = if inner.len() == text.len() { 0 } else { 1 };
     let mut numbers = Vec::new();
     for item in inner.split(',') {
@@ -146,8 +152,16 @@ impl<'a> Host<'a> {
         let digits_at = name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
         let (prefix, digits) = name.split_at(digits_at);
         match digits.parse() {
-            Ok(number) if digits.len() <= MAX_DIGITS => Host { prefix, digits, number },
-            _ => Host { prefix: name, digits: "", number: 0 },
+            Ok(number) if digits.len() <= MAX_DIGITS => Host {
+                prefix,
+                digits,
+                number,
+            },
+            _ => Host {
+                prefix: name,
+                digits: "",
+                number: 0,
+            },
         }
     }
 
@@ -209,9 +223,15 @@ impl Run {
     }
 
     fn write(&self, text: &mut String) {
-        push_fmt(text, format_args!("{:0width$}", self.first, width = self.width));
+        push_fmt(
+            text,
+            format_args!("{:0width$}", self.first, width = self.width),
+        );
         if self.last > self.first {
-            push_fmt(text, format_args!("-{:0width$}", self.last, width = self.width));
+            push_fmt(
+                text,
+                format_args!("-{:0width$}", self.last, width = self.width),
+            );
         }
     }
 }
@@ -243,7 +263,11 @@ fn fold<'a>(hosts: impl Iterator<Item = Host<'a>>) -> String {
 
 impl Run {
     fn starting(host: &Host<'_>) -> Run {
-        Run { first: host.number, last: host.number, width: host.digits.len() }
+        Run {
+            first: host.number,
+            last: host.number,
+            width: host.digits.len(),
+        }
     }
 }
 
@@ -270,7 +294,8 @@ fn separate(text: &mut String) {
 }
 
 fn push_fmt(text: &mut String, arguments: std::fmt::Arguments<'_>) {
-    text.write_fmt(arguments).expect("writing to a String cannot fail");
+    text.write_fmt(arguments)
+        .expect("writing to a String cannot fail");
 }
 
 fn digits_of(number: u64) -> usize {
@@ -328,7 +353,10 @@ fn expand(
         return Err(too_many());
     }
     while let Some(open) = rest.find('[') {
-        let close = open + rest[open..].find(']').expect("brackets were checked to match");
+        let close = open
+            + rest[open..]
+                .find(']')
+                .expect("brackets were checked to match");
         let offset = at + (part.len() - rest.len()) + open + 1;
         let ranges = parse_bracket(expr, offset, &rest[open + 1..close])?;
         let count = ranges
@@ -344,7 +372,10 @@ fn expand(
                     let mut name = String::with_capacity(part.len());
                     name.push_str(head);
                     name.push_str(&rest[..open]);
-                    push_fmt(&mut name, format_args!("{number:0width$}", width = range.width));
+                    push_fmt(
+                        &mut name,
+                        format_args!("{number:0width$}", width = range.width),
+                    );
                     next.push(name);
                 }
             }
@@ -375,15 +406,34 @@ fn parse_range(expr: &str, at: usize, item: &str) -> Result<Range, HostlistError
     }
     let number = |text: &str, offset: usize| match text.parse::<u64>() {
         Ok(n) if text.len() <= MAX_DIGITS && text.bytes().all(|b| b.is_ascii_digit()) => Ok(n),
-        _ => Err(error(expr, at + offset, HostlistErrorKind::NotANumber(text.to_owned()))),
+        _ => Err(error(
+            expr,
+            at + offset,
+            HostlistErrorKind::NotANumber(text.to_owned()),
+        )),
     };
     let (low, high) = item.split_once('-').unwrap_or((item, item));
     let first = number(low, 0)?;
-    let last = number(high, if item.len() == low.len() { 0 } else { low.len() + 1 })?;
+    let last = number(
+        high,
+        if item.len() == low.len() {
+            0
+        } else {
+            low.len() + 1
+        },
+    )?;
     if first > last {
-        return Err(error(expr, at, HostlistErrorKind::Backwards(item.to_owned())));
+        return Err(error(
+            expr,
+            at,
+            HostlistErrorKind::Backwards(item.to_owned()),
+        ));
     }
-    Ok(Range { first, last, width: low.len() })
+    Ok(Range {
+        first,
+        last,
+        width: low.len(),
+    })
 }
 
 fn error(expr: &str, at: usize, kind: HostlistErrorKind) -> HostlistError {
@@ -393,7 +443,11 @@ fn error(expr: &str, at: usize, kind: HostlistErrorKind) -> HostlistError {
         None => expr.to_owned(),
     };
     let at = expr.get(..at).map_or(at, |before| before.chars().count()) + 1;
-    HostlistError { expr: shown, at, kind }
+    HostlistError {
+        expr: shown,
+        at,
+        kind,
+    }
 }
 
 #[cfg(test)]
@@ -470,10 +524,19 @@ mod tests {
     #[test]
     fn errors_name_the_place() {
         for (expr, expected) in [
-            ("n[5-1]", "hostlist `n[5-1]`, character 3: the range `5-1` runs backwards"),
-            ("a,n[1", "hostlist `a,n[1`, character 4: `[` is never closed"),
+            (
+                "n[5-1]",
+                "hostlist `n[5-1]`, character 3: the range `5-1` runs backwards",
+            ),
+            (
+                "a,n[1",
+                "hostlist `a,n[1`, character 4: `[` is never closed",
+            ),
             ("n1]", "hostlist `n1]`, character 3: `]` without `[`"),
-            ("n[[1]]", "hostlist `n[[1]]`, character 3: brackets cannot be nested"),
+            (
+                "n[[1]]",
+                "hostlist `n[[1]]`, character 3: brackets cannot be nested",
+            ),
             ("n[]", "hostlist `n[]`, character 3: an empty range"),
             (
                 "n[1,2-x]",

@@ -115,6 +115,52 @@ pub struct Job {
     /// Free text after the reason (`scontrol show job` `Reason=` tail), if any.
     #[n(33)]
     pub reason_detail: Option<String>,
+    /// Not to be started before this time: `--begin`, `after:J+minutes`, the back-off of a failed launch. Cleared by
+    /// the tick that finds it passed.
+    #[n(34)]
+    pub begin_at: Option<Timestamp>,
+}
+
+impl Job {
+    /// Whether the scheduler may start it now, as far as the job itself is concerned: pending, not held, no
+    /// dependency left, its time come. Throttles of arrays and partitions are looked at elsewhere.
+    pub fn is_startable(&self) -> bool {
+        self.state == JobState::Pending
+            && !self.completing
+            && self.hold == Hold::None
+            && self.waiting_on.is_empty()
+            && self.begin_at.is_none()
+    }
+
+    /// Whether it has ended and nothing of it is left on a node.
+    pub fn is_over(&self) -> bool {
+        self.state.is_ended() && !self.completing
+    }
+
+    /// The number it was submitted under: the array's for a task, else its own.
+    pub fn submission(&self) -> JobId {
+        match self.array {
+            ArrayRole::Task { base, .. } => base,
+            ArrayRole::None | ArrayRole::Pending { .. } => self.id,
+        }
+    }
+
+    /// Its position in the array, if it is a task with a record of its own.
+    pub fn task_index(&self) -> Option<u32> {
+        match self.array {
+            ArrayRole::Task { index, .. } => Some(index),
+            ArrayRole::None | ArrayRole::Pending { .. } => None,
+        }
+    }
+
+    /// Milliseconds it has run, without suspensions, at `now`; to its end if it has ended.
+    pub fn run_time_ms(&self, now: Timestamp) -> u64 {
+        let Some(start) = self.start_time else {
+            return 0;
+        };
+        let until = self.end_time.or(self.suspend_time).unwrap_or(now);
+        until.since_ms(start).saturating_sub(self.suspended_ms)
+    }
 }
 
 /// A job's part in an array.

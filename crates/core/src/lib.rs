@@ -6,19 +6,27 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod apply;
 pub mod cbor;
 pub mod command;
 pub mod config;
 pub mod cpuset;
+pub mod decide;
 pub mod effect;
+mod effects;
 pub mod event;
 pub mod hostlist;
 pub mod ids;
+mod index;
 pub mod index_set;
+mod invariants;
 pub mod job;
+pub mod job_env;
 pub mod limits;
 pub mod node;
 pub mod refusal;
+pub mod snapshot;
 pub mod spec;
 pub mod state;
 pub mod time;
+pub mod transition;

@@ -36,11 +36,22 @@ pub struct State {
     /// Index: pending jobs that wait for a time (`--begin`, back-off, `after+minutes`).
     pub by_begin: BTreeSet<(Timestamp, JobId)>,
     /// Index: who waits on a job (or on the array of that number).
-    pub dependents: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// The key is the job or array that is named and the task, if one is.
+    pub dependents: BTreeMap<(JobId, Option<u32>), BTreeSet<JobId>>,
     /// Index: pending records, by number.
     pub pending: BTreeSet<JobId>,
     /// Index: records that hold nodes (running, suspended, completing).
     pub active: BTreeSet<JobId>,
+    /// Index: running jobs whose `--signal` is not sent yet, by the time it is due.
+    pub by_warning: BTreeSet<(Timestamp, JobId)>,
+    /// Index: pending jobs with a `--deadline`, by the last time at which they could start.
+    pub by_deadline: BTreeSet<(Timestamp, JobId)>,
+    /// Index: nodes that lost their connection and are not down yet.
+    pub lost_nodes: BTreeSet<(Timestamp, NodeIdx)>,
+    /// Index: records that are not over, by owner and job name, as (submission, record), for `singleton` and filters.
+    pub by_owner: BTreeMap<u32, BTreeMap<String, BTreeSet<(JobId, JobId)>>>,
+    /// Index: positions in `partitions` of the partitions that each node is in.
+    pub partitions_of: Vec<Vec<usize>>,
 }
 
 /// What an array's tasks share beyond their specification.
@@ -67,6 +78,18 @@ pub struct ArrayInfo {
     /// See above.
     #[n(6)]
     pub step: u32,
+    /// Tasks that have not left the array's record.
+    #[n(7)]
+    pub pending: u32,
+    /// Tasks that are not over, those in the array's record included.
+    #[n(8)]
+    pub unfinished: u32,
+    /// Tasks that ended otherwise than with exit code 0, those purged since included.
+    #[n(9)]
+    pub failed: u32,
+    /// Tasks that have neither started nor ended yet.
+    #[n(10)]
+    pub unstarted: u32,
 }
 
 /// A stored script or context.

@@ -1,0 +1,92 @@
+//! One turn of the controller, without I/O: commands are decided and applied, the scheduler plans, its plan is
+//! committed. What comes out must be made durable before any of it leaves the process. The controller and the
+//! simulator run this same code.
+
+use crate::Scheduler;
+use muster_core::command::{Command, Reply};
+use muster_core::decide::decide;
+use muster_core::effect::Effect;
+use muster_core::event::Event;
+use muster_core::state::{Note, State};
+use muster_core::time::Timestamp;
+
+/// The state and the scheduler that follows it.
+pub struct Engine {
+    state: State,
+    scheduler: Scheduler,
+}
+
+/// What a turn produced.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// Changes, in order; to be journalled.
+    pub events: Vec<Event>,
+    /// Orders for nodes; to be sent once the events are durable.
+    pub effects: Vec<Effect>,
+    /// Changes that listings show and that need not survive a restart.
+    pub notes: Vec<Note>,
+    /// Answers, by the position of their command in the turn.
+    pub replies: Vec<(usize, Reply)>,
+    /// The scheduler stopped at its limit of work; another turn should follow at once.
+    pub more: bool,
+}
+
+impl Engine {
+    /// Starts from a state, fresh or recovered.
+    pub fn new(state: State) -> Engine {
+        let scheduler = Scheduler::new(&state);
+        Engine { state, scheduler }
+    }
+
+    /// The state as of the last turn.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The scheduler, for `--test-only` and `--immediate`.
+    pub fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    /// Decides and applies commands.
+    pub fn decide(&mut self, position: usize, command: &Command, now: Timestamp, turn: &mut Turn) {
+        let decision = decide(&self.state, command, now);
+        self.apply(decision.events, turn);
+        turn.effects.extend(decision.effects);
+        if let Some(reply) = decision.reply {
+            turn.replies.push((position, reply));
+        }
+    }
+
+    /// Lets the scheduler start what fits.
+    pub fn schedule(&mut self, now: Timestamp, turn: &mut Turn) {
+        let plan = self.scheduler.plan(&self.state, now);
+        turn.more = self.scheduler.more();
+        for &(job, reason) in &plan.reasons {
+            self.take_note(Note::Reason(job, reason), turn);
+        }
+        for &(job, at) in &plan.expected {
+            self.take_note(Note::Expected(job, Some(at)), turn);
+        }
+        if !plan.starts.is_empty() {
+            let decision = decide(&self.state, &Command::Commit(plan), now);
+            self.apply(decision.events, turn);
+            turn.effects.extend(decision.effects);
+        }
+    }
+
+    /// Applies something that is shown but not history.
+    pub fn take_note(&mut self, note: Note, turn: &mut Turn) {
+        self.state.note(&note);
+        turn.notes.push(note);
+    }
+
+    fn apply(&mut self, events: Vec<Event>, turn: &mut Turn) {
+        for event in events {
+            self.state.apply(&event);
+            self.scheduler.observe(&self.state, &event);
+            turn.effects.extend(self.state.effects_of(&event));
+            turn.events.push(event);
+        }
+    }
+}
