@@ -103,10 +103,10 @@ pub(super) fn prepare(
     let limit = partitions
         .first()
         .map_or(TimeLimit::Unlimited, |p| limit_in(p));
+    ask::check(state, &partitions, &mut spec.ask)?;
     if let (MemoryAsk::Default, Some(first)) = (spec.ask.memory, partitions.first()) {
         spec.ask.memory = partition_access::default_memory(state, first);
     }
-    ask::check(state, &partitions, &mut spec.ask)?;
     spec.partitions = partitions.iter().map(|p| p.name.clone()).collect();
     check_times(&spec, limit, now)?;
     check_rank(draft, identity, &spec)?;

@@ -4,6 +4,7 @@ use crate::world::{World, after, allocation, array, exit, on, spec, step, step_e
 use muster_core::command::{
     Command, JobSelection, JobUpdate, NodeCommand, NodeUpdate, SignalScope, UserCommand,
 };
+use muster_core::event::Event;
 use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
 use muster_core::job::{ExitStatus, Job, JobState};
 use muster_core::spec::{Dependency, DependencyKind, DependencyTerm, JobSpec, WarnSignal};
@@ -365,8 +366,14 @@ fn act(world: &mut World, op: &Op) {
             uid: by,
             index,
         } => {
-            if let Some(id) = pick(world, *which).map(|job| job.id) {
-                verb(world, id, *what, uid(*by), *index);
+            // Only administrators stop jobs, and only those that run.
+            let (found, by) = match what {
+                6 | 7 => (pick_active(world, *which), 0),
+                _ => (pick(world, *which), uid(*by)),
+            };
+            if let Some(id) = found.map(|job| job.id) {
+                let index = index.filter(|_| !matches!(what, 6 | 7));
+                verb(world, id, *what, by, index);
             }
         }
         Op::Update {
@@ -549,4 +556,58 @@ fn the_queue_drains() {
         }
         world.check_replay();
     }
+}
+
+/// Every move that the table of transitions allows is one that really happens.
+#[test]
+fn every_transition_is_reached() {
+    use muster_core::transition::{Move, Phase, next_phase};
+    let mut missing: Vec<(Phase, Move)> = Phase::ALL
+        .into_iter()
+        .flat_map(|phase| Move::ALL.into_iter().map(move |step| (phase, step)))
+        .filter(|(phase, step)| next_phase(*phase, *step).is_some())
+        .collect();
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for _ in 0..1500 {
+        let ops = prop::collection::vec(ops(), 60..100)
+            .new_tree(&mut runner)
+            .expect("ops")
+            .current();
+        let mut world = World::new();
+        world.checked = false;
+        let before = world.history.len();
+        ops.iter().for_each(|op| act(&mut world, op));
+        let mut state = muster_core::state::State::default();
+        world.history[..before]
+            .iter()
+            .for_each(|event| state.apply(event));
+        for event in &world.history[before..] {
+            let ids: Vec<JobId> = match event {
+                Event::JobChanged { id, .. }
+                | Event::JobStarted { id, .. }
+                | Event::JobEnding { id, .. }
+                | Event::NodeReleased { id, .. }
+                | Event::JobRequeued { id, .. }
+                | Event::JobSuspended { id, .. }
+                | Event::JobResumed { id, .. }
+                | Event::StepStarted { id, .. }
+                | Event::StepEnded { id, .. }
+                | Event::TaskSplit { base: id, .. } => vec![*id],
+                Event::JobsPurged { ids } => ids.clone(),
+                _ => Vec::new(),
+            };
+            for id in ids {
+                let job = &state.jobs[&id];
+                if let Some(step) = job.move_of(event) {
+                    let seen = (job.phase(), step);
+                    missing.retain(|pair| *pair != seen);
+                }
+            }
+            state.apply(event);
+        }
+        if missing.is_empty() {
+            return;
+        }
+    }
+    panic!("never happened: {missing:?}");
 }
