@@ -64,6 +64,24 @@ impl State {
     /// launches of what it should run and lacks, ends of what it has and should not.
     pub fn orders_for_node(&self, node: NodeIdx, present: &[(JobId, Attempt)]) -> Vec<Effect> {
         let mut out = Vec::new();
+        // First the ends: a launch may need the CPUs of a job that was given up while the node was away.
+        for (id, attempt) in present {
+            let expected = self
+                .jobs_on(node)
+                .any(|job| job.id == *id && job.attempt == *attempt);
+            if !expected {
+                out.push(Effect::Terminate {
+                    node,
+                    job: *id,
+                    attempt: *attempt,
+                    now: false,
+                    why: self
+                        .jobs
+                        .get(id)
+                        .map_or(TerminateReason::Finished, why_ended),
+                });
+            }
+        }
         for job in self.jobs_on(node) {
             let (id, attempt) = (job.id, job.attempt);
             let there = present.contains(&(id, attempt));
@@ -90,23 +108,6 @@ impl State {
                     why: why_ended(job),
                 }),
                 Phase::Running | Phase::Pending | Phase::Ended | Phase::Gone => {}
-            }
-        }
-        for (id, attempt) in present {
-            let expected = self
-                .jobs_on(node)
-                .any(|job| job.id == *id && job.attempt == *attempt);
-            if !expected {
-                out.push(Effect::Terminate {
-                    node,
-                    job: *id,
-                    attempt: *attempt,
-                    now: false,
-                    why: self
-                        .jobs
-                        .get(id)
-                        .map_or(TerminateReason::Finished, why_ended),
-                });
             }
         }
         out

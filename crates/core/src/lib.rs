@@ -21,6 +21,7 @@ mod index;
 pub mod index_set;
 mod invariants;
 pub mod job;
+pub mod job_env;
 pub mod limits;
 pub mod node;
 pub mod refusal;

@@ -1,1 +1,30 @@
-//! node
+//! What runs on a node: the agent (`noded`) that takes the controller's orders, the shim that forks and waits for
+//! jobs and outlives the agent, and the step daemon (`stepd`) of each parallel step, which is a fork of the shim.
+//!
+//! The binary calls [`run`] for the agent and [`shim_main`] when it is started under the name [`SHIM_NAME`], which
+//! the agent does with its own executable.
+#![warn(missing_docs)]
+
+mod agent;
+mod frames;
+mod info;
+mod layout;
+mod options;
+mod pattern;
+mod shim;
+mod stepd;
+mod sys;
+
+pub use agent::run;
+pub use options::AgentOptions;
+pub use shim::{SHIM_NAME, ShimStop, shim_main, stop_shim};
+
+use muster_core::time::Timestamp;
+
+/// The clock.
+pub(crate) fn now() -> Timestamp {
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}

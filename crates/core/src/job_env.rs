@@ -1,0 +1,326 @@
+//! The environment that Slurm promises to jobs: which variables a batch script, a task of a step and the holder of
+//! an allocation see, as sbatch(1), srun(1) and salloc(1) list them. Pure text; who starts processes adds these to
+//! what the submitter's shell had.
+
+use crate::ids::{JobId, StepNo};
+use crate::job::{Allocation, ArrayRole, NodeShare};
+use crate::spec::{JobSpec, MemoryAsk};
+use crate::state::ArrayInfo;
+use crate::time::{TimeLimit, Timestamp};
+
+/// Variables in the order in which they are set; a later one wins.
+pub type Variables = Vec<(String, String)>;
+
+/// A job that has its allocation, as its environment describes it.
+#[derive(Clone, Copy, Debug)]
+pub struct JobView<'a> {
+    /// Its number.
+    pub job: JobId,
+    /// What was asked.
+    pub spec: &'a JobSpec,
+    /// What it got.
+    pub alloc: &'a Allocation,
+    /// Its part in an array.
+    pub array: &'a ArrayRole,
+    /// The array.
+    pub array_info: Option<&'a ArrayInfo>,
+    /// When it started.
+    pub start_time: Timestamp,
+    /// Its limit.
+    pub time_limit: TimeLimit,
+    /// How often it was requeued.
+    pub restarts: u32,
+    /// Account, as listings show it.
+    pub account: &'a str,
+    /// QOS, as listings show it.
+    pub qos: &'a str,
+    /// Cluster name.
+    pub cluster: &'a str,
+    /// Path of slurm.conf.
+    pub conf_path: &'a str,
+    /// `SLURM_WORKING_CLUSTER`; not set when empty.
+    pub working_cluster: &'a str,
+    /// Address of the first node's agent, so that srun finds it without the controller.
+    pub lead_address: &'a str,
+}
+
+/// One node's part of a step, as the environment of its tasks describes it.
+#[derive(Clone, Copy, Debug)]
+pub struct StepView<'a> {
+    /// The step.
+    pub step: StepNo,
+    /// Names of its nodes as a hostlist.
+    pub hostlist: &'a str,
+    /// Global task numbers by node of the step and local number.
+    pub tasks: &'a [Vec<u32>],
+    /// Position of this node in the step.
+    pub position: usize,
+    /// This node's name.
+    pub node: &'a str,
+    /// CPUs of the step on this node.
+    pub cpus_on_node: u32,
+    /// `-c`, if it was given.
+    pub cpus_per_task: Option<u32>,
+    /// `--distribution`, if it was given.
+    pub distribution: Option<&'a str>,
+}
+
+/// `4(x2),3`: equal neighbours are counted.
+pub fn per_node_text(counts: impl IntoIterator<Item = u32>) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for count in counts {
+        match runs.last_mut() {
+            Some((value, times)) if *value == count => *times += 1,
+            _ => runs.push((count, 1)),
+        }
+    }
+    let parts: Vec<String> = runs
+        .into_iter()
+        .map(|(value, times)| {
+            if times == 1 {
+                value.to_string()
+            } else {
+                format!("{value}(x{times})")
+            }
+        })
+        .collect();
+    parts.join(",")
+}
+
+/// Whether a variable describes one particular job or step: one that comes from the submitter's environment is
+/// left over from the job in which the submission was made and must not reach the new job's script.
+pub fn is_job_variable(name: &str) -> bool {
+    const PREFIXES: [&str; 13] = [
+        "SLURM_JOB_",
+        "SLURM_ARRAY_",
+        "SLURM_STEP",
+        "SLURMD_",
+        "SLURM_TASK",
+        "SLURM_NODE",
+        "SLURM_TOPOLOGY_",
+        "SLURM_CPUS_",
+        "SLURM_MEM_PER_",
+        "SLURM_NTASKS",
+        "SLURM_SRUN_COMM_",
+        "SLURM_LAUNCH_NODE_",
+        "SLURM_GPUS",
+    ];
+    const NAMES: [&str; 14] = [
+        "SLURM_JOBID",
+        "SLURM_NPROCS",
+        "SLURM_NNODES",
+        "SLURM_GTIDS",
+        "SLURM_LOCALID",
+        "SLURM_PROCID",
+        "SLURM_PRIO_PROCESS",
+        "SLURM_RESTART_COUNT",
+        "SLURM_WORKING_CLUSTER",
+        "SLURM_CLUSTER_NAME",
+        "SLURM_CONF",
+        "SLURM_DISTRIBUTION",
+        "SLURM_UMASK",
+        "MUSTER_NODE",
+    ];
+    PREFIXES.iter().any(|p| name.starts_with(p)) || NAMES.contains(&name)
+}
+
+/// What the holder of an allocation sees (`salloc`'s command), and what every process of the job sees too.
+pub fn allocation_env(view: &JobView) -> Variables {
+    let mut env = Env(Vec::with_capacity(48));
+    let (spec, alloc) = (view.spec, view.alloc);
+    let job = view.job.to_string();
+    let nodes = alloc.nodes.len().to_string();
+    env.set("SLURM_CLUSTER_NAME", view.cluster);
+    env.set("SLURM_CONF", view.conf_path);
+    env.set("SLURM_JOBID", &job);
+    env.set("SLURM_JOB_ID", &job);
+    env.set("SLURM_JOB_ACCOUNT", view.account);
+    env.set(
+        "SLURM_JOB_CPUS_PER_NODE",
+        per_node_text(alloc.nodes.iter().map(|n| n.cpus.len())),
+    );
+    env.set("SLURM_JOB_NAME", &spec.name);
+    env.set("SLURM_JOB_NODELIST", &alloc.hostlist);
+    env.set("SLURM_NODELIST", &alloc.hostlist);
+    env.set("SLURM_JOB_NUM_NODES", &nodes);
+    env.set("SLURM_NNODES", &nodes);
+    env.set("SLURM_JOB_PARTITION", &alloc.partition);
+    env.set("SLURM_JOB_QOS", view.qos);
+    env.set("SLURM_NODE_ALIASES", "(null)");
+    env.set("SLURM_SUBMIT_DIR", &spec.work_dir);
+    env.set("SLURM_SUBMIT_HOST", &spec.submit_host);
+    env.set(
+        "SLURM_TASKS_PER_NODE",
+        per_node_text(alloc.nodes.iter().map(|n| n.tasks.max(1))),
+    );
+    asked(view, &mut env);
+    env.set("SLURM_JOB_START_TIME", view.start_time.unix_s().to_string());
+    if let Some(limit) = view.time_limit.seconds() {
+        let end = view.start_time.plus_s(limit).unix_s();
+        env.set("SLURM_JOB_END_TIME", end.to_string());
+    }
+    env.set("MUSTER_NODE", view.lead_address);
+    env.0
+}
+
+/// Variables that are there only because the user asked for something.
+fn asked(view: &JobView, env: &mut Env) {
+    let (spec, alloc) = (view.spec, view.alloc);
+    let ask = &spec.ask;
+    if ask.ntasks.is_some() || ask.ntasks_per_node.is_some() {
+        let tasks = ask.task_count().max(alloc.ntasks).to_string();
+        env.set("SLURM_NTASKS", &tasks);
+        env.set("SLURM_NPROCS", &tasks);
+    }
+    env.number("SLURM_NTASKS_PER_NODE", ask.ntasks_per_node);
+    env.number("SLURM_NTASKS_PER_SOCKET", ask.ntasks_per_socket);
+    env.number("SLURM_NTASKS_PER_CORE", ask.ntasks_per_core);
+    env.number("SLURM_CPUS_PER_TASK", ask.cpus_per_task);
+    env.number("SLURM_THREADS_PER_CORE", ask.threads_per_core);
+    match ask.memory {
+        MemoryAsk::Default => {}
+        MemoryAsk::PerNode(0) => {
+            let all = alloc.nodes.first().map_or(0, |n| n.memory_mib);
+            env.set("SLURM_MEM_PER_NODE", all.to_string());
+        }
+        MemoryAsk::PerNode(mib) => env.set("SLURM_MEM_PER_NODE", mib.to_string()),
+        MemoryAsk::PerCpu(mib) => env.set("SLURM_MEM_PER_CPU", mib.to_string()),
+    }
+    if ask.overcommit {
+        env.set("SLURM_OVERCOMMIT", "1");
+    }
+    if let Some(distribution) = &ask.distribution {
+        env.set("SLURM_DISTRIBUTION", distribution);
+    }
+    if let Some(reservation) = &spec.reservation {
+        env.set("SLURM_JOB_RESERVATION", reservation);
+    }
+    if view.restarts > 0 {
+        env.set("SLURM_RESTART_COUNT", view.restarts.to_string());
+    }
+}
+
+/// What every process of the job on the nodes sees beyond [`allocation_env`].
+fn member_env(view: &JobView, node: &str, cpus_on_node: u32, env: &mut Env) {
+    let owner = &view.spec.owner;
+    env.set("SLURMD_NODENAME", node);
+    env.set("SLURM_TOPOLOGY_ADDR", node);
+    env.set("SLURM_TOPOLOGY_ADDR_PATTERN", "node");
+    env.set("SLURM_JOB_UID", owner.uid.to_string());
+    env.set("SLURM_JOB_GID", owner.gid.to_string());
+    env.set("SLURM_JOB_USER", &owner.user);
+    env.set("SLURM_CPUS_ON_NODE", cpus_on_node.to_string());
+    env.set("SLURM_PRIO_PROCESS", "0");
+    if !view.working_cluster.is_empty() {
+        env.set("SLURM_WORKING_CLUSTER", view.working_cluster);
+    }
+    let ArrayRole::Task { base, index } = view.array else {
+        return;
+    };
+    env.set("SLURM_ARRAY_JOB_ID", base.to_string());
+    env.set("SLURM_ARRAY_TASK_ID", index.to_string());
+    if let Some(info) = view.array_info {
+        env.set("SLURM_ARRAY_TASK_COUNT", info.count.to_string());
+        env.set("SLURM_ARRAY_TASK_MIN", info.min.to_string());
+        env.set("SLURM_ARRAY_TASK_MAX", info.max.to_string());
+        env.set("SLURM_ARRAY_TASK_STEP", info.step.max(1).to_string());
+    }
+}
+
+/// Devices of a node's share: what CUDA programs read, and how many there are.
+fn device_env(share: &NodeShare, env: &mut Env) {
+    let mut ids: Vec<u32> = share
+        .gres
+        .iter()
+        .filter(|g| g.name == "gpu")
+        .flat_map(|g| g.ids.iter())
+        .collect();
+    if ids.is_empty() {
+        return;
+    }
+    ids.sort_unstable();
+    let text: Vec<String> = ids.iter().map(u32::to_string).collect();
+    let text = text.join(",");
+    env.set("SLURM_GPUS_ON_NODE", ids.len().to_string());
+    env.set("SLURM_JOB_GPUS", &text);
+    env.set("CUDA_VISIBLE_DEVICES", text);
+}
+
+/// What a batch script sees. `SLURM_TASK_PID` is added by who forks it; `TMPDIR` is set only if the submitter's
+/// environment has none.
+pub fn batch_env(view: &JobView, position: usize) -> Variables {
+    let mut env = Env(allocation_env(view));
+    let Some(share) = view.alloc.nodes.get(position) else {
+        return env.0;
+    };
+    member_env(view, &share.name, share.cpus.len(), &mut env);
+    device_env(share, &mut env);
+    env.set("ENVIRONMENT", "BATCH");
+    env.set("HOSTNAME", &share.name);
+    for name in [
+        "SLURM_GTIDS",
+        "SLURM_LOCALID",
+        "SLURM_NODEID",
+        "SLURM_PROCID",
+    ] {
+        env.set(name, "0");
+    }
+    env.0
+}
+
+/// What all tasks of a step on one node see, beyond the environment of srun. [`task_env`] adds the rest.
+pub fn step_env(view: &JobView, step: &StepView) -> Variables {
+    let mut env = Env(allocation_env(view));
+    member_env(view, step.node, step.cpus_on_node, &mut env);
+    if let Some(share) = view.alloc.nodes.iter().find(|n| n.name == step.node) {
+        device_env(share, &mut env);
+    }
+    let nodes = step.tasks.len().to_string();
+    let per_node: Vec<u32> = step.tasks.iter().map(|t| count(t.len())).collect();
+    let tasks = per_node.iter().sum::<u32>().to_string();
+    let per_node = per_node_text(per_node);
+    let number = step.step.to_string();
+    env.set("SLURM_STEPID", &number);
+    env.set("SLURM_STEP_ID", number);
+    env.set("SLURM_STEP_NODELIST", step.hostlist);
+    env.set("SLURM_STEP_NUM_NODES", &nodes);
+    env.set("SLURM_STEP_NUM_TASKS", &tasks);
+    env.set("SLURM_STEP_TASKS_PER_NODE", &per_node);
+    env.set("SLURM_NNODES", nodes);
+    env.set("SLURM_NTASKS", &tasks);
+    env.set("SLURM_NPROCS", tasks);
+    env.set("SLURM_TASKS_PER_NODE", per_node);
+    env.set("SLURM_NODEID", step.position.to_string());
+    env.number("SLURM_CPUS_PER_TASK", step.cpus_per_task);
+    env.set("SLURM_DISTRIBUTION", step.distribution.unwrap_or("block"));
+    let here = step.tasks.get(step.position).map_or(&[][..], Vec::as_slice);
+    let here: Vec<String> = here.iter().map(u32::to_string).collect();
+    env.set("SLURM_GTIDS", here.join(","));
+    env.0
+}
+
+/// What distinguishes one task from the others on its node, but for `SLURM_TASK_PID`.
+pub fn task_env(global: u32, local: u32) -> Variables {
+    vec![
+        ("SLURM_PROCID".to_owned(), global.to_string()),
+        ("SLURM_LOCALID".to_owned(), local.to_string()),
+    ]
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+struct Env(Variables);
+
+impl Env {
+    fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.0.push((name.to_owned(), value.into()));
+    }
+
+    fn number(&mut self, name: &str, value: Option<u32>) {
+        if let Some(value) = value {
+            self.set(name, value.to_string());
+        }
+    }
+}

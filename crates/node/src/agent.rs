@@ -1,0 +1,310 @@
+//! The agent: keeps the connection to the controller, carries out its orders through the shim, reports what happened
+//! until it is acknowledged, and makes the steps of jobs that this node leads.
+//!
+//! One task owns all state and handles events in turn; other tasks only move bytes. What a burst of events brings
+//! leaves in one write per peer. All that must survive the agent is kept by the shim.
+
+mod context;
+mod controller;
+mod jobs;
+mod launch;
+mod lead;
+mod listener;
+mod reports;
+mod scripts;
+mod shim_link;
+mod step_node;
+mod users;
+
+use crate::info;
+use crate::options::AgentOptions;
+use crate::shim::wire::ToShim;
+use anyhow::Context as _;
+use context::Contexts;
+use jobs::Job;
+use lead::StepKey;
+use muster_core::ids::{BlobId, JobId};
+use muster_core::time::Timestamp;
+use muster_proto::frame;
+use muster_proto::node::{NodeSettings, ToCtld, ToNode};
+use muster_proto::step::{AgentReply, AgentRequest};
+use reports::Reports;
+use scripts::Scripts;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::rc::Rc;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+use users::Users;
+
+/// Bytes to a peer: frames, ready to be written.
+pub(crate) type Outlet = mpsc::UnboundedSender<Vec<u8>>;
+
+/// Longest spool path: socket names in it must fit into an address of 108 bytes.
+const SPOOL_PATH_MAX: usize = 72;
+
+/// Something that the agent reacts to.
+enum Event {
+    /// The controller answered a dial: what to greet it with?
+    Dialed(oneshot::Sender<Vec<u8>>),
+    /// It took the greeting.
+    Welcome(Box<NodeSettings>, Outlet),
+    /// It said something.
+    Controller(Box<ToNode>),
+    /// Verified orders.
+    Orders(Box<muster_proto::node::Orders>),
+    /// Its connection is gone.
+    ControllerLost,
+    /// The shim is connected.
+    ShimUp(Outlet),
+    /// It said something.
+    Shim(Box<crate::shim::wire::FromShim>),
+    /// Its connection is gone.
+    ShimLost,
+    /// Somebody asked something.
+    Request {
+        /// Number of the connection.
+        conn: u64,
+        /// Who.
+        uid: u32,
+        /// What.
+        request: Box<AgentRequest>,
+        /// Where the answer goes.
+        reply: mpsc::UnboundedSender<AgentReply>,
+    },
+    /// That connection is closed.
+    Closed(u64),
+    /// Another agent answered about a step's node: its stepd's address.
+    NodeStarted(StepKey, u32, Result<String, String>),
+    /// The lead took note of a step's end here.
+    EndDelivered(StepKey),
+    /// A wait is over: a step start whose job has not come.
+    GaveUp(u64),
+}
+
+/// Runs the agent until it is told to stop (SIGTERM, SIGINT, or the controller). The shim and the jobs go on.
+///
+/// # Errors
+/// When the spool directory cannot be used, or the shim cannot be started.
+pub fn run(options: AgentOptions) -> anyhow::Result<()> {
+    prepare_spool(&options.spool_dir)?;
+    shim_link::ensure_shim(&options)?;
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the asynchronous runtime")?
+        .block_on(serve(options))
+}
+
+fn prepare_spool(spool: &Path) -> anyhow::Result<()> {
+    let length = spool.as_os_str().len();
+    anyhow::ensure!(
+        spool.is_absolute() && length <= SPOOL_PATH_MAX,
+        "SlurmdSpoolDir '{}': give an absolute path of at most {SPOOL_PATH_MAX} bytes, so that socket names fit",
+        spool.display()
+    );
+    std::fs::create_dir_all(spool)
+        .with_context(|| format!("SlurmdSpoolDir {}", spool.display()))?;
+    Ok(())
+}
+
+async fn serve(options: AgentOptions) -> anyhow::Result<()> {
+    let (events, mut inbox) = mpsc::unbounded_channel();
+    let mut agent = Agent::new(options, events.clone());
+    listener::listen(&agent.options.spool_dir, events.clone())?;
+    shim_link::keep(agent.options.clone(), events.clone());
+    controller::keep(agent.options.clone(), events);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    while !agent.stopping {
+        tokio::select! {
+            event = inbox.recv() => {
+                let Some(event) = event else { break };
+                agent.handle(event);
+                while let Ok(event) = inbox.try_recv() {
+                    agent.handle(event);
+                }
+                agent.flush();
+            }
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+        }
+    }
+    log::info!("the agent of {} stops; jobs go on", agent.options.name);
+    let _ = std::fs::remove_file(info::agent_socket(&agent.options.spool_dir));
+    Ok(())
+}
+
+/// All state of the agent.
+struct Agent {
+    options: AgentOptions,
+    events: mpsc::UnboundedSender<Event>,
+    started: Timestamp,
+    settings: NodeSettings,
+    stopping: bool,
+    controller: Option<Outlet>,
+    shim: Option<Outlet>,
+    /// Frames for the shim and the controller that this burst brought.
+    to_shim: Vec<u8>,
+    to_controller: Vec<u8>,
+    /// Orders that came before the shim had told what it knows.
+    waiting: Vec<muster_proto::node::Orders>,
+    /// Dials that wait for that.
+    dialed: Vec<oneshot::Sender<Vec<u8>>>,
+    /// The shim has told what it knows.
+    synced: bool,
+    jobs: HashMap<JobId, Job>,
+    reports: Reports,
+    /// Scripts and contexts of this connection.
+    blobs: HashMap<BlobId, Rc<Vec<u8>>>,
+    contexts: Contexts,
+    /// Contexts that the shim has.
+    shim_contexts: HashSet<BlobId>,
+    scripts: Scripts,
+    users: Users,
+    steps: lead::Steps,
+    node_steps: step_node::NodeSteps,
+    /// Who waits for a list of processes.
+    inspections: HashMap<u64, mpsc::UnboundedSender<AgentReply>>,
+    next_tag: u64,
+}
+
+impl Agent {
+    fn new(options: AgentOptions, events: mpsc::UnboundedSender<Event>) -> Agent {
+        Agent {
+            scripts: Scripts::new(&options.spool_dir),
+            options,
+            events,
+            started: crate::now(),
+            settings: NodeSettings::default(),
+            stopping: false,
+            controller: None,
+            shim: None,
+            to_shim: Vec::new(),
+            to_controller: Vec::new(),
+            waiting: Vec::new(),
+            dialed: Vec::new(),
+            synced: false,
+            jobs: HashMap::new(),
+            reports: Reports::new(crate::now()),
+            blobs: HashMap::new(),
+            contexts: Contexts::default(),
+            shim_contexts: HashSet::new(),
+            users: Users::default(),
+            steps: lead::Steps::default(),
+            node_steps: step_node::NodeSteps::default(),
+            inspections: HashMap::new(),
+            next_tag: 0,
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Dialed(reply) => {
+                self.dialed.push(reply);
+                self.greet();
+            }
+            Event::Welcome(settings, outlet) => self.welcomed(*settings, outlet),
+            Event::Controller(message) => self.controller_said(*message),
+            Event::Orders(orders) => self.ordered(*orders),
+            Event::ControllerLost => self.controller = None,
+            Event::ShimUp(outlet) => self.shim_up(outlet),
+            Event::Shim(message) => self.shim_said(*message),
+            Event::ShimLost => {
+                self.shim = None;
+                self.synced = false;
+            }
+            Event::Request {
+                conn,
+                uid,
+                request,
+                reply,
+            } => self.asked(conn, uid, *request, reply),
+            Event::Closed(conn) => self.closed(conn),
+            Event::NodeStarted(key, position, result) => self.node_started(key, position, result),
+            Event::EndDelivered(key) => self.end_delivered(key),
+            Event::GaveUp(wait) => self.gave_up(wait),
+        }
+    }
+
+    /// Greets the controller, once it is known which jobs are here.
+    fn greet(&mut self) {
+        if self.synced && !self.dialed.is_empty() {
+            let greeting = self.greeting();
+            for reply in self.dialed.drain(..) {
+                // Nobody waits any more if the connection broke meanwhile.
+                let _ = reply.send(greeting.clone());
+            }
+        }
+    }
+
+    fn welcomed(&mut self, settings: NodeSettings, outlet: Outlet) {
+        log::info!("node {} is connected to its controller", self.options.name);
+        self.controller = Some(outlet);
+        self.to_controller.clear();
+        self.blobs.clear();
+        self.apply_settings(settings);
+        self.reports.send_all_again();
+    }
+
+    fn apply_settings(&mut self, settings: NodeSettings) {
+        for (name, program) in [("Prolog", &settings.prolog), ("Epilog", &settings.epilog)] {
+            if let Some(program) = program {
+                log::warn!("{name}={program} is not run: this version has no job prologs");
+            }
+        }
+        self.settings = settings;
+        self.tell_kill_wait();
+    }
+
+    fn tell_kill_wait(&mut self) {
+        // Before the first welcome the shim keeps its own default.
+        if self.settings.kill_wait_s > 0 {
+            let ms = u64::from(self.settings.kill_wait_s) * 1000;
+            self.shim_order(&ToShim::KillWait(ms));
+        }
+    }
+
+    fn controller_said(&mut self, message: ToNode) {
+        match message {
+            // Verified and unpacked by the connection.
+            ToNode::Signed { .. } => {}
+            ToNode::Ack(seq) => self.acknowledged(seq),
+            ToNode::Ping => {
+                let (load_centi, free_mib) = info::health();
+                let health = ToCtld::Health {
+                    load_centi,
+                    free_mib,
+                };
+                frame::encode_into(&health, &mut self.to_controller);
+            }
+            ToNode::Stop(agent) => self.stopping |= agent,
+            ToNode::Settings(settings) => self.apply_settings(*settings),
+        }
+    }
+
+    fn shim_order(&mut self, order: &ToShim) {
+        if self.shim.is_some() {
+            frame::encode_into(order, &mut self.to_shim);
+        }
+    }
+
+    /// Sends what the burst brought.
+    fn flush(&mut self) {
+        self.try_steps();
+        if let Some(shim) = &self.shim
+            && !self.to_shim.is_empty()
+        {
+            // A closed outlet means that the connection is gone, which comes as an event of its own.
+            let _ = shim.send(std::mem::take(&mut self.to_shim));
+        }
+        if let Some(controller) = &self.controller {
+            if let Some(reports) = self.reports.unsent() {
+                frame::encode_into(&ToCtld::Reports(reports), &mut self.to_controller);
+            }
+            if !self.to_controller.is_empty() {
+                let _ = controller.send(std::mem::take(&mut self.to_controller));
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Execution contexts (environment, umask, limits) as launches need them, decoded once per distinct content.
+
+use minicbor::bytes::ByteVec;
+use muster_core::ids::BlobId;
+use muster_core::job_env;
+use muster_core::spec::ExecContext;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// A context without what the node sets itself.
+#[derive(Debug, Default)]
+pub(super) struct Prepared {
+    /// `NAME=value` of the submitter.
+    pub(super) env: Vec<ByteVec>,
+    /// `SLURM_SUBMIT_DIR` that sbatch set.
+    pub(super) submit_dir: Option<String>,
+    /// `TMPDIR` is set.
+    pub(super) has_tmpdir: bool,
+    /// File mode creation mask.
+    pub(super) umask: u32,
+    /// Soft limits.
+    pub(super) soft_limits: Vec<(u32, u64)>,
+}
+
+/// Contexts by content.
+#[derive(Debug, Default)]
+pub(super) struct Contexts(HashMap<BlobId, Rc<Prepared>>);
+
+impl Contexts {
+    /// The context of that content.
+    ///
+    /// # Errors
+    /// When the bytes are not one.
+    pub(super) fn get(&mut self, id: BlobId, bytes: &[u8]) -> Result<Rc<Prepared>, String> {
+        if let Some(known) = self.0.get(&id) {
+            return Ok(Rc::clone(known));
+        }
+        let context: ExecContext = minicbor::decode(bytes)
+            .map_err(|e| format!("the execution context cannot be read: {e}"))?;
+        let prepared = Rc::new(prepare(context));
+        self.0.insert(id, Rc::clone(&prepared));
+        Ok(prepared)
+    }
+
+    /// Forgets one.
+    pub(super) fn remove(&mut self, id: BlobId) {
+        self.0.remove(&id);
+    }
+}
+
+fn prepare(context: ExecContext) -> Prepared {
+    let mut out = Prepared {
+        umask: context.umask,
+        soft_limits: context.soft_limits,
+        ..Prepared::default()
+    };
+    for variable in context.environment {
+        let (name, value) = split(&variable);
+        match name {
+            "SLURM_SUBMIT_DIR" => out.submit_dir = value.map(str::to_owned),
+            "ENVIRONMENT" | "HOSTNAME" | "SLURM_SUBMIT_HOST" | "MUSTER_SPOOL" => {}
+            name if job_env::is_job_variable(name) => {}
+            name => {
+                out.has_tmpdir |= name == "TMPDIR";
+                out.env.push(variable);
+            }
+        }
+    }
+    out
+}
+
+/// Name and value; the name is empty if it is not UTF-8, which no variable with a meaning here is.
+pub(super) fn split(variable: &[u8]) -> (&str, Option<&str>) {
+    let at = variable
+        .iter()
+        .position(|b| *b == b'=')
+        .unwrap_or(variable.len());
+    let name = std::str::from_utf8(&variable[..at]).unwrap_or("");
+    let value = variable
+        .get(at + 1..)
+        .and_then(|v| std::str::from_utf8(v).ok());
+    (name, value)
+}

@@ -1,0 +1,171 @@
+//! The connection to the controller: dials for ever, checks that it is the controller it knows, verifies orders.
+
+use super::shim_link::{read_frames, spawn_writer};
+use super::{Event, info};
+use crate::frames::Frames;
+use crate::options::AgentOptions;
+use anyhow::{Context as _, bail, ensure};
+use ed25519_dalek::{Signature, VerifyingKey};
+use muster_proto::client::Response;
+use muster_proto::node::{Orders, ToNode, Welcome};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedReadHalf;
+use tokio::sync::{mpsc, oneshot};
+
+/// Waits between dials: a controller that restarts is found at once, one that stays away costs little.
+const RETRY_MIN: Duration = Duration::from_millis(50);
+/// See above.
+const RETRY_MAX: Duration = Duration::from_secs(1);
+
+/// Keeps the connection up for ever.
+pub(super) fn keep(options: AgentOptions, events: mpsc::UnboundedSender<Event>) {
+    tokio::spawn(async move {
+        let mut wait = RETRY_MIN;
+        let mut last_error = String::new();
+        loop {
+            let mut welcomed = false;
+            if let Err(e) = session(&options, &events, &mut welcomed).await {
+                let text = format!("{e:#}");
+                if text != last_error {
+                    log::warn!("controller: {text}");
+                    last_error = text;
+                }
+            }
+            if welcomed {
+                let _ = events.send(Event::ControllerLost);
+                last_error.clear();
+                wait = RETRY_MIN;
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(RETRY_MAX);
+        }
+    });
+}
+
+/// One connection, from dial to end.
+async fn session(
+    options: &AgentOptions,
+    events: &mpsc::UnboundedSender<Event>,
+    welcomed: &mut bool,
+) -> anyhow::Result<()> {
+    let socket = &options.controller_socket;
+    let stream = UnixStream::connect(socket)
+        .await
+        .with_context(|| socket.display().to_string())?;
+    let (mut reader, mut writer) = stream.into_split();
+    let (reply, greeting) = oneshot::channel();
+    events.send(Event::Dialed(reply))?;
+    writer.write_all(&greeting.await?).await?;
+    let welcome = match read_one(&mut reader).await? {
+        Response::Welcome(welcome) => *welcome,
+        Response::Refused(refusal) => bail!("it refuses this node: {refusal}"),
+        other => bail!("unexpected answer {other:.60?}"),
+    };
+    let key = check_welcome(options, &welcome)?;
+    *welcomed = true;
+    let outlet = spawn_writer(writer);
+    events.send(Event::Welcome(Box::new(welcome.settings), outlet))?;
+    let ended = read_frames(reader, |message| {
+        let event = match message {
+            ToNode::Signed { orders, signature } => {
+                match verify(options, &key, &orders, &signature) {
+                    Ok(orders) => Event::Orders(Box::new(orders)),
+                    Err(e) => return log::error!("orders are refused: {e:#}"),
+                }
+            }
+            other => Event::Controller(Box::new(other)),
+        };
+        let _ = events.send(event);
+    })
+    .await;
+    bail!("{}: the connection ended: {ended}", socket.display())
+}
+
+async fn read_one<T: for<'b> minicbor::Decode<'b, ()>>(
+    reader: &mut OwnedReadHalf,
+) -> anyhow::Result<T> {
+    let mut frames = Frames::default();
+    let mut byte = [0; 1];
+    // Byte by byte, so that nothing of what follows is taken; it is one short message per connection.
+    loop {
+        if let Some(message) = frames.next()? {
+            return Ok(message);
+        }
+        ensure!(
+            reader.read(&mut byte).await? == 1,
+            "closed before it answered"
+        );
+        frames.push(&byte);
+    }
+}
+
+/// Where the key of a cluster's controller is kept.
+fn key_path(spool: &Path, cluster: &str) -> PathBuf {
+    let name = cluster.replace('/', "_");
+    spool.join(format!("controller.{name}.key"))
+}
+
+/// Checks the cluster, and that the key is the one first seen for it.
+fn check_welcome(options: &AgentOptions, welcome: &Welcome) -> anyhow::Result<VerifyingKey> {
+    ensure!(
+        welcome.cluster == options.cluster,
+        "it is of cluster '{}', this node is of '{}'",
+        welcome.cluster,
+        options.cluster
+    );
+    let bytes: [u8; 32] = welcome.public_key[..]
+        .try_into()
+        .context("its public key is not of 32 bytes")?;
+    let key = VerifyingKey::from_bytes(&bytes).context("its public key")?;
+    let path = key_path(&options.spool_dir, &welcome.cluster);
+    match std::fs::read(&path) {
+        Ok(known) => ensure!(
+            known == bytes,
+            "its key is not the one that this node knows; if the controller's state was made anew, remove {}",
+            path.display()
+        ),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            std::fs::write(&path, bytes).with_context(|| path.display().to_string())?;
+        }
+        Err(e) => return Err(e).with_context(|| path.display().to_string()),
+    }
+    Ok(key)
+}
+
+fn verify(
+    options: &AgentOptions,
+    key: &VerifyingKey,
+    bytes: &[u8],
+    signature: &[u8],
+) -> anyhow::Result<Orders> {
+    let signature = Signature::from_slice(signature).context("the signature")?;
+    key.verify_strict(bytes, &signature)
+        .context("the signature does not fit")?;
+    let orders: Orders = minicbor::decode(bytes).context("the orders cannot be read")?;
+    ensure!(
+        orders.cluster == options.cluster && orders.node == options.name,
+        "they are for node '{}' of cluster '{}'",
+        orders.node,
+        orders.cluster
+    );
+    Ok(orders)
+}
+
+impl super::Agent {
+    /// The first message on a connection.
+    pub(super) fn greeting(&self) -> Vec<u8> {
+        use muster_proto::client::{Request, RequestBody};
+        let hello = muster_proto::node::NodeHello {
+            name: self.options.name.clone(),
+            info: info::collect(&self.options, self.started),
+            present: self.jobs.iter().map(|(&id, j)| (id, j.attempt)).collect(),
+        };
+        muster_proto::frame::encode(&Request {
+            version: muster_proto::PROTOCOL,
+            body: RequestBody::NodeHello(Box::new(hello)),
+        })
+    }
+}

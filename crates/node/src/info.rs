@@ -1,0 +1,89 @@
+//! What the machine says of itself, for registration and health reports.
+
+use crate::options::AgentOptions;
+use muster_core::node::NodeInfo;
+use muster_core::time::Timestamp;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where the agent of a spool directory listens for srun and other agents.
+pub(crate) fn agent_socket(spool: &Path) -> PathBuf {
+    spool.join("noded.sock")
+}
+
+/// The address of that.
+pub(crate) fn agent_address(spool: &Path) -> String {
+    format!("unix:{}", agent_socket(spool).display())
+}
+
+/// Everything for a registration.
+pub(crate) fn collect(options: &AgentOptions, agent_start: Timestamp) -> NodeInfo {
+    let uname = nix::sys::utsname::uname().ok();
+    let text = |f: fn(&nix::sys::utsname::UtsName) -> &std::ffi::OsStr| {
+        uname
+            .as_ref()
+            .map_or(String::new(), |u| f(u).to_string_lossy().into_owned())
+    };
+    let (load_centi, free_mib) = health();
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    NodeInfo {
+        arch: text(|u| u.machine()),
+        os: format!(
+            "{} {} {}",
+            text(|u| u.sysname()),
+            text(|u| u.release()),
+            text(|u| u.version())
+        ),
+        boot_id: read("/proc/sys/kernel/random/boot_id").trim().to_owned(),
+        boot_time: boot_time(),
+        agent_start,
+        cpus: options
+            .claimed_cpus
+            .unwrap_or_else(|| u32::try_from(cpus).unwrap_or(u32::MAX)),
+        memory_mib: options
+            .claimed_memory_mib
+            .unwrap_or_else(|| meminfo_mib("MemTotal:")),
+        free_mib,
+        load_centi,
+        address: agent_address(&options.spool_dir),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        hostname: text(|u| u.nodename()),
+    }
+}
+
+/// Load average over a minute times 100, and free memory in MiB.
+pub(crate) fn health() -> (u32, u64) {
+    let load: f64 = read("/proc/loadavg")
+        .split(' ')
+        .next()
+        .and_then(|w| w.parse().ok())
+        .unwrap_or(0.0);
+    // Loads are small and not negative; the cast saturates.
+    ((load * 100.0) as u32, meminfo_mib("MemFree:"))
+}
+
+fn boot_time() -> Timestamp {
+    let seconds = read("/proc/stat")
+        .lines()
+        .find_map(|l| l.strip_prefix("btime ")?.trim().parse().ok());
+    Timestamp::from_unix_s(seconds.unwrap_or(0))
+}
+
+fn meminfo_mib(key: &str) -> u64 {
+    read("/proc/meminfo")
+        .lines()
+        .find_map(|l| {
+            l.strip_prefix(key)?
+                .trim()
+                .split(' ')
+                .next()?
+                .parse::<u64>()
+                .ok()
+        })
+        .unwrap_or(0)
+        / 1024
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}

@@ -1,0 +1,23 @@
+//! What an agent must be told when it starts. Everything else comes from the controller.
+
+use std::path::PathBuf;
+
+/// Start parameters of a node's agent.
+#[derive(Clone, Debug)]
+pub struct AgentOptions {
+    /// `NodeName` it serves.
+    pub name: String,
+    /// `ClusterName` it belongs to; orders of another cluster are refused.
+    pub cluster: String,
+    /// The controller's Unix socket.
+    pub controller_socket: PathBuf,
+    /// `SlurmdSpoolDir` of this node, absolute; made if missing. One agent per directory.
+    pub spool_dir: PathBuf,
+    /// CPUs that the configuration claims, where they are to be reported instead of the machine's (emulated nodes).
+    pub claimed_cpus: Option<u32>,
+    /// Memory that the configuration claims, MiB, likewise.
+    pub claimed_memory_mib: Option<u64>,
+    /// Executable that becomes the shim when it is started under the name [`crate::SHIM_NAME`]; this program's own
+    /// when absent.
+    pub shim_program: Option<PathBuf>,
+}

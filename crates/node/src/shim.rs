@@ -1,0 +1,388 @@
+//! The shim: one small single-threaded process per node that forks, executes and waits for jobs, so that the agent
+//! can crash, restart or be upgraded while they run. It decides nothing about jobs; it keeps how they ended until
+//! the agent says that the controller knows.
+//!
+//! It is started by the agent, leaves its session, and ends when told to (SIGTERM: once no job has processes;
+//! SIGUSR1: after killing them all). Everything happens in one poll loop; what a wake-up brings is written with one
+//! write to the record file and one to the agent.
+
+mod jobs;
+mod launch;
+mod processes;
+mod records;
+mod recover;
+mod steps;
+pub(crate) mod wire;
+
+pub(crate) use launch::{go_to, open_as, output_flags, say};
+pub(crate) use processes::{Containment, ProcessTree};
+
+use crate::frames::Frames;
+use crate::sys;
+use jobs::Shim;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use wire::{FromShim, ToShim};
+
+/// Name under which the binary's own executable is started as a shim.
+pub const SHIM_NAME: &str = "muster-shim";
+
+/// Where the shim of a spool directory listens.
+pub(crate) fn socket_path(spool: &Path) -> PathBuf {
+    spool.join("shim.sock")
+}
+
+/// Runs the shim of a spool directory (the only argument). Returns in the starting process once the shim listens;
+/// the shim itself goes on in the background.
+pub fn shim_main(args: impl IntoIterator<Item = String>) -> ExitCode {
+    let Some(spool) = args.into_iter().next().map(PathBuf::from) else {
+        eprintln!(
+            "{SHIM_NAME}: the spool directory is missing; the node agent starts this program itself"
+        );
+        return ExitCode::FAILURE;
+    };
+    match start(&spool) {
+        Ok(code) => code,
+        Err(e) => {
+            eprintln!("{SHIM_NAME}: {}: {e}", spool.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Forks into the background and waits until the shim is ready.
+fn start(spool: &Path) -> io::Result<ExitCode> {
+    let (mut parent_end, child_end) = UnixStream::pair()?;
+    match sys::fork()? {
+        sys::Fork::Parent(_) => {
+            drop(child_end);
+            let mut answer = String::new();
+            parent_end.read_to_string(&mut answer)?;
+            if answer == "ready" {
+                return Ok(ExitCode::SUCCESS);
+            }
+            if answer.is_empty() {
+                answer.push_str("it ended before it was ready");
+            }
+            Err(io::Error::other(answer))
+        }
+        sys::Fork::Child => {
+            drop(parent_end);
+            let mut ready = child_end;
+            let run = Loop::open(spool).and_then(|mut shim| {
+                ready.write_all(b"ready")?;
+                detach(spool)?;
+                drop(std::mem::replace(&mut ready, UnixStream::pair()?.0));
+                shim.run()
+            });
+            match run {
+                Ok(()) => sys::exit_now(0),
+                Err(e) => {
+                    // Before it was ready the starter reads this, afterwards the log does.
+                    let _ = write!(ready, "{e}");
+                    eprintln!("{SHIM_NAME}: {e}");
+                    sys::exit_now(1)
+                }
+            }
+        }
+    }
+}
+
+/// Leaves the starter's session and standard streams.
+fn detach(spool: &Path) -> io::Result<()> {
+    nix::unistd::setsid()?;
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(spool.join("shim.log"))?;
+    sys::dup_to(null.as_raw_fd(), 0)?;
+    sys::dup_to(null.as_raw_fd(), 1)?;
+    sys::dup_to(log.as_raw_fd(), 2)
+}
+
+/// Whether two paths of sockets and files in the spool directory fit into an address.
+pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<UnixListener> {
+    let _ = fs::remove_file(path);
+    let listener = UnixListener::bind(path).map_err(|e| {
+        io::Error::new(
+            e.kind(),
+            format!("cannot listen on {}: {e}", path.display()),
+        )
+    })?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// A connection of an agent or of `muster down`.
+struct Conn {
+    stream: UnixStream,
+    input: Frames,
+    output: Vec<u8>,
+    attached: bool,
+    open: bool,
+}
+
+struct Loop {
+    signals: SignalFd,
+    listener: UnixListener,
+    conns: Vec<Conn>,
+    shim: Shim,
+    path: PathBuf,
+    /// Keeps a second shim away as long as this process lives.
+    _lock: fs::File,
+}
+
+impl Loop {
+    fn open(spool: &Path) -> io::Result<Loop> {
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(spool.join("shim.lock"))?;
+        sys::lock_file(lock.as_fd())
+            .map_err(|_| io::Error::other("another shim serves this spool directory"))?;
+        sys::reset_signals();
+        sys::ignore_signal(libc::SIGHUP);
+        sys::ignore_signal(libc::SIGPIPE);
+        let mut mask = SigSet::empty();
+        for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGUSR1] {
+            mask.add(signal);
+        }
+        mask.thread_block()?;
+        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        sys::become_subreaper()?;
+        let mut shim = Shim::open(spool)?;
+        shim.recover();
+        let path = socket_path(spool);
+        let listener = bind(&path, 0o600)?;
+        fs::write(spool.join("shim.pid"), format!("{}\n", std::process::id()))?;
+        Ok(Loop {
+            signals,
+            listener,
+            conns: Vec::new(),
+            shim,
+            path,
+            _lock: lock,
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        loop {
+            self.shim.finish_wakeup();
+            self.send();
+            if self.shim.may_exit() {
+                let _ = fs::remove_file(&self.path);
+                return Ok(());
+            }
+            self.wait()?;
+        }
+    }
+
+    /// Waits for something to happen and takes it in.
+    fn wait(&mut self) -> io::Result<()> {
+        let entry = |fd: i32, events: i16| libc::pollfd {
+            fd,
+            events,
+            revents: 0,
+        };
+        let mut fds = vec![
+            entry(self.signals.as_fd().as_raw_fd(), libc::POLLIN),
+            entry(self.listener.as_raw_fd(), libc::POLLIN),
+        ];
+        for conn in &self.conns {
+            let out = if conn.output.is_empty() {
+                0
+            } else {
+                libc::POLLOUT
+            };
+            fds.push(entry(conn.stream.as_raw_fd(), libc::POLLIN | out));
+        }
+        let watched = self.shim.watched_fds();
+        fds.extend(watched.iter().map(|&fd| entry(fd, libc::POLLIN)));
+        sys::poll(&mut fds, self.shim.timeout_ms())?;
+
+        let conns = self.conns.len();
+        for (conn, fd) in self.conns.iter_mut().zip(&fds[2..]) {
+            if fd.revents & !libc::POLLOUT != 0 {
+                conn.read();
+            }
+        }
+        // Orders first: what they start may already have ended when the signal is looked at.
+        self.take_orders();
+        if fds[0].revents != 0 {
+            self.take_signals();
+        }
+        for (fd, seen) in watched.iter().zip(&fds[2 + conns..]) {
+            if seen.revents != 0 {
+                self.shim.watched_ended(*fd);
+            }
+        }
+        if fds[1].revents != 0 {
+            self.accept();
+        }
+        Ok(())
+    }
+
+    fn take_orders(&mut self) {
+        for at in 0..self.conns.len() {
+            while let Some(message) = self.conns[at].next() {
+                if let ToShim::Attach { node, version } = message {
+                    self.attach(at, node, &version);
+                } else if let Some(reply) = self.shim.handle(message) {
+                    muster_proto::frame::encode_into(&reply, &mut self.conns[at].output);
+                }
+            }
+        }
+    }
+
+    /// The agent is here, or a new one: only the latest is told what happens.
+    fn attach(&mut self, at: usize, node: String, version: &str) {
+        eprintln!("agent {version} of node {node} attached");
+        for conn in &mut self.conns {
+            if std::mem::take(&mut conn.attached) {
+                conn.open = false;
+            }
+        }
+        self.conns[at].attached = true;
+        self.shim.attach(node);
+    }
+
+    fn take_signals(&mut self) {
+        let mut children = false;
+        while let Ok(Some(info)) = self.signals.read_signal() {
+            match i32::try_from(info.ssi_signo).unwrap_or(0) {
+                libc::SIGCHLD => children = true,
+                libc::SIGTERM => self.shim.exit_when_idle(),
+                libc::SIGUSR1 => self.shim.kill_all(),
+                _ => {}
+            }
+        }
+        if children {
+            self.shim.reap();
+        }
+    }
+
+    fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if stream.set_nonblocking(true).is_ok() {
+                self.conns.push(Conn {
+                    stream,
+                    input: Frames::default(),
+                    output: Vec::new(),
+                    attached: false,
+                    open: true,
+                });
+            }
+        }
+    }
+
+    fn send(&mut self) {
+        let events = self.shim.take_output();
+        for conn in &mut self.conns {
+            if conn.attached {
+                conn.output.extend_from_slice(&events);
+            }
+            conn.write();
+        }
+        self.conns.retain(|c| c.open);
+        self.shim.attached = self.conns.iter().any(|c| c.attached);
+    }
+}
+
+impl Conn {
+    fn read(&mut self) {
+        let mut chunk = [0; 64 << 10];
+        loop {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => self.open = false,
+                Ok(n) => {
+                    self.input.push(&chunk[..n]);
+                    // A read that did not fill the buffer emptied the socket.
+                    if n == chunk.len() {
+                        continue;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => self.open = false,
+            }
+            return;
+        }
+    }
+
+    /// The next whole message that has come.
+    fn next(&mut self) -> Option<ToShim> {
+        match self.input.next() {
+            Ok(message) => message,
+            Err(e) => {
+                eprintln!(
+                    "a message from an agent is not understood ({e}); its connection is closed"
+                );
+                self.open = false;
+                self.input = Frames::default();
+                None
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        while !self.output.is_empty() && self.open {
+            match self.stream.write(&self.output) {
+                Ok(n) => drop(self.output.drain(..n)),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => self.open = false,
+            }
+        }
+    }
+}
+
+/// What became of [`stop_shim`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShimStop {
+    /// It has exited.
+    Stopped,
+    /// None was running.
+    NotRunning,
+    /// It goes on: so many jobs have processes.
+    Busy(u32),
+}
+
+/// Stops the shim of a spool directory. With `kill`, all processes of its jobs are killed first; otherwise it stays
+/// while there are any.
+///
+/// # Errors
+/// What the socket gives.
+pub fn stop_shim(spool: &Path, kill: bool) -> io::Result<ShimStop> {
+    let mut stream = match UnixStream::connect(socket_path(spool)) {
+        Ok(stream) => stream,
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            return Ok(ShimStop::NotRunning);
+        }
+        Err(e) => return Err(e),
+    };
+    muster_proto::frame::write(&mut stream, &ToShim::Stop { kill })?;
+    match muster_proto::frame::read(&mut stream) {
+        Ok(FromShim::Busy(jobs)) => Ok(ShimStop::Busy(jobs)),
+        Ok(other) => Err(io::Error::other(format!("unexpected answer {other:?}"))),
+        // The connection closes when the process ends.
+        Err(_) => Ok(ShimStop::Stopped),
+    }
+}

@@ -1,0 +1,776 @@
+//! What the shim knows of jobs, and the rules by which they start, end and are forgotten.
+//!
+//! A job's end leaves no process: what survives its script was orphaned on the way and thus adopted by the shim, so
+//! after each script's end it is enough to look whether the shim has children that it did not fork.
+
+use super::launch::{self, Prepared};
+use super::processes::{self, Containment, ProcessTree};
+use super::records::Records;
+use super::steps::StepProc;
+use super::wire::{FromShim, Known, Launch, Run, ToShim, User};
+use crate::{now, sys};
+use minicbor::bytes::ByteVec;
+use muster_core::command::SignalScope;
+use muster_core::ids::{BlobId, JobId, StepNo};
+use muster_core::job::Usage;
+use muster_core::time::Timestamp;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Launches whose child can tell of a failure before exec at the same time; further ones fail with an exit code.
+const SLOTS: usize = 4096;
+/// How long step daemons may go on after their tasks were killed, to pass on the last output.
+const AFTER_KILL: Duration = Duration::from_secs(10);
+
+/// What a child of the shim is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A batch script.
+    Script(Run),
+    /// A step daemon.
+    Step(Run, StepNo),
+    /// A child that does something small and ends.
+    Helper,
+}
+
+/// A job here.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    pub(super) uid: u32,
+    pub(super) grant: Option<ByteVec>,
+    pub(super) kept: BTreeMap<u32, ByteVec>,
+    /// Its script's process.
+    pub(super) script: Option<i32>,
+    pub(super) slot: Option<usize>,
+    /// How its script ended, or why it did not start.
+    pub(super) outcome: Option<FromShim>,
+    pub(super) steps: BTreeMap<StepNo, StepProc>,
+    /// It is being ended.
+    pub(super) ending: Option<Ending>,
+    pub(super) released: bool,
+    /// Its processes were adopted by init when an earlier shim was lost; they are found by looking at all.
+    pub(super) recovered: bool,
+    pub(super) files: Option<Files>,
+}
+
+/// How far the end of a job has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ending {
+    /// When what is left is killed.
+    pub(super) kill_at: Option<Instant>,
+    /// It was.
+    pub(super) killed: bool,
+}
+
+/// Where a script's standard error goes, for messages.
+#[derive(Debug)]
+pub(super) struct Files {
+    user: User,
+    work_dir: String,
+    stderr: String,
+}
+
+/// A process that is not a child of this shim.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) pid: i32,
+    pub(super) pidfd: OwnedFd,
+    pub(super) role: Role,
+}
+
+/// See the module.
+pub(super) struct Shim {
+    pub(super) spool: PathBuf,
+    pub(super) node: String,
+    /// An agent listens.
+    pub(super) attached: bool,
+    pub(super) jobs: HashMap<Run, Entry>,
+    pub(super) roles: HashMap<i32, Role>,
+    /// Sessions that scripts lead or led, by their number.
+    pub(super) sessions: HashMap<i32, Run>,
+    contexts: HashMap<BlobId, Vec<CString>>,
+    pub(super) records: Records,
+    pub(super) tree: ProcessTree,
+    slots: sys::SharedSlots,
+    free_slots: Vec<usize>,
+    pub(super) kill_wait: Duration,
+    pub(super) ending: BTreeSet<Run>,
+    /// Something may have changed for jobs that are ending.
+    pub(super) unsettled: bool,
+    to_fork: Vec<Launch>,
+    output: Vec<u8>,
+    pub(super) watched: Vec<Watched>,
+    pub(super) old: Option<(BTreeMap<Run, super::records::Old>, bool)>,
+    exit: bool,
+}
+
+impl Shim {
+    pub(super) fn open(spool: &Path) -> io::Result<Shim> {
+        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let (records, old, same_boot) = Records::open(spool, boot_id.trim())?;
+        Ok(Shim {
+            spool: spool.to_owned(),
+            node: String::new(),
+            attached: false,
+            jobs: HashMap::new(),
+            roles: HashMap::new(),
+            sessions: HashMap::new(),
+            contexts: HashMap::new(),
+            records,
+            tree: ProcessTree::new(),
+            slots: sys::SharedSlots::new(SLOTS)?,
+            free_slots: (0..SLOTS).rev().collect(),
+            kill_wait: Duration::from_secs(30),
+            ending: BTreeSet::new(),
+            unsettled: false,
+            to_fork: Vec::new(),
+            output: Vec::new(),
+            watched: Vec::new(),
+            old: Some((old, same_boot)),
+            exit: false,
+        })
+    }
+
+    /// Carries out an order; gives the answer, if it has one.
+    pub(super) fn handle(&mut self, message: ToShim) -> Option<FromShim> {
+        if let ToShim::Launch(order) = message {
+            self.to_fork.push(*order);
+            return None;
+        }
+        self.launch();
+        match message {
+            ToShim::Attach { .. } | ToShim::Launch(_) => {}
+            ToShim::KillWait(ms) => self.kill_wait = Duration::from_millis(ms),
+            ToShim::Context(id, env) => {
+                let env = env.into_iter().map(Vec::from);
+                self.contexts
+                    .insert(id, env.filter_map(|v| CString::new(v).ok()).collect());
+            }
+            ToShim::DropContext(id) => drop(self.contexts.remove(&id)),
+            ToShim::Hold { run, grant, uid } => self.hold(run, grant, uid),
+            ToShim::StartStep(order) => self.start_step(*order),
+            ToShim::Terminate { run, now, message } => self.terminate(run, now, message),
+            ToShim::Signal {
+                run,
+                step,
+                signal,
+                scope,
+            } => self.signal(run, step, signal, scope),
+            ToShim::EndStep { run, step } => self.end_step(run, step),
+            ToShim::Forget(run) => self.forget(run),
+            ToShim::ForgetStep(run, step) => self.forget_step(run, step),
+            ToShim::Keep { run, key, bytes } => {
+                if let Some(entry) = self.jobs.get_mut(&run) {
+                    if bytes.is_empty() {
+                        entry.kept.remove(&key);
+                    } else {
+                        entry.kept.insert(key, bytes);
+                    }
+                }
+            }
+            ToShim::Inspect { job, tag } => {
+                let list = self.inspect(job);
+                return Some(FromShim::Processes { tag, list });
+            }
+            ToShim::Stop { kill } => {
+                if kill {
+                    self.kill_all();
+                    return None;
+                }
+                match self.busy() {
+                    0 => self.exit = true,
+                    jobs => return Some(FromShim::Busy(jobs)),
+                }
+            }
+        }
+        None
+    }
+
+    /// A new agent: it is told everything that was not forgotten.
+    pub(super) fn attach(&mut self, node: String) {
+        self.launch();
+        self.node = node;
+        self.attached = true;
+        self.output.clear();
+        let known = self.jobs.iter().map(|(&run, e)| Known {
+            run,
+            grant: e.grant.clone(),
+            kept: e.kept.iter().map(|(k, v)| (*k, v.clone())).collect(),
+            steps: e.steps.iter().map(|(&s, _)| s).collect(),
+        });
+        let mut events = vec![FromShim::State(known.collect())];
+        for (&run, e) in &self.jobs {
+            events.extend(e.outcome.clone());
+            for (&step, proc) in &e.steps {
+                events.extend(proc.ended.clone().map(|end| FromShim::StepEnded {
+                    run,
+                    step,
+                    end: Box::new(end),
+                }));
+            }
+            if e.released {
+                events.push(FromShim::Released(run));
+            }
+        }
+        events.iter().for_each(|e| self.emit(e));
+    }
+
+    pub(super) fn emit(&mut self, event: &FromShim) {
+        if self.attached {
+            muster_proto::frame::encode_into(event, &mut self.output);
+        }
+    }
+
+    /// What the agent is to be told; the records of it are on file before it is.
+    pub(super) fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    /// Forks what came in this wake-up, settles jobs that end, enforces deadlines, writes the records.
+    pub(super) fn finish_wakeup(&mut self) {
+        self.launch();
+        self.enforce_deadlines();
+        if std::mem::take(&mut self.unsettled) {
+            self.settle();
+        }
+        if let Err(e) = self.records.flush() {
+            // What is lost here costs a job a second report after a crash of the shim, never a second launch:
+            // launches check the same write themselves.
+            eprintln!("{}: attempts: {e}", self.spool.display());
+        }
+    }
+
+    fn hold(&mut self, run: Run, grant: ByteVec, uid: u32) {
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            entry.grant.get_or_insert(grant);
+            return;
+        }
+        self.records.came(run, uid, false, sys::boot_ms());
+        let entry = Entry {
+            uid,
+            grant: Some(grant),
+            ..Entry::default()
+        };
+        self.jobs.insert(run, entry);
+    }
+
+    fn launch(&mut self) {
+        if self.to_fork.is_empty() {
+            return;
+        }
+        let mut orders = std::mem::take(&mut self.to_fork);
+        // An attempt that is known, from the file included, has been launched.
+        orders.retain(|o| match self.jobs.get_mut(&o.run) {
+            Some(entry) => {
+                entry.grant.get_or_insert_with(|| o.grant.clone());
+                false
+            }
+            None => true,
+        });
+        let boot_ms = sys::boot_ms();
+        for o in &orders {
+            self.records.came(o.run, o.user.uid, true, boot_ms);
+        }
+        let on_file = self.records.flush();
+        for order in orders {
+            match &on_file {
+                Ok(()) => self.fork_script(order),
+                Err(e) => {
+                    let error = format!("cannot write {}/attempts: {e}", self.spool.display());
+                    let entry = Entry::default();
+                    self.jobs.insert(order.run, entry);
+                    self.fail(order.run, error, true);
+                }
+            }
+        }
+    }
+
+    fn fork_script(&mut self, order: Launch) {
+        let run = order.run;
+        let slot = self.free_slots.pop();
+        let empty = Vec::new();
+        let prepared = Prepared {
+            order: &order,
+            context: order
+                .context
+                .and_then(|id| self.contexts.get(&id))
+                .unwrap_or(&empty),
+            slots: &self.slots,
+            slot: slot.unwrap_or(usize::MAX),
+        };
+        let forked = match sys::fork() {
+            Ok(sys::Fork::Child) => launch::become_script(&prepared),
+            Ok(sys::Fork::Parent(pid)) => Ok(pid),
+            Err(e) => Err(e),
+        };
+        let mut entry = Entry {
+            uid: order.user.uid,
+            grant: Some(order.grant),
+            slot,
+            ..Entry::default()
+        };
+        match forked {
+            Ok(pid) => {
+                self.records.forked(run, pid);
+                self.roles.insert(pid, Role::Script(run));
+                self.sessions.insert(pid, run);
+                entry.script = Some(pid);
+                entry.files = Some(Files {
+                    stderr: order.stderr.unwrap_or(order.stdout),
+                    user: order.user,
+                    work_dir: order.work_dir,
+                });
+                self.jobs.insert(run, entry);
+            }
+            Err(e) => {
+                self.jobs.insert(run, entry);
+                self.fail(run, format!("fork: {e}"), true);
+            }
+        }
+    }
+
+    fn fail(&mut self, run: Run, error: String, node_fault: bool) {
+        self.records.failed(run, node_fault, &error);
+        self.finish(
+            run,
+            FromShim::LaunchFailed {
+                run,
+                error,
+                node_fault,
+            },
+        );
+    }
+
+    /// The script's part is over: tells so, and begins the job's end here.
+    pub(super) fn finish(&mut self, run: Run, outcome: FromShim) {
+        self.emit(&outcome);
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        if let Some(slot) = entry.slot.take() {
+            self.free_slots.push(slot);
+        }
+        entry.script = None;
+        entry.outcome = Some(outcome);
+        let steps = entry.steps.values().any(|s| s.ended.is_none());
+        self.begin_end(run, !steps);
+        if steps {
+            self.end_all_steps(run, None);
+        }
+    }
+
+    /// Children ended.
+    pub(super) fn reap(&mut self) {
+        let end = now();
+        while let sys::Reap::Ended(r) = sys::reap() {
+            self.unsettled = true;
+            match self.roles.remove(&r.pid) {
+                Some(Role::Script(run)) => {
+                    let usage = Usage {
+                        user_us: r.user_us,
+                        system_us: r.system_us,
+                        max_rss_kib: r.max_rss_kib,
+                        total_rss_kib: r.max_rss_kib,
+                        pages: r.pages,
+                        disk_read_bytes: r.blocks_in * 512,
+                        disk_write_bytes: r.blocks_out * 512,
+                        tasks: 1,
+                        min_cpu_us: r.user_us + r.system_us,
+                        ..Usage::default()
+                    };
+                    self.script_ended(run, Some(r.status), usage, end);
+                }
+                Some(Role::Step(run, step)) => self.step_ended(run, step),
+                Some(Role::Helper) | None => {}
+            }
+        }
+    }
+
+    /// A script ended, with a status if anyone knows it.
+    pub(super) fn script_ended(
+        &mut self,
+        run: Run,
+        status: Option<i32>,
+        usage: Usage,
+        end: Timestamp,
+    ) {
+        let slot = self.jobs.get(&run).and_then(|e| e.slot);
+        if let Some(text) = slot.and_then(|s| self.slots.take(s)) {
+            let (node_fault, error) = launch::failure(&text);
+            return self.fail(run, error, node_fault);
+        }
+        let Some(status) = status else {
+            return self.finish(run, FromShim::Vanished(run));
+        };
+        self.records.ended(run, status, &usage, end);
+        self.finish(
+            run,
+            FromShim::BatchEnded {
+                run,
+                status,
+                usage,
+                end,
+            },
+        );
+    }
+
+    fn begin_end(&mut self, run: Run, killed: bool) {
+        let kill_at = Instant::now() + self.kill_wait;
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        let ending = entry.ending.get_or_insert_default();
+        ending.killed |= killed;
+        ending.kill_at.get_or_insert(kill_at);
+        self.ending.insert(run);
+        self.unsettled = true;
+    }
+
+    fn terminate(&mut self, run: Run, now: bool, message: Option<String>) {
+        let Some(entry) = self.jobs.get(&run) else {
+            return self.emit(&FromShim::Released(run));
+        };
+        if entry.released {
+            return self.emit(&FromShim::Released(run));
+        }
+        let first = entry.ending.is_none();
+        if first {
+            self.records.ending(run);
+            if let Some(text) = &message {
+                self.tell(run, text);
+            }
+        }
+        self.begin_end(run, false);
+        if now {
+            self.kill_job(run);
+        } else if first {
+            self.signal_script(run, libc::SIGCONT);
+            self.signal_script(run, libc::SIGTERM);
+            self.end_all_steps(run, message);
+        }
+    }
+
+    /// Writes a line into the standard error of the job's script, as its owner.
+    fn tell(&mut self, run: Run, text: &str) {
+        let Some(files) = self.jobs.get(&run).and_then(|e| {
+            e.script?;
+            e.files.as_ref()
+        }) else {
+            return;
+        };
+        let line = format!(
+            "slurmstepd: error: *** JOB {} ON {} {text} ***\n",
+            run.0, self.node
+        );
+        match sys::fork() {
+            Ok(sys::Fork::Child) => {
+                sys::restore_signals();
+                launch::write_line(&files.user, &files.work_dir, &files.stderr, &line)
+            }
+            Ok(sys::Fork::Parent(pid)) => drop(self.roles.insert(pid, Role::Helper)),
+            Err(e) => eprintln!("job {}: its message cannot be written: fork: {e}", run.0),
+        }
+    }
+
+    /// Signals the script, its descendants, and orphans of the job.
+    fn signal_script(&mut self, run: Run, signal: i32) {
+        let mut roots: Vec<i32> = self
+            .jobs
+            .get(&run)
+            .and_then(|e| e.script)
+            .into_iter()
+            .collect();
+        roots.extend(self.leftovers(run));
+        let mut all = self.tree.below(&roots);
+        all.extend(roots);
+        for pid in all {
+            sys::kill(pid, signal);
+        }
+    }
+
+    /// Kills everything of a job but its step daemons, which end by themselves once their tasks are gone.
+    fn kill_job(&mut self, run: Run) {
+        self.signal_script(run, libc::SIGKILL);
+        let daemons = self.daemons(run);
+        for pid in self.tree.below(&daemons) {
+            sys::kill(pid, libc::SIGKILL);
+        }
+        for pid in daemons {
+            // A daemon that has no task yet must not start one.
+            sys::kill(pid, libc::SIGTERM);
+        }
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            let ending = entry.ending.get_or_insert_default();
+            ending.killed = true;
+            ending.kill_at = Some(Instant::now() + AFTER_KILL);
+        }
+        self.unsettled = true;
+    }
+
+    fn enforce_deadlines(&mut self) {
+        let now = Instant::now();
+        let due: Vec<Run> = self
+            .ending
+            .iter()
+            .filter(|run| {
+                self.jobs
+                    .get(run)
+                    .and_then(|e| e.ending?.kill_at)
+                    .is_some_and(|at| at <= now)
+            })
+            .copied()
+            .collect();
+        for run in due {
+            if self
+                .jobs
+                .get(&run)
+                .and_then(|e| e.ending)
+                .is_some_and(|e| e.killed)
+            {
+                for pid in self.daemons(run) {
+                    eprintln!(
+                        "job {}: step daemon {pid} does not end and is killed",
+                        run.0
+                    );
+                    sys::kill(pid, libc::SIGKILL);
+                }
+            }
+            self.kill_job(run);
+        }
+    }
+
+    /// Milliseconds to the next deadline; -1 when there is none.
+    pub(super) fn timeout_ms(&self) -> i32 {
+        self.ending
+            .iter()
+            .filter_map(|run| self.jobs.get(run)?.ending?.kill_at)
+            .min()
+            .map_or(-1, |at| {
+                let wait = at.saturating_duration_since(Instant::now()).as_millis() + 1;
+                i32::try_from(wait).unwrap_or(i32::MAX)
+            })
+    }
+
+    fn signal(&mut self, run: Run, step: Option<StepNo>, signal: i32, scope: SignalScope) {
+        match (step, scope) {
+            (Some(StepNo::BATCH), _) => self.signal_script(run, signal),
+            (Some(step), _) => self.signal_step(run, step, signal),
+            (None, SignalScope::Batch) => {
+                if let Some(pid) = self.jobs.get(&run).and_then(|e| e.script) {
+                    sys::kill(pid, signal);
+                }
+            }
+            (None, SignalScope::Steps) => self.signal_steps(run, signal),
+            (None, SignalScope::Full) => {
+                self.signal_script(run, signal);
+                self.signal_steps(run, signal);
+            }
+        }
+    }
+
+    fn signal_steps(&mut self, run: Run, signal: i32) {
+        let steps: Vec<StepNo> = self
+            .jobs
+            .get(&run)
+            .map(|e| e.steps.keys().copied().collect())
+            .unwrap_or_default();
+        for step in steps {
+            self.signal_step(run, step, signal);
+        }
+    }
+
+    /// Releases jobs of which nothing is left, and kills what survived scripts that have ended.
+    fn settle(&mut self) {
+        let ending: Vec<Run> = self.ending.iter().copied().collect();
+        let done: Vec<Run> = ending
+            .into_iter()
+            .filter(|run| {
+                self.jobs.get(run).is_none_or(|e| {
+                    e.script.is_none() && e.steps.values().all(|s| s.ended.is_some())
+                })
+            })
+            .collect();
+        if done.is_empty() {
+            return;
+        }
+        let orphans = self.orphans();
+        for run in done {
+            let mut left: Vec<i32> = orphans
+                .iter()
+                .filter(|(_, owner)| *owner == Some(run))
+                .map(|(pid, _)| *pid)
+                .collect();
+            if self.jobs.get(&run).is_some_and(|e| e.recovered) {
+                left.extend(self.strays(run));
+            }
+            if left.is_empty() {
+                self.release(run);
+                continue;
+            }
+            let killed = self
+                .jobs
+                .get(&run)
+                .is_some_and(|e| e.outcome.is_some() || e.ending.is_some_and(|e| e.killed));
+            if killed {
+                let below = self.tree.below(&left);
+                for pid in left.into_iter().chain(below) {
+                    sys::kill(pid, libc::SIGKILL);
+                }
+            }
+        }
+    }
+
+    /// Children that this process did not fork, with the jobs they come from.
+    fn orphans(&mut self) -> Vec<(i32, Option<Run>)> {
+        let children = self.tree.own_children();
+        let unknown = children
+            .into_iter()
+            .filter(|pid| !self.roles.contains_key(pid));
+        let mut found = Vec::new();
+        for pid in unknown.collect::<Vec<_>>() {
+            let owner = self.job_of(pid);
+            if owner.is_none() && self.is_nobodys(pid) {
+                eprintln!("process {pid} is left over from no job and is killed");
+                sys::kill(pid, libc::SIGKILL);
+            }
+            found.push((pid, owner));
+        }
+        found
+    }
+
+    /// Orphans of one job.
+    fn leftovers(&mut self, run: Run) -> Vec<i32> {
+        let mut left: Vec<i32> = self
+            .orphans()
+            .into_iter()
+            .filter(|(_, owner)| *owner == Some(run))
+            .map(|(pid, _)| pid)
+            .collect();
+        if self.jobs.get(&run).is_some_and(|e| e.recovered) {
+            left.extend(self.strays(run));
+        }
+        left
+    }
+
+    /// The job that a process comes from: by session, by environment, or as the only one of its user.
+    pub(super) fn job_of(&self, pid: i32) -> Option<Run> {
+        if let Some(run) = sys::session_of(pid).and_then(|sid| self.sessions.get(&sid)) {
+            return Some(*run);
+        }
+        if let Some(run) = self.job_by_environment(pid) {
+            return Some(run);
+        }
+        let uid = processes::owner(pid)?;
+        let mut of_user = self
+            .jobs
+            .iter()
+            .filter(|(_, e)| e.uid == uid && !e.released);
+        match (of_user.next(), of_user.next()) {
+            (Some((run, _)), None) => Some(*run),
+            _ => None,
+        }
+    }
+
+    /// The job that a process's environment names, if it was given by this node.
+    pub(super) fn job_by_environment(&self, pid: i32) -> Option<Run> {
+        let [spool, job] = processes::variables(pid, ["MUSTER_SPOOL", "SLURM_JOB_ID"]);
+        if Path::new(&spool?) != self.spool {
+            return None;
+        }
+        let job = JobId(job?.parse().ok()?);
+        let attempts = self.jobs.keys().filter(|run| run.0 == job);
+        attempts.max().copied()
+    }
+
+    /// Whether no job here is of the process's user.
+    fn is_nobodys(&self, pid: i32) -> bool {
+        processes::owner(pid)
+            .is_some_and(|uid| !self.jobs.values().any(|e| e.uid == uid && !e.released))
+    }
+
+    fn release(&mut self, run: Run) {
+        self.ending.remove(&run);
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        if std::mem::replace(&mut entry.released, true) {
+            return;
+        }
+        entry.files = None;
+        self.records.released(run);
+        self.emit(&FromShim::Released(run));
+    }
+
+    fn forget(&mut self, run: Run) {
+        if self.jobs.get(&run).is_none_or(|e| !e.released) {
+            return;
+        }
+        self.jobs.remove(&run);
+        self.sessions.retain(|_, owner| *owner != run);
+        self.records.forgotten(run);
+    }
+
+    fn inspect(&self, job: JobId) -> Vec<(u32, StepNo, Option<(u32, u32)>)> {
+        let mut list = Vec::new();
+        let mut add = |pid: i32, step, task| list.push((pid.unsigned_abs(), step, task));
+        for (_, entry) in self.jobs.iter().filter(|(run, _)| run.0 == job) {
+            for (&step, proc) in entry.steps.iter().filter(|(_, p)| p.ended.is_none()) {
+                for pid in self.tree.below(&[proc.pid]) {
+                    let is_task = processes::Stat::of(pid).is_some_and(|s| s.parent == proc.pid);
+                    let task = if is_task { task_of(pid) } else { None };
+                    add(pid, step, task);
+                }
+            }
+            if let Some(script) = entry.script {
+                add(script, StepNo::BATCH, Some((0, 0)));
+                for pid in self.tree.below(&[script]) {
+                    add(pid, StepNo::BATCH, None);
+                }
+            }
+        }
+        list
+    }
+
+    /// Jobs that have processes.
+    fn busy(&self) -> u32 {
+        let alive = |e: &&Entry| {
+            !e.released && (e.script.is_some() || e.steps.values().any(|s| s.ended.is_none()))
+        };
+        u32::try_from(self.jobs.values().filter(alive).count()).unwrap_or(u32::MAX)
+    }
+
+    /// Exit once no job has processes.
+    pub(super) fn exit_when_idle(&mut self) {
+        self.exit = true;
+    }
+
+    /// Kill everything, then exit.
+    pub(super) fn kill_all(&mut self) {
+        self.exit = true;
+        let runs: Vec<Run> = self.jobs.keys().copied().collect();
+        for run in runs {
+            if self.jobs.get(&run).is_some_and(|e| !e.released) {
+                self.begin_end(run, true);
+                self.kill_job(run);
+            }
+        }
+    }
+
+    pub(super) fn may_exit(&self) -> bool {
+        self.exit && self.busy() == 0 && self.ending.is_empty()
+    }
+
+    pub(super) fn watched_fds(&self) -> Vec<RawFd> {
+        self.watched.iter().map(|w| w.pidfd.as_raw_fd()).collect()
+    }
+}
+
+/// Local and global number of a task, from the environment that it was started with.
+fn task_of(pid: i32) -> Option<(u32, u32)> {
+    let [local, global] = processes::variables(pid, ["SLURM_LOCALID", "SLURM_PROCID"]);
+    Some((local?.parse().ok()?, global?.parse().ok()?))
+}

@@ -1,0 +1,322 @@
+//! The file that makes an attempt run at most once: a line is written before the fork, and lines say how it went on.
+//! It is not synced: it must outlive the shim, not the machine; after a reboot the boot id in its first line differs
+//! and everything that it says was running is gone.
+
+use super::wire::Run;
+use muster_core::ids::{Attempt, JobId, StepNo};
+use muster_core::job::Usage;
+use muster_core::time::Timestamp;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The file grows to this size before it is rewritten.
+const COMPACT_BYTES: u64 = 1 << 20;
+
+/// An attempt that an earlier shim wrote down.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Old {
+    /// Owner.
+    pub(crate) uid: u32,
+    /// It has a batch script here.
+    pub(crate) batch: bool,
+    /// The script's process, if the fork was written down.
+    pub(crate) pid: Option<i32>,
+    /// When it was about to be forked, milliseconds since boot.
+    pub(crate) boot_ms: u64,
+    /// How the script ended.
+    pub(crate) ended: Option<(i32, Usage, Timestamp)>,
+    /// Why it was not started, and whether the node is at fault.
+    pub(crate) failed: Option<(bool, String)>,
+    /// The job was told to end.
+    pub(crate) ending: bool,
+    /// Nothing was left.
+    pub(crate) released: bool,
+    /// Step daemons.
+    pub(crate) steps: BTreeMap<StepNo, i32>,
+}
+
+/// The open file.
+#[derive(Debug)]
+pub(crate) struct Records {
+    path: PathBuf,
+    file: File,
+    boot_id: String,
+    size: u64,
+    compact_at: u64,
+    /// Lines of attempts that are not forgotten, for rewriting.
+    live: BTreeMap<Run, String>,
+    pending: String,
+}
+
+impl Records {
+    /// Opens the file of a spool directory. Gives the attempts in it, and whether the machine has not rebooted since.
+    pub(crate) fn open(
+        spool: &Path,
+        boot_id: &str,
+    ) -> io::Result<(Records, BTreeMap<Run, Old>, bool)> {
+        let path = spool.join("attempts");
+        let text = match fs::read(&path) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(e) => return Err(e),
+        };
+        let same_boot = text
+            .lines()
+            .next()
+            .and_then(|l| l.strip_prefix("B "))
+            .is_some_and(|id| id == boot_id);
+        let (old, live) = parse(&text);
+        let mut records = Records {
+            file: OpenOptions::new().create(true).append(true).open(&path)?,
+            path,
+            boot_id: boot_id.to_owned(),
+            size: 0,
+            compact_at: 0,
+            live,
+            pending: String::new(),
+        };
+        records.rewrite()?;
+        Ok((records, old, same_boot))
+    }
+
+    /// A job came: with a script to fork, or without.
+    pub(crate) fn came(&mut self, run: Run, uid: u32, batch: bool, boot_ms: u64) {
+        self.line(
+            run,
+            'L',
+            format_args!("{uid} {} {boot_ms}", u8::from(batch)),
+        );
+    }
+
+    /// Its script was forked.
+    pub(crate) fn forked(&mut self, run: Run, pid: i32) {
+        self.line(run, 'P', format_args!("{pid}"));
+    }
+
+    /// A step daemon was forked.
+    pub(crate) fn step(&mut self, run: Run, step: StepNo, pid: i32) {
+        self.line(run, 'S', format_args!("{} {pid}", step.0));
+    }
+
+    /// A step daemon ended.
+    pub(crate) fn step_gone(&mut self, run: Run, step: StepNo) {
+        self.line(run, 'T', format_args!("{}", step.0));
+    }
+
+    /// Its script ended.
+    pub(crate) fn ended(&mut self, run: Run, status: i32, usage: &Usage, end: Timestamp) {
+        let u = usage;
+        self.line(
+            run,
+            'E',
+            format_args!(
+                "{status} {} {} {} {} {} {} {}",
+                u.user_us,
+                u.system_us,
+                u.max_rss_kib,
+                u.pages,
+                u.disk_read_bytes,
+                u.disk_write_bytes,
+                end.0
+            ),
+        );
+    }
+
+    /// Its script could not be started.
+    pub(crate) fn failed(&mut self, run: Run, node_fault: bool, error: &str) {
+        let error = error.replace('\n', " ");
+        self.line(run, 'F', format_args!("{} {error}", u8::from(node_fault)));
+    }
+
+    /// It was told to end.
+    pub(crate) fn ending(&mut self, run: Run) {
+        self.line(run, 'X', format_args!(""));
+    }
+
+    /// Nothing of it is left.
+    pub(crate) fn released(&mut self, run: Run) {
+        self.line(run, 'R', format_args!(""));
+    }
+
+    /// The controller knows all of it.
+    pub(crate) fn forgotten(&mut self, run: Run) {
+        self.line(run, 'D', format_args!(""));
+        self.live.remove(&run);
+    }
+
+    fn line(&mut self, run: Run, kind: char, rest: std::fmt::Arguments) {
+        let at = self.pending.len();
+        // Writing into a String cannot fail.
+        let _ = writeln!(self.pending, "{kind} {} {} {rest}", run.0.0, run.1.0);
+        self.live
+            .entry(run)
+            .or_default()
+            .push_str(&self.pending[at..]);
+    }
+
+    /// Writes what was said since the last call: once per wake-up, and before anything is forked.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        self.file.write_all(self.pending.as_bytes())?;
+        self.size += self.pending.len() as u64;
+        self.pending.clear();
+        if self.size > self.compact_at {
+            self.rewrite()?;
+        }
+        Ok(())
+    }
+
+    fn rewrite(&mut self) -> io::Result<()> {
+        let mut text = format!("B {}\n", self.boot_id);
+        self.live.values().for_each(|lines| text.push_str(lines));
+        let next = self.path.with_extension("next");
+        fs::write(&next, &text)?;
+        fs::rename(&next, &self.path)?;
+        self.file = OpenOptions::new().append(true).open(&self.path)?;
+        self.size = text.len() as u64;
+        self.compact_at = COMPACT_BYTES.max(4 * self.size);
+        Ok(())
+    }
+}
+
+fn parse(text: &str) -> (BTreeMap<Run, Old>, BTreeMap<Run, String>) {
+    let mut old: BTreeMap<Run, Old> = BTreeMap::new();
+    let mut live: BTreeMap<Run, String> = BTreeMap::new();
+    // A line without its end was cut off by a crash and says nothing.
+    for line in text.split_inclusive('\n').filter(|l| l.ends_with('\n')) {
+        let mut words = line.trim_end().splitn(4, ' ');
+        let (Some(kind), Some(job), Some(attempt)) = (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        let (Ok(job), Ok(attempt)) = (job.parse(), attempt.parse()) else {
+            continue;
+        };
+        let run = (JobId(job), Attempt(attempt));
+        if kind == "D" {
+            old.remove(&run);
+            live.remove(&run);
+            continue;
+        }
+        let entry = old.entry(run).or_default();
+        apply(entry, kind, words.next().unwrap_or(""));
+        live.entry(run).or_default().push_str(line);
+    }
+    (old, live)
+}
+
+fn apply(entry: &mut Old, kind: &str, rest: &str) {
+    let numbers: Vec<i64> = rest
+        .split(' ')
+        .map_while(|word| word.parse().ok())
+        .collect();
+    let number = |i: usize| numbers.get(i).copied().unwrap_or(0);
+    let unsigned = |i: usize| u64::try_from(number(i)).unwrap_or(0);
+    let pid = |i: usize| i32::try_from(number(i)).ok().filter(|p| *p > 0);
+    let step = StepNo(u32::try_from(number(0)).unwrap_or(0));
+    match kind {
+        "L" => {
+            entry.uid = u32::try_from(number(0)).unwrap_or(u32::MAX);
+            entry.batch = number(1) == 1;
+            entry.boot_ms = unsigned(2);
+        }
+        "P" => entry.pid = pid(0),
+        "S" => {
+            if let Some(pid) = pid(1) {
+                entry.steps.insert(step, pid);
+            }
+        }
+        "T" => {
+            entry.steps.remove(&step);
+        }
+        "E" => {
+            let usage = Usage {
+                user_us: unsigned(1),
+                system_us: unsigned(2),
+                max_rss_kib: unsigned(3),
+                total_rss_kib: unsigned(3),
+                pages: unsigned(4),
+                disk_read_bytes: unsigned(5),
+                disk_write_bytes: unsigned(6),
+                tasks: 1,
+                min_cpu_us: unsigned(1) + unsigned(2),
+                ..Usage::default()
+            };
+            let status = i32::try_from(number(0)).unwrap_or(0);
+            entry.ended = Some((status, usage, Timestamp(number(7))));
+        }
+        "F" => {
+            let error = rest.split_once(' ').map_or("", |(_, e)| e).to_owned();
+            entry.failed = Some((number(0) == 1, error));
+        }
+        "X" => entry.ending = true,
+        "R" => entry.released = true,
+        // A newer version's line: what it means does not matter for not launching twice.
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(job: u64) -> Run {
+        (JobId(job), Attempt(1))
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_forgotten_attempts_are_not() {
+        let dir = std::env::temp_dir().join(format!("muster-records-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).unwrap();
+        let usage = Usage {
+            user_us: 5,
+            system_us: 6,
+            max_rss_kib: 7,
+            ..Usage::default()
+        };
+        {
+            let (mut records, old, _) = Records::open(&dir, "boot-1").unwrap();
+            assert!(old.is_empty());
+            records.came(run(1), 1000, true, 77);
+            records.forked(run(1), 4242);
+            records.step(run(1), StepNo(0), 4300);
+            records.came(run(2), 0, false, 78);
+            records.came(run(3), 0, true, 79);
+            records.failed(run(3), false, "no such\nfile");
+            records.ended(run(1), 256, &usage, Timestamp(99));
+            records.forgotten(run(2));
+            records.flush().unwrap();
+        }
+        // A torn last line.
+        let path = dir.join("attempts");
+        let mut text = fs::read_to_string(&path).unwrap();
+        text.push_str("R 1 1");
+        fs::write(&path, text).unwrap();
+
+        let (_, old, same_boot) = Records::open(&dir, "boot-1").unwrap();
+        assert!(same_boot);
+        assert_eq!(old.keys().copied().collect::<Vec<_>>(), [run(1), run(3)]);
+        let first = &old[&run(1)];
+        assert_eq!(
+            (first.uid, first.batch, first.pid, first.boot_ms),
+            (1000, true, Some(4242), 77)
+        );
+        let (status, used, end) = first.ended.clone().unwrap();
+        assert_eq!((status, used.user_us, end), (256, 5, Timestamp(99)));
+        assert_eq!(first.steps[&StepNo(0)], 4300);
+        assert!(!first.released);
+        assert_eq!(
+            old[&run(3)].failed,
+            Some((false, "no such file".to_owned()))
+        );
+        let (_, old, same_boot) = Records::open(&dir, "boot-2").unwrap();
+        assert!(!same_boot && old.len() == 2);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,199 @@
+//! What a new shim does about attempts that an earlier one wrote down. Nothing is launched again.
+//!
+//! The earlier shim was killed, so processes of its jobs are init's children now and go on. They are watched through
+//! pidfds. How a script ended is learnt from its zombie or, on kernels from 6.15 on, from its pidfd; where neither
+//! tells, the job is reported as vanished.
+
+use super::jobs::{Entry, Role, Shim, Watched};
+use super::processes::{self, Stat};
+use super::records::Old;
+use super::steps::StepProc;
+use super::wire::{FromShim, Run};
+use crate::{now, sys};
+use muster_core::job::Usage;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::path::Path;
+
+/// A process started this much later than its record is another one with the same number.
+const START_SLACK_MS: u64 = 2000;
+
+impl Shim {
+    /// Takes over the attempts on file.
+    pub(super) fn recover(&mut self) {
+        let Some((old, same_boot)) = self.old.take() else {
+            return;
+        };
+        for (run, old) in old {
+            self.take_over(run, &old, same_boot);
+        }
+        self.unsettled = true;
+    }
+
+    fn take_over(&mut self, run: Run, old: &Old, same_boot: bool) {
+        let entry = Entry {
+            uid: old.uid,
+            recovered: same_boot,
+            released: old.released,
+            ..Entry::default()
+        };
+        self.jobs.insert(run, entry);
+        if same_boot {
+            if let Some(pid) = old.pid {
+                self.sessions.insert(pid, run);
+            }
+            for (&step, &pid) in &old.steps {
+                let alive = is_of(pid, old.boot_ms, u64::MAX);
+                self.take_over_step(run, step, if alive { pid } else { 0 });
+            }
+        }
+        if let Some((status, usage, end)) = old.ended.clone() {
+            let outcome = FromShim::BatchEnded {
+                run,
+                status,
+                usage,
+                end,
+            };
+            return self.conclude(run, outcome, old.released);
+        }
+        if let Some((node_fault, error)) = old.failed.clone() {
+            let outcome = FromShim::LaunchFailed {
+                run,
+                error,
+                node_fault,
+            };
+            return self.conclude(run, outcome, old.released);
+        }
+        if old.batch && same_boot {
+            let pid = old
+                .pid
+                .filter(|&pid| is_of(pid, old.boot_ms, START_SLACK_MS));
+            if let Some(pid) = pid.or_else(|| self.find_script(run))
+                && self.watch(pid, Role::Script(run))
+            {
+                if let Some(entry) = self.jobs.get_mut(&run) {
+                    entry.script = Some(pid);
+                }
+                if old.ending {
+                    self.resume_ending(run);
+                }
+                return;
+            }
+        }
+        if old.batch || !same_boot {
+            self.conclude(run, FromShim::Vanished(run), old.released);
+        } else if old.ending {
+            self.resume_ending(run);
+        }
+    }
+
+    fn conclude(&mut self, run: Run, outcome: FromShim, released: bool) {
+        if released {
+            if let Some(entry) = self.jobs.get_mut(&run) {
+                entry.outcome = Some(outcome);
+            }
+        } else {
+            self.finish(run, outcome);
+        }
+    }
+
+    /// It was told to end: the wait before KILL starts again.
+    fn resume_ending(&mut self, run: Run) {
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            entry.ending.get_or_insert_default().kill_at =
+                Some(std::time::Instant::now() + self.kill_wait);
+        }
+        self.ending.insert(run);
+    }
+
+    fn take_over_step(&mut self, run: Run, step: muster_core::ids::StepNo, pid: i32) {
+        let proc = StepProc {
+            pid,
+            control: None,
+            ended: None,
+        };
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            entry.steps.insert(step, proc);
+        }
+        if pid == 0 || !self.watch(pid, Role::Step(run, step)) {
+            self.step_ended(run, step);
+        }
+    }
+
+    /// The script of an attempt whose fork was not written down any more: the session leader that carries its marks.
+    fn find_script(&self, run: Run) -> Option<i32> {
+        processes::all_pids().into_iter().find(|&pid| {
+            Stat::of(pid).is_some_and(|s| s.session == pid && !s.zombie)
+                && self.job_by_environment(pid) == Some(run)
+                && processes::variables(pid, ["SLURM_STEP_ID"])[0].is_none()
+        })
+    }
+
+    fn watch(&mut self, pid: i32, role: Role) -> bool {
+        let Ok(pidfd) = sys::pidfd(pid) else {
+            return false;
+        };
+        self.watched.push(Watched { pid, pidfd, role });
+        true
+    }
+
+    /// A process that is watched ended.
+    pub(super) fn watched_ended(&mut self, fd: RawFd) {
+        let Some(at) = self.watched.iter().position(|w| w.pidfd.as_raw_fd() == fd) else {
+            return;
+        };
+        let watched = self.watched.swap_remove(at);
+        self.unsettled = true;
+        match watched.role {
+            Role::Script(run) => {
+                let status = Stat::of(watched.pid)
+                    .filter(|s| s.zombie)
+                    .map(|s| s.exit)
+                    .or_else(|| sys::exit_of_reaped(watched.pidfd.as_fd()));
+                self.script_ended(run, status, Usage::default(), now());
+            }
+            Role::Step(run, step) => self.step_ended(run, step),
+            Role::Helper => {}
+        }
+    }
+
+    /// Processes of a job that are not this shim's descendants. They are watched, so that their end is noticed.
+    pub(super) fn strays(&mut self, run: Run) -> Vec<i32> {
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let known: Vec<i32> = self.watched.iter().map(|w| w.pid).collect();
+        let found: Vec<i32> = processes::all_pids()
+            .into_iter()
+            .filter(|&pid| pid != own)
+            .filter(|&pid| {
+                let Some(stat) = Stat::of(pid).filter(|s| !s.zombie) else {
+                    return false;
+                };
+                self.sessions.get(&stat.session) == Some(&run)
+                    || self.job_by_environment(pid) == Some(run)
+            })
+            .collect();
+        for &pid in &found {
+            if !known.contains(&pid) {
+                self.watch(pid, Role::Helper);
+            }
+        }
+        found
+    }
+
+    /// Path of a step's result.
+    pub(super) fn result_path(
+        spool: &Path,
+        run: Run,
+        step: muster_core::ids::StepNo,
+    ) -> std::path::PathBuf {
+        spool.join(format!("step-{}.{}.{}.end", run.0, run.1.0, step.0))
+    }
+}
+
+/// Whether a process lives that was started at about `boot_ms`, at most `slack` later.
+fn is_of(pid: i32, boot_ms: u64, slack: u64) -> bool {
+    Stat::of(pid).is_some_and(|s| {
+        !s.zombie
+            && s.start_ms + START_SLACK_MS >= boot_ms
+            && s.start_ms <= boot_ms.saturating_add(slack)
+    })
+}

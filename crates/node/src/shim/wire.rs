@@ -1,0 +1,342 @@
+//! What an agent and its shim say to each other: frames of CBOR over `<spool>/shim.sock`. Both are of one build as a
+//! rule, but a new agent meets an old shim after an upgrade, so the numbered fields may only be added to.
+
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use muster_core::command::SignalScope;
+use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
+use muster_core::job::{StepEnd, Usage};
+use muster_core::time::Timestamp;
+use muster_proto::step::StepLaunch;
+
+/// One launch of a job: attempts are never launched twice.
+pub(crate) type Run = (JobId, Attempt);
+
+/// Agent to shim.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(crate) enum ToShim {
+    /// The agent is here: answered by [`FromShim::State`], then by every outcome that was not forgotten.
+    #[n(0)]
+    Attach {
+        /// Node name, for messages in job output.
+        #[n(0)]
+        node: String,
+        /// Version of the agent, for the log.
+        #[n(1)]
+        version: String,
+    },
+    /// `KillWait` in milliseconds.
+    #[n(1)]
+    KillWait(#[n(0)] u64),
+    /// An environment that launches refer to, as `NAME=value`.
+    #[n(2)]
+    Context(#[n(0)] BlobId, #[n(1)] Vec<ByteVec>),
+    /// It is not needed any more.
+    #[n(3)]
+    DropContext(#[n(0)] BlobId),
+    /// The job has a share of this node but no script here. For a job that is known, only adds its grant.
+    #[n(4)]
+    Hold {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// The encoded grant, kept for the agent.
+        #[n(1)]
+        grant: ByteVec,
+        /// Its owner.
+        #[n(2)]
+        uid: u32,
+    },
+    /// Start a batch script.
+    #[n(5)]
+    Launch(#[n(0)] Box<Launch>),
+    /// Start a step daemon: answered by `StepReady` or `StepFailed`.
+    #[n(6)]
+    StartStep(#[n(0)] Box<StepOrder>),
+    /// End all of the job.
+    #[n(7)]
+    Terminate {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// KILL at once.
+        #[n(1)]
+        now: bool,
+        /// `CANCELLED AT ...`, told on the standard error of the script and of every step; the shim adds whose it is.
+        #[n(2)]
+        message: Option<String>,
+    },
+    /// Send a signal.
+    #[n(8)]
+    Signal {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// One step.
+        #[n(1)]
+        step: Option<StepNo>,
+        /// Signal number.
+        #[n(2)]
+        signal: i32,
+        /// Who gets it when no step is named.
+        #[n(3)]
+        scope: SignalScope,
+    },
+    /// End one step: TERM, after `KillWait` KILL.
+    #[n(9)]
+    EndStep {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+    },
+    /// The controller knows how the job ended here.
+    #[n(10)]
+    Forget(#[n(0)] Run),
+    /// The lead knows how the step ended here.
+    #[n(11)]
+    ForgetStep(#[n(0)] Run, #[n(1)] StepNo),
+    /// Something that the agent wants back when it attaches again; empty removes it.
+    #[n(12)]
+    Keep {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// Under which number.
+        #[n(1)]
+        key: u32,
+        /// What.
+        #[n(2)]
+        bytes: ByteVec,
+    },
+    /// Which processes a job has: answered by `Processes`.
+    #[n(13)]
+    Inspect {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// Comes back with the answer.
+        #[n(1)]
+        tag: u64,
+    },
+    /// Exit: refused by `Busy` while processes of jobs run, unless they are to be killed.
+    #[n(14)]
+    Stop {
+        /// Kill them.
+        #[n(0)]
+        kill: bool,
+    },
+}
+
+/// A batch script to start.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(crate) struct Launch {
+    /// The job.
+    #[n(0)]
+    pub(crate) run: Run,
+    /// The encoded grant, kept for the agent.
+    #[n(1)]
+    pub(crate) grant: ByteVec,
+    /// Who it runs as.
+    #[n(2)]
+    pub(crate) user: User,
+    /// The script's path.
+    #[n(3)]
+    pub(crate) script: String,
+    /// Arguments after the script's name.
+    #[n(4)]
+    pub(crate) args: Vec<String>,
+    /// The submitter's environment.
+    #[n(5)]
+    pub(crate) context: Option<BlobId>,
+    /// Variables of this job, as `NAME=value`; none of them is in the context.
+    #[n(6)]
+    pub(crate) env: Vec<String>,
+    /// Working directory.
+    #[n(7)]
+    pub(crate) work_dir: String,
+    /// Files, relative to the working directory.
+    #[n(8)]
+    pub(crate) stdin: String,
+    /// See above.
+    #[n(9)]
+    pub(crate) stdout: String,
+    /// Joined to standard output when absent.
+    #[n(10)]
+    pub(crate) stderr: Option<String>,
+    /// Append to the files.
+    #[n(11)]
+    pub(crate) append: bool,
+    /// File mode creation mask.
+    #[n(12)]
+    pub(crate) umask: u32,
+    /// Soft limits.
+    #[n(13)]
+    pub(crate) limits: Vec<(u32, u64)>,
+}
+
+/// An identity to run processes under.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct User {
+    /// User id.
+    #[n(0)]
+    pub(crate) uid: u32,
+    /// Primary group.
+    #[n(1)]
+    pub(crate) gid: u32,
+    /// All groups.
+    #[n(2)]
+    pub(crate) groups: Vec<u32>,
+    /// Login name.
+    #[n(3)]
+    pub(crate) name: String,
+}
+
+/// A step daemon to start.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(crate) struct StepOrder {
+    /// The job.
+    #[n(0)]
+    pub(crate) run: Run,
+    /// What to run.
+    #[n(1)]
+    pub(crate) launch: StepLaunch,
+    /// Who it runs as.
+    #[n(2)]
+    pub(crate) user: User,
+    /// Environment of all tasks here, as `NAME=value`.
+    #[n(3)]
+    pub(crate) env: Vec<ByteVec>,
+    /// Soft limits.
+    #[n(4)]
+    pub(crate) limits: Vec<(u32, u64)>,
+    /// For file patterns.
+    #[n(5)]
+    pub(crate) array: Option<(JobId, u32)>,
+    /// See above.
+    #[n(6)]
+    pub(crate) job_name: String,
+    /// Append to files when the step does not say.
+    #[n(7)]
+    pub(crate) append: bool,
+    /// Programs run as the user before and after each task.
+    #[n(8)]
+    pub(crate) task_prolog: Option<String>,
+    /// See above.
+    #[n(9)]
+    pub(crate) task_epilog: Option<String>,
+}
+
+/// Shim to agent.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(crate) enum FromShim {
+    /// All it knows.
+    #[n(0)]
+    State(#[n(0)] Vec<Known>),
+    /// The batch script ended.
+    #[n(1)]
+    BatchEnded {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// Wait status.
+        #[n(1)]
+        status: i32,
+        /// What it used.
+        #[n(2)]
+        usage: Usage,
+        /// When.
+        #[n(3)]
+        end: Timestamp,
+    },
+    /// The batch script could not be started.
+    #[n(2)]
+    LaunchFailed {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// Why.
+        #[n(1)]
+        error: String,
+        /// The node's fault.
+        #[n(2)]
+        node_fault: bool,
+    },
+    /// Nothing of the job is left.
+    #[n(3)]
+    Released(#[n(0)] Run),
+    /// The script is gone and nobody knows how it ended.
+    #[n(4)]
+    Vanished(#[n(0)] Run),
+    /// The step daemon listens.
+    #[n(5)]
+    StepReady {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+        /// Path of its socket.
+        #[n(2)]
+        socket: String,
+    },
+    /// The step daemon could not be started.
+    #[n(6)]
+    StepFailed {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+        /// Why.
+        #[n(2)]
+        error: String,
+    },
+    /// This node's part of a step ended.
+    #[n(7)]
+    StepEnded {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+        /// How.
+        #[n(2)]
+        end: Box<StepEnd>,
+    },
+    /// To `Inspect`.
+    #[n(8)]
+    Processes {
+        /// From the request.
+        #[n(0)]
+        tag: u64,
+        /// Pid, step, local and global task.
+        #[n(1)]
+        list: Vec<(u32, StepNo, Option<(u32, u32)>)>,
+    },
+    /// To `Stop`: so many jobs have processes.
+    #[n(9)]
+    Busy(#[n(0)] u32),
+}
+
+/// A job that the shim knows.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(crate) struct Known {
+    /// Which.
+    #[n(0)]
+    pub(crate) run: Run,
+    /// Its grant; absent after the shim itself was lost.
+    #[n(1)]
+    pub(crate) grant: Option<ByteVec>,
+    /// What the agent asked to keep.
+    #[n(2)]
+    pub(crate) kept: Vec<(u32, ByteVec)>,
+    /// Steps that run here.
+    #[n(3)]
+    pub(crate) steps: Vec<StepNo>,
+}

@@ -1,0 +1,420 @@
+//! System calls that neither std nor nix offers in the form needed here. All `unsafe` of this crate is in this file;
+//! nothing here knows what a job is.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// A process that ended, from wait4(2).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reaped {
+    /// Which.
+    pub(crate) pid: i32,
+    /// Its wait status.
+    pub(crate) status: i32,
+    /// User time, microseconds.
+    pub(crate) user_us: u64,
+    /// System time, microseconds.
+    pub(crate) system_us: u64,
+    /// Largest resident set, KiB.
+    pub(crate) max_rss_kib: u64,
+    /// Major page faults.
+    pub(crate) pages: u64,
+    /// Blocks of 512 bytes read and written.
+    pub(crate) blocks_in: u64,
+    /// See above.
+    pub(crate) blocks_out: u64,
+}
+
+/// What [`reap`] found.
+pub(crate) enum Reap {
+    /// A child ended.
+    Ended(Reaped),
+    /// Children run, none has ended.
+    Running,
+    /// There are no children.
+    Childless,
+}
+
+/// Collects a child that has ended, if any.
+pub(crate) fn reap() -> Reap {
+    let mut status = 0;
+    // SAFETY: an all-zero rusage is a valid value of that plain C struct.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: both pointers lead to live locals of the right types.
+        let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
+        if pid > 0 {
+            return Reap::Ended(Reaped {
+                pid,
+                status,
+                user_us: micros(usage.ru_utime),
+                system_us: micros(usage.ru_stime),
+                max_rss_kib: number(usage.ru_maxrss),
+                pages: number(usage.ru_majflt),
+                blocks_in: number(usage.ru_inblock),
+                blocks_out: number(usage.ru_oublock),
+            });
+        }
+        if pid == 0 {
+            return Reap::Running;
+        }
+        if io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return Reap::Childless;
+        }
+    }
+}
+
+fn micros(t: libc::timeval) -> u64 {
+    number(t.tv_sec) * 1_000_000 + number(t.tv_usec)
+}
+
+fn number(n: i64) -> u64 {
+    u64::try_from(n).unwrap_or(0)
+}
+
+/// Which side of a fork this is.
+pub(crate) enum Fork {
+    /// The new process.
+    Child,
+    /// The old one, with the new one's id.
+    Parent(i32),
+}
+
+/// Forks. Only called by processes with one thread (shim, stepd), so that the child may do anything.
+pub(crate) fn fork() -> io::Result<Fork> {
+    // SAFETY: the callers have one thread, so no lock can be held by a thread that the child lacks.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Fork::Child),
+        pid => Ok(Fork::Parent(pid)),
+    }
+}
+
+/// Ends the process without running destructors or exit handlers: for forked children.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: _exit(2) has no preconditions.
+    unsafe { libc::_exit(code) }
+}
+
+/// Makes `fd` available under the number `target`, inherited across exec.
+pub(crate) fn dup_to(fd: RawFd, target: RawFd) -> io::Result<()> {
+    if fd == target {
+        // dup2 onto itself would leave close-on-exec as it is.
+        // SAFETY: fcntl(F_SETFD) touches no memory.
+        return check(unsafe { libc::fcntl(fd, libc::F_SETFD, 0) }).map(drop);
+    }
+    // SAFETY: the callers are freshly forked children that replace their own standard descriptors on purpose.
+    check(unsafe { libc::dup2(fd, target) }).map(drop)
+}
+
+/// A copy of a descriptor with a high number.
+pub(crate) fn dup_high(fd: RawFd) -> io::Result<RawFd> {
+    // SAFETY: fcntl(F_DUPFD_CLOEXEC) takes numbers only.
+    check(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 512) })
+}
+
+/// Closes every descriptor from `first` on at the next exec.
+pub(crate) fn close_on_exec_from(first: u32) {
+    // SAFETY: marks descriptors only; ones that do not exist are skipped by the kernel.
+    unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            first,
+            u32::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    };
+}
+
+/// Closes every descriptor from `first` on: for forked children that go on without exec.
+pub(crate) fn close_from(first: u32) {
+    // SAFETY: called in forked children that never use or drop the objects that own these descriptors.
+    unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
+}
+
+/// Takes ownership of a descriptor by its number.
+pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
+    // SAFETY: the callers have just put a descriptor at this number with `dup_to` and own it alone.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Closes a descriptor that this process inherited by fork and whose owner object will never be dropped.
+pub(crate) fn close_inherited(fd: RawFd) {
+    // SAFETY: called in forked children that leave by exec or _exit, for descriptors they will not touch again.
+    unsafe { libc::close(fd) };
+}
+
+/// Sets the soft limit of a resource, not above its hard limit.
+pub(crate) fn set_soft_limit(resource: u32, soft: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the pointer leads to a live local.
+    check(unsafe { libc::getrlimit(resource, &raw mut limit) })?;
+    limit.rlim_cur = soft.min(limit.rlim_max);
+    // SAFETY: as above.
+    check(unsafe { libc::setrlimit(resource, &raw const limit) }).map(drop)
+}
+
+/// Gives up root: groups, group and user, for good.
+pub(crate) fn become_user(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
+    // SAFETY: the pointer and length describe a live slice.
+    check(unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;
+    // SAFETY: these calls take plain numbers.
+    check(unsafe { libc::setresgid(gid, gid, gid) })?;
+    // SAFETY: as above.
+    check(unsafe { libc::setresuid(uid, uid, uid) }).map(drop)
+}
+
+/// Sets every signal that is not at its default to it, and blocks none.
+pub(crate) fn reset_signals() {
+    for signal in 1..=64 {
+        // SAFETY: an all-zero sigaction is SIG_DFL with an empty mask; numbers that the C library keeps to itself,
+        // KILL and STOP give an error that does not matter.
+        unsafe {
+            let action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+        }
+    }
+    unblock_signals();
+}
+
+/// Sets the dispositions that this program changes back to their default, and blocks none.
+pub(crate) fn restore_signals() {
+    for signal in [libc::SIGHUP, libc::SIGPIPE] {
+        // SAFETY: SIG_DFL is a valid disposition.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    unblock_signals();
+}
+
+fn unblock_signals() {
+    // SAFETY: sigemptyset fills the set before it is read.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
+/// Ignores a signal.
+pub(crate) fn ignore_signal(signal: i32) {
+    // SAFETY: SIG_IGN is a valid disposition.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+/// Orphans of this process's descendants become its children rather than init's.
+pub(crate) fn become_subreaper() -> io::Result<()> {
+    // SAFETY: this prctl takes numbers only.
+    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
+}
+
+/// Names the process for `ps`.
+pub(crate) fn set_name(name: &CStr) {
+    // SAFETY: the pointer leads to a string that ends in NUL.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
+}
+
+/// Sends a signal; whether the target exists and may be signalled. A negative `pid` is a process group.
+pub(crate) fn kill(pid: i32, signal: i32) -> bool {
+    // SAFETY: kill(2) takes numbers only. 0 and -1 would reach processes that are not meant.
+    pid != 0 && pid != -1 && unsafe { libc::kill(pid, signal) } == 0
+}
+
+/// The session of a process.
+pub(crate) fn session_of(pid: i32) -> Option<i32> {
+    // SAFETY: getsid(2) takes a number only.
+    let sid = unsafe { libc::getsid(pid) };
+    (sid > 0).then_some(sid)
+}
+
+/// A descriptor that becomes readable when the process ends.
+pub(crate) fn pidfd(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: pidfd_open(2) takes numbers only and gives a new descriptor.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = RawFd::try_from(fd).unwrap_or(-1);
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given it to us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// `struct pidfd_info` of linux/pidfd.h, first version (64 bytes).
+#[repr(C)]
+#[derive(Default)]
+struct PidfdInfo {
+    mask: u64,
+    cgroup: u64,
+    ids: [u32; 11],
+    exit_code: i32,
+}
+
+const _: () = assert!(std::mem::size_of::<PidfdInfo>() == 64);
+
+/// The wait status of a process that somebody else has reaped. Kernels before 6.15 do not tell.
+pub(crate) fn exit_of_reaped(pidfd: BorrowedFd) -> Option<i32> {
+    const PIDFD_INFO_EXIT: u64 = 1 << 3;
+    let mut info = PidfdInfo {
+        mask: PIDFD_INFO_EXIT,
+        ..PidfdInfo::default()
+    };
+    // _IOWR(0xFF, 11, struct pidfd_info)
+    let request = (3 << 30) | (64 << 16) | (0xFF << 8) | 11u32;
+    // SAFETY: the request's size is that of `info`, which is live and writable.
+    let rc = unsafe { libc::ioctl(pidfd.as_raw_fd(), request.into(), &raw mut info) };
+    (rc == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
+}
+
+/// Waits until one of the descriptors is ready or `timeout_ms` is over (-1: for ever).
+pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<()> {
+    let count = libc::nfds_t::try_from(fds.len()).unwrap_or(0);
+    // SAFETY: pointer and length describe a live slice.
+    match check(unsafe { libc::poll(fds.as_mut_ptr(), count, timeout_ms) }) {
+        Err(e) if e.raw_os_error() == Some(libc::EINTR) => {
+            fds.iter_mut().for_each(|f| f.revents = 0);
+            Ok(())
+        }
+        other => other.map(drop),
+    }
+}
+
+/// Milliseconds since the machine booted, suspended time included.
+pub(crate) fn boot_ms() -> u64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer leads to a live local.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut t) };
+    number(t.tv_sec) * 1000 + number(t.tv_nsec) / 1_000_000
+}
+
+/// Clock ticks per second of /proc/PID/stat.
+pub(crate) fn ticks_per_s() -> u64 {
+    // SAFETY: sysconf takes a number only.
+    number(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).max(1)
+}
+
+/// Seconds since the epoch as `2026-11-21T19:00:00` in the machine's time zone.
+pub(crate) fn local_time(unix_s: i64) -> String {
+    // SAFETY: an all-zero tm is a valid value of that C struct.
+    let mut tm: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers lead to live locals.
+    unsafe { libc::localtime_r(&raw const unix_s, &raw mut tm) };
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
+        tm.tm_year + 1900,
+        tm.tm_mon + 1,
+        tm.tm_mday,
+        tm.tm_hour,
+        tm.tm_min,
+        tm.tm_sec
+    )
+}
+
+/// Makes the terminal the controlling one of this session.
+pub(crate) fn take_terminal(fd: RawFd) -> io::Result<()> {
+    // SAFETY: TIOCSCTTY takes a number.
+    check(unsafe { libc::ioctl(fd, libc::TIOCSCTTY, 0) }).map(drop)
+}
+
+/// Sets the size of a terminal.
+pub(crate) fn set_window(fd: BorrowedFd, rows: u16, columns: u16) {
+    let size = libc::winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: the pointer leads to a live local of the type that TIOCSWINSZ reads.
+    unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+}
+
+/// Takes a write lock on a file that no other process may hold; kept until this process ends. Unlike flock(2),
+/// forked children do not share it.
+pub(crate) fn lock_file(fd: BorrowedFd) -> io::Result<()> {
+    // SAFETY: an all-zero flock is valid: from the start to the end of the file.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::c_short::try_from(libc::F_WRLCK).unwrap_or(1);
+    // SAFETY: the pointer leads to a live local.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLK, &raw const lock) }).map(drop)
+}
+
+fn check(rc: i32) -> io::Result<i32> {
+    if rc < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(rc)
+    }
+}
+
+/// Memory that forked children share with the process that made it: numbered slots of text, written once by a
+/// child and read after the child has ended, which is what orders the two.
+pub(crate) struct SharedSlots {
+    base: *mut u8,
+    count: usize,
+}
+
+/// Bytes of a slot: one of length, the rest of text.
+const SLOT: usize = 256;
+
+impl SharedSlots {
+    /// Maps `count` empty slots.
+    pub(crate) fn new(count: usize) -> io::Result<SharedSlots> {
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                count * SLOT,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(SharedSlots {
+            base: base.cast(),
+            count,
+        })
+    }
+
+    /// Writes a text, cut to what fits.
+    pub(crate) fn put(&self, slot: usize, text: &str) {
+        let bytes = &text.as_bytes()[..text.len().min(SLOT - 1)];
+        if slot < self.count && !bytes.is_empty() {
+            // SAFETY: the slot lies in the mapping, the text fits into it, and only the one child that was given
+            // this slot writes it.
+            unsafe {
+                let at = self.base.add(slot * SLOT);
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.add(1), bytes.len());
+                at.write_volatile(u8::try_from(bytes.len()).unwrap_or(u8::MAX));
+            }
+        }
+    }
+
+    /// Takes a slot's text out, if there is one.
+    pub(crate) fn take(&self, slot: usize) -> Option<String> {
+        if slot >= self.count {
+            return None;
+        }
+        // SAFETY: the slot lies in the mapping; its writer has ended (the caller reaped it).
+        unsafe {
+            let at = self.base.add(slot * SLOT);
+            let length = usize::from(at.read_volatile());
+            if length == 0 {
+                return None;
+            }
+            let mut text = vec![0; length];
+            std::ptr::copy_nonoverlapping(at.add(1), text.as_mut_ptr(), length);
+            at.write_volatile(0);
+            Some(String::from_utf8_lossy(&text).into_owned())
+        }
+    }
+}

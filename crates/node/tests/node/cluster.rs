@@ -1,0 +1,400 @@
+//! The tests' controller and their agents.
+
+use ed25519_dalek::{Signer, SigningKey};
+use muster_core::cpuset::CpuSet;
+use muster_core::effect::TerminateReason;
+use muster_core::ids::{Attempt, BlobId, JobId, NodeIdx};
+use muster_core::job::{Allocation, ArrayRole, ExitStatus, NodeShare};
+use muster_core::spec::{ExecContext, JobSpec, Owner};
+use muster_core::time::{TimeLimit, Timestamp};
+use muster_proto::client::{Request, RequestBody, Response};
+use muster_proto::frame;
+use muster_proto::node::{
+    JobGrant, NodeHello, NodeSettings, NumberedReport, Order, Orders, Report, ToCtld, ToNode,
+    Welcome,
+};
+use std::collections::HashMap;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+pub const CLUSTER: &str = "test";
+/// How long anything may take before a test gives up; never waited for when things work.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A directory that is gone when the test is.
+pub struct Dir(pub PathBuf);
+
+impl Dir {
+    pub fn new(name: &str) -> Dir {
+        let path = PathBuf::from(format!("/tmp/mn{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).unwrap();
+        Dir(path)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+/// The controller's side of one node.
+pub struct Node {
+    pub name: String,
+    pub spool: PathBuf,
+    socket: PathBuf,
+    listener: UnixListener,
+    key: SigningKey,
+    agent: Option<Child>,
+    link: Option<UnixStream>,
+    inbox: Option<Receiver<ToCtld>>,
+    reports: Vec<NumberedReport>,
+    pub hello: Option<NodeHello>,
+    pub ack: bool,
+    highest: u64,
+}
+
+impl Node {
+    pub fn start(dir: &Dir, name: &str) -> Node {
+        let socket = dir.path(&format!("{name}.ctld"));
+        let mut node = Node {
+            name: name.to_owned(),
+            spool: dir.path(&format!("spool.{name}")),
+            listener: UnixListener::bind(&socket).unwrap(),
+            socket,
+            key: SigningKey::from_bytes(&[7; 32]),
+            agent: None,
+            link: None,
+            inbox: None,
+            reports: Vec::new(),
+            hello: None,
+            ack: true,
+            highest: 0,
+        };
+        node.start_agent();
+        node.accept();
+        node
+    }
+
+    pub fn start_agent(&mut self) {
+        let child = Command::new("/proc/self/exe")
+            .args(["agent", &self.name])
+            .arg(&self.socket)
+            .arg(&self.spool)
+            .spawn()
+            .unwrap();
+        self.agent = Some(child);
+    }
+
+    pub fn kill_agent(&mut self) {
+        if let Some(mut agent) = self.agent.take() {
+            agent.kill().unwrap();
+            agent.wait().unwrap();
+        }
+        self.disconnect();
+    }
+
+    pub fn disconnect(&mut self) {
+        if let Some(link) = self.link.take() {
+            let _ = link.shutdown(std::net::Shutdown::Both);
+        }
+        self.inbox = None;
+    }
+
+    pub fn shim_pid(&self) -> i32 {
+        let text = std::fs::read_to_string(self.spool.join("shim.pid")).unwrap();
+        text.trim().parse().unwrap()
+    }
+
+    /// Waits for the agent and greets it.
+    pub fn accept(&mut self) {
+        let (mut stream, _) = self.listener.accept().unwrap();
+        let request: Request = frame::read(&mut stream).unwrap();
+        let RequestBody::NodeHello(hello) = request.body else {
+            panic!("no hello")
+        };
+        assert_eq!(hello.name, self.name);
+        self.hello = Some(*hello);
+        let welcome = Welcome {
+            public_key: self.key.verifying_key().to_bytes().to_vec().into(),
+            cluster: CLUSTER.to_owned(),
+            settings: NodeSettings {
+                kill_wait_s: 1,
+                conf_path: "/etc/slurm/slurm.conf".to_owned(),
+                working_cluster: "test:127.0.0.1:6817:9728:109".to_owned(),
+                propagate_limits: vec![7],
+                ..NodeSettings::default()
+            },
+        };
+        frame::write(&mut stream, &Response::Welcome(Box::new(welcome))).unwrap();
+        let (sender, inbox) = channel();
+        let mut reader = stream.try_clone().unwrap();
+        std::thread::spawn(move || {
+            while let Ok(message) = frame::read(&mut reader) {
+                if sender.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        self.highest = 0;
+        self.link = Some(stream);
+        self.inbox = Some(inbox);
+    }
+
+    pub fn address(&self) -> String {
+        format!("unix:{}/noded.sock", self.spool.display())
+    }
+
+    pub fn order(&mut self, blobs: Vec<(BlobId, Vec<u8>)>, orders: Vec<Order>) {
+        let orders = Orders {
+            cluster: CLUSTER.to_owned(),
+            node: self.name.clone(),
+            at: Timestamp(0),
+            blobs: blobs.into_iter().map(|(id, b)| (id, b.into())).collect(),
+            orders,
+            drop_blobs: Vec::new(),
+        };
+        let bytes = minicbor::to_vec(&orders).unwrap();
+        let signature = self.key.sign(&bytes).to_bytes().to_vec();
+        self.send(&ToNode::Signed {
+            orders: bytes.into(),
+            signature: signature.into(),
+        });
+    }
+
+    pub fn send(&mut self, message: &ToNode) {
+        frame::write(self.link.as_mut().unwrap(), message).unwrap();
+    }
+
+    /// The next report that `wanted` accepts; others stay.
+    pub fn report(&mut self, wanted: impl Fn(&NumberedReport) -> bool) -> NumberedReport {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(at) = self.reports.iter().position(&wanted) {
+                return self.reports.remove(at);
+            }
+            let wait = until.saturating_duration_since(Instant::now());
+            let message = self.inbox.as_ref().unwrap().recv_timeout(wait);
+            match message {
+                Ok(ToCtld::Reports(reports)) => self.take(reports),
+                Ok(ToCtld::Health { .. }) => {}
+                Err(e) => panic!("no such report ({e}); there are {:?}", self.reports),
+            }
+        }
+    }
+
+    fn take(&mut self, reports: Vec<NumberedReport>) {
+        for report in reports {
+            assert!(
+                report.seq > self.highest || !self.ack,
+                "numbers do not ascend"
+            );
+            self.highest = self.highest.max(report.seq);
+            self.reports.push(report);
+        }
+        if self.ack {
+            self.send(&ToNode::Ack(self.highest));
+        }
+    }
+
+    /// Reports of a job that came and were not taken.
+    pub fn left(&self, job: u64) -> Vec<&NumberedReport> {
+        self.reports
+            .iter()
+            .filter(|r| r.job == JobId(job))
+            .collect()
+    }
+
+    pub fn batch_exit(&mut self, job: u64) -> ExitStatus {
+        let report = self.report(|r| r.job == JobId(job) && !matches!(r.report, Report::Released));
+        match report.report {
+            Report::BatchEnded { exit, .. } => exit,
+            other => panic!("job {job}: {other:?}"),
+        }
+    }
+
+    pub fn released(&mut self, job: u64) {
+        self.report(|r| r.job == JobId(job) && matches!(r.report, Report::Released));
+    }
+
+    pub fn run(&mut self, job: &JobMaker) {
+        let (blobs, order) = job.order(&[self]);
+        self.order(blobs, vec![order]);
+    }
+
+    pub fn terminate(&mut self, job: u64, why: TerminateReason) {
+        let order = Order::Terminate {
+            job: JobId(job),
+            attempt: Attempt(1),
+            now: false,
+            why,
+        };
+        self.order(Vec::new(), vec![order]);
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let stopped = muster_node::stop_shim(&self.spool, true);
+        if let Some(mut agent) = self.agent.take() {
+            let _ = agent.kill();
+            let _ = agent.wait();
+        }
+        // An agent that saw its shim end may have started another.
+        let _ = muster_node::stop_shim(&self.spool, true);
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.spool.join("shim.log"));
+            eprintln!(
+                "shim of {}: {stopped:?}\n{}",
+                self.name,
+                log.unwrap_or_default()
+            );
+        }
+    }
+}
+
+/// Makes jobs.
+pub struct JobMaker {
+    pub id: u64,
+    pub script: String,
+    pub spec: JobSpec,
+    pub env: Vec<String>,
+    pub cpus: u32,
+    pub array: ArrayRole,
+    pub memory_mib: u64,
+}
+
+impl JobMaker {
+    pub fn new(id: u64, dir: &Path, script: &str) -> JobMaker {
+        JobMaker {
+            id,
+            script: script.to_owned(),
+            spec: JobSpec {
+                name: "test".to_owned(),
+                owner: Owner {
+                    uid: 0,
+                    gid: 0,
+                    user: "root".to_owned(),
+                    group: "root".to_owned(),
+                },
+                work_dir: dir.to_string_lossy().into_owned(),
+                submit_host: "vm".to_owned(),
+                ..JobSpec::default()
+            },
+            env: vec![
+                "PATH=/usr/bin:/bin".to_owned(),
+                "SLURM_STEP_ID=stale".to_owned(),
+                "MINE=yes".to_owned(),
+            ],
+            cpus: 1,
+            array: ArrayRole::None,
+            memory_mib: 0,
+        }
+    }
+
+    /// The order that the first of the nodes gets.
+    pub fn order(&self, nodes: &[&Node]) -> (Vec<(BlobId, Vec<u8>)>, Order) {
+        let (blobs, mut grants) = self.grants(nodes);
+        (blobs, Order::Launch(Box::new(grants.remove(0))))
+    }
+
+    pub fn grants(&self, nodes: &[&Node]) -> (Vec<(BlobId, Vec<u8>)>, Vec<JobGrant>) {
+        let context = ExecContext {
+            environment: self
+                .env
+                .iter()
+                .map(|v| v.clone().into_bytes().into())
+                .collect(),
+            umask: 0o022,
+            soft_limits: vec![(7, 333)],
+        };
+        let mut spec = self.spec.clone();
+        let context = minicbor::to_vec(&context).unwrap();
+        let (script_id, context_id) = (blob_id(self.script.as_bytes()), blob_id(&context));
+        spec.script = Some(script_id);
+        spec.context = Some(context_id);
+        let shares = nodes.iter().enumerate().map(|(i, node)| NodeShare {
+            node: NodeIdx(u32::try_from(i).unwrap()),
+            name: node.name.clone(),
+            cpus: CpuSet::first(self.cpus),
+            memory_mib: self.memory_mib,
+            tasks: spec.ask.ntasks_per_node.unwrap_or(1),
+            gres: Vec::new(),
+        });
+        let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
+        let alloc = Allocation {
+            nodes: shares.collect(),
+            partition: "batch".to_owned(),
+            exclusive: false,
+            hostlist: muster_core::hostlist::compress(&names),
+            ntasks: spec.ask.task_count(),
+        };
+        let grant = JobGrant {
+            job: JobId(self.id),
+            attempt: Attempt(1),
+            spec: spec.into(),
+            alloc: alloc.into(),
+            position: 0,
+            array: self.array.clone(),
+            array_info: None,
+            start_time: Timestamp(1_000_000),
+            time_limit: TimeLimit::Minutes(5),
+            restarts: 0,
+            addresses: nodes.iter().map(|n| n.address()).collect(),
+            key: vec![9; 16].into(),
+            account: "root".to_owned(),
+            qos: "normal".to_owned(),
+            next_step: 0,
+        };
+        let grants = (0..nodes.len())
+            .map(|i| JobGrant {
+                position: u32::try_from(i).unwrap(),
+                ..grant.clone()
+            })
+            .collect();
+        let blobs = vec![
+            (script_id, self.script.clone().into_bytes()),
+            (context_id, context),
+        ];
+        (blobs, grants)
+    }
+}
+
+/// Not SHA-256, but different for different content, which is all that the agent relies on.
+fn blob_id(bytes: &[u8]) -> BlobId {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut id = [0; 32];
+    for (i, chunk) in id.chunks_mut(8).enumerate() {
+        let mut hasher = DefaultHasher::new();
+        (i, bytes).hash(&mut hasher);
+        chunk.copy_from_slice(&hasher.finish().to_be_bytes());
+    }
+    BlobId(id)
+}
+
+/// Variables as a map.
+pub fn env_of(text: &str) -> HashMap<String, String> {
+    text.lines()
+        .filter_map(|l| l.split_once('='))
+        .map(|(k, v)| (k.to_owned(), v.to_owned()))
+        .collect()
+}
+
+/// A named pipe that a job opens for writing when it has come to a point; reading waits for that.
+pub fn fifo(path: &Path) {
+    nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+}

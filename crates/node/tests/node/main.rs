@@ -1,0 +1,72 @@
+//! Agent, shim and step daemon with real processes, against a controller that the tests play. The test program is
+//! its own agent and shim: it starts itself under other arguments.
+// Modules of a test program have no outside.
+#![allow(unreachable_pub)]
+
+mod batch;
+mod bench;
+mod cluster;
+mod steps;
+
+use muster_node::{AgentOptions, SHIM_NAME};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args();
+    let name = args.next().unwrap_or_default();
+    if name.ends_with(SHIM_NAME) {
+        return muster_node::shim_main(args);
+    }
+    let args: Vec<String> = args.collect();
+    if args.first().is_some_and(|a| a == "agent") {
+        return agent(&args[1..]);
+    }
+    let wanted = args.iter().find(|a| !a.starts_with('-'));
+    if args.iter().any(|a| a == "--list") {
+        return ExitCode::SUCCESS;
+    }
+    let tests = [batch::TESTS, steps::TESTS, bench::TESTS].concat();
+    let (mut failed, mut run) = (0, 0);
+    for (name, test) in tests {
+        if wanted.is_some_and(|w| !name.contains(w.as_str())) {
+            continue;
+        }
+        run += 1;
+        let started = std::time::Instant::now();
+        let result = std::panic::catch_unwind(test);
+        let verdict = if result.is_ok() { "ok" } else { "FAILED" };
+        failed += usize::from(result.is_err());
+        println!(
+            "test {name} ... {verdict} ({} ms)",
+            started.elapsed().as_millis()
+        );
+    }
+    println!("{} passed, {failed} failed", run - failed);
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// A test: its name, and what it does.
+type Test = (&'static str, fn());
+
+fn agent(args: &[String]) -> ExitCode {
+    let options = AgentOptions {
+        name: args[0].clone(),
+        cluster: cluster::CLUSTER.to_owned(),
+        controller_socket: args[1].clone().into(),
+        spool_dir: args[2].clone().into(),
+        claimed_cpus: Some(8),
+        claimed_memory_mib: Some(8000),
+        shim_program: None,
+    };
+    match muster_node::run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("agent: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
