@@ -150,13 +150,17 @@ fn some_tasks_can_be_cancelled() {
         hold: false,
         special_exit: false,
     };
-    assert_eq!(world.refused(1000, requeue), RefusalCode::InvalidJobId);
+    assert_eq!(world.refused(1000, requeue), RefusalCode::NotRequeuable);
     let all = UserCommand::Requeue {
         target: target(base),
         hold: false,
         special_exit: false,
     };
-    let Reply::Done { changed: 4, refused } = world.user(1000, all) else {
+    let Reply::Done {
+        changed: 4,
+        refused,
+    } = world.user(1000, all)
+    else {
         panic!("the tasks that were cancelled one by one are run again");
     };
     assert_eq!(refused[0].1.code, RefusalCode::NotRequeuable);

@@ -119,7 +119,7 @@ fn submission(world: &World, kind: u8, a: u32, b: u32) -> JobSpec {
     let base = spec(&name);
     let depends = |kind| JobSpec {
         dependency: after(vec![on(kind, known)]),
-        kill_on_invalid_dep: Some(b % 2 == 0),
+        kill_on_invalid_dep: Some(b.is_multiple_of(2)),
         ..base.clone()
     };
     match kind {
@@ -162,15 +162,15 @@ fn submission(world: &World, kind: u8, a: u32, b: u32) -> JobSpec {
         8 => allocation(&name),
         9 => {
             let mut job = JobSpec {
-                requeue: Some(b % 2 == 0),
-                no_kill: a % 2 == 0,
+                requeue: Some(b.is_multiple_of(2)),
+                no_kill: a.is_multiple_of(2),
                 ..base
             };
             job.ask.min_nodes = 1 + b % 3;
             job
         }
         10 => JobSpec {
-            hold: b % 2 == 0,
+            hold: b.is_multiple_of(2),
             begin: Some(world.now.plus_s(u64::from(a * 20))),
             ..base
         },
@@ -183,7 +183,7 @@ fn submission(world: &World, kind: u8, a: u32, b: u32) -> JobSpec {
             warn_signal: Some(WarnSignal {
                 signal: 10,
                 before_s: a * 10,
-                batch_only: b % 2 == 0,
+                batch_only: b.is_multiple_of(2),
             }),
             time_limit: Some(TimeLimit::Minutes(2)),
             ..base
@@ -208,7 +208,7 @@ fn verb(world: &mut World, id: JobId, verb: u8, by: u32, index: Option<u8>) {
         0 | 1 => UserCommand::Cancel { selection },
         2 => UserCommand::Hold {
             target,
-            user: by % 2 == 0,
+            user: by.is_multiple_of(2),
         },
         3 => UserCommand::Release { target },
         4 => UserCommand::Requeue {
@@ -253,7 +253,7 @@ fn update(world: &World, field: u8, value: u32) -> JobUpdate {
         7 => update.dependency = Some(Dependency::default()),
         8 => update.begin = Some(world.now.plus_s(u64::from(value))),
         9 => update.array_throttle = Some(value % 4),
-        10 => update.requeue = Some(value % 2 == 0),
+        10 => update.requeue = Some(value.is_multiple_of(2)),
         _ => update.deadline = Some(world.now.plus_s(u64::from(value) * 20)),
     }
     update
