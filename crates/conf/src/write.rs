@@ -56,7 +56,9 @@ pub fn write_minimal(minimal: &Minimal<'_>) -> String {
          ReturnToService=2\n\
          SchedulerType=sched/backfill\n\
          SelectType=select/cons_tres\n\
-         SelectTypeParameters=CR_Core_Memory\n"
+         SelectTypeParameters=CR_Core_Memory\n\
+         DefMemPerCPU={}\n",
+        (memory_mib / u64::from(cpus.max(1))).max(1),
     );
     writeln!(
         text,

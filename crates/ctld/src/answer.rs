@@ -55,8 +55,14 @@ pub(crate) fn jobs(state: &State, filter: &JobFilter, send: &mut impl FnMut(Resp
         }
     };
     if filter.ids.is_empty() {
-        for job in state.jobs.values() {
-            add(job, &mut part, send);
+        if filter.active {
+            for id in state.pending.union(&state.active) {
+                add(&state.jobs[id], &mut part, send);
+            }
+        } else {
+            for job in state.jobs.values() {
+                add(job, &mut part, send);
+            }
         }
     } else {
         let mut ids = BTreeSet::new();
@@ -82,6 +88,7 @@ pub(crate) fn jobs(state: &State, filter: &JobFilter, send: &mut impl FnMut(Resp
 
 fn matches(job: &Job, filter: &JobFilter) -> bool {
     (filter.uids.is_empty() || filter.uids.contains(&job.spec.owner.uid))
+        && (!filter.active || !job.state.is_ended() || job.completing)
         && (filter.states.is_empty() || filter.states.contains(&job.state))
         && (filter.partitions.is_empty()
             || filter.partitions.contains(&job.partition)
@@ -92,8 +99,12 @@ fn matches(job: &Job, filter: &JobFilter) -> bool {
                 .any(|p| filter.partitions.contains(p)))
 }
 
-/// Nodes, partitions and settings.
-pub(crate) fn cluster(state: &State, send: &mut impl FnMut(Response)) {
+/// Partitions and settings, without nodes.
+pub(crate) fn partitions(state: &State) -> Response {
+    Response::Cluster(Box::new(head(state)))
+}
+
+fn head(state: &State) -> ClusterPart {
     let config = state.config.as_ref().map(|c| {
         Box::new(ClusterConfig {
             nodes: Vec::new(),
@@ -101,12 +112,17 @@ pub(crate) fn cluster(state: &State, send: &mut impl FnMut(Response)) {
             ..(**c).clone()
         })
     });
-    let mut part = ClusterPart {
+    ClusterPart {
         partitions: state.partitions.clone(),
         config,
         now: now(),
         ..ClusterPart::default()
-    };
+    }
+}
+
+/// Nodes, partitions and settings.
+pub(crate) fn cluster(state: &State, send: &mut impl FnMut(Response)) {
+    let mut part = head(state);
     for node in state.nodes.iter().filter(|n| !n.removed) {
         if part.nodes.len() == PART {
             part.more = true;

@@ -354,7 +354,8 @@ fn kind(body: &RequestBody) -> &'static str {
         RequestBody::Query(query) => match **query {
             Query::Ping => "REQUEST_PING",
             Query::Jobs(_) => "REQUEST_JOB_INFO",
-            Query::Cluster => "REQUEST_PARTITION_INFO",
+            Query::Cluster => "REQUEST_NODE_INFO",
+            Query::Partitions => "REQUEST_PARTITION_INFO",
             Query::Config => "REQUEST_BUILD_INFO",
             Query::Script(_) => "REQUEST_BATCH_SCRIPT",
             Query::Allocation(_) => "REQUEST_JOB_ALLOCATION_INFO",

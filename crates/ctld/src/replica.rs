@@ -120,6 +120,7 @@ impl Replica {
         match query {
             Query::Jobs(filter) => answer::jobs(&self.state, filter, &mut send),
             Query::Cluster => answer::cluster(&self.state, &mut send),
+            Query::Partitions => send(answer::partitions(&self.state)),
             Query::Ping => send(Response::Pong(answer::pong(&self.state, self.started))),
             Query::Config => {
                 let mut config = self.config.clone();

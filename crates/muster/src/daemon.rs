@@ -1,11 +1,12 @@
 //! Going into the background, and pid files.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe, setsid};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Tells the process that waits in the foreground that the daemon is ready.
 pub struct Ready(Option<OwnedFd>);
@@ -49,23 +50,53 @@ pub fn daemonise() -> Result<Ready> {
     Ok(Ready(Some(write)))
 }
 
-/// Writes this process's id.
-///
-/// # Errors
-/// When the file cannot be written; the message names it.
-pub fn write_pid_file(path: &Path) -> Result<()> {
-    if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    }
-    let temporary = path.with_extension("pid.tmp");
-    fs::write(&temporary, format!("{}\n", std::process::id()))
-        .and_then(|()| fs::rename(&temporary, path))
-        .with_context(|| format!("cannot write the pid file {}", path.display()))
+/// A daemon's pid file, locked while the daemon lives: a process id alone may belong to another process by now.
+pub struct PidFile {
+    path: PathBuf,
+    _lock: Flock<File>,
 }
 
-/// The process of a pid file, if it is alive and is what it should be.
+impl PidFile {
+    /// Takes the file for this process.
+    ///
+    /// # Errors
+    /// When another daemon holds it (the message says which), or when it cannot be written.
+    pub fn take(path: &Path) -> Result<PidFile> {
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .with_context(|| format!("cannot open the pid file {}", path.display()))?;
+        let Ok(mut lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else {
+            let pid = alive(path).map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+            bail!("one runs already: process {pid}, by {}", path.display());
+        };
+        lock.set_len(0)
+            .and_then(|()| lock.write_all(format!("{}\n", std::process::id()).as_bytes()))
+            .with_context(|| format!("cannot write the pid file {}", path.display()))?;
+        Ok(PidFile {
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The daemon that holds a pid file, if there is one.
 pub fn alive(path: &Path) -> Option<i32> {
-    let pid: i32 = fs::read_to_string(path).ok()?.trim().parse().ok()?;
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None).ok()?;
-    Some(pid)
+    let file = File::open(path).ok()?;
+    match Flock::lock(file, FlockArg::LockSharedNonblock) {
+        Ok(_) => None,
+        Err(_) => fs::read_to_string(path).ok()?.trim().parse().ok(),
+    }
 }

@@ -1,6 +1,6 @@
 //! `slurmctld`: the controller, with the options of slurmctld(8).
 
-use crate::daemon::{self, Ready};
+use crate::daemon::{self, PidFile, Ready};
 use crate::logging;
 use anyhow::{Context, Result, bail};
 use muster_conf::endpoint::conf_path;
@@ -117,18 +117,10 @@ fn start(args: Args) -> Result<()> {
     let log_file = args.log.or_else(|| config.paths.slurmctld_log_file.clone());
     let level = logging::level(config.slurmctld_debug, args.verbose);
     logging::start(log_file.as_deref(), args.foreground, level)?;
-    let pid_file = config.paths.slurmctld_pid_file.clone();
-    let mut written = Ok(());
+    let _pid_file = PidFile::take(&config.paths.slurmctld_pid_file)?;
     let options = muster_ctld::Options {
         conf,
         clear: args.clear,
     };
-    muster_ctld::run(&options, || {
-        written = daemon::write_pid_file(&pid_file);
-        if written.is_ok() {
-            ready.tell();
-        }
-    })?;
-    let _ = std::fs::remove_file(&pid_file);
-    written
+    muster_ctld::run(&options, || ready.tell())
 }

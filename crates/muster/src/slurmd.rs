@@ -1,6 +1,6 @@
 //! `slurmd`: a node's agent, with the options of slurmd(8).
 
-use crate::daemon::{self, Ready};
+use crate::daemon::{self, PidFile, Ready};
 use crate::logging;
 use anyhow::{Context, Result, bail};
 use muster_conf::endpoint::{conf_path, controller_socket};
@@ -165,13 +165,6 @@ fn start(args: Args) -> Result<()> {
     let paths = &config.paths;
     let spool_dir = expand(&paths.slurmd_spool_dir);
     let pid_file = expand(&paths.slurmd_pid_file);
-    if let Some(pid) = daemon::alive(&pid_file) {
-        bail!(
-            "an agent of node {} runs already (pid {pid}, {})",
-            node.name,
-            pid_file.display()
-        );
-    }
     std::fs::create_dir_all(&spool_dir)
         .with_context(|| format!("cannot create SlurmdSpoolDir {}", spool_dir.display()))?;
     let ready = if args.foreground {
@@ -194,9 +187,7 @@ fn start(args: Args) -> Result<()> {
         claimed_memory_mib: Some(node.real_memory_mib),
         shim_program: None,
     };
-    daemon::write_pid_file(&pid_file)?;
+    let _pid_file = PidFile::take(&pid_file)?;
     ready.tell();
-    let result = muster_node::run(options);
-    let _ = std::fs::remove_file(&pid_file);
-    result
+    muster_node::run(options)
 }

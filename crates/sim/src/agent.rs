@@ -113,7 +113,12 @@ impl Agent {
     /// Numbers a report and keeps it until it is acknowledged.
     pub(crate) fn report(&mut self, (job, attempt): Run, report: Report) {
         self.seq += 1;
-        self.outbox.push_back(NumberedReport { seq: self.seq, job, attempt, report });
+        self.outbox.push_back(NumberedReport {
+            seq: self.seq,
+            job,
+            attempt,
+            report,
+        });
     }
 
     /// Reports up to `seq` are durable at the controller; returns them.
@@ -123,7 +128,8 @@ impl Agent {
             out.extend(self.outbox.pop_front());
         }
         for report in &out {
-            if matches!(report.report, Report::Released) {
+            // Each of these says that nothing of the job is here.
+            if let Report::Released | Report::Vanished | Report::LaunchFailed { .. } = report.report {
                 self.runs.remove(&(report.job, report.attempt));
             }
         }
@@ -144,7 +150,11 @@ impl Agent {
     /// Runs whose processes use a CPU of `cpus`.
     pub(crate) fn using(&self, cpus: &CpuSet) -> Vec<Run> {
         let uses = |local: &Local| local.alive && local.cpus.intersects(cpus);
-        self.runs.iter().filter(|(_, local)| uses(local)).map(|(run, _)| *run).collect()
+        self.runs
+            .iter()
+            .filter(|(_, local)| uses(local))
+            .map(|(run, _)| *run)
+            .collect()
     }
 
     /// The machine goes down: everything on it is gone.
@@ -172,6 +182,16 @@ pub(crate) fn batch_ended(exit: ExitStatus, by_order: bool, now: Timestamp) -> R
         (false, true) => JobState::Completed,
         (false, false) => JobState::Failed,
     };
-    let end = StepEnd { end_time: now, exit, state, usage: Usage::default(), cancelled_by: None };
-    Report::BatchEnded { exit, oom: false, end: Box::new(end) }
+    let end = StepEnd {
+        end_time: now,
+        exit,
+        state,
+        usage: Usage::default(),
+        cancelled_by: None,
+    };
+    Report::BatchEnded {
+        exit,
+        oom: false,
+        end: Box::new(end),
+    }
 }

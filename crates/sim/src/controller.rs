@@ -39,7 +39,11 @@ pub(crate) struct Controller {
 
 /// Small, so that segments change and disks fill up often.
 fn journal_options() -> Options {
-    Options { segment_bytes: 24 << 10, ahead_bytes: 4 << 10, ..Options::default() }
+    Options {
+        segment_bytes: 24 << 10,
+        ahead_bytes: 4 << 10,
+        ..Options::default()
+    }
 }
 
 /// Makes the journal of a new cluster. Its id is fixed, so that runs are the same.
@@ -63,8 +67,12 @@ impl Controller {
         plant: Option<Plant>,
         accounted: Position,
     ) -> Result<Controller, anyhow::Error> {
-        let recovered =
-            recover(Arc::new(storage.clone()), CLUSTER, journal_options(), |_, _, _| {})?;
+        let recovered = recover(
+            Arc::new(storage.clone()),
+            CLUSTER,
+            journal_options(),
+            |_, _, _| {},
+        )?;
         let (to_replica, replica) = std::sync::mpsc::channel();
         let outlets = Outlets {
             replica,
@@ -105,7 +113,12 @@ impl Controller {
     /// Lets the replica follow.
     pub(crate) fn follow(&mut self, messages: &[ToReplica]) {
         for message in messages {
-            if let ToReplica::Batch { first, events, notes } = message {
+            if let ToReplica::Batch {
+                first,
+                events,
+                notes,
+            } = message
+            {
                 for (position, event) in (*first..).zip(events.iter()) {
                     self.replica.apply(event);
                     self.replica_at = position;

@@ -30,7 +30,9 @@ pub(crate) fn after_events(world: &World) -> Outcome {
 
 /// The core's own checks hold.
 pub(crate) fn invariant_the_state_is_consistent(world: &World) -> Outcome {
-    let Some(controller) = &world.controller else { return Ok(()) };
+    let Some(controller) = &world.controller else {
+        return Ok(());
+    };
     controller
         .writer
         .state()
@@ -40,7 +42,9 @@ pub(crate) fn invariant_the_state_is_consistent(world: &World) -> Outcome {
 
 /// The events that became durable, read back from their encoding, make the writer's state.
 pub(crate) fn invariant_replay_gives_the_same_state(world: &World) -> Outcome {
-    let Some(controller) = &world.controller else { return Ok(()) };
+    let Some(controller) = &world.controller else {
+        return Ok(());
+    };
     same(
         "invariant_replay_gives_the_same_state",
         "the writer's state",
@@ -52,11 +56,16 @@ pub(crate) fn invariant_replay_gives_the_same_state(world: &World) -> Outcome {
 
 /// What the writer sent to the replica makes the writer's state.
 pub(crate) fn invariant_the_replica_is_the_state(world: &World) -> Outcome {
-    let Some(controller) = &world.controller else { return Ok(()) };
+    let Some(controller) = &world.controller else {
+        return Ok(());
+    };
     let name = "invariant_the_replica_is_the_state";
     if controller.replica_at != world.ledger.position {
         let (replica, ledger) = (controller.replica_at, world.ledger.position);
-        return broken(name, format!("the replica is at {replica}, the journal at {ledger}"));
+        return broken(
+            name,
+            format!("the replica is at {replica}, the journal at {ledger}"),
+        );
     }
     same(
         name,
@@ -72,7 +81,8 @@ pub(crate) fn invariant_a_snapshot_is_the_state(state: &State, bytes: &[u8]) -> 
     let name = "invariant_a_snapshot_is_the_state";
     match State::decode_snapshot(bytes) {
         Ok(read) => {
-            read.check_invariants().or_else(|detail| broken(name, detail))?;
+            read.check_invariants()
+                .or_else(|detail| broken(name, detail))?;
             same(name, "the state", state, "its snapshot", &read)
         }
         Err(e) => broken(name, e.to_string()),
@@ -81,11 +91,16 @@ pub(crate) fn invariant_a_snapshot_is_the_state(state: &State, bytes: &[u8]) -> 
 
 /// A controller that starts has all that was durable, and nothing that was refused.
 pub(crate) fn invariant_recovery_keeps_history(world: &World) -> Outcome {
-    let Some(controller) = &world.controller else { return Ok(()) };
+    let Some(controller) = &world.controller else {
+        return Ok(());
+    };
     let name = "invariant_recovery_keeps_history";
     let (found, durable) = (controller.replica_at, world.ledger.position);
     if found != durable {
-        return broken(name, format!("the journal ends at event {found}, {durable} was durable"));
+        return broken(
+            name,
+            format!("the journal ends at event {found}, {durable} was durable"),
+        );
     }
     same(
         name,
@@ -98,7 +113,9 @@ pub(crate) fn invariant_recovery_keeps_history(world: &World) -> Outcome {
 
 /// Every submission whose acknowledgement arrived is there as it was submitted, or ran to its end and left the queue.
 pub(crate) fn invariant_no_acknowledged_job_is_lost(world: &World) -> Outcome {
-    let Some(controller) = &world.controller else { return Ok(()) };
+    let Some(controller) = &world.controller else {
+        return Ok(());
+    };
     let state = controller.writer.state();
     for (id, submission) in world.clients.submissions() {
         let purged = world.ledger.jobs.get(&id).is_some_and(|life| life.purged);
@@ -126,7 +143,10 @@ pub(crate) fn invariant_an_acknowledged_job_is_what_was_asked(
 ) -> Outcome {
     let name = "invariant_an_acknowledged_job_is_what_was_asked";
     let Some(life) = world.ledger.jobs.get(&id) else {
-        return broken(name, format!("job {id} ({}) is not in history", submission.name));
+        return broken(
+            name,
+            format!("job {id} ({}) is not in history", submission.name),
+        );
     };
     let spec = &life.spec;
     let same = spec.name == submission.name
@@ -137,7 +157,10 @@ pub(crate) fn invariant_an_acknowledged_job_is_what_was_asked(
     if same {
         Ok(())
     } else {
-        broken(name, format!("job {id} is {spec:?}, asked for was {submission:?}"))
+        broken(
+            name,
+            format!("job {id} is {spec:?}, asked for was {submission:?}"),
+        )
     }
 }
 
@@ -157,13 +180,18 @@ pub(crate) fn invariant_a_reply_is_visible_to_reads(world: &World, reply: &Reply
 
 /// A launch is ordered only for a start that is durable.
 pub(crate) fn invariant_orders_rest_on_durable_events(world: &World, order: &Order) -> Outcome {
-    let Order::Launch(grant) = order else { return Ok(()) };
+    let Order::Launch(grant) = order else {
+        return Ok(());
+    };
     if world.ledger.launch(grant.job, grant.attempt).is_some() {
         return Ok(());
     }
     broken(
         "invariant_orders_rest_on_durable_events",
-        format!("launch {} of job {} is ordered and not durable", grant.attempt.0, grant.job),
+        format!(
+            "launch {} of job {} is ordered and not durable",
+            grant.attempt.0, grant.job
+        ),
     )
 }
 
@@ -183,7 +211,10 @@ pub(crate) fn invariant_a_launch_is_for_this_node(
     {
         return broken(
             name,
-            format!("{here} gets a launch of job {} with share {share:?}", grant.job),
+            format!(
+                "{here} gets a launch of job {} with share {share:?}",
+                grant.job
+            ),
         );
     }
     Ok(())
@@ -196,7 +227,10 @@ pub(crate) fn invariant_a_released_launch_is_not_ordered_again(
     run: Run,
 ) -> Outcome {
     let agent = &world.agents[node];
-    let waits = agent.waiting.iter().any(|grant| (grant.job, grant.attempt) == run);
+    let waits = agent
+        .waiting
+        .iter()
+        .any(|grant| (grant.job, grant.attempt) == run);
     if waits || agent.runs.contains_key(&run) {
         return Ok(());
     }
@@ -217,7 +251,10 @@ pub(crate) fn invariant_no_attempt_starts_twice_on_a_node(
     }
     broken(
         "invariant_no_attempt_starts_twice_on_a_node",
-        format!("{}: launch {} of job {} ran before", world.agents[node].name, run.1.0, run.0),
+        format!(
+            "{}: launch {} of job {} ran before",
+            world.agents[node].name, run.1.0, run.0
+        ),
     )
 }
 
@@ -250,14 +287,21 @@ pub(crate) fn invariant_no_cpu_is_used_twice(
 /// declared down after that attempt started there and before the newer one started, because nobody could tell the
 /// node; it is ended when the node is heard of again.
 pub(crate) fn invariant_one_attempt_runs_at_once(world: &World, run: Run) -> Outcome {
-    let Some(new) = world.ledger.launch(run.0, run.1) else { return Ok(()) };
+    let Some(new) = world.ledger.launch(run.0, run.1) else {
+        return Ok(());
+    };
     for (node, agent) in world.agents.iter().enumerate() {
         for (other, local) in &agent.runs {
             if other.0 != run.0 || other.1 == run.1 || !local.alive {
                 continue;
             }
-            let Some(old) = world.ledger.launch(other.0, other.1) else { continue };
-            let (from, to) = (old.started_at.min(new.started_at), old.started_at.max(new.started_at));
+            let Some(old) = world.ledger.launch(other.0, other.1) else {
+                continue;
+            };
+            let (from, to) = (
+                old.started_at.min(new.started_at),
+                old.started_at.max(new.started_at),
+            );
             if !world.ledger.was_down_between(World::idx(node), from, to) {
                 return broken(
                     "invariant_one_attempt_runs_at_once",
@@ -279,34 +323,60 @@ pub(crate) fn invariant_observed_ends_are_recorded(
     node: usize,
     report: &NumberedReport,
 ) -> Outcome {
-    let Report::BatchEnded { exit, .. } = &report.report else { return Ok(()) };
+    let Report::BatchEnded { exit, .. } = &report.report else {
+        return Ok(());
+    };
     let name = "invariant_observed_ends_are_recorded";
     let run = (report.job, report.attempt);
     let agent = &world.agents[node].name;
-    let Some(end) = world.ledger.launch(run.0, run.1).and_then(|launch| launch.end) else {
+    let Some(end) = world
+        .ledger
+        .launch(run.0, run.1)
+        .and_then(|launch| launch.end)
+    else {
         return broken(
             name,
-            format!("{agent} saw job {} end with {exit:?}; it was acknowledged, not recorded", run.0),
+            format!(
+                "{agent} saw job {} end with {exit:?}; it was acknowledged, not recorded",
+                run.0
+            ),
         );
     };
-    let by_itself = matches!(end.0, JobState::Completed | JobState::Failed | JobState::OutOfMemory);
+    let by_itself = matches!(
+        end.0,
+        JobState::Completed | JobState::Failed | JobState::OutOfMemory
+    );
     if by_itself && world.truth.exits.get(&run) == Some(exit) && end.1 != *exit {
-        return broken(name, format!("{agent} saw job {} end with {exit:?}, recorded {end:?}", run.0));
+        return broken(
+            name,
+            format!(
+                "{agent} saw job {} end with {exit:?}, recorded {end:?}",
+                run.0
+            ),
+        );
     }
     Ok(())
 }
 
 /// A node that is connected knows every job that the controller thinks it runs, soon after it was told.
 pub(crate) fn invariant_running_jobs_are_known_to_their_nodes(world: &World) -> Outcome {
-    let Some(controller) = &world.controller else { return Ok(()) };
+    let Some(controller) = &world.controller else {
+        return Ok(());
+    };
     for job in controller.writer.state().jobs.values() {
         if !matches!(job.state, JobState::Running | JobState::Suspended) {
             continue;
         }
-        let Some(launch) = world.ledger.launch(job.id, job.attempt) else { continue };
+        let Some(launch) = world.ledger.launch(job.id, job.attempt) else {
+            continue;
+        };
         for position in job.nodes_held.iter() {
-            let Some(idx) = launch.nodes.get(position as usize) else { continue };
-            let Some(connected) = world.connected_since(idx.0 as usize) else { continue };
+            let Some(idx) = launch.nodes.get(position as usize) else {
+                continue;
+            };
+            let Some(connected) = world.connected_since(idx.0 as usize) else {
+                continue;
+            };
             let told = connected.max(launch.started_ms);
             let agent = &world.agents[idx.0 as usize];
             if world.now.saturating_sub(told) > ORDER_ARRIVES_MS
@@ -330,21 +400,32 @@ pub(crate) fn invariant_running_jobs_are_known_to_their_nodes(world: &World) -> 
 /// When everything is over: no resources are held, no node knows anything, and no acknowledged job went astray.
 pub(crate) fn invariant_nothing_is_left(world: &World) -> Outcome {
     let name = "invariant_nothing_is_left";
-    let Some(controller) = &world.controller else { return Ok(()) };
+    let Some(controller) = &world.controller else {
+        return Ok(());
+    };
     after_events(world)?;
     invariant_no_acknowledged_job_is_lost(world)?;
     for node in &controller.writer.state().nodes {
         let all = CpuSet::first(node.config.cpus);
         if node.free_cpus != all || node.used_mib != 0 || node.exclusive || !node.jobs.is_empty() {
-            return broken(name, format!("node {} still has something in use: {node:?}", node.idx.0));
+            return broken(
+                name,
+                format!("node {} still has something in use: {node:?}", node.idx.0),
+            );
         }
     }
     for (id, life) in &world.ledger.jobs {
         if world.clients.sent(&life.spec.name).is_none() {
-            return broken(name, format!("job {id} ({}) was never submitted", life.spec.name));
+            return broken(
+                name,
+                format!("job {id} ({}) was never submitted", life.spec.name),
+            );
         }
         if !life.purged {
-            return broken(name, format!("job {id} is neither in the queue nor did it leave it"));
+            return broken(
+                name,
+                format!("job {id} is neither in the queue nor did it leave it"),
+            );
         }
     }
     Ok(())
@@ -408,5 +489,8 @@ fn same(invariant: &'static str, a_name: &str, a: &State, b_name: &str, b: &Stat
         }
     }
     differs.truncate(3);
-    broken(invariant, format!("{a_name} and {b_name} differ: {}", differs.join("; ")))
+    broken(
+        invariant,
+        format!("{a_name} and {b_name} differ: {}", differs.join("; ")),
+    )
 }

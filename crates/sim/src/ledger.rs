@@ -58,7 +58,12 @@ impl Ledger {
     ///
     /// # Errors
     /// When the history itself is impossible.
-    pub(crate) fn take(&mut self, now: u64, position: Position, event: &Event) -> Result<(), Violation> {
+    pub(crate) fn take(
+        &mut self,
+        now: u64,
+        position: Position,
+        event: &Event,
+    ) -> Result<(), Violation> {
         if position != self.position + 1 {
             let at = self.position;
             return Err(Violation::new(
@@ -74,11 +79,21 @@ impl Ledger {
                     self.give(*id, spec)?;
                 }
             }
-            Event::JobStarted { id, attempt, alloc, .. } => {
+            Event::JobStarted {
+                id, attempt, alloc, ..
+            } => {
                 self.starts += 1;
                 let nodes = alloc.nodes.iter().map(|share| share.node).collect();
-                let launch = Launch { started_at: position, started_ms: now, nodes, end: None };
-                let known = self.jobs.get_mut(id).map(|life| life.attempts.insert(*attempt, launch));
+                let launch = Launch {
+                    started_at: position,
+                    started_ms: now,
+                    nodes,
+                    end: None,
+                };
+                let known = self
+                    .jobs
+                    .get_mut(id)
+                    .map(|life| life.attempts.insert(*attempt, launch));
                 if !matches!(known, Some(None)) {
                     return Err(Violation::new(
                         "invariant_attempts_are_new",
@@ -86,8 +101,14 @@ impl Ledger {
                     ));
                 }
             }
-            Event::JobEnding { id, state, exit, .. } => {
-                let held = self.state.jobs.get(id).is_some_and(|job| !job.nodes_held.is_empty());
+            Event::JobEnding {
+                id, state, exit, ..
+            } => {
+                let held = self
+                    .state
+                    .jobs
+                    .get(id)
+                    .is_some_and(|job| !job.nodes_held.is_empty());
                 if let Some(life) = self.jobs.get_mut(id) {
                     life.ended_at = position;
                     if let (true, Some(mut last)) = (held, life.attempts.last_entry()) {
@@ -96,7 +117,11 @@ impl Ledger {
                 }
             }
             Event::JobsPurged { ids } => ids.iter().try_for_each(|id| self.purge(*id))?,
-            Event::NodeChanged { node, change: NodeChange::Down(_), .. } => {
+            Event::NodeChanged {
+                node,
+                change: NodeChange::Down(_),
+                ..
+            } => {
                 self.downs.entry(*node).or_default().push(position);
             }
             _ => {}
@@ -106,20 +131,37 @@ impl Ledger {
     }
 
     fn give(&mut self, id: JobId, spec: Arc<JobSpec>) -> Result<(), Violation> {
-        let life = Life { spec, attempts: BTreeMap::new(), purged: false, ended_at: 0 };
+        let life = Life {
+            spec,
+            attempts: BTreeMap::new(),
+            purged: false,
+            ended_at: 0,
+        };
         match self.jobs.insert(id, life) {
             None => Ok(()),
             Some(before) => Err(Violation::new(
                 "invariant_ids_are_given_once",
-                format!("job {id} is given to a second job; the first was {}", before.spec.name),
+                format!(
+                    "job {id} is given to a second job; the first was {}",
+                    before.spec.name
+                ),
             )),
         }
     }
 
     fn purge(&mut self, id: JobId) -> Result<(), Violation> {
-        let over = self.state.jobs.get(&id).is_some_and(muster_core::job::Job::is_over);
+        let over = self
+            .state
+            .jobs
+            .get(&id)
+            .is_some_and(muster_core::job::Job::is_over);
         let accounted = self.accounted;
-        let broken = |detail| Err(Violation::new("invariant_only_accounted_jobs_leave", detail));
+        let broken = |detail| {
+            Err(Violation::new(
+                "invariant_only_accounted_jobs_leave",
+                detail,
+            ))
+        };
         let Some(life) = self.jobs.get_mut(&id) else {
             return broken(format!("job {id} leaves the queue and was never there"));
         };
@@ -138,7 +180,9 @@ impl Ledger {
 
     /// Whether a node was declared down between two positions.
     pub(crate) fn was_down_between(&self, node: NodeIdx, from: Position, to: Position) -> bool {
-        self.downs.get(&node).is_some_and(|at| at.iter().any(|p| (from..=to).contains(p)))
+        self.downs
+            .get(&node)
+            .is_some_and(|at| at.iter().any(|p| (from..=to).contains(p)))
     }
 
     /// A launch.

@@ -35,7 +35,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { nodes: 0, steps: 60, trace: false, plant: None }
+        Options {
+            nodes: 0,
+            steps: 60,
+            trace: false,
+            plant: None,
+        }
     }
 }
 
@@ -63,7 +68,10 @@ pub struct Violation {
 
 impl Violation {
     pub(crate) fn new(invariant: &'static str, detail: impl Into<String>) -> Violation {
-        Violation { invariant, detail: detail.into() }
+        Violation {
+            invariant,
+            detail: detail.into(),
+        }
     }
 }
 

@@ -71,14 +71,15 @@ impl Outlets {
                 }
             }
         });
-        self.replies.retain(|request, reply| match reply.try_recv() {
-            Ok(found) => {
-                out.replies.push((*request, found));
-                false
-            }
-            Err(oneshot::error::TryRecvError::Empty) => true,
-            Err(oneshot::error::TryRecvError::Closed) => false,
-        });
+        self.replies
+            .retain(|request, reply| match reply.try_recv() {
+                Ok(found) => {
+                    out.replies.push((*request, found));
+                    false
+                }
+                Err(oneshot::error::TryRecvError::Empty) => true,
+                Err(oneshot::error::TryRecvError::Closed) => false,
+            });
     }
 }
 
@@ -88,7 +89,11 @@ impl Outputs {
         if let Some((request, reply)) = self.replies.first() {
             return Some(format!("the reply to request {request}: {reply:?}"));
         }
-        if self.replica.iter().any(|m| matches!(m, ToReplica::Batch { .. })) {
+        if self
+            .replica
+            .iter()
+            .any(|m| matches!(m, ToReplica::Batch { .. }))
+        {
             return Some("a batch for the replica".to_owned());
         }
         if let Some((conn, _)) = self.answers.iter().find(|(_, answer)| answer.is_ok()) {

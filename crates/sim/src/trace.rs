@@ -17,7 +17,11 @@ pub(crate) struct Trace {
 impl Trace {
     /// Keeps all lines, or the last few.
     pub(crate) fn new(all: bool) -> Trace {
-        Trace { hash: 0xcbf2_9ce4_8422_2325, lines: VecDeque::new(), all }
+        Trace {
+            hash: 0xcbf2_9ce4_8422_2325,
+            lines: VecDeque::new(),
+            all,
+        }
     }
 
     /// Adds a line at a virtual time in milliseconds.

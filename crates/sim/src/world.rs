@@ -52,9 +52,15 @@ pub(crate) enum Happening {
     /// The controller starts.
     Restart,
     /// An agent's message arrives.
-    Hello { conn: Conn, hello: Box<muster_proto::node::NodeHello> },
+    Hello {
+        conn: Conn,
+        hello: Box<muster_proto::node::NodeHello>,
+    },
     /// See above.
-    Reports { conn: Conn, reports: Vec<NumberedReport> },
+    Reports {
+        conn: Conn,
+        reports: Vec<NumberedReport>,
+    },
     /// See above.
     Health { conn: Conn, load: u32 },
     /// A message for an agent arrives.
@@ -233,7 +239,10 @@ impl World {
         let most = HAPPENINGS_PER_STEP * u64::from(self.options.steps.max(10));
         for _ in 0..most {
             let Some(Reverse(next)) = self.queue.pop() else {
-                return Err(Violation::new("invariant_time_goes_on", "nothing is left to happen"));
+                return Err(Violation::new(
+                    "invariant_time_goes_on",
+                    "nothing is left to happen",
+                ));
             };
             self.now = self.now.max(next.at);
             self.happen(next.what)?;
@@ -317,7 +326,11 @@ impl World {
     /// Puts something into the queue.
     pub(crate) fn later(&mut self, delay: u64, what: Happening) {
         self.number += 1;
-        self.queue.push(Reverse(Queued { at: self.now + delay, number: self.number, what }));
+        self.queue.push(Reverse(Queued {
+            at: self.now + delay,
+            number: self.number,
+            what,
+        }));
     }
 
     /// The true time.

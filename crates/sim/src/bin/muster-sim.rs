@@ -39,7 +39,9 @@ fn main() -> ExitCode {
             if !args.options.trace {
                 println!();
                 let from = report.trace.len().saturating_sub(40);
-                report.trace[from..].iter().for_each(|line| println!("{line}"));
+                report.trace[from..]
+                    .iter()
+                    .for_each(|line| println!("{line}"));
             }
             println!("\nseed {seed} ({} nodes): {violation}", report.nodes);
             println!("run it again: {}", again(seed, &args.options));
@@ -80,11 +82,17 @@ fn again(seed: u64, options: &Options) -> String {
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
-    let mut args = Args { from: 1, seeds: 200, options: Options::default() };
+    let mut args = Args {
+        from: 1,
+        seeds: 200,
+        options: Options::default(),
+    };
     while let Some(word) = words.next() {
         let mut number = || {
             let value = words.next().ok_or(format!("{word} needs a number"))?;
-            value.parse::<u64>().map_err(|_| format!("{word} needs a number, not '{value}'"))
+            value
+                .parse::<u64>()
+                .map_err(|_| format!("{word} needs a number, not '{value}'"))
         };
         match word.as_str() {
             "--seeds" => args.seeds = number()?,

@@ -72,11 +72,19 @@ pub(crate) struct Script {
 
 /// What the script of this run does: it follows from the job's name.
 pub(crate) fn script_of(name: &str, (job, attempt): Run) -> Script {
-    let seed = name.bytes().fold(job.0, |h, b| h.wrapping_mul(31).wrapping_add(u64::from(b)));
+    let seed = name
+        .bytes()
+        .fold(job.0, |h, b| h.wrapping_mul(31).wrapping_add(u64::from(b)));
     let mut random = Random::new(seed, u64::from(attempt.0));
     let exit = match random.below(6) {
-        0 => ExitStatus { code: random.small(1, 255), signal: 0 },
-        1 => ExitStatus { code: 0, signal: 11 },
+        0 => ExitStatus {
+            code: random.small(1, 255),
+            signal: 0,
+        },
+        1 => ExitStatus {
+            code: 0,
+            signal: 11,
+        },
         _ => ExitStatus::default(),
     };
     Script {
@@ -89,7 +97,11 @@ pub(crate) fn script_of(name: &str, (job, attempt): Run) -> Script {
 
 /// A cluster.
 pub(crate) fn configuration(random: &mut Random, nodes: usize) -> ClusterConfig {
-    let count = if nodes == 0 { random.between(1, 5) } else { nodes as u64 };
+    let count = if nodes == 0 {
+        random.between(1, 5)
+    } else {
+        nodes as u64
+    };
     let threads = random.small(1, 2);
     let nodes: Vec<NodeConfig> = (0..count)
         .map(|i| {
@@ -113,7 +125,10 @@ pub(crate) fn configuration(random: &mut Random, nodes: usize) -> ClusterConfig 
         .collect();
     let names: Vec<String> = nodes.iter().map(|n| n.name.clone()).collect();
     let half = names[..names.len().div_ceil(2)].to_vec();
-    let partitions = vec![partition("all", names, true, 1), partition("few", half, false, 2)];
+    let partitions = vec![
+        partition("all", names, true, 1),
+        partition("few", half, false, 2),
+    ];
     ClusterConfig {
         cluster_name: crate::controller::CLUSTER.to_owned(),
         nodes,
@@ -198,7 +213,9 @@ impl Clients {
 
     /// Submissions whose acknowledgement arrived.
     pub(crate) fn submissions(&self) -> impl Iterator<Item = (JobId, &Submission)> {
-        self.acknowledged.iter().map(|(id, submission)| (*id, submission))
+        self.acknowledged
+            .iter()
+            .map(|(id, submission)| (*id, submission))
     }
 
     /// Every submission ever sent, answered or not.
@@ -213,11 +230,18 @@ impl Clients {
 
     /// The controller died: what it had not answered never will be.
     pub(crate) fn lose_requests(&mut self) {
-        self.requests.retain(|_, request| request.stage == Stage::Sent);
+        self.requests
+            .retain(|_, request| request.stage == Stage::Sent);
     }
 
     fn some_job(&self, random: &mut Random) -> Option<JobId> {
-        let lately = self.acknowledged.keys().rev().take(15).copied().collect::<Vec<_>>();
+        let lately = self
+            .acknowledged
+            .keys()
+            .rev()
+            .take(15)
+            .copied()
+            .collect::<Vec<_>>();
         (!lately.is_empty()).then(|| *random.pick(&lately))
     }
 }
@@ -246,7 +270,9 @@ impl World {
 
     fn change_something(&mut self, choice: u64) {
         let root = self.random.one_in(2);
-        let Some(job) = self.clients.some_job(&mut self.random) else { return self.submit() };
+        let Some(job) = self.clients.some_job(&mut self.random) else {
+            return self.submit();
+        };
         let owner = self.clients.acknowledged.get(&job).map_or(0, |s| s.uid);
         let uid = if root { 0 } else { owner };
         let mut target = JobTarget { job, tasks: None };
@@ -258,9 +284,15 @@ impl World {
         let command = match choice {
             22..=24 => cancel(vec![target]),
             25 => UserCommand::Cancel {
-                selection: JobSelection { uid: Some(owner), ..JobSelection::default() },
+                selection: JobSelection {
+                    uid: Some(owner),
+                    ..JobSelection::default()
+                },
             },
-            26 | 27 => UserCommand::Hold { target, user: !root },
+            26 | 27 => UserCommand::Hold {
+                target,
+                user: !root,
+            },
             28 | 29 => UserCommand::Release { target },
             30 | 31 => UserCommand::Requeue {
                 target,
@@ -271,12 +303,18 @@ impl World {
             34 => return self.ask(0, UserCommand::Resume { target }, None),
             35 => {
                 let time_limit = Some(TimeLimit::Minutes(self.random.small(1, 10)));
-                let update = Box::new(JobUpdate { time_limit, ..JobUpdate::default() });
+                let update = Box::new(JobUpdate {
+                    time_limit,
+                    ..JobUpdate::default()
+                });
                 UserCommand::UpdateJob { target, update }
             }
             36 | 37 => {
                 let code = self.random.small(0, 1);
-                UserCommand::EndAllocation { job, exit: ExitStatus { code, signal: 0 } }
+                UserCommand::EndAllocation {
+                    job,
+                    exit: ExitStatus { code, signal: 0 },
+                }
             }
             38 => return self.update_a_node(),
             _ => {
@@ -284,7 +322,10 @@ impl World {
                 let pairs = vec![("State".to_owned(), state.to_owned())];
                 return self.ask(
                     0,
-                    UserCommand::UpdatePartition { name: "few".to_owned(), pairs },
+                    UserCommand::UpdatePartition {
+                        name: "few".to_owned(),
+                        pairs,
+                    },
                     None,
                 );
             }
@@ -294,7 +335,9 @@ impl World {
 
     fn update_a_node(&mut self) {
         let node = self.random.below(self.agents.len() as u64) as usize;
-        let state = *self.random.pick(&["DRAIN", "RESUME", "DOWN", "UNDRAIN", "RESUME"]);
+        let state = *self
+            .random
+            .pick(&["DRAIN", "RESUME", "DOWN", "UNDRAIN", "RESUME"]);
         let nodes = self.agents[node].name.clone();
         let update = NodeUpdate {
             state: Some(state.to_owned()),
@@ -309,15 +352,23 @@ impl World {
         self.clients.next_job += 1;
         let uid = 1000 + self.random.small(0, 2);
         let spec = self.make_spec(&name);
-        let submission =
-            Submission { name: name.clone(), ask: spec.ask.clone(), array: spec.array.clone(), uid };
+        let submission = Submission {
+            name: name.clone(),
+            ask: spec.ask.clone(),
+            array: spec.array.clone(),
+            uid,
+        };
         self.clients.sent.insert(name, submission.clone());
         let blobs = spec
             .script
             .map(|id| (id, b"#!/bin/sh\nexit\n".to_vec().into()))
             .into_iter()
             .collect();
-        let command = UserCommand::Submit { spec: Box::new(spec), blobs, test_only: false };
+        let command = UserCommand::Submit {
+            spec: Box::new(spec),
+            blobs,
+            test_only: false,
+        };
         self.ask(uid, command, Some(submission));
     }
 
@@ -337,7 +388,11 @@ impl World {
             cpus[cpus.len() - count]
         };
         let most = partition.nodes.len();
-        let count = if random.one_in(4) { random.between(1, most as u64) as usize } else { 1 };
+        let count = if random.one_in(4) {
+            random.between(1, most as u64) as usize
+        } else {
+            1
+        };
         let per_node = random.small(1, smallest(count));
         let tasks = random.small(1, per_node);
         let nodes = u32::try_from(count).unwrap_or(1);
@@ -347,7 +402,11 @@ impl World {
             ntasks: Some(nodes * tasks),
             ntasks_per_node: Some(tasks),
             cpus_per_task: Some(per_node / tasks),
-            memory: if random.one_in(3) { MemoryAsk::PerNode(700) } else { MemoryAsk::Default },
+            memory: if random.one_in(3) {
+                MemoryAsk::PerNode(700)
+            } else {
+                MemoryAsk::Default
+            },
             ..ResourceAsk::default()
         };
         let array = random.one_in(6).then(|| {
@@ -357,7 +416,10 @@ impl World {
             if random.one_in(3) {
                 indices.insert(20);
             }
-            ArraySpec { indices, throttle: random.one_in(3).then_some(2) }
+            ArraySpec {
+                indices,
+                throttle: random.one_in(3).then_some(2),
+            }
         });
         let kind = if array.is_none() && random.one_in(10) {
             JobKind::Allocation
@@ -370,7 +432,11 @@ impl World {
         let random = &mut self.random;
         JobSpec {
             name: name.to_owned(),
-            partitions: if few { vec!["few".to_owned()] } else { Vec::new() },
+            partitions: if few {
+                vec!["few".to_owned()]
+            } else {
+                Vec::new()
+            },
             kind,
             interactive: kind == JobKind::Allocation,
             script,
@@ -378,7 +444,9 @@ impl World {
             ask,
             array,
             dependency,
-            time_limit: random.one_in(2).then(|| TimeLimit::Minutes(random.small(1, 3))),
+            time_limit: random
+                .one_in(2)
+                .then(|| TimeLimit::Minutes(random.small(1, 3))),
             hold: random.one_in(15),
             nice: i32::try_from(random.small(0, 200)).unwrap_or(0),
             requeue: random.one_in(3).then(|| random.one_in(2)),
@@ -395,7 +463,10 @@ impl World {
             return Dependency::default();
         }
         if random.one_in(6) {
-            return Dependency { terms: vec![DependencyTerm::Singleton], any: false };
+            return Dependency {
+                terms: vec![DependencyTerm::Singleton],
+                any: false,
+            };
         }
         let kinds = [
             DependencyKind::After,
@@ -409,23 +480,48 @@ impl World {
                 let job = self.clients.some_job(random)?;
                 let kind = *random.pick(&kinds);
                 let task = random.one_in(4).then(|| random.small(0, 5));
-                Some(DependencyTerm::Job { kind, job, task, delay_minutes: 0 })
+                Some(DependencyTerm::Job {
+                    kind,
+                    job,
+                    task,
+                    delay_minutes: 0,
+                })
             })
             .collect();
-        Dependency { terms, any: random.one_in(3) }
+        Dependency {
+            terms,
+            any: random.one_in(3),
+        }
     }
 
     fn ask(&mut self, uid: u32, command: UserCommand, submission: Option<Submission>) {
         let id = self.clients.next_request;
         self.clients.next_request += 1;
-        let user = if uid == 0 { "root".to_owned() } else { format!("u{uid}") };
-        let identity =
-            Identity { uid, gid: uid, group: user.clone(), groups: vec![user.clone()], user };
+        let user = if uid == 0 {
+            "root".to_owned()
+        } else {
+            format!("u{uid}")
+        };
+        let identity = Identity {
+            uid,
+            gid: uid,
+            group: user.clone(),
+            groups: vec![user.clone()],
+            user,
+        };
         match &submission {
-            Some(submission) => trace!(self, "request {id}: {} submits {}", identity.user, submission.name),
+            Some(submission) => trace!(
+                self,
+                "request {id}: {} submits {}", identity.user, submission.name
+            ),
             None => trace!(self, "request {id}: {} {command:?}", identity.user),
         }
-        let request = Request { identity, command, submission, stage: Stage::Sent };
+        let request = Request {
+            identity,
+            command,
+            submission,
+            stage: Stage::Sent,
+        };
         self.clients.requests.insert(id, request);
         let delay = self.latency();
         self.later(delay, Happening::Request { id });
@@ -436,13 +532,19 @@ impl World {
             self.clients.requests.remove(&id);
             return;
         };
-        let Some(request) = self.clients.requests.get_mut(&id) else { return };
+        let Some(request) = self.clients.requests.get_mut(&id) else {
+            return;
+        };
         request.stage = Stage::AtWriter;
         let (reply, answer) = oneshot::channel();
         lock(&controller.watch).outlets.replies.insert(id, answer);
         let identity = request.identity.clone();
         let command = Box::new(request.command.clone());
-        self.mail(ToWriter::User { identity, command, reply });
+        self.mail(ToWriter::User {
+            identity,
+            command,
+            reply,
+        });
     }
 
     /// An answer reached its client: what it says holds from now on.
@@ -469,22 +571,40 @@ impl World {
     /// What an administrator does at the end so that nothing waits for somebody. Repeated until all is over.
     pub(crate) fn heal(&mut self) {
         self.later(20_000, Happening::Heal);
-        let Some(controller) = &self.controller else { return };
+        let Some(controller) = &self.controller else {
+            return;
+        };
         if !self.clients.nothing_in_flight() {
             return;
         }
         let state = controller.writer.state();
         let mut commands = Vec::new();
         for node in state.nodes.iter().filter(|n| n.down || n.drain || n.fail) {
-            let update = NodeUpdate { state: Some("RESUME".to_owned()), ..NodeUpdate::default() };
-            commands.push(UserCommand::UpdateNodes { nodes: node.config.name.clone(), update });
+            let update = NodeUpdate {
+                state: Some("RESUME".to_owned()),
+                ..NodeUpdate::default()
+            };
+            commands.push(UserCommand::UpdateNodes {
+                nodes: node.config.name.clone(),
+                update,
+            });
         }
-        for partition in state.partitions.iter().filter(|p| p.state != PartitionState::Up) {
+        for partition in state
+            .partitions
+            .iter()
+            .filter(|p| p.state != PartitionState::Up)
+        {
             let pairs = vec![("State".to_owned(), "UP".to_owned())];
-            commands.push(UserCommand::UpdatePartition { name: partition.name.clone(), pairs });
+            commands.push(UserCommand::UpdatePartition {
+                name: partition.name.clone(),
+                pairs,
+            });
         }
         for job in state.jobs.values().filter(|job| !job.completing) {
-            let target = JobTarget { job: job.id, tasks: None };
+            let target = JobTarget {
+                job: job.id,
+                tasks: None,
+            };
             match job.state {
                 JobState::Pending if job.reason == Reason::DependencyNeverSatisfied => {
                     commands.push(cancel(vec![target]));
@@ -500,10 +620,17 @@ impl World {
                 _ => {}
             }
         }
-        commands.into_iter().for_each(|command| self.ask(0, command, None));
+        commands
+            .into_iter()
+            .for_each(|command| self.ask(0, command, None));
     }
 }
 
 fn cancel(targets: Vec<JobTarget>) -> UserCommand {
-    UserCommand::Cancel { selection: JobSelection { targets, ..JobSelection::default() } }
+    UserCommand::Cancel {
+        selection: JobSelection {
+            targets,
+            ..JobSelection::default()
+        },
+    }
 }

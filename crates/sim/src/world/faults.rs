@@ -102,7 +102,10 @@ impl World {
             11 => self.reboot(node),
             12 => {
                 let time = self.random.around(60_000);
-                trace!(self, "FAULT {} is cut off for {time} ms", self.agents[node].name);
+                trace!(
+                    self,
+                    "FAULT {} is cut off for {time} ms", self.agents[node].name
+                );
                 self.agents[node].cut_off_until = self.now + time;
                 self.cut(node, true);
             }
@@ -126,7 +129,10 @@ impl World {
     fn plan_crash(&mut self) {
         let crash = self.crash_kind();
         let point = match self.random.below(4) {
-            0 | 1 => CrashPoint::InAppend { operation: self.random.between(1, 4), crash },
+            0 | 1 => CrashPoint::InAppend {
+                operation: self.random.between(1, 4),
+                crash,
+            },
             2 => CrashPoint::AfterAppend { crash },
             _ => CrashPoint::BetweenReplies { crash },
         };

@@ -3,8 +3,8 @@
 //! the daemon's connection task does: a hello first, then reports, at last the loss.
 
 use super::{Happening, World, trace};
-use crate::outlets::{Conn, lock};
 use crate::Plant;
+use crate::outlets::{Conn, lock};
 use muster_core::ids::NodeIdx;
 use muster_core::refusal::Refusal;
 use muster_ctld::mail::{Link, ToLink, ToWriter};
@@ -32,7 +32,11 @@ pub(crate) struct Connection {
 impl World {
     /// Time that a message takes, milliseconds.
     pub(crate) fn latency(&mut self) -> u64 {
-        let slow = if self.now < self.faults.slow_until { 2_000 } else { 3 };
+        let slow = if self.now < self.faults.slow_until {
+            2_000
+        } else {
+            3
+        };
         self.random.below(slow)
     }
 
@@ -50,7 +54,10 @@ impl World {
         let conn = self.next_conn;
         self.next_conn += 1;
         let hello = Box::new(self.agents[node].hello(self.time()));
-        trace!(self, "{} connects ({conn}), present {:?}", hello.name, hello.present);
+        trace!(
+            self,
+            "{} connects ({conn}), present {:?}", hello.name, hello.present
+        );
         let agent = &mut self.agents[node];
         agent.conn = Some(conn);
         agent.welcomed = false;
@@ -70,10 +77,16 @@ impl World {
     }
 
     pub(crate) fn hello_arrives(&mut self, conn: Conn, hello: Box<NodeHello>) {
-        if !self.connections.get(&conn).is_some_and(|c| c.ctld_open && !c.cut) {
+        if !self
+            .connections
+            .get(&conn)
+            .is_some_and(|c| c.ctld_open && !c.cut)
+        {
             return;
         }
-        let Some(controller) = &self.controller else { return };
+        let Some(controller) = &self.controller else {
+            return;
+        };
         let (send, receive) = mpsc::unbounded_channel();
         let (answer, accepted) = oneshot::channel();
         {
@@ -81,23 +94,39 @@ impl World {
             outlets.links.insert(conn, receive);
             outlets.answers.insert(conn, accepted);
         }
-        let link = Link { generation: conn, send };
-        self.mail(ToWriter::NodeHello { hello, link, answer });
+        let link = Link {
+            generation: conn,
+            send,
+        };
+        self.mail(ToWriter::NodeHello {
+            hello,
+            link,
+            answer,
+        });
     }
 
     pub(crate) fn hello_is_answered(&mut self, conn: Conn, answer: Result<NodeIdx, Refusal>) {
-        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        let Some(connection) = self.connections.get_mut(&conn) else {
+            return;
+        };
         match answer {
             Ok(idx) => {
                 connection.idx = Some(idx);
                 connection.accepted_ms = self.now;
                 let reports = std::mem::take(&mut connection.early);
                 if !reports.is_empty() {
-                    self.mail(ToWriter::Reports { node: idx, generation: conn, reports });
+                    self.mail(ToWriter::Reports {
+                        node: idx,
+                        generation: conn,
+                        reports,
+                    });
                 }
                 let closed = self.connections.get(&conn).is_some_and(|c| !c.ctld_open);
                 if closed {
-                    self.mail(ToWriter::NodeLost { node: idx, generation: conn });
+                    self.mail(ToWriter::NodeLost {
+                        node: idx,
+                        generation: conn,
+                    });
                 }
             }
             Err(refusal) => {
@@ -108,20 +137,32 @@ impl World {
     }
 
     pub(crate) fn reports_arrive(&mut self, conn: Conn, reports: Vec<NumberedReport>) {
-        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        let Some(connection) = self.connections.get_mut(&conn) else {
+            return;
+        };
         if connection.cut || !connection.ctld_open {
             return;
         }
         match connection.idx {
-            Some(node) => self.mail(ToWriter::Reports { node, generation: conn, reports }),
+            Some(node) => self.mail(ToWriter::Reports {
+                node,
+                generation: conn,
+                reports,
+            }),
             None => connection.early.extend(reports),
         }
     }
 
     pub(crate) fn health_arrives(&mut self, conn: Conn, load_centi: u32) {
-        let Some(connection) = self.connections.get(&conn) else { return };
+        let Some(connection) = self.connections.get(&conn) else {
+            return;
+        };
         if let (false, true, Some(node)) = (connection.cut, connection.ctld_open, connection.idx) {
-            self.mail(ToWriter::Health { node, load_centi, free_mib: 1000 });
+            self.mail(ToWriter::Health {
+                node,
+                load_centi,
+                free_mib: 1000,
+            });
         }
     }
 
@@ -146,7 +187,9 @@ impl World {
             grant.alloc = std::sync::Arc::new(alloc);
         }
         let delay = self.latency();
-        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        let Some(connection) = self.connections.get_mut(&conn) else {
+            return;
+        };
         if connection.cut {
             return;
         }
@@ -192,8 +235,13 @@ impl World {
 
     /// A node's open connection breaks; both ends find out, sooner or later.
     pub(crate) fn cut(&mut self, node: usize, agent_lives: bool) {
-        let Some(conn) = self.agents[node].conn else { return };
-        trace!(self, "connection {conn} of {} breaks", self.agents[node].name);
+        let Some(conn) = self.agents[node].conn else {
+            return;
+        };
+        trace!(
+            self,
+            "connection {conn} of {} breaks", self.agents[node].name
+        );
         if let Some(connection) = self.connections.get_mut(&conn) {
             connection.cut = true;
         }
@@ -209,22 +257,33 @@ impl World {
     }
 
     fn finds_out(&mut self) -> u64 {
-        if self.random.one_in(3) { self.random.below(30_000) } else { self.random.below(50) }
+        if self.random.one_in(3) {
+            self.random.below(30_000)
+        } else {
+            self.random.below(50)
+        }
     }
 
     pub(crate) fn ctld_sees_closed(&mut self, conn: Conn) {
-        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        let Some(connection) = self.connections.get_mut(&conn) else {
+            return;
+        };
         if !std::mem::replace(&mut connection.ctld_open, false) {
             return;
         }
         // Without an index the hello is still being decided; then the loss is told after it.
         if let Some(node) = connection.idx {
-            self.mail(ToWriter::NodeLost { node, generation: conn });
+            self.mail(ToWriter::NodeLost {
+                node,
+                generation: conn,
+            });
         }
     }
 
     pub(crate) fn agent_sees_closed(&mut self, conn: Conn) {
-        let Some(connection) = self.connections.get(&conn) else { return };
+        let Some(connection) = self.connections.get(&conn) else {
+            return;
+        };
         let node = connection.node;
         let agent = &mut self.agents[node];
         if agent.conn == Some(conn) {
@@ -249,7 +308,9 @@ impl World {
     /// The controller's end closed; the agent sees it after what was sent before, or, if power failed, late.
     pub(crate) fn controller_end_is_gone(&mut self, conn: Conn) {
         let late = self.random.below(40);
-        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        let Some(connection) = self.connections.get_mut(&conn) else {
+            return;
+        };
         connection.ctld_open = false;
         connection.last_down = connection.last_down.max(self.now + late);
         let delay = connection.last_down - self.now;

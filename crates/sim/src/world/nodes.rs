@@ -15,7 +15,9 @@ const SIGCONT: u32 = 18;
 
 impl World {
     pub(crate) fn agent_hears(&mut self, conn: Conn, message: ToLink) -> Outcome {
-        let Some(node) = self.heard_by(conn) else { return Ok(()) };
+        let Some(node) = self.heard_by(conn) else {
+            return Ok(());
+        };
         match message {
             ToLink::Welcome(_) => {
                 self.agents[node].welcomed = true;
@@ -33,11 +35,24 @@ impl World {
                 })
             }
             ToLink::Order(Order::Launch(grant), _) => self.launch(node, *grant),
-            ToLink::Order(Order::Terminate { job, attempt, now, .. }, _) => {
+            ToLink::Order(
+                Order::Terminate {
+                    job, attempt, now, ..
+                },
+                _,
+            ) => {
                 self.terminate(node, (job, attempt), now);
                 Ok(())
             }
-            ToLink::Order(Order::Signal { job, attempt, signal, .. }, _) => {
+            ToLink::Order(
+                Order::Signal {
+                    job,
+                    attempt,
+                    signal,
+                    ..
+                },
+                _,
+            ) => {
                 self.signal(node, (job, attempt), signal);
                 Ok(())
             }
@@ -51,7 +66,10 @@ impl World {
         let agent = &mut self.agents[node];
         if agent.has_seen(run) {
             invariants::invariant_a_released_launch_is_not_ordered_again(self, node, run)?;
-            trace!(self, "{}: launch of {}/{} was seen", self.agents[node].name, run.0, run.1.0);
+            trace!(
+                self,
+                "{}: launch of {}/{} was seen", self.agents[node].name, run.0, run.1.0
+            );
             return Ok(());
         }
         agent.mark_seen(run);
@@ -66,7 +84,10 @@ impl World {
         if !in_the_way.is_empty() && all_are_ending {
             // CPUs of a job that the controller gave up; its end was ordered before this.
             agent.waiting.push_back(grant);
-            trace!(self, "{}: a launch waits for {in_the_way:?}", self.agents[node].name);
+            trace!(
+                self,
+                "{}: a launch waits for {in_the_way:?}", self.agents[node].name
+            );
             return Ok(());
         }
         self.start(node, grant)
@@ -83,7 +104,10 @@ impl World {
         let leads = grant.position == 0;
         if plan.fails_to_launch && leads {
             trace!(self, "{name}: {}/{} cannot be launched", run.0, run.1.0);
-            let local = Local { alive: false, ..new_local(&grant) };
+            let local = Local {
+                alive: false,
+                ..new_local(&grant)
+            };
             self.agents[node].runs.insert(run, local);
             let report = Report::LaunchFailed {
                 error: "no such directory".to_owned(),
@@ -92,10 +116,22 @@ impl World {
             self.report(node, run, report);
             return Ok(());
         }
-        trace!(self, "{name}: {}/{} runs on {:?}", run.0, run.1.0, share_of(&grant));
+        trace!(
+            self,
+            "{name}: {}/{} runs on {:?}",
+            run.0,
+            run.1.0,
+            share_of(&grant)
+        );
         let script = leads && grant.spec.kind == JobKind::Batch;
         let ends_at = self.now + plan.duration_ms;
-        let local = Local { alive: true, script, exit: plan.exit, ends_at, ..new_local(&grant) };
+        let local = Local {
+            alive: true,
+            script,
+            exit: plan.exit,
+            ends_at,
+            ..new_local(&grant)
+        };
         self.agents[node].runs.insert(run, local);
         if script {
             let timer = 0;
@@ -106,13 +142,18 @@ impl World {
 
     pub(crate) fn script_ends(&mut self, node: usize, run: Run, timer: u64) -> Outcome {
         let now = self.time();
-        let Some(local) = self.agents[node].runs.get_mut(&run) else { return Ok(()) };
+        let Some(local) = self.agents[node].runs.get_mut(&run) else {
+            return Ok(());
+        };
         if local.timer != timer || !local.alive || !local.script || local.ends_at != self.now {
             return Ok(());
         }
         local.alive = false;
         let exit = local.exit;
-        trace!(self, "{}: {}/{} ends {exit:?}", self.agents[node].name, run.0, run.1.0);
+        trace!(
+            self,
+            "{}: {}/{} ends {exit:?}", self.agents[node].name, run.0, run.1.0
+        );
         self.truth.exits.insert(run, exit);
         self.report(node, run, agent::batch_ended(exit, false, now));
         self.start_waiting(node)
@@ -120,9 +161,15 @@ impl World {
 
     fn terminate(&mut self, node: usize, run: Run, at_once: bool) {
         let early = self.planted(Plant::EarlyRelease) && self.random.one_in(3);
-        let kill_after = if at_once { 10 } else { self.random.around(1_500) };
+        let kill_after = if at_once {
+            10
+        } else {
+            self.random.around(1_500)
+        };
         let agent = &mut self.agents[node];
-        agent.waiting.retain(|grant| (grant.job, grant.attempt) != run);
+        agent
+            .waiting
+            .retain(|grant| (grant.job, grant.attempt) != run);
         agent.mark_seen(run);
         let Some(local) = agent.runs.get_mut(&run) else {
             // Nothing is known of it, so nothing is left of it.
@@ -155,16 +202,24 @@ impl World {
 
     pub(crate) fn killed(&mut self, node: usize, run: Run, timer: u64) -> Outcome {
         let now = self.time();
-        let Some(local) = self.agents[node].runs.get_mut(&run) else { return Ok(()) };
+        let Some(local) = self.agents[node].runs.get_mut(&run) else {
+            return Ok(());
+        };
         if local.timer != timer || !local.alive {
             return Ok(());
         }
         local.alive = false;
         let script = local.script;
         let released = std::mem::replace(&mut local.released, true);
-        trace!(self, "{}: {}/{} is gone", self.agents[node].name, run.0, run.1.0);
+        trace!(
+            self,
+            "{}: {}/{} is gone", self.agents[node].name, run.0, run.1.0
+        );
         if script {
-            let exit = ExitStatus { code: 0, signal: SIGTERM };
+            let exit = ExitStatus {
+                code: 0,
+                signal: SIGTERM,
+            };
             self.report(node, run, agent::batch_ended(exit, true, now));
         }
         if !released {
@@ -176,12 +231,16 @@ impl World {
     /// CPUs became free: launches that wait may go on.
     fn start_waiting(&mut self, node: usize) -> Outcome {
         let waiting = std::mem::take(&mut self.agents[node].waiting);
-        waiting.into_iter().try_for_each(|grant| self.start_or_wait(node, grant))
+        waiting
+            .into_iter()
+            .try_for_each(|grant| self.start_or_wait(node, grant))
     }
 
     fn signal(&mut self, node: usize, run: Run, signal: u32) {
         let now = self.now;
-        let Some(local) = self.agents[node].runs.get_mut(&run) else { return };
+        let Some(local) = self.agents[node].runs.get_mut(&run) else {
+            return;
+        };
         if !local.alive || local.ending {
             return;
         }
@@ -263,7 +322,9 @@ impl World {
         trace!(self, "{}: all jobs vanish", self.agents[node].name);
         let runs: Vec<Run> = self.agents[node].runs.keys().copied().collect();
         for run in runs {
-            let Some(local) = self.agents[node].runs.get_mut(&run) else { continue };
+            let Some(local) = self.agents[node].runs.get_mut(&run) else {
+                continue;
+            };
             if !local.alive {
                 continue;
             }

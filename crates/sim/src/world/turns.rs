@@ -11,8 +11,8 @@ use muster_ctld::writer::After;
 use muster_journal::{Crash, FinishedSnapshot, Position, SnapshotWriter};
 use muster_proto::node::NodeSettings;
 use std::io::Write;
-use std::sync::atomic::Ordering::Relaxed;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Longest sleep of the simulated controller, milliseconds. The real one looks more often; nothing depends on it.
 const IDLE_MS: u64 = 5_000;
@@ -22,7 +22,10 @@ const IDLE_TURNS_MAX: u32 = 50;
 /// A snapshot of the state on its way to the disk.
 pub(crate) enum Snapshot {
     /// The writer was asked.
-    Asked { answer: std::sync::mpsc::Receiver<Option<SnapshotWriter>>, bytes: Vec<u8> },
+    Asked {
+        answer: std::sync::mpsc::Receiver<Option<SnapshotWriter>>,
+        bytes: Vec<u8>,
+    },
     /// Written; waits until accounting has all that the log may forget.
     Written { writer: SnapshotWriter },
     /// Durable; the writer will hear of it.
@@ -48,13 +51,19 @@ impl World {
                 return Ok(());
             }
             Err(e) => {
-                return Err(Violation::new("invariant_a_journal_opens", format!("{e:#}")));
+                return Err(Violation::new(
+                    "invariant_a_journal_opens",
+                    format!("{e:#}"),
+                ));
             }
         };
         self.life += 1;
         let position = controller.replica_at;
         let jobs = controller.writer.state().jobs.len();
-        trace!(self, "controller life {} starts at event {position}, {jobs} jobs", self.life);
+        trace!(
+            self,
+            "controller life {} starts at event {position}, {jobs} jobs", self.life
+        );
         self.controller = Some(controller);
         let doubt = std::mem::take(&mut self.doubt);
         self.ledger.accounted = self.accounted;
@@ -70,13 +79,19 @@ impl World {
         invariants::invariant_recovery_keeps_history(self)?;
         invariants::after_events(self)?;
         let (config, settings) = (self.config.clone(), Box::new(NodeSettings::default()));
-        self.mail(ToWriter::Configure { config, settings, done: None });
+        self.mail(ToWriter::Configure {
+            config,
+            settings,
+            done: None,
+        });
         Ok(())
     }
 
     /// Puts a message into the writer's queue and wakes it.
     pub(crate) fn mail(&mut self, message: ToWriter) {
-        let Some(controller) = &mut self.controller else { return };
+        let Some(controller) = &mut self.controller else {
+            return;
+        };
         controller.inbox.push_back(message);
         let delay = self.random.below(4);
         self.turn_in(delay);
@@ -84,7 +99,10 @@ impl World {
 
     pub(crate) fn turn_in(&mut self, delay: u64) {
         let at = self.now + delay;
-        if self.turn_at.is_none_or(|before| at < before || before < self.now) {
+        if self
+            .turn_at
+            .is_none_or(|before| at < before || before < self.now)
+        {
             self.turn_at = Some(at);
             let life = self.life;
             self.later(delay, Happening::Turn { life });
@@ -97,7 +115,9 @@ impl World {
         }
         self.turn_at = None;
         let clock = self.clock();
-        let Some(controller) = &mut self.controller else { return Ok(()) };
+        let Some(controller) = &mut self.controller else {
+            return Ok(());
+        };
         self.turns += 1;
         // Mostly all that is there; sometimes fewer, so that every message can meet the end of a turn.
         let count = match self.random.below(4) {
@@ -111,8 +131,10 @@ impl World {
             self.storage.halt_at(operation);
         }
         let writer = &mut controller.writer;
-        let after = catch_unwind(AssertUnwindSafe(|| writer.turn(messages.into_iter(), clock)))
-            .map_err(|cause| Violation::new("invariant_nothing_panics", panic_text(&*cause)))?;
+        let after = catch_unwind(AssertUnwindSafe(|| {
+            writer.turn(messages.into_iter(), clock)
+        }))
+        .map_err(|cause| Violation::new("invariant_nothing_panics", panic_text(&*cause)))?;
         let came = collect(&controller.watch);
         let idle = count == 0 && came.durable.is_empty();
         controller.idle_turns = if idle { controller.idle_turns + 1 } else { 0 };
@@ -161,7 +183,9 @@ impl World {
 
     fn next_turn(&mut self, after: After) {
         let clock = self.clock();
-        let Some(controller) = &mut self.controller else { return };
+        let Some(controller) = &mut self.controller else {
+            return;
+        };
         if after != After::Stop && !controller.inbox.is_empty() {
             return self.turn_in(1);
         }
@@ -241,7 +265,13 @@ impl World {
         for (id, reply) in outputs.replies {
             invariants::invariant_a_reply_is_visible_to_reads(self, &reply)?;
             let delay = self.latency();
-            self.later(delay, Happening::Answer { id, reply: Box::new(reply) });
+            self.later(
+                delay,
+                Happening::Answer {
+                    id,
+                    reply: Box::new(reply),
+                },
+            );
         }
         Ok(())
     }
@@ -268,7 +298,9 @@ impl World {
     pub(crate) fn think_of_a_snapshot(&mut self) -> Outcome {
         let delay = self.random.around(8_000);
         self.later(delay, Happening::Snapshot);
-        let Some(controller) = &mut self.controller else { return Ok(()) };
+        let Some(controller) = &mut self.controller else {
+            return Ok(());
+        };
         match self.snapshot.take() {
             None => {
                 let position = controller.replica_at;
@@ -277,7 +309,10 @@ impl World {
                 invariants::invariant_a_snapshot_is_the_state(&controller.replica, &bytes)?;
                 let (sender, answer) = std::sync::mpsc::channel();
                 self.snapshot = Some(Snapshot::Asked { answer, bytes });
-                self.mail(ToWriter::StartSnapshot { position, answer: sender });
+                self.mail(ToWriter::StartSnapshot {
+                    position,
+                    answer: sender,
+                });
             }
             Some(Snapshot::Asked { answer, bytes }) => match answer.try_recv() {
                 Ok(Some(mut writer)) => {
@@ -322,7 +357,9 @@ fn brief(event: &Event) -> String {
         Event::Configured { .. } => "Configured".to_owned(),
         Event::BlobStored { id, .. } => format!("BlobStored {id:?}"),
         Event::JobSubmitted { id, spec, .. } => format!("JobSubmitted {id} {}", spec.name),
-        Event::JobStarted { id, attempt, alloc, .. } => {
+        Event::JobStarted {
+            id, attempt, alloc, ..
+        } => {
             format!("JobStarted {id}/{} on {}", attempt.0, alloc.hostlist)
         }
         Event::NodeRegistered { node, info, .. } => {
@@ -335,4 +372,3 @@ fn brief(event: &Event) -> String {
         }
     }
 }
-
