@@ -54,6 +54,7 @@ pub fn write_minimal(minimal: &Minimal<'_>) -> String {
          SlurmctldLogFile={home}/log/ctld.log\n\
          SlurmdLogFile={home}/log/noded.%n.log\n\
          ReturnToService=2\n\
+         AccountingStorageType=accounting_storage/slurmdbd\n\
          SchedulerType=sched/backfill\n\
          SelectType=select/cons_tres\n\
          SelectTypeParameters=CR_Core_Memory\n\
