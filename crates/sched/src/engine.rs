@@ -53,6 +53,9 @@ impl Engine {
         let decision = decide(&self.state, command, now);
         self.apply(decision.events, turn);
         turn.effects.extend(decision.effects);
+        for note in decision.notes {
+            self.take_note(note, turn);
+        }
         if let Some(reply) = decision.reply {
             turn.replies.push((position, reply));
         }
