@@ -138,7 +138,11 @@ impl Agent {
             // Each of these says that nothing of the job is here.
             if let Report::Released | Report::Vanished | Report::LaunchFailed { .. } = report.report
             {
-                self.runs.remove(&(report.job, report.attempt));
+                // Processes that an agent lied about stay in the truth.
+                let run = (report.job, report.attempt);
+                if self.runs.get(&run).is_some_and(|local| !local.alive) {
+                    self.runs.remove(&run);
+                }
             }
         }
         out

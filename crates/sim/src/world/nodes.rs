@@ -224,7 +224,9 @@ impl World {
             };
             self.report(node, run, agent::batch_ended(exit, true, now));
         }
-        if !released {
+        if released {
+            self.agents[node].runs.remove(&run);
+        } else {
             self.report(node, run, Report::Released);
         }
         self.start_waiting(node)
