@@ -3,12 +3,15 @@
 mod check;
 mod demo;
 mod peer;
+mod sim;
 
 use anyhow::{Result, bail};
 
 const HELP: &str = "\
 cargo xtask check             format, lints as errors, all tests
 cargo xtask demo              build, start a cluster here, run jobs on it, show the listings
+cargo xtask sim               the deterministic simulator: --seeds N [--from S] [--nodes N] [--steps N],
+                              or --seed S [--trace] for one
 cargo xtask bench peer        Muster beside Slurm (where it is installed), with ratios
 ";
 
@@ -18,6 +21,7 @@ fn main() -> Result<()> {
     match words.as_slice() {
         ["check"] => check::run(),
         ["demo"] => demo::run(),
+        ["sim", ..] => sim::run(&args[1..]),
         ["bench", "peer", ..] => peer::run(&args[2..]),
         [] | ["help" | "--help"] => {
             print!("{HELP}");

@@ -44,12 +44,14 @@ impl State {
                 Some(warn) => self.signals(job, warn.signal, SignalScope::Steps),
                 None => Vec::new(),
             }),
+            Event::NodeReleased { id, position, .. } => {
+                self.with_job(*id, |job| self.end_of_share(job, *position))
+            }
             Event::JobChanged { .. }
             | Event::Configured { .. }
             | Event::BlobStored { .. }
             | Event::JobSubmitted { .. }
             | Event::TaskSplit { .. }
-            | Event::NodeReleased { .. }
             | Event::JobRequeued { .. }
             | Event::JobsPurged { .. }
             | Event::StepStarted { .. }
@@ -166,6 +168,31 @@ impl State {
                 job: job.id,
                 attempt: job.attempt,
             })
+            .collect()
+    }
+
+    /// A job that goes on without one of its nodes (`--no-kill`): if that one was only set down and is connected, it
+    /// is told. In other cases the node said itself that nothing is left, or was told when the job ended.
+    fn end_of_share(&self, job: &Job, position: u32) -> Vec<Effect> {
+        if !matches!(job.phase(), Phase::Running | Phase::Suspended) {
+            return Vec::new();
+        }
+        let shares = job.alloc.as_ref().map_or(&[][..], |alloc| &alloc.nodes[..]);
+        let connected = |share: &&NodeShare| {
+            self.node(share.node)
+                .is_some_and(|node| node.link == NodeLink::Up)
+        };
+        shares
+            .get(position as usize)
+            .filter(connected)
+            .map(|share| Effect::Terminate {
+                node: share.node,
+                job: job.id,
+                attempt: job.attempt,
+                now: false,
+                why: TerminateReason::NodeFailure,
+            })
+            .into_iter()
             .collect()
     }
 

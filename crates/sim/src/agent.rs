@@ -66,6 +66,13 @@ pub(crate) struct Local {
     pub(crate) released: bool,
 }
 
+impl Local {
+    /// It was told to end, and nobody was told yet that it has.
+    pub(crate) fn is_being_killed(&self) -> bool {
+        self.ending && !self.released
+    }
+}
+
 impl Agent {
     /// A machine that is on, with no agent connected yet.
     pub(crate) fn new(name: String, cpus: u32, memory_mib: u64) -> Agent {
@@ -129,8 +136,13 @@ impl Agent {
         }
         for report in &out {
             // Each of these says that nothing of the job is here.
-            if let Report::Released | Report::Vanished | Report::LaunchFailed { .. } = report.report {
-                self.runs.remove(&(report.job, report.attempt));
+            if let Report::Released | Report::Vanished | Report::LaunchFailed { .. } = report.report
+            {
+                // Processes that an agent lied about stay in the truth.
+                let run = (report.job, report.attempt);
+                if self.runs.get(&run).is_some_and(|local| !local.alive) {
+                    self.runs.remove(&run);
+                }
             }
         }
         out

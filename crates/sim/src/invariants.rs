@@ -286,8 +286,12 @@ pub(crate) fn invariant_no_cpu_is_used_twice(
 /// A job runs under one attempt at a time. The one exception: an older attempt may still run on a node that was
 /// declared down after that attempt started there and before the newer one started, because nobody could tell the
 /// node; it is ended when the node is heard of again.
-pub(crate) fn invariant_one_attempt_runs_at_once(world: &World, run: Run) -> Outcome {
-    let Some(new) = world.ledger.launch(run.0, run.1) else {
+pub(crate) fn invariant_one_attempt_runs_at_once(
+    world: &World,
+    starts_on: usize,
+    run: Run,
+) -> Outcome {
+    let Some(starts) = world.ledger.launch(run.0, run.1) else {
         return Ok(());
     };
     for (node, agent) in world.agents.iter().enumerate() {
@@ -295,19 +299,24 @@ pub(crate) fn invariant_one_attempt_runs_at_once(world: &World, run: Run) -> Out
             if other.0 != run.0 || other.1 == run.1 || !local.alive {
                 continue;
             }
-            let Some(old) = world.ledger.launch(other.0, other.1) else {
+            let Some(runs) = world.ledger.launch(other.0, other.1) else {
                 continue;
             };
-            let (from, to) = (
-                old.started_at.min(new.started_at),
-                old.started_at.max(new.started_at),
-            );
-            if !world.ledger.was_down_between(World::idx(node), from, to) {
+            // An order to start the older one may also still have been on its way to the node that was given up.
+            let (older_on, from, to) = if other.1 < run.1 {
+                (node, runs.started_at, starts.started_at)
+            } else {
+                (starts_on, starts.started_at, runs.started_at)
+            };
+            if !world
+                .ledger
+                .was_down_between(World::idx(older_on), from, to)
+            {
                 return broken(
                     "invariant_one_attempt_runs_at_once",
                     format!(
-                        "job {}: launch {} starts while launch {} runs on {}, which was not down",
-                        run.0, run.1.0, other.1.0, agent.name
+                        "job {}: launch {} starts on {} while launch {} runs on {}",
+                        run.0, run.1.0, world.agents[starts_on].name, other.1.0, agent.name
                     ),
                 );
             }

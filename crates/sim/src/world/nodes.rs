@@ -80,7 +80,9 @@ impl World {
         let agent = &mut self.agents[node];
         let cpus = share_of(&grant);
         let in_the_way = agent.using(&cpus);
-        let all_are_ending = in_the_way.iter().all(|run| agent.runs[run].ending);
+        let all_are_ending = in_the_way
+            .iter()
+            .all(|run| agent.runs[run].is_being_killed());
         if !in_the_way.is_empty() && all_are_ending {
             // CPUs of a job that the controller gave up; its end was ordered before this.
             agent.waiting.push_back(grant);
@@ -97,7 +99,7 @@ impl World {
         let run = (grant.job, grant.attempt);
         invariants::invariant_no_attempt_starts_twice_on_a_node(self, node, run)?;
         invariants::invariant_no_cpu_is_used_twice(self, node, run, &share_of(&grant))?;
-        invariants::invariant_one_attempt_runs_at_once(self, run)?;
+        invariants::invariant_one_attempt_runs_at_once(self, node, run)?;
         self.truth.started.insert((node, run.0, run.1));
         let name = self.agents[node].name.clone();
         let plan = crate::world::clients::script_of(&grant.spec.name, run);
@@ -222,7 +224,9 @@ impl World {
             };
             self.report(node, run, agent::batch_ended(exit, true, now));
         }
-        if !released {
+        if released {
+            self.agents[node].runs.remove(&run);
+        } else {
             self.report(node, run, Report::Released);
         }
         self.start_waiting(node)

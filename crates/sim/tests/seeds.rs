@@ -1,0 +1,124 @@
+//! Seeds that must pass, faults that must be found, and that a seed always does the same.
+
+use muster_sim::{Options, Plant, Report, run};
+
+/// Seeds of the short run; `cargo xtask sim` runs more.
+const SEEDS: u64 = 60;
+
+fn check(seeds: impl Iterator<Item = u64>) {
+    for seed in seeds {
+        let report = run(seed, &Options::default());
+        if let Some(violation) = &report.violation {
+            let from = report.trace.len().saturating_sub(30);
+            let trace = report.trace[from..].join("\n");
+            panic!(
+                "{trace}\nseed {seed}: {violation}\nrun it: cargo xtask sim --seed {seed} --trace"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_invariant_is_broken() {
+    std::thread::scope(|scope| {
+        scope.spawn(|| check((1..=SEEDS).step_by(2)));
+        scope.spawn(|| check((2..=SEEDS).step_by(2)));
+    });
+}
+
+/// Seeds in which the simulator once found a bug.
+#[test]
+fn seeds_that_failed_once_pass() {
+    check([34, 70, 158, 1006, 2222, 4070, 5965].into_iter());
+}
+
+#[test]
+fn a_seed_always_does_the_same() {
+    for seed in [3, 8] {
+        let once = run(
+            seed,
+            &Options {
+                trace: true,
+                ..Options::default()
+            },
+        );
+        let again = run(
+            seed,
+            &Options {
+                trace: true,
+                ..Options::default()
+            },
+        );
+        assert_eq!(once.trace, again.trace);
+        assert_eq!(once.trace_hash, again.trace_hash);
+        assert_ne!(
+            once.trace_hash,
+            run(seed + 1, &Options::default()).trace_hash
+        );
+    }
+}
+
+/// The first seed in which the planted fault is found.
+fn hunt(plant: Plant, seeds: u64) -> Report {
+    let options = Options {
+        plant: Some(plant),
+        steps: 40,
+        ..Options::default()
+    };
+    (1..=seeds)
+        .map(|seed| run(seed, &options))
+        .find(|report| report.violation.is_some())
+        .unwrap_or_else(|| panic!("{plant:?} was not found within {seeds} seeds"))
+}
+
+fn found_by(plant: Plant, seeds: u64, invariants: &[&str]) {
+    let violation = hunt(plant, seeds)
+        .violation
+        .expect("hunt returns a report with a violation");
+    assert!(
+        invariants.contains(&violation.invariant),
+        "{plant:?} was found as {violation}"
+    );
+}
+
+#[test]
+fn an_early_acknowledgement_is_found() {
+    found_by(
+        Plant::EarlyAcknowledgement,
+        20,
+        &[
+            "invariant_no_acknowledged_job_is_lost",
+            "invariant_recovery_keeps_history",
+        ],
+    );
+}
+
+#[test]
+fn a_lost_launch_is_found() {
+    found_by(
+        Plant::LostLaunch,
+        20,
+        &["invariant_running_jobs_are_known_to_their_nodes"],
+    );
+}
+
+#[test]
+fn a_core_given_twice_is_found() {
+    found_by(
+        Plant::CoreGivenTwice,
+        20,
+        &["invariant_no_cpu_is_used_twice"],
+    );
+}
+
+#[test]
+fn an_early_release_is_found() {
+    found_by(
+        Plant::EarlyRelease,
+        20,
+        &[
+            "invariant_no_cpu_is_used_twice",
+            "invariant_one_attempt_runs_at_once",
+        ],
+    );
+}

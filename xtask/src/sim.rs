@@ -1,0 +1,25 @@
+//! `cargo xtask sim`: the deterministic simulator, built with optimization, over many seeds or one.
+
+use anyhow::{Context, Result, bail};
+use std::process::Command;
+
+/// Hands its words to the simulator.
+pub(crate) fn run(words: &[String]) -> Result<()> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let status = Command::new(cargo)
+        .args([
+            "run",
+            "--quiet",
+            "--release",
+            "--package",
+            "muster-sim",
+            "--",
+        ])
+        .args(words)
+        .status()
+        .context("cannot run cargo")?;
+    if !status.success() {
+        bail!("the simulator found something, or was asked for something unknown");
+    }
+    Ok(())
+}
