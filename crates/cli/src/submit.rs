@@ -11,6 +11,7 @@ mod salloc;
 mod say;
 mod sbatch;
 mod scancel;
+mod scontrol;
 mod script;
 mod signals;
 mod srun;
@@ -26,6 +27,7 @@ pub fn main(name: &str, args: &[String]) -> ExitCode {
         "sbatch" => sbatch::main(args),
         "srun" => srun::main(args),
         "scancel" => scancel::main(args),
+        "scontrol" => scontrol::main(args),
         _ => {
             Say::new("muster").error(&format!("there is no command '{name}'"));
             ExitCode::FAILURE

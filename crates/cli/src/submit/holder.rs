@@ -350,8 +350,9 @@ pub(super) fn variables(info: &AllocationInfo, conf: &str) -> Variables {
         start_time: job.start_time.unwrap_or_default(),
         time_limit: job.time_limit,
         restarts: job.restarts,
-        account: job.spec.account.as_deref().unwrap_or(""),
-        qos: job.spec.qos.as_deref().unwrap_or(""),
+        // Without associations the user's own name stands in, as it does in listings.
+        account: job.spec.account.as_deref().unwrap_or(&job.spec.owner.user),
+        qos: job.spec.qos.as_deref().unwrap_or("normal"),
         cluster: &info.cluster,
         conf_path: conf,
         working_cluster: "",

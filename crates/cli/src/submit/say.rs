@@ -35,6 +35,13 @@ impl Say {
         }
     }
 
+    /// The text alone on standard output, unless quiet.
+    pub(super) fn plain(&self, text: &str) {
+        if !self.quiet {
+            stdout(&format!("{text}\n"));
+        }
+    }
+
     /// `COMMAND: text`, with `-v`.
     pub(super) fn verbose(&self, text: &str) {
         if self.verbose > 0 {
