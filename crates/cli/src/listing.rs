@@ -33,13 +33,11 @@ mod step_fields;
 mod text;
 mod time_input;
 
+use crate::SLURM_VERSION;
 use crate::connect::ConnectError;
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
-
-/// Slurm's release whose commands these stand for.
-const SLURM_VERSION: &str = "25.05.4";
 
 /// Runs one of squeue, sinfo, sacct, sdiag, sprio, sshare and sstat with its arguments (without argv[0]).
 pub fn main(name: &str, args: &[String]) -> ExitCode {

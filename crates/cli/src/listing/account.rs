@@ -59,9 +59,19 @@ impl<'a> AcctRow<'a> {
         self.step.map_or(self.job.state, |s| s.state)
     }
 
+    /// Its state in a word.
+    pub(crate) fn state_name(&self) -> &'static str {
+        match self.state() {
+            // A lost node or a preemption says more than that the job went back to the queue.
+            state @ (JobState::NodeFail | JobState::Preempted) => state.name(),
+            _ if self.step.is_none() && self.job.requeued => "REQUEUED",
+            state => state.name(),
+        }
+    }
+
     /// `CANCELLED by 1000`.
     pub(crate) fn write_state(&self, out: &mut String) {
-        out.push_str(self.state().name());
+        out.push_str(self.state_name());
         let by = match self.step {
             Some(step) => step.cancelled_by,
             None => self.job.cancelled_by,

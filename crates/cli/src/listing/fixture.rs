@@ -91,6 +91,7 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         last_sched_eval: Some(at(39)),
         expected_start: None,
         next_step: 0,
+        begin_at: None,
     }
 }
 
@@ -211,6 +212,7 @@ fn waiting() -> Vec<Job> {
     let mut future = job(17, "future");
     future.reason = Reason::BeginTime;
     future.eligible_time = None;
+    future.begin_at = Some(at(38 + 3600));
     ask(&mut future, |spec| spec.begin = Some(at(38 + 3600)));
     let mut dep = job(18, "dep");
     dep.reason = Reason::Dependency;
@@ -419,6 +421,7 @@ pub(crate) fn node(number: u32, used: u32, free_mib: u64, last_busy: i64) -> Nod
         launch_failures: 0,
         used_gres: Vec::new(),
         removed: false,
+        comment: None,
     }
 }
 

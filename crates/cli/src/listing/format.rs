@@ -4,6 +4,9 @@
 use super::complain;
 use super::context::Ctx;
 
+/// The widest a column gets, whatever a format asks for.
+const WIDTH_MAX: usize = 65_535;
+
 /// A kind of record that has a table of fields.
 pub(crate) trait Record: 'static {
     /// A record in a listing.
@@ -104,7 +107,9 @@ impl<R: Record> Layout<R> {
                 None => (false, part),
             };
             let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-            let width = rest[..digits].parse().unwrap_or(0);
+            let width = rest[..digits]
+                .parse()
+                .map_or(0, |w: usize| w.min(WIDTH_MAX));
             let mut suffix = rest[digits..].chars();
             let letter = suffix.next();
             let field = letter
@@ -224,7 +229,9 @@ fn size_of(spec: &str) -> (bool, usize, &str) {
         None => (false, spec),
     };
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-    let width = rest[..digits].parse().unwrap_or(0);
+    let width = rest[..digits]
+        .parse()
+        .map_or(0, |w: usize| w.min(WIDTH_MAX));
     (right, width, &rest[digits..])
 }
 

@@ -343,9 +343,9 @@ impl<'a> JobRow<'a> {
         self.job.start_time.or(self.job.end_time)
     }
 
-    /// `--begin`, while it lies ahead.
+    /// Before when it does not start, while that lies ahead.
     pub(crate) fn begin(&self, ctx: &Ctx) -> Option<Timestamp> {
-        self.job.spec.begin.filter(|begin| *begin > ctx.now)
+        self.job.begin_at.filter(|begin| *begin > ctx.now)
     }
 
     /// When it ended, or is expected to; none for no end in sight.

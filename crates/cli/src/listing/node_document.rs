@@ -79,7 +79,7 @@ fn old_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
     w.text("burstbuffer_network_address", "");
     w.raw("boards", config.boards.max(1));
     w.time("boot_time", report.map(|r| r.boot_time));
-    w.text("comment", "");
+    w.text_or_empty("comment", view.node.comment.as_deref());
     w.raw("cores", config.cores_per_socket);
     w.raw("cpu_binding", 0);
     w.raw("cpu_load", load(view));
@@ -184,7 +184,7 @@ fn new_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
     w.texts("partitions", partitions_of(view, ctx));
     w.raw("port", config.port);
     w.raw("real_memory", config.memory_mib);
-    w.text("comment", "");
+    w.text_or_empty("comment", view.node.comment.as_deref());
     let reason = view.node.reason.as_ref();
     w.text_or_empty("reason", reason.map(|r| r.text.as_str()));
     w.time("reason_changed_at", reason.map(|r| r.since));
@@ -326,7 +326,8 @@ fn group(w: &mut Writer<'_>, row: &NodeGroup<'_>, ctx: &Ctx) {
         w.text("used", &of(|n, o| n.write_gres_used(o)));
     });
     w.text("cluster", &ctx.cluster);
-    w.text("comment", "");
+    let comment = first.and_then(|n| n.node.comment.as_deref());
+    w.text_or_empty("comment", comment);
     w.text("extra", "");
     let reason = first.and_then(|n| n.node.reason.as_ref());
     w.map("reason", |w| {

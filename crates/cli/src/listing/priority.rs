@@ -1,13 +1,13 @@
 //! sprio, sshare, sstat: what they can honestly say while priority is the order of submission, shares are not kept
 //! and running steps are not sampled.
 
-use super::options::{Opt, Value, long, opt, parse};
+use super::options::{Arg, Opt, long, opt, parse};
 use super::{Failure, SLURM_VERSION, print};
 
 static OPTIONS: &[Opt] = &[
-    opt('V', "version", Value::No),
-    long("help", Value::No),
-    long("usage", Value::No),
+    opt('V', "version", Arg::None),
+    long("help", Arg::None),
+    long("usage", Arg::None),
 ];
 
 /// Answers `--version` and `--help`.

@@ -187,7 +187,7 @@ fn rest(w: &mut Writer<'_>, row: &AcctRow<'_>, ctx: &Ctx) {
         }
     }
     w.map("state", |w| {
-        state(w, "current", job.state.name());
+        state(w, "current", row.state_name());
         w.text(
             "reason",
             if job.reason.is_empty() {

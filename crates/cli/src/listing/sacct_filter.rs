@@ -25,6 +25,7 @@ pub(super) struct Wishes {
     pub(super) rows: Vec<RowName>,
     pub(super) query: AcctQuery,
     pub(super) states_given: bool,
+    pub(super) requeued: bool,
     pub(super) start: Option<String>,
     pub(super) end: Option<String>,
     pub(super) everyone: bool,
@@ -123,7 +124,8 @@ impl Wishes {
         for word in words(list) {
             match states::parse(word) {
                 Some(StateWish::Base(state)) => self.query.states.push(state),
-                // Accounting keeps base states only.
+                Some(StateWish::Requeued) => self.requeued = true,
+                // Accounting has no rows in the other states.
                 Some(_) => {}
                 None => {
                     return Err(Failure::new(format!(
@@ -183,6 +185,7 @@ impl Wishes {
     /// Whether a row is shown; what the store cannot be asked is looked at here.
     pub(super) fn wants(&self, row: &AcctRow<'_>) -> bool {
         self.name_fits(row)
+            && self.state_fits(row)
             && inside(self.nodes, row.job.alloc_nodes)
             && inside(self.cpus, row.job.alloc_cpus)
             && (self.reasons.is_empty() || self.reasons.contains(&row.job.reason))
@@ -192,6 +195,11 @@ impl Wishes {
                     .split(['&', ',', '|', '(', ')', '[', ']'])
                     .any(|have| have == c)
             })
+    }
+
+    /// Base states are looked at by the store, for which an empty list is no condition.
+    fn state_fits(&self, row: &AcctRow<'_>) -> bool {
+        !self.states_given || !self.query.states.is_empty() || self.requeued && row.job.requeued
     }
 
     fn name_fits(&self, row: &AcctRow<'_>) -> bool {

@@ -1,7 +1,7 @@
 //! sdiag: the controller's counters, in the lines that monitors of Slurm read.
 
 use super::context::Ctx;
-use super::options::{Opt, Value, alias, long, opt, parse};
+use super::options::{Arg, Opt, also, long, opt, parse};
 use super::text::put;
 use super::{Failure, SLURM_VERSION, failed_call, print, query};
 use crate::connect::Client;
@@ -9,17 +9,18 @@ use muster_core::time::Timestamp;
 use muster_proto::client::Diag;
 
 static OPTIONS: &[Opt] = &[
-    opt('a', "all", Value::No),
-    opt('r', "reset", Value::No),
-    alias(opt('M', "cluster", Value::Yes), &["clusters"]),
-    opt('i', "sort-by-id", Value::No),
-    opt('t', "sort-by-time", Value::No),
-    opt('T', "sort-by-time2", Value::No),
-    opt('V', "version", Value::No),
-    long("help", Value::No),
-    long("usage", Value::No),
-    long("json", Value::Maybe),
-    long("yaml", Value::Maybe),
+    opt('a', "all", Arg::None),
+    opt('r', "reset", Arg::None),
+    opt('M', "cluster", Arg::Required),
+    also("cluster", "clusters", Arg::Required),
+    opt('i', "sort-by-id", Arg::None),
+    opt('t', "sort-by-time", Arg::None),
+    opt('T', "sort-by-time2", Arg::None),
+    opt('V', "version", Arg::None),
+    long("help", Arg::None),
+    long("usage", Arg::None),
+    long("json", Arg::Optional),
+    long("yaml", Arg::Optional),
 ];
 
 const HELP: &str = "\

@@ -8,7 +8,7 @@ use super::document::Dialect;
 use super::format::{Column, Complaint, Layout};
 use super::node::NodeView;
 use super::node_fields::{self, NodeGroup, Nodes};
-use super::options::{Opt, Parsed, Value, alias, env, long, opt, parse};
+use super::options::{Arg, Opt, Parsed, also, env, long, opt, parse};
 use super::{Failure, failed_call, node_document, print, query};
 use crate::connect::Client;
 use muster_core::ids::NodeIdx;
@@ -16,35 +16,36 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 static OPTIONS: &[Opt] = &[
-    opt('a', "all", Value::No),
-    alias(opt('M', "clusters", Value::Yes), &["cluster"]),
-    opt('d', "dead", Value::No),
-    opt('e', "exact", Value::No),
-    long("federation", Value::No),
-    opt('F', "future", Value::No),
-    opt('o', "format", Value::Yes),
-    opt('O', "Format", Value::Yes),
-    long("help", Value::No),
-    long("hide", Value::No),
-    opt('i', "iterate", Value::Yes),
-    long("json", Value::Maybe),
-    opt('R', "list-reasons", Value::No),
-    long("local", Value::No),
-    opt('l', "long", Value::No),
-    long("noconvert", Value::No),
-    opt('N', "Node", Value::No),
-    opt('n', "nodes", Value::Yes),
-    opt('h', "noheader", Value::No),
-    opt('p', "partition", Value::Yes),
-    opt('T', "reservation", Value::No),
-    opt('r', "responding", Value::No),
-    opt('S', "sort", Value::Yes),
-    opt('t', "states", Value::Yes),
-    opt('s', "summarize", Value::No),
-    long("usage", Value::No),
-    opt('v', "verbose", Value::No),
-    opt('V', "version", Value::No),
-    long("yaml", Value::Maybe),
+    opt('a', "all", Arg::None),
+    opt('M', "clusters", Arg::Required),
+    also("clusters", "cluster", Arg::Required),
+    opt('d', "dead", Arg::None),
+    opt('e', "exact", Arg::None),
+    long("federation", Arg::None),
+    opt('F', "future", Arg::None),
+    opt('o', "format", Arg::Required),
+    opt('O', "Format", Arg::Required),
+    long("help", Arg::None),
+    long("hide", Arg::None),
+    opt('i', "iterate", Arg::Required),
+    long("json", Arg::Optional),
+    opt('R', "list-reasons", Arg::None),
+    long("local", Arg::None),
+    opt('l', "long", Arg::None),
+    long("noconvert", Arg::None),
+    opt('N', "Node", Arg::None),
+    opt('n', "nodes", Arg::Required),
+    opt('h', "noheader", Arg::None),
+    opt('p', "partition", Arg::Required),
+    opt('T', "reservation", Arg::None),
+    opt('r', "responding", Arg::None),
+    opt('S', "sort", Arg::Required),
+    opt('t', "states", Arg::Required),
+    opt('s', "summarize", Arg::None),
+    long("usage", Arg::None),
+    opt('v', "verbose", Arg::None),
+    opt('V', "version", Arg::None),
+    long("yaml", Arg::Optional),
 ];
 
 const USAGE: &str = "\

@@ -11,6 +11,8 @@ pub(crate) enum StateWish {
     Completing,
     /// `SPECIAL_EXIT`.
     SpecialExit,
+    /// `REQUEUED`: a run that ended so, in accounting.
+    Requeued,
     /// One of Slurm's states that jobs here are never in.
     Never,
 }
@@ -21,7 +23,7 @@ const FLAGS: &[(&str, &str, StateWish)] = &[
     ("CONFIGURING", "CF", StateWish::Never),
     ("RESIZING", "RS", StateWish::Never),
     ("RESV_DEL_HOLD", "RD", StateWish::Never),
-    ("REQUEUED", "RQ", StateWish::Never),
+    ("REQUEUED", "RQ", StateWish::Requeued),
     ("REQUEUE_FED", "RF", StateWish::Never),
     ("REQUEUE_HOLD", "RH", StateWish::Never),
     ("REVOKED", "RV", StateWish::Never),

@@ -181,7 +181,7 @@ impl Wishes {
                 StateWish::Base(state) => job.state == *state,
                 StateWish::Completing => job.completing,
                 StateWish::SpecialExit => row.is_special(),
-                StateWish::Never => false,
+                StateWish::Requeued | StateWish::Never => false,
             }),
         }
     }
