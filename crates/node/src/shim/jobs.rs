@@ -33,8 +33,10 @@ pub(super) enum Role {
     Script(Run),
     /// A step daemon.
     Step(Run, StepNo),
-    /// A child that does something small and ends.
-    Helper,
+    /// A child that writes the message of a job that is being ended.
+    Teller(Run),
+    /// Another process whose end matters only because something may be settled then.
+    Other,
 }
 
 /// A job here.
@@ -385,7 +387,8 @@ impl Shim {
                     self.script_ended(run, Some(r.status), usage, end);
                 }
                 Some(Role::Step(run, step)) => self.step_ended(run, step),
-                Some(Role::Helper) | None => {}
+                Some(Role::Teller(run)) => self.ask_to_end(run),
+                Some(Role::Other) | None => {}
             }
         }
     }
@@ -440,27 +443,33 @@ impl Shim {
         let first = entry.ending.is_none();
         if first {
             self.records.ending(run);
-            if let Some(text) = &message {
-                self.tell(run, text);
-            }
         }
         self.begin_end(run, false);
         if now {
             self.kill_job(run);
         } else if first {
-            self.signal_script(run, libc::SIGCONT);
-            self.signal_script(run, libc::SIGTERM);
+            // The message comes before what the script writes when it is signalled, as in Slurm.
+            let telling = message.as_ref().is_some_and(|text| self.tell(run, text));
+            if !telling {
+                self.ask_to_end(run);
+            }
             self.end_all_steps(run, message);
         }
     }
 
-    /// Writes a line into the standard error of the job's script, as its owner.
-    fn tell(&mut self, run: Run, text: &str) {
+    /// Signals the script that it should end.
+    fn ask_to_end(&mut self, run: Run) {
+        self.signal_script(run, libc::SIGCONT);
+        self.signal_script(run, libc::SIGTERM);
+    }
+
+    /// Has a child write a line into the standard error of the job's script, as its owner; whether one does.
+    fn tell(&mut self, run: Run, text: &str) -> bool {
         let Some(files) = self.jobs.get(&run).and_then(|e| {
             e.script?;
             e.files.as_ref()
         }) else {
-            return;
+            return false;
         };
         let line = format!(
             "slurmstepd: error: *** JOB {} ON {} {text} ***\n",
@@ -471,8 +480,14 @@ impl Shim {
                 sys::restore_signals();
                 launch::write_line(&files.user, &files.work_dir, &files.stderr, &line)
             }
-            Ok(sys::Fork::Parent(pid)) => drop(self.roles.insert(pid, Role::Helper)),
-            Err(e) => eprintln!("job {}: its message cannot be written: fork: {e}", run.0),
+            Ok(sys::Fork::Parent(pid)) => {
+                self.roles.insert(pid, Role::Teller(run));
+                true
+            }
+            Err(e) => {
+                eprintln!("job {}: its message cannot be written: fork: {e}", run.0);
+                false
+            }
         }
     }
 

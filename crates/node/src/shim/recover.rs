@@ -152,7 +152,7 @@ impl Shim {
                 self.script_ended(run, status, Usage::default(), now());
             }
             Role::Step(run, step) => self.step_ended(run, step),
-            Role::Helper => {}
+            Role::Teller(_) | Role::Other => {}
         }
     }
 
@@ -173,7 +173,7 @@ impl Shim {
             .collect();
         for &pid in &found {
             if !known.contains(&pid) {
-                self.watch(pid, Role::Helper);
+                self.watch(pid, Role::Other);
             }
         }
         found

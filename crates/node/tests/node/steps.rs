@@ -560,10 +560,14 @@ fn listed() {
     job.cpus = 2;
     node.run(&job);
     std::fs::read_to_string(&up).unwrap();
-    let mut s = spec(1, &dir, &["sleep", "600"]);
+    let mut s = spec(1, &dir, &["sh", "-c", "echo up; exec sleep 600"]);
     s.ntasks = Some(2);
     let mut srun = Srun::ask(&node, s).connect();
     let pids = srun.started();
+    for _ in 0..2 {
+        let up: FromStepd = frame::read(&mut srun.stepds[0]).unwrap();
+        assert!(matches!(up, FromStepd::Stdout { .. }));
+    }
     let list = inspect(&node, 1);
     assert!(
         list.contains(&(pids[0], StepNo(0), Some((0, 0)))),
