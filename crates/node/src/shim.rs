@@ -6,6 +6,7 @@
 //! SIGUSR1: after killing them all). Everything happens in one poll loop; what a wake-up brings is written with one
 //! write to the record file and one to the agent.
 
+mod ending;
 mod jobs;
 mod launch;
 mod processes;
@@ -59,6 +60,8 @@ pub fn shim_main(args: impl IntoIterator<Item = String>) -> ExitCode {
 
 /// Forks into the background and waits until the shim is ready.
 fn start(spool: &Path) -> io::Result<ExitCode> {
+    // Whatever else the starter left open would stay open as long as jobs run.
+    sys::close_from(3);
     let (mut parent_end, child_end) = UnixStream::pair()?;
     match sys::fork()? {
         sys::Fork::Parent(_) => {
@@ -165,6 +168,7 @@ impl Loop {
         sys::become_subreaper()?;
         let mut shim = Shim::open(spool)?;
         shim.recover();
+        shim.tidy();
         let path = socket_path(spool);
         let listener = bind(&path, 0o600)?;
         fs::write(spool.join("shim.pid"), format!("{}\n", std::process::id()))?;
