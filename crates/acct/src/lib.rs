@@ -1,1 +1,20 @@
-//! acct
+//! Accounting: what jobs, steps and nodes did, kept after they left the controller's memory.
+//!
+//! [`changes`] says what an event means for accounting; a [`Store`] writes that together with the journal position
+//! it reaches, in one transaction, so that a replay from the stored position writes everything exactly once. A
+//! [`Follower`] does the writing on a thread of its own; a [`Reader`] answers sacct without blocking it.
+//! The store is SQLite; other databases implement [`Store`] and [`History`].
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod array_text;
+mod change;
+mod follower;
+mod sqlite;
+mod store;
+mod window;
+
+pub use change::{Change, JobRow, NodeNow, RunKey, changes, resync};
+pub use follower::{Follower, Full, Health, Stopped, Unflushed};
+pub use sqlite::{Reader, SqliteStore};
+pub use store::{History, NodeEvent, Store, StoreError};

@@ -3,3 +3,6 @@
 pub mod connect;
 pub mod listing;
 pub mod submit;
+
+/// The version of Slurm whose behaviour the commands follow, as `--version` prints it.
+pub const SLURM_VERSION: &str = "25.05.4";

@@ -1,1 +1,141 @@
-//! squeue, sinfo, scontrol show, sacct: what they print.
+//! squeue, sinfo, scontrol show, sacct, sdiag: what they print. One table of fields per kind of record feeds every
+//! format; views over the wire's records (`job`, `node`, `account`) hold the rules. Nothing here changes the cluster.
+
+mod account;
+mod context;
+mod document;
+#[cfg(test)]
+mod fixture;
+mod format;
+mod job;
+mod job_document;
+mod job_fields;
+mod node;
+mod node_document;
+mod node_fields;
+mod options;
+mod priority;
+mod query;
+mod sacct;
+mod sacct_document;
+mod sacct_fields;
+mod sacct_filter;
+pub mod scontrol;
+mod sdiag;
+mod show_job;
+mod show_node;
+#[cfg(test)]
+mod show_tests;
+mod sinfo;
+mod squeue;
+mod states;
+mod step_fields;
+mod text;
+mod time_input;
+
+use crate::connect::ConnectError;
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Slurm's release whose commands these stand for.
+const SLURM_VERSION: &str = "25.05.4";
+
+/// Runs one of squeue, sinfo, sacct, sdiag, sprio, sshare and sstat with its arguments (without argv[0]).
+pub fn main(name: &str, args: &[String]) -> ExitCode {
+    let result = match name {
+        "squeue" => squeue::run(args),
+        "sinfo" => sinfo::run(args),
+        "sacct" => sacct::run(args),
+        "sdiag" => sdiag::run(args),
+        "sprio" => priority::sprio(args),
+        "sshare" => priority::sshare(args),
+        "sstat" => priority::sstat(args),
+        _ => Err(Failure::new(format!(
+            "{name}: not a listing command; known are squeue, sinfo, sacct, sdiag, sprio, sshare and sstat"
+        ))),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Why a command ends with a status other than 0. The text goes to standard error as it is.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    text: String,
+    code: u8,
+}
+
+impl Failure {
+    /// A failure with exit status 1.
+    pub(crate) fn new(text: impl Into<String>) -> Failure {
+        Failure {
+            text: text.into(),
+            code: 1,
+        }
+    }
+
+    /// Exit status 1 after something that was said already.
+    pub(crate) fn silent() -> Failure {
+        Failure::new("")
+    }
+
+    fn report(self) -> ExitCode {
+        if !self.text.is_empty() {
+            complain(&self.text);
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Prefixes a connection's error with the call that Slurm names in it, which clients match.
+pub(crate) fn failed_call(call: &str) -> impl Fn(ConnectError) -> Failure {
+    move |error| match error {
+        ConnectError::Config(_) => Failure::new(format!("{call}: {error}")),
+        ConnectError::Refused(refusal) => {
+            Failure::new(format!("{call} error: {}", refusal.code.text()))
+        }
+        other => Failure::new(format!("{call} error: {other}")),
+    }
+}
+
+/// Checks `--clusters`: only the cluster of the configuration, or `all`, can be asked. Gives true, for callers that
+/// then name the cluster above the listing.
+pub(crate) fn this_cluster(command: &str, names: &str) -> Result<bool, Failure> {
+    let own = muster_conf::endpoint::read(&muster_conf::endpoint::conf_path())
+        .map(|e| e.cluster)
+        .unwrap_or_default();
+    let known = |name: &&str| *name == own || name.eq_ignore_ascii_case("all");
+    match names.split(',').find(|name| !known(name)) {
+        Some(other) => Err(Failure::new(format!(
+            "{command}: error: '{other}' can't be reached now, or it is an invalid entry for --cluster. This is \
+             cluster '{own}'; for another one, set SLURM_CONF to its slurm.conf."
+        ))),
+        None => Ok(true),
+    }
+}
+
+/// A line on standard error; a closed standard error is no reason to fail.
+pub(crate) fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Writes to standard output at once. A reader that went away ends the command quietly, as SIGPIPE would.
+pub(crate) fn print(text: &str) {
+    let mut out = io::stdout().lock();
+    if out
+        .write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .is_err()
+    {
+        std::process::exit(141);
+    }
+}

@@ -1,3 +1,29 @@
-//! Configuration.
+//! Slurm's configuration files: slurm.conf into a typed [`Config`], and every finding about it as
+//! a [`Diagnostic`] with its place. Also gres.conf, topology.conf, cgroup.conf, mpi.conf and
+//! slurmdbd.conf, the tables of all their keys, and the rows of `scontrol show config`.
 
+mod check;
+mod cluster;
+mod diagnostic;
 pub mod endpoint;
+pub mod files;
+pub mod keys;
+mod load;
+mod model;
+mod nodes;
+pub mod options;
+mod partitions;
+mod show;
+mod source;
+pub mod value;
+mod write;
+
+pub use check::{CheckReport, DEFAULT_PATH, FindError, check, check_with, find_config};
+pub use cluster::state_name;
+pub use diagnostic::{Diagnostic, Origin, Severity};
+pub use load::{load, load_text, load_with};
+pub use model::*;
+pub use nodes::{MAX_NODES, parse_gres};
+pub use show::{Facts, format_row, show_config};
+pub use source::{ReadFile, read_from_disk};
+pub use write::{Minimal, write_minimal};

@@ -1,17 +1,359 @@
-//! Applying events: the only way in which the state changes.
+//! Applying events: the only way in which the state changes. What an event does to one job or node is in `job` and
+//! `node`; here are the tables, the arrays, the resources of nodes and the indexes.
 
-use crate::event::Event;
-use crate::state::{Note, State};
+mod job;
+mod node;
+
+use crate::config::{ClusterConfig, PartitionConfig};
+use crate::event::{Event, JobChange};
+use crate::ids::{BlobId, JobId, NodeIdx};
+use crate::index::{Counts, Keys};
+use crate::index_set::IndexSet;
+use crate::job::{Allocation, ArrayRole, Job};
+use crate::node::Node;
+use crate::spec::JobSpec;
+use crate::state::{ArrayInfo, Blob, Note, State};
+use crate::time::Timestamp;
+use std::sync::Arc;
 
 impl State {
     /// Applies one event. Total: an event that does not fit the state is a bug and panics by name.
     pub fn apply(&mut self, event: &Event) {
-        let _ = event;
+        match event {
+            Event::Configured { config, at } => self.configure(config, *at),
+            Event::BlobStored { id, bytes } => {
+                self.blobs.entry(*id).or_insert_with(|| Blob {
+                    bytes: bytes.clone(),
+                    users: 0,
+                });
+            }
+            Event::JobSubmitted { .. } => self.submit(event),
+            Event::TaskSplit { base, index, id } => self.split(*base, *index, *id, event),
+            Event::JobChanged { id, change, .. } => {
+                if let JobChange::Spec(spec) = change {
+                    self.change_spec(*id, spec);
+                }
+                self.turn_job(*id, event);
+            }
+            Event::JobStarted { id, alloc, .. } => {
+                self.turn_job(*id, event);
+                for share in &alloc.nodes {
+                    self.node_mut(share.node).take(*id, share, alloc.exclusive);
+                }
+            }
+            Event::NodeReleased { id, position, at } => {
+                let alloc = self.alloc_of(*id, event);
+                let share = alloc
+                    .nodes
+                    .get(*position as usize)
+                    .unwrap_or_else(|| panic!("job {id} has no node {position}: {event:?}"));
+                assert!(
+                    self.jobs[id].nodes_held.contains(*position),
+                    "job {id} does not hold its node {position}: {event:?}"
+                );
+                self.turn_job(*id, event);
+                self.node_mut(share.node).give_back(*id, share, *at);
+            }
+            Event::JobEnding { id, .. }
+            | Event::JobRequeued { id, .. }
+            | Event::JobSuspended { id, .. }
+            | Event::JobResumed { id, .. }
+            | Event::StepStarted { id, .. }
+            | Event::StepEnded { id, .. } => self.turn_job(*id, event),
+            Event::JobsPurged { ids } => ids.iter().for_each(|id| self.purge(*id, event)),
+            Event::NodeRegistered { node, .. } | Event::NodeChanged { node, .. } => {
+                self.turn_node(*node, event);
+            }
+            Event::PartitionChanged { partition } => self.change_partition(partition),
+        }
     }
 
     /// Takes note of what is shown but is not history. A reason is taken only for a job that the scheduler may start;
     /// what holds the others back is known better here.
     pub fn note(&mut self, note: &Note) {
-        let _ = note;
+        match note {
+            Note::Reason(id, reason) => {
+                if let Some(job) = self.jobs.get_mut(id).filter(|job| job.is_startable()) {
+                    job.reason = *reason;
+                }
+            }
+            Note::Expected(id, time) => {
+                if let Some(job) = self.jobs.get_mut(id).filter(|job| job.is_startable()) {
+                    job.expected_start = *time;
+                }
+            }
+            Note::Health {
+                node,
+                load_centi,
+                free_mib,
+            } => {
+                if let Some(node) = self.nodes.get_mut(node.0 as usize) {
+                    node.set_health(*load_centi, *free_mib);
+                }
+            }
+        }
     }
+
+    /// The partition of that name.
+    pub fn partition(&self, name: &str) -> Option<&PartitionConfig> {
+        self.partitions.iter().find(|p| p.name == name)
+    }
+
+    /// The node of that name, if it is still in the configuration.
+    pub fn node_named(&self, name: &str) -> Option<&Node> {
+        let idx = self.node_by_name.get(name)?;
+        self.node(*idx).filter(|node| !node.removed)
+    }
+
+    /// The node at that place.
+    pub fn node(&self, idx: NodeIdx) -> Option<&Node> {
+        self.nodes.get(idx.0 as usize)
+    }
+
+    fn node_mut(&mut self, idx: NodeIdx) -> &mut Node {
+        self.nodes
+            .get_mut(idx.0 as usize)
+            .unwrap_or_else(|| panic!("an allocation names node {}, which does not exist", idx.0))
+    }
+
+    fn alloc_of(&self, id: JobId, event: &Event) -> Arc<Allocation> {
+        self.jobs
+            .get(&id)
+            .and_then(|job| job.alloc.clone())
+            .unwrap_or_else(|| panic!("job {id} has no allocation: {event:?}"))
+    }
+
+    fn turn_job(&mut self, id: JobId, event: &Event) {
+        let job = self
+            .jobs
+            .get(&id)
+            .unwrap_or_else(|| panic!("job {id} does not exist: {event:?}"));
+        let (keys, counts, base) = (self.keys_of(job), Counts::of(job), job.submission());
+        let mut job = self.jobs.get_mut(&id);
+        if let Some(job) = &mut job {
+            job.turn(event);
+        }
+        self.moved(id, base, &keys, counts);
+    }
+
+    /// Brings indexes and array counts up to date after record `id` changed.
+    fn moved(&mut self, id: JobId, base: JobId, keys: &Keys, counts: Counts) {
+        let Some(job) = self.jobs.get(&id) else {
+            return;
+        };
+        let (after, counts_after) = (self.keys_of(job), Counts::of(job));
+        self.reindex(id, keys, &after);
+        if counts != counts_after
+            && let Some(info) = self.arrays.get_mut(&base)
+        {
+            Counts::of_array(info)
+                .moved(counts, counts_after)
+                .store(info);
+        }
+    }
+
+    fn submit(&mut self, event: &Event) {
+        let Some(job) = Job::submitted(event) else {
+            return;
+        };
+        let id = job.id;
+        assert!(
+            id.0 >= self.next_job_id,
+            "job {id} takes a number that is taken"
+        );
+        self.next_job_id = id.0 + 1;
+        if let Some(array) = &job.spec.array {
+            let mut info = array_info(&array.indices, array.throttle);
+            Counts::of(&job).store(&mut info);
+            self.arrays.insert(id, info);
+        }
+        self.insert(job);
+    }
+
+    fn insert(&mut self, job: Job) {
+        let (id, keys) = (job.id, self.keys_of(&job));
+        self.use_blobs(&job.spec);
+        self.jobs.insert(id, job);
+        self.reindex(id, &Keys::default(), &keys);
+    }
+
+    fn split(&mut self, base: JobId, index: u32, id: JobId, event: &Event) {
+        let record = self
+            .jobs
+            .get(&base)
+            .unwrap_or_else(|| panic!("array {base} does not exist: {event:?}"));
+        if id == base {
+            // The record becomes the task's; what it waits for may have to be found under the task's index.
+            let (keys, counts) = (self.keys_of(record), Counts::of(record));
+            if let Some(job) = self.jobs.get_mut(&base) {
+                job.turn(event);
+            }
+            self.moved(base, base, &keys, counts);
+        } else {
+            assert!(
+                id.0 >= self.next_job_id,
+                "task {index} of array {base} takes number {id}, which is taken"
+            );
+            self.next_job_id = id.0 + 1;
+            let task = record.task(id, index);
+            if let Some(job) = self.jobs.get_mut(&base) {
+                job.turn(event);
+            }
+            self.insert(task);
+            if let Some(info) = self.arrays.get_mut(&base) {
+                info.pending = info.pending.saturating_sub(1);
+            }
+        }
+        if let Some(info) = self.arrays.get_mut(&base) {
+            info.tasks.insert(index, id);
+        }
+    }
+
+    fn change_spec(&mut self, id: JobId, spec: &Arc<JobSpec>) {
+        self.use_blobs(spec);
+        let Some(job) = self.jobs.get(&id) else {
+            return;
+        };
+        let (old, base) = (job.spec.clone(), job.submission());
+        self.drop_blobs(&old);
+        if let (Some(array), Some(info)) = (&spec.array, self.arrays.get_mut(&base)) {
+            info.throttle = array.throttle.filter(|n| *n > 0);
+        }
+    }
+
+    fn use_blobs(&mut self, spec: &JobSpec) {
+        for id in blobs_of(spec) {
+            let blob = self
+                .blobs
+                .get_mut(&id)
+                .unwrap_or_else(|| panic!("blob {id:?} of job {:?} was not stored", spec.name));
+            blob.users += 1;
+        }
+    }
+
+    fn drop_blobs(&mut self, spec: &JobSpec) {
+        for id in blobs_of(spec) {
+            if let Some(blob) = self.blobs.get_mut(&id) {
+                blob.users = blob.users.saturating_sub(1);
+                if blob.users == 0 {
+                    self.blobs.remove(&id);
+                }
+            }
+        }
+    }
+
+    fn purge(&mut self, id: JobId, event: &Event) {
+        let Some(mut job) = self.jobs.remove(&id) else {
+            panic!("job {id} does not exist: purged twice");
+        };
+        job.turn(event);
+        let keys = self.keys_of(&job);
+        self.reindex(id, &keys, &Keys::default());
+        self.drop_blobs(&job.spec);
+        let base = job.submission();
+        let Some(info) = self.arrays.get_mut(&base) else {
+            return;
+        };
+        if let ArrayRole::Task { index, .. } = job.array {
+            info.tasks.remove(&index);
+        }
+        let record_left = self
+            .jobs
+            .get(&base)
+            .is_some_and(|job| matches!(job.array, ArrayRole::Pending { .. }));
+        if info.tasks.is_empty() && !record_left {
+            self.arrays.remove(&base);
+        }
+    }
+
+    fn configure(&mut self, config: &Arc<ClusterConfig>, at: Timestamp) {
+        self.next_job_id = self.next_job_id.max(config.first_job_id).max(1);
+        for node in &mut self.nodes {
+            node.removed = true;
+        }
+        for line in &config.nodes {
+            match self.node_by_name.get(&line.name) {
+                Some(idx) => {
+                    let node = &mut self.nodes[idx.0 as usize];
+                    node.config = line.clone();
+                    node.removed = false;
+                }
+                None => {
+                    let idx = NodeIdx(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
+                    self.nodes.push(Node::new(idx, line, at));
+                    self.node_by_name.insert(line.name.clone(), idx);
+                }
+            }
+        }
+        self.partitions = config.partitions.clone();
+        self.config = Some(config.clone());
+        self.recount_nodes();
+        self.rebuild_indexes();
+    }
+
+    /// Works out anew what is used on each node, after its CPUs or devices changed.
+    fn recount_nodes(&mut self) {
+        let jobs = &self.jobs;
+        for node in &mut self.nodes {
+            node.reset_use();
+            for id in node.jobs.clone() {
+                let Some(alloc) = jobs.get(&id).and_then(|job| job.alloc.as_ref()) else {
+                    continue;
+                };
+                let idx = node.idx;
+                for share in alloc.nodes.iter().filter(|s| s.node == idx) {
+                    node.hold_resources(share, alloc.exclusive);
+                }
+            }
+        }
+    }
+
+    fn change_partition(&mut self, partition: &PartitionConfig) {
+        match self
+            .partitions
+            .iter_mut()
+            .find(|p| p.name == partition.name)
+        {
+            Some(known) => *known = partition.clone(),
+            None => self.partitions.push(partition.clone()),
+        }
+        self.rebuild_indexes();
+    }
+}
+
+/// The blobs that a specification names.
+pub(crate) fn blobs_of(spec: &JobSpec) -> impl Iterator<Item = BlobId> {
+    spec.script.into_iter().chain(spec.context)
+}
+
+fn array_info(indices: &IndexSet, throttle: Option<u32>) -> ArrayInfo {
+    ArrayInfo {
+        throttle: throttle.filter(|n| *n > 0),
+        count: u32::try_from(indices.len()).unwrap_or(u32::MAX),
+        min: indices.first().unwrap_or(0),
+        max: indices.last().unwrap_or(0),
+        step: stride(indices),
+        ..ArrayInfo::default()
+    }
+}
+
+/// The distance of neighbouring indices if it is the same for all, else 1 (`SLURM_ARRAY_TASK_STEP`).
+fn stride(indices: &IndexSet) -> u32 {
+    let mut ranges = indices.ranges();
+    let Some((first, last)) = ranges.next() else {
+        return 1;
+    };
+    if first != last {
+        return 1;
+    }
+    let (mut previous, mut step) = (first, None);
+    for (first, last) in ranges {
+        let distance = first - previous;
+        if first != last || step.is_some_and(|s| s != distance) {
+            return 1;
+        }
+        step = Some(distance);
+        previous = first;
+    }
+    step.unwrap_or(1)
 }

@@ -1,13 +1,36 @@
-//! Commands become events here, or are refused.
+//! Commands become events here, or are refused. One verb a file; what they share is the draft (the state as the
+//! events made so far leave it), the ways in which a job ends, dependencies, and the choice of jobs by what users
+//! write.
 
-use crate::command::{Command, Identity, Reply};
+mod ask;
+mod cancel;
+mod commit;
+mod configure;
+mod dependency;
+mod draft;
+mod ending;
+mod hold;
+mod node;
+mod partition;
+mod partition_access;
+mod requeue;
+mod submit;
+mod suspend;
+mod target;
+mod tick;
+mod update_job;
+mod update_nodes;
+
+use crate::command::{Command, Identity, Reply, UserCommand};
 use crate::effect::Effect;
 use crate::event::Event;
 use crate::job::Job;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, RefusalCode};
 use crate::spec::JobSpec;
-use crate::state::State;
+use crate::state::{Note, State};
 use crate::time::Timestamp;
+use draft::Draft;
+pub use partition_access::limit_reason;
 
 /// What comes of a command.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,12 +42,41 @@ pub struct Decision {
     /// The answer to a user's command; absent for other commands, and for a valid `--test-only` submission and
     /// `Reconfigure`, which the caller answers.
     pub reply: Option<Reply>,
+    /// What to take note of after the events: health reports, the scheduler's reasons and expected starts.
+    pub notes: Vec<Note>,
 }
 
 /// Decides on a command. Changes nothing: the caller applies the events, in order.
 pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
-    let _ = (state, command, now);
-    Decision::default()
+    let mut draft = Draft::new(state, now);
+    let reply = match command {
+        Command::User(identity, command) => match user(&mut draft, identity, command) {
+            Ok(reply) => reply,
+            Err(refusal) => {
+                return Decision {
+                    reply: Some(Reply::Refused(refusal)),
+                    ..Decision::default()
+                };
+            }
+        },
+        Command::Node(node, command) => {
+            node::node(&mut draft, *node, command);
+            None
+        }
+        Command::Commit(plan) => {
+            commit::commit(&mut draft, plan);
+            None
+        }
+        Command::Tick { accounted } => {
+            tick::tick(&mut draft, *accounted);
+            None
+        }
+        Command::Configure(config) => {
+            configure::configure(&mut draft, config);
+            None
+        }
+    };
+    draft.finish(reply)
 }
 
 /// The record that a submission would make, for `--test-only` and `--immediate`: the same checks as `Submit`, no
@@ -38,6 +90,82 @@ pub fn prospective_job(
     spec: &JobSpec,
     now: Timestamp,
 ) -> Result<Job, Refusal> {
-    let _ = (state, identity, spec, now);
-    Err(Refusal::from(crate::refusal::RefusalCode::NotSupported))
+    let draft = Draft::new(state, now);
+    submit::prepare(&draft, identity, spec).map(|(job, _)| job)
+}
+
+/// Whether `identity` may act as an administrator: root and the configured uids.
+pub fn is_admin(state: &State, identity: &Identity) -> bool {
+    identity.uid == 0
+        || state
+            .config
+            .as_ref()
+            .is_some_and(|config| config.admin_uids.contains(&identity.uid))
+}
+
+fn user(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    command: &UserCommand,
+) -> Result<Option<Reply>, Refusal> {
+    match command {
+        UserCommand::Submit {
+            spec,
+            blobs,
+            test_only,
+        } => submit::submit(draft, identity, spec, blobs, *test_only),
+        UserCommand::Cancel { selection } => cancel::cancel(draft, identity, selection),
+        UserCommand::Signal {
+            selection,
+            signal,
+            scope,
+        } => cancel::signal(draft, identity, selection, *signal, *scope),
+        UserCommand::Hold { target, user } => hold::hold(draft, identity, target, *user),
+        UserCommand::Release { target } => hold::release(draft, identity, target),
+        UserCommand::Top { target } => hold::top(draft, identity, target),
+        UserCommand::Requeue {
+            target,
+            hold,
+            special_exit,
+        } => requeue::requeue(draft, identity, target, *hold, *special_exit),
+        UserCommand::Suspend { target } => suspend::suspend(draft, identity, target),
+        UserCommand::Resume { target } => suspend::resume(draft, identity, target),
+        UserCommand::UpdateJob { target, update } => {
+            update_job::update(draft, identity, target, update)
+        }
+        UserCommand::UpdateNodes { nodes, update } => {
+            update_nodes::update(draft, identity, nodes, update)
+        }
+        UserCommand::UpdatePartition { name, pairs } => {
+            partition::update(draft, identity, name, pairs)
+        }
+        UserCommand::EndAllocation { job, exit } => {
+            cancel::end_allocation(draft, identity, *job, *exit)
+        }
+        UserCommand::Reconfigure => require_admin(draft.state, identity).map(|()| None),
+    }
+}
+
+/// Refuses those who are no administrators.
+fn require_admin(state: &State, identity: &Identity) -> Result<(), Refusal> {
+    if is_admin(state, identity) {
+        Ok(())
+    } else {
+        Err(Refusal::new(
+            RefusalCode::AccessDenied,
+            format!("{} is no administrator of this cluster", identity.user),
+        ))
+    }
+}
+
+/// Refuses those who are neither the owner of `job` nor administrators.
+fn require_owner(state: &State, identity: &Identity, job: &Job) -> Result<(), Refusal> {
+    if identity.uid == job.spec.owner.uid || is_admin(state, identity) {
+        Ok(())
+    } else {
+        Err(Refusal::new(
+            RefusalCode::AccessDenied,
+            format!("job {} belongs to {}", job.id, job.spec.owner.user),
+        ))
+    }
 }

@@ -1,21 +1,210 @@
-//! Orders that follow from events.
+//! Orders that follow from events. Repeating one does no harm, so they are sent again when a node registers.
 
-use crate::effect::Effect;
-use crate::event::Event;
+use crate::command::SignalScope;
+use crate::effect::{Effect, TerminateReason};
+use crate::event::{Event, JobChange};
 use crate::ids::{Attempt, JobId, NodeIdx};
+use crate::job::{Job, JobState, NodeShare, Reason};
+use crate::node::NodeLink;
+use crate::spec::JobKind;
 use crate::state::State;
+use crate::transition::Phase;
+
+/// SIGSTOP on Linux.
+const SIGSTOP: u32 = 19;
+/// SIGCONT on Linux.
+const SIGCONT: u32 = 18;
 
 impl State {
     /// What leaves the controller because of `event`, which was just applied (no later one was).
     pub fn effects_of(&self, event: &Event) -> Vec<Effect> {
-        let _ = event;
-        Vec::new()
+        match event {
+            Event::JobStarted { id, .. } => self.with_job(*id, |job| {
+                let mut out = self.launches(job);
+                out.extend(notice(job));
+                out
+            }),
+            Event::JobEnding { id, .. } => self.with_job(*id, |job| {
+                let mut out = self.terminations(job);
+                out.extend(notice(job));
+                out
+            }),
+            Event::JobSuspended { id, .. } => {
+                self.with_job(*id, |job| self.signals(job, SIGSTOP, SignalScope::Full))
+            }
+            Event::JobResumed { id, .. } => {
+                self.with_job(*id, |job| self.signals(job, SIGCONT, SignalScope::Full))
+            }
+            Event::JobChanged {
+                id,
+                change: JobChange::Warned,
+                ..
+            } => self.with_job(*id, |job| match job.spec.warn_signal {
+                Some(warn) if warn.batch_only => self.signals(job, warn.signal, SignalScope::Batch),
+                Some(warn) => self.signals(job, warn.signal, SignalScope::Steps),
+                None => Vec::new(),
+            }),
+            Event::JobChanged { .. }
+            | Event::Configured { .. }
+            | Event::BlobStored { .. }
+            | Event::JobSubmitted { .. }
+            | Event::TaskSplit { .. }
+            | Event::NodeReleased { .. }
+            | Event::JobRequeued { .. }
+            | Event::JobsPurged { .. }
+            | Event::StepStarted { .. }
+            | Event::StepEnded { .. }
+            | Event::NodeRegistered { .. }
+            | Event::NodeChanged { .. }
+            | Event::PartitionChanged { .. } => Vec::new(),
+        }
     }
 
     /// What to send to a node that registered with `present`, after the events of its registration were applied:
     /// launches of what it should run and lacks, ends of what it has and should not.
     pub fn orders_for_node(&self, node: NodeIdx, present: &[(JobId, Attempt)]) -> Vec<Effect> {
-        let _ = (node, present);
-        Vec::new()
+        let mut out = Vec::new();
+        // First the ends: a launch may need the CPUs of a job that was given up while the node was away.
+        for (id, attempt) in present {
+            let expected = self
+                .jobs_on(node)
+                .any(|job| job.id == *id && job.attempt == *attempt);
+            if !expected {
+                out.push(Effect::Terminate {
+                    node,
+                    job: *id,
+                    attempt: *attempt,
+                    now: false,
+                    why: self
+                        .jobs
+                        .get(id)
+                        .map_or(TerminateReason::Finished, why_ended),
+                });
+            }
+        }
+        for job in self.jobs_on(node) {
+            let (id, attempt) = (job.id, job.attempt);
+            let there = present.contains(&(id, attempt));
+            match job.phase() {
+                Phase::Running | Phase::Suspended if !there => out.push(Effect::Launch {
+                    node,
+                    job: id,
+                    attempt,
+                }),
+                // The order to stop may have been lost with the connection.
+                Phase::Suspended => out.push(Effect::Signal {
+                    node,
+                    job: id,
+                    attempt,
+                    step: None,
+                    signal: SIGSTOP,
+                    scope: SignalScope::Full,
+                }),
+                Phase::Completing | Phase::Requeueing => out.push(Effect::Terminate {
+                    node,
+                    job: id,
+                    attempt,
+                    now: false,
+                    why: why_ended(job),
+                }),
+                Phase::Running | Phase::Pending | Phase::Ended | Phase::Gone => {}
+            }
+        }
+        out
+    }
+
+    /// Jobs that hold resources on a node.
+    pub fn jobs_on(&self, node: NodeIdx) -> impl Iterator<Item = &Job> {
+        self.node(node)
+            .into_iter()
+            .flat_map(|n| &n.jobs)
+            .filter_map(|id| self.jobs.get(id))
+    }
+
+    /// Signals to the nodes that a job holds; to the leading node only for the batch shell. Nothing for the shell of
+    /// a job that has none.
+    pub(crate) fn signals(&self, job: &Job, signal: u32, scope: SignalScope) -> Vec<Effect> {
+        if scope == SignalScope::Batch && job.spec.kind != JobKind::Batch {
+            return Vec::new();
+        }
+        self.reachable(job)
+            .filter(|(position, _)| scope != SignalScope::Batch || *position == 0)
+            .map(|(_, share)| Effect::Signal {
+                node: share.node,
+                job: job.id,
+                attempt: job.attempt,
+                step: None,
+                signal,
+                scope,
+            })
+            .collect()
+    }
+
+    /// The nodes of a job that still hold something of it and are connected.
+    pub(crate) fn reachable<'a>(
+        &'a self,
+        job: &'a Job,
+    ) -> impl Iterator<Item = (u32, &'a NodeShare)> {
+        let shares = job.alloc.as_ref().map_or(&[][..], |alloc| &alloc.nodes[..]);
+        (0u32..)
+            .zip(shares)
+            .filter(|(position, _)| job.nodes_held.contains(*position))
+            .filter(|(_, share)| {
+                self.node(share.node)
+                    .is_some_and(|node| node.link == NodeLink::Up)
+            })
+    }
+
+    fn with_job(&self, id: JobId, make: impl FnOnce(&Job) -> Vec<Effect>) -> Vec<Effect> {
+        self.jobs.get(&id).map_or_else(Vec::new, make)
+    }
+
+    fn launches(&self, job: &Job) -> Vec<Effect> {
+        self.reachable(job)
+            .map(|(_, share)| Effect::Launch {
+                node: share.node,
+                job: job.id,
+                attempt: job.attempt,
+            })
+            .collect()
+    }
+
+    fn terminations(&self, job: &Job) -> Vec<Effect> {
+        let why = why_ended(job);
+        self.reachable(job)
+            .map(|(_, share)| Effect::Terminate {
+                node: share.node,
+                job: job.id,
+                attempt: job.attempt,
+                now: false,
+                why,
+            })
+            .collect()
+    }
+}
+
+/// Whoever holds an allocation waits for its start and its end.
+fn notice(job: &Job) -> Option<Effect> {
+    (job.spec.interactive || job.spec.kind == JobKind::Allocation)
+        .then_some(Effect::Notify { job: job.id })
+}
+
+/// What is told to the standard error of a job that ends.
+fn why_ended(job: &Job) -> TerminateReason {
+    match (job.state, job.reason) {
+        (_, Reason::NodeDown) => TerminateReason::NodeFailure,
+        // A launch that failed leaves nobody to tell.
+        (_, Reason::JobLaunchFailure) => TerminateReason::Finished,
+        (JobState::Pending | JobState::Running | JobState::Suspended, _) => {
+            TerminateReason::Requeued
+        }
+        (JobState::Timeout | JobState::Deadline, _) => TerminateReason::TimeLimit,
+        (JobState::Cancelled, _) => TerminateReason::Cancelled,
+        (JobState::Preempted, _) => TerminateReason::Preempted,
+        (JobState::NodeFail, _) => TerminateReason::NodeFailure,
+        (
+            JobState::Completed | JobState::Failed | JobState::BootFail | JobState::OutOfMemory,
+            _,
+        ) => TerminateReason::Finished,
     }
 }

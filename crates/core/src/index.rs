@@ -1,13 +1,403 @@
-//! The indexes of the state: derived from the records, rebuilt after a snapshot, kept up to date by every event.
+//! The indexes of the state: derived from the records, rebuilt after a snapshot or a new configuration, kept up to
+//! date by every event. An event on one job costs O(log jobs).
 
-use crate::state::State;
+use crate::event::Event;
+use crate::ids::{JobId, NodeIdx};
+use crate::job::{ArrayRole, Job, JobState};
+use crate::node::NodeLink;
+use crate::spec::{DependencyKind, DependencyTerm, JobSpec};
+use crate::state::{ArrayInfo, State};
 use crate::time::Timestamp;
+use crate::transition::Phase;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Where one record stands in the indexes.
+#[derive(Default)]
+pub(crate) struct Keys {
+    limit: Option<Timestamp>,
+    warning: Option<Timestamp>,
+    begin: Option<Timestamp>,
+    deadline: Option<Timestamp>,
+    ended: Option<Timestamp>,
+    pending: bool,
+    active: bool,
+    live: Option<(Arc<JobSpec>, JobId)>,
+    waits_for: Vec<(JobId, Option<u32>)>,
+}
+
+/// What a record counts for in its array.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) running: u32,
+    pub(crate) pending: u32,
+    pub(crate) unfinished: u32,
+    pub(crate) failed: u32,
+    pub(crate) unstarted: u32,
+}
+
+impl Counts {
+    /// What `job` counts for.
+    pub(crate) fn of(job: &Job) -> Counts {
+        let tasks = match &job.array {
+            ArrayRole::None => return Counts::default(),
+            ArrayRole::Task { .. } => 1,
+            ArrayRole::Pending { indices } => u32::try_from(indices.len()).unwrap_or(u32::MAX),
+        };
+        let phase = job.phase();
+        let in_record = matches!(job.array, ArrayRole::Pending { .. }) && phase == Phase::Pending;
+        let when = |yes: bool| if yes { tasks } else { 0 };
+        Counts {
+            running: when(matches!(phase, Phase::Running | Phase::Suspended)),
+            pending: when(in_record),
+            unfinished: when(phase != Phase::Ended),
+            failed: when(phase == Phase::Ended && job.state != JobState::Completed),
+            unstarted: when(job.attempt.0 == 0 && !job.state.is_ended()),
+        }
+    }
+
+    /// The counts of an array.
+    pub(crate) fn of_array(info: &ArrayInfo) -> Counts {
+        Counts {
+            running: info.running,
+            pending: info.pending,
+            unfinished: info.unfinished,
+            failed: info.failed,
+            unstarted: info.unstarted,
+        }
+    }
+
+    /// These counts after a record that counted for `before` came to count for `after`.
+    pub(crate) fn moved(self, before: Counts, after: Counts) -> Counts {
+        let shift =
+            |now: u32, minus: u32, plus: u32| now.saturating_sub(minus).saturating_add(plus);
+        Counts {
+            running: shift(self.running, before.running, after.running),
+            pending: shift(self.pending, before.pending, after.pending),
+            unfinished: shift(self.unfinished, before.unfinished, after.unfinished),
+            failed: shift(self.failed, before.failed, after.failed),
+            unstarted: shift(self.unstarted, before.unstarted, after.unstarted),
+        }
+    }
+
+    /// Writes them to an array.
+    pub(crate) fn store(self, info: &mut ArrayInfo) {
+        info.running = self.running;
+        info.pending = self.pending;
+        info.unfinished = self.unfinished;
+        info.failed = self.failed;
+        info.unstarted = self.unstarted;
+    }
+}
+
+/// The key under which `job` waits for what `term` names; `None` for `singleton`.
+pub(crate) fn dependency_key(job: &Job, term: &DependencyTerm) -> Option<(JobId, Option<u32>)> {
+    match term {
+        DependencyTerm::Singleton => None,
+        DependencyTerm::Job {
+            kind: DependencyKind::AfterCorr,
+            job: target,
+            task: None,
+            ..
+        } => Some((*target, job.task_index())),
+        DependencyTerm::Job {
+            job: target, task, ..
+        } => Some((*target, *task)),
+    }
+}
 
 impl State {
+    /// When the job's limit or deadline ends it, `OverTimeLimit` and suspensions included; `None` if nothing does or
+    /// the job does not run.
+    pub fn limit_end(&self, job: &Job) -> Option<Timestamp> {
+        if job.state != JobState::Running || job.completing {
+            return None;
+        }
+        let over_s = u64::from(self.over_time_limit_min(&job.partition)) * 60;
+        let by_limit = job.time_limit_end().map(|end| end.plus_s(over_s));
+        match (by_limit, job.spec.deadline) {
+            (Some(limit), Some(deadline)) => Some(limit.min(deadline)),
+            (limit, deadline) => limit.or(deadline),
+        }
+    }
+
+    fn over_time_limit_min(&self, partition: &str) -> u32 {
+        self.partition(partition)
+            .and_then(|p| p.over_time_limit_min)
+            .or(self.config.as_ref().and_then(|c| c.over_time_limit_min))
+            .unwrap_or(0)
+    }
+
+    /// Where `job` stands in the indexes.
+    pub(crate) fn keys_of(&self, job: &Job) -> Keys {
+        let phase = job.phase();
+        let mut keys = Keys {
+            active: matches!(
+                phase,
+                Phase::Running | Phase::Suspended | Phase::Completing | Phase::Requeueing
+            ),
+            pending: phase == Phase::Pending,
+            ..Keys::default()
+        };
+        if phase == Phase::Ended {
+            keys.ended = Some(job.end_time.unwrap_or(job.submit_time));
+            return keys;
+        }
+        keys.live = Some((job.spec.clone(), job.submission()));
+        if phase == Phase::Running {
+            keys.limit = self.limit_end(job);
+            keys.warning = job.warning_time();
+        }
+        if phase == Phase::Pending {
+            keys.begin = job.begin_at;
+            keys.deadline = job.too_late_at();
+            keys.waits_for = job
+                .waiting_on
+                .iter()
+                .filter_map(|term| dependency_key(job, term))
+                .collect();
+        }
+        keys
+    }
+
+    /// Brings the indexes from one standing of a record to another.
+    pub(crate) fn reindex(&mut self, id: JobId, before: &Keys, after: &Keys) {
+        shift(&mut self.by_limit, id, before.limit, after.limit);
+        shift(&mut self.by_warning, id, before.warning, after.warning);
+        shift(&mut self.by_begin, id, before.begin, after.begin);
+        shift(&mut self.by_deadline, id, before.deadline, after.deadline);
+        shift(&mut self.ended, id, before.ended, after.ended);
+        flip(&mut self.pending, id, before.pending, after.pending);
+        flip(&mut self.active, id, before.active, after.active);
+        if before.waits_for != after.waits_for {
+            for key in &before.waits_for {
+                if let Some(waiting) = self.dependents.get_mut(key) {
+                    waiting.remove(&id);
+                    if waiting.is_empty() {
+                        self.dependents.remove(key);
+                    }
+                }
+            }
+            for key in &after.waits_for {
+                self.dependents.entry(*key).or_default().insert(id);
+            }
+        }
+        let same = match (&before.live, &after.live) {
+            (None, None) => true,
+            (Some((a, base_a)), Some((b, base_b))) => Arc::ptr_eq(a, b) && base_a == base_b,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        if !same {
+            if let Some((spec, submission)) = &before.live {
+                self.leave_owner(spec, (*submission, id));
+            }
+            if let Some((spec, submission)) = &after.live {
+                self.join_owner(spec, (*submission, id));
+            }
+        }
+    }
+
+    fn join_owner(&mut self, spec: &JobSpec, entry: (JobId, JobId)) {
+        let names = self.by_owner.entry(spec.owner.uid).or_default();
+        match names.get_mut(spec.name.as_str()) {
+            Some(set) => {
+                set.insert(entry);
+            }
+            None => {
+                names.insert(spec.name.clone(), BTreeSet::from([entry]));
+            }
+        }
+    }
+
+    fn leave_owner(&mut self, spec: &JobSpec, entry: (JobId, JobId)) {
+        let Some(names) = self.by_owner.get_mut(&spec.owner.uid) else {
+            return;
+        };
+        if let Some(set) = names.get_mut(spec.name.as_str()) {
+            set.remove(&entry);
+            if set.is_empty() {
+                names.remove(spec.name.as_str());
+            }
+        }
+        if names.is_empty() {
+            self.by_owner.remove(&spec.owner.uid);
+        }
+    }
+
+    /// Builds every index from the records.
+    pub(crate) fn rebuild_indexes(&mut self) {
+        self.node_by_name = self
+            .nodes
+            .iter()
+            .map(|n| (n.config.name.clone(), n.idx))
+            .collect();
+        self.by_limit = BTreeSet::new();
+        self.by_warning = BTreeSet::new();
+        self.by_begin = BTreeSet::new();
+        self.by_deadline = BTreeSet::new();
+        self.ended = BTreeSet::new();
+        self.pending = BTreeSet::new();
+        self.active = BTreeSet::new();
+        self.dependents = BTreeMap::new();
+        self.by_owner = BTreeMap::new();
+        let jobs = std::mem::take(&mut self.jobs);
+        for (id, job) in &jobs {
+            let keys = self.keys_of(job);
+            self.reindex(*id, &Keys::default(), &keys);
+        }
+        self.jobs = jobs;
+        self.lost_nodes = self
+            .nodes
+            .iter()
+            .filter_map(|n| n.lost_key().map(|since| (since, n.idx)))
+            .collect();
+        self.index_partitions();
+    }
+
+    fn index_partitions(&mut self) {
+        let mut of = vec![Vec::new(); self.nodes.len()];
+        let by_name: HashMap<&str, NodeIdx> = self
+            .node_by_name
+            .iter()
+            .map(|(n, i)| (n.as_str(), *i))
+            .collect();
+        for (position, partition) in self.partitions.iter().enumerate() {
+            for idx in partition
+                .nodes
+                .iter()
+                .filter_map(|n| by_name.get(n.as_str()))
+            {
+                let list: &mut Vec<usize> = &mut of[idx.0 as usize];
+                if list.last() != Some(&position) {
+                    list.push(position);
+                }
+            }
+        }
+        self.partitions_of = of;
+    }
+
+    /// Applies an event about a node and keeps the index of lost nodes.
+    pub(crate) fn turn_node(&mut self, idx: NodeIdx, event: &Event) {
+        let node = self
+            .nodes
+            .get_mut(idx.0 as usize)
+            .unwrap_or_else(|| panic!("{event:?} names a node that does not exist"));
+        if let Some(since) = node.lost_key() {
+            self.lost_nodes.remove(&(since, idx));
+        }
+        node.turn(event);
+        if let Some(since) = node.lost_key() {
+            self.lost_nodes.insert((since, idx));
+        }
+    }
+
     /// The earliest time at which `Tick` would do something, `now` if it is overdue. A purge that is overdue (the
     /// accounting lags) is asked for once a second.
     pub fn next_tick(&self, now: Timestamp) -> Option<Timestamp> {
-        let _ = now;
-        None
+        let timeout_s = self.config.as_ref().map_or(0, |c| c.node_timeout_s);
+        let lost = self
+            .lost_nodes
+            .first()
+            .filter(|_| timeout_s > 0)
+            .map(|(since, _)| since.plus_s(u64::from(timeout_s)));
+        let due = [
+            &self.by_limit,
+            &self.by_warning,
+            &self.by_begin,
+            &self.by_deadline,
+        ]
+        .into_iter()
+        .filter_map(|index| index.first().map(|(time, _)| *time))
+        .chain(lost)
+        .min()
+        .map(|time| time.max(now));
+        let purge = self
+            .next_purge()
+            .map(|time| if time <= now { now.plus_s(1) } else { time });
+        match (due, purge) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// When the job that ended first may leave; `MinJobAge=0` keeps all.
+    fn next_purge(&self) -> Option<Timestamp> {
+        let age_s = self.config.as_ref().map_or(0, |c| c.min_job_age_s);
+        let (ended, _) = self.ended.first().filter(|_| age_s > 0)?;
+        Some(ended.plus_s(u64::from(age_s)))
+    }
+}
+
+impl Job {
+    /// When its time limit is reached if it goes on running, without `OverTimeLimit`.
+    pub fn time_limit_end(&self) -> Option<Timestamp> {
+        let (start, limit_s) = (self.start_time?, self.time_limit.seconds()?);
+        Some(start.plus_s(limit_s).plus_ms(self.suspended_ms))
+    }
+
+    /// When the signal of `--signal` is due, if it is still to be sent.
+    fn warning_time(&self) -> Option<Timestamp> {
+        let signal = self.spec.warn_signal.filter(|_| !self.warned)?;
+        let end = match (self.time_limit_end(), self.spec.deadline) {
+            (Some(limit), Some(deadline)) => limit.min(deadline),
+            (limit, deadline) => limit.or(deadline)?,
+        };
+        Some(Timestamp(
+            end.0.saturating_sub(i64::from(signal.before_s) * 1000),
+        ))
+    }
+
+    /// The first time at which a start would be too late for the deadline.
+    fn too_late_at(&self) -> Option<Timestamp> {
+        let deadline = self.spec.deadline?;
+        let need_s = self
+            .spec
+            .time_min
+            .unwrap_or(self.time_limit)
+            .seconds()
+            .unwrap_or(0);
+        let need_ms = i64::try_from(need_s.saturating_mul(1000)).unwrap_or(i64::MAX);
+        Some(Timestamp(
+            deadline.0.saturating_sub(need_ms).saturating_add(1),
+        ))
+    }
+}
+
+impl crate::node::Node {
+    /// Since when it is lost without being down yet.
+    pub(crate) fn lost_key(&self) -> Option<Timestamp> {
+        match self.link {
+            NodeLink::Lost(since) if !self.down && !self.removed => Some(since),
+            NodeLink::Lost(_) | NodeLink::Never | NodeLink::Up => None,
+        }
+    }
+}
+
+fn shift(
+    index: &mut BTreeSet<(Timestamp, JobId)>,
+    id: JobId,
+    before: Option<Timestamp>,
+    after: Option<Timestamp>,
+) {
+    if before == after {
+        return;
+    }
+    if let Some(time) = before {
+        index.remove(&(time, id));
+    }
+    if let Some(time) = after {
+        index.insert((time, id));
+    }
+}
+
+fn flip(index: &mut BTreeSet<JobId>, id: JobId, before: bool, after: bool) {
+    match (before, after) {
+        (false, true) => {
+            index.insert(id);
+        }
+        (true, false) => {
+            index.remove(&id);
+        }
+        (true, true) | (false, false) => {}
     }
 }

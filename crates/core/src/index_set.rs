@@ -9,6 +9,11 @@ use std::collections::BTreeMap;
 pub struct IndexSet(#[n(0)] BTreeMap<u32, u32>);
 
 impl IndexSet {
+    /// The set of one index.
+    pub fn single(index: u32) -> IndexSet {
+        IndexSet(BTreeMap::from([(index, index)]))
+    }
+
     /// Adds `first..=last`; nothing if `last` is less.
     pub fn insert_range(&mut self, first: u32, last: u32) {
         if last < first {
@@ -78,6 +83,40 @@ impl IndexSet {
         self.0.last_key_value().map(|(_, &l)| l)
     }
 
+    /// The lowest index that is at least `index`.
+    pub fn first_from(&self, index: u32) -> Option<u32> {
+        if self.contains(index) {
+            return Some(index);
+        }
+        self.0.range(index..).next().map(|(&first, _)| first)
+    }
+
+    /// The indices that are in both.
+    pub fn intersection(&self, other: &IndexSet) -> IndexSet {
+        let mut out = IndexSet::default();
+        let (few, many) = if self.0.len() <= other.0.len() {
+            (self, other)
+        } else {
+            (other, self)
+        };
+        for (first, last) in few.ranges() {
+            let mut at = first;
+            while let Some(from) = many.first_from(at).filter(|f| *f <= last) {
+                let end = many
+                    .0
+                    .range(..=from)
+                    .next_back()
+                    .map_or(from, |(_, &l)| l.min(last));
+                out.insert_range(from, end);
+                match end.checked_add(1) {
+                    Some(next) => at = next,
+                    None => break,
+                }
+            }
+        }
+        out
+    }
+
     /// The ranges, ascending.
     pub fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.0.iter().map(|(&f, &l)| (f, l))
@@ -108,6 +147,13 @@ mod tests {
                 }
                 prop_assert_eq!(set.iter().collect::<Vec<_>>(), model.iter().copied().collect::<Vec<_>>());
                 prop_assert_eq!(set.len(), model.len() as u64);
+                prop_assert_eq!(set.first_from(at), model.range(at..).next().copied());
+                let mut window = IndexSet::default();
+                window.insert_range(at, at + 7);
+                window.insert_range(at + 12, at + 20);
+                let both: Vec<_> = set.iter().filter(|i| window.contains(*i)).collect();
+                prop_assert_eq!(set.intersection(&window).iter().collect::<Vec<_>>(), both.clone());
+                prop_assert_eq!(window.intersection(&set).iter().collect::<Vec<_>>(), both);
                 let ranges: Vec<_> = set.ranges().collect();
                 prop_assert!(ranges.windows(2).all(|w| w[0].1 + 1 < w[1].0), "ranges touch: {:?}", ranges);
             }

@@ -1,6 +1,20 @@
-//! What must hold after every event.
+//! What must hold after every event. Reads the whole state: for tests and the simulator.
 
-use crate::state::State;
+use crate::cpuset::CpuSet;
+use crate::ids::{BlobId, JobId};
+use crate::index::Counts;
+use crate::job::{ArrayRole, Job, JobState};
+use crate::node::Node;
+use crate::state::{ArrayInfo, State};
+use std::collections::BTreeMap;
+
+macro_rules! ensure {
+    ($holds:expr, $($text:tt)+) => {
+        if !$holds {
+            return Err(format!($($text)+));
+        }
+    };
+}
 
 impl State {
     /// Checks the whole state; meant for tests and the simulator (it reads everything).
@@ -8,6 +22,238 @@ impl State {
     /// # Errors
     /// What does not hold, by name.
     pub fn check_invariants(&self) -> Result<(), String> {
+        for job in self.jobs.values() {
+            self.check_job(job)?;
+        }
+        for node in &self.nodes {
+            self.check_node(node)?;
+        }
+        for (base, info) in &self.arrays {
+            self.check_array(*base, info)?;
+        }
+        self.check_blobs()?;
+        self.check_indexes()
+    }
+
+    fn check_job(&self, job: &Job) -> Result<(), String> {
+        let id = job.id;
+        ensure!(
+            id.0 < self.next_job_id,
+            "job {id} has a number that was not given yet"
+        );
+        let holds = !job.nodes_held.is_empty();
+        let runs = matches!(job.state, JobState::Running | JobState::Suspended);
+        ensure!(
+            !holds || runs || job.completing,
+            "job {id} is {} and holds nodes",
+            job.state.name()
+        );
+        ensure!(
+            !runs || holds,
+            "job {id} is {} without a node",
+            job.state.name()
+        );
+        ensure!(!runs || !job.completing, "job {id} runs and is completing");
+        ensure!(
+            job.state != JobState::Suspended || job.suspend_time.is_some(),
+            "job {id} is suspended since never"
+        );
+        let pending = job.state == JobState::Pending && !job.completing;
+        ensure!(
+            !pending || (job.alloc.is_none() && job.steps.is_empty()),
+            "job {id} waits and has an allocation or steps"
+        );
+        ensure!(
+            !pending || (job.hold == crate::job::Hold::None) == (job.priority > 0),
+            "job {id} has priority {} and hold {:?}",
+            job.priority,
+            job.hold
+        );
+        ensure!(
+            !job.state.is_ended() || job.end_time.is_some(),
+            "job {id} ended at no time"
+        );
+        for position in job.nodes_held.iter() {
+            let share = job
+                .alloc
+                .as_ref()
+                .and_then(|alloc| alloc.nodes.get(position as usize));
+            ensure!(
+                share
+                    .and_then(|s| self.node(s.node))
+                    .is_some_and(|n| n.jobs.contains(&id)),
+                "job {id} holds its node {position}, which does not know it"
+            );
+        }
+        if let ArrayRole::Task { base, index } = job.array {
+            let known = self
+                .arrays
+                .get(&base)
+                .and_then(|info| info.tasks.get(&index));
+            ensure!(
+                known == Some(&id),
+                "array {base} does not know task {index}, job {id}"
+            );
+        }
+        if let ArrayRole::Pending { indices } = &job.array {
+            ensure!(!indices.is_empty(), "array {id} has a record without tasks");
+            ensure!(self.arrays.contains_key(&id), "array {id} has no entry");
+        }
+        Ok(())
+    }
+
+    /// The node's books against the allocations of its jobs.
+    fn check_node(&self, node: &Node) -> Result<(), String> {
+        let name = &node.config.name;
+        let mut expected = Node {
+            free_cpus: CpuSet::first(node.config.cpus),
+            used_mib: 0,
+            used_gres: vec![CpuSet::default(); node.config.gres.len()],
+            exclusive: false,
+            ..node.clone()
+        };
+        let mut taken = CpuSet::default();
+        for id in &node.jobs {
+            let job = self.jobs.get(id);
+            let Some((job, alloc)) = job.and_then(|j| j.alloc.as_ref().map(|a| (j, a))) else {
+                return Err(format!("node {name} has job {id}, which has no allocation"));
+            };
+            let share = (0u32..)
+                .zip(&alloc.nodes)
+                .find(|(p, s)| s.node == node.idx && job.nodes_held.contains(*p));
+            let Some((_, share)) = share else {
+                return Err(format!("node {name} has job {id}, which does not hold it"));
+            };
+            ensure!(
+                !share.cpus.intersects(&taken),
+                "job {id} shares a CPU of node {name}"
+            );
+            taken.union_with(&share.cpus);
+            for gres in &share.gres {
+                let used = node.gres_slot(gres).map(|slot| &expected.used_gres[slot]);
+                ensure!(
+                    used.is_none_or(|used| !used.intersects(&gres.ids)),
+                    "job {id} shares a {} of node {name}",
+                    gres.name
+                );
+            }
+            ensure!(
+                !alloc.exclusive || node.jobs.len() == 1,
+                "job {id} has node {name} for itself, which has {} jobs",
+                node.jobs.len()
+            );
+            expected.hold_resources(share, alloc.exclusive);
+        }
+        // A configuration that takes memory away from running jobs breaks this; nothing else does.
+        ensure!(
+            node.used_mib <= node.config.memory_mib
+                || !self.config.as_ref().is_some_and(|c| c.memory_is_consumable),
+            "jobs hold {} MiB of node {name}",
+            node.used_mib
+        );
+        ensure!(
+            expected == *node,
+            "node {name} keeps wrong books: {node:?}, expected {expected:?}"
+        );
+        Ok(())
+    }
+
+    fn check_array(&self, base: JobId, info: &ArrayInfo) -> Result<(), String> {
+        let mut counts = Counts::default();
+        let record = self
+            .jobs
+            .get(&base)
+            .filter(|job| matches!(job.array, ArrayRole::Pending { .. }));
+        for (index, id) in &info.tasks {
+            let role = self.jobs.get(id).map(|job| job.array.clone());
+            ensure!(
+                role == Some(ArrayRole::Task {
+                    base,
+                    index: *index
+                }),
+                "task {index} of array {base} is job {id}, which is {role:?}"
+            );
+        }
+        let tasks = info.tasks.values().filter_map(|id| self.jobs.get(id));
+        for job in tasks.chain(record) {
+            counts = counts.moved(Counts::default(), Counts::of(job));
+        }
+        ensure!(
+            record.is_some() || !info.tasks.is_empty(),
+            "array {base} is kept without a record"
+        );
+        // Tasks that were purged count as failed for good.
+        counts.failed = counts.failed.max(info.failed);
+        ensure!(
+            counts == Counts::of_array(info),
+            "array {base} counts {:?}, its records {counts:?}",
+            Counts::of_array(info)
+        );
+        Ok(())
+    }
+
+    fn check_blobs(&self) -> Result<(), String> {
+        let mut users: BTreeMap<BlobId, u32> = BTreeMap::new();
+        for job in self.jobs.values() {
+            for id in crate::apply::blobs_of(&job.spec) {
+                *users.entry(id).or_default() += 1;
+            }
+        }
+        for (id, blob) in &self.blobs {
+            let found = users.remove(id).unwrap_or(0);
+            ensure!(
+                blob.users == found,
+                "blob {id:?} counts {} users and has {found}",
+                blob.users
+            );
+        }
+        match users.first_key_value() {
+            Some((id, _)) => Err(format!("blob {id:?} is used and not stored")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_indexes(&self) -> Result<(), String> {
+        let mut fresh = State {
+            config: self.config.clone(),
+            partitions: self.partitions.clone(),
+            nodes: self.nodes.clone(),
+            jobs: self.jobs.clone(),
+            ..State::default()
+        };
+        fresh.rebuild_indexes();
+        ensure!(
+            self.node_by_name == fresh.node_by_name,
+            "index node_by_name is wrong"
+        );
+        ensure!(self.by_limit == fresh.by_limit, "index by_limit is wrong");
+        ensure!(
+            self.by_warning == fresh.by_warning,
+            "index by_warning is wrong"
+        );
+        ensure!(self.by_begin == fresh.by_begin, "index by_begin is wrong");
+        ensure!(
+            self.by_deadline == fresh.by_deadline,
+            "index by_deadline is wrong"
+        );
+        ensure!(self.ended == fresh.ended, "index ended is wrong");
+        ensure!(
+            self.dependents == fresh.dependents,
+            "index dependents is {:?}, should be {:?}",
+            self.dependents,
+            fresh.dependents
+        );
+        ensure!(self.pending == fresh.pending, "index pending is wrong");
+        ensure!(self.active == fresh.active, "index active is wrong");
+        ensure!(
+            self.lost_nodes == fresh.lost_nodes,
+            "index lost_nodes is wrong"
+        );
+        ensure!(self.by_owner == fresh.by_owner, "index by_owner is wrong");
+        ensure!(
+            self.partitions_of == fresh.partitions_of,
+            "index partitions_of is wrong"
+        );
         Ok(())
     }
 }

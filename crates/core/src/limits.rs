@@ -16,6 +16,16 @@ pub const DEPENDENCY_TERMS_MAX: usize = 10_000;
 pub const HOSTLIST_NAMES_MAX: usize = 1 << 20;
 /// CPUs of one node.
 pub const NODE_CPUS_MAX: u32 = 65_536;
+/// Seconds that a job waits after its n-th launch that failed are n times this.
+pub const LAUNCH_BACKOFF_S: u64 = 10;
+/// Most seconds that a job waits after a failed launch.
+pub const LAUNCH_BACKOFF_MAX_S: u64 = 300;
+/// Tasks that one job may ask for.
+pub const TASKS_MAX: u32 = 1 << 24;
+/// Ended jobs that one tick takes out of the queue.
+pub const PURGE_MAX: usize = 4096;
+/// Priority of the job with number 0; each later job has one less.
+pub const PRIORITY_TOP: u32 = 4_294_901_759;
 /// Launches that may fail on a node one after another before it is drained.
 pub const LAUNCH_FAILURES_MAX: u32 = 5;
 

@@ -126,6 +126,9 @@ pub struct Node {
     /// No longer in the configuration; kept while jobs refer to it.
     #[n(15)]
     pub removed: bool,
+    /// `scontrol update nodename= comment=`.
+    #[n(16)]
+    pub comment: Option<String>,
 }
 
 /// The connection to a node's agent.

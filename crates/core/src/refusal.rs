@@ -143,4 +143,10 @@ refusals! {
     37 ProtocolError = "Protocol authentication error",
     /// Root jobs are off.
     38 RootDisabled = "Access by user root disabled in configuration",
+    /// No such license.
+    39 InvalidLicense = "Invalid license specification",
+    /// A dependency of a job on itself by way of others.
+    40 CircularDependency = "Circular job dependency",
+    /// Names and texts that are too long.
+    41 TooLong = "Pathname of a file, directory or other parameter too long",
 }

@@ -1,6 +1,32 @@
-//! The whole state as bytes.
+//! The whole state as bytes: a format version, then the primary fields as a CBOR map with numbered keys. Indexes are
+//! left out and built anew.
 
-use crate::state::State;
+use crate::ids::{BlobId, JobId};
+use crate::job::{Job, Reason};
+use crate::node::Node;
+use crate::spec::JobSpec;
+use crate::state::{Blob, State};
+use minicbor::bytes::ByteVec;
+use minicbor::encode::Write;
+use minicbor::{Decoder, Encode, Encoder};
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+/// The format that is written.
+const FORMAT: u32 = 1;
+
+/// Keys of the map.
+mod key {
+    pub(super) const CONFIG: u32 = 0;
+    pub(super) const PARTITIONS: u32 = 1;
+    pub(super) const NODES: u32 = 2;
+    pub(super) const JOBS: u32 = 3;
+    pub(super) const ARRAYS: u32 = 4;
+    pub(super) const BLOBS: u32 = 5;
+    pub(super) const NEXT_JOB_ID: u32 = 6;
+    pub(super) const COUNT: u64 = 7;
+}
 
 /// Why a snapshot could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +49,12 @@ pub enum SnapshotError {
 impl State {
     /// Appends the state to `out`: a format version, then the primary fields as CBOR. Indexes are left out.
     pub fn encode_snapshot(&self, out: &mut Vec<u8>) {
-        let _ = out;
+        self.write(
+            &mut Encoder::new(out),
+            |job, e| job.encode(e, &mut ()),
+            |node, e| node.encode(e, &mut ()),
+        )
+        .unwrap_or_else(|e| panic!("a vector takes all bytes: {e}"));
     }
 
     /// Reads what [`State::encode_snapshot`] wrote and rebuilds the indexes.
@@ -31,12 +62,138 @@ impl State {
     /// # Errors
     /// An unknown format or damage.
     pub fn decode_snapshot(bytes: &[u8]) -> Result<State, SnapshotError> {
-        let _ = bytes;
-        Ok(State::default())
+        let mut d = Decoder::new(bytes);
+        let found = d.u32()?;
+        if found != FORMAT {
+            return Err(SnapshotError::Version {
+                found,
+                known: FORMAT,
+            });
+        }
+        let mut state = State::default();
+        let entries = d
+            .map()?
+            .ok_or_else(|| minicbor::decode::Error::message("a map of unknown length"))?;
+        for _ in 0..entries {
+            match d.u32()? {
+                key::CONFIG => {
+                    state.config = d
+                        .decode::<Option<crate::config::ClusterConfig>>()?
+                        .map(Arc::new);
+                }
+                key::PARTITIONS => state.partitions = d.decode()?,
+                key::NODES => state.nodes = d.decode()?,
+                key::JOBS => {
+                    let jobs: Vec<Job> = d.decode()?;
+                    state.jobs = share_specs(jobs);
+                }
+                key::ARRAYS => state.arrays = d.decode()?,
+                key::BLOBS => {
+                    let blobs: Vec<(BlobId, u32, ByteVec)> = d.decode()?;
+                    state.blobs = blobs
+                        .into_iter()
+                        .map(|(id, users, bytes)| {
+                            let bytes = Arc::new(bytes);
+                            (id, Blob { bytes, users })
+                        })
+                        .collect();
+                }
+                key::NEXT_JOB_ID => state.next_job_id = d.u64()?,
+                _ => d.skip()?,
+            }
+        }
+        state.rebuild_indexes();
+        Ok(state)
     }
 
     /// A hash of everything durable, the same for states that the same events made. Notes do not enter it.
     pub fn digest(&self) -> u64 {
-        0
+        let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+        let written = self.write(
+            &mut Encoder::new(&mut hash),
+            |job, e| without_notes(job).encode(e, &mut ()),
+            |node, e| node_without_notes(node).encode(e, &mut ()),
+        );
+        match written {
+            Ok(()) => hash.0,
+            Err(e) => panic!("a hash takes all bytes: {e}"),
+        }
+    }
+
+    /// Writes the primary fields; jobs and nodes by the functions given.
+    fn write<W: Write>(
+        &self,
+        e: &mut Encoder<W>,
+        job_out: impl Fn(&Job, &mut Encoder<W>) -> Result<(), minicbor::encode::Error<W::Error>>,
+        node_out: impl Fn(&Node, &mut Encoder<W>) -> Result<(), minicbor::encode::Error<W::Error>>,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.u32(FORMAT)?.map(key::COUNT)?;
+        e.u32(key::CONFIG)?.encode(self.config.as_deref())?;
+        e.u32(key::PARTITIONS)?.encode(&self.partitions)?;
+        e.u32(key::NODES)?.array(self.nodes.len() as u64)?;
+        for node in &self.nodes {
+            node_out(node, e)?;
+        }
+        e.u32(key::JOBS)?.array(self.jobs.len() as u64)?;
+        for job in self.jobs.values() {
+            job_out(job, e)?;
+        }
+        e.u32(key::ARRAYS)?.encode(&self.arrays)?;
+        let mut blobs: Vec<_> = self.blobs.iter().filter(|(_, b)| b.users > 0).collect();
+        blobs.sort_by_key(|(id, _)| **id);
+        e.u32(key::BLOBS)?.array(blobs.len() as u64)?;
+        for (id, blob) in blobs {
+            e.encode((id, blob.users, blob.bytes.as_ref()))?;
+        }
+        e.u32(key::NEXT_JOB_ID)?.u64(self.next_job_id)?;
+        Ok(())
+    }
+}
+
+/// Tasks of an array share one specification in memory, as they did before.
+fn share_specs(jobs: Vec<Job>) -> BTreeMap<JobId, Job> {
+    let mut known: HashMap<JobId, Arc<JobSpec>> = HashMap::new();
+    jobs.into_iter()
+        .map(|mut job| {
+            if job.spec.array.is_some() {
+                let shared = known
+                    .entry(job.submission())
+                    .or_insert_with(|| job.spec.clone());
+                if **shared == *job.spec {
+                    job.spec = shared.clone();
+                }
+            }
+            (job.id, job)
+        })
+        .collect()
+}
+
+fn without_notes(job: &Job) -> Job {
+    let mut job = job.clone();
+    if job.is_startable() {
+        job.reason = Reason::None;
+    }
+    job.expected_start = None;
+    job.last_sched_eval = None;
+    job
+}
+
+fn node_without_notes(node: &Node) -> Node {
+    let mut node = node.clone();
+    node.set_health(0, 0);
+    node
+}
+
+/// The FNV-1a hash of what is written to it.
+struct Fnv(u64);
+
+impl Write for Fnv {
+    type Error = Infallible;
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        Ok(())
     }
 }

@@ -54,3 +54,52 @@ impl TimeLimit {
         }
     }
 }
+
+impl std::str::FromStr for TimeLimit {
+    type Err = TimeLimitError;
+
+    /// Slurm's forms: `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours`, `days-hours:minutes`,
+    /// `days-hours:minutes:seconds`, `UNLIMITED`, `INFINITE`; seconds are rounded up to minutes.
+    fn from_str(text: &str) -> Result<TimeLimit, TimeLimitError> {
+        let word = text.trim();
+        if ["UNLIMITED", "INFINITE", "-1"]
+            .iter()
+            .any(|w| word.eq_ignore_ascii_case(w))
+        {
+            return Ok(TimeLimit::Unlimited);
+        }
+        let wrong = || TimeLimitError(text.to_owned());
+        let (days, rest) = match word.split_once('-') {
+            Some((days, rest)) => (Some(number(days).ok_or_else(wrong)?), rest),
+            None => (None, word),
+        };
+        let parts: Vec<u64> = rest
+            .split(':')
+            .map(number)
+            .collect::<Option<_>>()
+            .ok_or_else(wrong)?;
+        let seconds = match (days, parts.as_slice()) {
+            (Some(d), [h]) => d * 86_400 + h * 3600,
+            (Some(d), [h, m]) => d * 86_400 + h * 3600 + m * 60,
+            (Some(d), [h, m, s]) => d * 86_400 + h * 3600 + m * 60 + s,
+            (None, [m]) => m * 60,
+            (None, [m, s]) => m * 60 + s,
+            (None, [h, m, s]) => h * 3600 + m * 60 + s,
+            _ => return Err(wrong()),
+        };
+        u32::try_from(seconds.div_ceil(60))
+            .map(TimeLimit::Minutes)
+            .map_err(|_| wrong())
+    }
+}
+
+/// A text that is no time limit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no time limit; write minutes, [days-]hours:minutes:seconds or UNLIMITED")]
+pub struct TimeLimitError(String);
+
+/// Digits only, small enough that the sums above cannot overflow.
+fn number(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.len() <= 10 && text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}

@@ -1,1 +1,27 @@
-//! ctld
+//! The controller: one thread that owns the state, a replica that answers reads, and a server for connections.
+//!
+//! Pure decisions are in `muster-core` and `muster-sched`; here they meet the journal, the sockets and the clock.
+#![forbid(unsafe_code)]
+
+pub mod accounted;
+mod accounting;
+mod answer;
+mod configuration;
+mod connection;
+pub mod disk;
+mod identity;
+pub mod keys;
+pub mod mail;
+mod node_link;
+pub mod recover;
+mod replica;
+mod run;
+mod server;
+pub mod stats;
+mod waiting;
+pub mod writer;
+
+pub use run::{Options, run};
+
+/// The Slurm release whose contract is met; what commands print for `--version`.
+pub const SLURM_VERSION: &str = "25.05.4";

@@ -13,7 +13,7 @@ use crate::recover::{self, Files, Recovered};
 use crate::segment::{self, SegmentReader};
 use crate::snapshot::{self, FinishedSnapshot, SnapshotWriter};
 use crate::storage::dir::DirStorage;
-use crate::storage::{Lock, Storage, StorageFile};
+use crate::storage::{Lock, Storage, StorageFile, read_full};
 use crate::{Batch, Error, Log, LogId, Position};
 
 /// Space is zeroed ahead only for batches up to this share of it: zeroing writes every byte twice,
@@ -215,7 +215,8 @@ impl FileLog {
             buffer: Vec::new(),
             _lock: lock,
         };
-        log.settle(scan.recovered.torn.is_some(), &files.unfinished)?;
+        log.settle(scan.recovered.torn.is_some(), scan.doubtful)?;
+        log.tidy(&files.unfinished)?;
         Ok((log, scan.recovered))
     }
 
@@ -231,28 +232,55 @@ impl FileLog {
         self.identity.id
     }
 
-    /// Removes what a crash left, and makes durable what will be handed out as recovered: after
-    /// the death of a process its last writes may be in memory only.
-    fn settle(&mut self, torn: bool, unfinished: &[String]) -> Result<(), Error> {
+    /// Removes a torn tail, and makes durable what will be handed out as recovered. After the
+    /// death of a process its last writes may be in memory only; after a failed sync the system
+    /// even takes them for written, so a batch in doubt is written once more.
+    fn settle(&mut self, torn: bool, doubtful: Option<u64>) -> Result<(), Error> {
+        let active = &mut self.active;
+        let path = active.path.clone();
+        let io = |op| {
+            let path = path.clone();
+            move |error| Error::io(op, path, error)
+        };
         if torn {
-            let cut = self.active.file.set_len(self.active.end);
-            cut.map_err(|error| Error::io("cut", self.active.path.clone(), error))?;
-            self.active.len = self.active.end;
+            active.file.set_len(active.end).map_err(io("cut"))?;
+            active.len = active.end;
         }
-        self.active
+        if let Some(start) = doubtful {
+            let mut batch = vec![0; (active.end - start) as usize];
+            read_full(active.file.as_ref(), &mut batch, start).map_err(io("read"))?;
+            active
+                .file
+                .write_all_at(&batch, start)
+                .map_err(io("write"))?;
+        }
+        active
             .file
             .sync()
-            .map_err(|source| self.active.sync_failed(source))?;
+            .map_err(|source| active.sync_failed(source))?;
+        // The mark is durable here: what an earlier controller failed to take back, and this one
+        // did not see, cannot come back behind it.
+        let mark = RecordHeader::marker(RecordKind::Mark, self.next).encode(active.seed);
+        match active.file.write_all_at(&mark, active.end) {
+            Err(error) if !means_full(&error) => return Err(io("write")(error)),
+            Err(_) => {}
+            Ok(()) => active.len = active.len.max(active.end + mark.len() as u64),
+        }
+        active
+            .file
+            .sync()
+            .map_err(|source| active.sync_failed(source))
+    }
+
+    /// Removes files that were not finished.
+    fn tidy(&self, unfinished: &[String]) -> Result<(), Error> {
         for name in unfinished {
             self.storage
                 .remove(name)
                 .map_err(|error| self.io("remove", name, error))?;
         }
-        self.storage
-            .sync_dir()
-            .map_err(|error| Error::io("sync the directory", self.storage.location(), error))?;
-        self.active.mark(self.next);
-        Ok(())
+        let synced = self.storage.sync_dir();
+        synced.map_err(|error| Error::io("sync the directory", self.storage.location(), error))
     }
 
     fn io(&self, op: &'static str, name: &str, error: io::Error) -> Error {

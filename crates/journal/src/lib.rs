@@ -45,6 +45,8 @@
 //! Checksums start from the log's random id and the segment's first position: neither bytes of a
 //! recycled disk block nor a payload made to look like a record can pass for one.
 
+#![forbid(unsafe_code)]
+
 mod batch;
 mod error;
 mod file_log;

@@ -82,6 +82,8 @@ pub(crate) struct Scan {
     pub(crate) path: String,
     pub(crate) end: u64,
     pub(crate) len: u64,
+    /// Offset of the last whole batch if nothing shows that it is durable.
+    pub(crate) doubtful: Option<u64>,
     /// Position that the next record gets.
     pub(crate) next: Position,
     /// Snapshots that are damaged.
@@ -163,6 +165,7 @@ pub(crate) fn scan(storage: &Arc<dyn Storage>, id: LogId, files: &Files) -> Resu
         path,
         end: walked.end,
         len,
+        doubtful: (!matches!(walked.why, Stop::Mark)).then_some(walked.last_whole),
         next,
         bad_snapshots,
     })
@@ -221,6 +224,10 @@ struct Walked {
     expected: Position,
     /// First position of the batch in which that was.
     batch_first: Position,
+    /// Offset of the batch that was begun last.
+    batch_start: u64,
+    /// Offset of the last whole batch; `end` if there is none.
+    last_whole: u64,
     /// Offset after the last whole batch.
     end: u64,
     /// Reading stopped between two batches.
@@ -246,6 +253,8 @@ fn walk(
     let mut walked = Walked {
         expected: first,
         batch_first: first,
+        batch_start: reader.offset(),
+        last_whole: reader.offset(),
         end: reader.offset(),
         at_boundary: true,
         stopped: 0,
@@ -272,7 +281,13 @@ fn walk(
         walked.why = match header.kind {
             RecordKind::Data if continues => {
                 walked.expected += 1;
+                if header.back == 0 {
+                    walked.batch_start = walked.stopped;
+                }
                 walked.at_boundary = header.last;
+                if header.last {
+                    walked.last_whole = walked.batch_start;
+                }
                 continue;
             }
             RecordKind::Mark if continues && walked.at_boundary => Stop::Mark,

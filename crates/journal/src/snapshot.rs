@@ -12,6 +12,9 @@ use crate::{Error, LogId, Position};
 
 /// Payload of a full block, bytes.
 const BLOCK: usize = 256 << 10;
+/// A snapshot is synced in pieces of this length, bytes: one large sync at the end would hold up
+/// the log's own syncs on the same disk.
+const SYNC_EVERY: u64 = 8 << 20;
 /// Length (u32) and checksum (u32) of a block.
 const BLOCK_HEADER: usize = 8;
 /// The end: a block header with length 0, then the total payload length (u64).
@@ -38,6 +41,7 @@ pub struct SnapshotWriter {
     position: Position,
     block: Vec<u8>,
     offset: u64,
+    synced: u64,
     total: u64,
     crc: u32,
     finished: bool,
@@ -70,6 +74,7 @@ impl SnapshotWriter {
             position,
             block: Vec::with_capacity(BLOCK_HEADER + BLOCK),
             offset: FILE_HEADER as u64,
+            synced: 0,
             total: 0,
             crc: format::seed(id, position),
             finished: false,
@@ -134,6 +139,10 @@ impl SnapshotWriter {
         self.total += u64::from(len);
         self.crc = crc;
         self.block.truncate(BLOCK_HEADER);
+        if self.offset - self.synced >= SYNC_EVERY {
+            self.file.sync()?;
+            self.synced = self.offset;
+        }
         Ok(())
     }
 }

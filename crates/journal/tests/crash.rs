@@ -1,6 +1,8 @@
 //! Crashes at every operation: what was acknowledged is there, in order and once; a batch is there
 //! as a whole or not at all; what was refused is not there.
 
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
 #[path = "support/support.rs"]
 mod support;
 
@@ -209,13 +211,19 @@ fn crash_at_every_operation_of_creation_and_of_recovery() {
 #[test]
 fn every_operation_fails_once() {
     for kind in [ErrorKind::StorageFull, ErrorKind::Other] {
-        for at in 1..=250 {
+        for at in 1..=500 {
+            let crash = if at % 2 == 0 {
+                Crash::Process
+            } else {
+                Crash::Torn(at)
+            };
+            let at = at / 2 + 1;
             let memory = MemStorage::new();
             let mut model = Model::default();
             let log = create(&memory, &small());
             memory.fail_at(at, kind);
             let _ = run(&memory, log, &mut model, &fixed_steps(), &small());
-            crash_and_check(&memory, &mut model, Crash::Torn(at));
+            crash_and_check(&memory, &mut model, crash);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Damage and missing files: never silent, named by file, byte and position, and nothing changes
 //! on disk.
 
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
 #[path = "support/support.rs"]
 mod support;
 
@@ -31,7 +33,7 @@ fn fails(memory: &MemStorage) -> Error {
         .map(|n| memory.contents(&n))
         .collect();
     let error = match open(memory, &small()) {
-        Ok((_, mut recovered)) => read_all(&mut recovered).err().expect("an error"),
+        Ok((_, mut recovered)) => read_all(&mut recovered).unwrap_err(),
         Err(error) => error,
     };
     let after: Vec<_> = names(memory)
@@ -157,6 +159,14 @@ fn a_missing_segment_is_an_error() {
         let error = fails(&copy);
         assert!(matches!(error, Error::Missing { .. }), "{name}: {error}");
     }
+    // The seal that shows it is durable before the first record of the next segment is.
+    let copy = memory.crash(Crash::Power);
+    copy.remove(segments.last().unwrap()).unwrap();
+    let error = fails(&copy);
+    assert!(
+        error.to_string().contains("another segment follows"),
+        "{error}"
+    );
     let copy = memory.crash(Crash::Process);
     segments.iter().for_each(|name| copy.remove(name).unwrap());
     let error = fails(&copy);

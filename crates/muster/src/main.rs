@@ -1,1 +1,63 @@
-fn main() {}
+//! One binary, every role: the name it is called by says which. Links to it bear Slurm's names.
+#![deny(unsafe_code)]
+
+mod cluster;
+mod daemon;
+mod logging;
+mod roles;
+mod slurmctld;
+mod slurmd;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().map(|a| a.to_string_lossy().into_owned());
+    let called = args.next().unwrap_or_default();
+    let name = called
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches('-')
+        .to_owned();
+    let args: Vec<String> = args.collect();
+    match roles::by_link(&name) {
+        Some(role) => roles::run(role, &name, &args),
+        None => muster(&args),
+    }
+}
+
+/// `muster COMMAND ...`: our own commands, and every role by name.
+fn muster(args: &[String]) -> ExitCode {
+    let Some((command, rest)) = args.split_first() else {
+        eprint!("{}", cluster::HELP);
+        return ExitCode::from(1);
+    };
+    match command.as_str() {
+        "help" | "--help" | "-h" => {
+            print!("{}", cluster::HELP);
+            ExitCode::SUCCESS
+        }
+        "version" | "--version" | "-V" => {
+            println!("muster {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        "up" => report(cluster::up(rest)),
+        "down" => report(cluster::down(rest)),
+        "env" => report(cluster::env(rest)),
+        "config" => cluster::config(rest),
+        other => match roles::by_command(other) {
+            Some((role, name)) => roles::run(role, name, rest),
+            None => {
+                eprintln!("muster: there is no command '{other}'. 'muster help' lists them.");
+                ExitCode::from(1)
+            }
+        },
+    }
+}
+
+fn report(result: anyhow::Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|e| {
+        eprintln!("muster: {e:#}");
+        ExitCode::from(1)
+    })
+}

@@ -140,6 +140,11 @@ pub struct AcctJob {
     /// Host it was submitted from.
     #[n(43)]
     pub submit_host: String,
+    /// The run ended by going back into the queue: shown as `REQUEUED` unless its state says why (`NODE_FAIL`,
+    /// `PREEMPTED`).
+    #[n(44)]
+    #[cbor(default)]
+    pub requeued: bool,
 }
 
 /// A step.

@@ -85,6 +85,9 @@ pub enum Query {
     /// sdiag: [`Response::Diag`].
     #[n(7)]
     Diag,
+    /// Partitions and settings without the nodes, for listings of jobs: one [`Response::Cluster`].
+    #[n(8)]
+    Partitions,
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -102,6 +105,10 @@ pub struct JobFilter {
     /// Partitions.
     #[n(3)]
     pub partitions: Vec<String>,
+    /// Only records that have not ended, or whose nodes are still being cleaned.
+    #[n(4)]
+    #[cbor(default)]
+    pub active: bool,
 }
 
 /// The controller's answer.

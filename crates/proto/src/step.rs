@@ -90,10 +90,13 @@ pub enum AgentReply {
     /// Done.
     #[n(4)]
     Done,
-    /// To `Inspect`: pid, step, local task, global task (absent for processes that are no task).
+    /// To `Inspect`.
     #[n(5)]
-    Processes(#[n(0)] Vec<(u32, StepNo, Option<(u32, u32)>)>),
+    Processes(#[n(0)] Vec<(u32, StepNo, Option<TaskNumbers>)>),
 }
+
+/// Local and global number of a task; absent for processes that are no task. Processes are told as pid, step, task.
+pub type TaskNumbers = (u32, u32);
 
 /// What srun asks for.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]

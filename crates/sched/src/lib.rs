@@ -1,1 +1,30 @@
-//! sched
+//! The scheduler: reads [`State`](muster_core::state::State), proposes a
+//! [`Plan`](muster_core::command::Plan). Pure: no clock, no I/O, the same input gives the same plan.
+//!
+//! Waiting jobs that are alike form a shape; a pass looks only at shapes for which something changed, so its cost is
+//! O(changed shapes + starts), not O(jobs). The first job that waits in each partition gets a reservation, and later
+//! jobs start only where they do not delay it (EASY backfill). What a plan takes is put right at the next pass if it
+//! was not committed.
+//!
+//! Not here yet: preemption, advance reservations, licenses, sharing of CPUs (`OverSubscribe`), topology,
+//! `--time-min`.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod demand;
+pub mod engine;
+mod features;
+mod fleet;
+mod ground;
+mod pass;
+mod place;
+mod queue;
+mod scheduler;
+mod trial;
+
+pub use scheduler::{Cost, Scheduler};
+
+/// Starts that one plan proposes at most; what is left comes with the next.
+pub const STARTS_PER_PASS_MAX: usize = 4096;
+/// Nodes that one pass looks at, beyond which it tries no further shape: about a tenth of a second.
+pub const NODES_PER_PASS_MAX: u64 = 4_000_000;

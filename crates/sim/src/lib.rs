@@ -1,1 +1,114 @@
-//! sim
+//! A whole cluster in one thread, on a virtual clock, from a seed. The controller is the real one: its writer, its
+//! recovery and its journal, over a storage in memory that crashes, tears and fills up. Nodes, network and clients
+//! are models that keep to the protocol. After everything that happens the invariants are checked; a seed in which
+//! one does not hold is a bug, and runs the same way every time.
+//!
+//! What may fail: the controller at every point of a turn, its machine, its disk (full, or failing to sync), its
+//! clock, accounting (slow), connections, node agents, and whole nodes. What is never modelled: bytes changed on the
+//! way or on the disk after they were durable (the journal's own tests do that), and agents that lie.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod agent;
+mod controller;
+mod invariants;
+mod ledger;
+mod outlets;
+mod random;
+mod trace;
+mod world;
+
+use std::fmt;
+
+/// What to simulate.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Number of nodes; 0 lets the seed choose.
+    pub nodes: usize,
+    /// Things that users and administrators do before the faults stop.
+    pub steps: u32,
+    /// Keep the whole trace, not only its end.
+    pub trace: bool,
+    /// A fault that must be found.
+    pub plant: Option<Plant>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            nodes: 0,
+            steps: 60,
+            trace: false,
+            plant: None,
+        }
+    }
+}
+
+/// Bugs that are put between the controller and its world on purpose, to see that the simulator finds such.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// The journal says that a batch is durable one batch too early, so answers leave before it is.
+    EarlyAcknowledgement,
+    /// Now and then a launch is lost although the connection is fine.
+    LostLaunch,
+    /// Now and then a launch names CPUs that another job has.
+    CoreGivenTwice,
+    /// Now and then an agent says that a job is gone while its processes run.
+    EarlyRelease,
+}
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Name of the invariant: the function or the place that checks it.
+    pub invariant: &'static str,
+    /// What was found.
+    pub detail: String,
+}
+
+impl Violation {
+    pub(crate) fn new(invariant: &'static str, detail: impl Into<String>) -> Violation {
+        Violation {
+            invariant,
+            detail: detail.into(),
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.invariant, self.detail)
+    }
+}
+
+/// What a run did, and what was wrong.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Durable events.
+    pub events: u64,
+    /// Turns of the controller.
+    pub turns: u64,
+    /// Starts of the controller after the first.
+    pub restarts: u64,
+    /// Submissions that were acknowledged.
+    pub acknowledged: u64,
+    /// Launches of jobs.
+    pub launches: u64,
+    /// Virtual time that passed, milliseconds.
+    pub virtual_ms: u64,
+    /// The same for two runs that did the same.
+    pub trace_hash: u64,
+    /// The first invariant that did not hold.
+    pub violation: Option<Violation>,
+    /// The last lines of the trace, or all of them.
+    pub trace: Vec<String>,
+}
+
+/// Runs the cluster that follows from `seed`.
+pub fn run(seed: u64, options: &Options) -> Report {
+    world::World::new(seed, options).run()
+}

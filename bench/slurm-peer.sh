@@ -1,0 +1,72 @@
+#!/bin/bash
+# slurm-peer.sh up|down DIR: a private Slurm on this host to measure beside Muster, tuned for throughput as Slurm's
+# high-throughput guide says. Needs Debian's slurm-wlm, slurmctld, slurmd and munge. Prints the variables that point
+# commands at it. Nothing outside DIR is touched.
+set -euo pipefail
+verb=$1 dir=$2 nodes=4 cpus=512 port=17100
+alive() { [ -s "$1" ] && kill -0 "$(cat "$1")" 2>/dev/null; }
+wait_for() { for _ in $(seq 600); do "$@" >/dev/null 2>&1 && return; sleep .05; done; echo "slurm-peer: gave up on: $*" >&2; exit 1; }
+
+if [ "$verb" = down ]; then
+  for f in "$dir"/run/slurmd.*.pid "$dir"/run/slurmctld.pid "$dir"/run/munged.pid; do
+    alive "$f" && kill "$(cat "$f")" || true
+  done
+  exit
+fi
+command -v slurmctld slurmd munged >/dev/null || { echo "slurm-peer: slurmctld, slurmd or munged is not installed" >&2; exit 3; }
+mkdir -p "$dir"/{run,log,state,munge}; chmod 755 "$dir" "$dir/run" "$dir/munge"
+[ -s "$dir/munge/key" ] || (umask 077; head -c 1024 /dev/urandom >"$dir/munge/key")
+alive "$dir/run/munged.pid" || munged --force --key-file="$dir/munge/key" --socket="$dir/munge/socket" \
+  --pid-file="$dir/run/munged.pid" --log-file="$dir/log/munged.log" --seed-file="$dir/munge/seed" --num-threads=10
+host=$(hostname)
+cat >"$dir/slurm.conf" <<CONF
+ClusterName=peer
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$port-$((port + 3))
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+CryptoType=crypto/munge
+AuthInfo=socket=$dir/munge/socket
+StateSaveLocation=$dir/state
+SlurmdSpoolDir=$dir/spool.%n
+TmpFS=$dir/tmp.%n
+SlurmctldPidFile=$dir/run/slurmctld.pid
+SlurmdPidFile=$dir/run/slurmd.%n.pid
+SlurmctldLogFile=$dir/log/slurmctld.log
+SlurmdLogFile=$dir/log/slurmd.%n.log
+SlurmctldDebug=error
+SlurmdDebug=error
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerType=sched/backfill
+SchedulerParameters=defer,batch_sched_delay=1,sched_min_interval=50000,sched_max_job_start=0,default_queue_depth=10000,bf_interval=60,bf_max_job_test=100,bf_continue,nohold_on_prolog_fail
+PriorityType=priority/basic
+JobAcctGatherType=jobacct_gather/none
+MaxArraySize=100001
+MaxJobCount=300000
+MinJobAge=2
+MessageTimeout=60
+TreeWidth=64
+KillWait=5
+NodeName=n[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((port + 11))-$((port + 10 + nodes))] Sockets=1 CoresPerSocket=$cpus ThreadsPerCore=1 RealMemory=8000 State=UNKNOWN
+PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP
+CONF
+export SLURM_CONF="$dir/slurm.conf" HWLOC_PLUGINS_PATH=/nonexistent
+alive "$dir/run/slurmctld.pid" || slurmctld
+wait_for scontrol ping
+for i in $(seq $nodes); do
+  mkdir -p "$dir/spool.n$i" "$dir/tmp.n$i"
+  alive "$dir/run/slurmd.n$i.pid" || slurmd -N "n$i"
+done
+ready() { [ "$(sinfo -h -N -t idle -o %N | sort -u | wc -l)" = "$nodes" ]; }
+wait_for ready
+echo "SLURM_CONF=$SLURM_CONF"
+echo "PIDFILE=$dir/run/slurmctld.pid"
+echo "START=SLURM_CONF=$SLURM_CONF $(command -v slurmctld)"

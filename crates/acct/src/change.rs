@@ -1,0 +1,353 @@
+//! What events mean for accounting. Changes are values of their own: they share the job's specification and
+//! allocation and need nothing of the state any more, so the job may leave the queue before they are written.
+
+use muster_core::event::{Event, JobChange, NodeChange};
+use muster_core::ids::{JobId, StepNo};
+use muster_core::job::{
+    AfterCompleting, Allocation, ArrayRole, ExitStatus, Job, JobState, Reason, Step, StepEnd,
+};
+use muster_core::node::{Node, NodeReason};
+use muster_core::spec::{ArraySpec, JobSpec, MemoryAsk};
+use muster_core::state::State;
+use muster_core::time::{TimeLimit, Timestamp};
+use std::sync::Arc;
+
+/// A run of a job: its number and how often it had been requeued before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunKey {
+    /// The job.
+    pub job: JobId,
+    /// [`Job::restarts`] during the run.
+    pub restarts: u32,
+}
+
+/// One thing to write. Writing the same changes again, in order, changes nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A run as it is now; everything about it may be new.
+    Job(Box<JobRow>),
+    /// A run as it is now; only what [`JobRow`] says of its life is new, not what was asked for.
+    Run(Box<JobRow>),
+    /// A run begins anew in the queue: like `Job`, and steps that are stored for it are of a launch that failed.
+    Fresh(Box<JobRow>),
+    /// A step began.
+    StepStarted {
+        /// The run it is of.
+        run: RunKey,
+        /// The step.
+        step: Box<Step>,
+    },
+    /// A step ended.
+    StepEnded {
+        /// The run it is of.
+        run: RunKey,
+        /// The step.
+        step: StepNo,
+        /// How.
+        end: Box<StepEnd>,
+        /// The worst status of the job's steps now, if this may have changed it.
+        derived_exit: Option<ExitStatus>,
+    },
+    /// The run was stopped.
+    Suspended {
+        /// The run.
+        run: RunKey,
+        /// When.
+        at: Timestamp,
+    },
+    /// It goes on.
+    Resumed {
+        /// The run.
+        run: RunKey,
+        /// When.
+        at: Timestamp,
+    },
+    /// What a node's service state is now.
+    Node(Box<NodeNow>),
+}
+
+/// A run of a job, as [`muster_proto::acct::AcctJob`] needs it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRow {
+    /// Which run.
+    pub key: RunKey,
+    /// What was asked for.
+    pub spec: Arc<JobSpec>,
+    /// The array it is a task of, and its index.
+    pub array: Option<(JobId, u32)>,
+    /// It is the record of an array's tasks that have none of their own.
+    pub array_record: bool,
+    /// State.
+    pub state: JobState,
+    /// The run ended by going back into the queue.
+    pub requeued: bool,
+    /// Uid of who cancelled it.
+    pub cancelled_by: Option<u32>,
+    /// How it ended.
+    pub exit: ExitStatus,
+    /// The worst status of its steps.
+    pub derived_exit: ExitStatus,
+    /// When it was submitted.
+    pub submit: Timestamp,
+    /// When it could first have run.
+    pub eligible: Option<Timestamp>,
+    /// When it started.
+    pub start: Option<Timestamp>,
+    /// When it ended.
+    pub end: Option<Timestamp>,
+    /// Milliseconds it was suspended.
+    pub suspended_ms: u64,
+    /// Its limit.
+    pub time_limit: TimeLimit,
+    /// Memory asked for over all nodes, MiB.
+    pub req_mem_mib: u64,
+    /// What it got.
+    pub alloc: Option<Arc<Allocation>>,
+    /// Partition.
+    pub partition: String,
+    /// Why it waits or ended.
+    pub reason: Reason,
+    /// Priority.
+    pub priority: u32,
+}
+
+/// Whether a node is in service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeNow {
+    /// Its name.
+    pub node: String,
+    /// Since when it is so.
+    pub at: Timestamp,
+    /// DOWN.
+    pub down: bool,
+    /// Drained.
+    pub drain: bool,
+    /// FAIL.
+    pub fail: bool,
+    /// Why it is not in service.
+    pub reason: Option<NodeReason>,
+}
+
+/// What `event` means for accounting. `state` is the state after the event was applied, and no later one.
+pub fn changes(state: &State, event: &Event) -> Vec<Change> {
+    let job = |id: &JobId| state.jobs.get(id);
+    match event {
+        Event::JobSubmitted { id, .. } => whole(state, job(id)),
+        // The array's own record needs no change: its tasks are those that have no row of their own.
+        Event::TaskSplit { id, .. } => whole(state, job(id)),
+        Event::JobChanged { id, change, .. } => match change {
+            JobChange::Spec(_) => whole(state, job(id)),
+            JobChange::Warned | JobChange::TermSent | JobChange::Requeueable(_) => Vec::new(),
+            // The row of a run that is over keeps what its end said.
+            _ => running(state, job(id).filter(|job| job.end_time.is_none())),
+        },
+        Event::JobStarted { id, .. } => {
+            let mut changes = running(state, job(id));
+            // A batch job's script is a step from the start.
+            changes.extend(job(id).into_iter().flat_map(open_steps));
+            changes
+        }
+        Event::JobEnding { id, .. } => running(state, job(id)),
+        Event::JobRequeued { id, .. } => job(id)
+            .map(|job| Change::Fresh(Box::new(JobRow::of(state, job))))
+            .into_iter()
+            .collect(),
+        Event::JobSuspended { id, at } => {
+            with_run(job(id), |run| Change::Suspended { run, at: *at })
+                .chain(running(state, job(id)))
+                .collect()
+        }
+        Event::JobResumed { id, at } => with_run(job(id), |run| Change::Resumed { run, at: *at })
+            .chain(running(state, job(id)))
+            .collect(),
+        Event::StepStarted { id, step } => with_run(job(id), |run| Change::StepStarted {
+            run,
+            step: step.clone(),
+        })
+        .collect(),
+        Event::StepEnded { id, step, end } => {
+            let worst = job(id)
+                .filter(|job| *step != StepNo::BATCH && !job.derived_exit.is_ok())
+                .map(|job| job.derived_exit);
+            with_run(job(id), |run| Change::StepEnded {
+                run,
+                step: *step,
+                end: end.clone(),
+                derived_exit: worst,
+            })
+            .collect()
+        }
+        Event::Configured { at, .. } => {
+            state.nodes.iter().map(|node| node_now(node, *at)).collect()
+        }
+        Event::NodeRegistered { node, at, .. } => node_change(state, node.0, *at),
+        Event::NodeChanged { node, change, at } => match change {
+            NodeChange::LinkLost
+            | NodeChange::Health { .. }
+            | NodeChange::Weight(_)
+            | NodeChange::Features(_)
+            | NodeChange::Comment(_) => Vec::new(),
+            _ => node_change(state, node.0, *at),
+        },
+        Event::BlobStored { .. }
+        | Event::NodeReleased { .. }
+        | Event::JobsPurged { .. }
+        | Event::PartitionChanged { .. } => Vec::new(),
+    }
+}
+
+/// Everything that the state knows, for a store that is new or whose position the journal does not reach back to.
+/// Jobs that left the queue meanwhile are not in it.
+pub fn resync(state: &State, now: Timestamp) -> Vec<Change> {
+    let nodes = state.nodes.iter().map(|node| node_now(node, now));
+    let jobs = state.jobs.values().flat_map(|job| {
+        let mut row = JobRow::of(state, job);
+        if let (ArrayRole::Pending { indices }, Some(array)) = (&job.array, &job.spec.array) {
+            // Tasks that were purged left no row that could be counted off.
+            let left = ArraySpec {
+                indices: indices.clone(),
+                ..array.clone()
+            };
+            row.spec = Arc::new(JobSpec {
+                array: Some(left),
+                ..(*job.spec).clone()
+            });
+        }
+        let suspended = job
+            .suspend_time
+            .map(|at| Change::Suspended { run: row.key, at });
+        std::iter::once(Change::Job(Box::new(row)))
+            .chain(suspended)
+            .chain(open_steps(job))
+    });
+    nodes.chain(jobs).collect()
+}
+
+fn whole(state: &State, job: Option<&Job>) -> Vec<Change> {
+    job.map(|job| Change::Job(Box::new(JobRow::of(state, job))))
+        .into_iter()
+        .collect()
+}
+
+fn running(state: &State, job: Option<&Job>) -> Vec<Change> {
+    job.map(|job| Change::Run(Box::new(JobRow::of(state, job))))
+        .into_iter()
+        .collect()
+}
+
+fn with_run(
+    job: Option<&Job>,
+    make: impl FnOnce(RunKey) -> Change,
+) -> std::option::IntoIter<Change> {
+    job.map(RunKey::of).map(make).into_iter()
+}
+
+fn open_steps(job: &Job) -> impl Iterator<Item = Change> {
+    job.steps.iter().map(|step| Change::StepStarted {
+        run: RunKey::of(job),
+        step: Box::new(step.clone()),
+    })
+}
+
+fn node_change(state: &State, index: u32, at: Timestamp) -> Vec<Change> {
+    state
+        .nodes
+        .get(index as usize)
+        .map(|node| node_now(node, at))
+        .into_iter()
+        .collect()
+}
+
+fn node_now(node: &Node, at: Timestamp) -> Change {
+    Change::Node(Box::new(NodeNow {
+        node: node.config.name.clone(),
+        at,
+        down: node.down && !node.removed,
+        drain: node.drain && !node.removed,
+        fail: node.fail && !node.removed,
+        reason: node.reason.clone(),
+    }))
+}
+
+impl RunKey {
+    /// The run that a job is in, or was in last.
+    pub fn of(job: &Job) -> RunKey {
+        RunKey {
+            job: job.id,
+            restarts: job.restarts,
+        }
+    }
+}
+
+impl JobRow {
+    /// A job as it is now.
+    pub fn of(state: &State, job: &Job) -> JobRow {
+        let requeued =
+            job.completing && matches!(job.after_completing, AfterCompleting::Requeue { .. });
+        JobRow {
+            key: RunKey::of(job),
+            spec: job.spec.clone(),
+            array: match job.array {
+                ArrayRole::Task { base, index } => Some((base, index)),
+                ArrayRole::None | ArrayRole::Pending { .. } => None,
+            },
+            array_record: matches!(job.array, ArrayRole::Pending { .. }),
+            state: match job.reason {
+                Reason::NodeDown if requeued => JobState::NodeFail,
+                _ => job.state,
+            },
+            requeued,
+            cancelled_by: job.cancelled_by,
+            exit: job.exit,
+            derived_exit: job.derived_exit,
+            submit: job.submit_time,
+            eligible: job.eligible_time,
+            start: job.start_time,
+            end: job.end_time,
+            suspended_ms: job.suspended_ms,
+            time_limit: job.time_limit,
+            req_mem_mib: memory_asked(state, job),
+            alloc: job.alloc.clone(),
+            partition: job.partition.clone(),
+            reason: job.reason,
+            priority: job.priority,
+        }
+    }
+}
+
+/// Memory asked for over all nodes, MiB; what it got when that was all or no particular amount.
+fn memory_asked(state: &State, job: &Job) -> u64 {
+    let ask = &job.spec.ask;
+    let partition = || state.partitions.iter().find(|p| p.name == job.partition);
+    let default = || {
+        partition()
+            .map(|p| p.default_memory)
+            .filter(|memory| *memory != MemoryAsk::Default)
+            .or_else(|| state.config.as_ref().map(|config| config.default_memory))
+            .unwrap_or_default()
+    };
+    let given = || job.alloc.as_ref().map_or(0, |alloc| alloc.memory_mib());
+    match ask.memory {
+        MemoryAsk::Default => match default() {
+            MemoryAsk::Default | MemoryAsk::PerNode(0) => given(),
+            memory => total(memory, job),
+        },
+        MemoryAsk::PerNode(0) => given(),
+        memory => total(memory, job),
+    }
+}
+
+fn total(memory: MemoryAsk, job: &Job) -> u64 {
+    let ask = &job.spec.ask;
+    match memory {
+        MemoryAsk::Default => 0,
+        MemoryAsk::PerNode(mib) => {
+            let nodes = job.alloc.as_ref().map(|alloc| alloc.nodes.len() as u64);
+            mib.saturating_mul(nodes.unwrap_or(u64::from(ask.min_nodes)))
+        }
+        MemoryAsk::PerCpu(mib) => {
+            let cpus = job.alloc.as_ref().map(|alloc| alloc.cpus());
+            mib.saturating_mul(cpus.unwrap_or(u64::from(ask.min_cpus())))
+        }
+    }
+}

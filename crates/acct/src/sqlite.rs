@@ -1,0 +1,142 @@
+//! Accounting in one SQLite file, beside the controller.
+//!
+//! The write-ahead log is not flushed at every transaction (`synchronous=NORMAL`): after a loss of power the file
+//! holds some earlier transaction's end, rows and journal position together, and the journal is replayed from
+//! there. Only [`Store::sync`] flushes.
+
+mod plan;
+mod read;
+mod row;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod text;
+mod write;
+
+pub use read::Reader;
+
+use crate::change::Change;
+use crate::store::{Store, StoreError};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Prepared statements kept by a connection.
+const STATEMENTS_MAX: usize = 64;
+/// How long to wait for someone else who writes to the file, such as a backup.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// The writer of an SQLite accounting file. One process has one.
+pub struct SqliteStore {
+    connection: Connection,
+    path: PathBuf,
+    position: u64,
+    texts: text::Interned,
+    /// Nodes that are out of service now, with the row that says so.
+    open_nodes: HashMap<String, write::OpenNode>,
+}
+
+impl SqliteStore {
+    /// Opens the file, makes it if there is none, and brings an older format up to date.
+    ///
+    /// # Errors
+    /// The file cannot be opened, is not Muster's, or is of a newer release.
+    pub fn open(path: &Path) -> Result<SqliteStore, StoreError> {
+        let failed = |source| StoreError::Open {
+            path: path.to_owned(),
+            source,
+        };
+        let mut connection = Connection::open(path).map_err(failed)?;
+        set_up(&connection).map_err(failed)?;
+        schema::migrate(&mut connection, path)?;
+        let position = schema::position(&connection)?;
+        let open_nodes = write::open_nodes(&connection)?;
+        Ok(SqliteStore {
+            connection,
+            path: path.to_owned(),
+            position,
+            texts: text::Interned::default(),
+            open_nodes,
+        })
+    }
+
+    /// A reader of the same file.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn reader(&self) -> Result<Reader, StoreError> {
+        Reader::open(&self.path)
+    }
+
+    fn try_write(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError> {
+        let plan = plan::Plan::of(changes)?;
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut writer = write::Writer {
+            connection: &transaction,
+            texts: &mut self.texts,
+            open_nodes: &mut self.open_nodes,
+        };
+        writer.carry_out(&plan)?;
+        schema::set_position(&transaction, position)?;
+        transaction.commit()?;
+        Ok(())
+    }
+}
+
+impl Store for SqliteStore {
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn write(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError> {
+        let result = self.try_write(changes, position);
+        match result {
+            Ok(()) => self.position = position,
+            // What was remembered of the transaction that was rolled back does not exist.
+            Err(_) => {
+                self.texts.clear();
+                self.open_nodes = write::open_nodes(&self.connection).unwrap_or_default();
+            }
+        }
+        result
+    }
+
+    fn sync(&mut self) -> Result<u64, StoreError> {
+        // A transaction is in the log until a checkpoint has moved it into the file and flushed that, so the log is
+        // all there is to flush.
+        let mut path = self.path.clone().into_os_string();
+        path.push("-wal");
+        let path = PathBuf::from(path);
+        match std::fs::File::open(&path) {
+            Ok(log) => log
+                .sync_all()
+                .map_err(|source| StoreError::Sync { path, source })?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(source) => return Err(StoreError::Sync { path, source }),
+        }
+        Ok(self.position)
+    }
+}
+
+fn open_read_only(path: &Path) -> Result<Connection, StoreError> {
+    let failed = |source| StoreError::Open {
+        path: path.to_owned(),
+        source,
+    };
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    set_up(&connection).map_err(failed)?;
+    Ok(connection)
+}
+
+fn set_up(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // Plans must not depend on parameters: SQLite would prepare statements anew at every execution.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! A batch of changes as the fewest writes: the last word on each run, each step with its beginning and end.
+
+use super::row::run_row;
+use crate::change::{Change, JobRow, NodeNow, RunKey};
+use crate::store::StoreError;
+use muster_core::ids::StepNo;
+use muster_core::job::{ExitStatus, Step, StepEnd};
+use muster_core::time::Timestamp;
+use std::collections::HashMap;
+
+/// What to write. Parts do not depend on each other except that runs come first.
+#[derive(Default)]
+pub(super) struct Plan<'a> {
+    /// Runs by key.
+    pub(super) jobs: Vec<JobWrite<'a>>,
+    /// Steps by run.
+    pub(super) steps: Vec<StepWrite<'a>>,
+    /// Worst step statuses of runs, in order.
+    pub(super) derived: Vec<(i64, ExitStatus)>,
+    /// Suspensions that began or ended (true), in order.
+    pub(super) suspensions: Vec<(i64, Timestamp, bool)>,
+    /// Nodes, in order.
+    pub(super) nodes: Vec<&'a NodeNow>,
+    job_at: HashMap<i64, usize>,
+    step_at: HashMap<(i64, StepNo), usize>,
+}
+
+/// One run to write.
+pub(super) struct JobWrite<'a> {
+    pub(super) row: i64,
+    pub(super) job: &'a JobRow,
+    /// What was asked for may be new too.
+    pub(super) whole: bool,
+    /// Stored steps and suspensions of the run are of a launch that failed.
+    pub(super) fresh: bool,
+}
+
+/// One step to write.
+pub(super) struct StepWrite<'a> {
+    pub(super) row: i64,
+    pub(super) step: StepNo,
+    pub(super) start: Option<&'a Step>,
+    pub(super) end: Option<&'a StepEnd>,
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn of(changes: &'a [Change]) -> Result<Plan<'a>, StoreError> {
+        let mut plan = Plan::default();
+        for change in changes {
+            plan.add(change)?;
+        }
+        // Neighbours in the table are written together.
+        plan.jobs.sort_by_key(|write| write.row);
+        plan.steps.sort_by_key(|write| write.row);
+        Ok(plan)
+    }
+
+    fn add(&mut self, change: &'a Change) -> Result<(), StoreError> {
+        match change {
+            Change::Job(job) => self.job(job, true, false)?,
+            Change::Run(job) => self.job(job, false, false)?,
+            Change::Fresh(job) => self.job(job, true, true)?,
+            Change::StepStarted { run, step } => {
+                let write = self.step(*run, step.step)?;
+                (write.start, write.end) = (Some(step.as_ref()), None);
+            }
+            Change::StepEnded {
+                run,
+                step,
+                end,
+                derived_exit,
+            } => {
+                let write = self.step(*run, *step)?;
+                write.end = Some(end.as_ref());
+                if let Some(exit) = derived_exit {
+                    self.derived.push((run_row(*run)?, *exit));
+                }
+            }
+            Change::Suspended { run, at } => self.suspensions.push((run_row(*run)?, *at, false)),
+            Change::Resumed { run, at } => self.suspensions.push((run_row(*run)?, *at, true)),
+            Change::Node(now) => self.nodes.push(now),
+        }
+        Ok(())
+    }
+
+    fn job(&mut self, job: &'a JobRow, whole: bool, fresh: bool) -> Result<(), StoreError> {
+        let row = run_row(job.key)?;
+        if fresh {
+            self.forget(row);
+        }
+        let at = *self.job_at.entry(row).or_insert_with(|| {
+            self.jobs.push(JobWrite {
+                row,
+                job,
+                whole,
+                fresh,
+            });
+            self.jobs.len() - 1
+        });
+        let write = &mut self.jobs[at];
+        write.job = job;
+        write.whole |= whole;
+        write.fresh |= fresh;
+        Ok(())
+    }
+
+    /// Drops what the batch had for the steps of a launch that failed.
+    fn forget(&mut self, row: i64) {
+        self.steps.retain(|write| write.row != row);
+        self.step_at = (self.steps.iter().enumerate())
+            .map(|(at, write)| ((write.row, write.step), at))
+            .collect();
+        self.derived.retain(|(of, _)| *of != row);
+        self.suspensions.retain(|(of, ..)| *of != row);
+    }
+
+    fn step(&mut self, run: RunKey, step: StepNo) -> Result<&mut StepWrite<'a>, StoreError> {
+        let row = run_row(run)?;
+        let at = *self.step_at.entry((row, step)).or_insert_with(|| {
+            self.steps.push(StepWrite {
+                row,
+                step,
+                start: None,
+                end: None,
+            });
+            self.steps.len() - 1
+        });
+        Ok(&mut self.steps[at])
+    }
+}

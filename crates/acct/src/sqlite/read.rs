@@ -1,0 +1,689 @@
+//! Answering sacct from the file. Each query is one read transaction: the writer goes on beside it.
+
+use super::row::{
+    ASKED, Context, LIFE, OPEN, Owner, STEP_END, STEP_START, first_row, key_exit, key_limit,
+    key_state, key_step, last_row, row_run, small, time, unsigned,
+};
+use super::text::{Texts, find};
+use crate::array_text::pending_text;
+use crate::store::{History, NodeEvent, StoreError};
+use crate::window::{Life, Window};
+use minicbor::Decode;
+use muster_core::hostlist;
+use muster_core::ids::JobId;
+use muster_core::job::{JobState, Usage};
+use muster_core::spec::ArraySpec;
+use muster_core::time::Timestamp;
+use muster_proto::acct::{AcctJob, AcctQuery, AcctStep};
+use rusqlite::{Connection, Row, types::FromSql};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::LazyLock;
+
+/// Answers queries; one at a time, from any thread.
+pub struct Reader {
+    connection: Connection,
+    texts: Texts,
+}
+
+impl Reader {
+    /// Opens a file that [`super::SqliteStore::open`] made.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn open(path: &Path) -> Result<Reader, StoreError> {
+        Ok(Reader {
+            connection: super::open_read_only(path)?,
+            texts: Texts::default(),
+        })
+    }
+
+    /// The journal position that readers see.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn position(&self) -> Result<u64, StoreError> {
+        super::schema::position(&self.connection)
+    }
+}
+
+impl History for Reader {
+    fn query(
+        &mut self,
+        query: &AcctQuery,
+        page_len: usize,
+        page: &mut dyn FnMut(Vec<AcctJob>) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let transaction = self.connection.unchecked_transaction()?;
+        let mut search = Search {
+            connection: &transaction,
+            texts: &mut self.texts,
+            query,
+            window: Window::of(query),
+            named: NamedTexts::find(&transaction, query)?,
+            on_nodes: HashMap::new(),
+            pages: Pages {
+                page,
+                page_len: page_len.max(1),
+                jobs: Vec::new(),
+                held: None,
+                duplicates: query.duplicates,
+                given: false,
+            },
+        };
+        let flow = if query.jobs.is_empty() {
+            search.all()?
+        } else {
+            search.named_jobs()?
+        };
+        if flow.is_continue() {
+            search.pages.finish();
+        }
+        Ok(())
+    }
+
+    fn node_events(
+        &mut self,
+        nodes: &[String],
+        start: Option<Timestamp>,
+        end: Option<Timestamp>,
+    ) -> Result<Vec<NodeEvent>, StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT node, start_ms, end_ms, down, drain, fail, reason, uid FROM node_event
+             WHERE start_ms <= ?1 AND (end_ms IS NULL OR end_ms >= ?2) ORDER BY start_ms, id",
+        )?;
+        let window = (
+            end.map_or(i64::MAX, |end| end.0),
+            start.map_or(i64::MIN, |start| start.0),
+        );
+        let events = statement.query_map(window, |row| {
+            Ok(NodeEvent {
+                node: row.get(0)?,
+                start: Timestamp(row.get(1)?),
+                end: time(row.get(2)?),
+                down: row.get(3)?,
+                drain: row.get(4)?,
+                fail: row.get(5)?,
+                reason: row.get(6)?,
+                uid: row.get(7)?,
+            })
+        })?;
+        let mut events = events.collect::<rusqlite::Result<Vec<NodeEvent>>>()?;
+        events.retain(|event| nodes.is_empty() || nodes.contains(&event.node));
+        Ok(events)
+    }
+}
+
+/// Numbers of the texts that a query names; absent when it names none of the kind.
+struct NamedTexts {
+    partitions: Option<Vec<i64>>,
+    accounts: Option<Vec<i64>>,
+    qos: Option<Vec<i64>>,
+    wckeys: Option<Vec<i64>>,
+}
+
+impl NamedTexts {
+    fn find(connection: &Connection, query: &AcctQuery) -> Result<NamedTexts, StoreError> {
+        let numbers = |names: &[String]| -> Result<Option<Vec<i64>>, StoreError> {
+            if names.is_empty() {
+                return Ok(None);
+            }
+            let mut numbers = Vec::new();
+            for name in names {
+                numbers.extend(find(connection, name.as_bytes())?);
+            }
+            Ok(Some(numbers))
+        };
+        Ok(NamedTexts {
+            partitions: numbers(&query.partitions)?,
+            accounts: numbers(&query.accounts)?,
+            qos: numbers(&query.qos)?,
+            wckeys: numbers(&query.wckeys)?,
+        })
+    }
+}
+
+/// Collects jobs into pages and keeps only the last selected run of each, unless all are wanted.
+struct Pages<'a> {
+    page: &'a mut dyn FnMut(Vec<AcctJob>) -> ControlFlow<()>,
+    page_len: usize,
+    jobs: Vec<AcctJob>,
+    held: Option<(JobId, Vec<AcctJob>)>,
+    duplicates: bool,
+    given: bool,
+}
+
+impl Pages<'_> {
+    fn add(&mut self, id: JobId, jobs: Vec<AcctJob>) -> ControlFlow<()> {
+        match self.held.replace((id, jobs)) {
+            Some((before, jobs)) if self.duplicates || before != id => self.give(jobs),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn give(&mut self, jobs: Vec<AcctJob>) -> ControlFlow<()> {
+        for job in jobs {
+            self.jobs.push(job);
+            if self.jobs.len() >= self.page_len {
+                self.given = true;
+                (self.page)(std::mem::take(&mut self.jobs))?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn finish(mut self) {
+        let last = self.held.take().map(|(_, jobs)| jobs);
+        if self.give(last.unwrap_or_default()).is_break() {
+            return;
+        }
+        if !self.jobs.is_empty() || !self.given {
+            // Nothing follows, so it does not matter whether more is wanted.
+            let _ = (self.page)(self.jobs);
+        }
+    }
+}
+
+/// One query being answered.
+struct Search<'a> {
+    connection: &'a Connection,
+    texts: &'a mut Texts,
+    query: &'a AcctQuery,
+    window: Window,
+    named: NamedTexts,
+    /// Whether a hostlist has one of the nodes asked for.
+    on_nodes: HashMap<String, bool>,
+    pages: Pages<'a>,
+}
+
+impl Search<'_> {
+    /// Every run that the window and the owners may select, through the index on both.
+    fn all(&mut self) -> Result<ControlFlow<()>, StoreError> {
+        let uids: Vec<String> = self.query.uids.iter().map(u32::to_string).collect();
+        let columns = job_columns();
+        let bounded = self.window.from != i64::MIN || !uids.is_empty();
+        let sql = if bounded {
+            let owned = match uids.is_empty() {
+                true => String::new(),
+                false => format!("AND uid IN ({})", uids.join(", ")),
+            };
+            format!(
+                "SELECT {columns} FROM job WHERE row IN (SELECT row FROM job INDEXED BY job_end
+                 WHERE end_ms >= ?1 {owned}) ORDER BY row"
+            )
+        } else {
+            format!("SELECT {columns} FROM job WHERE ?1 IS NOT NULL ORDER BY row")
+        };
+        let connection = self.connection;
+        let mut statement = connection.prepare(&sql)?;
+        let mut rows = statement.query([self.window.from])?;
+        while let Some(row) = rows.next()? {
+            let run = RawJob::of(row)?;
+            if self.take(&run, &Tasks::All)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn named_jobs(&mut self) -> Result<ControlFlow<()>, StoreError> {
+        let connection = self.connection;
+        let sql = format!("SELECT {} FROM job WHERE row = ?1", job_columns());
+        let mut statement = connection.prepare_cached(&sql)?;
+        for (number, tasks) in self.named_rows()? {
+            let mut rows = statement.query([number])?;
+            let Some(row) = rows.next()? else { continue };
+            let run = RawJob::of(row)?;
+            if self.take(&run, &tasks)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Rows of the jobs that are named, in order, and which tasks of an array's record are meant.
+    fn named_rows(&self) -> Result<BTreeMap<i64, Tasks>, StoreError> {
+        let mut rows: BTreeMap<i64, Tasks> = BTreeMap::new();
+        let mut runs = self
+            .connection
+            .prepare_cached("SELECT row FROM job WHERE row BETWEEN ?1 AND ?2")?;
+        let mut tasks = self
+            .connection
+            .prepare_cached("SELECT row FROM job WHERE array_id = ?1")?;
+        let mut task = self
+            .connection
+            .prepare_cached("SELECT row FROM job WHERE array_id = ?1 AND array_index = ?2")?;
+        for (job, index) in &self.query.jobs {
+            let Ok(first) = first_row(*job) else { continue };
+            let id = super::row::signed(job.0);
+            let found = match index {
+                None => {
+                    let mut found = numbers(&mut runs, (first, last_row(*job)?))?;
+                    found.extend(numbers(&mut tasks, [id])?);
+                    found
+                }
+                Some(index) => {
+                    // The task may still be in the array's record.
+                    if let Tasks::Some(set) = rows.entry(first).or_insert(Tasks::none()) {
+                        set.insert(*index);
+                    }
+                    numbers(&mut task, (id, index))?
+                }
+            };
+            for row in found {
+                rows.insert(row, Tasks::All);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Looks at one run and passes it on if it is selected.
+    fn take(&mut self, run: &RawJob<'_>, tasks: &Tasks) -> Result<ControlFlow<()>, StoreError> {
+        if run.array_spec.is_none() && matches!(tasks, Tasks::Some(_)) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        if !self.is_selected(run)? {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let jobs = self.records(run, tasks)?;
+        if jobs.is_empty() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        Ok(self.pages.add(row_run(run.row).job, jobs))
+    }
+
+    fn is_selected(&mut self, run: &RawJob<'_>) -> Result<bool, StoreError> {
+        let query = self.query;
+        let named = |numbers: &Option<Vec<i64>>, number: Option<i64>| {
+            let has = |numbers: &Vec<i64>| number.is_some_and(|n| numbers.contains(&n));
+            numbers.as_ref().is_none_or(has)
+        };
+        let plain = (query.uids.is_empty() || query.uids.contains(&small(run.uid)))
+            && (query.gids.is_empty() || query.gids.contains(&small(run.gid)))
+            && (query.names.is_empty() || query.names.iter().any(|name| name == run.name))
+            && named(&self.named.partitions, Some(run.partition))
+            && named(&self.named.accounts, Some(run.account))
+            && named(&self.named.qos, Some(run.qos))
+            && named(&self.named.wckeys, run.wckey);
+        if !plain {
+            return Ok(false);
+        }
+        let state = run.state()?;
+        let life = Life {
+            state,
+            submit: run.submit,
+            eligible: run.eligible,
+            start: run.start,
+            end: run.end(),
+        };
+        let connection = self.connection;
+        let mut failed = None;
+        let selected = self.window.selects(query, life, |window| {
+            was_suspended(connection, run, window).unwrap_or_else(|error| {
+                failed = Some(error);
+                false
+            })
+        });
+        match failed {
+            Some(error) => Err(error.into()),
+            None => Ok(selected && (query.nodes.is_empty() || self.was_on_nodes(run.nodelist))),
+        }
+    }
+
+    fn was_on_nodes(&mut self, nodelist: &str) -> bool {
+        if let Some(known) = self.on_nodes.get(nodelist) {
+            return *known;
+        }
+        let names = hostlist::parse(nodelist).unwrap_or_default();
+        let was = names.iter().any(|name| self.query.nodes.contains(name));
+        self.on_nodes.insert(nodelist.to_owned(), was);
+        was
+    }
+
+    /// What a run is shown as: itself; for an array's record, its tasks together or those that were asked for.
+    fn records(&mut self, run: &RawJob<'_>, tasks: &Tasks) -> Result<Vec<AcctJob>, StoreError> {
+        let mut job = self.job(run)?;
+        if !self.query.allocations_only {
+            job.steps = self.steps(run, &job)?;
+        }
+        let Some(spec) = run.array_spec else {
+            return Ok(vec![job]);
+        };
+        let spec: ArraySpec = decode(run, "array_spec", spec)?;
+        let mut left = spec.indices;
+        let mut gone = self
+            .connection
+            .prepare_cached("SELECT array_index FROM job WHERE array_id = ?1")?;
+        for index in numbers(&mut gone, [super::row::signed(job.id.0)])? {
+            left.remove(small(index));
+        }
+        if left.is_empty() {
+            return Ok(Vec::new());
+        }
+        match tasks {
+            Tasks::All => {
+                job.array_pending = Some(pending_text(&left, spec.throttle));
+                Ok(vec![job])
+            }
+            Tasks::Some(indices) => {
+                let chosen = indices.iter().filter(|index| left.contains(**index));
+                let task = |index: &u32| AcctJob {
+                    array: Some((job.id, *index)),
+                    ..job.clone()
+                };
+                Ok(chosen.map(task).collect())
+            }
+        }
+    }
+
+    fn text(&mut self, number: i64) -> Result<String, StoreError> {
+        let text = self.texts.text(self.connection, number)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    fn job(&mut self, run: &RawJob<'_>) -> Result<AcctJob, StoreError> {
+        let key = row_run(run.row);
+        let owner = self.texts.text(self.connection, run.owner)?;
+        let owner: Owner = decode(run, "owner", &owner)?;
+        let context = self.texts.text(self.connection, run.context)?;
+        let context: Context = decode(run, "context", &context)?;
+        let wckey = run.wckey.map(|number| self.text(number)).transpose()?;
+        let gres = run.gres.map(|gres| decode(run, "gres", gres)).transpose()?;
+        let array = run.array_id.zip(run.array_index);
+        Ok(AcctJob {
+            id: key.job,
+            restarts: key.restarts,
+            array: array.map(|(base, index)| (JobId(unsigned(base)), small(index))),
+            array_pending: None,
+            name: run.name.to_owned(),
+            uid: small(run.uid),
+            gid: small(run.gid),
+            user: owner.user,
+            group: owner.group,
+            account: self.text(run.account)?,
+            partition: self.text(run.partition)?,
+            qos: self.text(run.qos)?,
+            state: run.state()?,
+            requeued: run.requeued != 0,
+            cancelled_by: run.cancelled_by.map(small),
+            exit: key_exit(run.exit),
+            derived_exit: key_exit(run.derived_exit),
+            submit: Timestamp(run.submit),
+            eligible: time(run.eligible),
+            start: time(run.start),
+            end: time(run.end()),
+            suspended_ms: unsigned(run.suspended_ms),
+            time_limit: key_limit(run.time_limit),
+            req_cpus: small(run.req_cpus),
+            req_nodes: small(run.req_nodes),
+            req_mem_mib: unsigned(run.req_mem_mib),
+            alloc_cpus: small(run.alloc_cpus),
+            alloc_nodes: small(run.alloc_nodes),
+            alloc_mem_mib: unsigned(run.alloc_mem_mib),
+            gres: gres.unwrap_or_default(),
+            nodelist: run.nodelist.to_owned(),
+            work_dir: context.work_dir,
+            submit_line: run.submit_line.to_owned(),
+            comment: run.comment.to_owned(),
+            admin_comment: run.admin_comment.to_owned(),
+            reason: self.text(run.reason)?,
+            priority: small(run.priority),
+            wckey: wckey.unwrap_or_default(),
+            constraint: context.constraint,
+            reservation: context.reservation,
+            ntasks: small(run.ntasks),
+            stdio: context.stdio,
+            batch: run.batch != 0,
+            steps: Vec::new(),
+            submit_host: context.submit_host,
+        })
+    }
+
+    fn steps(&self, run: &RawJob<'_>, job: &AcctJob) -> Result<Vec<AcctStep>, StoreError> {
+        let mut statement = self.connection.prepare_cached(&STEPS)?;
+        let mut rows = statement.query([run.row])?;
+        let mut steps = Vec::new();
+        while let Some(row) = rows.next()? {
+            let mut step = step_of(run, row, job)?;
+            // The end of a step on a node that was lost never comes; it did not outlive its job.
+            if step.end.is_none() && job.end.is_some() {
+                step.end = job.end;
+                step.state = match job.state {
+                    state if state.is_ended() => state,
+                    _ => JobState::Cancelled,
+                };
+            }
+            steps.push(step);
+        }
+        Ok(steps)
+    }
+}
+
+/// Tasks of an array's record.
+enum Tasks {
+    All,
+    Some(BTreeSet<u32>),
+}
+
+impl Tasks {
+    fn none() -> Tasks {
+        Tasks::Some(BTreeSet::new())
+    }
+}
+
+fn numbers(
+    statement: &mut rusqlite::Statement<'_>,
+    parameters: impl rusqlite::Params,
+) -> Result<Vec<i64>, StoreError> {
+    let rows = statement.query_map(parameters, |row| row.get(0))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+fn was_suspended(
+    connection: &Connection,
+    run: &RawJob<'_>,
+    window: Window,
+) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM suspension WHERE job = ?1 AND start_ms <= ?3
+             AND min(coalesce(end_ms, ?4), ?4) >= ?2)",
+        )?
+        .query_row((run.row, window.from, window.to, run.end_ms), |row| {
+            row.get(0)
+        })
+}
+
+static STEPS: LazyLock<String> = LazyLock::new(|| {
+    let columns: Vec<&str> = STEP_START.iter().chain(STEP_END).copied().collect();
+    let columns = columns.join(", ");
+    format!("SELECT job, step, {columns} FROM step WHERE job = ?1 ORDER BY step")
+});
+
+fn job_columns() -> String {
+    let columns: Vec<&str> = ["row"].iter().chain(ASKED).chain(LIFE).copied().collect();
+    columns.join(", ")
+}
+
+fn decode<'b, T: Decode<'b, ()>>(
+    run: &RawJob<'_>,
+    column: &'static str,
+    bytes: &'b [u8],
+) -> Result<T, StoreError> {
+    minicbor::decode(bytes).map_err(|error| StoreError::Damaged {
+        job: row_run(run.row).job,
+        column,
+        why: error.to_string(),
+    })
+}
+
+/// Reads columns one after another.
+struct Columns<'r, 's> {
+    row: &'r Row<'s>,
+    next: usize,
+}
+
+impl<'r> Columns<'r, '_> {
+    fn get<T: FromSql>(&mut self) -> rusqlite::Result<T> {
+        self.next += 1;
+        self.row.get(self.next - 1)
+    }
+
+    fn text(&mut self) -> rusqlite::Result<&'r str> {
+        self.next += 1;
+        let value = self.row.get_ref(self.next - 1)?;
+        Ok(value.as_str_or_null()?.unwrap_or_default())
+    }
+
+    fn blob(&mut self) -> rusqlite::Result<Option<&'r [u8]>> {
+        self.next += 1;
+        Ok(self.row.get_ref(self.next - 1)?.as_blob_or_null()?)
+    }
+}
+
+/// A row of `job` as it stands there.
+struct RawJob<'r> {
+    row: i64,
+    array_id: Option<i64>,
+    array_index: Option<i64>,
+    array_spec: Option<&'r [u8]>,
+    name: &'r str,
+    uid: i64,
+    gid: i64,
+    owner: i64,
+    account: i64,
+    qos: i64,
+    wckey: Option<i64>,
+    context: i64,
+    submit_line: &'r str,
+    comment: &'r str,
+    admin_comment: &'r str,
+    req_cpus: i64,
+    req_nodes: i64,
+    batch: i64,
+    submit: i64,
+    partition: i64,
+    state: i64,
+    requeued: i64,
+    cancelled_by: Option<i64>,
+    exit: i64,
+    derived_exit: i64,
+    eligible: Option<i64>,
+    start: Option<i64>,
+    suspended_ms: i64,
+    time_limit: Option<i64>,
+    req_mem_mib: i64,
+    alloc_cpus: i64,
+    alloc_nodes: i64,
+    alloc_mem_mib: i64,
+    gres: Option<&'r [u8]>,
+    nodelist: &'r str,
+    reason: i64,
+    priority: i64,
+    ntasks: i64,
+    end_ms: i64,
+}
+
+impl<'r> RawJob<'r> {
+    /// In the order of [`ASKED`] and [`LIFE`]; fields are read in the order in which they are written here.
+    fn of(row: &'r Row<'_>) -> rusqlite::Result<RawJob<'r>> {
+        let mut columns = Columns { row, next: 0 };
+        Ok(RawJob {
+            row: columns.get()?,
+            array_id: columns.get()?,
+            array_index: columns.get()?,
+            array_spec: columns.blob()?,
+            name: columns.text()?,
+            uid: columns.get()?,
+            gid: columns.get()?,
+            owner: columns.get()?,
+            account: columns.get()?,
+            qos: columns.get()?,
+            wckey: columns.get()?,
+            context: columns.get()?,
+            submit_line: columns.text()?,
+            comment: columns.text()?,
+            admin_comment: columns.text()?,
+            req_cpus: columns.get()?,
+            req_nodes: columns.get()?,
+            batch: columns.get()?,
+            submit: columns.get()?,
+            partition: columns.get()?,
+            state: columns.get()?,
+            requeued: columns.get()?,
+            cancelled_by: columns.get()?,
+            exit: columns.get()?,
+            derived_exit: columns.get()?,
+            eligible: columns.get()?,
+            start: columns.get()?,
+            suspended_ms: columns.get()?,
+            time_limit: columns.get()?,
+            req_mem_mib: columns.get()?,
+            alloc_cpus: columns.get()?,
+            alloc_nodes: columns.get()?,
+            alloc_mem_mib: columns.get()?,
+            gres: columns.blob()?,
+            nodelist: columns.text()?,
+            reason: columns.get()?,
+            priority: columns.get()?,
+            ntasks: columns.get()?,
+            end_ms: columns.get()?,
+        })
+    }
+
+    fn state(&self) -> Result<JobState, StoreError> {
+        key_state(self.state).ok_or_else(|| StoreError::Damaged {
+            job: row_run(self.row).job,
+            column: "state",
+            why: format!("{} is no state", self.state),
+        })
+    }
+
+    fn end(&self) -> Option<i64> {
+        (self.end_ms != OPEN).then_some(self.end_ms)
+    }
+}
+
+/// In the order of [`STEP_START`] and [`STEP_END`].
+fn step_of(run: &RawJob<'_>, row: &Row<'_>, job: &AcctJob) -> Result<AcctStep, StoreError> {
+    let mut columns = Columns { row, next: 1 };
+    let step = key_step(columns.get()?);
+    let batch = step == muster_core::ids::StepNo::BATCH;
+    let or = |text: &str, default: &str| match text {
+        "" if batch => default.to_owned(),
+        text => text.to_owned(),
+    };
+    let mut answer = AcctStep {
+        step,
+        name: or(columns.text()?, "batch"),
+        start: Timestamp(columns.get()?),
+        nodes: small(columns.get()?),
+        tasks: small(columns.get()?),
+        cpus: small(columns.get()?),
+        mem_mib: unsigned(columns.get()?),
+        nodelist: columns.text()?.to_owned(),
+        submit_line: or(columns.text()?, &job.submit_line),
+        distribution: columns.text()?.to_owned(),
+        state: key_state(columns.get()?).ok_or_else(|| StoreError::Damaged {
+            job: row_run(run.row).job,
+            column: "step state",
+            why: "no such state".to_owned(),
+        })?,
+        cancelled_by: columns.get::<Option<i64>>()?.map(small),
+        exit: key_exit(columns.get()?),
+        end: time(columns.get()?),
+        usage: None,
+    };
+    let (user, system, rss): (Option<i64>, Option<i64>, Option<i64>) =
+        (columns.get()?, columns.get()?, columns.get()?);
+    if let Some(rest) = columns.blob()? {
+        answer.usage = Some(Usage {
+            user_us: unsigned(user.unwrap_or(0)),
+            system_us: unsigned(system.unwrap_or(0)),
+            max_rss_kib: unsigned(rss.unwrap_or(0)),
+            ..decode(run, "step usage", rest)?
+        });
+    }
+    Ok(answer)
+}

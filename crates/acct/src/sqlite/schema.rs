@@ -1,0 +1,126 @@
+//! The tables, and how older files are brought up to date.
+
+use crate::store::StoreError;
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use std::path::Path;
+
+/// `PRAGMA application_id`: "Must".
+const APPLICATION: i64 = 0x4d75_7374;
+
+/// Each entry brings a file from the format of its index to the next. Entries never change once released.
+const MIGRATIONS: &[&str] = &[FORMAT_1];
+
+/// A run's key is one number, the job's times 2^16 plus the run's, so that the table itself is the index by number
+/// and grows at its end. Texts that repeat are numbers of rows in `text`. A run that has not ended has the highest
+/// `end_ms`, so that one index serves both "ended since" and "not ended". Owners are in that index because almost
+/// everybody asks for their own jobs.
+const FORMAT_1: &str = "
+CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO meta VALUES ('position', 0);
+
+CREATE TABLE text (id INTEGER PRIMARY KEY, hash INTEGER NOT NULL, value BLOB NOT NULL);
+CREATE INDEX text_hash ON text (hash);
+
+CREATE TABLE job (
+    row INTEGER PRIMARY KEY,
+    array_id INTEGER, array_index INTEGER, array_spec BLOB,
+    name TEXT, uid INTEGER NOT NULL, gid INTEGER NOT NULL, owner INTEGER NOT NULL,
+    account INTEGER NOT NULL, qos INTEGER NOT NULL, wckey INTEGER, context INTEGER NOT NULL,
+    submit_line TEXT, comment TEXT, admin_comment TEXT,
+    req_cpus INTEGER NOT NULL, req_nodes INTEGER NOT NULL, batch INTEGER NOT NULL,
+    submit_ms INTEGER NOT NULL,
+    partition INTEGER NOT NULL, state INTEGER NOT NULL, requeued INTEGER NOT NULL,
+    cancelled_by INTEGER, exit INTEGER NOT NULL, derived_exit INTEGER NOT NULL,
+    eligible_ms INTEGER, start_ms INTEGER, suspended_ms INTEGER NOT NULL, time_limit_min INTEGER,
+    req_mem_mib INTEGER NOT NULL, alloc_cpus INTEGER NOT NULL, alloc_nodes INTEGER NOT NULL,
+    alloc_mem_mib INTEGER NOT NULL, gres BLOB, nodelist TEXT, reason INTEGER NOT NULL,
+    priority INTEGER NOT NULL, ntasks INTEGER NOT NULL,
+    end_ms INTEGER NOT NULL
+);
+CREATE INDEX job_end ON job (end_ms, uid);
+CREATE INDEX job_array ON job (array_id, array_index) WHERE array_id IS NOT NULL;
+
+CREATE TABLE step (
+    job INTEGER NOT NULL, step INTEGER NOT NULL,
+    name TEXT, start_ms INTEGER NOT NULL, nodes INTEGER NOT NULL, tasks INTEGER NOT NULL,
+    cpus INTEGER NOT NULL, mem_mib INTEGER NOT NULL, nodelist TEXT, submit_line TEXT,
+    distribution TEXT,
+    state INTEGER NOT NULL, cancelled_by INTEGER, exit INTEGER NOT NULL, end_ms INTEGER,
+    user_us INTEGER, system_us INTEGER, max_rss_kib INTEGER, usage BLOB,
+    PRIMARY KEY (job, step)
+) WITHOUT ROWID;
+
+CREATE TABLE suspension (
+    job INTEGER NOT NULL, start_ms INTEGER NOT NULL, end_ms INTEGER,
+    PRIMARY KEY (job, start_ms)
+) WITHOUT ROWID;
+
+CREATE TABLE node_event (
+    id INTEGER PRIMARY KEY, node TEXT NOT NULL, start_ms INTEGER NOT NULL, end_ms INTEGER,
+    down INTEGER NOT NULL, drain INTEGER NOT NULL, fail INTEGER NOT NULL,
+    reason TEXT NOT NULL, uid INTEGER NOT NULL
+);
+CREATE INDEX node_event_open ON node_event (node) WHERE end_ms IS NULL;
+";
+
+/// Settings of the connection, then the tables.
+pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let failed = |source| StoreError::Open {
+        path: path.to_owned(),
+        source,
+    };
+    let pragma = |connection: &Connection, name: &str| {
+        connection
+            .pragma_query_value(None, name, |row| row.get::<_, i64>(0))
+            .map_err(failed)
+    };
+    let application = pragma(connection, "application_id")?;
+    let tables: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(failed)?;
+    if application != APPLICATION && (application != 0 || tables != 0) {
+        return Err(StoreError::Foreign {
+            path: path.to_owned(),
+        });
+    }
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    let found = pragma(connection, "user_version")?;
+    if found > known {
+        return Err(StoreError::Newer {
+            path: path.to_owned(),
+            found,
+            known,
+        });
+    }
+    connection
+        .execute_batch(
+            "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-32768;
+             PRAGMA wal_autocheckpoint=4000; PRAGMA journal_size_limit=67108864;",
+        )
+        .map_err(failed)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for migration in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
+        transaction.execute_batch(migration)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", known)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+pub(super) fn position(connection: &Connection) -> Result<u64, StoreError> {
+    let value: Option<i64> = connection
+        .query_row("SELECT value FROM meta WHERE key = 'position'", [], |row| {
+            row.get(0)
+        })
+        .optional()?;
+    Ok(u64::try_from(value.unwrap_or(0)).unwrap_or(0))
+}
+
+pub(super) fn set_position(connection: &Connection, position: u64) -> Result<(), StoreError> {
+    let value = i64::try_from(position).unwrap_or(i64::MAX);
+    connection
+        .prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'position'")?
+        .execute([value])?;
+    Ok(())
+}

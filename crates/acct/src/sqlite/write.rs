@@ -1,0 +1,380 @@
+//! Carrying out a plan inside a transaction.
+
+use super::plan::{JobWrite, Plan, StepWrite};
+use super::row::{
+    ASKED, Context, LIFE, OPEN, Owner, STEP_END, STEP_START, cbor, exit_key, limit_key, signed,
+    some, state_key, step_key,
+};
+use super::text::Interned;
+use crate::change::{JobRow, NodeNow};
+use crate::store::StoreError;
+use muster_core::ids::StepNo;
+use muster_core::job::{Allocation, JobState, Step, StepEnd};
+use muster_core::spec::JobKind;
+use rusqlite::{CachedStatement, Connection, ToSql};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
+
+/// A node's event that has not ended.
+pub(super) struct OpenNode {
+    id: i64,
+    down: bool,
+    drain: bool,
+    fail: bool,
+    reason: String,
+    uid: u32,
+}
+
+/// The statements of `job` and `step`.
+struct Statements {
+    job_put: String,
+    job_end: String,
+    job_run: String,
+    step_put: String,
+    step_end: String,
+}
+
+static SQL: LazyLock<Statements> = LazyLock::new(|| {
+    let job: Vec<&str> = ["row"].iter().chain(ASKED).chain(LIFE).copied().collect();
+    let step: Vec<&str> = (["job", "step"].iter().chain(STEP_START).chain(STEP_END))
+        .copied()
+        .collect();
+    let still = &LIFE[..LIFE.len() - 1];
+    Statements {
+        job_put: put("job", &job, 1),
+        job_end: format!("UPDATE job SET {} WHERE row = ?1", set(LIFE, 2)),
+        job_run: format!("UPDATE job SET {} WHERE row = ?1", set(still, 2)),
+        step_put: put("step", &step, 2),
+        step_end: format!(
+            "UPDATE step SET {} WHERE job = ?1 AND step = ?2",
+            set(STEP_END, 3)
+        ),
+    }
+});
+
+/// An insertion that becomes an update if the row is there; the first `keys` columns are its key.
+fn put(table: &str, columns: &[&str], keys: usize) -> String {
+    let values: Vec<String> = (1..=columns.len()).map(|i| format!("?{i}")).collect();
+    let update: Vec<String> = (columns[keys..].iter())
+        .map(|column| format!("{column} = excluded.{column}"))
+        .collect();
+    format!(
+        "INSERT INTO {table} ({}) VALUES ({}) ON CONFLICT ({}) DO UPDATE SET {}",
+        columns.join(", "),
+        values.join(", "),
+        columns[..keys].join(", "),
+        update.join(", ")
+    )
+}
+
+fn set(columns: &[&str], first: usize) -> String {
+    let parts: Vec<String> = (columns.iter().zip(first..))
+        .map(|(column, i)| format!("{column} = ?{i}"))
+        .collect();
+    parts.join(", ")
+}
+
+/// Binds parameters one after another, without copying texts.
+struct Binder<'s, 'c> {
+    statement: &'s mut CachedStatement<'c>,
+    next: usize,
+}
+
+impl Binder<'_, '_> {
+    fn bind(&mut self, value: impl ToSql) -> rusqlite::Result<()> {
+        self.next += 1;
+        self.statement.raw_bind_parameter(self.next, value)
+    }
+}
+
+/// The events of nodes that have not ended.
+pub(super) fn open_nodes(connection: &Connection) -> Result<HashMap<String, OpenNode>, StoreError> {
+    let mut statement = connection.prepare(
+        "SELECT node, id, down, drain, fail, reason, uid FROM node_event WHERE end_ms IS NULL",
+    )?;
+    let nodes = statement.query_map([], |row| {
+        let open = OpenNode {
+            id: row.get(1)?,
+            down: row.get(2)?,
+            drain: row.get(3)?,
+            fail: row.get(4)?,
+            reason: row.get(5)?,
+            uid: row.get(6)?,
+        };
+        Ok((row.get(0)?, open))
+    })?;
+    Ok(nodes.collect::<rusqlite::Result<_>>()?)
+}
+
+/// A transaction and what is remembered from one to the next.
+pub(super) struct Writer<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) texts: &'a mut Interned,
+    pub(super) open_nodes: &'a mut HashMap<String, OpenNode>,
+}
+
+impl Writer<'_> {
+    pub(super) fn carry_out(&mut self, plan: &Plan<'_>) -> Result<(), StoreError> {
+        for write in &plan.jobs {
+            self.job(write)?;
+        }
+        for write in &plan.steps {
+            self.step(write)?;
+        }
+        for (row, exit) in &plan.derived {
+            self.connection
+                .prepare_cached("UPDATE job SET derived_exit = ?2 WHERE row = ?1")?
+                .execute((row, exit_key(*exit)))?;
+        }
+        for (row, at, ended) in &plan.suspensions {
+            let sql = if *ended {
+                "UPDATE suspension SET end_ms = ?2 WHERE job = ?1 AND end_ms IS NULL"
+            } else {
+                "INSERT OR REPLACE INTO suspension (job, start_ms) VALUES (?1, ?2)"
+            };
+            self.connection.prepare_cached(sql)?.execute((row, at.0))?;
+        }
+        for now in &plan.nodes {
+            self.node(now)?;
+        }
+        Ok(())
+    }
+
+    fn job(&mut self, write: &JobWrite<'_>) -> Result<(), StoreError> {
+        if write.fresh {
+            for sql in [
+                "DELETE FROM step WHERE job = ?1",
+                "DELETE FROM suspension WHERE job = ?1",
+            ] {
+                self.connection.prepare_cached(sql)?.execute([write.row])?;
+            }
+        }
+        if !write.whole {
+            let ended = write.job.end.is_some();
+            let sql = if ended { &SQL.job_end } else { &SQL.job_run };
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let mut binder = Binder {
+                statement: &mut statement,
+                next: 0,
+            };
+            binder.bind(write.row)?;
+            self.bind_life(&mut binder, write.job, ended)?;
+            if statement.raw_execute()? == 1 {
+                return Ok(());
+            }
+            // The store was made after the job was submitted: the row is complete all the same.
+        }
+        let mut statement = self.connection.prepare_cached(&SQL.job_put)?;
+        let mut binder = Binder {
+            statement: &mut statement,
+            next: 0,
+        };
+        binder.bind(write.row)?;
+        self.bind_asked(&mut binder, write.job)?;
+        self.bind_life(&mut binder, write.job, true)?;
+        statement.raw_execute()?;
+        Ok(())
+    }
+
+    /// In the order of [`ASKED`].
+    fn bind_asked(&mut self, binder: &mut Binder<'_, '_>, job: &JobRow) -> rusqlite::Result<()> {
+        let spec = &job.spec;
+        let shown = |key: &str| {
+            let value = spec.shown.iter().find(|(k, _)| k.eq_ignore_ascii_case(key));
+            value.and_then(|(_, value)| some(value))
+        };
+        let owner = cbor(&Owner {
+            user: spec.owner.user.clone(),
+            group: spec.owner.group.clone(),
+        });
+        let context = cbor(&Context {
+            work_dir: spec.work_dir.clone(),
+            submit_host: spec.submit_host.clone(),
+            stdio: spec.stdio.clone(),
+            constraint: spec.ask.constraint.clone().unwrap_or_default(),
+            reservation: spec.reservation.clone().unwrap_or_default(),
+        });
+        let account = spec.account.as_deref().unwrap_or(&spec.owner.user);
+        let qos = spec.qos.as_deref().unwrap_or("normal");
+        let wckey = spec.wckey.as_deref().and_then(some);
+        let array_spec = spec.array.as_ref().filter(|_| job.array_record).map(cbor);
+
+        binder.bind(job.array.map(|(base, _)| signed(base.0)))?;
+        binder.bind(job.array.map(|(_, index)| index))?;
+        binder.bind(array_spec)?;
+        binder.bind(some(&spec.name))?;
+        binder.bind(spec.owner.uid)?;
+        binder.bind(spec.owner.gid)?;
+        binder.bind(self.texts.number(self.connection, &owner)?)?;
+        binder.bind(self.texts.number(self.connection, account.as_bytes())?)?;
+        binder.bind(self.texts.number(self.connection, qos.as_bytes())?)?;
+        let wckey = match wckey {
+            Some(wckey) => Some(self.texts.number(self.connection, wckey.as_bytes())?),
+            None => None,
+        };
+        binder.bind(wckey)?;
+        binder.bind(self.texts.number(self.connection, &context)?)?;
+        binder.bind(some(&spec.submit_line))?;
+        binder.bind(spec.comment.as_deref().and_then(some))?;
+        binder.bind(shown("AdminComment").or_else(|| shown("admin-comment")))?;
+        binder.bind(spec.ask.min_cpus())?;
+        binder.bind(spec.ask.min_nodes)?;
+        binder.bind(spec.kind == JobKind::Batch)?;
+        binder.bind(job.submit.0)
+    }
+
+    /// In the order of [`LIFE`].
+    fn bind_life(
+        &mut self,
+        binder: &mut Binder<'_, '_>,
+        job: &JobRow,
+        with_end: bool,
+    ) -> rusqlite::Result<()> {
+        let alloc = job.alloc.as_deref();
+        let nodes = alloc.map_or(0, |alloc| alloc.nodes.len());
+        let ntasks = alloc.map_or(job.spec.ask.task_count(), |alloc| alloc.ntasks);
+        let reason = job.reason.name().as_bytes();
+
+        binder.bind(
+            self.texts
+                .number(self.connection, job.partition.as_bytes())?,
+        )?;
+        binder.bind(state_key(job.state))?;
+        binder.bind(job.requeued)?;
+        binder.bind(job.cancelled_by)?;
+        binder.bind(exit_key(job.exit))?;
+        binder.bind(exit_key(job.derived_exit))?;
+        binder.bind(job.eligible.map(|at| at.0))?;
+        binder.bind(job.start.map(|at| at.0))?;
+        binder.bind(signed(job.suspended_ms))?;
+        binder.bind(limit_key(job.time_limit))?;
+        binder.bind(signed(job.req_mem_mib))?;
+        binder.bind(alloc.map_or(0, |alloc| signed(alloc.cpus())))?;
+        binder.bind(signed(nodes as u64))?;
+        binder.bind(alloc.map_or(0, |alloc| signed(alloc.memory_mib())))?;
+        binder.bind(alloc.and_then(devices))?;
+        binder.bind(alloc.and_then(|alloc| some(&alloc.hostlist)))?;
+        binder.bind(self.texts.number(self.connection, reason)?)?;
+        binder.bind(job.priority)?;
+        binder.bind(ntasks)?;
+        if with_end {
+            binder.bind(job.end.map_or(OPEN, |at| at.0))?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, write: &StepWrite<'_>) -> Result<(), StoreError> {
+        let sql = match write.start {
+            Some(_) => &SQL.step_put,
+            None => &SQL.step_end,
+        };
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut binder = Binder {
+            statement: &mut statement,
+            next: 0,
+        };
+        binder.bind(write.row)?;
+        binder.bind(step_key(write.step))?;
+        if let Some(start) = write.start {
+            bind_step_start(&mut binder, start)?;
+        }
+        bind_step_end(&mut binder, write.end)?;
+        statement.raw_execute()?;
+        Ok(())
+    }
+
+    /// A node's state: ends the event that it differs from and begins another if it is out of service.
+    fn node(&mut self, now: &NodeNow) -> Result<(), StoreError> {
+        let out = now.down || now.drain || now.fail;
+        let reason = now.reason.as_ref().map_or("", |reason| &reason.text);
+        let uid = now.reason.as_ref().map_or(0, |reason| reason.uid);
+        if let Some(open) = self.open_nodes.get(&now.node) {
+            let same = (open.down, open.drain, open.fail) == (now.down, now.drain, now.fail)
+                && open.reason == reason
+                && open.uid == uid;
+            if same {
+                return Ok(());
+            }
+            self.connection
+                .prepare_cached("UPDATE node_event SET end_ms = ?2 WHERE id = ?1")?
+                .execute((open.id, now.at.0))?;
+            self.open_nodes.remove(&now.node);
+        }
+        if out {
+            let id = self
+                .connection
+                .prepare_cached(
+                    "INSERT INTO node_event (node, start_ms, down, drain, fail, reason, uid)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                )?
+                .insert((
+                    &now.node, now.at.0, now.down, now.drain, now.fail, reason, uid,
+                ))?;
+            let open = OpenNode {
+                id,
+                down: now.down,
+                drain: now.drain,
+                fail: now.fail,
+                reason: reason.to_owned(),
+                uid,
+            };
+            self.open_nodes.insert(now.node.clone(), open);
+        }
+        Ok(())
+    }
+}
+
+/// In the order of [`STEP_START`].
+fn bind_step_start(binder: &mut Binder<'_, '_>, start: &Step) -> rusqlite::Result<()> {
+    let batch = start.step == StepNo::BATCH && start.name == "batch";
+    binder.bind(some(&start.name).filter(|_| !batch))?;
+    binder.bind(start.start_time.0)?;
+    binder.bind(start.nodes)?;
+    binder.bind(start.tasks)?;
+    binder.bind(start.cpus)?;
+    binder.bind(signed(start.memory_mib))?;
+    binder.bind(some(&start.hostlist))?;
+    // The script's command line is the job's.
+    binder.bind(some(&start.submit_line).filter(|_| !batch))?;
+    binder.bind(start.distribution.as_deref().and_then(some))
+}
+
+/// In the order of [`STEP_END`].
+fn bind_step_end(binder: &mut Binder<'_, '_>, end: Option<&StepEnd>) -> rusqlite::Result<()> {
+    let Some(end) = end else {
+        binder.bind(state_key(JobState::Running))?;
+        binder.bind(None::<u32>)?;
+        binder.bind(0)?;
+        for _ in 3..STEP_END.len() {
+            binder.bind(None::<i64>)?;
+        }
+        return Ok(());
+    };
+    // What has columns of its own is not stored twice.
+    let mut rest = end.usage.clone();
+    (rest.user_us, rest.system_us, rest.max_rss_kib) = (0, 0, 0);
+    binder.bind(state_key(end.state))?;
+    binder.bind(end.cancelled_by)?;
+    binder.bind(exit_key(end.exit))?;
+    binder.bind(end.end_time.0)?;
+    binder.bind(signed(end.usage.user_us))?;
+    binder.bind(signed(end.usage.system_us))?;
+    binder.bind(signed(end.usage.max_rss_kib))?;
+    binder.bind(cbor(&rest))
+}
+
+/// Devices over all nodes, by name and by name and type: `gres/gpu`, `gres/gpu:a100`.
+fn devices(alloc: &Allocation) -> Option<Vec<u8>> {
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    for share in alloc.nodes.iter().flat_map(|node| &node.gres) {
+        let count = u64::from(share.ids.len());
+        *sums.entry(format!("gres/{}", share.name)).or_default() += count;
+        if let Some(kind) = &share.kind {
+            *sums
+                .entry(format!("gres/{}:{kind}", share.name))
+                .or_default() += count;
+        }
+    }
+    let pairs: Vec<(String, u64)> = sums.into_iter().collect();
+    (!pairs.is_empty()).then(|| cbor(&pairs))
+}

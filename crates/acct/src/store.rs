@@ -1,0 +1,138 @@
+//! What an accounting database must be able to do, whichever it is.
+
+use crate::change::Change;
+use muster_core::ids::JobId;
+use muster_core::time::Timestamp;
+use muster_proto::acct::{AcctJob, AcctQuery};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// The writing side: one owner.
+pub trait Store: Send {
+    /// The journal position up to which everything is written (visible to readers, see [`Store::sync`]). Callers
+    /// skip changes of events at or below it.
+    fn position(&self) -> u64;
+
+    /// Writes changes, in order, and the journal position that they reach, in one transaction.
+    ///
+    /// # Errors
+    /// What the database says; then nothing of it was written, and the same call may be repeated.
+    fn write(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError>;
+
+    /// Makes what was written survive a loss of power; the position that does. A snapshot of the controller's state
+    /// may replace the journal before it only up to here: what is written but not synced is written again from the
+    /// journal.
+    ///
+    /// # Errors
+    /// What the database or the file system says.
+    fn sync(&mut self) -> Result<u64, StoreError>;
+}
+
+/// The reading side; any number, none of which blocks the [`Store`].
+pub trait History: Send {
+    /// Gives the jobs that `query` selects to `page`, at most `page_len` at a time and at least once, by number and
+    /// run. All of them are of one moment. Stops early when `page` breaks.
+    ///
+    /// # Errors
+    /// What the database says.
+    fn query(
+        &mut self,
+        query: &AcctQuery,
+        page_len: usize,
+        page: &mut dyn FnMut(Vec<AcctJob>) -> ControlFlow<()>,
+    ) -> Result<(), StoreError>;
+
+    /// Times in which nodes were out of service that touch the window, by start. No names: all nodes.
+    ///
+    /// # Errors
+    /// What the database says.
+    fn node_events(
+        &mut self,
+        nodes: &[String],
+        start: Option<Timestamp>,
+        end: Option<Timestamp>,
+    ) -> Result<Vec<NodeEvent>, StoreError>;
+}
+
+/// A time in which a node was out of service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeEvent {
+    /// Its name.
+    pub node: String,
+    /// Since when.
+    pub start: Timestamp,
+    /// Until when; absent while it lasts.
+    pub end: Option<Timestamp>,
+    /// It was DOWN.
+    pub down: bool,
+    /// It was drained.
+    pub drain: bool,
+    /// It was set FAIL.
+    pub fail: bool,
+    /// Why.
+    pub reason: String,
+    /// Uid of who said so.
+    pub uid: u32,
+}
+
+/// Why accounting could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file cannot be opened or made.
+    #[error(
+        "accounting database {}: {source}; check that the directory exists and that SlurmUser may write there",
+        path.display()
+    )]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+    /// Some other program's database.
+    #[error("{} is not an accounting database of Muster; name another file", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Written by a newer release.
+    #[error(
+        "accounting database {} has format {found}, this release knows up to {known}; use the release that wrote it",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// The newest known here.
+        known: i64,
+    },
+    /// The database refused.
+    #[error("accounting database: {0}")]
+    Sql(#[from] rusqlite::Error),
+    /// A stored value that cannot be.
+    #[error("accounting database: job {job} has a damaged {column} column: {why}")]
+    Damaged {
+        /// The job.
+        job: JobId,
+        /// The column.
+        column: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// A number that does not fit the table's key.
+    #[error("accounting database: job number {0} is over the highest that can be stored")]
+    JobNumber(JobId),
+    /// The write-ahead log could not be flushed.
+    #[error("accounting database: cannot flush {} to disk: {source}", path.display())]
+    Sync {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The thread that writes accounting is gone.
+    #[error("accounting has stopped")]
+    Stopped,
+}

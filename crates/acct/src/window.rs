@@ -1,0 +1,171 @@
+//! Which runs a query's times and states select, as sacct(1) has it for -S, -E and -s. Defaults of the times are
+//! the client's affair; what is absent here is no bound.
+
+use muster_core::job::JobState;
+use muster_core::time::Timestamp;
+use muster_proto::acct::AcctQuery;
+
+/// A span of time, both ends included, milliseconds. sacct knows whole seconds: one that is named counts wholly, or
+/// a job of the current second would be missed by `-E now`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+}
+
+/// What the choice depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Life {
+    pub(crate) state: JobState,
+    pub(crate) submit: i64,
+    pub(crate) eligible: Option<i64>,
+    pub(crate) start: Option<i64>,
+    pub(crate) end: Option<i64>,
+}
+
+impl Window {
+    /// The window of a query. States without an end are asked for at the moment of the start.
+    pub(crate) fn of(query: &AcctQuery) -> Window {
+        let end = match (query.end, query.start) {
+            (None, Some(start)) if !query.states.is_empty() => Some(start),
+            (end, _) => end,
+        };
+        Window {
+            from: query.start.map_or(i64::MIN, second),
+            to: end.map_or(i64::MAX, |end| second(end).saturating_add(999)),
+        }
+    }
+
+    /// Whether something that lasted from `start` to `end` touches the window.
+    fn meets(self, start: Option<i64>, end: Option<i64>) -> bool {
+        start.is_some_and(|start| start <= self.to) && end.is_none_or(|end| end >= self.from)
+    }
+
+    /// Whether the run is selected; `was_suspended` says whether it was suspended during the window.
+    pub(crate) fn selects(
+        self,
+        query: &AcctQuery,
+        life: Life,
+        mut was_suspended: impl FnMut(Window) -> bool,
+    ) -> bool {
+        if query.states.is_empty() {
+            // Jobs that were never eligible are shown only to those who name them.
+            let since = match life.eligible {
+                Some(eligible) => Some(eligible),
+                None if query.jobs.is_empty() => None,
+                None => Some(life.submit),
+            };
+            return self.meets(since, life.end);
+        }
+        if query.start.is_none() && query.end.is_none() {
+            let waited = life.state == JobState::Pending && life.end.is_some();
+            return query.states.contains(&life.state) && !waited;
+        }
+        query.states.iter().any(|state| match state {
+            JobState::Pending => self.meets(life.eligible, life.start.or(life.end)),
+            JobState::Running => self.meets(life.start, life.end),
+            JobState::Suspended => was_suspended(self),
+            ended => *ended == life.state && life.end.is_some() && self.meets(life.end, life.end),
+        })
+    }
+}
+
+fn second(time: Timestamp) -> i64 {
+    Timestamp::from_unix_s(time.unix_s()).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn life(state: JobState, times: [Option<i64>; 3]) -> Life {
+        Life {
+            state,
+            submit: 1_000_000,
+            eligible: times[0],
+            start: times[1],
+            end: times[2],
+        }
+    }
+
+    #[test]
+    fn times_and_states_select_as_sacct_says() {
+        use JobState::{Completed, Failed, Pending, Running, Suspended};
+        let done = life(
+            Completed,
+            [Some(1_000_000), Some(2_000_000), Some(3_000_000)],
+        );
+        let runs = life(Running, [Some(1_000_000), Some(2_000_000), None]);
+        let waits = life(Pending, [Some(1_000_000), None, None]);
+        let held = life(Pending, [None, None, None]);
+        // start and end of the window in seconds, states, run, selected
+        type Case<'a> = (Option<i64>, Option<i64>, &'a [JobState], Life, bool);
+        let table: &[Case<'_>] = &[
+            (None, None, &[], done, true),
+            (None, None, &[], held, false),
+            (Some(0), Some(999), &[], done, false),
+            (Some(0), Some(1000), &[], done, true),
+            (Some(3000), Some(9000), &[], done, true),
+            (Some(3001), None, &[], done, false),
+            (Some(3001), None, &[], runs, true),
+            (None, Some(500), &[], waits, false),
+            // A state without an end: at the moment of the start.
+            (Some(0), None, &[Completed], done, false),
+            (Some(3000), None, &[Completed], done, true),
+            (Some(0), Some(9000), &[Completed], done, true),
+            (Some(0), Some(9000), &[Failed], done, false),
+            (Some(0), Some(2999), &[Completed], done, false),
+            (None, Some(9000), &[Completed], done, true),
+            // What it was during the window, not what it became.
+            (Some(2500), Some(2600), &[Running], done, true),
+            (Some(1500), Some(1600), &[Running], done, false),
+            (Some(1500), Some(1600), &[Pending], done, true),
+            (Some(2500), Some(2600), &[Pending], done, false),
+            (Some(2500), None, &[Running], runs, true),
+            (Some(1500), None, &[Running], runs, false),
+            (Some(9000), Some(9000), &[Pending], waits, true),
+            (Some(9000), Some(9000), &[Pending], held, false),
+            (Some(9000), Some(9000), &[Suspended], runs, false),
+            // No times at all: the present state.
+            (None, None, &[Running], runs, true),
+            (None, None, &[Running], done, false),
+            (None, None, &[Failed, Completed], done, true),
+        ];
+        for (start, end, states, life, selected) in table {
+            let query = AcctQuery {
+                start: start.map(Timestamp::from_unix_s),
+                end: end.map(Timestamp::from_unix_s),
+                states: states.to_vec(),
+                ..AcctQuery::default()
+            };
+            let got = Window::of(&query).selects(&query, *life, |_| false);
+            assert_eq!(got, *selected, "{start:?}..{end:?} {states:?} {life:?}");
+        }
+    }
+
+    #[test]
+    fn a_second_that_is_named_counts_wholly() {
+        let query = AcctQuery {
+            start: Some(Timestamp(5_900)),
+            end: Some(Timestamp(7_000)),
+            ..AcctQuery::default()
+        };
+        assert_eq!(
+            Window::of(&query),
+            Window {
+                from: 5_000,
+                to: 7_999
+            }
+        );
+    }
+
+    #[test]
+    fn a_job_that_was_never_eligible_is_shown_when_named() {
+        let query = AcctQuery {
+            jobs: vec![(muster_core::ids::JobId(1), None)],
+            ..AcctQuery::default()
+        };
+        let held = life(JobState::Pending, [None, None, None]);
+        assert!(Window::of(&query).selects(&query, held, |_| false));
+    }
+}

@@ -1,0 +1,662 @@
+//! What sacct's conditions select.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use muster_acct::{
+    Change, History, JobRow, Reader, RunKey, SqliteStore, Store, StoreError, changes,
+};
+use muster_core::event::{Event, NodeChange};
+use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_core::job::{ExitStatus, Hold, JobState, Reason};
+use muster_core::node::NodeReason;
+use muster_core::state::State;
+use muster_core::time::TimeLimit;
+use muster_proto::acct::{AcctJob, AcctQuery};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use support::{Directory, allocation, at, config, spec};
+
+/// A cluster whose history is written down as it is made.
+struct Scene {
+    state: State,
+    store: SqliteStore,
+    position: u64,
+    _directory: Directory,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let directory = Directory::new();
+        let mut scene = Scene {
+            state: State::default(),
+            store: SqliteStore::open(&directory.file("acct.db")).unwrap(),
+            position: 0,
+            _directory: directory,
+        };
+        scene.happens(Event::Configured {
+            config: Arc::new(config(4)),
+            at: at(0),
+        });
+        scene
+    }
+
+    fn happens(&mut self, event: Event) {
+        self.state.apply(&event);
+        self.position += 1;
+        self.store
+            .write(&changes(&self.state, &event), self.position)
+            .unwrap();
+    }
+
+    fn submit(&mut self, n: u16, array: Option<u32>, s: i64) -> JobId {
+        let id = JobId(self.state.next_job_id);
+        self.happens(Event::JobSubmitted {
+            id,
+            spec: Arc::new(spec(n, array, true)),
+            at: at(s),
+            priority: 1,
+            hold: if n == 99 { Hold::User } else { Hold::None },
+            time_limit: TimeLimit::Minutes(1),
+            waiting_on: Vec::new(),
+            reason: Reason::None,
+            partition: "batch".to_owned(),
+            requeueable: true,
+        });
+        id
+    }
+
+    fn start(&mut self, id: JobId, nodes: &[u32], s: i64) {
+        let attempt = Attempt(self.state.jobs[&id].attempt.0 + 1);
+        let alloc = Arc::new(allocation(nodes, u32::try_from(id.0).unwrap()));
+        self.happens(Event::JobStarted {
+            id,
+            attempt,
+            at: at(s),
+            alloc,
+        });
+    }
+
+    fn end(&mut self, id: JobId, state: JobState, requeue: Option<bool>, s: i64) {
+        self.happens(Event::JobEnding {
+            id,
+            at: at(s),
+            state,
+            reason: if requeue.is_some() {
+                Reason::NodeDown
+            } else {
+                Reason::None
+            },
+            exit: ExitStatus::default(),
+            cancelled_by: None,
+            requeue,
+        });
+    }
+
+    fn ask(&self, query: &AcctQuery) -> Vec<AcctJob> {
+        let mut jobs = Vec::new();
+        let mut reader = self.store.reader().unwrap();
+        reader
+            .query(query, 2, &mut |page| {
+                jobs.extend(page);
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        jobs
+    }
+
+    /// Numbers, with the index or the pending tasks of an array's records.
+    fn shown(&self, query: &AcctQuery) -> Vec<String> {
+        self.ask(query)
+            .iter()
+            .map(|job| match (&job.array, &job.array_pending) {
+                (_, Some(pending)) => format!("{}_{pending}", job.id),
+                (Some((base, index)), None) => format!("{base}_{index}"),
+                (None, None) if job.restarts > 0 => format!("{} run {}", job.id, job.restarts),
+                (None, None) => job.id.to_string(),
+            })
+            .collect()
+    }
+}
+
+fn jobs(named: &[(u64, Option<u32>)]) -> AcctQuery {
+    AcctQuery {
+        jobs: named
+            .iter()
+            .map(|(job, task)| (JobId(*job), *task))
+            .collect(),
+        ..AcctQuery::default()
+    }
+}
+
+/// 1 ran on n0, 2 runs on n0 and n1, 3 waits, 4 is held, 5 was requeued after the loss of a node and runs again.
+fn scene() -> Scene {
+    let mut scene = Scene::new();
+    for n in [0, 1, 2, 99, 4] {
+        scene.submit(n, None, 10);
+    }
+    scene.start(JobId(1), &[0], 20);
+    scene.end(JobId(1), JobState::Completed, None, 30);
+    scene.start(JobId(2), &[0, 1], 40);
+    scene.start(JobId(5), &[2], 20);
+    scene.end(JobId(5), JobState::Pending, Some(false), 25);
+    scene.happens(Event::NodeReleased {
+        id: JobId(5),
+        position: 0,
+        at: at(26),
+    });
+    scene.happens(Event::JobRequeued {
+        id: JobId(5),
+        at: at(27),
+        hold: Hold::None,
+        not_before: None,
+    });
+    scene.start(JobId(5), &[3], 50);
+    scene
+}
+
+#[test]
+fn conditions_select() {
+    let scene = scene();
+    let all = AcctQuery::default;
+    let window = |start: i64, end: i64| AcctQuery {
+        start: Some(at(start)),
+        end: Some(at(end)),
+        ..AcctQuery::default()
+    };
+    let table: &[(AcctQuery, &[&str])] = &[
+        (all(), &["1", "2", "3", "5 run 1"]),
+        (
+            AcctQuery {
+                duplicates: true,
+                ..all()
+            },
+            &["1", "2", "3", "5", "5 run 1"],
+        ),
+        (jobs(&[(4, None)]), &["4"]),
+        (jobs(&[(5, None), (1, None), (77, None)]), &["1", "5 run 1"]),
+        (
+            AcctQuery {
+                duplicates: true,
+                ..jobs(&[(5, None)])
+            },
+            &["5", "5 run 1"],
+        ),
+        (jobs(&[(1, Some(3))]), &[]),
+        (
+            AcctQuery {
+                uids: vec![1000],
+                ..all()
+            },
+            &["1"],
+        ),
+        (
+            AcctQuery {
+                uids: vec![1001, 1000],
+                ..window(0, 90)
+            },
+            &["1", "2", "5 run 1"],
+        ),
+        (
+            AcctQuery {
+                gids: vec![7],
+                ..all()
+            },
+            &[],
+        ),
+        (
+            AcctQuery {
+                names: vec!["job1".to_owned()],
+                ..all()
+            },
+            &["2"],
+        ),
+        (
+            AcctQuery {
+                partitions: vec!["batch".to_owned()],
+                ..all()
+            },
+            &["1", "2", "3", "5 run 1"],
+        ),
+        (
+            AcctQuery {
+                partitions: vec!["other".to_owned()],
+                ..all()
+            },
+            &[],
+        ),
+        (
+            AcctQuery {
+                accounts: vec!["u2".to_owned()],
+                ..all()
+            },
+            &["3"],
+        ),
+        (
+            AcctQuery {
+                qos: vec!["normal".to_owned()],
+                ..jobs(&[(3, None)])
+            },
+            &["3"],
+        ),
+        (
+            AcctQuery {
+                wckeys: vec!["k".to_owned()],
+                ..all()
+            },
+            &[],
+        ),
+        (
+            AcctQuery {
+                nodes: vec!["n0".to_owned()],
+                ..all()
+            },
+            &["1", "2"],
+        ),
+        (
+            AcctQuery {
+                nodes: vec!["n1".to_owned()],
+                ..all()
+            },
+            &["2"],
+        ),
+        // The run on the lost node is found by that node.
+        (
+            AcctQuery {
+                nodes: vec!["n2".to_owned()],
+                ..all()
+            },
+            &["5"],
+        ),
+        (window(31, 90), &["2", "3", "5 run 1"]),
+        (window(0, 9), &[]),
+        (
+            AcctQuery {
+                states: vec![JobState::Running],
+                ..window(21, 24)
+            },
+            &["1", "5"],
+        ),
+        (
+            AcctQuery {
+                states: vec![JobState::Running],
+                ..all()
+            },
+            &["2", "5 run 1"],
+        ),
+        (
+            AcctQuery {
+                states: vec![JobState::Pending],
+                ..window(90, 90)
+            },
+            &["3"],
+        ),
+        (
+            AcctQuery {
+                states: vec![JobState::Pending],
+                ..all()
+            },
+            &["3", "4"],
+        ),
+        (
+            AcctQuery {
+                states: vec![JobState::Completed],
+                ..window(0, 90)
+            },
+            &["1"],
+        ),
+        (
+            AcctQuery {
+                states: vec![JobState::NodeFail],
+                ..window(0, 90)
+            },
+            &["5"],
+        ),
+        (
+            AcctQuery {
+                states: vec![JobState::Completed],
+                end: None,
+                ..window(0, 0)
+            },
+            &[],
+        ),
+    ];
+    for (query, shown) in table {
+        assert_eq!(scene.shown(query), *shown, "{query:?}");
+    }
+}
+
+#[test]
+fn a_requeued_run_keeps_its_row() {
+    let scene = scene();
+    let runs = scene.ask(&AcctQuery {
+        duplicates: true,
+        ..jobs(&[(5, None)])
+    });
+    let facts: Vec<_> = runs
+        .iter()
+        .map(|run| {
+            (
+                run.state,
+                run.requeued,
+                run.nodelist.as_str(),
+                run.start,
+                run.end,
+            )
+        })
+        .collect();
+    assert_eq!(
+        facts,
+        [
+            (JobState::NodeFail, true, "n2", Some(at(20)), Some(at(25))),
+            (JobState::Running, false, "n3", Some(at(50)), None),
+        ]
+    );
+    assert_eq!(
+        runs[0].steps[0].state,
+        JobState::NodeFail,
+        "it did not outlive its job"
+    );
+    assert_eq!(runs[1].steps[0].state, JobState::Running);
+}
+
+#[test]
+fn an_array_is_found_by_its_number_and_by_task() {
+    let mut scene = Scene::new();
+    let base = scene.submit(1, Some(4), 10);
+    assert_eq!(scene.shown(&jobs(&[(base.0, None)])), ["1_[1-4%2]"]);
+    for (index, id) in [(1, 2), (2, 3)] {
+        scene.happens(Event::TaskSplit {
+            base,
+            index,
+            id: JobId(id),
+        });
+        scene.start(JobId(id), &[0], 20);
+    }
+    assert_eq!(
+        scene.shown(&jobs(&[(1, None)])),
+        ["1_[3-4%2]", "1_1", "1_2"]
+    );
+    assert_eq!(scene.shown(&jobs(&[(1, Some(2))])), ["1_2"]);
+    assert_eq!(
+        scene.shown(&jobs(&[(1, Some(4)), (1, Some(3)), (1, Some(9))])),
+        ["1_3", "1_4"]
+    );
+    assert_eq!(
+        scene.shown(&jobs(&[(1, Some(4)), (1, None)])),
+        ["1_[3-4%2]", "1_1", "1_2"]
+    );
+    assert_eq!(
+        scene.shown(&jobs(&[(3, None)])),
+        ["1_2"],
+        "by its own number"
+    );
+    scene.happens(Event::TaskSplit {
+        base,
+        index: 3,
+        id: JobId(4),
+    });
+    scene.happens(Event::TaskSplit {
+        base,
+        index: 4,
+        id: base,
+    });
+    scene.start(base, &[1], 30);
+    assert_eq!(
+        scene.shown(&jobs(&[(1, None)])),
+        ["1_4", "1_1", "1_2", "1_3"]
+    );
+    assert_eq!(scene.shown(&jobs(&[(1, Some(4))])), ["1_4"]);
+    assert_eq!(scene.shown(&jobs(&[(1, Some(1))])), ["1_1"]);
+}
+
+#[test]
+fn rows_tell_what_was_asked_and_given() {
+    let mut scene = scene();
+    let end = support::step_end(&scene.state.jobs[&JobId(2)], 1, at(55));
+    scene.happens(end);
+    let job = scene.ask(&jobs(&[(2, None)])).remove(0);
+    assert_eq!(
+        (job.alloc_cpus, job.alloc_nodes, job.alloc_mem_mib),
+        (2, 2, 200)
+    );
+    assert_eq!(
+        (job.req_cpus, job.req_nodes, job.req_mem_mib),
+        (1, 1, 200),
+        "100 MiB per CPU"
+    );
+    assert_eq!(
+        (job.nodelist.as_str(), job.ntasks, job.batch),
+        ("n[0-1]", 2, true)
+    );
+    assert_eq!(
+        (job.user.as_str(), job.account.as_str(), job.group.as_str()),
+        ("u1", "u1", "g")
+    );
+    let [step] = job.steps.as_slice() else {
+        panic!("one step: {:?}", job.steps)
+    };
+    assert_eq!(
+        (step.step, step.name.as_str(), step.nodelist.as_str()),
+        (StepNo::BATCH, "batch", "n0")
+    );
+    assert_eq!(
+        (step.state, step.exit.code, step.end),
+        (JobState::Failed, 1, Some(at(55)))
+    );
+    let usage = step.usage.as_ref().unwrap();
+    assert_eq!((usage.user_us, usage.max_rss_kib, usage.tasks), (5, 7, 1));
+    let without = AcctQuery {
+        allocations_only: true,
+        ..jobs(&[(2, None)])
+    };
+    assert!(scene.ask(&without)[0].steps.is_empty());
+}
+
+#[test]
+fn suspended_jobs_are_found_by_when_they_were() {
+    let mut scene = scene();
+    scene.happens(Event::JobSuspended {
+        id: JobId(2),
+        at: at(60),
+    });
+    scene.happens(Event::JobResumed {
+        id: JobId(2),
+        at: at(70),
+    });
+    scene.happens(Event::JobSuspended {
+        id: JobId(2),
+        at: at(80),
+    });
+    scene.end(JobId(2), JobState::Cancelled, None, 90);
+    for (start, end, found) in [
+        (50, 55, false),
+        (55, 65, true),
+        (72, 78, false),
+        (85, 99, true),
+        (91, 99, false),
+    ] {
+        let query = AcctQuery {
+            states: vec![JobState::Suspended],
+            start: Some(at(start)),
+            end: Some(at(end)),
+            ..AcctQuery::default()
+        };
+        assert_eq!(!scene.shown(&query).is_empty(), found, "{start}..{end}");
+    }
+    assert_eq!(scene.ask(&jobs(&[(2, None)]))[0].suspended_ms, 20_000);
+}
+
+#[test]
+fn nodes_out_of_service_have_events() {
+    let mut scene = Scene::new();
+    let reason = |text: &str, s| NodeReason {
+        text: text.to_owned(),
+        uid: 0,
+        since: at(s),
+    };
+    let mut node = |change, s| {
+        scene.happens(Event::NodeChanged {
+            node: NodeIdx(1),
+            change,
+            at: at(s),
+        })
+    };
+    node(NodeChange::Drain(reason("disk", 10)), 10);
+    node(
+        NodeChange::Health {
+            load_centi: 1,
+            free_mib: 1,
+        },
+        12,
+    );
+    node(NodeChange::Reason(reason("disk 2", 15)), 15);
+    node(NodeChange::Resume, 20);
+    node(NodeChange::Down(reason("gone", 30)), 30);
+    let mut reader = scene.store.reader().unwrap();
+    let events = reader
+        .node_events(&["n1".to_owned()], Some(at(12)), None)
+        .unwrap();
+    let facts: Vec<_> = events
+        .iter()
+        .map(|e| (e.reason.as_str(), e.drain, e.down, e.start, e.end))
+        .collect();
+    assert_eq!(
+        facts,
+        [
+            ("disk", true, false, at(10), Some(at(15))),
+            ("disk 2", true, false, at(15), Some(at(20))),
+            ("gone", false, true, at(30), None),
+        ]
+    );
+    assert_eq!(
+        reader.node_events(&[], None, Some(at(11))).unwrap().len(),
+        1
+    );
+    assert_eq!(
+        reader.node_events(&["n2".to_owned()], None, None).unwrap(),
+        []
+    );
+}
+
+#[test]
+fn an_answer_comes_in_pages_and_stops_when_told() {
+    let scene = scene();
+    let mut reader = scene.store.reader().unwrap();
+    let mut sizes = Vec::new();
+    let everything = AcctQuery::default();
+    reader
+        .query(&everything, 3, &mut |page| {
+            sizes.push(page.len());
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(sizes, [3, 1]);
+    let mut pages = 0;
+    reader
+        .query(&everything, 1, &mut |_| {
+            pages += 1;
+            ControlFlow::Break(())
+        })
+        .unwrap();
+    assert_eq!(pages, 1);
+    // An empty answer is an answer.
+    let mut empty = Vec::new();
+    reader
+        .query(&jobs(&[(77, None)]), 10, &mut |page| {
+            empty.push(page.len());
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(empty, [0]);
+}
+
+#[test]
+fn a_read_sees_one_moment_and_does_not_block_the_writer() {
+    let mut scene = scene();
+    let mut reader = scene.store.reader().unwrap();
+    let mut seen = Vec::new();
+    reader
+        .query(&AcctQuery::default(), 1, &mut |page| {
+            seen.extend(page.iter().map(|job| (job.id.0, job.state)));
+            if seen.len() == 1 {
+                scene.end(JobId(2), JobState::Failed, None, 95);
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(seen[1], (2, JobState::Running));
+    assert_eq!(scene.ask(&jobs(&[(2, None)]))[0].state, JobState::Failed);
+}
+
+#[test]
+fn a_number_that_is_too_high_is_named_and_writes_nothing() {
+    let mut scene = scene();
+    let row = JobRow::of(&scene.state, &scene.state.jobs[&JobId(1)]);
+    let high = JobRow {
+        key: RunKey {
+            job: JobId(1 << 50),
+            restarts: 0,
+        },
+        ..row
+    };
+    let error = scene
+        .store
+        .write(&[Change::Job(Box::new(high))], 1000)
+        .unwrap_err();
+    assert!(matches!(error, StoreError::JobNumber(_)), "{error}");
+    assert_eq!(scene.store.position(), scene.position);
+    assert_eq!(scene.shown(&jobs(&[(1 << 50, None)])), [""; 0]);
+}
+
+#[test]
+fn files_of_others_and_of_the_future_are_refused() {
+    let directory = Directory::new();
+    let path = directory.file("other.db");
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE t (x)").unwrap();
+    assert!(matches!(
+        SqliteStore::open(&path),
+        Err(StoreError::Foreign { .. })
+    ));
+    let path = directory.file("new.db");
+    drop(SqliteStore::open(&path).unwrap());
+    let new = rusqlite::Connection::open(&path).unwrap();
+    new.pragma_update(None, "user_version", 99).unwrap();
+    let error = SqliteStore::open(&path).err().unwrap();
+    assert!(
+        matches!(error, StoreError::Newer { found: 99, .. }),
+        "{error}"
+    );
+    assert!(matches!(
+        Reader::open(&directory.file("none.db")),
+        Err(StoreError::Open { .. })
+    ));
+}
+
+#[test]
+fn a_window_of_one_owner_is_read_through_the_index() {
+    let scene = scene();
+    let path = scene._directory.file("acct.db");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let plan: Vec<String> = connection
+        .prepare(
+            "EXPLAIN QUERY PLAN SELECT row, name FROM job WHERE row IN (SELECT row FROM job
+             INDEXED BY job_end WHERE end_ms >= ?1 AND uid IN (1, 2)) ORDER BY row",
+        )
+        .unwrap()
+        .query_map([0], |row| row.get(3))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert!(
+        plan.iter()
+            .any(|line| line.contains("COVERING INDEX job_end")),
+        "{plan:?}"
+    );
+    assert!(
+        !plan.iter().any(|line| line.contains("SCAN job")),
+        "{plan:?}"
+    );
+}

@@ -1,0 +1,233 @@
+//! What every field may need beside its record: the time, the zone, the cluster's settings, names of users.
+
+use jiff::Timestamp as Instant;
+use jiff::Zoned;
+use jiff::tz::TimeZone;
+use muster_core::config::{ClusterConfig, PartitionConfig};
+use muster_core::node::Node;
+use muster_core::spec::MemoryAsk;
+use muster_core::time::Timestamp;
+use nix::unistd::{Gid, Group, Uid, User};
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+/// `SLURM_TIME_FORMAT`.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum TimeStyle {
+    /// `2026-11-21T20:23:38`.
+    #[default]
+    Standard,
+    /// Shorter the nearer.
+    Relative,
+    /// strftime(3).
+    Custom(String),
+}
+
+/// Surroundings of a listing.
+#[derive(Debug)]
+pub(crate) struct Ctx {
+    /// The controller's time.
+    pub(crate) now: Timestamp,
+    /// Name of the cluster.
+    pub(crate) cluster: String,
+    /// Settings, when they were asked for.
+    pub(crate) config: Option<ClusterConfig>,
+    /// Partitions, when they were asked for.
+    pub(crate) partitions: Vec<PartitionConfig>,
+    /// Nodes, when they were asked for.
+    pub(crate) nodes: Vec<Node>,
+    /// `--noconvert`.
+    pub(crate) keep_units: bool,
+    /// `SLURM_BITSTR_LEN`: longest expression of array indices; 0 is no limit.
+    pub(crate) index_text_max: usize,
+    /// Local time.
+    pub(crate) zone: TimeZone,
+    style: TimeStyle,
+    users: RefCell<HashMap<u32, String>>,
+}
+
+impl Ctx {
+    /// From the environment.
+    pub(crate) fn new(cluster: &str) -> Ctx {
+        let style = match std::env::var("SLURM_TIME_FORMAT").as_deref() {
+            Ok("" | "standard") | Err(_) => TimeStyle::Standard,
+            Ok("relative") => TimeStyle::Relative,
+            Ok(custom) => TimeStyle::Custom(custom.to_owned()),
+        };
+        let index_text_max = std::env::var("SLURM_BITSTR_LEN")
+            .ok()
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(64);
+        let mut ctx = Ctx::bare(cluster, TimeZone::system());
+        ctx.style = style;
+        ctx.index_text_max = index_text_max;
+        ctx
+    }
+
+    /// Without the environment's wishes.
+    pub(crate) fn bare(cluster: &str, zone: TimeZone) -> Ctx {
+        Ctx {
+            now: Timestamp::default(),
+            cluster: cluster.to_owned(),
+            config: None,
+            partitions: Vec::new(),
+            nodes: Vec::new(),
+            keep_units: false,
+            index_text_max: 64,
+            zone,
+            style: TimeStyle::Standard,
+            users: RefCell::default(),
+        }
+    }
+
+    /// A point in time, in the style that the user wants.
+    pub(crate) fn time(&self, out: &mut String, at: Timestamp) {
+        let zoned = self.zoned(at);
+        match &self.style {
+            TimeStyle::Standard => iso(out, &zoned),
+            TimeStyle::Relative => relative(out, &zoned, &self.zoned(self.now)),
+            TimeStyle::Custom(format) => {
+                match jiff::fmt::strtime::format(format.as_str(), &zoned) {
+                    Ok(text) => out.push_str(&text),
+                    Err(_) => iso(out, &zoned),
+                }
+            }
+        }
+    }
+
+    /// A point in time or `none`'s text.
+    pub(crate) fn time_or(&self, out: &mut String, at: Option<Timestamp>, none: &str) {
+        match at {
+            Some(at) => self.time(out, at),
+            None => out.push_str(none),
+        }
+    }
+
+    /// The line above a long listing: `Sat Nov 21 20:23:45 2026`.
+    pub(crate) fn stamp(&self) -> String {
+        self.zoned(self.now)
+            .strftime("%a %b %d %H:%M:%S %Y")
+            .to_string()
+    }
+
+    /// A point in time in the local zone.
+    pub(crate) fn zoned(&self, at: Timestamp) -> Zoned {
+        Instant::from_millisecond(at.0)
+            .unwrap_or(Instant::UNIX_EPOCH)
+            .to_zoned(self.zone.clone())
+    }
+
+    /// A user's name; the number when there is none.
+    pub(crate) fn user_name(&self, uid: u32) -> String {
+        self.users
+            .borrow_mut()
+            .entry(uid)
+            .or_insert_with(|| name_of(uid))
+            .clone()
+    }
+
+    /// The partition of that name.
+    pub(crate) fn partition(&self, name: &str) -> Option<&PartitionConfig> {
+        self.partitions.iter().find(|p| p.name == name)
+    }
+
+    /// Memory that a job asks for after defaults were applied; `Default` when there is none.
+    pub(crate) fn memory_ask(&self, ask: MemoryAsk, partition: &str) -> MemoryAsk {
+        if ask != MemoryAsk::Default {
+            return ask;
+        }
+        let of_partition = self
+            .partition(partition)
+            .map_or(MemoryAsk::Default, |p| p.default_memory);
+        if of_partition != MemoryAsk::Default {
+            return of_partition;
+        }
+        self.config
+            .as_ref()
+            .map_or(MemoryAsk::Default, |c| c.default_memory)
+    }
+}
+
+fn name_of(uid: u32) -> String {
+    match User::from_uid(Uid::from_raw(uid)) {
+        Ok(Some(user)) => user.name,
+        _ => uid.to_string(),
+    }
+}
+
+/// A user by name or number.
+pub(crate) fn uid_of(text: &str) -> Option<u32> {
+    match User::from_name(text) {
+        Ok(Some(user)) => Some(user.uid.as_raw()),
+        _ => text.parse().ok(),
+    }
+}
+
+/// A group by name or number.
+pub(crate) fn gid_of(text: &str) -> Option<u32> {
+    match Group::from_name(text) {
+        Ok(Some(group)) => Some(group.gid.as_raw()),
+        _ => text.parse().ok(),
+    }
+}
+
+/// A group's name; the number when there is none.
+pub(crate) fn group_name(gid: u32) -> String {
+    match Group::from_gid(Gid::from_raw(gid)) {
+        Ok(Some(group)) => group.name,
+        _ => gid.to_string(),
+    }
+}
+
+fn iso(out: &mut String, at: &Zoned) {
+    super::text::put!(
+        out,
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
+        at.year(),
+        at.month(),
+        at.day(),
+        at.hour(),
+        at.minute(),
+        at.second()
+    );
+}
+
+/// As `SLURM_TIME_FORMAT=relative` is described in squeue(1).
+fn relative(out: &mut String, at: &Zoned, now: &Zoned) {
+    let days = at
+        .date()
+        .since(now.date())
+        .map_or(i32::MAX, |span| span.get_days());
+    let format = match days {
+        0 => "%H:%M:%S",
+        1 => "Tomorr %H:%M",
+        -1 => "Ystday %H:%M",
+        2..=6 => "%a %H:%M",
+        _ if at.year() == now.year() => "%-d %b %H:%M",
+        _ => "%-d %b %Y",
+    };
+    super::text::put!(out, "{}", at.strftime(format));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        let mut ctx = Ctx::bare("c", TimeZone::UTC);
+        let at = Timestamp::from_unix_s(1_795_292_618);
+        let show = |ctx: &Ctx| crate::listing::text::collect(|o| ctx.time(o, at));
+        assert_eq!(show(&ctx), "2026-11-21T20:23:38");
+        ctx.now = Timestamp::from_unix_s(1_795_292_618 - 3600);
+        assert_eq!(ctx.stamp(), "Sat Nov 21 19:23:38 2026");
+        ctx.style = TimeStyle::Relative;
+        assert_eq!(show(&ctx), "20:23:38");
+        ctx.now = Timestamp::from_unix_s(1_795_292_618 - 86_400);
+        assert_eq!(show(&ctx), "Tomorr 20:23");
+        ctx.now = Timestamp::from_unix_s(1_795_292_618 + 9 * 86_400);
+        assert_eq!(show(&ctx), "21 Nov 20:23");
+        ctx.style = TimeStyle::Custom("%a %T".to_owned());
+        assert_eq!(show(&ctx), "Sat 20:23:38");
+    }
+}

@@ -1,0 +1,458 @@
+//! JSON and YAML output: a streaming writer, so that ten thousand jobs never are one value in memory, and the two
+//! dialects that clients read: Slurm 22.05's (`v0.0.38`), and the one since 23.11 with its `set`/`infinite` numbers.
+
+use super::context::Ctx;
+use super::text::put;
+use super::{Failure, SLURM_VERSION};
+use muster_core::job::ExitStatus;
+use muster_core::time::Timestamp;
+
+/// Which layout, and how it is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dialect {
+    /// Minor number of the data parser: 38, or 40 and later.
+    version: u32,
+    yaml: bool,
+}
+
+const NEWEST: u32 = 43;
+const VERSIONS: [u32; 5] = [38, 40, 41, 42, 43];
+
+impl Dialect {
+    /// The newest.
+    pub(crate) fn newest(yaml: bool) -> Dialect {
+        Dialect {
+            version: NEWEST,
+            yaml,
+        }
+    }
+
+    /// Reads the value of `--json` or `--yaml`; empty is the newest.
+    pub(crate) fn parse(command: &str, yaml: bool, value: &str) -> Result<Dialect, Failure> {
+        let name = value.strip_prefix("data_parser/").unwrap_or(value);
+        let name = name.split('+').next().unwrap_or(name);
+        if name.is_empty() {
+            return Ok(Dialect::newest(yaml));
+        }
+        name.strip_prefix("v0.0.")
+            .and_then(|n| n.parse().ok())
+            .filter(|n| VERSIONS.contains(n))
+            .map(|version| Dialect { version, yaml })
+            .ok_or_else(|| {
+                Failure::new(format!(
+                    "{command}: error: no data parser {value}; --json=list names those there are"
+                ))
+            })
+    }
+
+    /// What `--json=list` prints.
+    pub(crate) fn list() -> String {
+        let mut text = String::from("Possible data_parser plugins:\n");
+        for version in VERSIONS {
+            put!(text, "data_parser/v0.0.{version}\n");
+        }
+        text
+    }
+
+    /// Slurm 22.05's layout.
+    pub(crate) fn is_old(self) -> bool {
+        self.version < 40
+    }
+}
+
+/// Writes one document.
+pub(crate) struct Writer<'o> {
+    out: &'o mut String,
+    dialect: Dialect,
+    depth: usize,
+    /// Something was written at this depth.
+    filled: bool,
+}
+
+/// Writes a document whose main part is `body`, with the parts that every answer has.
+pub(crate) fn document(
+    out: &mut String,
+    dialect: Dialect,
+    command: &str,
+    ctx: &Ctx,
+    body: impl FnOnce(&mut Writer<'_>),
+) {
+    if dialect.yaml {
+        out.push_str("---\n");
+    }
+    let mut w = Writer {
+        out,
+        dialect,
+        depth: 0,
+        filled: false,
+    };
+    w.open('{');
+    if dialect.is_old() {
+        old_meta(&mut w, command);
+        w.list("errors", |_| {});
+        body(&mut w);
+    } else {
+        body(&mut w);
+        new_meta(&mut w, command, ctx);
+        w.list("errors", |_| {});
+        w.list("warnings", |_| {});
+    }
+    w.close('}');
+    out.push('\n');
+}
+
+fn release() -> [&'static str; 3] {
+    let mut parts = SLURM_VERSION.split('.').map(|p| p.trim_start_matches('0'));
+    [(); 3].map(|()| parts.next().unwrap_or("0"))
+}
+
+fn old_meta(w: &mut Writer<'_>, command: &str) {
+    let (kind, name) = if command == "sacct" {
+        ("openapi/dbv0.0.38", "Slurm OpenAPI DB v0.0.38")
+    } else {
+        ("openapi/v0.0.38", "Slurm OpenAPI v0.0.38")
+    };
+    w.map("meta", |w| {
+        w.map("plugin", |w| {
+            w.text("type", kind);
+            w.text("name", name);
+        });
+        w.map("Slurm", |w| {
+            w.map("version", |w| {
+                let [major, minor, micro] = release();
+                w.raw("major", major);
+                w.raw("micro", micro);
+                w.raw("minor", minor);
+            });
+            w.text("release", SLURM_VERSION);
+        });
+    });
+}
+
+fn new_meta(w: &mut Writer<'_>, command: &str, ctx: &Ctx) {
+    let version = w.dialect.version;
+    w.map("meta", |w| {
+        w.map("plugin", |w| {
+            w.text("type", "");
+            w.text("name", "");
+            w.text("data_parser", &format!("data_parser/v0.0.{version}"));
+            w.text("accounting_storage", "");
+        });
+        w.map("client", |w| {
+            let (uid, gid) = (
+                nix::unistd::getuid().as_raw(),
+                nix::unistd::getgid().as_raw(),
+            );
+            w.text("source", "");
+            w.text("user", &ctx.user_name(uid));
+            w.text("group", &super::context::group_name(gid));
+        });
+        w.list("command", |w| w.item_text(command));
+        w.map("slurm", |w| {
+            w.map("version", |w| {
+                let [major, minor, micro] = release();
+                w.text("major", major);
+                w.text("micro", micro);
+                w.text("minor", minor);
+            });
+            w.text("release", SLURM_VERSION);
+            w.text("cluster", &ctx.cluster);
+        });
+    });
+}
+
+impl Writer<'_> {
+    /// The layout.
+    pub(crate) fn is_old(&self) -> bool {
+        self.dialect.is_old()
+    }
+
+    fn open(&mut self, bracket: char) {
+        if !self.dialect.yaml {
+            self.out.push(bracket);
+        }
+        self.depth += 1;
+        self.filled = false;
+    }
+
+    fn close(&mut self, bracket: char) {
+        self.depth -= 1;
+        if self.dialect.yaml {
+            if !self.filled {
+                self.out
+                    .push_str(if bracket == '}' { " {}" } else { " []" });
+            }
+        } else {
+            self.new_line();
+            self.out.push(bracket);
+        }
+        self.filled = true;
+    }
+
+    fn new_line(&mut self) {
+        const BLANKS: &str = "                                                                ";
+        self.out.push('\n');
+        let depth = if self.dialect.yaml {
+            self.depth.saturating_sub(1)
+        } else {
+            self.depth
+        };
+        self.out.push_str(&BLANKS[..(2 * depth).min(BLANKS.len())]);
+    }
+
+    /// Begins a member or an item.
+    fn next(&mut self) {
+        if self.dialect.yaml {
+            // The first line of the document follows the mark that begins it.
+            if !self.out.ends_with("---\n") {
+                self.new_line();
+            }
+        } else {
+            if self.filled {
+                self.out.push(',');
+            }
+            self.new_line();
+        }
+        self.filled = true;
+    }
+
+    fn key(&mut self, key: &str) {
+        self.next();
+        if self.dialect.yaml {
+            self.out.push_str(key);
+            self.out.push(':');
+        } else {
+            put!(self.out, "\"{key}\": ");
+        }
+    }
+
+    fn blank(&mut self) {
+        if self.dialect.yaml {
+            self.out.push(' ');
+        }
+    }
+
+    /// A member that is a map.
+    pub(crate) fn map(&mut self, key: &str, body: impl FnOnce(&mut Self)) {
+        self.key(key);
+        self.open('{');
+        body(self);
+        self.close('}');
+    }
+
+    /// A member that is a list.
+    pub(crate) fn list(&mut self, key: &str, body: impl FnOnce(&mut Self)) {
+        self.key(key);
+        self.open('[');
+        body(self);
+        self.close(']');
+    }
+
+    /// An item that is a map.
+    pub(crate) fn item(&mut self, body: impl FnOnce(&mut Self)) {
+        self.next();
+        if self.dialect.yaml {
+            self.out.push('-');
+        }
+        self.open('{');
+        body(self);
+        self.close('}');
+    }
+
+    /// An item that is a text.
+    pub(crate) fn item_text(&mut self, text: &str) {
+        self.next();
+        if self.dialect.yaml {
+            self.out.push_str("- ");
+        }
+        self.quoted(text);
+    }
+
+    /// A member that is a text.
+    pub(crate) fn text(&mut self, key: &str, text: &str) {
+        self.key(key);
+        self.blank();
+        self.quoted(text);
+    }
+
+    /// A member that is a text or absent, which is an empty text.
+    pub(crate) fn text_or_empty(&mut self, key: &str, text: Option<&str>) {
+        self.text(key, text.unwrap_or(""));
+    }
+
+    /// A member whose value is written as it is: a number, `true`, `null`.
+    pub(crate) fn raw(&mut self, key: &str, value: impl std::fmt::Display) {
+        self.key(key);
+        self.blank();
+        put!(self.out, "{value}");
+    }
+
+    /// A list of texts.
+    pub(crate) fn texts<S: AsRef<str>>(&mut self, key: &str, texts: impl IntoIterator<Item = S>) {
+        self.list(key, |w| {
+            texts.into_iter().for_each(|t| w.item_text(t.as_ref()))
+        });
+    }
+
+    /// A number that may be unset: an object in the new layout; in the old one the number, or `none` without one.
+    pub(crate) fn number(&mut self, key: &str, value: Option<u64>, none: &str) {
+        if !self.is_old() {
+            return self.limit(key, value, false);
+        }
+        match value {
+            Some(number) => self.raw(key, number),
+            None => self.raw(key, none),
+        }
+    }
+
+    /// The new layout's object for numbers.
+    pub(crate) fn limit(&mut self, key: &str, value: Option<u64>, infinite: bool) {
+        self.map(key, |w| {
+            w.raw("set", value.is_some());
+            w.raw("infinite", infinite);
+            w.raw("number", value.unwrap_or(0));
+        });
+    }
+
+    /// A time in seconds since 1970; 0 without one.
+    pub(crate) fn time(&mut self, key: &str, at: Option<Timestamp>) {
+        let seconds = at.map_or(0, |t| u64::try_from(t.unix_s()).unwrap_or(0));
+        if self.is_old() {
+            self.raw(key, seconds);
+        } else {
+            self.limit(key, Some(seconds), false);
+        }
+    }
+
+    /// An exit status; `old` is what the old layout has for it.
+    pub(crate) fn exit(&mut self, key: &str, exit: ExitStatus, pending: bool) {
+        let status = if pending {
+            "PENDING"
+        } else if exit.signal > 0 {
+            "SIGNALED"
+        } else if exit.code > 0 {
+            "ERROR"
+        } else {
+            "SUCCESS"
+        };
+        self.map(key, |w| {
+            if w.is_old() {
+                w.text("status", status);
+                w.raw("return_code", exit.code);
+                if exit.signal > 0 {
+                    w.map("signal", |w| {
+                        w.raw("signal_id", exit.signal);
+                        w.text("name", signal_name(exit.signal));
+                    });
+                }
+                return;
+            }
+            w.texts("status", [status]);
+            w.limit("return_code", Some(u64::from(exit.code)), false);
+            w.map("signal", |w| {
+                let id = Some(u64::from(exit.signal)).filter(|s| *s > 0);
+                w.limit("id", id, false);
+                w.text("name", signal_name(exit.signal));
+            });
+        });
+    }
+
+    fn quoted(&mut self, text: &str) {
+        self.out.push('"');
+        let mut rest = text;
+        // Most texts have nothing to escape and are copied in one piece.
+        while let Some(at) = rest.find(|c: char| c == '"' || c == '\\' || c == '/' || c < ' ') {
+            self.out.push_str(&rest[..at]);
+            let mut chars = rest[at..].chars();
+            match chars.next() {
+                Some('\n') => self.out.push_str("\\n"),
+                Some('\t') => self.out.push_str("\\t"),
+                Some('\r') => self.out.push_str("\\r"),
+                // Slurm's JSON has a backslash there; YAML knows it too.
+                Some(c @ ('"' | '\\' | '/')) => {
+                    self.out.push('\\');
+                    self.out.push(c);
+                }
+                Some(c) => put!(self.out, "\\u{:04x}", u32::from(c)),
+                None => {}
+            }
+            rest = chars.as_str();
+        }
+        self.out.push_str(rest);
+        self.out.push('"');
+    }
+}
+
+fn signal_name(number: u32) -> &'static str {
+    i32::try_from(number)
+        .ok()
+        .and_then(|n| nix::sys::signal::Signal::try_from(n).ok())
+        .map_or("", |s| s.as_str().trim_start_matches("SIG"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::tz::TimeZone;
+
+    fn show(dialect: Dialect) -> String {
+        let mut out = String::new();
+        document(
+            &mut out,
+            dialect,
+            "squeue",
+            &Ctx::bare("c", TimeZone::UTC),
+            |w| {
+                w.list("jobs", |w| {
+                    w.item(|w| {
+                        w.text("name", "a\"b/\n");
+                        w.number("array_task_id", None, "null");
+                        w.list("flags", |_| {});
+                    });
+                    w.item(|w| w.raw("nice", 5));
+                });
+            },
+        );
+        out
+    }
+
+    #[test]
+    fn old_layout_is_json_as_slurm_writes_it() {
+        let text = show(Dialect::parse("squeue", false, "v0.0.38").unwrap());
+        assert!(
+            text.starts_with(
+                "{\n  \"meta\": {\n    \"plugin\": {\n      \"type\": \"openapi\\/v0.0.38\",\n"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("  \"errors\": [\n  ],\n  \"jobs\": [\n    {\n      \"name\": \"a\\\"b\\/\\n\",\n      \"array_task_id\": null,\n      \"flags\": [\n      ]\n    },\n    {\n"), "{text}");
+        serde_json::from_str::<serde_json::Value>(&text).unwrap();
+    }
+
+    #[test]
+    fn new_layout_has_objects_for_numbers() {
+        let value: serde_json::Value = serde_json::from_str(&show(Dialect::newest(false))).unwrap();
+        assert_eq!(value["jobs"][0]["array_task_id"]["set"], false);
+        assert_eq!(value["meta"]["slurm"]["release"], SLURM_VERSION);
+        assert_eq!(
+            value["meta"]["plugin"]["data_parser"],
+            "data_parser/v0.0.43"
+        );
+    }
+
+    #[test]
+    fn yaml_is_indented_blocks() {
+        let text = show(Dialect::newest(true));
+        assert!(text.starts_with("---\njobs:\n  -\n    name: \"a\\\"b\\/\\n\"\n    array_task_id:\n      set: false\n"), "{text}");
+        assert!(
+            text.contains("\n    flags: []\n  -\n    nice: 5\nmeta:\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn unknown_parsers_are_refused() {
+        assert!(Dialect::parse("squeue", false, "v0.0.99").is_err());
+        assert!(Dialect::parse("squeue", false, "data_parser/v0.0.41+fast").is_ok());
+    }
+}

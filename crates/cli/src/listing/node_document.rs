@@ -1,0 +1,456 @@
+//! Nodes and partitions as JSON and YAML, in both layouts.
+
+use super::context::Ctx;
+use super::document::{Dialect, Writer, document};
+use super::node::NodeView;
+use super::node_fields::NodeGroup;
+use super::text::collect;
+use muster_core::config::{OverSubscribe, PartitionConfig, PartitionState};
+use muster_core::spec::MemoryAsk;
+use muster_core::time::TimeLimit;
+
+/// Appends a document with the nodes.
+pub(crate) fn write_nodes(out: &mut String, dialect: Dialect, views: &[NodeView<'_>], ctx: &Ctx) {
+    document(out, dialect, "scontrol", ctx, |w| {
+        w.list("nodes", |w| {
+            for view in views {
+                w.item(|w| {
+                    if w.is_old() {
+                        old_node(w, view, ctx)
+                    } else {
+                        new_node(w, view, ctx)
+                    }
+                });
+            }
+        });
+        if !w.is_old() {
+            w.time("last_update", Some(ctx.now));
+        }
+    });
+}
+
+/// Appends a document with the rows of sinfo.
+pub(crate) fn write_groups(out: &mut String, dialect: Dialect, rows: &[NodeGroup<'_>], ctx: &Ctx) {
+    document(out, dialect, "sinfo", ctx, |w| {
+        w.list("sinfo", |w| {
+            for row in rows {
+                w.item(|w| group(w, row, ctx));
+            }
+        });
+    });
+}
+
+/// Appends a document with the partitions.
+pub(crate) fn write_partitions(
+    out: &mut String,
+    dialect: Dialect,
+    partitions: &[&PartitionConfig],
+    ctx: &Ctx,
+) {
+    document(out, dialect, "scontrol", ctx, |w| {
+        w.list("partitions", |w| {
+            for p in partitions {
+                w.item(|w| partition(w, p, ctx));
+            }
+        });
+        if !w.is_old() {
+            w.time("last_update", Some(ctx.now));
+        }
+    });
+}
+
+fn partitions_of<'a>(view: &NodeView<'a>, ctx: &'a Ctx) -> impl Iterator<Item = &'a str> {
+    let name = &view.node.config.name;
+    ctx.partitions
+        .iter()
+        .filter(move |p| p.nodes.contains(name))
+        .map(|p| p.name.as_str())
+}
+
+/// Slurm's load in JSON: hundredths.
+fn load(view: &NodeView<'_>) -> u32 {
+    view.load_centi().unwrap_or(0)
+}
+
+fn old_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
+    let (config, report) = (&view.node.config, view.node.report.as_ref());
+    let features = config.features.join(",");
+    w.text_or_empty("architecture", report.map(|r| r.arch.as_str()));
+    w.text("burstbuffer_network_address", "");
+    w.raw("boards", config.boards.max(1));
+    w.time("boot_time", report.map(|r| r.boot_time));
+    w.text("comment", "");
+    w.raw("cores", config.cores_per_socket);
+    w.raw("cpu_binding", 0);
+    w.raw("cpu_load", load(view));
+    w.text("extra", "");
+    w.raw("free_memory", view.free_mib().unwrap_or(0));
+    w.raw("cpus", config.cpus);
+    w.time(
+        "last_busy",
+        view.node.last_busy.or(report.map(|r| r.agent_start)),
+    );
+    w.text("features", &features);
+    w.text("active_features", &features);
+    gres(w, view);
+    w.text("mcs_label", "");
+    w.text("name", &config.name);
+    w.text("next_state_after_reboot", "invalid");
+    w.text("address", &config.addr);
+    w.text("hostname", &config.hostname);
+    w.text("state", &view.base().name().to_ascii_lowercase());
+    w.texts("state_flags", view.flags());
+    w.list("next_state_after_reboot_flags", |_| {});
+    w.text_or_empty("operating_system", report.map(|r| r.os.as_str()));
+    w.raw("owner", "null");
+    w.texts("partitions", partitions_of(view, ctx));
+    w.raw("port", config.port);
+    w.raw("real_memory", config.memory_mib);
+    let reason = view.node.reason.as_ref();
+    w.text_or_empty("reason", reason.map(|r| r.text.as_str()));
+    w.time("reason_changed_at", reason.map(|r| r.since));
+    match reason {
+        Some(reason) => w.text("reason_set_by_user", &ctx.user_name(reason.uid)),
+        None => w.raw("reason_set_by_user", "null"),
+    }
+    w.time("slurmd_start_time", report.map(|r| r.agent_start));
+    w.raw("sockets", view.sockets());
+    w.raw("threads", config.threads_per_core);
+    w.raw("temporary_disk", config.tmp_disk_mib);
+    w.raw("weight", config.weight);
+    w.text("tres", &collect(|o| view.write_tres(o)));
+    w.text_or_empty("slurmd_version", view.version());
+    w.raw("alloc_memory", view.node.used_mib);
+    w.raw("alloc_cpus", view.used_cpus());
+    w.raw("idle_cpus", config.cpus.saturating_sub(view.used_cpus()));
+    match collect(|o| view.write_used_tres(o)) {
+        used if used.is_empty() => w.raw("tres_used", "null"),
+        used => w.text("tres_used", &used),
+    }
+    w.raw("tres_weighted", format_args!("{}.0", view.used_cpus()));
+}
+
+fn gres(w: &mut Writer<'_>, view: &NodeView<'_>) {
+    let of = |write: &dyn Fn(&mut String)| {
+        let text = collect(|o| write(o));
+        if text == "(null)" {
+            String::new()
+        } else {
+            text
+        }
+    };
+    w.text("gres", &of(&|o| view.write_gres(o)));
+    w.text("gres_drained", "N/A");
+    w.text("gres_used", &of(&|o| view.write_gres_used(o)));
+}
+
+fn new_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
+    let (config, report) = (&view.node.config, view.node.report.as_ref());
+    w.text_or_empty("architecture", report.map(|r| r.arch.as_str()));
+    w.text("burstbuffer_network_address", "");
+    w.raw("boards", config.boards.max(1));
+    w.time("boot_time", report.map(|r| r.boot_time));
+    w.text("cluster_name", "");
+    w.raw("cores", config.cores_per_socket);
+    w.raw("specialized_cores", 0);
+    w.raw("cpu_binding", 0);
+    w.raw("cpu_load", load(view));
+    w.limit("free_mem", view.free_mib(), false);
+    w.raw("cpus", config.cpus);
+    w.raw("effective_cpus", config.cpus);
+    w.text("specialized_cpus", "");
+    w.text("extra", "");
+    w.texts("features", &config.features);
+    w.texts("active_features", &config.features);
+    gres(w, view);
+    w.text("instance_id", "");
+    w.text("instance_type", "");
+    w.time(
+        "last_busy",
+        view.node.last_busy.or(report.map(|r| r.agent_start)),
+    );
+    w.text("mcs_label", "");
+    w.raw("specialized_memory", 0);
+    w.text("name", &config.name);
+    w.list("next_state_after_reboot", |_| {});
+    w.text("address", &config.addr);
+    w.text("hostname", &config.hostname);
+    w.texts(
+        "state",
+        std::iter::once(view.base().name()).chain(view.flags()),
+    );
+    w.text_or_empty("operating_system", report.map(|r| r.os.as_str()));
+    w.text("owner", "");
+    w.texts("partitions", partitions_of(view, ctx));
+    w.raw("port", config.port);
+    w.raw("real_memory", config.memory_mib);
+    w.text("comment", "");
+    let reason = view.node.reason.as_ref();
+    w.text_or_empty("reason", reason.map(|r| r.text.as_str()));
+    w.time("reason_changed_at", reason.map(|r| r.since));
+    let user = reason.map(|r| ctx.user_name(r.uid));
+    w.text_or_empty("reason_set_by_user", user.as_deref());
+    w.time("resume_after", None);
+    w.text("reservation", "");
+    w.raw("alloc_memory", view.node.used_mib);
+    w.raw("alloc_cpus", view.used_cpus());
+    w.raw(
+        "alloc_idle_cpus",
+        config.cpus.saturating_sub(view.used_cpus()),
+    );
+    w.text("tres_used", &collect(|o| view.write_used_tres(o)));
+    w.raw("tres_weighted", format_args!("{}.0", view.used_cpus()));
+    w.time("slurmd_start_time", report.map(|r| r.agent_start));
+    w.raw("sockets", view.sockets());
+    w.raw("threads", config.threads_per_core);
+    w.raw("temporary_disk", config.tmp_disk_mib);
+    w.raw("weight", config.weight);
+    w.text("tres", &collect(|o| view.write_tres(o)));
+    w.text_or_empty("version", view.version());
+}
+
+/// The least and the most of a value.
+fn span(w: &mut Writer<'_>, key: &str, row: &NodeGroup<'_>, value: fn(&NodeView<'_>) -> u64) {
+    w.map(key, |w| ends(w, row, value));
+}
+
+fn ends(w: &mut Writer<'_>, row: &NodeGroup<'_>, value: fn(&NodeView<'_>) -> u64) {
+    let values = || row.nodes.iter().map(value);
+    w.raw("minimum", values().min().unwrap_or(0));
+    w.raw("maximum", values().max().unwrap_or(0));
+}
+
+fn group(w: &mut Writer<'_>, row: &NodeGroup<'_>, ctx: &Ctx) {
+    let first = row.nodes.first();
+    span(w, "port", row, |n| u64::from(n.node.config.port));
+    w.map("node", |w| {
+        let state = first.map(|n| n.base().name());
+        w.texts(
+            "state",
+            state
+                .into_iter()
+                .chain(first.into_iter().flat_map(NodeView::flags)),
+        );
+    });
+    w.map("nodes", |w| {
+        let busy = row.nodes.iter().filter(|n| n.busy()).count();
+        let idle = row
+            .nodes
+            .iter()
+            .filter(|n| !n.busy() && n.offers_cpus())
+            .count();
+        w.raw("allocated", busy);
+        w.raw("idle", idle);
+        w.raw("other", row.nodes.len() - busy - idle);
+        w.raw("total", row.nodes.len());
+        w.texts(
+            "hostnames",
+            row.nodes.iter().map(|n| &n.node.config.hostname),
+        );
+        w.texts("addresses", row.nodes.iter().map(|n| &n.node.config.addr));
+        w.texts("nodes", row.nodes.iter().map(|n| &n.node.config.name));
+    });
+    w.map("cpus", |w| {
+        let sum =
+            |f: fn(&NodeView<'_>) -> u32| row.nodes.iter().map(|n| u64::from(f(n))).sum::<u64>();
+        let all = sum(|n| n.node.config.cpus);
+        let used = sum(|n| n.used_cpus());
+        let idle = sum(|n| {
+            if n.offers_cpus() {
+                n.node.config.cpus.saturating_sub(n.used_cpus())
+            } else {
+                0
+            }
+        });
+        w.raw("allocated", used);
+        w.raw("idle", idle);
+        w.raw("other", all.saturating_sub(used + idle));
+        w.raw("total", all);
+        ends(w, row, |n| u64::from(n.node.config.cpus));
+        span(w, "load", row, |n| u64::from(load(n)));
+        w.map("per_node", |w| {
+            w.limit(
+                "max",
+                row.partition
+                    .and_then(|p| p.max_cpus_per_node)
+                    .map(u64::from),
+                false,
+            );
+        });
+    });
+    span(w, "sockets", row, |n| u64::from(n.sockets()));
+    span(w, "cores", row, |n| {
+        u64::from(n.node.config.cores_per_socket)
+    });
+    span(w, "threads", row, |n| {
+        u64::from(n.node.config.threads_per_core)
+    });
+    span(w, "disk", row, |n| n.node.config.tmp_disk_mib);
+    w.map("memory", |w| {
+        ends(w, row, |n| n.node.config.memory_mib);
+        w.map("free", |w| {
+            w.limit(
+                "minimum",
+                row.nodes.iter().filter_map(|n| n.free_mib()).min(),
+                false,
+            );
+            w.limit(
+                "maximum",
+                row.nodes.iter().filter_map(|n| n.free_mib()).max(),
+                false,
+            );
+        });
+        w.raw(
+            "allocated",
+            row.nodes.iter().map(|n| n.node.used_mib).sum::<u64>(),
+        );
+    });
+    span(w, "weight", row, |n| u64::from(n.node.config.weight));
+    w.map("features", |w| {
+        let features = first
+            .map(|n| n.node.config.features.join(","))
+            .unwrap_or_default();
+        w.text("total", &features);
+        w.text("active", &features);
+    });
+    w.map("gres", |w| {
+        let of = |write: fn(&NodeView<'_>, &mut String)| {
+            let text = first.map(|n| collect(|o| write(n, o))).unwrap_or_default();
+            if text == "(null)" {
+                String::new()
+            } else {
+                text
+            }
+        };
+        w.text("total", &of(|n, o| n.write_gres(o)));
+        w.text("used", &of(|n, o| n.write_gres_used(o)));
+    });
+    w.text("cluster", &ctx.cluster);
+    w.text("comment", "");
+    w.text("extra", "");
+    let reason = first.and_then(|n| n.node.reason.as_ref());
+    w.map("reason", |w| {
+        w.text_or_empty("description", reason.map(|r| r.text.as_str()));
+        w.time("time", reason.map(|r| r.since));
+        let user = reason.map(|r| ctx.user_name(r.uid));
+        w.text_or_empty("user", user.as_deref());
+    });
+    w.text("reservation", "");
+    if let Some(p) = row.partition {
+        w.map("partition", |w| partition(w, p, ctx));
+    }
+}
+
+fn time_limit(w: &mut Writer<'_>, key: &str, limit: Option<TimeLimit>) {
+    let minutes = match limit {
+        Some(TimeLimit::Minutes(m)) => Some(u64::from(m)),
+        _ => None,
+    };
+    if w.is_old() {
+        w.number(key, minutes, "null");
+    } else {
+        w.limit(key, minutes, limit == Some(TimeLimit::Unlimited));
+    }
+}
+
+fn memory_limit(w: &mut Writer<'_>, ask: MemoryAsk) {
+    let (node, cpu) = match ask {
+        MemoryAsk::PerNode(mib) if mib > 0 => (Some(mib), None),
+        MemoryAsk::PerCpu(mib) => (None, Some(mib)),
+        _ => (None, None),
+    };
+    w.number("partition_memory_per_cpu", cpu, "null");
+    w.number("partition_memory_per_node", node, "null");
+}
+
+fn partition(w: &mut Writer<'_>, p: &PartitionConfig, ctx: &Ctx) {
+    let members: Vec<_> = ctx
+        .nodes
+        .iter()
+        .filter(|n| p.nodes.contains(&n.config.name))
+        .collect();
+    let cpus: u64 = members.iter().map(|n| u64::from(n.config.cpus)).sum();
+    let mib: u64 = members.iter().map(|n| n.config.memory_mib).sum();
+    w.map("nodes", |w| {
+        w.text("allowed_allocation", &p.alloc_nodes.join(","));
+        w.text("configured", &p.nodes_text);
+        w.raw("total", members.len());
+    });
+    w.map("accounts", |w| {
+        w.text("allowed", &p.allow_accounts.join(","));
+        w.text("deny", &p.deny_accounts.join(","));
+    });
+    w.map("groups", |w| w.text("allowed", &p.allow_groups.join(",")));
+    w.map("qos", |w| {
+        w.text("allowed", &p.allow_qos.join(","));
+        w.text("deny", &p.deny_qos.join(","));
+        w.text_or_empty("assigned", p.qos.as_deref());
+    });
+    w.text("alternate", "");
+    w.map("tres", |w| {
+        w.text_or_empty("billing_weights", p.billing_weights.as_deref());
+        let memory = collect(|o| super::text::memory(o, mib, false));
+        w.text(
+            "configured",
+            &format!(
+                "cpu={cpus},mem={memory},node={},billing={cpus}",
+                members.len()
+            ),
+        );
+    });
+    w.text("cluster", "");
+    w.map("cpus", |w| {
+        w.raw("task_binding", 0);
+        w.raw("total", cpus);
+    });
+    w.map("defaults", |w| {
+        memory_limit(w, p.default_memory);
+        time_limit(w, "time", p.default_time);
+        w.text("job", "");
+    });
+    w.raw("grace_time", p.grace_time_s);
+    w.map("maximums", |w| maximums(w, p));
+    w.map("minimums", |w| w.raw("nodes", p.min_nodes));
+    w.text("name", &p.name);
+    w.text("node_sets", "");
+    w.map("priority", |w| {
+        w.raw("job_factor", p.priority_job_factor);
+        w.raw("tier", p.priority_tier);
+    });
+    w.map("partition", |w| {
+        let state = match p.state {
+            PartitionState::Up => "UP",
+            PartitionState::Down => "DOWN",
+            PartitionState::Drain => "DRAIN",
+            PartitionState::Inactive => "INACTIVE",
+        };
+        w.texts("state", [state]);
+    });
+}
+
+fn maximums(w: &mut Writer<'_>, p: &PartitionConfig) {
+    w.number("cpus_per_node", p.max_cpus_per_node.map(u64::from), "null");
+    memory_limit(w, p.max_memory);
+    let nodes = p.max_nodes.map(u64::from);
+    if w.is_old() {
+        w.number("nodes", nodes, "null");
+    } else {
+        w.limit("nodes", nodes, nodes.is_none());
+    }
+    let (jobs, forced) = match p.over_subscribe {
+        OverSubscribe::No => (1, false),
+        OverSubscribe::Exclusive => (0, false),
+        OverSubscribe::Yes(n) => (n, false),
+        OverSubscribe::Force(n) => (n, true),
+    };
+    w.map("oversubscribe", |w| {
+        w.raw("jobs", jobs);
+        w.texts("flags", forced.then_some("force"));
+    });
+    time_limit(w, "time", Some(p.max_time));
+    w.number(
+        "over_time_limit",
+        p.over_time_limit_min.map(u64::from),
+        "null",
+    );
+}

@@ -1,0 +1,153 @@
+//! What listings ask of the controller: answers that come in parts are put together here.
+
+use super::context::Ctx;
+use crate::connect::{Client, ConnectError, unexpected};
+use muster_core::ids::{JobId, NodeIdx};
+use muster_core::job::{ArrayRole, Job};
+use muster_core::state::ArrayInfo;
+use muster_core::time::Timestamp;
+use muster_proto::acct::{AcctJob, AcctQuery};
+use muster_proto::client::{
+    ClusterPart, ConfigAnswer, Diag, JobFilter, Query, RequestBody, Response,
+};
+use std::collections::HashMap;
+
+/// Jobs of the queue.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    /// The records, by number.
+    pub(crate) jobs: Vec<Job>,
+    /// Arrays that they are of.
+    pub(crate) arrays: HashMap<JobId, ArrayInfo>,
+    /// Numbers asked for that name nothing.
+    pub(crate) unknown: Vec<JobId>,
+}
+
+impl Jobs {
+    /// The array that a record is of.
+    pub(crate) fn array_of(&self, job: &Job) -> Option<&ArrayInfo> {
+        match job.array {
+            ArrayRole::None => None,
+            ArrayRole::Pending { .. } => self.arrays.get(&job.id),
+            ArrayRole::Task { base, .. } => self.arrays.get(&base),
+        }
+    }
+}
+
+/// Asks for jobs, and for partitions and settings in the same round trip.
+pub(crate) fn jobs(
+    client: &mut Client,
+    ctx: &mut Ctx,
+    filter: JobFilter,
+) -> Result<Jobs, ConnectError> {
+    send(client, Query::Partitions)?;
+    send(client, Query::Jobs(filter))?;
+    receive_cluster(client, ctx)?;
+    let mut all = Jobs::default();
+    loop {
+        let Response::Jobs(part) = expect(client.receive()?, |r| matches!(r, Response::Jobs(_)))?
+        else {
+            return Ok(all);
+        };
+        if all.jobs.is_empty() {
+            all.jobs = part.jobs;
+        } else {
+            all.jobs.extend(part.jobs);
+        }
+        all.arrays.extend(part.arrays);
+        all.unknown.extend(part.unknown);
+        ctx.now = part.now;
+        if !part.more {
+            return Ok(all);
+        }
+    }
+}
+
+/// Asks for nodes, partitions and settings. Gives the nodes that completing jobs hold.
+pub(crate) fn cluster(client: &mut Client, ctx: &mut Ctx) -> Result<Vec<NodeIdx>, ConnectError> {
+    send(client, Query::Cluster)?;
+    receive_cluster(client, ctx)
+}
+
+fn receive_cluster(client: &mut Client, ctx: &mut Ctx) -> Result<Vec<NodeIdx>, ConnectError> {
+    let mut all = ClusterPart::default();
+    loop {
+        let answer = expect(client.receive()?, |r| matches!(r, Response::Cluster(_)))?;
+        let Response::Cluster(part) = answer else {
+            break;
+        };
+        all.nodes.extend(part.nodes);
+        all.partitions.extend(part.partitions);
+        all.completing.extend(part.completing);
+        all.config = all.config.or(part.config);
+        all.now = part.now;
+        if !part.more {
+            break;
+        }
+    }
+    ctx.now = all.now;
+    ctx.nodes = all.nodes;
+    ctx.nodes.retain(|node| !node.removed);
+    ctx.partitions = all.partitions;
+    ctx.config = all.config.map(|c| *c);
+    if let Some(config) = &ctx.config {
+        ctx.cluster.clone_from(&config.cluster_name);
+    }
+    Ok(all.completing)
+}
+
+/// Asks for the configuration.
+pub(crate) fn config(client: &mut Client) -> Result<ConfigAnswer, ConnectError> {
+    match client.query(Query::Config)? {
+        Response::Config(answer) => Ok(*answer),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks for a job's script.
+pub(crate) fn script(client: &mut Client, job: JobId) -> Result<Vec<u8>, ConnectError> {
+    match client.query(Query::Script(job))? {
+        Response::Script(bytes) => Ok(bytes.into()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks for the counters.
+pub(crate) fn diag(client: &mut Client) -> Result<Diag, ConnectError> {
+    match client.query(Query::Diag)? {
+        Response::Diag(diag) => Ok(*diag),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks accounting.
+pub(crate) fn accounting(
+    client: &mut Client,
+    query: AcctQuery,
+) -> Result<(Vec<AcctJob>, Timestamp), ConnectError> {
+    send(client, Query::Accounting(Box::new(query)))?;
+    let mut all = Vec::new();
+    loop {
+        match client.receive()? {
+            Response::Accounting(part) => {
+                all.extend(part.jobs);
+                if !part.more {
+                    return Ok((all, part.now));
+                }
+            }
+            other => return Err(unexpected(&other)),
+        }
+    }
+}
+
+fn send(client: &mut Client, query: Query) -> Result<(), ConnectError> {
+    client.send(RequestBody::Query(Box::new(query)))
+}
+
+fn expect(response: Response, fits: fn(&Response) -> bool) -> Result<Response, ConnectError> {
+    if fits(&response) {
+        Ok(response)
+    } else {
+        Err(unexpected(&response))
+    }
+}

@@ -1,0 +1,91 @@
+//! Connections to node agents and step daemons: over a Unix socket on the same host, over TCP otherwise.
+
+use muster_proto::frame;
+use muster_proto::step::{AgentReply, AgentRequest};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+/// An open connection.
+#[derive(Debug)]
+pub(super) enum AgentStream {
+    /// On this host.
+    Unix(UnixStream),
+    /// Anywhere.
+    Tcp(TcpStream),
+}
+
+impl AgentStream {
+    /// Connects to `unix:/path` or `host:port`.
+    pub(super) fn connect(address: &str) -> io::Result<AgentStream> {
+        let stream = match address.strip_prefix("unix:") {
+            Some(path) => AgentStream::Unix(UnixStream::connect(path)?),
+            None => {
+                let stream = TcpStream::connect(address)?;
+                stream.set_nodelay(true)?;
+                AgentStream::Tcp(stream)
+            }
+        };
+        Ok(stream)
+    }
+
+    /// The address of this host on the way to the peer.
+    pub(super) fn own_ip(&self) -> IpAddr {
+        match self {
+            AgentStream::Tcp(stream) => stream.local_addr().ok().map(|a| a.ip()),
+            AgentStream::Unix(_) => None,
+        }
+        .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+
+    /// Sends one request.
+    pub(super) fn send(&mut self, request: &AgentRequest) -> io::Result<()> {
+        frame::write(self, request)
+    }
+
+    /// Waits for one answer.
+    pub(super) fn receive(&mut self) -> io::Result<AgentReply> {
+        frame::read(self)
+    }
+}
+
+impl Read for AgentStream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            AgentStream::Unix(s) => s.read(buf),
+            AgentStream::Tcp(s) => s.read(buf),
+        }
+    }
+}
+
+impl Write for AgentStream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match self {
+            AgentStream::Unix(s) => s.write(buf),
+            AgentStream::Tcp(s) => s.write(buf),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsRawFd for AgentStream {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            AgentStream::Unix(s) => s.as_raw_fd(),
+            AgentStream::Tcp(s) => s.as_raw_fd(),
+        }
+    }
+}
+
+impl AsFd for AgentStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            AgentStream::Unix(s) => s.as_fd(),
+            AgentStream::Tcp(s) => s.as_fd(),
+        }
+    }
+}

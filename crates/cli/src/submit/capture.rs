@@ -1,0 +1,477 @@
+//! What a job or step inherits from the shell that asked for it: environment, file mode mask, resource limits. Only
+//! what differs by shell is in it, never what differs by job, so that a thousand submissions share one copy.
+
+use super::say::Say;
+use minicbor::bytes::ByteVec;
+use muster_conf::options::Chosen;
+use muster_core::ids::BlobId;
+use muster_core::limits::CONTEXT_BYTES_MAX;
+use muster_core::spec::ExecContext;
+use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::stat::{Mode, umask};
+use sha2::{Digest, Sha256};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+
+/// An environment, in order.
+pub(super) type Environment = Vec<(OsString, OsString)>;
+
+/// Variables that describe the allocation or step that the caller is in. They would be wrong in another one, and
+/// the node sets them afresh.
+const OF_AN_ALLOCATION: &[&str] = &[
+    "SLURMD_NODENAME",
+    "SLURMD_TRES_FREQ",
+    "SLURM_CLUSTER_NAME",
+    "SLURM_CPUS_ON_NODE",
+    "SLURM_CPUS_PER_GPU",
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_CPU_BIND",
+    "SLURM_CPU_BIND_LIST",
+    "SLURM_CPU_BIND_TYPE",
+    "SLURM_CPU_BIND_VERBOSE",
+    "SLURM_DISTRIBUTION",
+    "SLURM_GPUS",
+    "SLURM_GPUS_ON_NODE",
+    "SLURM_GPUS_PER_NODE",
+    "SLURM_GPUS_PER_TASK",
+    "SLURM_GTIDS",
+    "SLURM_JOBID",
+    "SLURM_LAUNCH_NODE_IPADDR",
+    "SLURM_LOCALID",
+    "SLURM_MEM_PER_CPU",
+    "SLURM_MEM_PER_GPU",
+    "SLURM_MEM_PER_NODE",
+    "SLURM_NNODES",
+    "SLURM_NODEID",
+    "SLURM_NODELIST",
+    "SLURM_NODE_ALIASES",
+    "SLURM_NPROCS",
+    "SLURM_NTASKS",
+    "SLURM_NTASKS_PER_CORE",
+    "SLURM_NTASKS_PER_GPU",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_NTASKS_PER_SOCKET",
+    "SLURM_OVERCOMMIT",
+    "SLURM_PROCID",
+    "SLURM_PTY_PORT",
+    "SLURM_PTY_WIN_COL",
+    "SLURM_PTY_WIN_ROW",
+    "SLURM_RESTART_COUNT",
+    "SLURM_SHARDS_ON_NODE",
+    "SLURM_SRUN_COMM_HOST",
+    "SLURM_SRUN_COMM_PORT",
+    "SLURM_SUBMIT_DIR",
+    "SLURM_SUBMIT_HOST",
+    "SLURM_TASKS_PER_NODE",
+    "SLURM_TASK_PID",
+    "SLURM_THREADS_PER_CORE",
+    "SLURM_TOPOLOGY_ADDR",
+    "SLURM_TOPOLOGY_ADDR_PATTERN",
+    "SLURM_TRES_PER_TASK",
+    "SLURM_WORKING_CLUSTER",
+    "SRUN_DEBUG",
+    "MUSTER_NODE",
+];
+
+/// Groups of such variables.
+const OF_AN_ALLOCATION_PREFIXES: &[&str] =
+    &["SLURM_JOB_", "SLURM_STEP", "SLURM_ARRAY_", "PMIX_", "PMI_"];
+
+fn is_of_an_allocation(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| {
+        OF_AN_ALLOCATION.contains(&name)
+            || OF_AN_ALLOCATION_PREFIXES
+                .iter()
+                .any(|p| name.starts_with(p))
+    })
+}
+
+/// The caller's environment without what belongs to an allocation it may be in.
+pub(super) fn own_environment() -> Environment {
+    std::env::vars_os()
+        .filter(|(name, _)| !is_of_an_allocation(name))
+        .collect()
+}
+
+/// Which variables a batch job gets.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Selection<'a> {
+    /// All of the caller's.
+    pub(super) all: bool,
+    /// The user's login environment below them.
+    pub(super) login: bool,
+    /// Names, with a value of their own or the caller's.
+    pub(super) named: Vec<(&'a str, Option<&'a str>)>,
+}
+
+/// `--export`: `ALL`, `NONE`, `NIL`, or a list in which values may be quoted.
+pub(super) fn selection(text: Option<&str>) -> Selection<'_> {
+    let mut selection = Selection {
+        all: false,
+        login: false,
+        named: Vec::new(),
+    };
+    let Some(text) = text else {
+        selection.all = true;
+        return selection;
+    };
+    if text.eq_ignore_ascii_case("NIL") {
+        return selection;
+    }
+    if text.eq_ignore_ascii_case("NONE") {
+        selection.login = true;
+        return selection;
+    }
+    for word in split_unquoted(text) {
+        if word.eq_ignore_ascii_case("ALL") {
+            selection.all = true;
+        } else if let Some((name, value)) = word.split_once('=') {
+            selection.named.push((name, Some(unquoted(value))));
+        } else if !word.is_empty() {
+            selection.named.push((word, None));
+        }
+    }
+    selection.login = !selection.all;
+    selection
+}
+
+fn split_unquoted(text: &str) -> Vec<&str> {
+    let (mut words, mut start, mut quote) = (Vec::new(), 0, None);
+    for (at, c) in text.char_indices() {
+        match (c, quote) {
+            (c, Some(q)) if c == q => quote = None,
+            ('"' | '\'', None) => quote = Some(c),
+            (',', None) => {
+                words.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    words.push(&text[start..]);
+    words
+}
+
+fn unquoted(value: &str) -> &str {
+    for quote in ['"', '\''] {
+        if let Some(inner) = value
+            .strip_prefix(quote)
+            .and_then(|v| v.strip_suffix(quote))
+        {
+            return inner;
+        }
+    }
+    value
+}
+
+/// Sets a variable, in place of one that is there.
+pub(super) fn set(environment: &mut Environment, name: &str, value: impl Into<OsString>) {
+    let value = value.into();
+    match environment.iter_mut().find(|(n, _)| n == name) {
+        Some((_, old)) => *old = value,
+        None => environment.push((name.into(), value)),
+    }
+}
+
+/// The environment that `--export` selects from `own`, the caller's.
+pub(super) fn select(
+    own: Environment,
+    selection: &Selection<'_>,
+    login: Environment,
+) -> Environment {
+    let mut chosen = if selection.all {
+        own
+    } else {
+        let mut chosen = login;
+        for (name, value) in &own {
+            let bytes = name.as_bytes();
+            if bytes.starts_with(b"SLURM_") || bytes.starts_with(b"SPANK_") {
+                set(&mut chosen, &name.to_string_lossy(), value.clone());
+            }
+        }
+        for (name, value) in &selection.named {
+            if value.is_none()
+                && let Some((_, own)) = own.iter().find(|(n, _)| n == name)
+            {
+                set(&mut chosen, name, own.clone());
+            }
+        }
+        chosen
+    };
+    for (name, value) in &selection.named {
+        if let Some(value) = value {
+            set(&mut chosen, name, *value);
+        }
+    }
+    chosen
+}
+
+/// The context of a batch job.
+///
+/// # Errors
+/// Lines for the user.
+pub(super) fn batch_context(chosen: &Chosen, say: &Say) -> Result<ExecContext, String> {
+    let selection = match chosen.get("export") {
+        Some(given) => selection(given.value.as_deref().or(Some("ALL"))),
+        None => selection(None),
+    };
+    let own = match chosen.value("export-file") {
+        Some(file) => exported_file(file)?,
+        None => own_environment(),
+    };
+    let asked = chosen.has("get-user-env");
+    let login = if selection.login || asked {
+        super::login::environment(say)
+    } else {
+        Environment::new()
+    };
+    let mut environment = if asked && selection.all {
+        // What the caller has set is stronger than the login environment.
+        let mut merged = login;
+        for (name, value) in own {
+            set(&mut merged, &name.to_string_lossy(), value);
+        }
+        select(merged, &selection, Environment::new())
+    } else {
+        select(own, &selection, login)
+    };
+    if let Some(text) = chosen.value("export") {
+        set(&mut environment, "SLURM_EXPORT_ENV", text);
+    }
+    context(
+        environment,
+        chosen.get("propagate").map(|g| g.value.as_deref()),
+    )
+}
+
+/// `--export-file`: `NAME=value`, each ended by a zero byte, from a file or an open descriptor.
+fn exported_file(name: &str) -> Result<Environment, String> {
+    let path = match name.parse::<u32>() {
+        Ok(fd) => format!("/proc/self/fd/{fd}"),
+        Err(_) => name.to_owned(),
+    };
+    let bytes =
+        std::fs::read(&path).map_err(|_| format!("Could not open user environment file {name}"))?;
+    Ok(split_environment(&bytes))
+}
+
+/// `NAME=value` pairs between zero bytes.
+pub(super) fn split_environment(bytes: &[u8]) -> Environment {
+    bytes
+        .split(|b| *b == 0)
+        .filter_map(|pair| {
+            let at = pair.iter().position(|b| *b == b'=').filter(|at| *at > 0)?;
+            let text = |b: &[u8]| OsString::from_vec(b.to_vec());
+            Some((text(&pair[..at]), text(&pair[at + 1..])))
+        })
+        .collect()
+}
+
+/// Environment, mask and limits as they travel.
+///
+/// # Errors
+/// A limit that has no such name; an environment that is too large.
+pub(super) fn context(
+    mut environment: Environment,
+    propagate: Option<Option<&str>>,
+) -> Result<ExecContext, String> {
+    let mask = own_umask();
+    let here = super::line::current_dir();
+    set(&mut environment, "SLURM_SUBMIT_DIR", here.into_os_string());
+    set(&mut environment, "SLURM_SUBMIT_HOST", super::line::host());
+    set(
+        &mut environment,
+        "SLURM_PRIO_PROCESS",
+        own_nice().to_string(),
+    );
+    let environment: Vec<ByteVec> = environment
+        .into_iter()
+        .map(|(name, value)| {
+            let mut pair = name.into_vec();
+            pair.push(b'=');
+            pair.extend_from_slice(value.as_bytes());
+            pair.into()
+        })
+        .collect();
+    let size: usize = environment.iter().map(|pair| pair.len() + 1).sum();
+    if size > CONTEXT_BYTES_MAX {
+        return Err(format!(
+            "the environment has {size} bytes, at most {CONTEXT_BYTES_MAX} are passed on; use --export=NAMES"
+        ));
+    }
+    Ok(ExecContext {
+        environment,
+        umask: mask,
+        soft_limits: soft_limits(propagate)?,
+    })
+}
+
+/// The file mode mask: `SLURM_UMASK` in octal, else this process's.
+fn own_umask() -> u32 {
+    if let Some(mask) = std::env::var("SLURM_UMASK")
+        .ok()
+        .and_then(|text| u32::from_str_radix(&text, 8).ok())
+    {
+        return mask & 0o777;
+    }
+    // There is no way to read the mask but to set it; commands have one thread.
+    let mask = umask(Mode::empty());
+    umask(mask);
+    mask.bits()
+}
+
+fn own_nice() -> i32 {
+    // /proc/self/stat field 19; the program's name before it may hold blanks, but ends in the last parenthesis.
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    stat.rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().nth(16))
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0)
+}
+
+/// Limits that travel, by name and number.
+const LIMITS: &[(&str, Resource)] = &[
+    ("CPU", Resource::RLIMIT_CPU),
+    ("FSIZE", Resource::RLIMIT_FSIZE),
+    ("DATA", Resource::RLIMIT_DATA),
+    ("STACK", Resource::RLIMIT_STACK),
+    ("CORE", Resource::RLIMIT_CORE),
+    ("RSS", Resource::RLIMIT_RSS),
+    ("NPROC", Resource::RLIMIT_NPROC),
+    ("NOFILE", Resource::RLIMIT_NOFILE),
+    ("MEMLOCK", Resource::RLIMIT_MEMLOCK),
+    ("AS", Resource::RLIMIT_AS),
+];
+
+/// `--propagate`: absent or without a value, all of them.
+fn soft_limits(propagate: Option<Option<&str>>) -> Result<Vec<(u32, u64)>, String> {
+    let text = propagate.flatten().unwrap_or("ALL");
+    if text.eq_ignore_ascii_case("NONE") {
+        return Ok(Vec::new());
+    }
+    let all = text.eq_ignore_ascii_case("ALL");
+    let wanted: Vec<String> = text
+        .split(',')
+        .map(|n| n.trim_start_matches("RLIMIT_").to_ascii_uppercase())
+        .collect();
+    if !all && let Some(bad) = wanted.iter().find(|w| !LIMITS.iter().any(|(n, _)| n == w)) {
+        return Err(format!(
+            "--propagate={text} is not valid: there is no limit {bad}"
+        ));
+    }
+    Ok(LIMITS
+        .iter()
+        .filter(|(name, _)| all || wanted.iter().any(|w| w == name))
+        .filter_map(|(_, resource)| {
+            let (soft, _) = getrlimit(*resource).ok()?;
+            Some((*resource as u32, soft))
+        })
+        .collect())
+}
+
+/// Content address of a script or context, with its bytes.
+pub(super) fn blob(bytes: Vec<u8>) -> (BlobId, ByteVec) {
+    (BlobId(Sha256::digest(&bytes).into()), bytes.into())
+}
+
+/// An encoded context.
+pub(super) fn context_blob(context: &ExecContext) -> (BlobId, ByteVec) {
+    let mut bytes = Vec::new();
+    minicbor::encode(context, &mut bytes).expect("writing to memory cannot fail");
+    blob(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(pairs: &[(&str, &str)]) -> Environment {
+        pairs
+            .iter()
+            .map(|(n, v)| ((*n).into(), (*v).into()))
+            .collect()
+    }
+
+    fn selected(text: Option<&str>) -> Environment {
+        let own = env(&[("HOME", "/h"), ("A", "1"), ("B", "2"), ("SLURM_CONF", "/c")]);
+        select(own, &selection(text), env(&[("LOGIN", "yes"), ("A", "0")]))
+    }
+
+    #[test]
+    fn export_forms() {
+        let all = env(&[("HOME", "/h"), ("A", "1"), ("B", "2"), ("SLURM_CONF", "/c")]);
+        assert_eq!(selected(None), all);
+        assert_eq!(selected(Some("ALL")), all);
+        assert_eq!(
+            selected(Some("ALL,A=x,C='1,2'")),
+            env(&[
+                ("HOME", "/h"),
+                ("A", "x"),
+                ("B", "2"),
+                ("SLURM_CONF", "/c"),
+                ("C", "1,2")
+            ])
+        );
+        assert_eq!(
+            selected(Some("B,D=4,NOTSET")),
+            env(&[
+                ("LOGIN", "yes"),
+                ("A", "0"),
+                ("SLURM_CONF", "/c"),
+                ("B", "2"),
+                ("D", "4")
+            ])
+        );
+        assert_eq!(
+            selected(Some("NONE")),
+            env(&[("LOGIN", "yes"), ("A", "0"), ("SLURM_CONF", "/c")])
+        );
+        assert!(!selection(Some("NIL")).login && selection(Some("NONE")).login);
+    }
+
+    #[test]
+    fn allocations_do_not_leak_into_each_other() {
+        for name in [
+            "SLURM_JOB_ID",
+            "SLURM_NTASKS",
+            "SLURM_STEP_ID",
+            "PMIX_RANK",
+            "MUSTER_NODE",
+        ] {
+            assert!(is_of_an_allocation(OsStr::new(name)), "{name}");
+        }
+        for name in [
+            "SLURM_CONF",
+            "PATH",
+            "SLURM_EXPORT_ENV",
+            "SLURM_LABELIO",
+            "SBATCH_PARTITION",
+        ] {
+            assert!(!is_of_an_allocation(OsStr::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn limits_by_name() {
+        assert_eq!(soft_limits(None).unwrap().len(), LIMITS.len());
+        assert!(soft_limits(Some(Some("NONE"))).unwrap().is_empty());
+        assert_eq!(soft_limits(Some(Some("core,NOFILE"))).unwrap().len(), 2);
+        assert!(soft_limits(Some(Some("foo"))).is_err());
+    }
+
+    #[test]
+    fn equal_contexts_have_one_address() {
+        let one = context_blob(&context(env(&[("A", "1")]), None).unwrap());
+        let two = context_blob(&context(env(&[("A", "1")]), None).unwrap());
+        assert_eq!(one, two);
+        assert_eq!(blob(b"abc".to_vec()).0.0[..4], [0xba, 0x78, 0x16, 0xbf]);
+    }
+
+    #[test]
+    fn environments_between_zero_bytes() {
+        assert_eq!(
+            split_environment(b"A=1\0B=x=y\n\0=bad\0\0C"),
+            env(&[("A", "1"), ("B", "x=y\n")])
+        );
+    }
+}

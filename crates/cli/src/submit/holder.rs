@@ -1,0 +1,385 @@
+//! An allocation that this process holds for as long as it lives: salloc's, and srun's when it is called outside
+//! one. The connection to the controller is the hold; when the controller restarts, it is taken up again.
+
+use super::incoming::Incoming;
+use super::line::{self, Line};
+use super::say::Say;
+use super::signals::Signals;
+use crate::connect::{Client, ConnectError, unexpected};
+use muster_core::command::{Reply, UserCommand};
+use muster_core::ids::JobId;
+use muster_core::job::{ExitStatus, JobState};
+use muster_core::job_env::{self, JobView, Variables};
+use muster_core::refusal::RefusalCode;
+use muster_core::spec::JobSpec;
+use muster_proto::client::{AllocationInfo, RequestBody, Response};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How long a job may take to start before its user is told that it waits.
+const SOON: Duration = Duration::from_millis(250);
+/// How long a holder keeps trying to find a controller that went away, before it lets its command go on alone.
+const RECONNECT: Duration = Duration::from_millis(500);
+
+/// How an allocation ended without us.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    /// Its state.
+    pub(super) state: JobState,
+}
+
+/// A held allocation.
+pub(super) struct Holder {
+    client: Client,
+    incoming: Incoming,
+    /// The connection broke; when to try again.
+    retry: Option<Instant>,
+    /// The job.
+    pub(super) job: JobId,
+    /// What it got; filled when it started.
+    pub(super) info: Option<Box<AllocationInfo>>,
+    /// It ended.
+    pub(super) ended: Option<Ended>,
+    say: Say,
+}
+
+/// What went wrong on the way to an allocation.
+pub(super) struct NotGranted(pub(super) ExitCode);
+
+impl Holder {
+    /// Submits an allocation and waits until it is granted.
+    ///
+    /// # Errors
+    /// The exit code, after the user was told.
+    pub(super) fn obtain(line: &Line, spec: JobSpec, prefix: &str) -> Result<Holder, NotGranted> {
+        let say = line.say;
+        let immediate = spec.immediate_s.is_some();
+        let hold = spec.interactive;
+        let mut client = line::connect(line, prefix).map_err(NotGranted)?;
+        let reply = client.command(UserCommand::Submit {
+            spec: Box::new(spec),
+            blobs: Vec::new(),
+            test_only: line.chosen.command == muster_conf::options::Command::Srun
+                && line.chosen.has("test-only"),
+        });
+        let job = match reply {
+            Ok(Reply::Submitted { id, warnings }) => {
+                warnings.iter().for_each(|w| say.warning(w));
+                id
+            }
+            Ok(Reply::WouldStart {
+                at,
+                cpus,
+                nodes,
+                partition,
+                id,
+            }) => {
+                super::say::stderr(&format!(
+                    "{}: Job {id} to start at {} using {cpus} processors on nodes {nodes} in partition {partition}\n",
+                    say.name,
+                    super::zone::show(at)
+                ));
+                return Err(NotGranted(ExitCode::SUCCESS));
+            }
+            Ok(other) => {
+                let error = unexpected(&Response::Reply(Box::new(other)));
+                return Err(NotGranted(say.connect_error(prefix, &error)));
+            }
+            Err(error) => return Err(NotGranted(submit_error(&say, prefix, &error, immediate))),
+        };
+        let mut holder = Holder {
+            client,
+            incoming: Incoming::default(),
+            retry: None,
+            job,
+            info: None,
+            ended: None,
+            say,
+        };
+        holder
+            .ask(hold)
+            .map_err(|e| NotGranted(say.connect_error(prefix, &e)))?;
+        holder.wait_for_start(prefix)?;
+        Ok(holder)
+    }
+
+    fn ask(&mut self, hold: bool) -> Result<(), ConnectError> {
+        if hold {
+            self.client.send(RequestBody::Hold(self.job))?;
+        }
+        if self.info.is_none() {
+            self.client.send(RequestBody::WaitStarted(self.job))?;
+        }
+        Ok(())
+    }
+
+    fn wait_for_start(&mut self, prefix: &str) -> Result<(), NotGranted> {
+        let say = self.say;
+        let signals = Signals::catch(&[
+            Signal::SIGINT,
+            Signal::SIGTERM,
+            Signal::SIGHUP,
+            Signal::SIGQUIT,
+            Signal::SIGUSR1,
+            Signal::SIGUSR2,
+            Signal::SIGALRM,
+        ])
+        .map_err(|e| NotGranted(say.fatal(&format!("signalfd: {e}"))))?;
+        let announce = Instant::now() + SOON;
+        let mut announced = false;
+        while self.info.is_none() && self.ended.is_none() {
+            let mut until = self.retry;
+            if !announced {
+                until = Some(until.map_or(announce, |u| u.min(announce)));
+            }
+            let readable = self.poll_with(signals.fd(), until);
+            if !announced && Instant::now() >= announce {
+                announced = true;
+                if say.name == "salloc" {
+                    say.info(&format!("Pending job allocation {}", self.job));
+                }
+                say.info(&format!(
+                    "job {} queued and waiting for resources",
+                    self.job
+                ));
+            }
+            if readable && let Some(signal) = signals.take() {
+                return Err(self.give_up(signal));
+            }
+            self.read()
+                .map_err(|e| NotGranted(say.connect_error(prefix, &e)))?;
+        }
+        if announced && self.info.is_some() {
+            say.info(&format!("job {} has been allocated resources", self.job));
+        }
+        if self.info.is_none() {
+            say.error(&format!("Job allocation {} has been revoked", self.job));
+            return Err(NotGranted(say.failed()));
+        }
+        Ok(())
+    }
+
+    /// The user does not want to wait any longer.
+    fn give_up(&mut self, signal: Signal) -> NotGranted {
+        if self.say.name == "salloc" {
+            self.say.info("Job aborted due to signal");
+        }
+        self.cancel();
+        self.say
+            .info(&format!("Job allocation {} has been revoked", self.job));
+        NotGranted(match signal {
+            Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP => self.say.failed(),
+            other => ExitCode::from(128_u8.saturating_add(u8::try_from(other as i32).unwrap_or(0))),
+        })
+    }
+
+    /// Polls the controller and one more descriptor until a moment; whether the other one is readable.
+    fn poll_with(&self, other: BorrowedFd<'_>, until: Option<Instant>) -> bool {
+        let mut fds = vec![PollFd::new(other, PollFlags::POLLIN)];
+        if self.retry.is_none() {
+            fds.push(PollFd::new(self.client.stream().as_fd(), PollFlags::POLLIN));
+        }
+        let _ = poll(&mut fds, timeout(until));
+        fds[0].any().unwrap_or(false)
+    }
+
+    /// The connection, to poll it beside others; absent while there is none.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.retry.is_none().then(|| self.client.stream().as_fd())
+    }
+
+    /// When [`Holder::read`] wants to be called even though nothing came.
+    pub(super) fn wake(&self) -> Option<Instant> {
+        self.retry
+    }
+
+    /// Takes what the controller has said, or finds it again.
+    ///
+    /// # Errors
+    /// A refusal, such as of a job that no longer exists.
+    pub(super) fn read(&mut self) -> Result<(), ConnectError> {
+        if let Some(at) = self.retry {
+            if Instant::now() >= at {
+                self.reconnect()?;
+            }
+            return Ok(());
+        }
+        let open = self.incoming.fill(self.client.stream());
+        loop {
+            let response = match self.incoming.next::<Response>() {
+                Ok(Some(response)) => response,
+                Ok(None) => break,
+                Err(e) => return Err(ConnectError::Broken(e)),
+            };
+            self.heard(response)?;
+        }
+        if !matches!(open, Ok(true)) && self.ended.is_none() {
+            self.say
+                .verbose("connection to the controller lost, trying again");
+            self.retry = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn heard(&mut self, response: Response) -> Result<(), ConnectError> {
+        match response {
+            Response::JobStarted(info) => self.info = Some(info),
+            Response::JobEnded { state, .. } => self.ended = Some(Ended { state }),
+            Response::Held | Response::Reply(_) => {}
+            Response::Refused(refusal) if refusal.code == RefusalCode::AlreadyDone => {}
+            Response::Refused(refusal) => return Err(refusal.into()),
+            other => return Err(unexpected(&other)),
+        }
+        Ok(())
+    }
+
+    fn reconnect(&mut self) -> Result<(), ConnectError> {
+        match Client::connect() {
+            Ok(client) => {
+                self.client = client;
+                self.incoming = Incoming::default();
+                self.retry = None;
+                if self.ask(true).is_err() {
+                    self.retry = Some(Instant::now() + RECONNECT);
+                }
+                Ok(())
+            }
+            Err(ConnectError::Unreachable { .. } | ConnectError::Broken(_)) => {
+                self.retry = Some(Instant::now() + RECONNECT);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the allocation back with the status that it ended with.
+    pub(super) fn finish(mut self, exit: ExitStatus) {
+        if self.ended.is_some() {
+            return;
+        }
+        let command = UserCommand::EndAllocation {
+            job: self.job,
+            exit,
+        };
+        if self.retry.is_some() {
+            match Client::connect_patiently(line::PATIENCE) {
+                Ok(client) => self.client = client,
+                Err(error) => {
+                    let text = format!(
+                        "the controller could not be told that job {} is over: {error}",
+                        self.job
+                    );
+                    self.say.error(&text);
+                    return;
+                }
+            }
+        }
+        let sent = self.client.send(RequestBody::Command(Box::new(command)));
+        // Other answers may be on their way; the reply is the one that says it is done.
+        let mut done = sent.is_err();
+        while !done {
+            done = match self.next_blocking() {
+                Ok(Response::Reply(_)) | Err(_) => true,
+                Ok(_) => false,
+            };
+        }
+    }
+
+    /// Ends the job at once.
+    pub(super) fn cancel(&mut self) {
+        let selection = muster_core::command::JobSelection {
+            targets: vec![muster_core::command::JobTarget {
+                job: self.job,
+                tasks: None,
+            }],
+            ..Default::default()
+        };
+        let command = Box::new(UserCommand::Cancel { selection });
+        if self.client.send(RequestBody::Command(command)).is_ok() {
+            while let Ok(response) = self.next_blocking() {
+                if matches!(response, Response::Reply(_)) {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn next_blocking(&mut self) -> Result<Response, ConnectError> {
+        match self.incoming.next() {
+            Ok(Some(response)) => Ok(response),
+            Ok(None) => {
+                let mut fds = [PollFd::new(self.client.stream().as_fd(), PollFlags::POLLIN)];
+                let patience = PollTimeout::try_from(line::PATIENCE).unwrap_or(PollTimeout::MAX);
+                let ready = poll(&mut fds, patience).unwrap_or(0);
+                let open = ready > 0 && self.incoming.fill(self.client.stream()).unwrap_or(false);
+                if open {
+                    self.next_blocking()
+                } else {
+                    let gone = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+                    Err(ConnectError::Broken(gone))
+                }
+            }
+            Err(e) => Err(ConnectError::Broken(e)),
+        }
+    }
+
+    /// Variables for what runs in the allocation.
+    pub(super) fn variables(&self) -> Variables {
+        let conf = self.client.endpoint.conf.to_string_lossy();
+        self.info
+            .as_deref()
+            .map_or_else(Vec::new, |info| variables(info, &conf))
+    }
+}
+
+/// Variables that describe an allocation.
+pub(super) fn variables(info: &AllocationInfo, conf: &str) -> Variables {
+    let job = &info.job;
+    let Some(alloc) = job.alloc.as_deref() else {
+        return Vec::new();
+    };
+    job_env::allocation_env(&JobView {
+        job: job.id,
+        spec: &job.spec,
+        alloc,
+        array: &job.array,
+        array_info: info.array.as_ref(),
+        start_time: job.start_time.unwrap_or_default(),
+        time_limit: job.time_limit,
+        restarts: job.restarts,
+        // Without associations the user's own name stands in, as it does in listings.
+        account: job.spec.account.as_deref().unwrap_or(&job.spec.owner.user),
+        qos: job.spec.qos.as_deref().unwrap_or("normal"),
+        cluster: &info.cluster,
+        conf_path: conf,
+        working_cluster: "",
+        lead_address: info.addresses.first().map_or("", String::as_str),
+    })
+}
+
+fn submit_error(say: &Say, prefix: &str, error: &ConnectError, immediate: bool) -> ExitCode {
+    let code = say.connect_error(prefix, error);
+    let refused_now = matches!(
+        error,
+        ConnectError::Refused(r) if matches!(r.code, RefusalCode::NotImmediate | RefusalCode::Busy)
+    );
+    match super::say::exit_variable("SLURM_EXIT_IMMEDIATE") {
+        Some(own) if immediate && refused_now => ExitCode::from(own),
+        _ => code,
+    }
+}
+
+/// A moment as a timeout of poll(2), rounded up so that it has passed when poll returns.
+pub(super) fn timeout(until: Option<Instant>) -> PollTimeout {
+    match until {
+        None => PollTimeout::NONE,
+        Some(until) => {
+            let left = until.saturating_duration_since(Instant::now());
+            let ms = left.as_micros().div_ceil(1000);
+            PollTimeout::try_from(i32::try_from(ms).unwrap_or(i32::MAX)).unwrap_or(PollTimeout::MAX)
+        }
+    }
+}

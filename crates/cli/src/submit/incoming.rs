@@ -1,0 +1,85 @@
+//! Frames that arrive on a socket which is polled beside others: bytes are taken without blocking, whole messages
+//! handed out.
+
+use minicbor::Decode;
+use muster_proto::frame;
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Bytes received, and how many of them were handed out.
+#[derive(Debug, Default)]
+pub(super) struct Incoming {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Incoming {
+    /// Takes what is there. `false` when the peer has closed.
+    pub(super) fn fill(&mut self, socket: &impl AsRawFd) -> io::Result<bool> {
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        let mut chunk = [0; 64 << 10];
+        match recv(socket.as_raw_fd(), &mut chunk, MsgFlags::MSG_DONTWAIT) {
+            Ok(0) => Ok(false),
+            Ok(n) => {
+                self.bytes.extend_from_slice(&chunk[..n]);
+                Ok(true)
+            }
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(true),
+            Err(Errno::ECONNRESET) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// The next message, if all of it has arrived.
+    pub(super) fn next<T: for<'b> Decode<'b, ()>>(&mut self) -> io::Result<Option<T>> {
+        let rest = &self.bytes[self.start..];
+        let Some(header) = rest.first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let end = 4 + frame::length(*header)?;
+        let Some(body) = rest.get(4..end) else {
+            return Ok(None);
+        };
+        let message = frame::decode(body)?;
+        self.start += end;
+        Ok(Some(message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_proto::step::FromStepd;
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn messages_arrive_in_pieces() {
+        let (mut here, there) = UnixStream::pair().unwrap();
+        let mut bytes = frame::encode(&FromStepd::Started(vec![1, 2]));
+        frame::encode_into(&FromStepd::Closed, &mut bytes);
+        let mut incoming = Incoming::default();
+        here.write_all(&bytes[..5]).unwrap();
+        assert!(incoming.fill(&there).unwrap());
+        assert_eq!(incoming.next::<FromStepd>().unwrap(), None);
+        here.write_all(&bytes[5..]).unwrap();
+        assert!(incoming.fill(&there).unwrap());
+        assert_eq!(
+            incoming.next().unwrap(),
+            Some(FromStepd::Started(vec![1, 2]))
+        );
+        assert_eq!(incoming.next().unwrap(), Some(FromStepd::Closed));
+        assert_eq!(incoming.next::<FromStepd>().unwrap(), None);
+        assert!(
+            incoming.fill(&there).unwrap(),
+            "nothing there is not the end"
+        );
+        drop(here);
+        assert!(!incoming.fill(&there).unwrap());
+    }
+}

@@ -1,0 +1,245 @@
+//! The part that sbatch, srun and salloc share: options from command line and environment, and what becomes of a
+//! job before it is sent.
+
+use super::say::{self, Say};
+use super::zone::{self, LocalZone};
+use crate::connect::{Client, ConnectError};
+use muster_conf::options::getopt::{self, Order};
+use muster_conf::options::job::{self, Ambient, Built};
+use muster_conf::options::{Chosen, Command, OptionError, Source, environment, help, table};
+use muster_core::spec::Owner;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long commands wait for a controller that restarts.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A command line that asks for work.
+pub(super) struct Line {
+    /// Options of command line and environment.
+    pub(super) chosen: Chosen,
+    /// Script or program, and its arguments.
+    pub(super) words: Vec<String>,
+    /// The command's voice.
+    pub(super) say: Say,
+}
+
+/// Reads command line and environment.
+///
+/// # Errors
+/// The exit code, when there is nothing more to do: help was printed, or an option was wrong.
+pub(super) fn read(command: Command, args: &[String]) -> Result<Line, ExitCode> {
+    let mut say = Say::new(command.name());
+    let rows = table().iter().filter(|r| r.commands.has(command));
+    let parsed = getopt::parse(rows, args, Order::StopAtWord).map_err(|text| {
+        say.option_error(&OptionError {
+            lines: vec![text],
+            exit: 255,
+            bare: true,
+        })
+    })?;
+    let mut chosen = Chosen::new(command);
+    for (row, value) in parsed.options {
+        match row.long {
+            "help" => return Err(print(&help::help(command))),
+            "usage" => return Err(print(&help::usage(command))),
+            "version" => return Err(say::version()),
+            _ => chosen.give(row, value, Source::CommandLine),
+        }
+    }
+    environment::read(&mut chosen, |name| std::env::var(name).ok());
+    if parsed.words.first().is_some_and(|w| w == ":") {
+        return Err(heterogeneous(&say));
+    }
+    say.quiet = chosen.has("quiet");
+    say.verbose = chosen.verbose;
+    Ok(Line {
+        chosen,
+        words: parsed.words,
+        say,
+    })
+}
+
+fn print(text: &str) -> ExitCode {
+    say::stdout(text);
+    ExitCode::SUCCESS
+}
+
+/// `a : b`.
+pub(super) fn heterogeneous(say: &Say) -> ExitCode {
+    say.error("heterogeneous jobs (parts separated by ':') are not supported; submit one job for each part");
+    say.failed()
+}
+
+/// Makes the job, reads the files that options name, and tells the user what has no effect.
+///
+/// # Errors
+/// The exit code, after what is wrong was printed.
+pub(super) fn build(line: &mut Line, prefix: &str) -> Result<Built, ExitCode> {
+    let say = line.say;
+    read_node_files(&mut line.chosen).map_err(|e| say.option_error(&e))?;
+    let zone = LocalZone::default();
+    let ambient = Ambient {
+        now: zone::now(),
+        zone: &zone,
+    };
+    let mut built = job::build(&line.chosen, &ambient).map_err(|e| say.build_error(prefix, &e))?;
+    for warning in &built.warnings {
+        say.warning(warning);
+    }
+    built.spec.owner = owner(&line.chosen).map_err(|e| say.option_error(&e))?;
+    let here = current_dir();
+    built.spec.work_dir = line
+        .chosen
+        .value("chdir")
+        .map_or_else(|| here.clone(), |d| here.join(d))
+        .to_string_lossy()
+        .into_owned();
+    built.spec.submit_host = host();
+    built.spec.submit_sid = session_id();
+    Ok(built)
+}
+
+/// `--nodefile`, and `--nodelist` or `--exclude` with the name of a file.
+fn read_node_files(chosen: &mut Chosen) -> Result<(), OptionError> {
+    let files = [
+        ("nodefile", "nodelist"),
+        ("nodelist", "nodelist"),
+        ("exclude", "exclude"),
+    ];
+    for (long, target) in files {
+        let Some(path) = chosen.value(long) else {
+            continue;
+        };
+        if long != "nodefile" && !path.contains('/') {
+            continue;
+        }
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            let what = if long == "nodefile" {
+                " node file"
+            } else {
+                " specification"
+            };
+            OptionError::invalid(format!("Invalid --{long}{what}"))
+                .with_hint(format!("cannot read {path}: {e}"))
+        })?;
+        let names: Vec<&str> = text
+            .lines()
+            .filter(|l| !l.trim_start().starts_with('#'))
+            .flat_map(str::split_whitespace)
+            .collect();
+        let list = names.join(",");
+        chosen.set(target, Some(list));
+    }
+    Ok(())
+}
+
+/// `--uid` and `--gid`. Without them the controller takes the caller's own identity, whatever is sent.
+fn owner(chosen: &Chosen) -> Result<Owner, OptionError> {
+    let (uid, gid) = (chosen.value("uid"), chosen.value("gid"));
+    let mut owner = Owner {
+        uid: nix::unistd::getuid().as_raw(),
+        gid: nix::unistd::getgid().as_raw(),
+        ..Owner::default()
+    };
+    if uid.is_none() && gid.is_none() {
+        return Ok(owner);
+    }
+    let only_root =
+        |long: &str| OptionError::fatal(format!("--{long} only permitted by root user"));
+    let is_root = nix::unistd::geteuid().is_root();
+    if let Some(text) = uid {
+        let user = user(text).ok_or_else(|| OptionError::invalid("Invalid --uid specification"))?;
+        if !is_root && user.uid.as_raw() != owner.uid {
+            return Err(only_root("uid"));
+        }
+        (owner.uid, owner.gid, owner.user) = (user.uid.as_raw(), user.gid.as_raw(), user.name);
+    }
+    if let Some(text) = gid {
+        let group =
+            group(text).ok_or_else(|| OptionError::invalid("Invalid --gid specification"))?;
+        if !is_root && group.gid.as_raw() != owner.gid {
+            return Err(only_root("gid"));
+        }
+        (owner.gid, owner.group) = (group.gid.as_raw(), group.name);
+    }
+    Ok(owner)
+}
+
+/// A user by name or number.
+pub(super) fn user(text: &str) -> Option<nix::unistd::User> {
+    let found = match text.parse() {
+        Ok(uid) => nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)),
+        Err(_) => nix::unistd::User::from_name(text),
+    };
+    found.ok().flatten()
+}
+
+fn group(text: &str) -> Option<nix::unistd::Group> {
+    let found = match text.parse() {
+        Ok(gid) => nix::unistd::Group::from_gid(nix::unistd::Gid::from_raw(gid)),
+        Err(_) => nix::unistd::Group::from_name(text),
+    };
+    found.ok().flatten()
+}
+
+/// Where the command was called.
+pub(super) fn current_dir() -> PathBuf {
+    std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"))
+}
+
+/// This host's name without its domain.
+pub(super) fn host() -> String {
+    let name = nix::unistd::gethostname().unwrap_or_default();
+    let name = name.to_string_lossy();
+    name.split('.').next().unwrap_or_default().to_owned()
+}
+
+fn session_id() -> u32 {
+    let sid = nix::unistd::getsid(None).map_or(0, nix::unistd::Pid::as_raw);
+    u32::try_from(sid).unwrap_or(0)
+}
+
+/// A command line as accounting keeps it.
+pub(super) fn submit_line(name: &str, args: &[String]) -> String {
+    let mut text = name.to_owned();
+    for arg in args {
+        text.push(' ');
+        text.push_str(arg);
+    }
+    text
+}
+
+/// Connects to the controller, and refuses `--clusters` that names another.
+///
+/// # Errors
+/// The exit code, after what is wrong was printed.
+pub(super) fn connect(line: &Line, prefix: &str) -> Result<Client, ExitCode> {
+    let say = line.say;
+    let client = Client::connect_patiently(PATIENCE).map_err(|e| unreachable(&say, prefix, &e))?;
+    if let Some(names) = line.chosen.value("clusters") {
+        let cluster = &client.endpoint.cluster;
+        if !names.split(',').any(|n| n == cluster || n == "all") {
+            say.error(&format!(
+                "--clusters={names}: only cluster '{cluster}' is known here; set SLURM_CONF to reach another"
+            ));
+            return Err(say.failed());
+        }
+    }
+    Ok(client)
+}
+
+fn unreachable(say: &Say, prefix: &str, error: &ConnectError) -> ExitCode {
+    if let ConnectError::Unreachable { socket, source } = error {
+        say.verbose(&format!("{socket}: {source}"));
+    }
+    say.connect_error(prefix, error)
+}
+
+/// A path's last part.
+pub(super) fn base_name(path: &str) -> String {
+    Path::new(path)
+        .file_name()
+        .map_or_else(|| path.to_owned(), |n| n.to_string_lossy().into_owned())
+}

@@ -1,0 +1,538 @@
+//! scancel: ends jobs, or sends them a signal. A job that is gone is no failure, unless `-v` asks to hear of it.
+
+use super::line;
+use super::say::{self, Say};
+use crate::connect::{Client, ConnectError};
+use muster_conf::options::getopt::{self, Order, Simple};
+use muster_conf::options::{Arg, OptionError, values};
+use muster_core::command::{JobSelection, JobTarget, Reply, SignalScope, UserCommand};
+use muster_core::ids::{JobId, StepNo};
+use muster_core::index_set::IndexSet;
+use muster_core::job::JobState;
+use muster_core::refusal::RefusalCode;
+use muster_proto::client::{JobFilter, Query, Response};
+use std::io::BufRead as _;
+use std::process::ExitCode;
+
+const OPTIONS: &[Simple] = &[
+    Simple("account", Some('A'), Arg::Required),
+    Simple("admin-comment", None, Arg::Required),
+    Simple("autocomplete", None, Arg::Required),
+    Simple("batch", Some('b'), Arg::None),
+    Simple("clusters", Some('M'), Arg::Required),
+    Simple("cron", Some('c'), Arg::None),
+    Simple("ctld", None, Arg::None),
+    Simple("full", Some('f'), Arg::None),
+    Simple("help", None, Arg::None),
+    Simple("hurry", Some('H'), Arg::None),
+    Simple("interactive", Some('i'), Arg::None),
+    Simple("jobname", None, Arg::Required),
+    Simple("me", None, Arg::None),
+    Simple("name", Some('n'), Arg::Required),
+    Simple("nodelist", Some('w'), Arg::Required),
+    Simple("partition", Some('p'), Arg::Required),
+    Simple("qos", Some('q'), Arg::Required),
+    Simple("quiet", Some('Q'), Arg::None),
+    Simple("reservation", Some('R'), Arg::Required),
+    Simple("sibling", None, Arg::Required),
+    Simple("signal", Some('s'), Arg::Required),
+    Simple("state", Some('t'), Arg::Required),
+    Simple("usage", None, Arg::None),
+    Simple("user", Some('u'), Arg::Required),
+    Simple("verbose", Some('v'), Arg::None),
+    Simple("version", Some('V'), Arg::None),
+    Simple("wckey", None, Arg::Required),
+];
+
+const HELP: &str = "\
+Usage: scancel [OPTIONS] [JOB[_INDEX][.STEP]...]
+  -A, --account=account           only jobs of this account
+  -b, --batch                     signal the batch script's shell only
+  -f, --full                      signal the batch script, its children and all steps
+  -H, --hurry                     accepted; there are no burst buffers to wait for
+  -i, --interactive               ask before each job
+  -M, --clusters                  cluster that has the jobs; only this one is known
+      --me                        only own jobs
+  -n, --name=job_name             only jobs of this name
+  -p, --partition=partition       only jobs of this partition
+  -Q, --quiet                     print nothing about jobs that are gone
+  -q, --qos=qos                   only jobs of this quality of service
+  -R, --reservation=reservation   only jobs of this reservation
+  -s, --signal=name | integer     send this signal instead of ending the job
+  -t, --state=states              only PENDING, RUNNING or SUSPENDED jobs
+  -u, --user=user_id              only jobs of this user
+  -V, --version                   print the version
+  -v, --verbose                   say what is done
+  -w, --nodelist                  only jobs on these nodes
+      --wckey=wckey               only jobs with this workload key
+
+Help options:
+  --help                          print this help
+  --usage                         print a short summary
+";
+
+const USAGE: &str = "\
+Usage: scancel [-A account] [--batch] [--full] [--interactive] [-n job_name]
+               [-p partition] [-Q] [-q qos] [-R reservation] [-s signal | integer]
+               [-t PENDING | RUNNING | SUSPENDED] [--usage] [-u user_name]
+               [--hurry] [-V] [-v] [-w hosts...] [--wckey=wckey] [--me]
+               [JOB[_INDEX][.STEP]...]
+";
+
+/// What is to be done to which jobs.
+#[derive(Debug, Default)]
+struct Wish {
+    filter: JobSelection,
+    /// Targets as the user wrote them.
+    targets: Vec<Target>,
+    signal: Option<u32>,
+    batch: bool,
+    full: bool,
+    interactive: bool,
+    quiet: bool,
+    verbose: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Target {
+    text: String,
+    job: JobTarget,
+    step: Option<StepNo>,
+}
+
+/// Runs scancel.
+pub(super) fn main(args: &[String]) -> ExitCode {
+    let say = Say::new("scancel");
+    let wish = match read(&say, args) {
+        Ok(wish) => wish,
+        Err(code) => return code,
+    };
+    let say = Say {
+        quiet: wish.quiet,
+        verbose: wish.verbose,
+        ..say
+    };
+    let mut client = match Client::connect_patiently(line::PATIENCE) {
+        Ok(client) => client,
+        Err(error) => return say.connect_error("Unable to cancel jobs", &error),
+    };
+    carry_out(&say, &mut client, wish)
+}
+
+fn read(say: &Say, args: &[String]) -> Result<Wish, ExitCode> {
+    let parsed = getopt::parse(OPTIONS.iter(), args, Order::Mixed).map_err(|text| {
+        say.option_error(&OptionError {
+            lines: vec![text],
+            exit: 1,
+            bare: true,
+        })
+    })?;
+    let mut wish = Wish::default();
+    from_environment(say, &mut wish)?;
+    for (option, value) in parsed.options {
+        apply(say, &mut wish, option.0, value.unwrap_or_default())?;
+    }
+    for word in &parsed.words {
+        // Ids may be given with commas between them.
+        for text in split_ids(word) {
+            let target = target(text).ok_or_else(|| {
+                say.error(&format!("Invalid job id {text}"));
+                say.failed()
+            })?;
+            wish.targets.push(target);
+        }
+    }
+    if wish.targets.is_empty() && wish.filter == JobSelection::default() {
+        say.error("No job identification provided");
+        return Err(say.failed());
+    }
+    if wish.batch && wish.targets.iter().any(|t| t.step.is_some()) {
+        say.error("the --batch option is only valid with whole jobs, not with steps");
+        return Err(say.failed());
+    }
+    Ok(wish)
+}
+
+fn from_environment(say: &Say, wish: &mut Wish) -> Result<(), ExitCode> {
+    const FILTERS: [(&str, &str); 9] = [
+        ("SCANCEL_ACCOUNT", "account"),
+        ("SCANCEL_NAME", "name"),
+        ("SCANCEL_PARTITION", "partition"),
+        ("SCANCEL_QOS", "qos"),
+        ("SCANCEL_STATE", "state"),
+        ("SCANCEL_USER", "user"),
+        ("SCANCEL_NODELIST", "nodelist"),
+        ("SCANCEL_RESERVATION", "reservation"),
+        ("SCANCEL_WCKEY", "wckey"),
+    ];
+    const FLAGS: [(&str, &str); 5] = [
+        ("SCANCEL_BATCH", "batch"),
+        ("SCANCEL_FULL", "full"),
+        ("SCANCEL_INTERACTIVE", "interactive"),
+        ("SCANCEL_HURRY", "hurry"),
+        ("SCANCEL_VERBOSE", "verbose"),
+    ];
+    for (name, option) in FILTERS {
+        if let Ok(value) = std::env::var(name)
+            && !value.is_empty()
+        {
+            apply(say, wish, option, value)?;
+        }
+    }
+    for (name, option) in FLAGS {
+        if std::env::var(name).is_ok_and(|v| v.starts_with(['t', 'T', 'y', 'Y', '1'])) {
+            apply(say, wish, option, String::new())?;
+        }
+    }
+    Ok(())
+}
+
+fn apply(say: &Say, wish: &mut Wish, option: &str, value: String) -> Result<(), ExitCode> {
+    let filter = &mut wish.filter;
+    match option {
+        "account" => filter.account = Some(value),
+        "batch" => wish.batch = true,
+        "full" => wish.full = true,
+        "hurry" | "ctld" => {}
+        "interactive" => wish.interactive = true,
+        "me" => filter.uid = Some(nix::unistd::getuid().as_raw()),
+        "name" | "jobname" => filter.name = Some(value),
+        "nodelist" => {
+            filter.nodes = muster_core::hostlist::parse(&value).map_err(|e| {
+                say.error(&format!("Invalid --nodelist: {e}"));
+                say.failed()
+            })?;
+        }
+        "partition" => filter.partition = Some(value),
+        "qos" => filter.qos = Some(value),
+        "quiet" => wish.quiet = true,
+        "reservation" => filter.reservation = Some(value),
+        "signal" => {
+            wish.signal = Some(values::signal(&value).ok_or_else(|| {
+                say::stderr(&format!("Unknown job signal: {value}\n"));
+                say.failed()
+            })?);
+        }
+        "state" => filter.state = Some(state(&value).ok_or_else(|| {
+            say::stderr(&format!(
+                "Invalid job state specified: {value}\nValid job states are PENDING, RUNNING, and SUSPENDED\n"
+            ));
+            say.failed()
+        })?),
+        "user" => {
+            let user = line::user(&value).map(|u| u.uid.as_raw());
+            filter.uid = Some(user.or_else(|| value.parse().ok()).ok_or_else(|| {
+                say.error(&format!("Invalid user name: {value}"));
+                say.failed()
+            })?);
+        }
+        "verbose" => wish.verbose += 1,
+        "wckey" => filter.wckey = Some(value),
+        "help" => {
+            say::stdout(HELP);
+            return Err(ExitCode::SUCCESS);
+        }
+        "usage" => {
+            say::stdout(USAGE);
+            return Err(ExitCode::SUCCESS);
+        }
+        "version" => return Err(say::version()),
+        other => {
+            let why = match other {
+                "clusters" => "only this cluster is known; set SLURM_CONF to reach another",
+                "cron" => "there are no scrontab jobs here",
+                "sibling" => "this cluster is not in a federation",
+                _ => "it has no meaning here",
+            };
+            say.error(&format!("--{other} is not supported: {why}"));
+            return Err(say.failed());
+        }
+    }
+    Ok(())
+}
+
+fn state(text: &str) -> Option<JobState> {
+    [JobState::Pending, JobState::Running, JobState::Suspended]
+        .into_iter()
+        .find(|s| s.name().eq_ignore_ascii_case(text) || s.code().eq_ignore_ascii_case(text))
+}
+
+/// Splits at commas and blanks outside brackets.
+fn split_ids(word: &str) -> Vec<&str> {
+    let mut depth = 0;
+    word.split(move |c: char| {
+        match c {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            _ => {}
+        }
+        depth <= 0 && (c == ',' || c.is_whitespace())
+    })
+    .filter(|part| !part.is_empty())
+    .collect()
+}
+
+/// `J`, `J_1`, `J_[1-3]`, `J.0`, `J_1.batch`.
+fn target(text: &str) -> Option<Target> {
+    let (id, step) = match text.split_once('.') {
+        Some((id, step)) => (id, Some(step_number(step)?)),
+        None => (text, None),
+    };
+    Some(Target {
+        text: text.to_owned(),
+        job: job_target(id)?,
+        step,
+    })
+}
+
+/// `J`, `J_1`, `J_[1-3]`, `J_*`.
+pub(super) fn job_target(text: &str) -> Option<JobTarget> {
+    let (job, tasks) = match text.split_once('_') {
+        Some((job, "*")) => (job, None),
+        Some((job, tasks)) => (job, Some(values::indices(tasks)?)),
+        None => (text, None),
+    };
+    let digits = !job.is_empty() && job.bytes().all(|b| b.is_ascii_digit());
+    let job = job.parse().ok().filter(|n| digits && *n > 0)?;
+    Some(JobTarget {
+        job: JobId(job),
+        tasks,
+    })
+}
+
+/// A step's number or name.
+pub(super) fn step_number(text: &str) -> Option<StepNo> {
+    match text {
+        "batch" => Some(StepNo::BATCH),
+        "extern" => Some(StepNo::EXTERN),
+        "interactive" => Some(StepNo::INTERACTIVE),
+        _ => text.parse().ok().map(StepNo),
+    }
+}
+
+fn carry_out(say: &Say, client: &mut Client, mut wish: Wish) -> ExitCode {
+    if wish.interactive {
+        match ask_for_each(say, client, &wish) {
+            Ok(targets) if targets.is_empty() => return ExitCode::SUCCESS,
+            Ok(targets) => wish.targets = targets,
+            Err(code) => return code,
+        }
+    }
+    let mut failed = false;
+    // Steps are named one at a time; whole jobs go in one request.
+    let (steps, jobs): (Vec<Target>, Vec<Target>) =
+        wish.targets.drain(..).partition(|t| t.step.is_some());
+    for target in &steps {
+        announce(say, &wish, target);
+        let selection = JobSelection {
+            targets: vec![target.job.clone()],
+            step: target.step,
+            ..wish.filter.clone()
+        };
+        failed |= send(say, client, &wish, selection, std::slice::from_ref(target));
+    }
+    if steps.is_empty() || !jobs.is_empty() {
+        for target in &jobs {
+            announce(say, &wish, target);
+        }
+        let selection = JobSelection {
+            targets: jobs.iter().map(|t| t.job.clone()).collect(),
+            ..wish.filter.clone()
+        };
+        failed |= send(say, client, &wish, selection, &jobs);
+    }
+    if failed {
+        say.failed()
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+fn announce(say: &Say, wish: &Wish, target: &Target) {
+    match (wish.signal, target.step) {
+        (None, None) => say.verbose(&format!("Terminating job {}", target.text)),
+        (None, Some(_)) => say.verbose(&format!("Terminating step {}", target.text)),
+        (Some(signal), None) => say.verbose(&format!("Signal {signal} to job {}", target.text)),
+        (Some(signal), Some(_)) => say.verbose(&format!("Signal {signal} to step {}", target.text)),
+    }
+}
+
+/// Sends one request; whether something went wrong that counts.
+fn send(
+    say: &Say,
+    client: &mut Client,
+    wish: &Wish,
+    selection: JobSelection,
+    targets: &[Target],
+) -> bool {
+    let is_step = selection.step.is_some();
+    let whole_kill = matches!(wish.signal, None | Some(9)) && !wish.batch && !wish.full && !is_step;
+    let command = if whole_kill {
+        UserCommand::Cancel { selection }
+    } else {
+        UserCommand::Signal {
+            selection,
+            signal: wish.signal.unwrap_or(9),
+            scope: match (wish.batch, wish.full) {
+                (_, true) => SignalScope::Full,
+                (true, false) => SignalScope::Batch,
+                (false, false) => SignalScope::Steps,
+            },
+        }
+    };
+    match client.command(command) {
+        Ok(Reply::Done { refused, .. }) => {
+            let mut failed = false;
+            for (id, refusal) in refused {
+                failed |= complain(say, &id, is_step, refusal.code);
+            }
+            failed
+        }
+        Err(ConnectError::Refused(refusal)) => {
+            let id = targets.first().map_or("", |t| t.text.as_str());
+            complain(say, id, is_step, refusal.code)
+        }
+        Ok(other) => {
+            say.error(&format!("unexpected answer {other:.60?}"));
+            true
+        }
+        Err(error) => {
+            say.connect_error("Unable to cancel jobs", &error);
+            true
+        }
+    }
+}
+
+/// A job that is gone already is what the user wanted; that is said only with `-v`.
+fn complain(say: &Say, id: &str, is_step: bool, code: RefusalCode) -> bool {
+    let gone = matches!(
+        code,
+        RefusalCode::InvalidJobId | RefusalCode::AlreadyDone | RefusalCode::JobPending
+    );
+    if (gone && say.verbose == 0) || (say.quiet && gone) {
+        return false;
+    }
+    let what = if is_step {
+        "Kill step error on step id"
+    } else {
+        "Kill job error on job id"
+    };
+    say.error(&format!("{what} {id}: {}", code.text()));
+    !gone
+}
+
+/// `--interactive`: the jobs that the user agrees to.
+fn ask_for_each(say: &Say, client: &mut Client, wish: &Wish) -> Result<Vec<Target>, ExitCode> {
+    let filter = JobFilter {
+        ids: wish.targets.iter().map(|t| t.job.job).collect(),
+        uids: wish.filter.uid.into_iter().collect(),
+        states: wish.filter.state.into_iter().collect(),
+        partitions: wish.filter.partition.clone().into_iter().collect(),
+        active: true,
+    };
+    let mut answer = client.query(Query::Jobs(filter));
+    let mut agreed = Vec::new();
+    let mut lines = std::io::stdin().lock().lines();
+    let mut jobs = Vec::new();
+    loop {
+        match answer {
+            Ok(Response::Jobs(part)) => {
+                jobs.extend(part.jobs);
+                if !part.more {
+                    break;
+                }
+                answer = client.receive();
+            }
+            Ok(other) => {
+                let error = crate::connect::unexpected(&other);
+                return Err(say.connect_error("Unable to list jobs", &error));
+            }
+            Err(error) => return Err(say.connect_error("Unable to list jobs", &error)),
+        }
+    }
+    for job in jobs
+        .iter()
+        .filter(|j| !j.state.is_ended() && matches(&wish.filter, j))
+    {
+        say::stdout(&format!(
+            "Cancel job_id={} name={} partition={} [y/n]? ",
+            job.id, job.spec.name, job.partition
+        ));
+        let yes = lines
+            .next()
+            .and_then(Result::ok)
+            .is_some_and(|l| l.trim_start().starts_with(['y', 'Y']));
+        if yes {
+            let tasks: Option<IndexSet> = wish
+                .targets
+                .iter()
+                .find(|t| t.job.job == job.id)
+                .and_then(|t| t.job.tasks.clone());
+            agreed.push(Target {
+                text: job.id.to_string(),
+                job: JobTarget { job: job.id, tasks },
+                step: None,
+            });
+        }
+    }
+    Ok(agreed)
+}
+
+/// The filters that a listing cannot apply itself.
+fn matches(filter: &JobSelection, job: &muster_core::job::Job) -> bool {
+    let same = |want: &Option<String>, have: Option<&String>| {
+        want.as_ref().is_none_or(|w| have == Some(w))
+    };
+    same(&filter.name, Some(&job.spec.name))
+        && same(&filter.account, job.spec.account.as_ref())
+        && same(&filter.qos, job.spec.qos.as_ref())
+        && same(&filter.reservation, job.spec.reservation.as_ref())
+        && same(&filter.wckey, job.spec.wckey.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids() {
+        let t = target("12_[1-3,5].0").unwrap();
+        assert_eq!((t.job.job, t.step), (JobId(12), Some(StepNo(0))));
+        assert_eq!(
+            t.job.tasks.unwrap().iter().collect::<Vec<_>>(),
+            [1, 2, 3, 5]
+        );
+        assert_eq!(target("7.batch").unwrap().step, Some(StepNo::BATCH));
+        assert_eq!(target("7_*").unwrap().job.tasks, None);
+        assert_eq!(target("7_4").unwrap().job.tasks.unwrap().len(), 1);
+        for bad in [
+            "", "foo", "1_", "1.x", "1_[1-3", "0", "+1", "-1", "1.", "1__2",
+        ] {
+            assert!(target(bad).is_none(), "{bad}");
+        }
+        assert_eq!(split_ids("1,2_[3,4] 5"), ["1", "2_[3,4]", "5"]);
+    }
+
+    fn wish(args: &[&str]) -> Result<Wish, ExitCode> {
+        let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
+        read(&Say::new("scancel"), &args)
+    }
+
+    #[test]
+    fn options_may_follow_ids() {
+        let w = wish(&["5", "--signal", "USR2"]).unwrap();
+        assert_eq!((w.signal, w.targets.len()), (Some(12), 1));
+        let w = wish(&["-v", "-t", "pd", "-n", "x"]).unwrap();
+        assert_eq!(w.filter.state, Some(JobState::Pending));
+        assert_eq!(w.filter.name.as_deref(), Some("x"));
+        for bad in [
+            &[][..],
+            &["-t", "CD", "1"],
+            &["foo"],
+            &["-s", "FOO", "1"],
+            &["--nosuch"],
+        ] {
+            assert!(wish(bad).is_err(), "{bad:?}");
+        }
+    }
+}

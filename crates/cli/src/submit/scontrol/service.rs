@@ -1,0 +1,207 @@
+//! Commands about the daemons, and the few that read something.
+
+use super::Session;
+use super::jobs::query_jobs;
+use crate::connect::{Client, ConnectError, unexpected};
+use crate::submit::say;
+use crate::submit::scancel::job_target;
+use crate::submit::zone;
+use muster_conf::endpoint;
+use muster_core::command::UserCommand;
+use muster_core::ids::JobId;
+use muster_core::refusal::{Refusal, RefusalCode};
+use muster_proto::client::{JobFilter, Query, RequestBody, Response};
+
+impl Session {
+    /// Runs one of them.
+    pub(super) fn service(&mut self, name: &str, rest: &[String]) {
+        match name {
+            "ping" => self.ping(),
+            "reconfigure" => {
+                let done = self
+                    .client()
+                    .and_then(|c| c.command(UserCommand::Reconfigure));
+                if let Err(error) = done {
+                    self.request_failed("slurm_reconfigure error", &error);
+                }
+            }
+            "shutdown" => match rest.first().map(|w| w.to_ascii_lowercase()).as_deref() {
+                None => self.shutdown(true),
+                Some("slurmctld" | "controller") => self.shutdown(false),
+                Some(other) => self.complain(&format!("invalid shutdown argument:{other}")),
+            },
+            "abort" => self.shutdown(false),
+            "wait_job" => self.wait_job(&rest[0]),
+            "write" => self.write(rest),
+            "completing" => self.completing(),
+            "errnumstr" => self.error_text(&rest[0]),
+            "cluster" => self.cluster(rest.first().map(String::as_str)),
+            other => self.unsupported(other),
+        }
+    }
+
+    fn unsupported(&mut self, name: &str) {
+        let why = match name {
+            "cancel_reboot" | "reboot" => "nodes are not rebooted by the workload manager",
+            "fsdampeningfactor" => {
+                "set FairShareDampeningFactor in slurm.conf, then scontrol reconfigure"
+            }
+            "notify" => "messages are not delivered into jobs; write to the job's files",
+            "pidinfo" => "use scontrol listpids JOB",
+            "schedloglevel" | "setdebug" | "setdebugflags" => {
+                "set SlurmctldDebug or DebugFlags in slurm.conf, then scontrol reconfigure"
+            }
+            "takeover" => "there is no backup controller",
+            "token" => "no token service is set up",
+            _ => "it has no meaning here",
+        };
+        self.error(&format!("{name} is not supported: {why}"));
+    }
+
+    fn ping(&mut self) {
+        let answer = Client::connect().and_then(|mut c| {
+            let host = c.endpoint.hosts.first().cloned();
+            match c.query(Query::Ping)? {
+                Response::Pong(pong) => Ok(host.unwrap_or(pong.hostname)),
+                other => Err(unexpected(&other)),
+            }
+        });
+        match answer {
+            Ok(host) => say::stdout(&format!("Slurmctld(primary) at {host} is UP\n")),
+            Err(error @ ConnectError::Config(_)) => self.request_failed("ping", &error),
+            Err(_) => {
+                let hosts = endpoint::read(&endpoint::conf_path()).map(|e| e.hosts);
+                let host = hosts.ok().and_then(|h| h.first().cloned());
+                let host = host.unwrap_or_else(|| "localhost".to_owned());
+                say::stdout(&format!("Slurmctld(primary) at {host} is DOWN\n"));
+                self.failed = true;
+            }
+        }
+    }
+
+    fn shutdown(&mut self, nodes: bool) {
+        let done = self
+            .client()
+            .and_then(|c| c.call(RequestBody::Shutdown { nodes }));
+        match done {
+            Ok(Response::Stopping) => {}
+            Ok(other) => self.request_failed("slurm_shutdown error", &unexpected(&other)),
+            Err(error) => self.request_failed("slurm_shutdown error", &error),
+        }
+    }
+
+    fn one_job(&mut self, text: &str) -> Option<JobId> {
+        let target = job_target(text);
+        if target.is_none() {
+            let refusal = Refusal::from(RefusalCode::InvalidJobId);
+            self.request_failed(&format!("job {text}"), &refusal.into());
+        }
+        target.map(|t| t.job)
+    }
+
+    fn wait_job(&mut self, text: &str) {
+        let Some(job) = self.one_job(text) else {
+            return;
+        };
+        match self
+            .client()
+            .and_then(|c| c.call(RequestBody::WaitStarted(job)))
+        {
+            Ok(Response::JobStarted(_)) => self.say.verbose(&format!("Job {job} is ready for use")),
+            Ok(Response::JobEnded { state, .. }) => {
+                self.error(&format!("Job {job} has ended: {}", state.name()));
+            }
+            Ok(other) => self.request_failed("slurm_job_node_ready error", &unexpected(&other)),
+            Err(error) => self.request_failed("slurm_job_node_ready error", &error),
+        }
+    }
+
+    fn write(&mut self, rest: &[String]) {
+        let what = rest[0].to_ascii_lowercase();
+        if "config".starts_with(&what) && what.len() >= 3 {
+            let path = endpoint::conf_path();
+            self.error(&format!(
+                "write config is not supported: the configuration in force is {}",
+                path.display()
+            ));
+            return;
+        }
+        if !("batch_script".starts_with(&what) && what.len() >= 5) {
+            return self.complain(&format!("invalid write argument:{}", rest[0]));
+        }
+        let Some(text) = rest.get(1) else {
+            return self.complain("too few arguments for keyword:write batch_script");
+        };
+        let Some(job) = self.one_job(text) else {
+            return;
+        };
+        let script = match self.client().and_then(|c| c.query(Query::Script(job))) {
+            Ok(Response::Script(bytes)) => bytes,
+            Ok(other) => {
+                return self.request_failed("job script retrieval failed", &unexpected(&other));
+            }
+            Err(error) => return self.request_failed("job script retrieval failed", &error),
+        };
+        let file = rest
+            .get(2)
+            .cloned()
+            .unwrap_or_else(|| format!("slurm-{text}.sh"));
+        if file == "-" {
+            use std::io::Write as _;
+            let _ = std::io::stdout().lock().write_all(&script);
+            return;
+        }
+        match std::fs::write(&file, &script[..]) {
+            Ok(()) => self
+                .say
+                .plain(&format!("batch script for job {text} written to {file}")),
+            Err(e) => self.error(&format!("failed to open file `{file}`: {e}")),
+        }
+    }
+
+    fn completing(&mut self) {
+        match self
+            .client()
+            .and_then(|c| query_jobs(c, JobFilter::default()))
+        {
+            Ok(jobs) => {
+                for job in jobs.iter().filter(|j| j.completing) {
+                    let nodes = job.alloc.as_deref().map_or("", |a| a.hostlist.as_str());
+                    let since = job
+                        .end_time
+                        .map_or_else(|| "Unknown".to_owned(), zone::show);
+                    say::stdout(&format!(
+                        "JobId={} EndTime={since} Nodes(COMPLETING)={nodes}\n",
+                        job.id
+                    ));
+                }
+            }
+            Err(error) => self.request_failed("slurm_load_jobs error", &error),
+        }
+    }
+
+    fn error_text(&mut self, number: &str) {
+        match number.parse::<i32>() {
+            Ok(number) if (0..=133).contains(&number) => {
+                let text = nix::errno::Errno::from_raw(number).desc();
+                say::stdout(&format!("{text}\n"));
+            }
+            Ok(number) => self.error(&format!(
+                "error numbers above 133 are Slurm's own and not used here: {number}"
+            )),
+            Err(_) => self.complain(&format!("invalid error number: {number}")),
+        }
+    }
+
+    fn cluster(&mut self, name: Option<&str>) {
+        let Some(name) = name else { return };
+        let own = self.client().map(|c| c.endpoint.cluster.clone());
+        match own {
+            Ok(own) if own == name => {}
+            Ok(own) => self.error(&format!(
+                "cluster '{name}' is not known here, only '{own}'; set SLURM_CONF to reach another"
+            )),
+            Err(error) => self.request_failed("cluster", &error),
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! `scontrol update`, `create`, `delete`: what is to be changed, and node changes.
+
+use super::Session;
+use crate::connect::ConnectError;
+use muster_core::command::{NodeUpdate, Reply, UserCommand};
+
+/// One `Key=Value`, `Key+=Value` or `Key-=Value`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pair {
+    /// As written.
+    pub(super) text: String,
+    /// The key, in lower case, without its sign.
+    pub(super) key: String,
+    /// `+` or `-`.
+    pub(super) sign: Option<char>,
+    /// The value.
+    pub(super) value: String,
+}
+
+impl Pair {
+    fn read(word: &str) -> Option<Pair> {
+        let (key, value) = word.split_once('=')?;
+        let (key, sign) = match key.strip_suffix('+') {
+            Some(key) => (key, Some('+')),
+            None => match key.strip_suffix('-') {
+                Some(key) => (key, Some('-')),
+                None => (key, None),
+            },
+        };
+        Some(Pair {
+            text: word.to_owned(),
+            key: key.to_ascii_lowercase(),
+            sign,
+            value: value.to_owned(),
+        })
+    }
+
+    /// Whether the key is `name` or a beginning of it that has `letters` at least.
+    pub(super) fn is(&self, name: &str, letters: usize) -> bool {
+        self.key == name || (self.key.len() >= letters && name.starts_with(&self.key))
+    }
+}
+
+/// What a specification is about.
+enum Entity {
+    Job,
+    Node,
+    Partition,
+    Reservation,
+    Step,
+    Other,
+}
+
+fn entity(pairs: &[Pair]) -> Entity {
+    for pair in pairs {
+        if pair.is("nodename", 3) || pair.key == "nodes" && pairs.len() == 1 {
+            return Entity::Node;
+        }
+        if pair.is("partitionname", 10) {
+            return Entity::Partition;
+        }
+        if pair.is("jobid", 4) || pair.is("jobname", 4) {
+            return Entity::Job;
+        }
+        if pair.is("stepid", 4) {
+            return Entity::Step;
+        }
+        if pair.is("reservationname", 12) {
+            return Entity::Reservation;
+        }
+    }
+    // Short forms that are keys of other entities too count only when nothing clearer is there.
+    match pairs.first() {
+        Some(pair) if pair.is("partitionname", 3) => Entity::Partition,
+        Some(pair) if pair.is("reservationname", 3) => Entity::Reservation,
+        Some(pair) if pair.key == "name" || pair.key == "job" => Entity::Job,
+        _ => Entity::Other,
+    }
+}
+
+const NO_RESERVATIONS: &str =
+    "reservations are not supported; use a partition, or hold nodes with State=DRAIN";
+
+impl Session {
+    /// `update ...`.
+    pub(super) fn update(&mut self, words: &[String]) {
+        if words.is_empty() {
+            return self.complain("too few arguments for update keyword");
+        }
+        let Some(pairs) = self.pairs(words) else {
+            return;
+        };
+        match entity(&pairs) {
+            Entity::Job => self.update_job(&pairs),
+            Entity::Node => self.update_node(&pairs),
+            Entity::Partition => self.update_partition(&pairs),
+            Entity::Step => self.error("steps cannot be updated; scancel JOB.STEP ends one"),
+            Entity::Reservation => self.error(NO_RESERVATIONS),
+            Entity::Other => {
+                self.complain("No valid entity in update command");
+                self.complain(
+                    "Input line must include \"NodeName\", \"PartitionName\", \"Reservation\", \"JobId\", or \
+                     \"SlurmctldDebug\"",
+                );
+            }
+        }
+    }
+
+    fn pairs(&mut self, words: &[String]) -> Option<Vec<Pair>> {
+        let mut pairs = Vec::with_capacity(words.len());
+        for word in words {
+            match Pair::read(word) {
+                Some(pair) => pairs.push(pair),
+                None => {
+                    self.complain(&format!("Invalid input: {word}"));
+                    self.complain("Request aborted");
+                    return None;
+                }
+            }
+        }
+        Some(pairs)
+    }
+
+    /// `create partition ...`, `create PartitionName=...`.
+    pub(super) fn create(&mut self, words: &[String]) {
+        let first = words[0].to_ascii_lowercase();
+        let (kind, rest) = match first.split_once('=') {
+            Some((kind, _)) => (kind.to_owned(), words),
+            None => (first, &words[1..]),
+        };
+        if "partitionname".starts_with(&kind) && kind.len() >= 3 {
+            if let Some(pairs) = self.pairs(rest) {
+                self.update_partition(&pairs);
+            }
+        } else if "reservationname".starts_with(&kind) && kind.len() >= 3 {
+            self.error(NO_RESERVATIONS);
+        } else if "nodename".starts_with(&kind) && kind.len() >= 3 {
+            self.error("nodes are added in slurm.conf, then scontrol reconfigure");
+        } else {
+            self.error(&format!("Invalid creation entity: {}", words[0]));
+        }
+    }
+
+    /// `delete PartitionName=...`.
+    pub(super) fn delete(&mut self, words: &[String]) {
+        let (kind, named) = match words[0].split_once('=') {
+            Some((kind, _)) => (kind, true),
+            None => (words[0].as_str(), words.len() > 1),
+        };
+        let kind = kind.to_ascii_lowercase();
+        let is = |name: &str| kind.len() >= 3 && name.starts_with(&kind);
+        if !named || !(is("partitionname") || is("reservationname") || is("nodename")) {
+            self.error("Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'");
+        } else if is("reservationname") {
+            self.error(NO_RESERVATIONS);
+        } else {
+            self.error("partitions and nodes are removed in slurm.conf, then scontrol reconfigure");
+        }
+    }
+
+    fn update_node(&mut self, pairs: &[Pair]) {
+        let mut update = NodeUpdate::default();
+        let mut nodes = String::new();
+        for pair in pairs {
+            let value = pair.value.clone();
+            match () {
+                () if pair.is("nodename", 3) => nodes = value,
+                () if pair.is("state", 1) => {
+                    if !self.node_state(&mut update, pair) {
+                        return;
+                    }
+                }
+                () if pair.is("reason", 1) => {
+                    update.reason = Some(value.trim_matches(['"', '\'']).to_owned())
+                }
+                () if pair.is("weight", 1) => match value.parse() {
+                    Ok(weight) => update.weight = Some(weight),
+                    Err(_) => return self.bad_value(pair, "a number"),
+                },
+                () if pair.is("activefeatures", 3)
+                    || pair.is("availablefeatures", 3)
+                    || pair.is("features", 1) =>
+                {
+                    let list = value.split(',').filter(|f| !f.is_empty());
+                    update.features = Some(list.map(str::to_owned).collect());
+                }
+                () if pair.is("comment", 1) => update.comment = Some(value),
+                () => return self.not_supported(pair, known_node_key(pair)),
+            }
+        }
+        if update == NodeUpdate::default() {
+            return self.complain("No changes specified");
+        }
+        self.send_update(UserCommand::UpdateNodes { nodes, update });
+    }
+
+    fn node_state(&mut self, update: &mut NodeUpdate, pair: &Pair) -> bool {
+        const STATES: [(&str, usize); 14] = [
+            ("NORESP", 3),
+            ("DRAIN", 3),
+            ("FAIL", 3),
+            ("DOWN", 3),
+            ("IDLE", 3),
+            ("FUTURE", 3),
+            ("RESUME", 3),
+            ("UNDRAIN", 3),
+            ("POWER_DOWN", 10),
+            ("POWER_UP", 8),
+            ("POWER_DOWN_ASAP", 12),
+            ("POWER_DOWN_FORCE", 12),
+            ("CANCEL_REBOOT", 3),
+            ("REBOOT", 6),
+        ];
+        let upper = pair.value.to_ascii_uppercase();
+        let known = STATES.iter().find(|(name, letters)| {
+            *name == upper || (upper.len() >= *letters && name.starts_with(&upper))
+        });
+        match known {
+            Some((name, _)) => update.state = Some((*name).to_owned()),
+            None => {
+                self.complain(&format!("Invalid input: {}", pair.text));
+                self.complain("Request aborted");
+                self.complain("Valid states are: DOWN DRAIN FAIL IDLE RESUME UNDRAIN");
+                self.complain("Not all states are valid given a node's prior state");
+            }
+        }
+        known.is_some()
+    }
+
+    /// Sends an update that is done or refused as a whole.
+    pub(super) fn send_update(&mut self, command: UserCommand) {
+        let result = self.client().and_then(|c| c.command(command));
+        match result {
+            Ok(Reply::Done { refused, .. }) => {
+                for (_, refusal) in refused {
+                    self.request_failed("slurm_update error", &ConnectError::Refused(refusal));
+                }
+            }
+            Ok(other) => self.error(&format!("unexpected answer {other:.60?}")),
+            Err(error) => self.request_failed("slurm_update error", &error),
+        }
+    }
+
+    /// An unknown key, or one that cannot be changed here.
+    pub(super) fn not_supported(&mut self, pair: &Pair, why: Option<&str>) {
+        if let Some(why) = why {
+            self.error(why);
+        }
+        self.complain(&format!(
+            "Update of this parameter is not supported: {}",
+            pair.text
+        ));
+        self.complain("Request aborted");
+    }
+
+    /// A value that cannot be read.
+    pub(super) fn bad_value(&mut self, pair: &Pair, expected: &str) {
+        self.error(&format!(
+            "Invalid value in {}: expected {expected}",
+            pair.text
+        ));
+    }
+}
+
+fn known_node_key(pair: &Pair) -> Option<&'static str> {
+    match pair.key.as_str() {
+        "gres" => Some("devices of nodes are set in slurm.conf, then scontrol reconfigure"),
+        "nodeaddr" | "nodehostname" => Some("agents tell where they are when they connect"),
+        "cpubind" | "extra" | "resumeafter" | "instanceid" | "instancetype" | "certtoken" => {
+            Some("nodes do not keep this")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs() {
+        let p = Pair::read("TimeLimit+=5").unwrap();
+        assert_eq!(
+            (p.key.as_str(), p.sign, p.value.as_str()),
+            ("timelimit", Some('+'), "5")
+        );
+        let p = Pair::read("Comment=a=b").unwrap();
+        assert_eq!(
+            (p.key.as_str(), p.sign, p.value.as_str()),
+            ("comment", None, "a=b")
+        );
+        assert_eq!(Pair::read("x"), None);
+        assert!(
+            p.is("comment", 3) && !p.is("com", 3) && Pair::read("comm=1").unwrap().is("comment", 3)
+        );
+    }
+
+    #[test]
+    fn entities() {
+        let of = |words: &[&str]| {
+            let pairs: Vec<Pair> = words.iter().map(|w| Pair::read(w).unwrap()).collect();
+            match entity(&pairs) {
+                Entity::Job => "job",
+                Entity::Node => "node",
+                Entity::Partition => "partition",
+                Entity::Reservation => "reservation",
+                Entity::Step => "step",
+                Entity::Other => "other",
+            }
+        };
+        assert_eq!(of(&["jobid=1", "partition=x"]), "job");
+        assert_eq!(of(&["partition=x", "jobid=1"]), "job");
+        assert_eq!(of(&["JobName=x", "comment=1"]), "job");
+        assert_eq!(of(&["NodeName=n1", "state=drain"]), "node");
+        assert_eq!(of(&["partitionname=p", "state=up"]), "partition");
+        assert_eq!(of(&["partition=p", "state=up"]), "partition");
+        assert_eq!(of(&["ReservationName=r"]), "reservation");
+        assert_eq!(of(&["foo=1"]), "other");
+    }
+}

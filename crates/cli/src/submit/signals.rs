@@ -1,0 +1,43 @@
+//! Signals as something to poll. They are blocked here and read from a descriptor, so that no handler runs in the
+//! middle of anything; programs that are started get a clean mask from the standard library.
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Signals that were caught.
+#[derive(Debug)]
+pub(super) struct Signals {
+    fd: SignalFd,
+    mask: SigSet,
+}
+
+impl Signals {
+    /// Catches these from now on.
+    ///
+    /// # Errors
+    /// When the kernel has no descriptor left.
+    pub(super) fn catch(signals: &[Signal]) -> std::io::Result<Signals> {
+        let mask: SigSet = signals.iter().copied().collect();
+        mask.thread_block()?;
+        let fd = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        Ok(Signals { fd, mask })
+    }
+
+    /// To poll.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// The next one that came.
+    pub(super) fn take(&self) -> Option<Signal> {
+        let info = self.fd.read_signal().ok().flatten()?;
+        Signal::try_from(i32::try_from(info.ssi_signo).ok()?).ok()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        let _ = self.mask.thread_unblock();
+    }
+}

@@ -1,0 +1,255 @@
+//! srun: a program, many times, on the nodes of an allocation: of the one that srun is called in, or of one that it
+//! asks for first.
+
+mod input;
+mod multi_prog;
+mod output;
+mod request;
+mod session;
+mod tasks;
+mod terminal;
+
+use super::agent::AgentStream;
+use super::holder::{Holder, NotGranted};
+use super::line::{self, Line};
+use super::salloc;
+use super::say::{self, Say};
+use crate::connect::{Client, ConnectError, unexpected};
+use muster_conf::options::{Chosen, Command, OptionError, Source, values};
+use muster_core::ids::JobId;
+use muster_core::job::ExitStatus;
+use muster_proto::client::{AllocationInfo, Query, Response};
+use muster_proto::step::{AgentReply, AgentRequest, StepCreated, StepSpec};
+use request::Streams;
+use session::Session;
+use std::process::ExitCode;
+
+const PREFIX: &str = "Unable to allocate resources";
+
+/// Runs srun.
+pub(super) fn main(args: &[String]) -> ExitCode {
+    run(args).unwrap_or_else(|code| code)
+}
+
+fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
+    let mut line = line::read(Command::Srun, args)?;
+    let say = line.say;
+    if line.chosen.value("mpi") == Some("list") {
+        say::stdout("MPI plugin types are...\n\tnone\n");
+        return Ok(ExitCode::SUCCESS);
+    }
+    if salloc::has_separator(&line.words) {
+        return Err(line::heterogeneous(&say));
+    }
+    if line.words.is_empty() {
+        return Err(say.fatal("No command given to execute."));
+    }
+    check_mpi(&line.chosen).map_err(|e| say.option_error(&e))?;
+    match own_job(&line.chosen).map_err(|e| say.option_error(&e))? {
+        Some(job) => inside(&mut line, job, args),
+        None => outside(&mut line, args),
+    }
+}
+
+/// `--mpi`: only what this build really has.
+fn check_mpi(chosen: &Chosen) -> Result<(), OptionError> {
+    match chosen.get("mpi") {
+        Some(given) if given.source == Source::CommandLine => {
+            let kind = given.value.as_deref().unwrap_or("");
+            if kind == "none" || kind.is_empty() {
+                return Ok(());
+            }
+            Err(OptionError::fatal(format!(
+                "Invalid MPI type '{kind}', --mpi=list for acceptable types"
+            ))
+            .with_hint(
+                "this build hosts no PMI; start MPI programs with their own mpirun inside the allocation",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The allocation that the step belongs to: `--jobid`, or the one srun is called in.
+fn own_job(chosen: &Chosen) -> Result<Option<JobId>, OptionError> {
+    match chosen.value("jobid") {
+        None => Ok(None),
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|id| *id > 0)
+            .map(|id| Some(JobId(id)))
+            .ok_or_else(|| {
+                OptionError::fatal(format!("Invalid numeric value \"{text}\" for --jobid."))
+            }),
+    }
+}
+
+/// A step in an allocation that exists.
+fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, ExitCode> {
+    let say = line.say;
+    request::forget_other_counts(&mut line.chosen);
+    let made =
+        request::step(line, args).map_err(|e| say.build_error("Unable to create step", &e))?;
+    let (mut spec, streams) = made;
+    spec.job = job;
+    let (stream, info) = reach_lead(&say, job)?;
+    spec.key = info.as_ref().map(|i| i.key.clone());
+    let user = own_user();
+    let (stream, created) = create(&say, stream, &mut spec)?;
+    let session = Session::start(&say, line, spec, streams, created, user)?;
+    let outcome = session.run(stream, None);
+    Ok(outcome.code)
+}
+
+/// A job of its own for the step.
+fn outside(line: &mut Line, args: &[String]) -> Result<ExitCode, ExitCode> {
+    let say = line.say;
+    let mut spec = line::build(line, PREFIX)?.spec;
+    if spec.name.is_empty() {
+        spec.name = line::base_name(&line.words[0]);
+    }
+    spec.argv = line.words.clone();
+    spec.submit_line = line::submit_line("srun", args);
+    spec.stdio =
+        muster_conf::options::job::stdio(&line.chosen).map_err(|e| say.option_error(&e))?;
+    let ask = spec.ask.clone();
+    // What is wrong with the step is found before anyone waits for nodes.
+    let made =
+        request::step(line, args).map_err(|e| say.build_error("Unable to create step", &e))?;
+    let (mut step, streams) = made;
+    let holder = Holder::obtain(line, spec, PREFIX).map_err(|NotGranted(code)| code)?;
+    request::fill_allocation(&mut step, &holder, &ask);
+    let launched = launch(line, &holder, step, streams);
+    match launched {
+        Ok((session, stream)) => {
+            let outcome = session.run(stream, Some(holder));
+            Ok(outcome.code)
+        }
+        Err(code) => {
+            holder.finish(ExitStatus { code: 1, signal: 0 });
+            Err(code)
+        }
+    }
+}
+
+fn launch(
+    line: &Line,
+    holder: &Holder,
+    mut step: StepSpec,
+    streams: Streams,
+) -> Result<(Session, AgentStream), ExitCode> {
+    let say = line.say;
+    let address = holder
+        .info
+        .as_ref()
+        .and_then(|i| i.addresses.first().cloned())
+        .unwrap_or_default();
+    let stream = AgentStream::connect(&address).map_err(|e| unreachable(&say, &address, &e))?;
+    let (stream, created) = create(&say, stream, &mut step)?;
+    let session = Session::start(&say, line, step, streams, created, own_user())?;
+    Ok((session, stream))
+}
+
+fn own_user() -> String {
+    let uid = nix::unistd::getuid().as_raw().to_string();
+    line::user(&uid).map_or(uid, |u| u.name)
+}
+
+/// The agent of the job's first node. Inside the job its address is in the environment; elsewhere the controller
+/// knows it.
+fn reach_lead(
+    say: &Say,
+    job: JobId,
+) -> Result<(AgentStream, Option<Box<AllocationInfo>>), ExitCode> {
+    let own = std::env::var("SLURM_JOB_ID").is_ok_and(|id| id == job.to_string());
+    if own
+        && let Ok(address) = std::env::var("MUSTER_NODE")
+        && address.starts_with("unix:")
+        && let Ok(stream) = AgentStream::connect(&address)
+    {
+        return Ok((stream, None));
+    }
+    let info = allocation(job)
+        .map_err(|e| say.connect_error("Unable to confirm allocation for job", &e))?;
+    let address = info.addresses.first().cloned().unwrap_or_default();
+    let stream = AgentStream::connect(&address).map_err(|e| unreachable(say, &address, &e))?;
+    Ok((stream, Some(info)))
+}
+
+fn allocation(job: JobId) -> Result<Box<AllocationInfo>, ConnectError> {
+    let mut client = Client::connect_patiently(line::PATIENCE)?;
+    match client.query(Query::Allocation(job))? {
+        Response::JobStarted(info) => Ok(info),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn unreachable(say: &Say, address: &str, error: &std::io::Error) -> ExitCode {
+    say.error(&format!(
+        "Unable to reach the agent of the job's first node at {address}: {error}"
+    ));
+    say.failed()
+}
+
+/// Asks for the step and waits for its turn.
+fn create(
+    say: &Say,
+    mut stream: AgentStream,
+    spec: &mut StepSpec,
+) -> Result<(AgentStream, StepCreated), ExitCode> {
+    request::add_addresses(spec, stream.own_ip());
+    let job = spec.job;
+    let lost = |e: std::io::Error| {
+        say.error(&format!(
+            "Unable to create step for job {job}: connection to the agent lost: {e}"
+        ));
+        say.failed()
+    };
+    stream
+        .send(&AgentRequest::Create(Box::new(spec.clone())))
+        .map_err(lost)?;
+    let mut queued = false;
+    loop {
+        match stream.receive().map_err(lost)? {
+            AgentReply::Queued(why) => {
+                if !queued {
+                    let why = if why.is_empty() {
+                        "Requested nodes are busy"
+                    } else {
+                        why.as_str()
+                    };
+                    say.info(&format!(
+                        "Job {job} step creation temporarily disabled, retrying ({why})"
+                    ));
+                }
+                queued = true;
+            }
+            AgentReply::Created(created) => {
+                if queued {
+                    say.info(&format!("Step created for StepId={job}.{}", created.step));
+                }
+                return Ok((stream, *created));
+            }
+            AgentReply::Refused(refusal) => {
+                let code = say.refusal(&format!("Unable to create step for job {job}"), &refusal);
+                return Err(match say::exit_variable("SLURM_EXIT_IMMEDIATE") {
+                    Some(own) if spec.immediate => ExitCode::from(own),
+                    _ => code,
+                });
+            }
+            other => {
+                say.error(&format!("unexpected answer of the agent: {other:.60?}"));
+                return Err(say.failed());
+            }
+        }
+    }
+}
+
+/// A limit that `--wait`, `--kill-on-bad-exit` and their like give as text.
+fn seconds(chosen: &Chosen, long: &'static str) -> Result<Option<u32>, OptionError> {
+    match chosen.value(long) {
+        None => Ok(None),
+        Some(text) => values::number(long, text, 0).map(Some),
+    }
+}

@@ -1,0 +1,450 @@
+//! What srun asks the agent for: the step, and which of its streams come back here.
+
+use super::multi_prog;
+use super::terminal;
+use crate::submit::capture::{self, Environment};
+use crate::submit::holder::Holder;
+use crate::submit::line::{self, Line};
+use muster_conf::options::job::{self, BuildError};
+use muster_conf::options::values::number;
+use muster_conf::options::{Chosen, OptionError, Source};
+use muster_core::spec::{ResourceAsk, StdioSpec};
+use muster_proto::step::{StdinTask, StepSpec};
+use std::ffi::OsStr;
+use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt as _;
+
+/// Where one output stream of the tasks goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Sink {
+    /// srun's own stream.
+    Own,
+    /// srun's own stream, but only of this task.
+    OwnOf(u32),
+    /// A file that srun opens; the pattern has nothing that differs by task.
+    File(String),
+    /// Files that the nodes open.
+    Nodes,
+}
+
+/// Where srun's input for the tasks comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Feed {
+    /// srun's own standard input.
+    Own,
+    /// A file.
+    File(String),
+    /// Nothing, or files that the nodes open.
+    Nothing,
+}
+
+/// The three standard streams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Streams {
+    /// Input.
+    pub(super) stdin: Feed,
+    /// Output.
+    pub(super) stdout: Sink,
+    /// Error output.
+    pub(super) stderr: Sink,
+}
+
+/// Counts in the environment describe the whole allocation. Some of them make no sense beside what the command line
+/// says of the step.
+pub(super) fn forget_other_counts(chosen: &mut Chosen) {
+    let from = |chosen: &Chosen, long| chosen.source(long);
+    let line = Some(Source::CommandLine);
+    let env = Some(Source::Environment);
+    if from(chosen, "ntasks") == line && from(chosen, "ntasks-per-node") == env {
+        chosen.remove("ntasks-per-node");
+    }
+    if from(chosen, "ntasks-per-node") == line && from(chosen, "ntasks") == env {
+        chosen.remove("ntasks");
+    }
+    if from(chosen, "nodelist") == line && from(chosen, "nodes") == env {
+        chosen.remove("nodes");
+    }
+    // The job's name is not the step's.
+    if from(chosen, "job-name") == env {
+        chosen.remove("job-name");
+    }
+}
+
+/// The step that the options ask for, without its job.
+pub(super) fn step(line: &Line, args: &[String]) -> Result<(StepSpec, Streams), BuildError> {
+    let chosen = &line.chosen;
+    let mut warnings = chosen.check_status()?;
+    let ask = job::resource_ask(chosen, &mut warnings)?;
+    if chosen.has("jobid") {
+        warnings.iter().for_each(|w| line.say.warning(w));
+    }
+    let (stdio, streams, stdin_task) = streams(chosen)?;
+    let environment = environment(chosen);
+    let propagate = chosen.get("propagate").map(|g| g.value.as_deref());
+    let context = capture::context(environment, propagate).map_err(OptionError::fatal)?;
+    let umask = context.umask;
+    let mut spec = StepSpec {
+        name: chosen
+            .value("job-name")
+            .map_or_else(|| line::base_name(&line.words[0]), str::to_owned),
+        argv: line.words.clone(),
+        context,
+        work_dir: work_dir(chosen),
+        time_limit: job::time_limit(chosen, "time")?,
+        overlap: chosen.has("overlap"),
+        exact: chosen.has("exact") || chosen.has("exclusive") || chosen.has("cpus-per-task"),
+        whole: chosen.has("whole"),
+        immediate: chosen.has("immediate"),
+        stdio,
+        pty: pty(chosen)?,
+        kill_on_bad_exit: kill_on_bad_exit(chosen)?,
+        cpu_bind: chosen.value("cpu-bind").map(str::to_owned),
+        mpi: chosen.value("mpi").map(str::to_owned),
+        submit_line: line::submit_line("srun", args),
+        task_prolog: program(chosen, "task-prolog"),
+        task_epilog: program(chosen, "task-epilog"),
+        stdin_task,
+        unbuffered: chosen.has("unbuffered"),
+        append: job::stdio(chosen)?.append,
+        extra_env: vec![
+            ("SLURM_UMASK".to_owned(), format!("{umask:04o}")),
+            ("SRUN_DEBUG".to_owned(), (3 + line.say.verbose).to_string()),
+        ],
+        ..StepSpec::default()
+    };
+    check_cpu_bind(chosen)?;
+    if let Some(text) = chosen.value("relative") {
+        spec.relative = Some(number("relative", text, 0)?);
+    }
+    copy_ask(&mut spec, &ask);
+    if chosen.has("multi-prog") {
+        spec.multi_prog = multi_prog::read(&line.words[0], spec.ntasks.unwrap_or(1))?;
+    }
+    if spec.pty.is_some() {
+        spec.ntasks.get_or_insert(1);
+    }
+    Ok((spec, streams))
+}
+
+fn copy_ask(spec: &mut StepSpec, ask: &ResourceAsk) {
+    spec.min_nodes = ask.nodes_set.then_some(ask.min_nodes);
+    if ask.nodelist.is_some() && !ask.nodes_set {
+        spec.min_nodes = Some(ask.min_nodes);
+    }
+    spec.max_nodes = ask.max_nodes;
+    spec.ntasks = ask.ntasks;
+    spec.cpus_per_task = ask.cpus_per_task;
+    spec.ntasks_per_node = ask.ntasks_per_node;
+    spec.nodelist = ask.nodelist.clone();
+    spec.exclude = ask.exclude.clone();
+    spec.distribution = ask.distribution.clone();
+    spec.memory = ask.memory;
+    spec.gres = ask.gres.clone();
+    spec.overcommit = ask.overcommit;
+}
+
+/// The step fills the allocation that was made for it.
+pub(super) fn fill_allocation(spec: &mut StepSpec, holder: &Holder, ask: &ResourceAsk) {
+    spec.job = holder.job;
+    let Some(info) = holder.info.as_deref() else {
+        return;
+    };
+    spec.key = Some(info.key.clone());
+    if let Some(alloc) = info.job.alloc.as_deref() {
+        let nodes = u32::try_from(alloc.nodes.len()).unwrap_or(u32::MAX);
+        spec.min_nodes = Some(nodes);
+        spec.max_nodes = Some(nodes);
+        spec.ntasks = ask.ntasks.or(Some(alloc.ntasks.max(nodes)));
+    }
+    spec.memory = muster_core::spec::MemoryAsk::Default;
+    spec.gres = Vec::new();
+    // These chose the nodes of the allocation; they have nothing more to choose from.
+    spec.nodelist = None;
+    spec.exclude = None;
+    spec.exact = false;
+    spec.immediate = false;
+    spec.time_limit = None;
+}
+
+/// Where the tasks find srun.
+pub(super) fn add_addresses(spec: &mut StepSpec, own: IpAddr) {
+    for name in ["SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_HOST"] {
+        spec.extra_env.push((name.to_owned(), own.to_string()));
+    }
+}
+
+fn work_dir(chosen: &Chosen) -> String {
+    let here = line::current_dir();
+    chosen
+        .value("chdir")
+        .map_or_else(|| here.clone(), |d| here.join(d))
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// `--export`: `ALL`, `NONE`, names with or without values. What describes the allocation always comes along.
+fn environment(chosen: &Chosen) -> Environment {
+    let own: Environment = std::env::vars_os()
+        .filter(|(name, _)| !is_of_srun(name))
+        .collect();
+    let Some(given) = chosen.get("export") else {
+        return own;
+    };
+    let selection = capture::selection(given.value.as_deref());
+    capture::select(own, &selection, Environment::new())
+}
+
+/// Variables that steer srun itself.
+fn is_of_srun(name: &OsStr) -> bool {
+    const NAMES: [&[u8]; 3] = [b"SRUN_EXPORT_ENV", b"SLURM_EXPORT_ENV", b"_"];
+    NAMES.contains(&name.as_bytes())
+}
+
+fn program(chosen: &Chosen, long: &'static str) -> Option<String> {
+    chosen
+        .value(long)
+        .filter(|p| !p.eq_ignore_ascii_case("none"))
+        .map(str::to_owned)
+}
+
+fn kill_on_bad_exit(chosen: &Chosen) -> Result<bool, OptionError> {
+    match chosen.get("kill-on-bad-exit").map(|g| g.value.as_deref()) {
+        None => Ok(false),
+        Some(None) => Ok(true),
+        Some(Some(text)) => number("kill-on-bad-exit", text, 0).map(|n| n > 0),
+    }
+}
+
+fn pty(chosen: &Chosen) -> Result<Option<(u16, u16)>, OptionError> {
+    match chosen.get("pty").map(|g| g.value.as_deref()) {
+        None => Ok(None),
+        Some(None | Some("1" | "")) => Ok(Some(terminal::size().unwrap_or((24, 80)))),
+        Some(Some(_)) => Err(OptionError::fatal(
+            "--pty takes no file descriptor here; redirect srun's own streams",
+        )),
+    }
+}
+
+fn check_cpu_bind(chosen: &Chosen) -> Result<(), OptionError> {
+    const WORDS: [&str; 20] = [
+        "q",
+        "quiet",
+        "v",
+        "verbose",
+        "n",
+        "no",
+        "none",
+        "y",
+        "yes",
+        "rank",
+        "rank_ldom",
+        "sockets",
+        "socket",
+        "cores",
+        "core",
+        "threads",
+        "thread",
+        "ldoms",
+        "ldom",
+        "off",
+    ];
+    const LISTS: [&str; 4] = ["map_cpu:", "mask_cpu:", "map_ldom:", "mask_ldom:"];
+    let Some(text) = chosen.value("cpu-bind") else {
+        return Ok(());
+    };
+    let lower = text.to_ascii_lowercase();
+    // A list has commas of its own, so it is the last word.
+    let (words, list) = match LISTS.iter().filter_map(|l| lower.find(l)).min() {
+        Some(at) => (&lower[..at], &lower[at..]),
+        None => (lower.as_str(), ""),
+    };
+    let bad = words
+        .split(',')
+        .find(|w| !w.is_empty() && !WORDS.contains(w));
+    if let Some(bad) = bad {
+        return Err(OptionError::fatal("Failed to parse --cpu-bind= values.")
+            .with_hint(format!("unrecognized --cpu-bind argument \"{bad}\"")));
+    }
+    if list.ends_with(':') {
+        return Err(OptionError::fatal("Failed to parse --cpu-bind= values.")
+            .with_hint(format!("\"{list}\" has no list")));
+    }
+    Ok(())
+}
+
+/// What differs by task in a file's name.
+fn differs_by_task(pattern: &str) -> bool {
+    if pattern.contains('\\') {
+        return false;
+    }
+    let mut rest = pattern;
+    while let Some(at) = rest.find('%') {
+        rest = rest[at + 1..].trim_start_matches(|c: char| c.is_ascii_digit());
+        if rest.starts_with(['t', 'n', 'N']) {
+            return true;
+        }
+        if let Some(after) = rest.strip_prefix('%') {
+            rest = after;
+        }
+    }
+    false
+}
+
+fn streams(chosen: &Chosen) -> Result<(StdioSpec, Streams, StdinTask), OptionError> {
+    let mut stdio = StdioSpec::default();
+    let stdout = sink(chosen.value("output"), &mut stdio.stdout);
+    let stderr = match chosen.value("error") {
+        None => {
+            stdio.stderr = stdio.stdout.clone();
+            stdout.clone()
+        }
+        given => sink(given, &mut stdio.stderr),
+    };
+    let (stdin, task) = match chosen.value("input") {
+        None | Some("all") => (Feed::Own, StdinTask::All),
+        Some("none") => (Feed::Nothing, StdinTask::None),
+        Some(text) => match text.parse::<u32>() {
+            Ok(task) => (Feed::Own, StdinTask::One(task)),
+            Err(_) if differs_by_task(text) => {
+                stdio.stdin = Some(text.to_owned());
+                (Feed::Nothing, StdinTask::None)
+            }
+            Err(_) => (Feed::File(text.to_owned()), StdinTask::All),
+        },
+    };
+    let streams = Streams {
+        stdin,
+        stdout,
+        stderr,
+    };
+    Ok((stdio, streams, task))
+}
+
+fn sink(text: Option<&str>, of_nodes: &mut Option<String>) -> Sink {
+    match text {
+        None | Some("all") => Sink::Own,
+        Some("none") => {
+            *of_nodes = Some("/dev/null".to_owned());
+            Sink::Nodes
+        }
+        Some(text) => match text.parse::<u32>() {
+            Ok(task) => Sink::OwnOf(task),
+            Err(_) if differs_by_task(text) => {
+                *of_nodes = Some(text.to_owned());
+                Sink::Nodes
+            }
+            Err(_) => Sink::File(text.to_owned()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_conf::options::{Command, environment, find};
+
+    fn chosen(line: &[(&'static str, Option<&str>)], env: &[(&str, &str)]) -> Chosen {
+        let mut chosen = Chosen::new(Command::Srun);
+        for (long, value) in line {
+            let row = find(Command::Srun, long).unwrap();
+            chosen.give(row, value.map(str::to_owned), Source::CommandLine);
+        }
+        environment::read(&mut chosen, |name| {
+            env.iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, v)| (*v).to_owned())
+        });
+        chosen
+    }
+
+    fn asked(line: &[(&'static str, Option<&str>)], env: &[(&str, &str)]) -> StepSpec {
+        let mut chosen = chosen(line, env);
+        forget_other_counts(&mut chosen);
+        let line = Line {
+            chosen,
+            words: vec!["/bin/hostname".to_owned()],
+            say: crate::submit::say::Say::new("srun"),
+        };
+        step(&line, &[]).unwrap().0
+    }
+
+    #[test]
+    fn the_allocation_gives_the_counts() {
+        let env = [
+            ("SLURM_JOB_ID", "5"),
+            ("SLURM_NTASKS", "4"),
+            ("SLURM_NNODES", "2"),
+            ("SLURM_JOB_NAME", "x"),
+        ];
+        let s = asked(&[], &env);
+        assert_eq!(
+            (s.ntasks, s.min_nodes, s.max_nodes),
+            (Some(4), Some(2), Some(2))
+        );
+        assert_eq!((s.name.as_str(), s.exact), ("hostname", false));
+        let s = asked(&[("ntasks", Some("1")), ("cpus-per-task", Some("1"))], &env);
+        assert_eq!(
+            (s.ntasks, s.min_nodes, s.max_nodes, s.exact),
+            (Some(1), Some(1), Some(1), true)
+        );
+        let s = asked(&[("ntasks-per-node", Some("1"))], &env);
+        assert_eq!(
+            (s.ntasks, s.min_nodes, s.ntasks_per_node),
+            (None, Some(2), Some(1))
+        );
+        let s = asked(&[("nodelist", Some("n1")), ("ntasks", Some("1"))], &env);
+        assert_eq!((s.min_nodes, s.nodelist.as_deref()), (Some(1), Some("n1")));
+    }
+
+    #[test]
+    fn streams_go_here_or_there() {
+        let of = |line: &[(&'static str, Option<&str>)]| streams(&chosen(line, &[])).unwrap();
+        let (stdio, s, task) = of(&[]);
+        assert_eq!(
+            (s.stdin, s.stdout, s.stderr, task),
+            (Feed::Own, Sink::Own, Sink::Own, StdinTask::All)
+        );
+        assert_eq!(stdio, StdioSpec::default());
+        let (stdio, s, _) = of(&[("output", Some("o_%t"))]);
+        assert_eq!((s.stdout, s.stderr), (Sink::Nodes, Sink::Nodes));
+        assert_eq!(
+            (stdio.stdout.as_deref(), stdio.stderr.as_deref()),
+            (Some("o_%t"), Some("o_%t"))
+        );
+        let (stdio, s, _) = of(&[("output", Some("o_%j")), ("error", Some("e%4t"))]);
+        assert_eq!(
+            (s.stdout, s.stderr),
+            (Sink::File("o_%j".to_owned()), Sink::Nodes)
+        );
+        assert_eq!(
+            (stdio.stdout, stdio.stderr.as_deref()),
+            (None, Some("e%4t"))
+        );
+        assert_eq!(of(&[("input", Some("3"))]).2, StdinTask::One(3));
+        assert_eq!(of(&[("input", Some("none"))]).1.stdin, Feed::Nothing);
+        assert_eq!(of(&[("output", Some("2"))]).1.stdout, Sink::OwnOf(2));
+        assert!(!differs_by_task("a%%t") && differs_by_task("%3n") && !differs_by_task("%j\\%t"));
+    }
+
+    #[test]
+    fn bindings() {
+        for good in [
+            "none",
+            "v,cores",
+            "map_cpu:0,1",
+            "q,mask_cpu:0x3,0x4",
+            "rank",
+        ] {
+            assert!(
+                check_cpu_bind(&chosen(&[("cpu-bind", Some(good))], &[])).is_ok(),
+                "{good}"
+            );
+        }
+        for bad in ["foo", "map_cpu:", "cores,foo"] {
+            assert!(
+                check_cpu_bind(&chosen(&[("cpu-bind", Some(bad))], &[])).is_err(),
+                "{bad}"
+            );
+        }
+    }
+}

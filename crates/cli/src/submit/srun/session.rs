@@ -1,0 +1,619 @@
+//! A running step, from srun's side: one loop that passes streams and signals between the terminal and the step
+//! daemons, and tells how tasks end.
+
+mod peer;
+
+use super::input::Input;
+use super::output::{self, Names, Output, Target};
+use super::request::{Feed, Sink, Streams};
+use super::tasks::Tasks;
+use super::terminal::{self, Raw};
+use super::{line, seconds};
+use crate::submit::agent::AgentStream;
+use crate::submit::holder::{Holder, timeout};
+use crate::submit::say::{self, Say};
+use crate::submit::signals::Signals;
+use muster_core::job::{ExitStatus, JobState};
+use muster_proto::step::{FromStepd, StdinTask, StepCreated, StepSpec, ToStepd};
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::signal::Signal;
+use peer::Peer;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Ends of tasks that come so close together are told in one line.
+const TOGETHER: Duration = Duration::from_millis(50);
+/// A second Ctrl-C within this time ends the step.
+const TWICE: Duration = Duration::from_secs(1);
+/// Seconds between TERM and KILL when srun ends a step.
+const KILL_AFTER: Duration = Duration::from_secs(30);
+/// How long a step that was told to end may take before srun leaves.
+const LEAVE_AFTER: Duration = Duration::from_secs(32);
+/// Input waits while a node has so many bytes to take.
+const BACKLOG_MAX: usize = 256 << 10;
+
+/// How srun ends.
+pub(super) struct Outcome {
+    /// Its exit code.
+    pub(super) code: ExitCode,
+}
+
+/// What the options say about a running step.
+struct Rules {
+    kill_on_bad_exit: bool,
+    /// `--wait`: seconds after the first end; 0 is no limit.
+    wait_s: u32,
+    disable_status: bool,
+    quit_on_interrupt: bool,
+    pty: bool,
+    epilog: Option<String>,
+    /// `SLURM_SRUN_REDUCE_TASK_EXIT_MSG`: equal ends are told once.
+    tell_once: bool,
+}
+
+/// A running step.
+pub(super) struct Session {
+    say: Say,
+    /// `StepId=5.0`.
+    id: String,
+    job: String,
+    peers: Vec<Peer>,
+    tasks: Tasks,
+    stdout: Option<Output>,
+    stderr: Option<Output>,
+    input: Input,
+    stdin_task: StdinTask,
+    rules: Rules,
+    told: Vec<String>,
+    clock: Clock,
+    aborted: bool,
+    lost: bool,
+    leave: bool,
+}
+
+/// Moments at which something is due.
+#[derive(Default)]
+struct Clock {
+    tell: Option<Instant>,
+    first_exit: Option<Instant>,
+    wait: Option<Instant>,
+    interrupted: Option<Instant>,
+    kill: Option<Instant>,
+    leave: Option<Instant>,
+}
+
+impl Clock {
+    fn next(&self) -> Option<Instant> {
+        [self.tell, self.wait, self.kill, self.leave]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+/// Whether a moment has come; it is forgotten then.
+fn due(moment: &mut Option<Instant>) -> bool {
+    match *moment {
+        Some(at) if Instant::now() >= at => {
+            *moment = None;
+            true
+        }
+        _ => false,
+    }
+}
+
+impl Session {
+    /// Opens files and connections. Tasks start when every step daemon has heard the key.
+    pub(super) fn start(
+        say: &Say,
+        line: &line::Line,
+        spec: StepSpec,
+        streams: Streams,
+        created: StepCreated,
+        user: String,
+    ) -> Result<Session, ExitCode> {
+        let fail = |text: String| {
+            say.error(&text);
+            say.failed()
+        };
+        let chosen = &line.chosen;
+        let tasks = Tasks::new(&created.nodes);
+        let names = Names {
+            job: spec.job,
+            step: created.step,
+            user: &user,
+            job_name: &spec.name,
+        };
+        let append = spec.append.unwrap_or(false);
+        let label = chosen
+            .has("label")
+            .then(|| output::label_width(tasks.count()));
+        let direct = spec.unbuffered || spec.pty.is_some() || tasks.count() <= 1;
+        let (stdout, stderr) =
+            open_outputs(&streams, &names, append, label, direct).map_err(fail)?;
+        let input = open_input(&streams.stdin, &names).map_err(fail)?;
+        if let StdinTask::One(task) = spec.stdin_task
+            && task as usize >= tasks.count()
+        {
+            let count = tasks.count();
+            return Err(fail(format!(
+                "--input={task}: the step has {count} tasks, numbered from 0"
+            )));
+        }
+        let rules = Rules {
+            kill_on_bad_exit: spec.kill_on_bad_exit,
+            wait_s: seconds(chosen, "wait")
+                .map_err(|e| say.option_error(&e))?
+                .unwrap_or(0),
+            disable_status: chosen.has("disable-status"),
+            quit_on_interrupt: chosen.has("quit-on-interrupt"),
+            pty: spec.pty.is_some(),
+            epilog: program(chosen.value("epilog")),
+            tell_once: std::env::var("SLURM_SRUN_REDUCE_TASK_EXIT_MSG").is_ok_and(|v| v != "0"),
+        };
+        if let Some(prolog) = program(chosen.value("prolog")) {
+            run_program(say, &prolog);
+        }
+        let mut peers = Vec::with_capacity(created.nodes.len());
+        for node in created.nodes {
+            say.verbose(&format!(
+                "launching StepId={}.{} on host {}, {} tasks: {}",
+                spec.job,
+                created.step,
+                node.name,
+                node.tasks.len(),
+                muster_core::hostlist::ranges(&node.tasks)
+            ));
+            let stream = AgentStream::connect(&node.address).map_err(|e| {
+                fail(format!(
+                    "Unable to reach node {} at {}: {e}",
+                    node.name, node.address
+                ))
+            })?;
+            let mut peer = Peer::new(node, stream);
+            peer.send(&ToStepd::Hello(created.key.clone()));
+            peers.push(peer);
+        }
+        Ok(Session {
+            say: *say,
+            id: format!("StepId={}.{}", spec.job, created.step),
+            job: spec.job.to_string(),
+            peers,
+            tasks,
+            stdout,
+            stderr,
+            input,
+            stdin_task: spec.stdin_task,
+            rules,
+            told: Vec::new(),
+            clock: Clock::default(),
+            aborted: false,
+            lost: false,
+            leave: false,
+        })
+    }
+
+    /// Stays until the step has ended. `lead` keeps the step alive; `holder` keeps the allocation, if it is ours.
+    pub(super) fn run(mut self, lead: AgentStream, mut holder: Option<Holder>) -> Outcome {
+        let signals = match Signals::catch(&CAUGHT) {
+            Ok(signals) => signals,
+            Err(e) => {
+                return Outcome {
+                    code: self.say.fatal(&format!("signalfd: {e}")),
+                };
+            }
+        };
+        let raw = if self.rules.pty { Raw::enter() } else { None };
+        while !self.leave && !self.is_over() {
+            self.turn(&signals, holder.as_mut());
+        }
+        drop(raw);
+        drop(lead);
+        self.flush();
+        let (exit, mut code) = self.tasks.worst();
+        let mut exit = exit;
+        if self.lost || (self.leave && code == 0) {
+            code = code.max(1);
+            exit = if exit.is_ok() {
+                ExitStatus { code: 1, signal: 0 }
+            } else {
+                exit
+            };
+        }
+        if let Some(epilog) = &self.rules.epilog {
+            run_program(&self.say, epilog);
+        }
+        if let Some(holder) = holder {
+            holder.finish(exit);
+        }
+        Outcome {
+            code: ExitCode::from(u8::try_from(code.min(255)).unwrap_or(255)),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.peers.iter().all(Peer::is_closed)
+    }
+
+    /// Waits for something to happen and deals with it.
+    fn turn(&mut self, signals: &Signals, mut holder: Option<&mut Holder>) {
+        let until = [self.clock.next(), holder.as_ref().and_then(|h| h.wake())]
+            .into_iter()
+            .flatten()
+            .min();
+        let (input_ready, signalled) = {
+            let mut fds = vec![PollFd::new(signals.fd(), PollFlags::POLLIN)];
+            let wants_input =
+                self.peers.iter().all(|p| p.backlog() < BACKLOG_MAX) && !self.tasks.all_exited();
+            let input_at = self.input.fd().filter(|_| wants_input).map(|fd| {
+                fds.push(PollFd::new(fd, PollFlags::POLLIN));
+                fds.len() - 1
+            });
+            if let Some(fd) = holder
+                .as_ref()
+                .and_then(|h| h.fd())
+                .filter(|_| !self.aborted)
+            {
+                fds.push(PollFd::new(fd, PollFlags::POLLIN));
+            }
+            for peer in self.peers.iter().filter(|p| !p.is_closed()) {
+                fds.push(peer.poll_fd());
+            }
+            let _ = poll(&mut fds, timeout(until));
+            let ready = |at: usize| fds[at].any().unwrap_or(false);
+            (input_at.is_some_and(ready), ready(0))
+        };
+        if signalled {
+            while let Some(signal) = signals.take() {
+                self.signal(signal);
+            }
+        }
+        if input_ready {
+            self.feed();
+        }
+        self.serve_peers();
+        if let Some(holder) = holder.as_deref_mut() {
+            self.hear_controller(holder);
+        }
+        self.tick();
+    }
+
+    fn serve_peers(&mut self) {
+        for at in 0..self.peers.len() {
+            if self.peers[at].is_closed() {
+                continue;
+            }
+            for message in self.peers[at].exchange() {
+                self.heard(at, message);
+            }
+            if self.peers[at].is_broken() {
+                self.node_lost(at);
+            }
+        }
+    }
+
+    fn heard(&mut self, at: usize, message: FromStepd) {
+        match message {
+            FromStepd::Started(_) => {
+                let node = &self.peers[at].node;
+                self.tasks.started(node);
+                self.say.verbose(&format!(
+                    "Node {}, {} tasks started",
+                    node.name,
+                    node.tasks.len()
+                ));
+            }
+            FromStepd::Stdout { task, bytes } => {
+                if let Some(output) = &mut self.stdout {
+                    output.take(task, &bytes);
+                }
+            }
+            FromStepd::Stderr { task, bytes } => {
+                // Without a file of its own, error output goes where output goes.
+                let shared = self.stderr.is_none();
+                if let Some(output) = if shared {
+                    &mut self.stdout
+                } else {
+                    &mut self.stderr
+                } {
+                    output.take(task, &bytes);
+                }
+            }
+            FromStepd::Message(text) => {
+                say::stderr(&format!("{}\n", text.trim_end()));
+                if text.contains("*** ") && text.contains("CANCELLED AT") {
+                    self.announce_abort();
+                }
+            }
+            FromStepd::Exited { task, exit, oom } => self.exited(at, task, exit, oom),
+            FromStepd::Closed => self.peers[at].close(),
+        }
+    }
+
+    fn exited(&mut self, at: usize, task: u32, exit: ExitStatus, oom: bool) {
+        let name = self.peers[at].node.name.clone();
+        if !self.tasks.exited(&name, task, exit, oom) {
+            return;
+        }
+        let now = Instant::now();
+        self.clock.tell.get_or_insert(now + TOGETHER);
+        if self.clock.first_exit.is_none() {
+            self.clock.first_exit = Some(now);
+            if self.rules.wait_s > 0 {
+                self.clock.wait = Some(now + Duration::from_secs(self.rules.wait_s.into()));
+            }
+        }
+        if !exit.is_ok() && self.rules.kill_on_bad_exit && !self.aborted {
+            self.tell();
+            self.terminate();
+        }
+    }
+
+    /// Ends the step at once.
+    fn terminate(&mut self) {
+        self.aborted = true;
+        self.say.info(&format!("Terminating {}", self.id));
+        self.broadcast(Signal::SIGKILL);
+        self.clock.leave = Some(Instant::now() + LEAVE_AFTER);
+    }
+
+    fn broadcast(&mut self, signal: Signal) {
+        let message = ToStepd::Signal(signal as u32);
+        for peer in self.peers.iter_mut().filter(|p| !p.is_closed()) {
+            peer.send(&message);
+        }
+    }
+
+    fn node_lost(&mut self, at: usize) {
+        let left = self.tasks.left_on(&self.peers[at].node);
+        self.peers[at].close();
+        if left.is_empty() {
+            return;
+        }
+        self.lost = true;
+        let node = &self.peers[at].node;
+        self.say.error(&format!("Node failure on {}", node.name));
+        self.say.error(&format!(
+            "{}: task {}: connection to the node's step daemon lost, exit status unknown",
+            node.name,
+            muster_core::hostlist::ranges(&left)
+        ));
+    }
+
+    /// Passes on what there is to read.
+    fn feed(&mut self) {
+        let Some(bytes) = self.input.read() else {
+            return;
+        };
+        let task = match self.stdin_task {
+            StdinTask::All => None,
+            StdinTask::One(task) => Some(task),
+            StdinTask::None => return,
+        };
+        let message = ToStepd::Stdin {
+            task,
+            bytes: bytes.into(),
+        };
+        for peer in self.peers.iter_mut().filter(|p| !p.is_closed()) {
+            if task.is_none_or(|t| peer.node.tasks.contains(&t)) {
+                peer.send(&message);
+            }
+        }
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        match signal {
+            Signal::SIGINT => self.interrupt(),
+            Signal::SIGQUIT => self.abort(),
+            Signal::SIGTSTP => {}
+            Signal::SIGWINCH => {
+                if let Some((rows, columns)) = terminal::size() {
+                    for peer in self.peers.iter_mut().filter(|p| !p.is_closed()) {
+                        peer.send(&ToStepd::Window(rows, columns));
+                    }
+                }
+            }
+            Signal::SIGTERM if self.aborted => {
+                self.broadcast(Signal::SIGKILL);
+            }
+            Signal::SIGTERM => {
+                self.aborted = true;
+                self.say.info("forcing job termination");
+                self.broadcast(Signal::SIGCONT);
+                self.broadcast(Signal::SIGTERM);
+                self.clock.kill = Some(Instant::now() + KILL_AFTER);
+            }
+            other => self.broadcast(other),
+        }
+    }
+
+    /// Ctrl-C: once asks what the tasks do, twice within a second ends them, and once more leaves.
+    fn interrupt(&mut self) {
+        if self.aborted {
+            self.say.info("forcing job termination");
+            self.broadcast(Signal::SIGKILL);
+            self.leave = self.clock.interrupted.is_some();
+            self.clock.interrupted = Some(Instant::now());
+            self.serve_peers();
+            return;
+        }
+        let again = self
+            .clock
+            .interrupted
+            .is_some_and(|at| at.elapsed() < TWICE);
+        if again || self.rules.quit_on_interrupt {
+            self.abort();
+            return;
+        }
+        self.clock.interrupted = Some(Instant::now());
+        if self.rules.disable_status {
+            self.say.info(&format!("sending Ctrl-C to {}", self.id));
+            self.broadcast(Signal::SIGINT);
+            return;
+        }
+        self.say.info("interrupt (one more within 1 sec to abort)");
+        self.show_states();
+    }
+
+    fn show_states(&self) {
+        for state in self.tasks.states() {
+            self.say.info(&format!("{} {state}", self.id));
+        }
+    }
+
+    fn abort(&mut self) {
+        self.aborted = true;
+        self.say.info(&format!("sending Ctrl-C to {}", self.id));
+        self.broadcast(Signal::SIGINT);
+        self.announce_abort();
+        self.broadcast(Signal::SIGCONT);
+        self.broadcast(Signal::SIGTERM);
+        self.clock.kill = Some(Instant::now() + KILL_AFTER);
+        self.clock.leave = Some(Instant::now() + LEAVE_AFTER);
+    }
+
+    fn announce_abort(&mut self) {
+        const TEXT: &str = "Job step aborted: Waiting up to 32 seconds for job step to finish.";
+        if !self.told.iter().any(|t| t == TEXT) {
+            self.told.push(TEXT.to_owned());
+            self.say.info(TEXT);
+        }
+    }
+
+    fn hear_controller(&mut self, holder: &mut Holder) {
+        if self.aborted && self.clock.leave.is_some() {
+            return;
+        }
+        let known = holder.ended.is_some();
+        if let Err(error) = holder.read() {
+            self.say.error(&error.to_string());
+            self.aborted = true;
+        }
+        if let Some(ended) = holder.ended
+            && !known
+        {
+            if ended.state != JobState::Timeout {
+                self.say.info(&format!("Force Terminated job {}", self.job));
+                self.announce_abort();
+            }
+            // The nodes end the tasks; what remains is to hear of it.
+            self.aborted = true;
+            self.clock.leave = Some(Instant::now() + LEAVE_AFTER);
+        }
+    }
+
+    fn tick(&mut self) {
+        let over = self.is_over();
+        if due(&mut self.clock.tell) || (over && self.tasks.has_untold()) {
+            self.tell();
+        }
+        if due(&mut self.clock.kill) {
+            self.broadcast(Signal::SIGKILL);
+        }
+        if due(&mut self.clock.wait) && !self.tasks.all_exited() && !self.aborted {
+            let ago = self.clock.first_exit.map_or(0, |at| at.elapsed().as_secs());
+            self.say.info(&format!("First task exited {ago}s ago"));
+            self.show_states();
+            self.terminate();
+        }
+        if due(&mut self.clock.leave) && !over {
+            self.say
+                .error(&format!("Timed out waiting for {} to end", self.id));
+            self.leave = true;
+        }
+    }
+
+    fn tell(&mut self) {
+        self.clock.tell = None;
+        for told in self.tasks.tell() {
+            if told.success {
+                self.say.verbose(&told.text);
+                continue;
+            }
+            let kind = told.text.rsplit(": ").next().unwrap_or("").to_owned();
+            if self.rules.tell_once && self.told.contains(&kind) {
+                continue;
+            }
+            self.told.push(kind);
+            self.say.error(&told.text);
+        }
+    }
+
+    fn flush(&mut self) {
+        for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
+            output.flush_all();
+        }
+        self.tell();
+    }
+}
+
+const CAUGHT: [Signal; 9] = [
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGALRM,
+    Signal::SIGTSTP,
+    Signal::SIGWINCH,
+];
+
+type Outputs = (Option<Output>, Option<Output>);
+
+fn open_outputs(
+    streams: &Streams,
+    names: &Names<'_>,
+    append: bool,
+    label: Option<usize>,
+    direct: bool,
+) -> Result<Outputs, String> {
+    let make = |sink: &Sink, own: Target| -> Result<Option<Output>, String> {
+        Ok(match sink {
+            Sink::Nodes => None,
+            Sink::Own => Some(Output::new(own, None, label, direct)),
+            Sink::OwnOf(task) => Some(Output::new(own, Some(*task), label, direct)),
+            Sink::File(pattern) => {
+                let path = output::expand(pattern, names);
+                let file = output::open(&path, append)
+                    .map_err(|e| format!("Could not open stdout file {path}: {e}"))?;
+                Some(Output::new(Target::File(file), None, label, direct))
+            }
+        })
+    };
+    let stdout = make(&streams.stdout, Target::Stdout)?;
+    let same_file = streams.stderr == streams.stdout && matches!(streams.stdout, Sink::File(_));
+    let stderr = if same_file {
+        None
+    } else {
+        make(&streams.stderr, Target::Stderr)?
+    };
+    Ok((stdout, stderr))
+}
+
+fn open_input(feed: &Feed, names: &Names<'_>) -> Result<Input, String> {
+    Ok(match feed {
+        Feed::Nothing => Input::None,
+        Feed::Own => Input::Own(std::io::stdin()),
+        Feed::File(pattern) => {
+            let path = output::expand(pattern, names);
+            let file = std::fs::File::open(&path)
+                .map_err(|e| format!("Could not open stdin file {path}: {e}"))?;
+            Input::File(file)
+        }
+    })
+}
+
+fn program(text: Option<&str>) -> Option<String> {
+    text.filter(|p| !p.eq_ignore_ascii_case("none"))
+        .map(str::to_owned)
+}
+
+/// `--prolog`, `--epilog`.
+fn run_program(say: &Say, path: &str) {
+    match std::process::Command::new(path).status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => say.error(&format!("{path}: {status}")),
+        Err(e) => say.error(&format!("cannot run {path}: {e}")),
+    }
+}

@@ -1,0 +1,110 @@
+//! One step daemon: its node, what it has sent, and what it has still to take.
+
+use crate::submit::agent::AgentStream;
+use crate::submit::incoming::Incoming;
+use muster_proto::frame;
+use muster_proto::step::{FromStepd, StepNode, ToStepd};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags};
+use nix::sys::socket::{MsgFlags, send};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
+/// A connection to a step daemon.
+pub(super) struct Peer {
+    /// Its node and tasks.
+    pub(super) node: StepNode,
+    /// Gone once everything was said.
+    stream: Option<AgentStream>,
+    incoming: Incoming,
+    outgoing: Vec<u8>,
+    broken: bool,
+}
+
+impl Peer {
+    pub(super) fn new(node: StepNode, stream: AgentStream) -> Peer {
+        Peer {
+            node,
+            stream: Some(stream),
+            incoming: Incoming::default(),
+            outgoing: Vec::new(),
+            broken: false,
+        }
+    }
+
+    /// Queues a message and sends what the socket takes now.
+    pub(super) fn send(&mut self, message: &ToStepd) {
+        frame::encode_into(message, &mut self.outgoing);
+        self.push();
+    }
+
+    /// Bytes that wait to be sent.
+    pub(super) fn backlog(&self) -> usize {
+        self.outgoing.len()
+    }
+
+    /// All was said, or the connection is gone.
+    pub(super) fn is_closed(&self) -> bool {
+        self.stream.is_none()
+    }
+
+    /// The connection broke before all was said.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken && self.stream.is_some()
+    }
+
+    pub(super) fn close(&mut self) {
+        self.stream = None;
+        self.outgoing.clear();
+    }
+
+    /// To poll; only for one that is not closed.
+    pub(super) fn poll_fd(&self) -> PollFd<'_> {
+        let mut events = PollFlags::POLLIN;
+        if !self.outgoing.is_empty() {
+            events |= PollFlags::POLLOUT;
+        }
+        let stream = self.stream.as_ref().expect("only open peers are polled");
+        PollFd::new(stream.as_fd(), events)
+    }
+
+    /// Sends and receives what can be without waiting.
+    pub(super) fn exchange(&mut self) -> Vec<FromStepd> {
+        self.push();
+        let mut messages = Vec::new();
+        let Some(stream) = &self.stream else {
+            return messages;
+        };
+        let open = self.incoming.fill(stream);
+        loop {
+            match self.incoming.next() {
+                Ok(Some(message)) => messages.push(message),
+                Ok(None) => break,
+                Err(_) => {
+                    self.broken = true;
+                    break;
+                }
+            }
+        }
+        if !matches!(open, Ok(true)) {
+            self.broken = true;
+        }
+        messages
+    }
+
+    fn push(&mut self) {
+        let Some(stream) = &self.stream else { return };
+        while !self.outgoing.is_empty() {
+            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+            match send(stream.as_raw_fd(), &self.outgoing, flags) {
+                Ok(n) => drop(self.outgoing.drain(..n)),
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return,
+                // What it has said may still be read; receiving finds the end.
+                Err(_) => {
+                    self.outgoing.clear();
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Finding a configuration and reporting on it as a whole: `muster config check`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::load::load_with;
+use crate::source::{ReadFile, read_from_disk};
+use crate::{Config, files};
+
+/// Where Slurm looks without `SLURM_CONF`.
+pub const DEFAULT_PATH: &str = "/etc/slurm/slurm.conf";
+
+/// Why there is no configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FindError {
+    /// `SLURM_CONF` names a file that is not there.
+    #[error("SLURM_CONF names {0}, which does not exist; correct SLURM_CONF or unset it")]
+    NotThere(PathBuf),
+    /// There is neither.
+    #[error(
+        "there is no {DEFAULT_PATH} and SLURM_CONF is not set; fetching the configuration from \
+         the controller (\"configless\") is not implemented yet: set SLURM_CONF to a slurm.conf"
+    )]
+    Nothing,
+}
+
+/// The slurm.conf to use: that of `SLURM_CONF`, else `/etc/slurm/slurm.conf`.
+pub fn find_config() -> Result<PathBuf, FindError> {
+    find_config_in(
+        std::env::var_os("SLURM_CONF").map(PathBuf::from),
+        &Path::exists,
+    )
+}
+
+fn find_config_in(
+    named: Option<PathBuf>,
+    exists: &dyn Fn(&Path) -> bool,
+) -> Result<PathBuf, FindError> {
+    match named.filter(|path| !path.as_os_str().is_empty()) {
+        Some(path) if exists(&path) => Ok(path),
+        Some(path) => Err(FindError::NotThere(path)),
+        None if exists(Path::new(DEFAULT_PATH)) => Ok(DEFAULT_PATH.into()),
+        None => Err(FindError::Nothing),
+    }
+}
+
+/// Everything there is to say about a configuration.
+#[derive(Debug)]
+pub struct CheckReport {
+    /// The configuration, as far as it could be read.
+    pub config: Config,
+    /// Findings in slurm.conf, then those in the files beside it.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl CheckReport {
+    /// How many findings there are of a severity.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.diagnostics
+            .iter()
+            .filter(|d| d.severity == severity)
+            .count()
+    }
+
+    /// Whether the configuration can be used.
+    pub fn is_usable(&self) -> bool {
+        self.count(Severity::Error) == 0
+    }
+}
+
+/// One line for each finding, its help below it, and a summary at the end.
+impl fmt::Display for CheckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for diagnostic in &self.diagnostics {
+            writeln!(f, "{diagnostic}")?;
+        }
+        let plural = |count: usize, word: &str| match count {
+            1 => format!("1 {word}"),
+            _ => format!("{count} {word}s"),
+        };
+        write!(
+            f,
+            "{}: {}, {}, {}, {}, {} without effect",
+            self.config.path.display(),
+            plural(self.config.nodes.len(), "node"),
+            plural(self.config.partitions.len(), "partition"),
+            plural(self.count(Severity::Error), "error"),
+            plural(self.count(Severity::Warning), "warning"),
+            plural(self.count(Severity::NoEffect), "key"),
+        )
+    }
+}
+
+/// Checks slurm.conf and the gres.conf, topology.conf, cgroup.conf and mpi.conf beside it.
+pub fn check(path: &Path) -> CheckReport {
+    check_with(path, &read_from_disk)
+}
+
+/// [`check`] by way of the caller's own file reader.
+pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
+    let (config, mut diagnostics) = load_with(path, read);
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let beside = |name: &str| Some(directory.join(name)).filter(|path| read(path).is_ok());
+    if let Some(path) = beside("gres.conf") {
+        diagnostics.extend(files::load_gres_with(&path, read).1);
+    }
+    if let Some(path) = beside("topology.conf") {
+        diagnostics.extend(files::load_topology_with(&path, read).1);
+    }
+    for (name, kind) in [
+        ("cgroup.conf", files::Flat::Cgroup),
+        ("mpi.conf", files::Flat::Mpi),
+    ] {
+        if let Some(path) = beside(name) {
+            diagnostics.extend(files::load_flat_with(kind, &path, read).1);
+        }
+    }
+    CheckReport {
+        config,
+        diagnostics,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_comes_first() {
+        let all = |_: &Path| true;
+        let none = |_: &Path| false;
+        assert_eq!(find_config_in(Some("/a".into()), &all), Ok("/a".into()));
+        assert_eq!(
+            find_config_in(Some("/a".into()), &none),
+            Err(FindError::NotThere("/a".into()))
+        );
+        assert_eq!(find_config_in(None, &all), Ok(DEFAULT_PATH.into()));
+        assert_eq!(
+            find_config_in(Some("".into()), &none),
+            Err(FindError::Nothing)
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! From the loaded files to the configuration that the core decides by: names for positions,
+//! minutes for seconds, and the device files of gres.conf on the nodes they are on.
+
+use crate::files::GresLine;
+use crate::model::{
+    Config, EnforcePartLimits, GresCount, MemPer, NodeDef, NodeState, OverSubscribe, PartitionDef,
+    PartitionState, SchedulerType, SelectType, SelectUnit,
+};
+use crate::value::TimeLimit;
+use muster_core::config::{self as core, ClusterConfig, PartitionConfig};
+use muster_core::node::{GresConfig, NodeConfig};
+use muster_core::spec::MemoryAsk;
+use muster_core::time;
+
+impl Config {
+    /// What the core needs of this configuration. `gres` is gres.conf, `uid_of` finds the number of
+    /// a user by name.
+    pub fn cluster(
+        &self,
+        gres: &[GresLine],
+        uid_of: &dyn Fn(&str) -> Option<u32>,
+    ) -> ClusterConfig {
+        let slurm_user = self
+            .slurm_user
+            .parse()
+            .ok()
+            .or_else(|| uid_of(&self.slurm_user));
+        let dependencies = self.text("DependencyParameters").unwrap_or("");
+        ClusterConfig {
+            cluster_name: self.cluster_name.clone(),
+            nodes: self
+                .nodes
+                .iter()
+                .map(|node| node_config(node, gres))
+                .collect(),
+            partitions: self
+                .partitions
+                .iter()
+                .map(|p| self.partition_config(p))
+                .collect(),
+            first_job_id: self.limits.first_job_id.into(),
+            max_job_count: self.limits.max_job_count,
+            max_array_size: self.limits.max_array_size,
+            min_job_age_s: clamp(self.timeouts.min_job_age_s),
+            kill_wait_s: clamp(self.timeouts.kill_wait_s),
+            node_timeout_s: clamp(self.timeouts.slurmd_s),
+            return_to_service: self.return_to_service.into(),
+            job_requeue: self.job_requeue,
+            default_memory: memory(self.limits.def_mem),
+            max_memory: memory(self.limits.max_mem),
+            enforce_part_limits: match self.enforce_part_limits {
+                EnforcePartLimits::No => core::EnforcePartLimits::No,
+                EnforcePartLimits::Any => core::EnforcePartLimits::Any,
+                EnforcePartLimits::All => core::EnforcePartLimits::All,
+            },
+            memory_is_consumable: self.select_parameters.memory,
+            whole_nodes: self.select == SelectType::Linear,
+            backfill: self.scheduler == SchedulerType::Backfill,
+            over_time_limit_min: self.limits.over_time_limit_min.map(clamp),
+            kill_invalid_depend: has_word(dependencies, "kill_invalid_depend"),
+            inactive_limit_s: clamp(self.timeouts.inactive_s),
+            admin_uids: slurm_user.into_iter().filter(|&uid| uid != 0).collect(),
+            whole_cores: self.select_parameters.unit != SelectUnit::Cpu,
+            select_parameters: self.select_parameters.others.clone(),
+            scheduler_parameters: self.scheduler_parameters.clone(),
+        }
+    }
+
+    fn partition_config(&self, partition: &PartitionDef) -> PartitionConfig {
+        let open = |allowed: &Option<Vec<String>>| allowed.clone().unwrap_or_default();
+        PartitionConfig {
+            name: partition.name.clone(),
+            nodes: partition
+                .nodes
+                .iter()
+                .map(|&i| self.nodes[i].name.clone())
+                .collect(),
+            nodes_text: partition.nodes_text.clone(),
+            default: partition.default,
+            state: match partition.state {
+                PartitionState::Up => core::PartitionState::Up,
+                PartitionState::Down => core::PartitionState::Down,
+                PartitionState::Drain => core::PartitionState::Drain,
+                PartitionState::Inactive => core::PartitionState::Inactive,
+            },
+            max_time: minutes(partition.max_time),
+            default_time: partition.default_time.map(minutes),
+            min_nodes: partition.min_nodes,
+            max_nodes: partition.max_nodes,
+            max_cpus_per_node: partition.max_cpus_per_node,
+            allow_groups: open(&partition.allow_groups),
+            allow_accounts: open(&partition.allow_accounts),
+            deny_accounts: partition.deny_accounts.clone(),
+            allow_qos: open(&partition.allow_qos),
+            deny_qos: partition.deny_qos.clone(),
+            alloc_nodes: open(&partition.alloc_nodes),
+            priority_tier: partition.priority_tier.into(),
+            priority_job_factor: partition.priority_job_factor.into(),
+            over_subscribe: match partition.over_subscribe {
+                OverSubscribe::No => core::OverSubscribe::No,
+                OverSubscribe::Yes(count) => core::OverSubscribe::Yes(count.into()),
+                OverSubscribe::Force(count) => core::OverSubscribe::Force(count.into()),
+                OverSubscribe::Exclusive => core::OverSubscribe::Exclusive,
+            },
+            default_memory: memory(partition.def_mem),
+            max_memory: memory(partition.max_mem),
+            hidden: partition.hidden,
+            root_only: partition.root_only,
+            disable_root_jobs: partition.disable_root_jobs,
+            exclusive_user: partition.exclusive_user,
+            lln: partition.least_loaded_nodes,
+            req_resv: partition.requires_reservation,
+            qos: partition.qos.clone(),
+            grace_time_s: partition.grace_time_s,
+            preempt_mode: partition.preempt_mode.clone(),
+            over_time_limit_min: partition.over_time_limit.map(|limit| match limit {
+                TimeLimit::Seconds(seconds) => clamp(seconds / 60),
+                TimeLimit::Unlimited => u32::MAX,
+            }),
+            billing_weights: partition.billing_weights_text.clone(),
+        }
+    }
+}
+
+fn node_config(node: &NodeDef, lines: &[GresLine]) -> NodeConfig {
+    NodeConfig {
+        name: node.name.clone(),
+        hostname: node.hostname.clone(),
+        addr: node.addr.clone(),
+        port: node.port.into(),
+        cpus: node.cpus,
+        boards: node.boards,
+        sockets: node.sockets,
+        cores_per_socket: node.cores_per_socket,
+        threads_per_core: node.threads_per_core,
+        memory_mib: node.real_memory_mib,
+        tmp_disk_mib: node.tmp_disk_mib,
+        features: node.features.clone(),
+        gres: node
+            .gres
+            .iter()
+            .map(|gres| gres_config(&node.name, gres, lines))
+            .collect(),
+        weight: node.weight,
+        state: state_name(node.state).to_owned(),
+        reason: node.reason.clone(),
+    }
+}
+
+fn gres_config(node: &str, gres: &GresCount, lines: &[GresLine]) -> GresConfig {
+    let on_node = |line: &&GresLine| line.nodes.is_empty() || line.nodes.iter().any(|n| n == node);
+    let same = |line: &&GresLine| {
+        let model = gres.model.is_none() || line.model.is_none() || gres.model == line.model;
+        line.name == gres.name && model
+    };
+    let mut files = Vec::new();
+    for line in lines.iter().filter(on_node).filter(same) {
+        match line.one_device {
+            // Files of one device stay together, as one entry for one instance.
+            true => files.push(line.files.join(",")),
+            false => files.extend(line.files.iter().cloned()),
+        }
+    }
+    files.truncate(usize::try_from(gres.count).unwrap_or(usize::MAX));
+    GresConfig {
+        name: gres.name.clone(),
+        kind: gres.model.clone(),
+        count: gres.count,
+        files,
+    }
+}
+
+/// The word that slurm.conf has for a state.
+pub fn state_name(state: NodeState) -> &'static str {
+    match state {
+        NodeState::Unknown => "UNKNOWN",
+        NodeState::Cloud => "CLOUD",
+        NodeState::Down => "DOWN",
+        NodeState::Drain => "DRAIN",
+        NodeState::Fail => "FAIL",
+        NodeState::Future => "FUTURE",
+    }
+}
+
+fn memory(per: Option<MemPer>) -> MemoryAsk {
+    match per {
+        None => MemoryAsk::Default,
+        Some(MemPer::Cpu(mib)) => MemoryAsk::PerCpu(mib),
+        Some(MemPer::Node(mib)) => MemoryAsk::PerNode(mib),
+    }
+}
+
+fn minutes(limit: TimeLimit) -> time::TimeLimit {
+    match limit.minutes() {
+        Some(minutes) => time::TimeLimit::Minutes(clamp(minutes)),
+        None => time::TimeLimit::Unlimited,
+    }
+}
+
+fn clamp(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn has_word(list: &str, word: &str) -> bool {
+    list.split(',')
+        .any(|entry| entry.trim().eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load_text;
+    use std::path::Path;
+
+    #[test]
+    fn the_core_gets_names_minutes_and_device_files() {
+        let text = "ClusterName=C\nSlurmctldHost=h\nSlurmUser=alice\nMinJobAge=2\n\
+                    GresTypes=gpu\nDefMemPerCPU=2G\nSelectTypeParameters=CR_CPU\n\
+                    NodeName=n[1-2] CPUs=4 Gres=gpu:a100:2\nDownNodes=n2 Reason=broken\n\
+                    PartitionName=p Nodes=n2,n1 MaxTime=0:90 Default=YES AllowGroups=x\n";
+        let (config, findings) = load_text(Path::new("slurm.conf"), text);
+        assert!(findings.is_empty(), "{findings:?}");
+        let gres_text = "NodeName=n1 Name=gpu Type=a100 File=/dev/nvidia[0-1]\n";
+        let read = |_: &Path| Ok(gres_text.as_bytes().to_vec());
+        let (gres, _) = crate::files::load_gres_with(Path::new("gres.conf"), &read);
+        let cluster = config.cluster(&gres, &|user| (user == "alice").then_some(1000));
+        assert_eq!(cluster.cluster_name, "c");
+        assert_eq!(cluster.admin_uids, [1000]);
+        assert_eq!(cluster.default_memory, MemoryAsk::PerCpu(2048));
+        assert!(!cluster.whole_cores && !cluster.memory_is_consumable);
+        assert_eq!(
+            cluster.nodes[0].gres[0].files,
+            ["/dev/nvidia0", "/dev/nvidia1"]
+        );
+        assert!(cluster.nodes[1].gres[0].files.is_empty());
+        assert_eq!(cluster.nodes[1].state, "DOWN");
+        assert_eq!(cluster.nodes[1].reason.as_deref(), Some("broken"));
+        assert_eq!(cluster.partitions[0].nodes, ["n1", "n2"]);
+        assert_eq!(cluster.partitions[0].max_time, time::TimeLimit::Minutes(2));
+        assert_eq!(cluster.partitions[0].allow_groups, ["x"]);
+        assert_eq!(cluster.partitions[0].allow_qos, Vec::<String>::new());
+    }
+}

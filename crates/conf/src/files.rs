@@ -1,0 +1,350 @@
+//! The files beside slurm.conf: gres.conf and topology.conf into types, cgroup.conf, mpi.conf and
+//! slurmdbd.conf into checked settings.
+
+use std::path::Path;
+
+use crate::diagnostic::{Diagnostic, Findings, Origin};
+use crate::keys::{self, Table};
+use crate::load::{Checker, Reader, Settings};
+use crate::model::Setting;
+use crate::source::{self, Pair, ReadFile};
+use crate::value;
+use muster_core::hostlist;
+
+/// The most device files of one gres.conf line.
+const MAX_DEVICES: usize = 1024;
+
+/// One line of gres.conf.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GresLine {
+    /// Nodes that the line is about; empty for the node that reads it.
+    pub nodes: Vec<String>,
+    /// `gpu`; empty on a line that holds `AutoDetect` alone.
+    pub name: String,
+    /// `a100`.
+    pub model: Option<String>,
+    /// How many there are: `Count`, else the number of files, else 1.
+    pub count: u64,
+    /// Device files, expanded.
+    pub files: Vec<String>,
+    /// Whether the files together make one device (`MultipleFiles`).
+    pub one_device: bool,
+    /// Cores near the device.
+    pub cores: Vec<u32>,
+    /// Links to the other devices.
+    pub links: Vec<i32>,
+    /// `Flags`, as written.
+    pub flags: Vec<String>,
+    /// `AutoDetect`, in lower case.
+    pub auto_detect: Option<String>,
+    /// The line.
+    pub origin: Origin,
+}
+
+/// Loads gres.conf from disk.
+pub fn load_gres(path: &Path) -> (Vec<GresLine>, Vec<Diagnostic>) {
+    load_gres_with(path, &source::read_from_disk)
+}
+
+/// [`load_gres`] by way of the caller's own file reader.
+pub fn load_gres_with(path: &Path, read: ReadFile<'_>) -> (Vec<GresLine>, Vec<Diagnostic>) {
+    let mut findings = Findings::default();
+    let lines = source::read_lines(path, read, &mut findings);
+    let mut checker = Checker::new(&mut findings);
+    let mut gres = Vec::new();
+    for line in lines {
+        let settings = check_line(&line, &keys::GRES, "gres.conf", &mut checker);
+        let origin = line[0].origin.clone();
+        if let Some(line) = gres_line(&settings, origin, checker.findings) {
+            gres.push(line);
+        }
+    }
+    (gres, findings.sorted())
+}
+
+fn check_line(
+    line: &[Pair],
+    table: &'static Table,
+    what: &'static str,
+    checker: &mut Checker<'_>,
+) -> Settings {
+    let mut settings = Settings::new();
+    for pair in line {
+        let Some((key, setting)) = checker.check(pair, table, what) else {
+            continue;
+        };
+        if settings.insert(key.name, setting).is_some() {
+            let message = format!("{} is given twice on one line; the last counts", key.name);
+            checker
+                .findings
+                .warn(&pair.origin, key.name, message, "remove one of the two");
+        }
+    }
+    settings
+}
+
+fn gres_line(settings: &Settings, origin: Origin, findings: &mut Findings) -> Option<GresLine> {
+    let reader = Reader {
+        settings,
+        table: &keys::GRES,
+    };
+    let given = |key: &str, other: &str| reader.given(key).or_else(|| reader.given(other));
+    let name = reader.given("Name").unwrap_or("").to_owned();
+    if name.is_empty() && reader.given("AutoDetect").is_none() {
+        findings.error(
+            &origin,
+            "Name",
+            "the line names no resource",
+            "add Name=NAME",
+        );
+        return None;
+    }
+    let multiple = reader.given("MultipleFiles");
+    let mut files = Vec::new();
+    if let Some(text) = multiple.or_else(|| given("File", "Files")) {
+        match hostlist::parse_limited(text, MAX_DEVICES) {
+            Ok(list) => files = list,
+            Err(error) => findings.error(&origin, "File", format!("File: {error}"), ""),
+        }
+    }
+    if multiple.is_some() && given("File", "Files").is_some() {
+        let message = "File and MultipleFiles exclude each other; MultipleFiles counts";
+        findings.error(&origin, "File", message, "remove one of the two");
+    }
+    let devices = if multiple.is_some() {
+        files.len().min(1)
+    } else {
+        files.len()
+    } as u64;
+    let count = reader
+        .given("Count")
+        .and_then(|text| value::parse_count(text).ok());
+    let shared = ["mps", "shard"].contains(&name.as_str());
+    let must_agree = !shared && devices > 0;
+    if let Some(count) = count.filter(|&count| must_agree && count != devices) {
+        let message = format!("Count={count}, but there are {devices} device files");
+        findings.error(&origin, "Count", message, "remove Count or correct File");
+    }
+    let cores = given("Cores", "CPUs").map(|text| hostlist::parse_ranges(text, 1 << 16));
+    let mut links = Vec::new();
+    for word in given("Links", "Link")
+        .unwrap_or("")
+        .split(',')
+        .filter(|word| !word.is_empty())
+    {
+        match word.trim().parse() {
+            Ok(link) => links.push(link),
+            Err(_) => {
+                let message = format!("Links: `{word}` is not a number");
+                findings.error(&origin, "Links", message, "");
+            }
+        }
+    }
+    let nodes = reader.given("NodeName").map(hostlist::parse);
+    Some(GresLine {
+        nodes: nodes.and_then(Result::ok).unwrap_or_default(),
+        name,
+        model: reader.text("Type").map(str::to_owned),
+        count: count.unwrap_or(devices.max(1)),
+        files,
+        one_device: multiple.is_some(),
+        cores: cores.and_then(Result::ok).unwrap_or_default(),
+        links,
+        flags: reader.list("Flags"),
+        auto_detect: reader.given("AutoDetect").map(str::to_ascii_lowercase),
+        origin,
+    })
+}
+
+/// The network as topology.conf describes it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Topology {
+    /// `SwitchName` lines (topology/tree).
+    pub switches: Vec<Switch>,
+    /// `BlockName` lines (topology/block): name and nodes.
+    pub blocks: Vec<(String, Vec<String>)>,
+    /// `BlockSizes`.
+    pub block_sizes: Vec<u32>,
+    /// `RingName` lines (topology/ring): name and nodes in order.
+    pub rings: Vec<(String, Vec<String>)>,
+}
+
+/// One switch and what is below it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Switch {
+    /// Name.
+    pub name: String,
+    /// Switches below it.
+    pub switches: Vec<String>,
+    /// Nodes at it.
+    pub nodes: Vec<String>,
+    /// The line.
+    pub origin: Origin,
+}
+
+/// Loads topology.conf from disk.
+pub fn load_topology(path: &Path) -> (Topology, Vec<Diagnostic>) {
+    load_topology_with(path, &source::read_from_disk)
+}
+
+/// [`load_topology`] by way of the caller's own file reader.
+pub fn load_topology_with(path: &Path, read: ReadFile<'_>) -> (Topology, Vec<Diagnostic>) {
+    let mut findings = Findings::default();
+    let lines = source::read_lines(path, read, &mut findings);
+    let mut checker = Checker::new(&mut findings);
+    let mut topology = Topology::default();
+    for line in lines {
+        let settings = check_line(&line, &keys::TOPOLOGY, "topology.conf", &mut checker);
+        topology_line(&mut topology, &settings, &line[0].origin, checker.findings);
+    }
+    check_switches(&topology, &mut findings);
+    (topology, findings.sorted())
+}
+
+fn topology_line(
+    topology: &mut Topology,
+    settings: &Settings,
+    origin: &Origin,
+    findings: &mut Findings,
+) {
+    let reader = Reader {
+        settings,
+        table: &keys::TOPOLOGY,
+    };
+    let hosts = |key: &str| {
+        reader
+            .given(key)
+            .and_then(|text| hostlist::parse(text).ok())
+            .unwrap_or_default()
+    };
+    if let Some(name) = reader.given("SwitchName") {
+        topology.switches.push(Switch {
+            name: name.to_owned(),
+            switches: hosts("Switches"),
+            nodes: hosts("Nodes"),
+            origin: origin.clone(),
+        });
+    } else if let Some(name) = reader.given("BlockName") {
+        topology.blocks.push((name.to_owned(), hosts("Nodes")));
+    } else if let Some(name) = reader.given("RingName") {
+        topology.rings.push((name.to_owned(), hosts("Nodes")));
+    } else if reader.given("BlockSizes").is_none() && !settings.is_empty() {
+        let help = "add SwitchName, BlockName, RingName or BlockSizes";
+        findings.error(origin, "", "the line names no switch, block or ring", help);
+    }
+    for word in reader.list("BlockSizes") {
+        match word.parse() {
+            Ok(size) => topology.block_sizes.push(size),
+            Err(_) => {
+                let message = format!("BlockSizes: `{word}` is not a number");
+                findings.error(origin, "BlockSizes", message, "");
+            }
+        }
+    }
+}
+
+fn check_switches(topology: &Topology, findings: &mut Findings) {
+    let names: Vec<&str> = topology
+        .switches
+        .iter()
+        .map(|switch| switch.name.as_str())
+        .collect();
+    for (i, switch) in topology.switches.iter().enumerate() {
+        let name = &switch.name;
+        if names[..i].contains(&name.as_str()) {
+            let message = format!("switch {name} is defined twice");
+            findings.error(
+                &switch.origin,
+                "SwitchName",
+                message,
+                "define each switch once",
+            );
+        }
+        for below in &switch.switches {
+            if !names.contains(&below.as_str()) {
+                let message = format!("Switches: there is no switch {below}");
+                findings.error(
+                    &switch.origin,
+                    "Switches",
+                    message,
+                    "add its SwitchName line",
+                );
+            }
+        }
+    }
+}
+
+/// A file of plain settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flat {
+    /// cgroup.conf
+    Cgroup,
+    /// mpi.conf
+    Mpi,
+    /// slurmdbd.conf
+    Slurmdbd,
+}
+
+/// The settings of a [`Flat`] file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlatSettings {
+    /// Which file.
+    pub kind: Flat,
+    /// What it says, by the key's documented name.
+    pub settings: Settings,
+}
+
+impl FlatSettings {
+    /// What the file says for a key, else its default; `None` where there is neither.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        Reader {
+            settings: &self.settings,
+            table: self.kind.table().0,
+        }
+        .text(key)
+    }
+}
+
+impl Flat {
+    fn table(self) -> (&'static Table, &'static str) {
+        match self {
+            Flat::Cgroup => (&keys::CGROUP, "cgroup.conf"),
+            Flat::Mpi => (&keys::MPI, "mpi.conf"),
+            Flat::Slurmdbd => (&keys::SLURMDBD, "slurmdbd.conf"),
+        }
+    }
+}
+
+/// Loads cgroup.conf, mpi.conf or slurmdbd.conf from disk.
+pub fn load_flat(kind: Flat, path: &Path) -> (FlatSettings, Vec<Diagnostic>) {
+    load_flat_with(kind, path, &source::read_from_disk)
+}
+
+/// [`load_flat`] by way of the caller's own file reader.
+pub fn load_flat_with(
+    kind: Flat,
+    path: &Path,
+    read: ReadFile<'_>,
+) -> (FlatSettings, Vec<Diagnostic>) {
+    let mut findings = Findings::default();
+    let lines = source::read_lines(path, read, &mut findings);
+    let (table, what) = kind.table();
+    let mut checker = Checker::new(&mut findings);
+    let mut settings: Settings = Settings::new();
+    for pair in lines.iter().flatten() {
+        let Some((key, setting)) = checker.check(pair, table, what) else {
+            continue;
+        };
+        let before: Option<Setting> = settings.insert(key.name, setting);
+        if let Some(before) = before {
+            let message = format!(
+                "{} was set before, at {}; this value counts",
+                key.name, before.origin
+            );
+            checker
+                .findings
+                .warn(&pair.origin, key.name, message, "remove one of the two");
+        }
+    }
+    (FlatSettings { kind, settings }, findings.sorted())
+}

@@ -1,0 +1,173 @@
+//! The options in force: the command line beats the environment, which beats the script's directives; within one
+//! source the last word counts.
+
+use super::row::{Command, OptionRow, Status};
+use super::{OptionError, find};
+
+/// Where a value came from; later ones are stronger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// An `#SBATCH` line.
+    Directive,
+    /// The environment.
+    Environment,
+    /// The command line.
+    CommandLine,
+}
+
+/// An option that was given.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// Which.
+    pub row: &'static OptionRow,
+    /// Its value.
+    pub value: Option<String>,
+    /// Where it came from.
+    pub source: Source,
+}
+
+/// The options in force for one command.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// The command.
+    pub command: Command,
+    /// What was given, weaker ones removed, in order of arrival.
+    given: Vec<Given>,
+    /// How often `--verbose` was given.
+    pub verbose: u32,
+}
+
+impl Chosen {
+    /// None yet.
+    pub fn new(command: Command) -> Chosen {
+        Chosen {
+            command,
+            given: Vec::new(),
+            verbose: 0,
+        }
+    }
+
+    /// Adds an option, unless a stronger source has given it.
+    pub fn give(&mut self, row: &'static OptionRow, value: Option<String>, source: Source) {
+        let row = row
+            .same_as
+            .and_then(|long| find(self.command, long))
+            .unwrap_or(row);
+        if row.long == "verbose" {
+            self.verbose += 1;
+        }
+        if let Some(at) = self.given.iter().position(|g| g.row.long == row.long) {
+            if self.given[at].source > source {
+                return;
+            }
+            self.given.remove(at);
+        }
+        self.given.push(Given { row, value, source });
+    }
+
+    /// Adds an option by name, as if the command line had given it.
+    pub fn set(&mut self, long: &'static str, value: Option<String>) {
+        if let Some(row) = find(self.command, long) {
+            self.give(row, value, Source::CommandLine);
+        }
+    }
+
+    /// The option, if it was given.
+    pub fn get(&self, long: &'static str) -> Option<&Given> {
+        debug_assert!(
+            super::table().iter().any(|r| r.long == long),
+            "no row --{long}"
+        );
+        self.given.iter().find(|g| g.row.long == long)
+    }
+
+    /// Its value, if it was given with one.
+    pub fn value(&self, long: &'static str) -> Option<&str> {
+        self.get(long).and_then(|g| g.value.as_deref())
+    }
+
+    /// Whether it was given.
+    pub fn has(&self, long: &'static str) -> bool {
+        self.get(long).is_some()
+    }
+
+    /// Where it came from.
+    pub fn source(&self, long: &'static str) -> Option<Source> {
+        self.get(long).map(|g| g.source)
+    }
+
+    /// Takes an option back.
+    pub fn remove(&mut self, long: &'static str) {
+        self.given.retain(|g| g.row.long != long);
+    }
+
+    /// Of several options that exclude each other, the one that counts: the strongest source wins, then the last.
+    pub fn strongest(&self, longs: &[&'static str]) -> Option<&Given> {
+        self.given
+            .iter()
+            .filter(|g| longs.contains(&g.row.long))
+            .max_by_key(|g| g.source)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Given> {
+        self.given.iter()
+    }
+
+    /// Refuses what cannot be honoured, and collects what the user should be told.
+    ///
+    /// # Errors
+    /// The first option whose row is refused, with what to do instead.
+    pub fn check_status(&self) -> Result<Vec<String>, OptionError> {
+        let mut warnings = Vec::new();
+        for given in &self.given {
+            match given.row.status {
+                Status::Works | Status::StoredOnly { warn: false, .. } => {}
+                Status::StoredOnly { why, warn: true } => {
+                    if !given.asks_for_nothing() {
+                        let long = given.row.long;
+                        warnings.push(format!("--{long} has no effect: {why}"));
+                    }
+                }
+                Status::Refused(why) => {
+                    if !given.asks_for_nothing() {
+                        return Err(OptionError::fatal(format!(
+                            "--{} is not supported: {why}",
+                            given.origin(self.command)
+                        )));
+                    }
+                }
+            }
+        }
+        Ok(warnings)
+    }
+}
+
+impl Given {
+    /// Values that ask for what happens anyway.
+    fn asks_for_nothing(&self) -> bool {
+        let Some(value) = self.value.as_deref() else {
+            return false;
+        };
+        match self.row.long {
+            "mem-bind" | "gpu-bind" | "tres-bind" | "profile" | "mail-type" => {
+                matches!(
+                    value.to_ascii_lowercase().as_str(),
+                    "none" | "no" | "q" | "quiet"
+                )
+            }
+            "oom-kill-step" => value == "0",
+            "het-group" => value == "0",
+            _ => false,
+        }
+    }
+
+    /// The option's name, with the variable that gave it if one did.
+    fn origin(&self, command: Command) -> String {
+        let names = self.row.env_of(command);
+        if self.source == Source::Environment && !names.is_empty() {
+            return format!("{} (from {})", self.row.long, names.join(" or "));
+        }
+        self.row.long.to_owned()
+    }
+}

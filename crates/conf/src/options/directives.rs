@@ -1,0 +1,164 @@
+//! `#SBATCH` lines of a batch script. They count until the first line that is neither blank nor a comment; a line
+//! may hold several options, quoted as in a shell, and a `#` that begins a word ends it.
+
+use super::OptionError;
+use super::chosen::{Chosen, Source};
+use super::getopt::{self, Order};
+use super::row::Command;
+
+/// Adds the options of a script's directives. `name` is the script's, for messages.
+///
+/// # Errors
+/// Unknown options and stray words end the submission with exit code 255, bad quoting with 1.
+pub fn read(chosen: &mut Chosen, script: &str, name: &str) -> Result<(), OptionError> {
+    let mut args = Vec::new();
+    for (number, line) in script.lines().enumerate() {
+        if let Some(rest) = line.strip_prefix("#SBATCH") {
+            words(rest, name, number + 1, &mut args)?;
+        } else if !line.trim_start().is_empty() && !line.trim_start().starts_with('#') {
+            break;
+        }
+    }
+    apply(chosen, &args)
+}
+
+fn apply(chosen: &mut Chosen, args: &[String]) -> Result<(), OptionError> {
+    if args.is_empty() {
+        return Ok(());
+    }
+    let rows = super::table()
+        .iter()
+        .filter(|r| r.commands.has(Command::Sbatch));
+    let parsed = getopt::parse(rows, args, Order::StopAtWord).map_err(|text| OptionError {
+        lines: vec![text],
+        exit: 255,
+        bare: true,
+    })?;
+    if let Some(word) = parsed.words.first() {
+        if word == "hetjob" || word == "packjob" {
+            return Err(OptionError::fatal(
+                "heterogeneous jobs (#SBATCH hetjob) are not supported; submit one job for each part",
+            ));
+        }
+        return Err(OptionError::invalid(format!(
+            "Invalid directive found in batch script: {word}"
+        )));
+    }
+    for (row, value) in parsed.options {
+        if row.directive {
+            chosen.give(row, value, Source::Directive);
+        } else {
+            return Err(OptionError::invalid(format!(
+                "--{} cannot be given in a batch script; give it on the command line",
+                row.long
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn words(line: &str, name: &str, number: usize, args: &mut Vec<String>) -> Result<(), OptionError> {
+    let fail =
+        |text: String| OptionError::fatal(format!("{name}: line {number}: {text} in [{line}]"));
+    let mut rest = line.chars().peekable();
+    loop {
+        while rest.next_if(|c| c.is_whitespace()).is_some() {}
+        match rest.peek() {
+            None | Some('#') => return Ok(()),
+            Some(':') => return Err(fail("Unexpected `:`".to_owned())),
+            Some(_) => {}
+        }
+        let mut word = String::new();
+        let mut quote = None;
+        while let Some(c) = rest.next() {
+            match (c, quote) {
+                ('\\', _) => word.extend(rest.next()),
+                (c, Some(q)) if c == q => quote = None,
+                ('"' | '\'', None) => quote = Some(c),
+                (c, None) if c.is_whitespace() => break,
+                (c, _) => word.push(c),
+            }
+        }
+        if let Some(q) = quote {
+            return Err(fail(format!("Unmatched `{q}`")));
+        }
+        args.push(word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn options(script: &str) -> Result<Vec<(&'static str, Option<String>)>, OptionError> {
+        let mut chosen = Chosen::new(Command::Sbatch);
+        read(&mut chosen, script, "job.sh")?;
+        Ok(chosen
+            .iter()
+            .map(|g| (g.row.long, g.value.clone()))
+            .collect())
+    }
+
+    #[test]
+    fn lines() {
+        let v = |t: &str| Some(t.to_owned());
+        for (line, want) in [
+            ("-N 2", vec![("nodes", v("2"))]),
+            ("--nodes        2", vec![("nodes", v("2"))]),
+            (
+                "-p batch -N 2 --hold",
+                vec![("partition", v("batch")), ("nodes", v("2")), ("hold", None)],
+            ),
+            ("--job-name=\"a b\"", vec![("job-name", v("a b"))]),
+            ("--comment \"square\"", vec![("comment", v("square"))]),
+            ("--job-name=\"'psi j'\"", vec![("job-name", v("'psi j'"))]),
+            ("--job-name='sub it'", vec![("job-name", v("sub it"))]),
+            ("-J a\\ b", vec![("job-name", v("a b"))]),
+            ("-t 5 # five minutes", vec![("time", v("5"))]),
+            ("-J a#b", vec![("job-name", v("a#b"))]),
+            ("# -t 5", vec![]),
+            ("", vec![]),
+        ] {
+            let script = format!("#!/bin/sh\n#SBATCH {line}\ntrue\n");
+            assert_eq!(options(&script), Ok(want), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_block_ends_at_the_first_command() {
+        let script =
+            "#!/bin/sh\n\n# note\n##SBATCH -t 1\n  # more\n#SBATCH -n 2\ntrue\n#SBATCH -n 9\n";
+        assert_eq!(options(script), Ok(vec![("ntasks", Some("2".to_owned()))]));
+    }
+
+    #[test]
+    fn complaints() {
+        for (line, text, exit) in [
+            (
+                "-J dask w",
+                "Invalid directive found in batch script: w",
+                255,
+            ),
+            (
+                "--nosuchoption",
+                "unrecognized option '--nosuchoption'",
+                255,
+            ),
+            ("-J \"x", "job.sh: line 2: Unmatched `\"` in [ -J \"x]", 1),
+            (":", "job.sh: line 2: Unexpected `:` in [ :]", 1),
+        ] {
+            let error = options(&format!("#!/bin/sh\n#SBATCH {line}\n")).unwrap_err();
+            assert_eq!((error.lines[0].as_str(), error.exit), (text, exit));
+        }
+        let error = options("#!/bin/sh\n#SBATCHx -J\n").unwrap_err();
+        assert_eq!(error.lines[0], "Invalid directive found in batch script: x");
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(script in "(#SBATCH)?[ -~\né]{0,80}") {
+            let _ = options(&script);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Options from the environment, as the commands' manual pages list them.
+
+use super::chosen::{Chosen, Source};
+use super::row::{Arg, OptionRow};
+
+/// Adds the options that environment variables give.
+pub fn read(chosen: &mut Chosen, lookup: impl Fn(&str) -> Option<String>) {
+    for row in super::table() {
+        if !row.commands.has(chosen.command) {
+            continue;
+        }
+        for name in row.env_of(chosen.command) {
+            if let Some(value) = lookup(name) {
+                give(chosen, row, value);
+            }
+        }
+    }
+    wait_for_switches(chosen, lookup);
+}
+
+fn give(chosen: &mut Chosen, row: &'static OptionRow, value: String) {
+    match row.arg {
+        Arg::None => {
+            if is_on(&value) {
+                chosen.give(row, None, Source::Environment);
+            }
+        }
+        Arg::Optional => {
+            let value = (!value.is_empty()).then_some(value);
+            chosen.give(row, value, Source::Environment);
+        }
+        Arg::Required => {
+            if !value.is_empty() {
+                chosen.give(row, Some(value), Source::Environment);
+            }
+        }
+    }
+}
+
+/// A flag is on when its variable is empty, `yes` or a number other than 0.
+pub fn is_on(value: &str) -> bool {
+    value.is_empty()
+        || value.eq_ignore_ascii_case("yes")
+        || value.parse::<i64>().is_ok_and(|n| n != 0)
+}
+
+/// `*_WAIT4SWITCH` is the second half of `--switches`.
+fn wait_for_switches(chosen: &mut Chosen, lookup: impl Fn(&str) -> Option<String>) {
+    let name = match chosen.command {
+        super::Command::Sbatch => "SBATCH_WAIT4SWITCH",
+        super::Command::Srun => "SLURM_WAIT4SWITCH",
+        super::Command::Salloc => "SALLOC_WAIT4SWITCH",
+    };
+    let (Some(time), Some(count)) = (lookup(name), chosen.value("switches")) else {
+        return;
+    };
+    if !count.contains('@')
+        && let Some(row) = super::find(chosen.command, "switches")
+        && chosen.source("switches") == Some(Source::Environment)
+    {
+        let value = format!("{count}@{time}");
+        chosen.give(row, Some(value), Source::Environment);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Command;
+    use super::*;
+
+    fn chosen(command: Command, pairs: &[(&str, &str)]) -> Chosen {
+        let mut chosen = Chosen::new(command);
+        read(&mut chosen, |name| {
+            pairs
+                .iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, v)| (*v).to_owned())
+        });
+        chosen
+    }
+
+    #[test]
+    fn values_and_flags() {
+        let c = chosen(
+            Command::Sbatch,
+            &[
+                ("SBATCH_JOB_NAME", "x"),
+                ("SBATCH_REQUEUE", ""),
+                ("SBATCH_NO_REQUEUE", "no"),
+                ("SBATCH_EXCLUSIVE", ""),
+                ("SBATCH_REQ_SWITCH", "2"),
+                ("SBATCH_WAIT4SWITCH", "5"),
+                ("SBATCH_PARTITION", ""),
+                ("SLURM_NTASKS", "7"),
+            ],
+        );
+        assert_eq!(c.value("job-name"), Some("x"));
+        assert!(c.has("requeue") && !c.has("no-requeue") && c.has("exclusive"));
+        assert_eq!(c.value("switches"), Some("2@5"));
+        assert!(!c.has("partition") && !c.has("ntasks"));
+    }
+
+    #[test]
+    fn the_command_line_is_stronger_and_a_directive_weaker() {
+        let mut c = Chosen::new(Command::Sbatch);
+        let row = super::super::find(Command::Sbatch, "job-name").unwrap();
+        c.give(row, Some("directive".into()), Source::Directive);
+        c.give(row, Some("environment".into()), Source::Environment);
+        assert_eq!(c.value("job-name"), Some("environment"));
+        c.give(row, Some("directive 2".into()), Source::Directive);
+        assert_eq!(c.value("job-name"), Some("environment"));
+        c.give(row, Some("line".into()), Source::CommandLine);
+        assert_eq!(c.value("job-name"), Some("line"));
+    }
+
+    #[test]
+    fn srun_takes_the_allocation_from_the_environment() {
+        let c = chosen(
+            Command::Srun,
+            &[
+                ("SLURM_NTASKS", "4"),
+                ("SLURM_NPROCS", "5"),
+                ("SLURM_CPUS_PER_TASK", "2"),
+                ("SRUN_EXPORT_ENV", "NONE"),
+                ("SLURM_EXPORT_ENV", "ALL"),
+            ],
+        );
+        assert_eq!(c.value("ntasks"), Some("4"));
+        assert_eq!(c.value("export"), Some("NONE"));
+        assert!(!c.has("cpus-per-task"));
+    }
+}

@@ -1,0 +1,82 @@
+//! Rows: GPUs and what is counted by them.
+
+use super::row::{Group, OptionRow, opt};
+
+pub(super) const ROWS: &[OptionRow] = &[
+    opt("gpus", "[type:]n", "GPUs of the whole job")
+        .short('G')
+        .group(Group::Gpu)
+        .env(&["SBATCH_GPUS"], &["SLURM_GPUS"], &["SALLOC_GPUS"]),
+    opt("gpus-per-node", "[type:]n", "GPUs of each node")
+        .group(Group::Gpu)
+        .env(
+            &["SBATCH_GPUS_PER_NODE"],
+            &["SLURM_GPUS_PER_NODE"],
+            &["SALLOC_GPUS_PER_NODE"],
+        ),
+    opt(
+        "gpus-per-socket",
+        "[type:]n",
+        "GPUs of each socket; needs --sockets-per-node",
+    )
+    .group(Group::Gpu),
+    opt("gpus-per-task", "[type:]n", "GPUs of each task")
+        .group(Group::Gpu)
+        .env(
+            &["SBATCH_GPUS_PER_TASK"],
+            &["SLURM_GPUS_PER_TASK"],
+            &["SALLOC_GPUS_PER_TASK"],
+        ),
+    opt("cpus-per-gpu", "n", "CPUs for each GPU")
+        .group(Group::Gpu)
+        .env(
+            &["SBATCH_CPUS_PER_GPU"],
+            &["SLURM_CPUS_PER_GPU"],
+            &["SALLOC_CPUS_PER_GPU"],
+        ),
+    opt("mem-per-gpu", "MB", "memory for each GPU")
+        .group(Group::Gpu)
+        .env(
+            &["SBATCH_MEM_PER_GPU"],
+            &["SLURM_MEM_PER_GPU"],
+            &["SALLOC_MEM_PER_GPU"],
+        ),
+    opt("ntasks-per-gpu", "n", "tasks for each GPU")
+        .group(Group::Gpu)
+        .srun_env(&["SLURM_NTASKS_PER_GPU"]),
+    opt("gpu-bind", "type", "GPUs that each task may use")
+        .group(Group::Gpu)
+        .env(
+            &["SBATCH_GPU_BIND"],
+            &["SLURM_GPU_BIND"],
+            &["SALLOC_GPU_BIND"],
+        )
+        .warns("every task sees all GPUs of its step"),
+    opt("gpu-freq", "value", "GPU frequency")
+        .group(Group::Gpu)
+        .env(
+            &["SBATCH_GPU_FREQ"],
+            &["SLURM_GPU_FREQ"],
+            &["SALLOC_GPU_FREQ"],
+        )
+        .warns("GPU frequencies are left as they are"),
+    opt(
+        "tres-per-task",
+        "list",
+        "resources of each task: cpu=n, gres/gpu[:type]=n",
+    )
+    .group(Group::Gpu)
+    .env(
+        &["SBATCH_TRES_PER_TASK"],
+        &["SLURM_TRES_PER_TASK"],
+        &["SALLOC_TRES_PER_TASK"],
+    ),
+    opt("tres-bind", "list", "devices that each task may use")
+        .group(Group::Gpu)
+        .env(
+            &["SBATCH_TRES_BIND"],
+            &["SLURM_TRES_BIND"],
+            &["SALLOC_TRES_BIND"],
+        )
+        .warns("every task sees all devices of its step"),
+];

@@ -1,0 +1,309 @@
+//! From chosen options to a [`JobSpec`]. The caller adds what only it can know: script, environment, directories.
+
+mod ask;
+
+use super::chosen::Chosen;
+use super::row::Command;
+use super::values::time::Zone;
+use super::values::{self, number};
+use super::{OptionError, values::time};
+use crate::value::{self, TimeLimit as Limit};
+use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::spec::{JobKind, JobSpec, StdioSpec};
+use muster_core::time::{TimeLimit, Timestamp};
+
+pub use ask::{Devices, devices, memory, resource_ask};
+
+/// Why options make no job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BuildError {
+    /// An option is malformed.
+    Option(OptionError),
+    /// The controller would refuse it; said in the words that it would use.
+    Refused(Refusal),
+}
+
+impl From<OptionError> for BuildError {
+    fn from(error: OptionError) -> BuildError {
+        BuildError::Option(error)
+    }
+}
+
+impl From<Refusal> for BuildError {
+    fn from(refusal: Refusal) -> BuildError {
+        BuildError::Refused(refusal)
+    }
+}
+
+/// What the outside world tells the pure part.
+pub struct Ambient<'a> {
+    /// Now.
+    pub now: Timestamp,
+    /// The user's time zone.
+    pub zone: &'a dyn Zone,
+}
+
+/// A job as far as options say, and what to tell the user.
+#[derive(Debug)]
+pub struct Built {
+    /// The job.
+    pub spec: JobSpec,
+    /// Lines for standard error.
+    pub warnings: Vec<String>,
+}
+
+/// Makes the job that the options ask for.
+///
+/// # Errors
+/// The first option that is malformed or refused.
+pub fn build(chosen: &Chosen, ambient: &Ambient<'_>) -> Result<Built, BuildError> {
+    let mut warnings = chosen.check_status()?;
+    let ask = resource_ask(chosen, &mut warnings)?;
+    let text = |long| chosen.value(long).map(str::to_owned);
+    let mut spec = JobSpec {
+        name: text("job-name").unwrap_or_default(),
+        account: text("account"),
+        qos: text("qos"),
+        partitions: partitions(chosen),
+        kind: match chosen.command {
+            Command::Sbatch => JobKind::Batch,
+            Command::Srun | Command::Salloc => JobKind::Allocation,
+        },
+        ask,
+        time_limit: time_limit(chosen, "time")?,
+        time_min: time_limit(chosen, "time-min")?,
+        begin: point(chosen, "begin", ambient)?,
+        deadline: point(chosen, "deadline", ambient)?,
+        hold: chosen.has("hold"),
+        priority: priority(chosen)?,
+        nice: nice(chosen)?,
+        comment: text("comment"),
+        wckey: text("wckey"),
+        licenses: text("licenses").filter(|l| !l.is_empty()),
+        reservation: text("reservation"),
+        mail: mail(chosen)?,
+        no_kill: no_kill(chosen)?,
+        shown: shown(chosen),
+        interactive: chosen.command != Command::Sbatch,
+        ..JobSpec::default()
+    };
+    if let Some(text) = chosen.value("dependency") {
+        spec.dependency = values::dependency(text)?;
+    }
+    if let Some(text) = chosen.value("signal") {
+        spec.warn_signal = Some(
+            values::warn_signal(text)
+                .ok_or_else(|| OptionError::invalid("Invalid --signal specification"))?,
+        );
+    }
+    match chosen.command {
+        Command::Sbatch => batch_only(chosen, &mut spec)?,
+        Command::Srun | Command::Salloc => spec.immediate_s = immediate(chosen)?,
+    }
+    if chosen.command != Command::Srun && chosen.value("wait-all-nodes").is_some() {
+        let text = chosen.value("wait-all-nodes").unwrap_or_default();
+        spec.wait_all_nodes = match number("wait-all-nodes", text, 0)? {
+            0 => false,
+            1 => true,
+            _ => return Err(OptionError::invalid("Invalid --wait-all-nodes specification").into()),
+        };
+    }
+    Ok(Built { spec, warnings })
+}
+
+fn batch_only(chosen: &Chosen, spec: &mut JobSpec) -> Result<(), BuildError> {
+    if let Some(text) = chosen.value("array") {
+        let array = values::array(text);
+        spec.array = Some(array.ok_or_else(|| {
+            Refusal::new(
+                RefusalCode::InvalidArray,
+                format!("--array={text}: expected indexes such as 0-15, 1,3,7 or 0-15:4%2"),
+            )
+        })?);
+    }
+    spec.requeue = chosen
+        .strongest(&["requeue", "no-requeue"])
+        .map(|g| g.row.long == "requeue");
+    spec.kill_on_invalid_dep = match chosen.value("kill-on-invalid-dep") {
+        None => None,
+        Some(text) if text.eq_ignore_ascii_case("yes") => Some(true),
+        Some(text) if text.eq_ignore_ascii_case("no") => Some(false),
+        Some(_) => {
+            return Err(OptionError::invalid("Invalid --kill-on-invalid-dep specification").into());
+        }
+    };
+    spec.export = chosen.value("export").map(str::to_owned);
+    spec.stdio = stdio(chosen)?;
+    Ok(())
+}
+
+/// `--input`, `--output`, `--error`, `--open-mode`.
+///
+/// # Errors
+/// An open mode that is neither.
+pub fn stdio(chosen: &Chosen) -> Result<StdioSpec, OptionError> {
+    let text = |long| chosen.value(long).map(str::to_owned);
+    Ok(StdioSpec {
+        stdin: text("input"),
+        stdout: text("output"),
+        stderr: text("error"),
+        append: match chosen.value("open-mode").map(|m| m.chars().next()) {
+            None => None,
+            Some(Some('a' | 'A')) => Some(true),
+            Some(Some('t' | 'T')) => Some(false),
+            Some(_) => return Err(OptionError::invalid("Invalid --open-mode specification")),
+        },
+    })
+}
+
+fn partitions(chosen: &Chosen) -> Vec<String> {
+    chosen
+        .value("partition")
+        .unwrap_or("")
+        .split(',')
+        .filter(|p| !p.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// `--time`, `--time-min`.
+///
+/// # Errors
+/// Not a time limit.
+pub fn time_limit(chosen: &Chosen, long: &'static str) -> Result<Option<TimeLimit>, OptionError> {
+    let Some(text) = chosen.value(long) else {
+        return Ok(None);
+    };
+    match read_limit(text) {
+        // No limit given means the partition's.
+        Ok(TimeLimit::Minutes(0)) => Ok(None),
+        Ok(limit) => Ok(Some(limit)),
+        Err(_) => Err(OptionError::invalid(format!(
+            "Invalid --{long} specification"
+        ))),
+    }
+}
+
+/// A time limit in the core's terms, rounded up to minutes.
+///
+/// # Errors
+/// Not a time limit.
+pub fn read_limit(text: &str) -> Result<TimeLimit, value::ValueError> {
+    Ok(match value::parse_time_limit(text)? {
+        Limit::Unlimited => TimeLimit::Unlimited,
+        limit @ Limit::Seconds(_) => {
+            let minutes = limit.minutes().unwrap_or(0);
+            TimeLimit::Minutes(u32::try_from(minutes).unwrap_or(u32::MAX - 16))
+        }
+    })
+}
+
+fn point(
+    chosen: &Chosen,
+    long: &'static str,
+    ambient: &Ambient<'_>,
+) -> Result<Option<Timestamp>, OptionError> {
+    let Some(text) = chosen.value(long) else {
+        return Ok(None);
+    };
+    match time::parse(text, ambient.now, ambient.zone) {
+        Some(at) => Ok(Some(at)),
+        None => Err(
+            OptionError::invalid(format!("Invalid --{long} specification")).with_hint(format!(
+                "'{text}' is not a time such as 16:00, tomorrow, now+1hour or 2030-01-20T12:34:00"
+            )),
+        ),
+    }
+}
+
+fn priority(chosen: &Chosen) -> Result<Option<u32>, OptionError> {
+    match chosen.value("priority") {
+        None => Ok(None),
+        Some(text) if text.eq_ignore_ascii_case("TOP") => Ok(Some(u32::MAX - 1)),
+        Some(text) => text
+            .parse::<u32>()
+            .ok()
+            .filter(|p| *p < u32::MAX - 1)
+            .map(Some)
+            .ok_or_else(|| OptionError::invalid("Invalid --priority specification")),
+    }
+}
+
+fn nice(chosen: &Chosen) -> Result<i32, OptionError> {
+    const LIMIT: i64 = 2_147_483_645;
+    match chosen.get("nice").map(|g| g.value.as_deref()) {
+        None => Ok(0),
+        Some(None) => Ok(100),
+        Some(Some(text)) => match text.parse::<i64>() {
+            Ok(n) if n.abs() <= LIMIT => Ok(i32::try_from(n).unwrap_or(0)),
+            Ok(_) => Err(OptionError::invalid(format!(
+                "Invalid nice value, must be between -{LIMIT} and {LIMIT}"
+            ))),
+            Err(_) => Err(OptionError::invalid("Invalid --nice specification")),
+        },
+    }
+}
+
+fn mail(chosen: &Chosen) -> Result<Option<(String, String)>, OptionError> {
+    let (kind, user) = (chosen.value("mail-type"), chosen.value("mail-user"));
+    if let Some(kind) = kind
+        && !values::mail_type_is_known(kind)
+    {
+        return Err(OptionError::invalid("Invalid --mail-type specification"));
+    }
+    Ok((kind.is_some() || user.is_some()).then(|| {
+        (
+            kind.unwrap_or_default().to_owned(),
+            user.unwrap_or_default().to_owned(),
+        )
+    }))
+}
+
+fn no_kill(chosen: &Chosen) -> Result<bool, OptionError> {
+    match chosen.get("no-kill").map(|g| g.value.as_deref()) {
+        None => Ok(false),
+        Some(None) => Ok(true),
+        Some(Some("off" | "no")) => Ok(false),
+        Some(Some("set" | "yes" | "1")) => Ok(true),
+        Some(Some(_)) => Err(OptionError::invalid("Invalid --no-kill specification")),
+    }
+}
+
+fn immediate(chosen: &Chosen) -> Result<Option<u32>, OptionError> {
+    match chosen.get("immediate").map(|g| g.value.as_deref()) {
+        None => Ok(None),
+        Some(None) => Ok(Some(1)),
+        Some(Some(text)) => values::count(text)
+            .map(Some)
+            .ok_or_else(|| OptionError::invalid("Invalid --immediate specification")),
+    }
+}
+
+/// Options that listings show and nothing else uses.
+fn shown(chosen: &Chosen) -> Vec<(String, String)> {
+    [
+        "extra",
+        "mcs-label",
+        "network",
+        "prefer",
+        "cpu-freq",
+        "gpu-freq",
+        "gpu-bind",
+        "mem-bind",
+        "tres-bind",
+        "power",
+        "profile",
+        "acctg-freq",
+        "gres-flags",
+    ]
+    .iter()
+    .filter_map(|long| {
+        chosen
+            .value(long)
+            .map(|v| ((*long).to_owned(), v.to_owned()))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests;

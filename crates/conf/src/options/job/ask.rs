@@ -1,0 +1,409 @@
+//! Nodes, tasks, CPUs, memory and devices that options ask for. What is counted by GPU is turned into what is counted
+//! by node here, so that the scheduler knows one form.
+
+use super::BuildError;
+use crate::options::OptionError;
+use crate::options::chosen::{Chosen, Source};
+use crate::options::row::Command;
+use crate::options::values::{self, number};
+use crate::value::parse_mem_mib;
+use muster_core::spec::{GresAsk, MemoryAsk, ResourceAsk, Sharing};
+
+/// Everything that shapes the allocation.
+///
+/// # Errors
+/// The first option that is malformed or contradicts another.
+pub fn resource_ask(
+    chosen: &Chosen,
+    warnings: &mut Vec<String>,
+) -> Result<ResourceAsk, BuildError> {
+    let optional = |long: &'static str, least: u32| match chosen.value(long) {
+        Some(text) => number(long, text, least).map(Some),
+        None => Ok(None),
+    };
+    let mut ask = ResourceAsk {
+        ntasks: optional("ntasks", 1)?,
+        cpus_per_task: optional("cpus-per-task", 1)?,
+        ntasks_per_node: optional("ntasks-per-node", 0)?.filter(|n| *n > 0),
+        ntasks_per_socket: optional("ntasks-per-socket", 1)?,
+        ntasks_per_core: optional("ntasks-per-core", 1)?,
+        min_cpus_per_node: optional("mincpus", 1)?,
+        constraint: chosen
+            .value("constraint")
+            .map(str::to_owned)
+            .filter(|c| !c.is_empty()),
+        nodelist: chosen
+            .value("nodelist")
+            .map(str::to_owned)
+            .filter(|l| !l.is_empty()),
+        exclude: chosen
+            .value("exclude")
+            .map(str::to_owned)
+            .filter(|l| !l.is_empty()),
+        sharing: sharing(chosen)?,
+        contiguous: chosen.has("contiguous"),
+        sockets_per_node: optional("sockets-per-node", 1)?,
+        cores_per_socket: optional("cores-per-socket", 1)?,
+        threads_per_core: optional("threads-per-core", 1)?,
+        core_spec: optional("core-spec", 0)?,
+        overcommit: chosen.has("overcommit"),
+        spread: chosen.has("spread-job"),
+        use_min_nodes: chosen.has("use-min-nodes"),
+        ..ResourceAsk::default()
+    };
+    if let Some(text) = chosen.value("tmp") {
+        ask.tmp_disk_mib =
+            parse_mem_mib(text).map_err(|_| OptionError::invalid("Invalid --tmp specification"))?;
+    }
+    if let Some(text) = chosen.value("switches") {
+        ask.switches = Some(values::switches(text)?);
+    }
+    ask.distribution = distribution(chosen)?;
+    extra_node_info(chosen, &mut ask)?;
+    hint(chosen, &mut ask)?;
+    tres_per_task(chosen, &mut ask)?;
+    ask.memory = memory(chosen)?;
+    node_count(chosen, &mut ask, warnings)?;
+    apply_devices(chosen, &mut ask)?;
+    Ok(ask)
+}
+
+fn node_count(
+    chosen: &Chosen,
+    ask: &mut ResourceAsk,
+    warnings: &mut Vec<String>,
+) -> Result<(), OptionError> {
+    if let Some(text) = chosen.value("nodes") {
+        let (min, max) = values::nodes(text)?;
+        (ask.min_nodes, ask.max_nodes, ask.nodes_set) = (min, Some(max), true);
+    }
+    if !ask.nodes_set
+        && let (Some(tasks), Some(per_node)) = (ask.ntasks, ask.ntasks_per_node)
+    {
+        ask.min_nodes = tasks.div_ceil(per_node);
+    }
+    if let Some(list) = &ask.nodelist {
+        let named = muster_core::hostlist::parse(list)
+            .map_err(|e| OptionError::invalid(format!("Invalid --nodelist specification: {e}")))?;
+        let named = u32::try_from(named.len()).unwrap_or(u32::MAX);
+        match ask.max_nodes {
+            Some(max) if max < named => {
+                return Err(OptionError::fatal(format!(
+                    "--nodelist names {named} nodes but --nodes allows at most {max}; name fewer or raise --nodes"
+                )));
+            }
+            _ => ask.min_nodes = ask.min_nodes.max(named),
+        }
+    }
+    if ask.nodes_set
+        && let Some(tasks) = ask.ntasks
+        && tasks < ask.min_nodes
+    {
+        let asked = ask.min_nodes;
+        // A count that an allocation left in the environment is no wish of the user's.
+        if chosen.source("nodes") == Some(Source::CommandLine) {
+            warnings.push(format!(
+                "can't run {tasks} processes on {asked} nodes, setting nnodes to {tasks}"
+            ));
+        }
+        ask.min_nodes = tasks;
+        ask.max_nodes = ask.max_nodes.map(|max| max.min(tasks));
+    }
+    Ok(())
+}
+
+fn sharing(chosen: &Chosen) -> Result<Sharing, OptionError> {
+    let Some(given) = chosen.strongest(&["exclusive", "oversubscribe"]) else {
+        return Ok(Sharing::Default);
+    };
+    if given.row.long == "oversubscribe" {
+        return Ok(Sharing::Oversubscribe);
+    }
+    match given
+        .value
+        .as_deref()
+        .map(str::to_ascii_lowercase)
+        .as_deref()
+    {
+        None | Some("1" | "yes" | "exclusive") => Ok(Sharing::Exclusive),
+        Some("user") => Ok(Sharing::ExclusiveUser),
+        Some(kind @ ("mcs" | "topo")) => Err(OptionError::fatal(format!(
+            "--exclusive={kind} is not supported; use --exclusive or --exclusive=user"
+        ))),
+        Some(_) => Err(OptionError::invalid("Invalid --exclusive specification")),
+    }
+}
+
+/// `--distribution`.
+///
+/// # Errors
+/// Not one that is known.
+pub(super) fn distribution(chosen: &Chosen) -> Result<Option<String>, OptionError> {
+    match chosen.value("distribution") {
+        None => Ok(None),
+        Some(text) if values::distribution_is_known(text) => Ok(Some(text.to_ascii_lowercase())),
+        Some(_) => Err(OptionError::invalid("Invalid --distribution specification")),
+    }
+}
+
+fn extra_node_info(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionError> {
+    let Some(text) = chosen.value("extra-node-info") else {
+        return Ok(());
+    };
+    const PLACES: [&str; 3] = ["first", "second", "third"];
+    let fields = [
+        &mut ask.sockets_per_node,
+        &mut ask.cores_per_socket,
+        &mut ask.threads_per_core,
+    ];
+    if text.split(':').count() > fields.len() {
+        return Err(OptionError::invalid(
+            "Invalid --extra-node-info specification",
+        ));
+    }
+    for ((word, field), place) in text.split(':').zip(fields).zip(PLACES) {
+        if word == "*" {
+            continue;
+        }
+        // Of a range, the least is what a node must have.
+        let least = word.split('-').next().unwrap_or(word);
+        let value = values::count(least).filter(|n| *n > 0).ok_or_else(|| {
+            OptionError::fatal(format!(
+                "Invalid numeric value \"{word}\" for {place} arg of -B."
+            ))
+        })?;
+        field.get_or_insert(value);
+    }
+    Ok(())
+}
+
+fn hint(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionError> {
+    let Some(text) = chosen.value("hint") else {
+        return Ok(());
+    };
+    for word in text.split(',') {
+        match word.to_ascii_lowercase().as_str() {
+            "nomultithread" => {
+                ask.threads_per_core.get_or_insert(1);
+            }
+            "compute_bound" => {
+                ask.threads_per_core.get_or_insert(1);
+            }
+            "memory_bound" => {
+                ask.ntasks_per_socket.get_or_insert(1);
+                ask.threads_per_core.get_or_insert(1);
+            }
+            "multithread" | "none" => {}
+            "help" => {
+                return Err(OptionError::fatal(
+                    "--hint is one of compute_bound, memory_bound, multithread, nomultithread",
+                ));
+            }
+            _ => {
+                return Err(OptionError::fatal(format!(
+                    "unrecognized --hint argument \"{word}\", see --hint=help"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `cpu=` of `--tres-per-task`; its devices are read with the others.
+fn tres_per_task(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionError> {
+    for item in chosen.value("tres-per-task").unwrap_or("").split(',') {
+        let Some(count) = item.strip_prefix("cpu=").or(item.strip_prefix("cpu:")) else {
+            continue;
+        };
+        let count = number("tres-per-task=cpu", count, 1)?;
+        match ask.cpus_per_task {
+            Some(other) if other != count => {
+                return Err(OptionError::fatal(format!(
+                    "--cpus-per-task={other} and --tres-per-task=cpu={count} contradict each other"
+                )));
+            }
+            _ => ask.cpus_per_task = Some(count),
+        }
+    }
+    Ok(())
+}
+
+/// `--mem` and `--mem-per-cpu`; `--mem-per-gpu` is worked out once the GPUs are known.
+///
+/// # Errors
+/// Malformed, or two of them from one source.
+pub fn memory(chosen: &Chosen) -> Result<MemoryAsk, OptionError> {
+    const KINDS: [&str; 3] = ["mem", "mem-per-cpu", "mem-per-gpu"];
+    let Some(given) = chosen.strongest(&KINDS) else {
+        return Ok(MemoryAsk::Default);
+    };
+    let of_source = chosen
+        .iter()
+        .filter(|g| g.source == given.source && KINDS.contains(&g.row.long));
+    if of_source.count() > 1 {
+        return Err(OptionError::fatal(
+            "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.",
+        ));
+    }
+    let mib = mem_value(given.row.long, given.value.as_deref().unwrap_or(""))?;
+    Ok(match given.row.long {
+        "mem" => MemoryAsk::PerNode(mib),
+        "mem-per-cpu" => MemoryAsk::PerCpu(mib),
+        _ => MemoryAsk::Default,
+    })
+}
+
+fn mem_value(long: &str, text: &str) -> Result<u64, OptionError> {
+    parse_mem_mib(text).map_err(|_| OptionError::invalid(format!("Invalid --{long} specification")))
+}
+
+/// Devices that options ask for, before they are counted by node.
+#[derive(Debug, Default)]
+pub struct Devices {
+    /// `--gres`, `--gpus-per-node`, `--gpus-per-socket`.
+    pub per_node: Vec<GresAsk>,
+    /// `--gpus`.
+    pub per_job: Vec<GresAsk>,
+    /// `--gpus-per-task`, `--tres-per-task`.
+    pub per_task: Vec<GresAsk>,
+}
+
+/// Reads all options that ask for devices.
+///
+/// # Errors
+/// Malformed counts.
+pub fn devices(chosen: &Chosen, sockets: Option<u32>) -> Result<Devices, OptionError> {
+    let bad_gres = || OptionError::fatal("Invalid generic resource (gres) specification");
+    let gpus = |long: &'static str| match chosen.value(long) {
+        Some(text) => values::gpus(text)
+            .ok_or_else(|| OptionError::invalid(format!("Invalid --{long} specification"))),
+        None => Ok(Vec::new()),
+    };
+    let mut devices = Devices {
+        per_job: gpus("gpus")?,
+        per_task: gpus("gpus-per-task")?,
+        ..Devices::default()
+    };
+    if let Some(text) = chosen.value("gres") {
+        devices.per_node = values::gres(text).ok_or_else(bad_gres)?;
+    }
+    for gpu in gpus("gpus-per-node")? {
+        values::push_gres(&mut devices.per_node, &gpu.name, gpu.kind, gpu.per_node);
+    }
+    for gpu in gpus("gpus-per-socket")? {
+        let sockets = sockets.ok_or_else(|| {
+            OptionError::fatal("--gpus-per-socket needs --sockets-per-node, or use --gpus-per-node")
+        })?;
+        let count = gpu.per_node.saturating_mul(u64::from(sockets));
+        values::push_gres(&mut devices.per_node, &gpu.name, gpu.kind, count);
+    }
+    for item in chosen.value("tres-per-task").unwrap_or("").split(',') {
+        if item.is_empty() || item.starts_with("cpu=") || item.starts_with("cpu:") {
+            continue;
+        }
+        let Some(list) = item.strip_prefix("gres/").and_then(values::gres) else {
+            return Err(
+                OptionError::invalid("Invalid --tres-per-task specification")
+                    .with_hint(format!("'{item}' is neither cpu=N nor gres/NAME[:TYPE]=N")),
+            );
+        };
+        for gres in list {
+            values::push_gres(&mut devices.per_task, &gres.name, gres.kind, gres.per_node);
+        }
+    }
+    Ok(devices)
+}
+
+fn apply_devices(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionError> {
+    let devices = devices(chosen, ask.sockets_per_node)?;
+    tasks_by_gpu(chosen, &devices, ask)?;
+    ask.gres = devices.per_node;
+    for gpu in devices.per_job {
+        let nodes = u64::from(ask.min_nodes);
+        if ask.nodes_set && ask.max_nodes != Some(ask.min_nodes) || gpu.per_node % nodes != 0 {
+            return Err(OptionError::fatal(format!(
+                "--gpus={} cannot be shared out evenly over the nodes; give one node count that divides it, or \
+                 --gpus-per-node",
+                gpu.per_node
+            )));
+        }
+        // The same number on each node needs a fixed number of nodes.
+        ask.max_nodes = Some(ask.min_nodes);
+        values::push_gres(&mut ask.gres, &gpu.name, gpu.kind, gpu.per_node / nodes);
+    }
+    for device in devices.per_task {
+        let per_node = ask
+            .ntasks_per_node
+            .unwrap_or_else(|| ask.task_count().div_ceil(ask.min_nodes));
+        if ask.ntasks_per_node.is_none() {
+            ask.max_nodes = Some(ask.min_nodes);
+        }
+        let count = device.per_node.saturating_mul(u64::from(per_node));
+        values::push_gres(&mut ask.gres, &device.name, device.kind, count);
+    }
+    let gpus: u64 = ask
+        .gres
+        .iter()
+        .filter(|g| g.name == "gpu")
+        .map(|g| g.per_node)
+        .sum();
+    counted_by_gpu(chosen, gpus, ask)
+}
+
+/// `--ntasks-per-gpu`.
+fn tasks_by_gpu(
+    chosen: &Chosen,
+    devices: &Devices,
+    ask: &mut ResourceAsk,
+) -> Result<(), OptionError> {
+    let Some(text) = chosen.value("ntasks-per-gpu") else {
+        return Ok(());
+    };
+    let per_gpu = number("ntasks-per-gpu", text, 1)?;
+    let sum = |list: &[GresAsk]| {
+        list.iter()
+            .filter(|g| g.name == "gpu")
+            .map(|g| g.per_node)
+            .sum::<u64>()
+    };
+    let gpus = sum(&devices.per_job)
+        .saturating_add(sum(&devices.per_node).saturating_mul(u64::from(ask.min_nodes)));
+    if gpus == 0 && chosen.command != Command::Srun {
+        return Err(OptionError::fatal(
+            "--ntasks-per-gpu needs --gpus or --gpus-per-node",
+        ));
+    }
+    if gpus > 0 && ask.ntasks.is_none() {
+        let tasks = gpus.saturating_mul(u64::from(per_gpu));
+        ask.ntasks = Some(u32::try_from(tasks).unwrap_or(u32::MAX - 16));
+    }
+    Ok(())
+}
+
+/// `--cpus-per-gpu` and `--mem-per-gpu`.
+fn counted_by_gpu(chosen: &Chosen, gpus: u64, ask: &mut ResourceAsk) -> Result<(), OptionError> {
+    if let Some(text) = chosen.value("cpus-per-gpu") {
+        let each = u64::from(number("cpus-per-gpu", text, 1)?);
+        need_gpus("cpus-per-gpu", gpus)?;
+        let cpus = u32::try_from(each.saturating_mul(gpus)).unwrap_or(u32::MAX - 16);
+        ask.min_cpus_per_node = Some(ask.min_cpus_per_node.unwrap_or(1).max(cpus));
+    }
+    if chosen
+        .strongest(&["mem", "mem-per-cpu", "mem-per-gpu"])
+        .is_some_and(|g| g.row.long == "mem-per-gpu")
+    {
+        let each = mem_value("mem-per-gpu", chosen.value("mem-per-gpu").unwrap_or(""))?;
+        need_gpus("mem-per-gpu", gpus)?;
+        ask.memory = MemoryAsk::PerNode(each.saturating_mul(gpus));
+    }
+    Ok(())
+}
+
+fn need_gpus(long: &str, gpus: u64) -> Result<(), OptionError> {
+    if gpus > 0 {
+        return Ok(());
+    }
+    Err(OptionError::fatal(format!(
+        "--{long} needs GPUs; give --gpus, --gpus-per-node or --gres=gpu"
+    )))
+}

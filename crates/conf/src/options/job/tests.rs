@@ -1,0 +1,214 @@
+use super::*;
+use crate::options::chosen::Source;
+use crate::options::getopt::{self, Order};
+use crate::options::values::time::Utc;
+use crate::options::{find, table};
+use muster_core::spec::{MemoryAsk, ResourceAsk, Sharing};
+
+fn chosen(command: Command, line: &str) -> Chosen {
+    let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    let rows = table().iter().filter(|r| r.commands.has(command));
+    let parsed = getopt::parse(rows, &args, Order::StopAtWord).unwrap();
+    assert!(parsed.words.is_empty(), "{line}");
+    let mut chosen = Chosen::new(command);
+    for (row, value) in parsed.options {
+        chosen.give(row, value, Source::CommandLine);
+    }
+    chosen
+}
+
+fn try_build(line: &str) -> Result<Built, BuildError> {
+    let ambient = Ambient {
+        now: Timestamp::from_unix_s(1_795_292_130),
+        zone: &Utc,
+    };
+    build(&chosen(Command::Sbatch, line), &ambient)
+}
+
+fn ask(line: &str) -> ResourceAsk {
+    try_build(line).unwrap().spec.ask
+}
+
+#[test]
+fn nodes_and_tasks() {
+    let a = ask("-N2");
+    assert_eq!(
+        (a.min_nodes, a.max_nodes, a.ntasks, a.nodes_set),
+        (2, Some(2), None, true)
+    );
+    let a = ask("-N2-4 -n8 -c2");
+    assert_eq!(
+        (a.min_nodes, a.max_nodes, a.ntasks, a.cpus_per_task),
+        (2, Some(4), Some(8), Some(2))
+    );
+    let a = ask("-n5 --tasks-per-node=2");
+    assert_eq!(
+        (a.min_nodes, a.max_nodes, a.ntasks_per_node),
+        (3, None, Some(2))
+    );
+    let a = ask("-w n[1-3]");
+    assert_eq!((a.min_nodes, a.nodelist.as_deref()), (3, Some("n[1-3]")));
+    let built = try_build("-N3 -n2").unwrap();
+    assert_eq!(
+        (built.spec.ask.min_nodes, built.spec.ask.max_nodes),
+        (2, Some(2))
+    );
+    assert_eq!(
+        built.warnings,
+        ["can't run 2 processes on 3 nodes, setting nnodes to 2"]
+    );
+    let a = ask("-B 2:4:*");
+    assert_eq!(
+        (a.sockets_per_node, a.cores_per_socket, a.threads_per_core),
+        (Some(2), Some(4), None)
+    );
+    assert_eq!(ask("--hint=nomultithread").threads_per_core, Some(1));
+    assert_eq!(ask("--tres-per-task=cpu=4").cpus_per_task, Some(4));
+}
+
+#[test]
+fn memory_and_sharing() {
+    assert_eq!(ask("--mem=1g").memory, MemoryAsk::PerNode(1024));
+    assert_eq!(ask("--mem-per-cpu=100M").memory, MemoryAsk::PerCpu(100));
+    assert_eq!(ask("--exclusive").sharing, Sharing::Exclusive);
+    assert_eq!(ask("--exclusive=user").sharing, Sharing::ExclusiveUser);
+    assert_eq!(ask("-s").sharing, Sharing::Oversubscribe);
+    let mut c = chosen(Command::Sbatch, "--mem-per-cpu=5");
+    let row = find(Command::Sbatch, "mem").unwrap();
+    c.give(row, Some("7".into()), Source::Environment);
+    assert_eq!(memory(&c).unwrap(), MemoryAsk::PerCpu(5));
+}
+
+#[test]
+fn gpus_become_devices_of_nodes() {
+    let per_node = |line: &str| {
+        let list: Vec<_> = ask(line)
+            .gres
+            .iter()
+            .map(|g| (g.name.clone(), g.kind.clone(), g.per_node))
+            .collect();
+        list
+    };
+    let gpu = |n| vec![("gpu".to_owned(), None, n)];
+    assert_eq!(per_node("--gres=gpu:2"), gpu(2));
+    assert_eq!(per_node("-G4 -N2"), gpu(2));
+    assert_eq!(per_node("--gpus=4"), gpu(4));
+    assert_eq!(
+        per_node("--gpus-per-node=a100:2"),
+        [("gpu".to_owned(), Some("a100".to_owned()), 2)]
+    );
+    assert_eq!(per_node("--gpus-per-task=1 -n4 -N2"), gpu(2));
+    assert_eq!(per_node("--gpus-per-socket=2 --sockets-per-node=2"), gpu(4));
+    let a = ask("--gpus-per-node=2 --cpus-per-gpu=3 --mem-per-gpu=10G");
+    assert_eq!(
+        (a.min_cpus_per_node, a.memory),
+        (Some(6), MemoryAsk::PerNode(20 * 1024))
+    );
+    assert_eq!(ask("-G2 --ntasks-per-gpu=3").ntasks, Some(6));
+    for bad in [
+        "-G3 -N2",
+        "--cpus-per-gpu=2",
+        "--gpus-per-socket=1",
+        "--ntasks-per-gpu=1",
+    ] {
+        assert!(try_build(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn times_and_the_rest() {
+    let spec = try_build(
+        "-t 0:300 --time-min=1 -b now+60 --signal=B:USR2@30 -a 0-3%2 -d afterok:7 --no-requeue --nice \
+         --open-mode=append -p a,b -H -k --mail-type=none --kill-on-invalid-dep=yes --extra=x",
+    )
+    .unwrap()
+    .spec;
+    assert_eq!(spec.time_limit, Some(TimeLimit::Minutes(5)));
+    assert_eq!(spec.begin, Some(Timestamp::from_unix_s(1_795_292_190)));
+    assert_eq!(spec.array.unwrap().throttle, Some(2));
+    assert_eq!(spec.dependency.terms.len(), 1);
+    assert_eq!(
+        (spec.requeue, spec.nice, spec.stdio.append),
+        (Some(false), 100, Some(true))
+    );
+    assert_eq!(spec.partitions, ["a", "b"]);
+    assert!(spec.hold && spec.no_kill && spec.warn_signal.unwrap().batch_only);
+    assert_eq!(spec.kill_on_invalid_dep, Some(true));
+    assert_eq!(spec.shown, [("extra".to_owned(), "x".to_owned())]);
+}
+
+#[test]
+fn complaints_are_slurms() {
+    for (line, text, exit) in [
+        ("-t abc", "Invalid --time specification", 255),
+        ("--mem=12Q", "Invalid --mem specification", 255),
+        ("-n 0", "Invalid numeric value \"0\" for --ntasks.", 1),
+        (
+            "-c x",
+            "Invalid numeric value \"x\" for --cpus-per-task.",
+            1,
+        ),
+        ("--signal=foo", "Invalid --signal specification", 255),
+        ("-m foo", "Invalid --distribution specification", 255),
+        ("--mail-type=foo", "Invalid --mail-type specification", 255),
+        ("--open-mode=foo", "Invalid --open-mode specification", 255),
+        ("--exclusive=foo", "Invalid --exclusive specification", 255),
+        (
+            "--hint=foo",
+            "unrecognized --hint argument \"foo\", see --hint=help",
+            1,
+        ),
+        (
+            "-B foo",
+            "Invalid numeric value \"foo\" for first arg of -B.",
+            1,
+        ),
+        (
+            "--switches=foo",
+            "Invalid numeric value \"foo\" for --switches.",
+            1,
+        ),
+        ("--tmp=foo", "Invalid --tmp specification", 255),
+        ("--no-kill=foo", "Invalid --no-kill specification", 255),
+        (
+            "--gres=gpu::",
+            "Invalid generic resource (gres) specification",
+            1,
+        ),
+        (
+            "--mem=1 --mem-per-cpu=1",
+            "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.",
+            1,
+        ),
+        ("--begin=foo", "Invalid --begin specification", 255),
+    ] {
+        match try_build(line).map(|b| b.spec) {
+            Err(BuildError::Option(error)) => {
+                assert_eq!(error.lines.last().map(String::as_str), Some(text), "{line}");
+                assert_eq!(error.exit, exit, "{line}");
+            }
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+    match try_build("--array=5-1").map(|b| b.spec) {
+        Err(BuildError::Refused(r)) => assert_eq!(r.code, RefusalCode::InvalidArray),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_cannot_be_honoured_is_refused_or_said() {
+    match try_build("--container=x").map(|b| b.spec) {
+        Err(BuildError::Option(e)) => {
+            assert!(e.lines[0].starts_with("--container is not supported: "))
+        }
+        other => panic!("{other:?}"),
+    }
+    let warnings = try_build("--cpu-freq=low --mem-bind=none --delay-boot=5")
+        .unwrap()
+        .warnings;
+    assert_eq!(
+        warnings,
+        ["--cpu-freq has no effect: CPU frequencies are left as they are"]
+    );
+}

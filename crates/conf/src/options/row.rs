@@ -1,0 +1,238 @@
+//! The shape of a row of the option table, and how rows are written: a chain of constant functions, so that the
+//! table costs nothing at start.
+
+/// A command that the table serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// sbatch.
+    Sbatch,
+    /// srun.
+    Srun,
+    /// salloc.
+    Salloc,
+}
+
+impl Command {
+    /// All of them.
+    pub const ALL: [Command; 3] = [Command::Sbatch, Command::Srun, Command::Salloc];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Command::Sbatch => "sbatch",
+            Command::Srun => "srun",
+            Command::Salloc => "salloc",
+        }
+    }
+}
+
+/// A set of commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commands(u8);
+
+impl Commands {
+    /// sbatch.
+    pub const B: Commands = Commands(1);
+    /// srun.
+    pub const R: Commands = Commands(2);
+    /// salloc.
+    pub const A: Commands = Commands(4);
+    /// sbatch and srun.
+    pub const BR: Commands = Commands(3);
+    /// sbatch and salloc.
+    pub const BA: Commands = Commands(5);
+    /// srun and salloc.
+    pub const RA: Commands = Commands(6);
+    /// All three.
+    pub const ALL: Commands = Commands(7);
+
+    /// Whether `command` is in it.
+    pub const fn has(self, command: Command) -> bool {
+        self.0 & (1 << command as u8) != 0
+    }
+
+    /// Whether none is.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// Whether an option takes a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arg {
+    /// No.
+    None,
+    /// Yes.
+    Required,
+    /// Only as `--long=value` or `-Xvalue`.
+    Optional,
+}
+
+/// Where `--help` lists an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// How the job or step runs.
+    Run,
+    /// Which nodes will do.
+    Constraint,
+    /// Sharing and memory.
+    Consumable,
+    /// Sockets, cores, threads.
+    Affinity,
+    /// GPUs.
+    Gpu,
+    /// `--help` itself.
+    Help,
+    /// Anything else.
+    Other,
+}
+
+/// What an option does here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// What Slurm's manual says.
+    Works,
+    /// It is accepted and has no effect that could make a job's result wrong.
+    StoredOnly {
+        /// What does not happen.
+        why: &'static str,
+        /// The user is told.
+        warn: bool,
+    },
+    /// A job that asks for it is not accepted.
+    Refused(&'static str),
+}
+
+/// One option.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionRow {
+    /// Long name, without dashes.
+    pub long: &'static str,
+    /// Short name.
+    pub short: Option<char>,
+    /// Whether it takes a value.
+    pub arg: Arg,
+    /// What `--help` calls the value; empty when there is none.
+    pub placeholder: &'static str,
+    /// Commands that know it.
+    pub commands: Commands,
+    /// Whether an `#SBATCH` line may give it.
+    pub directive: bool,
+    /// Environment variables that give it, strongest last, for sbatch, srun and salloc.
+    pub env: [&'static [&'static str]; 3],
+    /// Where `--help` lists it.
+    pub group: Group,
+    /// One line on what it does.
+    pub help: &'static str,
+    /// What it does here.
+    pub status: Status,
+    /// Another name of the option with this long name.
+    pub same_as: Option<&'static str>,
+}
+
+/// A flag; more is chained on.
+pub(super) const fn flag(long: &'static str, help: &'static str) -> OptionRow {
+    OptionRow {
+        long,
+        short: None,
+        arg: Arg::None,
+        placeholder: "",
+        commands: Commands::ALL,
+        directive: true,
+        env: [&[], &[], &[]],
+        group: Group::Run,
+        help,
+        status: Status::Works,
+        same_as: None,
+    }
+}
+
+/// An option with a value.
+pub(super) const fn opt(
+    long: &'static str,
+    placeholder: &'static str,
+    help: &'static str,
+) -> OptionRow {
+    let mut row = flag(long, help);
+    row.arg = Arg::Required;
+    row.placeholder = placeholder;
+    row
+}
+
+impl OptionRow {
+    pub(super) const fn optional(mut self) -> OptionRow {
+        self.arg = Arg::Optional;
+        self
+    }
+
+    pub(super) const fn short(mut self, short: char) -> OptionRow {
+        self.short = Some(short);
+        self
+    }
+
+    pub(super) const fn on(mut self, commands: Commands) -> OptionRow {
+        self.commands = commands;
+        self
+    }
+
+    pub(super) const fn group(mut self, group: Group) -> OptionRow {
+        self.group = group;
+        self
+    }
+
+    pub(super) const fn sbatch_env(mut self, names: &'static [&'static str]) -> OptionRow {
+        self.env[Command::Sbatch as usize] = names;
+        self
+    }
+
+    pub(super) const fn srun_env(mut self, names: &'static [&'static str]) -> OptionRow {
+        self.env[Command::Srun as usize] = names;
+        self
+    }
+
+    pub(super) const fn salloc_env(mut self, names: &'static [&'static str]) -> OptionRow {
+        self.env[Command::Salloc as usize] = names;
+        self
+    }
+
+    pub(super) const fn env(
+        self,
+        sbatch: &'static [&'static str],
+        srun: &'static [&'static str],
+        salloc: &'static [&'static str],
+    ) -> OptionRow {
+        self.sbatch_env(sbatch).srun_env(srun).salloc_env(salloc)
+    }
+
+    pub(super) const fn command_line_only(mut self) -> OptionRow {
+        self.directive = false;
+        self
+    }
+
+    /// Accepted without effect; the user is told why.
+    pub(super) const fn warns(mut self, why: &'static str) -> OptionRow {
+        self.status = Status::StoredOnly { why, warn: true };
+        self
+    }
+
+    /// Accepted without effect that anyone would miss.
+    pub(super) const fn stored(mut self, why: &'static str) -> OptionRow {
+        self.status = Status::StoredOnly { why, warn: false };
+        self
+    }
+
+    pub(super) const fn refused(mut self, why: &'static str) -> OptionRow {
+        self.status = Status::Refused(why);
+        self
+    }
+
+    pub(super) const fn same_as(mut self, long: &'static str) -> OptionRow {
+        self.same_as = Some(long);
+        self
+    }
+
+    /// Variables of a command.
+    pub fn env_of(&self, command: Command) -> &'static [&'static str] {
+        self.env[command as usize]
+    }
+}

@@ -1,0 +1,232 @@
+//! Golden files: each `tests/data/*.conf` with what loading it says and yields. After a change that
+//! is meant, run with `MUSTER_BLESS=1` and read the difference.
+
+#![allow(clippy::unwrap_used)] // clippy takes only #[test] functions for tests
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use muster_conf::files::{self, Flat};
+use muster_conf::{Config, Diagnostic, Facts, check, check_with, format_row, load, show_config};
+use muster_core::hostlist;
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/data")
+        .join(name)
+}
+
+/// Compares with a stored file; leaves this machine's paths out.
+fn golden(name: &str, actual: &str) {
+    let actual = actual.replace(&format!("{}/", data("").display()).replace("//", "/"), "");
+    let path = data(name);
+    if std::env::var_os("MUSTER_BLESS").is_some() {
+        std::fs::write(&path, &actual).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(actual == expected, "{name} differs; got:\n{actual}");
+}
+
+/// A short text of all that is typed; nodes alike but for their names share a row.
+fn dump(config: &Config) -> String {
+    let mut text = String::new();
+    let mut rows: Vec<(String, Vec<&str>)> = Vec::new();
+    for node in &config.nodes {
+        let mut alike = node.clone();
+        alike.name.clear();
+        if node.addr == node.hostname {
+            alike.addr = "=".to_owned();
+        }
+        if node.hostname == node.name {
+            alike.hostname = "=".to_owned();
+        }
+        let row = format!(
+            "host={} addr={} port={} cpus={} boards={} sockets={} cores={} threads={} mem={} \
+             weight={} features={} gres={:?} state={:?} reason={:?}",
+            alike.hostname,
+            alike.addr,
+            alike.port,
+            alike.cpus,
+            alike.boards,
+            alike.sockets,
+            alike.cores_per_socket,
+            alike.threads_per_core,
+            alike.real_memory_mib,
+            alike.weight,
+            alike.features.join(","),
+            alike.gres,
+            alike.state,
+            alike.reason
+        );
+        match rows.last_mut() {
+            Some((last, names)) if *last == row => names.push(&node.name),
+            _ => rows.push((row, vec![&node.name])),
+        }
+    }
+    for (row, names) in rows {
+        writeln!(text, "node {} {row}", hostlist::compress(&names)).unwrap();
+    }
+    for partition in &config.partitions {
+        let names: Vec<&str> = partition
+            .nodes
+            .iter()
+            .map(|&i| config.nodes[i].name.as_str())
+            .collect();
+        let mut rest = partition.clone();
+        rest.nodes.clear();
+        rest.nodes_text.clear();
+        let rest = format!("{rest:?}");
+        let rest = rest
+            .split_once("node_sets")
+            .unwrap()
+            .1
+            .split_once(", origin")
+            .unwrap()
+            .0;
+        writeln!(
+            text,
+            "partition {} nodes={} sets{rest}",
+            partition.name,
+            hostlist::compress(&names)
+        )
+        .unwrap();
+    }
+    let mut rest = config.clone();
+    rest.nodes.clear();
+    rest.partitions.clear();
+    rest.raw.clear();
+    for line in format!("{rest:#?}")
+        .lines()
+        .filter(|line| !line.contains("path: "))
+    {
+        writeln!(text, "{line}").unwrap();
+    }
+    text
+}
+
+#[test]
+fn confs() {
+    for name in [
+        "site",
+        "peer",
+        "htc",
+        "gpu",
+        "old",
+        "broken",
+        "beside/slurm",
+    ] {
+        let report = check(&data(&format!("{name}.conf")));
+        golden(
+            &format!("{name}.expected"),
+            &format!("{report}\n\n{}", dump(&report.config)),
+        );
+    }
+}
+
+#[test]
+fn files_beside() {
+    let mut text = String::new();
+    let mut say = |list: Vec<Diagnostic>| {
+        for diagnostic in list {
+            writeln!(text, "{diagnostic}").unwrap();
+        }
+    };
+    let (mpi, found) = files::load_flat(Flat::Mpi, &data("site-mpi.conf"));
+    assert_eq!(mpi.text("PMIxDirectConn"), Some("true"));
+    assert_eq!(mpi.text("PMIxTimeout"), Some("300"));
+    say(found);
+    let (dbd, found) = files::load_flat(Flat::Slurmdbd, &data("site-slurmdbd.conf"));
+    assert_eq!(dbd.text("StorageUser"), Some("slurm"));
+    say(found);
+    let (_, found) = files::load_flat(Flat::Cgroup, &data("beside/cgroup.conf"));
+    say(found);
+    let (gres, found) = files::load_gres(&data("beside/gres.conf"));
+    say(found);
+    let (topology, found) = files::load_topology(&data("beside/topology.conf"));
+    say(found);
+    for line in gres {
+        let line = format!("{line:?}");
+        writeln!(text, "{}", line.split_once(", origin").unwrap().0).unwrap();
+    }
+    for switch in &topology.switches {
+        writeln!(
+            text,
+            "switch {} of {} {}",
+            switch.name,
+            hostlist::compress(&switch.switches),
+            hostlist::compress(&switch.nodes)
+        )
+        .unwrap();
+    }
+    writeln!(
+        text,
+        "{:?} {:?}",
+        topology.blocks.len(),
+        topology.block_sizes
+    )
+    .unwrap();
+    golden("files.expected", &text);
+}
+
+/// Row for row what Slurm 22.05.8 printed for the same file, but for facts of that very run.
+#[test]
+fn show_config_as_slurm() {
+    let (config, _) = load(&data("peer.conf"));
+    let facts = Facts {
+        boot_time: "2026-11-21T20:23:07",
+        next_job_id: 19,
+        version: "22.05.8",
+        uid_of: &|user| (user == "root").then_some(0),
+    };
+    let rows = show_config(&config, &facts);
+    let newer: Vec<&str> = muster_conf::keys::SLURM
+        .keys()
+        .iter()
+        .filter(|key| key.shown == muster_conf::keys::Shown::Newer)
+        .map(|key| key.name)
+        .collect();
+    let ours: Vec<String> = rows
+        .iter()
+        .filter(|(name, _)| !newer.contains(&name.as_str()))
+        .map(|(name, value)| format_row(name, value))
+        .collect();
+    let expected = std::fs::read_to_string(data("show_config.expected")).unwrap();
+    let local = ["SLURM_CONF ", "PluginDir "];
+    for (ours, theirs) in ours.iter().zip(expected.lines()) {
+        if !local.iter().any(|name| theirs.starts_with(name)) {
+            assert_eq!(ours, theirs);
+        }
+    }
+    assert_eq!(ours.len(), expected.lines().count());
+}
+
+#[test]
+fn a_file_that_is_not_there_is_one_finding() {
+    let (_, findings) = load(&data("nosuch.conf"));
+    assert_eq!(findings.len(), 1);
+    assert!(findings[0].message.starts_with("cannot read"));
+}
+
+#[test]
+fn ten_thousand_nodes_are_quick_and_resolved() {
+    let text = "ClusterName=c\nSlurmctldHost=h\nNodeName=n[00001-10000] CPUs=4 Feature=a,b\n\
+                NodeSet=s Feature=a\nPartitionName=p Nodes=ALL Default=YES\n\
+                PartitionName=q Nodes=s\nPartitionName=r Nodes=n[00001-10000]\n";
+    let read = |_: &Path| Ok(text.as_bytes().to_vec());
+    let report = check_with(
+        Path::new("big.conf"),
+        &|path| match path.ends_with("big.conf") {
+            true => read(path),
+            false => Err(std::io::Error::from(std::io::ErrorKind::NotFound)),
+        },
+    );
+    assert!(report.diagnostics.is_empty(), "{report}");
+    assert_eq!(report.config.nodes.len(), 10_000);
+    assert!(
+        report
+            .config
+            .partitions
+            .iter()
+            .all(|p| p.nodes.len() == 10_000)
+    );
+}

@@ -1,0 +1,235 @@
+//! What each event does to one node.
+
+use crate::cpuset::CpuSet;
+use crate::event::{Event, NodeChange};
+use crate::ids::{JobId, NodeIdx};
+use crate::job::{GresShare, NodeShare};
+use crate::node::{Node, NodeConfig, NodeInfo, NodeLink, NodeReason};
+use crate::time::Timestamp;
+
+impl Node {
+    /// A node that was just added to the configuration.
+    pub(crate) fn new(idx: NodeIdx, config: &NodeConfig, at: Timestamp) -> Node {
+        let reason = config.reason.clone();
+        let mut node = Node {
+            idx,
+            config: config.clone(),
+            report: None,
+            link: NodeLink::Never,
+            down: false,
+            drain: false,
+            fail: false,
+            reason: None,
+            free_cpus: CpuSet::first(config.cpus),
+            used_mib: 0,
+            jobs: Vec::new(),
+            exclusive: false,
+            last_busy: None,
+            launch_failures: 0,
+            used_gres: vec![CpuSet::default(); config.gres.len()],
+            removed: false,
+            comment: None,
+        };
+        match config.state.as_str() {
+            "DOWN" | "FUTURE" => node.down = true,
+            "DRAIN" => node.drain = true,
+            "FAIL" => node.fail = true,
+            _ => {}
+        }
+        if node.down || node.drain || node.fail {
+            node.reason = Some(NodeReason {
+                text: reason
+                    .unwrap_or_else(|| format!("State={} in the configuration", config.state)),
+                uid: 0,
+                since: at,
+            });
+        }
+        node
+    }
+
+    /// Whether jobs may be placed on it now.
+    pub fn is_usable(&self) -> bool {
+        self.link == NodeLink::Up && !self.down && !self.drain && !self.fail && !self.removed
+    }
+
+    /// Memory that no job holds, MiB.
+    pub fn unheld_mib(&self) -> u64 {
+        self.config.memory_mib.saturating_sub(self.used_mib)
+    }
+
+    /// The entry of `config.gres` (and of `used_gres`) that a share is taken from.
+    pub fn gres_slot(&self, share: &GresShare) -> Option<usize> {
+        let entries = &self.config.gres;
+        entries
+            .iter()
+            .position(|g| g.name == share.name && g.kind == share.kind)
+            .or_else(|| match share.kind {
+                None => entries.iter().position(|g| g.name == share.name),
+                Some(_) => None,
+            })
+    }
+
+    /// Gives a job its share.
+    pub(crate) fn take(&mut self, job: JobId, share: &NodeShare, exclusive: bool) {
+        assert!(
+            !self.jobs.contains(&job),
+            "job {job} is on node {} already",
+            self.config.name
+        );
+        self.jobs.push(job);
+        self.hold_resources(share, exclusive);
+    }
+
+    /// Marks a share as used, without the entry in `jobs`.
+    pub(crate) fn hold_resources(&mut self, share: &NodeShare, exclusive: bool) {
+        self.free_cpus.subtract(&share.cpus);
+        self.used_mib = self.used_mib.saturating_add(share.memory_mib);
+        for gres in &share.gres {
+            if let Some(used) = self
+                .gres_slot(gres)
+                .and_then(|slot| self.used_gres.get_mut(slot))
+            {
+                used.union_with(&gres.ids);
+            }
+        }
+        self.exclusive |= exclusive;
+    }
+
+    /// Takes a job's share back.
+    pub(crate) fn give_back(&mut self, job: JobId, share: &NodeShare, at: Timestamp) {
+        let before = self.jobs.len();
+        self.jobs.retain(|j| *j != job);
+        assert_eq!(
+            self.jobs.len() + 1,
+            before,
+            "job {job} is not on node {}",
+            self.config.name
+        );
+        // CPUs that a new configuration took away stay away.
+        let known = self.config.cpus;
+        share
+            .cpus
+            .iter()
+            .filter(|cpu| *cpu < known)
+            .for_each(|cpu| self.free_cpus.insert(cpu));
+        self.used_mib = self.used_mib.saturating_sub(share.memory_mib);
+        for gres in &share.gres {
+            if let Some(used) = self
+                .gres_slot(gres)
+                .and_then(|slot| self.used_gres.get_mut(slot))
+            {
+                used.subtract(&gres.ids);
+            }
+        }
+        if self.jobs.is_empty() {
+            self.exclusive = false;
+        }
+        self.last_busy = Some(at);
+    }
+
+    /// As if no job held anything here; `jobs` stays.
+    pub(crate) fn reset_use(&mut self) {
+        self.free_cpus = CpuSet::first(self.config.cpus);
+        self.used_mib = 0;
+        self.used_gres = vec![CpuSet::default(); self.config.gres.len()];
+        self.exclusive = false;
+    }
+
+    /// Applies an event about this node.
+    pub(crate) fn turn(&mut self, event: &Event) {
+        match event {
+            Event::NodeRegistered { info, .. } => self.register(info),
+            Event::NodeChanged { change, at, .. } => self.change(change, *at),
+            Event::Configured { .. }
+            | Event::BlobStored { .. }
+            | Event::JobSubmitted { .. }
+            | Event::TaskSplit { .. }
+            | Event::JobChanged { .. }
+            | Event::JobStarted { .. }
+            | Event::JobEnding { .. }
+            | Event::NodeReleased { .. }
+            | Event::JobRequeued { .. }
+            | Event::JobSuspended { .. }
+            | Event::JobResumed { .. }
+            | Event::JobsPurged { .. }
+            | Event::StepStarted { .. }
+            | Event::StepEnded { .. }
+            | Event::PartitionChanged { .. } => {
+                panic!("{event:?} is not about a node")
+            }
+        }
+    }
+
+    /// Its agent connected.
+    fn register(&mut self, info: &NodeInfo) {
+        self.report = Some(info.clone());
+        self.link = NodeLink::Up;
+    }
+
+    /// Applies a change.
+    fn change(&mut self, change: &NodeChange, at: Timestamp) {
+        match change {
+            NodeChange::LinkLost => self.link = NodeLink::Lost(at),
+            NodeChange::Down(reason) => {
+                self.down = true;
+                self.reason = Some(reason.clone());
+            }
+            NodeChange::Drain(reason) => {
+                self.drain = true;
+                self.reason = Some(reason.clone());
+            }
+            NodeChange::Fail(reason) => {
+                self.fail = true;
+                self.reason = Some(reason.clone());
+            }
+            NodeChange::Resume => {
+                self.down = false;
+                self.drain = false;
+                self.fail = false;
+                self.reason = None;
+                self.launch_failures = 0;
+                // The wait for a silent node starts anew.
+                if matches!(self.link, NodeLink::Lost(_)) {
+                    self.link = NodeLink::Lost(at);
+                }
+            }
+            NodeChange::Undrain => {
+                self.drain = false;
+                self.launch_failures = 0;
+                self.drop_reason_if_in_service();
+            }
+            NodeChange::Reason(reason) => self.reason = Some(reason.clone()),
+            NodeChange::Weight(weight) => self.config.weight = *weight,
+            NodeChange::Features(features) => self.config.features = features.clone(),
+            NodeChange::Health {
+                load_centi,
+                free_mib,
+            } => self.set_health(*load_centi, *free_mib),
+            NodeChange::LaunchFailed(true) => {
+                self.launch_failures = self.launch_failures.saturating_add(1);
+            }
+            NodeChange::LaunchFailed(false) => self.launch_failures = 0,
+            NodeChange::Comment(text) => {
+                self.comment = Some(text.clone()).filter(|t| !t.is_empty());
+            }
+            NodeChange::Returned => {
+                self.down = false;
+                self.drop_reason_if_in_service();
+            }
+        }
+    }
+
+    /// Load and free memory, if it ever registered.
+    pub(crate) fn set_health(&mut self, load_centi: u32, free_mib: u64) {
+        if let Some(report) = &mut self.report {
+            report.load_centi = load_centi;
+            report.free_mib = free_mib;
+        }
+    }
+
+    fn drop_reason_if_in_service(&mut self) {
+        if !self.down && !self.drain && !self.fail {
+            self.reason = None;
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Whether what a job asks for makes sense and can ever be had: counts, memory, features, devices, node names.
+
+use super::partition_access::max_memory;
+use super::target::node_names;
+use crate::config::PartitionConfig;
+use crate::limits::{NODE_CPUS_MAX, TASKS_MAX, TEXT_BYTES_MAX};
+use crate::node::Node;
+use crate::refusal::{Refusal, RefusalCode};
+use crate::spec::{GresAsk, MemoryAsk, ResourceAsk};
+use crate::state::State;
+
+/// Checks an ask against the cluster, and completes it: nodes named are nodes needed.
+pub(super) fn check(
+    state: &State,
+    partitions: &[&PartitionConfig],
+    ask: &mut ResourceAsk,
+) -> Result<(), Refusal> {
+    check_texts(ask)?;
+    check_nodelists(state, partitions, ask)?;
+    check_counts(ask)?;
+    check_memory(state, partitions, ask)?;
+    if let Some(constraint) = &ask.constraint {
+        check_constraint(state, constraint)?;
+    }
+    ask.gres.iter().try_for_each(|gres| check_gres(state, gres))
+}
+
+fn check_texts(ask: &ResourceAsk) -> Result<(), Refusal> {
+    let texts = [
+        ("--constraint", &ask.constraint),
+        ("--distribution", &ask.distribution),
+    ];
+    for (option, text) in texts {
+        if text.as_ref().is_some_and(|t| t.len() > TEXT_BYTES_MAX) {
+            return Err(Refusal::new(
+                RefusalCode::TooLong,
+                format!("{option} is longer than {TEXT_BYTES_MAX} bytes"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_counts(ask: &ResourceAsk) -> Result<(), Refusal> {
+    if ask.min_nodes == 0 || ask.max_nodes.is_some_and(|most| most < ask.min_nodes) {
+        return Err(Refusal::new(
+            RefusalCode::InvalidNodeCount,
+            format!(
+                "--nodes={}-{} is no range of node counts",
+                ask.min_nodes,
+                ask.max_nodes.unwrap_or(ask.min_nodes)
+            ),
+        ));
+    }
+    if ask.ntasks.is_some_and(|n| n == 0 || n > TASKS_MAX) || ask.min_nodes > TASKS_MAX {
+        return Err(Refusal::new(
+            RefusalCode::InvalidTaskCount,
+            format!("--ntasks is between 1 and {TASKS_MAX}"),
+        ));
+    }
+    let per_task = [
+        ask.cpus_per_task,
+        ask.min_cpus_per_node,
+        ask.ntasks_per_node,
+    ];
+    if per_task.iter().flatten().any(|n| *n > NODE_CPUS_MAX) {
+        return Err(Refusal::new(
+            RefusalCode::InvalidCpuCount,
+            format!("no node has more than {NODE_CPUS_MAX} CPUs"),
+        ));
+    }
+    Ok(())
+}
+
+/// Too much memory for every node is refused at once; it would wait for ever.
+fn check_memory(
+    state: &State,
+    partitions: &[&PartitionConfig],
+    ask: &ResourceAsk,
+) -> Result<(), Refusal> {
+    let needed = |node: &Node| match ask.memory {
+        MemoryAsk::Default => 0,
+        MemoryAsk::PerNode(mib) => mib,
+        // More CPUs than any node has is another matter: such a job waits.
+        MemoryAsk::PerCpu(mib) => {
+            mib.saturating_mul(u64::from(ask.cpus_of_task().min(node.config.cpus)))
+        }
+    };
+    if ask.memory == MemoryAsk::Default {
+        return Ok(());
+    }
+    let allowed = partitions.iter().any(|p| within(max_memory(state, p), ask));
+    if !allowed {
+        return Err(Refusal::new(
+            RefusalCode::InvalidMemory,
+            "the memory asked for is over MaxMemPerNode or MaxMemPerCPU",
+        ));
+    }
+    let fits = nodes_of(state, partitions).any(|node| node.config.memory_mib >= needed(node));
+    if !fits {
+        return Err(Refusal::new(
+            RefusalCode::NodeConfigUnavailable,
+            "Memory specification can not be satisfied",
+        ));
+    }
+    Ok(())
+}
+
+fn within(most: MemoryAsk, ask: &ResourceAsk) -> bool {
+    match (most, ask.memory) {
+        (MemoryAsk::Default, _) | (_, MemoryAsk::Default) => true,
+        (MemoryAsk::PerNode(most), MemoryAsk::PerNode(mib)) => mib <= most,
+        (MemoryAsk::PerCpu(most), MemoryAsk::PerCpu(mib)) => mib <= most,
+        (MemoryAsk::PerNode(most), MemoryAsk::PerCpu(mib)) => {
+            mib.saturating_mul(u64::from(ask.cpus_of_task())) <= most
+        }
+        // How many CPUs it gets on a node is known only when it is placed.
+        (MemoryAsk::PerCpu(_), MemoryAsk::PerNode(_)) => true,
+    }
+}
+
+/// Nodes in at least one of the partitions.
+fn nodes_of<'a>(
+    state: &'a State,
+    partitions: &'a [&PartitionConfig],
+) -> impl Iterator<Item = &'a Node> {
+    let wanted = move |position: &usize| {
+        state
+            .partitions
+            .get(*position)
+            .is_some_and(|p| partitions.iter().any(|q| q.name == p.name))
+    };
+    state
+        .nodes
+        .iter()
+        .zip(&state.partitions_of)
+        .filter(move |(node, of)| !node.removed && of.iter().any(&wanted))
+        .map(|(node, _)| node)
+}
+
+fn check_nodelists(
+    state: &State,
+    partitions: &[&PartitionConfig],
+    ask: &mut ResourceAsk,
+) -> Result<(), Refusal> {
+    if let Some(list) = &ask.exclude {
+        known_nodes(state, list)?;
+    }
+    let Some(list) = &ask.nodelist else {
+        return Ok(());
+    };
+    let nodes = known_nodes(state, list)?;
+    let together = partitions.iter().any(|partition| {
+        nodes.iter().all(|node| {
+            state
+                .partitions_of
+                .get(node.idx.0 as usize)
+                .is_some_and(|of| {
+                    of.iter()
+                        .any(|p| state.partitions[*p].name == partition.name)
+                })
+        })
+    });
+    if !together {
+        return Err(Refusal::new(
+            RefusalCode::NodeConfigUnavailable,
+            format!("the nodes {list} are not all in the job's partition"),
+        ));
+    }
+    let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+    if ask.max_nodes.is_some_and(|most| most < count) {
+        return Err(Refusal::new(
+            RefusalCode::NodeConfigUnavailable,
+            format!("--nodelist names {count} nodes, --nodes allows fewer"),
+        ));
+    }
+    ask.min_nodes = ask.min_nodes.max(count);
+    Ok(())
+}
+
+/// The nodes of a hostlist, each once.
+fn known_nodes<'a>(state: &'a State, list: &str) -> Result<Vec<&'a Node>, Refusal> {
+    let mut nodes: Vec<&Node> = node_names(list)?
+        .iter()
+        .map(|name| {
+            state.node_named(name).ok_or_else(|| {
+                Refusal::new(
+                    RefusalCode::InvalidNode,
+                    format!("node {name} is not in the configuration"),
+                )
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    nodes.sort_by_key(|node| node.idx);
+    nodes.dedup_by_key(|node| node.idx);
+    Ok(nodes)
+}
+
+/// Every feature that the expression names must be on some node; what its operators mean is the scheduler's matter.
+fn check_constraint(state: &State, constraint: &str) -> Result<(), Refusal> {
+    let refuse = |why: String| Err(Refusal::new(RefusalCode::InvalidFeature, why));
+    let mut open: Vec<char> = Vec::new();
+    for c in constraint.chars() {
+        let closes = match c {
+            '(' | '[' => {
+                open.push(c);
+                continue;
+            }
+            ')' => '(',
+            ']' => '[',
+            _ => continue,
+        };
+        if open.pop() != Some(closes) {
+            return refuse(format!("--constraint={constraint}: {c} closes nothing"));
+        }
+    }
+    if let Some(c) = open.last() {
+        return refuse(format!("--constraint={constraint}: {c} is not closed"));
+    }
+    let words = constraint.split(['&', '|', '(', ')', '[', ']', ',']);
+    let mut found = false;
+    for word in words.map(str::trim).filter(|w| !w.is_empty()) {
+        let name = word
+            .split('*')
+            .next()
+            .unwrap_or_default()
+            .trim_start_matches('!');
+        if name.is_empty() {
+            continue;
+        }
+        found = true;
+        let known = state
+            .nodes
+            .iter()
+            .any(|node| !node.removed && node.config.features.iter().any(|f| f == name));
+        if !known {
+            return refuse(format!("no node has the feature {name}"));
+        }
+    }
+    if found {
+        Ok(())
+    } else {
+        refuse(format!("--constraint={constraint} names no feature"))
+    }
+}
+
+fn check_gres(state: &State, gres: &GresAsk) -> Result<(), Refusal> {
+    let of_node = |node: &Node| {
+        let entries = node.config.gres.iter();
+        entries
+            .filter(|g| g.name == gres.name && (gres.kind.is_none() || g.kind == gres.kind))
+            .map(|g| g.count)
+            .sum::<u64>()
+    };
+    let text = match &gres.kind {
+        Some(kind) => format!("{}:{kind}", gres.name),
+        None => gres.name.clone(),
+    };
+    let (mut most, mut known) = (0, false);
+    for node in state.nodes.iter().filter(|node| !node.removed) {
+        let count = of_node(node);
+        known |= count > 0;
+        most = most.max(count);
+        if most >= gres.per_node && known {
+            return Ok(());
+        }
+    }
+    if !known {
+        return Err(Refusal::new(
+            RefusalCode::InvalidGres,
+            format!("no node has a {text}"),
+        ));
+    }
+    Err(Refusal::new(
+        RefusalCode::NodeConfigUnavailable,
+        format!(
+            "no node has {} of {text}, the most is {most}",
+            gres.per_node
+        ),
+    ))
+}

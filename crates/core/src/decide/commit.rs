@@ -1,0 +1,130 @@
+//! The scheduler's plan. Each start is checked again against the state as the starts before it leave it; one that
+//! does not fit any more is dropped alone.
+
+use super::draft::Draft;
+use crate::command::{Plan, PlannedStart};
+use crate::config::PartitionState;
+use crate::event::Event;
+use crate::ids::{Attempt, JobId};
+use crate::job::{Allocation, ArrayRole, Job, NodeShare};
+use crate::node::Node;
+use crate::state::Note;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Starts what can be started and takes note of the rest.
+pub(super) fn commit(draft: &mut Draft<'_>, plan: &Plan) {
+    for planned in &plan.starts {
+        start(draft, planned);
+    }
+    for (id, reason) in &plan.reasons {
+        if draft
+            .job(*id)
+            .is_some_and(|j| j.is_startable() && j.reason != *reason)
+        {
+            draft.note(Note::Reason(*id, *reason));
+        }
+    }
+    for (id, time) in &plan.expected {
+        let known = draft.job(*id).filter(|job| job.is_startable());
+        if known.is_some_and(|job| job.expected_start != Some(*time)) {
+            draft.note(Note::Expected(*id, Some(*time)));
+        }
+    }
+}
+
+fn start(draft: &mut Draft<'_>, planned: &PlannedStart) {
+    let Some(job) = draft.job(planned.job) else {
+        return;
+    };
+    if !job.is_startable() || !throttle_allows(draft, job) || !fits(draft, job, &planned.alloc) {
+        return;
+    }
+    let attempt = Attempt(job.attempt.0.saturating_add(1));
+    let is_array = matches!(job.array, ArrayRole::Pending { .. });
+    let id = if is_array {
+        let Some(index) = draft.first_in_record(planned.job) else {
+            return;
+        };
+        draft.split_task(planned.job, index)
+    } else {
+        planned.job
+    };
+    let at = draft.now;
+    draft.emit(Event::JobStarted {
+        id,
+        attempt,
+        at,
+        alloc: Arc::new(planned.alloc.clone()),
+    });
+}
+
+/// Whether the array's `%limit` lets one more task run.
+fn throttle_allows(draft: &Draft<'_>, job: &Job) -> bool {
+    let base: JobId = job.submission();
+    let throttle = draft.state.arrays.get(&base).and_then(|a| a.throttle);
+    match (throttle, draft.counts(base)) {
+        (Some(most), Some(counts)) => counts.running < most,
+        (Some(_) | None, _) => true,
+    }
+}
+
+/// Whether the allocation is one that the job may have now.
+fn fits(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> bool {
+    let state = draft.state;
+    if alloc.nodes.is_empty() || !job.spec.partitions.contains(&alloc.partition) {
+        return false;
+    }
+    let position = state
+        .partitions
+        .iter()
+        .position(|p| p.name == alloc.partition);
+    let Some(position) = position else {
+        return false;
+    };
+    match state.partitions[position].state {
+        PartitionState::Up | PartitionState::Drain => {}
+        PartitionState::Down | PartitionState::Inactive => return false,
+    }
+    let mut seen = BTreeSet::new();
+    alloc.nodes.iter().all(|share| {
+        let in_partition = state
+            .partitions_of
+            .get(share.node.0 as usize)
+            .is_some_and(|of| of.contains(&position));
+        let node = draft.node(share.node);
+        in_partition
+            && seen.insert(share.node)
+            && node.is_some_and(|node| share_fits(draft, node, share, alloc.exclusive))
+    })
+}
+
+fn share_fits(draft: &Draft<'_>, node: &Node, share: &NodeShare, exclusive: bool) -> bool {
+    if !node.is_usable() || node.exclusive || (exclusive && !node.jobs.is_empty()) {
+        return false;
+    }
+    if share.cpus.is_empty() || !node.free_cpus.is_superset(&share.cpus) {
+        return false;
+    }
+    let counts_memory = draft
+        .state
+        .config
+        .as_ref()
+        .is_some_and(|c| c.memory_is_consumable);
+    if counts_memory && share.memory_mib > node.unheld_mib() {
+        return false;
+    }
+    let mut asked: Vec<crate::cpuset::CpuSet> = node.used_gres.clone();
+    share.gres.iter().all(|gres| {
+        let Some(slot) = node.gres_slot(gres) else {
+            return false;
+        };
+        let count = node.config.gres[slot].count;
+        let Some(used) = asked.get_mut(slot) else {
+            return false;
+        };
+        let free = !used.intersects(&gres.ids) && gres.ids.iter().all(|i| u64::from(i) < count);
+        used.union_with(&gres.ids);
+        free
+    })
+}

@@ -1,0 +1,392 @@
+//! Dependencies between jobs: whether a condition holds, can still hold or never will, and what that means for the
+//! jobs that wait. Work is proportional to the jobs that wait for what changed.
+
+use super::draft::Draft;
+use super::ending;
+use crate::event::JobChange;
+use crate::ids::JobId;
+use crate::index::dependency_key;
+use crate::index_set::IndexSet;
+use crate::job::{ArrayRole, Job, JobState, Reason};
+use crate::spec::{DependencyKind, DependencyTerm};
+use crate::time::Timestamp;
+use crate::transition::Phase;
+use std::collections::BTreeSet;
+
+/// What one condition, or all of a job, come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It may still come to hold.
+    Waits,
+    /// It holds.
+    Met,
+    /// It holds from that time on.
+    MetFrom(Timestamp),
+    /// It can never hold.
+    Never,
+}
+
+/// What all conditions of a job come to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Verdict {
+    /// Conditions that are left.
+    pub(super) terms: Vec<DependencyTerm>,
+    /// One that is left, or all in an `any` list, can never hold.
+    pub(super) never: bool,
+    /// Not before this time.
+    pub(super) not_before: Option<Timestamp>,
+}
+
+/// Looks at the conditions that `job` still waits for.
+pub(super) fn verdict(draft: &Draft<'_>, job: &Job, terms: &[DependencyTerm]) -> Verdict {
+    let any = job.spec.dependency.any;
+    let (mut waits, mut failed, mut met) = (Vec::new(), Vec::new(), Vec::new());
+    for term in terms {
+        match outcome(draft, job, term) {
+            Outcome::Waits => waits.push(term.clone()),
+            Outcome::Never => failed.push(term.clone()),
+            Outcome::Met => met.push(None),
+            Outcome::MetFrom(time) => met.push(Some(time)),
+        }
+    }
+    if any && !met.is_empty() {
+        return Verdict {
+            terms: Vec::new(),
+            never: false,
+            not_before: met.into_iter().min().flatten(),
+        };
+    }
+    // In an `any` list a condition that failed only leaves the others.
+    let never = !failed.is_empty() && (!any || waits.is_empty());
+    let mut left = waits;
+    if never {
+        left.extend(failed);
+    }
+    Verdict {
+        terms: left,
+        never,
+        not_before: met.into_iter().max().flatten(),
+    }
+}
+
+/// Resolves what waits for the records that changed in this draft, and what follows from that in turn.
+pub(super) fn resolve(draft: &mut Draft<'_>) {
+    loop {
+        while let Some(id) = draft.changed.pop_first() {
+            resolve_dependents(draft, id);
+        }
+        let Some((uid, name)) = draft.touched_names.pop_first() else {
+            return;
+        };
+        resolve_singletons(draft, uid, &name);
+    }
+}
+
+/// Looks again at everything that a pending job waits for.
+pub(super) fn settle(draft: &mut Draft<'_>, id: JobId) {
+    let Some(job) = draft.job(id) else {
+        return;
+    };
+    if job.phase() != Phase::Pending
+        || job.waiting_on.is_empty()
+        || job.reason == Reason::DependencyNeverSatisfied
+    {
+        return;
+    }
+    let verdict = verdict(draft, job, &job.waiting_on);
+    if verdict.terms == job.waiting_on && !verdict.never {
+        return;
+    }
+    conclude(draft, id, verdict);
+}
+
+/// Writes down what the conditions of a pending job came to.
+pub(super) fn conclude(draft: &mut Draft<'_>, id: JobId, verdict: Verdict) {
+    let now = draft.now;
+    if let Some(time) = verdict.not_before.filter(|time| *time > now) {
+        draft.change(id, JobChange::NotBefore(time));
+    }
+    let reason = if verdict.never {
+        Reason::DependencyNeverSatisfied
+    } else if verdict.terms.is_empty() {
+        Reason::None
+    } else {
+        Reason::Dependency
+    };
+    let terms = verdict.terms;
+    draft.change(id, JobChange::WaitingOn { terms, reason });
+    if verdict.never && kills_on_invalid(draft, id) {
+        ending::end(
+            draft,
+            id,
+            ending::End::new(JobState::Cancelled, Reason::DependencyNeverSatisfied),
+        );
+    }
+}
+
+/// Whether a job that can never start is cancelled.
+pub(super) fn kills_on_invalid(draft: &Draft<'_>, id: JobId) -> bool {
+    let cluster = draft
+        .state
+        .config
+        .as_ref()
+        .is_some_and(|c| c.kill_invalid_depend);
+    draft
+        .job(id)
+        .is_some_and(|job| job.spec.kill_on_invalid_dep.unwrap_or(cluster))
+}
+
+/// Gives a record of its own to each task whose `aftercorr` counterpart is over already, and settles it. For a job
+/// that got its conditions just now.
+pub(super) fn split_decided_tasks(draft: &mut Draft<'_>, id: JobId) {
+    let waiting = draft.job(id).filter(|job| {
+        job.phase() == Phase::Pending && matches!(job.array, ArrayRole::Pending { .. })
+    });
+    let Some(job) = waiting else {
+        return;
+    };
+    let targets: Vec<JobId> = job.waiting_on.iter().filter_map(correlated).collect();
+    for target in targets {
+        for (index, record) in draft.task_records(target) {
+            if draft.job(record).is_some_and(Job::is_over) {
+                split_and_settle(draft, id, index);
+            }
+        }
+    }
+}
+
+/// Whether the dependency of `job` on others leads back to it. Looks at no more than `most` jobs.
+pub(super) fn is_circular(draft: &Draft<'_>, job: &Job, terms: &[DependencyTerm]) -> bool {
+    let most = 10_000;
+    let mut seen = BTreeSet::new();
+    let mut next: Vec<JobId> = terms.iter().filter_map(target_of).collect();
+    while let Some(id) = next.pop() {
+        if id == job.id || id == job.submission() {
+            return true;
+        }
+        if seen.len() >= most || !seen.insert(id) {
+            continue;
+        }
+        if let Some(other) = draft.job(id) {
+            next.extend(other.waiting_on.iter().filter_map(target_of));
+        }
+    }
+    false
+}
+
+fn target_of(term: &DependencyTerm) -> Option<JobId> {
+    match term {
+        DependencyTerm::Job { job, .. } => Some(*job),
+        DependencyTerm::Singleton => None,
+    }
+}
+
+fn correlated(term: &DependencyTerm) -> Option<JobId> {
+    match term {
+        DependencyTerm::Job {
+            kind: DependencyKind::AfterCorr,
+            job,
+            task: None,
+            ..
+        } => Some(*job),
+        DependencyTerm::Job { .. } | DependencyTerm::Singleton => None,
+    }
+}
+
+fn resolve_dependents(draft: &mut Draft<'_>, id: JobId) {
+    let Some(job) = draft.job(id) else {
+        return;
+    };
+    let (submission, over) = (job.submission(), job.is_over());
+    let mut waiting: BTreeSet<JobId> = BTreeSet::new();
+    let index = &draft.state.dependents;
+    let mut look =
+        |key: (JobId, Option<u32>)| waiting.extend(index.get(&key).into_iter().flatten());
+    look((id, None));
+    look((submission, None));
+    match &job.array {
+        ArrayRole::Task { index, .. } => look((submission, Some(*index))),
+        ArrayRole::None | ArrayRole::Pending { .. } => {
+            let of_tasks = (submission, Some(0))..=(submission, Some(u32::MAX));
+            waiting.extend(index.range(of_tasks).flat_map(|(_, ids)| ids));
+        }
+    }
+    if waiting.is_empty() {
+        return;
+    }
+    let tasks = match &job.array {
+        ArrayRole::Task { index, .. } => Some(IndexSet::single(*index)),
+        ArrayRole::Pending { .. } => draft.pending_indices(id),
+        ArrayRole::None => None,
+    };
+    for dependent in waiting {
+        if let (true, Some(tasks)) = (over, &tasks) {
+            split_correlated(draft, dependent, submission, tasks);
+        }
+        settle(draft, dependent);
+    }
+}
+
+/// Tasks `indices` of array `target` are over: if `dependent` is an array's record that waits for its counterparts
+/// there, the tasks in question get records of their own, since what is decided for one is not for the others.
+fn split_correlated(draft: &mut Draft<'_>, dependent: JobId, target: JobId, indices: &IndexSet) {
+    let waits = draft.job(dependent).is_some_and(|job| {
+        job.phase() == Phase::Pending
+            && job.reason != Reason::DependencyNeverSatisfied
+            && job
+                .waiting_on
+                .iter()
+                .any(|term| correlated(term) == Some(target))
+    });
+    if !waits {
+        return;
+    }
+    // The usual case is one task: nothing is copied for it.
+    let single = indices
+        .first()
+        .filter(|first| indices.last() == Some(*first));
+    if let Some(index) = single {
+        split_and_settle(draft, dependent, index);
+        return;
+    }
+    let Some(own) = draft.pending_indices(dependent) else {
+        return;
+    };
+    for index in own.intersection(indices).iter() {
+        split_and_settle(draft, dependent, index);
+    }
+}
+
+fn split_and_settle(draft: &mut Draft<'_>, array: JobId, index: u32) {
+    if draft.is_in_record(array, index) {
+        let task = draft.split_task(array, index);
+        settle(draft, task);
+    }
+}
+
+/// The first submission of that name and owner that is left may start now.
+fn resolve_singletons(draft: &mut Draft<'_>, uid: u32, name: &str) {
+    let Some(set) = draft.state.by_owner.get(&uid).and_then(|n| n.get(name)) else {
+        return;
+    };
+    let Some((first, _)) = set.iter().find(|(_, id)| is_live(draft, *id, name)) else {
+        return;
+    };
+    let candidates: Vec<JobId> = set
+        .range((*first, JobId(0))..=(*first, JobId(u64::MAX)))
+        .map(|(_, id)| *id)
+        .filter(|id| {
+            draft
+                .job(*id)
+                .is_some_and(|job| job.waiting_on.contains(&DependencyTerm::Singleton))
+        })
+        .collect();
+    for id in candidates {
+        settle(draft, id);
+    }
+}
+
+fn is_live(draft: &Draft<'_>, id: JobId, name: &str) -> bool {
+    draft
+        .job(id)
+        .is_some_and(|job| !job.is_over() && job.spec.name == name)
+}
+
+fn outcome(draft: &Draft<'_>, job: &Job, term: &DependencyTerm) -> Outcome {
+    let DependencyTerm::Job {
+        kind,
+        job: target,
+        delay_minutes,
+        ..
+    } = term
+    else {
+        return singleton_outcome(draft, job);
+    };
+    let delay_s = u64::from(*delay_minutes) * 60;
+    let task = dependency_key(job, term).and_then(|(_, task)| task);
+    match (draft.counts(*target), task) {
+        (Some(_), Some(index)) => match draft.task_record(*target, index) {
+            Some(id) => record_outcome(draft.job(id), *kind, delay_s, draft.now),
+            None if draft.is_in_record(*target, index) => {
+                record_outcome(draft.job(*target), *kind, delay_s, draft.now)
+            }
+            None => Outcome::Met,
+        },
+        (Some(_), None) => array_outcome(draft, *target, *kind, delay_s),
+        (None, _) => record_outcome(draft.job(*target), *kind, delay_s, draft.now),
+    }
+}
+
+/// A condition on one record. A record that is gone, or never was, is no obstacle: so it is in Slurm.
+fn record_outcome(
+    target: Option<&Job>,
+    kind: DependencyKind,
+    delay_s: u64,
+    now: Timestamp,
+) -> Outcome {
+    let Some(target) = target else {
+        return Outcome::Met;
+    };
+    let over = target.is_over();
+    let ok = target.state == JobState::Completed;
+    match kind {
+        DependencyKind::After => {
+            if target.attempt.0 == 0 && !target.state.is_ended() {
+                return Outcome::Waits;
+            }
+            let since = target.start_time.or(target.end_time).unwrap_or(now);
+            met_after(since, delay_s, now)
+        }
+        _ if !over => Outcome::Waits,
+        DependencyKind::AfterAny => Outcome::Met,
+        DependencyKind::AfterOk | DependencyKind::AfterCorr if ok => Outcome::Met,
+        DependencyKind::AfterNotOk if !ok => Outcome::Met,
+        DependencyKind::AfterOk | DependencyKind::AfterCorr | DependencyKind::AfterNotOk => {
+            Outcome::Never
+        }
+    }
+}
+
+/// A condition on all tasks of an array.
+fn array_outcome(draft: &Draft<'_>, base: JobId, kind: DependencyKind, delay_s: u64) -> Outcome {
+    let Some(counts) = draft.counts(base) else {
+        return Outcome::Met;
+    };
+    let over = counts.unfinished == 0;
+    match kind {
+        DependencyKind::After if counts.unstarted > 0 => Outcome::Waits,
+        DependencyKind::After => met_after(draft.now, delay_s, draft.now),
+        DependencyKind::AfterOk if counts.failed > 0 => Outcome::Never,
+        _ if !over => Outcome::Waits,
+        // Each task whose counterpart is over has a record of its own by now; the others have no counterpart.
+        DependencyKind::AfterAny | DependencyKind::AfterOk | DependencyKind::AfterCorr => {
+            Outcome::Met
+        }
+        DependencyKind::AfterNotOk if counts.failed > 0 => Outcome::Met,
+        DependencyKind::AfterNotOk => Outcome::Never,
+    }
+}
+
+fn met_after(since: Timestamp, delay_s: u64, now: Timestamp) -> Outcome {
+    let from = since.plus_s(delay_s);
+    if from > now {
+        Outcome::MetFrom(from)
+    } else {
+        Outcome::Met
+    }
+}
+
+/// No submission of the same owner and name that came earlier is left.
+fn singleton_outcome(draft: &Draft<'_>, job: &Job) -> Outcome {
+    let name = job.spec.name.as_str();
+    let first = draft
+        .state
+        .by_owner
+        .get(&job.spec.owner.uid)
+        .and_then(|names| names.get(name))
+        .and_then(|set| set.iter().find(|(_, id)| is_live(draft, *id, name)));
+    match first {
+        Some((submission, _)) if *submission < job.submission() => Outcome::Waits,
+        Some(_) | None => Outcome::Met,
+    }
+}

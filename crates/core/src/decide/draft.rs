@@ -1,0 +1,319 @@
+//! The state as the events of one decision leave it. A decision may need many events that depend on each other (a
+//! plan that fills a node with several jobs, a cancellation that resolves dependencies); each is applied here to
+//! copies of the few records that it touches, with the very code that `apply` uses.
+
+use super::Decision;
+use crate::command::Reply;
+use crate::effect::Effect;
+use crate::event::{Event, JobChange};
+use crate::ids::{JobId, NodeIdx};
+use crate::index::Counts;
+use crate::index_set::IndexSet;
+use crate::job::{ArrayRole, Job, NodeShare};
+use crate::node::Node;
+use crate::state::{Note, State};
+use crate::time::Timestamp;
+use crate::transition::Phase;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The state and what was decided on it so far.
+pub(super) struct Draft<'a> {
+    /// The state before the decision.
+    pub(super) state: &'a State,
+    /// The time of the decision.
+    pub(super) now: Timestamp,
+    events: Vec<Event>,
+    effects: Vec<Effect>,
+    notes: Vec<Note>,
+    next_job_id: u64,
+    jobs: BTreeMap<JobId, Job>,
+    nodes: BTreeMap<NodeIdx, Node>,
+    counts: BTreeMap<JobId, Counts>,
+    /// Tasks that left an array whose record was not copied: the array's indices are not copied for each start.
+    left: BTreeMap<JobId, Left>,
+    tasks: BTreeMap<(JobId, u32), JobId>,
+    /// Records that started or came to their end: others may wait for that.
+    pub(super) changed: BTreeSet<JobId>,
+    /// Owners and names whose first record may have changed, for `singleton`.
+    pub(super) touched_names: BTreeSet<(u32, String)>,
+}
+
+/// Tasks that left an array's record in this draft.
+#[derive(Default)]
+struct Left {
+    indices: BTreeSet<u32>,
+    /// Every index of the record below this one has left: tasks start from the lowest on.
+    next: u32,
+}
+
+impl<'a> Draft<'a> {
+    /// Nothing decided yet.
+    pub(super) fn new(state: &'a State, now: Timestamp) -> Draft<'a> {
+        Draft {
+            state,
+            now,
+            events: Vec::new(),
+            effects: Vec::new(),
+            notes: Vec::new(),
+            next_job_id: state.next_job_id,
+            jobs: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            left: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            touched_names: BTreeSet::new(),
+        }
+    }
+
+    /// Resolves what waits for what happened, and hands the decision over.
+    pub(super) fn finish(mut self, reply: Option<Reply>) -> Decision {
+        super::dependency::resolve(&mut self);
+        Decision {
+            events: self.events,
+            effects: self.effects,
+            reply,
+            notes: self.notes,
+        }
+    }
+
+    /// A record as it is now. Of an array's record only [`Draft::pending_indices`] knows the indices.
+    pub(super) fn job(&self, id: JobId) -> Option<&Job> {
+        self.jobs.get(&id).or_else(|| self.state.jobs.get(&id))
+    }
+
+    /// A node as it is now.
+    pub(super) fn node(&self, idx: NodeIdx) -> Option<&Node> {
+        self.nodes.get(&idx).or_else(|| self.state.node(idx))
+    }
+
+    /// The number that the next job or task gets.
+    pub(super) fn next_job_id(&self) -> JobId {
+        JobId(self.next_job_id)
+    }
+
+    /// What the tasks of an array count, as of now.
+    pub(super) fn counts(&self, base: JobId) -> Option<Counts> {
+        self.counts
+            .get(&base)
+            .copied()
+            .or_else(|| self.state.arrays.get(&base).map(Counts::of_array))
+    }
+
+    /// The record of a task that left its array.
+    pub(super) fn task_record(&self, base: JobId, index: u32) -> Option<JobId> {
+        self.tasks.get(&(base, index)).copied().or_else(|| {
+            let info = self.state.arrays.get(&base)?;
+            info.tasks.get(&index).copied()
+        })
+    }
+
+    /// All records of tasks that left an array, by index.
+    pub(super) fn task_records(&self, base: JobId) -> Vec<(u32, JobId)> {
+        let known = self.state.arrays.get(&base).map(|info| &info.tasks);
+        let mut all: BTreeMap<u32, JobId> = known.cloned().unwrap_or_default();
+        let new = self.tasks.range((base, 0)..=(base, u32::MAX));
+        all.extend(new.map(|((_, index), id)| (*index, *id)));
+        all.into_iter().collect()
+    }
+
+    /// Whether a task is still in its array's record.
+    pub(super) fn is_in_record(&self, base: JobId, index: u32) -> bool {
+        self.record_indices(base).is_some_and(|(indices, left)| {
+            indices.contains(index) && !left.is_some_and(|l| l.indices.contains(&index))
+        })
+    }
+
+    /// The lowest index of an array's record.
+    pub(super) fn first_in_record(&self, base: JobId) -> Option<u32> {
+        let (indices, left) = self.record_indices(base)?;
+        let Some(left) = left else {
+            return indices.first();
+        };
+        let mut at = indices.first_from(left.next)?;
+        while left.indices.contains(&at) {
+            at = indices.first_from(at.checked_add(1)?)?;
+        }
+        Some(at)
+    }
+
+    /// The indices of an array's record; `None` if `base` has none.
+    pub(super) fn pending_indices(&self, base: JobId) -> Option<IndexSet> {
+        let (indices, left) = self.record_indices(base)?;
+        let mut out = indices.clone();
+        for index in left.iter().flat_map(|l| &l.indices) {
+            out.remove(*index);
+        }
+        Some(out)
+    }
+
+    fn record_indices(&self, base: JobId) -> Option<(&IndexSet, Option<&Left>)> {
+        match &self.job(base)?.array {
+            ArrayRole::Pending { indices } => Some((indices, self.left.get(&base))),
+            ArrayRole::None | ArrayRole::Task { .. } => None,
+        }
+    }
+
+    /// An order that no event carries.
+    pub(super) fn send(&mut self, effects: impl IntoIterator<Item = Effect>) {
+        self.effects.extend(effects);
+    }
+
+    /// Something to take note of.
+    pub(super) fn note(&mut self, note: Note) {
+        self.notes.push(note);
+    }
+
+    /// Something happens.
+    pub(super) fn emit(&mut self, event: Event) {
+        match &event {
+            Event::JobSubmitted { id, .. } => {
+                if let Some(job) = Job::submitted(&event) {
+                    if job.spec.array.is_some() {
+                        self.counts.insert(*id, Counts::of(&job));
+                    }
+                    self.jobs.insert(*id, job);
+                }
+                self.next_job_id = self.next_job_id.max(id.0 + 1);
+            }
+            Event::TaskSplit { base, index, id } => self.split(*base, *index, *id, &event),
+            Event::JobStarted { id, alloc, .. } => {
+                self.turn_job(*id, &event);
+                for share in &alloc.nodes {
+                    if let Some(node) = self.node_mut(share.node) {
+                        node.take(*id, share, alloc.exclusive);
+                    }
+                }
+            }
+            Event::NodeReleased { id, position, .. } => {
+                self.turn_job(*id, &event);
+                let now = self.now;
+                if let Some(share) = self.share(*id, *position)
+                    && let Some(node) = self.node_mut(share.node)
+                {
+                    node.give_back(*id, &share, now);
+                }
+            }
+            Event::JobChanged {
+                id,
+                change: JobChange::Spec(spec),
+                ..
+            } => {
+                if let Some(job) = self.job(*id).filter(|job| job.spec.name != spec.name) {
+                    let entry = (job.spec.owner.uid, job.spec.name.clone());
+                    self.touched_names.insert(entry);
+                }
+                self.turn_job(*id, &event);
+            }
+            Event::JobChanged { id, .. }
+            | Event::JobEnding { id, .. }
+            | Event::JobRequeued { id, .. }
+            | Event::JobSuspended { id, .. }
+            | Event::JobResumed { id, .. }
+            | Event::StepStarted { id, .. }
+            | Event::StepEnded { id, .. } => self.turn_job(*id, &event),
+            Event::NodeRegistered { node, .. } | Event::NodeChanged { node, .. } => {
+                if let Some(node) = self.node_mut(*node) {
+                    node.turn(&event);
+                }
+            }
+            Event::JobsPurged { .. }
+            | Event::Configured { .. }
+            | Event::BlobStored { .. }
+            | Event::PartitionChanged { .. } => {}
+        }
+        self.events.push(event);
+    }
+
+    /// A change of a job, now.
+    pub(super) fn change(&mut self, id: JobId, change: JobChange) {
+        let at = self.now;
+        self.emit(Event::JobChanged { id, change, at });
+    }
+
+    /// Gives a task of an array's record a record of its own and returns its number.
+    pub(super) fn split_task(&mut self, base: JobId, index: u32) -> JobId {
+        let last = self.counts(base).is_none_or(|counts| counts.pending <= 1);
+        let id = if last { base } else { self.next_job_id() };
+        self.emit(Event::TaskSplit { base, index, id });
+        id
+    }
+
+    fn share(&self, id: JobId, position: u32) -> Option<NodeShare> {
+        let alloc = self.job(id)?.alloc.as_ref()?;
+        alloc.nodes.get(position as usize).cloned()
+    }
+
+    fn split(&mut self, base: JobId, index: u32, id: JobId, event: &Event) {
+        self.tasks.insert((base, index), id);
+        if id == base {
+            self.own(base);
+            self.turn_job(base, event);
+            return;
+        }
+        self.next_job_id = self.next_job_id.max(id.0 + 1);
+        if let Some(task) = self.job(base).map(|record| record.task(id, index)) {
+            self.jobs.insert(id, task);
+        }
+        if let Some(mut counts) = self.counts(base) {
+            counts.pending = counts.pending.saturating_sub(1);
+            self.counts.insert(base, counts);
+        }
+        if let Some(record) = self.jobs.get_mut(&base) {
+            record.turn(event);
+            return;
+        }
+        let lowest = self.first_in_record(base) == Some(index);
+        let left = self.left.entry(base).or_default();
+        left.indices.insert(index);
+        if lowest {
+            left.next = index.saturating_add(1);
+        }
+    }
+
+    fn turn_job(&mut self, id: JobId, event: &Event) {
+        let Some(job) = self.own(id) else {
+            return;
+        };
+        let (before, counts) = (job.phase(), Counts::of(job));
+        job.turn(event);
+        let (after, counts_after, base) = (job.phase(), Counts::of(job), job.submission());
+        let name = (job.spec.owner.uid, &job.spec.name);
+        if after == Phase::Ended && before != Phase::Ended {
+            let name = (name.0, name.1.clone());
+            self.touched_names.insert(name);
+        }
+        let started = after == Phase::Running && before == Phase::Pending;
+        if started || (after == Phase::Ended && before != Phase::Ended) {
+            self.changed.insert(id);
+        }
+        if counts != counts_after
+            && let Some(array) = self.counts(base)
+        {
+            self.counts.insert(base, array.moved(counts, counts_after));
+        }
+    }
+
+    /// The record as this draft's own copy.
+    fn own(&mut self, id: JobId) -> Option<&mut Job> {
+        if !self.jobs.contains_key(&id) {
+            let mut job = self.state.jobs.get(&id)?.clone();
+            if let (ArrayRole::Pending { indices }, Some(left)) =
+                (&mut job.array, self.left.remove(&id))
+            {
+                for index in left.indices {
+                    indices.remove(index);
+                }
+            }
+            self.jobs.insert(id, job);
+        }
+        self.jobs.get_mut(&id)
+    }
+
+    fn node_mut(&mut self, idx: NodeIdx) -> Option<&mut Node> {
+        if !self.nodes.contains_key(&idx) {
+            self.nodes.insert(idx, self.state.node(idx)?.clone());
+        }
+        self.nodes.get_mut(&idx)
+    }
+}

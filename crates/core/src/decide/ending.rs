@@ -1,0 +1,180 @@
+//! The ways in which a job ends or loses nodes: shared by cancellation, limits, node failure and completion.
+
+use super::draft::Draft;
+use crate::event::Event;
+use crate::ids::{JobId, NodeIdx, StepNo};
+use crate::job::{AfterCompleting, ExitStatus, Hold, Job, JobState, Reason, StepEnd, Usage};
+use crate::limits::{LAUNCH_BACKOFF_MAX_S, LAUNCH_BACKOFF_S};
+use crate::spec::JobKind;
+use crate::transition::Phase;
+
+/// SIGTERM on Linux: what steps get when their job is ended.
+const SIGTERM: u32 = 15;
+
+/// How a job ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    state: JobState,
+    reason: Reason,
+    exit: ExitStatus,
+    cancelled_by: Option<u32>,
+    requeue: Option<bool>,
+}
+
+impl End {
+    /// For good, with exit status 0.
+    pub(super) fn new(state: JobState, reason: Reason) -> End {
+        End {
+            state,
+            reason,
+            exit: ExitStatus::default(),
+            cancelled_by: None,
+            requeue: None,
+        }
+    }
+
+    /// Back to the queue.
+    pub(super) fn requeue(reason: Reason, hold: bool) -> End {
+        End {
+            requeue: Some(hold),
+            ..End::new(JobState::Pending, reason)
+        }
+    }
+
+    /// Cancelled by that user.
+    pub(super) fn cancelled(uid: u32) -> End {
+        End {
+            cancelled_by: Some(uid),
+            ..End::new(JobState::Cancelled, Reason::None)
+        }
+    }
+
+    /// Its script or holder ended with that status.
+    pub(super) fn exited(exit: ExitStatus, oom: bool) -> End {
+        let (state, reason) = if oom {
+            (JobState::OutOfMemory, Reason::OutOfMemory)
+        } else if exit.signal != 0 {
+            (JobState::Failed, Reason::RaisedSignal)
+        } else if exit.code != 0 {
+            (JobState::Failed, Reason::NonZeroExitCode)
+        } else {
+            (JobState::Completed, Reason::None)
+        };
+        End {
+            exit,
+            ..End::new(state, reason)
+        }
+    }
+}
+
+/// Ends a job; its nodes, if it has some, are cleaned from now on.
+pub(super) fn end(draft: &mut Draft<'_>, id: JobId, how: End) {
+    let at = draft.now;
+    draft.emit(Event::JobEnding {
+        id,
+        at,
+        state: how.state,
+        reason: how.reason,
+        exit: how.exit,
+        cancelled_by: how.cancelled_by,
+        requeue: how.requeue,
+    });
+}
+
+/// Puts a running job back to the queue if the system may do so, else ends it.
+pub(super) fn fail(draft: &mut Draft<'_>, id: JobId, otherwise: End) {
+    let requeueable = draft
+        .job(id)
+        .is_some_and(|job| job.requeueable && job.spec.kind == JobKind::Batch);
+    let how = if requeueable {
+        End::requeue(otherwise.reason, false)
+    } else {
+        otherwise
+    };
+    end(draft, id, how);
+}
+
+/// Nothing of the job is left at that place of its allocation. With the last place the job is over or in the queue
+/// again.
+pub(super) fn release(draft: &mut Draft<'_>, id: JobId, position: u32) {
+    let at = draft.now;
+    draft.emit(Event::NodeReleased { id, position, at });
+    let Some(job) = draft.job(id) else {
+        return;
+    };
+    if !job.nodes_held.is_empty() {
+        return;
+    }
+    let cancelled_by = job.cancelled_by;
+    let steps: Vec<StepNo> = job.steps.iter().map(|s| s.step).collect();
+    let requeue = match job.after_completing {
+        AfterCompleting::End => None,
+        AfterCompleting::Requeue { hold } => Some((after_requeue(job, hold), backoff_s(job))),
+    };
+    for step in steps {
+        let end = Box::new(StepEnd {
+            end_time: at,
+            exit: ExitStatus {
+                code: 0,
+                signal: SIGTERM,
+            },
+            state: JobState::Cancelled,
+            usage: Usage::default(),
+            cancelled_by,
+        });
+        draft.emit(Event::StepEnded { id, step, end });
+    }
+    if let Some((hold, backoff_s)) = requeue {
+        draft.emit(Event::JobRequeued {
+            id,
+            at,
+            hold,
+            not_before: backoff_s.map(|s| at.plus_s(s)),
+        });
+    }
+}
+
+/// Everything of the job on that node is gone: the node failed, was set down, restarted or lost track of it.
+pub(super) fn lose_node(draft: &mut Draft<'_>, id: JobId, node: NodeIdx) {
+    let Some(job) = draft.job(id) else {
+        return;
+    };
+    let Some(position) = position_on(job, node) else {
+        return;
+    };
+    match job.phase() {
+        Phase::Running | Phase::Suspended => {
+            let lead = position == 0 && job.spec.kind == JobKind::Batch;
+            let survives = job.spec.no_kill && !lead && job.nodes_held.len() > 1;
+            if !survives {
+                fail(draft, id, End::new(JobState::NodeFail, Reason::NodeDown));
+            }
+        }
+        Phase::Completing | Phase::Requeueing => {}
+        Phase::Pending | Phase::Ended | Phase::Gone => return,
+    }
+    release(draft, id, position);
+}
+
+/// The place of a node in a job's allocation, if the job still holds it.
+pub(super) fn position_on(job: &Job, node: NodeIdx) -> Option<u32> {
+    let alloc = job.alloc.as_ref()?;
+    (0u32..)
+        .zip(&alloc.nodes)
+        .find(|(position, share)| share.node == node && job.nodes_held.contains(*position))
+        .map(|(position, _)| position)
+}
+
+/// Who holds a job that comes back to the queue.
+pub(super) fn after_requeue(job: &Job, hold: bool) -> Hold {
+    match (job.hold, hold) {
+        (Hold::None, true) => Hold::User,
+        (held, _) => held,
+    }
+}
+
+/// How long a job waits after a launch that failed: longer each time.
+fn backoff_s(job: &Job) -> Option<u64> {
+    (job.reason == Reason::JobLaunchFailure)
+        .then(|| (u64::from(job.attempt.0) * LAUNCH_BACKOFF_S).min(LAUNCH_BACKOFF_MAX_S))
+}

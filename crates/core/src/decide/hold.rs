@@ -1,0 +1,160 @@
+//! Holding jobs back, releasing them, and their order among their owner's.
+
+use super::draft::Draft;
+use super::target::{self, Item};
+use super::{is_admin, require_owner};
+use crate::command::{Identity, JobTarget, Reply};
+use crate::event::JobChange;
+use crate::ids::JobId;
+use crate::job::{Hold, Job};
+use crate::refusal::{Refusal, RefusalCode};
+use crate::transition::Phase;
+
+/// `scontrol hold`, `uhold`. A running job is held for the case that it is requeued.
+pub(super) fn hold(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    target: &JobTarget,
+    user: bool,
+) -> Result<Option<Reply>, Refusal> {
+    let admin = is_admin(draft.state, identity);
+    let by = if user || !admin {
+        Hold::User
+    } else {
+        Hold::Admin
+    };
+    let tally = target::for_each(draft, target, |draft, item| {
+        let job = holdable(draft, identity, item)?;
+        // An administrator's hold is not softened by the owner's.
+        let hold = if job.hold == Hold::Admin && !admin {
+            Hold::Admin
+        } else {
+            by
+        };
+        let id = item.own_record(draft);
+        draft.change(id, JobChange::Hold { hold, priority: 0 });
+        Ok(())
+    })?;
+    tally.reply_for_target()
+}
+
+/// `scontrol release`.
+pub(super) fn release(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    target: &JobTarget,
+) -> Result<Option<Reply>, Refusal> {
+    let admin = is_admin(draft.state, identity);
+    let tally = target::for_each(draft, target, |draft, item| {
+        let job = holdable(draft, identity, item)?;
+        match job.hold {
+            // Nothing to do is done.
+            Hold::None => return Ok(()),
+            Hold::Admin if !admin => {
+                return Err(Refusal::new(
+                    RefusalCode::AccessDenied,
+                    format!("job {} is held by an administrator", job.id),
+                ));
+            }
+            Hold::User | Hold::Admin => {}
+        }
+        let (priority, special) = (job.default_priority(), job.special_exit);
+        let id = item.own_record(draft);
+        draft.change(
+            id,
+            JobChange::Hold {
+                hold: Hold::None,
+                priority,
+            },
+        );
+        if special {
+            draft.change(id, JobChange::SpecialExit(false));
+        }
+        Ok(())
+    })?;
+    tally.reply_for_target()
+}
+
+/// `scontrol top`: the job comes first among the pending jobs of its owner in its partition, account and QOS. The
+/// priorities that these jobs have are dealt out anew, so that nobody else's place changes.
+pub(super) fn top(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    target: &JobTarget,
+) -> Result<Option<Reply>, Refusal> {
+    let admin = is_admin(draft.state, identity);
+    let allowed = draft.state.config.as_ref().is_some_and(|config| {
+        let parameters = &config.scheduler_parameters;
+        parameters.iter().any(|p| p == "enable_user_top")
+    });
+    if !admin && !allowed {
+        return Err(Refusal::new(
+            RefusalCode::JobNotRunning,
+            "users may not do this here (SchedulerParameters lacks enable_user_top)",
+        ));
+    }
+    let tally = target::for_each(draft, target, |draft, item| {
+        let job = holdable(draft, identity, item)?;
+        if job.phase() != Phase::Pending {
+            return Err(RefusalCode::JobNotPending.into());
+        }
+        if job.spec.partitions.len() > 1 || job.hold != Hold::None {
+            return Err(Refusal::new(
+                RefusalCode::NotSupported,
+                format!("job {} is held or in several partitions", job.id),
+            ));
+        }
+        let id = item.own_record(draft);
+        raise(draft, id);
+        Ok(())
+    })?;
+    tally.reply_for_target()
+}
+
+fn raise(draft: &mut Draft<'_>, id: JobId) {
+    let Some(job) = draft.job(id) else {
+        return;
+    };
+    let mut rivals: Vec<(u32, JobId)> = draft
+        .state
+        .by_owner
+        .get(&job.spec.owner.uid)
+        .into_iter()
+        .flat_map(|names| names.values().flatten())
+        .filter_map(|(_, other)| draft.job(*other))
+        .filter(|other| {
+            other.phase() == Phase::Pending
+                && other.hold == Hold::None
+                && other.spec.partitions == job.spec.partitions
+                && other.spec.account == job.spec.account
+                && other.spec.qos == job.spec.qos
+                && other.id != id
+                && other.priority >= job.priority
+        })
+        .map(|other| (other.priority, other.id))
+        .collect();
+    rivals.sort_unstable_by(|a, b| b.cmp(a));
+    // Each gets what the next one in line had; the job gets what the first one had.
+    let mut places: Vec<u32> = rivals.iter().map(|(priority, _)| *priority).collect();
+    places.push(job.priority);
+    let order = std::iter::once(id).chain(rivals.iter().map(|(_, other)| *other));
+    for (other, priority) in order.zip(places) {
+        if draft.job(other).is_some_and(|job| job.priority != priority) {
+            draft.change(other, JobChange::Priority(priority));
+        }
+    }
+}
+
+/// The job, if it is the caller's and not over.
+fn holdable<'d>(draft: &'d Draft<'_>, identity: &Identity, item: Item) -> Result<&'d Job, Refusal> {
+    let id = item.record();
+    let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
+    require_owner(draft.state, identity, job)?;
+    match job.phase() {
+        Phase::Pending | Phase::Running | Phase::Suspended | Phase::Requeueing => Ok(job),
+        Phase::Completing | Phase::Ended | Phase::Gone => Err(Refusal::new(
+            RefusalCode::AlreadyDone,
+            format!("job {id} has ended or is ending"),
+        )),
+    }
+}

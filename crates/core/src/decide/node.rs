@@ -1,0 +1,286 @@
+//! What nodes tell: registration and loss, ends of scripts and steps, released resources, launches that failed.
+//! Messages of another attempt than the job's current one are ignored.
+
+use super::draft::Draft;
+use super::ending::{self, End};
+use super::tick;
+use crate::command::NodeCommand;
+use crate::event::{Event, JobChange, NodeChange};
+use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
+use crate::job::{ExitStatus, Job, JobState, Reason, Step, StepEnd};
+use crate::limits::{LAUNCH_FAILURES_MAX, TEXT_BYTES_MAX};
+use crate::node::{NodeInfo, NodeLink, NodeReason};
+use crate::spec::JobKind;
+use crate::state::Note;
+use crate::transition::Phase;
+
+/// Takes in what a node tells.
+pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
+    if draft.node(idx).is_none() {
+        return;
+    }
+    match command {
+        NodeCommand::Register { info, present } => register(draft, idx, info, present),
+        NodeCommand::Lost => {
+            if draft.node(idx).is_some_and(|n| n.link == NodeLink::Up) {
+                change(draft, idx, NodeChange::LinkLost);
+            }
+        }
+        NodeCommand::Health {
+            load_centi,
+            free_mib,
+        } => draft.note(Note::Health {
+            node: idx,
+            load_centi: *load_centi,
+            free_mib: *free_mib,
+        }),
+        NodeCommand::BatchEnded {
+            job,
+            attempt,
+            exit,
+            oom,
+            end,
+        } => batch_ended(draft, idx, (*job, *attempt), *exit, *oom, end),
+        NodeCommand::Released { job, attempt } => released(draft, idx, (*job, *attempt)),
+        NodeCommand::LaunchFailed {
+            job,
+            attempt,
+            error,
+            node_fault,
+        } => launch_failed(draft, idx, (*job, *attempt), error, *node_fault),
+        NodeCommand::Vanished { job, attempt } => {
+            if current(draft, idx, (*job, *attempt)).is_some() {
+                ending::lose_node(draft, *job, idx);
+            }
+        }
+        NodeCommand::StepStarted { job, attempt, step } => {
+            step_started(draft, idx, (*job, *attempt), step);
+        }
+        NodeCommand::StepEnded {
+            job,
+            attempt,
+            step,
+            end,
+        } => {
+            let known = current(draft, idx, (*job, *attempt))
+                .is_some_and(|(_, job)| job.steps.iter().any(|s| s.step == *step));
+            if known {
+                draft.emit(Event::StepEnded {
+                    id: *job,
+                    step: *step,
+                    end: end.clone(),
+                });
+            }
+        }
+    }
+}
+
+/// The job and the node's place in it, if it is the current attempt and the job still holds the node.
+fn current<'d>(
+    draft: &'d Draft<'_>,
+    idx: NodeIdx,
+    (id, attempt): (JobId, Attempt),
+) -> Option<(u32, &'d Job)> {
+    let job = draft.job(id).filter(|job| job.attempt == attempt)?;
+    Some((ending::position_on(job, idx)?, job))
+}
+
+fn change(draft: &mut Draft<'_>, node: NodeIdx, change: NodeChange) {
+    let at = draft.now;
+    draft.emit(Event::NodeChanged { node, change, at });
+}
+
+fn register(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo, present: &[(JobId, Attempt)]) {
+    let Some(node) = draft.node(idx) else {
+        return;
+    };
+    let rebooted = node
+        .report
+        .as_ref()
+        .is_some_and(|known| known.boot_id != info.boot_id);
+    let at = draft.now;
+    draft.emit(Event::NodeRegistered {
+        node: idx,
+        info: Box::new(info.clone()),
+        at,
+    });
+    let jobs = draft.node(idx).map(|n| n.jobs.clone()).unwrap_or_default();
+    for id in jobs {
+        let Some(job) = draft.job(id) else {
+            continue;
+        };
+        if present.contains(&(id, job.attempt)) {
+            continue;
+        }
+        match (job.phase(), ending::position_on(job, idx)) {
+            // What was being ended is gone.
+            (Phase::Completing | Phase::Requeueing, Some(position)) => {
+                ending::release(draft, id, position);
+            }
+            (Phase::Running | Phase::Suspended, _) if rebooted => {
+                ending::lose_node(draft, id, idx);
+            }
+            // Otherwise it never got there, and is launched again.
+            _ => {}
+        }
+    }
+    check_machine(draft, idx, info);
+}
+
+/// A machine with less than the configuration says is drained; one that was down comes back by `ReturnToService`.
+fn check_machine(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo) {
+    let now = draft.now;
+    let Some(node) = draft.node(idx) else {
+        return;
+    };
+    let lacks = if info.cpus < node.config.cpus {
+        Some("Low socket*core*thread count")
+    } else if info.memory_mib < node.config.memory_mib {
+        Some("Low RealMemory")
+    } else {
+        None
+    };
+    if let Some(text) = lacks {
+        if !node.drain {
+            let reason = NodeReason {
+                text: text.to_owned(),
+                uid: 0,
+                since: now,
+            };
+            change(draft, idx, NodeChange::Drain(reason));
+        }
+        return;
+    }
+    let returns = match draft
+        .state
+        .config
+        .as_ref()
+        .map_or(0, |c| c.return_to_service)
+    {
+        0 => false,
+        1 => tick::fell_silent(node.reason.as_ref()),
+        _ => true,
+    };
+    if node.down && returns {
+        change(draft, idx, NodeChange::Returned);
+    }
+}
+
+fn batch_ended(
+    draft: &mut Draft<'_>,
+    idx: NodeIdx,
+    launch: (JobId, Attempt),
+    exit: ExitStatus,
+    oom: bool,
+    end: &StepEnd,
+) {
+    let id = launch.0;
+    // Only the leading node runs the script.
+    let Some((0, job)) = current(draft, idx, launch) else {
+        return;
+    };
+    if job.spec.kind != JobKind::Batch {
+        return;
+    }
+    let (phase, runs) = (
+        job.phase(),
+        job.steps.iter().any(|s| s.step == StepNo::BATCH),
+    );
+    if runs {
+        draft.emit(Event::StepEnded {
+            id,
+            step: StepNo::BATCH,
+            end: Box::new(end.clone()),
+        });
+    }
+    launched(draft, idx);
+    if matches!(phase, Phase::Running | Phase::Suspended) {
+        ending::end(draft, id, End::exited(exit, oom));
+    }
+}
+
+fn released(draft: &mut Draft<'_>, idx: NodeIdx, launch: (JobId, Attempt)) {
+    let Some((position, job)) = current(draft, idx, launch) else {
+        return;
+    };
+    match job.phase() {
+        Phase::Completing | Phase::Requeueing => ending::release(draft, launch.0, position),
+        // Nothing is left of a job that should run there.
+        Phase::Running | Phase::Suspended => ending::lose_node(draft, launch.0, idx),
+        Phase::Pending | Phase::Ended | Phase::Gone => {}
+    }
+}
+
+fn step_started(draft: &mut Draft<'_>, idx: NodeIdx, launch: (JobId, Attempt), step: &Step) {
+    let known = current(draft, idx, launch)
+        .is_some_and(|(_, job)| job.steps.iter().all(|s| s.step != step.step));
+    if known {
+        launched(draft, idx);
+        draft.emit(Event::StepStarted {
+            id: launch.0,
+            step: Box::new(step.clone()),
+        });
+    }
+}
+
+/// A launch there worked: failures before it do not count any more.
+fn launched(draft: &mut Draft<'_>, idx: NodeIdx) {
+    if draft.node(idx).is_some_and(|n| n.launch_failures > 0) {
+        change(draft, idx, NodeChange::LaunchFailed(false));
+    }
+}
+
+fn launch_failed(
+    draft: &mut Draft<'_>,
+    idx: NodeIdx,
+    launch: (JobId, Attempt),
+    error: &str,
+    node_fault: bool,
+) {
+    let id = launch.0;
+    let Some((position, job)) = current(draft, idx, launch) else {
+        return;
+    };
+    let runs = matches!(job.phase(), Phase::Running | Phase::Suspended);
+    // A script that never began can be started again, whatever was asked for; on another node it may have begun.
+    let safe = position == 0 || job.requeueable;
+    let requeue = node_fault && safe && job.spec.kind == JobKind::Batch;
+    if runs {
+        let how = if requeue {
+            End::requeue(Reason::JobLaunchFailure, false)
+        } else {
+            End::new(JobState::Failed, Reason::JobLaunchFailure)
+        };
+        draft.change(id, JobChange::Detail(shortened(error)));
+        ending::end(draft, id, how);
+    }
+    ending::release(draft, id, position);
+    if node_fault {
+        count_failure(draft, idx, error);
+    }
+}
+
+/// The circuit breaker: a node that fails one launch after another is drained before it eats the queue.
+fn count_failure(draft: &mut Draft<'_>, idx: NodeIdx, error: &str) {
+    change(draft, idx, NodeChange::LaunchFailed(true));
+    let now = draft.now;
+    let Some(node) = draft.node(idx) else {
+        return;
+    };
+    if node.launch_failures >= LAUNCH_FAILURES_MAX && !node.drain {
+        let reason = NodeReason {
+            text: format!(
+                "{LAUNCH_FAILURES_MAX} launches failed, the last: {}",
+                shortened(error)
+            ),
+            uid: 0,
+            since: now,
+        };
+        change(draft, idx, NodeChange::Drain(reason));
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let most = TEXT_BYTES_MAX / 64;
+    text.chars().take(most).collect()
+}

@@ -1,0 +1,211 @@
+//! `scontrol update partition`. What is changed here lasts until the configuration is read again.
+
+use super::draft::Draft;
+use super::{require_admin, submit, target};
+use crate::command::{Identity, Reply};
+use crate::config::{OverSubscribe, PartitionConfig, PartitionState};
+use crate::event::Event;
+use crate::limits::TEXT_BYTES_MAX;
+use crate::refusal::{Refusal, RefusalCode};
+use crate::spec::MemoryAsk;
+use crate::state::State;
+use crate::time::TimeLimit;
+
+/// Jobs that share a resource when `OverSubscribe` gives no number.
+const SHARES: u32 = 4;
+
+/// Changes a partition by `Key=Value` pairs, all or none.
+pub(super) fn update(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    name: &str,
+    pairs: &[(String, String)],
+) -> Result<Option<Reply>, Refusal> {
+    let state = draft.state;
+    require_admin(state, identity)?;
+    let known = state.partition(name).ok_or_else(|| {
+        Refusal::new(
+            RefusalCode::InvalidPartition,
+            format!("there is no partition {name}; partitions are made in slurm.conf"),
+        )
+    })?;
+    let mut partition = known.clone();
+    for (key, value) in pairs {
+        submit::too_long(key, value, TEXT_BYTES_MAX)?;
+        set(state, &mut partition, key, value)?;
+    }
+    if partition.default && !known.default {
+        let others = state
+            .partitions
+            .iter()
+            .filter(|p| p.default && p.name != name);
+        for other in others {
+            let mut other = other.clone();
+            other.default = false;
+            draft.emit(Event::PartitionChanged {
+                partition: Box::new(other),
+            });
+        }
+    }
+    draft.emit(Event::PartitionChanged {
+        partition: Box::new(partition),
+    });
+    Ok(Some(Reply::Done {
+        changed: 1,
+        refused: Vec::new(),
+    }))
+}
+
+fn set(
+    state: &State,
+    partition: &mut PartitionConfig,
+    key: &str,
+    value: &str,
+) -> Result<(), Refusal> {
+    let pair = Pair { key, value };
+    match key.to_ascii_lowercase().as_str() {
+        "state" => partition.state = pair.state()?,
+        "maxtime" => partition.max_time = pair.time()?,
+        "defaulttime" => {
+            partition.default_time = match pair.is("NONE") {
+                true => None,
+                false => Some(pair.time()?),
+            };
+        }
+        "minnodes" => partition.min_nodes = pair.count()?.unwrap_or(0),
+        "maxnodes" => partition.max_nodes = pair.count()?,
+        "maxcpuspernode" => partition.max_cpus_per_node = pair.count()?,
+        "allowgroups" => partition.allow_groups = pair.list(),
+        "allowaccounts" => partition.allow_accounts = pair.list(),
+        "denyaccounts" => partition.deny_accounts = pair.list(),
+        "allowqos" => partition.allow_qos = pair.list(),
+        "denyqos" => partition.deny_qos = pair.list(),
+        "allocnodes" => partition.alloc_nodes = pair.list(),
+        "prioritytier" => partition.priority_tier = pair.number()?,
+        "priorityjobfactor" => partition.priority_job_factor = pair.number()?,
+        "default" => partition.default = pair.yes()?,
+        "hidden" => partition.hidden = pair.yes()?,
+        "rootonly" => partition.root_only = pair.yes()?,
+        "disablerootjobs" => partition.disable_root_jobs = pair.yes()?,
+        "exclusiveuser" => partition.exclusive_user = pair.yes()?,
+        "lln" => partition.lln = pair.yes()?,
+        "reqresv" => partition.req_resv = pair.yes()?,
+        "defmempernode" => partition.default_memory = pair.memory(MemoryAsk::PerNode)?,
+        "defmempercpu" => partition.default_memory = pair.memory(MemoryAsk::PerCpu)?,
+        "maxmempernode" => partition.max_memory = pair.memory(MemoryAsk::PerNode)?,
+        "maxmempercpu" => partition.max_memory = pair.memory(MemoryAsk::PerCpu)?,
+        "oversubscribe" | "shared" => partition.over_subscribe = pair.over_subscribe()?,
+        "gracetime" => partition.grace_time_s = pair.number()?,
+        "overtimelimit" => partition.over_time_limit_min = pair.count()?,
+        "qos" => partition.qos = Some(value.to_owned()).filter(|v| !v.is_empty()),
+        "nodes" => {
+            let names = target::node_names(value)?;
+            if let Some(name) = names.iter().find(|name| state.node_named(name).is_none()) {
+                return Err(Refusal::new(
+                    RefusalCode::InvalidNode,
+                    format!("node {name} is not in the configuration"),
+                ));
+            }
+            partition.nodes = names;
+            partition.nodes_text = value.to_owned();
+        }
+        _ => {
+            return Err(Refusal::new(
+                RefusalCode::NotSupported,
+                format!("{key} of a partition cannot be changed at run time; use slurm.conf"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// One `Key=Value`.
+struct Pair<'a> {
+    key: &'a str,
+    value: &'a str,
+}
+
+impl Pair<'_> {
+    fn is(&self, word: &str) -> bool {
+        self.value.eq_ignore_ascii_case(word)
+    }
+
+    fn wrong(&self, expected: &str) -> Refusal {
+        Refusal::new(
+            RefusalCode::InvalidValue,
+            format!("{}={}: expected {expected}", self.key, self.value),
+        )
+    }
+
+    fn state(&self) -> Result<PartitionState, Refusal> {
+        match self.value.to_ascii_uppercase().as_str() {
+            "UP" => Ok(PartitionState::Up),
+            "DOWN" => Ok(PartitionState::Down),
+            "DRAIN" => Ok(PartitionState::Drain),
+            "INACTIVE" => Ok(PartitionState::Inactive),
+            _ => Err(self.wrong("UP, DOWN, DRAIN or INACTIVE")),
+        }
+    }
+
+    fn time(&self) -> Result<TimeLimit, Refusal> {
+        self.value
+            .parse()
+            .map_err(|_| self.wrong("minutes, [days-]hours:minutes:seconds or UNLIMITED"))
+    }
+
+    fn number(&self) -> Result<u32, Refusal> {
+        self.value.parse().map_err(|_| self.wrong("a number"))
+    }
+
+    /// A number, or no limit.
+    fn count(&self) -> Result<Option<u32>, Refusal> {
+        if self.is("UNLIMITED") || self.is("INFINITE") {
+            return Ok(None);
+        }
+        self.number().map(Some)
+    }
+
+    fn list(&self) -> Vec<String> {
+        if self.is("ALL") || self.is("NONE") {
+            return Vec::new();
+        }
+        let words = self.value.split(',').filter(|word| !word.is_empty());
+        words.map(str::to_owned).collect()
+    }
+
+    fn yes(&self) -> Result<bool, Refusal> {
+        if self.is("YES") || self.is("TRUE") {
+            return Ok(true);
+        }
+        if self.is("NO") || self.is("FALSE") {
+            return Ok(false);
+        }
+        Err(self.wrong("YES or NO"))
+    }
+
+    /// MiB; zero and UNLIMITED are no value.
+    fn memory(&self, make: impl Fn(u64) -> MemoryAsk) -> Result<MemoryAsk, Refusal> {
+        let mib = self.count()?.map_or(0, u64::from);
+        Ok(match mib {
+            0 => MemoryAsk::Default,
+            _ => make(mib),
+        })
+    }
+
+    fn over_subscribe(&self) -> Result<OverSubscribe, Refusal> {
+        let (word, shares) = match self.value.split_once(':') {
+            Some((word, n)) => (
+                word,
+                n.parse().map_err(|_| self.wrong("a number after `:`"))?,
+            ),
+            None => (self.value, SHARES),
+        };
+        match word.to_ascii_uppercase().as_str() {
+            "NO" => Ok(OverSubscribe::No),
+            "YES" => Ok(OverSubscribe::Yes(shares)),
+            "FORCE" => Ok(OverSubscribe::Force(shares)),
+            "EXCLUSIVE" => Ok(OverSubscribe::Exclusive),
+            _ => Err(self.wrong("NO, YES, FORCE or EXCLUSIVE")),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Back to the queue: `scontrol requeue` and `requeuehold`, also called by jobs on themselves.
+
+use super::draft::Draft;
+use super::ending::{self, End};
+use super::target::{self, Item};
+use super::{is_admin, require_owner};
+use crate::command::{Identity, JobTarget, Reply};
+use crate::event::{Event, JobChange};
+use crate::job::{ArrayRole, Reason};
+use crate::refusal::{Refusal, RefusalCode};
+use crate::spec::JobKind;
+use crate::transition::Phase;
+
+/// Ends what runs of a job and puts it back; an ended job that is still in the queue is put back at once.
+pub(super) fn requeue(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    target: &JobTarget,
+    hold: bool,
+    special_exit: bool,
+) -> Result<Option<Reply>, Refusal> {
+    let tally = target::for_each(draft, target, |draft, item| {
+        requeue_item(draft, identity, item, hold || special_exit, special_exit)
+    })?;
+    tally.reply_for_target()
+}
+
+fn requeue_item(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    item: Item,
+    hold: bool,
+    special_exit: bool,
+) -> Result<(), Refusal> {
+    let id = item.record();
+    let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
+    require_owner(draft.state, identity, job)?;
+    if job.spec.kind != JobKind::Batch {
+        return Err(Refusal::new(
+            RefusalCode::NotRequeuable,
+            format!("job {id} is no batch job"),
+        ));
+    }
+    if !job.requeueable && !is_admin(draft.state, identity) {
+        return Err(Refusal::new(
+            RefusalCode::NotRequeuable,
+            format!("job {id} was submitted with --no-requeue or the cluster has JobRequeue=0"),
+        ));
+    }
+    let now = draft.now;
+    match job.phase() {
+        Phase::Pending => {
+            return Err(Refusal::new(
+                RefusalCode::JobPending,
+                format!("job {id} is in the queue already"),
+            ));
+        }
+        // What was stopped does not start again unasked.
+        Phase::Suspended => ending::end(draft, id, End::requeue(Reason::None, true)),
+        Phase::Running | Phase::Completing | Phase::Requeueing => {
+            ending::end(draft, id, End::requeue(Reason::None, hold));
+        }
+        Phase::Ended => {
+            if matches!(job.array, ArrayRole::Pending { .. }) {
+                return Err(Refusal::new(
+                    RefusalCode::NotRequeuable,
+                    format!(
+                        "the tasks of array {id} were cancelled before they started; submit them again"
+                    ),
+                ));
+            }
+            let hold = ending::after_requeue(job, hold);
+            draft.emit(Event::JobRequeued {
+                id,
+                at: now,
+                hold,
+                not_before: None,
+            });
+        }
+        Phase::Gone => return Err(RefusalCode::InvalidJobId.into()),
+    }
+    if special_exit {
+        draft.change(id, JobChange::SpecialExit(true));
+    }
+    Ok(())
+}

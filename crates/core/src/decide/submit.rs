@@ -1,0 +1,379 @@
+//! Submission: every check that a job passes before it is accepted, and what the core fills in.
+
+use super::draft::Draft;
+use super::{ask, dependency, is_admin, partition_access};
+use crate::command::{Identity, Reply};
+use crate::config::{ClusterConfig, PartitionConfig};
+use crate::event::{Event, JobChange};
+use crate::ids::BlobId;
+use crate::job::{Hold, Job, Reason};
+use crate::limits::{
+    CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, NAME_BYTES_MAX, SCRIPT_BYTES_MAX, TEXT_BYTES_MAX,
+};
+use crate::refusal::{Refusal, RefusalCode};
+use crate::spec::{JobKind, JobSpec, MemoryAsk, Owner};
+use crate::time::{TimeLimit, Timestamp};
+use minicbor::bytes::ByteVec;
+use std::sync::Arc;
+
+/// Highest signal number on Linux.
+const SIGNAL_MAX: u32 = 64;
+
+/// Accepts a job or refuses it.
+pub(super) fn submit(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    spec: &JobSpec,
+    blobs: &[(BlobId, ByteVec)],
+    test_only: bool,
+) -> Result<Option<Reply>, Refusal> {
+    check_blobs(draft, spec, blobs)?;
+    let (job, not_before) = prepare(draft, identity, spec)?;
+    if test_only {
+        return Ok(None);
+    }
+    let (id, now) = (job.id, draft.now);
+    let named = [spec.script, spec.context];
+    for (blob, bytes) in blobs {
+        if named.contains(&Some(*blob)) && !draft.state.blobs.contains_key(blob) {
+            draft.emit(Event::BlobStored {
+                id: *blob,
+                bytes: Arc::new(bytes.clone()),
+            });
+        }
+    }
+    let never = job.reason == Reason::DependencyNeverSatisfied;
+    draft.emit(Event::JobSubmitted {
+        id,
+        spec: job.spec,
+        at: now,
+        priority: job.priority,
+        hold: job.hold,
+        time_limit: job.time_limit,
+        waiting_on: job.waiting_on,
+        reason: job.reason,
+        partition: job.partition,
+        requeueable: job.requeueable,
+    });
+    if let Some(time) = not_before {
+        draft.change(id, JobChange::NotBefore(time));
+    }
+    if never && dependency::kills_on_invalid(draft, id) {
+        let how = super::ending::End::new(
+            crate::job::JobState::Cancelled,
+            Reason::DependencyNeverSatisfied,
+        );
+        super::ending::end(draft, id, how);
+    } else {
+        dependency::split_decided_tasks(draft, id);
+    }
+    Ok(Some(Reply::Submitted {
+        id,
+        warnings: Vec::new(),
+    }))
+}
+
+/// The record that the submission makes, and a time before which it may not start because of a dependency.
+pub(super) fn prepare(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    spec: &JobSpec,
+) -> Result<(Job, Option<Timestamp>), Refusal> {
+    let (state, now) = (draft.state, draft.now);
+    let config = state.config.as_deref().ok_or_else(|| {
+        Refusal::new(
+            RefusalCode::Busy,
+            "the controller has no configuration yet; try again",
+        )
+    })?;
+    if state.jobs.len() >= config.max_job_count as usize {
+        return Err(Refusal::new(
+            RefusalCode::TooManyJobs,
+            format!("the queue holds MaxJobCount={} jobs", config.max_job_count),
+        ));
+    }
+    let mut spec = spec.clone();
+    spec.owner = owner(draft, identity, &spec)?;
+    check_texts(&mut spec)?;
+    check_unsupported(&spec)?;
+    check_array(config, &mut spec)?;
+    let asked = spec.time_limit;
+    let limit_in = |partition: &PartitionConfig| time_limit(asked, partition);
+    let (partitions, limits) = partition_access::choose(state, identity, &spec, limit_in)?;
+    let limit = partitions
+        .first()
+        .map_or(TimeLimit::Unlimited, |p| limit_in(p));
+    ask::check(state, &partitions, &mut spec.ask)?;
+    if let (MemoryAsk::Default, Some(first)) = (spec.ask.memory, partitions.first()) {
+        spec.ask.memory = partition_access::default_memory(state, first);
+    }
+    spec.partitions = partitions.iter().map(|p| p.name.clone()).collect();
+    check_times(&spec, limit, now)?;
+    check_rank(draft, identity, &spec)?;
+
+    let requeueable = spec.requeue.unwrap_or(config.job_requeue) && spec.kind == JobKind::Batch;
+    let held = spec.hold || spec.priority == Some(0);
+    let terms = spec.dependency.terms.clone();
+    let mut job = Job::new(draft.next_job_id(), Arc::new(spec), limit, now);
+    job.requeueable = requeueable;
+    if held {
+        job.hold = Hold::User;
+    } else {
+        job.priority = job.default_priority();
+    }
+    let verdict = dependency::verdict(draft, &job, &terms);
+    job.waiting_on = verdict.terms;
+    if verdict.never {
+        job.reason = Reason::DependencyNeverSatisfied;
+    }
+    job.reason = match job.waiting_reason() {
+        Reason::None => limits.unwrap_or(Reason::None),
+        reason => reason,
+    };
+    let not_before = verdict.not_before.filter(|time| *time > now);
+    job.begin_at = job.begin_at.max(not_before);
+    job.eligible_time = job.is_startable().then_some(now);
+    Ok((job, not_before))
+}
+
+/// The limit that a job has in a partition: what it asked for, else the partition's. Zero is none, as in Slurm.
+pub(super) fn time_limit(asked: Option<TimeLimit>, partition: &PartitionConfig) -> TimeLimit {
+    match asked {
+        Some(TimeLimit::Minutes(0)) => TimeLimit::Unlimited,
+        Some(limit) => limit,
+        None => partition.default_time.unwrap_or(partition.max_time),
+    }
+}
+
+/// The caller, or whom an administrator names. Only root makes jobs of root for somebody else.
+fn owner(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<Owner, Refusal> {
+    let own = Owner {
+        uid: identity.uid,
+        gid: identity.gid,
+        user: identity.user.clone(),
+        group: identity.group.clone(),
+    };
+    let named = &spec.owner;
+    if named.user.is_empty() || named.uid == own.uid || !is_admin(draft.state, identity) {
+        // A group of the user's own (--gid) is kept; others are root's to give.
+        let keeps_group = named.uid == own.uid
+            && !named.group.is_empty()
+            && (identity.uid == 0 || identity.groups.contains(&named.group));
+        return Ok(if keeps_group {
+            Owner {
+                gid: named.gid,
+                group: named.group.clone(),
+                ..own
+            }
+        } else {
+            own
+        });
+    }
+    if identity.uid != 0 && (named.uid == 0 || named.gid == 0) {
+        return Err(Refusal::new(
+            RefusalCode::AccessDenied,
+            "only root submits jobs as root",
+        ));
+    }
+    Ok(named.clone())
+}
+
+fn check_blobs(
+    draft: &Draft<'_>,
+    spec: &JobSpec,
+    blobs: &[(BlobId, ByteVec)],
+) -> Result<(), Refusal> {
+    let what = [
+        ("script", spec.script, SCRIPT_BYTES_MAX),
+        ("environment", spec.context, CONTEXT_BYTES_MAX),
+    ];
+    for (name, id, most) in what {
+        let Some(id) = id else {
+            continue;
+        };
+        let given = blobs.iter().find(|(blob, _)| *blob == id);
+        match (given, draft.state.blobs.contains_key(&id)) {
+            (Some((_, bytes)), _) if bytes.len() > most => {
+                return Err(Refusal::new(
+                    RefusalCode::TooLong,
+                    format!(
+                        "the job's {name} has {} bytes, the most is {most}",
+                        bytes.len()
+                    ),
+                ));
+            }
+            (Some(_), _) | (None, true) => {}
+            (None, false) => {
+                return Err(Refusal::new(
+                    RefusalCode::InvalidValue,
+                    format!("the submission names a {name} that it does not carry"),
+                ));
+            }
+        }
+    }
+    if spec.kind == JobKind::Batch && spec.script.is_none() {
+        return Err(Refusal::new(
+            RefusalCode::InvalidValue,
+            "a batch job needs a script",
+        ));
+    }
+    Ok(())
+}
+
+fn check_texts(spec: &mut JobSpec) -> Result<(), Refusal> {
+    let longest = spec.partitions.iter().max_by_key(|p| p.len());
+    let names = [
+        ("--job-name", Some(&spec.name)),
+        ("--account", spec.account.as_ref()),
+        ("--qos", spec.qos.as_ref()),
+        ("--wckey", spec.wckey.as_ref()),
+        ("--reservation", spec.reservation.as_ref()),
+        ("the host name", Some(&spec.submit_host)),
+        ("--partition", longest),
+    ];
+    for (what, text) in names {
+        too_long(what, text.map_or("", String::as_str), NAME_BYTES_MAX)?;
+    }
+    let texts = [
+        ("--chdir", Some(&spec.work_dir)),
+        ("the script's path", Some(&spec.command)),
+        ("--comment", spec.comment.as_ref()),
+        ("--input", spec.stdio.stdin.as_ref()),
+        ("--output", spec.stdio.stdout.as_ref()),
+        ("--error", spec.stdio.stderr.as_ref()),
+        ("--export", spec.export.as_ref()),
+    ];
+    for (what, text) in texts {
+        too_long(what, text.map_or("", String::as_str), TEXT_BYTES_MAX)?;
+    }
+    for (what, text) in &spec.shown {
+        too_long(what, text, TEXT_BYTES_MAX)?;
+    }
+    // The command line is kept for accounting only; its start tells enough.
+    if spec.submit_line.len() > TEXT_BYTES_MAX {
+        let end = (0..=TEXT_BYTES_MAX)
+            .rev()
+            .find(|at| spec.submit_line.is_char_boundary(*at));
+        spec.submit_line.truncate(end.unwrap_or(0));
+    }
+    let arguments: usize = spec.argv.iter().map(String::len).sum();
+    if arguments > CONTEXT_BYTES_MAX {
+        return Err(Refusal::new(
+            RefusalCode::TooLong,
+            format!("the script's arguments have {arguments} bytes"),
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses a text that is longer than it may be.
+pub(super) fn too_long(what: &str, text: &str, most: usize) -> Result<(), Refusal> {
+    if text.len() <= most {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        RefusalCode::TooLong,
+        format!("{what} has {} bytes, the most is {most}", text.len()),
+    ))
+}
+
+fn check_unsupported(spec: &JobSpec) -> Result<(), Refusal> {
+    if let Some(name) = &spec.reservation {
+        return Err(Refusal::new(
+            RefusalCode::InvalidReservation,
+            format!("there is no reservation {name}"),
+        ));
+    }
+    if let Some(licenses) = &spec.licenses {
+        return Err(Refusal::new(
+            RefusalCode::InvalidLicense,
+            format!("the cluster has no licenses ({licenses})"),
+        ));
+    }
+    if spec.dependency.terms.len() > DEPENDENCY_TERMS_MAX {
+        return Err(Refusal::new(
+            RefusalCode::InvalidDependency,
+            format!("--dependency has more than {DEPENDENCY_TERMS_MAX} conditions"),
+        ));
+    }
+    if spec
+        .warn_signal
+        .is_some_and(|warn| warn.signal == 0 || warn.signal > SIGNAL_MAX)
+    {
+        return Err(Refusal::new(
+            RefusalCode::InvalidValue,
+            "--signal names no signal",
+        ));
+    }
+    Ok(())
+}
+
+fn check_array(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal> {
+    let Some(array) = &mut spec.array else {
+        return Ok(());
+    };
+    array.throttle = array.throttle.filter(|most| *most > 0);
+    let Some(last) = array.indices.last() else {
+        return Err(Refusal::new(
+            RefusalCode::InvalidArray,
+            "--array names no task",
+        ));
+    };
+    if last >= config.max_array_size {
+        return Err(Refusal::new(
+            RefusalCode::ArrayTooLarge,
+            format!(
+                "task {last} is not below MaxArraySize={}",
+                config.max_array_size
+            ),
+        ));
+    }
+    if spec.kind != JobKind::Batch {
+        return Err(Refusal::new(
+            RefusalCode::InvalidArray,
+            "only batch jobs have arrays",
+        ));
+    }
+    Ok(())
+}
+
+/// Time limits and the deadline against each other.
+pub(super) fn check_times(spec: &JobSpec, limit: TimeLimit, now: Timestamp) -> Result<(), Refusal> {
+    let refuse = |why: &str| Err(Refusal::new(RefusalCode::InvalidTimeLimit, why));
+    if let (Some(TimeLimit::Minutes(least)), TimeLimit::Minutes(most)) = (spec.time_min, limit)
+        && least > most
+    {
+        return refuse("--time-min is more than --time");
+    }
+    let Some(deadline) = spec.deadline else {
+        return Ok(());
+    };
+    let need_s = spec.time_min.unwrap_or(limit).seconds().unwrap_or(0);
+    let start = spec.begin.map_or(now, |begin| begin.max(now));
+    if start.plus_s(need_s) > deadline {
+        return refuse("the job cannot end before its --deadline");
+    }
+    Ok(())
+}
+
+/// Only administrators put a job before others.
+fn check_rank(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<(), Refusal> {
+    if is_admin(draft.state, identity) {
+        return Ok(());
+    }
+    if spec.nice < 0 {
+        return Err(Refusal::new(
+            RefusalCode::AccessDenied,
+            "only an administrator gives a negative --nice",
+        ));
+    }
+    let usual = crate::limits::PRIORITY_TOP
+        .saturating_sub(u32::try_from(draft.next_job_id().0).unwrap_or(u32::MAX));
+    if spec.priority.is_some_and(|priority| priority > usual) {
+        return Err(Refusal::new(
+            RefusalCode::AccessDenied,
+            "only an administrator gives a --priority above the usual",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! Stopping jobs and letting them go on. A stopped job keeps its CPUs, memory and devices; its time limit stands
+//! still.
+
+use super::draft::Draft;
+use super::{require_admin, target};
+use crate::command::{Identity, JobTarget, Reply};
+use crate::event::Event;
+use crate::ids::JobId;
+use crate::job::Job;
+use crate::refusal::{Refusal, RefusalCode};
+use crate::transition::Phase;
+
+/// `scontrol suspend`, for administrators only, as scontrol(1) says.
+pub(super) fn suspend(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    target: &JobTarget,
+) -> Result<Option<Reply>, Refusal> {
+    require_admin(draft.state, identity)?;
+    let at = draft.now;
+    let tally = target::for_each(draft, target, |draft, item| {
+        let id = item.record();
+        match phase(draft, id)? {
+            Phase::Running => draft.emit(Event::JobSuspended { id, at }),
+            other => return Err(wrong_phase(id, other)),
+        }
+        Ok(())
+    })?;
+    tally.reply_for_target()
+}
+
+/// `scontrol resume`.
+pub(super) fn resume(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    target: &JobTarget,
+) -> Result<Option<Reply>, Refusal> {
+    require_admin(draft.state, identity)?;
+    let at = draft.now;
+    let tally = target::for_each(draft, target, |draft, item| {
+        let id = item.record();
+        match phase(draft, id)? {
+            Phase::Suspended => draft.emit(Event::JobResumed { id, at }),
+            other => return Err(wrong_phase(id, other)),
+        }
+        Ok(())
+    })?;
+    tally.reply_for_target()
+}
+
+fn phase(draft: &Draft<'_>, id: JobId) -> Result<Phase, Refusal> {
+    let phase = draft.job(id).map(Job::phase);
+    phase.ok_or_else(|| RefusalCode::InvalidJobId.into())
+}
+
+fn wrong_phase(id: JobId, phase: Phase) -> Refusal {
+    match phase {
+        Phase::Pending | Phase::Requeueing => Refusal::new(
+            RefusalCode::JobPending,
+            format!("job {id} does not run yet"),
+        ),
+        Phase::Running | Phase::Suspended => Refusal::new(
+            RefusalCode::JobHeld,
+            format!("job {id} is in that state already"),
+        ),
+        Phase::Completing | Phase::Ended | Phase::Gone => Refusal::new(
+            RefusalCode::AlreadyDone,
+            format!("job {id} has ended or is ending"),
+        ),
+    }
+}

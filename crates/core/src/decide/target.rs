@@ -1,0 +1,259 @@
+//! From what users write (`123`, `123_4`, `123_[1-3]`, filters) to records.
+
+use super::draft::Draft;
+use crate::command::{Identity, JobSelection, JobTarget, Reply};
+use crate::hostlist;
+use crate::ids::JobId;
+use crate::job::{ArrayRole, Job, JobState};
+use crate::refusal::{Refusal, RefusalCode};
+use std::collections::BTreeSet;
+
+/// One thing to act upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Item {
+    /// A record: a job, a task, or the tasks that have not left an array.
+    Record(JobId),
+    /// A task that is still in its array's record.
+    Task(JobId, u32),
+}
+
+impl Item {
+    /// The record that it is in now.
+    pub(super) fn record(self) -> JobId {
+        match self {
+            Item::Record(id) | Item::Task(id, _) => id,
+        }
+    }
+
+    /// Makes sure that it has a record of its own, and returns its number.
+    pub(super) fn own_record(self, draft: &mut Draft<'_>) -> JobId {
+        match self {
+            Item::Record(id) => id,
+            Item::Task(base, index) => draft.split_task(base, index),
+        }
+    }
+
+    /// As the user writes it: `123`, `123_4`, `123_[1-3]`.
+    pub(super) fn text(self, draft: &Draft<'_>) -> String {
+        match self {
+            Item::Task(base, index) => format!("{base}_{index}"),
+            Item::Record(id) => match draft.job(id).map(|job| &job.array) {
+                Some(ArrayRole::Task { base, index }) => format!("{base}_{index}"),
+                Some(ArrayRole::Pending { indices }) => format!("{id}_[{}]", ranges(indices)),
+                Some(ArrayRole::None) | None => id.to_string(),
+            },
+        }
+    }
+}
+
+/// What a command on several things did.
+#[derive(Default)]
+pub(super) struct Tally {
+    changed: u32,
+    refused: Vec<(String, Refusal)>,
+}
+
+impl Tally {
+    /// One was changed.
+    pub(super) fn done(&mut self) {
+        self.changed += 1;
+    }
+
+    /// One was refused.
+    pub(super) fn refuse(&mut self, what: String, refusal: Refusal) {
+        self.refused.push((what, refusal));
+    }
+
+    /// The answer, job by job.
+    pub(super) fn reply(self) -> Reply {
+        Reply::Done {
+            changed: self.changed,
+            refused: self.refused,
+        }
+    }
+
+    /// The answer to a command on one target: refused as a whole if nothing was done for one reason. Of an array
+    /// with tasks left, those that are over are not worth a word.
+    pub(super) fn reply_for_target(mut self) -> Result<Option<Reply>, Refusal> {
+        if self.changed > 0 {
+            self.refused
+                .retain(|(_, refusal)| refusal.code != RefusalCode::AlreadyDone);
+        }
+        let mut reasons = self.refused.iter().map(|(_, refusal)| refusal);
+        if let (0, Some(first)) = (self.changed, reasons.next())
+            && reasons.all(|other| other.code == first.code)
+        {
+            return Err(first.clone());
+        }
+        Ok(Some(self.reply()))
+    }
+}
+
+/// As users write a target.
+pub(super) fn text(target: &JobTarget) -> String {
+    match &target.tasks {
+        None => target.job.to_string(),
+        Some(tasks) => match (tasks.first(), tasks.last()) {
+            (Some(first), Some(last)) if first == last => format!("{}_{first}", target.job),
+            _ => format!("{}_[{}]", target.job, ranges(tasks)),
+        },
+    }
+}
+
+/// What a target names. A number that is an array's names all of its tasks.
+pub(super) fn resolve(draft: &Draft<'_>, target: &JobTarget) -> Result<Vec<Item>, Refusal> {
+    let base = target.job;
+    let unknown = || {
+        Refusal::new(
+            RefusalCode::InvalidJobId,
+            format!("there is no job {}", text(target)),
+        )
+    };
+    let is_array = draft.counts(base).is_some();
+    let Some(tasks) = &target.tasks else {
+        if !is_array {
+            return draft
+                .job(base)
+                .map(|job| vec![Item::Record(job.id)])
+                .ok_or_else(unknown);
+        }
+        let mut items: BTreeSet<Item> = draft
+            .task_records(base)
+            .into_iter()
+            .map(|(_, id)| Item::Record(id))
+            .collect();
+        if draft.pending_indices(base).is_some() {
+            items.insert(Item::Record(base));
+        }
+        return Ok(items.into_iter().collect());
+    };
+    if !is_array {
+        return Err(unknown());
+    }
+    let mut items = Vec::new();
+    if let Some(pending) = draft.pending_indices(base) {
+        let chosen = pending.intersection(tasks);
+        if chosen == pending {
+            items.push(Item::Record(base));
+        } else {
+            items.extend(chosen.iter().map(|index| Item::Task(base, index)));
+        }
+    }
+    let records = draft.task_records(base).into_iter();
+    items.extend(
+        records
+            .filter(|(index, _)| tasks.contains(*index))
+            .map(|(_, id)| Item::Record(id)),
+    );
+    if items.is_empty() {
+        return Err(unknown());
+    }
+    Ok(items)
+}
+
+/// The records of `target` that `identity` may act upon, each given to `act`; the answer counts what was done.
+pub(super) fn for_each(
+    draft: &mut Draft<'_>,
+    target: &JobTarget,
+    mut act: impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
+) -> Result<Tally, Refusal> {
+    let mut tally = Tally::default();
+    for item in resolve(draft, target)? {
+        match act(draft, item) {
+            Ok(()) => tally.done(),
+            Err(refusal) => {
+                let what = item.text(draft);
+                tally.refuse(what, refusal);
+            }
+        }
+    }
+    Ok(tally)
+}
+
+/// Whether a record passes the filters of a selection.
+pub(super) fn matches(draft: &Draft<'_>, job: &Job, selection: &JobSelection) -> bool {
+    let spec = &job.spec;
+    let same = |wanted: &Option<String>, has: &Option<String>| {
+        wanted.is_none() || wanted.as_deref() == has.as_deref()
+    };
+    let on_nodes = || {
+        let names = job.alloc.iter().flat_map(|alloc| &alloc.nodes);
+        names
+            .zip(0u32..)
+            .filter(|(_, position)| job.nodes_held.contains(*position))
+            .any(|(share, _)| selection.nodes.contains(&share.name))
+    };
+    selection.uid.is_none_or(|uid| uid == spec.owner.uid)
+        && selection.name.as_ref().is_none_or(|n| *n == spec.name)
+        && selection.state.is_none_or(|state| state == job.state)
+        && selection.partition.as_ref().is_none_or(|p| {
+            *p == job.partition || (job.state == JobState::Pending && spec.partitions.contains(p))
+        })
+        && same(&selection.account, &spec.account)
+        && same(&selection.qos, &spec.qos)
+        && same(&selection.reservation, &spec.reservation)
+        && same(&selection.wckey, &spec.wckey)
+        && (selection.nodes.is_empty() || on_nodes())
+        && draft.job(job.id).is_some()
+}
+
+/// Records that are not over and pass the filters. Without administrator's rights only one's own are looked at.
+pub(super) fn by_filter(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    selection: &JobSelection,
+) -> Vec<Item> {
+    let state = draft.state;
+    let own_only = selection.only_own || !super::is_admin(state, identity);
+    let uid = selection.uid.or(own_only.then_some(identity.uid));
+    if own_only && uid != Some(identity.uid) {
+        return Vec::new();
+    }
+    let candidates: Vec<JobId> = match uid {
+        Some(uid) => state
+            .by_owner
+            .get(&uid)
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| selection.name.as_ref().is_none_or(|n| n == *name))
+            .flat_map(|(_, records)| records.iter().map(|(_, id)| *id))
+            .collect(),
+        None if !selection.nodes.is_empty() => selection
+            .nodes
+            .iter()
+            .filter_map(|name| state.node_named(name))
+            .flat_map(|node| node.jobs.iter().copied())
+            .collect(),
+        None => state.pending.union(&state.active).copied().collect(),
+    };
+    let candidates: BTreeSet<JobId> = candidates.into_iter().collect();
+    candidates
+        .into_iter()
+        .filter(|id| {
+            draft
+                .job(*id)
+                .is_some_and(|job| !job.is_over() && matches(draft, job, selection))
+        })
+        .map(Item::Record)
+        .collect()
+}
+
+fn ranges(indices: &crate::index_set::IndexSet) -> String {
+    if indices.ranges().nth(64).is_some() {
+        return "...".to_owned();
+    }
+    let parts = indices.ranges().map(|(first, last)| {
+        if first == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        }
+    });
+    parts.collect::<Vec<_>>().join(",")
+}
+
+/// Node names of a hostlist.
+pub(super) fn node_names(hostlist: &str) -> Result<Vec<String>, Refusal> {
+    hostlist::parse_limited(hostlist, crate::limits::HOSTLIST_NAMES_MAX)
+        .map_err(|e| Refusal::new(RefusalCode::InvalidNode, format!("{hostlist}: {e}")))
+}

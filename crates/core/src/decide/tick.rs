@@ -1,0 +1,140 @@
+//! What the passing of time does: limits, warnings, waits, deadlines, silent nodes, and the purge of ended jobs.
+//! Each is found by its index, earliest first.
+
+use super::draft::Draft;
+use super::ending::{self, End};
+use crate::event::{Event, JobChange, NodeChange};
+use crate::ids::{JobId, NodeIdx};
+use crate::job::{JobState, Reason};
+use crate::limits::PURGE_MAX;
+use crate::node::NodeReason;
+use crate::time::Timestamp;
+use std::collections::BTreeSet;
+
+/// Slurm's words for a node that does not answer; `ReturnToService=1` goes by them.
+pub(super) const NOT_RESPONDING: &str = "Not responding";
+
+/// Does what is due.
+pub(super) fn tick(draft: &mut Draft<'_>, accounted: bool) {
+    silent_nodes(draft);
+    time_limits(draft);
+    for id in due(draft, &draft.state.by_warning) {
+        if draft
+            .job(id)
+            .is_some_and(|job| job.state == JobState::Running && !job.completing)
+        {
+            draft.change(id, JobChange::Warned);
+        }
+    }
+    for id in due(draft, &draft.state.by_begin) {
+        draft.change(id, JobChange::Eligible);
+    }
+    for id in due(draft, &draft.state.by_deadline) {
+        let how = End::new(JobState::Deadline, Reason::DeadLine);
+        ending::end(draft, id, how);
+    }
+    if accounted {
+        purge(draft);
+    }
+}
+
+fn due(draft: &Draft<'_>, index: &BTreeSet<(Timestamp, JobId)>) -> Vec<JobId> {
+    index
+        .range(..=(draft.now, JobId(u64::MAX)))
+        .map(|(_, id)| *id)
+        .collect()
+}
+
+fn time_limits(draft: &mut Draft<'_>) {
+    for id in due(draft, &draft.state.by_limit) {
+        let Some(job) = draft.job(id) else {
+            continue;
+        };
+        // A node that failed just now may have taken the job with it.
+        if job.state != JobState::Running || job.completing {
+            continue;
+        }
+        let deadline = job.spec.deadline.is_some_and(|d| d <= draft.now);
+        let how = if deadline {
+            End::new(JobState::Deadline, Reason::DeadLine)
+        } else {
+            End::new(JobState::Timeout, Reason::TimeLimit)
+        };
+        ending::end(draft, id, how);
+    }
+}
+
+fn silent_nodes(draft: &mut Draft<'_>) {
+    let timeout_s = draft.state.config.as_ref().map_or(0, |c| c.node_timeout_s);
+    if timeout_s == 0 {
+        return;
+    }
+    let now = draft.now;
+    let silent: Vec<NodeIdx> = draft
+        .state
+        .lost_nodes
+        .iter()
+        .take_while(|(since, _)| since.plus_s(u64::from(timeout_s)) <= now)
+        .map(|(_, node)| *node)
+        .collect();
+    for node in silent {
+        set_down(draft, node, NOT_RESPONDING, 0);
+    }
+}
+
+/// Takes a node out of service with all that runs on it.
+pub(super) fn set_down(draft: &mut Draft<'_>, idx: NodeIdx, text: &str, uid: u32) {
+    let now = draft.now;
+    let Some(node) = draft.node(idx) else {
+        return;
+    };
+    // Why it was drained before stays the better answer to a node that only fell silent.
+    let kept = node
+        .reason
+        .clone()
+        .filter(|_| text == NOT_RESPONDING && (node.drain || node.fail));
+    let reason = kept.unwrap_or_else(|| NodeReason {
+        text: text.to_owned(),
+        uid,
+        since: now,
+    });
+    draft.emit(Event::NodeChanged {
+        node: idx,
+        change: NodeChange::Down(reason),
+        at: now,
+    });
+    lose_all(draft, idx);
+}
+
+/// Everything that ran on a node is gone.
+pub(super) fn lose_all(draft: &mut Draft<'_>, idx: NodeIdx) {
+    let jobs = draft.node(idx).map(|n| n.jobs.clone()).unwrap_or_default();
+    for id in jobs {
+        ending::lose_node(draft, id, idx);
+    }
+}
+
+/// Ended jobs older than `MinJobAge` leave; zero keeps them.
+fn purge(draft: &mut Draft<'_>) {
+    let age_s = draft.state.config.as_ref().map_or(0, |c| c.min_job_age_s);
+    if age_s == 0 {
+        return;
+    }
+    let now = draft.now;
+    let ids: Vec<JobId> = draft
+        .state
+        .ended
+        .iter()
+        .take_while(|(ended, _)| ended.plus_s(u64::from(age_s)) <= now)
+        .take(PURGE_MAX)
+        .map(|(_, id)| *id)
+        .collect();
+    if !ids.is_empty() {
+        draft.emit(Event::JobsPurged { ids });
+    }
+}
+
+/// Whether a node was set down because it fell silent, as far as its reason tells.
+pub(super) fn fell_silent(reason: Option<&NodeReason>) -> bool {
+    reason.is_some_and(|r| r.text.starts_with(NOT_RESPONDING))
+}

@@ -1,0 +1,326 @@
+//! `scontrol update job`. Everything is checked before the first event: a job is changed in all that was asked for, or
+//! not at all.
+
+use super::draft::Draft;
+use super::submit::{check_times, too_long};
+use super::target::{self, Item};
+use super::{ask, dependency, is_admin, partition_access, require_owner};
+use crate::command::{Identity, JobTarget, JobUpdate, Reply};
+use crate::config::PartitionConfig;
+use crate::event::JobChange;
+use crate::job::{Hold, Job};
+use crate::limits::{DEPENDENCY_TERMS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX};
+use crate::refusal::{Refusal, RefusalCode};
+use crate::spec::{JobKind, JobSpec};
+use crate::time::TimeLimit;
+use crate::transition::Phase;
+use std::sync::Arc;
+
+/// The specification before and after, for tasks that share theirs.
+type Shared = Option<(Arc<JobSpec>, Arc<JobSpec>)>;
+
+/// Changes the jobs of a target.
+pub(super) fn update(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    target: &JobTarget,
+    update: &JobUpdate,
+) -> Result<Option<Reply>, Refusal> {
+    let mut shared: Shared = None;
+    let tally = target::for_each(draft, target, |draft, item| {
+        update_item(draft, identity, item, update, &mut shared)
+    })?;
+    tally.reply_for_target()
+}
+
+fn update_item(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    item: Item,
+    update: &JobUpdate,
+    shared: &mut Shared,
+) -> Result<(), Refusal> {
+    let id = item.record();
+    let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
+    require_owner(draft.state, identity, job)?;
+    let pending = match job.phase() {
+        Phase::Pending => true,
+        Phase::Running | Phase::Suspended | Phase::Requeueing => false,
+        Phase::Completing | Phase::Ended | Phase::Gone => {
+            return Err(Refusal::new(
+                RefusalCode::AlreadyDone,
+                format!("job {id} has ended or is ending"),
+            ));
+        }
+    };
+    if !pending {
+        refuse_unless_pending(job, update)?;
+    }
+    let limit = new_limit(draft, identity, job, update)?;
+    let rank = new_rank(draft, identity, job, update)?;
+    let spec = match shared {
+        Some((old, new)) if Arc::ptr_eq(old, &job.spec) => Some(new.clone()),
+        Some(_) | None => {
+            let new = new_spec(draft, identity, job, update, limit)?.map(Arc::new);
+            if let Some(new) = &new {
+                *shared = Some((job.spec.clone(), new.clone()));
+            }
+            new
+        }
+    };
+    let verdict = update.dependency.as_ref().map(|wanted| {
+        let mut changed = job.clone();
+        changed.spec = spec.clone().unwrap_or_else(|| job.spec.clone());
+        dependency::verdict(draft, &changed, &wanted.terms)
+    });
+    let requeue = update.requeue.filter(|_| job.spec.kind == JobKind::Batch);
+
+    let id = item.own_record(draft);
+    if let Some(spec) = spec {
+        draft.change(id, JobChange::Spec(spec));
+    }
+    if let Some(limit) = limit {
+        draft.change(id, JobChange::TimeLimit(limit));
+    }
+    if let Some(change) = rank {
+        draft.change(id, change);
+    }
+    if let Some(requeue) = requeue {
+        draft.change(id, JobChange::Requeueable(requeue));
+    }
+    if let Some(verdict) = verdict {
+        dependency::conclude(draft, id, verdict);
+        dependency::split_decided_tasks(draft, id);
+    }
+    Ok(())
+}
+
+/// Of a job that runs only what does not shape its allocation can be changed.
+fn refuse_unless_pending(job: &Job, update: &JobUpdate) -> Result<(), Refusal> {
+    let fields = [
+        ("Partition", update.partitions.is_some()),
+        ("Dependency", update.dependency.is_some()),
+        ("StartTime", update.begin.is_some()),
+        ("the resources", update.ask.is_some()),
+        ("StdOut, StdErr and StdIn", update.stdio.is_some()),
+        ("WorkDir", update.work_dir.is_some()),
+        ("Account", update.account.is_some()),
+        ("TimeMin", update.time_min.is_some()),
+    ];
+    match fields.iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((field, _)) => Err(Refusal::new(
+            RefusalCode::JobNotPending,
+            format!("{field} of job {} cannot be changed any more", job.id),
+        )),
+    }
+}
+
+fn new_limit(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    job: &Job,
+    update: &JobUpdate,
+) -> Result<Option<TimeLimit>, Refusal> {
+    let wanted = match (update.time_limit, update.time_delta_min, job.time_limit) {
+        (Some(TimeLimit::Minutes(0)), ..) => TimeLimit::Unlimited,
+        (Some(limit), ..) => limit,
+        (None, None, _) | (None, Some(_), TimeLimit::Unlimited) => return Ok(None),
+        (None, Some(delta), TimeLimit::Minutes(now)) => {
+            let minutes = i64::from(now).saturating_add(delta);
+            match u32::try_from(minutes) {
+                Ok(minutes) if minutes > 0 => TimeLimit::Minutes(minutes),
+                Ok(_) | Err(_) => {
+                    return Err(Refusal::new(
+                        RefusalCode::InvalidTimeLimit,
+                        format!("TimeLimit of job {} would be {minutes} minutes", job.id),
+                    ));
+                }
+            }
+        }
+    };
+    // The order of the variants is the order of the limits: `Unlimited` is the most.
+    if wanted > job.time_limit && !is_admin(draft.state, identity) {
+        return Err(Refusal::new(
+            RefusalCode::AccessDenied,
+            "only an administrator raises a time limit",
+        ));
+    }
+    Ok(Some(wanted))
+}
+
+/// Priority and nice value. Priority 0 holds; another one releases.
+fn new_rank(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    job: &Job,
+    update: &JobUpdate,
+) -> Result<Option<JobChange>, Refusal> {
+    let admin = is_admin(draft.state, identity);
+    let denied = |why: &str| Err(Refusal::new(RefusalCode::AccessDenied, why));
+    match update.priority {
+        Some(0) => {
+            let hold = match (job.hold, admin) {
+                (Hold::Admin, _) | (_, true) => Hold::Admin,
+                (Hold::None | Hold::User, false) => Hold::User,
+            };
+            return Ok(Some(JobChange::Hold { hold, priority: 0 }));
+        }
+        Some(priority) => {
+            if job.hold == Hold::Admin && !admin {
+                return denied("the job is held by an administrator");
+            }
+            let most = if job.hold == Hold::None {
+                job.priority
+            } else {
+                job.default_priority()
+            };
+            if priority > most && !admin {
+                return denied("only an administrator raises a priority");
+            }
+            return Ok(Some(match job.hold {
+                Hold::None => JobChange::Priority(priority),
+                Hold::User | Hold::Admin => JobChange::Hold {
+                    hold: Hold::None,
+                    priority,
+                },
+            }));
+        }
+        None => {}
+    }
+    let Some(nice) = update.nice else {
+        return Ok(None);
+    };
+    if nice < job.spec.nice && !admin {
+        return denied("only an administrator lowers a nice value");
+    }
+    if job.hold != Hold::None {
+        return Ok(None);
+    }
+    let moved = i64::from(job.priority) + i64::from(job.spec.nice) - i64::from(nice);
+    let most = i64::from(crate::limits::PRIORITY_TOP);
+    let priority = u32::try_from(moved.clamp(1, most)).unwrap_or(1);
+    Ok(Some(JobChange::Priority(priority)))
+}
+
+/// The specification with the changes in it; `None` if nothing of it changes.
+fn new_spec(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    job: &Job,
+    update: &JobUpdate,
+    limit: Option<TimeLimit>,
+) -> Result<Option<JobSpec>, Refusal> {
+    let state = draft.state;
+    let mut spec = (*job.spec).clone();
+    set_texts(&mut spec, update)?;
+    if let Some(nice) = update.nice {
+        spec.nice = nice;
+    }
+    if let Some(begin) = update.begin {
+        spec.begin = Some(begin);
+    }
+    if let Some(deadline) = update.deadline {
+        spec.deadline = Some(deadline);
+    }
+    if let Some(time_min) = update.time_min {
+        spec.time_min = Some(time_min);
+    }
+    if let Some(requeue) = update.requeue {
+        spec.requeue = Some(requeue);
+    }
+    if let Some(stdio) = &update.stdio {
+        spec.stdio = stdio.clone();
+    }
+    if let Some(throttle) = update.array_throttle {
+        let array = spec.array.as_mut().ok_or_else(|| {
+            Refusal::new(
+                RefusalCode::InvalidArray,
+                format!("job {} is no array", job.id),
+            )
+        })?;
+        array.throttle = Some(throttle).filter(|most| *most > 0);
+    }
+    let limit = limit.unwrap_or(job.time_limit);
+    if update.deadline.is_some() || update.time_min.is_some() {
+        check_times(&spec, limit, draft.now)?;
+    }
+    if let Some(partitions) = &update.partitions {
+        spec.partitions = partitions.clone();
+        let limit_in = |_: &PartitionConfig| limit;
+        let (chosen, _) = partition_access::choose(state, identity, &spec, limit_in)?;
+        spec.partitions = chosen.iter().map(|p| p.name.clone()).collect();
+    }
+    if let Some(wanted) = &update.ask {
+        spec.ask = wanted.clone();
+    }
+    if update.ask.is_some() || update.partitions.is_some() {
+        let names = &spec.partitions;
+        let partitions: Vec<&PartitionConfig> = state
+            .partitions
+            .iter()
+            .filter(|p| names.contains(&p.name))
+            .collect();
+        ask::check(state, &partitions, &mut spec.ask)?;
+    }
+    if let Some(wanted) = &update.dependency {
+        if wanted.terms.len() > DEPENDENCY_TERMS_MAX {
+            return Err(RefusalCode::InvalidDependency.into());
+        }
+        if dependency::is_circular(draft, job, &wanted.terms) {
+            return Err(Refusal::new(
+                RefusalCode::CircularDependency,
+                format!("job {} would wait for itself", job.id),
+            ));
+        }
+        spec.dependency = wanted.clone();
+    }
+    Ok((spec != *job.spec).then_some(spec))
+}
+
+fn set_texts(spec: &mut JobSpec, update: &JobUpdate) -> Result<(), Refusal> {
+    if let Some(name) = update.reservation.as_ref().filter(|name| !name.is_empty()) {
+        return Err(Refusal::new(
+            RefusalCode::InvalidReservation,
+            format!("there is no reservation {name}"),
+        ));
+    }
+    if let Some(name) = &update.name {
+        too_long("JobName", name, NAME_BYTES_MAX)?;
+        spec.name = name.clone();
+    }
+    if let Some(dir) = &update.work_dir {
+        too_long("WorkDir", dir, TEXT_BYTES_MAX)?;
+        spec.work_dir = dir.clone();
+    }
+    let texts = [
+        (
+            "Comment",
+            &update.comment,
+            &mut spec.comment,
+            TEXT_BYTES_MAX,
+        ),
+        (
+            "Account",
+            &update.account,
+            &mut spec.account,
+            NAME_BYTES_MAX,
+        ),
+        ("QOS", &update.qos, &mut spec.qos, NAME_BYTES_MAX),
+        ("WCKey", &update.wckey, &mut spec.wckey, NAME_BYTES_MAX),
+    ];
+    for (what, given, field, most) in texts {
+        if let Some(text) = given {
+            too_long(what, text, most)?;
+            *field = Some(text.clone()).filter(|t| !t.is_empty());
+        }
+    }
+    for (key, value) in &update.shown {
+        too_long(key, value, TEXT_BYTES_MAX)?;
+        match spec.shown.iter_mut().find(|(known, _)| known == key) {
+            Some((_, old)) => *old = value.clone(),
+            None => spec.shown.push((key.clone(), value.clone())),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! `scontrol update nodename=`.
+
+use super::draft::Draft;
+use super::{require_admin, submit, target, tick};
+use crate::command::{Identity, NodeUpdate, Reply};
+use crate::event::{Event, NodeChange};
+use crate::ids::NodeIdx;
+use crate::limits::TEXT_BYTES_MAX;
+use crate::node::NodeReason;
+use crate::refusal::{Refusal, RefusalCode};
+
+/// What `State=` asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Down,
+    Drain,
+    Fail,
+    Resume,
+    Undrain,
+}
+
+/// Changes the named nodes, all or none.
+pub(super) fn update(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    nodes: &str,
+    update: &NodeUpdate,
+) -> Result<Option<Reply>, Refusal> {
+    require_admin(draft.state, identity)?;
+    let wish = update.state.as_deref().map(wish).transpose()?;
+    for text in [&update.reason, &update.comment].into_iter().flatten() {
+        submit::too_long("the text", text, TEXT_BYTES_MAX)?;
+    }
+    let known = known(draft, nodes)?;
+    let needs_reason = matches!(wish, Some(Wish::Down | Wish::Drain | Wish::Fail));
+    if needs_reason && update.reason.is_none() {
+        let nameless = known
+            .iter()
+            .filter_map(|idx| draft.node(*idx))
+            .find(|node| node.reason.is_none());
+        if let Some(node) = nameless {
+            return Err(Refusal::new(
+                RefusalCode::InvalidNodeState,
+                format!(
+                    "node {} is taken out of service without a reason; add Reason=",
+                    node.config.name
+                ),
+            ));
+        }
+    }
+    for idx in &known {
+        update_one(draft, identity, *idx, wish, update);
+    }
+    Ok(Some(Reply::Done {
+        changed: u32::try_from(known.len()).unwrap_or(u32::MAX),
+        refused: Vec::new(),
+    }))
+}
+
+fn wish(state: &str) -> Result<Wish, Refusal> {
+    Ok(match state.to_ascii_uppercase().as_str() {
+        "DOWN" => Wish::Down,
+        "DRAIN" | "DRAINING" | "DRAINED" => Wish::Drain,
+        "FAIL" | "FAILING" => Wish::Fail,
+        "RESUME" | "IDLE" => Wish::Resume,
+        "UNDRAIN" => Wish::Undrain,
+        other if other.starts_with("POWER") || other == "CANCEL_REBOOT" || other == "FUTURE" => {
+            return Err(Refusal::new(
+                RefusalCode::NotSupported,
+                format!("State={other}: nodes are not powered, rebooted or added from here"),
+            ));
+        }
+        other => {
+            return Err(Refusal::new(
+                RefusalCode::InvalidNodeState,
+                format!("State={other} is none of DOWN, DRAIN, FAIL, RESUME, IDLE, UNDRAIN"),
+            ));
+        }
+    })
+}
+
+fn known(draft: &Draft<'_>, nodes: &str) -> Result<Vec<NodeIdx>, Refusal> {
+    if nodes.eq_ignore_ascii_case("ALL") {
+        let all = draft.state.nodes.iter().filter(|node| !node.removed);
+        return Ok(all.map(|node| node.idx).collect());
+    }
+    let names = target::node_names(nodes)?;
+    if names.is_empty() {
+        return Err(RefusalCode::InvalidNode.into());
+    }
+    names
+        .iter()
+        .map(|name| {
+            draft.state.node_named(name).map(|n| n.idx).ok_or_else(|| {
+                Refusal::new(
+                    RefusalCode::InvalidNode,
+                    format!("node {name} is not in the configuration"),
+                )
+            })
+        })
+        .collect()
+}
+
+fn update_one(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    idx: NodeIdx,
+    wish: Option<Wish>,
+    update: &NodeUpdate,
+) {
+    let (at, uid) = (draft.now, identity.uid);
+    let Some(node) = draft.node(idx) else {
+        return;
+    };
+    let given = update.reason.as_ref().map(|text| NodeReason {
+        text: text.clone(),
+        uid,
+        since: at,
+    });
+    let reason = given.clone().or_else(|| node.reason.clone());
+    let mut changes = Vec::new();
+    match (wish, reason) {
+        (Some(Wish::Down), reason) => {
+            let text = reason.map(|r| r.text).unwrap_or_default();
+            tick::set_down(draft, idx, &text, uid);
+        }
+        (Some(Wish::Drain), Some(reason)) => changes.push(NodeChange::Drain(reason)),
+        (Some(Wish::Fail), Some(reason)) => changes.push(NodeChange::Fail(reason)),
+        // Refused before: these need a reason.
+        (Some(Wish::Drain | Wish::Fail), None) => {}
+        (Some(Wish::Resume), _) => changes.push(NodeChange::Resume),
+        (Some(Wish::Undrain), _) => changes.push(NodeChange::Undrain),
+        (None, _) => changes.extend(given.map(NodeChange::Reason)),
+    }
+    changes.extend(update.weight.map(NodeChange::Weight));
+    changes.extend(update.features.clone().map(NodeChange::Features));
+    changes.extend(update.comment.clone().map(NodeChange::Comment));
+    for change in changes {
+        draft.emit(Event::NodeChanged {
+            node: idx,
+            change,
+            at,
+        });
+    }
+}

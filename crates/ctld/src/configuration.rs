@@ -1,0 +1,174 @@
+//! From slurm.conf to what decisions, agents and listings need.
+
+use crate::writer::now;
+use anyhow::{Result, bail};
+use log::{info, warn};
+use muster_conf as conf;
+use muster_conf::{Config, Severity};
+use muster_core::config::ClusterConfig;
+use muster_proto::client::ConfigAnswer;
+use muster_proto::node::NodeSettings;
+use nix::unistd::User;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where the configuration comes from, to read it again.
+pub(crate) struct Source {
+    path: PathBuf,
+}
+
+/// A configuration in all the forms that are needed.
+pub(crate) struct Read {
+    /// As it was parsed.
+    pub config: Config,
+    /// For decisions.
+    pub cluster: Arc<ClusterConfig>,
+    /// For agents.
+    pub settings: NodeSettings,
+    /// For `scontrol show config`.
+    pub answer: ConfigAnswer,
+}
+
+impl Source {
+    /// The file at this path.
+    pub(crate) fn new(path: &Path) -> Source {
+        Source {
+            path: path.to_owned(),
+        }
+    }
+
+    /// Reads and checks the file. Findings go to the log, each once.
+    ///
+    /// # Errors
+    /// When the file has errors; they are all in the message.
+    pub(crate) fn read(&self) -> Result<Read> {
+        let report = conf::check(&self.path);
+        if !report.is_usable() {
+            let errors: Vec<String> = report
+                .diagnostics
+                .iter()
+                .filter(|d| d.severity == Severity::Error)
+                .map(ToString::to_string)
+                .collect();
+            bail!("{}", errors.join("\n"));
+        }
+        for finding in &report.diagnostics {
+            match finding.severity {
+                Severity::NoEffect => info!("{finding}"),
+                _ => warn!("{finding}"),
+            }
+        }
+        let config = report.config;
+        Ok(Read {
+            cluster: Arc::new(cluster(&config)),
+            settings: settings(&config),
+            answer: answer(&config),
+            config,
+        })
+    }
+}
+
+fn uid_of(name: &str) -> Option<u32> {
+    let found = User::from_name(name)
+        .ok()
+        .flatten()
+        .map(|user| user.uid.as_raw());
+    found.or_else(|| name.parse().ok())
+}
+
+fn small(seconds: u64) -> u32 {
+    u32::try_from(seconds).unwrap_or(u32::MAX)
+}
+
+fn cluster(config: &Config) -> ClusterConfig {
+    let gres = gres_lines(&config.path);
+    let mut cluster = config.cluster(&gres, &uid_of);
+    // A private cluster is administered by the user it runs as, whatever the file says.
+    let own = nix::unistd::geteuid().as_raw();
+    if own != 0 && !cluster.admin_uids.contains(&own) {
+        cluster.admin_uids.push(own);
+    }
+    cluster
+}
+
+/// Lines of the gres.conf beside slurm.conf, if there is one.
+fn gres_lines(conf_path: &Path) -> Vec<conf::files::GresLine> {
+    let path = conf_path.with_file_name("gres.conf");
+    if path.exists() {
+        conf::files::load_gres(&path).0
+    } else {
+        Vec::new()
+    }
+}
+
+/// RLIMIT_* numbers by the names that `PropagateResourceLimits` uses.
+const LIMITS: [(&str, u32); 10] = [
+    ("CPU", 0),
+    ("FSIZE", 1),
+    ("DATA", 2),
+    ("STACK", 3),
+    ("CORE", 4),
+    ("RSS", 5),
+    ("NPROC", 6),
+    ("NOFILE", 7),
+    ("MEMLOCK", 8),
+    ("AS", 9),
+];
+
+fn settings(config: &Config) -> NodeSettings {
+    let has = |list: &[String], name: &str| list.iter().any(|w| w.eq_ignore_ascii_case(name));
+    let propagate = &config.propagate;
+    let all = propagate.limits.is_empty() || has(&propagate.limits, "ALL");
+    let wanted = |name: &str| {
+        !has(&propagate.limits, "NONE")
+            && (all || has(&propagate.limits, name))
+            && !has(&propagate.except, name)
+    };
+    let script = |key: &str| {
+        config
+            .text(key)
+            .filter(|v| !v.is_empty() && *v != "(null)")
+            .map(str::to_owned)
+    };
+    let host = config.slurmctld.first();
+    NodeSettings {
+        kill_wait_s: small(config.timeouts.kill_wait_s),
+        unkillable_timeout_s: small(config.timeouts.unkillable_step_s),
+        append: config.job_file_append,
+        conf_path: config.path.display().to_string(),
+        propagate_limits: LIMITS
+            .iter()
+            .filter(|(n, _)| wanted(n))
+            .map(|&(_, l)| l)
+            .collect(),
+        tmp_fs: config.paths.tmp_fs.clone(),
+        working_cluster: format!(
+            "{}:{}:{}:9728:109",
+            config.cluster_name,
+            host.map_or("localhost", |h| h.address()),
+            config.slurmctld_ports.start()
+        ),
+        mpi_default: config.mpi_default.clone(),
+        prolog: script("Prolog"),
+        epilog: script("Epilog"),
+        task_prolog: script("TaskProlog"),
+        task_epilog: script("TaskEpilog"),
+    }
+}
+
+fn answer(config: &Config) -> ConfigAnswer {
+    let facts = conf::Facts {
+        boot_time: "",
+        next_job_id: 0,
+        version: crate::SLURM_VERSION,
+        uid_of: &uid_of,
+    };
+    ConfigAnswer {
+        pairs: conf::show_config(config, &facts),
+        path: config.path.display().to_string(),
+        read_at: now(),
+        now: now(),
+        hosts: config.slurmctld.iter().map(|h| h.host.clone()).collect(),
+        started: now(),
+    }
+}

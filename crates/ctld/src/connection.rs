@@ -1,0 +1,370 @@
+//! One client connection: frames in, frames out, identity from the socket. Requests of a connection are answered in
+//! order; waits and holds are answered whenever their time comes.
+
+use crate::mail::{ToReplica, ToWriter};
+use crate::server::Shared;
+use log::debug;
+use muster_core::command::{Identity, JobSelection, JobTarget, Reply, UserCommand};
+use muster_core::ids::JobId;
+use muster_core::refusal::{Refusal, RefusalCode};
+use muster_proto::client::{Query, Request, RequestBody, Response};
+use muster_proto::{OLDEST_PROTOCOL, PROTOCOL, frame};
+use std::io;
+use std::rc::Rc;
+use std::time::Instant;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, oneshot};
+
+/// Reads whole frames; safe to cancel between bytes.
+pub(crate) struct FrameReader {
+    stream: OwnedReadHalf,
+    buffer: Vec<u8>,
+    start: usize,
+}
+
+impl FrameReader {
+    /// Reads from this half of a socket.
+    pub(crate) fn new(stream: OwnedReadHalf) -> FrameReader {
+        FrameReader {
+            stream,
+            buffer: Vec::new(),
+            start: 0,
+        }
+    }
+
+    /// The next frame's body; `None` when the peer closed.
+    ///
+    /// # Errors
+    /// A frame that is too long, or what the socket gives.
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            if let Some(body) = self.take()? {
+                return Ok(Some(body));
+            }
+            if self.start > 0 {
+                self.buffer.drain(..self.start);
+                self.start = 0;
+            }
+            self.buffer.reserve(16 << 10);
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// A frame that is already here.
+    ///
+    /// # Errors
+    /// A frame that is too long.
+    pub(crate) fn take(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let rest = &self.buffer[self.start..];
+        let Some(header) = rest.first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let end = 4 + frame::length(*header)?;
+        let Some(body) = rest.get(4..end) else {
+            return Ok(None);
+        };
+        let body = body.to_vec();
+        self.start += end;
+        Ok(Some(body))
+    }
+}
+
+/// A client's connection and what it holds.
+struct Connection {
+    shared: Rc<Shared>,
+    identity: Identity,
+    write: OwnedWriteHalf,
+    /// Answers to waits.
+    later: mpsc::UnboundedSender<Vec<u8>>,
+    /// Allocations that end with this connection.
+    held: Vec<JobId>,
+}
+
+/// Serves a connection until the client closes it.
+pub(crate) async fn serve(shared: Rc<Shared>, stream: UnixStream) {
+    let Ok(cred) = stream.peer_cred() else { return };
+    let identity = shared.directory.identity(cred.uid(), cred.gid()).await;
+    let (read, write) = stream.into_split();
+    let mut reader = FrameReader::new(read);
+    let (later, mut due) = mpsc::unbounded_channel::<Vec<u8>>();
+    let mut connection = Connection {
+        shared,
+        identity,
+        write,
+        later,
+        held: Vec::new(),
+    };
+    let end = loop {
+        tokio::select! {
+            biased;
+            Some(bytes) = due.recv() => {
+                if let Err(e) = connection.write.write_all(&bytes).await {
+                    break Err(e);
+                }
+            }
+            body = reader.next() => match body {
+                Ok(Some(body)) => match connection.request(&body).await {
+                    Ok(Served::Next) => {}
+                    Ok(Served::Node(hello)) => {
+                        let Connection { shared, identity, write, .. } = connection;
+                        return crate::node_link::serve(shared, identity, *hello, reader, write).await;
+                    }
+                    Err(e) => break Err(e),
+                },
+                Ok(None) => break Ok(()),
+                Err(e) => break Err(e),
+            },
+        }
+    };
+    if let Err(e) = end {
+        debug!("connection of {}: {e}", connection.identity.user);
+    }
+    connection.let_go();
+}
+
+enum Served {
+    Next,
+    Node(Box<muster_proto::node::NodeHello>),
+}
+
+impl Connection {
+    async fn request(&mut self, body: &[u8]) -> io::Result<Served> {
+        let started = Instant::now();
+        let request: Request = match frame::decode(body) {
+            Ok(request) => request,
+            Err(e) => {
+                let detail = format!("the request cannot be understood: {e}");
+                return self.refuse(RefusalCode::ProtocolError, detail).await;
+            }
+        };
+        if request.version < OLDEST_PROTOCOL {
+            let detail = format!(
+                "protocol {} is too old, this controller speaks {OLDEST_PROTOCOL} to {PROTOCOL}; update the commands",
+                request.version
+            );
+            return self.refuse(RefusalCode::ProtocolError, detail).await;
+        }
+        let kind = kind(&request.body);
+        let served = match request.body {
+            RequestBody::Command(command) => self.command(*command).await?,
+            RequestBody::Query(query) => self.query(*query).await?,
+            RequestBody::WaitStarted(job) => {
+                let answer = self.later.clone();
+                let identity = self.identity.clone();
+                self.shared.to_replica(ToReplica::WaitStarted {
+                    identity,
+                    job,
+                    answer,
+                })?;
+                Served::Next
+            }
+            RequestBody::WaitEnded(job) => {
+                let answer = self.later.clone();
+                self.shared.to_replica(ToReplica::WaitEnded {
+                    job,
+                    holder: false,
+                    answer,
+                })?;
+                Served::Next
+            }
+            RequestBody::Hold(job) => self.hold(job).await?,
+            RequestBody::NodeHello(hello) => {
+                if self.shared.is_admin(self.identity.uid) {
+                    return Ok(Served::Node(hello));
+                }
+                let detail = "only root or SlurmUser may register a node".to_owned();
+                self.refuse(RefusalCode::AccessDenied, detail).await?
+            }
+            RequestBody::Shutdown { nodes } => {
+                if self.shared.is_admin(self.identity.uid) {
+                    self.write
+                        .write_all(&frame::encode(&Response::Stopping))
+                        .await?;
+                    self.shared.stop(nodes);
+                    Served::Next
+                } else {
+                    self.refuse(RefusalCode::AccessDenied, String::new())
+                        .await?
+                }
+            }
+        };
+        let us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.shared.stats.request(kind, self.identity.uid, us);
+        Ok(served)
+    }
+
+    async fn refuse(&mut self, code: RefusalCode, detail: String) -> io::Result<Served> {
+        let response = Response::Refused(Refusal::new(code, detail));
+        self.write.write_all(&frame::encode(&response)).await?;
+        Ok(Served::Next)
+    }
+
+    async fn command(&mut self, command: UserCommand) -> io::Result<Served> {
+        if let UserCommand::Submit { blobs, .. } = &command
+            && let Some((id, _)) = blobs
+                .iter()
+                .find(|(id, b)| !crate::keys::blob_matches(id, b))
+        {
+            let detail = format!("blob {id:?} does not have the content that its id promises");
+            return self.refuse(RefusalCode::ProtocolError, detail).await;
+        }
+        if matches!(command, UserCommand::Reconfigure) {
+            let reply = self.shared.reconfigure(&self.identity).await;
+            return self.reply(reply).await;
+        }
+        let interactive = matches!(&command, UserCommand::Submit { spec, test_only: false, .. } if spec.interactive);
+        let done = match &command {
+            UserCommand::EndAllocation { job, .. } => Some(*job),
+            _ => None,
+        };
+        let (reply, answer) = oneshot::channel();
+        let identity = self.identity.clone();
+        self.shared.to_writer(ToWriter::User {
+            identity,
+            command: Box::new(command),
+            reply,
+        })?;
+        let reply = answer.await.map_err(|_| stopping())?;
+        if let Reply::Submitted { id, .. } = &reply
+            && interactive
+        {
+            self.held.push(*id);
+        }
+        if let Some(job) = done {
+            self.held.retain(|held| *held != job);
+        }
+        self.reply(reply).await
+    }
+
+    async fn reply(&mut self, reply: Reply) -> io::Result<Served> {
+        self.write
+            .write_all(&frame::encode(&Response::Reply(Box::new(reply))))
+            .await?;
+        Ok(Served::Next)
+    }
+
+    async fn query(&mut self, query: Query) -> io::Result<Served> {
+        let (answer, mut parts) = mpsc::unbounded_channel();
+        let identity = self.identity.clone();
+        if let Query::Accounting(query) = query {
+            self.shared.accounting.ask(*query, answer);
+        } else {
+            self.shared.to_replica(ToReplica::Query {
+                identity,
+                query: Box::new(query),
+                answer,
+            })?;
+        }
+        while let Some(bytes) = parts.recv().await {
+            self.write.write_all(&bytes).await?;
+        }
+        Ok(Served::Next)
+    }
+
+    /// The client becomes the holder of an allocation: it is told of its end, and the allocation ends with it.
+    async fn hold(&mut self, job: JobId) -> io::Result<Served> {
+        let (answer, mut parts) = mpsc::unbounded_channel();
+        let identity = self.identity.clone();
+        // Asking for the script proves ownership without a request of its own.
+        let query = Box::new(Query::Allocation(job));
+        self.shared.to_replica(ToReplica::Query {
+            identity,
+            query,
+            answer,
+        })?;
+        let response = match parts.recv().await {
+            Some(bytes) => frame::decode::<Response>(&bytes[4..])?,
+            None => return Err(stopping()),
+        };
+        match response {
+            Response::Refused(refusal) if refusal.code != RefusalCode::JobPending => {
+                self.refuse(refusal.code, refusal.detail).await
+            }
+            _ => {
+                if !self.held.contains(&job) {
+                    self.held.push(job);
+                }
+                self.shared.held_again(job);
+                self.write
+                    .write_all(&frame::encode(&Response::Held))
+                    .await?;
+                let answer = self.later.clone();
+                self.shared.to_replica(ToReplica::WaitEnded {
+                    job,
+                    holder: true,
+                    answer,
+                })?;
+                Ok(Served::Next)
+            }
+        }
+    }
+
+    /// The client is gone: what it held ends.
+    fn let_go(self) {
+        if self.shared.is_stopping() {
+            return;
+        }
+        for job in self.held {
+            self.shared.cancel(self.identity.clone(), job);
+        }
+    }
+}
+
+impl Shared {
+    /// Cancels an allocation that lost its holder.
+    pub(crate) fn cancel(&self, identity: Identity, job: JobId) {
+        let selection = JobSelection {
+            targets: vec![JobTarget { job, tasks: None }],
+            ..JobSelection::default()
+        };
+        let (reply, _) = oneshot::channel();
+        let command = Box::new(UserCommand::Cancel { selection });
+        let _ = self.to_writer(ToWriter::User {
+            identity,
+            command,
+            reply,
+        });
+    }
+}
+
+fn stopping() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "the controller stops")
+}
+
+fn kind(body: &RequestBody) -> &'static str {
+    match body {
+        RequestBody::Command(command) => match **command {
+            UserCommand::Submit { .. } => "REQUEST_SUBMIT_BATCH_JOB",
+            UserCommand::Cancel { .. } | UserCommand::Signal { .. } => "REQUEST_KILL_JOB",
+            UserCommand::UpdateJob { .. } => "REQUEST_UPDATE_JOB",
+            UserCommand::UpdateNodes { .. } => "REQUEST_UPDATE_NODE",
+            UserCommand::UpdatePartition { .. } => "REQUEST_UPDATE_PARTITION",
+            UserCommand::Reconfigure => "REQUEST_RECONFIGURE",
+            UserCommand::EndAllocation { .. } => "REQUEST_COMPLETE_JOB_ALLOCATION",
+            UserCommand::Requeue { .. } => "REQUEST_JOB_REQUEUE",
+            UserCommand::Suspend { .. } | UserCommand::Resume { .. } => "REQUEST_SUSPEND",
+            UserCommand::Hold { .. } | UserCommand::Release { .. } | UserCommand::Top { .. } => {
+                "REQUEST_UPDATE_JOB"
+            }
+        },
+        RequestBody::Query(query) => match **query {
+            Query::Ping => "REQUEST_PING",
+            Query::Jobs(_) => "REQUEST_JOB_INFO",
+            Query::Cluster => "REQUEST_NODE_INFO",
+            Query::Partitions => "REQUEST_PARTITION_INFO",
+            Query::Config => "REQUEST_BUILD_INFO",
+            Query::Script(_) => "REQUEST_BATCH_SCRIPT",
+            Query::Allocation(_) => "REQUEST_JOB_ALLOCATION_INFO",
+            Query::Accounting(_) => "DBD_GET_JOBS_COND",
+            Query::Diag => "REQUEST_STATS_INFO",
+        },
+        RequestBody::WaitStarted(_) | RequestBody::WaitEnded(_) => "REQUEST_JOB_READY",
+        RequestBody::Hold(_) => "REQUEST_RESOURCE_ALLOCATION",
+        RequestBody::NodeHello(_) => "MESSAGE_NODE_REGISTRATION_STATUS",
+        RequestBody::Shutdown { .. } => "REQUEST_SHUTDOWN",
+    }
+}

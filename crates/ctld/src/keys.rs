@@ -1,0 +1,99 @@
+//! The controller's secrets: the key that signs orders, and the secret that job keys are derived from. Both are made
+//! once and live in `StateSaveLocation`, readable by the controller's user alone. They never reach a log.
+
+use anyhow::{Context, Result};
+use ed25519_dalek::{Signer, SigningKey};
+use muster_core::ids::{Attempt, JobId};
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Signs orders and derives job keys. Cheap to clone.
+#[derive(Clone)]
+pub struct Keys(Arc<Inner>);
+
+struct Inner {
+    signing: SigningKey,
+    secret: [u8; 32],
+}
+
+impl Keys {
+    /// Reads the keys of a state directory, or makes them.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written, or is not ours.
+    pub fn open(dir: &Path) -> Result<Keys> {
+        let path = dir.join("controller.key");
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => create(&path)?,
+            Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
+        };
+        let bytes: [u8; 64] = bytes.try_into().map_err(|_| {
+            anyhow::anyhow!(
+                "{} is not a controller key (64 bytes); restore it, or move it away and restart every node agent",
+                path.display()
+            )
+        })?;
+        Ok(Keys::from_bytes(bytes))
+    }
+
+    /// The keys that a key file of these bytes holds.
+    pub fn from_bytes(bytes: [u8; 64]) -> Keys {
+        let (seed, secret) = bytes.split_at(32);
+        Keys(Arc::new(Inner {
+            signing: SigningKey::from_bytes(seed.try_into().expect("half of 64 bytes is 32")),
+            secret: secret.try_into().expect("half of 64 bytes is 32"),
+        }))
+    }
+
+    /// The public half of the signing key.
+    pub fn public(&self) -> Vec<u8> {
+        self.0.signing.verifying_key().to_bytes().to_vec()
+    }
+
+    /// Signs encoded orders.
+    pub fn sign(&self, message: &[u8]) -> Vec<u8> {
+        self.0.signing.sign(message).to_bytes().to_vec()
+    }
+
+    /// The key by which the agents of one launch of a job, and its owner's srun, know each other.
+    pub fn job_key(&self, job: JobId, attempt: Attempt) -> Vec<u8> {
+        // A hash of fixed-length fields behind a secret that is never output; SHA-256's length extension does not
+        // matter because a longer message is never a key.
+        let mut hash = Sha256::new();
+        hash.update(self.0.secret);
+        hash.update(job.0.to_be_bytes());
+        hash.update(attempt.0.to_be_bytes());
+        hash.update(self.0.secret);
+        hash.finalize()[..16].to_vec()
+    }
+}
+
+fn create(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; 64];
+    fs::File::open("/dev/urandom")
+        .and_then(|mut f| f.read_exact(&mut bytes))
+        .context("cannot read /dev/urandom")?;
+    let temporary = path.with_extension("key.tmp");
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)
+        .with_context(|| format!("cannot create {}", temporary.display()))?;
+    file.write_all(&bytes)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&temporary, path))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(bytes)
+}
+
+/// Whether a blob is what its id says.
+pub fn blob_matches(id: &muster_core::ids::BlobId, bytes: &[u8]) -> bool {
+    Sha256::digest(bytes)[..] == id.0
+}

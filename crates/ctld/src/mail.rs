@@ -1,0 +1,153 @@
+//! Messages between the controller's threads.
+
+use minicbor::bytes::ByteVec;
+use muster_core::command::{Identity, Reply, UserCommand};
+use muster_core::config::ClusterConfig;
+use muster_core::event::Event;
+use muster_core::ids::{BlobId, JobId, NodeIdx};
+use muster_core::refusal::Refusal;
+use muster_core::state::Note;
+use muster_journal::{FinishedSnapshot, Position, SnapshotWriter};
+use muster_proto::client::Query;
+use muster_proto::node::{NodeHello, NodeSettings, NumberedReport, Order, Welcome};
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+
+/// To the one thread that owns the state.
+pub enum ToWriter {
+    /// A user's command.
+    User {
+        /// Who.
+        identity: Identity,
+        /// What.
+        command: Box<UserCommand>,
+        /// Where the answer goes once it is durable.
+        reply: oneshot::Sender<Reply>,
+    },
+    /// A node's agent connected.
+    NodeHello {
+        /// What it said.
+        hello: Box<NodeHello>,
+        /// Where orders for it go.
+        link: Link,
+        /// Its index, or why it is refused.
+        answer: oneshot::Sender<Result<NodeIdx, Refusal>>,
+    },
+    /// What happened on a node.
+    Reports {
+        /// The node.
+        node: NodeIdx,
+        /// Which of its connections says so.
+        generation: u64,
+        /// What.
+        reports: Vec<NumberedReport>,
+    },
+    /// A node's load.
+    Health {
+        /// The node.
+        node: NodeIdx,
+        /// Load average times 100.
+        load_centi: u32,
+        /// Free memory, MiB.
+        free_mib: u64,
+    },
+    /// A node's connection closed.
+    NodeLost {
+        /// The node.
+        node: NodeIdx,
+        /// Which of its connections.
+        generation: u64,
+    },
+    /// A new configuration.
+    Configure {
+        /// What decisions depend on.
+        config: Arc<ClusterConfig>,
+        /// What agents are told.
+        settings: Box<NodeSettings>,
+        /// When it is in force.
+        done: Option<oneshot::Sender<()>>,
+    },
+    /// The replica wants to write a snapshot of the state at this position.
+    StartSnapshot {
+        /// The position.
+        position: Position,
+        /// The writer, unless the log has a reason against it.
+        answer: std::sync::mpsc::Sender<Option<SnapshotWriter>>,
+    },
+    /// The snapshot is durable.
+    FinishSnapshot(FinishedSnapshot),
+    /// Stop after what is queued.
+    Stop {
+        /// Node agents too.
+        nodes: bool,
+    },
+}
+
+/// The writer's end of a node's connection.
+#[derive(Clone)]
+pub struct Link {
+    /// Distinguishes the connections of a node.
+    pub generation: u64,
+    /// To the connection's task.
+    pub send: mpsc::UnboundedSender<ToLink>,
+}
+
+/// To a node's connection.
+pub enum ToLink {
+    /// First message.
+    Welcome(Box<Welcome>),
+    /// An order, with the blobs it needs.
+    Order(Order, Vec<(BlobId, Arc<ByteVec>)>),
+    /// Reports up to this number are durable.
+    Ack(u64),
+    /// Settings changed.
+    Settings(Box<NodeSettings>),
+    /// The controller stops; the agent too if true.
+    Stop(bool),
+    /// Another connection of the same node took over.
+    Replaced,
+}
+
+/// To the replica.
+pub enum ToReplica {
+    /// Durable events, the first of them at `first`.
+    Batch {
+        /// Position of the first event.
+        first: Position,
+        /// The events.
+        events: Arc<Vec<Event>>,
+        /// What listings show beyond them.
+        notes: Vec<Note>,
+    },
+    /// A read.
+    Query {
+        /// Who.
+        identity: Identity,
+        /// What.
+        query: Box<Query>,
+        /// Encoded frames; closed after the last.
+        answer: mpsc::UnboundedSender<Vec<u8>>,
+    },
+    /// Tell when a job has started, or ended, whichever comes first.
+    WaitStarted {
+        /// Who.
+        identity: Identity,
+        /// The job.
+        job: JobId,
+        /// One encoded frame.
+        answer: mpsc::UnboundedSender<Vec<u8>>,
+    },
+    /// Tell when a job (or all of an array) has ended.
+    WaitEnded {
+        /// The job.
+        job: JobId,
+        /// A job that went back to the queue has ended as far as its holder is concerned.
+        holder: bool,
+        /// One encoded frame.
+        answer: mpsc::UnboundedSender<Vec<u8>>,
+    },
+    /// What `scontrol show config` prints.
+    Config(Box<muster_proto::client::ConfigAnswer>),
+    /// Stop.
+    Stop,
+}

@@ -1,0 +1,240 @@
+//! A node agent's connection: orders leave signed and in batches, reports come in batches.
+
+use crate::connection::FrameReader;
+use crate::keys::Keys;
+use crate::mail::{Link, ToLink, ToWriter};
+use crate::server::Shared;
+use crate::writer::now;
+use log::{info, warn};
+use minicbor::bytes::ByteVec;
+use muster_core::command::Identity;
+use muster_core::ids::{BlobId, NodeIdx};
+use muster_proto::client::Response;
+use muster_proto::frame;
+use muster_proto::node::{NodeHello, Order, Orders, ToCtld, ToNode};
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::{mpsc, oneshot};
+
+/// Blobs that an agent keeps.
+const BLOBS_KEPT: usize = 256;
+/// Messages sent in one write.
+const BATCH: usize = 1024;
+/// An agent that is silent for this long is asked whether it is there, and given up after as long again.
+const PING: Duration = Duration::from_secs(15);
+
+/// What is known of one agent's connection.
+struct Outgoing {
+    keys: Keys,
+    cluster: String,
+    node: String,
+    /// Blobs that the agent has, oldest first.
+    sent: VecDeque<BlobId>,
+}
+
+/// Serves an agent until it goes.
+pub(crate) async fn serve(
+    shared: Rc<Shared>,
+    identity: Identity,
+    hello: NodeHello,
+    mut reader: FrameReader,
+    mut write: OwnedWriteHalf,
+) {
+    let name = hello.name.clone();
+    let (send, mut orders) = mpsc::unbounded_channel();
+    let generation = shared.next_generation();
+    let (answer, accepted) = oneshot::channel();
+    let link = Link { generation, send };
+    if shared
+        .to_writer(ToWriter::NodeHello {
+            hello: Box::new(hello),
+            link,
+            answer,
+        })
+        .is_err()
+    {
+        return;
+    }
+    let node = match accepted.await {
+        Ok(Ok(node)) => node,
+        Ok(Err(refusal)) => {
+            warn!("node {name} (uid {}) is refused: {refusal}", identity.uid);
+            let _ = write
+                .write_all(&frame::encode(&Response::Refused(refusal)))
+                .await;
+            return;
+        }
+        Err(_) => return,
+    };
+    let outgoing = Outgoing {
+        keys: shared.keys.clone(),
+        cluster: String::new(),
+        node: name.clone(),
+        sent: VecDeque::new(),
+    };
+    let end = talk(
+        &shared,
+        node,
+        generation,
+        outgoing,
+        &mut reader,
+        &mut write,
+        &mut orders,
+    )
+    .await;
+    match end {
+        Ok(End::Replaced) => return,
+        Ok(End::Closed) => info!("node {name} disconnected"),
+        Ok(End::Silent) => warn!("node {name} does not answer, its connection is closed"),
+        Err(e) => info!("node {name} disconnected: {e}"),
+    }
+    let _ = shared.to_writer(ToWriter::NodeLost { node, generation });
+}
+
+enum End {
+    Closed,
+    Replaced,
+    Silent,
+}
+
+async fn talk(
+    shared: &Shared,
+    node: NodeIdx,
+    generation: u64,
+    mut outgoing: Outgoing,
+    reader: &mut FrameReader,
+    write: &mut OwnedWriteHalf,
+    orders: &mut mpsc::UnboundedReceiver<ToLink>,
+) -> io::Result<End> {
+    let mut messages = Vec::new();
+    let mut asked = false;
+    loop {
+        tokio::select! {
+            biased;
+            count = orders.recv_many(&mut messages, BATCH) => {
+                if count == 0 || messages.iter().any(|m| matches!(m, ToLink::Replaced)) {
+                    return Ok(End::Replaced);
+                }
+                let bytes = outgoing.encode(messages.drain(..));
+                write.write_all(&bytes).await?;
+            }
+            body = reader.next() => {
+                asked = false;
+                let Some(body) = body? else { return Ok(End::Closed) };
+                let mut reports = Vec::new();
+                take(shared, node, &body, &mut reports)?;
+                while let Some(body) = reader.take()? {
+                    take(shared, node, &body, &mut reports)?;
+                }
+                if !reports.is_empty() {
+                    shared.to_writer(ToWriter::Reports { node, generation, reports })?;
+                }
+            }
+            () = tokio::time::sleep(PING) => {
+                if std::mem::replace(&mut asked, true) {
+                    return Ok(End::Silent);
+                }
+                write.write_all(&frame::encode(&ToNode::Ping)).await?;
+            }
+        }
+    }
+}
+
+fn take(
+    shared: &Shared,
+    node: NodeIdx,
+    body: &[u8],
+    reports: &mut Vec<muster_proto::node::NumberedReport>,
+) -> io::Result<()> {
+    match frame::decode(body)? {
+        ToCtld::Reports(more) => reports.extend(more),
+        ToCtld::Health {
+            load_centi,
+            free_mib,
+        } => {
+            shared.to_writer(ToWriter::Health {
+                node,
+                load_centi,
+                free_mib,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+impl Outgoing {
+    /// Frames for a run of messages: neighbouring orders share one signature.
+    fn encode(&mut self, messages: impl Iterator<Item = ToLink>) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut batch = Batch::default();
+        for message in messages {
+            let other = match message {
+                ToLink::Order(order, blobs) => {
+                    self.add(&mut batch, order, blobs);
+                    continue;
+                }
+                ToLink::Welcome(welcome) => {
+                    self.cluster.clone_from(&welcome.cluster);
+                    frame::encode(&Response::Welcome(welcome))
+                }
+                ToLink::Ack(seq) => frame::encode(&ToNode::Ack(seq)),
+                ToLink::Settings(settings) => frame::encode(&ToNode::Settings(settings)),
+                ToLink::Stop(too) => frame::encode(&ToNode::Stop(too)),
+                ToLink::Replaced => continue,
+            };
+            self.seal(&mut batch, &mut out);
+            out.extend_from_slice(&other);
+        }
+        self.seal(&mut batch, &mut out);
+        out
+    }
+
+    fn add(&mut self, batch: &mut Batch, order: Order, blobs: Vec<(BlobId, Arc<ByteVec>)>) {
+        for (id, bytes) in blobs {
+            if !self.sent.contains(&id) {
+                self.sent.push_back(id);
+                batch.blobs.push((id, (*bytes).clone()));
+            }
+        }
+        batch.orders.push(order);
+    }
+
+    fn seal(&mut self, batch: &mut Batch, out: &mut Vec<u8>) {
+        if batch.orders.is_empty() {
+            return;
+        }
+        // Blobs that this very batch needs are at the end of the queue and stay.
+        let excess = self
+            .sent
+            .len()
+            .saturating_sub(BLOBS_KEPT.max(batch.blobs.len()));
+        let orders = Orders {
+            cluster: self.cluster.clone(),
+            node: self.node.clone(),
+            at: now(),
+            blobs: std::mem::take(&mut batch.blobs),
+            orders: std::mem::take(&mut batch.orders),
+            drop_blobs: self.sent.drain(..excess).collect(),
+        };
+        let bytes = minicbor::to_vec(&orders).expect("writing to memory cannot fail");
+        let signature = self.keys.sign(&bytes).into();
+        frame::encode_into(
+            &ToNode::Signed {
+                orders: bytes.into(),
+                signature,
+            },
+            out,
+        );
+    }
+}
+
+#[derive(Default)]
+struct Batch {
+    blobs: Vec<(BlobId, ByteVec)>,
+    orders: Vec<Order>,
+}

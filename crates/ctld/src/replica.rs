@@ -1,0 +1,198 @@
+//! The read replica: a second copy of the state that follows the durable events and answers every read, so that no
+//! reader ever makes the writer wait. It also tells waiting clients of starts and ends, derives the accounting
+//! rows, and writes snapshots.
+//!
+//! A read sees everything that was acknowledged before it arrived: the writer hands a turn's events to this thread
+//! before it answers, and messages are taken in order.
+
+use crate::answer;
+use crate::keys::Keys;
+use crate::mail::{ToReplica, ToWriter};
+use crate::stats::Stats;
+use crate::waiting::Waiting;
+use log::{error, info, warn};
+use muster_acct::{Follower, changes};
+use muster_core::command::Identity;
+use muster_core::event::Event;
+use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::state::State;
+use muster_core::time::Timestamp;
+use muster_journal::Position;
+use muster_proto::client::{ConfigAnswer, Query, Response};
+use muster_proto::frame;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Events after which the log's head is cut by a snapshot.
+const SNAPSHOT_EVENTS: u64 = 500_000;
+
+/// The replica's state and what it serves.
+pub(crate) struct Replica {
+    /// The state as of `position`.
+    pub state: State,
+    /// Position of the last event applied.
+    pub position: Position,
+    /// Messages to it.
+    pub inbox: Receiver<ToReplica>,
+    /// To the writer, for snapshots.
+    pub writer: Sender<ToWriter>,
+    /// The accounting store's follower.
+    pub follower: Arc<Follower>,
+    /// Secrets, for the keys of allocations.
+    pub keys: Keys,
+    /// Counters.
+    pub stats: Arc<Stats>,
+    /// `scontrol show config`.
+    pub config: ConfigAnswer,
+    /// When the controller started.
+    pub started: Timestamp,
+    /// Clients that wait for jobs.
+    pub waiting: Waiting,
+    /// Position of the last snapshot.
+    pub snapshot: Position,
+}
+
+impl Replica {
+    /// Runs until told to stop.
+    pub(crate) fn run(mut self) {
+        while let Ok(message) = self.inbox.recv() {
+            match message {
+                ToReplica::Batch {
+                    first,
+                    events,
+                    notes,
+                } => {
+                    self.follow(first, &events);
+                    notes.iter().for_each(|note| self.state.note(note));
+                    self.snapshot_if_due();
+                }
+                ToReplica::Query {
+                    identity,
+                    query,
+                    answer,
+                } => {
+                    self.query(&identity, &query, &answer);
+                }
+                ToReplica::WaitStarted {
+                    identity,
+                    job,
+                    answer,
+                } => {
+                    let keys = self.keys.clone();
+                    self.waiting
+                        .wait_started(&self.state, &keys, &identity, job, answer);
+                }
+                ToReplica::WaitEnded {
+                    job,
+                    holder,
+                    answer,
+                } => {
+                    self.waiting.wait_ended(&self.state, job, holder, answer);
+                }
+                ToReplica::Config(config) => self.config = *config,
+                ToReplica::Stop => break,
+            }
+        }
+    }
+
+    /// Applies events and passes on what follows from them.
+    fn follow(&mut self, first: Position, events: &[Event]) {
+        let mut rows = Vec::new();
+        for event in events {
+            self.state.apply(event);
+            rows.extend(changes(&self.state, event));
+            self.waiting.heard(&self.state, &self.keys, event);
+        }
+        if events.is_empty() {
+            return;
+        }
+        self.position = first + events.len() as Position - 1;
+        if self.follower.send(self.position, rows).is_err() {
+            error!("accounting has stopped; its rows follow from the journal at the next start");
+        }
+    }
+
+    fn query(&mut self, identity: &Identity, query: &Query, out: &mpsc::UnboundedSender<Vec<u8>>) {
+        let mut send = |response: Response| drop(out.send(frame::encode(&response)));
+        match query {
+            Query::Jobs(filter) => answer::jobs(&self.state, filter, &mut send),
+            Query::Cluster => answer::cluster(&self.state, &mut send),
+            Query::Partitions => send(answer::partitions(&self.state)),
+            Query::Ping => send(Response::Pong(answer::pong(&self.state, self.started))),
+            Query::Config => {
+                let mut config = self.config.clone();
+                config.now = crate::writer::now();
+                config.started = self.started;
+                send(Response::Config(Box::new(config)));
+            }
+            Query::Script(job) => send(answer::script(&self.state, identity, *job)),
+            Query::Allocation(job) => {
+                send(answer::allocation(&self.state, &self.keys, identity, *job));
+            }
+            Query::Accounting(_) => send(Response::Refused(Refusal::new(
+                RefusalCode::ProtocolError,
+                "accounting is asked of the store, not of the replica",
+            ))),
+            Query::Diag => {
+                let mut diag = answer::diag(&self.state, self.started);
+                self.stats.fill(&mut diag);
+                diag.accounting_lag = self.position.saturating_sub(self.follower.stored());
+                self.waiting.fill(&mut diag);
+                send(Response::Diag(Box::new(diag)));
+            }
+        }
+    }
+
+    /// Writes a snapshot when enough happened since the last. The state is encoded here; a thread of its own writes
+    /// it, and makes it valid only when accounting has everything that it lets the log forget.
+    fn snapshot_if_due(&mut self) {
+        if self.position.saturating_sub(self.snapshot) < SNAPSHOT_EVENTS {
+            return;
+        }
+        self.snapshot = self.position;
+        let (answer, granted) = std::sync::mpsc::channel();
+        let position = self.position;
+        if self
+            .writer
+            .send(ToWriter::StartSnapshot { position, answer })
+            .is_err()
+        {
+            return;
+        }
+        let mut bytes = Vec::new();
+        self.state.encode_snapshot(&mut bytes);
+        let follower = Arc::clone(&self.follower);
+        let writer = self.writer.clone();
+        let write = move || {
+            let Ok(Some(mut snapshot)) = granted.recv() else {
+                return;
+            };
+            if let Err(e) = snapshot.write_all(&bytes) {
+                warn!("snapshot of the state not written: {e}");
+                return;
+            }
+            // What accounting has not on disk yet must stay in the journal.
+            while follower.health().synced < position {
+                if follower.sync(Duration::from_secs(60)).is_err() {
+                    return;
+                }
+            }
+            match snapshot.finish() {
+                Ok(finished) => {
+                    info!("snapshot at event {position}, {} KiB", bytes.len() >> 10);
+                    let _ = writer.send(ToWriter::FinishSnapshot(finished));
+                }
+                Err(e) => warn!("snapshot of the state not finished: {e}"),
+            }
+        };
+        if let Err(e) = std::thread::Builder::new()
+            .name("snapshot".into())
+            .spawn(write)
+        {
+            warn!("no thread to write a snapshot: {e}");
+        }
+    }
+}

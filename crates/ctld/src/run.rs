@@ -1,0 +1,272 @@
+//! The controller process: reads the configuration, recovers the state, starts the threads, serves, stops.
+
+use crate::accounting::Accounting;
+use crate::configuration::{Read, Source};
+use crate::disk::Reserve;
+use crate::keys::Keys;
+use crate::mail::ToWriter;
+use crate::recover::{Recovered, recover};
+use crate::replica::Replica;
+use crate::server::{self, Shared};
+use crate::stats::Stats;
+use crate::waiting::Waiting;
+use crate::writer::{Parts, Writer, now};
+use anyhow::{Context, Result, bail};
+use log::{info, warn};
+use muster_acct::{Follower, SqliteStore, changes};
+use muster_conf::endpoint::controller_socket;
+use muster_core::command::{Identity, JobSelection, UserCommand};
+use muster_core::ids::JobId;
+use muster_core::state::State;
+use muster_journal::{DirStorage, Log};
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Rows that may wait for the accounting store.
+const ACCOUNTING_ROOM: usize = 1 << 20;
+/// Rows written at once while accounting catches up at start.
+const CATCH_UP: usize = 8192;
+
+/// How a controller is started.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// slurm.conf.
+    pub conf: PathBuf,
+    /// Cancel every job that is found in the queue.
+    pub clear: bool,
+}
+
+/// Runs a controller until it is told to stop. `ready` is called when clients can connect.
+///
+/// # Errors
+/// When the configuration, the state or the socket cannot be used. Nothing is changed in the state then.
+pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
+    let source = Source::new(&options.conf);
+    let read = source.read()?;
+    let dir = read.config.paths.state_save_location.clone();
+    fs::create_dir_all(&dir).with_context(|| {
+        format!(
+            "cannot create StateSaveLocation {}; create it or change the setting",
+            dir.display()
+        )
+    })?;
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700))
+        .with_context(|| format!("cannot protect {}", dir.display()))?;
+    let keys = Keys::open(&dir)?;
+    let mut store = SqliteStore::open(&dir.join("accounting.db"))
+        .context("the accounting store cannot be opened")?;
+    let recovered = open_state(&dir, &read, &mut store)?;
+    let stats = Arc::new(Stats::default());
+    let (to_writer, writer_inbox) = channel();
+    let (to_replica, replica_inbox) = channel();
+    let reader = store
+        .reader()
+        .context("the accounting store cannot be read")?;
+    let follower =
+        Follower::start(Box::new(store), ACCOUNTING_ROOM).context("no thread for accounting")?;
+    let follower = Arc::new(follower);
+    let position = recovered.log.last_position();
+    let stored = Arc::clone(&follower);
+    let unheld = interactive(&recovered.state);
+    let replica = Replica {
+        state: recovered.state.clone(),
+        position,
+        inbox: replica_inbox,
+        writer: to_writer.clone(),
+        follower: Arc::clone(&follower),
+        keys: keys.clone(),
+        stats: Arc::clone(&stats),
+        config: read.answer.clone(),
+        started: now(),
+        waiting: Waiting::default(),
+        snapshot: recovered.snapshot,
+    };
+    let writer = Writer::new(Parts {
+        state: recovered.state,
+        log: Box::new(recovered.log),
+        replica: to_replica.clone(),
+        keys: keys.clone(),
+        stats: Arc::clone(&stats),
+        accounted: Box::new(move || stored.stored()),
+        reserve: Reserve::new(dir.clone()),
+    });
+    let _ = to_writer.send(ToWriter::Configure {
+        config: Arc::clone(&read.cluster),
+        settings: Box::new(read.settings.clone()),
+        done: None,
+    });
+    if options.clear {
+        let (reply, _) = tokio::sync::oneshot::channel();
+        let selection = JobSelection::default();
+        let _ = to_writer.send(ToWriter::User {
+            identity: Identity {
+                user: "root".to_owned(),
+                ..Identity::default()
+            },
+            command: Box::new(UserCommand::Cancel { selection }),
+            reply,
+        });
+    }
+    let accounting = if read.config.accounting {
+        let told = Arc::clone(&stats);
+        let position = Box::new(move || told.durable());
+        Accounting::start(Box::new(reader), Arc::clone(&follower), position)
+            .context("no thread for sacct")?
+    } else {
+        Accounting::disabled()
+    };
+    stats.set_durable(position);
+    let socket = controller_socket(
+        &read.config.paths.slurmctld_pid_file,
+        *read.config.slurmctld_ports.start(),
+    );
+    let admins = read.cluster.admin_uids.clone();
+    let shared = Shared::new(server::Parts {
+        keys,
+        stats,
+        accounting,
+        writer: to_writer.clone(),
+        replica: to_replica,
+        config: source,
+        admins,
+        unheld,
+    });
+    let writer = spawn("writer", move || writer.run(&writer_inbox))?;
+    let replica = spawn("replica", move || replica.run())?;
+    let served = serve(Rc::new(shared), &socket, ready);
+    let _ = to_writer.send(ToWriter::Stop { nodes: false });
+    drop(to_writer);
+    writer
+        .join()
+        .ok()
+        .context("the writer thread panicked; see the log")?;
+    replica
+        .join()
+        .ok()
+        .context("the replica thread panicked; see the log")?;
+    match Arc::try_unwrap(follower) {
+        Ok(follower) => follower
+            .shutdown(Duration::from_secs(10))
+            .unwrap_or_else(|e| warn!("{e}")),
+        Err(_) => warn!("accounting is still in use; what it lacks follows from the journal"),
+    }
+    let _ = fs::remove_file(&socket);
+    served
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<std::thread::JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .with_context(|| format!("cannot start the {name} thread"))
+}
+
+/// Recovers the state, and writes to accounting what it had not heard of yet.
+fn open_state(dir: &Path, read: &Read, store: &mut SqliteStore) -> Result<Recovered> {
+    use muster_acct::Store;
+    let journal = dir.join("journal");
+    let storage = DirStorage::new(&journal);
+    storage
+        .make_dir()
+        .with_context(|| format!("cannot create {}", journal.display()))?;
+    let known = store.position();
+    let mut missed = Vec::new();
+    let mut reached = known;
+    let mut written = Ok(());
+    let recovered = recover(
+        Arc::new(storage),
+        &read.cluster.cluster_name,
+        muster_journal::Options::default(),
+        |state, position, event| {
+            if position > known && written.is_ok() {
+                missed.extend(changes(state, event));
+                reached = position;
+                if missed.len() > CATCH_UP {
+                    written = store.write(&missed, reached);
+                    missed.clear();
+                }
+            }
+        },
+    )?;
+    if reached > known {
+        info!("accounting catches up with {} events", reached - known);
+        written
+            .and_then(|()| store.write(&missed, reached))
+            .context("accounting cannot catch up")?;
+    }
+    let last = recovered.log.last_position();
+    if known > last {
+        bail!(
+            "accounting.db knows events up to {known}, the journal ends at {last}: they do not belong together. \
+             Restore the journal of {}, or move accounting.db away to begin a new history",
+            dir.display()
+        );
+    }
+    Ok(recovered)
+}
+
+/// Allocations that a client held when the controller stopped.
+fn interactive(state: &State) -> HashMap<JobId, Identity> {
+    let open = state
+        .jobs
+        .values()
+        .filter(|job| job.spec.interactive && !job.state.is_ended());
+    open.map(|job| {
+        let owner = &job.spec.owner;
+        let identity = Identity {
+            uid: owner.uid,
+            gid: owner.gid,
+            user: owner.user.clone(),
+            group: owner.group.clone(),
+            groups: Vec::new(),
+        };
+        (job.id, identity)
+    })
+    .collect()
+}
+
+fn serve(shared: Rc<Shared>, socket: &Path, ready: impl FnOnce()) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the event loop")?;
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, async {
+        // The journal's lock is held: whatever socket is there belongs to a controller that is gone.
+        let _ = fs::remove_file(socket);
+        let listener = UnixListener::bind(socket)
+            .with_context(|| format!("cannot listen on {}", socket.display()))?;
+        // Everyone may connect; what each may do is decided by who they are.
+        fs::set_permissions(socket, fs::Permissions::from_mode(0o666))
+            .with_context(|| format!("cannot open {} to users", socket.display()))?;
+        let mut term = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
+        let mut int = signal(SignalKind::interrupt()).context("cannot catch SIGINT")?;
+        let mut hup = signal(SignalKind::hangup()).context("cannot catch SIGHUP")?;
+        info!("listening on {}", socket.display());
+        ready();
+        let accepting = server::accept(Rc::clone(&shared), listener);
+        tokio::pin!(accepting);
+        loop {
+            tokio::select! {
+                () = &mut accepting => break,
+                _ = term.recv() => break,
+                _ = int.recv() => break,
+                _ = hup.recv() => {
+                    let root = Identity { user: "root".to_owned(), ..Identity::default() };
+                    let reply = shared.reconfigure(&root).await;
+                    info!("SIGHUP: the configuration was read again: {reply:?}");
+                }
+            }
+        }
+        shared.stop(false);
+        Ok(())
+    })
+}

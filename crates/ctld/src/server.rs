@@ -1,0 +1,190 @@
+//! The controller's socket and what all connections share. One thread serves them all; the work is done by the
+//! writer, the replica and the accounting reader.
+
+use crate::accounting::Accounting;
+use crate::connection;
+use crate::identity::Directory;
+use crate::keys::Keys;
+use crate::mail::{ToReplica, ToWriter};
+use crate::stats::Stats;
+use log::{error, warn};
+use muster_core::command::{Identity, Reply};
+use muster_core::ids::JobId;
+use muster_core::refusal::{Refusal, RefusalCode};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+use tokio::net::UnixListener;
+use tokio::sync::{Notify, oneshot};
+
+/// How long after a restart the holder of an interactive allocation has to come back.
+const RETURN: Duration = Duration::from_secs(60);
+
+/// What connections share.
+pub(crate) struct Shared {
+    pub(crate) keys: Keys,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) directory: Directory,
+    pub(crate) accounting: Accounting,
+    writer: Sender<ToWriter>,
+    replica: Sender<ToReplica>,
+    config: crate::configuration::Source,
+    admins: RefCell<Vec<u32>>,
+    generation: Cell<u64>,
+    stopping: Cell<bool>,
+    stopped: Notify,
+    /// Allocations whose holder has not come back since the controller started.
+    unheld: RefCell<HashMap<JobId, Identity>>,
+}
+
+/// What a server is made of.
+pub(crate) struct Parts {
+    pub(crate) keys: Keys,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) accounting: Accounting,
+    pub(crate) writer: Sender<ToWriter>,
+    pub(crate) replica: Sender<ToReplica>,
+    pub(crate) config: crate::configuration::Source,
+    pub(crate) admins: Vec<u32>,
+    pub(crate) unheld: HashMap<JobId, Identity>,
+}
+
+impl Shared {
+    /// Puts it together.
+    pub(crate) fn new(parts: Parts) -> Shared {
+        Shared {
+            keys: parts.keys,
+            stats: parts.stats,
+            directory: Directory::default(),
+            accounting: parts.accounting,
+            writer: parts.writer,
+            replica: parts.replica,
+            config: parts.config,
+            admins: RefCell::new(parts.admins),
+            generation: Cell::new(0),
+            stopping: Cell::new(false),
+            stopped: Notify::new(),
+            unheld: RefCell::new(parts.unheld),
+        }
+    }
+
+    /// Whether this user may administer the cluster.
+    pub(crate) fn is_admin(&self, uid: u32) -> bool {
+        uid == 0 || self.admins.borrow().contains(&uid)
+    }
+
+    /// To the writer.
+    ///
+    /// # Errors
+    /// When the controller stops.
+    pub(crate) fn to_writer(&self, message: ToWriter) -> io::Result<()> {
+        self.writer.send(message).map_err(|_| gone())
+    }
+
+    /// To the replica.
+    ///
+    /// # Errors
+    /// When the controller stops.
+    pub(crate) fn to_replica(&self, message: ToReplica) -> io::Result<()> {
+        self.replica.send(message).map_err(|_| gone())
+    }
+
+    /// A number for a new node connection.
+    pub(crate) fn next_generation(&self) -> u64 {
+        self.generation.set(self.generation.get() + 1);
+        self.generation.get()
+    }
+
+    /// Stops the controller, and the node agents if asked.
+    pub(crate) fn stop(&self, nodes: bool) {
+        if !self.stopping.replace(true) {
+            let _ = self.writer.send(ToWriter::Stop { nodes });
+            self.stopped.notify_one();
+        }
+    }
+
+    /// Whether it stops: then closing connections mean nothing.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    /// The holder of an allocation came back.
+    pub(crate) fn held_again(&self, job: JobId) {
+        self.unheld.borrow_mut().remove(&job);
+    }
+
+    /// Reads slurm.conf again.
+    pub(crate) async fn reconfigure(&self, identity: &Identity) -> Reply {
+        if !self.is_admin(identity.uid) {
+            return Reply::Refused(RefusalCode::AccessDenied.into());
+        }
+        let read = match self.config.read() {
+            Ok(read) => read,
+            Err(e) => {
+                let detail = format!("the configuration stays as it is: {e:#}");
+                return Reply::Refused(Refusal::new(RefusalCode::InvalidValue, detail));
+            }
+        };
+        *self.admins.borrow_mut() = read.cluster.admin_uids.clone();
+        let (done, applied) = oneshot::channel();
+        let message = ToWriter::Configure {
+            config: read.cluster,
+            settings: Box::new(read.settings),
+            done: Some(done),
+        };
+        let _ = self.replica.send(ToReplica::Config(Box::new(read.answer)));
+        if self.writer.send(message).is_err() || applied.await.is_err() {
+            return Reply::Refused(RefusalCode::Busy.into());
+        }
+        Reply::Done {
+            changed: 1,
+            refused: Vec::new(),
+        }
+    }
+
+    async fn give_up_unheld(&self) {
+        tokio::time::sleep(RETURN).await;
+        let left: Vec<_> = self.unheld.borrow_mut().drain().collect();
+        for (job, owner) in left {
+            warn!(
+                "job {job}: nobody holds this allocation since the controller restarted, it ends"
+            );
+            self.cancel(owner, job);
+        }
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "the controller stops")
+}
+
+/// Accepts connections until told to stop.
+pub(crate) async fn accept(shared: Rc<Shared>, listener: UnixListener) {
+    let waiter = Rc::clone(&shared);
+    tokio::task::spawn_local(async move { waiter.give_up_unheld().await });
+    loop {
+        tokio::select! {
+            () = shared.stopped.notified() => return,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    let shared = Rc::clone(&shared);
+                    tokio::task::spawn_local(async move {
+                        shared.stats.connections.fetch_add(1, Relaxed);
+                        connection::serve(Rc::clone(&shared), stream).await;
+                        shared.stats.connections.fetch_sub(1, Relaxed);
+                    });
+                }
+                Err(e) => {
+                    // Out of file descriptors: connections that close make room; the backlog waits meanwhile.
+                    error!("cannot accept a connection: {e}");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            },
+        }
+    }
+}

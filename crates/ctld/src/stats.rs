@@ -1,0 +1,84 @@
+//! Counters for sdiag, written by the threads that do the work and read by the replica.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What the controller has done since it started.
+#[derive(Default)]
+pub struct Stats {
+    /// Scheduler passes.
+    pub passes: AtomicU64,
+    /// Microseconds of the last pass.
+    pub pass_last_us: AtomicU64,
+    /// Of all passes.
+    pub pass_total_us: AtomicU64,
+    /// Of the longest.
+    pub pass_max_us: AtomicU64,
+    /// Journal commits.
+    pub commits: AtomicU64,
+    /// Events in them.
+    pub events: AtomicU64,
+    /// Open connections.
+    pub connections: AtomicU64,
+    durable: AtomicU64,
+    requests: Mutex<Requests>,
+}
+
+#[derive(Default)]
+struct Requests {
+    by_kind: BTreeMap<&'static str, (u64, u64)>,
+    by_user: BTreeMap<u32, (u64, u64)>,
+}
+
+impl Stats {
+    /// Counts a pass.
+    pub fn pass(&self, us: u64) {
+        self.passes.fetch_add(1, Relaxed);
+        self.pass_last_us.store(us, Relaxed);
+        self.pass_total_us.fetch_add(us, Relaxed);
+        self.pass_max_us.fetch_max(us, Relaxed);
+    }
+
+    /// Everything up to this journal position was handed to the replica; set before it is acknowledged.
+    pub fn set_durable(&self, position: u64) {
+        self.durable
+            .store(position, std::sync::atomic::Ordering::Release);
+    }
+
+    /// What a reader that arrives now must see.
+    pub fn durable(&self) -> u64 {
+        self.durable.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    /// Counts a request.
+    pub fn request(&self, kind: &'static str, uid: u32, us: u64) {
+        let mut requests = self.requests.lock().unwrap_or_else(|e| e.into_inner());
+        let entry = requests.by_kind.entry(kind).or_default();
+        *entry = (entry.0 + 1, entry.1 + us);
+        let entry = requests.by_user.entry(uid).or_default();
+        *entry = (entry.0 + 1, entry.1 + us);
+    }
+
+    /// Fills the request tables of an answer.
+    pub fn fill(&self, diag: &mut muster_proto::client::Diag) {
+        diag.passes = self.passes.load(Relaxed);
+        diag.pass_last_us = self.pass_last_us.load(Relaxed);
+        diag.pass_total_us = self.pass_total_us.load(Relaxed);
+        diag.pass_max_us = self.pass_max_us.load(Relaxed);
+        diag.commits = self.commits.load(Relaxed);
+        diag.events = self.events.load(Relaxed);
+        diag.connections = self.connections.load(Relaxed);
+        let requests = self.requests.lock().unwrap_or_else(|e| e.into_inner());
+        diag.requests = requests
+            .by_kind
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), v.0, v.1))
+            .collect();
+        diag.users = requests
+            .by_user
+            .iter()
+            .map(|(k, v)| (*k, v.0, v.1))
+            .collect();
+    }
+}

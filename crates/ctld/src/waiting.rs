@@ -1,0 +1,220 @@
+//! Clients that wait for a job to start or to end.
+
+use crate::answer;
+use crate::keys::Keys;
+use muster_core::command::Identity;
+use muster_core::event::Event;
+use muster_core::ids::JobId;
+use muster_core::job::{ArrayRole, ExitStatus, Job, JobState};
+use muster_core::refusal::RefusalCode;
+use muster_core::state::State;
+use muster_proto::client::{Diag, Response};
+use muster_proto::frame;
+use std::collections::HashMap;
+use tokio::sync::mpsc::UnboundedSender;
+
+type Out = UnboundedSender<Vec<u8>>;
+
+/// Who waits for what, and counts of what happened.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    started: HashMap<JobId, Vec<Out>>,
+    ended: HashMap<JobId, Vec<Ended>>,
+    /// Worst exit of the tasks of arrays that someone waits for.
+    worst: HashMap<JobId, ExitStatus>,
+    counts: Counts,
+}
+
+struct Ended {
+    holder: bool,
+    out: Out,
+}
+
+#[derive(Default)]
+struct Counts {
+    submitted: u64,
+    started: u64,
+    completed: u64,
+    cancelled: u64,
+    failed: u64,
+}
+
+impl Waiting {
+    /// Answers now if the job has started or ended, else later.
+    pub(crate) fn wait_started(
+        &mut self,
+        state: &State,
+        keys: &Keys,
+        identity: &Identity,
+        id: JobId,
+        out: Out,
+    ) {
+        let response = match state.jobs.get(&id) {
+            None => Response::Refused(RefusalCode::InvalidJobId.into()),
+            Some(job) if !answer::may_access(state, identity, job) => {
+                Response::Refused(RefusalCode::AccessDenied.into())
+            }
+            Some(job) if job.state.is_ended() => ended(job),
+            Some(job) => match answer::started(state, keys, job) {
+                Some(response) => response,
+                None => {
+                    self.started.entry(id).or_default().push(out);
+                    return;
+                }
+            },
+        };
+        let _ = out.send(frame::encode(&response));
+    }
+
+    /// Answers now if the job (or all of the array) has ended, else later.
+    pub(crate) fn wait_ended(&mut self, state: &State, id: JobId, holder: bool, out: Out) {
+        match over(state, id) {
+            None => drop(out.send(frame::encode(&Response::Refused(
+                RefusalCode::InvalidJobId.into(),
+            )))),
+            Some(true) => drop(out.send(frame::encode(&self.verdict(state, id)))),
+            Some(false) => self
+                .ended
+                .entry(id)
+                .or_default()
+                .push(Ended { holder, out }),
+        }
+    }
+
+    /// Tells those whose wait this event ends. The event was just applied.
+    pub(crate) fn heard(&mut self, state: &State, keys: &Keys, event: &Event) {
+        match event {
+            Event::JobSubmitted { .. } => self.counts.submitted += 1,
+            Event::JobStarted { id, .. } => {
+                self.counts.started += 1;
+                if let Some(outs) = self.started.remove(id)
+                    && let Some(response) = state
+                        .jobs
+                        .get(id)
+                        .and_then(|job| answer::started(state, keys, job))
+                {
+                    let bytes = frame::encode(&response);
+                    outs.into_iter()
+                        .for_each(|out| drop(out.send(bytes.clone())));
+                }
+            }
+            Event::JobEnding {
+                id,
+                state: end,
+                requeue,
+                ..
+            } => {
+                match end {
+                    JobState::Completed => self.counts.completed += 1,
+                    JobState::Cancelled => self.counts.cancelled += 1,
+                    _ => self.counts.failed += 1,
+                }
+                self.job_ending(state, *id, requeue.is_some());
+            }
+            _ => {}
+        }
+    }
+
+    fn job_ending(&mut self, state: &State, id: JobId, requeued: bool) {
+        let Some(job) = state.jobs.get(&id) else {
+            return;
+        };
+        if let Some(outs) = self.started.remove(&id) {
+            let bytes = frame::encode(&ended(job));
+            outs.into_iter()
+                .for_each(|out| drop(out.send(bytes.clone())));
+        }
+        if requeued {
+            if let Some(waiters) = self.ended.get_mut(&id) {
+                let bytes = frame::encode(&Response::JobEnded {
+                    job: id,
+                    state: JobState::Pending,
+                    exit: job.exit,
+                });
+                waiters.retain(|w| !(w.holder && w.out.send(bytes.clone()).is_ok()));
+            }
+            return;
+        }
+        let base = match job.array {
+            ArrayRole::Task { base, .. } => Some(base),
+            ArrayRole::None | ArrayRole::Pending { .. } => None,
+        };
+        if let Some(base) = base
+            && self.ended.contains_key(&base)
+        {
+            let worst = self.worst.entry(base).or_default();
+            *worst = (*worst).max(job.exit);
+        }
+        for waited in [Some(id), base.filter(|b| *b != id)].into_iter().flatten() {
+            if self.ended.contains_key(&waited) && over(state, waited) == Some(true) {
+                let bytes = frame::encode(&self.verdict(state, waited));
+                for waiter in self.ended.remove(&waited).unwrap_or_default() {
+                    let _ = waiter.out.send(bytes.clone());
+                }
+                self.worst.remove(&waited);
+            }
+        }
+    }
+
+    /// How a job, or the tasks of an array that are still known, ended.
+    fn verdict(&self, state: &State, id: JobId) -> Response {
+        let mut exit = self.worst.get(&id).copied().unwrap_or_default();
+        let mut end = JobState::Completed;
+        for job in records(state, id) {
+            exit = exit.max(job.exit);
+            if job.state != JobState::Completed {
+                end = job.state;
+            }
+        }
+        Response::JobEnded {
+            job: id,
+            state: end,
+            exit,
+        }
+    }
+
+    /// Adds the counts to an sdiag answer.
+    pub(crate) fn fill(&self, diag: &mut Diag) {
+        diag.submitted = self.counts.submitted;
+        diag.started = self.counts.started;
+        diag.completed = self.counts.completed;
+        diag.cancelled = self.counts.cancelled;
+        diag.failed = self.counts.failed;
+    }
+}
+
+fn records(state: &State, id: JobId) -> impl Iterator<Item = &Job> {
+    let tasks = state
+        .arrays
+        .get(&id)
+        .map(|info| info.tasks.values())
+        .into_iter()
+        .flatten();
+    let own = state.jobs.get(&id).filter(move |job| {
+        !matches!(job.array, ArrayRole::Task { .. }) || !state.arrays.contains_key(&id)
+    });
+    own.into_iter()
+        .chain(tasks.filter_map(|task| state.jobs.get(task)))
+}
+
+/// Whether nothing of a job or array is left to run; `None` if there is no such job.
+fn over(state: &State, id: JobId) -> Option<bool> {
+    if !state.jobs.contains_key(&id) && !state.arrays.contains_key(&id) {
+        return None;
+    }
+    let open = |id: &JobId| state.jobs.get(id).is_some_and(|job| !job.state.is_ended());
+    // The cheap questions first: the tasks are looked through only when none is known to be left.
+    let tasks_open = || {
+        let info = state.arrays.get(&id);
+        info.is_some_and(|info| info.running > 0 || info.tasks.values().any(open))
+    };
+    Some(!open(&id) && !tasks_open())
+}
+
+fn ended(job: &Job) -> Response {
+    Response::JobEnded {
+        job: job.id,
+        state: job.state,
+        exit: job.exit,
+    }
+}

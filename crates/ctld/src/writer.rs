@@ -1,0 +1,718 @@
+//! The thread that owns the state. It takes what is queued, decides all of it in one turn, makes the turn durable
+//! with one sync, and only then lets answers, acknowledgements and orders go. It answers no reads.
+
+use crate::accounted::{Accounted, StoredPosition};
+use crate::disk::Reserve;
+use crate::keys::Keys;
+use crate::mail::{Link, ToLink, ToReplica, ToWriter};
+use crate::stats::Stats;
+use log::{error, info, warn};
+use muster_core::command::{Command, Identity, NodeCommand, Reply, UserCommand};
+use muster_core::effect::Effect;
+use muster_core::ids::{Attempt, JobId, NodeIdx};
+use muster_core::job::ArrayRole;
+use muster_core::node::{NodeInfo, NodeLink};
+use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::spec::JobKind;
+use muster_core::state::{Note, State};
+use muster_core::time::Timestamp;
+use muster_journal::{Batch, Log, Position};
+use muster_proto::node::{
+    JobGrant, NodeHello, NodeSettings, NumberedReport, Order, Report, Welcome,
+};
+use muster_sched::engine::{Engine, Turn};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// Messages taken into one turn at most.
+const TURN_MESSAGES_MAX: usize = 4096;
+/// Longest sleep: accounting progress and node silence are looked at this often.
+const IDLE: Duration = Duration::from_millis(500);
+/// Time between attempts to write to a full disk.
+const FULL_RETRY: Duration = Duration::from_millis(200);
+
+/// The state's owner and everything it drives.
+pub struct Writer {
+    engine: Engine,
+    log: Box<dyn Log>,
+    replica: Sender<ToReplica>,
+    links: HashMap<NodeIdx, Link>,
+    /// The connection of each node whose hello was decided last. It is known here before its link takes over, which
+    /// waits for the commit: the loss of an older connection may be told in the same turn.
+    generations: HashMap<NodeIdx, u64>,
+    settings: NodeSettings,
+    keys: Keys,
+    stats: Arc<Stats>,
+    accounted: Accounted,
+    /// When time must be looked at, as of the last look.
+    due: Option<Timestamp>,
+    reserve: Reserve,
+    batch: Batch,
+    /// A turn that waits for space on the disk.
+    blocked: Option<Box<Work>>,
+    /// Messages that came meanwhile.
+    backlog: Vec<ToWriter>,
+    told_full: bool,
+}
+
+/// Answers that wait for the turn's commit.
+#[derive(Default)]
+struct Outbox {
+    replies: Vec<(oneshot::Sender<Reply>, Reply)>,
+    acks: Vec<(NodeIdx, u64)>,
+    welcomes: Vec<NewLink>,
+    registered: Vec<(NodeIdx, Vec<(JobId, Attempt)>)>,
+    configured: Vec<oneshot::Sender<()>>,
+}
+
+/// A node that registered in this turn.
+struct NewLink {
+    node: NodeIdx,
+    link: Link,
+    welcome: Box<Welcome>,
+    answer: oneshot::Sender<Result<NodeIdx, Refusal>>,
+}
+
+/// What a writer is made of.
+pub struct Parts {
+    /// The recovered state.
+    pub state: State,
+    /// The open journal.
+    pub log: Box<dyn Log>,
+    /// The read replica.
+    pub replica: Sender<ToReplica>,
+    /// Secrets.
+    pub keys: Keys,
+    /// Counters.
+    pub stats: Arc<Stats>,
+    /// How far accounting is.
+    pub accounted: StoredPosition,
+    /// Free space to keep for the end of jobs.
+    pub reserve: Reserve,
+}
+
+impl Writer {
+    /// Puts it together.
+    pub fn new(parts: Parts) -> Writer {
+        let position = parts.log.last_position();
+        Writer {
+            engine: Engine::new(parts.state),
+            log: parts.log,
+            replica: parts.replica,
+            links: HashMap::new(),
+            generations: HashMap::new(),
+            settings: NodeSettings::default(),
+            keys: parts.keys,
+            stats: parts.stats,
+            accounted: Accounted::new(parts.accounted, position),
+            due: None,
+            reserve: parts.reserve,
+            batch: Batch::new(),
+            blocked: None,
+            backlog: Vec::new(),
+            told_full: false,
+        }
+    }
+
+    /// Runs until told to stop.
+    pub fn run(mut self, inbox: &Receiver<ToWriter>) {
+        let mut wait = Duration::ZERO;
+        loop {
+            let first = match inbox.recv_timeout(wait) {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let messages = first
+                .into_iter()
+                .chain(inbox.try_iter())
+                .take(TURN_MESSAGES_MAX);
+            wait = match self.turn(messages, now()) {
+                After::Sleep => self.next_tick(now()),
+                After::Again => Duration::ZERO,
+                After::Full => FULL_RETRY,
+                After::Stop => return,
+            };
+        }
+    }
+
+    /// How long nothing need be done, if no message comes.
+    pub fn next_tick(&self, now: Timestamp) -> Duration {
+        match self.next_due(now) {
+            Some(at) => Duration::from_millis(at.since_ms(now)).min(IDLE),
+            None => IDLE,
+        }
+    }
+
+    /// When time must be looked at again. The state puts off a purge that is overdue from wherever it is asked, so that
+    /// one which waits for accounting is not tried all the time; `due` remembers until when.
+    fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
+        let next = self.engine.state().next_tick(now);
+        self.due.into_iter().chain(next).min()
+    }
+
+    /// One turn: decides the messages, lets time pass, schedules, commits, and sends what may now be known.
+    /// Synchronous and driven from outside, so that the simulator runs this very code.
+    pub fn turn(&mut self, messages: impl Iterator<Item = ToWriter>, now: Timestamp) -> After {
+        if let Some(blocked) = self.blocked.take() {
+            // The state already holds the blocked turn; nothing else is decided before it is durable.
+            let mut waiting: Vec<ToWriter> = messages.collect();
+            self.backlog.append(&mut waiting);
+            return self.finish(*blocked, now);
+        }
+        let mut work = Work::default();
+        let backlog = std::mem::take(&mut self.backlog);
+        for message in backlog.into_iter().chain(messages) {
+            match message {
+                ToWriter::Stop { nodes } => work.stop = Some(nodes),
+                other => self.take(other, now, &mut work.turn, &mut work.out),
+            }
+        }
+        self.tick(now, &mut work.turn);
+        let pass = Instant::now();
+        self.engine.schedule(now, &mut work.turn);
+        self.stats.pass(micros(pass.elapsed()));
+        self.finish(work, now)
+    }
+
+    /// The state, for checks.
+    pub fn state(&self) -> &State {
+        self.engine.state()
+    }
+
+    fn finish(&mut self, work: Work, now: Timestamp) -> After {
+        let more = work.turn.more || !self.backlog.is_empty();
+        let stop = work.stop;
+        match self.commit(&work.turn) {
+            Commit::Durable => {}
+            Commit::Full => {
+                self.blocked = Some(Box::new(work));
+                return After::Full;
+            }
+            Commit::Failed => return After::Stop,
+        }
+        self.send(work.turn, work.out);
+        self.accounted.note(now, self.log.last_position());
+        if let Some(nodes) = stop {
+            self.links
+                .values()
+                .for_each(|link| drop(link.send.send(ToLink::Stop(nodes))));
+            let _ = self.replica.send(ToReplica::Stop);
+            return After::Stop;
+        }
+        if more { After::Again } else { After::Sleep }
+    }
+
+    fn tick(&mut self, now: Timestamp, turn: &mut Turn) {
+        let state = self.engine.state();
+        let due = self.next_due(now);
+        self.due = due;
+        if due.is_some_and(|at| at <= now) {
+            let age = state.config.as_ref().map_or(0, |c| c.min_job_age_s);
+            let accounted = self.accounted.covers(now, u64::from(age));
+            self.engine
+                .decide(0, &Command::Tick { accounted }, now, turn);
+            self.due = self.engine.state().next_tick(now);
+        }
+    }
+
+    fn take(&mut self, message: ToWriter, now: Timestamp, turn: &mut Turn, out: &mut Outbox) {
+        match message {
+            ToWriter::User {
+                identity,
+                command,
+                reply,
+            } => {
+                let answer = self.user(identity, *command, now, turn);
+                out.replies.push((reply, answer));
+            }
+            ToWriter::NodeHello {
+                hello,
+                link,
+                answer,
+            } => {
+                self.hello(*hello, link, answer, now, turn, out);
+            }
+            ToWriter::Reports {
+                node,
+                generation,
+                reports,
+            } => {
+                if self.is_current(node, generation) {
+                    self.reports(node, reports, now, turn, out);
+                }
+            }
+            ToWriter::Health {
+                node,
+                load_centi,
+                free_mib,
+            } => {
+                self.engine.take_note(
+                    Note::Health {
+                        node,
+                        load_centi,
+                        free_mib,
+                    },
+                    turn,
+                );
+            }
+            ToWriter::NodeLost { node, generation } => {
+                if self.is_current(node, generation) {
+                    self.links.remove(&node);
+                    self.generations.remove(&node);
+                    self.engine
+                        .decide(0, &Command::Node(node, NodeCommand::Lost), now, turn);
+                }
+            }
+            ToWriter::Configure {
+                config,
+                settings,
+                done,
+            } => {
+                self.engine
+                    .decide(0, &Command::Configure(config), now, turn);
+                self.settings = *settings;
+                for link in self.links.values() {
+                    let _ = link
+                        .send
+                        .send(ToLink::Settings(Box::new(self.settings.clone())));
+                }
+                out.configured.extend(done);
+            }
+            ToWriter::StartSnapshot { position, answer } => {
+                let writer = self.log.start_snapshot(position);
+                if let Err(e) = &writer {
+                    warn!("no snapshot of the state is written now: {e}");
+                }
+                let _ = answer.send(writer.ok());
+            }
+            ToWriter::FinishSnapshot(snapshot) => {
+                if let Err(e) = self.log.finish_snapshot(snapshot) {
+                    warn!("old journal segments stay for now: {e}");
+                }
+            }
+            ToWriter::Stop { .. } => unreachable!("a stop is handled by the turn itself"),
+        }
+    }
+
+    fn user(
+        &mut self,
+        identity: Identity,
+        command: UserCommand,
+        now: Timestamp,
+        turn: &mut Turn,
+    ) -> Reply {
+        if let UserCommand::Submit {
+            spec, test_only, ..
+        } = &command
+        {
+            if !test_only && let Some(cause) = self.reserve.refusal() {
+                return Reply::Refused(Refusal::new(RefusalCode::StorageFull, cause));
+            }
+            if *test_only || spec.immediate_s.is_some() {
+                let state = self.engine.state();
+                let start = muster_core::decide::prospective_job(state, &identity, spec, now)
+                    .and_then(|job| {
+                        self.engine
+                            .scheduler()
+                            .would_start(state, &job.spec, now)
+                            .map(|start| (job.id, start))
+                    });
+                match start {
+                    Err(refusal) => return Reply::Refused(refusal),
+                    Ok((id, (at, alloc))) if *test_only => {
+                        return Reply::WouldStart {
+                            at,
+                            cpus: alloc.cpus(),
+                            nodes: alloc.hostlist,
+                            partition: alloc.partition,
+                            id,
+                        };
+                    }
+                    Ok((_, (at, _))) if at > now => {
+                        return Reply::Refused(RefusalCode::NotImmediate.into());
+                    }
+                    Ok(_) => {}
+                }
+            }
+        }
+        let before = turn.replies.len();
+        self.engine
+            .decide(0, &Command::User(identity, command), now, turn);
+        match turn.replies.drain(before..).next() {
+            Some((_, reply)) => reply,
+            None => Reply::Done {
+                changed: 0,
+                refused: Vec::new(),
+            },
+        }
+    }
+
+    fn hello(
+        &mut self,
+        hello: NodeHello,
+        link: Link,
+        answer: oneshot::Sender<Result<NodeIdx, Refusal>>,
+        now: Timestamp,
+        turn: &mut Turn,
+        out: &mut Outbox,
+    ) {
+        let known = self.engine.state().node_by_name.get(&hello.name).copied();
+        let Some(node) = known.filter(|n| !self.engine.state().nodes[n.0 as usize].removed) else {
+            let detail = format!(
+                "node {} is not in the controller's configuration; add a NodeName line and run 'scontrol reconfigure'",
+                hello.name
+            );
+            let _ = answer.send(Err(Refusal::new(RefusalCode::InvalidNode, detail)));
+            return;
+        };
+        info!(
+            "node {} registered ({} jobs there)",
+            hello.name,
+            hello.present.len()
+        );
+        self.generations.insert(node, link.generation);
+        let present = hello.present.clone();
+        let info: Box<NodeInfo> = Box::new(hello.info);
+        let command = NodeCommand::Register {
+            info,
+            present: hello.present,
+        };
+        self.engine
+            .decide(0, &Command::Node(node, command), now, turn);
+        let welcome = Welcome {
+            public_key: self.keys.public().into(),
+            cluster: cluster_name(self.engine.state()),
+            settings: self.settings.clone(),
+        };
+        let welcome = Box::new(welcome);
+        out.welcomes.push(NewLink {
+            node,
+            link,
+            welcome,
+            answer,
+        });
+        out.registered.push((node, present));
+    }
+
+    fn reports(
+        &mut self,
+        node: NodeIdx,
+        reports: Vec<NumberedReport>,
+        now: Timestamp,
+        turn: &mut Turn,
+        out: &mut Outbox,
+    ) {
+        if let Some(last) = reports.last() {
+            out.acks.push((node, last.seq));
+        }
+        for report in reports {
+            let command = node_command(report);
+            self.engine
+                .decide(0, &Command::Node(node, command), now, turn);
+        }
+    }
+
+    fn is_current(&self, node: NodeIdx, generation: u64) -> bool {
+        self.generations.get(&node) == Some(&generation)
+    }
+
+    /// Makes the turn durable. While the disk is full nothing is answered and nothing is lost: the turn waits.
+    fn commit(&mut self, turn: &Turn) -> Commit {
+        if turn.events.is_empty() {
+            return Commit::Durable;
+        }
+        self.batch.clear();
+        for event in &turn.events {
+            self.batch.push_with(|bytes| {
+                minicbor::encode(event, bytes).expect("writing to memory cannot fail");
+            });
+        }
+        match self.log.append(&self.batch) {
+            Ok(_) => {
+                if std::mem::replace(&mut self.told_full, false) {
+                    info!("the journal can be written again");
+                }
+            }
+            Err(e) if e.is_full() => {
+                if !std::mem::replace(&mut self.told_full, true) {
+                    error!(
+                        "{e}. Nothing is acknowledged until there is space; running jobs go on."
+                    );
+                }
+                return Commit::Full;
+            }
+            Err(e) => {
+                error!("the journal cannot be written, the controller stops: {e}");
+                return Commit::Failed;
+            }
+        }
+        self.stats.commits.fetch_add(1, Relaxed);
+        self.stats
+            .events
+            .fetch_add(turn.events.len() as u64, Relaxed);
+        Commit::Durable
+    }
+
+    fn send(&mut self, turn: Turn, out: Outbox) {
+        let orders = turn.effects;
+        if !turn.events.is_empty() || !turn.notes.is_empty() {
+            let first = self.log.last_position() + 1 - turn.events.len() as Position;
+            let batch = ToReplica::Batch {
+                first,
+                events: Arc::new(turn.events),
+                notes: turn.notes,
+            };
+            let _ = self.replica.send(batch);
+            self.stats.set_durable(self.log.last_position());
+        }
+        // From here on the turn is durable and every later read sees it.
+        for (reply, answer) in out.replies {
+            let _ = reply.send(answer);
+        }
+        for done in out.configured {
+            let _ = done.send(());
+        }
+        for NewLink {
+            node,
+            link,
+            welcome,
+            answer,
+        } in out.welcomes
+        {
+            let _ = link.send.send(ToLink::Welcome(welcome));
+            if let Some(old) = self.links.insert(node, link) {
+                let _ = old.send.send(ToLink::Replaced);
+            }
+            let _ = answer.send(Ok(node));
+        }
+        for (node, seq) in out.acks {
+            if let Some(link) = self.links.get(&node) {
+                let _ = link.send.send(ToLink::Ack(seq));
+            }
+        }
+        for (node, present) in &out.registered {
+            for effect in self.engine.state().orders_for_node(*node, present) {
+                self.order(effect);
+            }
+        }
+        orders.into_iter().for_each(|effect| self.order(effect));
+    }
+
+    fn order(&self, effect: Effect) {
+        let (node, order) = match effect {
+            Effect::Launch { node, job, attempt } => match self.grant(node, job, attempt) {
+                Some(grant) => (node, grant),
+                None => return,
+            },
+            Effect::Terminate {
+                node,
+                job,
+                attempt,
+                now,
+                why,
+            } => (
+                node,
+                Order::Terminate {
+                    job,
+                    attempt,
+                    now,
+                    why,
+                },
+            ),
+            Effect::Signal {
+                node,
+                job,
+                attempt,
+                step,
+                signal,
+                scope,
+            } => (
+                node,
+                Order::Signal {
+                    job,
+                    attempt,
+                    step,
+                    signal,
+                    scope,
+                },
+            ),
+            Effect::Notify { .. } => return,
+        };
+        let Some(link) = self.links.get(&node) else {
+            return;
+        };
+        let blobs = match &order {
+            Order::Launch(grant) if grant.position == 0 => [grant.spec.script, grant.spec.context]
+                .into_iter()
+                .flatten()
+                .filter_map(|id| {
+                    self.engine
+                        .state()
+                        .blobs
+                        .get(&id)
+                        .map(|blob| (id, Arc::clone(&blob.bytes)))
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        let _ = link.send.send(ToLink::Order(order, blobs));
+    }
+
+    /// The launch of a job on a node, if it is still to be launched.
+    fn grant(&self, node: NodeIdx, job: JobId, attempt: Attempt) -> Option<Order> {
+        let state = self.engine.state();
+        let record = state
+            .jobs
+            .get(&job)
+            .filter(|j| j.attempt == attempt && !j.completing)?;
+        let alloc = record.alloc.clone()?;
+        let position = alloc.nodes.iter().position(|share| share.node == node)?;
+        let array_info = match &record.array {
+            ArrayRole::Task { base, .. } => state.arrays.get(base).map(|info| {
+                let mut info = info.clone();
+                info.tasks.clear();
+                info
+            }),
+            ArrayRole::None | ArrayRole::Pending { .. } => None,
+        };
+        let leads = position == 0 || record.spec.kind == JobKind::Allocation;
+        let addresses = if alloc.nodes.len() == 1 || leads {
+            addresses(state, &alloc)
+        } else {
+            Vec::new()
+        };
+        Some(Order::Launch(Box::new(JobGrant {
+            job,
+            attempt,
+            spec: Arc::clone(&record.spec),
+            position: u32::try_from(position).ok()?,
+            array: record.array.clone(),
+            array_info,
+            start_time: record.start_time?,
+            time_limit: record.time_limit,
+            restarts: record.restarts,
+            addresses,
+            key: self.keys.job_key(job, attempt).into(),
+            account: account(record).to_owned(),
+            qos: record
+                .spec
+                .qos
+                .clone()
+                .unwrap_or_else(|| "normal".to_owned()),
+            next_step: record.next_step,
+            alloc,
+        })))
+    }
+}
+
+/// What a turn wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// Nothing until a message or [`Writer::next_tick`].
+    Sleep,
+    /// Another turn at once: work was left.
+    Again,
+    /// The disk is full: another turn when there may be space.
+    Full,
+    /// The end: told to, or the journal cannot be trusted any more.
+    Stop,
+}
+
+enum Commit {
+    Durable,
+    Full,
+    Failed,
+}
+
+/// A turn's results until they are durable.
+#[derive(Default)]
+struct Work {
+    turn: Turn,
+    out: Outbox,
+    stop: Option<bool>,
+}
+
+/// Where the agents of an allocation listen, in its order.
+pub fn addresses(state: &State, alloc: &muster_core::job::Allocation) -> Vec<String> {
+    alloc
+        .nodes
+        .iter()
+        .map(|share| {
+            let node = &state.nodes[share.node.0 as usize];
+            node.report
+                .as_ref()
+                .map_or_else(String::new, |info| info.address.clone())
+        })
+        .collect()
+}
+
+/// The account of a job as listings show it: the user's name where there are no associations.
+pub fn account(job: &muster_core::job::Job) -> &str {
+    job.spec.account.as_deref().unwrap_or(&job.spec.owner.user)
+}
+
+/// The cluster's name.
+pub fn cluster_name(state: &State) -> String {
+    state
+        .config
+        .as_ref()
+        .map(|c| c.cluster_name.clone())
+        .unwrap_or_default()
+}
+
+/// How many nodes are connected, for the log.
+pub fn nodes_up(state: &State) -> usize {
+    state
+        .nodes
+        .iter()
+        .filter(|n| n.link == NodeLink::Up)
+        .count()
+}
+
+/// The wall clock, read here and handed to the core.
+pub fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Timestamp(since.map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX)))
+}
+
+fn micros(d: Duration) -> u64 {
+    u64::try_from(d.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn node_command(numbered: NumberedReport) -> NodeCommand {
+    let NumberedReport {
+        job,
+        attempt,
+        report,
+        ..
+    } = numbered;
+    match report {
+        Report::BatchEnded { exit, oom, end } => NodeCommand::BatchEnded {
+            job,
+            attempt,
+            exit,
+            oom,
+            end: *end,
+        },
+        Report::Released => NodeCommand::Released { job, attempt },
+        Report::LaunchFailed { error, node_fault } => NodeCommand::LaunchFailed {
+            job,
+            attempt,
+            error,
+            node_fault,
+        },
+        Report::Vanished => NodeCommand::Vanished { job, attempt },
+        Report::StepStarted(step) => NodeCommand::StepStarted { job, attempt, step },
+        Report::StepEnded { step, end } => NodeCommand::StepEnded {
+            job,
+            attempt,
+            step,
+            end,
+        },
+    }
+}

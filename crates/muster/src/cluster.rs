@@ -1,0 +1,502 @@
+//! A private cluster on this machine: `muster up`, `muster down`, `muster env`, and `muster config check`.
+
+use crate::daemon;
+use crate::roles;
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use muster_cli::connect::Client;
+use muster_core::node::NodeLink;
+use muster_proto::client::{Query, RequestBody, Response};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, User, geteuid};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// What `muster help` prints.
+pub const HELP: &str = "\
+muster: a workload manager that speaks Slurm's language
+
+A cluster on this machine, without any configuration:
+  muster up [--nodes N] [--cpus C] [-f slurm.conf]   start it (4 nodes; as many CPUs each as this machine has)
+  eval \"$(muster env)\"                               point sbatch, squeue, ... at it
+  muster down [--purge]                              stop it (and remove its state)
+  MUSTER_HOME=DIR muster up                          another one, beside the first
+
+A site's own cluster:
+  muster config check FILE                           say what Muster does with each line of a slurm.conf
+  muster ctld, muster noded                          the daemons; as links: slurmctld, slurmd
+
+Commands, each also as a link of that name:
+  sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag
+
+  muster help, muster version
+";
+
+/// Where a private cluster lives.
+struct Home(PathBuf);
+
+impl Home {
+    fn find() -> Result<Home> {
+        if let Some(home) = std::env::var_os("MUSTER_HOME").filter(|v| !v.is_empty()) {
+            let path = PathBuf::from(home);
+            let path = if path.is_absolute() {
+                path
+            } else {
+                std::env::current_dir()?.join(path)
+            };
+            return Ok(Home(path));
+        }
+        if geteuid().is_root() {
+            return Ok(Home(PathBuf::from("/var/lib/muster")));
+        }
+        let home = std::env::var_os("HOME").context("neither MUSTER_HOME nor HOME is set")?;
+        Ok(Home(Path::new(&home).join(".local/state/muster")))
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn conf(&self) -> PathBuf {
+        self.at("slurm.conf")
+    }
+
+    fn ctld_pid_file(&self) -> PathBuf {
+        self.at("run/ctld.pid")
+    }
+
+    fn node_pid_file(&self, node: &str) -> PathBuf {
+        self.at(&format!("run/noded.{node}.pid"))
+    }
+
+    fn names(&self) -> Vec<String> {
+        let (config, _) = muster_conf::load(&self.conf());
+        config.nodes.into_iter().map(|node| node.name).collect()
+    }
+
+    /// A Unix socket's path may be 107 bytes long.
+    fn check_length(&self) -> Result<()> {
+        let longest = self.at("spool.a-node-name-of-some-length/step-1234567890.1234567890.sock");
+        if longest.as_os_str().len() > 107 {
+            bail!(
+                "{} is too long a directory for sockets (their paths may have 107 bytes); set MUSTER_HOME to a shorter one",
+                self.0.display()
+            );
+        }
+        Ok(())
+    }
+}
+
+struct UpArgs {
+    nodes: u32,
+    cpus: u32,
+    conf: Option<PathBuf>,
+}
+
+fn up_args(args: &[String]) -> Result<Option<UpArgs>> {
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let mut parsed = UpArgs {
+        nodes: 4,
+        cpus,
+        conf: None,
+    };
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        let (name, inline) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word.as_str(), None),
+        };
+        let mut value = || {
+            inline
+                .clone()
+                .or_else(|| words.next().cloned())
+                .with_context(|| format!("{name} needs a value"))
+        };
+        let number = |text: String, what: &str, max: u32| {
+            let n = text.parse().ok().filter(|n| (1..=max).contains(n));
+            n.with_context(|| format!("{what} takes a number from 1 to {max}, not '{text}'"))
+        };
+        match name {
+            "--nodes" | "-n" => parsed.nodes = number(value()?, "--nodes", 10_000)?,
+            "--cpus" | "-c" => parsed.cpus = number(value()?, "--cpus", 65_536)?,
+            "--file" | "-f" => parsed.conf = Some(value()?.into()),
+            "--help" | "-h" => {
+                print!("{HELP}");
+                return Ok(None);
+            }
+            _ => bail!("'muster up' has no option '{word}'; 'muster help' lists them"),
+        }
+    }
+    Ok(Some(parsed))
+}
+
+/// `muster up`.
+///
+/// # Errors
+/// When the cluster cannot be started; the message says where to look.
+pub fn up(args: &[String]) -> Result<ExitCode> {
+    let Some(args) = up_args(args)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let home = Home::find()?;
+    home.check_length()?;
+    let started = Instant::now();
+    for dir in ["state", "run", "log", "bin"] {
+        let path = home.at(dir);
+        fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+    }
+    link_commands(&home)?;
+    write_conf(&home, &args)?;
+    let names = home.names();
+    for name in &names {
+        for kind in ["spool", "tmp"] {
+            let path = home.at(&format!("{kind}.{name}"));
+            fs::create_dir_all(&path)
+                .with_context(|| format!("cannot create {}", path.display()))?;
+            let mode = if kind == "tmp" { 0o1777 } else { 0o755 };
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
+        }
+    }
+    if daemon::alive(&home.ctld_pid_file()).is_none() {
+        start(&home, "slurmctld", &[], "controller")?;
+    }
+    for name in &names {
+        if daemon::alive(&home.node_pid_file(name)).is_none() {
+            start(
+                &home,
+                "slurmd",
+                &["-N", name],
+                &format!("agent of node {name}"),
+            )?;
+        }
+    }
+    wait_for_nodes(&home, names.len())?;
+    println!(
+        "{} nodes are up after {:.1} s. To use them:\n\n  eval \"$({} env)\"\n\nthen for example\n\n  \
+         sinfo\n  srun -N2 hostname\n  sbatch --array=1-100 --wrap 'echo task $SLURM_ARRAY_TASK_ID'\n  squeue\n  \
+         sacct\n\nState, logs and slurm.conf are in {}; 'muster down' stops it.",
+        names.len(),
+        started.elapsed().as_secs_f32(),
+        own_name(),
+        home.0.display(),
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn own_name() -> String {
+    std::env::args()
+        .next()
+        .unwrap_or_else(|| "muster".to_owned())
+}
+
+/// Hard links, so that `/proc/PID/exe` of a daemon bears the name that tools look for; copies where the home is on
+/// another file system.
+fn link_commands(home: &Home) -> Result<()> {
+    let own = std::env::current_exe().context("cannot find this program's own file")?;
+    let bin = home.at("bin");
+    let first = bin.join("muster");
+    let temporary = bin.join(".new");
+    let _ = fs::remove_file(&temporary);
+    if fs::hard_link(&own, &temporary).is_err() {
+        fs::copy(&own, &temporary)
+            .with_context(|| format!("cannot copy {} to {}", own.display(), bin.display()))?;
+    }
+    fs::rename(&temporary, &first)?;
+    for name in roles::links() {
+        let _ = fs::remove_file(&temporary);
+        fs::hard_link(&first, &temporary)
+            .and_then(|()| fs::rename(&temporary, bin.join(name)))
+            .with_context(|| format!("cannot make {}", bin.join(name).display()))?;
+    }
+    Ok(())
+}
+
+/// Keys that a private cluster sets itself, whatever a given file says of them.
+const OWN_KEYS: [&str; 12] = [
+    "slurmctldhost",
+    "slurmctldaddr",
+    "slurmctldpidfile",
+    "slurmctldlogfile",
+    "slurmdpidfile",
+    "slurmdlogfile",
+    "slurmdspooldir",
+    "statesavelocation",
+    "slurmuser",
+    "slurmduser",
+    "tmpfs",
+    "slurmctldport",
+];
+
+fn write_conf(home: &Home, args: &UpArgs) -> Result<()> {
+    let path = home.conf();
+    let host = nix::unistd::gethostname()?.to_string_lossy().into_owned();
+    let user = User::from_uid(geteuid())?.map_or_else(|| geteuid().to_string(), |user| user.name);
+    let own = muster_conf::write_minimal(&muster_conf::Minimal {
+        host: &host,
+        port: 6817,
+        user: &user,
+        home: &home.0,
+        nodes: args.nodes,
+        cpus: args.cpus,
+        memory_mib: memory_mib()?,
+    });
+    let tmp = format!("TmpFS={}/tmp.%n\n", home.0.display());
+    let text = match &args.conf {
+        None if path.exists() => {
+            let (config, _) = muster_conf::load(&path);
+            if daemon::alive(&home.ctld_pid_file()).is_some()
+                && config.nodes.len() != args.nodes as usize
+            {
+                bail!(
+                    "a cluster of {} nodes runs in {}; stop it with 'muster down', or give another MUSTER_HOME",
+                    config.nodes.len(),
+                    home.0.display()
+                );
+            }
+            own + &tmp
+        }
+        None => own + &tmp,
+        Some(given) => adapt(given, &own)? + &tmp,
+    };
+    let (_, findings) = muster_conf::load_text(&path, &text);
+    let errors: Vec<String> = findings
+        .iter()
+        .filter(|d| d.severity == muster_conf::Severity::Error)
+        .map(ToString::to_string)
+        .collect();
+    if !errors.is_empty() {
+        bail!("the configuration has errors:\n{}", errors.join("\n"));
+    }
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A site's file with the host, user and paths of this private cluster.
+fn adapt(given: &Path, own: &str) -> Result<String> {
+    let text =
+        fs::read_to_string(given).with_context(|| format!("cannot read {}", given.display()))?;
+    let key = |line: &str| {
+        line.split('=')
+            .next()
+            .unwrap_or("")
+            .trim()
+            .to_ascii_lowercase()
+    };
+    let is_own = |line: &str| OWN_KEYS.contains(&key(line).as_str());
+    let mut out = format!(
+        "# From {}; host, user and paths are this private cluster's.\n",
+        given.display()
+    );
+    for line in text.lines().filter(|line| !is_own(line)) {
+        match line
+            .trim()
+            .get(..8)
+            .filter(|w| w.eq_ignore_ascii_case("include "))
+        {
+            Some(_) => {
+                let name = line.trim()[8..].trim();
+                let path = given.canonicalize()?.with_file_name("").join(name);
+                out.push_str(&format!("Include {}\n", path.display()));
+            }
+            None => {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+    }
+    for line in own.lines().filter(|line| is_own(line)) {
+        out.push_str(line);
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+fn memory_mib() -> Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
+    let kib = text.lines().find_map(|line| {
+        line.strip_prefix("MemTotal:")?
+            .trim()
+            .strip_suffix("kB")?
+            .trim()
+            .parse::<u64>()
+            .ok()
+    });
+    Ok(kib.context("/proc/meminfo has no MemTotal")? >> 10)
+}
+
+fn start(home: &Home, link: &str, args: &[&str], what: &str) -> Result<()> {
+    let log = home.at(&format!("log/{link}.out"));
+    let out = fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&log)?;
+    let output = Command::new(home.at("bin").join(link))
+        .args(args)
+        .env("SLURM_CONF", home.conf())
+        .stdin(Stdio::null())
+        .stdout(out)
+        .stderr(Stdio::piped())
+        .spawn()
+        .and_then(std::process::Child::wait_with_output)
+        .with_context(|| format!("cannot start the {what}"))?;
+    if !output.status.success() {
+        bail!(
+            "the {what} did not start:\n{}its log is in {}",
+            String::from_utf8_lossy(&output.stderr),
+            home.at("log").display()
+        );
+    }
+    Ok(())
+}
+
+fn wait_for_nodes(home: &Home, count: usize) -> Result<()> {
+    let bar = ProgressBar::new(count as u64);
+    bar.set_style(
+        ProgressStyle::with_template("{spinner} {pos} of {len} nodes are up")
+            .expect("a fixed template"),
+    );
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let up = nodes_up(home)?;
+        bar.set_position(up as u64);
+        if up >= count {
+            bar.finish_and_clear();
+            return Ok(());
+        }
+        if Instant::now() > until {
+            bail!(
+                "{up} of {count} nodes came up; the others' logs are in {}",
+                home.at("log").display()
+            );
+        }
+        // Registration is an event of the controller; a client can only ask again.
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn nodes_up(home: &Home) -> Result<usize> {
+    let mut client = Client::connect_to(&home.conf())?;
+    client.send(RequestBody::Query(Box::new(Query::Cluster)))?;
+    let mut up = 0;
+    loop {
+        let Response::Cluster(part) = client.receive()? else {
+            bail!("unexpected answer")
+        };
+        up += part
+            .nodes
+            .iter()
+            .filter(|node| node.link == NodeLink::Up)
+            .count();
+        if !part.more {
+            return Ok(up);
+        }
+    }
+}
+
+/// `muster down`.
+///
+/// # Errors
+/// When a process cannot be stopped.
+pub fn down(args: &[String]) -> Result<ExitCode> {
+    let purge = match args {
+        [] => false,
+        [one] if one == "--purge" => true,
+        _ => bail!("'muster down' takes --purge or nothing"),
+    };
+    let home = Home::find()?;
+    if !home.conf().exists() {
+        println!("There is no cluster in {}.", home.0.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let names = home.names();
+    let mut pids: Vec<i32> = names
+        .iter()
+        .filter_map(|n| daemon::alive(&home.node_pid_file(n)))
+        .collect();
+    pids.extend(daemon::alive(&home.ctld_pid_file()));
+    for pid in &pids {
+        let _ = kill(Pid::from_raw(*pid), Signal::SIGTERM);
+    }
+    wait_for_end(&pids)?;
+    for name in &names {
+        muster_node::stop_shim(&home.at(&format!("spool.{name}")), true)
+            .with_context(|| format!("cannot end the processes of node {name}"))?;
+    }
+    if purge {
+        fs::remove_dir_all(&home.0)
+            .with_context(|| format!("cannot remove {}", home.0.display()))?;
+    }
+    println!(
+        "The cluster in {} is down{}.",
+        home.0.display(),
+        if purge {
+            ", its state is removed"
+        } else {
+            "; 'muster up' starts it again"
+        }
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn wait_for_end(pids: &[i32]) -> Result<()> {
+    let until = Instant::now() + Duration::from_secs(20);
+    for pid in pids {
+        while kill(Pid::from_raw(*pid), None).is_ok() {
+            if Instant::now() > until {
+                bail!("process {pid} does not end after SIGTERM; see its log");
+            }
+            // Not our child: there is nothing to wait on.
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    Ok(())
+}
+
+/// `muster env`.
+///
+/// # Errors
+/// When there is no cluster.
+pub fn env(args: &[String]) -> Result<ExitCode> {
+    if !args.is_empty() {
+        bail!("'muster env' takes no arguments");
+    }
+    let home = Home::find()?;
+    if !home.conf().exists() {
+        bail!(
+            "there is no cluster in {}; start one with 'muster up'",
+            home.0.display()
+        );
+    }
+    let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', "'\\''"));
+    let bin = home.at("bin");
+    println!("export MUSTER_HOME={}", quoted(&home.0));
+    println!("export SLURM_CONF={}", quoted(&home.conf()));
+    println!("export PATH={}:\"$PATH\"", quoted(&bin));
+    println!(
+        "export MUSTER_CTLD_PIDFILE={}",
+        quoted(&home.ctld_pid_file())
+    );
+    println!(
+        "export MUSTER_CTLD_START=\"SLURM_CONF={} {}\"",
+        quoted(&home.conf()),
+        quoted(&bin.join("slurmctld"))
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `muster config check FILE`.
+pub fn config(args: &[String]) -> ExitCode {
+    let [verb, file] = args else {
+        eprintln!("usage: muster config check FILE");
+        return ExitCode::from(1);
+    };
+    if verb != "check" {
+        eprintln!("muster: there is no 'config {verb}'; usage: muster config check FILE");
+        return ExitCode::from(1);
+    }
+    let report = muster_conf::check(Path::new(file));
+    println!("{report}");
+    ExitCode::from(u8::from(!report.is_usable()))
+}

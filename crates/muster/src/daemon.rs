@@ -1,0 +1,102 @@
+//! Going into the background, and pid files.
+
+use anyhow::{Context, Result, bail};
+use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe, setsid};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// Tells the process that waits in the foreground that the daemon is ready.
+pub struct Ready(Option<OwnedFd>);
+
+impl Ready {
+    /// For a process that stays in the foreground: nobody waits.
+    pub fn foreground() -> Ready {
+        Ready(None)
+    }
+
+    /// The daemon is ready: detaches from the terminal and lets the parent return success.
+    pub fn tell(self) {
+        let Some(pipe) = self.0 else { return };
+        if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
+            let _ = dup2_stdin(&null);
+            let _ = dup2_stdout(&null);
+            let _ = dup2_stderr(&null);
+        }
+        let _ = File::from(pipe).write_all(b"y");
+    }
+}
+
+/// Goes into the background. The calling process waits until the daemon is ready (or has failed) and exits with its
+/// verdict, so that whoever starts a daemon can use it at once. Errors reach the terminal until then.
+///
+/// # Errors
+/// When the system refuses a process or a pipe.
+pub fn daemonise() -> Result<Ready> {
+    let (read, write) = pipe().context("cannot make a pipe")?;
+    // SAFETY: called first thing in main, before any other thread exists.
+    #[allow(unsafe_code)]
+    let forked = unsafe { fork() }.context("cannot start a background process")?;
+    if let ForkResult::Parent { .. } = forked {
+        drop(write);
+        let mut verdict = Vec::new();
+        let _ = File::from(read).read_to_end(&mut verdict);
+        std::process::exit(i32::from(verdict.is_empty()));
+    }
+    drop(read);
+    setsid().context("cannot leave the terminal's session")?;
+    Ok(Ready(Some(write)))
+}
+
+/// A daemon's pid file, locked while the daemon lives: a process id alone may belong to another process by now.
+pub struct PidFile {
+    path: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl PidFile {
+    /// Takes the file for this process.
+    ///
+    /// # Errors
+    /// When another daemon holds it (the message says which), or when it cannot be written.
+    pub fn take(path: &Path) -> Result<PidFile> {
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .with_context(|| format!("cannot open the pid file {}", path.display()))?;
+        let Ok(mut lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else {
+            let pid = alive(path).map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+            bail!("one runs already: process {pid}, by {}", path.display());
+        };
+        lock.set_len(0)
+            .and_then(|()| lock.write_all(format!("{}\n", std::process::id()).as_bytes()))
+            .with_context(|| format!("cannot write the pid file {}", path.display()))?;
+        Ok(PidFile {
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The daemon that holds a pid file, if there is one.
+pub fn alive(path: &Path) -> Option<i32> {
+    let file = File::open(path).ok()?;
+    match Flock::lock(file, FlockArg::LockSharedNonblock) {
+        Ok(_) => None,
+        Err(_) => fs::read_to_string(path).ok()?.trim().parse().ok(),
+    }
+}

@@ -1,0 +1,86 @@
+//! The daemons' log: one line a message, as slurmctld and slurmd write theirs.
+
+use log::{LevelFilter, Log, Metadata, Record};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Mutex;
+
+struct Logger {
+    file: Option<Mutex<File>>,
+    stderr: bool,
+}
+
+impl Log for Logger {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if record.level() > log::max_level() {
+            return;
+        }
+        let time = jiff::Zoned::now()
+            .strftime("%Y-%m-%dT%H:%M:%S%.3f")
+            .to_string();
+        let level = match record.level() {
+            log::Level::Error => "error: ",
+            log::Level::Warn => "warning: ",
+            log::Level::Info => "",
+            log::Level::Debug => "debug: ",
+            log::Level::Trace => "debug2: ",
+        };
+        let line = format!("[{time}] {level}{}\n", record.args());
+        if let Some(file) = &self.file {
+            let mut file = file.lock().unwrap_or_else(|e| e.into_inner());
+            let _ = file.write_all(line.as_bytes());
+        }
+        if self.stderr {
+            let _ = io::stderr().write_all(line.as_bytes());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// Logs to a file, to standard error, or both.
+///
+/// # Errors
+/// When the file cannot be opened.
+pub fn start(file: Option<&Path>, stderr: bool, level: LevelFilter) -> io::Result<()> {
+    let file = match file {
+        Some(path) => {
+            let open = OpenOptions::new().create(true).append(true).open(path);
+            Some(Mutex::new(open.map_err(|e| {
+                io::Error::new(
+                    e.kind(),
+                    format!("cannot open the log file {}: {e}", path.display()),
+                )
+            })?))
+        }
+        None => None,
+    };
+    if log::set_boxed_logger(Box::new(Logger { file, stderr })).is_ok() {
+        log::set_max_level(level);
+    }
+    Ok(())
+}
+
+/// The level that `SlurmctldDebug` or `SlurmdDebug` asks for, plus so many `-v`.
+pub fn level(setting: &str, more: usize) -> LevelFilter {
+    let levels = [
+        LevelFilter::Off,
+        LevelFilter::Error,
+        LevelFilter::Info,
+        LevelFilter::Debug,
+        LevelFilter::Trace,
+    ];
+    let base = match setting {
+        "quiet" => 0,
+        "fatal" | "error" => 1,
+        "info" | "verbose" => 2,
+        "debug" => 3,
+        _ => 4,
+    };
+    levels[(base + more).min(levels.len() - 1)]
+}

@@ -1,0 +1,193 @@
+//! `slurmd`: a node's agent, with the options of slurmd(8).
+
+use crate::daemon::{self, PidFile, Ready};
+use crate::logging;
+use anyhow::{Context, Result, bail};
+use muster_conf::endpoint::{conf_path, controller_socket};
+use muster_conf::{Config, NodeDef, expand_path};
+use muster_node::AgentOptions;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Usage: slurmd [OPTIONS]
+  -b, -c, -s     accepted, without effect: jobs outlive the agent in any case
+  -C             print this machine as a line for slurm.conf, and exit
+  -D             stay in the foreground and log to the terminal
+  -f FILE        read this slurm.conf (default: $SLURM_CONF, else /etc/slurm/slurm.conf)
+  -h             print this help
+  -L FILE        log here instead of SlurmdLogFile
+  -N NAME        be this node (default: the one whose NodeHostname is this host's)
+  -v             log more; may be repeated
+  -V             print the version
+";
+
+#[derive(Default)]
+struct Args {
+    foreground: bool,
+    conf: Option<PathBuf>,
+    log: Option<PathBuf>,
+    node: Option<String>,
+    verbose: usize,
+}
+
+/// Runs an agent.
+pub fn main(args: &[String]) -> ExitCode {
+    match parse(args).and_then(|args| args.map_or(Ok(()), start)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            log::error!("{e:#}");
+            eprintln!("slurmd: fatal: {e:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn parse(args: &[String]) -> Result<Option<Args>> {
+    let mut parsed = Args::default();
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        if word == "--help" {
+            print!("{HELP}");
+            return Ok(None);
+        }
+        if word == "--version" {
+            println!("slurm {}", muster_ctld::SLURM_VERSION);
+            return Ok(None);
+        }
+        let Some(letters) = word
+            .strip_prefix('-')
+            .filter(|l| !l.is_empty() && !l.starts_with('-'))
+        else {
+            bail!("option '{word}' is not known here; 'slurmd -h' lists what is");
+        };
+        for (i, letter) in letters.char_indices() {
+            let mut value = || {
+                let rest = &letters[i + 1..];
+                let value = if rest.is_empty() {
+                    words.next().cloned()
+                } else {
+                    Some(rest.to_owned())
+                };
+                value.with_context(|| format!("option -{letter} needs a value"))
+            };
+            match letter {
+                'D' => parsed.foreground = true,
+                'v' => parsed.verbose += 1,
+                'b' | 'c' | 's' => {}
+                'C' => {
+                    print_machine()?;
+                    return Ok(None);
+                }
+                'h' => {
+                    print!("{HELP}");
+                    return Ok(None);
+                }
+                'V' => {
+                    println!("slurm {}", muster_ctld::SLURM_VERSION);
+                    return Ok(None);
+                }
+                'f' => parsed.conf = Some(value()?.into()),
+                'L' => parsed.log = Some(value()?.into()),
+                'N' => parsed.node = Some(value()?),
+                _ => bail!("option -{letter} is not known here; 'slurmd -h' lists what is"),
+            }
+            if matches!(letter, 'f' | 'L' | 'N') {
+                break;
+            }
+        }
+    }
+    Ok(Some(parsed))
+}
+
+fn hostname() -> Result<String> {
+    Ok(nix::unistd::gethostname()
+        .context("cannot get this host's name")?
+        .to_string_lossy()
+        .into_owned())
+}
+
+fn print_machine() -> Result<()> {
+    let host = hostname()?;
+    let short = host.split('.').next().unwrap_or(&host);
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let text = std::fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
+    let kib = text
+        .lines()
+        .find_map(|l| {
+            l.strip_prefix("MemTotal:")?
+                .trim()
+                .strip_suffix("kB")?
+                .trim()
+                .parse::<u64>()
+                .ok()
+        })
+        .unwrap_or(0);
+    println!(
+        "NodeName={short} CPUs={cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={cpus} ThreadsPerCore=1 RealMemory={}",
+        kib >> 10
+    );
+    Ok(())
+}
+
+fn find_node<'a>(config: &'a Config, name: Option<&str>) -> Result<&'a NodeDef> {
+    if let Some(name) = name {
+        return config
+            .node(name)
+            .with_context(|| format!("{} has no node '{name}'", config.path.display()));
+    }
+    let host = hostname()?;
+    let short = host.split('.').next().unwrap_or(&host);
+    let mut own = config
+        .nodes
+        .iter()
+        .filter(|n| n.hostname == host || n.hostname == short);
+    match (own.next(), own.next()) {
+        (Some(node), None) => Ok(node),
+        (None, _) => bail!(
+            "{} has no node for host '{host}'; say which with -N",
+            config.path.display()
+        ),
+        (Some(_), Some(_)) => bail!(
+            "several nodes of {} are on host '{host}'; say which with -N",
+            config.path.display()
+        ),
+    }
+}
+
+fn start(args: Args) -> Result<()> {
+    let conf = args.conf.unwrap_or_else(conf_path);
+    let conf = std::fs::canonicalize(&conf)
+        .with_context(|| format!("cannot read the configuration {}", conf.display()))?;
+    let (config, _) = muster_conf::load(&conf);
+    let node = find_node(&config, args.node.as_deref())?;
+    let expand = |template: &str| expand_path(template, &node.name, &node.hostname);
+    let paths = &config.paths;
+    let spool_dir = expand(&paths.slurmd_spool_dir);
+    let pid_file = expand(&paths.slurmd_pid_file);
+    std::fs::create_dir_all(&spool_dir)
+        .with_context(|| format!("cannot create SlurmdSpoolDir {}", spool_dir.display()))?;
+    let ready = if args.foreground {
+        Ready::foreground()
+    } else {
+        daemon::daemonise()?
+    };
+    let log_file = args
+        .log
+        .or_else(|| paths.slurmd_log_file.as_deref().map(expand));
+    let level = logging::level(config.slurmd_debug, args.verbose);
+    logging::start(log_file.as_deref(), args.foreground, level)?;
+    let controller = controller_socket(&paths.slurmctld_pid_file, *config.slurmctld_ports.start());
+    let options = AgentOptions {
+        name: node.name.clone(),
+        controller_socket: controller,
+        spool_dir,
+        cluster: config.cluster_name.clone(),
+        claimed_cpus: Some(node.cpus),
+        claimed_memory_mib: Some(node.real_memory_mib),
+        shim_program: None,
+    };
+    let _pid_file = PidFile::take(&pid_file)?;
+    ready.tell();
+    muster_node::run(options)
+}

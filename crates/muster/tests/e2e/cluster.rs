@@ -1,0 +1,270 @@
+//! A cluster for one test: started by `muster up`, stopped and removed when the test ends.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longest time anything may take that a test waits for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A private cluster.
+pub(crate) struct Cluster {
+    home: PathBuf,
+    /// Where commands run and jobs write.
+    pub(crate) dir: PathBuf,
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    /// Exit status; 128 + n for signal n.
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Cluster {
+    /// Nodes `n1..` with so many CPUs each.
+    pub(crate) fn start(nodes: u32, cpus: u32) -> Cluster {
+        Cluster::up(&["--nodes", &nodes.to_string(), "--cpus", &cpus.to_string()])
+    }
+
+    /// The cluster that a slurm.conf describes.
+    pub(crate) fn from_conf(conf: &str) -> Cluster {
+        let file = fresh_dir().join("given.conf");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, conf).unwrap();
+        Cluster::up(&["-f", file.to_str().unwrap()])
+    }
+
+    fn up(args: &[&str]) -> Cluster {
+        let home = fresh_dir();
+        let dir = home.join("work");
+        std::fs::create_dir_all(&dir).unwrap();
+        let cluster = Cluster { home, dir };
+        cluster.up_again(args);
+        cluster
+    }
+
+    /// `muster up` on the state that is there.
+    pub(crate) fn up_again(&self, args: &[&str]) {
+        let output = self.muster("up", args);
+        assert!(
+            output.status.success(),
+            "muster up: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
+    fn muster(&self, verb: &str, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_muster"))
+            .arg(verb)
+            .args(args)
+            .env("MUSTER_HOME", &self.home)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    /// A file or directory of the cluster's.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.home.join(name)
+    }
+
+    /// A bash command with the cluster's commands on its path, in `dir`.
+    pub(crate) fn command(&self, script: &str) -> Command {
+        let bin = self.home.join("bin");
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new("bash");
+        command
+            .args(["-c", script])
+            .current_dir(&self.dir)
+            .env("PATH", path);
+        for (key, _) in
+            std::env::vars().filter(|(k, _)| k.starts_with("SLURM") || k.starts_with("SBATCH"))
+        {
+            command.env_remove(key);
+        }
+        command
+            .env("SLURM_CONF", self.home.join("slurm.conf"))
+            .env("TZ", "UTC")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a bash command to its end.
+    pub(crate) fn run(&self, script: &str) -> Ran {
+        ran(self.command(script).output().unwrap())
+    }
+
+    /// Runs a bash command that must succeed; what it printed, without blanks at the ends.
+    #[track_caller]
+    pub(crate) fn ok(&self, script: &str) -> String {
+        let ran = self.run(script);
+        assert_eq!(
+            ran.code,
+            0,
+            "{script}\n{}{}\n{}",
+            ran.out,
+            ran.err,
+            self.logs()
+        );
+        ran.out.trim().to_owned()
+    }
+
+    /// Submits and gives the job's number.
+    #[track_caller]
+    pub(crate) fn sbatch(&self, args: &str) -> u64 {
+        let text = self.ok(&format!("sbatch --parsable {args}"));
+        text.parse()
+            .unwrap_or_else(|_| panic!("sbatch --parsable printed '{text}'"))
+    }
+
+    /// Waits until a condition holds that no command can wait for.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let started = Instant::now();
+        while !holds() {
+            assert!(
+                started.elapsed() < PATIENCE,
+                "gave up waiting until {what}\n{}",
+                self.logs()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until a bash command prints this.
+    #[track_caller]
+    pub(crate) fn until_prints(&self, script: &str, wanted: &str) {
+        let mut last = String::new();
+        let started = Instant::now();
+        loop {
+            let ran = self.run(script);
+            if ran.out.trim() == wanted {
+                return;
+            }
+            last.replace_range(.., &format!("{}{}", ran.out, ran.err));
+            assert!(
+                started.elapsed() < PATIENCE,
+                "'{script}' should print '{wanted}', but prints '{last}'\n{}",
+                self.logs()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The state that sacct gives of a job's own row.
+    pub(crate) fn state(&self, job: u64) -> String {
+        self.ok(&format!("sacct -X -n -P -j {job} -o State"))
+    }
+
+    /// A file of `dir`.
+    #[track_caller]
+    pub(crate) fn read(&self, name: &str) -> String {
+        let path = self.dir.join(name);
+        std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    }
+
+    /// Writes a file of `dir`.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.dir.join(name), text).unwrap();
+    }
+
+    /// Process id of the controller.
+    pub(crate) fn controller(&self) -> i32 {
+        pid_of(&self.home.join("run/ctld.pid"))
+    }
+
+    /// Process id of a node's agent.
+    pub(crate) fn agent(&self, node: &str) -> i32 {
+        pid_of(&self.home.join(format!("run/noded.{node}.pid")))
+    }
+
+    /// Starts the controller again, as a site's scripts would.
+    pub(crate) fn start_controller(&self) -> Ran {
+        self.run("slurmctld")
+    }
+
+    /// Kills a process and waits until it is gone.
+    pub(crate) fn kill(&self, pid: i32) {
+        assert!(
+            Command::new("kill")
+                .args(["-9", &pid.to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
+        self.until("a killed process is gone", || !alive(pid));
+    }
+
+    fn logs(&self) -> String {
+        let mut text = String::new();
+        let Ok(files) = std::fs::read_dir(self.home.join("log")) else {
+            return text;
+        };
+        for file in files.flatten() {
+            let log = std::fs::read_to_string(file.path()).unwrap_or_default();
+            let tail: Vec<&str> = log.lines().rev().take(15).collect();
+            text += &format!("--- {}\n", file.path().display());
+            tail.iter()
+                .rev()
+                .for_each(|line| text += &format!("{line}\n"));
+        }
+        text
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let output = self.muster("down", &["--purge"]);
+        if !std::thread::panicking() {
+            assert!(
+                output.status.success(),
+                "muster down: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+    }
+}
+
+/// Whether a process exists and is no zombie.
+pub(crate) fn alive(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("").starts_with('Z'))
+}
+
+/// Turns a finished process into what tests look at.
+pub(crate) fn ran(output: Output) -> Ran {
+    use std::os::unix::process::ExitStatusExt;
+    Ran {
+        code: output
+            .status
+            .code()
+            .unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0)),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+fn pid_of(file: &Path) -> i32 {
+    std::fs::read_to_string(file)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap()
+}
+
+fn fresh_dir() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("muster-e2e-{}-{n}", std::process::id()))
+}
+
+impl Cluster {
+    /// A file of `dir`, empty if it is not there yet.
+    pub(crate) fn read_if_there(&self, name: &str) -> String {
+        std::fs::read_to_string(self.dir.join(name)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,187 @@
+//! Cancelling, holding, requeueing, suspending, and the states of nodes.
+
+use crate::cluster::Cluster;
+
+#[test]
+fn scancel_ends_pending_and_running_jobs() {
+    let c = Cluster::start(1, 2);
+    let running = c.sbatch("-o run.out --wrap 'sleep 1000 & wait'");
+    c.until_prints(
+        &format!("squeue -h -j {running},{running} -o %T"),
+        "RUNNING",
+    );
+    let pending = c.sbatch("-H -o /dev/null --wrap true");
+    let array = c.sbatch("-H --array=0-9 -o /dev/null --wrap true");
+    c.ok(&format!(
+        "scancel {running} {pending} {array}_3 {array}_[5-7]"
+    ));
+    c.until_prints(
+        &format!("sacct -X -n -P -j {running},{pending} -o State,ExitCode"),
+        "CANCELLED by 0|0:0\nCANCELLED by 0|0:0",
+    );
+    assert_eq!(
+        c.ok(&format!("squeue -h -j {array},{array} -o %i")),
+        format!("{array}_[0-2,4,8-9]")
+    );
+    assert!(
+        c.read("run.out")
+            .contains(&format!("*** JOB {running} ON n1 CANCELLED AT "))
+    );
+    assert_eq!(
+        c.ok(&format!("sacct -n -P -j {running}.batch -o State,ExitCode")),
+        "CANCELLED|0:15"
+    );
+    c.ok("scancel --state=PENDING -u root");
+    c.until_prints("squeue -h", "");
+    let silent = c.run("scancel 99999 && scancel 1");
+    assert_eq!(
+        (silent.code, silent.out.as_str(), silent.err.as_str()),
+        (0, "", "")
+    );
+}
+
+#[test]
+fn signals_reach_the_shell_or_the_steps() {
+    let c = Cluster::start(1, 2);
+    let job = c.sbatch(
+        "-n1 -o sig.out --wrap 'trap \"echo shell\" USR1; srun bash -c \"trap \\\"echo step; exit 0\\\" USR1; echo ready; \
+         while :; do sleep 0.05; done\"; while :; do sleep 0.05; done'",
+    );
+    c.until("the step runs", || {
+        c.read_if_there("sig.out").contains("ready")
+    });
+    c.ok(&format!("scancel {job} --signal USR1"));
+    c.until("the step has it", || {
+        c.read_if_there("sig.out").contains("step")
+    });
+    assert!(!c.read("sig.out").contains("shell"));
+    c.ok(&format!("scancel -b -s USR1 {job}"));
+    c.until("the shell has it", || {
+        c.read_if_there("sig.out").contains("shell")
+    });
+    c.ok(&format!("scancel {job}"));
+    c.until_prints("squeue -h", "");
+}
+
+#[test]
+fn a_job_can_requeue_itself() {
+    let c = Cluster::start(1, 2);
+    c.write(
+        "again.sh",
+        "#!/bin/bash\n#SBATCH --open-mode=append -o again.out\necho \"run ${SLURM_RESTART_COUNT:-0} of $SLURM_JOB_ID\"\n\
+         if [ \"${SLURM_RESTART_COUNT:-0}\" = 0 ]; then scontrol requeue $SLURM_JOB_ID; sleep 100; fi\n",
+    );
+    let job = c.sbatch("again.sh");
+    c.until_prints(&format!("sacct -X -n -P -j {job} -o State"), "COMPLETED");
+    let out = c.read("again.out");
+    assert!(
+        out.contains(&format!("run 0 of {job}\n")) && out.contains(&format!("run 1 of {job}\n")),
+        "{out}"
+    );
+    assert!(
+        c.ok(&format!("scontrol show job {job}"))
+            .contains("Requeue=1 Restarts=1")
+    );
+    assert_eq!(
+        c.ok(&format!("sacct -X -n -P -D -j {job} -o State | wc -l")),
+        "2"
+    );
+}
+
+#[test]
+fn hold_release_suspend_resume_and_update() {
+    let c = Cluster::start(1, 2);
+    let job = c.sbatch("-o tick.out --wrap 'i=0; while :; do echo $((i++)); sleep 0.02; done'");
+    c.until("it runs", || {
+        c.read_if_there("tick.out").lines().count() > 3
+    });
+    c.ok(&format!("scontrol suspend {job}"));
+    assert_eq!(
+        c.ok(&format!("squeue -h -j {job},{job} -o %T")),
+        "SUSPENDED"
+    );
+    c.until("its processes are stopped", || {
+        c.ok(&format!(
+            "ps -o state= -p $(scontrol listpids {job} | awk 'NR==2{{print $1}}')"
+        ))
+        .starts_with('T')
+    });
+    c.ok(&format!("scontrol resume {job}"));
+    let before = c.read("tick.out").lines().count();
+    c.until("it goes on", || {
+        c.read("tick.out").lines().count() > before + 3
+    });
+    c.ok(&format!(
+        "scontrol update jobid={job} timelimit=90 comment='a b'"
+    ));
+    let shown = c.ok(&format!("scontrol show job {job}"));
+    assert!(
+        shown.contains("TimeLimit=01:30:00") && shown.contains("Comment=a b"),
+        "{shown}"
+    );
+    c.ok(&format!("scancel {job}"));
+    let next = c.sbatch("-H -o /dev/null --wrap true");
+    c.ok(&format!("scontrol update jobid={next} jobname=other"));
+    assert_eq!(c.ok(&format!("squeue -h -j {next},{next} -o %j")), "other");
+    c.ok(&format!("scontrol release {next}"));
+    c.until_prints(
+        &format!("sacct -X -n -P -j {next} -o State,JobName"),
+        "COMPLETED|other",
+    );
+}
+
+#[test]
+fn drained_and_down_nodes_get_no_jobs() {
+    let c = Cluster::start(2, 2);
+    c.ok("scontrol update nodename=n2 state=drain reason='disk broken'");
+    assert_eq!(c.ok("sinfo -h -N -o '%N %T' | sort"), "n1 idle\nn2 drained");
+    assert!(c.ok("sinfo -R").contains("disk broken"));
+    c.ok("sbatch -W -o where --wrap 'echo $SLURMD_NODENAME'");
+    assert_eq!(c.read("where"), "n1\n");
+    let waits = c.sbatch("-w n2 -o where2 --wrap 'echo $SLURMD_NODENAME'");
+    c.until_prints(
+        &format!("squeue -h -j {waits},{waits} -o %r | cut -c1-15"),
+        "ReqNodeNotAvail",
+    );
+    c.ok("scontrol update nodename=n2 state=resume");
+    c.until("it ran on n2", || c.read_if_there("where2") == "n2\n");
+    let running = c.sbatch("-w n1 --no-requeue -o /dev/null --wrap 'sleep 1000'");
+    c.until_prints(
+        &format!("squeue -h -j {running},{running} -o %T"),
+        "RUNNING",
+    );
+    c.ok("scontrol update nodename=n1 state=down reason=test");
+    c.until_prints(
+        &format!("sacct -X -n -P -j {running} -o State"),
+        "NODE_FAIL",
+    );
+    c.ok("scontrol update nodename=n1 state=resume");
+    c.until_prints("sinfo -h -o %T", "idle");
+}
+
+#[test]
+fn reconfigure_adds_a_partition_without_disturbing_jobs() {
+    let c = Cluster::start(2, 2);
+    let job = c.sbatch("-o /dev/null --wrap 'until [ -e go ]; do sleep 0.02; done'");
+    c.until_prints(&format!("squeue -h -j {job},{job} -o %T"), "RUNNING");
+    let conf = c.path("slurm.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    std::fs::write(
+        &conf,
+        format!("{text}PartitionName=extra Nodes=n2 MaxTime=10 State=UP\n"),
+    )
+    .unwrap();
+    c.ok("scontrol reconfigure");
+    assert_eq!(c.ok("sinfo -h -o %P | sort -u"), "batch*\nextra");
+    c.ok("sbatch -W -p extra -o extra.out --wrap 'echo $SLURM_JOB_PARTITION $SLURMD_NODENAME'");
+    assert_eq!(c.read("extra.out"), "extra n2\n");
+    std::fs::write(&conf, format!("{text}PartitionName=bad Nodes=nosuch\n")).unwrap();
+    let refused = c.run("scontrol reconfigure");
+    assert!(
+        refused.code != 0 && refused.err.contains("nosuch"),
+        "{refused:?}"
+    );
+    assert_eq!(c.ok(&format!("squeue -h -j {job},{job} -o %T")), "RUNNING");
+    c.write("go", "");
+    c.until_prints(&format!("sacct -X -n -P -j {job} -o State"), "COMPLETED");
+}

@@ -1,0 +1,144 @@
+//! srun and salloc.
+
+use crate::cluster::{Cluster, ran};
+use std::io::Write;
+use std::process::Stdio;
+
+#[test]
+fn srun_runs_over_nodes_with_labels_and_the_worst_exit_code() {
+    let c = Cluster::start(4, 4);
+    let out =
+        c.ok("srun -N4 -l bash -c 'echo $SLURMD_NODENAME $SLURM_PROCID/$SLURM_NTASKS' | sort");
+    assert_eq!(out, "0: n1 0/4\n1: n2 1/4\n2: n3 2/4\n3: n4 3/4");
+    let worst = c.run("srun -n3 bash -c 'exit $SLURM_PROCID'");
+    assert_eq!(worst.code, 2);
+    assert!(
+        worst
+            .err
+            .contains("srun: error: n1: task 2: Exited with exit code 2"),
+        "{}",
+        worst.err
+    );
+    let signal = c.run("srun bash -c 'kill -SEGV $$'");
+    assert_eq!(signal.code, 139);
+    assert!(
+        signal
+            .err
+            .contains("srun: error: n1: task 0: Segmentation fault"),
+        "{}",
+        signal.err
+    );
+    let missing = c.run("srun /nosuch/program");
+    assert_eq!(missing.code, 2);
+    assert!(
+        missing
+            .err
+            .contains("/nosuch/program: No such file or directory"),
+        "{}",
+        missing.err
+    );
+    c.until_prints("squeue -h", "");
+    assert!(c.ok("sacct -n -P -o JobID,State").contains(".0|COMPLETED"));
+}
+
+#[test]
+fn standard_streams_pass_through_srun() {
+    let c = Cluster::start(2, 4);
+    let mut child = c
+        .command("srun -n2 cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let line = "0123456789abcdef".repeat(4096) + "\n";
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(line.as_bytes())
+        .unwrap();
+    let out = ran(child.wait_with_output().unwrap());
+    assert_eq!(out.out.len(), 2 * line.len(), "each task echoes all of it");
+    c.ok("srun -n2 -o task.%t bash -c 'echo $SLURM_PROCID'");
+    assert_eq!(
+        (c.read("task.0"), c.read("task.1")),
+        ("0\n".into(), "1\n".into())
+    );
+    c.write("mp.conf", "0 echo a%t\n1-2 echo b%t:%o\n");
+    let out = c.ok("srun -l -n3 --multi-prog mp.conf | sort");
+    assert_eq!(out, "0: a0\n1: b1:0\n2: b2:1");
+    let err = c.run("srun bash -c 'echo out; echo err >&2'");
+    assert_eq!((err.out.as_str(), err.err.as_str()), ("out\n", "err\n"));
+}
+
+#[test]
+fn a_pty_is_a_terminal_of_the_right_size() {
+    let c = Cluster::start(1, 2);
+    let out = c.ok("script -qec 'stty rows 33 cols 77; srun --pty bash -c \"tty >/dev/null && stty size\"' /dev/null");
+    assert!(out.contains("33 77"), "{out}");
+}
+
+#[test]
+fn steps_of_a_job_run_side_by_side_and_wait_for_cpus() {
+    let c = Cluster::start(1, 4);
+    c.write(
+        "steps.sh",
+        "#!/bin/bash\n#SBATCH -n 4 -o steps.out\nfor i in 1 2 3 4 5 6; do\n  srun -n1 -c1 --exact bash -c \"echo begin $i; \
+         sleep 0.2; echo end $i\" &\ndone\nwait\n",
+    );
+    c.ok("sbatch -W steps.sh");
+    let out = c.read("steps.out");
+    let (mut now, mut most) = (0, 0);
+    for line in out.lines() {
+        match line.split(' ').next() {
+            Some("begin") => now += 1,
+            Some("end") => now -= 1,
+            _ => {}
+        }
+        most = most.max(now);
+    }
+    assert_eq!(
+        (now, out.lines().filter(|l| l.starts_with("end")).count()),
+        (0, 6),
+        "{out}"
+    );
+    assert!(
+        (2..=4).contains(&most),
+        "{most} steps at once in 4 CPUs:\n{out}"
+    );
+}
+
+#[test]
+fn salloc_holds_an_allocation_for_a_command() {
+    let c = Cluster::start(2, 4);
+    let held = c.run("salloc -N2 -n4 bash -c 'env | grep ^SLURM_ | sort; srun -l bash -c \"echo \\$SLURMD_NODENAME\" | sort; exit 3'");
+    assert_eq!(held.code, 3, "{held:?}");
+    assert_eq!(
+        held.err,
+        "salloc: Granted job allocation 1\nsalloc: Relinquishing job allocation 1\n"
+    );
+    for line in [
+        "SLURM_JOB_NODELIST=n[1-2]",
+        "SLURM_NNODES=2",
+        "SLURM_NTASKS=4",
+        "SLURM_TASKS_PER_NODE=2(x2)",
+        "0: n1",
+        "3: n2",
+    ] {
+        assert!(
+            held.out.lines().any(|l| l == line),
+            "{line} is missing in {}",
+            held.out
+        );
+    }
+    c.until_prints("sacct -X -n -P -j 1 -o State,ExitCode", "FAILED|3:0");
+    let mut child = c
+        .command("exec salloc -n1 sleep 1000")
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    c.until_prints("squeue -h -o %T", "RUNNING");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    c.until_prints("squeue -h", "");
+}

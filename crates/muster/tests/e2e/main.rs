@@ -1,0 +1,9 @@
+//! Whole clusters of real processes, each test its own, driven through the commands that users have.
+
+mod batch;
+mod cluster;
+mod control;
+mod faults;
+mod interactive;
+mod refusals;
+mod trust;

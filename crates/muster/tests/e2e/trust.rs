@@ -1,0 +1,72 @@
+//! Who may do what, and what a user's process is left with.
+
+use crate::cluster::{Cluster, ran};
+
+/// Runs a command as `nobody`.
+fn as_nobody(c: &Cluster, script: &str) -> crate::cluster::Ran {
+    let quoted = script.replace('\'', "'\\''");
+    ran(c
+        .command(&format!(
+            "setpriv --reuid=65534 --regid=65534 --clear-groups bash -c '{quoted}'"
+        ))
+        .output()
+        .unwrap())
+}
+
+#[test]
+fn tasks_run_as_the_user_with_nothing_left_of_root() {
+    let c = Cluster::start(1, 2);
+    if !c.ok("id -u").eq("0") {
+        eprintln!("not root: one user only, nothing to drop; this test looked at nothing");
+        return;
+    }
+    c.ok("chmod 1777 . && chmod 755 ..");
+    let script = "id -u; id -g; grep -E \"^(CapEff|CapPrm|CapInh|NoNewPrivs|Groups)\" /proc/self/status; ls -l /proc/self/fd | wc -l";
+    let submitted = as_nobody(&c, &format!("sbatch -W -o nobody.out --wrap '{script}'"));
+    assert_eq!(submitted.code, 0, "{submitted:?}");
+    let stepped = as_nobody(&c, &format!("srun bash -c '{script}'"));
+    for out in [c.read("nobody.out"), stepped.out] {
+        assert!(out.starts_with("65534\n65534\n"), "{out}");
+        for caps in ["CapEff", "CapPrm", "CapInh"] {
+            assert!(out.contains(&format!("{caps}:\t0000000000000000")), "{out}");
+        }
+        assert!(
+            out.lines().last().unwrap().parse::<u32>().unwrap() <= 6,
+            "descriptors leak: {out}"
+        );
+    }
+    assert_eq!(c.ok("stat -c %u nobody.out"), "65534");
+}
+
+#[test]
+fn users_touch_only_their_own_jobs() {
+    let c = Cluster::start(1, 2);
+    if !c.ok("id -u").eq("0") {
+        eprintln!("not root: there is only one user; this test looked at nothing");
+        return;
+    }
+    c.ok("chmod 755 ..");
+    let job = c.sbatch("-H -o /dev/null --wrap true");
+    for denied in [
+        format!("scancel {job}"),
+        format!("scontrol hold {job}"),
+        format!("scontrol update jobid={job} priority=5"),
+        "scontrol update nodename=n1 state=drain reason=x".to_owned(),
+        "scontrol reconfigure".to_owned(),
+        "scontrol shutdown".to_owned(),
+        format!("scontrol write batch_script {job} -"),
+    ] {
+        let ran = as_nobody(&c, &denied);
+        assert!(
+            ran.code != 0 && ran.err.contains("denied"),
+            "{denied}: {ran:?}"
+        );
+    }
+    assert_eq!(c.ok(&format!("squeue -h -j {job},{job} -o %T")), "PENDING");
+    let other = as_nobody(&c, "scancel -u root; scancel --state=PENDING");
+    assert_eq!(
+        c.ok(&format!("squeue -h -j {job},{job} -o %T")),
+        "PENDING",
+        "{other:?}"
+    );
+}

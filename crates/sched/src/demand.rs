@@ -1,0 +1,339 @@
+//! What a job needs of one partition, worked out once per shape: how many tasks a node of each class can hold, and
+//! what a number of tasks takes of it.
+
+use crate::features;
+use crate::fleet::{Fleet, NodeClass, PartView, Room, Want};
+use muster_core::config::OverSubscribe;
+use muster_core::hostlist;
+use muster_core::job::Reason;
+use muster_core::spec::{MemoryAsk, ResourceAsk, Sharing};
+use muster_core::time::TimeLimit;
+use std::collections::BTreeSet;
+
+/// Memory that a job needs, with defaults resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Memory {
+    None,
+    /// All of each node.
+    All,
+    PerNode(u64),
+    PerCpu(u64),
+}
+
+/// A job's needs in one partition.
+#[derive(Clone, Debug)]
+pub(crate) struct Demand {
+    /// Tasks over all nodes; absent: `tasks_each` on every node.
+    pub(crate) tasks: Option<u32>,
+    pub(crate) tasks_each: u32,
+    pub(crate) min_nodes: u32,
+    /// Most nodes; `u32::MAX` for as many as the tasks need.
+    pub(crate) max_nodes: u32,
+    /// Tasks are spread evenly over the nodes rather than filling one after another.
+    pub(crate) even: bool,
+    /// As many nodes as there are.
+    pub(crate) spread: bool,
+    /// Least loaded nodes first.
+    pub(crate) least_loaded: bool,
+    pub(crate) contiguous: bool,
+    /// Nodes that must be in the allocation.
+    pub(crate) required: Vec<u32>,
+    excluded: BTreeSet<u32>,
+    /// For each alternative of the constraint: whether nodes of a class may be used.
+    pub(crate) alternatives: Vec<Vec<bool>>,
+    /// Milliseconds it may run; absent: without end.
+    pub(crate) length_ms: Option<u64>,
+    /// Most CPUs on a node (`MaxCPUsPerNode`).
+    cpus_max: u32,
+    cpus_of_task: u32,
+    cpus_min: u32,
+    tasks_max: u32,
+    tasks_per_socket: Option<u32>,
+    tasks_per_core: Option<u32>,
+    threads_used: Option<u32>,
+    overcommit: bool,
+    memory: Memory,
+    gres: Vec<(String, Option<String>, u64)>,
+    /// All CPUs of each node.
+    whole: bool,
+    /// Nobody else on its nodes.
+    pub(crate) alone: bool,
+}
+
+impl Demand {
+    /// Works out the needs.
+    ///
+    /// # Errors
+    /// The reason for which the job cannot run in this partition as it is configured.
+    pub(crate) fn new(
+        ask: &ResourceAsk,
+        limit: TimeLimit,
+        fleet: &Fleet,
+        part: &PartView,
+    ) -> Result<Demand, Reason> {
+        let config = fleet.config.as_ref().ok_or(Reason::PartitionConfig)?;
+        let named = |list: &Option<String>| -> Result<Vec<u32>, Reason> {
+            let Some(text) = list else {
+                return Ok(Vec::new());
+            };
+            let names = hostlist::parse(text).map_err(|_| Reason::BadConstraints)?;
+            let known = names.iter().map(|n| fleet.node_by_name.get(n).copied());
+            known
+                .collect::<Option<Vec<u32>>>()
+                .ok_or(Reason::BadConstraints)
+        };
+        let mut required = named(&ask.nodelist)?;
+        required.sort_unstable();
+        required.dedup();
+        let whole = config.whole_nodes
+            || ask.sharing == Sharing::Exclusive
+            || part.config.over_subscribe == OverSubscribe::Exclusive;
+        let user_alone = ask.sharing == Sharing::ExclusiveUser || part.config.exclusive_user;
+        let required_count = u32::try_from(required.len()).unwrap_or(u32::MAX);
+        let text = |s: &Option<String>, word: &str| s.as_ref().is_some_and(|d| d.starts_with(word));
+        let overcommit = ask.overcommit;
+        let min_nodes = ask
+            .min_nodes
+            .max(required_count)
+            .max(part.config.min_nodes)
+            .max(1);
+        let hint = |word: &str| config.select_parameters.iter().any(|p| p == word);
+        Ok(Demand {
+            tasks: ask.ntasks.map(|n| n.max(1)),
+            tasks_each: ask.ntasks_per_node.unwrap_or(1).max(1),
+            min_nodes,
+            max_nodes: ask.max_nodes.unwrap_or(match ask.ntasks {
+                Some(_) => u32::MAX,
+                None => min_nodes,
+            }),
+            even: ask.nodes_set || min_nodes > 1 || ask.spread || text(&ask.distribution, "cyclic"),
+            spread: ask.spread,
+            least_loaded: part.config.lln || hint("CR_LLN"),
+            contiguous: ask.contiguous,
+            required,
+            excluded: named(&ask.exclude)
+                .unwrap_or_default()
+                .into_iter()
+                .collect(),
+            alternatives: class_masks(ask, &fleet.classes)?,
+            length_ms: limit.seconds().map(|s| s.saturating_mul(1000)),
+            cpus_max: part.config.max_cpus_per_node.unwrap_or(u32::MAX),
+            cpus_of_task: ask.cpus_of_task(),
+            cpus_min: ask.min_cpus_per_node.unwrap_or(1).max(1),
+            tasks_max: ask.ntasks_per_node.unwrap_or(u32::MAX).max(1),
+            tasks_per_socket: ask.ntasks_per_socket,
+            tasks_per_core: ask.ntasks_per_core,
+            threads_used: ask.threads_per_core,
+            overcommit,
+            memory: memory_of(ask, part, fleet),
+            gres: ask
+                .gres
+                .iter()
+                .map(|g| (g.name.clone(), g.kind.clone(), g.per_node))
+                .collect(),
+            whole,
+            alone: whole || user_alone,
+        })
+    }
+
+    /// Fewest tasks that make a node worth taking.
+    pub(crate) fn tasks_least(&self) -> u32 {
+        if self.tasks.is_some() {
+            1
+        } else {
+            self.tasks_each
+        }
+    }
+
+    /// Whether the node may be used at all, under this alternative.
+    pub(crate) fn admits(&self, alternative: usize, class: u32, node: u32) -> bool {
+        self.alternatives[alternative][class as usize] && !self.excluded.contains(&node)
+    }
+
+    /// Threads of a core that tasks may use, and CPUs that come with each core taken.
+    fn core(&self, class: &NodeClass) -> (u32, u32) {
+        let by_tasks = self
+            .tasks_per_core
+            .map(|n| n.max(1).saturating_mul(self.cpus_of_task));
+        let threads = self.threads_used.unwrap_or(u32::MAX).max(1);
+        let used = class
+            .granule
+            .min(threads)
+            .min(by_tasks.unwrap_or(u32::MAX))
+            .max(1);
+        (used, class.granule)
+    }
+
+    /// Most tasks that a node of this class holds in this room; 0 if it is of no use.
+    pub(crate) fn tasks_in(&self, class: &NodeClass, room: &Room) -> u32 {
+        if !room.usable || room.exclusive || (self.alone && room.jobs > 0) {
+            return 0;
+        }
+        let (used, granule) = self.core(class);
+        let all = class.cpus / granule * granule;
+        if self.whole && room.cpus < all {
+            return 0;
+        }
+        let mut cpus = room
+            .cpus
+            .min(if self.whole { u32::MAX } else { self.cpus_max });
+        match self.memory {
+            Memory::None => {}
+            Memory::All if room.mib < class.mib => return 0,
+            Memory::All => {}
+            Memory::PerNode(mib) if mib > room.mib => return 0,
+            Memory::PerNode(_) => {}
+            Memory::PerCpu(mib) if self.whole => {
+                if mib > class.mib.min(room.mib) {
+                    return 0;
+                }
+            }
+            Memory::PerCpu(mib) => {
+                let most = room.mib / mib.max(1);
+                cpus = cpus.min(u32::try_from(most).unwrap_or(u32::MAX));
+            }
+        }
+        if !self.gres.is_empty() && !self.gres_fit(class, room) {
+            return 0;
+        }
+        let usable = cpus / granule * used;
+        if usable < self.cpus_min {
+            return 0;
+        }
+        let by_cpu = if self.overcommit {
+            u32::MAX
+        } else {
+            usable / self.cpus_of_task
+        };
+        let by_socket = self
+            .tasks_per_socket
+            .map(|n| n.max(1).saturating_mul(class.sockets));
+        let tasks = by_cpu
+            .min(self.tasks_max)
+            .min(by_socket.unwrap_or(u32::MAX));
+        if tasks < self.tasks_least() { 0 } else { tasks }
+    }
+
+    fn gres_fit(&self, class: &NodeClass, room: &Room) -> bool {
+        self.gres.iter().all(|(name, kind, count)| {
+            let has: u64 = class
+                .gres
+                .iter()
+                .zip(&room.gres)
+                .filter(|((n, k, _), _)| n == name && (kind.is_none() || kind == k))
+                .map(|(_, free)| u64::from(*free))
+                .sum();
+            has >= *count
+        })
+    }
+
+    /// What so many tasks take of a node of this class.
+    pub(crate) fn want(&self, class: &NodeClass, tasks: u32) -> Want {
+        let cpus = self.cpus_for(class, tasks);
+        Want {
+            cpus,
+            mib: self.mib_for(class, cpus),
+            tasks,
+            gres: self.gres.clone(),
+            alone: self.alone,
+        }
+    }
+
+    fn cpus_for(&self, class: &NodeClass, tasks: u32) -> u32 {
+        let (used, granule) = self.core(class);
+        if self.whole {
+            return class.cpus / granule * granule;
+        }
+        // A node that is taken only to make up the number has room for a task too: that is what it was chosen by.
+        let for_tasks = if self.overcommit {
+            1
+        } else {
+            tasks.max(1).saturating_mul(self.cpus_of_task)
+        };
+        for_tasks
+            .max(self.cpus_min)
+            .max(1)
+            .div_ceil(used)
+            .saturating_mul(granule)
+    }
+
+    fn mib_for(&self, class: &NodeClass, cpus: u32) -> u64 {
+        match self.memory {
+            Memory::None => 0,
+            Memory::All => class.mib,
+            Memory::PerNode(mib) => mib,
+            Memory::PerCpu(mib) => mib.saturating_mul(u64::from(cpus)).min(class.mib),
+        }
+    }
+
+    /// Least free CPUs and memory with which a node of any class holds so many tasks.
+    pub(crate) fn floor(
+        &self,
+        alternative: usize,
+        classes: &[NodeClass],
+        tasks: u32,
+    ) -> (u32, u64) {
+        let mut floor = (u32::MAX, u64::MAX);
+        for (class, _) in classes
+            .iter()
+            .zip(&self.alternatives[alternative])
+            .filter(|(_, ok)| **ok)
+        {
+            let cpus = self.cpus_for(class, tasks);
+            floor = (floor.0.min(cpus), floor.1.min(self.mib_for(class, cpus)));
+        }
+        floor
+    }
+
+    /// Most tasks that an empty node of any admitted class holds.
+    pub(crate) fn tasks_at_most(&self, alternative: usize, classes: &[NodeClass]) -> u32 {
+        classes
+            .iter()
+            .zip(&self.alternatives[alternative])
+            .filter(|(_, ok)| **ok)
+            .map(|(class, _)| self.tasks_in(class, &Fleet::empty_room(class, true)))
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+fn memory_of(ask: &ResourceAsk, part: &PartView, fleet: &Fleet) -> Memory {
+    let Some(config) = &fleet.config else {
+        return Memory::None;
+    };
+    let mut wish = ask.memory;
+    for default in [part.config.default_memory, config.default_memory] {
+        if wish == MemoryAsk::Default {
+            wish = default;
+        }
+    }
+    match wish {
+        MemoryAsk::PerNode(mib) if mib > 0 => Memory::PerNode(mib),
+        MemoryAsk::PerCpu(mib) if mib > 0 => Memory::PerCpu(mib),
+        _ if config.memory_is_consumable => Memory::All,
+        _ => Memory::None,
+    }
+}
+
+/// Which classes may be used, by alternative of the constraint.
+fn class_masks(ask: &ResourceAsk, classes: &[NodeClass]) -> Result<Vec<Vec<bool>>, Reason> {
+    let fits = |class: &NodeClass| {
+        class.tmp_mib >= ask.tmp_disk_mib
+            && class.sockets >= ask.sockets_per_node.unwrap_or(0)
+            && class.cores_per_socket >= ask.cores_per_socket.unwrap_or(0)
+            && class.threads_per_core >= ask.threads_per_core.unwrap_or(0)
+    };
+    let Some(text) = ask.constraint.as_deref().filter(|t| !t.is_empty()) else {
+        return Ok(vec![classes.iter().map(fits).collect()]);
+    };
+    let expressions = features::alternatives(text).ok_or(Reason::BadConstraints)?;
+    Ok(expressions
+        .iter()
+        .map(|e| {
+            classes
+                .iter()
+                .map(|c| fits(c) && e.holds(&c.features))
+                .collect()
+        })
+        .collect())
+}

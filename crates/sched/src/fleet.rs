@@ -1,0 +1,518 @@
+//! The nodes as placement sees them: classes of equal nodes, the room that each node has left, and per partition a
+//! tree that finds the next node with enough room. Follows the state by node; a pass takes room away here and the
+//! next pass puts right what was not committed.
+
+use muster_core::config::{ClusterConfig, PartitionConfig};
+use muster_core::cpuset::CpuSet;
+use muster_core::job::NodeShare;
+use muster_core::node::{Node, NodeLink};
+use muster_core::state::State;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A position that does not exist.
+pub(crate) const NOWHERE: u32 = u32::MAX;
+
+/// What nodes of one kind have in common, all that fitting a job statically depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct NodeClass {
+    pub(crate) cpus: u32,
+    /// CPUs that are handed out together: the threads of a core with `CR_Core`, else 1.
+    pub(crate) granule: u32,
+    pub(crate) threads_per_core: u32,
+    pub(crate) cores_per_socket: u32,
+    pub(crate) sockets: u32,
+    pub(crate) mib: u64,
+    pub(crate) tmp_mib: u64,
+    pub(crate) features: Vec<String>,
+    /// Name, type, count.
+    pub(crate) gres: Vec<(String, Option<String>, u64)>,
+}
+
+/// What is left on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// It takes jobs: up and not drained.
+    pub(crate) usable: bool,
+    /// CPUs in whole granules.
+    pub(crate) cpus: u32,
+    /// Memory, MiB; all of the node's when memory is not handed out.
+    pub(crate) mib: u64,
+    /// Jobs on it.
+    pub(crate) jobs: u32,
+    /// Somebody has it alone.
+    pub(crate) exclusive: bool,
+    /// Free instances for each of the class's devices.
+    pub(crate) gres: Vec<u32>,
+}
+
+impl Room {
+    /// Whether anything that a waiting job could need is more than in `old`.
+    pub(crate) fn has_more_than(&self, old: &Room) -> bool {
+        (self.usable && !old.usable)
+            || self.cpus > old.cpus
+            || self.mib > old.mib
+            || self.jobs < old.jobs
+            || (old.exclusive && !self.exclusive)
+            || self.gres.iter().zip(&old.gres).any(|(a, b)| a > b)
+    }
+}
+
+/// A node.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeView {
+    pub(crate) class: u32,
+    pub(crate) room: Room,
+    pub(crate) name: String,
+    free: CpuSet,
+    gres_used: Vec<CpuSet>,
+    /// Partitions it is in.
+    pub(crate) parts: Vec<u32>,
+}
+
+/// A partition.
+#[derive(Debug)]
+pub(crate) struct PartView {
+    pub(crate) config: PartitionConfig,
+    /// Its nodes by weight, then configuration order.
+    pub(crate) order: Vec<u32>,
+    /// Weights along `order`.
+    pub(crate) weights: Vec<u32>,
+    /// Place in `order` by node.
+    pub(crate) pos_of: Vec<u32>,
+    /// Partitions that share nodes, directly or through others, have the same number.
+    pub(crate) component: u32,
+    /// CPUs that its jobs hold, by place, kept only when `MaxCPUsPerNode` is set.
+    used: Option<Vec<u32>>,
+    /// A node became usable or ceased to be since the last look.
+    pub(crate) changed: bool,
+    tree: Tree,
+}
+
+impl PartView {
+    /// The first place from `from` on whose node may have so much free.
+    pub(crate) fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
+        self.tree.next(from, cpus, mib)
+    }
+
+    /// CPUs that jobs of this partition may still take on the node at `pos` under `MaxCPUsPerNode`.
+    pub(crate) fn cpus_left(&self, pos: usize) -> Option<u32> {
+        let used = self.used.as_ref()?;
+        Some(self.config.max_cpus_per_node?.saturating_sub(used[pos]))
+    }
+}
+
+/// All nodes and partitions.
+#[derive(Debug, Default)]
+pub(crate) struct Fleet {
+    pub(crate) config: Option<Arc<ClusterConfig>>,
+    pub(crate) classes: Vec<NodeClass>,
+    /// Room of an empty node, by class.
+    pub(crate) empty: Vec<Room>,
+    pub(crate) nodes: Vec<NodeView>,
+    pub(crate) parts: Vec<PartView>,
+    pub(crate) part_by_name: HashMap<String, u32>,
+    pub(crate) node_by_name: HashMap<String, u32>,
+}
+
+impl Fleet {
+    /// Everything from the state; O(nodes of all partitions).
+    pub(crate) fn new(state: &State) -> Fleet {
+        let mut fleet = Fleet {
+            config: state.config.clone(),
+            ..Fleet::default()
+        };
+        let Some(config) = fleet.config.clone() else {
+            return fleet;
+        };
+        let mut classes: HashMap<NodeClass, u32> = HashMap::new();
+        for node in &state.nodes {
+            let class = class_of(node, &config);
+            let next = index(classes.len());
+            let number = *classes.entry(class.clone()).or_insert_with(|| {
+                fleet.classes.push(class);
+                next
+            });
+            fleet.nodes.push(NodeView {
+                class: number,
+                room: Room::default(),
+                name: node.config.name.clone(),
+                free: CpuSet::default(),
+                gres_used: Vec::new(),
+                parts: Vec::new(),
+            });
+            fleet
+                .node_by_name
+                .insert(node.config.name.clone(), node.idx.0);
+        }
+        fleet.empty = fleet
+            .classes
+            .iter()
+            .map(|c| Fleet::empty_room(c, true))
+            .collect();
+        for part in &state.partitions {
+            fleet.add_partition(state, part);
+        }
+        for node in 0..fleet.nodes.len() {
+            fleet.sync(state, index(node));
+        }
+        fleet.number_components();
+        fleet
+    }
+
+    fn add_partition(&mut self, state: &State, config: &PartitionConfig) {
+        let number = index(self.parts.len());
+        let mut order: Vec<u32> = config
+            .nodes
+            .iter()
+            .filter_map(|name| state.node_by_name.get(name).map(|i| i.0))
+            .filter(|&i| (i as usize) < self.nodes.len())
+            .collect();
+        order.sort_unstable_by_key(|&i| (state.nodes[i as usize].config.weight, i));
+        order.dedup();
+        let mut pos_of = vec![NOWHERE; self.nodes.len()];
+        for (pos, &node) in order.iter().enumerate() {
+            pos_of[node as usize] = index(pos);
+            self.nodes[node as usize].parts.push(number);
+        }
+        self.part_by_name.insert(config.name.clone(), number);
+        self.parts.push(PartView {
+            tree: Tree::new(order.len()),
+            weights: order
+                .iter()
+                .map(|&i| state.nodes[i as usize].config.weight)
+                .collect(),
+            used: config.max_cpus_per_node.map(|_| vec![0; order.len()]),
+            config: config.clone(),
+            order,
+            pos_of,
+            component: number,
+            changed: true,
+        });
+    }
+
+    fn number_components(&mut self) {
+        let mut root: Vec<u32> = (0..index(self.parts.len())).collect();
+        fn find(root: &[u32], mut at: u32) -> u32 {
+            while root[at as usize] != at {
+                at = root[at as usize];
+            }
+            at
+        }
+        for node in &self.nodes {
+            for pair in node.parts.windows(2) {
+                let (a, b) = (find(&root, pair[0]), find(&root, pair[1]));
+                root[a.max(b) as usize] = a.min(b);
+            }
+        }
+        for part in 0..self.parts.len() {
+            self.parts[part].component = find(&root, index(part));
+        }
+    }
+
+    /// Reads a node again; whether it has more room than was believed.
+    pub(crate) fn sync(&mut self, state: &State, node: u32) -> bool {
+        let Some(source) = state.nodes.get(node as usize) else {
+            return false;
+        };
+        let view = &mut self.nodes[node as usize];
+        let class = &self.classes[view.class as usize];
+        let consumable = self.config.as_ref().is_some_and(|c| c.memory_is_consumable);
+        view.free.clone_from(&source.free_cpus);
+        view.gres_used.clone_from(&source.used_gres);
+        let room = Room {
+            usable: source.link == NodeLink::Up
+                && !(source.down || source.drain || source.fail || source.removed),
+            cpus: whole_granules(&view.free, class.granule),
+            mib: if consumable {
+                class.mib.saturating_sub(source.used_mib)
+            } else {
+                class.mib
+            },
+            jobs: index(source.jobs.len()),
+            exclusive: source.exclusive,
+            gres: gres_room(class, &view.gres_used),
+        };
+        let more = room.has_more_than(&view.room);
+        let flipped = room.usable != view.room.usable;
+        view.room = room;
+        for part in view.parts.clone() {
+            let part = &mut self.parts[part as usize];
+            part.changed |= flipped;
+            if let Some(used) = &mut part.used {
+                let pos = part.pos_of[node as usize] as usize;
+                used[pos] = cpus_of_partition(state, source, &part.config.name);
+            }
+        }
+        self.update_trees(node);
+        more
+    }
+
+    fn update_trees(&mut self, node: u32) {
+        let view = &self.nodes[node as usize];
+        let open = view.room.usable && !view.room.exclusive;
+        let value = if open {
+            (view.room.cpus, view.room.mib)
+        } else {
+            (0, 0)
+        };
+        for &part in &view.parts {
+            let part = &mut self.parts[part as usize];
+            part.tree.set(part.pos_of[node as usize] as usize, value);
+        }
+    }
+
+    /// Takes a share of a node for a job of partition `part`: picks CPUs and devices, leaves less room.
+    pub(crate) fn take(&mut self, node: u32, part: u32, want: &Want) -> NodeShare {
+        let view = &mut self.nodes[node as usize];
+        let class = &self.classes[view.class as usize];
+        let cpus = lowest_granules(&view.free, class.granule, want.cpus);
+        view.free.subtract(&cpus);
+        let mut gres = Vec::new();
+        for (name, kind, count) in &want.gres {
+            take_gres(
+                class,
+                &mut view.gres_used,
+                (name, kind.as_deref(), *count),
+                &mut gres,
+            );
+        }
+        let consumable = self.config.as_ref().is_some_and(|c| c.memory_is_consumable);
+        let mib = if consumable { want.mib } else { 0 };
+        view.room.cpus = whole_granules(&view.free, class.granule);
+        view.room.mib = view.room.mib.saturating_sub(mib);
+        view.room.jobs += 1;
+        view.room.exclusive |= want.alone;
+        view.room.gres = gres_room(class, &view.gres_used);
+        let share = NodeShare {
+            node: muster_core::ids::NodeIdx(node),
+            name: view.name.clone(),
+            memory_mib: mib,
+            tasks: want.tasks,
+            gres,
+            cpus,
+        };
+        let part = &mut self.parts[part as usize];
+        if let Some(used) = &mut part.used {
+            used[part.pos_of[node as usize] as usize] += share.cpus.len();
+        }
+        self.update_trees(node);
+        share
+    }
+
+    /// Empties every node.
+    pub(crate) fn clear(&mut self) {
+        for node in 0..index(self.nodes.len()) {
+            let view = &mut self.nodes[node as usize];
+            view.room = self.empty[view.class as usize].clone();
+            view.free = CpuSet::first(self.classes[view.class as usize].cpus);
+            view.gres_used.clear();
+            self.update_trees(node);
+        }
+    }
+
+    /// The room of an empty node of this class.
+    pub(crate) fn empty_room(class: &NodeClass, usable: bool) -> Room {
+        Room {
+            usable,
+            cpus: class.cpus / class.granule * class.granule,
+            mib: class.mib,
+            jobs: 0,
+            exclusive: false,
+            gres: gres_room(class, &[]),
+        }
+    }
+}
+
+/// What a job takes of one node.
+#[derive(Clone, Debug)]
+pub(crate) struct Want {
+    pub(crate) cpus: u32,
+    pub(crate) mib: u64,
+    pub(crate) tasks: u32,
+    pub(crate) gres: Vec<(String, Option<String>, u64)>,
+    /// Nobody else may be there.
+    pub(crate) alone: bool,
+}
+
+fn index(n: usize) -> u32 {
+    u32::try_from(n).expect("the cluster has fewer than 2^32 nodes, partitions and jobs per node")
+}
+
+fn class_of(node: &Node, config: &ClusterConfig) -> NodeClass {
+    let c = &node.config;
+    let threads = c.threads_per_core.max(1);
+    let cores = c.sockets.max(1).saturating_mul(c.cores_per_socket.max(1));
+    // `CPUs` may count cores although cores have threads; then one CPU is one core.
+    let by_core = config.whole_cores && c.cpus == cores.saturating_mul(threads);
+    let mut features = c.features.clone();
+    features.sort();
+    NodeClass {
+        cpus: c.cpus,
+        granule: if by_core { threads } else { 1 },
+        threads_per_core: threads,
+        cores_per_socket: c.cores_per_socket.max(1),
+        sockets: c.sockets.max(1),
+        mib: c.memory_mib,
+        tmp_mib: c.tmp_disk_mib,
+        features,
+        gres: c
+            .gres
+            .iter()
+            .map(|g| (g.name.clone(), g.kind.clone(), g.count))
+            .collect(),
+    }
+}
+
+fn cpus_of_partition(state: &State, node: &Node, partition: &str) -> u32 {
+    node.jobs
+        .iter()
+        .filter_map(|id| state.jobs.get(id)?.alloc.as_ref())
+        .filter(|alloc| alloc.partition == partition)
+        .flat_map(|alloc| &alloc.nodes)
+        .filter(|share| share.node == node.idx)
+        .map(|share| share.cpus.len())
+        .sum()
+}
+
+/// CPUs in granules that are free as a whole.
+fn whole_granules(free: &CpuSet, granule: u32) -> u32 {
+    if granule <= 1 {
+        return free.len();
+    }
+    let (mut whole, mut current, mut seen) = (0, None, 0);
+    for cpu in free.iter() {
+        if current != Some(cpu / granule) {
+            (current, seen) = (Some(cpu / granule), 0);
+        }
+        seen += 1;
+        if seen == granule {
+            whole += granule;
+        }
+    }
+    whole
+}
+
+/// The lowest CPUs in granules that are free as a whole.
+fn lowest_granules(free: &CpuSet, granule: u32, cpus: u32) -> CpuSet {
+    if granule <= 1 {
+        return free.lowest(cpus);
+    }
+    let mut out = CpuSet::default();
+    let mut left = cpus;
+    for cpu in free.iter().filter(|cpu| cpu % granule == 0) {
+        if left == 0 {
+            break;
+        }
+        if (cpu..cpu + granule).all(|c| free.contains(c)) {
+            (cpu..cpu + granule).for_each(|c| out.insert(c));
+            left = left.saturating_sub(granule);
+        }
+    }
+    out
+}
+
+fn gres_room(class: &NodeClass, used: &[CpuSet]) -> Vec<u32> {
+    class
+        .gres
+        .iter()
+        .enumerate()
+        .map(|(i, (_, _, count))| {
+            let count = u32::try_from(*count).unwrap_or(u32::MAX);
+            count.saturating_sub(used.get(i).map_or(0, CpuSet::len))
+        })
+        .collect()
+}
+
+fn take_gres(
+    class: &NodeClass,
+    used: &mut Vec<CpuSet>,
+    (name, kind, count): (&str, Option<&str>, u64),
+    out: &mut Vec<muster_core::job::GresShare>,
+) {
+    let mut left = count;
+    used.resize(class.gres.len().max(used.len()), CpuSet::default());
+    for (i, (has, has_kind, total)) in class.gres.iter().enumerate() {
+        if has != name || (kind.is_some() && kind != has_kind.as_deref()) || left == 0 {
+            continue;
+        }
+        let mut ids = CpuSet::default();
+        for id in 0..u32::try_from(*total).unwrap_or(u32::MAX) {
+            if left == 0 {
+                break;
+            }
+            if !used[i].contains(id) {
+                ids.insert(id);
+                left -= 1;
+            }
+        }
+        if !ids.is_empty() {
+            used[i].union_with(&ids);
+            let (name, kind) = (has.clone(), has_kind.clone());
+            out.push(muster_core::job::GresShare { name, kind, ids });
+        }
+    }
+}
+
+/// The most free CPUs and memory over ranges of places.
+#[derive(Debug)]
+struct Tree {
+    /// Leaves, a power of two.
+    leaves: usize,
+    most: Vec<(u32, u64)>,
+}
+
+impl Tree {
+    fn new(len: usize) -> Tree {
+        let leaves = len.next_power_of_two();
+        Tree {
+            leaves,
+            most: vec![(0, 0); leaves * 2],
+        }
+    }
+
+    fn set(&mut self, pos: usize, value: (u32, u64)) {
+        let mut at = self.leaves + pos;
+        if self.most[at] == value {
+            return;
+        }
+        self.most[at] = value;
+        while at > 1 {
+            at /= 2;
+            let (a, b) = (self.most[at * 2], self.most[at * 2 + 1]);
+            let new = (a.0.max(b.0), a.1.max(b.1));
+            if self.most[at] == new {
+                break;
+            }
+            self.most[at] = new;
+        }
+    }
+
+    fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
+        if from >= self.leaves {
+            return None;
+        }
+        // An empty or closed node is (0, 0); something asked for is at least one CPU.
+        let cpus = cpus.max(1);
+        let enough = |at: usize| self.most[at].0 >= cpus && self.most[at].1 >= mib;
+        let mut at = self.leaves + from;
+        loop {
+            if enough(at) {
+                if at >= self.leaves {
+                    return Some(at - self.leaves);
+                }
+                at *= 2;
+                continue;
+            }
+            // On to the subtree to the right. Both maxima may come from different nodes, so a subtree that has
+            // enough may still have no node that does.
+            while at & 1 == 1 {
+                at >>= 1;
+            }
+            if at == 0 {
+                return None;
+            }
+            at += 1;
+        }
+    }
+}

@@ -1,0 +1,510 @@
+//! The grounds on which a job may be placed: nodes as they are now under reservations, empty nodes, and nodes as
+//! they will be at a later time. Finds the earliest time at which a job fits.
+
+use crate::demand::Demand;
+use crate::fleet::{Fleet, NOWHERE, PartView, Room};
+use crate::place::{Ground, Pick, choose};
+use muster_core::command::PlannedStart;
+use muster_core::ids::JobId;
+use muster_core::job::{Allocation, Job, NodeShare};
+use muster_core::state::State;
+use muster_core::time::Timestamp;
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::{BTreeSet, HashMap};
+
+/// A part of a node promised to a waiting job from a time on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    pub(crate) start: Timestamp,
+    pub(crate) end: Timestamp,
+    /// What is promised.
+    pub(crate) needs: Room,
+    /// What others may still take of the node beyond `start`.
+    pub(crate) spare: Room,
+}
+
+/// Promises by node.
+pub(crate) type Holds = HashMap<u32, Vec<Hold>>;
+
+/// `a` without `b`; with `all` nothing remains.
+fn minus(a: &Room, b: &Room) -> Room {
+    Room {
+        usable: a.usable,
+        cpus: if b.exclusive {
+            0
+        } else {
+            a.cpus.saturating_sub(b.cpus)
+        },
+        mib: a.mib.saturating_sub(b.mib),
+        jobs: a.jobs + b.jobs,
+        exclusive: a.exclusive || b.exclusive,
+        gres: a
+            .gres
+            .iter()
+            .enumerate()
+            .map(|(i, n)| n.saturating_sub(b.gres.get(i).copied().unwrap_or(0)))
+            .collect(),
+    }
+}
+
+fn narrow(room: &mut Room, spare: &Room) {
+    room.cpus = room.cpus.min(spare.cpus);
+    room.mib = room.mib.min(spare.mib);
+    room.jobs = room.jobs.max(spare.jobs);
+    room.exclusive |= spare.exclusive;
+    room.gres
+        .iter_mut()
+        .zip(&spare.gres)
+        .for_each(|(a, b)| *a = (*a).min(*b));
+}
+
+/// What a share takes, in the terms of its node.
+fn needs_of(fleet: &Fleet, node: u32, want: &crate::fleet::Want) -> Room {
+    let class = &fleet.classes[fleet.nodes[node as usize].class as usize];
+    let consumable = fleet
+        .config
+        .as_ref()
+        .is_some_and(|c| c.memory_is_consumable);
+    let mut gres = vec![0u32; class.gres.len()];
+    for (name, kind, count) in &want.gres {
+        let mut left = u32::try_from(*count).unwrap_or(u32::MAX);
+        for (i, (n, k, total)) in class.gres.iter().enumerate() {
+            if n == name && (kind.is_none() || kind == k) {
+                let part = left.min(u32::try_from(*total).unwrap_or(u32::MAX) - gres[i]);
+                gres[i] += part;
+                left -= part;
+            }
+        }
+    }
+    Room {
+        usable: true,
+        cpus: want.cpus,
+        mib: if consumable { want.mib } else { 0 },
+        jobs: 1,
+        exclusive: want.alone,
+        gres,
+    }
+}
+
+/// The nodes as they are now, for a job that would end at `end`.
+pub(crate) struct Live<'a> {
+    pub(crate) fleet: &'a Fleet,
+    pub(crate) part: &'a PartView,
+    pub(crate) holds: &'a Holds,
+    /// Nodes kept for a waiting job of higher priority (without backfill).
+    pub(crate) closed: &'a [bool],
+    pub(crate) end: Timestamp,
+    /// Set when a promise made a node smaller than it is.
+    pub(crate) narrowed: Cell<bool>,
+    pub(crate) visited: Cell<u64>,
+}
+
+impl Ground for Live<'_> {
+    fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
+        self.part.next(from, cpus, mib)
+    }
+
+    fn room(&self, pos: usize) -> Cow<'_, Room> {
+        self.visited.set(self.visited.get() + 1);
+        let node = self.part.order[pos];
+        let mut room = Cow::Borrowed(&self.fleet.nodes[node as usize].room);
+        if self.closed.get(node as usize).copied().unwrap_or(false) {
+            self.narrowed.set(true);
+            room.to_mut().usable = false;
+            return room;
+        }
+        if let Some(left) = self.part.cpus_left(pos)
+            && left < room.cpus
+        {
+            room.to_mut().cpus = left;
+        }
+        if let Some(holds) = self.holds.get(&node) {
+            for hold in holds.iter().filter(|h| h.start < self.end) {
+                self.narrowed.set(true);
+                narrow(room.to_mut(), &hold.spare);
+            }
+        }
+        room
+    }
+}
+
+/// All nodes empty.
+pub(crate) struct Ideal<'a> {
+    pub(crate) fleet: &'a Fleet,
+    pub(crate) part: &'a PartView,
+
+    /// Without nodes that take no jobs now.
+    pub(crate) usable_only: bool,
+}
+
+impl Ground for Ideal<'_> {
+    fn next(&self, from: usize, _: u32, _: u64) -> Option<usize> {
+        let usable = |pos: &usize| {
+            !self.usable_only || self.fleet.nodes[self.part.order[*pos] as usize].room.usable
+        };
+        (from..self.part.order.len()).find(usable)
+    }
+
+    fn room(&self, pos: usize) -> Cow<'_, Room> {
+        let node = &self.fleet.nodes[self.part.order[pos] as usize];
+        if self.usable_only && !node.room.usable {
+            return Cow::Owned(Room::default());
+        }
+        Cow::Borrowed(&self.fleet.empty[node.class as usize])
+    }
+}
+
+/// The nodes as they will be when some jobs have ended.
+struct Future<'a> {
+    fleet: &'a Fleet,
+    part: &'a PartView,
+    holds: &'a Holds,
+    grown: HashMap<u32, Room>,
+    start: Timestamp,
+    length_ms: Option<u64>,
+}
+
+impl Future<'_> {
+    fn bare(&self, node: u32) -> &Room {
+        self.grown
+            .get(&node)
+            .unwrap_or(&self.fleet.nodes[node as usize].room)
+    }
+
+    fn end(&self) -> Timestamp {
+        end_after(self.start, self.length_ms)
+    }
+
+    /// The room without what is promised to others while the job would run.
+    fn left(&self, node: u32) -> Cow<'_, Room> {
+        let mut room = Cow::Borrowed(self.bare(node));
+        if let Some(holds) = self.holds.get(&node) {
+            let end = self.end();
+            for hold in holds.iter().filter(|h| h.start < end && self.start < h.end) {
+                room = Cow::Owned(minus(&room, &hold.needs));
+            }
+        }
+        room
+    }
+
+    /// A job's share comes back.
+    fn release(&mut self, share: &NodeShare) {
+        let node = share.node.0;
+        if self
+            .part
+            .pos_of
+            .get(node as usize)
+            .is_none_or(|&p| p == NOWHERE)
+        {
+            return;
+        }
+        let fleet = self.fleet;
+        let view = &fleet.nodes[node as usize];
+        let class = &fleet.classes[view.class as usize];
+        let room = self.grown.entry(node).or_insert_with(|| view.room.clone());
+        let all = class.cpus / class.granule * class.granule;
+        room.cpus = room.cpus.saturating_add(share.cpus.len()).min(all);
+        room.mib = room.mib.saturating_add(share.memory_mib).min(class.mib);
+        room.jobs = room.jobs.saturating_sub(1);
+        if room.jobs == 0 {
+            room.exclusive = false;
+        }
+        for gres in &share.gres {
+            for (i, (name, kind, count)) in class.gres.iter().enumerate() {
+                if *name == gres.name && *kind == gres.kind {
+                    let count = u32::try_from(*count).unwrap_or(u32::MAX);
+                    room.gres[i] = room.gres[i].saturating_add(gres.ids.len()).min(count);
+                }
+            }
+        }
+    }
+}
+
+impl Ground for Future<'_> {
+    fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
+        (from..self.part.order.len()).find(|&pos| {
+            let room = self.bare(self.part.order[pos]);
+            room.usable && !room.exclusive && room.cpus >= cpus && room.mib >= mib
+        })
+    }
+
+    fn room(&self, pos: usize) -> Cow<'_, Room> {
+        self.left(self.part.order[pos])
+    }
+}
+
+/// When a job that starts at `start` ends at the latest.
+pub(crate) fn end_after(start: Timestamp, length_ms: Option<u64>) -> Timestamp {
+    length_ms.map_or(Timestamp(i64::MAX), |ms| start.plus_ms(ms))
+}
+
+/// What runs and when it ends.
+pub(crate) struct Running<'a> {
+    pub(crate) state: &'a State,
+    /// Jobs that are being cleaned up: they end any moment.
+    pub(crate) completing: &'a BTreeSet<JobId>,
+    /// Starts planned in this pass, and their places in that list by their end.
+    pub(crate) starts: &'a [PlannedStart],
+    pub(crate) started: &'a BTreeSet<(Timestamp, usize)>,
+    /// Jobs without an end, and the end to assume for them.
+    pub(crate) endless: Option<Timestamp>,
+}
+
+impl Running<'_> {
+    /// Ends in order of time; an end that is overdue is now.
+    fn ends(&self, now: Timestamp) -> impl Iterator<Item = (Timestamp, Ending<'_>)> {
+        let at = move |&(t, id): &(Timestamp, JobId)| (t.max(now), id);
+        let timed = |(t, id): &&(Timestamp, JobId)| t.0 < i64::MAX && !self.completing.contains(id);
+        let known = self.state.by_limit.iter().filter(timed).map(at);
+        let clean = self.completing.iter().map(move |&id| (now, id));
+        let endless = self.endless.into_iter().flat_map(move |t| {
+            let forever = move |id: &&JobId| {
+                let limit = |j: &Job| j.time_limit.seconds().is_none();
+                self.state.jobs.get(id).is_some_and(limit)
+            };
+            self.state
+                .active
+                .iter()
+                .filter(forever)
+                .map(move |&id| (t, id))
+        });
+        let mut known = clean.chain(known).chain(endless).peekable();
+        let mut fresh = self.started.iter().peekable();
+        std::iter::from_fn(move || {
+            let take_fresh = match (known.peek(), fresh.peek()) {
+                (Some((a, _)), Some((b, _))) => b < a,
+                (None, Some(_)) => true,
+                _ => false,
+            };
+            if take_fresh {
+                let &(end, place) = fresh.next()?;
+                let alloc = &self.starts.get(place)?.alloc;
+                return (end.0 < i64::MAX).then_some((end, Ending::Started(alloc)));
+            }
+            let (end, id) = known.next()?;
+            Some((end, Ending::Job(self.state.jobs.get(&id))))
+        })
+    }
+}
+
+enum Ending<'a> {
+    Job(Option<&'a Job>),
+    Started(&'a Allocation),
+}
+
+/// The earliest time and place for a job that does not fit now; `None` if no end in sight makes room for it.
+pub(crate) fn earliest(
+    demand: &Demand,
+    (fleet, part): (&Fleet, &PartView),
+    holds: &Holds,
+    running: &Running<'_>,
+    now: Timestamp,
+) -> Option<(Timestamp, Vec<Pick>)> {
+    let grown = HashMap::new();
+    let mut future = Future {
+        fleet,
+        part,
+        holds,
+        grown,
+        start: now,
+        length_ms: demand.length_ms,
+    };
+    let mut tally = Tally::new(demand, fleet, part);
+    let mut promises: BTreeSet<Timestamp> = holds
+        .values()
+        .flatten()
+        .map(|h| h.end)
+        .filter(|t| t.0 < i64::MAX)
+        .collect();
+    let mut ends = running.ends(now).peekable();
+    let mut changed = !promises.is_empty();
+    loop {
+        let next_end = ends.peek().map(|(t, _)| *t);
+        let next = match (next_end, promises.first().copied()) {
+            (Some(a), Some(b)) => a.min(b),
+            (a, b) => a.or(b)?,
+        };
+        future.start = next.max(future.start);
+        while promises.first().is_some_and(|t| *t <= next) {
+            promises.pop_first();
+            changed = true;
+        }
+        while ends.peek().is_some_and(|(t, _)| *t <= next) {
+            match ends.next()?.1 {
+                Ending::Job(Some(job)) => {
+                    let Some(alloc) = &job.alloc else { continue };
+                    let held = alloc.nodes.iter().zip(0u32..);
+                    for (share, _) in held.filter(|(_, i)| job.nodes_held.contains(*i)) {
+                        changed |= tally.release(&mut future, share);
+                    }
+                }
+                Ending::Job(None) => {}
+                Ending::Started(alloc) => {
+                    for share in &alloc.nodes {
+                        changed |= tally.release(&mut future, share);
+                    }
+                }
+            }
+        }
+        if changed && tally.may_do() {
+            if let Some(picks) = choose(demand, fleet, part, &future) {
+                return Some((future.start, picks));
+            }
+            changed = false;
+        }
+    }
+}
+
+/// Counts nodes that could take part, so that placement is only tried when it may succeed. Promises are left out:
+/// they only take away.
+struct Tally<'a> {
+    demand: &'a Demand,
+    most: Vec<u32>,
+    least: u32,
+    nodes: u64,
+    tasks: u64,
+    nodes_needed: u64,
+    tasks_needed: u64,
+}
+
+impl<'a> Tally<'a> {
+    fn new(demand: &'a Demand, fleet: &Fleet, part: &PartView) -> Tally<'a> {
+        let best = (0..demand.alternatives.len())
+            .map(|a| demand.tasks_at_most(a, &fleet.classes))
+            .max()
+            .unwrap_or(0);
+        let (least, tasks_needed) = match demand.tasks {
+            Some(tasks) => {
+                let others = u64::from(demand.max_nodes.saturating_sub(1)) * u64::from(best);
+                let least = u64::from(tasks).saturating_sub(others).max(1);
+                (u32::try_from(least).unwrap_or(u32::MAX), u64::from(tasks))
+            }
+            None => (demand.tasks_each, 0),
+        };
+        let mut tally = Tally {
+            demand,
+            most: vec![0; part.order.len()],
+            least,
+            nodes: 0,
+            tasks: 0,
+            nodes_needed: u64::from(demand.min_nodes),
+            tasks_needed,
+        };
+        for pos in 0..part.order.len() {
+            let node = part.order[pos];
+            tally.look(fleet, pos, node, &fleet.nodes[node as usize].room);
+        }
+        tally
+    }
+
+    fn look(&mut self, fleet: &Fleet, pos: usize, node: u32, room: &Room) -> bool {
+        let class = fleet.nodes[node as usize].class;
+        let most = (0..self.demand.alternatives.len())
+            .filter(|&a| self.demand.admits(a, class, node))
+            .map(|_| self.demand.tasks_in(&fleet.classes[class as usize], room))
+            .max()
+            .unwrap_or(0);
+        let most = if most >= self.least { most } else { 0 };
+        let old = std::mem::replace(&mut self.most[pos], most);
+        self.nodes = self.nodes + u64::from(most > 0) - u64::from(old > 0);
+        self.tasks = self.tasks + u64::from(most) - u64::from(old);
+        most > old
+    }
+
+    fn release(&mut self, future: &mut Future<'_>, share: &NodeShare) -> bool {
+        let node = share.node.0;
+        let Some(&pos) = future.part.pos_of.get(node as usize) else {
+            return false;
+        };
+        if pos == NOWHERE {
+            return false;
+        }
+        future.release(share);
+        let room = &future.grown[&node];
+        self.look(future.fleet, pos as usize, node, room)
+    }
+
+    fn may_do(&self) -> bool {
+        self.nodes >= self.nodes_needed && self.tasks >= self.tasks_needed
+    }
+}
+
+/// Promises nodes to a job from `start` on.
+pub(crate) fn promise(
+    holds: &mut Holds,
+    demand: &Demand,
+    (fleet, part): (&Fleet, &PartView),
+    (start, picks): (Timestamp, &[Pick]),
+    running: &Running<'_>,
+    now: Timestamp,
+) {
+    let end = end_after(start, demand.length_ms);
+    let mut future = Future {
+        fleet,
+        part,
+        holds,
+        grown: HashMap::new(),
+        start,
+        length_ms: demand.length_ms,
+    };
+    let nodes: BTreeSet<u32> = picks.iter().map(|p| p.node).collect();
+    for (_, ending) in running.ends(now).take_while(|(t, _)| *t <= start) {
+        let (alloc, held) = match &ending {
+            Ending::Job(Some(job)) => match &job.alloc {
+                Some(alloc) => (alloc.as_ref(), Some(&job.nodes_held)),
+                None => continue,
+            },
+            Ending::Job(None) => continue,
+            Ending::Started(alloc) => (*alloc, None),
+        };
+        for (share, i) in alloc.nodes.iter().zip(0u32..) {
+            if nodes.contains(&share.node.0) && held.is_none_or(|h| h.contains(i)) {
+                future.release(share);
+            }
+        }
+    }
+    let made: Vec<(u32, Hold)> = picks
+        .iter()
+        .map(|pick| {
+            let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
+            let needs = needs_of(fleet, pick.node, &demand.want(class, pick.tasks));
+            let spare = minus(&future.left(pick.node), &needs);
+            (
+                pick.node,
+                Hold {
+                    start,
+                    end,
+                    needs,
+                    spare,
+                },
+            )
+        })
+        .collect();
+    for (node, hold) in made {
+        let list = holds.entry(node).or_default();
+        for earlier in list.iter_mut() {
+            if start <= earlier.start && earlier.start < end {
+                earlier.spare = minus(&earlier.spare, &hold.needs);
+            }
+        }
+        list.push(hold);
+    }
+}
+
+/// A job of another starts now on a promised node and outlasts the promise's begin: less is left to others.
+pub(crate) fn take_spare(
+    holds: &mut Holds,
+    fleet: &Fleet,
+    node: u32,
+    end: Timestamp,
+    want: &crate::fleet::Want,
+) {
+    let Some(list) = holds.get_mut(&node) else {
+        return;
+    };
+    let needs = needs_of(fleet, node, want);
+    for hold in list.iter_mut().filter(|h| h.start < end) {
+        hold.spare = minus(&hold.spare, &needs);
+    }
+}

@@ -1,0 +1,419 @@
+//! One pass: lanes in order of their heads, placements, promises, reasons.
+
+use crate::NODES_PER_PASS_MAX;
+use crate::STARTS_PER_PASS_MAX;
+use crate::fleet::{Fleet, NOWHERE};
+use crate::ground::{Holds, Live, Running, earliest, end_after, promise, take_spare};
+use crate::place::{Pick, choose};
+use crate::queue::{HeadKey, PartQueue, QueueKey, Reservation};
+use crate::scheduler::{Scheduler, array_budget};
+use muster_core::command::{Plan, PlannedStart};
+use muster_core::hostlist;
+use muster_core::ids::JobId;
+use muster_core::job::{Allocation, ArrayRole, Reason};
+use muster_core::state::State;
+use muster_core::time::Timestamp;
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
+
+/// What a pass knows of a partition.
+#[derive(Clone, Copy, Debug, Default)]
+struct PartPass {
+    touched: bool,
+    /// The first job that waits there.
+    head: Option<JobId>,
+}
+
+pub(crate) struct Pass<'a> {
+    s: &'a mut Scheduler,
+    state: &'a State,
+    now: Timestamp,
+    plan: Plan,
+    /// Whether later jobs may pass by one that waits.
+    backfill: bool,
+    parts: Vec<PartPass>,
+    heap: BinaryHeap<Reverse<(HeadKey, u32)>>,
+    /// Lanes that are or were in the heap.
+    seen: HashSet<u32>,
+    /// Where a lane goes on in its shape's queue.
+    cursor: HashMap<u32, QueueKey>,
+    /// How many more tasks of a record may start; 0 once a job was started.
+    left: HashMap<JobId, u32>,
+    /// How many more tasks of an array may start under its `%limit`.
+    budget: HashMap<JobId, u32>,
+    holds: Holds,
+    /// Nodes kept for a waiting job, without backfill.
+    closed: Vec<bool>,
+    /// Promises made in this pass, by partition.
+    made: HashMap<u32, Reservation>,
+    /// Starts of this pass by their end.
+    ends: BTreeSet<(Timestamp, usize)>,
+    /// A job that others had been kept back for has started in another of its partitions.
+    again: bool,
+}
+
+impl<'a> Pass<'a> {
+    pub(crate) fn new(s: &'a mut Scheduler, state: &'a State, now: Timestamp) -> Pass<'a> {
+        let backfill = s.fleet.config.as_ref().is_some_and(|c| c.backfill);
+        let parts = vec![PartPass::default(); s.fleet.parts.len()];
+        let closed = if backfill {
+            Vec::new()
+        } else {
+            vec![false; s.fleet.nodes.len()]
+        };
+        Pass {
+            s,
+            state,
+            now,
+            plan: Plan::default(),
+            backfill,
+            parts,
+            heap: BinaryHeap::new(),
+            seen: HashSet::new(),
+            cursor: HashMap::new(),
+            left: HashMap::new(),
+            budget: HashMap::new(),
+            holds: Holds::new(),
+            closed,
+            made: HashMap::new(),
+            ends: BTreeSet::new(),
+            again: false,
+        }
+    }
+
+    pub(crate) fn run(mut self) -> Plan {
+        self.seed();
+        while let Some(Reverse((key, lane))) = self.heap.pop() {
+            let nodes = self.s.cost.nodes_visited;
+            if self.plan.starts.len() >= STARTS_PER_PASS_MAX || nodes >= NODES_PER_PASS_MAX {
+                self.s.more = true;
+                break;
+            }
+            self.visit(key, lane);
+        }
+        self.finish();
+        self.plan
+    }
+
+    /// The lanes to begin with: those with a change, and the first of each partition that they may meet.
+    fn seed(&mut self) {
+        let queue = &mut self.s.queue;
+        let fleet = &self.s.fleet;
+        let mut touched = std::mem::take(&mut queue.touched);
+        let component = |lane: u32| fleet.parts[queue.lane(lane).part as usize].component;
+        touched.extend(queue.woken.iter().map(|&lane| component(lane)));
+        // A promise that is due and not kept rests on ends that are late: it is made anew.
+        let due = |p: &PartQueue| p.reservation.as_ref().is_some_and(|r| r.start <= self.now);
+        let late = queue.parts.iter().zip(&fleet.parts).filter(|(p, _)| due(p));
+        touched.extend(late.map(|(_, view)| view.component));
+        let mut doubtful = BTreeSet::new();
+        for (number, (part, view)) in queue.parts.iter().zip(&fleet.parts).enumerate() {
+            if !touched.contains(&view.component) {
+                continue;
+            }
+            self.parts[number].touched = true;
+            // A promise that may not be made again leaves room to those it kept back.
+            if let Some(promise) = &part.reservation {
+                let first = part.order.first().map(|(key, _)| *key);
+                if first != Some(promise.key) || queue.woken.contains(&promise.lane) {
+                    doubtful.insert(view.component);
+                }
+            }
+        }
+        let held: Vec<u32> = queue
+            .held
+            .iter()
+            .copied()
+            .filter(|&lane| doubtful.contains(&component(lane)))
+            .collect();
+        for lane in held {
+            queue.wake(fleet, lane);
+        }
+        queue.touched.clear();
+        let firsts: Vec<u32> = (queue.parts.iter().zip(&self.parts))
+            .filter(|(_, pass)| pass.touched)
+            .filter_map(|(part, _)| part.order.first().map(|(_, lane)| *lane))
+            .collect();
+        let woken = if self.backfill {
+            queue.woken.iter().copied().collect()
+        } else {
+            Vec::new()
+        };
+        for lane in firsts.into_iter().chain(woken) {
+            self.push(lane);
+        }
+    }
+
+    fn push(&mut self, lane: u32) {
+        if let Some(key) = self.s.queue.lane(lane).key
+            && self.seen.insert(lane)
+        {
+            self.heap.push(Reverse((key, lane)));
+        }
+    }
+
+    fn visit(&mut self, key: HeadKey, lane: u32) {
+        let part = self.s.queue.lane(lane).part;
+        let pass = self.parts[part as usize];
+        if pass.head.is_none() {
+            // Until somebody waits here, everyone in line is looked at.
+            let order = &self.s.queue.parts[part as usize].order;
+            let after = (
+                std::ops::Bound::Excluded((key, lane)),
+                std::ops::Bound::Unbounded,
+            );
+            let original = self.s.queue.lane(lane).key == Some(key);
+            let next = order
+                .range(after)
+                .next()
+                .map(|(_, next)| *next)
+                .filter(|_| original);
+            if let Some(next) = next {
+                self.push(next);
+            }
+        } else if !self.backfill {
+            return;
+        }
+        let Some(job) = self.head(lane) else {
+            // All of its jobs start in this pass.
+            return;
+        };
+        let (Reverse(tier), _, _, ordinal) = key;
+        let now_key = (Reverse(tier), job.0, job.1, ordinal);
+        if now_key != key {
+            // Another lane of its shape has started what was its head.
+            self.heap.push(Reverse((now_key, lane)));
+            return;
+        }
+        if !self.backfill || self.s.queue.woken.contains(&lane) {
+            let (picks, narrowed) = self.try_now(lane);
+            if let Some(picks) = picks {
+                self.start(lane, job.1, &picks);
+                self.heap.push(Reverse((now_key, lane)));
+                return;
+            }
+            self.s.queue.block(lane, narrowed);
+        }
+        if pass.head.is_none() {
+            self.parts[part as usize].head = Some(job.1);
+            self.waits(lane, part, key);
+        }
+    }
+
+    /// The first job of a lane that has not been started.
+    fn head(&mut self, lane: u32) -> Option<QueueKey> {
+        let shape = self.s.queue.shape(self.s.queue.lane(lane).shape);
+        let from = self
+            .cursor
+            .get(&lane)
+            .copied()
+            .unwrap_or((Reverse(u32::MAX), JobId(0)));
+        for &key in shape.queue.range(from..) {
+            self.s.cost.jobs_visited += 1;
+            let job = &self.state.jobs[&key.1];
+            let left = *self.left.entry(key.1).or_insert_with(|| match &job.array {
+                ArrayRole::Pending { indices } => u32::try_from(indices.len()).unwrap_or(u32::MAX),
+                _ => 1,
+            });
+            let budget = array_budget(self.state, job)
+                .map_or(u32::MAX, |(base, n)| *self.budget.entry(base).or_insert(n));
+            if left.min(budget) > 0 {
+                self.cursor.insert(lane, key);
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Nodes for a job of the lane now, and whether promises were in the way.
+    fn try_now(&mut self, lane: u32) -> (Option<Vec<Pick>>, bool) {
+        self.s.cost.shapes_visited += 1;
+        let lane = self.s.queue.lane(lane);
+        let Ok(demand) = &lane.demand else {
+            return (None, false);
+        };
+        let ground = Live {
+            fleet: &self.s.fleet,
+            part: &self.s.fleet.parts[lane.part as usize],
+            holds: &self.holds,
+            closed: &self.closed,
+            end: end_after(self.now, demand.length_ms),
+            narrowed: Cell::new(false),
+            visited: Cell::new(0),
+        };
+        let picks = choose(demand, &self.s.fleet, ground.part, &ground);
+        self.s.cost.nodes_visited += ground.visited.get();
+        (picks, ground.narrowed.get())
+    }
+
+    fn start(&mut self, lane: u32, job: JobId, picks: &[Pick]) {
+        let (part, demand) = {
+            let lane = self.s.queue.lane(lane);
+            (lane.part, &lane.demand)
+        };
+        let Ok(demand) = demand else { return };
+        let end = end_after(self.now, demand.length_ms);
+        let alloc = allocate(
+            &mut self.s.fleet,
+            part,
+            demand,
+            picks,
+            |fleet, node, want| {
+                take_spare(&mut self.holds, fleet, node, end, want);
+            },
+        );
+        self.s.dirty_nodes.extend(picks.iter().map(|p| p.node));
+        self.ends.insert((end, self.plan.starts.len()));
+        self.plan.starts.push(PlannedStart { job, alloc });
+        self.again |= self.parts.iter().any(|p| p.head == Some(job));
+        if let Some(left) = self.left.get_mut(&job) {
+            *left -= 1;
+        }
+        if let Some((base, _)) = array_budget(self.state, &self.state.jobs[&job])
+            && let Some(budget) = self.budget.get_mut(&base)
+        {
+            *budget -= 1;
+        }
+    }
+
+    /// The job is the first that waits in its partition: what it needs is kept for it.
+    fn waits(&mut self, lane: u32, part: u32, key: HeadKey) {
+        let job = key.2;
+        let view = &self.s.fleet.parts[part as usize];
+        if !self.backfill {
+            view.order
+                .iter()
+                .for_each(|&node| self.closed[node as usize] = true);
+            return;
+        }
+        let Ok(demand) = &self.s.queue.lane(lane).demand else {
+            return;
+        };
+        let running = Running {
+            state: self.state,
+            completing: &self.s.completing,
+            starts: &self.plan.starts,
+            started: &self.ends,
+            endless: None,
+        };
+        let place = (&self.s.fleet, view);
+        let found = earliest(demand, place, &self.holds, &running, self.now);
+        let old = self.s.queue.parts[part as usize].reservation.as_ref();
+        let mut new = None;
+        if let Some((start, picks)) = found {
+            promise(
+                &mut self.holds,
+                demand,
+                place,
+                (start, &picks),
+                &running,
+                self.now,
+            );
+            let last = |pick: &Pick| Some((pick.node, self.holds.get(&pick.node)?.last()?.clone()));
+            let holds = picks.iter().filter_map(last).collect();
+            new = Some(Reservation {
+                key,
+                lane,
+                start,
+                holds,
+            });
+            if self.state.jobs[&job].expected_start != Some(start) {
+                self.plan.expected.push((job, start));
+            }
+        }
+        if old.is_some_and(|old| old.loosened_by(new.as_ref())) {
+            let component = view.component;
+            let queue = &mut self.s.queue;
+            let fleet = &self.s.fleet;
+            let near = |l: &u32| fleet.parts[queue.lane(*l).part as usize].component == component;
+            let held: Vec<u32> = queue.held.iter().copied().filter(near).collect();
+            for lane in held {
+                self.s.queue.wake(&self.s.fleet, lane);
+                self.push(lane);
+            }
+            self.s.queue.touched.clear();
+        }
+        if let Some(new) = new {
+            self.made.insert(part, new);
+        }
+    }
+
+    /// Remembers heads and promises, says which reasons changed.
+    fn finish(&mut self) {
+        let queue = &mut self.s.queue;
+        for (number, pass) in self.parts.iter().enumerate() {
+            // A pass that was cut has not come to everyone's turn.
+            if !pass.touched || (self.s.more && pass.head.is_none()) {
+                continue;
+            }
+            let part = &mut queue.parts[number];
+            if part.head != pass.head {
+                queue
+                    .announce
+                    .extend(part.head.into_iter().chain(pass.head));
+                part.head = pass.head;
+            }
+            let number = u32::try_from(number).expect("fewer than 2^32 partitions");
+            part.reservation = self.made.remove(&number);
+        }
+        self.reasons();
+        self.s.proposed = self.plan.starts.iter().map(|s| s.job).collect();
+        self.s.more |= self.again;
+    }
+
+    fn reasons(&mut self) {
+        let queue = &mut self.s.queue;
+        let heads: BTreeSet<JobId> = queue.parts.iter().filter_map(|p| p.head).collect();
+        let mut changed = std::mem::take(&mut queue.refused);
+        for id in std::mem::take(&mut queue.announce) {
+            let Some(&(shape, _)) = queue.jobs.get(&id) else {
+                continue;
+            };
+            if self.left.get(&id) == Some(&0) {
+                continue;
+            }
+            let waiting = if heads.contains(&id) {
+                Reason::Resources
+            } else {
+                Reason::Priority
+            };
+            changed.insert(id, queue.fatal(shape).unwrap_or(waiting));
+        }
+        let new = |(id, reason): &(JobId, Reason)| {
+            self.state
+                .jobs
+                .get(id)
+                .is_some_and(|job| job.reason != *reason)
+        };
+        self.plan.reasons = changed.into_iter().filter(new).collect();
+    }
+}
+
+/// Takes the nodes picked.
+pub(crate) fn allocate(
+    fleet: &mut Fleet,
+    part: u32,
+    demand: &crate::demand::Demand,
+    picks: &[Pick],
+    mut taken: impl FnMut(&Fleet, u32, &crate::fleet::Want),
+) -> Allocation {
+    let mut alloc = Allocation {
+        partition: fleet.parts[part as usize].config.name.clone(),
+        exclusive: demand.alone,
+        ..Allocation::default()
+    };
+    for pick in picks {
+        debug_assert_ne!(pick.node, NOWHERE);
+        let class = fleet.nodes[pick.node as usize].class as usize;
+        let want = demand.want(&fleet.classes[class], pick.tasks);
+        taken(fleet, pick.node, &want);
+        alloc.nodes.push(fleet.take(pick.node, part, &want));
+        alloc.ntasks += pick.tasks;
+    }
+    alloc.hostlist = match alloc.nodes.as_slice() {
+        [one] => one.name.clone(),
+        many => hostlist::compress(&many.iter().map(|n| n.name.as_str()).collect::<Vec<_>>()),
+    };
+    alloc
+}

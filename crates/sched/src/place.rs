@@ -1,0 +1,268 @@
+//! Choosing nodes for a job and laying out its tasks. One algorithm serves the nodes as they are, the nodes as they
+//! will be, and empty nodes (can it ever run?): they differ in the [`Ground`].
+//!
+//! Order of choice: lowest weight, then configuration order, fewest nodes that hold the job.
+
+use crate::demand::Demand;
+use crate::fleet::{Fleet, NOWHERE, PartView, Room};
+use std::borrow::Cow;
+
+/// Nodes of a partition and the room on them.
+pub(crate) trait Ground {
+    /// The first place at or after `from` that may have so much free.
+    fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize>;
+    /// The room on the node at a place.
+    fn room(&self, pos: usize) -> Cow<'_, Room>;
+}
+
+/// A node chosen and the tasks it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pick {
+    pub(crate) node: u32,
+    pub(crate) tasks: u32,
+}
+
+/// A candidate: its place in the partition and the tasks it could hold.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    pos: usize,
+    node: u32,
+    most: u32,
+    cpus: u32,
+}
+
+/// Chooses nodes and tasks per node, in node order; `None` if the job does not fit on this ground.
+pub(crate) fn choose(
+    demand: &Demand,
+    fleet: &Fleet,
+    part: &PartView,
+    ground: &impl Ground,
+) -> Option<Vec<Pick>> {
+    (0..demand.alternatives.len()).find_map(|alternative| {
+        let search = Search {
+            demand,
+            fleet,
+            part,
+            ground,
+            alternative,
+        };
+        search.run().map(|chosen| search.lay_out(chosen))
+    })
+}
+
+struct Search<'a, G: Ground> {
+    demand: &'a Demand,
+    fleet: &'a Fleet,
+    part: &'a PartView,
+    ground: &'a G,
+    alternative: usize,
+}
+
+impl<G: Ground> Search<'_, G> {
+    fn run(&self) -> Option<Vec<Candidate>> {
+        let d = self.demand;
+        let part_max = self.part.config.max_nodes.unwrap_or(u32::MAX);
+        let max_nodes = d.max_nodes.min(part_max) as usize;
+        if d.min_nodes as usize > max_nodes {
+            return None;
+        }
+        let best = d.tasks_at_most(self.alternative, &self.fleet.classes);
+        if best == 0 {
+            return None;
+        }
+        if d.contiguous {
+            return self.contiguous(max_nodes);
+        }
+        let required = self.required()?;
+        let by_load = d.spread || d.least_loaded;
+        if required.is_empty() && !by_load {
+            // The fewest nodes that could do, each with its even part: found without looking at the rest.
+            let (count, each, wanted) = match d.tasks {
+                Some(tasks) => {
+                    let count = tasks.div_ceil(best).max(d.min_nodes);
+                    (count as usize, tasks.div_ceil(count), count as usize)
+                }
+                None => (d.min_nodes as usize, d.tasks_each, max_nodes),
+            };
+            if count > max_nodes {
+                return None;
+            }
+            let found = self.first(wanted, each);
+            if found.len() >= count {
+                return Some(found);
+            }
+            // When nothing else could do, the search is over: no choice, one node, or full nodes needed.
+            let full = d
+                .tasks
+                .is_some_and(|t| u64::from(best) * count as u64 == u64::from(t));
+            if d.tasks.is_none() || (count == max_nodes && (count == 1 || full)) {
+                return None;
+            }
+        }
+        self.fewest(required, max_nodes)
+    }
+
+    fn candidate(&self, pos: usize, least: u32) -> Option<Candidate> {
+        let node = self.part.order[pos];
+        let class = self.fleet.nodes[node as usize].class;
+        if !self.demand.admits(self.alternative, class, node) {
+            return None;
+        }
+        let room = self.ground.room(pos);
+        let most = self
+            .demand
+            .tasks_in(&self.fleet.classes[class as usize], &room);
+        (most >= least.max(1)).then_some(Candidate {
+            pos,
+            node,
+            most,
+            cpus: room.cpus,
+        })
+    }
+
+    /// Nodes that the job names; `None` if one of them is of no use now.
+    fn required(&self) -> Option<Vec<Candidate>> {
+        let place = |&node: &u32| match self.part.pos_of[node as usize] {
+            NOWHERE => None,
+            pos => self.candidate(pos as usize, 1),
+        };
+        self.demand.required.iter().map(place).collect()
+    }
+
+    /// The first nodes, in order, that hold at least `each` tasks.
+    fn first(&self, wanted: usize, each: u32) -> Vec<Candidate> {
+        let (cpus, mib) = self
+            .demand
+            .floor(self.alternative, &self.fleet.classes, each);
+        let mut found = Vec::new();
+        let mut from = 0;
+        while found.len() < wanted {
+            let Some(pos) = self.ground.next(from, cpus, mib) else {
+                break;
+            };
+            found.extend(self.candidate(pos, each));
+            from = pos + 1;
+        }
+        found
+    }
+
+    /// The fewest nodes of the lowest weights that hold the job, the named ones among them.
+    fn fewest(&self, required: Vec<Candidate>, max_nodes: usize) -> Option<Vec<Candidate>> {
+        let d = self.demand;
+        let mut rest = self.first(usize::MAX, d.tasks_least());
+        rest.retain(|c| !d.required.contains(&c.node));
+        let weight = |c: &Candidate| self.part.weights[c.pos];
+        let mut from = 0;
+        while from <= rest.len() {
+            let mut end = from;
+            while end < rest.len() && weight(&rest[end]) == weight(&rest[from]) {
+                end += 1;
+            }
+            let mut within = rest[..end].to_vec();
+            if d.least_loaded {
+                within.sort_by_key(|c| (weight(c), std::cmp::Reverse(c.cpus)));
+            } else if d.spread {
+                within.sort_by_key(|c| std::cmp::Reverse(c.cpus));
+            } else {
+                within.sort_by_key(|c| std::cmp::Reverse(c.most));
+            }
+            if let Some(chosen) = self.enough(required.iter().copied().chain(within), max_nodes) {
+                return Some(chosen);
+            }
+            if end >= rest.len() {
+                return None;
+            }
+            from = end;
+        }
+        None
+    }
+
+    /// As many of the candidates, in order, as are needed.
+    fn enough(
+        &self,
+        candidates: impl Iterator<Item = Candidate>,
+        max_nodes: usize,
+    ) -> Option<Vec<Candidate>> {
+        let d = self.demand;
+        let least = d.min_nodes as usize;
+        let mut chosen = Vec::new();
+        let mut tasks = 0u64;
+        let done = |chosen: &[Candidate], tasks: u64| {
+            chosen.len() >= least && d.tasks.is_none_or(|t| tasks >= u64::from(t))
+        };
+        let most = match d.tasks {
+            Some(tasks) if d.spread => max_nodes.min((tasks as usize).max(least)),
+            Some(_) => 0,
+            None => max_nodes,
+        };
+        for candidate in candidates {
+            if chosen.len() >= max_nodes || done(&chosen, tasks) && chosen.len() >= most {
+                break;
+            }
+            tasks += u64::from(candidate.most);
+            chosen.push(candidate);
+        }
+        done(&chosen, tasks).then_some(chosen)
+    }
+
+    /// The first run of neighbours that holds the job.
+    fn contiguous(&self, max_nodes: usize) -> Option<Vec<Candidate>> {
+        let d = self.demand;
+        let mut all = self.first(usize::MAX, d.tasks_least());
+        all.sort_by_key(|c| c.node);
+        (0..all.len()).find_map(|start| {
+            let neighbours = all[start..]
+                .iter()
+                .enumerate()
+                .take_while(|(i, c)| c.node as usize == all[start].node as usize + i)
+                .map(|(_, c)| *c);
+            let chosen = self.enough(neighbours, max_nodes)?;
+            let has = |node: &u32| chosen.iter().any(|c| c.node == *node);
+            d.required.iter().all(has).then_some(chosen)
+        })
+    }
+
+    /// Tasks per node, in node order.
+    fn lay_out(&self, mut chosen: Vec<Candidate>) -> Vec<Pick> {
+        chosen.sort_unstable_by_key(|c| c.node);
+        let d = self.demand;
+        let mut picks: Vec<Pick> = chosen
+            .iter()
+            .map(|c| Pick {
+                node: c.node,
+                tasks: 0,
+            })
+            .collect();
+        let Some(mut left) = d.tasks else {
+            picks.iter_mut().for_each(|p| p.tasks = d.tasks_each);
+            return picks;
+        };
+        if !d.even {
+            // Every node taken gets a task before the first is filled.
+            let mut others = u32::try_from(picks.len()).unwrap_or(u32::MAX);
+            for (pick, c) in picks.iter_mut().zip(&chosen) {
+                others -= 1;
+                pick.tasks = c.most.min(left.saturating_sub(others)).max(left.min(1));
+                left -= pick.tasks;
+            }
+            return picks;
+        }
+        while left > 0 {
+            let open: Vec<usize> = (0..picks.len())
+                .filter(|&i| picks[i].tasks < chosen[i].most)
+                .collect();
+            let count = u32::try_from(open.len()).unwrap_or(u32::MAX);
+            if count == 0 {
+                break;
+            }
+            let (each, more) = (left / count, left % count);
+            for (n, i) in open.into_iter().enumerate() {
+                let share = each + u32::from(each == 0 && n < more as usize);
+                let add = share.min(chosen[i].most - picks[i].tasks).min(left);
+                picks[i].tasks += add;
+                left -= add;
+            }
+        }
+        picks
+    }
+}

@@ -1,0 +1,501 @@
+//! Waiting jobs by shape. A *shape* is what makes jobs alike to placement: ask, partitions, time limit. A *lane* is
+//! a shape in one of its partitions; it is `woken` when something may have changed for it and otherwise blocked,
+//! and a blocked lane costs nothing.
+
+use crate::demand::Demand;
+use crate::fleet::{Fleet, PartView};
+use crate::ground::{Hold, Ideal};
+use crate::place::choose;
+use muster_core::config::PartitionState;
+use muster_core::ids::JobId;
+use muster_core::job::{Job, Reason};
+use muster_core::spec::{JobSpec, ResourceAsk};
+use muster_core::time::{TimeLimit, Timestamp};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Order inside a shape: priority, then number.
+pub(crate) type QueueKey = (Reverse<u32>, JobId);
+/// Order over all lanes: tier, priority, number, place of the partition in the job's list.
+pub(crate) type HeadKey = (Reverse<u32>, Reverse<u32>, JobId, u32);
+
+/// Jobs that are alike.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    ask: ResourceAsk,
+    partitions: Vec<String>,
+    limit: TimeLimit,
+    hash: u64,
+    pub(crate) queue: BTreeSet<QueueKey>,
+    pub(crate) lanes: Vec<u32>,
+}
+
+impl Shape {
+    fn is(&self, ask: &ResourceAsk, partitions: &[String], limit: TimeLimit) -> bool {
+        self.limit == limit && self.partitions == partitions && self.ask == *ask
+    }
+}
+
+/// A shape in one partition.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) shape: u32,
+    pub(crate) part: u32,
+    ordinal: u32,
+    /// What it needs there, or why it cannot run there.
+    pub(crate) demand: Result<Demand, Reason>,
+    /// Its place in the partition's order, when it can run there.
+    pub(crate) key: Option<HeadKey>,
+    /// Least free CPUs with which a node is of any use to it.
+    least_cpus: u32,
+    /// A promise to another job is what blocks it, not the nodes.
+    pub(crate) held: bool,
+}
+
+/// A promise to the first job that waits in a partition.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Reservation {
+    /// The job's place in line: whoever comes after it must keep the promise.
+    pub(crate) key: HeadKey,
+    pub(crate) lane: u32,
+    pub(crate) start: Timestamp,
+    pub(crate) holds: Vec<(u32, Hold)>,
+}
+
+impl Reservation {
+    /// Whether a job that this promise kept back might run under `new`.
+    pub(crate) fn loosened_by(&self, new: Option<&Reservation>) -> bool {
+        let Some(new) = new else { return true };
+        let same = self.key == new.key
+            && self.start == new.start
+            && self.holds.len() == new.holds.len()
+            && self
+                .holds
+                .iter()
+                .zip(&new.holds)
+                .all(|((a, old), (b, new))| a == b && !new.spare.has_more_than(&old.spare));
+        !same
+    }
+}
+
+/// The waiting lanes of one partition.
+#[derive(Debug, Default)]
+pub(crate) struct PartQueue {
+    /// All that can run there, by their heads.
+    pub(crate) order: BTreeSet<(HeadKey, u32)>,
+    /// Those that did not fit, by the least free CPUs that could help them.
+    blocked: BTreeSet<(u32, u32)>,
+    /// Every lane, those that cannot run included.
+    lanes: BTreeSet<u32>,
+    /// The first job that waits for resources.
+    pub(crate) head: Option<JobId>,
+    pub(crate) reservation: Option<Reservation>,
+}
+
+/// All that waits.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    shapes: Slab<Shape>,
+    lanes: Slab<Lane>,
+    /// Shapes by hash; only looked up, never iterated.
+    by_hash: HashMap<u64, Vec<u32>>,
+    pub(crate) jobs: HashMap<JobId, (u32, QueueKey)>,
+    pub(crate) parts: Vec<PartQueue>,
+    pub(crate) woken: BTreeSet<u32>,
+    /// Lanes that promises keep back.
+    pub(crate) held: BTreeSet<u32>,
+    /// Components in which something changed.
+    pub(crate) touched: BTreeSet<u32>,
+    /// Jobs whose reason may be another now.
+    pub(crate) announce: BTreeSet<JobId>,
+    /// Jobs that were kept out of the queue, and why.
+    pub(crate) refused: BTreeMap<JobId, Reason>,
+}
+
+impl Queue {
+    pub(crate) fn new(fleet: &Fleet) -> Queue {
+        let parts = fleet.parts.iter().map(|_| PartQueue::default()).collect();
+        Queue {
+            parts,
+            ..Queue::default()
+        }
+    }
+
+    pub(crate) fn shape(&self, id: u32) -> &Shape {
+        self.shapes.get(id)
+    }
+
+    pub(crate) fn lane(&self, id: u32) -> &Lane {
+        self.lanes.get(id)
+    }
+
+    /// Shapes that wait.
+    pub(crate) fn shape_count(&self) -> usize {
+        self.shapes.len()
+    }
+
+    /// Puts a job where it belongs, or moves it there.
+    pub(crate) fn put(&mut self, fleet: &Fleet, job: &Job) {
+        let fallback = [job.partition.clone()];
+        let partitions = partitions_of(&job.spec, &fallback);
+        let key = (Reverse(job.priority), job.id);
+        if let Some(&(shape, old)) = self.jobs.get(&job.id) {
+            if self
+                .shapes
+                .get(shape)
+                .is(&job.spec.ask, partitions, job.time_limit)
+            {
+                if old != key {
+                    let shape_ref = self.shapes.get_mut(shape);
+                    shape_ref.queue.remove(&old);
+                    shape_ref.queue.insert(key);
+                    self.jobs.insert(job.id, (shape, key));
+                    self.reorder(fleet, shape);
+                }
+                return;
+            }
+            self.remove(fleet, job.id);
+        }
+        let shape = self.shape_for(fleet, &job.spec.ask, partitions, job.time_limit);
+        self.shapes.get_mut(shape).queue.insert(key);
+        self.jobs.insert(job.id, (shape, key));
+        self.reorder(fleet, shape);
+    }
+
+    /// Takes a job out.
+    pub(crate) fn remove(&mut self, fleet: &Fleet, job: JobId) {
+        let Some((shape, key)) = self.jobs.remove(&job) else {
+            return;
+        };
+        self.shapes.get_mut(shape).queue.remove(&key);
+        self.reorder(fleet, shape);
+        if self.shapes.get(shape).queue.is_empty() {
+            let gone = self.shapes.remove(shape);
+            for lane in gone.lanes {
+                let part = self.lanes.remove(lane).part;
+                self.parts[part as usize].lanes.remove(&lane);
+            }
+            if let Some(list) = self.by_hash.get_mut(&gone.hash) {
+                list.retain(|&s| s != shape);
+                if list.is_empty() {
+                    self.by_hash.remove(&gone.hash);
+                }
+            }
+        }
+    }
+
+    fn shape_for(
+        &mut self,
+        fleet: &Fleet,
+        ask: &ResourceAsk,
+        partitions: &[String],
+        limit: TimeLimit,
+    ) -> u32 {
+        // Fixed keys: the hash is the same in every run.
+        let mut hasher = DefaultHasher::new();
+        (ask, partitions, limit).hash(&mut hasher);
+        let hash = hasher.finish();
+        if let Some(&shape) = self.by_hash.get(&hash).and_then(|list| {
+            list.iter()
+                .find(|&&s| self.shapes.get(s).is(ask, partitions, limit))
+        }) {
+            return shape;
+        }
+        let shape = self.shapes.insert(Shape {
+            ask: ask.clone(),
+            partitions: partitions.to_vec(),
+            limit,
+            hash,
+            queue: BTreeSet::new(),
+            lanes: Vec::new(),
+        });
+        self.by_hash.entry(hash).or_default().push(shape);
+        for (name, ordinal) in partitions.iter().zip(0..) {
+            let Some(&part) = fleet.part_by_name.get(name) else {
+                continue;
+            };
+            let view = &fleet.parts[part as usize];
+            let demand = feasible(ask, limit, fleet, view);
+            let least_cpus = least_cpus(&demand, fleet);
+            let lane = Lane {
+                shape,
+                part,
+                ordinal,
+                demand,
+                key: None,
+                least_cpus,
+                held: false,
+            };
+            let lane = self.lanes.insert(lane);
+            self.parts[part as usize].lanes.insert(lane);
+            self.shapes.get_mut(shape).lanes.push(lane);
+        }
+        shape
+    }
+
+    /// Brings the places of a shape's lanes in line with its first job.
+    fn reorder(&mut self, fleet: &Fleet, shape: u32) {
+        let first = self.shapes.get(shape).queue.first().copied();
+        for lane in self.shapes.get(shape).lanes.clone() {
+            self.place(fleet, lane, first);
+        }
+    }
+
+    fn place(&mut self, fleet: &Fleet, id: u32, first: Option<QueueKey>) {
+        let lane = self.lanes.get_mut(id);
+        let view = &fleet.parts[lane.part as usize];
+        let tier = Reverse(view.config.priority_tier);
+        let key = match (&lane.demand, first) {
+            (Ok(_), Some((priority, job))) => Some((tier, priority, job, lane.ordinal)),
+            _ => None,
+        };
+        let old = std::mem::replace(&mut lane.key, key);
+        if old == key {
+            return;
+        }
+        let queue = &mut self.parts[lane.part as usize];
+        if let Some(old) = old {
+            queue.order.remove(&(old, id));
+        }
+        self.touched.insert(view.component);
+        match key {
+            Some(key) => {
+                queue.order.insert((key, id));
+                // Ahead of where it was it may pass by promises that kept it back.
+                if old.is_none_or(|old| key < old) {
+                    self.wake(fleet, id);
+                }
+            }
+            None => {
+                queue.blocked.remove(&(lane.least_cpus, id));
+                lane.held = false;
+                self.held.remove(&id);
+                self.woken.remove(&id);
+            }
+        }
+    }
+
+    /// Something may have changed for this lane.
+    pub(crate) fn wake(&mut self, fleet: &Fleet, id: u32) {
+        let lane = self.lanes.get_mut(id);
+        self.parts[lane.part as usize]
+            .blocked
+            .remove(&(lane.least_cpus, id));
+        self.touched
+            .insert(fleet.parts[lane.part as usize].component);
+        self.woken.insert(id);
+    }
+
+    /// Wakes every lane of a job's shape, if it waits.
+    pub(crate) fn wake_job(&mut self, fleet: &Fleet, job: JobId) {
+        let Some(&(shape, _)) = self.jobs.get(&job) else {
+            return;
+        };
+        for lane in self.shapes.get(shape).lanes.clone() {
+            if self.lanes.get(lane).key.is_some() {
+                self.wake(fleet, lane);
+            }
+        }
+    }
+
+    /// It did not fit; `held` if only for a promise to another.
+    pub(crate) fn block(&mut self, id: u32, held: bool) {
+        let lane = self.lanes.get_mut(id);
+        self.woken.remove(&id);
+        self.parts[lane.part as usize]
+            .blocked
+            .insert((lane.least_cpus, id));
+        lane.held = held;
+        if held {
+            self.held.insert(id);
+        } else {
+            self.held.remove(&id);
+        }
+    }
+
+    /// A node has more room than it had: wakes the lanes that could use it. Returns how many were looked at.
+    pub(crate) fn node_freed(&mut self, fleet: &Fleet, node: u32) -> u64 {
+        let view = &fleet.nodes[node as usize];
+        let class = &fleet.classes[view.class as usize];
+        let mut looked = 0;
+        for &part in &view.parts {
+            let blocked = self.parts[part as usize]
+                .blocked
+                .range(..=(view.room.cpus, u32::MAX));
+            let helped: Vec<u32> = blocked
+                .map(|&(_, lane)| lane)
+                .inspect(|_| looked += 1)
+                .filter(|&lane| {
+                    let Ok(demand) = &self.lanes.get(lane).demand else {
+                        return false;
+                    };
+                    (0..demand.alternatives.len()).any(|a| demand.admits(a, view.class, node))
+                        && demand.tasks_in(class, &view.room) > 0
+                })
+                .collect();
+            for lane in helped {
+                self.wake(fleet, lane);
+            }
+        }
+        looked
+    }
+
+    /// Nodes of a partition came or went: what can run there is worked out again.
+    pub(crate) fn partition_changed(&mut self, fleet: &Fleet, part: u32) {
+        self.touched.insert(fleet.parts[part as usize].component);
+        for id in self.parts[part as usize].lanes.clone() {
+            let lane = self.lanes.get(id);
+            let shape = self.shapes.get(lane.shape);
+            let demand = feasible(&shape.ask, shape.limit, fleet, &fleet.parts[part as usize]);
+            if demand.as_ref().err() == lane.demand.as_ref().err() {
+                continue;
+            }
+            let first = shape.queue.first().copied();
+            self.announce
+                .extend(shape.queue.iter().map(|(_, job)| *job));
+            // Out with the old key before the new one, which depends on the new demand.
+            self.place(fleet, id, None);
+            let least_cpus = least_cpus(&demand, fleet);
+            let lane = self.lanes.get_mut(id);
+            lane.demand = demand;
+            lane.least_cpus = least_cpus;
+            self.place(fleet, id, first);
+        }
+    }
+
+    /// Why no job of the shape can run anywhere, if so.
+    pub(crate) fn fatal(&self, shape: u32) -> Option<Reason> {
+        let lanes = &self.shapes.get(shape).lanes;
+        let mut reasons = lanes
+            .iter()
+            .map(|&l| self.lanes.get(l).demand.as_ref().err().copied());
+        let first = reasons.next().unwrap_or(Some(Reason::PartitionConfig))?;
+        reasons.all(|r| r.is_some()).then_some(first)
+    }
+}
+
+/// The partitions a job may run in, in its order.
+pub(crate) fn partitions_of<'a>(spec: &'a JobSpec, fallback: &'a [String]) -> &'a [String] {
+    if spec.partitions.is_empty() {
+        fallback
+    } else {
+        &spec.partitions
+    }
+}
+
+fn least_cpus(demand: &Result<Demand, Reason>, fleet: &Fleet) -> u32 {
+    let Ok(demand) = demand else { return 0 };
+    (0..demand.alternatives.len())
+        .map(|a| demand.floor(a, &fleet.classes, demand.tasks_least()).0)
+        .min()
+        .unwrap_or(0)
+}
+
+/// What a shape needs in a partition.
+///
+/// # Errors
+/// Why it cannot run there as the partition and its nodes are, whatever else runs.
+pub(crate) fn feasible(
+    ask: &ResourceAsk,
+    limit: TimeLimit,
+    fleet: &Fleet,
+    part: &PartView,
+) -> Result<Demand, Reason> {
+    match part.config.state {
+        PartitionState::Up | PartitionState::Drain => {}
+        PartitionState::Down => return Err(Reason::PartitionDown),
+        PartitionState::Inactive => return Err(Reason::PartitionInactive),
+    }
+    if limit > part.config.max_time {
+        return Err(Reason::PartitionTimeLimit);
+    }
+    let demand = Demand::new(ask, limit, fleet, part)?;
+    if part
+        .config
+        .max_nodes
+        .is_some_and(|most| demand.min_nodes > most)
+        || ask
+            .max_nodes
+            .is_some_and(|most| most < part.config.min_nodes)
+    {
+        return Err(Reason::PartitionNodeLimit);
+    }
+    if demand.min_nodes as usize > part.order.len() {
+        return Err(Reason::PartitionConfig);
+    }
+    let on = |usable_only| {
+        choose(
+            &demand,
+            fleet,
+            part,
+            &Ideal {
+                fleet,
+                part,
+                usable_only,
+            },
+        )
+    };
+    if on(true).is_some() {
+        return Ok(demand);
+    }
+    if on(false).is_none() {
+        return Err(Reason::BadConstraints);
+    }
+    let down = |node: &u32| !fleet.nodes[*node as usize].room.usable;
+    Err(if demand.required.iter().any(down) {
+        Reason::ReqNodeNotAvail
+    } else {
+        Reason::NodesUnavailable
+    })
+}
+
+/// Values under small numbers that are used again.
+#[derive(Debug)]
+struct Slab<T> {
+    slots: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab {
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<T> Slab<T> {
+    fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn insert(&mut self, value: T) -> u32 {
+        if let Some(id) = self.free.pop() {
+            self.slots[id as usize] = Some(value);
+            return id;
+        }
+        self.slots.push(Some(value));
+        u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 shapes wait")
+    }
+
+    fn remove(&mut self, id: u32) -> T {
+        self.free.push(id);
+        self.slots[id as usize]
+            .take()
+            .expect("ids are handed out for values that are there")
+    }
+
+    fn get(&self, id: u32) -> &T {
+        self.slots[id as usize]
+            .as_ref()
+            .expect("ids are handed out for values that are there")
+    }
+
+    fn get_mut(&mut self, id: u32) -> &mut T {
+        self.slots[id as usize]
+            .as_mut()
+            .expect("ids are handed out for values that are there")
+    }
+}

@@ -1,0 +1,325 @@
+//! The scheduler's entry points: following events, preparing a pass.
+
+use crate::fleet::Fleet;
+use crate::pass::Pass;
+use crate::queue::Queue;
+use crate::trial;
+use muster_core::command::Plan;
+use muster_core::event::{Event, JobChange, NodeChange};
+use muster_core::ids::JobId;
+use muster_core::job::{Allocation, ArrayRole, Job, Reason};
+use muster_core::refusal::Refusal;
+use muster_core::spec::JobSpec;
+use muster_core::state::State;
+use muster_core::time::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the last pass looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Shapes (in a partition) for which a placement was tried; once per start and once per failure.
+    pub shapes_visited: u64,
+    /// Shapes that were only compared with a node that was freed.
+    pub shapes_compared: u64,
+    /// Nodes whose room was looked at for a placement.
+    pub nodes_visited: u64,
+    /// Jobs that were queued, moved or considered.
+    pub jobs_visited: u64,
+}
+
+/// Waiting jobs and free room, kept up to date by events.
+#[derive(Debug, Default)]
+pub struct Scheduler {
+    pub(crate) fleet: Fleet,
+    pub(crate) queue: Queue,
+    pub(crate) dirty_nodes: BTreeSet<u32>,
+    pub(crate) completing: BTreeSet<JobId>,
+    dirty_jobs: BTreeSet<JobId>,
+    /// Jobs that the last plan wants to start: those that did not are tried again, or told a reason.
+    pub(crate) proposed: BTreeSet<JobId>,
+    /// Records that wait for their array's `%limit`, by array.
+    throttled: BTreeMap<JobId, BTreeSet<JobId>>,
+    rebuild: bool,
+    pub(crate) more: bool,
+    pub(crate) cost: Cost,
+}
+
+/// Whether a record may be queued now.
+enum Eligibility {
+    Now,
+    /// The array's limit is reached.
+    Throttled(JobId),
+    /// What it waits for cannot be had; the reason says what.
+    Refused(Reason),
+    No,
+}
+
+impl Scheduler {
+    /// Reads everything once; O(jobs + nodes).
+    pub fn new(state: &State) -> Scheduler {
+        let fleet = Fleet::new(state);
+        let completing = |id: &&JobId| state.jobs.get(id).is_some_and(|j| j.completing);
+        Scheduler {
+            queue: Queue::new(&fleet),
+            fleet,
+            dirty_jobs: state.pending.clone(),
+            completing: state.active.iter().filter(completing).copied().collect(),
+            ..Scheduler::default()
+        }
+    }
+
+    /// Notes what an event changed. Call it after each applied event, with the state after it.
+    pub fn observe(&mut self, state: &State, event: &Event) {
+        match event {
+            Event::Configured { .. } | Event::PartitionChanged { .. } => self.rebuild = true,
+            Event::JobSubmitted { id, .. } | Event::JobRequeued { id, .. } => {
+                self.completing.remove(id);
+                self.job(state, *id);
+            }
+            Event::TaskSplit { base, id, .. } => {
+                self.dirty_jobs.insert(*base);
+                self.dirty_jobs.insert(*id);
+            }
+            Event::JobChanged { id, change, .. } => self.job_changed(state, *id, change),
+            Event::JobStarted { id, .. }
+            | Event::JobSuspended { id, .. }
+            | Event::JobResumed { id, .. } => {
+                self.job(state, *id);
+                self.nodes_of(state, *id);
+                self.retimed(state, *id);
+            }
+            Event::JobEnding { id, .. } => {
+                self.job(state, *id);
+                // Its resources come back at another time than was assumed.
+                self.retimed(state, *id);
+                if state.jobs.get(id).is_some_and(|j| j.completing) {
+                    self.completing.insert(*id);
+                } else {
+                    self.nodes_of(state, *id);
+                }
+            }
+            Event::NodeReleased { id, position, .. } => {
+                let alloc = state.jobs.get(id).and_then(|j| j.alloc.as_ref());
+                if let Some(share) = alloc.and_then(|a| a.nodes.get(*position as usize)) {
+                    self.dirty_nodes.insert(share.node.0);
+                }
+                if state.jobs.get(id).is_none_or(|j| !j.completing) {
+                    self.completing.remove(id);
+                }
+                self.job(state, *id);
+            }
+            Event::JobsPurged { ids } => {
+                for id in ids {
+                    self.completing.remove(id);
+                    if self.queue.jobs.contains_key(id) {
+                        self.dirty_jobs.insert(*id);
+                    }
+                }
+            }
+            Event::NodeRegistered { node, .. } => {
+                self.dirty_nodes.insert(node.0);
+            }
+            Event::NodeChanged { node, change, .. } => match change {
+                NodeChange::Weight(_) | NodeChange::Features(_) => self.rebuild = true,
+                NodeChange::LinkLost
+                | NodeChange::Down(_)
+                | NodeChange::Drain(_)
+                | NodeChange::Fail(_)
+                | NodeChange::Resume
+                | NodeChange::Undrain
+                | NodeChange::Returned
+                | NodeChange::LaunchFailed(_) => {
+                    self.dirty_nodes.insert(node.0);
+                }
+                NodeChange::Reason(_) | NodeChange::Health { .. } | NodeChange::Comment(_) => {}
+            },
+            Event::BlobStored { .. } | Event::StepStarted { .. } | Event::StepEnded { .. } => {}
+        }
+    }
+
+    /// Works out what to start now. Proposals that are not committed are proposed again by the next plan.
+    pub fn plan(&mut self, state: &State, now: Timestamp) -> Plan {
+        if self.rebuild || self.fleet.nodes.len() != state.nodes.len() {
+            *self = Scheduler::new(state);
+        }
+        self.cost = Cost::default();
+        self.more = false;
+        self.prepare(state);
+        Pass::new(self, state, now).run()
+    }
+
+    /// Whether another plan should follow at once: the last one stopped at its bound, or it started a job that it
+    /// had first kept others back for.
+    pub fn more(&self) -> bool {
+        self.more
+    }
+
+    /// What the last pass looked at.
+    pub fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    /// Number of shapes that wait.
+    pub fn shapes(&self) -> usize {
+        self.queue.shape_count()
+    }
+
+    /// When and where a job would start if it were the first in line, for `--test-only` and `--immediate`. Jobs
+    /// without a time limit are taken to end in a year.
+    ///
+    /// # Errors
+    /// Why it could never start.
+    pub fn would_start(
+        &self,
+        state: &State,
+        spec: &JobSpec,
+        now: Timestamp,
+    ) -> Result<(Timestamp, Allocation), Refusal> {
+        trial::would_start(state, spec, now)
+    }
+
+    fn job(&mut self, state: &State, id: JobId) {
+        self.dirty_jobs.insert(id);
+        if let Some(ArrayRole::Task { base, .. }) = state.jobs.get(&id).map(|j| &j.array)
+            && self.throttled.contains_key(base)
+        {
+            self.dirty_jobs.insert(*base);
+        }
+    }
+
+    fn job_changed(&mut self, state: &State, id: JobId, change: &JobChange) {
+        match change {
+            JobChange::Spec(_) | JobChange::TimeLimit(_) => {
+                self.job(state, id);
+                self.retimed(state, id);
+            }
+            JobChange::Hold { .. }
+            | JobChange::Priority(_)
+            | JobChange::WaitingOn { .. }
+            | JobChange::Eligible
+            | JobChange::NotBefore(_) => self.job(state, id),
+            JobChange::Requeueable(_)
+            | JobChange::Warned
+            | JobChange::TermSent
+            | JobChange::SpecialExit(_)
+            | JobChange::Detail(_) => {}
+        }
+    }
+
+    fn nodes_of(&mut self, state: &State, id: JobId) {
+        if let Some(alloc) = state.jobs.get(&id).and_then(|j| j.alloc.as_ref()) {
+            self.dirty_nodes
+                .extend(alloc.nodes.iter().map(|share| share.node.0));
+        }
+    }
+
+    /// A running job will give its nodes back at another time: promises that rest on it are made anew.
+    fn retimed(&mut self, state: &State, id: JobId) {
+        let Some(alloc) = state.jobs.get(&id).and_then(|j| j.alloc.as_ref()) else {
+            return;
+        };
+        for share in &alloc.nodes {
+            let Some(view) = self.fleet.nodes.get(share.node.0 as usize) else {
+                continue;
+            };
+            for &part in &view.parts {
+                self.queue
+                    .touched
+                    .insert(self.fleet.parts[part as usize].component);
+            }
+        }
+    }
+
+    /// Brings queue and nodes in line with the state.
+    fn prepare(&mut self, state: &State) {
+        let proposed = std::mem::take(&mut self.proposed);
+        self.dirty_jobs.extend(&proposed);
+        let mut freed = Vec::new();
+        for node in std::mem::take(&mut self.dirty_nodes) {
+            if self.fleet.sync(state, node) {
+                freed.push(node);
+            }
+        }
+        for part in 0..self.fleet.parts.len() {
+            if std::mem::take(&mut self.fleet.parts[part].changed) {
+                let part = u32::try_from(part).expect("fewer than 2^32 partitions");
+                self.queue.partition_changed(&self.fleet, part);
+            }
+        }
+        for id in std::mem::take(&mut self.dirty_jobs) {
+            self.refresh(state, id);
+        }
+        for id in proposed {
+            self.queue.wake_job(&self.fleet, id);
+        }
+        for node in freed {
+            for &part in &self.fleet.nodes[node as usize].parts {
+                self.queue
+                    .touched
+                    .insert(self.fleet.parts[part as usize].component);
+            }
+            self.cost.shapes_compared += self.queue.node_freed(&self.fleet, node);
+        }
+    }
+
+    fn refresh(&mut self, state: &State, id: JobId) {
+        self.cost.jobs_visited += 1;
+        // When a task of an array ends, others of that array may go.
+        let waiting = self.throttled.remove(&id).unwrap_or_default();
+        for other in waiting.into_iter().filter(|other| *other != id) {
+            self.refresh_one(state, other);
+        }
+        self.refresh_one(state, id);
+    }
+
+    fn refresh_one(&mut self, state: &State, id: JobId) {
+        let Some(job) = state.jobs.get(&id) else {
+            return self.queue.remove(&self.fleet, id);
+        };
+        match eligibility(state, job) {
+            Eligibility::Now => {
+                self.queue.put(&self.fleet, job);
+                self.queue.announce.insert(id);
+                return;
+            }
+            Eligibility::Throttled(base) => {
+                self.throttled.entry(base).or_default().insert(id);
+                self.queue.refused.insert(id, Reason::JobArrayTaskLimit);
+            }
+            Eligibility::Refused(reason) => {
+                self.queue.refused.insert(id, reason);
+            }
+            Eligibility::No => {}
+        }
+        self.queue.remove(&self.fleet, id);
+    }
+}
+
+fn eligibility(state: &State, job: &Job) -> Eligibility {
+    if !job.is_startable() || job.priority == 0 {
+        return Eligibility::No;
+    }
+    if job.spec.reservation.is_some() {
+        return Eligibility::Refused(Reason::Reservation);
+    }
+    if job.spec.licenses.is_some() {
+        return Eligibility::Refused(Reason::Licenses);
+    }
+    if let Some((base, left)) = array_budget(state, job)
+        && left == 0
+    {
+        return Eligibility::Throttled(base);
+    }
+    Eligibility::Now
+}
+
+/// The array a record belongs to and how many more of its tasks may run, when it has a limit.
+pub(crate) fn array_budget(state: &State, job: &Job) -> Option<(JobId, u32)> {
+    let base = match job.array {
+        ArrayRole::None => return None,
+        ArrayRole::Pending { .. } => job.id,
+        ArrayRole::Task { base, .. } => base,
+    };
+    let info = state.arrays.get(&base)?;
+    Some((base, info.throttle?.saturating_sub(info.running)))
+}

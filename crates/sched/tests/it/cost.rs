@@ -1,0 +1,88 @@
+//! Cost of passes, by counting.
+
+use crate::world::{World, job, wide};
+use muster_core::job::Reason;
+use muster_sched::{Cost, STARTS_PER_PASS_MAX};
+
+#[test]
+fn a_pass_after_an_end_does_not_touch_the_other_jobs() {
+    let mut world = World::simple(10, 1);
+    let first = world.submit(job(1, 30));
+    for _ in 0..20_000 {
+        world.submit(job(1, 30));
+    }
+    let started = world.pass();
+    assert_eq!(started.len(), 10);
+    assert!(world.sched.shapes() == 1);
+    world.pass();
+    for id in started.into_iter().take(5) {
+        world.end(id);
+        let plan = world.sched.plan(&world.state, world.now);
+        assert_eq!(plan.starts.len(), 1);
+        let cost = world.sched.cost();
+        assert!(cost.shapes_visited <= 2, "{cost:?}");
+        assert!(cost.nodes_visited <= 2, "{cost:?}");
+        assert!(cost.jobs_visited <= 8, "{cost:?}");
+        assert!(plan.reasons.len() <= 1, "{:?}", plan.reasons);
+        world.commit(&plan);
+    }
+    assert_eq!(world.state.jobs[&first].reason, Reason::None);
+}
+
+#[test]
+fn a_pass_in_which_nothing_changed_costs_nothing() {
+    let mut world = World::simple(4, 4);
+    for i in 0..50 {
+        world.submit(job(1 + i % 4, 10 + i));
+    }
+    while !world.pass().is_empty() {}
+    let plan = world.sched.plan(&world.state, world.now);
+    assert_eq!(
+        (plan, world.sched.cost()),
+        (Default::default(), Cost::default())
+    );
+}
+
+#[test]
+fn a_submission_to_a_blocked_shape_is_not_tried() {
+    let mut world = World::simple(4, 4);
+    for _ in 0..50 {
+        world.submit(wide(4, 16, 10));
+    }
+    while !world.pass().is_empty() {}
+    let id = world.submit(wide(4, 16, 10));
+    assert_eq!(world.pass(), []);
+    assert_eq!(world.sched.cost().shapes_visited, 0);
+    assert_eq!(world.reason(id), Reason::Priority);
+}
+
+#[test]
+fn a_plan_is_bounded_and_says_that_there_is_more() {
+    let mut world = World::simple(100, 64);
+    world.array(job(1, 10), 6000, None);
+    let first = world.pass();
+    assert_eq!(
+        (first.len(), world.sched.more()),
+        (STARTS_PER_PASS_MAX, true)
+    );
+    let second = world.pass();
+    assert_eq!(
+        (second.len(), world.sched.more()),
+        (6000 - STARTS_PER_PASS_MAX, false)
+    );
+    assert_eq!(world.pass(), []);
+}
+
+#[test]
+fn reasons_are_told_once() {
+    let mut world = World::simple(1, 1);
+    world.submit(job(1, 10));
+    let waiting: Vec<_> = (0..100).map(|_| world.submit(job(1, 10))).collect();
+    let plan = world.sched.plan(&world.state, world.now);
+    assert_eq!(plan.reasons.len(), 100);
+    world.commit(&plan);
+    let plan = world.sched.plan(&world.state, world.now);
+    assert_eq!(plan.reasons, []);
+    assert_eq!(world.reason(waiting[0]), Reason::Resources);
+    assert_eq!(world.reason(waiting[99]), Reason::Priority);
+}

@@ -1,0 +1,189 @@
+//! Drawn scenarios: rows are CPUs of nodes, columns are ten minutes each, letters are jobs by order of submission.
+
+use crate::world::{World, cluster, job, nodes, partition, wide};
+use muster_core::event::JobChange;
+use muster_core::ids::JobId;
+use muster_core::job::Reason;
+use muster_core::spec::JobSpec;
+use muster_core::time::TimeLimit;
+use std::fmt::Write as _;
+
+/// Runs until nothing is left (each job for its whole limit) and draws who had which CPU when.
+fn drawn(world: &mut World, jobs: &[JobId], columns: usize) -> String {
+    let mut columns_drawn: Vec<Vec<String>> = Vec::new();
+    for _ in 0..columns {
+        let over: Vec<JobId> = (world.state.by_limit.iter())
+            .take_while(|(t, _)| *t <= world.now)
+            .map(|(_, id)| *id)
+            .collect();
+        over.into_iter().for_each(|id| world.end(id));
+        world.pass();
+        let mut column: Vec<String> = (world.state.nodes.iter())
+            .map(|n| ".".repeat(n.config.cpus as usize))
+            .collect();
+        for (id, letter) in jobs.iter().zip('A'..) {
+            let job = &world.state.jobs[id];
+            let Some(alloc) = job.alloc.as_ref().filter(|_| !job.nodes_held.is_empty()) else {
+                continue;
+            };
+            for share in &alloc.nodes {
+                let row = &mut column[share.node.0 as usize];
+                for cpu in share.cpus.iter() {
+                    row.replace_range(cpu as usize..=cpu as usize, &letter.to_string());
+                }
+            }
+        }
+        columns_drawn.push(column);
+        world.now = world.now.plus_s(600);
+    }
+    let mut out = String::new();
+    for node in 0..world.state.nodes.len() {
+        for cpu in 0..world.state.nodes[node].config.cpus as usize {
+            let row: String = columns_drawn.iter().map(|c| &c[node][cpu..=cpu]).collect();
+            let name = &world.state.nodes[node].config.name;
+            let _ = writeln!(out, "{name} {}", row.trim_end_matches('.'));
+        }
+    }
+    out
+}
+
+fn scenario(world: &mut World, specs: Vec<JobSpec>, columns: usize) -> String {
+    let ids: Vec<JobId> = specs.into_iter().map(|s| world.submit(s)).collect();
+    drawn(world, &ids, columns)
+}
+
+#[test]
+fn a_short_job_fills_the_gap_before_a_wide_one() {
+    let mut world = World::simple(2, 1);
+    // A holds n0 for 30 minutes; B needs both nodes; C (20) fits before B, D (40) would delay it.
+    let specs = vec![job(1, 30), wide(2, 2, 20), job(1, 40), job(1, 20)];
+    let expected = "\
+n0 AAABBCCCC
+n1 DD.BB
+";
+    assert_eq!(scenario(&mut world, specs, 9), expected);
+}
+
+#[test]
+fn a_long_job_may_use_what_the_reserved_one_leaves() {
+    let mut world = World::simple(1, 4);
+    // B needs 3 CPUs when A ends; C runs long on the fourth.
+    let specs = vec![job(3, 20), job(3, 20), job(1, 60)];
+    let expected = "\
+n0 AABB
+n0 AABB
+n0 AABB
+n0 CCCCCC
+";
+    assert_eq!(scenario(&mut world, specs, 6), expected);
+}
+
+#[test]
+fn without_backfill_nobody_passes() {
+    let mut config = cluster(nodes(2, 1));
+    config.backfill = false;
+    let mut world = World::new(config);
+    let specs = vec![job(1, 30), wide(2, 2, 20), job(1, 20)];
+    let expected = "\
+n0 AAABBCC
+n1 ...BB
+";
+    assert_eq!(scenario(&mut world, specs, 8), expected);
+}
+
+#[test]
+fn without_backfill_other_partitions_go_on_with_their_own_nodes() {
+    let mut config = cluster(nodes(3, 1));
+    config.backfill = false;
+    let mut q = partition("q", &config.nodes[1..]);
+    q.priority_tier = 0;
+    config.partitions = vec![partition("p", &config.nodes[..2]), q];
+    let mut world = World::new(config);
+    let mut other = job(1, 20);
+    other.partitions = vec!["q".into()];
+    let specs = vec![job(1, 30), wide(2, 2, 20), other.clone(), other];
+    let expected = "\
+n0 AAABB
+n1 ...BB
+n2 CCDD
+";
+    assert_eq!(scenario(&mut world, specs, 6), expected);
+}
+
+#[test]
+fn higher_tier_first() {
+    let mut config = cluster(nodes(1, 1));
+    let mut urgent = partition("urgent", &config.nodes);
+    urgent.priority_tier = 10;
+    config.partitions.push(urgent);
+    let mut world = World::new(config);
+    let mut soon = job(1, 10);
+    soon.partitions = vec!["urgent".into()];
+    let specs = vec![job(1, 10), job(1, 10), soon];
+    assert_eq!(scenario(&mut world, specs, 4), "n0 CAB\n");
+}
+
+#[test]
+fn jobs_without_an_end_are_never_waited_for() {
+    let mut world = World::simple(2, 1);
+    let mut endless = job(1, 1);
+    endless.time_limit = Some(TimeLimit::Unlimited);
+    let a = world.submit(endless);
+    let b = world.submit(wide(2, 2, 10));
+    let c = world.submit(job(1, 100));
+    assert_eq!(world.pass(), [a, c]);
+    assert_eq!(world.reason(b), Reason::Resources);
+    assert_eq!(world.state.jobs[&b].expected_start, None);
+}
+
+#[test]
+fn the_expected_start_is_told() {
+    let mut world = World::simple(2, 1);
+    world.submit(job(1, 30));
+    let b = world.submit(wide(2, 2, 20));
+    world.pass();
+    assert_eq!(
+        world.state.jobs[&b].expected_start,
+        Some(world.now.plus_s(1800))
+    );
+}
+
+#[test]
+fn a_job_kept_back_starts_when_the_reserved_one_goes() {
+    let mut world = World::simple(2, 1);
+    let a = world.submit(job(1, 30));
+    let b = world.submit(wide(2, 2, 20));
+    let c = world.submit(job(1, 40));
+    assert_eq!(world.pass(), [a]);
+    assert_eq!(world.reason(c), Reason::Priority);
+    let hold = muster_core::job::Hold::User;
+    world.change(b, JobChange::Hold { hold, priority: 0 });
+    assert_eq!(world.pass(), [c]);
+}
+
+#[test]
+fn a_job_kept_back_starts_when_the_reservation_moves_away() {
+    let mut world = World::simple(2, 1);
+    let a = world.submit(job(1, 30));
+    world.submit(wide(2, 2, 20));
+    let c = world.submit(job(1, 40));
+    assert_eq!(world.pass(), [a]);
+    world.change(a, JobChange::TimeLimit(TimeLimit::Minutes(60)));
+    assert_eq!(world.pass(), [c]);
+}
+
+#[test]
+fn a_plan_that_was_not_carried_out_comes_again() {
+    let mut world = World::simple(1, 2);
+    let a = world.submit(job(2, 30));
+    let b = world.submit(job(1, 30));
+    let first = world.sched.plan(&world.state, world.now);
+    assert_eq!(first.starts.len(), 1);
+    world.note(&first);
+    assert_eq!(
+        world.sched.plan(&world.state, world.now).starts,
+        first.starts
+    );
+    world.change(a, JobChange::Priority(1));
+    assert_eq!(world.pass(), [b]);
+}

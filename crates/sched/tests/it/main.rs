@@ -1,0 +1,9 @@
+//! Tests of the scheduler through its public interface, on a state that changes only by events.
+
+#![allow(clippy::unwrap_used, reason = "tests may stop at the first surprise")]
+
+mod cost;
+mod drawn;
+mod properties;
+mod shapes;
+mod world;

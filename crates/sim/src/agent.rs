@@ -1,0 +1,197 @@
+//! A node: its agent, the shim that outlives the agent, and the processes of jobs, as far as the protocol shows them.
+//! The tables here are also the truth about what runs, which the controller's belief is compared with.
+
+use muster_core::cpuset::CpuSet;
+use muster_core::ids::{Attempt, JobId};
+use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_core::node::NodeInfo;
+use muster_core::time::Timestamp;
+use muster_proto::node::{JobGrant, NodeHello, NumberedReport, Report};
+use std::collections::{BTreeMap, VecDeque};
+
+/// One launch of a job.
+pub(crate) type Run = (JobId, Attempt);
+
+/// A node.
+pub(crate) struct Agent {
+    /// `NodeName`.
+    pub(crate) name: String,
+    /// CPUs of the machine.
+    pub(crate) cpus: u32,
+    /// Memory, MiB.
+    pub(crate) memory_mib: u64,
+    /// The machine is on.
+    pub(crate) machine_up: bool,
+    /// The agent's process lives.
+    pub(crate) agent_up: bool,
+    /// Number of the boot.
+    pub(crate) boot: u64,
+    /// Open connection, as the agent sees it.
+    pub(crate) conn: Option<u64>,
+    /// The welcome came; reports may go.
+    pub(crate) welcomed: bool,
+    /// Cut off from the controller until this time, milliseconds.
+    pub(crate) cut_off_until: u64,
+    /// What the shim knows.
+    pub(crate) runs: BTreeMap<Run, Local>,
+    /// Launches that wait for CPUs whose last job is being killed, in order.
+    pub(crate) waiting: VecDeque<JobGrant>,
+    /// Highest launch of each job that was seen in this boot; never started again.
+    pub(crate) seen: BTreeMap<JobId, Attempt>,
+    /// Reports that were not acknowledged.
+    pub(crate) outbox: VecDeque<NumberedReport>,
+    /// Number of the last report.
+    pub(crate) seq: u64,
+}
+
+/// A job on this node.
+pub(crate) struct Local {
+    /// CPUs granted here.
+    pub(crate) cpus: CpuSet,
+    /// Processes exist.
+    pub(crate) alive: bool,
+    /// It leads and has a script.
+    pub(crate) script: bool,
+    /// The script's own end if nothing disturbs it.
+    pub(crate) exit: ExitStatus,
+    /// Distinguishes timers: an older one does nothing.
+    pub(crate) timer: u64,
+    /// When the script ends, milliseconds.
+    pub(crate) ends_at: u64,
+    /// Milliseconds that were left when it was stopped.
+    pub(crate) stopped: Option<u64>,
+    /// It was told to end.
+    pub(crate) ending: bool,
+    /// `Released` was reported.
+    pub(crate) released: bool,
+}
+
+impl Agent {
+    /// A machine that is on, with no agent connected yet.
+    pub(crate) fn new(name: String, cpus: u32, memory_mib: u64) -> Agent {
+        Agent {
+            name,
+            cpus,
+            memory_mib,
+            machine_up: true,
+            agent_up: true,
+            boot: 1,
+            conn: None,
+            welcomed: false,
+            cut_off_until: 0,
+            runs: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            seen: BTreeMap::new(),
+            outbox: VecDeque::new(),
+            seq: 0,
+        }
+    }
+
+    /// The first message on a connection.
+    pub(crate) fn hello(&self, now: Timestamp) -> NodeHello {
+        let waiting = self.waiting.iter().map(|grant| (grant.job, grant.attempt));
+        NodeHello {
+            name: self.name.clone(),
+            info: NodeInfo {
+                arch: "x86_64".to_owned(),
+                os: "Linux".to_owned(),
+                boot_id: format!("{}-{}", self.name, self.boot),
+                boot_time: Timestamp(0),
+                agent_start: now,
+                cpus: self.cpus,
+                memory_mib: self.memory_mib,
+                free_mib: self.memory_mib,
+                load_centi: 0,
+                address: format!("unix:/run/{}", self.name),
+                version: String::new(),
+                hostname: self.name.clone(),
+            },
+            present: self.runs.keys().copied().chain(waiting).collect(),
+        }
+    }
+
+    /// Numbers a report and keeps it until it is acknowledged.
+    pub(crate) fn report(&mut self, (job, attempt): Run, report: Report) {
+        self.seq += 1;
+        self.outbox.push_back(NumberedReport {
+            seq: self.seq,
+            job,
+            attempt,
+            report,
+        });
+    }
+
+    /// Reports up to `seq` are durable at the controller; returns them.
+    pub(crate) fn acknowledged(&mut self, seq: u64) -> Vec<NumberedReport> {
+        let mut out = Vec::new();
+        while self.outbox.front().is_some_and(|report| report.seq <= seq) {
+            out.extend(self.outbox.pop_front());
+        }
+        for report in &out {
+            // Each of these says that nothing of the job is here.
+            if let Report::Released | Report::Vanished | Report::LaunchFailed { .. } = report.report {
+                self.runs.remove(&(report.job, report.attempt));
+            }
+        }
+        out
+    }
+
+    /// Whether this launch, or a later one of the job, was seen in this boot.
+    pub(crate) fn has_seen(&self, (job, attempt): Run) -> bool {
+        self.seen.get(&job).is_some_and(|seen| *seen >= attempt)
+    }
+
+    /// Remembers a launch, so that it never starts (again).
+    pub(crate) fn mark_seen(&mut self, (job, attempt): Run) {
+        let seen = self.seen.entry(job).or_default();
+        *seen = (*seen).max(attempt);
+    }
+
+    /// Runs whose processes use a CPU of `cpus`.
+    pub(crate) fn using(&self, cpus: &CpuSet) -> Vec<Run> {
+        let uses = |local: &Local| local.alive && local.cpus.intersects(cpus);
+        self.runs
+            .iter()
+            .filter(|(_, local)| uses(local))
+            .map(|(run, _)| *run)
+            .collect()
+    }
+
+    /// The machine goes down: everything on it is gone.
+    pub(crate) fn power_off(&mut self) {
+        self.machine_up = false;
+        self.agent_up = false;
+        self.conn = None;
+        self.welcomed = false;
+        self.runs.clear();
+        self.waiting.clear();
+        self.seen.clear();
+        self.outbox.clear();
+    }
+
+    /// Nothing of any job is here and nothing is left to say.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.runs.is_empty() && self.waiting.is_empty() && self.outbox.is_empty()
+    }
+}
+
+/// The report of a script's end.
+pub(crate) fn batch_ended(exit: ExitStatus, by_order: bool, now: Timestamp) -> Report {
+    let state = match (by_order, exit.is_ok()) {
+        (true, _) => JobState::Cancelled,
+        (false, true) => JobState::Completed,
+        (false, false) => JobState::Failed,
+    };
+    let end = StepEnd {
+        end_time: now,
+        exit,
+        state,
+        usage: Usage::default(),
+        cancelled_by: None,
+    };
+    Report::BatchEnded {
+        exit,
+        oom: false,
+        end: Box::new(end),
+    }
+}

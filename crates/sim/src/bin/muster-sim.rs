@@ -1,0 +1,111 @@
+//! Runs the simulator over a range of seeds; what `cargo xtask sim` calls. The first seed in which an invariant does
+//! not hold ends it, with the command that runs it again.
+
+use muster_sim::{Options, run};
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Instant;
+
+const HELP: &str = "\
+cargo xtask sim [--seeds N] [--from S] [--nodes N] [--steps N]   run seeds S, S+1, ...
+cargo xtask sim --seed S [--trace] [--nodes N] [--steps N]       run one, and print what happened
+";
+
+struct Args {
+    from: u64,
+    seeds: u64,
+    options: Options,
+}
+
+fn main() -> ExitCode {
+    let args = match parse(std::env::args().skip(1)) {
+        Ok(args) => args,
+        Err(text) => {
+            eprintln!("{text}\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    // A panic of the controller is a finding, reported like any other.
+    std::panic::set_hook(Box::new(|_| {}));
+    let start = Instant::now();
+    let (mut events, mut restarts, mut acknowledged, mut launches, mut turns) = (0, 0, 0, 0, 0);
+    let mut virtual_ms = 0;
+    for (done, seed) in (1..=args.seeds).zip(args.from..) {
+        let report = run(seed, &args.options);
+        if args.options.trace {
+            report.trace.iter().for_each(|line| println!("{line}"));
+        }
+        if let Some(violation) = &report.violation {
+            if !args.options.trace {
+                println!();
+                let from = report.trace.len().saturating_sub(40);
+                report.trace[from..]
+                    .iter()
+                    .for_each(|line| println!("{line}"));
+            }
+            println!("\nseed {seed} ({} nodes): {violation}", report.nodes);
+            println!("run it again: {}", again(seed, &args.options));
+            return ExitCode::FAILURE;
+        }
+        events += report.events;
+        restarts += report.restarts;
+        acknowledged += report.acknowledged;
+        launches += report.launches;
+        turns += report.turns;
+        virtual_ms += report.virtual_ms;
+        if !args.options.trace {
+            let per_s = done as f64 / start.elapsed().as_secs_f64();
+            print!("\r{done}/{} seeds, {per_s:.0} per second", args.seeds);
+            let _ = std::io::stdout().flush();
+        }
+    }
+    println!(
+        "\nno invariant was broken: {} seeds, {turns} turns, {events} events, {acknowledged} acknowledged \
+         submissions, {launches} launches, {restarts} restarts, {} hours of virtual time, {:.1} s",
+        args.seeds,
+        virtual_ms / 3_600_000,
+        start.elapsed().as_secs_f64()
+    );
+    ExitCode::SUCCESS
+}
+
+fn again(seed: u64, options: &Options) -> String {
+    let defaults = Options::default();
+    let mut command = format!("cargo xtask sim --seed {seed} --trace");
+    if options.nodes != defaults.nodes {
+        command.push_str(&format!(" --nodes {}", options.nodes));
+    }
+    if options.steps != defaults.steps {
+        command.push_str(&format!(" --steps {}", options.steps));
+    }
+    command
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
+    let mut args = Args {
+        from: 1,
+        seeds: 200,
+        options: Options::default(),
+    };
+    while let Some(word) = words.next() {
+        let mut number = || {
+            let value = words.next().ok_or(format!("{word} needs a number"))?;
+            value
+                .parse::<u64>()
+                .map_err(|_| format!("{word} needs a number, not '{value}'"))
+        };
+        match word.as_str() {
+            "--seeds" => args.seeds = number()?,
+            "--from" => args.from = number()?,
+            "--seed" => {
+                args.from = number()?;
+                args.seeds = 1;
+            }
+            "--nodes" => args.options.nodes = usize::try_from(number()?).unwrap_or(0),
+            "--steps" => args.options.steps = u32::try_from(number()?).unwrap_or(u32::MAX),
+            "--trace" => args.options.trace = true,
+            other => return Err(format!("unknown option {other}")),
+        }
+    }
+    Ok(args)
+}

@@ -1,0 +1,130 @@
+//! The real controller, taken apart from its threads and sockets: its writer is turned by hand, its channels end in
+//! [`Outlets`], its journal is in a storage in memory, its recovery is the one that the daemon runs.
+
+use crate::outlets::{Came, Outlets, Shared, Watch, WatchedLog};
+use crate::{Plant, Violation};
+use muster_core::state::State;
+use muster_ctld::disk::Reserve;
+use muster_ctld::keys::Keys;
+use muster_ctld::mail::{ToReplica, ToWriter};
+use muster_ctld::recover::recover;
+use muster_ctld::stats::Stats;
+use muster_ctld::writer::{Parts, Writer};
+use muster_journal::{FileLog, LogId, MemStorage, Options, Position};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// Name of every simulated cluster.
+pub(crate) const CLUSTER: &str = "sim";
+
+/// A controller that runs.
+pub(crate) struct Controller {
+    /// The real one.
+    pub(crate) writer: Writer,
+    /// Far ends of its channels, and what its journal did.
+    pub(crate) watch: Watch,
+    /// Messages that wait for the next turn.
+    pub(crate) inbox: VecDeque<ToWriter>,
+    /// The replica's state, fed only by what the writer sends.
+    pub(crate) replica: State,
+    /// Position of the last event that the replica applied.
+    pub(crate) replica_at: Position,
+    /// How far accounting is, as the writer sees it.
+    pub(crate) stored: Arc<AtomicU64>,
+    /// Turns at one moment without a message or an event.
+    pub(crate) idle_turns: u32,
+}
+
+/// Small, so that segments change and disks fill up often.
+fn journal_options() -> Options {
+    Options {
+        segment_bytes: 24 << 10,
+        ahead_bytes: 4 << 10,
+        ..Options::default()
+    }
+}
+
+/// Makes the journal of a new cluster. Its id is fixed, so that runs are the same.
+///
+/// # Errors
+/// Never, unless the journal is broken.
+pub(crate) fn create_journal(storage: &MemStorage) -> Result<(), Violation> {
+    let id = LogId(*b"simulated journa");
+    FileLog::create(Arc::new(storage.clone()), CLUSTER, id, journal_options())
+        .map(drop)
+        .map_err(|e| Violation::new("invariant_a_journal_opens", e.to_string()))
+}
+
+impl Controller {
+    /// Starts on what is in the storage.
+    ///
+    /// # Errors
+    /// When the journal cannot be recovered.
+    pub(crate) fn start(
+        storage: &MemStorage,
+        plant: Option<Plant>,
+        accounted: Position,
+    ) -> Result<Controller, anyhow::Error> {
+        let recovered = recover(
+            Arc::new(storage.clone()),
+            CLUSTER,
+            journal_options(),
+            |_, _, _| {},
+        )?;
+        let (to_replica, replica) = std::sync::mpsc::channel();
+        let outlets = Outlets {
+            replica,
+            links: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            replies: BTreeMap::new(),
+        };
+        let watch = Arc::new(Mutex::new(Shared {
+            outlets,
+            came: Came::default(),
+        }));
+        let replica_at = muster_journal::Log::last_position(&recovered.log);
+        let log = WatchedLog::new(recovered.log, Arc::clone(&watch), plant);
+        let stored = Arc::new(AtomicU64::new(accounted));
+        let reached = Arc::clone(&stored);
+        let replica = recovered.state.clone();
+        let writer = Writer::new(Parts {
+            state: recovered.state,
+            log: Box::new(log),
+            replica: to_replica,
+            keys: Keys::from_bytes([7; 64]),
+            stats: Arc::new(Stats::default()),
+            accounted: Box::new(move || reached.load(Relaxed)),
+            // A place that is not there has room.
+            reserve: Reserve::new(PathBuf::from("/nonexistent/state")),
+        });
+        Ok(Controller {
+            writer,
+            watch,
+            inbox: VecDeque::new(),
+            replica,
+            replica_at,
+            stored,
+            idle_turns: 0,
+        })
+    }
+
+    /// Lets the replica follow.
+    pub(crate) fn follow(&mut self, messages: &[ToReplica]) {
+        for message in messages {
+            if let ToReplica::Batch {
+                first,
+                events,
+                notes,
+            } = message
+            {
+                for (position, event) in (*first..).zip(events.iter()) {
+                    self.replica.apply(event);
+                    self.replica_at = position;
+                }
+                notes.iter().for_each(|note| self.replica.note(note));
+            }
+        }
+    }
+}

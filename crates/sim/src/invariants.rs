@@ -1,0 +1,496 @@
+//! What must hold, one function each. Those that look at the controller compare it with the durable history
+//! ([`crate::ledger`]); those that look at nodes compare orders with what really runs there.
+
+use crate::Violation;
+use crate::agent::Run;
+use crate::world::World;
+use crate::world::clients::Submission;
+use muster_core::command::Reply;
+use muster_core::cpuset::CpuSet;
+use muster_core::ids::JobId;
+use muster_core::job::JobState;
+use muster_core::state::State;
+use muster_proto::node::{JobGrant, NumberedReport, Order, Report};
+
+type Outcome = Result<(), Violation>;
+
+/// Time after which a node that is connected must know what it was ordered, milliseconds.
+const ORDER_ARRIVES_MS: u64 = 30_000;
+
+fn broken<T>(invariant: &'static str, detail: String) -> Result<T, Violation> {
+    Err(Violation::new(invariant, detail))
+}
+
+/// All that is compared whenever events became durable.
+pub(crate) fn after_events(world: &World) -> Outcome {
+    invariant_the_state_is_consistent(world)?;
+    invariant_replay_gives_the_same_state(world)?;
+    invariant_the_replica_is_the_state(world)
+}
+
+/// The core's own checks hold.
+pub(crate) fn invariant_the_state_is_consistent(world: &World) -> Outcome {
+    let Some(controller) = &world.controller else {
+        return Ok(());
+    };
+    controller
+        .writer
+        .state()
+        .check_invariants()
+        .or_else(|detail| broken("invariant_the_state_is_consistent", detail))
+}
+
+/// The events that became durable, read back from their encoding, make the writer's state.
+pub(crate) fn invariant_replay_gives_the_same_state(world: &World) -> Outcome {
+    let Some(controller) = &world.controller else {
+        return Ok(());
+    };
+    same(
+        "invariant_replay_gives_the_same_state",
+        "the writer's state",
+        controller.writer.state(),
+        "a replay of the durable events",
+        &world.ledger.state,
+    )
+}
+
+/// What the writer sent to the replica makes the writer's state.
+pub(crate) fn invariant_the_replica_is_the_state(world: &World) -> Outcome {
+    let Some(controller) = &world.controller else {
+        return Ok(());
+    };
+    let name = "invariant_the_replica_is_the_state";
+    if controller.replica_at != world.ledger.position {
+        let (replica, ledger) = (controller.replica_at, world.ledger.position);
+        return broken(
+            name,
+            format!("the replica is at {replica}, the journal at {ledger}"),
+        );
+    }
+    same(
+        name,
+        "the writer's state",
+        controller.writer.state(),
+        "the replica's",
+        &controller.replica,
+    )
+}
+
+/// A state that was written and read again is the same.
+pub(crate) fn invariant_a_snapshot_is_the_state(state: &State, bytes: &[u8]) -> Outcome {
+    let name = "invariant_a_snapshot_is_the_state";
+    match State::decode_snapshot(bytes) {
+        Ok(read) => {
+            read.check_invariants()
+                .or_else(|detail| broken(name, detail))?;
+            same(name, "the state", state, "its snapshot", &read)
+        }
+        Err(e) => broken(name, e.to_string()),
+    }
+}
+
+/// A controller that starts has all that was durable, and nothing that was refused.
+pub(crate) fn invariant_recovery_keeps_history(world: &World) -> Outcome {
+    let Some(controller) = &world.controller else {
+        return Ok(());
+    };
+    let name = "invariant_recovery_keeps_history";
+    let (found, durable) = (controller.replica_at, world.ledger.position);
+    if found != durable {
+        return broken(
+            name,
+            format!("the journal ends at event {found}, {durable} was durable"),
+        );
+    }
+    same(
+        name,
+        "the recovered state",
+        controller.writer.state(),
+        "the history",
+        &world.ledger.state,
+    )
+}
+
+/// Every submission whose acknowledgement arrived is there as it was submitted, or ran to its end and left the queue.
+pub(crate) fn invariant_no_acknowledged_job_is_lost(world: &World) -> Outcome {
+    let Some(controller) = &world.controller else {
+        return Ok(());
+    };
+    let state = controller.writer.state();
+    for (id, submission) in world.clients.submissions() {
+        let purged = world.ledger.jobs.get(&id).is_some_and(|life| life.purged);
+        let record = state.jobs.get(&id);
+        let same = record.is_some_and(|job| job.spec.name == submission.name);
+        if !(same || record.is_none() && (purged || state.arrays.contains_key(&id))) {
+            return broken(
+                "invariant_no_acknowledged_job_is_lost",
+                format!(
+                    "job {id} ({}) was acknowledged; the controller has {:?} there",
+                    submission.name,
+                    record.map(|job| &job.spec.name)
+                ),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// An acknowledged job is in the durable history, as it was asked for, under the number that was told.
+pub(crate) fn invariant_an_acknowledged_job_is_what_was_asked(
+    world: &World,
+    id: JobId,
+    submission: &Submission,
+) -> Outcome {
+    let name = "invariant_an_acknowledged_job_is_what_was_asked";
+    let Some(life) = world.ledger.jobs.get(&id) else {
+        return broken(
+            name,
+            format!("job {id} ({}) is not in history", submission.name),
+        );
+    };
+    let spec = &life.spec;
+    let same = spec.name == submission.name
+        && spec.ask.min_nodes == submission.ask.min_nodes
+        && spec.ask.task_count() == submission.ask.task_count()
+        && spec.array == submission.array
+        && spec.owner.uid == submission.uid;
+    if same {
+        Ok(())
+    } else {
+        broken(
+            name,
+            format!("job {id} is {spec:?}, asked for was {submission:?}"),
+        )
+    }
+}
+
+/// Whoever was told of a job finds it with the next read.
+pub(crate) fn invariant_a_reply_is_visible_to_reads(world: &World, reply: &Reply) -> Outcome {
+    let (Reply::Submitted { id, .. }, Some(controller)) = (reply, &world.controller) else {
+        return Ok(());
+    };
+    if controller.replica.jobs.contains_key(id) {
+        return Ok(());
+    }
+    broken(
+        "invariant_a_reply_is_visible_to_reads",
+        format!("job {id} was acknowledged and the replica does not have it"),
+    )
+}
+
+/// A launch is ordered only for a start that is durable.
+pub(crate) fn invariant_orders_rest_on_durable_events(world: &World, order: &Order) -> Outcome {
+    let Order::Launch(grant) = order else {
+        return Ok(());
+    };
+    if world.ledger.launch(grant.job, grant.attempt).is_some() {
+        return Ok(());
+    }
+    broken(
+        "invariant_orders_rest_on_durable_events",
+        format!(
+            "launch {} of job {} is ordered and not durable",
+            grant.attempt.0, grant.job
+        ),
+    )
+}
+
+/// A launch names the node that gets it, as the durable allocation does.
+pub(crate) fn invariant_a_launch_is_for_this_node(
+    world: &World,
+    node: usize,
+    grant: &JobGrant,
+) -> Outcome {
+    let name = "invariant_a_launch_is_for_this_node";
+    let here = &world.agents[node].name;
+    let share = grant.alloc.nodes.get(grant.position as usize);
+    let launch = world.ledger.launch(grant.job, grant.attempt);
+    let durable = launch.and_then(|l| l.nodes.get(grant.position as usize));
+    if share.is_none_or(|share| share.name != *here || share.cpus.is_empty())
+        || durable != Some(&World::idx(node))
+    {
+        return broken(
+            name,
+            format!(
+                "{here} gets a launch of job {} with share {share:?}",
+                grant.job
+            ),
+        );
+    }
+    Ok(())
+}
+
+/// What a node was told to forget, and did, is not ordered again.
+pub(crate) fn invariant_a_released_launch_is_not_ordered_again(
+    world: &World,
+    node: usize,
+    run: Run,
+) -> Outcome {
+    let agent = &world.agents[node];
+    let waits = agent
+        .waiting
+        .iter()
+        .any(|grant| (grant.job, grant.attempt) == run);
+    if waits || agent.runs.contains_key(&run) {
+        return Ok(());
+    }
+    broken(
+        "invariant_a_released_launch_is_not_ordered_again",
+        format!("{}: launch {} of job {} again", agent.name, run.1.0, run.0),
+    )
+}
+
+/// No launch starts processes twice on a node, reboots included.
+pub(crate) fn invariant_no_attempt_starts_twice_on_a_node(
+    world: &World,
+    node: usize,
+    run: Run,
+) -> Outcome {
+    if !world.truth.started.contains(&(node, run.0, run.1)) {
+        return Ok(());
+    }
+    broken(
+        "invariant_no_attempt_starts_twice_on_a_node",
+        format!(
+            "{}: launch {} of job {} ran before",
+            world.agents[node].name, run.1.0, run.0
+        ),
+    )
+}
+
+/// No two jobs' processes have a CPU in common, as the node itself sees it. No exception: a node that comes back
+/// after it was given up is told to end what runs there before it gets anything new, and waits for that.
+pub(crate) fn invariant_no_cpu_is_used_twice(
+    world: &World,
+    node: usize,
+    run: Run,
+    cpus: &CpuSet,
+) -> Outcome {
+    let agent = &world.agents[node];
+    let others = agent.using(cpus);
+    if others.is_empty() {
+        return Ok(());
+    }
+    broken(
+        "invariant_no_cpu_is_used_twice",
+        format!(
+            "{}: launch {} of job {} gets CPUs {:?}, which {others:?} uses",
+            agent.name,
+            run.1.0,
+            run.0,
+            cpus.iter().collect::<Vec<_>>()
+        ),
+    )
+}
+
+/// A job runs under one attempt at a time. The one exception: an older attempt may still run on a node that was
+/// declared down after that attempt started there and before the newer one started, because nobody could tell the
+/// node; it is ended when the node is heard of again.
+pub(crate) fn invariant_one_attempt_runs_at_once(world: &World, run: Run) -> Outcome {
+    let Some(new) = world.ledger.launch(run.0, run.1) else {
+        return Ok(());
+    };
+    for (node, agent) in world.agents.iter().enumerate() {
+        for (other, local) in &agent.runs {
+            if other.0 != run.0 || other.1 == run.1 || !local.alive {
+                continue;
+            }
+            let Some(old) = world.ledger.launch(other.0, other.1) else {
+                continue;
+            };
+            let (from, to) = (
+                old.started_at.min(new.started_at),
+                old.started_at.max(new.started_at),
+            );
+            if !world.ledger.was_down_between(World::idx(node), from, to) {
+                return broken(
+                    "invariant_one_attempt_runs_at_once",
+                    format!(
+                        "job {}: launch {} starts while launch {} runs on {}, which was not down",
+                        run.0, run.1.0, other.1.0, agent.name
+                    ),
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A script's end that the controller acknowledged is in history: the launch has an end, and if the job was said to
+/// have ended by itself, it has the status that the node saw.
+pub(crate) fn invariant_observed_ends_are_recorded(
+    world: &World,
+    node: usize,
+    report: &NumberedReport,
+) -> Outcome {
+    let Report::BatchEnded { exit, .. } = &report.report else {
+        return Ok(());
+    };
+    let name = "invariant_observed_ends_are_recorded";
+    let run = (report.job, report.attempt);
+    let agent = &world.agents[node].name;
+    let Some(end) = world
+        .ledger
+        .launch(run.0, run.1)
+        .and_then(|launch| launch.end)
+    else {
+        return broken(
+            name,
+            format!(
+                "{agent} saw job {} end with {exit:?}; it was acknowledged, not recorded",
+                run.0
+            ),
+        );
+    };
+    let by_itself = matches!(
+        end.0,
+        JobState::Completed | JobState::Failed | JobState::OutOfMemory
+    );
+    if by_itself && world.truth.exits.get(&run) == Some(exit) && end.1 != *exit {
+        return broken(
+            name,
+            format!(
+                "{agent} saw job {} end with {exit:?}, recorded {end:?}",
+                run.0
+            ),
+        );
+    }
+    Ok(())
+}
+
+/// A node that is connected knows every job that the controller thinks it runs, soon after it was told.
+pub(crate) fn invariant_running_jobs_are_known_to_their_nodes(world: &World) -> Outcome {
+    let Some(controller) = &world.controller else {
+        return Ok(());
+    };
+    for job in controller.writer.state().jobs.values() {
+        if !matches!(job.state, JobState::Running | JobState::Suspended) {
+            continue;
+        }
+        let Some(launch) = world.ledger.launch(job.id, job.attempt) else {
+            continue;
+        };
+        for position in job.nodes_held.iter() {
+            let Some(idx) = launch.nodes.get(position as usize) else {
+                continue;
+            };
+            let Some(connected) = world.connected_since(idx.0 as usize) else {
+                continue;
+            };
+            let told = connected.max(launch.started_ms);
+            let agent = &world.agents[idx.0 as usize];
+            if world.now.saturating_sub(told) > ORDER_ARRIVES_MS
+                && !agent.has_seen((job.id, job.attempt))
+            {
+                return broken(
+                    "invariant_running_jobs_are_known_to_their_nodes",
+                    format!(
+                        "job {} runs on {} since {} s, which never heard of it",
+                        job.id,
+                        agent.name,
+                        (world.now - told) / 1000
+                    ),
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// When everything is over: no resources are held, no node knows anything, and no acknowledged job went astray.
+pub(crate) fn invariant_nothing_is_left(world: &World) -> Outcome {
+    let name = "invariant_nothing_is_left";
+    let Some(controller) = &world.controller else {
+        return Ok(());
+    };
+    after_events(world)?;
+    invariant_no_acknowledged_job_is_lost(world)?;
+    for node in &controller.writer.state().nodes {
+        let all = CpuSet::first(node.config.cpus);
+        if node.free_cpus != all || node.used_mib != 0 || node.exclusive || !node.jobs.is_empty() {
+            return broken(
+                name,
+                format!("node {} still has something in use: {node:?}", node.idx.0),
+            );
+        }
+    }
+    for (id, life) in &world.ledger.jobs {
+        if world.clients.sent(&life.spec.name).is_none() {
+            return broken(
+                name,
+                format!("job {id} ({}) was never submitted", life.spec.name),
+            );
+        }
+        if !life.purged {
+            return broken(
+                name,
+                format!("job {id} is neither in the queue nor did it leave it"),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What is left long after the last fault, when everything should have ended.
+pub(crate) fn invariant_everything_ends(world: &World) -> Violation {
+    let mut left = Vec::new();
+    match &world.controller {
+        None => left.push("the controller does not run".to_owned()),
+        Some(controller) => {
+            for job in controller.writer.state().jobs.values().take(5) {
+                left.push(format!(
+                    "job {} is {} (completing {}), {:?}, attempt {}, holds {:?}",
+                    job.id,
+                    job.state.name(),
+                    job.completing,
+                    job.reason,
+                    job.attempt.0,
+                    job.nodes_held.iter().collect::<Vec<_>>()
+                ));
+            }
+            for node in &controller.writer.state().nodes {
+                left.push(format!(
+                    "node {}: link {:?}, down {}, drain {}, jobs {:?}",
+                    node.config.name, node.link, node.down, node.drain, node.jobs
+                ));
+            }
+        }
+    }
+    for agent in world.agents.iter().filter(|agent| !agent.is_clean()) {
+        left.push(format!(
+            "{} has {:?}, waiting {}, {} reports, connection {:?}",
+            agent.name,
+            agent.runs.keys().collect::<Vec<_>>(),
+            agent.waiting.len(),
+            agent.outbox.len(),
+            agent.conn
+        ));
+    }
+    if !world.clients.nothing_in_flight() {
+        left.push("a request is not answered".to_owned());
+    }
+    Violation::new("invariant_everything_ends", left.join("; "))
+}
+
+fn same(invariant: &'static str, a_name: &str, a: &State, b_name: &str, b: &State) -> Outcome {
+    if a.digest() == b.digest() {
+        return Ok(());
+    }
+    let mut differs = Vec::new();
+    for id in a.jobs.keys().chain(b.jobs.keys()) {
+        let (one, two) = (a.jobs.get(id), b.jobs.get(id));
+        if one != two {
+            differs.push(format!("job {id}: {one:?} and {two:?}"));
+        }
+    }
+    for (one, two) in a.nodes.iter().zip(&b.nodes) {
+        if one != two {
+            differs.push(format!("node {one:?} and {two:?}"));
+        }
+    }
+    differs.truncate(3);
+    broken(
+        invariant,
+        format!("{a_name} and {b_name} differ: {}", differs.join("; ")),
+    )
+}

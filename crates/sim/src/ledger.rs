@@ -1,0 +1,192 @@
+//! What the durable history says, kept apart from the controller's own state: a state of its own that every durable
+//! event is applied to after it went through the journal's encoding, and each job's life in short. Invariants
+//! compare the controller and the nodes with this.
+
+use crate::Violation;
+use muster_core::event::{Event, NodeChange};
+use muster_core::ids::{Attempt, JobId, NodeIdx};
+use muster_core::job::{ExitStatus, JobState};
+use muster_core::spec::JobSpec;
+use muster_core::state::State;
+use muster_journal::Position;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The history so far.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    /// All durable events, applied.
+    pub(crate) state: State,
+    /// Position of the last of them.
+    pub(crate) position: Position,
+    /// Every job number that was ever given.
+    pub(crate) jobs: BTreeMap<JobId, Life>,
+    /// Positions at which nodes were declared down.
+    downs: BTreeMap<NodeIdx, Vec<Position>>,
+    /// How far accounting is; what is not there may not leave the queue.
+    pub(crate) accounted: Position,
+    /// Counts, for the report.
+    pub(crate) starts: u64,
+}
+
+/// One job's life.
+pub(crate) struct Life {
+    /// As submitted; a task has its array's.
+    pub(crate) spec: Arc<JobSpec>,
+    /// Launches by number.
+    pub(crate) attempts: BTreeMap<Attempt, Launch>,
+    /// It left the queue.
+    pub(crate) purged: bool,
+    /// Position of the last event that ended it; its accounting row is complete there but for steps.
+    pub(crate) ended_at: Position,
+}
+
+/// One launch.
+pub(crate) struct Launch {
+    /// Position of its start.
+    pub(crate) started_at: Position,
+    /// Virtual time when that became known, milliseconds.
+    pub(crate) started_ms: u64,
+    /// Nodes, in order.
+    pub(crate) nodes: Vec<NodeIdx>,
+    /// How it was first said to end.
+    pub(crate) end: Option<(JobState, ExitStatus)>,
+}
+
+impl Ledger {
+    /// Takes one durable event.
+    ///
+    /// # Errors
+    /// When the history itself is impossible.
+    pub(crate) fn take(
+        &mut self,
+        now: u64,
+        position: Position,
+        event: &Event,
+    ) -> Result<(), Violation> {
+        if position != self.position + 1 {
+            let at = self.position;
+            return Err(Violation::new(
+                "invariant_positions_are_consecutive",
+                format!("event {position} follows event {at}"),
+            ));
+        }
+        self.position = position;
+        match event {
+            Event::JobSubmitted { id, spec, .. } => self.give(*id, Arc::clone(spec))?,
+            Event::TaskSplit { base, id, .. } if base != id => {
+                if let Some(spec) = self.jobs.get(base).map(|life| Arc::clone(&life.spec)) {
+                    self.give(*id, spec)?;
+                }
+            }
+            Event::JobStarted {
+                id, attempt, alloc, ..
+            } => {
+                self.starts += 1;
+                let nodes = alloc.nodes.iter().map(|share| share.node).collect();
+                let launch = Launch {
+                    started_at: position,
+                    started_ms: now,
+                    nodes,
+                    end: None,
+                };
+                let known = self
+                    .jobs
+                    .get_mut(id)
+                    .map(|life| life.attempts.insert(*attempt, launch));
+                if !matches!(known, Some(None)) {
+                    return Err(Violation::new(
+                        "invariant_attempts_are_new",
+                        format!("job {id} starts attempt {} for the second time", attempt.0),
+                    ));
+                }
+            }
+            Event::JobEnding {
+                id, state, exit, ..
+            } => {
+                let held = self
+                    .state
+                    .jobs
+                    .get(id)
+                    .is_some_and(|job| !job.nodes_held.is_empty());
+                if let Some(life) = self.jobs.get_mut(id) {
+                    life.ended_at = position;
+                    if let (true, Some(mut last)) = (held, life.attempts.last_entry()) {
+                        last.get_mut().end.get_or_insert((*state, *exit));
+                    }
+                }
+            }
+            Event::JobsPurged { ids } => ids.iter().try_for_each(|id| self.purge(*id))?,
+            Event::NodeChanged {
+                node,
+                change: NodeChange::Down(_),
+                ..
+            } => {
+                self.downs.entry(*node).or_default().push(position);
+            }
+            _ => {}
+        }
+        self.state.apply(event);
+        Ok(())
+    }
+
+    fn give(&mut self, id: JobId, spec: Arc<JobSpec>) -> Result<(), Violation> {
+        let life = Life {
+            spec,
+            attempts: BTreeMap::new(),
+            purged: false,
+            ended_at: 0,
+        };
+        match self.jobs.insert(id, life) {
+            None => Ok(()),
+            Some(before) => Err(Violation::new(
+                "invariant_ids_are_given_once",
+                format!(
+                    "job {id} is given to a second job; the first was {}",
+                    before.spec.name
+                ),
+            )),
+        }
+    }
+
+    fn purge(&mut self, id: JobId) -> Result<(), Violation> {
+        let over = self
+            .state
+            .jobs
+            .get(&id)
+            .is_some_and(muster_core::job::Job::is_over);
+        let accounted = self.accounted;
+        let broken = |detail| {
+            Err(Violation::new(
+                "invariant_only_accounted_jobs_leave",
+                detail,
+            ))
+        };
+        let Some(life) = self.jobs.get_mut(&id) else {
+            return broken(format!("job {id} leaves the queue and was never there"));
+        };
+        life.purged = true;
+        if !over {
+            return broken(format!("job {id} leaves the queue and is not over"));
+        }
+        if life.ended_at > accounted {
+            let at = life.ended_at;
+            return broken(format!(
+                "job {id} leaves the queue; it ended at event {at}, accounting has {accounted}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether a node was declared down between two positions.
+    pub(crate) fn was_down_between(&self, node: NodeIdx, from: Position, to: Position) -> bool {
+        self.downs
+            .get(&node)
+            .is_some_and(|at| at.iter().any(|p| (from..=to).contains(p)))
+    }
+
+    /// A launch.
+    pub(crate) fn launch(&self, job: JobId, attempt: Attempt) -> Option<&Launch> {
+        self.jobs.get(&job)?.attempts.get(&attempt)
+    }
+}

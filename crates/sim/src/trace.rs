@@ -1,0 +1,48 @@
+//! What happened in a simulation, as text: the last lines are shown when something is wrong, and the hash of all of
+//! them tells whether two runs were the same.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+/// Lines that are kept unless all are wanted.
+const KEPT: usize = 400;
+
+/// The lines of one run.
+pub(crate) struct Trace {
+    hash: u64,
+    lines: VecDeque<String>,
+    all: bool,
+}
+
+impl Trace {
+    /// Keeps all lines, or the last few.
+    pub(crate) fn new(all: bool) -> Trace {
+        Trace {
+            hash: 0xcbf2_9ce4_8422_2325,
+            lines: VecDeque::new(),
+            all,
+        }
+    }
+
+    /// Adds a line at a virtual time in milliseconds.
+    pub(crate) fn line(&mut self, now: u64, text: fmt::Arguments<'_>) {
+        let line = format!("{:>6}.{:03} {text}", now / 1000, now % 1000);
+        for byte in line.bytes() {
+            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        if !self.all && self.lines.len() == KEPT {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(line);
+    }
+
+    /// The same for two runs that did the same.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// The lines that were kept.
+    pub(crate) fn into_lines(self) -> Vec<String> {
+        self.lines.into()
+    }
+}

@@ -1,0 +1,362 @@
+//! The cluster and the loop that drives it: a queue of things that will happen, in virtual time. What happens to the
+//! controller, the network, the nodes and the clients is in the modules below.
+
+pub(crate) mod clients;
+mod faults;
+mod network;
+mod nodes;
+mod turns;
+
+use crate::agent::{Agent, Run};
+use crate::controller::{Controller, create_journal};
+use crate::ledger::Ledger;
+use crate::outlets::{Conn, RequestId};
+use crate::random::Random;
+use crate::trace::Trace;
+use crate::{Options, Plant, Report, Violation, invariants};
+use clients::Clients;
+use faults::Faults;
+use muster_core::command::Reply;
+use muster_core::config::ClusterConfig;
+use muster_core::ids::{Attempt, JobId, NodeIdx};
+use muster_core::job::ExitStatus;
+use muster_core::time::Timestamp;
+use muster_ctld::mail::ToLink;
+use muster_journal::{MemStorage, Position};
+use muster_proto::node::NumberedReport;
+use network::Connection;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
+
+/// When virtual time begins, milliseconds since 1970.
+const EPOCH_MS: i64 = 1_700_000_000_000;
+/// Virtual time after the last fault in which everything must end, milliseconds.
+const LIVENESS_MS: u64 = 6 * 3600 * 1000;
+/// More happenings than any run of this length has: something goes round in a circle.
+const HAPPENINGS_PER_STEP: u64 = 20_000;
+
+macro_rules! trace {
+    ($world:expr, $($text:tt)+) => {
+        $world.trace.line($world.now, format_args!($($text)+))
+    };
+}
+pub(crate) use trace;
+
+type Outcome = Result<(), Violation>;
+
+/// Something that will happen.
+pub(crate) enum Happening {
+    /// The controller takes a turn.
+    Turn { life: u64 },
+    /// The controller starts.
+    Restart,
+    /// An agent's message arrives.
+    Hello {
+        conn: Conn,
+        hello: Box<muster_proto::node::NodeHello>,
+    },
+    /// See above.
+    Reports {
+        conn: Conn,
+        reports: Vec<NumberedReport>,
+    },
+    /// See above.
+    Health { conn: Conn, load: u32 },
+    /// A message for an agent arrives.
+    ToAgent { conn: Conn, message: ToLink },
+    /// The controller's end of a connection finds it closed.
+    CtldSeesClosed { conn: Conn },
+    /// The agent's end does.
+    AgentSeesClosed { conn: Conn },
+    /// An agent tries to connect.
+    Connect { node: usize },
+    /// A script ends by itself.
+    ScriptEnds { node: usize, run: Run, timer: u64 },
+    /// Processes that were told to end are gone.
+    Killed { node: usize, run: Run, timer: u64 },
+    /// The agent's process starts again.
+    AgentStarts { node: usize },
+    /// The machine starts again.
+    MachineStarts { node: usize, boot: u64 },
+    /// A user does something.
+    Step,
+    /// A request arrives.
+    Request { id: RequestId },
+    /// Its answer arrives.
+    Answer { id: RequestId, reply: Box<Reply> },
+    /// Something breaks.
+    Fault,
+    /// Something is repaired.
+    Repair(faults::Repair),
+    /// Accounting goes on.
+    Accounting,
+    /// The replica thinks about a snapshot.
+    Snapshot,
+    /// After the faults: what an administrator would do to let everything end.
+    Heal,
+}
+
+struct Queued {
+    at: u64,
+    number: u64,
+    what: Happening,
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Queued) -> bool {
+        (self.at, self.number) == (other.at, other.number)
+    }
+}
+impl Eq for Queued {}
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Queued) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Queued {
+    fn cmp(&self, other: &Queued) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+/// What really ran, as the nodes saw it.
+#[derive(Default)]
+pub(crate) struct Truth {
+    /// Launches that started processes, ever.
+    pub(crate) started: BTreeSet<(usize, JobId, Attempt)>,
+    /// Exit statuses of scripts that ended by themselves.
+    pub(crate) exits: BTreeMap<Run, ExitStatus>,
+}
+
+/// The cluster.
+pub(crate) struct World {
+    pub(crate) seed: u64,
+    pub(crate) options: Options,
+    pub(crate) now: u64,
+    /// The controller's clock minus the true one, milliseconds.
+    pub(crate) skew: i64,
+    queue: BinaryHeap<Reverse<Queued>>,
+    number: u64,
+    pub(crate) random: Random,
+    pub(crate) trace: Trace,
+    pub(crate) config: Arc<ClusterConfig>,
+    pub(crate) storage: MemStorage,
+    pub(crate) controller: Option<Controller>,
+    /// Starts of the controller; happenings of an earlier life are void.
+    pub(crate) life: u64,
+    pub(crate) turn_at: Option<u64>,
+    pub(crate) ledger: Ledger,
+    /// Events of which a crash left open whether they are durable.
+    pub(crate) doubt: Vec<muster_core::event::Event>,
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) connections: BTreeMap<Conn, Connection>,
+    pub(crate) next_conn: Conn,
+    pub(crate) truth: Truth,
+    pub(crate) clients: Clients,
+    pub(crate) faults: Faults,
+    pub(crate) accounted: Position,
+    pub(crate) snapshot: Option<turns::Snapshot>,
+    pub(crate) healing_since: Option<u64>,
+    pub(crate) turns: u64,
+    violation: Option<Violation>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, options: &Options) -> World {
+        let mut random = Random::new(seed, 1);
+        let config = clients::configuration(&mut random, options.nodes);
+        let agents = config
+            .nodes
+            .iter()
+            .map(|line| Agent::new(line.name.clone(), line.cpus, line.memory_mib))
+            .collect();
+        World {
+            seed,
+            options: options.clone(),
+            now: 0,
+            skew: 0,
+            queue: BinaryHeap::new(),
+            number: 0,
+            random,
+            trace: Trace::new(options.trace),
+            config: Arc::new(config),
+            storage: MemStorage::new(),
+            controller: None,
+            life: 0,
+            turn_at: None,
+            ledger: Ledger::default(),
+            doubt: Vec::new(),
+            agents,
+            connections: BTreeMap::new(),
+            next_conn: 1,
+            truth: Truth::default(),
+            clients: Clients::new(options.steps),
+            faults: Faults::default(),
+            accounted: 0,
+            snapshot: None,
+            healing_since: None,
+            turns: 0,
+            violation: None,
+        }
+    }
+
+    pub(crate) fn run(mut self) -> Report {
+        self.violation = self.begin().and_then(|()| self.drive()).err();
+        if let Some(violation) = &self.violation {
+            trace!(self, "VIOLATION {violation}");
+        }
+        Report {
+            seed: self.seed,
+            nodes: self.agents.len(),
+            events: self.ledger.position,
+            turns: self.turns,
+            restarts: self.life.saturating_sub(1),
+            acknowledged: self.clients.acknowledged(),
+            launches: self.ledger.starts,
+            virtual_ms: self.now,
+            trace_hash: self.trace.hash(),
+            violation: self.violation,
+            trace: self.trace.into_lines(),
+        }
+    }
+
+    fn begin(&mut self) -> Outcome {
+        create_journal(&self.storage)?;
+        self.restart()?;
+        for node in 0..self.agents.len() {
+            let delay = self.random.below(2000);
+            self.later(delay, Happening::Connect { node });
+        }
+        self.later(1000, Happening::Step);
+        self.later(3000, Happening::Fault);
+        self.later(500, Happening::Accounting);
+        self.later(20_000, Happening::Snapshot);
+        Ok(())
+    }
+
+    fn drive(&mut self) -> Outcome {
+        let most = HAPPENINGS_PER_STEP * u64::from(self.options.steps.max(10));
+        for _ in 0..most {
+            let Some(Reverse(next)) = self.queue.pop() else {
+                return Err(Violation::new(
+                    "invariant_time_goes_on",
+                    "nothing is left to happen",
+                ));
+            };
+            self.now = self.now.max(next.at);
+            self.happen(next.what)?;
+            if let Some(since) = self.healing_since {
+                if self.is_quiet() {
+                    return invariants::invariant_nothing_is_left(self);
+                }
+                if self.now - since > LIVENESS_MS {
+                    return Err(invariants::invariant_everything_ends(self));
+                }
+            }
+        }
+        Err(Violation::new(
+            "invariant_time_goes_on",
+            format!("{most} things happened and there is no end"),
+        ))
+    }
+
+    fn happen(&mut self, what: Happening) -> Outcome {
+        match what {
+            Happening::Turn { life } => self.turn(life),
+            Happening::Restart => self.restart(),
+            Happening::Hello { conn, hello } => {
+                self.hello_arrives(conn, hello);
+                Ok(())
+            }
+            Happening::Reports { conn, reports } => {
+                self.reports_arrive(conn, reports);
+                Ok(())
+            }
+            Happening::Health { conn, load } => {
+                self.health_arrives(conn, load);
+                Ok(())
+            }
+            Happening::ToAgent { conn, message } => self.agent_hears(conn, message),
+            Happening::CtldSeesClosed { conn } => {
+                self.ctld_sees_closed(conn);
+                Ok(())
+            }
+            Happening::AgentSeesClosed { conn } => {
+                self.agent_sees_closed(conn);
+                Ok(())
+            }
+            Happening::Connect { node } => {
+                self.connect(node);
+                Ok(())
+            }
+            Happening::ScriptEnds { node, run, timer } => self.script_ends(node, run, timer),
+            Happening::Killed { node, run, timer } => self.killed(node, run, timer),
+            Happening::AgentStarts { node } => {
+                self.agent_starts(node);
+                Ok(())
+            }
+            Happening::MachineStarts { node, boot } => {
+                self.machine_starts(node, boot);
+                Ok(())
+            }
+            Happening::Step => {
+                self.step();
+                Ok(())
+            }
+            Happening::Request { id } => {
+                self.request_arrives(id);
+                Ok(())
+            }
+            Happening::Answer { id, reply } => self.answer_arrives(id, &reply),
+            Happening::Fault => self.fault(),
+            Happening::Repair(repair) => {
+                self.repair(repair);
+                Ok(())
+            }
+            Happening::Accounting => self.accounting_goes_on(),
+            Happening::Snapshot => self.think_of_a_snapshot(),
+            Happening::Heal => {
+                self.heal();
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts something into the queue.
+    pub(crate) fn later(&mut self, delay: u64, what: Happening) {
+        self.number += 1;
+        self.queue.push(Reverse(Queued {
+            at: self.now + delay,
+            number: self.number,
+            what,
+        }));
+    }
+
+    /// The true time.
+    pub(crate) fn time(&self) -> Timestamp {
+        Timestamp(EPOCH_MS).plus_ms(self.now)
+    }
+
+    /// What the controller's clock says.
+    pub(crate) fn clock(&self) -> Timestamp {
+        Timestamp(self.time().0 + self.skew)
+    }
+
+    /// The node's place in the controller's table: the order of the configuration.
+    pub(crate) fn idx(node: usize) -> NodeIdx {
+        NodeIdx(u32::try_from(node).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn planted(&self, plant: Plant) -> bool {
+        self.options.plant == Some(plant)
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.clients.nothing_in_flight()
+            && self.agents.iter().all(Agent::is_clean)
+            && self.controller.as_ref().is_some_and(|c| {
+                c.inbox.is_empty() && c.writer.state().jobs.is_empty() && c.replica.jobs.is_empty()
+            })
+    }
+}

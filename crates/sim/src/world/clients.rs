@@ -1,0 +1,636 @@
+//! Users and administrators: what the cluster is, what they submit and do to their jobs, which answers reached them,
+//! and, after the faults, what they do so that everything can end.
+
+use super::{Happening, Outcome, World, trace};
+use crate::agent::Run;
+use crate::invariants;
+use crate::outlets::{RequestId, lock};
+use crate::random::Random;
+use muster_core::command::{
+    Identity, JobSelection, JobTarget, JobUpdate, NodeUpdate, Reply, UserCommand,
+};
+use muster_core::config::{
+    ClusterConfig, EnforcePartLimits, OverSubscribe, PartitionConfig, PartitionState,
+};
+use muster_core::ids::{BlobId, JobId};
+use muster_core::index_set::IndexSet;
+use muster_core::job::{ExitStatus, Hold, JobState, Reason};
+use muster_core::node::NodeConfig;
+use muster_core::spec::{
+    ArraySpec, Dependency, DependencyKind, DependencyTerm, JobKind, JobSpec, MemoryAsk, ResourceAsk,
+};
+use muster_core::time::TimeLimit;
+use muster_ctld::mail::ToWriter;
+use std::collections::BTreeMap;
+use tokio::sync::oneshot;
+
+/// Memory of every node, MiB.
+const MEMORY_MIB: u64 = 4000;
+
+/// The users' side of the world.
+pub(crate) struct Clients {
+    steps_left: u32,
+    next_request: RequestId,
+    next_job: u64,
+    requests: BTreeMap<RequestId, Request>,
+    /// What was acknowledged, by number.
+    acknowledged: BTreeMap<JobId, Submission>,
+    /// Every submission that was sent, by its name.
+    sent: BTreeMap<String, Submission>,
+}
+
+/// What a user remembers of a submission.
+#[derive(Clone, Debug)]
+pub(crate) struct Submission {
+    /// Unique.
+    pub(crate) name: String,
+    pub(crate) ask: ResourceAsk,
+    pub(crate) array: Option<ArraySpec>,
+    pub(crate) uid: u32,
+}
+
+struct Request {
+    identity: Identity,
+    command: UserCommand,
+    submission: Option<Submission>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Sent,
+    AtWriter,
+}
+
+/// What a script will do.
+pub(crate) struct Script {
+    pub(crate) duration_ms: u64,
+    pub(crate) exit: ExitStatus,
+    pub(crate) fails_to_launch: bool,
+    pub(crate) node_fault: bool,
+}
+
+/// What the script of this run does: it follows from the job's name.
+pub(crate) fn script_of(name: &str, (job, attempt): Run) -> Script {
+    let seed = name
+        .bytes()
+        .fold(job.0, |h, b| h.wrapping_mul(31).wrapping_add(u64::from(b)));
+    let mut random = Random::new(seed, u64::from(attempt.0));
+    let exit = match random.below(6) {
+        0 => ExitStatus {
+            code: random.small(1, 255),
+            signal: 0,
+        },
+        1 => ExitStatus {
+            code: 0,
+            signal: 11,
+        },
+        _ => ExitStatus::default(),
+    };
+    Script {
+        duration_ms: random.around(15_000),
+        exit,
+        fails_to_launch: random.one_in(20),
+        node_fault: random.one_in(2),
+    }
+}
+
+/// A cluster.
+pub(crate) fn configuration(random: &mut Random, nodes: usize) -> ClusterConfig {
+    let count = if nodes == 0 {
+        random.between(1, 5)
+    } else {
+        nodes as u64
+    };
+    let threads = random.small(1, 2);
+    let nodes: Vec<NodeConfig> = (0..count)
+        .map(|i| {
+            let cores = random.small(1, 4);
+            NodeConfig {
+                name: format!("n{i}"),
+                hostname: format!("n{i}"),
+                addr: format!("n{i}"),
+                port: 6818,
+                cpus: cores * threads,
+                boards: 1,
+                sockets: 1,
+                cores_per_socket: cores,
+                threads_per_core: threads,
+                memory_mib: MEMORY_MIB,
+                weight: 1,
+                state: "UNKNOWN".to_owned(),
+                ..NodeConfig::default()
+            }
+        })
+        .collect();
+    let names: Vec<String> = nodes.iter().map(|n| n.name.clone()).collect();
+    let half = names[..names.len().div_ceil(2)].to_vec();
+    let partitions = vec![
+        partition("all", names, true, 1),
+        partition("few", half, false, 2),
+    ];
+    ClusterConfig {
+        cluster_name: crate::controller::CLUSTER.to_owned(),
+        nodes,
+        partitions,
+        first_job_id: 1,
+        max_job_count: 1000,
+        max_array_size: 100,
+        min_job_age_s: random.small(5, 60),
+        kill_wait_s: 5,
+        node_timeout_s: random.small(20, 90),
+        return_to_service: random.small(0, 2),
+        job_requeue: random.one_in(2),
+        default_memory: MemoryAsk::PerCpu(100),
+        max_memory: MemoryAsk::Default,
+        enforce_part_limits: EnforcePartLimits::No,
+        memory_is_consumable: random.one_in(2),
+        whole_nodes: random.one_in(8),
+        backfill: random.one_in(2),
+        over_time_limit_min: None,
+        kill_invalid_depend: random.one_in(2),
+        inactive_limit_s: 0,
+        admin_uids: vec![0],
+        whole_cores: random.one_in(2),
+        select_parameters: Vec::new(),
+        scheduler_parameters: Vec::new(),
+    }
+}
+
+fn partition(name: &str, nodes: Vec<String>, default: bool, tier: u32) -> PartitionConfig {
+    PartitionConfig {
+        name: name.to_owned(),
+        nodes_text: nodes.join(","),
+        nodes,
+        default,
+        state: PartitionState::Up,
+        max_time: TimeLimit::Minutes(10),
+        default_time: Some(TimeLimit::Minutes(2)),
+        min_nodes: 1,
+        max_nodes: None,
+        max_cpus_per_node: None,
+        allow_groups: Vec::new(),
+        allow_accounts: Vec::new(),
+        deny_accounts: Vec::new(),
+        allow_qos: Vec::new(),
+        deny_qos: Vec::new(),
+        alloc_nodes: Vec::new(),
+        priority_tier: tier,
+        priority_job_factor: 1,
+        over_subscribe: OverSubscribe::No,
+        default_memory: MemoryAsk::Default,
+        max_memory: MemoryAsk::Default,
+        hidden: false,
+        root_only: false,
+        disable_root_jobs: false,
+        exclusive_user: false,
+        lln: false,
+        req_resv: false,
+        qos: None,
+        grace_time_s: 0,
+        preempt_mode: None,
+        over_time_limit_min: None,
+        billing_weights: None,
+    }
+}
+
+impl Clients {
+    pub(crate) fn new(steps: u32) -> Clients {
+        Clients {
+            steps_left: steps,
+            next_request: 1,
+            next_job: 1,
+            requests: BTreeMap::new(),
+            acknowledged: BTreeMap::new(),
+            sent: BTreeMap::new(),
+        }
+    }
+
+    /// How many submissions were acknowledged.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.acknowledged.len() as u64
+    }
+
+    /// Submissions whose acknowledgement arrived.
+    pub(crate) fn submissions(&self) -> impl Iterator<Item = (JobId, &Submission)> {
+        self.acknowledged
+            .iter()
+            .map(|(id, submission)| (*id, submission))
+    }
+
+    /// Every submission ever sent, answered or not.
+    pub(crate) fn sent(&self, name: &str) -> Option<&Submission> {
+        self.sent.get(name)
+    }
+
+    /// No request is under way.
+    pub(crate) fn nothing_in_flight(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// The controller died: what it had not answered never will be.
+    pub(crate) fn lose_requests(&mut self) {
+        self.requests
+            .retain(|_, request| request.stage == Stage::Sent);
+    }
+
+    fn some_job(&self, random: &mut Random) -> Option<JobId> {
+        let lately = self
+            .acknowledged
+            .keys()
+            .rev()
+            .take(15)
+            .copied()
+            .collect::<Vec<_>>();
+        (!lately.is_empty()).then(|| *random.pick(&lately))
+    }
+}
+
+impl World {
+    /// A user or administrator does something; the last step ends the faults.
+    pub(crate) fn step(&mut self) {
+        let Some(left) = self.clients.steps_left.checked_sub(1) else {
+            self.end_faults();
+            self.healing_since = Some(self.now);
+            return self.later(1000, Happening::Heal);
+        };
+        self.clients.steps_left = left;
+        let delay = self.random.around(1_500);
+        self.later(delay, Happening::Step);
+        match self.random.below(40) {
+            0..=19 => self.submit(),
+            20 | 21 => {
+                for _ in 0..8 {
+                    self.submit();
+                }
+            }
+            choice => self.change_something(choice),
+        }
+    }
+
+    fn change_something(&mut self, choice: u64) {
+        let root = self.random.one_in(2);
+        let Some(job) = self.clients.some_job(&mut self.random) else {
+            return self.submit();
+        };
+        let owner = self.clients.acknowledged.get(&job).map_or(0, |s| s.uid);
+        let uid = if root { 0 } else { owner };
+        let mut target = JobTarget { job, tasks: None };
+        if self.random.one_in(4) {
+            let mut tasks = IndexSet::default();
+            tasks.insert_range(self.random.small(0, 3), self.random.small(2, 6));
+            target.tasks = Some(tasks);
+        }
+        let command = match choice {
+            22..=24 => cancel(vec![target]),
+            25 => UserCommand::Cancel {
+                selection: JobSelection {
+                    uid: Some(owner),
+                    ..JobSelection::default()
+                },
+            },
+            26 | 27 => UserCommand::Hold {
+                target,
+                user: !root,
+            },
+            28 | 29 => UserCommand::Release { target },
+            30 | 31 => UserCommand::Requeue {
+                target,
+                hold: self.random.one_in(4),
+                special_exit: false,
+            },
+            32 | 33 => return self.ask(0, UserCommand::Suspend { target }, None),
+            34 => return self.ask(0, UserCommand::Resume { target }, None),
+            35 => {
+                let time_limit = Some(TimeLimit::Minutes(self.random.small(1, 10)));
+                let update = Box::new(JobUpdate {
+                    time_limit,
+                    ..JobUpdate::default()
+                });
+                UserCommand::UpdateJob { target, update }
+            }
+            36 | 37 => {
+                let code = self.random.small(0, 1);
+                UserCommand::EndAllocation {
+                    job,
+                    exit: ExitStatus { code, signal: 0 },
+                }
+            }
+            38 => return self.update_a_node(),
+            _ => {
+                let state = *self.random.pick(&["UP", "DOWN", "DRAIN", "UP"]);
+                let pairs = vec![("State".to_owned(), state.to_owned())];
+                return self.ask(
+                    0,
+                    UserCommand::UpdatePartition {
+                        name: "few".to_owned(),
+                        pairs,
+                    },
+                    None,
+                );
+            }
+        };
+        self.ask(uid, command, None);
+    }
+
+    fn update_a_node(&mut self) {
+        let node = self.random.below(self.agents.len() as u64) as usize;
+        let state = *self
+            .random
+            .pick(&["DRAIN", "RESUME", "DOWN", "UNDRAIN", "RESUME"]);
+        let nodes = self.agents[node].name.clone();
+        let update = NodeUpdate {
+            state: Some(state.to_owned()),
+            reason: Some("maintenance".to_owned()),
+            ..NodeUpdate::default()
+        };
+        self.ask(0, UserCommand::UpdateNodes { nodes, update }, None);
+    }
+
+    fn submit(&mut self) {
+        let name = format!("j{}", self.clients.next_job);
+        self.clients.next_job += 1;
+        let uid = 1000 + self.random.small(0, 2);
+        let spec = self.make_spec(&name);
+        let submission = Submission {
+            name: name.clone(),
+            ask: spec.ask.clone(),
+            array: spec.array.clone(),
+            uid,
+        };
+        self.clients.sent.insert(name, submission.clone());
+        let blobs = spec
+            .script
+            .map(|id| (id, b"#!/bin/sh\nexit\n".to_vec().into()))
+            .into_iter()
+            .collect();
+        let command = UserCommand::Submit {
+            spec: Box::new(spec),
+            blobs,
+            test_only: false,
+        };
+        self.ask(uid, command, Some(submission));
+    }
+
+    fn make_spec(&mut self, name: &str) -> JobSpec {
+        let random = &mut self.random;
+        let few = random.one_in(4);
+        let partition = &self.config.partitions[usize::from(few)];
+        let smallest = |count: usize| {
+            let mut cpus: Vec<u32> = self
+                .config
+                .nodes
+                .iter()
+                .filter(|n| partition.nodes.contains(&n.name))
+                .map(|n| n.cpus)
+                .collect();
+            cpus.sort_unstable();
+            cpus[cpus.len() - count]
+        };
+        let most = partition.nodes.len();
+        let count = if random.one_in(4) {
+            random.between(1, most as u64) as usize
+        } else {
+            1
+        };
+        let per_node = random.small(1, smallest(count));
+        let tasks = random.small(1, per_node);
+        let nodes = u32::try_from(count).unwrap_or(1);
+        let ask = ResourceAsk {
+            min_nodes: nodes,
+            max_nodes: Some(nodes),
+            ntasks: Some(nodes * tasks),
+            ntasks_per_node: Some(tasks),
+            cpus_per_task: Some(per_node / tasks),
+            memory: if random.one_in(3) {
+                MemoryAsk::PerNode(700)
+            } else {
+                MemoryAsk::Default
+            },
+            ..ResourceAsk::default()
+        };
+        let array = random.one_in(6).then(|| {
+            let mut indices = IndexSet::default();
+            let first = random.small(0, 3);
+            indices.insert_range(first, first + random.small(0, 6));
+            if random.one_in(3) {
+                indices.insert(20);
+            }
+            ArraySpec {
+                indices,
+                throttle: random.one_in(3).then_some(2),
+            }
+        });
+        let kind = if array.is_none() && random.one_in(10) {
+            JobKind::Allocation
+        } else {
+            JobKind::Batch
+        };
+        let script = (kind == JobKind::Batch).then(|| BlobId([random.small(1, 9) as u8; 32]));
+        let begin_in = random.one_in(12).then(|| random.around(20_000));
+        let dependency = self.make_dependency();
+        let random = &mut self.random;
+        JobSpec {
+            name: name.to_owned(),
+            partitions: if few {
+                vec!["few".to_owned()]
+            } else {
+                Vec::new()
+            },
+            kind,
+            interactive: kind == JobKind::Allocation,
+            script,
+            work_dir: "/tmp".to_owned(),
+            ask,
+            array,
+            dependency,
+            time_limit: random
+                .one_in(2)
+                .then(|| TimeLimit::Minutes(random.small(1, 3))),
+            hold: random.one_in(15),
+            nice: i32::try_from(random.small(0, 200)).unwrap_or(0),
+            requeue: random.one_in(3).then(|| random.one_in(2)),
+            kill_on_invalid_dep: random.one_in(4).then(|| random.one_in(2)),
+            begin: begin_in.map(|ms| self.clock().plus_ms(ms)),
+            no_kill: self.random.one_in(10),
+            ..JobSpec::default()
+        }
+    }
+
+    fn make_dependency(&mut self) -> Dependency {
+        let random = &mut self.random;
+        if !random.one_in(5) {
+            return Dependency::default();
+        }
+        if random.one_in(6) {
+            return Dependency {
+                terms: vec![DependencyTerm::Singleton],
+                any: false,
+            };
+        }
+        let kinds = [
+            DependencyKind::After,
+            DependencyKind::AfterAny,
+            DependencyKind::AfterOk,
+            DependencyKind::AfterNotOk,
+            DependencyKind::AfterCorr,
+        ];
+        let terms = (0..random.small(1, 2))
+            .filter_map(|_| {
+                let job = self.clients.some_job(random)?;
+                let kind = *random.pick(&kinds);
+                let task = random.one_in(4).then(|| random.small(0, 5));
+                Some(DependencyTerm::Job {
+                    kind,
+                    job,
+                    task,
+                    delay_minutes: 0,
+                })
+            })
+            .collect();
+        Dependency {
+            terms,
+            any: random.one_in(3),
+        }
+    }
+
+    fn ask(&mut self, uid: u32, command: UserCommand, submission: Option<Submission>) {
+        let id = self.clients.next_request;
+        self.clients.next_request += 1;
+        let user = if uid == 0 {
+            "root".to_owned()
+        } else {
+            format!("u{uid}")
+        };
+        let identity = Identity {
+            uid,
+            gid: uid,
+            group: user.clone(),
+            groups: vec![user.clone()],
+            user,
+        };
+        match &submission {
+            Some(submission) => trace!(
+                self,
+                "request {id}: {} submits {}", identity.user, submission.name
+            ),
+            None => trace!(self, "request {id}: {} {command:?}", identity.user),
+        }
+        let request = Request {
+            identity,
+            command,
+            submission,
+            stage: Stage::Sent,
+        };
+        self.clients.requests.insert(id, request);
+        let delay = self.latency();
+        self.later(delay, Happening::Request { id });
+    }
+
+    pub(crate) fn request_arrives(&mut self, id: RequestId) {
+        let Some(controller) = &self.controller else {
+            self.clients.requests.remove(&id);
+            return;
+        };
+        let Some(request) = self.clients.requests.get_mut(&id) else {
+            return;
+        };
+        request.stage = Stage::AtWriter;
+        let (reply, answer) = oneshot::channel();
+        lock(&controller.watch).outlets.replies.insert(id, answer);
+        let identity = request.identity.clone();
+        let command = Box::new(request.command.clone());
+        self.mail(ToWriter::User {
+            identity,
+            command,
+            reply,
+        });
+    }
+
+    /// An answer reached its client: what it says holds from now on.
+    pub(crate) fn answer_arrives(&mut self, id: RequestId, reply: &Reply) -> Outcome {
+        let submission = self.clients.requests.remove(&id).and_then(|r| r.submission);
+        match (reply, submission) {
+            (Reply::Submitted { id: job, .. }, Some(submission)) => {
+                trace!(self, "request {id} is answered: job {job}");
+                self.acknowledge(*job, submission)
+            }
+            (reply, _) => {
+                trace!(self, "request {id} is answered: {reply:?}");
+                Ok(())
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, job: JobId, submission: Submission) -> Outcome {
+        invariants::invariant_an_acknowledged_job_is_what_was_asked(self, job, &submission)?;
+        self.clients.acknowledged.insert(job, submission);
+        Ok(())
+    }
+
+    /// What an administrator does at the end so that nothing waits for somebody. Repeated until all is over.
+    pub(crate) fn heal(&mut self) {
+        self.later(20_000, Happening::Heal);
+        let Some(controller) = &self.controller else {
+            return;
+        };
+        if !self.clients.nothing_in_flight() {
+            return;
+        }
+        let state = controller.writer.state();
+        let mut commands = Vec::new();
+        for node in state.nodes.iter().filter(|n| n.down || n.drain || n.fail) {
+            let update = NodeUpdate {
+                state: Some("RESUME".to_owned()),
+                ..NodeUpdate::default()
+            };
+            commands.push(UserCommand::UpdateNodes {
+                nodes: node.config.name.clone(),
+                update,
+            });
+        }
+        for partition in state
+            .partitions
+            .iter()
+            .filter(|p| p.state != PartitionState::Up)
+        {
+            let pairs = vec![("State".to_owned(), "UP".to_owned())];
+            commands.push(UserCommand::UpdatePartition {
+                name: partition.name.clone(),
+                pairs,
+            });
+        }
+        for job in state.jobs.values().filter(|job| !job.completing) {
+            let target = JobTarget {
+                job: job.id,
+                tasks: None,
+            };
+            match job.state {
+                JobState::Pending if job.reason == Reason::DependencyNeverSatisfied => {
+                    commands.push(cancel(vec![target]));
+                }
+                JobState::Pending if job.hold != Hold::None => {
+                    commands.push(UserCommand::Release { target });
+                }
+                JobState::Suspended => commands.push(UserCommand::Resume { target }),
+                JobState::Running if job.spec.kind == JobKind::Allocation => {
+                    let exit = ExitStatus::default();
+                    commands.push(UserCommand::EndAllocation { job: job.id, exit });
+                }
+                _ => {}
+            }
+        }
+        commands
+            .into_iter()
+            .for_each(|command| self.ask(0, command, None));
+    }
+}
+
+fn cancel(targets: Vec<JobTarget>) -> UserCommand {
+    UserCommand::Cancel {
+        selection: JobSelection {
+            targets,
+            ..JobSelection::default()
+        },
+    }
+}

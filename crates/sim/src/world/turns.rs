@@ -1,0 +1,377 @@
+//! The controller's turns: what goes in, what comes out, and the crashes in between.
+
+use super::{Happening, Outcome, World, trace};
+use crate::controller::Controller;
+use crate::outlets::{Outputs, collect, name_of};
+use crate::world::faults::CrashPoint;
+use crate::{Violation, invariants};
+use muster_core::event::Event;
+use muster_ctld::mail::{ToLink, ToWriter};
+use muster_ctld::writer::After;
+use muster_journal::{Crash, FinishedSnapshot, Position, SnapshotWriter};
+use muster_proto::node::NodeSettings;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Longest sleep of the simulated controller, milliseconds. The real one looks more often; nothing depends on it.
+const IDLE_MS: u64 = 5_000;
+/// Turns at one moment that take no message and make no event: more is a spin.
+const IDLE_TURNS_MAX: u32 = 50;
+
+/// A snapshot of the state on its way to the disk.
+pub(crate) enum Snapshot {
+    /// The writer was asked.
+    Asked {
+        answer: std::sync::mpsc::Receiver<Option<SnapshotWriter>>,
+        bytes: Vec<u8>,
+    },
+    /// Written; waits until accounting has all that the log may forget.
+    Written { writer: SnapshotWriter },
+    /// Durable; the writer will hear of it.
+    Told,
+}
+
+impl World {
+    /// Starts the controller on what is on the disk and compares what it recovered with history.
+    pub(crate) fn restart(&mut self) -> Outcome {
+        if self.controller.is_some() {
+            return Ok(());
+        }
+        let started = catch_unwind(AssertUnwindSafe(|| {
+            Controller::start(&self.storage, self.options.plant, self.accounted)
+        }))
+        .map_err(|cause| Violation::new("invariant_nothing_panics", panic_text(&*cause)))?;
+        let controller = match started {
+            Ok(controller) => controller,
+            Err(e) if self.faults.disk_is_broken() => {
+                trace!(self, "controller cannot start: {e:#}");
+                self.storage = self.storage.crash(Crash::Process);
+                self.later(1000, Happening::Restart);
+                return Ok(());
+            }
+            Err(e) => {
+                return Err(Violation::new(
+                    "invariant_a_journal_opens",
+                    format!("{e:#}"),
+                ));
+            }
+        };
+        self.life += 1;
+        let position = controller.replica_at;
+        let jobs = controller.writer.state().jobs.len();
+        trace!(
+            self,
+            "controller life {} starts at event {position}, {jobs} jobs", self.life
+        );
+        self.controller = Some(controller);
+        let doubt = std::mem::take(&mut self.doubt);
+        self.ledger.accounted = self.accounted;
+        if position == self.ledger.position + doubt.len() as Position {
+            // The batch that was being written is there: then all of it is.
+            for (position, event) in (self.ledger.position + 1..).zip(&doubt) {
+                trace!(self, "  event {position} {} (was in doubt)", brief(event));
+                self.ledger.take(self.now, position, event)?;
+            }
+        }
+        self.snapshot = None;
+        invariants::invariant_no_acknowledged_job_is_lost(self)?;
+        invariants::invariant_recovery_keeps_history(self)?;
+        invariants::after_events(self)?;
+        let (config, settings) = (self.config.clone(), Box::new(NodeSettings::default()));
+        self.mail(ToWriter::Configure {
+            config,
+            settings,
+            done: None,
+        });
+        Ok(())
+    }
+
+    /// Puts a message into the writer's queue and wakes it.
+    pub(crate) fn mail(&mut self, message: ToWriter) {
+        let Some(controller) = &mut self.controller else {
+            return;
+        };
+        controller.inbox.push_back(message);
+        let delay = self.random.below(4);
+        self.turn_in(delay);
+    }
+
+    pub(crate) fn turn_in(&mut self, delay: u64) {
+        let at = self.now + delay;
+        if self
+            .turn_at
+            .is_none_or(|before| at < before || before < self.now)
+        {
+            self.turn_at = Some(at);
+            let life = self.life;
+            self.later(delay, Happening::Turn { life });
+        }
+    }
+
+    pub(crate) fn turn(&mut self, life: u64) -> Outcome {
+        if life != self.life || self.turn_at != Some(self.now) {
+            return Ok(());
+        }
+        self.turn_at = None;
+        let clock = self.clock();
+        let Some(controller) = &mut self.controller else {
+            return Ok(());
+        };
+        self.turns += 1;
+        // Mostly all that is there; sometimes fewer, so that every message can meet the end of a turn.
+        let count = match self.random.below(4) {
+            0 => controller.inbox.len().min(1),
+            1 => self.random.below(controller.inbox.len() as u64 + 1) as usize,
+            _ => controller.inbox.len(),
+        };
+        let messages: Vec<ToWriter> = controller.inbox.drain(..count).collect();
+        let crash = self.faults.crash.take();
+        if let Some(CrashPoint::InAppend { operation, .. }) = crash {
+            self.storage.halt_at(operation);
+        }
+        let writer = &mut controller.writer;
+        let after = catch_unwind(AssertUnwindSafe(|| {
+            writer.turn(messages.into_iter(), clock)
+        }))
+        .map_err(|cause| Violation::new("invariant_nothing_panics", panic_text(&*cause)))?;
+        let came = collect(&controller.watch);
+        let idle = count == 0 && came.durable.is_empty();
+        controller.idle_turns = if idle { controller.idle_turns + 1 } else { 0 };
+        let spins = controller.idle_turns;
+        controller.follow(&came.outputs.replica);
+        if let Some(what) = came.early {
+            return Err(Violation::new(
+                "invariant_nothing_leaves_before_it_is_durable",
+                format!("{what} left the writer before its events were durable"),
+            ));
+        }
+        if let Some(what) = came.unreadable {
+            return Err(Violation::new("invariant_events_can_be_read_back", what));
+        }
+        let (durable, mut outputs) = (came.durable, came.outputs);
+        self.doubt = came.doubt;
+        for (position, event) in &durable {
+            trace!(self, "  event {position} {}", brief(event));
+            self.ledger.accounted = self.accounted;
+            self.ledger.take(self.now, *position, event)?;
+        }
+        if !durable.is_empty() && after != After::Full {
+            invariants::after_events(self)?;
+        }
+        if spins > IDLE_TURNS_MAX {
+            return Err(Violation::new(
+                "invariant_the_writer_sleeps",
+                format!("{spins} turns at one moment did nothing"),
+            ));
+        }
+        match crash {
+            None => {}
+            Some(point) if after != After::Stop && durable.is_empty() => {
+                self.faults.crash = Some(point);
+            }
+            Some(point) => {
+                self.crash_with(point, &mut outputs);
+                self.send_out(outputs)?;
+                return Ok(());
+            }
+        }
+        self.send_out(outputs)?;
+        self.next_turn(after);
+        Ok(())
+    }
+
+    fn next_turn(&mut self, after: After) {
+        let clock = self.clock();
+        let Some(controller) = &mut self.controller else {
+            return;
+        };
+        if after != After::Stop && !controller.inbox.is_empty() {
+            return self.turn_in(1);
+        }
+        match after {
+            After::Again => self.turn_in(1),
+            After::Full => {
+                controller.idle_turns = 0;
+                self.turn_in(200);
+            }
+            After::Stop => {
+                trace!(self, "controller stops: its journal failed");
+                self.die(Crash::Process);
+            }
+            After::Sleep => {
+                let wait = controller.writer.next_tick(clock).as_millis();
+                let wait = u64::try_from(wait).unwrap_or(IDLE_MS);
+                // The real one sleeps half a second at most; with nothing due that is stretched.
+                let wait = if wait == 500 { IDLE_MS } else { wait };
+                if wait > 0 {
+                    controller.idle_turns = 0;
+                }
+                self.turn_in(wait.min(IDLE_MS));
+            }
+        }
+    }
+
+    /// What had left the process when it died: of each channel a beginning.
+    fn crash_with(&mut self, point: CrashPoint, outputs: &mut Outputs) {
+        trace!(self, "controller crashes: {point:?}");
+        let random = &mut self.random;
+        match point {
+            CrashPoint::AfterAppend { .. } => *outputs = Outputs::default(),
+            CrashPoint::BetweenReplies { .. } => {
+                outputs.replies.retain(|_| random.one_in(2));
+                let mut open = std::collections::BTreeMap::new();
+                outputs.links.retain(|(conn, _)| {
+                    let open = open.entry(*conn).or_insert(true);
+                    *open &= !random.one_in(3);
+                    *open
+                });
+            }
+            CrashPoint::InAppend { .. } => {}
+        }
+        outputs.closed.clear();
+        self.die(point.kind());
+    }
+
+    /// The controller's process, or its machine, dies.
+    pub(crate) fn die(&mut self, crash: Crash) {
+        // First the disk: what the dying process tidies up must not reach it.
+        let survived = self.storage.crash(crash);
+        self.controller = None;
+        self.snapshot = None;
+        self.turn_at = None;
+        self.storage = survived;
+        self.clients.lose_requests();
+        let conns: Vec<_> = self.connections.keys().copied().collect();
+        for conn in conns {
+            self.controller_end_is_gone(conn);
+        }
+        let delay = self.random.between(50, 20_000);
+        self.later(delay, Happening::Restart);
+    }
+
+    /// Routes what the writer sent.
+    fn send_out(&mut self, outputs: Outputs) -> Outcome {
+        for (conn, answer) in outputs.answers {
+            self.hello_is_answered(conn, answer);
+        }
+        for (conn, message) in outputs.links {
+            if let ToLink::Order(order, _) = &message {
+                invariants::invariant_orders_rest_on_durable_events(self, order)?;
+            }
+            trace!(self, "  to connection {conn}: {}", name_of(&message));
+            self.send_to_agent(conn, message);
+        }
+        for conn in outputs.closed {
+            self.ctld_lets_go(conn);
+        }
+        for (id, reply) in outputs.replies {
+            invariants::invariant_a_reply_is_visible_to_reads(self, &reply)?;
+            let delay = self.latency();
+            self.later(
+                delay,
+                Happening::Answer {
+                    id,
+                    reply: Box::new(reply),
+                },
+            );
+        }
+        Ok(())
+    }
+
+    /// Accounting follows the replica, slowly or not at all.
+    pub(crate) fn accounting_goes_on(&mut self) -> Outcome {
+        invariants::invariant_running_jobs_are_known_to_their_nodes(self)?;
+        let random = &mut self.random;
+        if self.now >= self.faults.accounting_stalls_until
+            && let Some(controller) = &self.controller
+        {
+            let reached: Position = controller.replica_at.min(self.ledger.position);
+            if reached > self.accounted {
+                self.accounted += random.between(1, reached - self.accounted);
+            }
+            controller.stored.store(self.accounted, Relaxed);
+        }
+        let delay = self.random.around(700);
+        self.later(delay, Happening::Accounting);
+        Ok(())
+    }
+
+    /// What the replica's snapshot thread does, a step at a time.
+    pub(crate) fn think_of_a_snapshot(&mut self) -> Outcome {
+        let delay = self.random.around(8_000);
+        self.later(delay, Happening::Snapshot);
+        let Some(controller) = &mut self.controller else {
+            return Ok(());
+        };
+        match self.snapshot.take() {
+            None => {
+                let position = controller.replica_at;
+                let mut bytes = Vec::new();
+                controller.replica.encode_snapshot(&mut bytes);
+                invariants::invariant_a_snapshot_is_the_state(&controller.replica, &bytes)?;
+                let (sender, answer) = std::sync::mpsc::channel();
+                self.snapshot = Some(Snapshot::Asked { answer, bytes });
+                self.mail(ToWriter::StartSnapshot {
+                    position,
+                    answer: sender,
+                });
+            }
+            Some(Snapshot::Asked { answer, bytes }) => match answer.try_recv() {
+                Ok(Some(mut writer)) => {
+                    let written = writer.write_all(&bytes).is_ok();
+                    self.snapshot = written.then_some(Snapshot::Written { writer });
+                }
+                Ok(None) | Err(std::sync::mpsc::TryRecvError::Disconnected) => {}
+                Err(std::sync::mpsc::TryRecvError::Empty) => {
+                    self.snapshot = Some(Snapshot::Asked { answer, bytes });
+                }
+            },
+            Some(Snapshot::Written { writer }) => {
+                if writer.position() > self.accounted {
+                    self.snapshot = Some(Snapshot::Written { writer });
+                } else {
+                    let position = writer.position();
+                    let finished: Option<FinishedSnapshot> = writer.finish().ok();
+                    if let Some(finished) = finished {
+                        trace!(self, "snapshot at event {position}");
+                        self.mail(ToWriter::FinishSnapshot(finished));
+                        self.snapshot = Some(Snapshot::Told);
+                    }
+                }
+            }
+            Some(Snapshot::Told) => {}
+        }
+        Ok(())
+    }
+}
+
+fn panic_text(cause: &(dyn std::any::Any + Send)) -> String {
+    cause
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| cause.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        .unwrap_or_else(|| "a panic without text".to_owned())
+}
+
+/// An event in a line of the trace.
+fn brief(event: &Event) -> String {
+    match event {
+        Event::Configured { .. } => "Configured".to_owned(),
+        Event::BlobStored { id, .. } => format!("BlobStored {id:?}"),
+        Event::JobSubmitted { id, spec, .. } => format!("JobSubmitted {id} {}", spec.name),
+        Event::JobStarted {
+            id, attempt, alloc, ..
+        } => {
+            format!("JobStarted {id}/{} on {}", attempt.0, alloc.hostlist)
+        }
+        Event::NodeRegistered { node, info, .. } => {
+            format!("NodeRegistered {} boot {}", node.0, info.boot_id)
+        }
+        other => {
+            let mut text = format!("{other:?}");
+            text.truncate(160);
+            text
+        }
+    }
+}

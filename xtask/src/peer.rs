@@ -1,0 +1,585 @@
+//! `cargo xtask bench peer`: Muster and, where it is installed, Slurm on this machine in one run, through their
+//! commands, with the ratio between them. Absolute figures depend on the machine; ratios are what counts.
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// A product under test: how to reach it.
+struct Product {
+    name: &'static str,
+    env: Vec<(String, String)>,
+    pid_file: PathBuf,
+    start: String,
+    down: Vec<String>,
+}
+
+/// A figure: name, unit, whether more is better, the bar (ratio Muster must reach against Slurm, or an absolute
+/// limit), and how to measure it.
+struct Figure {
+    name: &'static str,
+    unit: &'static str,
+    more_is_better: bool,
+    ratio: Option<f64>,
+    limit: Option<f64>,
+    measure: fn(&Product, &Path) -> Result<f64>,
+}
+
+const FIGURES: [Figure; 11] = [
+    Figure {
+        name: "array of 2,000 true jobs, end to end",
+        unit: "jobs/s",
+        more_is_better: true,
+        ratio: Some(10.0),
+        limit: None,
+        measure: array_throughput,
+    },
+    Figure {
+        name: "800 single true jobs from 8 clients, end to end",
+        unit: "jobs/s",
+        more_is_better: true,
+        ratio: Some(8.0),
+        limit: None,
+        measure: single_throughput,
+    },
+    Figure {
+        name: "sbatch, held, one after another",
+        unit: "/s",
+        more_is_better: true,
+        ratio: Some(2.0),
+        limit: None,
+        measure: submit_sequential,
+    },
+    Figure {
+        name: "sbatch, held, 8 clients",
+        unit: "/s",
+        more_is_better: true,
+        ratio: None,
+        limit: None,
+        measure: submit_parallel,
+    },
+    Figure {
+        name: "array of 10,000 acknowledged",
+        unit: "ms",
+        more_is_better: false,
+        ratio: None,
+        limit: Some(20.0),
+        measure: array_submit,
+    },
+    Figure {
+        name: "sbatch to first instruction",
+        unit: "ms",
+        more_is_better: false,
+        ratio: None,
+        limit: Some(30.0),
+        measure: start_latency,
+    },
+    Figure {
+        name: "chain of 10 dependent jobs",
+        unit: "s",
+        more_is_better: false,
+        ratio: None,
+        limit: Some(0.5),
+        measure: chain,
+    },
+    Figure {
+        name: "srun over 4 nodes",
+        unit: "ms",
+        more_is_better: false,
+        ratio: None,
+        limit: None,
+        measure: srun_four,
+    },
+    Figure {
+        name: "squeue of 10,000 pending",
+        unit: "ms",
+        more_is_better: false,
+        ratio: Some(3.0),
+        limit: None,
+        measure: squeue,
+    },
+    Figure {
+        name: "squeue --json of 10,000 pending",
+        unit: "ms",
+        more_is_better: false,
+        ratio: Some(10.0),
+        limit: None,
+        measure: squeue_json,
+    },
+    Figure {
+        name: "controller killed and back with 10,000 jobs",
+        unit: "s",
+        more_is_better: false,
+        ratio: None,
+        limit: Some(0.5),
+        measure: restart,
+    },
+];
+
+/// Runs the comparison.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let mut reps = 3;
+    let mut only = String::new();
+    let mut slurm = true;
+    for arg in args {
+        match arg.split_once('=') {
+            Some(("--reps", n)) => reps = n.parse().context("--reps takes a number")?,
+            Some(("--only", text)) => only = text.to_owned(),
+            _ if arg == "--no-slurm" => slurm = false,
+            _ => bail!("cargo xtask bench peer [--reps=N] [--only=TEXT] [--no-slurm]"),
+        }
+    }
+    let dir = std::env::temp_dir().join(format!("muster-bench-{}", std::process::id()));
+    fs::create_dir_all(&dir)?;
+    let muster = start_muster(&dir.join("m"))?;
+    let peer = if slurm {
+        start_slurm(&dir.join("s"))?
+    } else {
+        None
+    };
+    if peer.is_none() {
+        eprintln!("Slurm is not measured: install slurm-wlm slurmctld slurmd munge to compare.");
+    }
+    let mut rows = Vec::new();
+    let result = (|| -> Result<()> {
+        for figure in FIGURES.iter().filter(|f| f.name.contains(&only)) {
+            rows.push(row(figure, &muster, peer.as_ref(), reps, &dir)?);
+        }
+        Ok(())
+    })();
+    stop(&muster);
+    peer.iter().for_each(stop);
+    let _ = fs::remove_dir_all(&dir);
+    result?;
+    let out = Path::new("target/bench-peer.json");
+    fs::write(out, serde_json::to_string_pretty(&Value::Array(rows))?)?;
+    println!(
+        "\nEach figure is the median of {reps} runs, taken in turns. JSON: {}",
+        out.display()
+    );
+    Ok(())
+}
+
+fn row(
+    figure: &Figure,
+    muster: &Product,
+    peer: Option<&Product>,
+    reps: usize,
+    dir: &Path,
+) -> Result<Value> {
+    let mut ours = Vec::new();
+    let mut theirs = Vec::new();
+    for _ in 0..reps {
+        ours.push(
+            (figure.measure)(muster, dir)
+                .with_context(|| format!("{}: {}", muster.name, figure.name))?,
+        );
+        if let Some(peer) = peer {
+            theirs.push(
+                (figure.measure)(peer, dir)
+                    .with_context(|| format!("{}: {}", peer.name, figure.name))?,
+            );
+        }
+    }
+    let (ours, theirs) = (
+        median(&mut ours),
+        (!theirs.is_empty()).then(|| median(&mut theirs)),
+    );
+    let ratio = theirs.map(|t| {
+        if figure.more_is_better {
+            ours / t
+        } else {
+            t / ours
+        }
+    });
+    let bar = match (figure.ratio, figure.limit) {
+        (Some(bar), _) => ratio.map(|r| (format!("{bar}x"), r >= bar)),
+        (None, Some(limit)) => Some((format!("{limit} {}", figure.unit), ours <= limit)),
+        (None, None) => None,
+    };
+    let show = |v: f64| {
+        if v >= 100.0 {
+            format!("{v:.0}")
+        } else {
+            format!("{v:.2}")
+        }
+    };
+    println!(
+        "{:<48} {:>10} {:<7} slurm {:>9}  ratio {:>7}  bar {}",
+        figure.name,
+        show(ours),
+        figure.unit,
+        theirs.map_or("-".into(), show),
+        ratio.map_or("-".into(), |r| format!("{r:.1}x")),
+        bar.as_ref().map_or("-".into(), |(b, met)| format!(
+            "{b} {}",
+            if *met { "met" } else { "NOT MET" }
+        )),
+    );
+    Ok(
+        json!({ "figure": figure.name, "unit": figure.unit, "muster": ours, "slurm": theirs, "ratio": ratio,
+        "bar": bar.as_ref().map(|b| &b.0), "met": bar.as_ref().map(|b| b.1) }),
+    )
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn start_muster(home: &Path) -> Result<Product> {
+    let status = Command::new("cargo")
+        .args(["build", "--release", "-p", "muster"])
+        .status()?;
+    anyhow::ensure!(status.success(), "muster does not build");
+    let muster = fs::canonicalize("target/release/muster")?;
+    fs::create_dir_all(home)?;
+    // The same settings as the peer's: CPUs are handed out, memory is not; ended jobs leave listings soon.
+    let conf = home.with_extension("conf");
+    let host = String::from_utf8(Command::new("hostname").output()?.stdout)?;
+    fs::write(
+        &conf,
+        format!(
+            "ClusterName=bench\nSlurmctldHost={}\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nMaxArraySize=100001\n\
+         MaxJobCount=300000\nMinJobAge=2\nKillWait=5\nReturnToService=2\nAccountingStorageType=accounting_storage/slurmdbd\n\
+         NodeName=n[1-4] CPUs=512 RealMemory=8000 State=UNKNOWN\nPartitionName=batch Nodes=ALL Default=YES \
+         MaxTime=INFINITE DefaultTime=60 State=UP\n",
+            host.trim()
+        ),
+    )?;
+    let up = Command::new(&muster)
+        .arg("up")
+        .arg("-f")
+        .arg(&conf)
+        .env("MUSTER_HOME", home)
+        .stdout(Stdio::null())
+        .status()?;
+    anyhow::ensure!(up.success(), "muster up failed");
+    let home_text = home.display().to_string();
+    let path = format!("{home_text}/bin:{}", std::env::var("PATH")?);
+    Ok(Product {
+        name: "muster",
+        env: vec![
+            ("SLURM_CONF".into(), format!("{home_text}/slurm.conf")),
+            ("PATH".into(), path),
+        ],
+        pid_file: home.join("run/ctld.pid"),
+        start: format!("SLURM_CONF={home_text}/slurm.conf {home_text}/bin/slurmctld"),
+        down: vec![
+            "env".into(),
+            format!("MUSTER_HOME={home_text}"),
+            muster.display().to_string(),
+            "down".into(),
+            "--purge".into(),
+        ],
+    })
+}
+
+fn start_slurm(dir: &Path) -> Result<Option<Product>> {
+    let output = Command::new("bench/slurm-peer.sh")
+        .arg("up")
+        .arg(dir)
+        .stderr(Stdio::inherit())
+        .output()?;
+    if output.status.code() == Some(3) {
+        return Ok(None);
+    }
+    anyhow::ensure!(output.status.success(), "the Slurm cluster did not start");
+    let text = String::from_utf8(output.stdout)?;
+    let value = |key: &str| {
+        text.lines()
+            .find_map(|l| l.strip_prefix(key)?.strip_prefix('='))
+            .unwrap_or("")
+            .to_owned()
+    };
+    Ok(Some(Product {
+        name: "slurm",
+        env: vec![("SLURM_CONF".into(), value("SLURM_CONF"))],
+        pid_file: value("PIDFILE").into(),
+        start: value("START"),
+        down: vec![
+            "bench/slurm-peer.sh".into(),
+            "down".into(),
+            dir.display().to_string(),
+        ],
+    }))
+}
+
+fn stop(product: &Product) {
+    let _ = Command::new(&product.down[0])
+        .args(&product.down[1..])
+        .stdout(Stdio::null())
+        .status();
+}
+
+impl Product {
+    fn command(&self, args: &[&str], dir: &Path) -> Command {
+        // The shell's own look-up is avoided: PATH of the child is searched by hand.
+        let path = self
+            .env
+            .iter()
+            .find(|(k, _)| k == "PATH")
+            .map(|(_, v)| v.clone());
+        let path = path.unwrap_or_else(|| std::env::var("PATH").unwrap_or_default());
+        let found = path
+            .split(':')
+            .map(|p| Path::new(p).join(args[0]))
+            .find(|p| p.exists());
+        let mut command = Command::new(found.unwrap_or_else(|| args[0].into()));
+        command
+            .args(&args[1..])
+            .current_dir(dir)
+            .stdin(Stdio::null());
+        command.envs(self.env.iter().cloned());
+        command
+    }
+
+    fn text(&self, args: &[&str], dir: &Path) -> Result<String> {
+        let output = self.command(args, dir).output()?;
+        anyhow::ensure!(
+            output.status.success(),
+            "{args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    fn quiet(&self, args: &[&str], dir: &Path) -> Result<()> {
+        let status = self
+            .command(args, dir)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()?;
+        anyhow::ensure!(status.success(), "{args:?} failed with {status}");
+        Ok(())
+    }
+
+    fn active(&self, dir: &Path) -> Result<usize> {
+        Ok(self
+            .text(&["squeue", "-h", "-t", "PD,R,CG,CF,S", "-o", "%i"], dir)?
+            .lines()
+            .count())
+    }
+
+    fn drain(&self, dir: &Path, every: Duration) -> Result<()> {
+        let started = Instant::now();
+        while self.active(dir)? > 0 {
+            anyhow::ensure!(
+                started.elapsed() < Duration::from_secs(300),
+                "the queue does not empty"
+            );
+            std::thread::sleep(every);
+        }
+        Ok(())
+    }
+
+    fn clear(&self, dir: &Path) -> Result<()> {
+        let _ = self
+            .command(&["scancel", "-u", &user()], dir)
+            .stderr(Stdio::null())
+            .status();
+        self.drain(dir, Duration::from_millis(100))
+    }
+
+    /// Runs a command `count` times, `parallel` at once; seconds it took.
+    fn burst(&self, count: u32, parallel: u32, args: &[&str], dir: &Path) -> Result<f64> {
+        let next = AtomicU32::new(0);
+        let failed = AtomicU32::new(0);
+        let started = Instant::now();
+        std::thread::scope(|scope| {
+            for _ in 0..parallel {
+                scope.spawn(|| {
+                    while next.fetch_add(1, Ordering::Relaxed) < count {
+                        if self.quiet(args, dir).is_err() {
+                            failed.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        let failed = failed.into_inner();
+        anyhow::ensure!(failed == 0, "{failed} of {count} commands {args:?} failed");
+        Ok(started.elapsed().as_secs_f64())
+    }
+
+    fn fill(&self, dir: &Path) -> Result<()> {
+        let have = self
+            .text(&["squeue", "-h", "-o", "%i"], dir)?
+            .lines()
+            .count() as u32;
+        if have < 10_000 {
+            self.burst(
+                10_000 - have,
+                4,
+                &["sbatch", "-H", "-o", "/dev/null", "--wrap", "true"],
+                dir,
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn user() -> String {
+    std::env::var("USER").unwrap_or_else(|_| "root".into())
+}
+
+fn array_throughput(p: &Product, dir: &Path) -> Result<f64> {
+    p.clear(dir)?;
+    let started = Instant::now();
+    p.quiet(
+        &[
+            "sbatch",
+            "-o",
+            "/dev/null",
+            "--array=0-1999",
+            "-n1",
+            "--wrap",
+            "true",
+        ],
+        dir,
+    )?;
+    p.drain(dir, Duration::from_millis(20))?;
+    Ok(2000.0 / started.elapsed().as_secs_f64())
+}
+
+fn single_throughput(p: &Product, dir: &Path) -> Result<f64> {
+    p.clear(dir)?;
+    let started = Instant::now();
+    p.burst(
+        800,
+        8,
+        &["sbatch", "-o", "/dev/null", "-n1", "--wrap", "true"],
+        dir,
+    )?;
+    p.drain(dir, Duration::from_millis(20))?;
+    Ok(800.0 / started.elapsed().as_secs_f64())
+}
+
+fn submit_sequential(p: &Product, dir: &Path) -> Result<f64> {
+    p.clear(dir)?;
+    Ok(200.0
+        / p.burst(
+            200,
+            1,
+            &["sbatch", "-H", "-o", "/dev/null", "--wrap", "true"],
+            dir,
+        )?)
+}
+
+fn submit_parallel(p: &Product, dir: &Path) -> Result<f64> {
+    p.clear(dir)?;
+    Ok(800.0
+        / p.burst(
+            800,
+            8,
+            &["sbatch", "-H", "-o", "/dev/null", "--wrap", "true"],
+            dir,
+        )?)
+}
+
+fn array_submit(p: &Product, dir: &Path) -> Result<f64> {
+    p.clear(dir)?;
+    let took = p.burst(
+        1,
+        1,
+        &[
+            "sbatch",
+            "-H",
+            "-o",
+            "/dev/null",
+            "--array=0-9999",
+            "--wrap",
+            "true",
+        ],
+        dir,
+    )?;
+    Ok(took * 1e3)
+}
+
+fn start_latency(p: &Product, dir: &Path) -> Result<f64> {
+    p.clear(dir)?;
+    std::thread::sleep(Duration::from_secs(1));
+    let file = dir.join("first");
+    let _ = fs::remove_file(&file);
+    let started = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)?
+        .as_secs_f64();
+    let wrap = format!("date +%s.%N >{0}.new && mv {0}.new {0}", file.display());
+    p.quiet(&["sbatch", "-o", "/dev/null", "--wrap", &wrap], dir)?;
+    let waited = Instant::now();
+    while !file.exists() {
+        anyhow::ensure!(
+            waited.elapsed() < Duration::from_secs(60),
+            "the job did not start"
+        );
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let first: f64 = fs::read_to_string(&file)?.trim().parse()?;
+    Ok((first - started) * 1e3)
+}
+
+fn chain(p: &Product, dir: &Path) -> Result<f64> {
+    p.clear(dir)?;
+    let started = Instant::now();
+    let mut last: Option<String> = None;
+    for _ in 0..10 {
+        let dependency = last.map(|id| format!("--dependency=afterok:{id}"));
+        let mut args = vec!["sbatch", "--parsable", "-o", "/dev/null"];
+        args.extend(dependency.as_deref());
+        args.extend(["--wrap", "true"]);
+        last = Some(p.text(&args, dir)?);
+    }
+    p.drain(dir, Duration::from_millis(10))?;
+    Ok(started.elapsed().as_secs_f64())
+}
+
+fn srun_four(p: &Product, dir: &Path) -> Result<f64> {
+    p.clear(dir)?;
+    Ok(p.burst(10, 1, &["srun", "-Q", "-N4", "true"], dir)? / 10.0 * 1e3)
+}
+
+fn squeue(p: &Product, dir: &Path) -> Result<f64> {
+    p.fill(dir)?;
+    Ok(p.burst(5, 1, &["squeue"], dir)? / 5.0 * 1e3)
+}
+
+fn squeue_json(p: &Product, dir: &Path) -> Result<f64> {
+    p.fill(dir)?;
+    Ok(p.burst(3, 1, &["squeue", "--json"], dir)? / 3.0 * 1e3)
+}
+
+fn restart(p: &Product, dir: &Path) -> Result<f64> {
+    p.fill(dir)?;
+    // Slurm saves its state at most every five seconds; both get that time.
+    std::thread::sleep(Duration::from_secs(6));
+    let pid = fs::read_to_string(&p.pid_file)?;
+    Command::new("kill").args(["-9", pid.trim()]).status()?;
+    let proc_dir = PathBuf::from(format!("/proc/{}", pid.trim()));
+    while proc_dir.exists() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let started = Instant::now();
+    let status = Command::new("bash")
+        .arg("-c")
+        .arg(&p.start)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()?;
+    anyhow::ensure!(status.success(), "the controller did not start again");
+    loop {
+        let answered = p
+            .text(&["squeue", "-h", "-t", "all", "-o", "%i"], dir)
+            .map(|t| t.lines().count());
+        if answered.is_ok_and(|n| n >= 10_000) {
+            return Ok(started.elapsed().as_secs_f64());
+        }
+        anyhow::ensure!(
+            started.elapsed() < Duration::from_secs(120),
+            "the jobs did not come back"
+        );
+    }
+}
