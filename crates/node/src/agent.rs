@@ -177,6 +177,8 @@ struct Agent {
     /// Contexts that the shim has.
     shim_contexts: HashSet<BlobId>,
     scripts: Scripts,
+    /// Scripts to remove when the jobs that run them are forgotten.
+    stale_scripts: HashSet<BlobId>,
     users: Users,
     steps: lead::Steps,
     node_steps: step_node::NodeSteps,
@@ -206,6 +208,7 @@ impl Agent {
             blobs: HashMap::new(),
             contexts: Contexts::default(),
             shim_contexts: HashSet::new(),
+            stale_scripts: HashSet::new(),
             users: Users::default(),
             steps: lead::Steps::default(),
             node_steps: step_node::NodeSteps::default(),

@@ -5,7 +5,7 @@ use crate::shim::wire::{FromShim, Known, Run, ToShim};
 use crate::{now, sys};
 use muster_core::command::SignalScope;
 use muster_core::effect::TerminateReason;
-use muster_core::ids::{Attempt, JobId, StepNo};
+use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
 use muster_core::job::{ExitStatus, JobState, StepEnd};
 use muster_core::spec::JobKind;
 use muster_proto::node::{JobGrant, Order, Orders, Report};
@@ -218,10 +218,20 @@ impl Agent {
         for id in orders.drop_blobs {
             self.blobs.remove(&id);
             self.contexts.remove(id);
-            self.scripts.drop_blob(id);
+            self.drop_script(id);
             if self.shim_contexts.remove(&id) {
                 self.shim_order(&ToShim::DropContext(id));
             }
+        }
+    }
+
+    /// Removes a script that the controller does not refer to any more, once no job here runs it.
+    fn drop_script(&mut self, id: BlobId) {
+        let runs = |j: &Job| j.grant.as_ref().is_some_and(|g| g.spec.script == Some(id));
+        if self.jobs.values().any(runs) {
+            self.stale_scripts.insert(id);
+        } else {
+            self.scripts.drop_blob(id);
         }
     }
 
@@ -302,8 +312,12 @@ impl Agent {
             match report.report {
                 Report::Released => {
                     if self.jobs.get(&run.0).is_some_and(|j| j.attempt == run.1) {
-                        self.jobs.remove(&run.0);
+                        let job = self.jobs.remove(&run.0);
                         self.forget_steps(run.0);
+                        let script = job.and_then(|j| j.grant?.spec.script);
+                        if let Some(id) = script.filter(|id| self.stale_scripts.remove(id)) {
+                            self.drop_script(id);
+                        }
                     }
                     self.shim_order(&ToShim::Forget(run));
                 }
