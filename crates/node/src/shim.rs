@@ -114,7 +114,7 @@ fn detach(spool: &Path) -> io::Result<()> {
     sys::dup_to(log.as_raw_fd(), 2)
 }
 
-/// Whether two paths of sockets and files in the spool directory fit into an address.
+/// Listens on a fresh socket of that mode.
 pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let _ = fs::remove_file(path);
     let listener = UnixListener::bind(path).map_err(|e| {
