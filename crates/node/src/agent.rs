@@ -34,6 +34,7 @@ use muster_proto::step::{AgentReply, AgentRequest};
 use reports::Reports;
 use scripts::Scripts;
 use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::rc::Rc;
 use tokio::signal::unix::{SignalKind, signal};
@@ -92,7 +93,7 @@ enum Event {
 /// # Errors
 /// When the spool directory cannot be used, or the shim cannot be started.
 pub fn run(options: AgentOptions) -> anyhow::Result<()> {
-    prepare_spool(&options.spool_dir)?;
+    let _lock = prepare_spool(&options.spool_dir)?;
     shim_link::ensure_shim(&options)?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -101,7 +102,8 @@ pub fn run(options: AgentOptions) -> anyhow::Result<()> {
         .block_on(serve(options))
 }
 
-fn prepare_spool(spool: &Path) -> anyhow::Result<()> {
+/// Makes the directory and takes it for this process, as long as what is given lives.
+fn prepare_spool(spool: &Path) -> anyhow::Result<std::fs::File> {
     let length = spool.as_os_str().len();
     anyhow::ensure!(
         spool.is_absolute() && length <= SPOOL_PATH_MAX,
@@ -110,7 +112,16 @@ fn prepare_spool(spool: &Path) -> anyhow::Result<()> {
     );
     std::fs::create_dir_all(spool)
         .with_context(|| format!("SlurmdSpoolDir {}", spool.display()))?;
-    Ok(())
+    let path = spool.join("noded.lock");
+    let lock = std::fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .with_context(|| path.display().to_string())?;
+    crate::sys::lock_file(lock.as_fd())
+        .with_context(|| format!("{}: another agent serves this node", path.display()))?;
+    Ok(lock)
 }
 
 async fn serve(options: AgentOptions) -> anyhow::Result<()> {
@@ -166,6 +177,8 @@ struct Agent {
     /// Contexts that the shim has.
     shim_contexts: HashSet<BlobId>,
     scripts: Scripts,
+    /// Scripts to remove when the jobs that run them are forgotten.
+    stale_scripts: HashSet<BlobId>,
     users: Users,
     steps: lead::Steps,
     node_steps: step_node::NodeSteps,
@@ -195,6 +208,7 @@ impl Agent {
             blobs: HashMap::new(),
             contexts: Contexts::default(),
             shim_contexts: HashSet::new(),
+            stale_scripts: HashSet::new(),
             users: Users::default(),
             steps: lead::Steps::default(),
             node_steps: step_node::NodeSteps::default(),
@@ -248,7 +262,13 @@ impl Agent {
         log::info!("node {} is connected to its controller", self.options.name);
         self.controller = Some(outlet);
         self.to_controller.clear();
+        // It sends what later orders refer to once more.
         self.blobs.clear();
+        self.contexts = Contexts::default();
+        for id in std::mem::take(&mut self.shim_contexts) {
+            self.shim_order(&ToShim::DropContext(id));
+        }
+        self.drop_unused_scripts();
         self.apply_settings(settings);
         self.reports.send_all_again();
     }

@@ -6,6 +6,7 @@
 //! SIGUSR1: after killing them all). Everything happens in one poll loop; what a wake-up brings is written with one
 //! write to the record file and one to the agent.
 
+mod ending;
 mod jobs;
 mod launch;
 mod processes;
@@ -59,6 +60,8 @@ pub fn shim_main(args: impl IntoIterator<Item = String>) -> ExitCode {
 
 /// Forks into the background and waits until the shim is ready.
 fn start(spool: &Path) -> io::Result<ExitCode> {
+    // Whatever else the starter left open would stay open as long as jobs run.
+    sys::close_from(3);
     let (mut parent_end, child_end) = UnixStream::pair()?;
     match sys::fork()? {
         sys::Fork::Parent(_) => {
@@ -111,7 +114,7 @@ fn detach(spool: &Path) -> io::Result<()> {
     sys::dup_to(log.as_raw_fd(), 2)
 }
 
-/// Whether two paths of sockets and files in the spool directory fit into an address.
+/// Listens on a fresh socket of that mode.
 pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let _ = fs::remove_file(path);
     let listener = UnixListener::bind(path).map_err(|e| {
@@ -165,6 +168,7 @@ impl Loop {
         sys::become_subreaper()?;
         let mut shim = Shim::open(spool)?;
         shim.recover();
+        shim.tidy();
         let path = socket_path(spool);
         let listener = bind(&path, 0o600)?;
         fs::write(spool.join("shim.pid"), format!("{}\n", std::process::id()))?;

@@ -6,6 +6,7 @@
 //! them go; carries bytes until the last task has ended, kills what those left behind, sends the rest, and exits.
 //! SIGTERM, or srun's disappearance, ends the tasks: TERM, after `KillWait` KILL.
 
+mod around;
 mod client;
 mod program;
 mod streams;
@@ -107,6 +108,8 @@ struct Stepd<'a> {
     phase: Phase,
     tasks: Vec<Task>,
     streams: Vec<Stream>,
+    /// Children that run the epilogs of tasks that have ended, which is told afterwards.
+    epilogs: Vec<(i32, FromStepd)>,
     /// Tasks write a byte here when they are prepared; they start when `go` is closed.
     ready: Option<OwnedFd>,
     ready_count: usize,
@@ -149,6 +152,7 @@ impl<'a> Stepd<'a> {
             phase: Phase::Waiting,
             tasks: Vec::new(),
             streams: Vec::new(),
+            epilogs: Vec::new(),
             ready: None,
             ready_count: 0,
             go: None,
@@ -329,16 +333,15 @@ impl<'a> Stepd<'a> {
     fn take_stranger(&mut self, at: usize) {
         let mut stranger = self.strangers.swap_remove(at);
         stranger.read();
+        let free = self.client.is_none() && self.phase == Phase::Waiting && !self.ending;
         match stranger.next() {
-            Some(ToStepd::Hello(key)) if key == self.order.launch.step_key => {
-                if self.client.is_none() && self.phase == Phase::Waiting && !self.ending {
-                    self.client = Some(stranger);
-                    self.start();
-                    self.client_messages();
-                }
+            Some(ToStepd::Hello(key)) if free && key == self.order.launch.step_key => {
+                self.client = Some(stranger);
+                self.start();
+                self.client_messages();
             }
             None if stranger.open => self.strangers.push(stranger),
-            // Not the key: the connection is dropped.
+            // Not the key, or srun is here already: the connection is dropped.
             _ => {}
         }
     }
@@ -464,6 +467,11 @@ impl<'a> Stepd<'a> {
 
     fn reap(&mut self) {
         while let sys::Reap::Ended(r) = sys::reap() {
+            if let Some(at) = self.epilogs.iter().position(|(pid, _)| *pid == r.pid) {
+                let (_, exited) = self.epilogs.swap_remove(at);
+                self.send(&exited);
+                continue;
+            }
             let Some(task) = self.tasks.iter_mut().find(|t| t.pid == r.pid) else {
                 continue;
             };
@@ -488,16 +496,16 @@ impl<'a> Stepd<'a> {
                 exit,
                 oom: false,
             };
-            self.run_epilog(exited);
+            let global = task.global;
+            match self.fork_epilog(global) {
+                Some(pid) => self.epilogs.push((pid, exited)),
+                None => self.send(&exited),
+            }
         }
-        if self.phase != Phase::Waiting && self.tasks.iter().all(|t| t.exit.is_some()) {
+        let ended = self.tasks.iter().all(|t| t.exit.is_some()) && self.epilogs.is_empty();
+        if self.phase != Phase::Waiting && ended {
             self.all_ended();
         }
-    }
-
-    /// Tells of a task's end.
-    fn run_epilog(&mut self, exited: FromStepd) {
-        self.send(&exited);
     }
 
     /// What the tasks left behind is killed; it holds their pipes open.

@@ -5,7 +5,7 @@ use crate::shim::wire::{FromShim, Known, Run, ToShim};
 use crate::{now, sys};
 use muster_core::command::SignalScope;
 use muster_core::effect::TerminateReason;
-use muster_core::ids::{Attempt, JobId, StepNo};
+use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
 use muster_core::job::{ExitStatus, JobState, StepEnd};
 use muster_core::spec::JobKind;
 use muster_proto::node::{JobGrant, Order, Orders, Report};
@@ -18,8 +18,10 @@ pub(super) struct Job {
     pub(super) attempt: Attempt,
     /// Its share; absent when agent and shim were lost together.
     pub(super) grant: Option<Rc<JobGrant>>,
-    /// It was told to end.
+    /// It was told to end, other than because it is over.
     pub(super) ending: bool,
+    /// The latest order to end it, given again to a shim that may have missed it: whether at once, and the message.
+    termination: Option<(bool, Option<String>)>,
     /// The end of its script, or its failure to start, is in the reports.
     concluded: bool,
     /// So is its release.
@@ -118,21 +120,27 @@ impl Agent {
             self.adopt(k);
         }
         self.synced = true;
+        self.shim_missed_starts();
         missing.sort_unstable();
         for id in missing {
             if let Some(grant) = self.jobs.remove(&id).and_then(|j| j.grant) {
                 self.launch(&grant);
             }
         }
-        let used = self.jobs.values().filter_map(|j| {
-            let spec = &j.grant.as_ref()?.spec;
-            Some((spec.script?, spec.owner.uid))
-        });
-        self.scripts.keep_only(used);
+        self.drop_unused_scripts();
         self.greet();
         for orders in std::mem::take(&mut self.waiting) {
             self.ordered(orders);
         }
+    }
+
+    /// Removes scripts that no job here runs.
+    pub(super) fn drop_unused_scripts(&mut self) {
+        let used = self.jobs.values().filter_map(|j| {
+            let spec = &j.grant.as_ref()?.spec;
+            Some((spec.script?, spec.owner.uid))
+        });
+        self.scripts.keep_only(&used.collect());
     }
 
     fn adopt(&mut self, known: Known) {
@@ -153,7 +161,10 @@ impl Agent {
             }
             _ => {}
         }
+        let run = known.run;
         self.adopt_steps(known);
+        self.keep_steps(run);
+        self.order_termination(run);
     }
 
     fn conclude(&mut self, run: Run, report: Report) {
@@ -207,10 +218,20 @@ impl Agent {
         for id in orders.drop_blobs {
             self.blobs.remove(&id);
             self.contexts.remove(id);
-            self.scripts.drop_blob(id);
+            self.drop_script(id);
             if self.shim_contexts.remove(&id) {
                 self.shim_order(&ToShim::DropContext(id));
             }
+        }
+    }
+
+    /// Removes a script that the controller does not refer to any more, once no job here runs it.
+    fn drop_script(&mut self, id: BlobId) {
+        let runs = |j: &Job| j.grant.as_ref().is_some_and(|g| g.spec.script == Some(id));
+        if self.jobs.values().any(runs) {
+            self.stale_scripts.insert(id);
+        } else {
+            self.scripts.drop_blob(id);
         }
     }
 
@@ -260,12 +281,16 @@ impl Agent {
         // The end of a job that is over is no cancellation of its steps.
         job.ending |= why != TerminateReason::Finished;
         let message = launch::end_message(why, &sys::local_time(now().unix_s()));
+        job.termination = Some((at_once, message));
         self.refuse_waiting_steps(run.0);
-        self.shim_order(&ToShim::Terminate {
-            run,
-            now: at_once,
-            message,
-        });
+        self.order_termination(run);
+    }
+
+    fn order_termination(&mut self, run: Run) {
+        let job = self.jobs.get(&run.0).filter(|j| !j.released);
+        if let Some((now, message)) = job.and_then(|j| j.termination.clone()) {
+            self.shim_order(&ToShim::Terminate { run, now, message });
+        }
     }
 
     fn signal(&mut self, run: Run, step: Option<StepNo>, signal: u32, scope: SignalScope) {
@@ -287,8 +312,12 @@ impl Agent {
             match report.report {
                 Report::Released => {
                     if self.jobs.get(&run.0).is_some_and(|j| j.attempt == run.1) {
-                        self.jobs.remove(&run.0);
+                        let job = self.jobs.remove(&run.0);
                         self.forget_steps(run.0);
+                        let script = job.and_then(|j| j.grant?.spec.script);
+                        if let Some(id) = script.filter(|id| self.stale_scripts.remove(id)) {
+                            self.drop_script(id);
+                        }
                     }
                     self.shim_order(&ToShim::Forget(run));
                 }

@@ -544,6 +544,20 @@ impl Agent {
         }
     }
 
+    /// Gives a shim that may be a new one what it is to keep of a job's steps.
+    pub(super) fn keep_steps(&mut self, run: Run) {
+        if let Some(next) = self.steps.next.get(&run.0).copied() {
+            self.keep(run, KEPT_NEXT, &next);
+        }
+        let of_run = self.steps.running.iter().filter(|(_, r)| r.run == run);
+        let records: Vec<(u32, Record)> =
+            of_run.map(|(key, r)| (key.1.0, r.record.clone())).collect();
+        for (step, record) in records {
+            self.keep(run, step, &record);
+        }
+        self.keep_parts(run);
+    }
+
     /// Has the shim keep something of a job.
     pub(super) fn keep<T: Encode<()>>(&mut self, run: Run, key: u32, value: &T) {
         let bytes = minicbor::to_vec(value).expect("writing to memory cannot fail");

@@ -4,7 +4,7 @@ use super::lead::Reply;
 use super::shim_link::read_frames;
 use super::{Agent, Event};
 use crate::info;
-use crate::shim::wire::ToShim;
+use crate::shim::wire::{Process, ToShim};
 use anyhow::Context as _;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::refusal::{Refusal, RefusalCode};
@@ -150,7 +150,7 @@ impl Agent {
         }
     }
 
-    pub(super) fn inspected(&mut self, tag: u64, list: Vec<(u32, StepNo, Option<(u32, u32)>)>) {
+    pub(super) fn inspected(&mut self, tag: u64, list: Vec<Process>) {
         if let Some(reply) = self.inspections.remove(&tag) {
             let _ = reply.send(AgentReply::Processes(list));
         }

@@ -2,7 +2,7 @@
 //! `<spool>/scripts/<hash>.<uid>/slurm_script`, readable by that user alone.
 
 use muster_core::ids::BlobId;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
@@ -73,12 +73,10 @@ impl Scripts {
         }
     }
 
-    /// Removes what an earlier life of the agent wrote, but for scripts that jobs still run.
-    pub(super) fn keep_only(&self, used: impl Iterator<Item = (BlobId, u32)>) {
-        let used: Vec<PathBuf> = used
-            .chain(self.written.keys().copied())
-            .map(|(id, uid)| self.dir_of(id, uid))
-            .collect();
+    /// Removes all but those that jobs still run, the ones of an earlier life of the agent included.
+    pub(super) fn keep_only(&mut self, used: &HashSet<(BlobId, u32)>) {
+        self.written.retain(|key, _| used.contains(key));
+        let used: Vec<PathBuf> = used.iter().map(|&(id, uid)| self.dir_of(id, uid)).collect();
         let Ok(dirs) = fs::read_dir(&self.dir) else {
             return;
         };

@@ -166,6 +166,28 @@ impl Agent {
         }
     }
 
+    /// The shim is another than the one that was told to start these daemons.
+    pub(super) fn shim_missed_starts(&mut self) {
+        for ((run, step), (position, origin)) in std::mem::take(&mut self.node_steps.starting) {
+            let result = Err("the node's shim was lost".to_owned());
+            self.answer_start((run.0, step), position, origin, result);
+        }
+    }
+
+    /// Gives the shim what it is to keep of this node's parts of a job's steps.
+    pub(super) fn keep_parts(&mut self, run: Run) {
+        let parts: Vec<(StepNo, Part)> = self
+            .node_steps
+            .parts
+            .iter()
+            .filter(|(_, part)| part.run == run)
+            .map(|(key, part)| (key.1, part.clone()))
+            .collect();
+        for (step, part) in parts {
+            self.keep(run, KEPT_NODE + step.0, &part);
+        }
+    }
+
     /// The shim started a daemon, or could not.
     pub(super) fn stepd_started(&mut self, run: Run, step: StepNo, result: Result<String, String>) {
         if result.is_err() {

@@ -1,13 +1,10 @@
-//! What the shim knows of jobs, and the rules by which they start, end and are forgotten.
-//!
-//! A job's end leaves no process: what survives its script was orphaned on the way and thus adopted by the shim, so
-//! after each script's end it is enough to look whether the shim has children that it did not fork.
+//! What the shim knows of jobs, and the rules by which they start and are forgotten.
 
 use super::launch::{self, Prepared};
 use super::processes::{self, Containment, ProcessTree};
 use super::records::Records;
 use super::steps::StepProc;
-use super::wire::{FromShim, Known, Launch, Run, ToShim, User};
+use super::wire::{FromShim, Known, Launch, Process, Run, ToShim, User};
 use crate::{now, sys};
 use minicbor::bytes::ByteVec;
 use muster_core::command::SignalScope;
@@ -23,9 +20,6 @@ use std::time::{Duration, Instant};
 
 /// Launches whose child can tell of a failure before exec at the same time; further ones fail with an exit code.
 const SLOTS: usize = 4096;
-/// How long step daemons may go on after their tasks were killed, to pass on the last output.
-const AFTER_KILL: Duration = Duration::from_secs(10);
-
 /// What a child of the shim is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
@@ -33,8 +27,10 @@ pub(super) enum Role {
     Script(Run),
     /// A step daemon.
     Step(Run, StepNo),
-    /// A child that does something small and ends.
-    Helper,
+    /// A child that writes the message of a job that is being ended.
+    Teller(Run),
+    /// Another process whose end matters only because something may be settled then.
+    Other,
 }
 
 /// A job here.
@@ -69,9 +65,9 @@ pub(super) struct Ending {
 /// Where a script's standard error goes, for messages.
 #[derive(Debug)]
 pub(super) struct Files {
-    user: User,
-    work_dir: String,
-    stderr: String,
+    pub(super) user: User,
+    pub(super) work_dir: String,
+    pub(super) stderr: String,
 }
 
 /// A process that is not a child of this shim.
@@ -385,7 +381,8 @@ impl Shim {
                     self.script_ended(run, Some(r.status), usage, end);
                 }
                 Some(Role::Step(run, step)) => self.step_ended(run, step),
-                Some(Role::Helper) | None => {}
+                Some(Role::Teller(run)) => self.ask_to_end(run),
+                Some(Role::Other) | None => {}
             }
         }
     }
@@ -418,143 +415,6 @@ impl Shim {
         );
     }
 
-    fn begin_end(&mut self, run: Run, killed: bool) {
-        let kill_at = Instant::now() + self.kill_wait;
-        let Some(entry) = self.jobs.get_mut(&run) else {
-            return;
-        };
-        let ending = entry.ending.get_or_insert_default();
-        ending.killed |= killed;
-        ending.kill_at.get_or_insert(kill_at);
-        self.ending.insert(run);
-        self.unsettled = true;
-    }
-
-    fn terminate(&mut self, run: Run, now: bool, message: Option<String>) {
-        let Some(entry) = self.jobs.get(&run) else {
-            return self.emit(&FromShim::Released(run));
-        };
-        if entry.released {
-            return self.emit(&FromShim::Released(run));
-        }
-        let first = entry.ending.is_none();
-        if first {
-            self.records.ending(run);
-            if let Some(text) = &message {
-                self.tell(run, text);
-            }
-        }
-        self.begin_end(run, false);
-        if now {
-            self.kill_job(run);
-        } else if first {
-            self.signal_script(run, libc::SIGCONT);
-            self.signal_script(run, libc::SIGTERM);
-            self.end_all_steps(run, message);
-        }
-    }
-
-    /// Writes a line into the standard error of the job's script, as its owner.
-    fn tell(&mut self, run: Run, text: &str) {
-        let Some(files) = self.jobs.get(&run).and_then(|e| {
-            e.script?;
-            e.files.as_ref()
-        }) else {
-            return;
-        };
-        let line = format!(
-            "slurmstepd: error: *** JOB {} ON {} {text} ***\n",
-            run.0, self.node
-        );
-        match sys::fork() {
-            Ok(sys::Fork::Child) => {
-                sys::restore_signals();
-                launch::write_line(&files.user, &files.work_dir, &files.stderr, &line)
-            }
-            Ok(sys::Fork::Parent(pid)) => drop(self.roles.insert(pid, Role::Helper)),
-            Err(e) => eprintln!("job {}: its message cannot be written: fork: {e}", run.0),
-        }
-    }
-
-    /// Signals the script, its descendants, and orphans of the job.
-    fn signal_script(&mut self, run: Run, signal: i32) {
-        let mut roots: Vec<i32> = self
-            .jobs
-            .get(&run)
-            .and_then(|e| e.script)
-            .into_iter()
-            .collect();
-        roots.extend(self.leftovers(run));
-        let mut all = self.tree.below(&roots);
-        all.extend(roots);
-        for pid in all {
-            sys::kill(pid, signal);
-        }
-    }
-
-    /// Kills everything of a job but its step daemons, which end by themselves once their tasks are gone.
-    fn kill_job(&mut self, run: Run) {
-        self.signal_script(run, libc::SIGKILL);
-        let daemons = self.daemons(run);
-        for pid in self.tree.below(&daemons) {
-            sys::kill(pid, libc::SIGKILL);
-        }
-        for pid in daemons {
-            // A daemon that has no task yet must not start one.
-            sys::kill(pid, libc::SIGTERM);
-        }
-        if let Some(entry) = self.jobs.get_mut(&run) {
-            let ending = entry.ending.get_or_insert_default();
-            ending.killed = true;
-            ending.kill_at = Some(Instant::now() + AFTER_KILL);
-        }
-        self.unsettled = true;
-    }
-
-    fn enforce_deadlines(&mut self) {
-        let now = Instant::now();
-        let due: Vec<Run> = self
-            .ending
-            .iter()
-            .filter(|run| {
-                self.jobs
-                    .get(run)
-                    .and_then(|e| e.ending?.kill_at)
-                    .is_some_and(|at| at <= now)
-            })
-            .copied()
-            .collect();
-        for run in due {
-            if self
-                .jobs
-                .get(&run)
-                .and_then(|e| e.ending)
-                .is_some_and(|e| e.killed)
-            {
-                for pid in self.daemons(run) {
-                    eprintln!(
-                        "job {}: step daemon {pid} does not end and is killed",
-                        run.0
-                    );
-                    sys::kill(pid, libc::SIGKILL);
-                }
-            }
-            self.kill_job(run);
-        }
-    }
-
-    /// Milliseconds to the next deadline; -1 when there is none.
-    pub(super) fn timeout_ms(&self) -> i32 {
-        self.ending
-            .iter()
-            .filter_map(|run| self.jobs.get(run)?.ending?.kill_at)
-            .min()
-            .map_or(-1, |at| {
-                let wait = at.saturating_duration_since(Instant::now()).as_millis() + 1;
-                i32::try_from(wait).unwrap_or(i32::MAX)
-            })
-    }
-
     fn signal(&mut self, run: Run, step: Option<StepNo>, signal: i32, scope: SignalScope) {
         match (step, scope) {
             (Some(StepNo::BATCH), _) => self.signal_script(run, signal),
@@ -583,128 +443,6 @@ impl Shim {
         }
     }
 
-    /// Releases jobs of which nothing is left, and kills what survived scripts that have ended.
-    fn settle(&mut self) {
-        let ending: Vec<Run> = self.ending.iter().copied().collect();
-        let done: Vec<Run> = ending
-            .into_iter()
-            .filter(|run| {
-                self.jobs.get(run).is_none_or(|e| {
-                    e.script.is_none() && e.steps.values().all(|s| s.ended.is_some())
-                })
-            })
-            .collect();
-        if done.is_empty() {
-            return;
-        }
-        let orphans = self.orphans();
-        for run in done {
-            let mut left: Vec<i32> = orphans
-                .iter()
-                .filter(|(_, owner)| *owner == Some(run))
-                .map(|(pid, _)| *pid)
-                .collect();
-            if self.jobs.get(&run).is_some_and(|e| e.recovered) {
-                left.extend(self.strays(run));
-            }
-            if left.is_empty() {
-                self.release(run);
-                continue;
-            }
-            let killed = self
-                .jobs
-                .get(&run)
-                .is_some_and(|e| e.outcome.is_some() || e.ending.is_some_and(|e| e.killed));
-            if killed {
-                let below = self.tree.below(&left);
-                for pid in left.into_iter().chain(below) {
-                    sys::kill(pid, libc::SIGKILL);
-                }
-            }
-        }
-    }
-
-    /// Children that this process did not fork, with the jobs they come from.
-    fn orphans(&mut self) -> Vec<(i32, Option<Run>)> {
-        let children = self.tree.own_children();
-        let unknown = children
-            .into_iter()
-            .filter(|pid| !self.roles.contains_key(pid));
-        let mut found = Vec::new();
-        for pid in unknown.collect::<Vec<_>>() {
-            let owner = self.job_of(pid);
-            if owner.is_none() && self.is_nobodys(pid) {
-                eprintln!("process {pid} is left over from no job and is killed");
-                sys::kill(pid, libc::SIGKILL);
-            }
-            found.push((pid, owner));
-        }
-        found
-    }
-
-    /// Orphans of one job.
-    fn leftovers(&mut self, run: Run) -> Vec<i32> {
-        let mut left: Vec<i32> = self
-            .orphans()
-            .into_iter()
-            .filter(|(_, owner)| *owner == Some(run))
-            .map(|(pid, _)| pid)
-            .collect();
-        if self.jobs.get(&run).is_some_and(|e| e.recovered) {
-            left.extend(self.strays(run));
-        }
-        left
-    }
-
-    /// The job that a process comes from: by session, by environment, or as the only one of its user.
-    pub(super) fn job_of(&self, pid: i32) -> Option<Run> {
-        if let Some(run) = sys::session_of(pid).and_then(|sid| self.sessions.get(&sid)) {
-            return Some(*run);
-        }
-        if let Some(run) = self.job_by_environment(pid) {
-            return Some(run);
-        }
-        let uid = processes::owner(pid)?;
-        let mut of_user = self
-            .jobs
-            .iter()
-            .filter(|(_, e)| e.uid == uid && !e.released);
-        match (of_user.next(), of_user.next()) {
-            (Some((run, _)), None) => Some(*run),
-            _ => None,
-        }
-    }
-
-    /// The job that a process's environment names, if it was given by this node.
-    pub(super) fn job_by_environment(&self, pid: i32) -> Option<Run> {
-        let [spool, job] = processes::variables(pid, ["MUSTER_SPOOL", "SLURM_JOB_ID"]);
-        if Path::new(&spool?) != self.spool {
-            return None;
-        }
-        let job = JobId(job?.parse().ok()?);
-        let attempts = self.jobs.keys().filter(|run| run.0 == job);
-        attempts.max().copied()
-    }
-
-    /// Whether no job here is of the process's user.
-    fn is_nobodys(&self, pid: i32) -> bool {
-        processes::owner(pid)
-            .is_some_and(|uid| !self.jobs.values().any(|e| e.uid == uid && !e.released))
-    }
-
-    fn release(&mut self, run: Run) {
-        self.ending.remove(&run);
-        let Some(entry) = self.jobs.get_mut(&run) else {
-            return;
-        };
-        if std::mem::replace(&mut entry.released, true) {
-            return;
-        }
-        entry.files = None;
-        self.records.released(run);
-        self.emit(&FromShim::Released(run));
-    }
-
     fn forget(&mut self, run: Run) {
         if self.jobs.get(&run).is_none_or(|e| !e.released) {
             return;
@@ -714,7 +452,7 @@ impl Shim {
         self.records.forgotten(run);
     }
 
-    fn inspect(&self, job: JobId) -> Vec<(u32, StepNo, Option<(u32, u32)>)> {
+    fn inspect(&self, job: JobId) -> Vec<Process> {
         let mut list = Vec::new();
         let mut add = |pid: i32, step, task| list.push((pid.unsigned_abs(), step, task));
         for (_, entry) in self.jobs.iter().filter(|(run, _)| run.0 == job) {

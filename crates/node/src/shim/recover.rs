@@ -29,6 +29,22 @@ impl Shim {
         self.unsettled = true;
     }
 
+    /// Removes sockets and results of steps whose jobs are forgotten.
+    pub(super) fn tidy(&self) {
+        let Ok(files) = std::fs::read_dir(&self.spool) else {
+            return;
+        };
+        for file in files.flatten() {
+            let name = file.file_name();
+            let job = name
+                .to_str()
+                .and_then(|n| n.strip_prefix("step-")?.split('.').next()?.parse().ok());
+            if job.is_some_and(|job| !self.jobs.keys().any(|run| run.0.0 == job)) {
+                let _ = std::fs::remove_file(file.path());
+            }
+        }
+    }
+
     fn take_over(&mut self, run: Run, old: &Old, same_boot: bool) {
         let entry = Entry {
             uid: old.uid,
@@ -152,7 +168,7 @@ impl Shim {
                 self.script_ended(run, status, Usage::default(), now());
             }
             Role::Step(run, step) => self.step_ended(run, step),
-            Role::Helper => {}
+            Role::Teller(_) | Role::Other => {}
         }
     }
 
@@ -173,7 +189,7 @@ impl Shim {
             .collect();
         for &pid in &found {
             if !known.contains(&pid) {
-                self.watch(pid, Role::Helper);
+                self.watch(pid, Role::Other);
             }
         }
         found

@@ -12,6 +12,9 @@ use muster_proto::step::StepLaunch;
 /// One launch of a job: attempts are never launched twice.
 pub(crate) type Run = (JobId, Attempt);
 
+/// A process of a job: pid, step, and for a task its local and global number.
+pub(crate) type Process = (u32, StepNo, Option<(u32, u32)>);
+
 /// Agent to shim.
 #[derive(Clone, Debug, Encode, Decode)]
 pub(crate) enum ToShim {
@@ -315,9 +318,9 @@ pub(crate) enum FromShim {
         /// From the request.
         #[n(0)]
         tag: u64,
-        /// Pid, step, local and global task.
+        /// All of them.
         #[n(1)]
-        list: Vec<(u32, StepNo, Option<(u32, u32)>)>,
+        list: Vec<Process>,
     },
     /// To `Stop`: so many jobs have processes.
     #[n(9)]

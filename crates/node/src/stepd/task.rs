@@ -273,7 +273,8 @@ impl Stepd<'_> {
             say(&format!("no program is given for task {global}"));
             return 1;
         };
-        let env = self.task_env(local, global);
+        let mut env = self.task_env(local, global);
+        self.run_prologs(&mut env);
         let path = env
             .iter()
             .find_map(|v| v.to_str().ok()?.strip_prefix("PATH="));
@@ -291,7 +292,8 @@ impl Stepd<'_> {
         e as i32
     }
 
-    fn task_env(&self, local: u32, global: u32) -> Vec<CString> {
+    /// The environment of one task.
+    pub(super) fn task_env(&self, local: u32, global: u32) -> Vec<CString> {
         let mut own = job_env::task_env(global, local);
         own.push(("SLURM_TASK_PID".to_owned(), std::process::id().to_string()));
         let is_own = |variable: &[u8]| {

@@ -249,13 +249,11 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        let stopped = muster_node::stop_shim(&self.spool, true);
         if let Some(mut agent) = self.agent.take() {
             let _ = agent.kill();
             let _ = agent.wait();
         }
-        // An agent that saw its shim end may have started another.
-        let _ = muster_node::stop_shim(&self.spool, true);
+        let stopped = muster_node::stop_shim(&self.spool, true);
         if std::thread::panicking() {
             let log = std::fs::read_to_string(self.spool.join("shim.log"));
             eprintln!(

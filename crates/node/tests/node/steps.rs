@@ -26,6 +26,8 @@ pub const TESTS: &[Test] = &[
     ("steps_end_with_the_job", job_ends),
     ("processes_are_listed", listed),
     ("strangers_are_refused", strangers),
+    ("task_prolog_and_epilog", around),
+    ("step_survives_the_shim", survives_shim),
 ];
 
 /// A job without a script, on these nodes.
@@ -560,10 +562,14 @@ fn listed() {
     job.cpus = 2;
     node.run(&job);
     std::fs::read_to_string(&up).unwrap();
-    let mut s = spec(1, &dir, &["sleep", "600"]);
+    let mut s = spec(1, &dir, &["sh", "-c", "echo up; exec sleep 600"]);
     s.ntasks = Some(2);
     let mut srun = Srun::ask(&node, s).connect();
     let pids = srun.started();
+    for _ in 0..2 {
+        let up: FromStepd = frame::read(&mut srun.stepds[0]).unwrap();
+        assert!(matches!(up, FromStepd::Stdout { .. }));
+    }
     let list = inspect(&node, 1);
     assert!(
         list.contains(&(pids[0], StepNo(0), Some((0, 0)))),
@@ -602,4 +608,54 @@ fn strangers() {
         AgentReply::Refused(_) => {}
         other => panic!("{other:?}"),
     }
+}
+
+fn around() {
+    let dir = Dir::new("around");
+    let mut node = Node::start(&dir, "n1");
+    allocate(1, &dir, &mut [&mut node], 1);
+    for (name, text) in [
+        (
+            "pro",
+            "#!/bin/sh\necho export FROM=prolog$SLURM_PROCID\necho unset GONE\necho print hello\n",
+        ),
+        ("epi", "#!/bin/sh\necho $SLURM_LOCALID >epilog\n"),
+    ] {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::write(dir.path(name), text).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(dir.path(name), mode).unwrap();
+    }
+    let file = |name: &str| Some(dir.path(name).to_string_lossy().into_owned());
+    let mut s = spec(1, &dir, &["sh", "-c", "echo $FROM $GONE"]);
+    s.context.environment.push(b"GONE=yes".to_vec().into());
+    s.task_prolog = file("pro");
+    s.task_epilog = file("epi");
+    let o = Srun::ask(&node, s).connect().finish();
+    assert_eq!(o.out[&0], "hello\nprolog0\n");
+    assert_eq!(dir.text("epilog"), "0\n");
+}
+
+fn survives_shim() {
+    use nix::sys::signal::{Signal, kill};
+    let dir = Dir::new("shimstep");
+    let mut node = Node::start(&dir, "n1");
+    allocate(1, &dir, &mut [&mut node], 1);
+    let mut srun = Srun::ask(&node, spec(1, &dir, &["sh", "-c", "read x; exit 5"])).connect();
+    srun.started();
+    let old = node.shim_pid();
+    kill(nix::unistd::Pid::from_raw(old), Signal::SIGKILL).unwrap();
+    // A job that goes through shows that a new shim is there.
+    node.run(&JobMaker::new(2, &dir.0, "#!/bin/sh\n"));
+    node.batch_exit(2);
+    assert_ne!(node.shim_pid(), old);
+    srun.send(&ToStepd::Stdin {
+        task: None,
+        bytes: b"x\n".to_vec().into(),
+    });
+    assert_eq!(srun.finish().exits[&0], ExitStatus { code: 5, signal: 0 });
+    let end = step_end(&mut node, 1, 0);
+    assert_eq!((end.exit.code, end.usage.tasks), (5, 1));
+    node.terminate(1, TerminateReason::Finished);
+    node.released(1);
 }

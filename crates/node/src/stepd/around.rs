@@ -1,0 +1,103 @@
+//! Programs around a task: `TaskProlog`, `TaskEpilog` and the step's own, run as the user. A prolog's output changes the
+//! task's environment, as srun(1) says: `export NAME=value`, `unset NAME`, and `print TEXT` for its standard output.
+
+use super::Stepd;
+use crate::shim::{go_to, say};
+use crate::sys;
+use nix::unistd::Uid;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Stdio};
+
+impl Stepd<'_> {
+    /// In a task's child, before exec: runs the prologs and applies what they say.
+    pub(super) fn run_prologs(&self, env: &mut Vec<CString>) {
+        let programs = [&self.order.task_prolog, &self.order.launch.spec.task_prolog];
+        for program in programs.into_iter().flatten() {
+            let output = command(program, env)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::inherit())
+                .output();
+            match output {
+                Ok(output) => apply(&output.stdout, env),
+                Err(e) => say(&format!("task prolog {program}: {e}")),
+            }
+        }
+    }
+
+    /// Forks a child that runs the epilogs of a task; nothing if there are none.
+    pub(super) fn fork_epilog(&self, global: u32) -> Option<i32> {
+        let programs = [&self.order.launch.spec.task_epilog, &self.order.task_epilog];
+        let programs: Vec<&String> = programs.into_iter().flatten().collect();
+        if programs.is_empty() {
+            return None;
+        }
+        let position = self.order.launch.position as usize;
+        let here = self.order.launch.tasks.get(position)?;
+        let local = here.iter().position(|t| *t == global)?;
+        match sys::fork() {
+            Ok(sys::Fork::Parent(pid)) => return Some(pid),
+            Err(_) => return None,
+            Ok(sys::Fork::Child) => {}
+        }
+        sys::restore_signals();
+        let user = &self.order.user;
+        if Uid::effective().is_root() && sys::become_user(user.uid, user.gid, &user.groups).is_err()
+        {
+            sys::exit_now(1);
+        }
+        // An epilog in /tmp is better than none.
+        let _ = go_to(&self.order.launch.spec.work_dir);
+        let env = self.task_env(u32::try_from(local).unwrap_or(0), global);
+        for program in programs {
+            let mut command = command(program, &env);
+            // Its result changes nothing, and there is nowhere to tell of a failure but the node's log.
+            if let Err(e) = command.stdout(Stdio::null()).stderr(Stdio::null()).status() {
+                eprintln!("task epilog {program}: {e}");
+            }
+        }
+        sys::exit_now(0)
+    }
+}
+
+fn command(program: &str, env: &[CString]) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().stdin(Stdio::null());
+    for variable in env {
+        let bytes = variable.as_bytes();
+        if let Some(at) = bytes.iter().position(|b| *b == b'=') {
+            command.env(
+                OsStr::from_bytes(&bytes[..at]),
+                OsStr::from_bytes(&bytes[at + 1..]),
+            );
+        }
+    }
+    command
+}
+
+fn apply(output: &[u8], env: &mut Vec<CString>) {
+    for line in output.split(|b| *b == b'\n') {
+        let Ok(line) = std::str::from_utf8(line) else {
+            continue;
+        };
+        if let Some(text) = line.strip_prefix("print ") {
+            use std::io::Write;
+            let _ = std::io::stdout().write_all(format!("{text}\n").as_bytes());
+            let _ = std::io::stdout().flush();
+        } else if let Some(name) = line.strip_prefix("unset ") {
+            unset(env, name.trim());
+        } else if let Some((name, value)) =
+            line.strip_prefix("export ").and_then(|l| l.split_once('='))
+        {
+            unset(env, name.trim());
+            env.extend(CString::new(format!("{}={value}", name.trim())).ok());
+        }
+    }
+}
+
+fn unset(env: &mut Vec<CString>, name: &str) {
+    env.retain(|v| {
+        let rest = v.as_bytes().strip_prefix(name.as_bytes());
+        rest.is_none_or(|rest| rest.first() != Some(&b'='))
+    });
+}
