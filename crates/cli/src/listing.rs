@@ -1,7 +1,7 @@
 //! squeue, sinfo, scontrol show, sacct, sdiag: what they print. One table of fields per kind of record feeds every
 //! format; views over the wire's records (`job`, `node`, `account`) hold the rules. Nothing here changes the cluster.
 
-//X mod account;
+mod account;
 mod context;
 mod document;
 #[cfg(test)]
@@ -14,22 +14,24 @@ mod node;
 mod node_document;
 mod node_fields;
 mod options;
-//X mod priority;
+mod priority;
 mod query;
-//X mod sacct;
-//X mod sacct_document;
-//X mod sacct_fields;
-//X mod sacct_filter;
+mod sacct;
+mod sacct_document;
+mod sacct_fields;
+mod sacct_filter;
 pub mod scontrol;
-//X mod sdiag;
+mod sdiag;
 mod show_job;
 mod show_node;
+#[cfg(test)]
+mod show_tests;
 mod sinfo;
 mod squeue;
 mod states;
 mod step_fields;
 mod text;
-//X mod time_input;
+mod time_input;
 
 use crate::connect::ConnectError;
 use std::fmt;
@@ -44,7 +46,11 @@ pub fn main(name: &str, args: &[String]) -> ExitCode {
     let result = match name {
         "squeue" => squeue::run(args),
         "sinfo" => sinfo::run(args),
-        //Y
+        "sacct" => sacct::run(args),
+        "sdiag" => sdiag::run(args),
+        "sprio" => priority::sprio(args),
+        "sshare" => priority::sshare(args),
+        "sstat" => priority::sstat(args),
         _ => Err(Failure::new(format!(
             "{name}: not a listing command; known are squeue, sinfo, sacct, sdiag, sprio, sshare and sstat"
         ))),
@@ -120,11 +126,6 @@ pub(crate) fn this_cluster(command: &str, names: &str) -> Result<bool, Failure> 
 /// A line on standard error; a closed standard error is no reason to fail.
 pub(crate) fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
-}
-
-/// `squeue -V` and the like.
-pub(crate) fn print_version() {
-    print(&format!("slurm {SLURM_VERSION}\n"));
 }
 
 /// Writes to standard output at once. A reader that went away ends the command quietly, as SIGPIPE would.

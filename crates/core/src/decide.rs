@@ -24,7 +24,7 @@ mod update_nodes;
 use crate::command::{Command, Identity, Reply, UserCommand};
 use crate::effect::Effect;
 use crate::event::Event;
-use crate::job::{Job, Reason};
+use crate::job::Job;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::spec::JobSpec;
 use crate::state::{Note, State};
@@ -91,11 +91,7 @@ pub fn prospective_job(
     now: Timestamp,
 ) -> Result<Job, Refusal> {
     let draft = Draft::new(state, now);
-    let (mut job, _) = submit::prepare(&draft, identity, spec)?;
-    if job.reason == Reason::DependencyNeverSatisfied {
-        job.reason = Reason::Dependency;
-    }
-    Ok(job)
+    submit::prepare(&draft, identity, spec).map(|(job, _)| job)
 }
 
 /// Whether `identity` may act as an administrator: root and the configured uids.

@@ -111,7 +111,7 @@ impl Job {
     }
 
     /// Which step of its life `event` is for this record; `None` if the event is not about a job's life.
-    pub(crate) fn move_of(&self, event: &Event) -> Option<Move> {
+    pub fn move_of(&self, event: &Event) -> Option<Move> {
         Some(match event {
             Event::TaskSplit { .. } => Move::Split,
             Event::JobChanged { change, .. } => match change {
@@ -177,12 +177,10 @@ pub fn next_phase(phase: Phase, step: Move) -> Option<Phase> {
         (P::Suspended, S::Split | S::Start | S::ReleaseLast | S::Requeue) => None,
         (P::Suspended, S::Suspend | S::Purge) => None,
 
-        (P::Completing, S::Change | S::ReleaseOne | S::StepStart | S::StepEnd) => {
-            Some(P::Completing)
-        }
+        (P::Completing, S::ReleaseOne | S::StepStart | S::StepEnd) => Some(P::Completing),
         (P::Completing, S::EndForRequeue) => Some(P::Requeueing),
         (P::Completing, S::ReleaseLast) => Some(P::Ended),
-        (P::Completing, S::Split | S::Start | S::End | S::Requeue) => None,
+        (P::Completing, S::Split | S::Change | S::Start | S::End | S::Requeue) => None,
         (P::Completing, S::Suspend | S::Resume | S::Purge) => None,
 
         (P::Requeueing, S::Change | S::ReleaseOne | S::ReleaseLast) => Some(P::Requeueing),
@@ -192,10 +190,10 @@ pub fn next_phase(phase: Phase, step: Move) -> Option<Phase> {
         (P::Requeueing, S::Requeue) => Some(P::Pending),
         (P::Requeueing, S::Split | S::Start | S::Suspend | S::Resume | S::Purge) => None,
 
-        (P::Ended, S::Change | S::StepEnd) => Some(P::Ended),
+        (P::Ended, S::StepEnd) => Some(P::Ended),
         (P::Ended, S::Requeue) => Some(P::Pending),
         (P::Ended, S::Purge) => Some(P::Gone),
-        (P::Ended, S::Split | S::Start | S::End | S::EndForRequeue) => None,
+        (P::Ended, S::Split | S::Change | S::Start | S::End | S::EndForRequeue) => None,
         (P::Ended, S::ReleaseOne | S::ReleaseLast | S::Suspend | S::Resume | S::StepStart) => None,
 
         (P::Gone, S::Split | S::Change | S::Start | S::End | S::EndForRequeue) => None,

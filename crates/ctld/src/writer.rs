@@ -41,6 +41,9 @@ pub struct Writer {
     log: Box<dyn Log>,
     replica: Sender<ToReplica>,
     links: HashMap<NodeIdx, Link>,
+    /// The connection of each node whose hello was decided last. It is known here before its link takes over, which
+    /// waits for the commit: the loss of an older connection may be told in the same turn.
+    generations: HashMap<NodeIdx, u64>,
     settings: NodeSettings,
     keys: Keys,
     stats: Arc<Stats>,
@@ -101,6 +104,7 @@ impl Writer {
             log: parts.log,
             replica: parts.replica,
             links: HashMap::new(),
+            generations: HashMap::new(),
             settings: NodeSettings::default(),
             keys: parts.keys,
             stats: parts.stats,
@@ -259,6 +263,7 @@ impl Writer {
             ToWriter::NodeLost { node, generation } => {
                 if self.is_current(node, generation) {
                     self.links.remove(&node);
+                    self.generations.remove(&node);
                     self.engine
                         .decide(0, &Command::Node(node, NodeCommand::Lost), now, turn);
                 }
@@ -370,6 +375,7 @@ impl Writer {
             hello.name,
             hello.present.len()
         );
+        self.generations.insert(node, link.generation);
         let present = hello.present.clone();
         let info: Box<NodeInfo> = Box::new(hello.info);
         let command = NodeCommand::Register {
@@ -412,9 +418,7 @@ impl Writer {
     }
 
     fn is_current(&self, node: NodeIdx, generation: u64) -> bool {
-        self.links
-            .get(&node)
-            .is_some_and(|link| link.generation == generation)
+        self.generations.get(&node) == Some(&generation)
     }
 
     /// Makes the turn durable. While the disk is full nothing is answered and nothing is lost: the turn waits.

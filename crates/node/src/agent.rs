@@ -16,6 +16,9 @@ mod shim_link;
 mod step_node;
 mod users;
 
+pub(crate) use jobs::exit_status;
+pub(crate) use lead::add_usage;
+
 use crate::info;
 use crate::options::AgentOptions;
 use crate::shim::wire::ToShim;
@@ -78,6 +81,8 @@ enum Event {
     NodeStarted(StepKey, u32, Result<String, String>),
     /// The lead took note of a step's end here.
     EndDelivered(StepKey),
+    /// A step has waited for a while: its client should know.
+    StillWaiting(u64),
     /// A wait is over: a step start whose job has not come.
     GaveUp(u64),
 }
@@ -223,6 +228,7 @@ impl Agent {
             Event::Closed(conn) => self.closed(conn),
             Event::NodeStarted(key, position, result) => self.node_started(key, position, result),
             Event::EndDelivered(key) => self.end_delivered(key),
+            Event::StillWaiting(conn) => self.still_waiting(conn),
             Event::GaveUp(wait) => self.gave_up(wait),
         }
     }

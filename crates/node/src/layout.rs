@@ -1,1 +1,564 @@
-//! Step layout.
+//! Where the tasks of a step run: nodes, CPUs, memory and devices out of the job's allocation, and which task goes
+//! where. Pure; the lead's agent calls it whenever a step comes or another one ends.
+//!
+//! As srun(1) has it: a step gets all CPUs of its nodes that no other step holds, or with `--exact` (implied by
+//! `-c`) only those that its tasks need; with `--overlap` it shares everything and holds nothing. Kinder than
+//! Slurm: memory counts only for steps that ask for some.
+
+use muster_core::cpuset::CpuSet;
+use muster_core::hostlist;
+use muster_core::job::{Allocation, GresShare, NodeShare};
+use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::spec::MemoryAsk;
+use muster_proto::step::StepSpec;
+use std::collections::HashSet;
+
+/// What running steps hold of one node of the allocation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) cpus: CpuSet,
+    pub(crate) memory_mib: u64,
+    pub(crate) gres: Vec<GresShare>,
+}
+
+/// A step's share of one node.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Placed {
+    /// Position of the node in the allocation.
+    pub(crate) node: usize,
+    /// CPUs.
+    pub(crate) cpus: CpuSet,
+    /// MiB that it asked for, 0 if it did not.
+    pub(crate) memory_mib: u64,
+    /// Devices.
+    pub(crate) gres: Vec<GresShare>,
+    /// Global numbers of its tasks here.
+    pub(crate) tasks: Vec<u32>,
+}
+
+/// Why a step cannot start.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum NoLayout {
+    /// Not now.
+    Busy,
+    /// Never in this allocation.
+    Never(Refusal),
+}
+
+/// Lays a step out.
+pub(crate) fn lay_out(
+    alloc: &Allocation,
+    spec: &StepSpec,
+    held: &[Held],
+) -> Result<Vec<Placed>, NoLayout> {
+    let nothing = vec![Held::default(); alloc.nodes.len()];
+    let idle = Layout::new(alloc, spec, &nothing).and_then(Layout::place);
+    match idle {
+        Err(refusal) => Err(NoLayout::Never(refusal)),
+        Ok(placed) if spec.overlap => Ok(placed),
+        Ok(_) => Layout::new(alloc, spec, held)
+            .and_then(Layout::place)
+            .map_err(|_| NoLayout::Busy),
+    }
+}
+
+/// How tasks are spread over nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spread {
+    Block,
+    Cyclic,
+    Plane(u32),
+    Arbitrary,
+}
+
+struct Layout<'a> {
+    alloc: &'a Allocation,
+    spec: &'a StepSpec,
+    held: &'a [Held],
+    spread: Spread,
+    pack: bool,
+    /// Allowed nodes, in the order of the allocation.
+    allowed: Vec<usize>,
+    /// Of them, those that must be used.
+    required: Vec<usize>,
+    /// Nodes by task, for `arbitrary`.
+    listed: Vec<usize>,
+}
+
+fn refuse<T>(code: RefusalCode, detail: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::new(code, detail))
+}
+
+impl<'a> Layout<'a> {
+    fn new(
+        alloc: &'a Allocation,
+        spec: &'a StepSpec,
+        held: &'a [Held],
+    ) -> Result<Layout<'a>, Refusal> {
+        let (spread, pack) = spread_of(spec.distribution.as_deref().unwrap_or(""))?;
+        let first = usize::try_from(spec.relative.unwrap_or(0)).unwrap_or(usize::MAX);
+        let excluded: HashSet<String> = names(spec.exclude.as_deref())?.into_iter().collect();
+        let allowed = (first..alloc.nodes.len())
+            .filter(|&i| !excluded.contains(&alloc.nodes[i].name))
+            .collect();
+        let mut layout = Layout {
+            alloc,
+            spec,
+            held,
+            spread,
+            pack,
+            allowed,
+            required: Vec::new(),
+            listed: Vec::new(),
+        };
+        for name in names(spec.nodelist.as_deref())? {
+            let Some(at) = alloc.nodes.iter().position(|n| n.name == name) else {
+                let detail = format!("node {name} is not in the job's allocation");
+                return refuse(RefusalCode::NodeConfigUnavailable, detail);
+            };
+            if layout.allowed.contains(&at) {
+                layout.listed.push(at);
+            }
+        }
+        layout.required.clone_from(&layout.listed);
+        layout.required.sort_unstable();
+        layout.required.dedup();
+        Ok(layout)
+    }
+
+    fn place(self) -> Result<Vec<Placed>, Refusal> {
+        if self.allowed.is_empty() {
+            return refuse(RefusalCode::InvalidNodeCount, "no node of the job is left");
+        }
+        let tasks = if self.spread == Spread::Arbitrary && !self.listed.is_empty() {
+            self.arbitrary()?
+        } else {
+            self.spread_out()?
+        };
+        let mut placed = Vec::with_capacity(tasks.len());
+        for (node, tasks) in tasks {
+            placed.push(self.share(node, tasks)?);
+        }
+        Ok(placed)
+    }
+
+    /// One task per entry of the node list, in its order.
+    fn arbitrary(&self) -> Result<Vec<(usize, Vec<u32>)>, Refusal> {
+        let count = self
+            .spec
+            .ntasks
+            .map_or(self.listed.len(), |n| n as usize)
+            .min(self.listed.len());
+        let mut out: Vec<(usize, Vec<u32>)> = Vec::new();
+        for (task, &node) in (0..).zip(&self.listed[..count]) {
+            match out.iter_mut().find(|(n, _)| *n == node) {
+                Some((_, tasks)) => tasks.push(task),
+                None => out.push((node, vec![task])),
+            }
+        }
+        for (node, tasks) in &out {
+            if self.slots(*node) < count_of(tasks.len()) {
+                return self.too_small(count_of(count));
+            }
+        }
+        Ok(out)
+    }
+
+    fn spread_out(&self) -> Result<Vec<(usize, Vec<u32>)>, Refusal> {
+        let spec = self.spec;
+        let limit = count_of(self.allowed.len());
+        let listed = count_of(self.required.len());
+        let wanted = spec.min_nodes.or((listed > 0).then_some(listed));
+        let per_node = spec.ntasks_per_node.filter(|n| *n > 0);
+        let ntasks = spec.ntasks.unwrap_or_else(|| {
+            wanted
+                .unwrap_or(limit)
+                .saturating_mul(per_node.unwrap_or(1))
+        });
+        if ntasks == 0 {
+            return refuse(RefusalCode::InvalidTaskCount, "a step needs a task");
+        }
+        // More nodes than tasks cannot be used: the least number yields, as in Slurm.
+        let least = wanted
+            .unwrap_or(limit)
+            .min(ntasks)
+            .max(listed.min(ntasks))
+            .max(1);
+        let most = spec.max_nodes.unwrap_or_else(|| wanted.unwrap_or(limit));
+        let most = most.max(least).min(limit);
+        if least > limit {
+            let detail = format!("{least} nodes are asked for, {limit} can be used");
+            return refuse(RefusalCode::InvalidNodeCount, detail);
+        }
+        for count in least..=most {
+            let Some(nodes) = self.choose(count, ntasks) else {
+                continue;
+            };
+            let counts = self.counts(&nodes, ntasks);
+            return Ok(self.number(&nodes, &counts));
+        }
+        self.too_small(ntasks)
+    }
+
+    fn too_small<T>(&self, ntasks: u32) -> Result<T, Refusal> {
+        let cpus = self.spec.cpus_per_task.unwrap_or(1).max(1);
+        let detail =
+            format!("{ntasks} tasks of {cpus} CPUs do not fit into the nodes of the allocation");
+        refuse(RefusalCode::NodeConfigUnavailable, detail)
+    }
+
+    /// So many nodes with room for all tasks: the required ones and the first others, else those with most room.
+    fn choose(&self, count: u32, ntasks: u32) -> Option<Vec<usize>> {
+        let count = count as usize;
+        let mut others: Vec<usize> = self
+            .allowed
+            .iter()
+            .copied()
+            .filter(|i| !self.required.contains(i) && self.slots(*i) > 0)
+            .collect();
+        for _ in 0..2 {
+            let mut nodes: Vec<usize> = self
+                .required
+                .iter()
+                .chain(&others)
+                .copied()
+                .take(count)
+                .collect();
+            nodes.sort_unstable();
+            let room: u64 = nodes.iter().map(|&i| u64::from(self.slots(i))).sum();
+            let all_usable = nodes.iter().all(|&i| self.slots(i) > 0);
+            if nodes.len() == count && all_usable && room >= u64::from(ntasks) {
+                return Some(nodes);
+            }
+            others.sort_by_key(|&i| std::cmp::Reverse(self.slots(i)));
+        }
+        None
+    }
+
+    /// How many tasks fit on a node.
+    fn slots(&self, node: usize) -> u32 {
+        let (share, held) = (&self.alloc.nodes[node], &self.held[node]);
+        let cpus_per_task = self.spec.cpus_per_task.unwrap_or(1).max(1);
+        let free = self.free(node).len();
+        let mut slots = if self.spec.overcommit {
+            if free > 0 { u32::MAX / 2 } else { 0 }
+        } else {
+            free / cpus_per_task
+        };
+        slots = slots.min(
+            self.spec
+                .ntasks_per_node
+                .filter(|n| *n > 0)
+                .unwrap_or(u32::MAX),
+        );
+        if share.memory_mib > 0 {
+            let left = share.memory_mib.saturating_sub(self.taken_memory(held));
+            match self.spec.memory {
+                MemoryAsk::PerNode(mib) if mib > left => slots = 0,
+                MemoryAsk::PerCpu(mib) if mib > 0 => {
+                    let fit = left / (mib * u64::from(cpus_per_task));
+                    slots = slots.min(u32::try_from(fit).unwrap_or(u32::MAX));
+                }
+                MemoryAsk::Default | MemoryAsk::PerNode(_) | MemoryAsk::PerCpu(_) => {}
+            }
+        }
+        if self.devices(share, held).is_none() {
+            slots = 0;
+        }
+        slots
+    }
+
+    fn taken_memory(&self, held: &Held) -> u64 {
+        if self.spec.overlap {
+            0
+        } else {
+            held.memory_mib
+        }
+    }
+
+    fn free(&self, node: usize) -> CpuSet {
+        let mut cpus = self.alloc.nodes[node].cpus.clone();
+        if !self.spec.overlap {
+            cpus.subtract(&self.held[node].cpus);
+        }
+        cpus
+    }
+
+    /// Devices for the step on a node: what it asks for out of what is free, or all of the job's if it does not ask.
+    fn devices(&self, share: &NodeShare, held: &Held) -> Option<Vec<GresShare>> {
+        if self.spec.gres.is_empty() {
+            return Some(share.gres.clone());
+        }
+        let mut out = Vec::new();
+        for ask in self.spec.gres.iter().filter(|g| g.per_node > 0) {
+            let mut wanted = u32::try_from(ask.per_node).ok()?;
+            for have in &share.gres {
+                if have.name != ask.name || (ask.kind.is_some() && ask.kind != have.kind) {
+                    continue;
+                }
+                let mut free = have.ids.clone();
+                let same = |h: &&GresShare| h.name == have.name && h.kind == have.kind;
+                if !self.spec.overlap {
+                    held.gres
+                        .iter()
+                        .filter(same)
+                        .for_each(|h| free.subtract(&h.ids));
+                }
+                let ids = free.lowest(wanted);
+                wanted -= ids.len();
+                if !ids.is_empty() {
+                    out.push(GresShare {
+                        ids,
+                        ..have.clone()
+                    });
+                }
+            }
+            if wanted > 0 {
+                return None;
+            }
+        }
+        Some(out)
+    }
+
+    /// Tasks per node. Block distribution too deals them out one at a time, so that no node is left empty.
+    fn counts(&self, nodes: &[usize], ntasks: u32) -> Vec<u32> {
+        let room: Vec<u32> = nodes.iter().map(|&i| self.slots(i)).collect();
+        let mut counts = vec![0; nodes.len()];
+        let chunk = match self.spread {
+            Spread::Plane(size) => size,
+            _ if self.pack => u32::MAX,
+            _ => 1,
+        };
+        let mut left = ntasks;
+        if self.pack {
+            // Every node that was chosen gets a task.
+            counts.fill(1);
+            left -= count_of(nodes.len());
+        }
+        while left > 0 {
+            for (count, room) in counts.iter_mut().zip(&room) {
+                let n = chunk.min(room - *count).min(left);
+                *count += n;
+                left -= n;
+            }
+        }
+        counts
+    }
+
+    fn number(&self, nodes: &[usize], counts: &[u32]) -> Vec<(usize, Vec<u32>)> {
+        let mut out: Vec<(usize, Vec<u32>)> = nodes.iter().map(|&i| (i, Vec::new())).collect();
+        let chunk = match self.spread {
+            Spread::Cyclic => 1,
+            Spread::Plane(size) => size,
+            Spread::Block | Spread::Arbitrary => u32::MAX,
+        };
+        let total: u32 = counts.iter().sum();
+        let mut next = 0;
+        while next < total {
+            for ((_, tasks), &count) in out.iter_mut().zip(counts) {
+                let n = chunk.min(count - count_of(tasks.len()));
+                tasks.extend(next..next + n);
+                next += n;
+            }
+        }
+        out
+    }
+
+    fn share(&self, node: usize, tasks: Vec<u32>) -> Result<Placed, Refusal> {
+        let (share, held) = (&self.alloc.nodes[node], &self.held[node]);
+        let free = self.free(node);
+        let needed = count_of(tasks.len()).saturating_mul(self.spec.cpus_per_task.unwrap_or(1));
+        let memory_mib = match self.spec.memory {
+            MemoryAsk::Default => 0,
+            MemoryAsk::PerNode(mib) => mib,
+            MemoryAsk::PerCpu(mib) => mib * u64::from(needed),
+        };
+        let gres = self
+            .devices(share, held)
+            .ok_or_else(|| Refusal::from(RefusalCode::InvalidGres))?;
+        Ok(Placed {
+            node,
+            cpus: if self.spec.exact && !self.spec.whole {
+                free.lowest(needed)
+            } else {
+                free
+            },
+            memory_mib,
+            gres,
+            tasks,
+        })
+    }
+}
+
+fn names(list: Option<&str>) -> Result<Vec<String>, Refusal> {
+    hostlist::parse(list.unwrap_or(""))
+        .map_err(|e| Refusal::new(RefusalCode::InvalidNode, e.to_string()))
+}
+
+fn spread_of(text: &str) -> Result<(Spread, bool), Refusal> {
+    let mut parts = text.split(',');
+    let first = parts.next().unwrap_or("");
+    let pack = parts.any(|p| p.eq_ignore_ascii_case("pack")) || first.eq_ignore_ascii_case("pack");
+    let method = first.split(':').next().unwrap_or("").to_ascii_lowercase();
+    let spread = match method.as_str() {
+        "" | "*" | "block" | "pack" | "nopack" => Spread::Block,
+        "cyclic" => Spread::Cyclic,
+        "arbitrary" => Spread::Arbitrary,
+        other => match other.strip_prefix("plane=").and_then(|n| n.parse().ok()) {
+            Some(size) if size > 0 => Spread::Plane(size),
+            _ => {
+                let detail = format!("distribution '{text}' is not known");
+                return refuse(RefusalCode::InvalidValue, detail);
+            }
+        },
+    };
+    Ok((spread, pack))
+}
+
+fn count_of(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_core::ids::NodeIdx;
+
+    fn alloc(cpus: &[u32]) -> Allocation {
+        let nodes = (1u32..).zip(cpus).map(|(i, &cpus)| NodeShare {
+            node: NodeIdx(i),
+            name: format!("n{i}"),
+            cpus: CpuSet::first(cpus),
+            memory_mib: 1000,
+            tasks: 1,
+            gres: Vec::new(),
+        });
+        Allocation {
+            nodes: nodes.collect(),
+            ..Allocation::default()
+        }
+    }
+
+    /// `n1:0,1 n2:2` for the tasks, and the number of CPUs of each node.
+    fn show(placed: &[Placed]) -> String {
+        let parts: Vec<String> = placed
+            .iter()
+            .map(|p| {
+                let tasks: Vec<String> = p.tasks.iter().map(u32::to_string).collect();
+                format!("n{}:{}/{}", p.node + 1, tasks.join(","), p.cpus.len())
+            })
+            .collect();
+        parts.join(" ")
+    }
+
+    fn idle(alloc: &Allocation, spec: &StepSpec) -> String {
+        let held = vec![Held::default(); alloc.nodes.len()];
+        match lay_out(alloc, spec, &held) {
+            Ok(placed) => show(&placed),
+            Err(NoLayout::Busy) => "busy".to_owned(),
+            Err(NoLayout::Never(r)) => format!("{:?}", r.code),
+        }
+    }
+
+    fn spec(ntasks: u32) -> StepSpec {
+        StepSpec {
+            ntasks: Some(ntasks),
+            ..StepSpec::default()
+        }
+    }
+
+    #[test]
+    fn distributions() {
+        let a = alloc(&[4, 4]);
+        assert_eq!(idle(&a, &spec(4)), "n1:0,1/4 n2:2,3/4");
+        assert_eq!(idle(&a, &StepSpec::default()), "n1:0/4 n2:1/4");
+        assert_eq!(idle(&a, &spec(1)), "n1:0/4");
+        assert_eq!(idle(&a, &spec(9)), "NodeConfigUnavailable");
+        let with = |distribution: &str, ntasks| StepSpec {
+            distribution: Some(distribution.to_owned()),
+            ..spec(ntasks)
+        };
+        assert_eq!(idle(&a, &with("cyclic", 5)), "n1:0,2,4/4 n2:1,3/4");
+        assert_eq!(idle(&a, &with("plane=2", 6)), "n1:0,1,4,5/4 n2:2,3/4");
+        assert_eq!(idle(&a, &with("block,pack", 5)), "n1:0,1,2,3/4 n2:4/4");
+        assert_eq!(idle(&a, &with("nosuch", 5)), "InvalidValue");
+        let arbitrary = StepSpec {
+            nodelist: Some("n2,n1,n2".to_owned()),
+            ..with("arbitrary", 3)
+        };
+        assert_eq!(idle(&a, &arbitrary), "n2:0,2/4 n1:1/4");
+        // Uneven nodes: dealt out one at a time, numbered in blocks.
+        assert_eq!(idle(&alloc(&[1, 4]), &spec(4)), "n1:0/1 n2:1,2,3/4");
+    }
+
+    #[test]
+    fn choice_of_nodes() {
+        let a = alloc(&[4, 4, 4]);
+        let on = |list: &str, ntasks| StepSpec {
+            nodelist: Some(list.to_owned()),
+            ..spec(ntasks)
+        };
+        assert_eq!(idle(&a, &on("n3", 2)), "n3:0,1/4");
+        assert_eq!(idle(&a, &on("n9", 1)), "NodeConfigUnavailable");
+        let relative = StepSpec {
+            relative: Some(1),
+            min_nodes: Some(1),
+            ..StepSpec::default()
+        };
+        assert_eq!(idle(&a, &relative), "n2:0/4");
+        let exclude = StepSpec {
+            exclude: Some("n[1-2]".to_owned()),
+            ..StepSpec::default()
+        };
+        assert_eq!(idle(&a, &exclude), "n3:0/4");
+        let per_node = StepSpec {
+            ntasks_per_node: Some(2),
+            min_nodes: Some(2),
+            ..StepSpec::default()
+        };
+        assert_eq!(idle(&a, &per_node), "n1:0,1/4 n2:2,3/4");
+        let overcommit = StepSpec {
+            overcommit: true,
+            min_nodes: Some(1),
+            ..spec(9)
+        };
+        assert_eq!(idle(&a, &overcommit), "n1:0,1,2,3,4,5,6,7,8/4");
+    }
+
+    #[test]
+    fn steps_beside_each_other() {
+        let a = alloc(&[4]);
+        let exact = StepSpec {
+            exact: true,
+            cpus_per_task: Some(3),
+            ..spec(1)
+        };
+        let mut held = vec![Held::default()];
+        let first = lay_out(&a, &exact, &held).unwrap();
+        assert_eq!(show(&first), "n1:0/3");
+        held[0].cpus.union_with(&first[0].cpus);
+        assert_eq!(lay_out(&a, &exact, &held), Err(NoLayout::Busy));
+        // What is left is enough for a plain step; it takes all of it.
+        let plain = lay_out(&a, &spec(1), &held).unwrap();
+        assert_eq!(show(&plain), "n1:0/1");
+        held[0].cpus.union_with(&plain[0].cpus);
+        assert_eq!(lay_out(&a, &spec(1), &held), Err(NoLayout::Busy));
+        let overlap = StepSpec {
+            overlap: true,
+            ..spec(4)
+        };
+        assert_eq!(show(&lay_out(&a, &overlap, &held).unwrap()), "n1:0,1,2,3/4");
+        // Memory counts when it is asked for.
+        let big = StepSpec {
+            memory: MemoryAsk::PerNode(600),
+            exact: true,
+            ..spec(1)
+        };
+        held[0] = Held {
+            memory_mib: 500,
+            ..Held::default()
+        };
+        assert_eq!(lay_out(&a, &big, &held), Err(NoLayout::Busy));
+        assert!(lay_out(&a, &spec(1), &held).is_ok());
+    }
+}

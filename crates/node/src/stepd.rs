@@ -1,16 +1,596 @@
-//! The step daemon.
+//! The step daemon: one process per step and node, a fork of the shim. It starts the tasks, carries their streams to
+//! srun and back, tells how they ended, and leaves its result in a file of the spool, so that nothing else need be
+//! alive when it ends. One thread, one poll loop.
+//!
+//! Its life: listens; waits for srun's key; forks all tasks, which open their files and wait for each other; lets
+//! them go; carries bytes until the last task has ended, kills what those left behind, sends the rest, and exits.
+//! SIGTERM, or srun's disappearance, ends the tasks: TERM, after `KillWait` KILL.
+
+mod client;
+mod program;
+mod streams;
+mod task;
+
 use crate::shim::wire::StepOrder;
+use crate::shim::{Containment, ProcessTree};
+use crate::{now, sys};
+use client::Client;
+use minicbor::bytes::ByteVec;
+use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_proto::step::{FromStepd, ToStepd};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use streams::Stream;
+use task::Task;
 
-/// What a step daemon inherits from the shim.
+/// How long srun may take to come.
+const HELLO_WAIT: Duration = Duration::from_secs(30);
+/// How long srun may take to read the last output of a step that was told to end.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+/// Output that srun has not read yet: beyond this, tasks have to wait.
+const OUTPUT_MAX: usize = 1 << 20;
+
+/// What a step daemon is told beyond its order.
 #[derive(Debug)]
 pub(crate) struct Setting {
+    /// This node's name.
     pub(crate) node: String,
+    /// Time between TERM and KILL.
     pub(crate) kill_wait: Duration,
+    /// File for the result.
     pub(crate) result: PathBuf,
 }
-pub(crate) fn run(_o: &StepOrder, _s: Setting, _l: UnixListener, _c: UnixStream) -> ! {
-    crate::sys::exit_now(1)
+
+/// Runs the daemon in a fork of the shim. Never returns.
+pub(crate) fn run(
+    order: &StepOrder,
+    setting: Setting,
+    listener: UnixListener,
+    control: UnixStream,
+) -> ! {
+    let end = match Stepd::open(order, &setting, listener, control).and_then(|mut s| s.run()) {
+        Ok(end) => end,
+        Err(e) => {
+            eprintln!("step {}.{}: {e}", order.run.0, order.launch.step);
+            StepEnd {
+                end_time: now(),
+                exit: ExitStatus { code: 1, signal: 0 },
+                state: JobState::Failed,
+                usage: Usage::default(),
+                cancelled_by: None,
+            }
+        }
+    };
+    if let Err(e) = leave_result(&setting.result, &end) {
+        eprintln!("{}: {e}", setting.result.display());
+    }
+    sys::exit_now(0)
+}
+
+/// Written under another name first: half a result is none.
+fn leave_result(path: &std::path::Path, end: &StepEnd) -> io::Result<()> {
+    let bytes = minicbor::to_vec(end).expect("writing to memory cannot fail");
+    let next = path.with_extension("next");
+    fs::write(&next, bytes)?;
+    fs::rename(&next, path)
+}
+
+/// How far the step has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// No srun yet.
+    Waiting,
+    /// Tasks are forked and prepare themselves.
+    Starting,
+    /// Tasks run.
+    Running,
+    /// All have ended; the rest of their output is on the way.
+    Draining,
+}
+
+struct Stepd<'a> {
+    order: &'a StepOrder,
+    setting: &'a Setting,
+    signals: SignalFd,
+    listener: UnixListener,
+    /// Lines from the shim for the step's standard error.
+    control: Option<UnixStream>,
+    /// Connections that have not shown the key.
+    strangers: Vec<Client>,
+    client: Option<Client>,
+    phase: Phase,
+    tasks: Vec<Task>,
+    streams: Vec<Stream>,
+    /// Tasks write a byte here when they are prepared; they start when `go` is closed.
+    ready: Option<OwnedFd>,
+    ready_count: usize,
+    go: Option<OwnedFd>,
+    tree: ProcessTree,
+    hello_by: Instant,
+    time_limit: Option<Instant>,
+    kill_at: Option<Instant>,
+    give_up_at: Option<Instant>,
+    ending: bool,
+    timed_out: bool,
+    usage: Usage,
+}
+
+impl<'a> Stepd<'a> {
+    fn open(
+        order: &'a StepOrder,
+        setting: &'a Setting,
+        listener: UnixListener,
+        control: UnixStream,
+    ) -> io::Result<Stepd<'a>> {
+        sys::set_name(c"muster-stepd");
+        sys::become_subreaper()?;
+        // The shim's mask blocks these already; a descriptor of the daemon's own takes them.
+        let mut mask = SigSet::empty();
+        for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGUSR1] {
+            mask.add(signal);
+        }
+        mask.thread_block()?;
+        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        control.set_nonblocking(true)?;
+        Ok(Stepd {
+            order,
+            setting,
+            signals,
+            listener,
+            control: Some(control),
+            strangers: Vec::new(),
+            client: None,
+            phase: Phase::Waiting,
+            tasks: Vec::new(),
+            streams: Vec::new(),
+            ready: None,
+            ready_count: 0,
+            go: None,
+            tree: ProcessTree::new(),
+            hello_by: Instant::now() + HELLO_WAIT,
+            time_limit: None,
+            kill_at: None,
+            give_up_at: None,
+            ending: false,
+            timed_out: false,
+            usage: Usage::default(),
+        })
+    }
+
+    fn run(&mut self) -> io::Result<StepEnd> {
+        loop {
+            self.deadlines();
+            if let Some(client) = &mut self.client {
+                client.write();
+                if !client.open {
+                    self.client_lost();
+                }
+            }
+            if self.is_done() {
+                return Ok(self.result());
+            }
+            self.wait()?;
+        }
+    }
+
+    fn is_done(&mut self) -> bool {
+        match self.phase {
+            Phase::Waiting => self.ending,
+            Phase::Starting | Phase::Running => false,
+            Phase::Draining => {
+                let gave_up = self.give_up_at.is_some_and(|at| at <= Instant::now());
+                if self.streams.iter().any(Stream::has_output) && !gave_up {
+                    return false;
+                }
+                match &mut self.client {
+                    None => true,
+                    Some(_) if gave_up => true,
+                    Some(client) => {
+                        if !std::mem::replace(&mut client.told_closed, true) {
+                            client.send(&FromStepd::Closed);
+                            client.write();
+                        }
+                        client.output.is_empty() || !client.open
+                    }
+                }
+            }
+        }
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        let mut fds = Vec::with_capacity(8 + self.streams.len());
+        let mut add = |fd: i32, events: i16| {
+            fds.push(libc::pollfd {
+                fd,
+                events,
+                revents: 0,
+            });
+        };
+        // A negative descriptor is skipped by poll(2).
+        let raw = |fd: Option<i32>| fd.unwrap_or(-1);
+        add(self.signals.as_fd().as_raw_fd(), libc::POLLIN);
+        add(self.listener.as_raw_fd(), libc::POLLIN);
+        add(
+            raw(self.control.as_ref().map(|c| c.as_raw_fd())),
+            libc::POLLIN,
+        );
+        add(
+            raw(self.ready.as_ref().map(|c| c.as_raw_fd())),
+            libc::POLLIN,
+        );
+        let stuffed = self.streams.iter().any(Stream::is_stuffed);
+        let client = self.client.as_ref();
+        let full = client.is_some_and(|c| c.output.len() > OUTPUT_MAX);
+        let reading = if stuffed { 0 } else { libc::POLLIN };
+        let writing = client.map_or(0, |c| {
+            if c.output.is_empty() {
+                0
+            } else {
+                libc::POLLOUT
+            }
+        });
+        add(raw(client.map(|c| c.stream.as_raw_fd())), reading | writing);
+        for stranger in &self.strangers {
+            add(stranger.stream.as_raw_fd(), libc::POLLIN);
+        }
+        let strangers = self.strangers.len();
+        for stream in &self.streams {
+            let (fd, events) = stream.interest(full);
+            add(fd, events);
+        }
+        sys::poll(&mut fds, self.timeout_ms())?;
+        let seen = |i: usize| fds[i].revents;
+        let streams: Vec<usize> = (0..self.streams.len())
+            .filter(|i| seen(5 + strangers + i) != 0)
+            .collect();
+        let greeted: Vec<usize> = (0..strangers).filter(|i| seen(5 + i) != 0).collect();
+
+        for i in streams {
+            let from = self.client.as_mut().map(|c| &mut c.output);
+            self.streams[i].serve(from);
+        }
+        self.streams.retain(Stream::is_open);
+        if seen(3) != 0 {
+            self.take_ready();
+        }
+        if seen(4) & !libc::POLLOUT != 0 {
+            self.take_client();
+        }
+        for i in greeted.into_iter().rev() {
+            self.take_stranger(i);
+        }
+        if seen(2) != 0 {
+            self.take_control();
+        }
+        if seen(0) != 0 {
+            self.take_signals();
+        }
+        if seen(1) != 0 {
+            self.accept();
+        }
+        Ok(())
+    }
+
+    fn timeout_ms(&self) -> i32 {
+        let hello = (self.phase == Phase::Waiting).then_some(self.hello_by);
+        [hello, self.time_limit, self.kill_at, self.give_up_at]
+            .into_iter()
+            .flatten()
+            .min()
+            .map_or(-1, |at| {
+                let wait = at.saturating_duration_since(Instant::now()).as_millis() + 1;
+                i32::try_from(wait).unwrap_or(i32::MAX)
+            })
+    }
+
+    fn deadlines(&mut self) {
+        let now = Instant::now();
+        if self.phase == Phase::Waiting && self.hello_by <= now && !self.ending {
+            eprintln!(
+                "step {}.{}: srun did not come",
+                self.order.run.0, self.order.launch.step
+            );
+            self.ending = true;
+        }
+        if self.time_limit.is_some_and(|at| at <= now) {
+            self.time_limit = None;
+            self.timed_out = true;
+            if self.order.launch.position == 0 {
+                let at = sys::local_time(crate::now().unix_s());
+                let line = format!(
+                    "slurmstepd: error: *** STEP {}.{} ON {} CANCELLED AT {at} DUE TO TIME LIMIT ***",
+                    self.order.run.0, self.order.launch.step, self.setting.node
+                );
+                self.message(line);
+            }
+            self.begin_end();
+        }
+        if self.kill_at.is_some_and(|at| at <= now) {
+            self.kill_at = None;
+            self.signal_all(libc::SIGKILL);
+        }
+    }
+
+    fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if let Ok(client) = Client::new(stream) {
+                self.strangers.push(client);
+            }
+        }
+    }
+
+    /// Someone connected: srun, if the first message is the key.
+    fn take_stranger(&mut self, at: usize) {
+        let mut stranger = self.strangers.swap_remove(at);
+        stranger.read();
+        match stranger.next() {
+            Some(ToStepd::Hello(key)) if key == self.order.launch.step_key => {
+                if self.client.is_none() && self.phase == Phase::Waiting && !self.ending {
+                    self.client = Some(stranger);
+                    self.start();
+                    self.client_messages();
+                }
+            }
+            None if stranger.open => self.strangers.push(stranger),
+            // Not the key: the connection is dropped.
+            _ => {}
+        }
+    }
+
+    fn start(&mut self) {
+        self.phase = Phase::Starting;
+        if let Err(e) = self.fork_tasks() {
+            self.message(format!("slurmstepd: error: cannot start tasks: {e}"));
+            self.ending = true;
+            self.signal_all(libc::SIGKILL);
+        }
+        // Time that srun spends before it comes is not the step's.
+        let limit = self.order.launch.spec.time_limit;
+        self.time_limit = limit
+            .and_then(|l| l.seconds())
+            .map(|s| Instant::now() + Duration::from_secs(s));
+        if self.tasks.is_empty() {
+            self.phase = Phase::Draining;
+        }
+    }
+
+    fn take_ready(&mut self) {
+        let Some(fd) = &self.ready else {
+            return;
+        };
+        let mut bytes = [0; 256];
+        match nix::unistd::read(fd, &mut bytes) {
+            Ok(n) if n > 0 => {
+                self.ready_count += n;
+                if self.ready_count < self.tasks.len() {
+                    return;
+                }
+            }
+            Err(nix::errno::Errno::EINTR | nix::errno::Errno::EAGAIN) => return,
+            // Every task is prepared or has ended.
+            _ => {}
+        }
+        self.ready = None;
+        self.go = None;
+        if self.phase == Phase::Starting {
+            self.phase = Phase::Running;
+        }
+        let pids = self.tasks.iter().map(|t| t.pid.unsigned_abs()).collect();
+        self.send(&FromStepd::Started(pids));
+    }
+
+    fn take_client(&mut self) {
+        if let Some(client) = &mut self.client {
+            client.read();
+        }
+        self.client_messages();
+    }
+
+    fn client_messages(&mut self) {
+        while let Some(message) = self.client.as_mut().and_then(Client::next) {
+            match message {
+                ToStepd::Hello(_) => {}
+                ToStepd::Stdin { task, bytes } => {
+                    for stream in &mut self.streams {
+                        stream.feed(task, &bytes);
+                    }
+                }
+                ToStepd::Signal(signal) => {
+                    self.signal_all(i32::try_from(signal).unwrap_or(0));
+                }
+                ToStepd::Window(rows, columns) => {
+                    for stream in &self.streams {
+                        stream.set_window(rows, columns);
+                    }
+                }
+            }
+        }
+        if self.client.as_ref().is_some_and(|c| !c.open) {
+            self.client_lost();
+        }
+    }
+
+    /// srun is gone: so is the reason for the tasks to be.
+    fn client_lost(&mut self) {
+        self.client = None;
+        if self.phase != Phase::Draining {
+            self.begin_end();
+        }
+    }
+
+    /// Lines that the shim wants said.
+    fn take_control(&mut self) {
+        let Some(control) = &mut self.control else {
+            return;
+        };
+        let mut bytes = [0; 4096];
+        match control.read(&mut bytes) {
+            Ok(n) if n > 0 => {
+                // Every node is told; one of them says it.
+                if self.order.launch.position == 0 {
+                    let text = String::from_utf8_lossy(&bytes[..n]).into_owned();
+                    text.lines().for_each(|l| self.message(l.to_owned()));
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            // The shim is gone; that is no reason to end.
+            _ => self.control = None,
+        }
+    }
+
+    fn take_signals(&mut self) {
+        let mut children = false;
+        while let Ok(Some(info)) = self.signals.read_signal() {
+            match i32::try_from(info.ssi_signo).unwrap_or(0) {
+                libc::SIGCHLD => children = true,
+                libc::SIGTERM => {
+                    // The message that belongs to it was written before the signal was sent.
+                    self.take_control();
+                    self.begin_end();
+                }
+                _ => {}
+            }
+        }
+        if children {
+            self.reap();
+        }
+    }
+
+    fn reap(&mut self) {
+        while let sys::Reap::Ended(r) = sys::reap() {
+            let Some(task) = self.tasks.iter_mut().find(|t| t.pid == r.pid) else {
+                continue;
+            };
+            let exit = crate::agent::exit_status(r.status);
+            task.exit = Some(exit);
+            let used = Usage {
+                user_us: r.user_us,
+                system_us: r.system_us,
+                max_rss_kib: r.max_rss_kib,
+                total_rss_kib: r.max_rss_kib,
+                max_rss_task: task.global,
+                pages: r.pages,
+                disk_read_bytes: r.blocks_in * 512,
+                disk_write_bytes: r.blocks_out * 512,
+                tasks: 1,
+                min_cpu_us: r.user_us + r.system_us,
+                ..Usage::default()
+            };
+            crate::agent::add_usage(&mut self.usage, &used);
+            let exited = FromStepd::Exited {
+                task: task.global,
+                exit,
+                oom: false,
+            };
+            self.run_epilog(exited);
+        }
+        if self.phase != Phase::Waiting && self.tasks.iter().all(|t| t.exit.is_some()) {
+            self.all_ended();
+        }
+    }
+
+    /// Tells of a task's end.
+    fn run_epilog(&mut self, exited: FromStepd) {
+        self.send(&exited);
+    }
+
+    /// What the tasks left behind is killed; it holds their pipes open.
+    fn all_ended(&mut self) {
+        self.phase = Phase::Draining;
+        self.time_limit = None;
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        for pid in self.tree.below(&[own]) {
+            sys::kill(pid, libc::SIGKILL);
+        }
+        self.streams.iter_mut().for_each(Stream::no_more_input);
+        if self.ending && self.give_up_at.is_none() {
+            self.give_up_at = Some(Instant::now() + LAST_WORDS);
+        }
+    }
+
+    fn begin_end(&mut self) {
+        if std::mem::replace(&mut self.ending, true) {
+            return;
+        }
+        if self.phase == Phase::Draining {
+            self.give_up_at = Some(Instant::now() + LAST_WORDS);
+            return;
+        }
+        self.signal_all(libc::SIGCONT);
+        self.signal_all(libc::SIGTERM);
+        self.kill_at = Some(Instant::now() + self.setting.kill_wait);
+    }
+
+    fn signal_all(&self, signal: i32) {
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        for pid in self.tree.below(&[own]) {
+            sys::kill(pid, signal);
+        }
+    }
+
+    fn send(&mut self, message: &FromStepd) {
+        if let Some(client) = &mut self.client {
+            client.send(message);
+        }
+    }
+
+    fn message(&mut self, line: String) {
+        self.send(&FromStepd::Message(line));
+    }
+
+    fn result(&self) -> StepEnd {
+        let weight = |e: &ExitStatus| {
+            if e.signal == 0 {
+                e.code
+            } else {
+                128 + e.signal
+            }
+        };
+        let started = !self.tasks.is_empty();
+        let exit = self
+            .tasks
+            .iter()
+            .filter_map(|t| t.exit)
+            .max_by_key(weight)
+            .unwrap_or(ExitStatus {
+                code: u32::from(!started && !self.ending),
+                signal: if self.ending {
+                    libc::SIGTERM.unsigned_abs()
+                } else {
+                    0
+                },
+            });
+        let state = if self.timed_out {
+            JobState::Timeout
+        } else if exit.is_ok() {
+            JobState::Completed
+        } else if self.ending && exit.signal != 0 {
+            JobState::Cancelled
+        } else {
+            JobState::Failed
+        };
+        StepEnd {
+            end_time: now(),
+            exit,
+            state,
+            usage: self.usage.clone(),
+            cancelled_by: None,
+        }
+    }
+}
+
+/// A frame of output, or of its end when there are no bytes.
+fn output(task: u32, error: bool, bytes: &[u8]) -> FromStepd {
+    let bytes = ByteVec::from(bytes.to_vec());
+    if error {
+        FromStepd::Stderr { task, bytes }
+    } else {
+        FromStepd::Stdout { task, bytes }
+    }
 }

@@ -11,12 +11,13 @@ use muster_core::cpuset::CpuSet;
 use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
 use muster_core::index_set::IndexSet;
 use muster_core::job::{
-    AfterCompleting, Allocation, ArrayRole, ExitStatus, Hold, Job, JobState, NodeShare, Reason, Step,
+    AfterCompleting, Allocation, ArrayRole, ExitStatus, Hold, Job, JobState, NodeShare, Reason,
+    Step,
 };
 use muster_core::node::{Node, NodeConfig, NodeInfo, NodeLink};
 use muster_core::spec::{
-    ArraySpec, Dependency, DependencyKind, DependencyTerm, JobKind, JobSpec, MemoryAsk, Owner, Sharing,
-    StdioSpec,
+    ArraySpec, Dependency, DependencyKind, DependencyTerm, JobKind, JobSpec, MemoryAsk, Owner,
+    Sharing, StdioSpec,
 };
 use muster_core::state::ArrayInfo;
 use muster_core::time::{TimeLimit, Timestamp};
@@ -271,7 +272,13 @@ fn ended() -> Vec<Job> {
     for (id, name, state, reason, seconds) in [
         (1, "envdump", JobState::Completed, Reason::None, 1),
         (3, "failing", JobState::Failed, Reason::NonZeroExitCode, 0),
-        (4, "signalled", JobState::Failed, Reason::JobLaunchFailure, 0),
+        (
+            4,
+            "signalled",
+            JobState::Failed,
+            Reason::JobLaunchFailure,
+            0,
+        ),
         (8, "interactive", JobState::Completed, Reason::None, 0),
     ] {
         let mut job = job(id, name);
@@ -307,7 +314,11 @@ fn start_on_two(job: &mut Job) {
 
 /// All jobs, by number.
 pub(crate) fn jobs() -> Jobs {
-    let mut jobs: Vec<Job> = waiting().into_iter().chain(running()).chain(ended()).collect();
+    let mut jobs: Vec<Job> = waiting()
+        .into_iter()
+        .chain(running())
+        .chain(ended())
+        .collect();
     jobs.sort_by_key(|job| job.id);
     let array = ArrayInfo {
         throttle: Some(2),

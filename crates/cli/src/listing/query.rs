@@ -69,12 +69,6 @@ pub(crate) fn cluster(client: &mut Client, ctx: &mut Ctx) -> Result<Vec<NodeIdx>
     receive_cluster(client, ctx)
 }
 
-/// Asks for partitions and settings.
-pub(crate) fn partitions(client: &mut Client, ctx: &mut Ctx) -> Result<(), ConnectError> {
-    send(client, Query::Partitions)?;
-    receive_cluster(client, ctx).map(|_| ())
-}
-
 fn receive_cluster(client: &mut Client, ctx: &mut Ctx) -> Result<Vec<NodeIdx>, ConnectError> {
     let mut all = ClusterPart::default();
     loop {

@@ -141,8 +141,8 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
             Ok(())
         }
         Entity::Hostnames => hostnames(which),
-        Entity::Hostlist => host_list(which, |names| hostlist::compress(names)),
-        Entity::HostlistSorted => host_list(which, |names| hostlist::compress_sorted(names)),
+        Entity::Hostlist => host_list(which, hostlist::compress),
+        Entity::HostlistSorted => host_list(which, hostlist::compress_sorted),
         Entity::Licenses => {
             print("No licenses configured in Slurm.\n");
             Ok(())

@@ -205,7 +205,7 @@ impl Options {
     }
 
     fn default_format(&self, widest_partition: usize, widest_node: usize) -> String {
-        let (p, n) = (widest_partition.max(9), widest_node.max(8));
+        let (p, n) = (widest_partition.max(9), widest_node.max(9));
         match (self.summary, self.by_node, self.reasons, self.long) {
             (true, ..) => format!("%{p}P %.5a %.10l %.16F %N"),
             (_, _, true, false) => "%20E %9u %19H %N".to_owned(),

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::listing::fixture::{self, at};
-use muster_core::node::{NodeLink, NodeReason};
 use muster_core::config::PartitionState;
+use muster_core::node::{NodeLink, NodeReason};
 
 fn sinfo(args: &[&str]) -> String {
     sinfo_of(args, &fixture::ctx())
@@ -69,7 +69,12 @@ n4             1    batch*        idle 16     1:16:1   8000        0      1   (n
 n4             1     short        idle 16     1:16:1   8000        0      1   (null) none                
 "
     );
-    let text = sinfo(&["-N", "-O", "NodeList,AllocMem,Memory,CPUsState,StateLong", "-h"]);
+    let text = sinfo(&[
+        "-N",
+        "-O",
+        "NodeList,AllocMem,Memory,CPUsState,StateLong",
+        "-h",
+    ]);
     assert_eq!(text.lines().count(), 8, "a row for each node and partition");
     assert!(text.starts_with("n1                  0                   8000                7/9/0/16            mixed               \nn1  "), "{text}");
 }
@@ -84,10 +89,20 @@ short|up|30:00|2|mix|n[1-2]|8/24/0/32|8000|(null)|(null)|16|1:16:1|11.10|20766-2
 short|up|30:00|2|idle|n[3-4]|0/32/0/32|8000|(null)|(null)|16|1:16:1|11.10|20765
 "
     );
-    assert_eq!(sinfo(&["-o", "%D,%T", "-h"]), "2,mixed\n2,idle\n", "a node counts once");
+    assert_eq!(
+        sinfo(&["-o", "%D,%T", "-h"]),
+        "2,mixed\n2,idle\n",
+        "a node counts once"
+    );
     assert_eq!(sinfo(&["-o", "%N", "-h"]), "n[1-4]\n");
-    assert_eq!(sinfo(&["-o", "%R", "-h", "-N", "-n", "n2"]), "batch\nshort\n");
-    assert_eq!(sinfo(&["-o", "%P %I %p %L %s %S %M %B %g", "-h"]), "batch* 1 1 1:00:00 1-infinite all OFF UNLIMITED all\nshort 1 10 n/a 1-infinite all OFF UNLIMITED all\n");
+    assert_eq!(
+        sinfo(&["-o", "%R", "-h", "-N", "-n", "n2"]),
+        "batch\nshort\n"
+    );
+    assert_eq!(
+        sinfo(&["-o", "%P %I %p %L %s %S %M %B %g", "-h"]),
+        "batch* 1 1 1:00:00 1-infinite all OFF UNLIMITED all\nshort 1 10 n/a 1-infinite all OFF UNLIMITED all\n"
+    );
 }
 
 #[test]
@@ -140,14 +155,24 @@ batch*       up   infinite      1   idle n1
 "
     );
     assert_eq!(
-        sinfo_of(&["-h", "-O", "StateCompact:8,StateLong:10,StateComplete:20,CPUsState:12,NodeAIOT:8"], &ctx),
+        sinfo_of(
+            &[
+                "-h",
+                "-O",
+                "StateCompact:8,StateLong:10,StateComplete:20,CPUsState:12,NodeAIOT:8"
+            ],
+            &ctx
+        ),
         "fail    fail      mixed+fail          3/13/0/16   1/0/0/1 
 idle*   idle*     idle+not_responding 0/16/0/16   0/1/0/1 
 drng    draining  allocated+drain     16/0/0/16   1/0/0/1 
 idle    idle      idle                0/16/0/16   0/1/0/1 
 "
     );
-    assert_eq!(sinfo_of(&["-o", "%A|%F|%C|%D"], &ctx), "NODES(A/I)|NODES(A/I/O/T)|CPUS(A/I/O/T)|NODES\n2/2|2/2/0/4|19/45/0/64|4\n");
+    assert_eq!(
+        sinfo_of(&["-o", "%A|%F|%C|%D"], &ctx),
+        "NODES(A/I)|NODES(A/I/O/T)|CPUS(A/I/O/T)|NODES\n2/2|2/2/0/4|19/45/0/64|4\n"
+    );
     for (states, nodes) in [
         ("drain", "n3:drng"),
         ("drained", ""),
@@ -161,7 +186,11 @@ idle    idle      idle                0/16/0/16   0/1/0/1
         ("idle&no_respond", "n4:idle*"),
     ] {
         let text = sinfo_of(&["-h", "-t", states, "-o", "%N:%t"], &ctx);
-        assert_eq!(text.split_whitespace().collect::<Vec<_>>().join(" "), nodes, "{states}");
+        assert_eq!(
+            text.split_whitespace().collect::<Vec<_>>().join(" "),
+            nodes,
+            "{states}"
+        );
     }
     assert_eq!(
         sinfo_of(&["-R"], &ctx),
@@ -169,7 +198,10 @@ idle    idle      idle                0/16/0/16   0/1/0/1
 b                    root      2026-11-21T20:24:00 n[2-3]
 "
     );
-    assert!(sinfo_of(&["-d", "-h"], &ctx).starts_with("batch*       up   infinite      1  idle* n4\nshort"));
+    assert!(
+        sinfo_of(&["-d", "-h"], &ctx)
+            .starts_with("batch*       up   infinite      1  idle* n4\nshort")
+    );
 }
 
 #[test]
@@ -182,9 +214,18 @@ fn down_drained_and_missing() {
     ctx.partitions[1].state = PartitionState::Inactive;
     ctx.partitions[1].min_nodes = 2;
     ctx.partitions[1].max_nodes = Some(3);
-    assert_eq!(sinfo_of(&["-h", "-p", "batch", "-o", "%t %N"], &ctx), "down* n3\ndrain n4\nmix n[1-2]\n");
-    assert_eq!(sinfo_of(&["-h", "-o", "%C %F"], &ctx), "8/24/32/64 2/0/2/4\n");
-    assert_eq!(sinfo_of(&["-h", "-o", "%P %a %s"], &ctx), "batch* up 1-infinite\nshort inact 2-3\n");
+    assert_eq!(
+        sinfo_of(&["-h", "-p", "batch", "-o", "%t %N"], &ctx),
+        "down* n3\ndrain n4\nmix n[1-2]\n"
+    );
+    assert_eq!(
+        sinfo_of(&["-h", "-o", "%C %F"], &ctx),
+        "8/24/32/64 2/0/2/4\n"
+    );
+    assert_eq!(
+        sinfo_of(&["-h", "-o", "%P %a %s"], &ctx),
+        "batch* up 1-infinite\nshort inact 2-3\n"
+    );
     assert_eq!(
         sinfo_of(&["-n", "nosuch", "-p", "batch"], &ctx),
         "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\nbatch*       up   infinite      0    n/a \n"
@@ -195,15 +236,31 @@ fn down_drained_and_missing() {
 fn sizes_that_differ() {
     let mut ctx = fixture::ctx();
     ctx.nodes[1].config.memory_mib = 4000;
-    assert_eq!(sinfo_of(&["-h", "-p", "batch", "-t", "mix", "-o", "%N %m %c"], &ctx), "n[1-2] 4000+ 16\n");
-    assert_eq!(sinfo_of(&["-h", "-e", "-p", "batch", "-t", "mix", "-o", "%N %m", "-S", "m"], &ctx), "n2 4000\nn1 8000\n");
+    assert_eq!(
+        sinfo_of(&["-h", "-p", "batch", "-t", "mix", "-o", "%N %m %c"], &ctx),
+        "n[1-2] 4000+ 16\n"
+    );
+    assert_eq!(
+        sinfo_of(
+            &[
+                "-h", "-e", "-p", "batch", "-t", "mix", "-o", "%N %m", "-S", "m"
+            ],
+            &ctx
+        ),
+        "n2 4000\nn1 8000\n"
+    );
 }
 
 #[test]
 fn json_of_both_layouts() {
     let old: serde_json::Value = serde_json::from_str(&sinfo(&["--json=v0.0.38"])).unwrap();
     let node = &old["nodes"][0];
-    let keys: Vec<&str> = node.as_object().unwrap().keys().map(String::as_str).collect();
+    let keys: Vec<&str> = node
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
     assert_eq!(
         keys.join(" "),
         "architecture burstbuffer_network_address boards boot_time comment cores cpu_binding cpu_load extra free_memory \
@@ -212,7 +269,10 @@ fn json_of_both_layouts() {
          real_memory reason reason_changed_at reason_set_by_user slurmd_start_time sockets threads temporary_disk \
          weight tres slurmd_version alloc_memory alloc_cpus idle_cpus tres_used tres_weighted"
     );
-    assert_eq!((&node["state"], &node["tres_used"]), (&"mixed".into(), &"cpu=7".into()));
+    assert_eq!(
+        (&node["state"], &node["tres_used"]),
+        (&"mixed".into(), &"cpu=7".into())
+    );
     let new: serde_json::Value = serde_json::from_str(&sinfo(&["--json"])).unwrap();
     let rows = new["sinfo"].as_array().unwrap();
     assert_eq!(rows.len(), 4);

@@ -24,7 +24,9 @@ fn refused(args: &[&str]) -> String {
         Err(failure) => failure.to_string(),
         Ok(options) => {
             let (jobs, ctx) = (fixture::jobs(), fixture::ctx());
-            render(&options, &Layouts::new(&options), &jobs, &ctx).unwrap_err().to_string()
+            render(&options, &Layouts::new(&options), &jobs, &ctx)
+                .unwrap_err()
+                .to_string()
         }
     }
 }
@@ -64,7 +66,11 @@ fn long_listing() {
 #[test]
 fn tasks_one_by_one() {
     let text = squeue(&["-r"]);
-    let line = |n: u32| format!("              11_{n}     batch arrayrun     root PD       0:00      1 (JobArrayTaskLimit)\n");
+    let line = |n: u32| {
+        format!(
+            "              11_{n}     batch arrayrun     root PD       0:00      1 (JobArrayTaskLimit)\n"
+        )
+    };
     assert!(text.contains(&(line(4) + &line(6) + &line(8))), "{text}");
     assert_eq!(text.lines().count(), DEFAULT.lines().count() + 2);
 }
@@ -72,7 +78,10 @@ fn tasks_one_by_one() {
 #[test]
 fn sorted_by_id() {
     let text = squeue(&["-S", "-i,P", "-h", "-o", "%i"]);
-    assert_eq!(text, "18\n17\n16\n15\n14\n11_[4,6,8%2]\n11_2\n11_0\n10\n9\n5\n");
+    assert_eq!(
+        text,
+        "18\n17\n16\n15\n14\n11_[4,6,8%2]\n11_2\n11_0\n10\n9\n5\n"
+    );
 }
 
 #[test]
@@ -103,9 +112,15 @@ fn steps() {
      11_2.batch    batch     batch     root      0:11 n1
 "
     );
-    assert_eq!(squeue(&["-h", "-s", "10.0"]), "           10.0    sleep     batch     root      0:11 n1\n");
+    assert_eq!(
+        squeue(&["-h", "-s", "10.0"]),
+        "           10.0    sleep     batch     root      0:11 n1\n"
+    );
     assert_eq!(squeue(&["-h", "-s11_2.batch", "-o", "%i"]), "11_2.batch\n");
-    assert_eq!(refused(&["-s", "2"]), "squeue: error: Invalid job_step id: 2.??");
+    assert_eq!(
+        refused(&["-s", "2"]),
+        "squeue: error: Invalid job_step id: 2.??"
+    );
 }
 
 #[test]
@@ -120,7 +135,10 @@ fn ended_jobs_only_on_request() {
                  4     batch signalle     root  F       0:00      1 (JobLaunchFailure)
 ";
     assert!(text.starts_with(expected), "{text}");
-    assert_eq!(squeue(&["-h", "-t", "cd,F", "-o", "%A"]), "1\n2\n6\n7\n8\n3\n4\n");
+    assert_eq!(
+        squeue(&["-h", "-t", "cd,F", "-o", "%A"]),
+        "1\n2\n6\n7\n8\n3\n4\n"
+    );
     assert!(refused(&["-t", "foo"]).starts_with("squeue: error: Invalid job state specified: foo\nsqueue: error: Valid job states include: PENDING,RUNNING,"));
 }
 
@@ -158,7 +176,12 @@ fn names() {
     ] {
         assert!(text.contains(&format!("{line}\n")), "{line}\nin\n{text}");
     }
-    let text = squeue(&["-O", "JobID:30,tres-alloc:60,tres-per-node:20,StdOut:40,WorkDir:40", "-j", "9,15"]);
+    let text = squeue(&[
+        "-O",
+        "JobID:30,tres-alloc:60,tres-per-node:20,StdOut:40,WorkDir:40",
+        "-j",
+        "9,15",
+    ]);
     assert_eq!(
         text,
         "JOBID                         TRES_ALLOC                                                  TRES_PER_NODE       STDOUT                                  WORK_DIR                                
@@ -171,19 +194,37 @@ fn names() {
 #[test]
 fn ids() {
     assert_eq!(squeue(&["-h", "-j", "11_2", "-o", "%i"]), "11_2\n");
-    assert_eq!(squeue(&["-h", "-j11_4,11_0", "-o", "%i %t"]), "11_4 PD\n11_0 R\n");
-    assert_eq!(squeue(&["-h", "--jobs=11", "-o", "%i"]), "11_[4,6,8%2]\n11_0\n11_2\n");
-    assert_eq!(squeue(&["-h", "-j", "13", "-o", "%i"]), "11_2\n", "a task's own number");
+    assert_eq!(
+        squeue(&["-h", "-j11_4,11_0", "-o", "%i %t"]),
+        "11_4 PD\n11_0 R\n"
+    );
+    assert_eq!(
+        squeue(&["-h", "--jobs=11", "-o", "%i"]),
+        "11_[4,6,8%2]\n11_0\n11_2\n"
+    );
+    assert_eq!(
+        squeue(&["-h", "-j", "13", "-o", "%i"]),
+        "11_2\n",
+        "a task's own number"
+    );
     assert_eq!(squeue(&["-h", "-j", "11_9", "-o", "%i"]), "");
-    assert_eq!(squeue(&["-h", "-j", "11_[6-8]", "-o", "%i"]), "11_6\n11_8\n");
-    assert_eq!(refused(&["-j", "abc"]), "squeue: error: Invalid job id: abc");
+    assert_eq!(
+        squeue(&["-h", "-j", "11_[6-8]", "-o", "%i"]),
+        "11_6\n11_8\n"
+    );
+    assert_eq!(
+        refused(&["-j", "abc"]),
+        "squeue: error: Invalid job id: abc"
+    );
 }
 
 #[test]
 fn one_unknown_id_is_an_error_and_several_are_not() {
     let wishes = |args: &[&str]| {
         let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
-        Options::new(parse("squeue", OPTIONS, &args).unwrap()).unwrap().wishes
+        Options::new(parse("squeue", OPTIONS, &args).unwrap())
+            .unwrap()
+            .wishes
     };
     let jobs = Jobs {
         unknown: vec![muster_core::ids::JobId(999)],
@@ -201,7 +242,10 @@ fn selection() {
     assert_eq!(squeue(&["-h", "-w", "n2", "-o", "%i"]), "9\n");
     assert_eq!(squeue(&["-h", "-A", "nosuch"]), "");
     assert_eq!(squeue(&["-h", "-u", "nosuchuser-there"]), "");
-    assert_eq!(squeue(&["-h", "-t", "R", "-u", "0", "-o", "%A"]), "9\n10\n12\n13\n");
+    assert_eq!(
+        squeue(&["-h", "-t", "R", "-u", "0", "-o", "%A"]),
+        "9\n10\n12\n13\n"
+    );
 }
 
 #[test]
@@ -227,7 +271,10 @@ fn json_of_both_layouts_parses() {
     assert_eq!(by_id(13)["array_task_id"], 2);
     assert_eq!(by_id(3)["exit_code"], 7 << 8);
     assert_eq!(by_id(11)["array_task_string"], "4,6,8%2");
-    assert_eq!(by_id(1)["job_resources"]["allocated_nodes"][0]["sockets"]["0"]["cores"]["3"], "allocated");
+    assert_eq!(
+        by_id(1)["job_resources"]["allocated_nodes"][0]["sockets"]["0"]["cores"]["3"],
+        "allocated"
+    );
     let new: serde_json::Value = serde_json::from_str(&squeue(&["--json", "-j", "3"])).unwrap();
     let job = &new["jobs"][0];
     assert_eq!(new["jobs"].as_array().unwrap().len(), 1);
@@ -242,7 +289,12 @@ fn json_of_both_layouts_parses() {
 fn old_layout_has_slurms_members() {
     let text = squeue(&["--json=v0.0.38", "-j", "1", "-t", "all"]);
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let keys: Vec<&str> = value["jobs"][0].as_object().unwrap().keys().map(String::as_str).collect();
+    let keys: Vec<&str> = value["jobs"][0]
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
     let expected = "account accrue_time admin_comment array_job_id array_task_id array_max_tasks array_task_string \
         association_id batch_features batch_flag batch_host flags burst_buffer burst_buffer_state cluster \
         cluster_features command comment container contiguous core_spec thread_spec cores_per_socket billable_tres \
@@ -278,10 +330,19 @@ fn array_expressions() {
     assert_eq!(show(&[(0, 8, 2)], 64), "0,2,4,6,8");
     assert_eq!(show(&[(1, 200, 3)], 64), "1-199:3");
     assert_eq!(show(&[(1, 3, 1), (7, 9, 1)], 64), "1-3,7-9");
-    let odd = [1, 2, 5, 9, 11, 15, 16, 17, 19, 22, 25, 27, 33, 39, 45, 55, 66, 77, 88, 99, 101, 103, 107, 109];
+    let odd = [
+        1, 2, 5, 9, 11, 15, 16, 17, 19, 22, 25, 27, 33, 39, 45, 55, 66, 77, 88, 99, 101, 103, 107,
+        109,
+    ];
     let odd: Vec<(u32, u32, usize)> = odd.iter().map(|i| (*i, *i, 1)).collect();
-    assert_eq!(show(&odd, 64), "1-2,5,9,11,15-17,19,22,25,27,33,39,45,55,66,77,88,99,101...");
+    assert_eq!(
+        show(&odd, 64),
+        "1-2,5,9,11,15-17,19,22,25,27,33,39,45,55,66,77,88,99,101,103..."
+    );
     assert_eq!(show(&odd, 20), "1-2,5,9,11,15-17...");
-    assert_eq!(show(&odd, 0), "1-2,5,9,11,15-17,19,22,25,27,33,39,45,55,66,77,88,99,101,103,107,109");
+    assert_eq!(
+        show(&odd, 0),
+        "1-2,5,9,11,15-17,19,22,25,27,33,39,45,55,66,77,88,99,101,103,107,109"
+    );
     assert_eq!(show(&[(0, 1_000_000, 1)], 64), "0-1000000");
 }

@@ -1,8 +1,6 @@
 //! How Slurm writes numbers: durations, memory, loads, lists. Everything appends to a string, so that a listing of
 //! ten thousand jobs allocates little.
 
-use std::fmt::Write as _;
-
 /// Appends formatted text; writing to a string cannot fail.
 macro_rules! put {
     ($out:expr, $($arg:tt)*) => {{
@@ -37,7 +35,8 @@ pub(crate) fn long_duration(out: &mut String, seconds: i64) {
     put!(out, "{hours:02}:{minutes:02}:{seconds:02}");
 }
 
-/// CPU time as sacct writes it: `00:00.053`, `01:02:03`, `1-02:03:04`; milliseconds only below an hour.
+/// CPU time as sacct writes it: `00:00.053`, `00:00:02`, `01:02:03`, `1-02:03:04`; milliseconds only below an hour,
+/// and then instead of the hours.
 pub(crate) fn cpu_time(out: &mut String, microseconds: u64) {
     let total = i64::try_from(microseconds / 1_000_000).unwrap_or(i64::MAX);
     let (days, hours, minutes, seconds) = parts(total);
@@ -46,8 +45,10 @@ pub(crate) fn cpu_time(out: &mut String, microseconds: u64) {
     } else if hours > 0 {
         put!(out, "{hours:02}:{minutes:02}:{seconds:02}");
     } else {
-        let ms = microseconds % 1_000_000 / 1000;
-        put!(out, "{minutes:02}:{seconds:02}.{ms:03}");
+        match microseconds % 1_000_000 / 1000 {
+            0 => put!(out, "00:{minutes:02}:{seconds:02}"),
+            ms => put!(out, "{minutes:02}:{seconds:02}.{ms:03}"),
+        }
     }
 }
 
@@ -157,13 +158,6 @@ pub(crate) fn list_or(out: &mut String, items: &[String], none: &str) {
 pub(crate) fn collect(write: impl FnOnce(&mut String)) -> String {
     let mut text = String::new();
     write(&mut text);
-    text
-}
-
-/// A number written with `write!`, for places that want a string.
-pub(crate) fn number(n: impl std::fmt::Display) -> String {
-    let mut text = String::new();
-    let _ = write!(text, "{n}");
     text
 }
 

@@ -78,11 +78,17 @@ fn check_memory(
     partitions: &[&PartitionConfig],
     ask: &ResourceAsk,
 ) -> Result<(), Refusal> {
-    let needed = match ask.memory {
-        MemoryAsk::Default => return Ok(()),
+    let needed = |node: &Node| match ask.memory {
+        MemoryAsk::Default => 0,
         MemoryAsk::PerNode(mib) => mib,
-        MemoryAsk::PerCpu(mib) => mib.saturating_mul(u64::from(ask.cpus_of_task())),
+        // More CPUs than any node has is another matter: such a job waits.
+        MemoryAsk::PerCpu(mib) => {
+            mib.saturating_mul(u64::from(ask.cpus_of_task().min(node.config.cpus)))
+        }
     };
+    if ask.memory == MemoryAsk::Default {
+        return Ok(());
+    }
     let allowed = partitions.iter().any(|p| within(max_memory(state, p), ask));
     if !allowed {
         return Err(Refusal::new(
@@ -90,7 +96,7 @@ fn check_memory(
             "the memory asked for is over MaxMemPerNode or MaxMemPerCPU",
         ));
     }
-    let fits = nodes_of(state, partitions).any(|node| node.config.memory_mib >= needed);
+    let fits = nodes_of(state, partitions).any(|node| node.config.memory_mib >= needed(node));
     if !fits {
         return Err(Refusal::new(
             RefusalCode::NodeConfigUnavailable,

@@ -198,11 +198,6 @@ fn resolve_dependents(draft: &mut Draft<'_>, id: JobId) {
         return;
     };
     let (submission, over) = (job.submission(), job.is_over());
-    let ended_indices = match &job.array {
-        ArrayRole::None => None,
-        ArrayRole::Task { index, .. } => Some(IndexSet::single(*index)),
-        ArrayRole::Pending { .. } => draft.pending_indices(id),
-    };
     let mut waiting: BTreeSet<JobId> = BTreeSet::new();
     let index = &draft.state.dependents;
     let mut look =
@@ -216,9 +211,17 @@ fn resolve_dependents(draft: &mut Draft<'_>, id: JobId) {
             waiting.extend(index.range(of_tasks).flat_map(|(_, ids)| ids));
         }
     }
+    if waiting.is_empty() {
+        return;
+    }
+    let tasks = match &job.array {
+        ArrayRole::Task { index, .. } => Some(IndexSet::single(*index)),
+        ArrayRole::Pending { .. } => draft.pending_indices(id),
+        ArrayRole::None => None,
+    };
     for dependent in waiting {
-        if over && let Some(indices) = &ended_indices {
-            split_correlated(draft, dependent, submission, indices);
+        if let (true, Some(tasks)) = (over, &tasks) {
+            split_correlated(draft, dependent, submission, tasks);
         }
         settle(draft, dependent);
     }

@@ -103,10 +103,10 @@ pub(super) fn prepare(
     let limit = partitions
         .first()
         .map_or(TimeLimit::Unlimited, |p| limit_in(p));
+    ask::check(state, &partitions, &mut spec.ask)?;
     if let (MemoryAsk::Default, Some(first)) = (spec.ask.memory, partitions.first()) {
         spec.ask.memory = partition_access::default_memory(state, first);
     }
-    ask::check(state, &partitions, &mut spec.ask)?;
     spec.partitions = partitions.iter().map(|p| p.name.clone()).collect();
     check_times(&spec, limit, now)?;
     check_rank(draft, identity, &spec)?;
@@ -221,37 +221,30 @@ fn check_blobs(
 }
 
 fn check_texts(spec: &mut JobSpec) -> Result<(), Refusal> {
-    let empty = String::new();
-    let or_empty = |text: &'_ Option<String>| text.clone().unwrap_or_default();
+    let longest = spec.partitions.iter().max_by_key(|p| p.len());
     let names = [
-        ("--job-name", &spec.name),
-        ("--account", &or_empty(&spec.account)),
-        ("--qos", &or_empty(&spec.qos)),
-        ("--wckey", &or_empty(&spec.wckey)),
-        ("--reservation", &or_empty(&spec.reservation)),
-        ("the host name", &spec.submit_host),
-        (
-            "--partition",
-            spec.partitions
-                .iter()
-                .max_by_key(|p| p.len())
-                .unwrap_or(&empty),
-        ),
+        ("--job-name", Some(&spec.name)),
+        ("--account", spec.account.as_ref()),
+        ("--qos", spec.qos.as_ref()),
+        ("--wckey", spec.wckey.as_ref()),
+        ("--reservation", spec.reservation.as_ref()),
+        ("the host name", Some(&spec.submit_host)),
+        ("--partition", longest),
     ];
     for (what, text) in names {
-        too_long(what, text, NAME_BYTES_MAX)?;
+        too_long(what, text.map_or("", String::as_str), NAME_BYTES_MAX)?;
     }
     let texts = [
-        ("--chdir", &spec.work_dir),
-        ("the script's path", &spec.command),
-        ("--comment", &or_empty(&spec.comment)),
-        ("--input", &or_empty(&spec.stdio.stdin)),
-        ("--output", &or_empty(&spec.stdio.stdout)),
-        ("--error", &or_empty(&spec.stdio.stderr)),
-        ("--export", &or_empty(&spec.export)),
+        ("--chdir", Some(&spec.work_dir)),
+        ("the script's path", Some(&spec.command)),
+        ("--comment", spec.comment.as_ref()),
+        ("--input", spec.stdio.stdin.as_ref()),
+        ("--output", spec.stdio.stdout.as_ref()),
+        ("--error", spec.stdio.stderr.as_ref()),
+        ("--export", spec.export.as_ref()),
     ];
     for (what, text) in texts {
-        too_long(what, text, TEXT_BYTES_MAX)?;
+        too_long(what, text.map_or("", String::as_str), TEXT_BYTES_MAX)?;
     }
     for (what, text) in &spec.shown {
         too_long(what, text, TEXT_BYTES_MAX)?;

@@ -72,11 +72,18 @@ impl Tally {
         }
     }
 
-    /// The answer to a command on one target: refused as a whole if nothing was done and there is one reason.
+    /// The answer to a command on one target: refused as a whole if nothing was done for one reason. Of an array
+    /// with tasks left, those that are over are not worth a word.
     pub(super) fn reply_for_target(mut self) -> Result<Option<Reply>, Refusal> {
-        let same = self.refused.iter().all(|(_, r)| *r == self.refused[0].1);
-        if self.changed == 0 && same && !self.refused.is_empty() {
-            return Err(self.refused.swap_remove(0).1);
+        if self.changed > 0 {
+            self.refused
+                .retain(|(_, refusal)| refusal.code != RefusalCode::AlreadyDone);
+        }
+        let mut reasons = self.refused.iter().map(|(_, refusal)| refusal);
+        if let (0, Some(first)) = (self.changed, reasons.next())
+            && reasons.all(|other| other.code == first.code)
+        {
+            return Err(first.clone());
         }
         Ok(Some(self.reply()))
     }

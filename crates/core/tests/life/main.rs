@@ -1,4 +1,11 @@
 //! The life of jobs and nodes, by commands on a small cluster in memory.
 
+mod arrays;
+mod dependencies;
+mod ending;
+mod nodes;
 mod random;
+mod submission;
+mod table;
+mod verbs;
 mod world;

@@ -4,6 +4,7 @@ use crate::world::{World, after, allocation, array, exit, on, spec, step, step_e
 use muster_core::command::{
     Command, JobSelection, JobUpdate, NodeCommand, NodeUpdate, SignalScope, UserCommand,
 };
+use muster_core::event::Event;
 use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
 use muster_core::job::{ExitStatus, Job, JobState};
 use muster_core::spec::{Dependency, DependencyKind, DependencyTerm, JobSpec, WarnSignal};
@@ -118,7 +119,7 @@ fn submission(world: &World, kind: u8, a: u32, b: u32) -> JobSpec {
     let base = spec(&name);
     let depends = |kind| JobSpec {
         dependency: after(vec![on(kind, known)]),
-        kill_on_invalid_dep: Some(b % 2 == 0),
+        kill_on_invalid_dep: Some(b.is_multiple_of(2)),
         ..base.clone()
     };
     match kind {
@@ -161,15 +162,15 @@ fn submission(world: &World, kind: u8, a: u32, b: u32) -> JobSpec {
         8 => allocation(&name),
         9 => {
             let mut job = JobSpec {
-                requeue: Some(b % 2 == 0),
-                no_kill: a % 2 == 0,
+                requeue: Some(b.is_multiple_of(2)),
+                no_kill: a.is_multiple_of(2),
                 ..base
             };
             job.ask.min_nodes = 1 + b % 3;
             job
         }
         10 => JobSpec {
-            hold: b % 2 == 0,
+            hold: b.is_multiple_of(2),
             begin: Some(world.now.plus_s(u64::from(a * 20))),
             ..base
         },
@@ -182,7 +183,7 @@ fn submission(world: &World, kind: u8, a: u32, b: u32) -> JobSpec {
             warn_signal: Some(WarnSignal {
                 signal: 10,
                 before_s: a * 10,
-                batch_only: b % 2 == 0,
+                batch_only: b.is_multiple_of(2),
             }),
             time_limit: Some(TimeLimit::Minutes(2)),
             ..base
@@ -207,7 +208,7 @@ fn verb(world: &mut World, id: JobId, verb: u8, by: u32, index: Option<u8>) {
         0 | 1 => UserCommand::Cancel { selection },
         2 => UserCommand::Hold {
             target,
-            user: by % 2 == 0,
+            user: by.is_multiple_of(2),
         },
         3 => UserCommand::Release { target },
         4 => UserCommand::Requeue {
@@ -252,7 +253,7 @@ fn update(world: &World, field: u8, value: u32) -> JobUpdate {
         7 => update.dependency = Some(Dependency::default()),
         8 => update.begin = Some(world.now.plus_s(u64::from(value))),
         9 => update.array_throttle = Some(value % 4),
-        10 => update.requeue = Some(value % 2 == 0),
+        10 => update.requeue = Some(value.is_multiple_of(2)),
         _ => update.deadline = Some(world.now.plus_s(u64::from(value) * 20)),
     }
     update
@@ -365,8 +366,14 @@ fn act(world: &mut World, op: &Op) {
             uid: by,
             index,
         } => {
-            if let Some(id) = pick(world, *which).map(|job| job.id) {
-                verb(world, id, *what, uid(*by), *index);
+            // Only administrators stop jobs, and only those that run.
+            let (found, by) = match what {
+                6 | 7 => (pick_active(world, *which), 0),
+                _ => (pick(world, *which), uid(*by)),
+            };
+            if let Some(id) = found.map(|job| job.id) {
+                let index = index.filter(|_| !matches!(what, 6 | 7));
+                verb(world, id, *what, by, index);
             }
         }
         Op::Update {
@@ -549,4 +556,58 @@ fn the_queue_drains() {
         }
         world.check_replay();
     }
+}
+
+/// Every move that the table of transitions allows is one that really happens.
+#[test]
+fn every_transition_is_reached() {
+    use muster_core::transition::{Move, Phase, next_phase};
+    let mut missing: Vec<(Phase, Move)> = Phase::ALL
+        .into_iter()
+        .flat_map(|phase| Move::ALL.into_iter().map(move |step| (phase, step)))
+        .filter(|(phase, step)| next_phase(*phase, *step).is_some())
+        .collect();
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for _ in 0..1500 {
+        let ops = prop::collection::vec(ops(), 60..100)
+            .new_tree(&mut runner)
+            .expect("ops")
+            .current();
+        let mut world = World::new();
+        world.checked = false;
+        let before = world.history.len();
+        ops.iter().for_each(|op| act(&mut world, op));
+        let mut state = muster_core::state::State::default();
+        world.history[..before]
+            .iter()
+            .for_each(|event| state.apply(event));
+        for event in &world.history[before..] {
+            let ids: Vec<JobId> = match event {
+                Event::JobChanged { id, .. }
+                | Event::JobStarted { id, .. }
+                | Event::JobEnding { id, .. }
+                | Event::NodeReleased { id, .. }
+                | Event::JobRequeued { id, .. }
+                | Event::JobSuspended { id, .. }
+                | Event::JobResumed { id, .. }
+                | Event::StepStarted { id, .. }
+                | Event::StepEnded { id, .. }
+                | Event::TaskSplit { base: id, .. } => vec![*id],
+                Event::JobsPurged { ids } => ids.clone(),
+                _ => Vec::new(),
+            };
+            for id in ids {
+                let job = &state.jobs[&id];
+                if let Some(step) = job.move_of(event) {
+                    let seen = (job.phase(), step);
+                    missing.retain(|pair| *pair != seen);
+                }
+            }
+            state.apply(event);
+        }
+        if missing.is_empty() {
+            return;
+        }
+    }
+    panic!("never happened: {missing:?}");
 }

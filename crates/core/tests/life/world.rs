@@ -25,22 +25,22 @@ use muster_core::time::{TimeLimit, Timestamp};
 use std::sync::Arc;
 
 /// The script that all jobs of these tests have.
-pub const SCRIPT: BlobId = BlobId([7; 32]);
+pub(crate) const SCRIPT: BlobId = BlobId([7; 32]);
 
 /// The cluster, its history and its clock.
 #[derive(Clone)]
-pub struct World {
-    pub state: State,
-    pub history: Vec<Event>,
-    pub now: Timestamp,
+pub(crate) struct World {
+    pub(crate) state: State,
+    pub(crate) history: Vec<Event>,
+    pub(crate) now: Timestamp,
     /// Effects of the last command.
-    pub effects: Vec<Effect>,
+    pub(crate) effects: Vec<Effect>,
     /// Events of the last command.
-    pub events: Vec<Event>,
-    pub checked: bool,
+    pub(crate) events: Vec<Event>,
+    pub(crate) checked: bool,
 }
 
-pub fn node_config(name: &str, cpus: u32, memory_mib: u64) -> NodeConfig {
+pub(crate) fn node_config(name: &str, cpus: u32, memory_mib: u64) -> NodeConfig {
     NodeConfig {
         name: name.to_owned(),
         hostname: name.to_owned(),
@@ -57,7 +57,7 @@ pub fn node_config(name: &str, cpus: u32, memory_mib: u64) -> NodeConfig {
     }
 }
 
-pub fn partition(name: &str, nodes: &[&str], default: bool) -> PartitionConfig {
+pub(crate) fn partition(name: &str, nodes: &[&str], default: bool) -> PartitionConfig {
     PartitionConfig {
         name: name.to_owned(),
         nodes: nodes.iter().map(|n| (*n).to_owned()).collect(),
@@ -94,7 +94,7 @@ pub fn partition(name: &str, nodes: &[&str], default: bool) -> PartitionConfig {
     }
 }
 
-pub fn config() -> ClusterConfig {
+pub(crate) fn config() -> ClusterConfig {
     ClusterConfig {
         cluster_name: "test".to_owned(),
         nodes: vec![
@@ -134,7 +134,7 @@ pub fn config() -> ClusterConfig {
     }
 }
 
-pub fn info(boot: &str, node: &NodeConfig) -> NodeInfo {
+pub(crate) fn info(boot: &str, node: &NodeConfig) -> NodeInfo {
     NodeInfo {
         boot_id: boot.to_owned(),
         cpus: node.cpus,
@@ -144,7 +144,7 @@ pub fn info(boot: &str, node: &NodeConfig) -> NodeInfo {
     }
 }
 
-pub fn user(uid: u32) -> Identity {
+pub(crate) fn user(uid: u32) -> Identity {
     let name = match uid {
         0 => "root".to_owned(),
         _ => format!("u{uid}"),
@@ -158,7 +158,7 @@ pub fn user(uid: u32) -> Identity {
     }
 }
 
-pub fn spec(name: &str) -> JobSpec {
+pub(crate) fn spec(name: &str) -> JobSpec {
     JobSpec {
         name: name.to_owned(),
         script: Some(SCRIPT),
@@ -167,13 +167,13 @@ pub fn spec(name: &str) -> JobSpec {
     }
 }
 
-pub fn array(first: u32, last: u32, throttle: Option<u32>) -> Option<ArraySpec> {
+pub(crate) fn array(first: u32, last: u32, throttle: Option<u32>) -> Option<ArraySpec> {
     let mut indices = IndexSet::default();
     indices.insert_range(first, last);
     Some(ArraySpec { indices, throttle })
 }
 
-pub fn on(kind: DependencyKind, job: JobId) -> DependencyTerm {
+pub(crate) fn on(kind: DependencyKind, job: JobId) -> DependencyTerm {
     DependencyTerm::Job {
         kind,
         job,
@@ -182,29 +182,29 @@ pub fn on(kind: DependencyKind, job: JobId) -> DependencyTerm {
     }
 }
 
-pub fn after(terms: Vec<DependencyTerm>) -> Dependency {
+pub(crate) fn after(terms: Vec<DependencyTerm>) -> Dependency {
     Dependency { terms, any: false }
 }
 
-pub fn target(id: JobId) -> JobTarget {
+pub(crate) fn target(id: JobId) -> JobTarget {
     JobTarget {
         job: id,
         tasks: None,
     }
 }
 
-pub fn task(id: JobId, index: u32) -> JobTarget {
+pub(crate) fn task(id: JobId, index: u32) -> JobTarget {
     JobTarget {
         job: id,
         tasks: Some(IndexSet::single(index)),
     }
 }
 
-pub fn exit(code: u32) -> ExitStatus {
+pub(crate) fn exit(code: u32) -> ExitStatus {
     ExitStatus { code, signal: 0 }
 }
 
-pub fn step_end(at: Timestamp, exit: ExitStatus) -> StepEnd {
+pub(crate) fn step_end(at: Timestamp, exit: ExitStatus) -> StepEnd {
     StepEnd {
         end_time: at,
         exit,
@@ -220,11 +220,11 @@ pub fn step_end(at: Timestamp, exit: ExitStatus) -> StepEnd {
 
 impl World {
     /// Three nodes, registered.
-    pub fn new() -> World {
+    pub(crate) fn new() -> World {
         World::with(config())
     }
 
-    pub fn with(config: ClusterConfig) -> World {
+    pub(crate) fn with(config: ClusterConfig) -> World {
         let mut world = World {
             state: State::default(),
             history: Vec::new(),
@@ -240,7 +240,7 @@ impl World {
         world
     }
 
-    pub fn run(&mut self, command: Command) -> Decision {
+    pub(crate) fn run(&mut self, command: Command) -> Decision {
         let decision = decide(&self.state, &command, self.now);
         self.effects = Vec::new();
         for event in &decision.events {
@@ -261,13 +261,13 @@ impl World {
         decision
     }
 
-    pub fn user(&mut self, uid: u32, command: UserCommand) -> Reply {
+    pub(crate) fn user(&mut self, uid: u32, command: UserCommand) -> Reply {
         let decision = self.run(Command::User(user(uid), command));
         decision.reply.expect("a user's command has an answer")
     }
 
     /// A command that must be carried out.
-    pub fn must(&mut self, uid: u32, command: UserCommand) -> u32 {
+    pub(crate) fn must(&mut self, uid: u32, command: UserCommand) -> u32 {
         match self.user(uid, command.clone()) {
             Reply::Done { changed, refused } if refused.is_empty() => changed,
             other => panic!("{command:?} was answered with {other:?}"),
@@ -275,7 +275,7 @@ impl World {
     }
 
     /// A command that must be refused.
-    pub fn refused(&mut self, uid: u32, command: UserCommand) -> RefusalCode {
+    pub(crate) fn refused(&mut self, uid: u32, command: UserCommand) -> RefusalCode {
         match self.user(uid, command.clone()) {
             Reply::Refused(Refusal { code, .. }) => code,
             Reply::Done {
@@ -286,7 +286,7 @@ impl World {
         }
     }
 
-    pub fn try_submit(&mut self, uid: u32, spec: JobSpec) -> Result<JobId, Refusal> {
+    pub(crate) fn try_submit(&mut self, uid: u32, spec: JobSpec) -> Result<JobId, Refusal> {
         let blobs = match spec.script {
             Some(id) => vec![(id, b"#!/bin/sh\n".to_vec().into())],
             None => Vec::new(),
@@ -305,28 +305,28 @@ impl World {
         }
     }
 
-    pub fn submit(&mut self, spec: JobSpec) -> JobId {
+    pub(crate) fn submit(&mut self, spec: JobSpec) -> JobId {
         self.try_submit(1000, spec).expect("accepted")
     }
 
-    pub fn refusal(&mut self, spec: JobSpec) -> RefusalCode {
+    pub(crate) fn refusal(&mut self, spec: JobSpec) -> RefusalCode {
         self.try_submit(1000, spec).expect_err("refused").code
     }
 
-    pub fn job(&self, id: JobId) -> &Job {
+    pub(crate) fn job(&self, id: JobId) -> &Job {
         &self.state.jobs[&id]
     }
 
-    pub fn state_of(&self, id: JobId) -> (JobState, Reason) {
+    pub(crate) fn state_of(&self, id: JobId) -> (JobState, Reason) {
         (self.job(id).state, self.job(id).reason)
     }
 
     /// The record of an array's task.
-    pub fn task_id(&self, base: JobId, index: u32) -> JobId {
+    pub(crate) fn task_id(&self, base: JobId, index: u32) -> JobId {
         self.state.arrays[&base].tasks[&index]
     }
 
-    pub fn register(&mut self, idx: u32, boot: &str, present: &[(JobId, Attempt)]) {
+    pub(crate) fn register(&mut self, idx: u32, boot: &str, present: &[(JobId, Attempt)]) {
         let node = self.state.nodes[idx as usize].config.clone();
         self.node(
             idx,
@@ -337,21 +337,21 @@ impl World {
         );
     }
 
-    pub fn node(&mut self, idx: u32, command: NodeCommand) {
+    pub(crate) fn node(&mut self, idx: u32, command: NodeCommand) {
         self.run(Command::Node(NodeIdx(idx), command));
     }
 
-    pub fn tick(&mut self) {
+    pub(crate) fn tick(&mut self) {
         self.run(Command::Tick { accounted: true });
     }
 
-    pub fn pass(&mut self, seconds: u64) {
+    pub(crate) fn pass(&mut self, seconds: u64) {
         self.now = self.now.plus_s(seconds);
         self.tick();
     }
 
     /// An allocation of `cpus` free CPUs on each of the nodes.
-    pub fn alloc(&self, id: JobId, nodes: &[u32], cpus: u32) -> Allocation {
+    pub(crate) fn alloc(&self, id: JobId, nodes: &[u32], cpus: u32) -> Allocation {
         let shares = nodes.iter().map(|idx| {
             let node = &self.state.nodes[*idx as usize];
             NodeShare {
@@ -372,7 +372,7 @@ impl World {
         }
     }
 
-    pub fn plan(&mut self, starts: Vec<PlannedStart>) -> usize {
+    pub(crate) fn plan(&mut self, starts: Vec<PlannedStart>) -> usize {
         self.run(Command::Commit(Plan {
             starts,
             ..Plan::default()
@@ -382,13 +382,13 @@ impl World {
     }
 
     /// Starts a job on one CPU of each of the nodes; whether it started.
-    pub fn start(&mut self, id: JobId, nodes: &[u32]) -> bool {
+    pub(crate) fn start(&mut self, id: JobId, nodes: &[u32]) -> bool {
         let alloc = self.alloc(id, nodes, 1);
         self.plan(vec![PlannedStart { job: id, alloc }]) == 1
     }
 
     /// Whoever is first places every startable job on the first node with a free CPU.
-    pub fn schedule(&mut self) -> usize {
+    pub(crate) fn schedule(&mut self) -> usize {
         let mut free: Vec<CpuSet> = self
             .state
             .nodes
@@ -437,12 +437,12 @@ impl World {
     }
 
     /// The script ended with that status and every node is clean.
-    pub fn finish(&mut self, id: JobId, code: u32) {
+    pub(crate) fn finish(&mut self, id: JobId, code: u32) {
         self.end_batch(id, code);
         self.release(id);
     }
 
-    pub fn end_batch(&mut self, id: JobId, code: u32) {
+    pub(crate) fn end_batch(&mut self, id: JobId, code: u32) {
         let job = self.job(id);
         let lead = job.alloc.as_ref().expect("runs").nodes[0].node.0;
         let command = NodeCommand::BatchEnded {
@@ -456,7 +456,7 @@ impl World {
     }
 
     /// Every node that the job holds says that nothing is left.
-    pub fn release(&mut self, id: JobId) {
+    pub(crate) fn release(&mut self, id: JobId) {
         let job = self.job(id);
         let attempt = job.attempt;
         let alloc = job.alloc.clone().expect("has nodes");
@@ -467,7 +467,7 @@ impl World {
         }
     }
 
-    pub fn cancel(&mut self, uid: u32, target: JobTarget) -> Reply {
+    pub(crate) fn cancel(&mut self, uid: u32, target: JobTarget) -> Reply {
         self.user(
             uid,
             UserCommand::Cancel {
@@ -480,7 +480,7 @@ impl World {
     }
 
     /// The history applied to nothing gives the same state; so does a snapshot.
-    pub fn check_replay(&self) {
+    pub(crate) fn check_replay(&self) {
         let mut replayed = State::default();
         self.history.iter().for_each(|event| replayed.apply(event));
         assert_eq!(replayed.digest(), self.state.digest(), "replay differs");
@@ -494,7 +494,7 @@ impl World {
         assert_eq!(again, bytes, "snapshot of the snapshot differs");
     }
 
-    pub fn terminations(&self) -> Vec<(u32, JobId)> {
+    pub(crate) fn terminations(&self) -> Vec<(u32, JobId)> {
         self.effects
             .iter()
             .filter_map(|effect| match effect {
@@ -504,7 +504,7 @@ impl World {
             .collect()
     }
 
-    pub fn launches(&self) -> Vec<(u32, JobId)> {
+    pub(crate) fn launches(&self) -> Vec<(u32, JobId)> {
         self.effects
             .iter()
             .filter_map(|effect| match effect {
@@ -516,7 +516,7 @@ impl World {
 }
 
 /// An allocation held by a client.
-pub fn allocation(name: &str) -> JobSpec {
+pub(crate) fn allocation(name: &str) -> JobSpec {
     JobSpec {
         kind: JobKind::Allocation,
         script: None,
@@ -526,7 +526,7 @@ pub fn allocation(name: &str) -> JobSpec {
 }
 
 /// A step of a job, as its node reports it.
-pub fn step(no: u32, at: Timestamp) -> muster_core::job::Step {
+pub(crate) fn step(no: u32, at: Timestamp) -> muster_core::job::Step {
     muster_core::job::Step {
         step: StepNo(no),
         name: "hostname".to_owned(),

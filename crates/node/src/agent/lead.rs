@@ -1,15 +1,663 @@
-//! lead
-use super::Agent;
-use crate::shim::wire::{Known, Run};
-use muster_core::ids::{JobId, StepNo};
+//! Steps of jobs that this node leads: laid out, started on their nodes, followed to their end. The controller hears
+//! of them in batches and nothing waits for it. What must survive the agent is kept by the shim.
+
+use super::{Agent, Event, step_node};
+use crate::layout::{self, Held, NoLayout};
+use crate::now;
+use crate::shim::wire::{Known, Run, ToShim};
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use muster_core::cpuset::CpuSet;
+use muster_core::hostlist;
+use muster_core::ids::{Attempt, JobId, StepNo};
+use muster_core::job::{ExitStatus, GresShare, JobState, Step, StepEnd, Usage};
+use muster_core::refusal::{Refusal, RefusalCode};
+use muster_proto::node::{JobGrant, Report};
+use muster_proto::step::{AgentReply, AgentRequest, StepCreated, StepLaunch, StepNode, StepSpec};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io::Read;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// A step of a job.
 pub(super) type StepKey = (JobId, StepNo);
+/// Where answers to a connection go.
+pub(super) type Reply = mpsc::UnboundedSender<AgentReply>;
+
+/// Under this number the shim keeps the next step's number; steps are kept under their own.
+const KEPT_NEXT: u32 = u32::MAX;
+/// A step that waits shorter than this is not told so: the one before it is only being cleaned up.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// All steps led from here.
 #[derive(Default)]
-pub(super) struct Steps;
+pub(super) struct Steps {
+    waiting: VecDeque<Waiting>,
+    running: HashMap<StepKey, Running>,
+    next: HashMap<JobId, u32>,
+    /// Something changed that may let a waiting step start.
+    dirty: bool,
+}
+
+/// A step that was asked for.
+struct Waiting {
+    conn: u64,
+    reply: Reply,
+    spec: StepSpec,
+    /// A timer will tell the client that it waits.
+    told: bool,
+}
+
+/// A step that was laid out.
+struct Running {
+    run: Run,
+    record: Record,
+    /// Whose connection it hangs on, while srun is there.
+    client: Option<(u64, Reply)>,
+    /// Answers of its nodes that are still out.
+    unanswered: usize,
+    addresses: Vec<String>,
+    error: Option<String>,
+}
+
+/// What the shim keeps of a step.
+#[derive(Clone, Debug, Encode, Decode)]
+struct Record {
+    #[n(0)]
+    step: Step,
+    #[n(1)]
+    nodes: Vec<RecordNode>,
+    /// It holds its resources against other steps.
+    #[n(2)]
+    holds: bool,
+    #[n(3)]
+    key: ByteVec,
+}
+
+/// A node of a step.
+#[derive(Clone, Debug, Encode, Decode)]
+struct RecordNode {
+    /// Position in the allocation.
+    #[n(0)]
+    at: u32,
+    #[n(1)]
+    cpus: CpuSet,
+    #[n(2)]
+    memory_mib: u64,
+    #[n(3)]
+    gres: Vec<GresShare>,
+    #[n(4)]
+    tasks: Vec<u32>,
+    #[n(5)]
+    end: Option<StepEnd>,
+}
+
+impl Record {
+    fn is_over(&self) -> bool {
+        self.nodes.iter().all(|n| n.end.is_some())
+    }
+}
+
 impl Agent {
-    pub(super) fn try_steps(&mut self) {}
-    pub(super) fn adopt_steps(&mut self, _k: Known) {}
-    pub(super) fn refuse_waiting_steps(&mut self, _j: JobId) {}
-    pub(super) fn forget_steps(&mut self, _j: JobId) {}
-    pub(super) fn step_acknowledged(&mut self, _r: Run, _s: StepNo) {}
-    pub(super) fn node_started(&mut self, _k: StepKey, _p: u32, _r: Result<String, String>) {}
+    /// srun asks for a step.
+    pub(super) fn create_step(&mut self, conn: u64, uid: u32, spec: StepSpec, reply: Reply) {
+        if let Err(refusal) = self.may_create(uid, &spec) {
+            let _ = reply.send(AgentReply::Refused(refusal));
+            return;
+        }
+        self.steps.waiting.push_back(Waiting {
+            conn,
+            reply,
+            spec,
+            told: false,
+        });
+        self.steps.dirty = true;
+    }
+
+    fn may_create(&self, uid: u32, spec: &StepSpec) -> Result<(), Refusal> {
+        let job = self.jobs.get(&spec.job).filter(|j| j.leads());
+        let Some((job, grant)) = job.and_then(|j| Some((j, j.grant.as_ref()?))) else {
+            let detail = format!("job {} is not led by this node", spec.job);
+            return Err(Refusal::new(RefusalCode::JobNotHere, detail));
+        };
+        let has_key = spec.key.as_ref().is_some_and(|k| *k == grant.key);
+        if uid != 0 && uid != grant.spec.owner.uid && !has_key {
+            return Err(RefusalCode::AccessDenied.into());
+        }
+        if job.is_over() {
+            return Err(RefusalCode::AlreadyDone.into());
+        }
+        if spec.argv.is_empty() && spec.multi_prog.is_empty() {
+            return Err(Refusal::new(RefusalCode::InvalidValue, "no program to run"));
+        }
+        Ok(())
+    }
+
+    /// Starts waiting steps that fit, in the order in which they came. A step that waits holds up later ones of its
+    /// job, but for those that share everything.
+    pub(super) fn try_steps(&mut self) {
+        if !std::mem::take(&mut self.steps.dirty) {
+            return;
+        }
+        let mut blocked: HashSet<JobId> = HashSet::new();
+        for mut waiting in std::mem::take(&mut self.steps.waiting) {
+            let job = waiting.spec.job;
+            if blocked.contains(&job) && !waiting.spec.overlap {
+                self.wait_on(&mut waiting);
+                self.steps.waiting.push_back(waiting);
+                continue;
+            }
+            let Some(grant) = self.jobs.get(&job).and_then(|j| j.grant.clone()) else {
+                let _ = waiting
+                    .reply
+                    .send(AgentReply::Refused(RefusalCode::JobNotHere.into()));
+                continue;
+            };
+            let held = self.held(&grant);
+            match layout::lay_out(&grant.alloc, &waiting.spec, &held) {
+                Ok(placed) => self.start_step(&grant, waiting, placed),
+                Err(NoLayout::Busy) if waiting.spec.immediate => {
+                    let refusal = Refusal::from(RefusalCode::NotImmediate);
+                    let _ = waiting.reply.send(AgentReply::Refused(refusal));
+                }
+                Err(NoLayout::Busy) => {
+                    blocked.insert(job);
+                    self.wait_on(&mut waiting);
+                    self.steps.waiting.push_back(waiting);
+                }
+                Err(NoLayout::Never(refusal)) => {
+                    let _ = waiting.reply.send(AgentReply::Refused(refusal));
+                }
+            }
+        }
+    }
+
+    fn wait_on(&self, waiting: &mut Waiting) {
+        if std::mem::replace(&mut waiting.told, true) {
+            return;
+        }
+        let (events, conn) = (self.events.clone(), waiting.conn);
+        tokio::spawn(async move {
+            tokio::time::sleep(QUIET).await;
+            let _ = events.send(Event::StillWaiting(conn));
+        });
+    }
+
+    /// Tells a client that its step waits, if it still does.
+    pub(super) fn still_waiting(&mut self, conn: u64) {
+        if let Some(waiting) = self.steps.waiting.iter().find(|w| w.conn == conn) {
+            let text = "Requested nodes are busy".to_owned();
+            let _ = waiting.reply.send(AgentReply::Queued(text));
+        }
+    }
+
+    /// What steps of a job hold, by node of the allocation.
+    fn held(&self, grant: &JobGrant) -> Vec<Held> {
+        let mut held = vec![Held::default(); grant.alloc.nodes.len()];
+        let of_job = self.steps.running.iter().filter(|(k, _)| k.0 == grant.job);
+        for (_, running) in of_job.filter(|(_, r)| r.record.holds) {
+            for node in running.record.nodes.iter().filter(|n| n.end.is_none()) {
+                let Some(at) = held.get_mut(node.at as usize) else {
+                    continue;
+                };
+                at.cpus.union_with(&node.cpus);
+                at.memory_mib += node.memory_mib;
+                at.gres.extend(node.gres.iter().cloned());
+            }
+        }
+        held
+    }
+
+    fn start_step(&mut self, grant: &Rc<JobGrant>, waiting: Waiting, placed: Vec<layout::Placed>) {
+        let number = self.steps.next.entry(grant.job).or_insert(grant.next_step);
+        let step = StepNo(*number);
+        *number += 1;
+        let next = *number;
+        let run = (grant.job, grant.attempt);
+        self.keep(run, KEPT_NEXT, &next);
+        let (spec, key) = (waiting.spec, random_key());
+        let names: Vec<String> = placed
+            .iter()
+            .map(|p| grant.alloc.nodes[p.node].name.clone())
+            .collect();
+        let record = Record {
+            step: describe(step, &spec, &placed, &names),
+            holds: !spec.overlap,
+            key: key.clone(),
+            nodes: placed
+                .iter()
+                .map(|p| RecordNode {
+                    at: u32::try_from(p.node).unwrap_or(u32::MAX),
+                    cpus: p.cpus.clone(),
+                    memory_mib: p.memory_mib,
+                    // Devices of a step that asked for none are shared.
+                    gres: if spec.gres.is_empty() {
+                        Vec::new()
+                    } else {
+                        p.gres.clone()
+                    },
+                    tasks: p.tasks.clone(),
+                    end: None,
+                })
+                .collect(),
+        };
+        self.keep(run, step.0, &record);
+        let running = Running {
+            run,
+            record,
+            client: Some((waiting.conn, waiting.reply)),
+            unanswered: placed.len(),
+            addresses: vec![String::new(); placed.len()],
+            error: None,
+        };
+        self.steps.running.insert((grant.job, step), running);
+        let tasks: Vec<Vec<u32>> = placed.iter().map(|p| p.tasks.clone()).collect();
+        let lead = grant.addresses.first().cloned().unwrap_or_default();
+        for (position, place) in (0u32..).zip(placed) {
+            let launch = StepLaunch {
+                key: grant.key.clone(),
+                spec: spec.clone(),
+                step,
+                step_key: key.clone(),
+                position,
+                tasks: tasks.clone(),
+                names: names.clone(),
+                cpus: place.cpus,
+                memory_mib: place.memory_mib,
+                gres: place.gres,
+                lead: lead.clone(),
+            };
+            let address = grant.addresses.get(place.node).cloned().unwrap_or_default();
+            self.start_on(grant.job, address, place.node, launch);
+        }
+    }
+
+    /// Starts the daemon of one node, here or through its agent.
+    fn start_on(&mut self, job: JobId, address: String, node: usize, launch: StepLaunch) {
+        // The lead is the first node of the allocation, and that is this one.
+        if node == 0 {
+            return self.start_here(launch, step_node::Origin::Lead);
+        }
+        let (events, key, position) = (self.events.clone(), (job, launch.step), launch.position);
+        let name = launch
+            .names
+            .get(position as usize)
+            .cloned()
+            .unwrap_or_default();
+        tokio::spawn(async move {
+            let request = AgentRequest::StartStep(Box::new(launch));
+            let result = match step_node::ask(&address, &request).await {
+                Ok(AgentReply::Started { address }) => Ok(address),
+                Ok(AgentReply::Refused(refusal)) => Err(refusal.to_string()),
+                Ok(other) => Err(format!("unexpected answer {other:?}")),
+                Err(e) => Err(format!("{address}: {e}")),
+            };
+            let result = result.map_err(|e| format!("node {name}: {e}"));
+            let _ = events.send(Event::NodeStarted(key, position, result));
+        });
+    }
+
+    /// A node's daemon listens, or cannot be started.
+    pub(super) fn node_started(
+        &mut self,
+        key: StepKey,
+        position: u32,
+        result: Result<String, String>,
+    ) {
+        let Some(running) = self.steps.running.get_mut(&key) else {
+            return;
+        };
+        running.unanswered = running.unanswered.saturating_sub(1);
+        let at = position as usize;
+        match result {
+            Ok(address) => {
+                if let Some(slot) = running.addresses.get_mut(at) {
+                    *slot = address;
+                }
+            }
+            Err(error) => {
+                running.error.get_or_insert(error);
+                if let Some(node) = running.record.nodes.get_mut(at) {
+                    node.end.get_or_insert_with(never_ran);
+                }
+            }
+        }
+        if running.unanswered == 0 {
+            self.step_answered(key);
+        }
+    }
+
+    /// All nodes have answered.
+    fn step_answered(&mut self, key: StepKey) {
+        let Some(running) = self.steps.running.get(&key) else {
+            return;
+        };
+        let Some(error) = running.error.clone() else {
+            return self.step_created(key);
+        };
+        log::error!("step {}.{}: {error}", key.0, key.1);
+        if let Some((_, reply)) = &running.client {
+            let refusal = Refusal::new(RefusalCode::NodeConfigUnavailable, error);
+            let _ = reply.send(AgentReply::Refused(refusal));
+        }
+        self.end_step_everywhere(key);
+        self.finish_step_if_over(key);
+    }
+
+    fn step_created(&mut self, key: StepKey) {
+        let Some(running) = self.steps.running.get(&key) else {
+            return;
+        };
+        let step = running.record.step.clone();
+        let run = running.run;
+        match &running.client {
+            Some((_, reply)) => {
+                let names = hostlist::parse(&step.hostlist).unwrap_or_default();
+                let nodes = running.addresses.iter().zip(&running.record.nodes);
+                let created = StepCreated {
+                    step: key.1,
+                    nodes: nodes
+                        .zip(names)
+                        .map(|((address, node), name)| StepNode {
+                            name,
+                            address: address.clone(),
+                            tasks: node.tasks.clone(),
+                        })
+                        .collect(),
+                    key: running.record.key.clone(),
+                    hostlist: step.hostlist.clone(),
+                };
+                let _ = reply.send(AgentReply::Created(Box::new(created)));
+            }
+            // srun went away while the daemons were started.
+            None => self.end_step_everywhere(key),
+        }
+        self.reports
+            .push(run.0, run.1, Report::StepStarted(Box::new(step)));
+        self.finish_step_if_over(key);
+    }
+
+    /// A node's part of a step has ended.
+    pub(super) fn node_ended(&mut self, key: StepKey, position: u32, end: StepEnd) {
+        let Some(running) = self.steps.running.get_mut(&key) else {
+            return;
+        };
+        if let Some(node) = running.record.nodes.get_mut(position as usize) {
+            node.end.get_or_insert(end);
+        }
+        self.steps.dirty = true;
+        let Some(running) = self.steps.running.get(&key) else {
+            return;
+        };
+        let (run, record) = (running.run, running.record.clone());
+        self.keep(run, key.1.0, &record);
+        self.finish_step_if_over(key);
+    }
+
+    fn finish_step_if_over(&mut self, key: StepKey) {
+        let Some(running) = self.steps.running.get(&key) else {
+            return;
+        };
+        if running.unanswered > 0 || !running.record.is_over() {
+            return;
+        }
+        let Some(running) = self.steps.running.remove(&key) else {
+            return;
+        };
+        self.steps.dirty = true;
+        if running.error.is_some() {
+            // It never was: the controller has not heard of it.
+            return self.drop_kept(running.run, key.1.0);
+        }
+        self.report_end(key, running.run.1, &running.record);
+    }
+
+    fn report_end(&mut self, key: StepKey, attempt: Attempt, record: &Record) {
+        let end = Box::new(total(record));
+        let report = Report::StepEnded { step: key.1, end };
+        self.reports.push(key.0, attempt, report);
+    }
+
+    /// srun is gone: its step waits no more, or is ended.
+    pub(super) fn step_client_gone(&mut self, conn: u64) {
+        self.steps.waiting.retain(|w| w.conn != conn);
+        self.steps.dirty = true;
+        let key = self
+            .steps
+            .running
+            .iter()
+            .find(|(_, r)| r.client.as_ref().is_some_and(|(c, _)| *c == conn))
+            .map(|(key, _)| *key);
+        let Some(key) = key else {
+            return;
+        };
+        if let Some(running) = self.steps.running.get_mut(&key) {
+            running.client = None;
+            // While answers are out, their arrival ends it.
+            if running.unanswered == 0 {
+                self.end_step_everywhere(key);
+            }
+        }
+    }
+
+    fn end_step_everywhere(&mut self, key: StepKey) {
+        let Some(running) = self.steps.running.get(&key) else {
+            return;
+        };
+        let Some(grant) = self.jobs.get(&key.0).and_then(|j| j.grant.clone()) else {
+            return;
+        };
+        let run = running.run;
+        let nodes: Vec<usize> = running
+            .record
+            .nodes
+            .iter()
+            .filter(|n| n.end.is_none())
+            .map(|n| n.at as usize)
+            .collect();
+        for node in nodes {
+            if node == 0 {
+                self.shim_order(&ToShim::EndStep { run, step: key.1 });
+                continue;
+            }
+            let address = grant.addresses.get(node).cloned().unwrap_or_default();
+            let request = AgentRequest::SignalStep {
+                job: key.0,
+                key: grant.key.clone(),
+                step: key.1,
+                signal: libc::SIGTERM.unsigned_abs(),
+            };
+            tokio::spawn(async move {
+                if let Err(e) = step_node::ask(&address, &request).await {
+                    log::warn!("{address}: a step cannot be ended: {e}");
+                }
+            });
+        }
+    }
+
+    /// The job is over: nothing of it will start any more.
+    pub(super) fn refuse_waiting_steps(&mut self, job: JobId) {
+        self.steps.waiting.retain(|w| {
+            let keep = w.spec.job != job;
+            if !keep {
+                let refusal = Refusal::from(RefusalCode::AlreadyDone);
+                let _ = w.reply.send(AgentReply::Refused(refusal));
+            }
+            keep
+        });
+    }
+
+    /// The job is forgotten.
+    pub(super) fn forget_steps(&mut self, job: JobId) {
+        self.steps.running.retain(|key, _| key.0 != job);
+        self.steps.next.remove(&job);
+        self.node_steps.forget(job);
+    }
+
+    /// The controller knows of the step's end.
+    pub(super) fn step_acknowledged(&mut self, run: Run, step: StepNo) {
+        self.drop_kept(run, step.0);
+    }
+
+    /// Takes back what the shim kept for an earlier life of the agent.
+    pub(super) fn adopt_steps(&mut self, known: Known) {
+        let run = known.run;
+        for (kept, bytes) in known.kept {
+            if kept == KEPT_NEXT {
+                if let Ok(next) = minicbor::decode::<u32>(&bytes) {
+                    let counter = self.steps.next.entry(run.0).or_insert(next);
+                    *counter = next.max(*counter);
+                }
+                continue;
+            }
+            if self.node_steps.adopt(run, kept, &bytes) {
+                continue;
+            }
+            let key = (run.0, StepNo(kept));
+            let Ok(record) = minicbor::decode::<Record>(&bytes) else {
+                log::error!("step {}.{}: its record cannot be read back", key.0, key.1);
+                continue;
+            };
+            if self.steps.running.contains_key(&key) {
+                continue;
+            }
+            let already = self.reports.has_step_end(run, key.1);
+            if record.is_over() {
+                if !already {
+                    self.report_end(key, run.1, &record);
+                }
+                continue;
+            }
+            // It may be known already; the controller ignores that.
+            let started = Report::StepStarted(Box::new(record.step.clone()));
+            self.reports.push(run.0, run.1, started);
+            let running = Running {
+                run,
+                addresses: vec![String::new(); record.nodes.len()],
+                record,
+                client: None,
+                unanswered: 0,
+                error: None,
+            };
+            self.steps.running.insert(key, running);
+        }
+    }
+
+    /// Has the shim keep something of a job.
+    pub(super) fn keep<T: Encode<()>>(&mut self, run: Run, key: u32, value: &T) {
+        let bytes = minicbor::to_vec(value).expect("writing to memory cannot fail");
+        self.shim_order(&ToShim::Keep {
+            run,
+            key,
+            bytes: bytes.into(),
+        });
+    }
+
+    pub(super) fn drop_kept(&mut self, run: Run, key: u32) {
+        self.shim_order(&ToShim::Keep {
+            run,
+            key,
+            bytes: Vec::new().into(),
+        });
+    }
+}
+
+/// The step as listings show it.
+fn describe(step: StepNo, spec: &StepSpec, placed: &[layout::Placed], names: &[String]) -> Step {
+    Step {
+        step,
+        name: spec.name.clone(),
+        hostlist: hostlist::compress(names),
+        nodes: u32::try_from(placed.len()).unwrap_or(u32::MAX),
+        tasks: u32::try_from(placed.iter().map(|p| p.tasks.len()).sum::<usize>())
+            .unwrap_or(u32::MAX),
+        cpus: placed.iter().map(|p| p.cpus.len()).sum(),
+        memory_mib: placed.iter().map(|p| p.memory_mib).sum(),
+        start_time: now(),
+        stdio: spec.stdio.clone(),
+        submit_line: spec.submit_line.clone(),
+        time_limit: spec.time_limit,
+        distribution: spec.distribution.clone(),
+    }
+}
+
+/// The end of a node's part that never began.
+fn never_ran() -> StepEnd {
+    StepEnd {
+        end_time: now(),
+        exit: ExitStatus { code: 1, signal: 0 },
+        state: JobState::Failed,
+        usage: Usage::default(),
+        cancelled_by: None,
+    }
+}
+
+/// All nodes' ends in one: the worst status, the sum of the usage.
+fn total(record: &Record) -> StepEnd {
+    let mut ends = record.nodes.iter().filter_map(|n| n.end.as_ref());
+    let Some(mut out) = ends.next().cloned() else {
+        return never_ran();
+    };
+    let weight = |exit: ExitStatus| {
+        if exit.signal == 0 {
+            exit.code
+        } else {
+            128 + exit.signal
+        }
+    };
+    for end in ends {
+        out.end_time = out.end_time.max(end.end_time);
+        if weight(end.exit) > weight(out.exit) {
+            out.exit = end.exit;
+        }
+        if rank(end.state) > rank(out.state) {
+            out.state = end.state;
+        }
+        add_usage(&mut out.usage, &end.usage);
+    }
+    out
+}
+
+fn rank(state: JobState) -> u32 {
+    match state {
+        JobState::Completed => 0,
+        JobState::Failed => 1,
+        JobState::Cancelled => 2,
+        JobState::Timeout => 3,
+        JobState::OutOfMemory => 4,
+        _ => 5,
+    }
+}
+
+/// Adds one usage to another.
+pub(crate) fn add_usage(sum: &mut Usage, more: &Usage) {
+    sum.min_cpu_us = if sum.tasks == 0 {
+        more.min_cpu_us
+    } else if more.tasks == 0 {
+        sum.min_cpu_us
+    } else {
+        sum.min_cpu_us.min(more.min_cpu_us)
+    };
+    sum.user_us += more.user_us;
+    sum.system_us += more.system_us;
+    sum.total_rss_kib += more.total_rss_kib;
+    sum.pages += more.pages;
+    sum.disk_read_bytes += more.disk_read_bytes;
+    sum.disk_write_bytes += more.disk_write_bytes;
+    sum.tasks += more.tasks;
+    if more.max_rss_kib > sum.max_rss_kib {
+        sum.max_rss_kib = more.max_rss_kib;
+        sum.max_rss_node.clone_from(&more.max_rss_node);
+        sum.max_rss_task = more.max_rss_task;
+    }
+}
+
+/// 16 bytes that nobody can guess.
+fn random_key() -> ByteVec {
+    let mut key = vec![0; 16];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut f| f.read_exact(&mut key))
+        .expect("every Linux system has /dev/urandom");
+    key.into()
 }

@@ -1,21 +1,166 @@
-//! listener
+//! The agent's own socket: srun, other agents, sstat and scontrol ask here. Who they are, the kernel says.
+
+use super::lead::Reply;
+use super::shim_link::read_frames;
 use super::{Agent, Event};
-use muster_core::ids::StepNo;
+use crate::info;
+use crate::shim::wire::ToShim;
+use anyhow::Context as _;
+use muster_core::ids::{JobId, StepNo};
+use muster_core::refusal::{Refusal, RefusalCode};
+use muster_proto::frame;
 use muster_proto::step::{AgentReply, AgentRequest};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
-pub(super) fn listen(_s: &Path, _e: mpsc::UnboundedSender<Event>) -> anyhow::Result<()> {
+
+/// Listens in the background.
+pub(super) fn listen(spool: &Path, events: mpsc::UnboundedSender<Event>) -> anyhow::Result<()> {
+    let path = info::agent_socket(spool);
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))?;
+    tokio::spawn(async move {
+        let mut next = 0;
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    next += 1;
+                    tokio::spawn(serve(stream, next, events.clone()));
+                }
+                Err(e) => {
+                    log::error!("{}: {e}", path.display());
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                }
+            }
+        }
+    });
     Ok(())
 }
+
+async fn serve(stream: UnixStream, conn: u64, events: mpsc::UnboundedSender<Event>) {
+    let Ok(peer) = stream.peer_cred() else {
+        return;
+    };
+    let uid = peer.uid();
+    let (reader, mut writer) = stream.into_split();
+    let (reply, mut replies) = mpsc::unbounded_channel::<AgentReply>();
+    let answering = tokio::spawn(async move {
+        while let Some(reply) = replies.recv().await {
+            if writer.write_all(&frame::encode(&reply)).await.is_err() {
+                return;
+            }
+        }
+    });
+    let ended = read_frames(reader, |request: AgentRequest| {
+        let _ = events.send(Event::Request {
+            conn,
+            uid,
+            request: Box::new(request),
+            reply: reply.clone(),
+        });
+    })
+    .await;
+    log::debug!("connection {conn}: {ended}");
+    answering.abort();
+    let _ = events.send(Event::Closed(conn));
+}
+
 impl Agent {
-    pub(super) fn asked(
-        &mut self,
-        _c: u64,
-        _u: u32,
-        _r: AgentRequest,
-        _x: mpsc::UnboundedSender<AgentReply>,
-    ) {
+    pub(super) fn asked(&mut self, conn: u64, uid: u32, request: AgentRequest, reply: Reply) {
+        match request {
+            AgentRequest::Create(spec) => self.create_step(conn, uid, *spec, reply),
+            AgentRequest::StartStep(launch) => {
+                self.start_here(*launch, super::step_node::Origin::Remote(reply));
+            }
+            AgentRequest::StepNodeEnded {
+                job,
+                key,
+                step,
+                position,
+                end,
+            } => {
+                // A job that is forgotten needs no report of its steps any more.
+                let known = self.jobs.contains_key(&job);
+                if known && !self.has_key(job, &key) {
+                    return refuse(&reply, RefusalCode::AccessDenied);
+                }
+                self.node_ended((job, step), position, *end);
+                let _ = reply.send(AgentReply::Done);
+            }
+            AgentRequest::SignalStep {
+                job,
+                key,
+                step,
+                signal,
+            } => {
+                if !self.has_key(job, &key) {
+                    return refuse(&reply, RefusalCode::AccessDenied);
+                }
+                self.signal_from_lead(job, step, signal);
+                let _ = reply.send(AgentReply::Done);
+            }
+            AgentRequest::Inspect { job } => self.inspect(job, uid, reply),
+        }
     }
-    pub(super) fn closed(&mut self, _c: u64) {}
-    pub(super) fn inspected(&mut self, _t: u64, _l: Vec<(u32, StepNo, Option<(u32, u32)>)>) {}
+
+    fn has_key(&self, job: JobId, key: &[u8]) -> bool {
+        let grant = self.jobs.get(&job).and_then(|j| j.grant.as_ref());
+        grant.is_some_and(|g| g.key[..] == *key)
+    }
+
+    fn signal_from_lead(&mut self, job: JobId, step: StepNo, signal: u32) {
+        let Some(attempt) = self.jobs.get(&job).map(|j| j.attempt) else {
+            return;
+        };
+        let run = (job, attempt);
+        let order = if signal == libc::SIGTERM.unsigned_abs() {
+            ToShim::EndStep { run, step }
+        } else {
+            ToShim::Signal {
+                run,
+                step: Some(step),
+                signal: i32::try_from(signal).unwrap_or(0),
+                scope: muster_core::command::SignalScope::Steps,
+            }
+        };
+        self.shim_order(&order);
+    }
+
+    fn inspect(&mut self, job: JobId, uid: u32, reply: Reply) {
+        let owner = self
+            .jobs
+            .get(&job)
+            .and_then(|j| j.grant.as_ref())
+            .map(|g| g.spec.owner.uid);
+        match owner {
+            _ if self.shim.is_none() => refuse(&reply, RefusalCode::Busy),
+            None => refuse(&reply, RefusalCode::InvalidJobId),
+            Some(owner) if uid != 0 && uid != owner => refuse(&reply, RefusalCode::AccessDenied),
+            Some(_) => {
+                self.next_tag += 1;
+                self.inspections.insert(self.next_tag, reply);
+                self.shim_order(&ToShim::Inspect {
+                    job,
+                    tag: self.next_tag,
+                });
+            }
+        }
+    }
+
+    pub(super) fn inspected(&mut self, tag: u64, list: Vec<(u32, StepNo, Option<(u32, u32)>)>) {
+        if let Some(reply) = self.inspections.remove(&tag) {
+            let _ = reply.send(AgentReply::Processes(list));
+        }
+    }
+
+    pub(super) fn closed(&mut self, conn: u64) {
+        self.step_client_gone(conn);
+    }
+}
+
+fn refuse(reply: &Reply, code: RefusalCode) {
+    let _ = reply.send(AgentReply::Refused(Refusal::from(code)));
 }

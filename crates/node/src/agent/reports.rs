@@ -1,7 +1,7 @@
 //! Reports that the controller has not acknowledged. They live in memory: after a restart of the agent the shim
 //! tells everything again, and the controller ignores what it knows by attempt.
 
-use muster_core::ids::{Attempt, JobId};
+use muster_core::ids::{Attempt, JobId, StepNo};
 use muster_core::time::Timestamp;
 use muster_proto::node::{NumberedReport, Report};
 use std::collections::VecDeque;
@@ -35,6 +35,14 @@ impl Reports {
             report,
         });
         self.next += 1;
+    }
+
+    /// Whether the end of a step waits to be acknowledged.
+    pub(super) fn has_step_end(&self, run: (JobId, Attempt), step: StepNo) -> bool {
+        self.queue.iter().any(|r| {
+            (r.job, r.attempt) == run
+                && matches!(&r.report, Report::StepEnded { step: s, .. } if *s == step)
+        })
     }
 
     /// What has not been sent on this connection.

@@ -1,15 +1,305 @@
-//! step node
-use super::Agent;
-use super::lead::StepKey;
-use crate::shim::wire::Run;
+//! This node's part of steps, whoever leads them: starts their daemons, and tells the lead how they ended.
+
+use super::lead::{Reply, StepKey};
+use super::{Agent, Event, launch};
+use crate::frames::Frames;
+use crate::shim::wire::{Run, StepOrder, ToShim};
+use anyhow::{Context as _, bail};
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use muster_core::hostlist;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::StepEnd;
-#[derive(Default)]
-pub(super) struct NodeSteps;
+use muster_core::job_env::{self, StepView};
+use muster_core::refusal::{Refusal, RefusalCode};
+use muster_proto::frame;
+use muster_proto::node::JobGrant;
+use muster_proto::step::{AgentReply, AgentRequest, StepLaunch};
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+/// Kept records of this node's part of a step have this number plus the step's.
+const KEPT_NODE: u32 = 1 << 30;
+/// How long a step's start waits for the controller to tell this node of the job.
+const GRANT_WAIT: Duration = Duration::from_secs(30);
+/// Waits between tries to tell the lead of an end.
+const DELIVERY_MIN: Duration = Duration::from_millis(50);
+/// See above.
+const DELIVERY_MAX: Duration = Duration::from_secs(5);
+
+/// Who wants a step daemon.
+#[derive(Debug)]
+pub(super) enum Origin {
+    /// This agent, which leads the job.
+    Lead,
+    /// Another agent.
+    Remote(Reply),
+}
+
+/// Parts of steps on this node.
+#[derive(Debug, Default)]
+pub(super) struct NodeSteps {
+    /// Daemons that are being started.
+    starting: HashMap<(Run, StepNo), (u32, Origin)>,
+    /// Starts that came before the job.
+    early: HashMap<u64, (StepLaunch, Origin)>,
+    parts: HashMap<StepKey, Part>,
+    next_wait: u64,
+}
+
+/// What is needed to tell of a part's end; the shim keeps it too.
+#[derive(Clone, Debug, Encode, Decode)]
+struct Part {
+    #[n(0)]
+    run: Run,
+    #[n(1)]
+    position: u32,
+    #[n(2)]
+    lead: String,
+}
+
+impl NodeSteps {
+    /// Takes a kept record back; whether it is one of these.
+    pub(super) fn adopt(&mut self, run: Run, kept: u32, bytes: &[u8]) -> bool {
+        let Some(step) = kept.checked_sub(KEPT_NODE) else {
+            return false;
+        };
+        if let Ok(part) = minicbor::decode::<Part>(bytes) {
+            self.parts.insert((run.0, StepNo(step)), part);
+        }
+        true
+    }
+
+    pub(super) fn forget(&mut self, job: JobId) {
+        self.parts.retain(|key, _| key.0 != job);
+    }
+}
+
 impl Agent {
-    pub(super) fn grant_came(&mut self, _j: JobId) {}
-    pub(super) fn end_delivered(&mut self, _k: StepKey) {}
-    pub(super) fn gave_up(&mut self, _w: u64) {}
-    pub(super) fn stepd_started(&mut self, _r: Run, _s: StepNo, _x: Result<String, String>) {}
-    pub(super) fn stepd_ended(&mut self, _r: Run, _s: StepNo, _e: StepEnd) {}
+    /// Starts the daemon of a step on this node.
+    pub(super) fn start_here(&mut self, launch: StepLaunch, origin: Origin) {
+        let job = launch.spec.job;
+        let grant = self.jobs.get(&job).map(|j| (j.grant.clone(), j.is_over()));
+        match grant {
+            // The lead's order came faster than the controller's.
+            None => self.wait_for_grant(launch, origin),
+            Some((None, _)) => self.step_refused(&launch, origin, "its grant was lost"),
+            Some((_, true)) => self.step_refused(&launch, origin, "the job is ending"),
+            Some((Some(grant), false)) if grant.key != launch.key => {
+                self.step_refused(&launch, origin, "the key is not the job's");
+            }
+            Some((Some(grant), false)) => {
+                let run = (job, grant.attempt);
+                let (step, position) = (launch.step, launch.position);
+                let part = Part {
+                    run,
+                    position,
+                    lead: launch.lead.clone(),
+                };
+                self.keep(run, KEPT_NODE + step.0, &part);
+                self.node_steps.parts.insert((job, step), part);
+                self.node_steps
+                    .starting
+                    .insert((run, step), (position, origin));
+                let order = self.step_order(&grant, launch);
+                self.shim_order(&ToShim::StartStep(Box::new(order)));
+            }
+        }
+    }
+
+    fn wait_for_grant(&mut self, launch: StepLaunch, origin: Origin) {
+        let wait = self.node_steps.next_wait;
+        self.node_steps.next_wait += 1;
+        self.node_steps.early.insert(wait, (launch, origin));
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(GRANT_WAIT).await;
+            let _ = events.send(Event::GaveUp(wait));
+        });
+    }
+
+    /// The job came: steps that were ahead of it start.
+    pub(super) fn grant_came(&mut self, job: JobId) {
+        let early = &mut self.node_steps.early;
+        let ready: Vec<u64> = early
+            .iter()
+            .filter(|(_, (launch, _))| launch.spec.job == job)
+            .map(|(wait, _)| *wait)
+            .collect();
+        for wait in ready {
+            if let Some((launch, origin)) = self.node_steps.early.remove(&wait) {
+                self.start_here(launch, origin);
+            }
+        }
+    }
+
+    /// The job did not come.
+    pub(super) fn gave_up(&mut self, wait: u64) {
+        if let Some((launch, origin)) = self.node_steps.early.remove(&wait) {
+            self.step_refused(&launch, origin, "the controller has not given it the job");
+        }
+    }
+
+    fn step_refused(&mut self, launch: &StepLaunch, origin: Origin, why: &str) {
+        let key = (launch.spec.job, launch.step);
+        self.answer_start(key, launch.position, origin, Err(why.to_owned()));
+    }
+
+    fn answer_start(
+        &mut self,
+        key: StepKey,
+        position: u32,
+        origin: Origin,
+        result: Result<String, String>,
+    ) {
+        match (origin, result) {
+            (Origin::Lead, result) => self.node_started(key, position, result),
+            (Origin::Remote(reply), Ok(address)) => {
+                let _ = reply.send(AgentReply::Started { address });
+            }
+            (Origin::Remote(reply), Err(error)) => {
+                let refusal = Refusal::new(RefusalCode::JobNotHere, error);
+                let _ = reply.send(AgentReply::Refused(refusal));
+            }
+        }
+    }
+
+    /// The shim started a daemon, or could not.
+    pub(super) fn stepd_started(&mut self, run: Run, step: StepNo, result: Result<String, String>) {
+        if result.is_err() {
+            self.node_steps.parts.remove(&(run.0, step));
+            self.drop_kept(run, KEPT_NODE + step.0);
+        }
+        if let Some((position, origin)) = self.node_steps.starting.remove(&(run, step)) {
+            self.answer_start((run.0, step), position, origin, result);
+        }
+    }
+
+    /// A daemon ended: the lead must know, however long it takes.
+    pub(super) fn stepd_ended(&mut self, run: Run, step: StepNo, mut end: StepEnd) {
+        end.usage.max_rss_node.clone_from(&self.options.name);
+        let key = (run.0, step);
+        let Some(part) = self.node_steps.parts.get(&key).cloned() else {
+            return self.shim_order(&ToShim::ForgetStep(run, step));
+        };
+        let job = self.jobs.get(&run.0);
+        if job.is_some_and(super::jobs::Job::leads) {
+            self.node_ended(key, part.position, end);
+            return self.end_delivered(key);
+        }
+        let Some(grant) = job.and_then(|j| j.grant.clone()) else {
+            // Agent and shim were both lost, and the key with them; the lead learns of the job's end otherwise.
+            return self.end_delivered(key);
+        };
+        let request = AgentRequest::StepNodeEnded {
+            job: run.0,
+            key: grant.key.clone(),
+            step,
+            position: part.position,
+            end: Box::new(end),
+        };
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            let mut wait = DELIVERY_MIN;
+            while let Err(e) = ask(&part.lead, &request).await {
+                log::warn!(
+                    "{}: the end of step {}.{} cannot be told: {e}",
+                    part.lead,
+                    key.0,
+                    key.1
+                );
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(DELIVERY_MAX);
+            }
+            let _ = events.send(Event::EndDelivered(key));
+        });
+    }
+
+    /// The lead knows: the part is forgotten.
+    pub(super) fn end_delivered(&mut self, key: StepKey) {
+        if let Some(part) = self.node_steps.parts.remove(&key) {
+            self.drop_kept(part.run, KEPT_NODE + key.1.0);
+            self.shim_order(&ToShim::ForgetStep(part.run, key.1));
+        }
+    }
+
+    fn step_order(&mut self, grant: &JobGrant, launch: StepLaunch) -> StepOrder {
+        StepOrder {
+            run: (grant.job, grant.attempt),
+            user: self.user_of(grant),
+            env: self.step_env(grant, &launch),
+            limits: self.limits(&launch.spec.context.soft_limits),
+            array: launch::array_of(grant),
+            job_name: grant.spec.name.clone(),
+            append: self.settings.append,
+            task_prolog: self.settings.task_prolog.clone(),
+            task_epilog: self.settings.task_epilog.clone(),
+            launch,
+        }
+    }
+
+    /// The environment of srun with what describes the step put over it.
+    fn step_env(&self, grant: &JobGrant, launch: &StepLaunch) -> Vec<ByteVec> {
+        let hostlist = hostlist::compress(&launch.names);
+        let spec = &launch.spec;
+        let view = StepView {
+            step: launch.step,
+            hostlist: &hostlist,
+            tasks: &launch.tasks,
+            position: launch.position as usize,
+            node: &self.options.name,
+            cpus_on_node: launch.cpus.len(),
+            cpus_per_task: spec.cpus_per_task,
+            distribution: spec.distribution.as_deref(),
+        };
+        let own = job_env::step_env(&self.view(grant), &view);
+        let spool = self.options.spool_dir.to_string_lossy().into_owned();
+        let mut over: HashMap<&str, &str> =
+            own.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        over.extend(spec.extra_env.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+        over.insert("MUSTER_SPOOL", &spool);
+        let mut seen = HashSet::new();
+        let mut env = Vec::with_capacity(spec.context.environment.len() + over.len());
+        for variable in &spec.context.environment {
+            let (name, _) = super::context::split(variable);
+            seen.insert(name);
+            // Where the submission came from is srun's to say: the job's script may have changed it.
+            let kept = matches!(name, "SLURM_SUBMIT_DIR" | "SLURM_SUBMIT_HOST");
+            if kept || !over.contains_key(name) {
+                env.push(variable.clone());
+            }
+        }
+        over.retain(|name, _| !(name.starts_with("SLURM_SUBMIT_") && seen.contains(name)));
+        env.extend(
+            over.into_iter()
+                .map(|(k, v)| format!("{k}={v}").into_bytes().into()),
+        );
+        if !seen.contains("TMPDIR") {
+            env.push(b"TMPDIR=/tmp".to_vec().into());
+        }
+        env
+    }
+}
+
+/// Asks another agent something; gives its first answer.
+pub(super) async fn ask(address: &str, request: &AgentRequest) -> anyhow::Result<AgentReply> {
+    let Some(path) = address.strip_prefix("unix:") else {
+        bail!("agents on other machines (address '{address}') cannot be reached by this version");
+    };
+    let mut stream = UnixStream::connect(path).await?;
+    stream.write_all(&frame::encode(request)).await?;
+    let mut frames = Frames::default();
+    let mut chunk = [0; 4096];
+    loop {
+        if let Some(reply) = frames.next()? {
+            return Ok(reply);
+        }
+        let n = stream.read(&mut chunk).await.context("its answer")?;
+        if n == 0 {
+            bail!("it closed without an answer");
+        }
+        frames.push(&chunk[..n]);
+    }
 }

@@ -4,7 +4,6 @@
 #![allow(unreachable_pub)]
 
 mod batch;
-mod bench;
 mod cluster;
 mod steps;
 
@@ -25,7 +24,7 @@ fn main() -> ExitCode {
     if args.iter().any(|a| a == "--list") {
         return ExitCode::SUCCESS;
     }
-    let tests = [batch::TESTS, steps::TESTS, bench::TESTS].concat();
+    let tests = [batch::TESTS, steps::TESTS].concat();
     let (mut failed, mut run) = (0, 0);
     for (name, test) in tests {
         if wanted.is_some_and(|w| !name.contains(w.as_str())) {

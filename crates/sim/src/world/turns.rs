@@ -191,7 +191,10 @@ impl World {
         }
         match after {
             After::Again => self.turn_in(1),
-            After::Full => self.turn_in(200),
+            After::Full => {
+                controller.idle_turns = 0;
+                self.turn_in(200);
+            }
             After::Stop => {
                 trace!(self, "controller stops: its journal failed");
                 self.die(Crash::Process);

@@ -1,0 +1,447 @@
+//! sacct: jobs and steps of the accounting store.
+
+use super::account::{AcctRow, Shown};
+use super::context::Ctx;
+use super::document::Dialect;
+use super::format::fit;
+use super::options::{Opt, Parsed, Value, alias, env, long, opt, parse};
+use super::sacct_fields::{FIELDS, Field, find};
+use super::sacct_filter::{self as filter, Wishes};
+use super::text::unit_index;
+use super::{Failure, print, query, sacct_document};
+use crate::connect::{Client, ConnectError};
+use jiff::Zoned;
+use muster_core::refusal::RefusalCode;
+use muster_proto::acct::AcctJob;
+
+static OPTIONS: &[Opt] = &[
+    opt('A', "accounts", Value::Yes),
+    opt('L', "allclusters", Value::No),
+    opt('X', "allocations", Value::No),
+    opt('a', "allusers", Value::No),
+    opt('x', "associations", Value::Yes),
+    opt('B', "batch-script", Value::No),
+    opt('b', "brief", Value::No),
+    alias(opt('M', "clusters", Value::Yes), &["cluster"]),
+    opt('c', "completion", Value::No),
+    opt('C', "constraints", Value::Yes),
+    long("delimiter", Value::Yes),
+    opt('D', "duplicates", Value::No),
+    opt('E', "endtime", Value::Yes),
+    long("env-vars", Value::No),
+    long("federation", Value::No),
+    opt('f', "file", Value::Yes),
+    opt('F', "flags", Value::Yes),
+    alias(opt('o', "format", Value::Yes), &["fields"]),
+    alias(opt('g', "gid", Value::Yes), &["group"]),
+    opt('h', "help", Value::No),
+    opt('e', "helpformat", Value::No),
+    alias(opt('j', "jobs", Value::Yes), &["job"]),
+    long("json", Value::Maybe),
+    long("local", Value::No),
+    opt('l', "long", Value::No),
+    alias(long("name", Value::Yes), &["names", "jobname"]),
+    opt('I', "ncpus", Value::Yes),
+    opt('i', "nnodes", Value::Yes),
+    long("noconvert", Value::No),
+    opt('N', "nodelist", Value::Yes),
+    opt('n', "noheader", Value::No),
+    opt('p', "parsable", Value::No),
+    opt('P', "parsable2", Value::No),
+    opt('r', "partition", Value::Yes),
+    opt('q', "qos", Value::Yes),
+    opt('R', "reason", Value::Yes),
+    opt('S', "starttime", Value::Yes),
+    alias(opt('s', "state", Value::Yes), &["states"]),
+    opt('K', "timelimit-max", Value::Yes),
+    opt('k', "timelimit-min", Value::Yes),
+    opt('T', "truncate", Value::No),
+    alias(opt('u', "user", Value::Yes), &["uid"]),
+    long("units", Value::Yes),
+    long("usage", Value::No),
+    long("use-local-uid", Value::No),
+    opt('v', "verbose", Value::No),
+    opt('V', "version", Value::No),
+    opt('W', "wckeys", Value::Yes),
+    long("whole-hetjob", Value::Maybe),
+    long("yaml", Value::Maybe),
+];
+
+const USAGE: &str = "\
+Usage: sacct [-A accounts] [-E end] [-g groups] [-j jobs] [-N nodes] [-o fields] [-q qos] [-r partitions] [-s states]
+             [-S start] [-u users] [--delimiter text] [--json[=version]] [--name names] [--units KMGTP]
+             [--yaml[=version]] [-abDelnpPTvVX]
+";
+
+const HELP: &str = "\
+Usage: sacct [OPTIONS]
+Shows jobs of the accounting store: by default one's own of today.
+
+  -A, --accounts=LIST       jobs of these accounts
+  -X, --allocations         jobs without their steps
+  -a, --allusers            everybody's jobs
+  -B, --batch-script        the scripts of the jobs that -j names
+  -b, --brief               JobID, State and ExitCode
+  -M, --clusters=NAME       this cluster's name, or 'all'
+  -C, --constraints=LIST    jobs that asked for all of these features
+      --delimiter=TEXT      between the columns of -p and -P
+  -D, --duplicates          every run of requeued jobs
+  -E, --endtime=TIME        jobs before this time
+  -o, --format=LIST         these columns; name%20 sets a width, name%-20 pads on the right
+  -g, --gid=LIST            jobs of these groups
+  -h, --help                this text
+  -e, --helpformat          names of the columns
+  -j, --jobs=LIST           these jobs: 12, 12_3 (task 3 of array 12), 12.0 (a step), 12.batch
+      --json[=VERSION]      as JSON; --json=list names the versions
+  -l, --long                many columns
+      --name=LIST           jobs of these names
+  -I, --ncpus=MIN[-MAX]     jobs that had so many CPUs
+  -i, --nnodes=MIN[-MAX]    jobs that had so many nodes
+      --noconvert           memory always in megabytes
+  -N, --nodelist=HOSTLIST   jobs that ran on any of these nodes
+  -n, --noheader            no lines above the columns
+  -p, --parsable            columns separated by '|', and one at the end
+  -P, --parsable2           columns separated by '|'
+  -r, --partition=LIST      jobs in these partitions
+  -q, --qos=LIST            jobs of these QOS
+  -R, --reason=LIST         jobs that waited for these reasons
+  -S, --starttime=TIME      jobs after this time
+  -s, --state=LIST          jobs that were in these states in the time asked for
+  -T, --truncate            start and end no further than the time asked for
+  -u, --user=LIST           jobs of these users, by name or number
+      --units=KMGTP         memory in this unit
+      --usage               the options in short
+  -V, --version             the version
+  -W, --wckeys=LIST         jobs with these keys
+      --yaml[=VERSION]      as YAML
+Times: HH:MM[:SS][AM|PM], MMDD[YY], MM/DD[/YY], MM.DD[.YY], YYYY-MM-DD[THH:MM[:SS]], today, midnight, noon, fika,
+       teatime, now[{+|-}COUNT[seconds|minutes|hours|days|weeks]]
+      --federation, --local, --use-local-uid, --whole-hetjob   no effect here
+";
+
+const DEFAULT: &str = "jobid,jobname,partition,account,alloccpus,state,exitcode";
+const BRIEF: &str = "jobid,state,exitcode";
+const LONG: &str = "jobid,jobidraw,jobname,partition,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,maxrssnode,\
+    maxrsstask,averss,maxpages,maxpagesnode,maxpagestask,avepages,mincpu,mincpunode,mincputask,avecpu,ntasks,alloccpus,\
+    elapsed,state,exitcode,avecpufreq,reqcpufreqmin,reqcpufreqmax,reqcpufreqgov,reqmem,consumedenergy,maxdiskread,\
+    maxdiskreadnode,maxdiskreadtask,avediskread,maxdiskwrite,maxdiskwritenode,maxdiskwritetask,avediskwrite,reqtres,\
+    alloctres,tresusageinave,tresusageinmax,tresusageinmaxnode,tresusageinmaxtask,tresusageinmin,tresusageinminnode,\
+    tresusageinmintask,tresusageintot,tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave,\
+    tresusageouttot";
+
+/// How rows are separated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Separation {
+    /// Fixed widths.
+    #[default]
+    Widths,
+    /// `-p`.
+    WithLast,
+    /// `-P`.
+    Between,
+}
+
+/// What is shown.
+#[derive(Debug, Default)]
+struct Options {
+    wishes: Wishes,
+    format: Option<String>,
+    brief: bool,
+    long: bool,
+    no_header: bool,
+    separation: Separation,
+    delimiter: Option<String>,
+    truncate: bool,
+    shown: Shown,
+    scripts: bool,
+    document: Option<Dialect>,
+}
+
+/// Runs sacct.
+pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
+    let parsed = parse("sacct", OPTIONS, args)?;
+    if let Some(text) = information(&parsed) {
+        print(&text);
+        return Ok(());
+    }
+    let options = Options::new(parsed)?;
+    let columns = options.columns()?;
+    let now = Zoned::now();
+    let question = options
+        .wishes
+        .to_query(&now, nix::unistd::getuid().as_raw())?;
+    let mut client = Client::connect().map_err(failed)?;
+    let mut ctx = Ctx::new(&client.endpoint.cluster);
+    let (jobs, at) = query::accounting(&mut client, question).map_err(failed)?;
+    ctx.now = at;
+    if options.scripts {
+        return scripts(&mut client, &jobs);
+    }
+    print(&options.render(&columns, &jobs, &ctx, &now)?);
+    Ok(())
+}
+
+/// Clients switch to squeue when they read that accounting is off.
+fn failed(error: ConnectError) -> Failure {
+    match error {
+        ConnectError::Refused(refusal) if refusal.code == RefusalCode::AccountingDisabled => {
+            Failure::new(refusal.code.text())
+        }
+        other => Failure::new(format!("sacct: error: {other}")),
+    }
+}
+
+fn information(parsed: &Parsed) -> Option<String> {
+    parsed.options.iter().find_map(|(name, value)| match *name {
+        "help" => Some(HELP.to_owned()),
+        "usage" => Some(USAGE.to_owned()),
+        "version" => Some(format!("slurm {}\n", super::SLURM_VERSION)),
+        "helpformat" => Some(help_format()),
+        "json" | "yaml" if value.as_deref() == Some("list") => Some(Dialect::list()),
+        _ => None,
+    })
+}
+
+/// Names of the columns, four in a line.
+fn help_format() -> String {
+    let mut text = String::new();
+    for names in FIELDS.chunks(4) {
+        for (i, field) in names.iter().enumerate() {
+            if i > 0 {
+                text.push(' ');
+            }
+            text.push_str(&format!("{:<19}", field.name));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn scripts(client: &mut Client, jobs: &[AcctJob]) -> Result<(), Failure> {
+    for job in jobs {
+        print(&format!(
+            "Batch Script for {}\n{}\n",
+            job.id,
+            "-".repeat(80)
+        ));
+        if !job.batch {
+            print("NONE\n");
+            continue;
+        }
+        let script = query::script(client, job.id).map_err(failed)?;
+        print(&String::from_utf8_lossy(&script));
+        print("\n");
+    }
+    Ok(())
+}
+
+impl Options {
+    fn new(parsed: Parsed) -> Result<Options, Failure> {
+        if let Some(operand) = parsed.operands.first() {
+            return Err(Failure::new(format!(
+                "sacct: error: Unknown arguments: {operand}\n{}",
+                USAGE.trim_end()
+            )));
+        }
+        let mut options = Options {
+            format: env("SACCT_FORMAT"),
+            ..Options::default()
+        };
+        for (name, value) in parsed.options {
+            options.set(name, value.unwrap_or_default())?;
+        }
+        if options.scripts && options.wishes.rows.is_empty() {
+            return Err(Failure::new(
+                "sacct: fatal: --batch-script requires specific jobs: give -j",
+            ));
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, name: &'static str, value: String) -> Result<(), Failure> {
+        let wishes = &mut self.wishes;
+        let query = &mut wishes.query;
+        match name {
+            "accounts" => query.accounts = filter::texts(&value),
+            "allocations" => query.allocations_only = true,
+            "allusers" => wishes.everyone = true,
+            "batch-script" => self.scripts = true,
+            "brief" => self.brief = true,
+            "clusters" => drop(super::this_cluster("sacct", &value)?),
+            "constraints" => wishes.constraints = filter::texts(&value),
+            "delimiter" => self.delimiter = Some(value),
+            "duplicates" => query.duplicates = true,
+            "endtime" => wishes.end = Some(value),
+            "format" => self.format = Some(value),
+            "gid" => query.gids = filter::parse_groups(&value)?,
+            "jobs" => wishes.rows.extend(filter::parse_rows(&value)?),
+            "json" | "yaml" => {
+                self.document = Some(Dialect::parse("sacct", name == "yaml", &value)?)
+            }
+            "long" => self.long = true,
+            "name" => query.names = filter::texts(&value),
+            "ncpus" => wishes.cpus = Some(filter::parse_range("cpu", &value)?),
+            "nnodes" => wishes.nodes = Some(filter::parse_range("node", &value)?),
+            "noconvert" => self.shown.keep_units = true,
+            "nodelist" => {
+                query.nodes = muster_core::hostlist::parse(&value)
+                    .map_err(|e| Failure::new(format!("sacct: error: {e}")))?;
+            }
+            "noheader" => self.no_header = true,
+            "parsable" => self.separation = Separation::WithLast,
+            "parsable2" => self.separation = Separation::Between,
+            "partition" => query.partitions = filter::texts(&value),
+            "qos" => query.qos = filter::texts(&value),
+            "reason" => wishes.reasons = filter::texts(&value),
+            "starttime" => wishes.start = Some(value),
+            "state" => wishes.set_states(&value)?,
+            "truncate" => self.truncate = true,
+            "user" => query.uids = filter::parse_users(&value)?,
+            "units" => {
+                let letter = value.chars().next().filter(|_| value.len() == 1);
+                let unit = letter.and_then(unit_index);
+                self.shown.unit = Some(unit.ok_or_else(|| {
+                    Failure::new(format!(
+                        "sacct: fatal: Invalid unit type '{value}' (K, M, G, T or P)"
+                    ))
+                })?);
+            }
+            "wckeys" => query.wckeys = filter::texts(&value),
+            "associations" | "completion" | "env-vars" | "file" | "flags" | "timelimit-max"
+            | "timelimit-min" => {
+                return Err(Failure::new(format!(
+                    "sacct: error: --{name} is not implemented"
+                )));
+            }
+            // There is one cluster, and jobs keep the uid that they ran under.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn columns(&self) -> Result<Vec<(&'static Field, i32)>, Failure> {
+        let format = match (&self.format, self.long, self.brief) {
+            (_, true, _) => LONG,
+            (_, _, true) => BRIEF,
+            (Some(format), ..) => format,
+            _ => DEFAULT,
+        };
+        let mut columns = Vec::new();
+        for word in format.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+            let (name, width) = match word.split_once('%') {
+                Some((name, width)) => (name, Some(width)),
+                None => (word, None),
+            };
+            if name.eq_ignore_ascii_case("all") {
+                columns.extend(FIELDS.iter().map(|f| (f, f.width)));
+                continue;
+            }
+            let invalid =
+                || Failure::new(format!("sacct: error: Invalid field requested: \"{name}\""));
+            let field = find(name).ok_or_else(invalid)?;
+            let width = match width {
+                Some(width) => width
+                    .parse()
+                    .ok()
+                    .filter(|w: &i32| w.abs() < 1 << 16)
+                    .ok_or_else(invalid)?,
+                None => field.width,
+            };
+            columns.push((field, if width == 0 { field.width } else { width }));
+        }
+        Ok(columns)
+    }
+
+    fn render(
+        &self,
+        columns: &[(&'static Field, i32)],
+        jobs: &[AcctJob],
+        ctx: &Ctx,
+        now: &Zoned,
+    ) -> Result<String, Failure> {
+        let mut shown = self.shown;
+        if self.truncate {
+            shown.window = Some(self.wishes.window(now)?);
+        }
+        let mut out = String::with_capacity(jobs.len() * 256);
+        let row = |job, step| AcctRow { job, step, shown };
+        if let Some(dialect) = self.document {
+            let rows: Vec<AcctRow<'_>> = jobs
+                .iter()
+                .map(|job| row(job, None))
+                .filter(|r| self.wishes.wants(r))
+                .collect();
+            sacct_document::write(&mut out, dialect, &rows, ctx);
+            return Ok(out);
+        }
+        if !self.no_header {
+            self.header(&mut out, columns);
+        }
+        for job in jobs {
+            let steps = job
+                .steps
+                .iter()
+                .filter(|_| !self.wishes.query.allocations_only);
+            let rows = std::iter::once(None).chain(steps.map(Some));
+            for row in rows
+                .map(|step| row(job, step))
+                .filter(|r| self.wishes.wants(r))
+            {
+                self.line(&mut out, columns, |(field, _), out| {
+                    (field.render)(&row, ctx, out)
+                });
+            }
+        }
+        Ok(out)
+    }
+
+    fn header(&self, out: &mut String, columns: &[(&'static Field, i32)]) {
+        self.line(out, columns, |(field, _), out| out.push_str(field.name));
+        if self.separation == Separation::Widths {
+            for (_, width) in columns {
+                out.extend(std::iter::repeat_n('-', width.unsigned_abs() as usize));
+                out.push(' ');
+            }
+            out.push('\n');
+        }
+    }
+
+    fn line(
+        &self,
+        out: &mut String,
+        columns: &[(&'static Field, i32)],
+        write: impl Fn(&(&'static Field, i32), &mut String),
+    ) {
+        let delimiter = self.delimiter.as_deref().unwrap_or("|");
+        for (i, column) in columns.iter().enumerate() {
+            if self.separation == Separation::Between && i > 0 {
+                out.push_str(delimiter);
+            }
+            let start = out.len();
+            write(column, out);
+            match self.separation {
+                Separation::Widths => {
+                    cell(out, start, column.1);
+                    out.push(' ');
+                }
+                Separation::WithLast => out.push_str(delimiter),
+                Separation::Between => {}
+            }
+        }
+        out.push('\n');
+    }
+}
+
+/// Pads, or cuts and marks the cut with a plus.
+fn cell(out: &mut String, start: usize, width: i32) {
+    let columns = width.unsigned_abs() as usize;
+    let cut = out[start..].chars().nth(columns).is_some();
+    fit(out, start, columns, width > 0, true);
+    if cut && out.pop().is_some() {
+        out.push('+');
+    }
+}
+
+#[cfg(test)]
+#[path = "sacct_tests.rs"]
+mod tests;

@@ -1,0 +1,289 @@
+//! The columns of sacct, in the order of `sacct --helpformat`.
+
+use super::account::AcctRow;
+use super::context::Ctx;
+use super::text::{self, put};
+
+/// A column.
+pub(crate) struct Field {
+    /// Its name, which is its header too.
+    pub(crate) name: &'static str,
+    /// Its width; negative is padded on the right.
+    pub(crate) width: i32,
+    /// Appends the value.
+    pub(crate) render: for<'a> fn(&AcctRow<'a>, &Ctx, &mut String),
+}
+
+macro_rules! table {
+    ($($name:literal $width:literal $r:ident $c:ident $o:ident => $body:expr;)*) => {
+        &[$(Field {
+            name: $name,
+            width: $width,
+            render: |$r: &AcctRow<'_>, $c: &Ctx, $o: &mut String| {
+                let _ = ($r, $c, &$o);
+                $body
+            },
+        }),*]
+    };
+}
+
+/// Columns that `--helpformat` names.
+pub(crate) static FIELDS: &[Field] = table![
+    "Account" 10 r _c o => o.push_str(&r.job.account);
+    "AdminComment" 15 r _c o => of_job(r, o, &r.job.admin_comment);
+    "AllocCPUS" 10 r _c o => put!(o, "{}", r.cpus());
+    "AllocNodes" 10 r _c o => put!(o, "{}", r.step.map_or(r.job.alloc_nodes, |s| s.nodes));
+    "AllocTRES" 10 r _c o => r.write_tres(o);
+    "AssocID" 7 r _c o => of_job(r, o, "0");
+    "AveCPU" 10 r _c o => per_task(r, o, |u| u.user_us + u.system_us, seconds);
+    "AveCPUFreq" 10 r _c o => of_step(r, o, "0");
+    "AveDiskRead" 14 r _c o => per_task(r, o, |u| u.disk_read_bytes, plain);
+    "AveDiskWrite" 14 r _c o => per_task(r, o, |u| u.disk_write_bytes, plain);
+    "AvePages" 10 r _c o => per_task(r, o, |u| u.pages, plain);
+    "AveRSS" 10 r _c o => per_task(r, o, |u| u.total_rss_kib, |r, o, kib| r.write_kib(o, kib));
+    "AveVMSize" 10 _r _c _o => ();
+    "BlockID" 16 _r _c _o => ();
+    "Cluster" 10 _r c o => o.push_str(&c.cluster);
+    "Comment" 14 r _c o => of_job(r, o, &r.job.comment);
+    "Constraints" 19 r _c o => of_job(r, o, &r.job.constraint);
+    "ConsumedEnergy" 14 _r _c o => o.push('0');
+    "ConsumedEnergyRaw" 17 _r _c o => o.push('0');
+    "Container" 19 _r _c _o => ();
+    "CPUTime" 10 r c o => text::long_duration(o, r.elapsed_s(c) * i64::from(r.cpus()));
+    "CPUTimeRAW" 10 r c o => put!(o, "{}", r.elapsed_s(c) * i64::from(r.cpus()));
+    "DBIndex" -10 r _c o => put!(o, "{}", r.job.id);
+    "DerivedExitCode" 15 r _c o => derived_exit(r, o);
+    "Elapsed" 10 r c o => text::long_duration(o, r.elapsed_s(c));
+    "ElapsedRaw" 10 r c o => put!(o, "{}", r.elapsed_s(c));
+    "Eligible" 19 r c o => c.time_or(o, r.step.map_or(r.job.eligible, |s| Some(s.start)), "Unknown");
+    "End" 19 r c o => c.time_or(o, r.end(), "Unknown");
+    "ExitCode" 8 r _c o => put!(o, "{}:{}", r.exit().code, r.exit().signal);
+    "Flags" 19 _r _c _o => ();
+    "GID" 6 r _c o => of_job(r, o, &r.job.gid.to_string());
+    "Group" 9 r _c o => of_job(r, o, &r.job.group);
+    "JobID" -12 r _c o => r.write_id(o);
+    "JobIDRaw" -12 r _c o => r.write_raw_id(o);
+    "JobName" 10 r _c o => o.push_str(r.step.map_or(&r.job.name, |s| &s.name));
+    "Layout" 9 r _c o => o.push_str(r.step.map_or("", |s| &s.distribution));
+    "MaxDiskRead" 12 _r _c _o => ();
+    "MaxDiskReadNode" 15 _r _c _o => ();
+    "MaxDiskReadTask" 15 _r _c _o => ();
+    "MaxDiskWrite" 12 _r _c _o => ();
+    "MaxDiskWriteNode" 16 _r _c _o => ();
+    "MaxDiskWriteTask" 16 _r _c _o => ();
+    "MaxPages" 8 _r _c _o => ();
+    "MaxPagesNode" 12 _r _c _o => ();
+    "MaxPagesTask" 14 _r _c _o => ();
+    "MaxRSS" 10 r _c o => used(r, |u| r.write_kib(o, u.max_rss_kib));
+    "MaxRSSNode" 10 r _c o => used(r, |u| o.push_str(&u.max_rss_node));
+    "MaxRSSTask" 10 r _c o => used(r, |u| put!(o, "{}", u.max_rss_task));
+    "MaxVMSize" 10 _r _c _o => ();
+    "MaxVMSizeNode" 14 _r _c _o => ();
+    "MaxVMSizeTask" 14 _r _c _o => ();
+    "McsLabel" 12 _r _c _o => ();
+    "MinCPU" 10 r _c o => used(r, |u| seconds(r, o, u.min_cpu_us));
+    "MinCPUNode" 10 _r _c _o => ();
+    "MinCPUTask" 10 _r _c _o => ();
+    "NCPUS" 10 r _c o => put!(o, "{}", r.cpus());
+    "NNodes" 8 r _c o => put!(o, "{}", r.nodes());
+    "NodeList" 15 r _c o => o.push_str(r.nodelist());
+    "NTasks" 8 r _c o => tasks(r, o);
+    "Partition" 10 r _c o => of_job(r, o, &r.job.partition);
+    "Priority" 10 r _c o => of_job(r, o, &r.job.priority.to_string());
+    "QOS" 10 r _c o => of_job(r, o, &r.job.qos);
+    "QOSRAW" 6 r _c o => of_job(r, o, "1");
+    "Reason" 22 r _c o => of_job(r, o, if r.job.reason.is_empty() { "None" } else { &r.job.reason });
+    "ReqCPUFreq" 10 r _c o => frequency(r, o);
+    "ReqCPUFreqGov" 13 r _c o => frequency(r, o);
+    "ReqCPUFreqMax" 13 r _c o => frequency(r, o);
+    "ReqCPUFreqMin" 13 r _c o => frequency(r, o);
+    "ReqCPUS" 8 r _c o => put!(o, "{}", r.step.map_or(r.job.req_cpus, |s| s.cpus));
+    "ReqMem" 10 r _c o => asked_memory(r, o);
+    "ReqNodes" 8 r _c o => put!(o, "{}", r.step.map_or(r.job.req_nodes, |s| s.nodes));
+    "ReqTRES" 10 r _c o => r.write_tres_asked(o);
+    "Reservation" 20 r _c o => of_job(r, o, &r.job.reservation);
+    "ReservationId" 8 _r _c _o => ();
+    "Reserved" 10 r c o => waited(r, c, o);
+    "ResvCPU" 10 r c o => waited_cpus(r, c, o);
+    "ResvCPURAW" 10 r c o => waited_cpus_raw(r, c, o);
+    "Start" 19 r c o => c.time_or(o, r.start(), "Unknown");
+    "State" 10 r _c o => r.write_state(o);
+    "Submit" 19 r c o => c.time(o, r.step.map_or(r.job.submit, |s| s.start));
+    "SubmitLine" 20 r _c o => o.push_str(r.step.map_or(&r.job.submit_line, |s| &s.submit_line));
+    "Suspended" 10 r _c o => suspended(r, o);
+    "SystemComment" 15 _r _c _o => ();
+    "SystemCPU" 10 r _c o => text::cpu_time(o, r.cpu_us().1);
+    "Timelimit" 10 r _c o => r.write_limit(o);
+    "TimelimitRaw" 10 r _c o => limit_minutes(r, o);
+    "TotalCPU" 10 r _c o => text::cpu_time(o, r.cpu_us().0 + r.cpu_us().1);
+    "TRESUsageInAve" 14 r _c o => usage_in(r, o, |u| (u.user_us + u.system_us) / tasks_of(u), |u| u.total_rss_kib / tasks_of(u));
+    "TRESUsageInMax" 14 r _c o => used(r, |u| { o.push_str("mem="); r.write_kib(o, u.max_rss_kib); });
+    "TRESUsageInMaxNode" 18 r _c o => used(r, |u| put!(o, "mem={}", u.max_rss_node));
+    "TRESUsageInMaxTask" 18 r _c o => used(r, |u| put!(o, "mem={}", u.max_rss_task));
+    "TRESUsageInMin" 14 r _c o => used(r, |u| { o.push_str("cpu="); seconds(r, o, u.min_cpu_us); });
+    "TRESUsageInMinNode" 18 _r _c _o => ();
+    "TRESUsageInMinTask" 18 _r _c _o => ();
+    "TRESUsageInTot" 14 r _c o => usage_in(r, o, |u| u.user_us + u.system_us, |u| u.total_rss_kib);
+    "TRESUsageOutAve" 15 r _c o => used(r, |u| put!(o, "fs/disk={}", u.disk_write_bytes / tasks_of(u)));
+    "TRESUsageOutMax" 15 _r _c _o => ();
+    "TRESUsageOutMaxNode" 19 _r _c _o => ();
+    "TRESUsageOutMaxTask" 19 _r _c _o => ();
+    "TRESUsageOutMin" 15 _r _c _o => ();
+    "TRESUsageOutMinNode" 19 _r _c _o => ();
+    "TRESUsageOutMinTask" 19 _r _c _o => ();
+    "TRESUsageOutTot" 15 r _c o => used(r, |u| put!(o, "fs/disk={}", u.disk_write_bytes));
+    "UID" 6 r _c o => of_job(r, o, &r.job.uid.to_string());
+    "User" 9 r _c o => of_job(r, o, &r.job.user);
+    "UserCPU" 10 r _c o => text::cpu_time(o, r.cpu_us().0);
+    "WCKey" 10 r _c o => of_job(r, o, &r.job.wckey);
+    "WCKeyID" 10 r _c o => of_job(r, o, "0");
+    "WorkDir" 20 r _c o => of_job(r, o, &r.job.work_dir);
+];
+
+/// Columns of later releases, which their clients ask for.
+pub(crate) static LATER_FIELDS: &[Field] = table![
+    "Planned" 10 r c o => waited(r, c, o);
+    "PlannedCPU" 10 r c o => waited_cpus(r, c, o);
+    "PlannedCPURAW" 13 r c o => waited_cpus_raw(r, c, o);
+    "Restarts" 8 r _c o => of_job(r, o, &r.job.restarts.to_string());
+    "StdErr" 20 r _c o => of_job(r, o, r.job.stdio.stderr.as_deref().or(r.job.stdio.stdout.as_deref()).unwrap_or(""));
+    "StdIn" 20 r _c o => of_job(r, o, r.job.stdio.stdin.as_deref().unwrap_or(if r.job.batch { "/dev/null" } else { "" }));
+    "StdOut" 20 r _c o => of_job(r, o, r.job.stdio.stdout.as_deref().unwrap_or(""));
+    "Extra" 15 _r _c _o => ();
+    "FailedNode" 10 _r _c _o => ();
+    "Licenses" 10 _r _c _o => ();
+    "QOSREQ" 10 r _c o => of_job(r, o, &r.job.qos);
+];
+
+/// The column of a name, which may be cut short.
+pub(crate) fn find(name: &str) -> Option<&'static Field> {
+    let all = || FIELDS.iter().chain(LATER_FIELDS);
+    let starts = |field: &&Field| {
+        field
+            .name
+            .get(..name.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(name))
+    };
+    all()
+        .find(|f| f.name.eq_ignore_ascii_case(name))
+        .or_else(|| all().find(starts))
+        .filter(|_| !name.is_empty())
+}
+
+fn of_job(r: &AcctRow<'_>, out: &mut String, value: &str) {
+    if r.step.is_none() {
+        out.push_str(value);
+    }
+}
+
+fn of_step(r: &AcctRow<'_>, out: &mut String, value: &str) {
+    if r.step.is_some() {
+        out.push_str(value);
+    }
+}
+
+fn used(r: &AcctRow<'_>, write: impl FnOnce(&muster_core::job::Usage)) {
+    if let Some(usage) = r.usage() {
+        write(usage);
+    }
+}
+
+fn tasks_of(usage: &muster_core::job::Usage) -> u64 {
+    u64::from(usage.tasks.max(1))
+}
+
+fn per_task(
+    r: &AcctRow<'_>,
+    out: &mut String,
+    total: fn(&muster_core::job::Usage) -> u64,
+    write: fn(&AcctRow<'_>, &mut String, u64),
+) {
+    used(r, |u| write(r, out, total(u) / tasks_of(u)));
+}
+
+fn plain(_: &AcctRow<'_>, out: &mut String, number: u64) {
+    put!(out, "{number}");
+}
+
+fn seconds(_: &AcctRow<'_>, out: &mut String, microseconds: u64) {
+    text::long_duration(
+        out,
+        i64::try_from(microseconds / 1_000_000).unwrap_or(i64::MAX),
+    );
+}
+
+fn usage_in(
+    r: &AcctRow<'_>,
+    out: &mut String,
+    cpu: fn(&muster_core::job::Usage) -> u64,
+    kib: fn(&muster_core::job::Usage) -> u64,
+) {
+    used(r, |u| {
+        out.push_str("cpu=");
+        seconds(r, out, cpu(u));
+        out.push_str(",mem=");
+        r.write_kib(out, kib(u));
+    });
+}
+
+fn derived_exit(r: &AcctRow<'_>, out: &mut String) {
+    if r.step.is_none() {
+        put!(
+            out,
+            "{}:{}",
+            r.job.derived_exit.code,
+            r.job.derived_exit.signal
+        );
+    }
+}
+
+fn tasks(r: &AcctRow<'_>, out: &mut String) {
+    if let Some(step) = r.step {
+        put!(out, "{}", step.tasks);
+    }
+}
+
+fn frequency(r: &AcctRow<'_>, out: &mut String) {
+    out.push_str(if r.is_batch_step() { "0" } else { "Unknown" });
+}
+
+fn asked_memory(r: &AcctRow<'_>, out: &mut String) {
+    if r.step.is_none() {
+        r.write_mib(out, r.job.req_mem_mib);
+    }
+}
+
+fn waited(r: &AcctRow<'_>, ctx: &Ctx, out: &mut String) {
+    if r.step.is_none() {
+        text::long_duration(out, r.waited_s(ctx));
+    }
+}
+
+fn waited_cpus(r: &AcctRow<'_>, ctx: &Ctx, out: &mut String) {
+    if r.step.is_none() {
+        text::long_duration(out, r.waited_s(ctx) * i64::from(r.job.req_cpus));
+    }
+}
+
+fn waited_cpus_raw(r: &AcctRow<'_>, ctx: &Ctx, out: &mut String) {
+    if r.step.is_none() {
+        put!(out, "{}", r.waited_s(ctx) * i64::from(r.job.req_cpus));
+    }
+}
+
+fn suspended(r: &AcctRow<'_>, out: &mut String) {
+    let ms = if r.step.is_none() {
+        r.job.suspended_ms
+    } else {
+        0
+    };
+    text::long_duration(out, i64::try_from(ms / 1000).unwrap_or(i64::MAX));
+}
+
+fn limit_minutes(r: &AcctRow<'_>, out: &mut String) {
+    match r.job.time_limit {
+        _ if r.step.is_some() => {}
+        muster_core::time::TimeLimit::Minutes(m) => put!(out, "{m}"),
+        muster_core::time::TimeLimit::Unlimited => out.push_str("UNLIMITED"),
+    }
+}

@@ -1,0 +1,329 @@
+//! How jobs end: exits, limits, warnings, deadlines, purges.
+
+use crate::world::{World, config, exit, spec, step, step_end, target};
+use muster_core::command::{Command, NodeCommand, SignalScope, UserCommand};
+use muster_core::config::ClusterConfig;
+use muster_core::effect::{Effect, TerminateReason};
+use muster_core::event::Event;
+use muster_core::ids::{JobId, StepNo};
+use muster_core::job::{ExitStatus, JobState, Reason};
+use muster_core::spec::{JobSpec, WarnSignal};
+use muster_core::time::TimeLimit;
+
+fn limited(minutes: u32) -> JobSpec {
+    JobSpec {
+        time_limit: Some(TimeLimit::Minutes(minutes)),
+        ..spec("j")
+    }
+}
+
+fn batch_end(world: &mut World, id: JobId, exit: ExitStatus, oom: bool) {
+    let attempt = world.job(id).attempt;
+    let end = step_end(world.now, exit);
+    world.node(
+        0,
+        NodeCommand::BatchEnded {
+            job: id,
+            attempt,
+            exit,
+            oom,
+            end,
+        },
+    );
+}
+
+#[test]
+fn exit_status_makes_the_state() {
+    let cases = [
+        (
+            ExitStatus { code: 0, signal: 0 },
+            false,
+            JobState::Completed,
+            Reason::None,
+        ),
+        (
+            ExitStatus { code: 7, signal: 0 },
+            false,
+            JobState::Failed,
+            Reason::NonZeroExitCode,
+        ),
+        (
+            ExitStatus { code: 0, signal: 9 },
+            false,
+            JobState::Failed,
+            Reason::RaisedSignal,
+        ),
+        (
+            ExitStatus { code: 0, signal: 9 },
+            true,
+            JobState::OutOfMemory,
+            Reason::OutOfMemory,
+        ),
+    ];
+    let mut world = World::new();
+    for (exit, oom, state, reason) in cases {
+        let id = world.submit(spec("j"));
+        world.start(id, &[0, 1]);
+        assert_eq!(world.job(id).steps[0].step, StepNo::BATCH);
+        batch_end(&mut world, id, exit, oom);
+        assert!(matches!(
+            world.events[0],
+            Event::StepEnded {
+                step: StepNo::BATCH,
+                ..
+            }
+        ));
+        assert_eq!(
+            world.terminations(),
+            [(0, id), (1, id)],
+            "leftovers are cleaned everywhere"
+        );
+        assert_eq!(
+            (world.state_of(id), world.job(id).exit),
+            ((state, reason), exit)
+        );
+        assert!(world.job(id).completing);
+        world.release(id);
+        assert!(world.job(id).is_over());
+        assert_eq!(world.state.nodes[0].free_cpus.len(), 4);
+    }
+    world.check_replay();
+}
+
+#[test]
+fn only_the_leading_node_ends_the_script() {
+    let mut world = World::new();
+    let id = world.submit(spec("j"));
+    world.start(id, &[0, 1]);
+    let attempt = world.job(id).attempt;
+    let end = step_end(world.now, exit(0));
+    world.node(
+        1,
+        NodeCommand::BatchEnded {
+            job: id,
+            attempt,
+            exit: exit(0),
+            oom: false,
+            end,
+        },
+    );
+    assert_eq!(world.job(id).state, JobState::Running);
+    assert!(world.events.is_empty());
+}
+
+#[test]
+fn steps_left_behind_are_closed() {
+    let mut world = World::new();
+    let id = world.submit(spec("j"));
+    world.start(id, &[0]);
+    let attempt = world.job(id).attempt;
+    for no in 0..2 {
+        world.node(
+            0,
+            NodeCommand::StepStarted {
+                job: id,
+                attempt,
+                step: Box::new(step(no, world.now)),
+            },
+        );
+    }
+    world.node(
+        0,
+        NodeCommand::StepStarted {
+            job: id,
+            attempt,
+            step: Box::new(step(1, world.now)),
+        },
+    );
+    assert!(world.events.is_empty(), "told twice");
+    world.node(
+        0,
+        NodeCommand::StepEnded {
+            job: id,
+            attempt,
+            step: StepNo(1),
+            end: Box::new(step_end(world.now, exit(4))),
+        },
+    );
+    assert_eq!(world.job(id).derived_exit.code, 4);
+    world.end_batch(id, 0);
+    world.release(id);
+    let last = world.events.last().expect("events");
+    assert!(
+        matches!(last, Event::StepEnded { step: StepNo(0), end, .. } if end.state == JobState::Cancelled),
+        "{last:?}"
+    );
+    assert!(world.job(id).steps.is_empty());
+    assert_eq!(
+        world.job(id).exit,
+        exit(0),
+        "a step's end does not change the job's"
+    );
+    world.check_replay();
+}
+
+#[test]
+fn the_time_limit_ends_a_job() {
+    let mut world = World::new();
+    let id = world.submit(limited(2));
+    world.start(id, &[0]);
+    assert_eq!(
+        world.state.next_tick(world.now),
+        Some(world.now.plus_s(120))
+    );
+    world.pass(119);
+    assert_eq!(world.job(id).state, JobState::Running);
+    world.pass(1);
+    assert_eq!(world.state_of(id), (JobState::Timeout, Reason::TimeLimit));
+    assert!(matches!(
+        world.effects[..],
+        [Effect::Terminate {
+            why: TerminateReason::TimeLimit,
+            now: false,
+            ..
+        }]
+    ));
+    let Some(Event::JobEnding { exit: row, .. }) = world.events.last() else {
+        panic!("{:?}", world.events);
+    };
+    assert_eq!(*row, exit(0), "the accounting row says 0:0");
+    batch_end(
+        &mut world,
+        id,
+        ExitStatus {
+            code: 0,
+            signal: 15,
+        },
+        false,
+    );
+    assert_eq!(world.job(id).exit.signal, 15, "scontrol says 0:15");
+    assert_eq!(world.job(id).state, JobState::Timeout);
+    world.release(id);
+    world.check_replay();
+}
+
+#[test]
+fn over_time_limit_gives_more_time() {
+    let mut world = World::with(ClusterConfig {
+        over_time_limit_min: Some(3),
+        ..config()
+    });
+    let id = world.submit(limited(2));
+    world.start(id, &[0]);
+    world.pass(299);
+    assert_eq!(world.job(id).state, JobState::Running);
+    world.pass(1);
+    assert_eq!(world.job(id).state, JobState::Timeout);
+}
+
+#[test]
+fn the_warning_signal_comes_once_and_in_time() {
+    for (batch_only, scope) in [(false, SignalScope::Steps), (true, SignalScope::Batch)] {
+        let mut world = World::new();
+        let warn = WarnSignal {
+            signal: 12,
+            before_s: 90,
+            batch_only,
+        };
+        let id = world.submit(JobSpec {
+            warn_signal: Some(warn),
+            ..limited(2)
+        });
+        world.start(id, &[0, 1]);
+        world.pass(29);
+        assert!(world.effects.is_empty());
+        world.pass(1);
+        let nodes = if batch_only { 1 } else { 2 };
+        assert_eq!(world.effects.len(), nodes);
+        assert!(
+            matches!(world.effects[0], Effect::Signal { signal: 12, scope: s, .. } if s == scope)
+        );
+        world.pass(10);
+        assert!(world.effects.is_empty());
+        world.must(
+            1000,
+            UserCommand::Requeue {
+                target: target(id),
+                hold: false,
+                special_exit: false,
+            },
+        );
+        world.release(id);
+        world.start(id, &[0]);
+        world.pass(30);
+        assert_eq!(world.effects.len(), 1, "each run is warned");
+        world.check_replay();
+    }
+}
+
+#[test]
+fn deadlines_end_what_cannot_make_it() {
+    let mut world = World::new();
+    let deadline = Some(world.now.plus_s(300));
+    let waits = world.submit(JobSpec {
+        deadline,
+        ..limited(2)
+    });
+    let endless = world.submit(JobSpec {
+        deadline,
+        ..spec("j")
+    });
+    world.start(endless, &[0]);
+    world.pass(180);
+    assert_eq!(
+        world.job(waits).state,
+        JobState::Pending,
+        "a start now would do"
+    );
+    world.now = world.now.plus_ms(1);
+    world.tick();
+    assert_eq!(
+        world.state_of(waits),
+        (JobState::Deadline, Reason::DeadLine)
+    );
+    world.pass(120);
+    assert_eq!(
+        world.state_of(endless),
+        (JobState::Deadline, Reason::DeadLine)
+    );
+    world.release(endless);
+    world.check_replay();
+}
+
+#[test]
+fn ended_jobs_leave_when_they_are_old_and_accounted() {
+    let mut world = World::new();
+    let id = world.submit(spec("j"));
+    world.start(id, &[0]);
+    world.finish(id, 0);
+    assert_eq!(
+        world.state.next_tick(world.now),
+        Some(world.now.plus_s(300))
+    );
+    world.pass(299);
+    assert!(world.state.jobs.contains_key(&id));
+    world.now = world.now.plus_s(1);
+    world.run(Command::Tick { accounted: false });
+    assert!(
+        world.state.jobs.contains_key(&id),
+        "accounting has not got it yet"
+    );
+    assert_eq!(
+        world.state.next_tick(world.now),
+        Some(world.now.plus_s(1)),
+        "asked again, not at once"
+    );
+    world.tick();
+    assert!(world.state.jobs.is_empty());
+    assert_eq!(world.state.next_job_id, 2, "numbers are not used again");
+    assert_eq!(world.state.next_tick(world.now), None);
+    let mut world = World::with(ClusterConfig {
+        min_job_age_s: 0,
+        ..config()
+    });
+    let id = world.submit(spec("j"));
+    world.cancel(1000, target(id));
+    world.pass(1_000_000);
+    assert!(world.state.jobs.contains_key(&id), "zero keeps all");
+    assert_eq!(world.state.next_tick(world.now), None);
+}

@@ -1,0 +1,446 @@
+//! What is accepted, refused and filled in.
+
+use crate::world::{World, array, config, spec, user};
+use muster_core::command::{Reply, UserCommand};
+use muster_core::config::{ClusterConfig, EnforcePartLimits, PartitionConfig, PartitionState};
+use muster_core::decide::prospective_job;
+use muster_core::job::{Hold, JobState, Reason};
+use muster_core::limits::PRIORITY_TOP;
+use muster_core::node::GresConfig;
+use muster_core::refusal::RefusalCode;
+use muster_core::spec::{ArraySpec, GresAsk, JobSpec, MemoryAsk, Owner, ResourceAsk};
+use muster_core::time::TimeLimit;
+
+fn asking(change: impl FnOnce(&mut ResourceAsk)) -> JobSpec {
+    let mut job = spec("j");
+    change(&mut job.ask);
+    job
+}
+
+#[test]
+fn a_plain_job_gets_number_owner_partition_and_defaults() {
+    let mut world = World::new();
+    let mut job = spec("j");
+    job.owner = Owner {
+        uid: 0,
+        gid: 0,
+        user: "root".into(),
+        group: "root".into(),
+    };
+    let id = world.submit(job);
+    assert_eq!(id.0, 1);
+    let job = world.job(id);
+    assert_eq!(
+        (job.state, job.reason, job.hold),
+        (JobState::Pending, Reason::None, Hold::None)
+    );
+    assert_eq!(
+        job.spec.owner.uid, 1000,
+        "the client does not choose the owner"
+    );
+    assert_eq!(job.spec.partitions, ["batch"]);
+    assert_eq!(job.spec.ask.memory, MemoryAsk::PerCpu(10));
+    assert_eq!(job.time_limit, TimeLimit::Unlimited);
+    assert_eq!(job.priority, PRIORITY_TOP - 1);
+    assert_eq!(job.eligible_time, Some(world.now));
+    assert!(job.requeueable);
+    let second = world.submit(spec("j"));
+    assert!(
+        world.job(second).priority < world.job(id).priority,
+        "first come, first served"
+    );
+}
+
+#[test]
+fn root_submits_for_others_and_others_do_not_submit_for_root() {
+    let mut world = World::new();
+    let for_u7 = JobSpec {
+        owner: Owner {
+            uid: 7,
+            gid: 7,
+            user: "u7".into(),
+            group: "u7".into(),
+        },
+        ..spec("j")
+    };
+    let id = world.try_submit(0, for_u7.clone()).expect("root may");
+    assert_eq!(world.job(id).spec.owner.uid, 7);
+    let id = world.try_submit(64_030, for_u7).expect("SlurmUser may");
+    assert_eq!(world.job(id).spec.owner.uid, 7);
+    let for_root = JobSpec {
+        owner: Owner {
+            uid: 0,
+            gid: 0,
+            user: "root".into(),
+            group: "root".into(),
+        },
+        ..spec("j")
+    };
+    let refusal = world
+        .try_submit(64_030, for_root)
+        .expect_err("SlurmUser is not root");
+    assert_eq!(refusal.code, RefusalCode::AccessDenied);
+}
+
+#[test]
+fn impossible_wishes_are_refused_with_slurms_errors() {
+    use RefusalCode as R;
+    let mut world = World::new();
+    let cases: Vec<(JobSpec, R)> = vec![
+        (
+            JobSpec {
+                partitions: vec!["nosuch".into()],
+                ..spec("j")
+            },
+            R::InvalidPartition,
+        ),
+        (
+            asking(|a| a.memory = MemoryAsk::PerNode(99_999_999)),
+            R::NodeConfigUnavailable,
+        ),
+        (
+            asking(|a| a.memory = MemoryAsk::PerCpu(2001)),
+            R::NodeConfigUnavailable,
+        ),
+        (
+            asking(|a| a.constraint = Some("nosuch".into())),
+            R::InvalidFeature,
+        ),
+        (
+            asking(|a| a.constraint = Some("(a&b".into())),
+            R::InvalidFeature,
+        ),
+        (
+            asking(|a| {
+                a.gres = vec![GresAsk {
+                    name: "gpu".into(),
+                    kind: None,
+                    per_node: 1,
+                }]
+            }),
+            R::InvalidGres,
+        ),
+        (
+            asking(|a| a.nodelist = Some("nosuchnode".into())),
+            R::InvalidNode,
+        ),
+        (
+            asking(|a| a.exclude = Some("n[1-9]".into())),
+            R::InvalidNode,
+        ),
+        (asking(|a| a.min_nodes = 0), R::InvalidNodeCount),
+        (asking(|a| a.max_nodes = Some(0)), R::InvalidNodeCount),
+        (asking(|a| a.ntasks = Some(0)), R::InvalidTaskCount),
+        (
+            JobSpec {
+                array: array(0, 1_000_001, None),
+                ..spec("j")
+            },
+            R::ArrayTooLarge,
+        ),
+        (
+            JobSpec {
+                array: Some(ArraySpec {
+                    indices: Default::default(),
+                    throttle: None,
+                }),
+                ..spec("j")
+            },
+            R::InvalidArray,
+        ),
+        (
+            JobSpec {
+                reservation: Some("r".into()),
+                ..spec("j")
+            },
+            R::InvalidReservation,
+        ),
+        (
+            JobSpec {
+                licenses: Some("matlab".into()),
+                ..spec("j")
+            },
+            R::InvalidLicense,
+        ),
+        (
+            JobSpec {
+                nice: -1,
+                ..spec("j")
+            },
+            R::AccessDenied,
+        ),
+        (
+            JobSpec {
+                priority: Some(u32::MAX),
+                ..spec("j")
+            },
+            R::AccessDenied,
+        ),
+        (
+            JobSpec {
+                name: "x".repeat(2000),
+                ..spec("j")
+            },
+            R::TooLong,
+        ),
+        (
+            JobSpec {
+                script: None,
+                ..spec("j")
+            },
+            R::InvalidValue,
+        ),
+        (
+            JobSpec {
+                deadline: Some(world.now.plus_s(30)),
+                time_limit: Some(TimeLimit::Minutes(1)),
+                ..spec("j")
+            },
+            R::InvalidTimeLimit,
+        ),
+        (
+            JobSpec {
+                time_min: Some(TimeLimit::Minutes(9)),
+                time_limit: Some(TimeLimit::Minutes(1)),
+                ..spec("j")
+            },
+            R::InvalidTimeLimit,
+        ),
+    ];
+    for (job, code) in cases {
+        let text = format!("{job:?}");
+        assert_eq!(world.refusal(job), code, "{text}");
+    }
+    assert!(world.state.jobs.is_empty());
+}
+
+#[test]
+fn too_many_nodes_or_cpus_wait_unless_limits_are_enforced() {
+    let too_many = || asking(|a| a.min_nodes = 99);
+    let mut world = World::new();
+    let id = world.submit(too_many());
+    assert_eq!(world.job(id).reason, Reason::PartitionConfig);
+    let many_cpus = world.submit(asking(|a| a.cpus_per_task = Some(4096)));
+    assert_eq!(world.job(many_cpus).state, JobState::Pending);
+    let long = |partitions: &[&str]| JobSpec {
+        partitions: partitions.iter().map(|p| (*p).to_owned()).collect(),
+        time_limit: Some(TimeLimit::Minutes(1000)),
+        ..spec("j")
+    };
+    let id = world.submit(long(&["short"]));
+    assert_eq!(world.job(id).reason, Reason::PartitionTimeLimit);
+    let both = world.submit(long(&["short", "batch"]));
+    assert_eq!(
+        world.job(both).reason,
+        Reason::None,
+        "one of its partitions takes it"
+    );
+
+    for (enforce, one_is_enough) in [
+        (EnforcePartLimits::Any, true),
+        (EnforcePartLimits::All, false),
+    ] {
+        let mut world = World::with(ClusterConfig {
+            enforce_part_limits: enforce,
+            ..config()
+        });
+        assert_eq!(
+            world.refusal(too_many()),
+            RefusalCode::NodeConfigUnavailable
+        );
+        assert_eq!(
+            world.refusal(long(&["short"])),
+            RefusalCode::InvalidTimeLimit
+        );
+        let both = world.try_submit(1000, long(&["short", "batch"]));
+        assert_eq!(both.is_ok(), one_is_enough, "{enforce:?}");
+    }
+}
+
+#[test]
+fn partitions_choose_who_may_use_them() {
+    use RefusalCode as R;
+    type Change = fn(&mut PartitionConfig);
+    let cases: Vec<(Change, u32, Option<R>)> = vec![
+        (
+            |p| p.state = PartitionState::Drain,
+            1000,
+            Some(R::PartitionNotAvailable),
+        ),
+        (
+            |p| p.state = PartitionState::Inactive,
+            0,
+            Some(R::PartitionNotAvailable),
+        ),
+        (|p| p.state = PartitionState::Down, 1000, None),
+        (|p| p.root_only = true, 1000, Some(R::AccessDenied)),
+        (|p| p.root_only = true, 0, None),
+        (|p| p.disable_root_jobs = true, 0, Some(R::RootDisabled)),
+        (
+            |p| p.allow_groups = vec!["chem".into()],
+            1000,
+            Some(R::PartitionAccess),
+        ),
+        (|p| p.allow_groups = vec!["u1000".into()], 1000, None),
+        (
+            |p| p.allow_accounts = vec!["physics".into()],
+            1000,
+            Some(R::InvalidAccount),
+        ),
+        (|p| p.deny_accounts = vec!["physics".into()], 1000, None),
+        (
+            |p| p.allow_qos = vec!["high".into()],
+            1000,
+            Some(R::InvalidQos),
+        ),
+        (|p| p.req_resv = true, 1000, Some(R::InvalidReservation)),
+        (|p| p.max_memory = MemoryAsk::PerCpu(5), 1000, None),
+        (|p| p.default = false, 1000, Some(R::InvalidPartition)),
+    ];
+    for (at, (change, uid, expected)) in cases.into_iter().enumerate() {
+        let mut config = config();
+        change(&mut config.partitions[0]);
+        let mut world = World::with(config);
+        let got = world.try_submit(uid, spec("j")).err().map(|r| r.code);
+        assert_eq!(got, expected, "case {at}");
+    }
+}
+
+#[test]
+fn held_jobs_and_later_begins_say_so() {
+    let mut world = World::new();
+    let held = world.submit(JobSpec {
+        hold: true,
+        ..spec("j")
+    });
+    assert_eq!(
+        world.state_of(held),
+        (JobState::Pending, Reason::JobHeldUser)
+    );
+    assert_eq!(world.job(held).priority, 0);
+    assert_eq!(world.job(held).eligible_time, None);
+    let later = world.submit(JobSpec {
+        begin: Some(world.now.plus_s(60)),
+        ..spec("j")
+    });
+    assert_eq!(world.job(later).reason, Reason::BeginTime);
+    assert!(!world.start(later, &[0]), "not yet");
+    assert_eq!(world.state.next_tick(world.now), Some(world.now.plus_s(60)));
+    world.pass(60);
+    assert_eq!(world.job(later).reason, Reason::None);
+    assert_eq!(world.job(later).eligible_time, Some(world.now));
+    assert!(world.start(later, &[0]));
+}
+
+#[test]
+fn nodes_named_count_and_gres_must_exist() {
+    let mut config = config();
+    config.nodes[2].gres = vec![GresConfig {
+        name: "gpu".into(),
+        kind: Some("a100".into()),
+        count: 4,
+        files: Vec::new(),
+    }];
+    config.nodes[0].features = vec!["ib".into(), "avx".into()];
+    let mut world = World::with(config);
+    let id = world.submit(asking(|a| a.nodelist = Some("n[1-2]".into())));
+    assert_eq!(world.job(id).spec.ask.min_nodes, 2);
+    let outside = JobSpec {
+        partitions: vec!["short".into()],
+        ..asking(|a| a.nodelist = Some("n3".into()))
+    };
+    assert_eq!(world.refusal(outside), RefusalCode::NodeConfigUnavailable);
+    let gpus = |n, kind: Option<&str>| {
+        asking(|a| {
+            a.gres = vec![GresAsk {
+                name: "gpu".into(),
+                kind: kind.map(Into::into),
+                per_node: n,
+            }]
+        })
+    };
+    world.submit(gpus(4, None));
+    world.submit(gpus(1, Some("a100")));
+    assert_eq!(
+        world.refusal(gpus(5, None)),
+        RefusalCode::NodeConfigUnavailable
+    );
+    assert_eq!(
+        world.refusal(gpus(1, Some("h100"))),
+        RefusalCode::InvalidGres
+    );
+    world.submit(asking(|a| a.constraint = Some("[ib*2&avx]|!ib".into())));
+}
+
+#[test]
+fn memory_has_a_most() {
+    let mut config = config();
+    config.partitions[0].max_memory = MemoryAsk::PerNode(100);
+    let mut world = World::with(config);
+    world.submit(asking(|a| a.memory = MemoryAsk::PerNode(100)));
+    let over = asking(|a| a.memory = MemoryAsk::PerNode(101));
+    assert_eq!(world.refusal(over), RefusalCode::InvalidMemory);
+    let over = asking(|a| {
+        a.memory = MemoryAsk::PerCpu(51);
+        a.cpus_per_task = Some(2);
+    });
+    assert_eq!(world.refusal(over), RefusalCode::InvalidMemory);
+}
+
+#[test]
+fn the_queue_has_an_end() {
+    let mut world = World::with(ClusterConfig {
+        max_job_count: 2,
+        ..config()
+    });
+    world.submit(spec("a"));
+    world.submit(spec("b"));
+    assert_eq!(world.refusal(spec("c")), RefusalCode::TooManyJobs);
+}
+
+#[test]
+fn scripts_are_stored_once_and_leave_with_their_last_job() {
+    let mut world = World::new();
+    let a = world.submit(spec("a"));
+    let b = world.submit(spec("b"));
+    assert_eq!(world.state.blobs.len(), 1);
+    assert_eq!(world.state.blobs.values().next().map(|b| b.users), Some(2));
+    for id in [a, b] {
+        world.cancel(1000, crate::world::target(id));
+    }
+    world.pass(301);
+    assert!(world.state.jobs.is_empty() && world.state.blobs.is_empty());
+    world.check_replay();
+}
+
+#[test]
+fn a_dry_run_makes_the_same_job_and_changes_nothing() {
+    let mut world = World::new();
+    let reply = world.run(muster_core::command::Command::User(
+        user(1000),
+        UserCommand::Submit {
+            spec: Box::new(spec("j")),
+            blobs: vec![(crate::world::SCRIPT, b"x".to_vec().into())],
+            test_only: true,
+        },
+    ));
+    assert!(reply.reply.is_none() && reply.events.is_empty());
+    let job = prospective_job(&world.state, &user(1000), &spec("j"), world.now).expect("valid");
+    let id = world.submit(spec("j"));
+    assert_eq!(job, *world.job(id));
+}
+
+#[test]
+fn without_a_configuration_nothing_is_accepted() {
+    let state = muster_core::state::State::default();
+    let command = muster_core::command::Command::User(
+        user(0),
+        UserCommand::Submit {
+            spec: Box::new(spec("j")),
+            blobs: vec![(crate::world::SCRIPT, Vec::new().into())],
+            test_only: false,
+        },
+    );
+    let decision = muster_core::decide::decide(&state, &command, Default::default());
+    assert!(matches!(decision.reply, Some(Reply::Refused(r)) if r.code == RefusalCode::Busy));
+}

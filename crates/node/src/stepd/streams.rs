@@ -1,0 +1,161 @@
+//! The daemon's ends of the tasks' streams: pipes, or a terminal that is both ways at once.
+
+use super::output;
+use crate::sys;
+use muster_proto::frame;
+use nix::errno::Errno;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// Input that a task has not read yet: beyond this, srun has to wait.
+const INPUT_MAX: usize = 1 << 20;
+/// What a terminal takes for the end of input: control-D.
+const END_OF_INPUT: u8 = 4;
+
+/// What flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// To the task.
+    In,
+    /// From its standard output.
+    Out,
+    /// From its standard error.
+    Err,
+    /// A terminal's master side.
+    Terminal,
+}
+
+/// One stream of a task.
+#[derive(Debug)]
+pub(super) struct Stream {
+    task: u32,
+    kind: Kind,
+    fd: Option<OwnedFd>,
+    /// Input that waits.
+    input: Vec<u8>,
+    /// No more will come.
+    ended: bool,
+}
+
+impl Stream {
+    pub(super) fn new(task: u32, kind: Kind, fd: OwnedFd) -> nix::Result<Stream> {
+        use nix::fcntl::{FcntlArg, OFlag, fcntl};
+        fcntl(&fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        Ok(Stream {
+            task,
+            kind,
+            fd: Some(fd),
+            input: Vec::new(),
+            ended: false,
+        })
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.fd.is_some()
+    }
+
+    /// More output may come.
+    pub(super) fn has_output(&self) -> bool {
+        self.is_open() && self.kind != Kind::In
+    }
+
+    pub(super) fn is_stuffed(&self) -> bool {
+        self.input.len() > INPUT_MAX
+    }
+
+    /// Descriptor and events to poll; `full` while srun must catch up with the output.
+    pub(super) fn interest(&self, full: bool) -> (i32, i16) {
+        let fd = self.fd.as_ref().map_or(-1, |fd| fd.as_raw_fd());
+        let reads = self.kind != Kind::In && !full;
+        let writes = !self.input.is_empty();
+        if !reads && !writes {
+            // Even without events poll(2) would report a hang-up over and over; input pipes without data must
+            // notice their reader's end, which `feed` does on the next write.
+            return (-1, 0);
+        }
+        let events = if reads { libc::POLLIN } else { 0 } | if writes { libc::POLLOUT } else { 0 };
+        (fd, events)
+    }
+
+    /// Moves bytes; output goes to srun as frames, or nowhere when it is gone.
+    pub(super) fn serve(&mut self, client: Option<&mut Vec<u8>>) {
+        if !self.input.is_empty() {
+            self.push();
+        }
+        if self.kind != Kind::In {
+            self.pull(client);
+        }
+    }
+
+    /// Input for a task, or for all; nothing is the end of it.
+    pub(super) fn feed(&mut self, task: Option<u32>, bytes: &[u8]) {
+        let takes = matches!(self.kind, Kind::In | Kind::Terminal);
+        if !takes || task.is_some_and(|t| t != self.task) || self.ended {
+            return;
+        }
+        if bytes.is_empty() {
+            self.ended = true;
+            if self.kind == Kind::Terminal {
+                self.input.push(END_OF_INPUT);
+            }
+        }
+        self.input.extend_from_slice(bytes);
+        self.push();
+    }
+
+    /// The task is gone.
+    pub(super) fn no_more_input(&mut self) {
+        self.input.clear();
+        self.ended = true;
+        if self.kind == Kind::In {
+            self.fd = None;
+        }
+    }
+
+    pub(super) fn set_window(&self, rows: u16, columns: u16) {
+        if let (Kind::Terminal, Some(fd)) = (self.kind, &self.fd) {
+            sys::set_window(fd.as_fd(), rows, columns);
+        }
+    }
+
+    fn push(&mut self) {
+        let mut done = 0;
+        while let Some(fd) = &self.fd
+            && done < self.input.len()
+        {
+            match nix::unistd::write(fd, &self.input[done..]) {
+                Ok(n) => done += n,
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => break,
+                Err(_) => {
+                    // The task reads no more, which is its right.
+                    done = self.input.len();
+                    self.ended = true;
+                }
+            }
+        }
+        self.input.drain(..done);
+        if self.ended && self.input.is_empty() && self.kind == Kind::In {
+            self.fd = None;
+        }
+    }
+
+    fn pull(&mut self, client: Option<&mut Vec<u8>>) {
+        let Some(fd) = &self.fd else {
+            return;
+        };
+        let mut chunk = [0; 64 << 10];
+        let n = match nix::unistd::read(fd, &mut chunk) {
+            Ok(n) => n,
+            Err(Errno::EINTR | Errno::EAGAIN) => return,
+            // A terminal whose other side is closed says EIO.
+            Err(_) => 0,
+        };
+        if n == 0 {
+            self.fd = None;
+        }
+        if let Some(out) = client {
+            let message = output(self.task, self.kind == Kind::Err, &chunk[..n]);
+            frame::encode_into(&message, out);
+        }
+    }
+}

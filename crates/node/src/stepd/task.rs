@@ -1,0 +1,322 @@
+//! Tasks: forked together, each prepares its identity and streams as its user, and all are let go at once, so that no
+//! output is written before every file is open.
+
+use super::streams::{Kind, Stream};
+use super::{Stepd, program};
+use crate::pattern::{Symbols, expand};
+use crate::shim::{go_to, open_as, output_flags};
+use crate::sys;
+use muster_core::job::ExitStatus;
+use muster_core::job_env;
+use muster_proto::step::StdinTask;
+use nix::fcntl::OFlag;
+use nix::pty::openpty;
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{Pid, Uid, execve, pipe2, setpgid, setsid};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// A task.
+#[derive(Debug)]
+pub(super) struct Task {
+    /// Number in the step.
+    pub(super) global: u32,
+    /// Its process.
+    pub(super) pid: i32,
+    /// How it ended.
+    pub(super) exit: Option<ExitStatus>,
+}
+
+/// What the child of a fork uses as its streams.
+struct Ends {
+    stdin: Input,
+    stdout: Output,
+    stderr: Output,
+    terminal: Option<OwnedFd>,
+}
+
+enum Input {
+    Null,
+    File(String),
+    Pipe(OwnedFd),
+}
+
+enum Output {
+    File(String),
+    Pipe(OwnedFd),
+    /// As standard output.
+    Joined,
+}
+
+/// Pipes that all tasks share.
+struct Barrier {
+    ready: OwnedFd,
+    go: OwnedFd,
+    /// The daemon's end of `go`, which must not stay open in tasks.
+    go_writer: i32,
+}
+
+impl Stepd<'_> {
+    /// Forks all tasks of this node. They wait until they are let go.
+    pub(super) fn fork_tasks(&mut self) -> io::Result<()> {
+        let (ready, ready_writer) = pipe2(OFlag::O_CLOEXEC)?;
+        let (go, go_writer) = pipe2(OFlag::O_CLOEXEC)?;
+        let barrier = Barrier {
+            ready: ready_writer,
+            go,
+            go_writer: go_writer.as_raw_fd(),
+        };
+        self.ready = Some(ready);
+        self.go = Some(go_writer);
+        let position = self.order.launch.position as usize;
+        let globals = self
+            .order
+            .launch
+            .tasks
+            .get(position)
+            .cloned()
+            .unwrap_or_default();
+        for (local, global) in (0u32..).zip(globals) {
+            let ends = self.ends(local, global)?;
+            match sys::fork()? {
+                sys::Fork::Child => self.become_task(local, global, ends, &barrier),
+                sys::Fork::Parent(pid) => self.tasks.push(Task {
+                    global,
+                    pid,
+                    exit: None,
+                }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the streams of a task; the daemon's ends go into `self.streams`.
+    fn ends(&mut self, local: u32, global: u32) -> io::Result<Ends> {
+        let spec = &self.order.launch.spec;
+        if let (Some((rows, columns)), 0) = (spec.pty, global) {
+            let pty = openpty(None, None)?;
+            sys::set_window(pty.master.as_fd(), rows, columns);
+            if Uid::effective().is_root() {
+                nix::unistd::fchown(&pty.slave, Some(self.order.user.uid.into()), None)?;
+            }
+            self.streams
+                .push(Stream::new(global, Kind::Terminal, pty.master)?);
+            return Ok(Ends {
+                stdin: Input::Null,
+                stdout: Output::Joined,
+                stderr: Output::Joined,
+                terminal: Some(pty.slave),
+            });
+        }
+        let file = |pattern: &Option<String>| {
+            pattern
+                .as_ref()
+                .map(|p| expand(p, &self.symbols(local, global)))
+        };
+        let (stdin, stdout, stderr) = (
+            file(&spec.stdio.stdin),
+            file(&spec.stdio.stdout),
+            file(&spec.stdio.stderr),
+        );
+        let wanted = match spec.stdin_task {
+            StdinTask::All => true,
+            StdinTask::None => false,
+            StdinTask::One(task) => task == global,
+        };
+        let joined = stdout.is_some() && stderr.is_none();
+        let stdin = match stdin {
+            Some(path) => Input::File(path),
+            None if wanted => {
+                let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
+                self.streams.push(Stream::new(global, Kind::In, writer)?);
+                Input::Pipe(reader)
+            }
+            None => Input::Null,
+        };
+        let stdout = self.outlet(global, Kind::Out, stdout)?;
+        let stderr = if joined {
+            Output::Joined
+        } else {
+            self.outlet(global, Kind::Err, stderr)?
+        };
+        Ok(Ends {
+            stdin,
+            stdout,
+            stderr,
+            terminal: None,
+        })
+    }
+
+    fn outlet(&mut self, global: u32, kind: Kind, file: Option<String>) -> io::Result<Output> {
+        if let Some(path) = file {
+            return Ok(Output::File(path));
+        }
+        let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
+        self.streams.push(Stream::new(global, kind, reader)?);
+        Ok(Output::Pipe(writer))
+    }
+
+    fn symbols(&self, _local: u32, global: u32) -> Symbols<'_> {
+        Symbols {
+            job: self.order.run.0,
+            array: self.order.array,
+            step: Some(self.order.launch.step),
+            node: &self.setting.node,
+            node_position: self.order.launch.position,
+            task: global,
+            user: &self.order.user.name,
+            job_name: &self.order.job_name,
+        }
+    }
+
+    /// The child side. Never returns.
+    fn become_task(&self, local: u32, global: u32, ends: Ends, barrier: &Barrier) -> ! {
+        sys::close_inherited(barrier.go_writer);
+        sys::restore_signals();
+        let code = match self.prepare_task(&ends, global) {
+            Err(text) => {
+                say(&text);
+                1
+            }
+            Ok(()) => {
+                // Prepared: wait for the others. The daemon closes the other end when all are.
+                let _ = nix::unistd::write(&barrier.ready, b"r");
+                // Its end tells the daemon about tasks that failed, once nobody else holds it.
+                sys::close_inherited(barrier.ready.as_raw_fd());
+                let _ = nix::unistd::read(&barrier.go, &mut [0]);
+                self.exec_task(local, global)
+            }
+        };
+        sys::exit_now(code)
+    }
+
+    fn prepare_task(&self, ends: &Ends, global: u32) -> Result<(), String> {
+        let (order, spec) = (self.order, &self.order.launch.spec);
+        for &(resource, soft) in &order.limits {
+            // Propagation of limits is best effort, as in Slurm.
+            let _ = sys::set_soft_limit(resource, soft);
+        }
+        match &ends.terminal {
+            Some(terminal) => {
+                setsid().map_err(|e| format!("setsid: {e}"))?;
+                sys::take_terminal(terminal.as_raw_fd()).map_err(|e| format!("terminal: {e}"))?;
+            }
+            // A group of its own, so that a task's `kill 0` does not reach the others.
+            None => setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(|e| e.to_string())?,
+        }
+        // Messages from here on go where the task's own will go.
+        self.connect_pipes(ends).map_err(|e| e.to_string())?;
+        if Uid::effective().is_root() {
+            sys::become_user(order.user.uid, order.user.gid, &order.user.groups)
+                .map_err(|e| format!("task {global}: cannot become {}: {e}", order.user.name))?;
+        }
+        umask(Mode::from_bits_truncate(spec.context.umask & 0o777));
+        let astray = go_to(&spec.work_dir).map_err(|e| format!("chdir to /tmp: {e}"))?;
+        self.connect_files(ends)?;
+        if let Some(line) = astray {
+            say(&line);
+        }
+        Ok(())
+    }
+
+    fn connect_pipes(&self, ends: &Ends) -> io::Result<()> {
+        if let Some(terminal) = &ends.terminal {
+            return (0..3).try_for_each(|fd| sys::dup_to(terminal.as_raw_fd(), fd));
+        }
+        if let Input::Pipe(fd) = &ends.stdin {
+            sys::dup_to(fd.as_raw_fd(), 0)?;
+        }
+        for (end, target) in [(&ends.stdout, 1), (&ends.stderr, 2)] {
+            if let Output::Pipe(fd) = end {
+                sys::dup_to(fd.as_raw_fd(), target)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn connect_files(&self, ends: &Ends) -> Result<(), String> {
+        if ends.terminal.is_some() {
+            return Ok(());
+        }
+        let null = "/dev/null".to_owned();
+        let input = match &ends.stdin {
+            Input::Pipe(_) => None,
+            Input::File(path) => Some(path),
+            Input::Null => Some(&null),
+        };
+        if let Some(path) = input {
+            open_as(path, OFlag::O_RDONLY, 0)
+                .map_err(|e| format!("Could not open stdin file {path}: {e}"))?;
+        }
+        let flags = output_flags(self.order.launch.spec.append.unwrap_or(self.order.append));
+        for (end, target, name) in [(&ends.stdout, 1, "stdout"), (&ends.stderr, 2, "stderr")] {
+            match end {
+                Output::File(path) => open_as(path, flags, target)
+                    .map_err(|e| format!("Could not open {name} file {path}: {e}"))?,
+                Output::Joined => sys::dup_to(1, 2).map_err(|e| e.to_string())?,
+                Output::Pipe(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Executes the task's program; gives an exit code if it cannot be.
+    fn exec_task(&self, local: u32, global: u32) -> i32 {
+        let spec = &self.order.launch.spec;
+        let argv = if spec.multi_prog.is_empty() {
+            Some(spec.argv.clone())
+        } else {
+            program::of_task(&spec.multi_prog, global)
+        };
+        let Some(argv) = argv.filter(|a| !a.is_empty()) else {
+            say(&format!("no program is given for task {global}"));
+            return 1;
+        };
+        let env = self.task_env(local, global);
+        let path = env
+            .iter()
+            .find_map(|v| v.to_str().ok()?.strip_prefix("PATH="));
+        let file = program::locate(&argv[0], path);
+        sys::close_on_exec_from(3);
+        let words: Option<Vec<CString>> =
+            argv.iter().map(|a| CString::new(a.as_str()).ok()).collect();
+        let (Some(argv), Ok(program)) = (words, CString::new(file.as_str())) else {
+            say("an argument has a zero byte");
+            return 1;
+        };
+        let Err(e) = execve(&program, &argv, &env);
+        say(&format!("execve(): {file}: {}", e.desc()));
+        // Slurm makes the errno the exit code.
+        e as i32
+    }
+
+    fn task_env(&self, local: u32, global: u32) -> Vec<CString> {
+        let mut own = job_env::task_env(global, local);
+        own.push(("SLURM_TASK_PID".to_owned(), std::process::id().to_string()));
+        let is_own = |variable: &[u8]| {
+            own.iter().any(|(name, _)| {
+                variable
+                    .strip_prefix(name.as_bytes())
+                    .is_some_and(|rest| rest.first() == Some(&b'='))
+            })
+        };
+        let mut env: Vec<CString> = self
+            .order
+            .env
+            .iter()
+            .filter(|v| !is_own(v))
+            .filter_map(|v| CString::new(v.to_vec()).ok())
+            .collect();
+        env.extend(
+            own.iter()
+                .filter_map(|(k, v)| CString::new(format!("{k}={v}")).ok()),
+        );
+        env
+    }
+}
+
+/// Writes a line to the task's standard error, in slurmstepd's form.
+fn say(text: &str) {
+    crate::shim::say(text);
+}

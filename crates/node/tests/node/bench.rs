@@ -1,1 +1,0 @@
-pub const TESTS: &[super::Test] = &[];
