@@ -12,7 +12,7 @@ use muster_proto::client::{AllocationInfo, Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepCreated, StepNode, ToStepd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -162,9 +162,7 @@ impl Stage {
     }
 
     fn prepare(&self, args: &[&str]) -> Command {
-        let exe = std::env::current_exe().unwrap();
-        let target = exe.parent().and_then(Path::parent).unwrap();
-        let mut command = Command::new(target.join("examples/command"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_muster-command"));
         command
             .args(args)
             .current_dir(&self.dir)
@@ -297,6 +295,7 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
         priority: 1,
         submit_time: Timestamp(0),
         eligible_time: None,
+        begin_at: None,
         start_time: Some(Timestamp(0)),
         end_time: None,
         suspend_time: None,
