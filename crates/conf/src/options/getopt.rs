@@ -195,7 +195,12 @@ mod tests {
     #[test]
     fn forms() {
         let v = |t: &str| Some(t.to_owned());
-        let cases: &[(&[&str], &[(&str, Option<String>)], &[&str])] = &[
+        type Case<'a> = (
+            &'a [&'a str],
+            &'a [(&'a str, Option<String>)],
+            &'a [&'a str],
+        );
+        let cases: &[Case<'_>] = &[
             (&["-N2", "job.sh"], &[("nodes", v("2"))], &["job.sh"]),
             (&["-N", "2"], &[("nodes", v("2"))], &[]),
             (&["--nodes=2"], &[("nodes", v("2"))], &[]),

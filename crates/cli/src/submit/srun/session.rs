@@ -272,7 +272,7 @@ impl Session {
             self.feed();
         }
         self.serve_peers();
-        if let Some(holder) = holder.as_deref_mut() {
+        if let Some(holder) = holder.as_mut() {
             self.hear_controller(holder);
         }
         self.tick();
