@@ -180,7 +180,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn sbatch(args: &[&str]) -> Result<(Vec<(&'static str, Option<String>)>, Vec<String>), String> {
+    type Options = Vec<(&'static str, Option<String>)>;
+
+    fn sbatch(args: &[&str]) -> Result<(Options, Vec<String>), String> {
         let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
         let rows = table().iter().filter(|r| r.commands.has(Command::Sbatch));
         let parsed = parse(rows, &args, Order::StopAtWord)?;

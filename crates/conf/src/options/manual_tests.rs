@@ -8,13 +8,13 @@ const SBATCH: &str = "\
     cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency distribution error exclude \
     exclusive export export-file external extra extra-node-info get-user-env gid gpu-bind gpu-freq \
     gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags help hint hold ignore-pbs \
-    input job-name kill-on-invalid-dep licenses mail-type mail-user mcs-label mem  bind  \
-    per-cpu  per-gpu mincpus network nice no-kill no-requeue nodefile nodelist nodes ntasks \
+    input job-name kill-on-invalid-dep licenses mail-type mail-user mcs-label mem mem-bind \
+    mem-per-cpu mem-per-gpu mincpus network nice no-kill no-requeue nodefile nodelist nodes ntasks \
     ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket oom-kill-step open-mode \
     output overcommit oversubscribe parsable partition power prefer priority profile propagate qos \
     quiet reboot requeue reservation segment signal sockets-per-node spread-job spread-segments \
-    stepmgr switches test-only thread-spec threads-per-core time time-min tmp tres-bind tres-per- \
-    task uid usage use-min-nodes verbose version wait wait-all-nodes wckey wrap";
+    stepmgr switches test-only thread-spec threads-per-core time time-min tmp tres-bind \
+    tres-per-task uid usage use-min-nodes verbose version wait wait-all-nodes wckey wrap";
 
 const SRUN: &str = "\
     accel-bind account acctg-freq argv bb bbf bcast bcast-exclude begin chdir cluster-constraint \
@@ -22,29 +22,29 @@ const SRUN: &str = "\
     core-spec cores-per-socket cpu-bind cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot \
     dependency disable-status distribution epilog error exact exclude exclusive export external \
     extra extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task \
-    gres gres-flags help het-group hint hold immediate input interactive job-name jobid kill-on- \
-    bad-exit label licenses mail-type mail-user mcs-label mem  bind  per-cpu  per-gpu \
-     update mincpus mpi msg-timeout multi-prog network nice no-allocate no-kill nodefile \
-    nodelist nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket  \
-    kill-step open-mode output overcommit overlap oversubscribe partition power prefer  \
-    env priority profile prolog propagate pty qos quiet quit-on-interrupt reboot relative \
-    reservation resv-ports segment send-libs signal slurmd-debug sockets-per-node spread-job \
-    spread-segments stepmgr switches task-epilog task-prolog test-only thread-spec threads \
-    threads-per-core time time-min tmp treewidth tres-bind tres-per-task uid unbuffered usage  \
-    min-nodes verbose version wait wait-for-children wckey whole x11";
+    gres gres-flags help het-group hint hold immediate input interactive job-name jobid \
+    kill-on-bad-exit label licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu \
+    mem-per-gpu mem-update mincpus mpi msg-timeout multi-prog network nice no-allocate no-kill \
+    nodefile nodelist nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node \
+    ntasks-per-socket oom-kill-step open-mode output overcommit overlap oversubscribe partition \
+    power prefer preserve-env priority profile prolog propagate pty qos quiet quit-on-interrupt \
+    reboot relative reservation resv-ports segment send-libs signal slurmd-debug sockets-per-node \
+    spread-job spread-segments stepmgr switches task-epilog task-prolog test-only thread-spec \
+    threads threads-per-core time time-min tmp treewidth tres-bind tres-per-task uid unbuffered \
+    usage use-min-nodes verbose version wait wait-for-children wckey whole x11";
 
 const SALLOC: &str = "\
-    account acctg-freq bb bbf begin bell chdir cluster-constraint clusters comment  \
-    segments constraint container container-id contiguous core-spec cores-per-socket cpu-freq \
-    cpus-per-gpu cpus-per-task deadline delay-boot dependency distribution exclude exclusive extra \
-    extra-node-info get-user-env gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket  \
-    per-task gres gres-flags help hint hold immediate job-name kill-command licenses mail-type \
-    mail-user mcs-label mem  bind  per-cpu  per-gpu mincpus network nice no-bell no-kill \
-    no-shell nodefile nodelist nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node  \
-    per-socket oom-kill-step overcommit oversubscribe partition power prefer priority profile qos \
-    quiet reboot reservation segment signal sockets-per-node spread-job spread-segments stepmgr \
-    switches thread-spec threads-per-core time time-min tmp tres-bind tres-per-task uid usage  \
-    min-nodes verbose version wait-all-nodes wckey x11";
+    account acctg-freq bb bbf begin bell chdir cluster-constraint clusters comment \
+    consolidate-segments constraint container container-id contiguous core-spec cores-per-socket \
+    cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency distribution exclude \
+    exclusive extra extra-node-info get-user-env gid gpu-bind gpu-freq gpus gpus-per-node \
+    gpus-per-socket gpus-per-task gres gres-flags help hint hold immediate job-name kill-command \
+    licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network \
+    nice no-bell no-kill no-shell nodefile nodelist nodes ntasks ntasks-per-core ntasks-per-gpu \
+    ntasks-per-node ntasks-per-socket oom-kill-step overcommit oversubscribe partition power \
+    prefer priority profile qos quiet reboot reservation segment signal sockets-per-node \
+    spread-job spread-segments stepmgr switches thread-spec threads-per-core time time-min tmp \
+    tres-bind tres-per-task uid usage use-min-nodes verbose version wait-all-nodes wckey x11";
 
 #[test]
 fn every_option_of_the_manuals_has_a_row() {
