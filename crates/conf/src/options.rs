@@ -100,6 +100,9 @@ impl OptionError {
 }
 
 #[cfg(test)]
+mod manual_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

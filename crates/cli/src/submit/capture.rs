@@ -5,6 +5,7 @@ use super::say::Say;
 use minicbor::bytes::ByteVec;
 use muster_conf::options::Chosen;
 use muster_core::ids::BlobId;
+use muster_core::job_env;
 use muster_core::limits::CONTEXT_BYTES_MAX;
 use muster_core::spec::ExecContext;
 use nix::sys::resource::{Resource, getrlimit};
@@ -16,73 +17,25 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 /// An environment, in order.
 pub(super) type Environment = Vec<(OsString, OsString)>;
 
-/// Variables that describe the allocation or step that the caller is in. They would be wrong in another one, and
-/// the node sets them afresh.
-const OF_AN_ALLOCATION: &[&str] = &[
-    "SLURMD_NODENAME",
-    "SLURMD_TRES_FREQ",
-    "SLURM_CLUSTER_NAME",
-    "SLURM_CPUS_ON_NODE",
-    "SLURM_CPUS_PER_GPU",
-    "SLURM_CPUS_PER_TASK",
-    "SLURM_CPU_BIND",
-    "SLURM_CPU_BIND_LIST",
-    "SLURM_CPU_BIND_TYPE",
-    "SLURM_CPU_BIND_VERBOSE",
-    "SLURM_DISTRIBUTION",
-    "SLURM_GPUS",
-    "SLURM_GPUS_ON_NODE",
-    "SLURM_GPUS_PER_NODE",
-    "SLURM_GPUS_PER_TASK",
-    "SLURM_GTIDS",
-    "SLURM_JOBID",
-    "SLURM_LAUNCH_NODE_IPADDR",
-    "SLURM_LOCALID",
-    "SLURM_MEM_PER_CPU",
-    "SLURM_MEM_PER_GPU",
-    "SLURM_MEM_PER_NODE",
-    "SLURM_NNODES",
-    "SLURM_NODEID",
-    "SLURM_NODELIST",
-    "SLURM_NODE_ALIASES",
-    "SLURM_NPROCS",
-    "SLURM_NTASKS",
-    "SLURM_NTASKS_PER_CORE",
-    "SLURM_NTASKS_PER_GPU",
-    "SLURM_NTASKS_PER_NODE",
-    "SLURM_NTASKS_PER_SOCKET",
+/// Variables of srun and MPI launchers that belong to the step the caller is in, beside those that describe a job.
+const OF_A_STEP: [&str; 4] = ["SLURM_CPU_BIND", "SLURM_PTY_", "PMIX_", "PMI_"];
+/// More of them, by their whole names.
+const OF_AN_ALLOCATION: [&str; 6] = [
     "SLURM_OVERCOMMIT",
-    "SLURM_PROCID",
-    "SLURM_PTY_PORT",
-    "SLURM_PTY_WIN_COL",
-    "SLURM_PTY_WIN_ROW",
-    "SLURM_RESTART_COUNT",
-    "SLURM_SHARDS_ON_NODE",
-    "SLURM_SRUN_COMM_HOST",
-    "SLURM_SRUN_COMM_PORT",
     "SLURM_SUBMIT_DIR",
     "SLURM_SUBMIT_HOST",
-    "SLURM_TASKS_PER_NODE",
-    "SLURM_TASK_PID",
     "SLURM_THREADS_PER_CORE",
-    "SLURM_TOPOLOGY_ADDR",
-    "SLURM_TOPOLOGY_ADDR_PATTERN",
     "SLURM_TRES_PER_TASK",
-    "SLURM_WORKING_CLUSTER",
     "SRUN_DEBUG",
-    "MUSTER_NODE",
 ];
 
-/// Groups of such variables.
-const OF_AN_ALLOCATION_PREFIXES: &[&str] =
-    &["SLURM_JOB_", "SLURM_STEP", "SLURM_ARRAY_", "PMIX_", "PMI_"];
-
+/// Whether a variable would be wrong in another allocation; the node sets it afresh.
 fn is_of_an_allocation(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| {
-        OF_AN_ALLOCATION.contains(&name)
-            || OF_AN_ALLOCATION_PREFIXES
-                .iter()
-                .any(|p| name.starts_with(p))
+        // Where the configuration is holds for every job.
+        (job_env::is_job_variable(name) && name != "SLURM_CONF" && name != "SLURM_UMASK")
+            || OF_AN_ALLOCATION.contains(&name)
+            || OF_A_STEP.iter().any(|p| name.starts_with(p))
     })
 }
 
@@ -238,6 +191,7 @@ pub(super) fn batch_context(chosen: &Chosen, say: &Say) -> Result<ExecContext, S
     if let Some(text) = chosen.value("export") {
         set(&mut environment, "SLURM_EXPORT_ENV", text);
     }
+    set_submission(&mut environment);
     context(
         environment,
         chosen.get("propagate").map(|g| g.value.as_deref()),
@@ -267,6 +221,13 @@ pub(super) fn split_environment(bytes: &[u8]) -> Environment {
         .collect()
 }
 
+/// Says where a submission was made.
+pub(super) fn set_submission(environment: &mut Environment) {
+    let here = super::line::current_dir();
+    set(environment, "SLURM_SUBMIT_DIR", here.into_os_string());
+    set(environment, "SLURM_SUBMIT_HOST", super::line::host());
+}
+
 /// Environment, mask and limits as they travel.
 ///
 /// # Errors
@@ -276,9 +237,6 @@ pub(super) fn context(
     propagate: Option<Option<&str>>,
 ) -> Result<ExecContext, String> {
     let mask = own_umask();
-    let here = super::line::current_dir();
-    set(&mut environment, "SLURM_SUBMIT_DIR", here.into_os_string());
-    set(&mut environment, "SLURM_SUBMIT_HOST", super::line::host());
     set(
         &mut environment,
         "SLURM_PRIO_PROCESS",

@@ -409,7 +409,7 @@ fn complain(say: &Say, id: &str, is_step: bool, code: RefusalCode) -> bool {
         code,
         RefusalCode::InvalidJobId | RefusalCode::AlreadyDone | RefusalCode::JobPending
     );
-    if (gone && say.verbose == 0) || (say.quiet && gone) {
+    if gone && (say.verbose == 0 || say.quiet) {
         return false;
     }
     let what = if is_step {

@@ -156,6 +156,14 @@ impl Given {
                     "none" | "no" | "q" | "quiet"
                 )
             }
+            // How tasks are bound; the rest is about messages or asks for no binding.
+            "cpu-bind" => value.split(',').all(|word| {
+                let word = word.to_ascii_lowercase();
+                matches!(
+                    word.as_str(),
+                    "none" | "no" | "n" | "q" | "quiet" | "v" | "verbose" | "off"
+                )
+            }),
             "oom-kill-step" => value == "0",
             "het-group" => value == "0",
             _ => false,

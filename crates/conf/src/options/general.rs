@@ -153,7 +153,6 @@ pub(super) const ROWS: &[OptionRow] = &[
     )
     .on(B),
     flag("external", "job whose processes another system starts")
-        .on(B)
         .refused("jobs without processes are not supported; submit a script that waits"),
     opt("extra", "text", "free text that listings show"),
     opt(
@@ -330,7 +329,8 @@ pub(super) const ROWS: &[OptionRow] = &[
         "start when all nodes are ready (1) or the first is (0)",
     )
     .on(BA)
-    .env(&["SBATCH_WAIT_ALL_NODES"], &[], &["SALLOC_WAIT_ALL_NODES"]),
+    .env(&["SBATCH_WAIT_ALL_NODES"], &[], &["SALLOC_WAIT_ALL_NODES"])
+    .stored("a job's nodes are ready when it starts"),
     opt("wckey", "key", "workload key for accounting").env(
         &["SBATCH_WCKEY"],
         &["SLURM_WCKEY"],

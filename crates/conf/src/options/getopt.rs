@@ -180,7 +180,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn sbatch(args: &[&str]) -> Result<(Vec<(&'static str, Option<String>)>, Vec<String>), String> {
+    type Options = Vec<(&'static str, Option<String>)>;
+
+    fn sbatch(args: &[&str]) -> Result<(Options, Vec<String>), String> {
         let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
         let rows = table().iter().filter(|r| r.commands.has(Command::Sbatch));
         let parsed = parse(rows, &args, Order::StopAtWord)?;
@@ -195,7 +197,12 @@ mod tests {
     #[test]
     fn forms() {
         let v = |t: &str| Some(t.to_owned());
-        let cases: &[(&[&str], &[(&str, Option<String>)], &[&str])] = &[
+        type Case<'a> = (
+            &'a [&'a str],
+            &'a [(&'a str, Option<String>)],
+            &'a [&'a str],
+        );
+        let cases: &[Case<'_>] = &[
             (&["-N2", "job.sh"], &[("nodes", v("2"))], &["job.sh"]),
             (&["-N", "2"], &[("nodes", v("2"))], &[]),
             (&["--nodes=2"], &[("nodes", v("2"))], &[]),

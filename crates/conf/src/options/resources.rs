@@ -62,7 +62,8 @@ pub(super) const ROWS: &[OptionRow] = &[
         "oversubscribe",
         "share CPUs with other jobs, where the partition allows it",
     )
-    .short('s'),
+    .short('s')
+    .stored("CPUs belong to one job at a time, also where others would share"),
     flag("share", "old name of --oversubscribe").same_as("oversubscribe"),
     opt(
         "core-spec",
@@ -74,7 +75,8 @@ pub(super) const ROWS: &[OptionRow] = &[
         &["SBATCH_CORE_SPEC"],
         &["SLURM_CORE_SPEC"],
         &["SALLOC_CORE_SPEC"],
-    ),
+    )
+    .warns("no cores are set aside; the job may use all it was given"),
     opt(
         "thread-spec",
         "threads",
@@ -99,7 +101,8 @@ pub(super) const ROWS: &[OptionRow] = &[
         &["SBATCH_USE_MIN_NODES"],
         &["SLURM_USE_MIN_NODES"],
         &["SALLOC_USE_MIN_NODES"],
-    ),
+    )
+    .warns("of a range of node counts the scheduler takes what it finds first"),
     opt(
         "switches",
         "count[@time]",
@@ -109,7 +112,8 @@ pub(super) const ROWS: &[OptionRow] = &[
         &["SBATCH_REQ_SWITCH"],
         &["SLURM_REQ_SWITCH"],
         &["SALLOC_REQ_SWITCH"],
-    ),
+    )
+    .warns("nodes are chosen without regard to network switches"),
     opt(
         "segment",
         "nodes",

@@ -79,7 +79,10 @@ pub(super) fn step(line: &Line, args: &[String]) -> Result<(StepSpec, Streams), 
         warnings.iter().for_each(|w| line.say.warning(w));
     }
     let (stdio, streams, stdin_task) = streams(chosen)?;
-    let environment = environment(chosen);
+    let mut environment = environment(chosen);
+    if !chosen.has("jobid") {
+        capture::set_submission(&mut environment);
+    }
     let propagate = chosen.get("propagate").map(|g| g.value.as_deref());
     let context = capture::context(environment, propagate).map_err(OptionError::fatal)?;
     let umask = context.umask;

@@ -13,6 +13,7 @@ use crate::submit::agent::AgentStream;
 use crate::submit::holder::{Holder, timeout};
 use crate::submit::say::{self, Say};
 use crate::submit::signals::Signals;
+use muster_conf::options::Chosen;
 use muster_core::job::{ExitStatus, JobState};
 use muster_proto::step::{FromStepd, StdinTask, StepCreated, StepSpec, ToStepd};
 use nix::poll::{PollFd, PollFlags, poll};
@@ -49,6 +50,22 @@ struct Rules {
     epilog: Option<String>,
     /// `SLURM_SRUN_REDUCE_TASK_EXIT_MSG`: equal ends are told once.
     tell_once: bool,
+}
+
+impl Rules {
+    fn read(say: &Say, chosen: &Chosen, spec: &StepSpec) -> Result<Rules, ExitCode> {
+        Ok(Rules {
+            kill_on_bad_exit: spec.kill_on_bad_exit,
+            wait_s: seconds(chosen, "wait")
+                .map_err(|e| say.option_error(&e))?
+                .unwrap_or(0),
+            disable_status: chosen.has("disable-status"),
+            quit_on_interrupt: chosen.has("quit-on-interrupt"),
+            pty: spec.pty.is_some(),
+            epilog: program(chosen.value("epilog")),
+            tell_once: std::env::var("SLURM_SRUN_REDUCE_TASK_EXIT_MSG").is_ok_and(|v| v != "0"),
+        })
+    }
 }
 
 /// A running step.
@@ -117,6 +134,7 @@ impl Session {
             say.failed()
         };
         let chosen = &line.chosen;
+        let step = created.step;
         let tasks = Tasks::new(&created.nodes);
         let names = Names {
             job: spec.job,
@@ -140,43 +158,15 @@ impl Session {
                 "--input={task}: the step has {count} tasks, numbered from 0"
             )));
         }
-        let rules = Rules {
-            kill_on_bad_exit: spec.kill_on_bad_exit,
-            wait_s: seconds(chosen, "wait")
-                .map_err(|e| say.option_error(&e))?
-                .unwrap_or(0),
-            disable_status: chosen.has("disable-status"),
-            quit_on_interrupt: chosen.has("quit-on-interrupt"),
-            pty: spec.pty.is_some(),
-            epilog: program(chosen.value("epilog")),
-            tell_once: std::env::var("SLURM_SRUN_REDUCE_TASK_EXIT_MSG").is_ok_and(|v| v != "0"),
-        };
+        let rules = Rules::read(say, chosen, &spec)?;
         if let Some(prolog) = program(chosen.value("prolog")) {
             run_program(say, &prolog);
         }
-        let mut peers = Vec::with_capacity(created.nodes.len());
-        for node in created.nodes {
-            say.verbose(&format!(
-                "launching StepId={}.{} on host {}, {} tasks: {}",
-                spec.job,
-                created.step,
-                node.name,
-                node.tasks.len(),
-                muster_core::hostlist::ranges(&node.tasks)
-            ));
-            let stream = AgentStream::connect(&node.address).map_err(|e| {
-                fail(format!(
-                    "Unable to reach node {} at {}: {e}",
-                    node.name, node.address
-                ))
-            })?;
-            let mut peer = Peer::new(node, stream);
-            peer.send(&ToStepd::Hello(created.key.clone()));
-            peers.push(peer);
-        }
+        let peers = greet(say, &spec, created)?;
+        let id = format!("StepId={}.{step}", spec.job);
         Ok(Session {
             say: *say,
-            id: format!("StepId={}.{}", spec.job, created.step),
+            id,
             job: spec.job.to_string(),
             peers,
             tasks,
@@ -272,7 +262,7 @@ impl Session {
             self.feed();
         }
         self.serve_peers();
-        if let Some(holder) = holder.as_deref_mut() {
+        if let Some(holder) = holder.as_mut() {
             self.hear_controller(holder);
         }
         self.tick();
@@ -545,6 +535,32 @@ impl Session {
         }
         self.tell();
     }
+}
+
+/// Opens the connections and proves to each step daemon that it is this step's srun.
+fn greet(say: &Say, spec: &StepSpec, created: StepCreated) -> Result<Vec<Peer>, ExitCode> {
+    let mut peers = Vec::with_capacity(created.nodes.len());
+    for node in created.nodes {
+        say.verbose(&format!(
+            "launching StepId={}.{} on host {}, {} tasks: {}",
+            spec.job,
+            created.step,
+            node.name,
+            node.tasks.len(),
+            muster_core::hostlist::ranges(&node.tasks)
+        ));
+        let stream = AgentStream::connect(&node.address).map_err(|e| {
+            say.error(&format!(
+                "Unable to reach node {} at {}: {e}",
+                node.name, node.address
+            ));
+            say.failed()
+        })?;
+        let mut peer = Peer::new(node, stream);
+        peer.send(&ToStepd::Hello(created.key.clone()));
+        peers.push(peer);
+    }
+    Ok(peers)
 }
 
 const CAUGHT: [Signal; 9] = [

@@ -1,0 +1,206 @@
+//! srun with a step that stand-ins play.
+
+use crate::stage::{Stage, exited, node, out, tell};
+use muster_core::command::UserCommand;
+use muster_core::ids::JobId;
+use muster_core::job::ExitStatus;
+use muster_proto::client::RequestBody;
+use muster_proto::frame;
+use muster_proto::step::{AgentReply, FromStepd, ToStepd};
+
+#[test]
+fn output_is_labelled_and_ends_are_told() {
+    let stage = Stage::new();
+    stage.willing_controller(&["n1", "n2"]);
+    stage.agent(
+        Vec::new(),
+        vec![node("n1", &[0, 1]), node("n2", &[2])],
+        |name, stream| {
+            if name == "n1" {
+                tell(
+                    stream,
+                    &[
+                        FromStepd::Started(vec![10, 11]),
+                        out(0, "a\nb"),
+                        out(1, "c\n"),
+                        out(0, "d\n"),
+                        exited(0, 7, 0),
+                        exited(1, 7, 0),
+                        FromStepd::Closed,
+                    ],
+                );
+            } else {
+                tell(
+                    stream,
+                    &[
+                        FromStepd::Started(vec![12]),
+                        exited(2, 0, 0),
+                        FromStepd::Closed,
+                    ],
+                );
+            }
+        },
+    );
+    let seen = stage.run(&["srun", "-N2", "-n3", "-l", "prog"]);
+    let mut lines: Vec<&str> = seen.stdout.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0: a", "0: bd", "1: c"]);
+    assert_eq!(
+        seen.stderr,
+        "srun: error: n1: tasks 0-1: Exited with exit code 7\n"
+    );
+    assert_eq!(seen.code, 7);
+    let end = UserCommand::EndAllocation {
+        job: JobId(5),
+        exit: ExitStatus { code: 7, signal: 0 },
+    };
+    let requests = stage.requests.lock().unwrap();
+    assert_eq!(requests.last(), Some(&RequestBody::Command(Box::new(end))));
+}
+
+fn inside(stage: &Stage) -> Vec<(&'static str, String)> {
+    let agent = format!("unix:{}", stage.dir.join("agent.sock").display());
+    vec![("SLURM_JOB_ID", "5".to_owned()), ("MUSTER_NODE", agent)]
+}
+
+fn run_inside(stage: &Stage, args: &[&str], input: &str) -> crate::stage::Seen {
+    let env = inside(stage);
+    let env: Vec<(&str, &str)> = env.iter().map(|(n, v)| (*n, v.as_str())).collect();
+    stage.run_with(args, &env, input)
+}
+
+#[test]
+fn a_signal_gives_its_number() {
+    let stage = Stage::new();
+    stage.agent(Vec::new(), vec![node("n1", &[0])], |_, stream| {
+        tell(
+            stream,
+            &[
+                FromStepd::Started(vec![9]),
+                exited(0, 0, 11),
+                FromStepd::Closed,
+            ],
+        );
+    });
+    let seen = run_inside(&stage, &["srun", "prog"], "");
+    assert_eq!(seen.stderr, "srun: error: n1: task 0: Segmentation fault\n");
+    assert_eq!(seen.code, 139);
+}
+
+#[test]
+fn waiting_and_messages_of_the_node() {
+    let stage = Stage::new();
+    let busy = || AgentReply::Queued("Requested nodes are busy".to_owned());
+    stage.agent(vec![busy(), busy()], vec![node("n1", &[0])], |_, stream| {
+        let text = "slurmstepd-n1: error: execve(): /nosuch/program: No such file or directory";
+        tell(
+            stream,
+            &[
+                FromStepd::Message(text.to_owned()),
+                exited(0, 2, 0),
+                FromStepd::Closed,
+            ],
+        );
+    });
+    let seen = run_inside(&stage, &["srun", "/nosuch/program"], "");
+    assert_eq!(
+        seen.stderr,
+        "srun: Job 5 step creation temporarily disabled, retrying (Requested nodes are busy)\n\
+         srun: Step created for StepId=5.0\n\
+         slurmstepd-n1: error: execve(): /nosuch/program: No such file or directory\n\
+         srun: error: n1: task 0: Exited with exit code 2\n"
+    );
+    assert_eq!(seen.code, 2);
+}
+
+#[test]
+fn input_goes_to_the_tasks() {
+    let stage = Stage::new();
+    stage.agent(Vec::new(), vec![node("n1", &[0])], |_, stream| {
+        let mut got = Vec::new();
+        loop {
+            match frame::read(stream).unwrap() {
+                ToStepd::Stdin { task, bytes } => {
+                    assert_eq!(task, None);
+                    if bytes.is_empty() {
+                        break;
+                    }
+                    got.extend_from_slice(&bytes);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let text = String::from_utf8(got).unwrap().to_uppercase();
+        tell(stream, &[out(0, &text), exited(0, 0, 0), FromStepd::Closed]);
+    });
+    let input = "line\n".repeat(20_000);
+    let seen = run_inside(&stage, &["srun", "-o", "out_%j_%s", "cat"], &input);
+    assert_eq!(
+        (seen.stdout.as_str(), seen.stderr.as_str(), seen.code),
+        ("", "", 0)
+    );
+    assert_eq!(stage.read("out_5_0"), input.to_uppercase());
+}
+
+#[test]
+fn one_bad_exit_ends_all() {
+    let stage = Stage::new();
+    stage.agent(
+        Vec::new(),
+        vec![node("n1", &[0]), node("n2", &[1])],
+        |name, stream| {
+            tell(stream, &[FromStepd::Started(vec![1])]);
+            if name == "n1" {
+                tell(stream, &[exited(0, 1, 0), FromStepd::Closed]);
+                return;
+            }
+            loop {
+                match frame::read(stream).unwrap() {
+                    ToStepd::Signal(9) => break,
+                    ToStepd::Stdin { .. } => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+            tell(stream, &[exited(1, 0, 9), FromStepd::Closed]);
+        },
+    );
+    let seen = run_inside(&stage, &["srun", "-K", "-n2", "prog"], "");
+    assert_eq!(
+        seen.stderr,
+        "srun: error: n1: task 0: Exited with exit code 1\n\
+         srun: Terminating StepId=5.0\n\
+         srun: error: n2: task 1: Killed\n"
+    );
+    assert_eq!(seen.code, 137);
+}
+
+#[test]
+fn a_lost_node_is_a_failure() {
+    let stage = Stage::new();
+    stage.agent(Vec::new(), vec![node("n1", &[0, 1])], |_, stream| {
+        tell(stream, &[FromStepd::Started(vec![1, 2]), exited(0, 0, 0)]);
+    });
+    let seen = run_inside(&stage, &["srun", "-n2", "prog"], "");
+    assert!(
+        seen.stderr.contains("srun: error: Node failure on n1\n"),
+        "{}",
+        seen.stderr
+    );
+    assert_eq!(seen.code, 1);
+}
+
+#[test]
+fn mpi_is_what_there_is() {
+    let stage = Stage::new();
+    let seen = stage.run(&["srun", "--mpi=list"]);
+    assert_eq!(
+        (seen.stdout.as_str(), seen.code),
+        ("MPI plugin types are...\n\tnone\n", 0)
+    );
+    let seen = stage.run(&["srun", "--mpi=pmi2", "true"]);
+    assert!(
+        seen.stderr
+            .ends_with("srun: error: Invalid MPI type 'pmi2', --mpi=list for acceptable types\n")
+    );
+    assert_eq!(seen.code, 1);
+}
