@@ -275,6 +275,7 @@ impl Writer {
             } => {
                 self.engine
                     .decide(0, &Command::Configure(config), now, turn);
+                self.miss_nodes(now, turn);
                 self.settings = *settings;
                 for link in self.links.values() {
                     let _ = link
@@ -349,6 +350,21 @@ impl Writer {
                 changed: 0,
                 refused: Vec::new(),
             },
+        }
+    }
+
+    /// After a restart the history says that nodes are connected which have yet to come back; if they do not, their
+    /// time runs from now.
+    fn miss_nodes(&mut self, now: Timestamp, turn: &mut Turn) {
+        let nodes = &self.engine.state().nodes;
+        let missing: Vec<NodeIdx> = nodes
+            .iter()
+            .filter(|node| node.link == NodeLink::Up && !self.generations.contains_key(&node.idx))
+            .map(|node| node.idx)
+            .collect();
+        for node in missing {
+            self.engine
+                .decide(0, &Command::Node(node, NodeCommand::Lost), now, turn);
         }
     }
 

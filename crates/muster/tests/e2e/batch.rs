@@ -59,8 +59,7 @@ fn every_task_of_an_array_runs_once_under_its_throttle() {
 #[test]
 fn dependencies_hold_jobs_back_until_they_are_satisfied() {
     let c = Cluster::start(1, 4);
-    let first =
-        c.sbatch("-o /dev/null --wrap 'until [ -e go ]; do read -t 0.02 <> <(:); done; exit 1'");
+    let first = c.sbatch("-o /dev/null --wrap 'until [ -e go ]; do sleep 0.02; done; exit 1'");
     let ok = c.sbatch(&format!("-o /dev/null -d afterok:{first} --wrap true"));
     let never = c.sbatch(&format!(
         "-o /dev/null -d afterok:{first} --kill-on-invalid-dep=yes --wrap true"
@@ -76,7 +75,6 @@ fn dependencies_hold_jobs_back_until_they_are_satisfied() {
         "PENDING Dependency"
     );
     c.write("go", "");
-    c.ok(&format!("scontrol wait_job {first}; true"));
     c.until_prints(&format!("sacct -X -n -P -j {any} -o State"), "COMPLETED");
     assert_eq!(c.read("any"), "ran\n");
     assert_eq!(
@@ -186,8 +184,8 @@ fn the_time_limit_ends_a_job_and_says_so() {
     c.until("the job is warned", || {
         c.read_if_there("limit.out").contains("warned")
     });
-    let ran = c.run(&format!("scontrol wait_job {job}"));
-    assert_eq!(c.state(job), "TIMEOUT", "{ran:?}");
+    c.until_prints(&format!("squeue -h -j {job},{job}"), "");
+    assert_eq!(c.state(job), "TIMEOUT");
     let out = c.read("limit.out");
     assert!(
         out.contains(&format!("*** JOB {job} ON n1 CANCELLED AT "))

@@ -91,7 +91,7 @@ fn a_job_can_requeue_itself() {
 #[test]
 fn hold_release_suspend_resume_and_update() {
     let c = Cluster::start(1, 2);
-    let job = c.sbatch("-o tick.out --wrap 'i=0; while :; do echo $((i++)); sleep 0.02; done'");
+    let job = c.sbatch("-o tick.out --wrap 'i=0; while :; do echo $((i=i+1)); sleep 0.02; done'");
     c.until("it runs", || {
         c.read_if_there("tick.out").lines().count() > 3
     });
