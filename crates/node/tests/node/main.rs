@@ -5,6 +5,7 @@
 
 mod batch;
 mod cluster;
+mod launches;
 mod steps;
 
 use muster_node::{AgentOptions, SHIM_NAME};
@@ -27,11 +28,11 @@ fn main() -> ExitCode {
     if !nix::unistd::geteuid().is_root() {
         println!(
             "SKIPPED: {} tests run only as root",
-            batch::TESTS.len() + steps::TESTS.len()
+            batch::TESTS.len() + launches::TESTS.len() + steps::TESTS.len()
         );
         return ExitCode::SUCCESS;
     }
-    let tests = [batch::TESTS, steps::TESTS].concat();
+    let tests = [batch::TESTS, launches::TESTS, steps::TESTS].concat();
     let (mut failed, mut run) = (0, 0);
     for (name, test) in tests {
         if wanted.is_some_and(|w| !name.contains(w.as_str())) {
