@@ -278,11 +278,6 @@ impl Agent {
     }
 
     fn apply_settings(&mut self, settings: NodeSettings) {
-        for (name, program) in [("Prolog", &settings.prolog), ("Epilog", &settings.epilog)] {
-            if let Some(program) = program {
-                log::warn!("{name}={program} is not run: this version has no job prologs");
-            }
-        }
         self.settings = settings;
         self.tell_kill_wait();
     }

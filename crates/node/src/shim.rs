@@ -6,6 +6,7 @@
 //! SIGUSR1: after killing them all). Everything happens in one poll loop; what a wake-up brings is written with one
 //! write to the record file and one to the agent.
 
+mod around;
 mod ending;
 mod jobs;
 mod launch;

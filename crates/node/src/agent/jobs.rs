@@ -127,7 +127,7 @@ impl Agent {
                 Err(e) => log::error!("job {}: its grant cannot be read back: {e}", run.0),
             },
             (Some(grant), None) => {
-                let order = launch::hold(grant);
+                let order = launch::hold(grant, None);
                 self.shim_order(&order);
             }
             _ => {}
@@ -212,7 +212,7 @@ impl Agent {
         if let Some(known) = self.jobs.get_mut(run) {
             if known.grant.is_none() {
                 known.grant = Some(Rc::clone(grant));
-                let order = launch::hold(grant);
+                let order = launch::hold(grant, None);
                 self.shim_order(&order);
             }
             return;
@@ -253,7 +253,8 @@ impl Agent {
         let order = if grant.position == 0 && grant.spec.kind == JobKind::Batch {
             self.batch_launch(grant)
         } else {
-            launch::may_run_as(grant.spec.owner.uid).map(|()| launch::hold(grant))
+            launch::may_run_as(grant.spec.owner.uid)
+                .map(|()| launch::hold(grant, self.around(grant)))
         };
         match order {
             Ok(order) => self.shim_order(&order),

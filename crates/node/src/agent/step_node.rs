@@ -291,7 +291,9 @@ impl Agent {
         let mut over: HashMap<&str, &str> =
             own.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         over.extend(spec.extra_env.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+        let attempt = grant.attempt.0.to_string();
         over.insert("MUSTER_SPOOL", &spool);
+        over.insert("MUSTER_ATTEMPT", &attempt);
         let mut seen = HashSet::new();
         let mut env = Vec::with_capacity(spec.context.environment.len() + over.len());
         for variable in &spec.context.environment {

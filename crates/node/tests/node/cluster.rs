@@ -2,7 +2,6 @@
 
 use ed25519_dalek::{Signer, SigningKey};
 use muster_core::command::SignalScope;
-use muster_core::cpuset::CpuSet;
 use muster_core::effect::TerminateReason;
 use muster_core::ids::{Attempt, BlobId, JobId, NodeIdx};
 use muster_core::job::{Allocation, ArrayRole, ExitStatus, NodeShare};
