@@ -157,6 +157,8 @@ struct Agent {
     options: AgentOptions,
     events: mpsc::UnboundedSender<Event>,
     started: Timestamp,
+    /// The user that it runs as.
+    uid: u32,
     settings: NodeSettings,
     stopping: bool,
     controller: Option<Outlet>,
@@ -197,6 +199,7 @@ impl Agent {
             options,
             events,
             started: crate::now(),
+            uid: nix::unistd::geteuid().as_raw(),
             settings: NodeSettings::default(),
             stopping: false,
             controller: None,

@@ -345,7 +345,7 @@ pub(crate) fn glob(pattern: &str) -> Vec<String> {
         let mut found: libc::glob_t = std::mem::zeroed();
         let mut paths = Vec::new();
         if libc::glob(pattern.as_ptr(), 0, None, &raw mut found) == 0 {
-            for i in 0..usize::try_from(found.gl_pathc).unwrap_or(0) {
+            for i in 0..found.gl_pathc {
                 let path = CStr::from_ptr(*found.gl_pathv.add(i));
                 paths.push(path.to_string_lossy().into_owned());
             }

@@ -253,7 +253,7 @@ impl Agent {
         let order = if grant.position == 0 && grant.spec.kind == JobKind::Batch {
             self.batch_launch(grant)
         } else {
-            launch::may_run_as(grant.spec.owner.uid)
+            self.may_run_as(grant.spec.owner.uid)
                 .map(|()| launch::hold(grant, self.around(grant)))
         };
         match order {

@@ -15,18 +15,6 @@ use std::rc::Rc;
 /// Why a launch failed, and whether the node is at fault.
 pub(super) type Failure = (String, bool);
 
-/// Whether this agent can run processes of a user.
-pub(super) fn may_run_as(uid: u32) -> Result<(), Failure> {
-    let own = nix::unistd::geteuid().as_raw();
-    if own == 0 || own == uid {
-        return Ok(());
-    }
-    let error = format!(
-        "the node agent runs as uid {own} and cannot run jobs of uid {uid}; start it as root to serve several users"
-    );
-    Err((error, false))
-}
-
 /// The order for a job that has no script here.
 pub(super) fn hold(grant: &JobGrant, around: Option<Box<Around>>) -> ToShim {
     ToShim::Hold {
@@ -78,6 +66,18 @@ fn programs(key: &str, value: Option<&str>) -> Vec<String> {
 }
 
 impl Agent {
+    /// Whether this agent can run processes of a user.
+    pub(super) fn may_run_as(&self, uid: u32) -> Result<(), Failure> {
+        let own = self.uid;
+        if own == 0 || own == uid {
+            return Ok(());
+        }
+        let error = format!(
+            "the node agent runs as uid {own} and cannot run jobs of uid {uid}; start it as root to serve several users"
+        );
+        Err((error, false))
+    }
+
     /// The job as its environment describes it.
     pub(super) fn view<'a>(&'a self, grant: &'a JobGrant) -> JobView<'a> {
         JobView {
@@ -112,7 +112,7 @@ impl Agent {
     /// The order that starts a batch script.
     pub(super) fn batch_launch(&mut self, grant: &JobGrant) -> Result<ToShim, Failure> {
         let spec = &grant.spec;
-        may_run_as(spec.owner.uid)?;
+        self.may_run_as(spec.owner.uid)?;
         let id = spec
             .script
             .ok_or_else(|| ("the job has no script".to_owned(), false))?;

@@ -104,6 +104,7 @@ pub(super) struct Watched {
 /// See the module.
 pub(super) struct Shim {
     pub(super) spool: PathBuf,
+    root: bool,
     pub(super) node: String,
     /// An agent listens.
     pub(super) attached: bool,
@@ -135,6 +136,7 @@ impl Shim {
         let (records, old, same_boot) = Records::open(spool, boot_id.trim())?;
         Ok(Shim {
             spool: spool.to_owned(),
+            root: nix::unistd::geteuid().is_root(),
             node: String::new(),
             attached: false,
             jobs: HashMap::new(),
@@ -366,6 +368,7 @@ impl Shim {
                 .unwrap_or(&empty),
             slots: &self.slots,
             slot: slot.unwrap_or(usize::MAX),
+            root: self.root,
         };
         let forked = match sys::fork() {
             Ok(sys::Fork::Child) => launch::become_script(&prepared),
