@@ -49,7 +49,7 @@ impl Shim {
             eprintln!("job {}: {error}", run.0);
             self.fail(run, error, true);
         } else if entry.ending.is_none() {
-            self.records.prolog_over(run);
+            self.records.prolog_over(run, sys::boot_ms());
             if let Some(order) = held {
                 self.fork_script(*order);
             }

@@ -147,9 +147,9 @@ impl Records {
         self.line(run, 'A', format_args!("{}", Hex(&bytes)));
     }
 
-    /// The one before it has ended well.
-    pub(crate) fn prolog_over(&mut self, run: Run) {
-        self.line(run, 'O', format_args!(""));
+    /// The one before it has ended well: its script is about to be forked.
+    pub(crate) fn prolog_over(&mut self, run: Run, boot_ms: u64) {
+        self.line(run, 'O', format_args!("{boot_ms}"));
     }
 
     /// Its script was forked.
@@ -344,7 +344,10 @@ fn apply(entry: &mut Old, kind: &str, rest: &str) {
             }
         }
         "A" => entry.around = unhex(rest).and_then(|b| minicbor::decode(&b).ok()),
-        "O" => entry.prolog_over = true,
+        "O" => {
+            entry.prolog_over = true;
+            entry.boot_ms = unsigned(0);
+        }
         "X" => entry.ending = true,
         "R" => entry.released = true,
         // A newer version's line: what it means does not matter for not launching twice.
@@ -423,6 +426,8 @@ mod tests {
                 ..Around::default()
             };
             records.around(run(1), &around);
+            records.around(run(3), &around);
+            records.prolog_over(run(3), 99);
             records.flush().unwrap();
         }
         // A torn last line.
@@ -447,6 +452,7 @@ mod tests {
         assert_eq!(first.kept.len(), 1);
         assert_eq!(first.kept[&7][..], [3]);
         assert_eq!(first.around.as_ref().unwrap().prolog, ["/bin/a b"]);
+        assert!(old[&run(3)].prolog_over && old[&run(3)].boot_ms == 99);
         assert_eq!(
             old[&run(3)].failed,
             Some((false, "no such file".to_owned()))

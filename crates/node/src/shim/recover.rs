@@ -51,7 +51,12 @@ impl Shim {
             recovered: same_boot,
             released: old.released,
             grant: old.grant.clone(),
-            kept: old.kept.clone(),
+            // No step outlives a reboot.
+            kept: if same_boot {
+                old.kept.clone()
+            } else {
+                Default::default()
+            },
             around: old.around.clone(),
             ..Entry::default()
         };

@@ -207,7 +207,8 @@ fn epilog_after_loss() {
         "epilog",
         &format!("echo $SLURM_JOB_ID >>{}\n", epi.display()),
     );
-    configure(&mut node, None, Some(epilog));
+    let prolog = program(&dir, "prolog", "exit 0\n");
+    configure(&mut node, Some(prolog), Some(epilog));
     node.run(&JobMaker::new(
         3,
         &dir.0,
@@ -284,6 +285,8 @@ fn hygiene() {
             assert!(text.ends_with("\n0\n1\n2\n3\n"), "{who}: {text}");
         }
     }
+    let shim = read_to_string(format!("/proc/{}/environ", node.shim_pid())).unwrap();
+    assert!(!shim.contains("leak"), "{shim}");
     // A submitter who has such a variable keeps it.
     let mut job = JobMaker::new(3, &dir.0, "#!/bin/sh\necho $MUSTER_HOME\n");
     job.env.push("MUSTER_HOME=/mine".to_owned());

@@ -455,7 +455,10 @@ fn wait_for_child(pid: nix::unistd::Pid) {
     }
 }
 
-fn inspect(node: &Node, job: u64) -> Vec<(u32, StepNo, Option<(u32, u32)>)> {
+/// A process: its number, its step, and for a task its local and global number.
+type Process = (u32, StepNo, Option<(u32, u32)>);
+
+fn inspect(node: &Node, job: u64) -> Vec<Process> {
     let mut stream = connect(node);
     frame::write(&mut stream, &AgentRequest::Inspect { job: JobId(job) }).unwrap();
     match frame::read(&mut stream).unwrap() {
