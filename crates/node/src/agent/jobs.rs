@@ -144,6 +144,7 @@ impl Agent {
         if !std::mem::replace(&mut job.concluded, true) {
             self.reports.push(run.0, run.1, report);
         }
+        self.jobs.leaves(run);
         self.refuse_waiting_steps(run);
     }
 
@@ -152,6 +153,7 @@ impl Agent {
             Some(job) if job.released => {}
             Some(job) => {
                 job.released = true;
+                self.jobs.has_left(run);
                 self.reports.push(run.0, run.1, Report::Released);
                 self.refuse_waiting_steps(run);
                 self.launch_queued();
@@ -283,6 +285,7 @@ impl Agent {
         job.ending |= why != TerminateReason::Finished;
         let message = launch::end_message(why, &sys::local_time(now().unix_s()));
         job.termination = Some((at_once, message));
+        self.jobs.leaves(run);
         self.refuse_waiting_steps(run);
         self.order_termination(run);
     }

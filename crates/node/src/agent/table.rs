@@ -6,7 +6,7 @@ use muster_core::cpuset::CpuSet;
 use muster_core::ids::{Attempt, JobId};
 use muster_core::job::{GresShare, NodeShare};
 use muster_proto::node::JobGrant;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// A launch of a job here.
@@ -50,28 +50,43 @@ impl Job {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Jobs(BTreeMap<Run, Job>);
+pub(super) struct Jobs {
+    all: BTreeMap<Run, Job>,
+    /// Those that may be leaving: few at any time, so that a launch need not look at all.
+    leaving: BTreeSet<Run>,
+}
 
 impl Jobs {
     pub(super) fn get(&self, run: Run) -> Option<&Job> {
-        self.0.get(&run)
+        self.all.get(&run)
     }
 
     pub(super) fn get_mut(&mut self, run: Run) -> Option<&mut Job> {
-        self.0.get_mut(&run)
+        self.all.get_mut(&run)
     }
 
     /// The launch, known from now on.
     pub(super) fn entry(&mut self, run: Run) -> &mut Job {
-        self.0.entry(run).or_default()
+        self.all.entry(run).or_default()
+    }
+
+    /// The launch was told to end, or has.
+    pub(super) fn leaves(&mut self, run: Run) {
+        self.leaving.insert(run);
+    }
+
+    /// The last of it is gone.
+    pub(super) fn has_left(&mut self, run: Run) {
+        self.leaving.remove(&run);
     }
 
     pub(super) fn remove(&mut self, run: Run) -> Option<Job> {
-        self.0.remove(&run)
+        self.leaving.remove(&run);
+        self.all.remove(&run)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (Run, &Job)> {
-        self.0.iter().map(|(&run, job)| (run, job))
+        self.all.iter().map(|(&run, job)| (run, job))
     }
 
     /// The latest launch of a job.
@@ -89,7 +104,7 @@ impl Jobs {
     /// All launches of a job, the oldest first.
     fn launches(&self, id: JobId) -> impl DoubleEndedIterator<Item = (Run, &Job)> {
         let all = (id, Attempt(0))..=(id, Attempt(u32::MAX));
-        self.0.range(all).map(|(&run, job)| (run, job))
+        self.all.range(all).map(|(&run, job)| (run, job))
     }
 
     /// Whether a launch must wait: others have CPUs or devices of its share, and all of those are leaving. The
@@ -99,14 +114,20 @@ impl Jobs {
         let Some(wanted) = self.get(run).and_then(Job::share) else {
             return false;
         };
-        let in_the_way = |other: &Job| {
-            !other.released && !other.queued && other.share().is_some_and(|s| meet(s, wanted))
+        let in_the_way = |other: Run, job: &Job| {
+            other != run
+                && !job.released
+                && !job.queued
+                && job.share().is_some_and(|s| meet(s, wanted))
         };
-        let mut others = self
+        let mut leaving = self
+            .leaving
             .iter()
-            .filter(|(other, job)| *other != run && in_the_way(job))
-            .peekable();
-        others.peek().is_some() && others.all(|(_, job)| job.is_leaving())
+            .filter_map(|r| Some((*r, self.get(*r)?)));
+        leaving.any(|(other, job)| in_the_way(other, job))
+            && self
+                .iter()
+                .all(|(other, job)| job.is_leaving() || !in_the_way(other, job))
     }
 }
 
