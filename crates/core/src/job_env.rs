@@ -268,6 +268,43 @@ pub fn batch_env(view: &JobView, position: usize) -> Variables {
     env.0
 }
 
+/// What the site's programs around a job see on one of its nodes (slurm.conf(5), prolog and epilog scripts), but for
+/// `SLURM_SCRIPT_CONTEXT` and how the job ended.
+pub fn program_env(view: &JobView, position: usize) -> Variables {
+    let mut env = Env(Vec::with_capacity(20));
+    let (spec, alloc) = (view.spec, view.alloc);
+    let job = view.job.to_string();
+    env.set("SLURM_CLUSTER_NAME", view.cluster);
+    env.set("SLURM_CONF", view.conf_path);
+    env.set("SLURM_JOBID", &job);
+    env.set("SLURM_JOB_ID", job);
+    env.set("SLURM_JOB_ACCOUNT", view.account);
+    env.set("SLURM_JOB_UID", spec.owner.uid.to_string());
+    env.set("SLURM_JOB_GID", spec.owner.gid.to_string());
+    env.set("SLURM_JOB_USER", &spec.owner.user);
+    env.set("SLURM_JOB_GROUP", &spec.owner.group);
+    env.set("SLURM_JOB_NAME", &spec.name);
+    env.set("SLURM_JOB_NODELIST", &alloc.hostlist);
+    env.set("SLURM_JOB_PARTITION", &alloc.partition);
+    if let Some(comment) = &spec.comment {
+        env.set("SLURM_JOB_COMMENT", comment);
+    }
+    if let Some(constraint) = &spec.ask.constraint {
+        env.set("SLURM_JOB_CONSTRAINTS", constraint);
+    }
+    if let Some(share) = alloc.nodes.get(position) {
+        env.set("SLURMD_NODENAME", &share.name);
+        device_env(share, &mut env);
+        // Not for programs that are not the job's.
+        env.0.retain(|(name, _)| name != "SLURM_GPUS_ON_NODE");
+    }
+    if let ArrayRole::Task { base, index } = view.array {
+        env.set("SLURM_ARRAY_JOB_ID", base.to_string());
+        env.set("SLURM_ARRAY_TASK_ID", index.to_string());
+    }
+    env.0
+}
+
 /// What all tasks of a step on one node see, beyond the environment of srun. [`task_env`] adds the rest.
 pub fn step_env(view: &JobView, step: &StepView) -> Variables {
     let mut env = Env(allocation_env(view));

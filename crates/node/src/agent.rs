@@ -14,6 +14,7 @@ mod reports;
 mod scripts;
 mod shim_link;
 mod step_node;
+mod table;
 mod users;
 
 pub(crate) use jobs::exit_status;
@@ -21,22 +22,22 @@ pub(crate) use lead::add_usage;
 
 use crate::info;
 use crate::options::AgentOptions;
-use crate::shim::wire::ToShim;
+use crate::shim::wire::{Run, ToShim};
 use anyhow::Context as _;
 use context::Contexts;
-use jobs::Job;
 use lead::StepKey;
-use muster_core::ids::{BlobId, JobId};
+use muster_core::ids::BlobId;
 use muster_core::time::Timestamp;
 use muster_proto::frame;
 use muster_proto::node::{NodeSettings, ToCtld, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest};
 use reports::Reports;
 use scripts::Scripts;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::rc::Rc;
+use table::Jobs;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use users::Users;
@@ -156,6 +157,8 @@ struct Agent {
     options: AgentOptions,
     events: mpsc::UnboundedSender<Event>,
     started: Timestamp,
+    /// The user that it runs as.
+    uid: u32,
     settings: NodeSettings,
     stopping: bool,
     controller: Option<Outlet>,
@@ -169,7 +172,9 @@ struct Agent {
     dialed: Vec<oneshot::Sender<Vec<u8>>>,
     /// The shim has told what it knows.
     synced: bool,
-    jobs: HashMap<JobId, Job>,
+    jobs: Jobs,
+    /// Launches that wait until the last holder of their share is gone.
+    queued: VecDeque<Run>,
     reports: Reports,
     /// Scripts and contexts of this connection.
     blobs: HashMap<BlobId, Rc<Vec<u8>>>,
@@ -194,6 +199,7 @@ impl Agent {
             options,
             events,
             started: crate::now(),
+            uid: nix::unistd::geteuid().as_raw(),
             settings: NodeSettings::default(),
             stopping: false,
             controller: None,
@@ -203,7 +209,8 @@ impl Agent {
             waiting: Vec::new(),
             dialed: Vec::new(),
             synced: false,
-            jobs: HashMap::new(),
+            jobs: Jobs::default(),
+            queued: VecDeque::new(),
             reports: Reports::new(crate::now()),
             blobs: HashMap::new(),
             contexts: Contexts::default(),
@@ -274,11 +281,6 @@ impl Agent {
     }
 
     fn apply_settings(&mut self, settings: NodeSettings) {
-        for (name, program) in [("Prolog", &settings.prolog), ("Epilog", &settings.epilog)] {
-            if let Some(program) = program {
-                log::warn!("{name}={program} is not run: this version has no job prologs");
-            }
-        }
         self.settings = settings;
         self.tell_kill_wait();
     }

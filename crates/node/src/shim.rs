@@ -6,6 +6,7 @@
 //! SIGUSR1: after killing them all). Everything happens in one poll loop; what a wake-up brings is written with one
 //! write to the record file and one to the agent.
 
+mod around;
 mod ending;
 mod jobs;
 mod launch;
@@ -264,9 +265,15 @@ impl Loop {
     }
 
     fn take_signals(&mut self) {
+        const INFO: usize = size_of::<libc::signalfd_siginfo>();
+        let mut infos = [0; 4 * INFO];
+        // There are as many at most as signals are waited for, so one read gets them all.
+        let length = nix::unistd::read(&self.signals, &mut infos).unwrap_or(0);
         let mut children = false;
-        while let Ok(Some(info)) = self.signals.read_signal() {
-            match i32::try_from(info.ssi_signo).unwrap_or(0) {
+        for info in infos[..length].chunks_exact(INFO) {
+            // `ssi_signo` is the first field.
+            let number = info.first_chunk().map_or(0, |n| i32::from_ne_bytes(*n));
+            match number {
                 libc::SIGCHLD => children = true,
                 libc::SIGTERM => self.shim.exit_when_idle(),
                 libc::SIGUSR1 => self.shim.kill_all(),

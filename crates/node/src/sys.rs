@@ -334,6 +334,27 @@ pub(crate) fn set_window(fd: BorrowedFd, rows: u16, columns: u16) {
     unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
 }
 
+/// Files that fit a pattern, sorted.
+pub(crate) fn glob(pattern: &str) -> Vec<String> {
+    let Ok(pattern) = std::ffi::CString::new(pattern) else {
+        return Vec::new();
+    };
+    // SAFETY: an all-zero glob_t is a valid empty one; the pattern lives through the call; on success the library gives
+    // `gl_pathc` pointers to strings that live until globfree, which is called once and last.
+    unsafe {
+        let mut found: libc::glob_t = std::mem::zeroed();
+        let mut paths = Vec::new();
+        if libc::glob(pattern.as_ptr(), 0, None, &raw mut found) == 0 {
+            for i in 0..found.gl_pathc {
+                let path = CStr::from_ptr(*found.gl_pathv.add(i));
+                paths.push(path.to_string_lossy().into_owned());
+            }
+        }
+        libc::globfree(&raw mut found);
+        paths
+    }
+}
+
 /// Takes a write lock on a file that no other process may hold; kept until this process ends. Unlike flock(2),
 /// forked children do not share it.
 pub(crate) fn lock_file(fd: BorrowedFd) -> io::Result<()> {

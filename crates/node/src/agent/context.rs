@@ -58,7 +58,8 @@ fn prepare(context: ExecContext) -> Prepared {
         let (name, value) = split(&variable);
         match name {
             "SLURM_SUBMIT_DIR" => out.submit_dir = value.map(str::to_owned),
-            "ENVIRONMENT" | "HOSTNAME" | "SLURM_SUBMIT_HOST" | "MUSTER_SPOOL" => {}
+            "ENVIRONMENT" | "HOSTNAME" | "SLURM_SUBMIT_HOST" | "MUSTER_SPOOL"
+            | "MUSTER_ATTEMPT" => {}
             name if job_env::is_job_variable(name) => {}
             name => {
                 out.has_tmpdir |= name == "TMPDIR";

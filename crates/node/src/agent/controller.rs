@@ -161,7 +161,7 @@ impl super::Agent {
         let hello = muster_proto::node::NodeHello {
             name: self.options.name.clone(),
             info: info::collect(&self.options, self.started),
-            present: self.jobs.iter().map(|(&id, j)| (id, j.attempt)).collect(),
+            present: self.jobs.iter().map(|(run, _)| run).collect(),
         };
         muster_proto::frame::encode(&Request {
             version: muster_proto::PROTOCOL,

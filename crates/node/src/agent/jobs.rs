@@ -1,44 +1,16 @@
 //! Jobs on this node as the agent knows them, the controller's orders about them, and what the shim tells of them.
 
+use super::table::Job;
 use super::{Agent, Outlet, launch};
 use crate::shim::wire::{FromShim, Known, Run, ToShim};
 use crate::{now, sys};
 use muster_core::command::SignalScope;
 use muster_core::effect::TerminateReason;
-use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
+use muster_core::ids::{BlobId, StepNo};
 use muster_core::job::{ExitStatus, JobState, StepEnd};
 use muster_core::spec::JobKind;
 use muster_proto::node::{JobGrant, Order, Orders, Report};
 use std::rc::Rc;
-
-/// A job here.
-#[derive(Debug, Default)]
-pub(super) struct Job {
-    /// Which launch.
-    pub(super) attempt: Attempt,
-    /// Its share; absent when agent and shim were lost together.
-    pub(super) grant: Option<Rc<JobGrant>>,
-    /// It was told to end, other than because it is over.
-    pub(super) ending: bool,
-    /// The latest order to end it, given again to a shim that may have missed it: whether at once, and the message.
-    termination: Option<(bool, Option<String>)>,
-    /// The end of its script, or its failure to start, is in the reports.
-    concluded: bool,
-    /// So is its release.
-    released: bool,
-}
-
-impl Job {
-    /// Whether this node leads it.
-    pub(super) fn leads(&self) -> bool {
-        self.grant.as_ref().is_some_and(|g| g.position == 0)
-    }
-
-    /// Whether steps may still be made.
-    pub(super) fn is_over(&self) -> bool {
-        self.ending || self.concluded || self.released
-    }
-}
 
 /// A wait status as Slurm shows it.
 pub(crate) fn exit_status(status: i32) -> ExitStatus {
@@ -73,7 +45,7 @@ impl Agent {
             } => {
                 let exit = exit_status(status);
                 usage.max_rss_node.clone_from(&self.options.name);
-                let ending = self.jobs.get(&run.0).is_some_and(|j| j.ending);
+                let ending = self.jobs.get(run).is_some_and(|j| j.ending);
                 let end = StepEnd {
                     end_time: end,
                     exit,
@@ -110,20 +82,23 @@ impl Agent {
     /// Compares what the shim knows with what the agent knows. After an agent's restart the former is all there
     /// is; after a shim's, the latter gives grants back, and launches that the lost shim never began are repeated.
     fn sync(&mut self, known: Vec<Known>) {
-        let mut missing: Vec<JobId> = self
+        let missing: Vec<Run> = self
             .jobs
             .iter()
-            .filter(|(id, j)| !j.released && !known.iter().any(|k| k.run == (**id, j.attempt)))
-            .map(|(id, _)| *id)
+            .filter(|(run, j)| !j.released && !j.queued && !known.iter().any(|k| k.run == *run))
+            .map(|(run, _)| run)
             .collect();
         for k in known {
             self.adopt(k);
         }
         self.synced = true;
         self.shim_missed_starts();
-        missing.sort_unstable();
-        for id in missing {
-            if let Some(grant) = self.jobs.remove(&id).and_then(|j| j.grant) {
+        for run in missing {
+            let leaving = self.jobs.get(run).is_some_and(Job::is_leaving);
+            if leaving {
+                // It was told to end before it began, or did not begin: there is nothing of it.
+                self.released(run);
+            } else if let Some(grant) = self.jobs.remove(run).and_then(|j| j.grant) {
                 self.launch(&grant);
             }
         }
@@ -136,7 +111,7 @@ impl Agent {
 
     /// Removes scripts that no job here runs.
     pub(super) fn drop_unused_scripts(&mut self) {
-        let used = self.jobs.values().filter_map(|j| {
+        let used = self.jobs.iter().filter_map(|(_, j)| {
             let spec = &j.grant.as_ref()?.spec;
             Some((spec.script?, spec.owner.uid))
         });
@@ -144,46 +119,44 @@ impl Agent {
     }
 
     fn adopt(&mut self, known: Known) {
-        let (id, attempt) = known.run;
-        if self.jobs.get(&id).is_some_and(|j| j.attempt > attempt) {
-            return;
-        }
-        let job = self.jobs.entry(id).or_default();
-        job.attempt = attempt;
+        let run = known.run;
+        let job = self.jobs.entry(run);
         match (&job.grant, &known.grant) {
             (None, Some(bytes)) => match minicbor::decode(bytes) {
                 Ok(grant) => job.grant = Some(Rc::new(grant)),
-                Err(e) => log::error!("job {id}: its grant cannot be read back: {e}"),
+                Err(e) => log::error!("job {}: its grant cannot be read back: {e}", run.0),
             },
             (Some(grant), None) => {
-                let order = launch::hold(grant);
+                let order = launch::hold(grant, None);
                 self.shim_order(&order);
             }
             _ => {}
         }
-        let run = known.run;
         self.adopt_steps(known);
         self.keep_steps(run);
         self.order_termination(run);
     }
 
     fn conclude(&mut self, run: Run, report: Report) {
-        let Some(job) = self.jobs.get_mut(&run.0).filter(|j| j.attempt == run.1) else {
+        let Some(job) = self.jobs.get_mut(run) else {
             return;
         };
         if !std::mem::replace(&mut job.concluded, true) {
             self.reports.push(run.0, run.1, report);
         }
-        self.refuse_waiting_steps(run.0);
+        self.jobs.leaves(run);
+        self.refuse_waiting_steps(run);
     }
 
     fn released(&mut self, run: Run) {
-        match self.jobs.get_mut(&run.0).filter(|j| j.attempt == run.1) {
+        match self.jobs.get_mut(run) {
             Some(job) if job.released => {}
             Some(job) => {
                 job.released = true;
+                self.jobs.has_left(run);
                 self.reports.push(run.0, run.1, Report::Released);
-                self.refuse_waiting_steps(run.0);
+                self.refuse_waiting_steps(run);
+                self.launch_queued();
             }
             None => self.reports.push(run.0, run.1, Report::Released),
         }
@@ -228,7 +201,7 @@ impl Agent {
     /// Removes a script that the controller does not refer to any more, once no job here runs it.
     fn drop_script(&mut self, id: BlobId) {
         let runs = |j: &Job| j.grant.as_ref().is_some_and(|g| g.spec.script == Some(id));
-        if self.jobs.values().any(runs) {
+        if self.jobs.iter().any(|(_, j)| runs(j)) {
             self.stale_scripts.insert(id);
         } else {
             self.scripts.drop_blob(id);
@@ -237,27 +210,53 @@ impl Agent {
 
     /// The node is part of a job now. An attempt that is known, or older than one that is, has been launched.
     fn launch(&mut self, grant: &Rc<JobGrant>) {
-        if let Some(known) = self.jobs.get_mut(&grant.job)
-            && known.attempt >= grant.attempt
-        {
-            if known.grant.is_none() && known.attempt == grant.attempt {
+        let run = (grant.job, grant.attempt);
+        if let Some(known) = self.jobs.get_mut(run) {
+            if known.grant.is_none() {
                 known.grant = Some(Rc::clone(grant));
-                let order = launch::hold(grant);
+                let order = launch::hold(grant, None);
                 self.shim_order(&order);
             }
             return;
         }
-        let job = Job {
-            attempt: grant.attempt,
-            grant: Some(Rc::clone(grant)),
-            ..Job::default()
-        };
-        self.jobs.insert(grant.job, job);
+        if self
+            .jobs
+            .latest(run.0)
+            .is_some_and(|(known, _)| known > run)
+        {
+            return;
+        }
+        self.jobs.entry(run).grant = Some(Rc::clone(grant));
+        if self.jobs.must_wait(run) {
+            log::info!("job {}: what had its share is still being killed", run.0);
+            self.jobs.entry(run).queued = true;
+            self.queued.push_back(run);
+            return;
+        }
+        self.begin(grant);
+    }
+
+    /// Something is gone: launches that waited for its share go on.
+    fn launch_queued(&mut self) {
+        for run in std::mem::take(&mut self.queued) {
+            if self.jobs.must_wait(run) {
+                self.queued.push_back(run);
+            } else if let Some(job) = self.jobs.get_mut(run).filter(|j| j.queued) {
+                job.queued = false;
+                if let Some(grant) = job.grant.clone() {
+                    self.begin(&grant);
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, grant: &Rc<JobGrant>) {
         let run = (grant.job, grant.attempt);
         let order = if grant.position == 0 && grant.spec.kind == JobKind::Batch {
             self.batch_launch(grant)
         } else {
-            launch::may_run_as(grant.spec.owner.uid).map(|()| launch::hold(grant))
+            self.may_run_as(grant.spec.owner.uid)
+                .map(|()| launch::hold(grant, self.around(grant)))
         };
         match order {
             Ok(order) => self.shim_order(&order),
@@ -270,7 +269,7 @@ impl Agent {
     }
 
     fn terminate(&mut self, run: Run, at_once: bool, why: TerminateReason) {
-        let Some(job) = self.jobs.get_mut(&run.0).filter(|j| j.attempt == run.1) else {
+        let Some(job) = self.jobs.get_mut(run) else {
             // Never launched here, or forgotten: there is nothing of it.
             return self.reports.push(run.0, run.1, Report::Released);
         };
@@ -278,16 +277,21 @@ impl Agent {
             // The report is on its way.
             return;
         }
+        if job.queued {
+            job.queued = false;
+            return self.released(run);
+        }
         // The end of a job that is over is no cancellation of its steps.
         job.ending |= why != TerminateReason::Finished;
         let message = launch::end_message(why, &sys::local_time(now().unix_s()));
         job.termination = Some((at_once, message));
-        self.refuse_waiting_steps(run.0);
+        self.jobs.leaves(run);
+        self.refuse_waiting_steps(run);
         self.order_termination(run);
     }
 
     fn order_termination(&mut self, run: Run) {
-        let job = self.jobs.get(&run.0).filter(|j| !j.released);
+        let job = self.jobs.get(run).filter(|j| !j.released);
         if let Some((now, message)) = job.and_then(|j| j.termination.clone()) {
             self.shim_order(&ToShim::Terminate { run, now, message });
         }
@@ -311,10 +315,9 @@ impl Agent {
             let run = (report.job, report.attempt);
             match report.report {
                 Report::Released => {
-                    if self.jobs.get(&run.0).is_some_and(|j| j.attempt == run.1) {
-                        let job = self.jobs.remove(&run.0);
-                        self.forget_steps(run.0);
-                        let script = job.and_then(|j| j.grant?.spec.script);
+                    if let Some(job) = self.jobs.remove(run) {
+                        self.forget_steps(run);
+                        let script = job.grant.and_then(|g| g.spec.script);
                         if let Some(id) = script.filter(|id| self.stale_scripts.remove(id)) {
                             self.drop_script(id);
                         }
@@ -322,6 +325,7 @@ impl Agent {
                     self.shim_order(&ToShim::Forget(run));
                 }
                 Report::StepEnded { step, .. } => self.step_acknowledged(run, step),
+                // Whatever ends a job here is followed by its release: what may have survived it is killed first.
                 Report::BatchEnded { .. }
                 | Report::LaunchFailed { .. }
                 | Report::Vanished

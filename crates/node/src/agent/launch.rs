@@ -3,7 +3,8 @@
 use super::Agent;
 use super::context::Prepared;
 use crate::pattern::{Symbols, expand};
-use crate::shim::wire::{Launch, ToShim, User};
+use crate::shim::wire::{Around, Launch, ToShim, User};
+use crate::sys;
 use muster_core::effect::TerminateReason;
 use muster_core::ids::{BlobId, JobId};
 use muster_core::job::ArrayRole;
@@ -14,24 +15,13 @@ use std::rc::Rc;
 /// Why a launch failed, and whether the node is at fault.
 pub(super) type Failure = (String, bool);
 
-/// Whether this agent can run processes of a user.
-pub(super) fn may_run_as(uid: u32) -> Result<(), Failure> {
-    let own = nix::unistd::geteuid().as_raw();
-    if own == 0 || own == uid {
-        return Ok(());
-    }
-    let error = format!(
-        "the node agent runs as uid {own} and cannot run jobs of uid {uid}; start it as root to serve several users"
-    );
-    Err((error, false))
-}
-
 /// The order for a job that has no script here.
-pub(super) fn hold(grant: &JobGrant) -> ToShim {
+pub(super) fn hold(grant: &JobGrant, around: Option<Box<Around>>) -> ToShim {
     ToShim::Hold {
         run: (grant.job, grant.attempt),
         grant: encoded(grant).into(),
         uid: grant.spec.owner.uid,
+        around,
     }
 }
 
@@ -60,7 +50,34 @@ pub(super) fn end_message(why: TerminateReason, at: &str) -> Option<String> {
     Some(format!("CANCELLED AT {at}{cause}"))
 }
 
+/// The programs that a key of slurm.conf names, which may be a pattern.
+fn programs(key: &str, value: Option<&str>) -> Vec<String> {
+    let Some(value) = value else {
+        return Vec::new();
+    };
+    if !value.contains(['*', '?', '[']) {
+        return vec![value.to_owned()];
+    }
+    let found = sys::glob(value);
+    if found.is_empty() {
+        log::warn!("{key}={value}: no file on this node fits the pattern");
+    }
+    found
+}
+
 impl Agent {
+    /// Whether this agent can run processes of a user.
+    pub(super) fn may_run_as(&self, uid: u32) -> Result<(), Failure> {
+        let own = self.uid;
+        if own == 0 || own == uid {
+            return Ok(());
+        }
+        let error = format!(
+            "the node agent runs as uid {own} and cannot run jobs of uid {uid}; start it as root to serve several users"
+        );
+        Err((error, false))
+    }
+
     /// The job as its environment describes it.
     pub(super) fn view<'a>(&'a self, grant: &'a JobGrant) -> JobView<'a> {
         JobView {
@@ -95,7 +112,7 @@ impl Agent {
     /// The order that starts a batch script.
     pub(super) fn batch_launch(&mut self, grant: &JobGrant) -> Result<ToShim, Failure> {
         let spec = &grant.spec;
-        may_run_as(spec.owner.uid)?;
+        self.may_run_as(spec.owner.uid)?;
         let id = spec
             .script
             .ok_or_else(|| ("the job has no script".to_owned(), false))?;
@@ -137,8 +154,28 @@ impl Agent {
             umask: context.umask,
             limits: self.limits(&context.soft_limits),
             user: self.user_of(grant),
+            around: self.around(grant),
         };
         Ok(ToShim::Launch(Box::new(order)))
+    }
+
+    /// What the site runs around a job, if anything.
+    pub(super) fn around(&self, grant: &JobGrant) -> Option<Box<Around>> {
+        let settings = &self.settings;
+        if settings.prolog.is_none() && settings.epilog.is_none() {
+            return None;
+        }
+        let position = usize::try_from(grant.position).unwrap_or(usize::MAX);
+        let mut env: Vec<String> = job_env::program_env(&self.view(grant), position)
+            .into_iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        env.push(format!("MUSTER_SPOOL={}", self.options.spool_dir.display()));
+        Some(Box::new(Around {
+            prolog: programs("Prolog", settings.prolog.as_deref()),
+            epilog: programs("Epilog", settings.epilog.as_deref()),
+            env,
+        }))
     }
 
     fn batch_env(&self, grant: &JobGrant, context: &Prepared) -> Vec<String> {
@@ -151,6 +188,7 @@ impl Agent {
             })
             .collect();
         env.push(format!("MUSTER_SPOOL={}", self.options.spool_dir.display()));
+        env.push(format!("MUSTER_ATTEMPT={}", grant.attempt.0));
         if !context.has_tmpdir {
             env.push("TMPDIR=/tmp".to_owned());
         }

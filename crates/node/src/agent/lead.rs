@@ -45,6 +45,8 @@ struct Waiting {
     conn: u64,
     reply: Reply,
     spec: StepSpec,
+    /// The launch of the job that it was asked of.
+    run: Run,
     /// A timer will tell the client that it waits.
     told: bool,
 }
@@ -102,22 +104,31 @@ impl Record {
 impl Agent {
     /// srun asks for a step.
     pub(super) fn create_step(&mut self, conn: u64, uid: u32, spec: StepSpec, reply: Reply) {
-        if let Err(refusal) = self.may_create(uid, &spec) {
-            let _ = reply.send(AgentReply::Refused(refusal));
-            return;
-        }
+        let run = match self.may_create(uid, &spec) {
+            Ok(run) => run,
+            Err(refusal) => {
+                let _ = reply.send(AgentReply::Refused(refusal));
+                return;
+            }
+        };
         self.steps.waiting.push_back(Waiting {
             conn,
             reply,
             spec,
+            run,
             told: false,
         });
         self.steps.dirty = true;
     }
 
-    fn may_create(&self, uid: u32, spec: &StepSpec) -> Result<(), Refusal> {
-        let job = self.jobs.get(&spec.job).filter(|j| j.leads());
-        let Some((job, grant)) = job.and_then(|j| Some((j, j.grant.as_ref()?))) else {
+    fn may_create(&self, uid: u32, spec: &StepSpec) -> Result<Run, Refusal> {
+        let by_key = spec.key.as_ref();
+        let job = by_key
+            .and_then(|key| self.jobs.with_key(spec.job, key))
+            .or_else(|| self.jobs.latest(spec.job))
+            .filter(|(_, j)| j.leads());
+        let Some((run, job, grant)) = job.and_then(|(run, j)| Some((run, j, j.grant.as_ref()?)))
+        else {
             let detail = format!("job {} is not led by this node", spec.job);
             return Err(Refusal::new(RefusalCode::JobNotHere, detail));
         };
@@ -131,7 +142,7 @@ impl Agent {
         if spec.argv.is_empty() && spec.multi_prog.is_empty() {
             return Err(Refusal::new(RefusalCode::InvalidValue, "no program to run"));
         }
-        Ok(())
+        Ok(run)
     }
 
     /// Starts waiting steps that fit, in the order in which they came. A step that waits holds up later ones of its
@@ -140,15 +151,15 @@ impl Agent {
         if !std::mem::take(&mut self.steps.dirty) {
             return;
         }
-        let mut blocked: HashSet<JobId> = HashSet::new();
+        let mut blocked: HashSet<Run> = HashSet::new();
         for mut waiting in std::mem::take(&mut self.steps.waiting) {
-            let job = waiting.spec.job;
-            if blocked.contains(&job) && !waiting.spec.overlap {
+            let run = waiting.run;
+            if blocked.contains(&run) && !waiting.spec.overlap {
                 self.wait_on(&mut waiting);
                 self.steps.waiting.push_back(waiting);
                 continue;
             }
-            let Some(grant) = self.jobs.get(&job).and_then(|j| j.grant.clone()) else {
+            let Some(grant) = self.jobs.get(run).and_then(|j| j.grant.clone()) else {
                 let _ = waiting
                     .reply
                     .send(AgentReply::Refused(RefusalCode::JobNotHere.into()));
@@ -162,7 +173,7 @@ impl Agent {
                     let _ = waiting.reply.send(AgentReply::Refused(refusal));
                 }
                 Err(NoLayout::Busy) => {
-                    blocked.insert(job);
+                    blocked.insert(run);
                     self.wait_on(&mut waiting);
                     self.steps.waiting.push_back(waiting);
                 }
@@ -195,8 +206,9 @@ impl Agent {
     /// What steps of a job hold, by node of the allocation.
     fn held(&self, grant: &JobGrant) -> Vec<Held> {
         let mut held = vec![Held::default(); grant.alloc.nodes.len()];
-        let of_job = self.steps.running.iter().filter(|(k, _)| k.0 == grant.job);
-        for (_, running) in of_job.filter(|(_, r)| r.record.holds) {
+        let run = (grant.job, grant.attempt);
+        let of_run = self.steps.running.values().filter(|r| r.run == run);
+        for running in of_run.filter(|r| r.record.holds) {
             for node in running.record.nodes.iter().filter(|n| n.end.is_none()) {
                 let Some(at) = held.get_mut(node.at as usize) else {
                     continue;
@@ -210,7 +222,8 @@ impl Agent {
     }
 
     fn start_step(&mut self, grant: &Rc<JobGrant>, waiting: Waiting, placed: Vec<layout::Placed>) {
-        let number = self.steps.next.entry(grant.job).or_insert(grant.next_step);
+        let number = self.steps.next.entry(grant.job).or_default();
+        *number = grant.next_step.max(*number);
         let step = StepNo(*number);
         *number += 1;
         let next = *number;
@@ -445,10 +458,10 @@ impl Agent {
         let Some(running) = self.steps.running.get(&key) else {
             return;
         };
-        let Some(grant) = self.jobs.get(&key.0).and_then(|j| j.grant.clone()) else {
+        let run = running.run;
+        let Some(grant) = self.jobs.get(run).and_then(|j| j.grant.clone()) else {
             return;
         };
-        let run = running.run;
         let nodes: Vec<usize> = running
             .record
             .nodes
@@ -477,9 +490,9 @@ impl Agent {
     }
 
     /// The job is over: nothing of it will start any more.
-    pub(super) fn refuse_waiting_steps(&mut self, job: JobId) {
+    pub(super) fn refuse_waiting_steps(&mut self, run: Run) {
         self.steps.waiting.retain(|w| {
-            let keep = w.spec.job != job;
+            let keep = w.run != run;
             if !keep {
                 let refusal = Refusal::from(RefusalCode::AlreadyDone);
                 let _ = w.reply.send(AgentReply::Refused(refusal));
@@ -489,10 +502,13 @@ impl Agent {
     }
 
     /// The job is forgotten.
-    pub(super) fn forget_steps(&mut self, job: JobId) {
-        self.steps.running.retain(|key, _| key.0 != job);
-        self.steps.next.remove(&job);
-        self.node_steps.forget(job);
+    pub(super) fn forget_steps(&mut self, run: Run) {
+        self.steps.running.retain(|_, r| r.run != run);
+        // A later launch of the job counts its steps on.
+        if self.jobs.latest(run.0).is_none() {
+            self.steps.next.remove(&run.0);
+        }
+        self.node_steps.forget(run);
     }
 
     /// The controller knows of the step's end.

@@ -4,7 +4,7 @@ use super::lead::Reply;
 use super::shim_link::read_frames;
 use super::{Agent, Event};
 use crate::info;
-use crate::shim::wire::{Process, ToShim};
+use crate::shim::wire::{Process, Run, ToShim};
 use anyhow::Context as _;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::refusal::{Refusal, RefusalCode};
@@ -83,8 +83,8 @@ impl Agent {
                 end,
             } => {
                 // A job that is forgotten needs no report of its steps any more.
-                let known = self.jobs.contains_key(&job);
-                if known && !self.has_key(job, &key) {
+                let known = self.jobs.latest(job).is_some();
+                if known && self.jobs.with_key(job, &key).is_none() {
                     return refuse(&reply, RefusalCode::AccessDenied);
                 }
                 self.node_ended((job, step), position, *end);
@@ -96,26 +96,17 @@ impl Agent {
                 step,
                 signal,
             } => {
-                if !self.has_key(job, &key) {
+                let Some((run, _)) = self.jobs.with_key(job, &key) else {
                     return refuse(&reply, RefusalCode::AccessDenied);
-                }
-                self.signal_from_lead(job, step, signal);
+                };
+                self.signal_from_lead(run, step, signal);
                 let _ = reply.send(AgentReply::Done);
             }
             AgentRequest::Inspect { job } => self.inspect(job, uid, reply),
         }
     }
 
-    fn has_key(&self, job: JobId, key: &[u8]) -> bool {
-        let grant = self.jobs.get(&job).and_then(|j| j.grant.as_ref());
-        grant.is_some_and(|g| g.key[..] == *key)
-    }
-
-    fn signal_from_lead(&mut self, job: JobId, step: StepNo, signal: u32) {
-        let Some(attempt) = self.jobs.get(&job).map(|j| j.attempt) else {
-            return;
-        };
-        let run = (job, attempt);
+    fn signal_from_lead(&mut self, run: Run, step: StepNo, signal: u32) {
         let order = if signal == libc::SIGTERM.unsigned_abs() {
             ToShim::EndStep { run, step }
         } else {
@@ -132,8 +123,8 @@ impl Agent {
     fn inspect(&mut self, job: JobId, uid: u32, reply: Reply) {
         let owner = self
             .jobs
-            .get(&job)
-            .and_then(|j| j.grant.as_ref())
+            .latest(job)
+            .and_then(|(_, j)| j.grant.as_ref())
             .map(|g| g.spec.owner.uid);
         match owner {
             _ if self.shim.is_none() => refuse(&reply, RefusalCode::Busy),

@@ -25,8 +25,13 @@ pub(super) fn ensure_shim(options: &AgentOptions) -> anyhow::Result<()> {
     }
     let own = Path::new("/proc/self/exe");
     let program = options.shim_program.as_deref().unwrap_or(own);
+    // Nothing of the operator's shell stays with a process that outlives the agent; messages need the time zone.
+    let kept = ["TZ", "RUST_BACKTRACE"];
+    let kept = kept.map(|name| Some((name, std::env::var_os(name)?)));
     let output = Command::new(program)
         .arg0(SHIM_NAME)
+        .env_clear()
+        .envs(kept.into_iter().flatten())
         .arg(&options.spool_dir)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -72,8 +72,8 @@ impl NodeSteps {
         true
     }
 
-    pub(super) fn forget(&mut self, job: JobId) {
-        self.parts.retain(|key, _| key.0 != job);
+    pub(super) fn forget(&mut self, run: Run) {
+        self.parts.retain(|_, part| part.run != run);
     }
 }
 
@@ -81,10 +81,20 @@ impl Agent {
     /// Starts the daemon of a step on this node.
     pub(super) fn start_here(&mut self, launch: StepLaunch, origin: Origin) {
         let job = launch.spec.job;
-        let grant = self.jobs.get(&job).map(|j| (j.grant.clone(), j.is_over()));
+        let known = self
+            .jobs
+            .with_key(job, &launch.key)
+            .or_else(|| self.jobs.latest(job))
+            .map(|(_, j)| j);
+        let grant = known.map(|j| (j.grant.clone(), j.is_over()));
         match grant {
-            // The lead's order came faster than the controller's.
+            // The lead's order came faster than the controller's, or the share is not free yet.
             None => self.wait_for_grant(launch, origin),
+            Some(_) if known.is_some_and(|j| j.queued) => self.wait_for_grant(launch, origin),
+            Some((Some(grant), true)) if grant.key != launch.key => {
+                // This node knows an earlier launch of the job, which is ending.
+                self.wait_for_grant(launch, origin);
+            }
             Some((None, _)) => self.step_refused(&launch, origin, "its grant was lost"),
             Some((_, true)) => self.step_refused(&launch, origin, "the job is ending"),
             Some((Some(grant), false)) if grant.key != launch.key => {
@@ -206,8 +216,8 @@ impl Agent {
         let Some(part) = self.node_steps.parts.get(&key).cloned() else {
             return self.shim_order(&ToShim::ForgetStep(run, step));
         };
-        let job = self.jobs.get(&run.0);
-        if job.is_some_and(super::jobs::Job::leads) {
+        let job = self.jobs.get(run);
+        if job.is_some_and(super::table::Job::leads) {
             self.node_ended(key, part.position, end);
             return self.end_delivered(key);
         }
@@ -281,7 +291,9 @@ impl Agent {
         let mut over: HashMap<&str, &str> =
             own.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         over.extend(spec.extra_env.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+        let attempt = grant.attempt.0.to_string();
         over.insert("MUSTER_SPOOL", &spool);
+        over.insert("MUSTER_ATTEMPT", &attempt);
         let mut seen = HashSet::new();
         let mut env = Vec::with_capacity(spec.context.environment.len() + over.len());
         for variable in &spec.context.environment {

@@ -3,12 +3,13 @@
 //! A job's end leaves no process: what survives its script was orphaned on the way and thus adopted by the shim, so
 //! after each script's end it is enough to look whether the shim has children that it did not fork.
 
+use super::around::is_of_the_site;
 use super::jobs::{Role, Shim};
 use super::launch;
 use super::processes::{self, Containment};
 use super::wire::{FromShim, Run};
 use crate::sys;
-use muster_core::ids::JobId;
+use muster_core::ids::{Attempt, JobId};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -170,11 +171,7 @@ impl Shim {
         let ending: Vec<Run> = self.ending.iter().copied().collect();
         let done: Vec<Run> = ending
             .into_iter()
-            .filter(|run| {
-                self.jobs.get(run).is_none_or(|e| {
-                    e.script.is_none() && e.steps.values().all(|s| s.ended.is_some())
-                })
-            })
+            .filter(|run| self.jobs.get(run).is_none_or(|e| !e.is_busy()))
             .collect();
         if done.is_empty() {
             return;
@@ -191,7 +188,9 @@ impl Shim {
                 left.extend(self.strays(run));
             }
             if left.is_empty() {
-                self.release(run);
+                if !self.start_epilog(run) {
+                    self.release(run);
+                }
                 continue;
             }
             let killed = self
@@ -216,7 +215,7 @@ impl Shim {
         let children = self.tree.own_children();
         let unknown = children
             .into_iter()
-            .filter(|pid| !self.roles.contains_key(pid));
+            .filter(|pid| !self.roles.contains_key(pid) && !is_of_the_site(*pid));
         let mut found = Vec::new();
         for pid in unknown.collect::<Vec<_>>() {
             let owner = self.job_of(pid);
@@ -264,11 +263,16 @@ impl Shim {
 
     /// The job that a process's environment names, if it was given by this node.
     pub(super) fn job_by_environment(&self, pid: i32) -> Option<Run> {
-        let [spool, job] = processes::variables(pid, ["MUSTER_SPOOL", "SLURM_JOB_ID"]);
-        if Path::new(&spool?) != self.spool {
+        let [spool, job, attempt] =
+            processes::variables(pid, ["MUSTER_SPOOL", "SLURM_JOB_ID", "MUSTER_ATTEMPT"]);
+        if Path::new(&spool?) != self.spool || is_of_the_site(pid) {
             return None;
         }
         let job = JobId(job?.parse().ok()?);
+        if let Some(attempt) = attempt.and_then(|a| a.parse().ok()) {
+            let run = (job, Attempt(attempt));
+            return self.jobs.contains_key(&run).then_some(run);
+        }
         let attempts = self.jobs.keys().filter(|run| run.0 == job);
         attempts.max().copied()
     }

@@ -4,7 +4,7 @@ use super::launch::{self, Prepared};
 use super::processes::{self, Containment, ProcessTree};
 use super::records::Records;
 use super::steps::StepProc;
-use super::wire::{FromShim, Known, Launch, Process, Run, ToShim, User};
+use super::wire::{Around, FromShim, Known, Launch, Process, Run, StepOrder, ToShim, User};
 use crate::{now, sys};
 use minicbor::bytes::ByteVec;
 use muster_core::command::SignalScope;
@@ -29,6 +29,10 @@ pub(super) enum Role {
     Step(Run, StepNo),
     /// A child that writes the message of a job that is being ended.
     Teller(Run),
+    /// The programs that run before a job.
+    Prolog(Run),
+    /// Those that run after it.
+    Epilog(Run),
     /// Another process whose end matters only because something may be settled then.
     Other,
 }
@@ -51,6 +55,25 @@ pub(super) struct Entry {
     /// Its processes were adopted by init when an earlier shim was lost; they are found by looking at all.
     pub(super) recovered: bool,
     pub(super) files: Option<Files>,
+    pub(super) around: Option<Box<Around>>,
+    /// The prolog's process, while it runs.
+    pub(super) prolog: Option<i32>,
+    /// What waits for it: the script's launch, and steps.
+    pub(super) held: Option<Box<Launch>>,
+    pub(super) early: Vec<StepOrder>,
+    /// The epilog's process, while it runs.
+    pub(super) epilog: Option<i32>,
+    pub(super) epilog_began: bool,
+}
+
+impl Entry {
+    /// Processes of it, or for it, run: the script, step daemons, the programs around it.
+    pub(super) fn is_busy(&self) -> bool {
+        self.script.is_some()
+            || self.prolog.is_some()
+            || self.epilog.is_some()
+            || self.steps.values().any(|s| s.ended.is_none())
+    }
 }
 
 /// How far the end of a job has come.
@@ -81,6 +104,7 @@ pub(super) struct Watched {
 /// See the module.
 pub(super) struct Shim {
     pub(super) spool: PathBuf,
+    root: bool,
     pub(super) node: String,
     /// An agent listens.
     pub(super) attached: bool,
@@ -102,6 +126,8 @@ pub(super) struct Shim {
     pub(super) watched: Vec<Watched>,
     pub(super) old: Option<(BTreeMap<Run, super::records::Old>, bool)>,
     exit: bool,
+    /// Everything is killed: no program is started around jobs any more.
+    pub(super) killing: bool,
 }
 
 impl Shim {
@@ -110,6 +136,7 @@ impl Shim {
         let (records, old, same_boot) = Records::open(spool, boot_id.trim())?;
         Ok(Shim {
             spool: spool.to_owned(),
+            root: nix::unistd::geteuid().is_root(),
             node: String::new(),
             attached: false,
             jobs: HashMap::new(),
@@ -128,6 +155,7 @@ impl Shim {
             watched: Vec::new(),
             old: Some((old, same_boot)),
             exit: false,
+            killing: false,
         })
     }
 
@@ -147,7 +175,12 @@ impl Shim {
                     .insert(id, env.filter_map(|v| CString::new(v).ok()).collect());
             }
             ToShim::DropContext(id) => drop(self.contexts.remove(&id)),
-            ToShim::Hold { run, grant, uid } => self.hold(run, grant, uid),
+            ToShim::Hold {
+                run,
+                grant,
+                uid,
+                around,
+            } => self.hold(run, grant, uid, around),
             ToShim::StartStep(order) => self.start_step(*order),
             ToShim::Terminate { run, now, message } => self.terminate(run, now, message),
             ToShim::Signal {
@@ -161,6 +194,7 @@ impl Shim {
             ToShim::ForgetStep(run, step) => self.forget_step(run, step),
             ToShim::Keep { run, key, bytes } => {
                 if let Some(entry) = self.jobs.get_mut(&run) {
+                    self.records.kept(run, key, &bytes);
                     if bytes.is_empty() {
                         entry.kept.remove(&key);
                     } else {
@@ -240,18 +274,41 @@ impl Shim {
         }
     }
 
-    fn hold(&mut self, run: Run, grant: ByteVec, uid: u32) {
+    fn hold(&mut self, run: Run, grant: ByteVec, uid: u32, around: Option<Box<Around>>) {
         if let Some(entry) = self.jobs.get_mut(&run) {
-            entry.grant.get_or_insert(grant);
+            if entry.grant.is_none() {
+                self.records.grant(run, &grant);
+                entry.grant = Some(grant);
+            }
             return;
         }
         self.records.came(run, uid, false, sys::boot_ms());
+        self.records.grant(run, &grant);
         let entry = Entry {
             uid,
             grant: Some(grant),
+            around,
             ..Entry::default()
         };
-        self.jobs.insert(run, entry);
+        let Some(around) = &entry.around else {
+            self.jobs.insert(run, entry);
+            return;
+        };
+        self.records.around(run, around);
+        if around.prolog.is_empty() {
+            self.jobs.insert(run, entry);
+            return;
+        }
+        match self.records.flush() {
+            Ok(()) => self.start_prolog(run, entry, None),
+            Err(e) => self.not_on_file(run, &e),
+        }
+    }
+
+    fn not_on_file(&mut self, run: Run, e: &io::Error) {
+        let error = format!("cannot write {}/attempts: {e}", self.spool.display());
+        self.jobs.insert(run, Entry::default());
+        self.fail(run, error, true);
     }
 
     fn launch(&mut self) {
@@ -270,22 +327,36 @@ impl Shim {
         let boot_ms = sys::boot_ms();
         for o in &orders {
             self.records.came(o.run, o.user.uid, true, boot_ms);
+            self.records.grant(o.run, &o.grant);
+            if let Some(around) = &o.around {
+                self.records.around(o.run, around);
+            }
         }
         let on_file = self.records.flush();
         for order in orders {
             match &on_file {
-                Ok(()) => self.fork_script(order),
-                Err(e) => {
-                    let error = format!("cannot write {}/attempts: {e}", self.spool.display());
-                    let entry = Entry::default();
-                    self.jobs.insert(order.run, entry);
-                    self.fail(order.run, error, true);
-                }
+                Ok(()) => self.begin(order),
+                Err(e) => self.not_on_file(order.run, e),
             }
         }
     }
 
-    fn fork_script(&mut self, order: Launch) {
+    fn begin(&mut self, mut order: Launch) {
+        let entry = Entry {
+            uid: order.user.uid,
+            grant: Some(std::mem::replace(&mut order.grant, Vec::new().into())),
+            around: order.around.take(),
+            ..Entry::default()
+        };
+        if entry.around.as_ref().is_some_and(|a| !a.prolog.is_empty()) {
+            return self.start_prolog(order.run, entry, Some(Box::new(order)));
+        }
+        self.jobs.insert(order.run, entry);
+        self.fork_script(order);
+    }
+
+    /// Starts the script of a job that has been entered.
+    pub(super) fn fork_script(&mut self, order: Launch) {
         let run = order.run;
         let slot = self.free_slots.pop();
         let empty = Vec::new();
@@ -297,18 +368,17 @@ impl Shim {
                 .unwrap_or(&empty),
             slots: &self.slots,
             slot: slot.unwrap_or(usize::MAX),
+            root: self.root,
         };
         let forked = match sys::fork() {
             Ok(sys::Fork::Child) => launch::become_script(&prepared),
             Ok(sys::Fork::Parent(pid)) => Ok(pid),
             Err(e) => Err(e),
         };
-        let mut entry = Entry {
-            uid: order.user.uid,
-            grant: Some(order.grant),
-            slot,
-            ..Entry::default()
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
         };
+        entry.slot = slot;
         match forked {
             Ok(pid) => {
                 self.records.forked(run, pid);
@@ -320,16 +390,12 @@ impl Shim {
                     user: order.user,
                     work_dir: order.work_dir,
                 });
-                self.jobs.insert(run, entry);
             }
-            Err(e) => {
-                self.jobs.insert(run, entry);
-                self.fail(run, format!("fork: {e}"), true);
-            }
+            Err(e) => self.fail(run, format!("fork: {e}"), true),
         }
     }
 
-    fn fail(&mut self, run: Run, error: String, node_fault: bool) {
+    pub(super) fn fail(&mut self, run: Run, error: String, node_fault: bool) {
         self.records.failed(run, node_fault, &error);
         self.finish(
             run,
@@ -382,6 +448,8 @@ impl Shim {
                 }
                 Some(Role::Step(run, step)) => self.step_ended(run, step),
                 Some(Role::Teller(run)) => self.ask_to_end(run),
+                Some(Role::Prolog(run)) => self.prolog_ended(run, r.status),
+                Some(Role::Epilog(run)) => self.epilog_ended(run, r.status),
                 Some(Role::Other) | None => {}
             }
         }
@@ -475,9 +543,7 @@ impl Shim {
 
     /// Jobs that have processes.
     fn busy(&self) -> u32 {
-        let alive = |e: &&Entry| {
-            !e.released && (e.script.is_some() || e.steps.values().any(|s| s.ended.is_none()))
-        };
+        let alive = |e: &&Entry| !e.released && e.is_busy();
         u32::try_from(self.jobs.values().filter(alive).count()).unwrap_or(u32::MAX)
     }
 
@@ -489,6 +555,7 @@ impl Shim {
     /// Kill everything, then exit.
     pub(super) fn kill_all(&mut self) {
         self.exit = true;
+        self.end_programs();
         let runs: Vec<Run> = self.jobs.keys().copied().collect();
         for run in runs {
             if self.jobs.get(&run).is_some_and(|e| !e.released) {

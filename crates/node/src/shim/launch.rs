@@ -20,6 +20,8 @@ pub(crate) struct Prepared<'a> {
     pub(crate) slots: &'a sys::SharedSlots,
     /// See above.
     pub(crate) slot: usize,
+    /// This process is root and must not stay it.
+    pub(crate) root: bool,
 }
 
 /// Becomes the batch script. Never returns.
@@ -52,7 +54,7 @@ fn prepare(p: &Prepared) -> Result<(), String> {
         // A limit that cannot be set is not worth the job; sbatch(1) says that propagation is best effort.
         let _ = sys::set_soft_limit(resource, soft);
     }
-    if Uid::effective().is_root() {
+    if p.root {
         sys::become_user(o.user.uid, o.user.gid, &o.user.groups).map_err(|e| {
             format!(
                 "{NODE}cannot become user {} (uid {}): {e}",

@@ -3,7 +3,9 @@
 
 use crate::sys;
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
 
 /// Finds the processes of jobs.
 pub(crate) trait Containment {
@@ -16,20 +18,22 @@ pub(crate) trait Containment {
 /// Processes by descent. The shim adopts orphans (PR_SET_CHILD_SUBREAPER), so that nothing leaves the tree.
 #[derive(Debug)]
 pub(crate) struct ProcessTree {
-    /// The kernel lists children (CONFIG_PROC_CHILDREN).
-    listed: bool,
-    own: String,
+    /// The kernel's list of this process's children, open for good: it is looked at with every burst of ended jobs.
+    /// Absent where the kernel has no such lists (CONFIG_PROC_CHILDREN).
+    own: Option<File>,
 }
 
 impl ProcessTree {
     /// Looks at what the kernel offers. The calling process must stay single-threaded.
     pub(crate) fn new() -> ProcessTree {
         let pid = std::process::id();
-        let own = format!("/proc/{pid}/task/{pid}/children");
         ProcessTree {
-            listed: fs::read(&own).is_ok(),
-            own,
+            own: File::open(format!("/proc/{pid}/task/{pid}/children")).ok(),
         }
+    }
+
+    fn listed(&self) -> bool {
+        self.own.is_some()
     }
 
     fn children(&self, pid: i32) -> Vec<i32> {
@@ -50,7 +54,7 @@ impl Containment for ProcessTree {
         let mut seen: HashSet<i32> = roots.iter().copied().collect();
         let mut todo = roots.to_vec();
         // Without lists of children, one look at all processes serves for all of them.
-        let parents = if self.listed || roots.is_empty() {
+        let parents = if self.listed() || roots.is_empty() {
             Vec::new()
         } else {
             all_pids()
@@ -59,7 +63,7 @@ impl Containment for ProcessTree {
                 .collect()
         };
         while let Some(pid) = todo.pop() {
-            let children = if self.listed {
+            let children = if self.listed() {
                 self.children(pid)
             } else {
                 parents
@@ -79,10 +83,8 @@ impl Containment for ProcessTree {
     }
 
     fn own_children(&self) -> Vec<i32> {
-        if self.listed {
-            return fs::read_to_string(&self.own)
-                .map(|t| numbers(&t))
-                .unwrap_or_default();
+        if let Some(own) = &self.own {
+            return read_all(own).map(|t| numbers(&t)).unwrap_or_default();
         }
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         all_pids()
@@ -90,6 +92,23 @@ impl Containment for ProcessTree {
             .filter(|&pid| Stat::of(pid).is_some_and(|s| s.parent == own))
             .collect()
     }
+}
+
+/// All of a file of /proc, from its start.
+fn read_all(file: &File) -> io::Result<String> {
+    let mut bytes = vec![0; 4096];
+    let mut length = 0;
+    loop {
+        match file.read_at(&mut bytes[length..], length as u64)? {
+            0 => break,
+            n => length += n,
+        }
+        if bytes.len() - length < 1024 {
+            bytes.resize(2 * bytes.len(), 0);
+        }
+    }
+    bytes.truncate(length);
+    String::from_utf8(bytes).map_err(io::Error::other)
 }
 
 fn numbers(text: &str) -> Vec<i32> {

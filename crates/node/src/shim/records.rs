@@ -1,8 +1,10 @@
 //! The file that makes an attempt run at most once: a line is written before the fork, and lines say how it went on.
 //! It is not synced: it must outlive the shim, not the machine; after a reboot the boot id in its first line differs
-//! and everything that it says was running is gone.
+//! and everything that it says was running is gone. It also holds what the agent wants back, keys of jobs among it, so
+//! it is readable by its owner alone.
 
-use super::wire::Run;
+use super::wire::{Around, Run};
+use minicbor::bytes::ByteVec;
 use muster_core::ids::{Attempt, JobId, StepNo};
 use muster_core::job::Usage;
 use muster_core::time::Timestamp;
@@ -10,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The file grows to this size before it is rewritten.
@@ -36,6 +39,39 @@ pub(crate) struct Old {
     pub(crate) released: bool,
     /// Step daemons.
     pub(crate) steps: BTreeMap<StepNo, i32>,
+    /// Its grant.
+    pub(crate) grant: Option<ByteVec>,
+    /// What the agent asked to keep.
+    pub(crate) kept: BTreeMap<u32, ByteVec>,
+    /// Programs around it.
+    pub(crate) around: Option<Box<Around>>,
+    /// The one before it has ended well.
+    pub(crate) prolog_over: bool,
+}
+
+/// Lines of an attempt that is not forgotten.
+#[derive(Debug, Default)]
+struct Live {
+    lines: String,
+    /// The latest line of each thing kept.
+    kept: BTreeMap<u32, String>,
+}
+
+impl Live {
+    fn add(&mut self, kind: &str, rest: &str, line: &str) {
+        if kind != "K" {
+            return self.lines.push_str(line);
+        }
+        let mut words = rest.split(' ');
+        let Some(key) = words.next().and_then(|w| w.parse().ok()) else {
+            return;
+        };
+        if words.next().is_none_or(str::is_empty) {
+            self.kept.remove(&key);
+        } else {
+            self.kept.insert(key, line.to_owned());
+        }
+    }
 }
 
 /// The open file.
@@ -47,7 +83,7 @@ pub(crate) struct Records {
     size: u64,
     compact_at: u64,
     /// Lines of attempts that are not forgotten, for rewriting.
-    live: BTreeMap<Run, String>,
+    live: BTreeMap<Run, Live>,
     pending: String,
 }
 
@@ -70,7 +106,11 @@ impl Records {
             .is_some_and(|id| id == boot_id);
         let (old, live) = parse(&text);
         let mut records = Records {
-            file: OpenOptions::new().create(true).append(true).open(&path)?,
+            file: OpenOptions::new()
+                .create(true)
+                .append(true)
+                .mode(0o600)
+                .open(&path)?,
             path,
             boot_id: boot_id.to_owned(),
             size: 0,
@@ -89,6 +129,27 @@ impl Records {
             'L',
             format_args!("{uid} {} {boot_ms}", u8::from(batch)),
         );
+    }
+
+    /// What the agent wants back of it.
+    pub(crate) fn grant(&mut self, run: Run, grant: &[u8]) {
+        self.line(run, 'G', format_args!("{}", Hex(grant)));
+    }
+
+    /// Something more of that; nothing when it is empty.
+    pub(crate) fn kept(&mut self, run: Run, key: u32, bytes: &[u8]) {
+        self.line(run, 'K', format_args!("{key} {}", Hex(bytes)));
+    }
+
+    /// Programs run around it.
+    pub(crate) fn around(&mut self, run: Run, around: &Around) {
+        let bytes = minicbor::to_vec(around).expect("writing to memory cannot fail");
+        self.line(run, 'A', format_args!("{}", Hex(&bytes)));
+    }
+
+    /// The one before it has ended well: its script is about to be forked.
+    pub(crate) fn prolog_over(&mut self, run: Run, boot_ms: u64) {
+        self.line(run, 'O', format_args!("{boot_ms}"));
     }
 
     /// Its script was forked.
@@ -150,11 +211,14 @@ impl Records {
     fn line(&mut self, run: Run, kind: char, rest: std::fmt::Arguments) {
         let at = self.pending.len();
         // Writing into a String cannot fail.
-        let _ = writeln!(self.pending, "{kind} {} {} {rest}", run.0.0, run.1.0);
-        self.live
-            .entry(run)
-            .or_default()
-            .push_str(&self.pending[at..]);
+        let _ = write!(self.pending, "{kind} {} {} ", run.0.0, run.1.0);
+        let rest_at = self.pending.len();
+        let _ = writeln!(self.pending, "{rest}");
+        let line = &self.pending[at..];
+        let rest = line[rest_at - at..].trim_end_matches('\n');
+        let mut letter = [0; 4];
+        let live = self.live.entry(run).or_default();
+        live.add(kind.encode_utf8(&mut letter), rest, line);
     }
 
     /// Writes what was said since the last call: once per wake-up, and before anything is forked.
@@ -173,9 +237,20 @@ impl Records {
 
     fn rewrite(&mut self) -> io::Result<()> {
         let mut text = format!("B {}\n", self.boot_id);
-        self.live.values().for_each(|lines| text.push_str(lines));
+        for live in self.live.values() {
+            text.push_str(&live.lines);
+            live.kept.values().for_each(|line| text.push_str(line));
+        }
         let next = self.path.with_extension("next");
-        fs::write(&next, &text)?;
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&next)?;
+        // One that was left by an earlier life keeps the mode it had.
+        file.set_permissions(fs::Permissions::from_mode(0o600))?;
+        file.write_all(text.as_bytes())?;
         fs::rename(&next, &self.path)?;
         self.file = OpenOptions::new().append(true).open(&self.path)?;
         self.size = text.len() as u64;
@@ -184,12 +259,12 @@ impl Records {
     }
 }
 
-fn parse(text: &str) -> (BTreeMap<Run, Old>, BTreeMap<Run, String>) {
+fn parse(text: &str) -> (BTreeMap<Run, Old>, BTreeMap<Run, Live>) {
     let mut old: BTreeMap<Run, Old> = BTreeMap::new();
-    let mut live: BTreeMap<Run, String> = BTreeMap::new();
+    let mut live: BTreeMap<Run, Live> = BTreeMap::new();
     // A line without its end was cut off by a crash and says nothing.
     for line in text.split_inclusive('\n').filter(|l| l.ends_with('\n')) {
-        let mut words = line.trim_end().splitn(4, ' ');
+        let mut words = line.trim_end_matches('\n').splitn(4, ' ');
         let (Some(kind), Some(job), Some(attempt)) = (words.next(), words.next(), words.next())
         else {
             continue;
@@ -204,8 +279,9 @@ fn parse(text: &str) -> (BTreeMap<Run, Old>, BTreeMap<Run, String>) {
             continue;
         }
         let entry = old.entry(run).or_default();
-        apply(entry, kind, words.next().unwrap_or(""));
-        live.entry(run).or_default().push_str(line);
+        let rest = words.next().unwrap_or("");
+        apply(entry, kind, rest);
+        live.entry(run).or_default().add(kind, rest, line);
     }
     (old, live)
 }
@@ -254,11 +330,59 @@ fn apply(entry: &mut Old, kind: &str, rest: &str) {
             let error = rest.split_once(' ').map_or("", |(_, e)| e).to_owned();
             entry.failed = Some((number(0) == 1, error));
         }
+        "G" => entry.grant = unhex(rest).map(ByteVec::from),
+        "K" => {
+            let (key, hex) = rest.split_once(' ').unwrap_or((rest, ""));
+            match (key.parse(), unhex(hex)) {
+                (Ok(key), Some(bytes)) if !bytes.is_empty() => {
+                    entry.kept.insert(key, bytes.into());
+                }
+                (Ok(key), _) => {
+                    entry.kept.remove(&key);
+                }
+                (Err(_), _) => {}
+            }
+        }
+        "A" => entry.around = unhex(rest).and_then(|b| minicbor::decode(&b).ok()),
+        "O" => {
+            entry.prolog_over = true;
+            entry.boot_ms = unsigned(0);
+        }
         "X" => entry.ending = true,
         "R" => entry.released = true,
         // A newer version's line: what it means does not matter for not launching twice.
         _ => {}
     }
+}
+
+/// Bytes as digits.
+struct Hex<'a>(&'a [u8]);
+
+impl std::fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = String::with_capacity(2 * self.0.len());
+        for byte in self.0 {
+            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            text.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
+        f.write_str(&text)
+    }
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |c: u8| {
+        char::from(c)
+            .to_digit(16)
+            .and_then(|d| u8::try_from(d).ok())
+    };
+    let pairs = text.as_bytes().chunks(2);
+    pairs
+        .map(|pair| match pair {
+            [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+            _ => None,
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -291,6 +415,19 @@ mod tests {
             records.failed(run(3), false, "no such\nfile");
             records.ended(run(1), 256, &usage, Timestamp(99));
             records.forgotten(run(2));
+            records.grant(run(1), &[0, 127, 255]);
+            for bytes in [&[1, 2][..], &[3]] {
+                records.kept(run(1), 7, bytes);
+                records.kept(run(1), 8, bytes);
+            }
+            records.kept(run(1), 8, &[]);
+            let around = Around {
+                prolog: vec!["/bin/a b".to_owned()],
+                ..Around::default()
+            };
+            records.around(run(1), &around);
+            records.around(run(3), &around);
+            records.prolog_over(run(3), 99);
             records.flush().unwrap();
         }
         // A torn last line.
@@ -310,7 +447,12 @@ mod tests {
         let (status, used, end) = first.ended.clone().unwrap();
         assert_eq!((status, used.user_us, end), (256, 5, Timestamp(99)));
         assert_eq!(first.steps[&StepNo(0)], 4300);
-        assert!(!first.released);
+        assert!(!first.released && !first.prolog_over);
+        assert_eq!(first.grant.as_ref().unwrap()[..], [0, 127, 255]);
+        assert_eq!(first.kept.len(), 1);
+        assert_eq!(first.kept[&7][..], [3]);
+        assert_eq!(first.around.as_ref().unwrap().prolog, ["/bin/a b"]);
+        assert!(old[&run(3)].prolog_over && old[&run(3)].boot_ms == 99);
         assert_eq!(
             old[&run(3)].failed,
             Some((false, "no such file".to_owned()))

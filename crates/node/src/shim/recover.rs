@@ -50,6 +50,14 @@ impl Shim {
             uid: old.uid,
             recovered: same_boot,
             released: old.released,
+            grant: old.grant.clone(),
+            // No step outlives a reboot.
+            kept: if same_boot {
+                old.kept.clone()
+            } else {
+                Default::default()
+            },
+            around: old.around.clone(),
             ..Entry::default()
         };
         self.jobs.insert(run, entry);
@@ -95,7 +103,9 @@ impl Shim {
                 return;
             }
         }
-        if old.batch || !same_boot {
+        let in_prolog =
+            old.around.as_ref().is_some_and(|a| !a.prolog.is_empty()) && !old.prolog_over;
+        if old.batch || in_prolog || !same_boot {
             self.conclude(run, FromShim::Vanished(run), old.released);
         } else if old.ending {
             self.resume_ending(run);
@@ -168,7 +178,7 @@ impl Shim {
                 self.script_ended(run, status, Usage::default(), now());
             }
             Role::Step(run, step) => self.step_ended(run, step),
-            Role::Teller(_) | Role::Other => {}
+            Role::Teller(_) | Role::Prolog(_) | Role::Epilog(_) | Role::Other => {}
         }
     }
 

@@ -26,6 +26,9 @@ pub(super) struct StepProc {
 
 impl Shim {
     pub(super) fn start_step(&mut self, order: StepOrder) {
+        let Some(order) = self.wait_for_prolog(order) else {
+            return;
+        };
         let (run, step) = (order.run, order.launch.step);
         let refused = match self.jobs.get(&run) {
             None => Some("the job is not on this node"),

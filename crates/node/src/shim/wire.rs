@@ -49,6 +49,9 @@ pub(crate) enum ToShim {
         /// Its owner.
         #[n(2)]
         uid: u32,
+        /// Programs to run around it.
+        #[n(3)]
+        around: Option<Box<Around>>,
     },
     /// Start a batch script.
     #[n(5)]
@@ -178,6 +181,23 @@ pub(crate) struct Launch {
     /// Soft limits.
     #[n(13)]
     pub(crate) limits: Vec<(u32, u64)>,
+    /// Programs to run around the job.
+    #[n(14)]
+    pub(crate) around: Option<Box<Around>>,
+}
+
+/// Programs of the site around a job: none of them is the user's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Around {
+    /// Run before anything of the job; if one fails, the job does not start.
+    #[n(0)]
+    pub(crate) prolog: Vec<String>,
+    /// Run when nothing of it is left.
+    #[n(1)]
+    pub(crate) epilog: Vec<String>,
+    /// Environment, as `NAME=value`.
+    #[n(2)]
+    pub(crate) env: Vec<String>,
 }
 
 /// An identity to run processes under.

@@ -227,7 +227,7 @@ fn ends_unseen() {
 }
 
 /// Waits until a process that is not ours is gone.
-fn wait_gone(pid: Pid) {
+pub fn wait_gone(pid: Pid) {
     let until = std::time::Instant::now() + super::cluster::PATIENCE;
     while kill(pid, None).is_ok() {
         assert!(std::time::Instant::now() < until, "process {pid} stays");

@@ -1,7 +1,7 @@
 //! The tests' controller and their agents.
 
 use ed25519_dalek::{Signer, SigningKey};
-use muster_core::cpuset::CpuSet;
+use muster_core::command::SignalScope;
 use muster_core::effect::TerminateReason;
 use muster_core::ids::{Attempt, BlobId, JobId, NodeIdx};
 use muster_core::job::{Allocation, ArrayRole, ExitStatus, NodeShare};
@@ -66,6 +66,7 @@ pub struct Node {
     pub hello: Option<NodeHello>,
     pub ack: bool,
     highest: u64,
+    pub settings: NodeSettings,
 }
 
 impl Node {
@@ -84,6 +85,13 @@ impl Node {
             hello: None,
             ack: true,
             highest: 0,
+            settings: NodeSettings {
+                kill_wait_s: 1,
+                conf_path: "/etc/slurm/slurm.conf".to_owned(),
+                working_cluster: "test:127.0.0.1:6817:9728:109".to_owned(),
+                propagate_limits: vec![7],
+                ..NodeSettings::default()
+            },
         };
         node.start_agent();
         node.accept();
@@ -132,13 +140,7 @@ impl Node {
         let welcome = Welcome {
             public_key: self.key.verifying_key().to_bytes().to_vec().into(),
             cluster: CLUSTER.to_owned(),
-            settings: NodeSettings {
-                kill_wait_s: 1,
-                conf_path: "/etc/slurm/slurm.conf".to_owned(),
-                working_cluster: "test:127.0.0.1:6817:9728:109".to_owned(),
-                propagate_limits: vec![7],
-                ..NodeSettings::default()
-            },
+            settings: self.settings.clone(),
         };
         frame::write(&mut stream, &Response::Welcome(Box::new(welcome))).unwrap();
         let (sender, inbox) = channel();
@@ -197,6 +199,17 @@ impl Node {
         }
     }
 
+    /// Waits for the answer to a ping: what was sent before it has been read.
+    pub fn health(&mut self) {
+        loop {
+            match self.inbox.as_ref().unwrap().recv_timeout(PATIENCE) {
+                Ok(ToCtld::Health { .. }) => return,
+                Ok(ToCtld::Reports(reports)) => self.take(reports),
+                Err(e) => panic!("no answer to the ping: {e}"),
+            }
+        }
+    }
+
     fn take(&mut self, reports: Vec<NumberedReport>) {
         for report in reports {
             assert!(
@@ -237,11 +250,26 @@ impl Node {
     }
 
     pub fn terminate(&mut self, job: u64, why: TerminateReason) {
+        self.terminate_launch(job, 1, why);
+    }
+
+    pub fn terminate_launch(&mut self, job: u64, attempt: u32, why: TerminateReason) {
         let order = Order::Terminate {
             job: JobId(job),
-            attempt: Attempt(1),
+            attempt: Attempt(attempt),
             now: false,
             why,
+        };
+        self.order(Vec::new(), vec![order]);
+    }
+
+    pub fn signal(&mut self, job: u64, signal: u32) {
+        let order = Order::Signal {
+            job: JobId(job),
+            attempt: Attempt(1),
+            step: None,
+            signal,
+            scope: SignalScope::Full,
         };
         self.order(Vec::new(), vec![order]);
     }
@@ -268,9 +296,12 @@ impl Drop for Node {
 /// Makes jobs.
 pub struct JobMaker {
     pub id: u64,
+    pub attempt: u32,
     pub script: String,
     pub spec: JobSpec,
     pub env: Vec<String>,
+    /// CPUs, from this one on.
+    pub first_cpu: u32,
     pub cpus: u32,
     pub array: ArrayRole,
     pub memory_mib: u64,
@@ -280,6 +311,7 @@ impl JobMaker {
     pub fn new(id: u64, dir: &Path, script: &str) -> JobMaker {
         JobMaker {
             id,
+            attempt: 1,
             script: script.to_owned(),
             spec: JobSpec {
                 name: "test".to_owned(),
@@ -298,6 +330,7 @@ impl JobMaker {
                 "SLURM_STEP_ID=stale".to_owned(),
                 "MINE=yes".to_owned(),
             ],
+            first_cpu: 0,
             cpus: 1,
             array: ArrayRole::None,
             memory_mib: 0,
@@ -328,7 +361,7 @@ impl JobMaker {
         let shares = nodes.iter().enumerate().map(|(i, node)| NodeShare {
             node: NodeIdx(u32::try_from(i).unwrap()),
             name: node.name.clone(),
-            cpus: CpuSet::first(self.cpus),
+            cpus: (self.first_cpu..self.first_cpu + self.cpus).collect(),
             memory_mib: self.memory_mib,
             tasks: spec.ask.ntasks_per_node.unwrap_or(1),
             gres: Vec::new(),
@@ -343,7 +376,7 @@ impl JobMaker {
         };
         let grant = JobGrant {
             job: JobId(self.id),
-            attempt: Attempt(1),
+            attempt: Attempt(self.attempt),
             spec: spec.into(),
             alloc: alloc.into(),
             position: 0,

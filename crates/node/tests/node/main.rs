@@ -3,8 +3,10 @@
 // Modules of a test program have no outside.
 #![allow(unreachable_pub, clippy::unwrap_used)]
 
+mod around;
 mod batch;
 mod cluster;
+mod launches;
 mod steps;
 
 use muster_node::{AgentOptions, SHIM_NAME};
@@ -24,14 +26,11 @@ fn main() -> ExitCode {
     if args.iter().any(|a| a == "--list") {
         return ExitCode::SUCCESS;
     }
+    let tests = [batch::TESTS, launches::TESTS, steps::TESTS, around::TESTS].concat();
     if !nix::unistd::geteuid().is_root() {
-        println!(
-            "SKIPPED: {} tests run only as root",
-            batch::TESTS.len() + steps::TESTS.len()
-        );
+        println!("SKIPPED: {} tests run only as root", tests.len());
         return ExitCode::SUCCESS;
     }
-    let tests = [batch::TESTS, steps::TESTS].concat();
     let (mut failed, mut run) = (0, 0);
     for (name, test) in tests {
         if wanted.is_some_and(|w| !name.contains(w.as_str())) {

@@ -31,7 +31,7 @@ pub const TESTS: &[Test] = &[
 ];
 
 /// A job without a script, on these nodes.
-fn allocate(id: u64, dir: &Dir, nodes: &mut [&mut Node], cpus: u32) {
+pub fn allocate(id: u64, dir: &Dir, nodes: &mut [&mut Node], cpus: u32) {
     let mut job = JobMaker::new(id, &dir.0, "");
     job.spec.kind = JobKind::Allocation;
     job.cpus = cpus;
@@ -42,7 +42,7 @@ fn allocate(id: u64, dir: &Dir, nodes: &mut [&mut Node], cpus: u32) {
     }
 }
 
-fn spec(job: u64, dir: &Dir, argv: &[&str]) -> StepSpec {
+pub fn spec(job: u64, dir: &Dir, argv: &[&str]) -> StepSpec {
     StepSpec {
         job: JobId(job),
         name: argv.first().unwrap_or(&"step").to_string(),
@@ -61,7 +61,7 @@ fn spec(job: u64, dir: &Dir, argv: &[&str]) -> StepSpec {
 }
 
 /// What srun would be.
-struct Srun {
+pub struct Srun {
     agent: UnixStream,
     created: Option<StepCreated>,
     stepds: Vec<UnixStream>,
@@ -69,15 +69,15 @@ struct Srun {
 
 /// What came of a step: streams and exits by task, and messages.
 #[derive(Debug, Default)]
-struct Outcome {
-    out: BTreeMap<u32, String>,
-    err: BTreeMap<u32, String>,
-    exits: BTreeMap<u32, ExitStatus>,
-    messages: Vec<String>,
+pub struct Outcome {
+    pub out: BTreeMap<u32, String>,
+    pub err: BTreeMap<u32, String>,
+    pub exits: BTreeMap<u32, ExitStatus>,
+    pub messages: Vec<String>,
 }
 
 impl Srun {
-    fn ask(node: &Node, spec: StepSpec) -> Srun {
+    pub fn ask(node: &Node, spec: StepSpec) -> Srun {
         // The order that made the job may still be on its way; the agent is asked until it knows.
         let until = std::time::Instant::now() + PATIENCE;
         loop {
@@ -123,7 +123,7 @@ impl Srun {
         }
     }
 
-    fn connect(mut self) -> Srun {
+    pub fn connect(mut self) -> Srun {
         self = self.created();
         let created = self.created.as_ref().unwrap();
         for node in &created.nodes {
@@ -136,14 +136,14 @@ impl Srun {
         self
     }
 
-    fn send(&mut self, message: &ToStepd) {
+    pub fn send(&mut self, message: &ToStepd) {
         for stepd in &mut self.stepds {
             frame::write(stepd, message).unwrap();
         }
     }
 
     /// Waits until all tasks run.
-    fn started(&mut self) -> Vec<u32> {
+    pub fn started(&mut self) -> Vec<u32> {
         let mut pids = Vec::new();
         for stepd in &mut self.stepds {
             match frame::read(stepd).unwrap() {
@@ -154,7 +154,7 @@ impl Srun {
         pids
     }
 
-    fn finish(mut self) -> Outcome {
+    pub fn finish(mut self) -> Outcome {
         let mut o = Outcome::default();
         for stepd in &mut self.stepds {
             loop {
@@ -190,7 +190,7 @@ fn connect(node: &Node) -> UnixStream {
     stream
 }
 
-fn step_end(node: &mut Node, job: u64, step: u32) -> StepEnd {
+pub fn step_end(node: &mut Node, job: u64, step: u32) -> StepEnd {
     let report = node.report(|r| {
         r.job == JobId(job)
             && matches!(&r.report, Report::StepEnded { step: s, .. } if *s == StepNo(step))
@@ -455,7 +455,10 @@ fn wait_for_child(pid: nix::unistd::Pid) {
     }
 }
 
-fn inspect(node: &Node, job: u64) -> Vec<(u32, StepNo, Option<(u32, u32)>)> {
+/// A process: its number, its step, and for a task its local and global number.
+type Process = (u32, StepNo, Option<(u32, u32)>);
+
+fn inspect(node: &Node, job: u64) -> Vec<Process> {
     let mut stream = connect(node);
     frame::write(&mut stream, &AgentRequest::Inspect { job: JobId(job) }).unwrap();
     match frame::read(&mut stream).unwrap() {

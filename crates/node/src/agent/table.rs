@@ -1,0 +1,138 @@
+//! The jobs of this node as the agent knows them, by job and launch: a requeued job may come back while an earlier
+//! launch of it is still being killed here.
+
+use crate::shim::wire::Run;
+use muster_core::cpuset::CpuSet;
+use muster_core::ids::{Attempt, JobId};
+use muster_core::job::{GresShare, NodeShare};
+use muster_proto::node::JobGrant;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// A launch of a job here.
+#[derive(Debug, Default)]
+pub(super) struct Job {
+    /// Its share; absent when it is not known any more.
+    pub(super) grant: Option<Rc<JobGrant>>,
+    /// It was told to end, other than because it is over.
+    pub(super) ending: bool,
+    /// The latest order to end it, given again to a shim that may have missed it: whether at once, and the message.
+    pub(super) termination: Option<(bool, Option<String>)>,
+    /// The end of its script, or its failure to start, is in the reports.
+    pub(super) concluded: bool,
+    /// So is its release.
+    pub(super) released: bool,
+    /// It waits until what holds its share is gone; the shim does not know of it.
+    pub(super) queued: bool,
+}
+
+impl Job {
+    /// Whether this node leads it.
+    pub(super) fn leads(&self) -> bool {
+        self.grant.as_ref().is_some_and(|g| g.position == 0)
+    }
+
+    /// Whether steps may still be made.
+    pub(super) fn is_over(&self) -> bool {
+        self.ending || self.concluded || self.released
+    }
+
+    /// Whether nothing of it will go on, though processes may still be here.
+    pub(super) fn is_leaving(&self) -> bool {
+        !self.released && (self.concluded || self.termination.is_some())
+    }
+
+    fn share(&self) -> Option<&NodeShare> {
+        let grant = self.grant.as_ref()?;
+        grant.alloc.nodes.get(grant.position as usize)
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    all: BTreeMap<Run, Job>,
+    /// Those that may be leaving: few at any time, so that a launch need not look at all.
+    leaving: BTreeSet<Run>,
+}
+
+impl Jobs {
+    pub(super) fn get(&self, run: Run) -> Option<&Job> {
+        self.all.get(&run)
+    }
+
+    pub(super) fn get_mut(&mut self, run: Run) -> Option<&mut Job> {
+        self.all.get_mut(&run)
+    }
+
+    /// The launch, known from now on.
+    pub(super) fn entry(&mut self, run: Run) -> &mut Job {
+        self.all.entry(run).or_default()
+    }
+
+    /// The launch was told to end, or has.
+    pub(super) fn leaves(&mut self, run: Run) {
+        self.leaving.insert(run);
+    }
+
+    /// The last of it is gone.
+    pub(super) fn has_left(&mut self, run: Run) {
+        self.leaving.remove(&run);
+    }
+
+    pub(super) fn remove(&mut self, run: Run) -> Option<Job> {
+        self.leaving.remove(&run);
+        self.all.remove(&run)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Run, &Job)> {
+        self.all.iter().map(|(&run, job)| (run, job))
+    }
+
+    /// The latest launch of a job.
+    pub(super) fn latest(&self, id: JobId) -> Option<(Run, &Job)> {
+        self.launches(id).next_back()
+    }
+
+    /// The launch of a job that has this key.
+    pub(super) fn with_key(&self, id: JobId, key: &[u8]) -> Option<(Run, &Job)> {
+        self.launches(id)
+            .rev()
+            .find(|(_, job)| job.grant.as_ref().is_some_and(|g| g.key[..] == *key))
+    }
+
+    /// All launches of a job, the oldest first.
+    fn launches(&self, id: JobId) -> impl DoubleEndedIterator<Item = (Run, &Job)> {
+        let all = (id, Attempt(0))..=(id, Attempt(u32::MAX));
+        self.all.range(all).map(|(&run, job)| (run, job))
+    }
+
+    /// Whether a launch must wait: others have CPUs or devices of its share, and all of those are leaving. The
+    /// controller gives away what a node held that it took for dead, so they meet when the node comes back. A share
+    /// that is meant to be used by several at a time is not waited for.
+    pub(super) fn must_wait(&self, run: Run) -> bool {
+        let Some(wanted) = self.get(run).and_then(Job::share) else {
+            return false;
+        };
+        let in_the_way = |other: Run, job: &Job| {
+            other != run
+                && !job.released
+                && !job.queued
+                && job.share().is_some_and(|s| meet(s, wanted))
+        };
+        let mut leaving = self
+            .leaving
+            .iter()
+            .filter_map(|r| Some((*r, self.get(*r)?)));
+        leaving.any(|(other, job)| in_the_way(other, job))
+            && self
+                .iter()
+                .all(|(other, job)| job.is_leaving() || !in_the_way(other, job))
+    }
+}
+
+fn meet(a: &NodeShare, b: &NodeShare) -> bool {
+    let same = |x: &GresShare, y: &GresShare| x.name == y.name && x.ids.intersects(&y.ids);
+    let cpus: &CpuSet = &a.cpus;
+    cpus.intersects(&b.cpus) || a.gres.iter().any(|x| b.gres.iter().any(|y| same(x, y)))
+}

@@ -1,0 +1,216 @@
+//! `Prolog` and `Epilog`: programs of the site that run as the shim's own user, root as a rule, before a job begins on
+//! this node and after the last of it is gone. A job's launch and its steps wait for the former, its release for the
+//! latter. What these programs leave in the background is the site's, and left alone.
+
+use super::jobs::{Entry, Role, Shim};
+use super::launch::open_as;
+use super::processes;
+use super::wire::{FromShim, Launch, Run, StepOrder};
+use crate::sys;
+use nix::fcntl::OFlag;
+use nix::sys::stat::{Mode, umask};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{Pid, chdir, execve, geteuid, setsid};
+use std::ffi::CString;
+
+/// Names which of the programs runs, in its environment.
+const CONTEXT: &str = "SLURM_SCRIPT_CONTEXT";
+
+impl Shim {
+    /// Runs the prolog of a job that is on file; its launch, if it has one here, waits.
+    pub(super) fn start_prolog(&mut self, run: Run, entry: Entry, held: Option<Box<Launch>>) {
+        let around = entry.around.clone().unwrap_or_default();
+        let entry = Entry { held, ..entry };
+        self.jobs.insert(run, entry);
+        match fork_programs(&around.prolog, &around.env, "prolog_slurmd", None) {
+            Ok(pid) => {
+                self.roles.insert(pid, Role::Prolog(run));
+                if let Some(entry) = self.jobs.get_mut(&run) {
+                    entry.prolog = Some(pid);
+                }
+            }
+            Err(e) => self.fail(run, format!("Prolog: fork: {e}"), true),
+        }
+    }
+
+    pub(super) fn prolog_ended(&mut self, run: Run, status: i32) {
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        entry.prolog = None;
+        let held = entry.held.take();
+        let early = std::mem::take(&mut entry.early);
+        if status != 0 && !self.killing {
+            let programs = entry
+                .around
+                .as_ref()
+                .map_or_else(String::new, |a| a.prolog.join(", "));
+            let error = format!("Prolog {programs} failed: {}", describe(status));
+            eprintln!("job {}: {error}", run.0);
+            self.fail(run, error, true);
+        } else if entry.ending.is_none() {
+            self.records.prolog_over(run, sys::boot_ms());
+            if let Some(order) = held {
+                self.fork_script(*order);
+            }
+        }
+        // These are refused where the job is ending now.
+        early.into_iter().for_each(|order| self.start_step(order));
+        self.unsettled = true;
+    }
+
+    /// Keeps a step's start until the prolog is over; gives it back if there is none to wait for.
+    pub(super) fn wait_for_prolog(&mut self, order: StepOrder) -> Option<StepOrder> {
+        match self.jobs.get_mut(&order.run) {
+            Some(entry) if entry.prolog.is_some() && entry.ending.is_none() => {
+                entry.early.push(order);
+                None
+            }
+            _ => Some(order),
+        }
+    }
+
+    /// The last of a job is gone: whether its epilog has to run, and does so from now on.
+    pub(super) fn start_epilog(&mut self, run: Run) -> bool {
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return false;
+        };
+        let programs = entry.around.as_ref().filter(|a| !a.epilog.is_empty());
+        let Some(around) = programs.cloned() else {
+            return false;
+        };
+        if self.killing || std::mem::replace(&mut entry.epilog_began, true) {
+            return false;
+        }
+        let status = match &entry.outcome {
+            Some(FromShim::BatchEnded { status, .. }) => Some(*status),
+            _ => None,
+        };
+        match fork_programs(&around.epilog, &around.env, "epilog_slurmd", status) {
+            Ok(pid) => {
+                self.roles.insert(pid, Role::Epilog(run));
+                entry.epilog = Some(pid);
+                true
+            }
+            Err(e) => {
+                eprintln!("job {}: Epilog: fork: {e}", run.0);
+                false
+            }
+        }
+    }
+
+    pub(super) fn epilog_ended(&mut self, run: Run, status: i32) {
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            entry.epilog = None;
+        }
+        if status != 0 {
+            eprintln!("job {}: Epilog failed: {}", run.0, describe(status));
+        }
+        self.unsettled = true;
+    }
+
+    /// Kills programs that run around jobs; no more are started.
+    pub(super) fn end_programs(&mut self) {
+        self.killing = true;
+        for entry in self.jobs.values() {
+            for pid in [entry.prolog, entry.epilog].into_iter().flatten() {
+                // They lead their sessions and thus their groups.
+                sys::kill(-pid, libc::SIGKILL);
+            }
+        }
+    }
+}
+
+/// Whether a process comes from a prolog or an epilog. Its user is the shim's, which no other user can feign.
+pub(super) fn is_of_the_site(pid: i32) -> bool {
+    processes::owner(pid) == Some(geteuid().as_raw())
+        && matches!(
+            processes::variables(pid, [CONTEXT])[0].as_deref(),
+            Some("prolog_slurmd" | "epilog_slurmd")
+        )
+}
+
+/// Forks a child that runs programs one after the other, up to the first that fails.
+fn fork_programs(
+    programs: &[String],
+    env: &[String],
+    context: &str,
+    job_status: Option<i32>,
+) -> std::io::Result<i32> {
+    match sys::fork()? {
+        sys::Fork::Parent(pid) => Ok(pid),
+        sys::Fork::Child => {
+            let mut env = env.to_vec();
+            env.push(format!("{CONTEXT}={context}"));
+            if let Some(status) = job_status {
+                let exit = crate::agent::exit_status(status);
+                env.push(format!("SLURM_JOB_EXIT_CODE={status}"));
+                env.push(format!(
+                    "SLURM_JOB_EXIT_CODE2={}:{}",
+                    exit.code, exit.signal
+                ));
+            }
+            sys::exit_now(run_programs(programs, &env))
+        }
+    }
+}
+
+fn run_programs(programs: &[String], env: &[String]) -> i32 {
+    sys::restore_signals();
+    umask(Mode::from_bits_truncate(0o022));
+    let ready = setsid()
+        .and_then(|_| chdir("/"))
+        .map_err(|e| e.to_string())
+        .and_then(|()| open_as("/dev/null", OFlag::O_RDONLY, 0))
+        .and_then(|()| open_as("/dev/null", OFlag::O_WRONLY, 1));
+    if let Err(e) = ready {
+        eprintln!("a program around a job cannot be run: {e}");
+        return 1;
+    }
+    // Standard error stays the shim's log.
+    sys::close_on_exec_from(3);
+    let env: Vec<CString> = env
+        .iter()
+        .filter_map(|v| CString::new(v.as_str()).ok())
+        .collect();
+    let Some((last, before)) = programs.split_last() else {
+        return 0;
+    };
+    for program in before {
+        let code = match sys::fork() {
+            Ok(sys::Fork::Child) => sys::exit_now(execute(program, &env)),
+            Ok(sys::Fork::Parent(pid)) => match waitpid(Pid::from_raw(pid), None) {
+                Ok(WaitStatus::Exited(_, code)) => code,
+                Ok(WaitStatus::Signaled(_, signal, _)) => 128 + signal as i32,
+                _ => 1,
+            },
+            Err(e) => {
+                eprintln!("{program}: fork: {e}");
+                1
+            }
+        };
+        if code != 0 {
+            return code;
+        }
+    }
+    execute(last, &env)
+}
+
+/// Becomes a program; gives an exit code if it cannot.
+fn execute(program: &str, env: &[CString]) -> i32 {
+    let Ok(path) = CString::new(program) else {
+        return 1;
+    };
+    let Err(e) = execve(&path, &[&path], env);
+    eprintln!("{program}: {}", e.desc());
+    127
+}
+
+fn describe(status: i32) -> String {
+    let exit = crate::agent::exit_status(status);
+    if exit.signal != 0 {
+        format!("it was killed by signal {}", exit.signal)
+    } else {
+        format!("exit status {}", exit.code)
+    }
+}
