@@ -156,7 +156,8 @@ fn mistakes_are_told_without_a_controller() {
     let cases: &[(&[&str], &str, i32)] = &[
         (
             &["sbatch", "-t", "abc", "--wrap", "true"],
-            "sbatch: error: Invalid --time specification\n",
+            "sbatch: error: 'abc' is not a time limit such as 30 (minutes), 2:00:00, 1-12:00 or UNLIMITED\n\
+             sbatch: error: Invalid --time specification\n",
             255,
         ),
         (

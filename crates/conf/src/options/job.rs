@@ -91,12 +91,9 @@ pub fn build(chosen: &Chosen, ambient: &Ambient<'_>) -> Result<Built, BuildError
         spec.dependency = values::dependency(text)?;
     }
     if let Some(text) = chosen.value("signal") {
-        spec.warn_signal = Some(
-            values::warn_signal(text)
-                .ok_or_else(|| {
-                    OptionError::bad_value("signal", text, "a signal such as USR1@60 or B:TERM@120")
-                })?,
-        );
+        spec.warn_signal = Some(values::warn_signal(text).ok_or_else(|| {
+            OptionError::bad_value("signal", text, "a signal such as USR1@60 or B:TERM@120")
+        })?);
     }
     match chosen.command {
         Command::Sbatch => batch_only(chosen, &mut spec)?,
