@@ -162,7 +162,8 @@ fn mistakes_are_told_without_a_controller() {
         ),
         (
             &["sbatch", "--mem=12Q", "--wrap", "true"],
-            "sbatch: error: Invalid --mem specification\n",
+            "sbatch: error: '12Q' is not a size such as 500M, 4G or 2048 (MiB)\n\
+             sbatch: error: Invalid --mem specification\n",
             255,
         ),
         (
