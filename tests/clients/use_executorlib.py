@@ -1,4 +1,4 @@
-# needs: executorlib[cluster]==1.11.0 pysqa==1.1.1 h5py==3.16.0
+# needs: executorlib[cluster]==1.11.0
 """executorlib: a call as a job of its own, submitted and watched by pysqa."""
 
 from executorlib import SlurmClusterExecutor

@@ -15,6 +15,9 @@ const AT_ONCE: usize = 4;
 /// How long one may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// What a login sets and some clients read.
+const LOGIN: &str = "export USER=\"$(id -un)\"; export LOGNAME=\"$USER\"";
+
 /// One client.
 #[derive(Clone)]
 struct Client {
@@ -200,7 +203,7 @@ fn run_one(client: &Client, place: &Path, venv: &Path, env: &str) -> Result<()> 
     let out = File::create(place.join(format!("{}.log", client.name)))?;
     // As a person would: the virtual environment and the cluster are set up in a shell.
     let script = format!(
-        "{env}\n. '{}/bin/activate'\nexec timeout {} python '{}'\n",
+        "{env}\n{LOGIN}\n. '{}/bin/activate'\nexec timeout {} python '{}'\n",
         venv.display(),
         PATIENCE.as_secs(),
         client.file.display()
