@@ -1,6 +1,7 @@
-//! Development tasks: `cargo xtask check | demo | sim | bench`.
+//! Development tasks: `cargo xtask check | clients | demo | sim | bench`.
 
 mod check;
+mod clients;
 mod demo;
 mod peer;
 mod sim;
@@ -9,6 +10,8 @@ use anyhow::{Result, bail};
 
 const HELP: &str = "\
 cargo xtask check             format, lints as errors, all tests
+cargo xtask clients           programs that stand on Slurm, installed from the package index, against a cluster
+                              of their own: [NAME ...], see tests/clients
 cargo xtask demo              build, start a cluster here, run jobs on it, show the listings
 cargo xtask sim               the deterministic simulator: --seeds N [--from S] [--nodes N] [--steps N],
                               or --seed S [--trace] for one
@@ -20,6 +23,7 @@ fn main() -> Result<()> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["check"] => check::run(),
+        ["clients", ..] => clients::run(&args[1..]),
         ["demo"] => demo::run(),
         ["sim", ..] => sim::run(&args[1..]),
         ["bench", "peer", ..] => peer::run(&args[2..]),

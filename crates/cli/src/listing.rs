@@ -20,6 +20,7 @@ mod sacct;
 mod sacct_document;
 mod sacct_fields;
 mod sacct_filter;
+mod sacctmgr;
 pub mod scontrol;
 mod sdiag;
 mod show_job;
@@ -39,18 +40,19 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Runs one of squeue, sinfo, sacct, sdiag, sprio, sshare and sstat with its arguments (without argv[0]).
+/// Runs one of squeue, sinfo, sacct, sacctmgr, sdiag, sprio, sshare and sstat with its arguments (without argv[0]).
 pub fn main(name: &str, args: &[String]) -> ExitCode {
     let result = match name {
         "squeue" => squeue::run(args),
         "sinfo" => sinfo::run(args),
         "sacct" => sacct::run(args),
+        "sacctmgr" => sacctmgr::run(args),
         "sdiag" => sdiag::run(args),
         "sprio" => priority::sprio(args),
         "sshare" => priority::sshare(args),
         "sstat" => priority::sstat(args),
         _ => Err(Failure::new(format!(
-            "{name}: not a listing command; known are squeue, sinfo, sacct, sdiag, sprio, sshare and sstat"
+            "{name}: not a listing command; known are squeue, sinfo, sacct, sacctmgr, sdiag, sprio, sshare and sstat"
         ))),
     };
     match result {

@@ -83,6 +83,12 @@ impl OptionError {
         }
     }
 
+    /// A malformed value of an option: the value and the forms that are accepted, then Slurm's line.
+    pub fn bad_value(long: &str, value: &str, forms: &str) -> OptionError {
+        OptionError::invalid(format!("Invalid --{long} specification"))
+            .with_hint(format!("'{value}' is not {forms}"))
+    }
+
     /// A value that is understood but cannot be: exit code 1.
     pub fn fatal(line: impl Into<String>) -> OptionError {
         OptionError {

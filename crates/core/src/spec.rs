@@ -128,6 +128,18 @@ pub struct JobSpec {
     pub interactive: bool,
 }
 
+impl JobSpec {
+    /// The account that the job is booked on: who names none has one of the own name, as there are no associations.
+    pub fn account_name(&self) -> &str {
+        self.account.as_deref().unwrap_or(&self.owner.user)
+    }
+
+    /// The quality of service that the job has: `normal` if none is named.
+    pub fn qos_name(&self) -> &str {
+        self.qos.as_deref().unwrap_or("normal")
+    }
+}
+
 /// The identity that a job runs under.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct Owner {

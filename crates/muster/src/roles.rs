@@ -18,7 +18,7 @@ pub enum Role {
 }
 
 /// Link name, role, and the `muster` subcommand of the same role where it has another name.
-const NAMES: [(&str, Role, Option<&str>); 15] = [
+const NAMES: [(&str, Role, Option<&str>); 16] = [
     ("slurmctld", Role::Controller, Some("ctld")),
     ("slurmd", Role::Agent, Some("noded")),
     ("muster-shim", Role::Shim, Some("shim")),
@@ -30,6 +30,7 @@ const NAMES: [(&str, Role, Option<&str>); 15] = [
     ("squeue", Role::Listing, None),
     ("sinfo", Role::Listing, None),
     ("sacct", Role::Listing, None),
+    ("sacctmgr", Role::Listing, None),
     ("sdiag", Role::Listing, None),
     ("sprio", Role::Listing, None),
     ("sshare", Role::Listing, None),

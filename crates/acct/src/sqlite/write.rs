@@ -194,8 +194,8 @@ impl Writer<'_> {
             constraint: spec.ask.constraint.clone().unwrap_or_default(),
             reservation: spec.reservation.clone().unwrap_or_default(),
         });
-        let account = spec.account.as_deref().unwrap_or(&spec.owner.user);
-        let qos = spec.qos.as_deref().unwrap_or("normal");
+        let account = spec.account_name();
+        let qos = spec.qos_name();
         let wckey = spec.wckey.as_deref().and_then(some);
         let array_spec = spec.array.as_ref().filter(|_| job.array_record).map(cbor);
 

@@ -44,7 +44,7 @@ fn some(w: &mut Writer<'_>, key: &str, number: impl Into<u64>) {
 
 fn identity(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     let (job, spec) = (row.job, &row.job.spec);
-    w.text_or_empty("account", spec.account.as_deref());
+    w.text("account", spec.account_name());
     w.time("accrue_time", job.eligible_time);
     w.text_or_empty("admin_comment", row.shown("admin-comment"));
     if !w.is_old() {
@@ -323,7 +323,7 @@ fn priority(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
         w.list("priority_by_partition", |_| {});
         w.texts("profile", ["NOT_SET"]);
     }
-    w.text_or_empty("qos", spec.qos.as_deref());
+    w.text("qos", spec.qos_name());
     w.raw("reboot", false);
     w.text_or_empty("required_nodes", spec.ask.nodelist.as_deref());
     if !w.is_old() {

@@ -17,7 +17,7 @@ impl Record for Jobs {
 
 /// All columns.
 pub(crate) static FIELDS: &[Field<Jobs>] = fields![JobRow<'_>;
-    b'a' ["account"] "ACCOUNT" cut r _c o => o.push_str(text::or_null(r.job.spec.account.as_deref()));
+    b'a' ["account"] "ACCOUNT" cut r _c o => o.push_str(r.job.spec.account_name());
     b'b' ["tres-per-node", "gres"] "TRES_PER_NODE" cut r _c o => gres(r, o);
     b'c' ["mincpus"] "MIN_CPUS" cut r _c o => put!(o, "{}", r.min_cpus_per_node());
     b'd' ["mintmpdisk"] "MIN_TMP_DISK" cut r c o => text::memory(o, r.job.spec.ask.tmp_disk_mib, c.keep_units);
@@ -33,7 +33,7 @@ pub(crate) static FIELDS: &[Field<Jobs>] = fields![JobRow<'_>;
     b'n' ["reqnodes"] "REQ_NODES" run r _c o => o.push_str(r.job.spec.ask.nodelist.as_deref().unwrap_or(""));
     b'o' ["command"] "COMMAND" cut r _c o => r.write_command(o);
     b'p' ["priority"] "PRIORITY" cut r _c o => r.write_priority_share(o);
-    b'q' ["qos"] "QOS" cut r _c o => o.push_str(text::or_null(r.job.spec.qos.as_deref()));
+    b'q' ["qos"] "QOS" cut r _c o => o.push_str(r.job.spec.qos_name());
     b'r' ["reason"] "REASON" cut r _c o => o.push_str(&r.reason());
     b's' ["selectjobinfo"] "" cut _r _c _o => ();
     b't' ["statecompact"] "ST" cut r _c o => o.push_str(r.state_code());

@@ -68,8 +68,8 @@ fn identity(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
     put!(
         out,
         "Account={} QOS={}",
-        text::or_null(spec.account.as_deref()),
-        text::or_null(spec.qos.as_deref())
+        spec.account_name(),
+        spec.qos_name()
     );
     if let Some(wckey) = &spec.wckey {
         put!(out, " WCKey={wckey}");

@@ -5,6 +5,7 @@ use super::node::{self, NodeView};
 use super::show_job::Style;
 use super::text::{self, put};
 use muster_core::config::{PartitionConfig, PartitionState};
+use muster_core::hostlist;
 use muster_core::spec::MemoryAsk;
 use muster_core::time::TimeLimit;
 
@@ -187,7 +188,9 @@ pub(crate) fn write_partition(
     );
     or_unlimited(out, p.max_cpus_per_node);
     style.newline(out);
-    put!(out, "Nodes={}", text::or_null(Some(&p.nodes_text)));
+    // Members by name, whatever the configuration called them: readers take the value apart as a node list.
+    let nodes = hostlist::compress(&p.nodes);
+    put!(out, "Nodes={}", text::or_null(Some(&nodes)));
     style.newline(out);
     put!(
         out,

@@ -351,8 +351,8 @@ pub(super) fn variables(info: &AllocationInfo, conf: &str) -> Variables {
         time_limit: job.time_limit,
         restarts: job.restarts,
         // Without associations the user's own name stands in, as it does in listings.
-        account: job.spec.account.as_deref().unwrap_or(&job.spec.owner.user),
-        qos: job.spec.qos.as_deref().unwrap_or("normal"),
+        account: job.spec.account_name(),
+        qos: job.spec.qos_name(),
         cluster: &info.cluster,
         conf_path: conf,
         working_cluster: "",

@@ -156,12 +156,14 @@ fn mistakes_are_told_without_a_controller() {
     let cases: &[(&[&str], &str, i32)] = &[
         (
             &["sbatch", "-t", "abc", "--wrap", "true"],
-            "sbatch: error: Invalid --time specification\n",
+            "sbatch: error: 'abc' is not a time limit such as 30 (minutes), 2:00:00, 1-12:00 or UNLIMITED\n\
+             sbatch: error: Invalid --time specification\n",
             255,
         ),
         (
             &["sbatch", "--mem=12Q", "--wrap", "true"],
-            "sbatch: error: Invalid --mem specification\n",
+            "sbatch: error: '12Q' is not a size such as 500M, 4G or 2048 (MiB)\n\
+             sbatch: error: Invalid --mem specification\n",
             255,
         ),
         (

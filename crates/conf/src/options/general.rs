@@ -136,7 +136,6 @@ pub(super) const ROWS: &[OptionRow] = &[
         "names",
         "variables that the job gets: ALL, NONE, NIL, NAME, NAME=value",
     )
-    .optional()
     .on(B)
     .sbatch_env(&["SBATCH_EXPORT"]),
     opt(

@@ -91,10 +91,9 @@ pub fn build(chosen: &Chosen, ambient: &Ambient<'_>) -> Result<Built, BuildError
         spec.dependency = values::dependency(text)?;
     }
     if let Some(text) = chosen.value("signal") {
-        spec.warn_signal = Some(
-            values::warn_signal(text)
-                .ok_or_else(|| OptionError::invalid("Invalid --signal specification"))?,
-        );
+        spec.warn_signal = Some(values::warn_signal(text).ok_or_else(|| {
+            OptionError::bad_value("signal", text, "a signal such as USR1@60 or B:TERM@120")
+        })?);
     }
     match chosen.command {
         Command::Sbatch => batch_only(chosen, &mut spec)?,
@@ -147,11 +146,14 @@ pub fn stdio(chosen: &Chosen) -> Result<StdioSpec, OptionError> {
         stdin: text("input"),
         stdout: text("output"),
         stderr: text("error"),
-        append: match chosen.value("open-mode").map(|m| m.chars().next()) {
+        append: match chosen.value("open-mode").map(|m| (m, m.chars().next())) {
             None => None,
-            Some(Some('a' | 'A')) => Some(true),
-            Some(Some('t' | 'T')) => Some(false),
-            Some(_) => return Err(OptionError::invalid("Invalid --open-mode specification")),
+            Some((_, Some('a' | 'A'))) => Some(true),
+            Some((_, Some('t' | 'T'))) => Some(false),
+            Some((text, _)) => {
+                let forms = "append or truncate";
+                return Err(OptionError::bad_value("open-mode", text, forms));
+            }
         },
     })
 }
@@ -178,9 +180,11 @@ pub fn time_limit(chosen: &Chosen, long: &'static str) -> Result<Option<TimeLimi
         // No limit given means the partition's.
         Ok(TimeLimit::Minutes(0)) => Ok(None),
         Ok(limit) => Ok(Some(limit)),
-        Err(_) => Err(OptionError::invalid(format!(
-            "Invalid --{long} specification"
-        ))),
+        Err(_) => Err(OptionError::bad_value(
+            long,
+            text,
+            "a time limit such as 30 (minutes), 2:00:00, 1-12:00 or UNLIMITED",
+        )),
     }
 }
 
@@ -208,11 +212,11 @@ fn point(
     };
     match time::parse(text, ambient.now, ambient.zone) {
         Some(at) => Ok(Some(at)),
-        None => Err(
-            OptionError::invalid(format!("Invalid --{long} specification")).with_hint(format!(
-                "'{text}' is not a time such as 16:00, tomorrow, now+1hour or 2030-01-20T12:34:00"
-            )),
-        ),
+        None => Err(OptionError::bad_value(
+            long,
+            text,
+            "a time such as 16:00, tomorrow, now+1hour or 2030-01-20T12:34:00",
+        )),
     }
 }
 
@@ -249,7 +253,8 @@ fn mail(chosen: &Chosen) -> Result<Option<(String, String)>, OptionError> {
     if let Some(kind) = kind
         && !values::mail_type_is_known(kind)
     {
-        return Err(OptionError::invalid("Invalid --mail-type specification"));
+        let forms = "a list of events such as END,FAIL";
+        return Err(OptionError::bad_value("mail-type", kind, forms));
     }
     Ok((kind.is_some() || user.is_some()).then(|| {
         (
@@ -265,7 +270,7 @@ fn no_kill(chosen: &Chosen) -> Result<bool, OptionError> {
         Some(None) => Ok(true),
         Some(Some("off" | "no")) => Ok(false),
         Some(Some("set" | "yes" | "1")) => Ok(true),
-        Some(Some(_)) => Err(OptionError::invalid("Invalid --no-kill specification")),
+        Some(Some(text)) => Err(OptionError::bad_value("no-kill", text, "off")),
     }
 }
 

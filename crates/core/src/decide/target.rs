@@ -189,8 +189,14 @@ pub(super) fn matches(draft: &Draft<'_>, job: &Job, selection: &JobSelection) ->
         && selection.partition.as_ref().is_none_or(|p| {
             *p == job.partition || (job.state == JobState::Pending && spec.partitions.contains(p))
         })
-        && same(&selection.account, &spec.account)
-        && same(&selection.qos, &spec.qos)
+        && selection
+            .account
+            .as_deref()
+            .is_none_or(|a| a == spec.account_name())
+        && selection
+            .qos
+            .as_deref()
+            .is_none_or(|q| q == spec.qos_name())
         && same(&selection.reservation, &spec.reservation)
         && same(&selection.wckey, &spec.wckey)
         && (selection.nodes.is_empty() || on_nodes())

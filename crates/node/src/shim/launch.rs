@@ -3,12 +3,14 @@
 
 use super::wire::{Launch, User};
 use crate::sys;
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Uid, chdir, execve, setsid};
 use std::ffi::CString;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
+use std::path::Path;
 
 /// A launch with everything worked out that the child need not do.
 pub(crate) struct Prepared<'a> {
@@ -115,11 +117,18 @@ pub(crate) fn output_flags(append: bool) -> OFlag {
     }
 }
 
-/// Opens a file as a standard descriptor.
+/// Opens a file as a standard descriptor. Directories of an output file that do not exist are made: programs that
+/// name them after the job can only make them once they know its number, and by then the job may have started.
 pub(crate) fn open_as(path: &str, flags: OFlag, target: i32) -> Result<(), String> {
     let mode = Mode::from_bits_truncate(0o666);
-    let fd = open(path, flags | OFlag::O_CLOEXEC | OFlag::O_NOCTTY, mode)
-        .map_err(|e| e.desc().to_owned())?;
+    let try_open = || open(path, flags | OFlag::O_CLOEXEC | OFlag::O_NOCTTY, mode);
+    let mut opened = try_open();
+    if matches!(opened, Err(Errno::ENOENT)) && flags.contains(OFlag::O_CREAT) {
+        let directory = Path::new(path).parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(directory).map_err(|e| e.to_string())?;
+        opened = try_open();
+    }
+    let fd = opened.map_err(|e| e.desc().to_owned())?;
     sys::dup_to(fd.as_raw_fd(), target).map_err(|e| e.to_string())?;
     if fd.as_raw_fd() <= 2 {
         // It took the place of a standard descriptor that was closed; it must not be closed again.

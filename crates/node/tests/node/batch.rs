@@ -13,6 +13,7 @@ use std::fs::read_to_string;
 
 pub const TESTS: &[Test] = &[
     ("batch_script_runs_and_is_reported", runs),
+    ("directories_of_output_files_are_made", directories),
     ("exit_codes_and_signals", exits),
     ("two_hundred_array_tasks", burst),
     ("failed_launches_are_the_jobs_fault", failures),
@@ -52,6 +53,16 @@ fn runs() {
     let tail: Vec<&str> = out.lines().rev().take(2).collect();
     assert_eq!(tail[0], "333", "soft limit of open files");
     assert!(tail[1].ends_with("/slurm_script a b c"), "{}", tail[1]);
+}
+
+fn directories() {
+    let dir = Dir::new("directories");
+    let mut node = Node::start(&dir, "n1");
+    let mut job = JobMaker::new(5, &dir.0, "#!/bin/sh\necho here\n");
+    job.spec.stdio.stdout = Some("logs/%j/out".to_owned());
+    node.run(&job);
+    assert_eq!(node.batch_exit(5), ExitStatus::default());
+    assert_eq!(dir.text("logs/5/out"), "here\n");
 }
 
 fn exits() {
@@ -112,14 +123,15 @@ fn burst() {
 fn failures() {
     let dir = Dir::new("failures");
     let mut node = Node::start(&dir, "n1");
+    std::fs::write(dir.path("file"), "").unwrap();
     let mut job = JobMaker::new(1, &dir.0, "#!/bin/sh\ntrue\n");
-    job.spec.stdio.stdout = Some("no/such/dir/%j.out".to_owned());
+    job.spec.stdio.stdout = Some("file/dir/%j.out".to_owned());
     node.run(&job);
     let report = node.report(|r| !matches!(r.report, Report::Released));
     match report.report {
         Report::LaunchFailed { error, node_fault } => {
             assert!(!node_fault);
-            assert!(error.contains("no/such/dir/1.out"), "{error}");
+            assert!(error.contains("file/dir/1.out"), "{error}");
         }
         other => panic!("{other:?}"),
     }

@@ -151,8 +151,8 @@ impl Wishes {
                 .uids
                 .as_ref()
                 .is_none_or(|uids| uids.contains(&spec.owner.uid))
-            && in_list(&self.accounts, spec.account.as_deref())
-            && in_list(&self.qos, spec.qos.as_deref())
+            && in_list(&self.accounts, Some(spec.account_name()))
+            && in_list(&self.qos, Some(spec.qos_name()))
             && in_list(&self.names, Some(&spec.name))
             && self.partition_fits(job, ctx)
             && self

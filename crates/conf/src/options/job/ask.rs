@@ -52,8 +52,7 @@ pub fn resource_ask(
         ..ResourceAsk::default()
     };
     if let Some(text) = chosen.value("tmp") {
-        ask.tmp_disk_mib =
-            parse_mem_mib(text).map_err(|_| OptionError::invalid("Invalid --tmp specification"))?;
+        ask.tmp_disk_mib = mem_value("tmp", text)?;
     }
     if let Some(text) = chosen.value("switches") {
         ask.switches = Some(values::switches(text)?);
@@ -130,7 +129,7 @@ fn sharing(chosen: &Chosen) -> Result<Sharing, OptionError> {
         Some(kind @ ("mcs" | "topo")) => Err(OptionError::fatal(format!(
             "--exclusive={kind} is not supported; use --exclusive or --exclusive=user"
         ))),
-        Some(_) => Err(OptionError::invalid("Invalid --exclusive specification")),
+        Some(kind) => Err(OptionError::bad_value("exclusive", kind, "user")),
     }
 }
 
@@ -142,7 +141,11 @@ pub(super) fn distribution(chosen: &Chosen) -> Result<Option<String>, OptionErro
     match chosen.value("distribution") {
         None => Ok(None),
         Some(text) if values::distribution_is_known(text) => Ok(Some(text.to_ascii_lowercase())),
-        Some(_) => Err(OptionError::invalid("Invalid --distribution specification")),
+        Some(text) => Err(OptionError::bad_value(
+            "distribution",
+            text,
+            "a distribution such as block, cyclic or plane=2",
+        )),
     }
 }
 
@@ -254,7 +257,8 @@ pub fn memory(chosen: &Chosen) -> Result<MemoryAsk, OptionError> {
 }
 
 fn mem_value(long: &str, text: &str) -> Result<u64, OptionError> {
-    parse_mem_mib(text).map_err(|_| OptionError::invalid(format!("Invalid --{long} specification")))
+    let forms = "a size such as 500M, 4G or 2048 (MiB)";
+    parse_mem_mib(text).map_err(|_| OptionError::bad_value(long, text, forms))
 }
 
 /// Devices that options ask for, before they are counted by node.
@@ -276,7 +280,7 @@ pub fn devices(chosen: &Chosen, sockets: Option<u32>) -> Result<Devices, OptionE
     let bad_gres = || OptionError::fatal("Invalid generic resource (gres) specification");
     let gpus = |long: &'static str| match chosen.value(long) {
         Some(text) => values::gpus(text)
-            .ok_or_else(|| OptionError::invalid(format!("Invalid --{long} specification"))),
+            .ok_or_else(|| OptionError::bad_value(long, text, "a count such as 2 or a100:2")),
         None => Ok(Vec::new()),
     };
     let mut devices = Devices {

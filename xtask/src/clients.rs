@@ -1,0 +1,247 @@
+//! `cargo xtask clients`: programs that people use on top of Slurm, run against a cluster of their own. Each file
+//! tests/clients/use_NAME.py is one; its first line names the packages it needs. They are installed from the
+//! package index, so this is no part of `cargo xtask check`.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Clients that run at the same time. They wait most of the time, but each polls.
+const AT_ONCE: usize = 4;
+
+/// How long one may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What a login sets and some clients read.
+const LOGIN: &str = "export USER=\"$(id -un)\"; export LOGNAME=\"$USER\"";
+
+/// One client.
+#[derive(Clone)]
+struct Client {
+    name: String,
+    file: PathBuf,
+    /// `package==version`, the client itself first.
+    needs: Vec<String>,
+}
+
+/// How a run ended.
+struct Outcome {
+    client: Client,
+    failure: Option<String>,
+    took: Duration,
+}
+
+/// Runs all clients, or those whose names are given.
+pub(crate) fn run(names: &[String]) -> Result<()> {
+    let clients = find(names)?;
+    let place = place()?;
+    let venv = install(&place, &clients)?;
+    let built = Command::new("cargo")
+        .args(["build", "-p", "muster"])
+        .status()?;
+    ensure!(built.success(), "muster does not build");
+    let cluster = Cluster::up(&place)?;
+    let queue = Mutex::new(clients.into_iter());
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(client) = queue.lock().ok().and_then(|mut q| q.next()) {
+                    let outcome = attempt(client, &place, &venv, &cluster.env);
+                    if let Ok(mut done) = done.lock() {
+                        done.push(outcome);
+                    }
+                }
+            });
+        }
+    });
+    drop(cluster);
+    report(done.into_inner().unwrap_or_default(), &place)
+}
+
+fn find(names: &[String]) -> Result<Vec<Client>> {
+    let mut clients = Vec::new();
+    for entry in fs::read_dir("tests/clients").context("run this in the repository's root")? {
+        let file = entry?.path();
+        let stem = file.file_stem().and_then(|s| s.to_str()).unwrap_or("");
+        let Some(name) = stem.strip_prefix("use_") else {
+            continue;
+        };
+        let text = fs::read_to_string(&file)?;
+        let needs = text
+            .lines()
+            .next()
+            .and_then(|l| l.strip_prefix("# needs: "));
+        let needs = needs.with_context(|| format!("{}: line 1: no '# needs: '", file.display()))?;
+        clients.push(Client {
+            name: name.to_owned(),
+            needs: needs.split_whitespace().map(str::to_owned).collect(),
+            file: fs::canonicalize(&file)?,
+        });
+    }
+    clients.sort_by(|a, b| a.name.cmp(&b.name));
+    if let Some(unknown) = names
+        .iter()
+        .find(|n| !clients.iter().any(|c| c.name == **n))
+    {
+        bail!("there is no tests/clients/use_{unknown}.py");
+    }
+    clients.retain(|c| names.is_empty() || names.contains(&c.name));
+    Ok(clients)
+}
+
+/// target/clients.
+fn place() -> Result<PathBuf> {
+    let place = target().join("clients");
+    fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
+    Ok(fs::canonicalize(place)?)
+}
+
+/// Where cargo builds.
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
+}
+
+/// Makes the virtual environment, or adds to it what it lacks.
+fn install(place: &Path, clients: &[Client]) -> Result<PathBuf> {
+    let venv = place.join("venv");
+    if !venv.join("bin/python").exists() {
+        let made = Command::new("python3")
+            .arg("-m")
+            .arg("venv")
+            .arg(&venv)
+            .status();
+        ensure!(
+            made.context("python3 is needed")?.success(),
+            "python3 -m venv failed"
+        );
+    }
+    let log = place.join("pip.log");
+    println!("installing the clients; the log is {}", log.display());
+    let out = File::create(&log)?;
+    let installed = Command::new(venv.join("bin/pip"))
+        .args(["install", "--disable-pip-version-check"])
+        .args(clients.iter().flat_map(|c| &c.needs))
+        .stdout(out.try_clone()?)
+        .stderr(out)
+        .status()?;
+    ensure!(installed.success(), "pip failed: see {}", log.display());
+    Ok(venv)
+}
+
+/// A cluster that goes away with this value.
+struct Cluster {
+    muster: PathBuf,
+    home: PathBuf,
+    /// Shell text that leads clients to it.
+    env: String,
+}
+
+impl Cluster {
+    fn up(place: &Path) -> Result<Cluster> {
+        let muster = fs::canonicalize(target().join("debug/muster"))?;
+        // Sockets lie in it, and their names must be short.
+        let home = std::env::temp_dir().join(format!("muster-clients-{}", std::process::id()));
+        let mut cluster = Cluster {
+            muster,
+            home,
+            env: String::new(),
+        };
+        let up = cluster
+            .command(&["up", "--nodes", "4", "--cpus", "4"])
+            .stdout(File::create(place.join("up.log"))?)
+            .status()?;
+        ensure!(up.success(), "muster up failed");
+        let output = cluster.command(&["env"]).output()?;
+        cluster.env = String::from_utf8(output.stdout)?;
+        Ok(cluster)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.muster);
+        command.args(args).env("MUSTER_HOME", &self.home);
+        command
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let mut down = self.command(&["down", "--purge"]);
+        if !down
+            .stdout(Stdio::null())
+            .status()
+            .is_ok_and(|s| s.success())
+        {
+            eprintln!(
+                "'muster down' failed; the cluster is in {}",
+                self.home.display()
+            );
+        }
+    }
+}
+
+/// Runs one client in a directory of its own.
+fn attempt(client: Client, place: &Path, venv: &Path, env: &str) -> Outcome {
+    let start = Instant::now();
+    let result = run_one(&client, place, venv, env);
+    Outcome {
+        failure: result.err().map(|e| format!("{e:#}")),
+        client,
+        took: start.elapsed(),
+    }
+}
+
+fn run_one(client: &Client, place: &Path, venv: &Path, env: &str) -> Result<()> {
+    let dir = place.join(&client.name);
+    if dir.exists() {
+        fs::remove_dir_all(&dir)?;
+    }
+    fs::create_dir_all(&dir)?;
+    let out = File::create(place.join(format!("{}.log", client.name)))?;
+    // As a person would: the virtual environment and the cluster are set up in a shell.
+    let script = format!(
+        "{env}\n{LOGIN}\n. '{}/bin/activate'\nexec timeout {} python '{}'\n",
+        venv.display(),
+        PATIENCE.as_secs(),
+        client.file.display()
+    );
+    let status = Command::new("bash")
+        .args(["-c", &script])
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .current_dir(&dir)
+        .stdin(Stdio::null())
+        .stdout(out.try_clone()?)
+        .stderr(out)
+        .status()?;
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(124) => bail!("not done after {} s", PATIENCE.as_secs()),
+        _ => bail!("{status}"),
+    }
+}
+
+fn report(mut outcomes: Vec<Outcome>, place: &Path) -> Result<()> {
+    outcomes.sort_by(|a, b| a.client.name.cmp(&b.client.name));
+    for Outcome {
+        client,
+        failure,
+        took,
+    } in &outcomes
+    {
+        let version = client.needs.first().and_then(|n| n.split_once("=="));
+        let version = version.map_or("", |(_, version)| version);
+        let said = match failure {
+            None => "ok".to_owned(),
+            Some(why) => format!("failed: {why}; see {}/{}.log", place.display(), client.name),
+        };
+        let seconds = took.as_secs();
+        println!("{:<16} {version:<12} {seconds:>4} s  {said}", client.name);
+    }
+    let failed = outcomes.iter().filter(|o| o.failure.is_some()).count();
+    println!("{} passed, {failed} failed", outcomes.len() - failed);
+    ensure!(failed == 0, "not all clients work");
+    Ok(())
+}
