@@ -2,6 +2,7 @@
 
 pub mod connect;
 pub mod listing;
+pub mod options;
 pub mod submit;
 
 /// The version of Slurm whose behaviour the commands follow, as `--version` prints it.

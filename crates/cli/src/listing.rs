@@ -13,7 +13,6 @@ mod job_fields;
 mod node;
 mod node_document;
 mod node_fields;
-mod options;
 mod priority;
 mod query;
 mod sacct;
