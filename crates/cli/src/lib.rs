@@ -1,5 +1,6 @@
 //! Slurm's user commands. Each speaks to the controller over one blocking connection and starts in milliseconds.
 
+pub mod catalogue;
 pub mod connect;
 pub mod listing;
 pub mod options;

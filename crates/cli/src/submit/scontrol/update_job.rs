@@ -198,6 +198,13 @@ pub(crate) const REFUSED: &[(&str, &str)] = &[
     ("threadspec", "use CoreSpec"),
 ];
 
+/// Fields that are shown with the job and change nothing else.
+pub(crate) const SHOWN_ONLY: &[(&str, &str)] = &[
+    ("mailtype", "no mail is sent"),
+    ("mailuser", "no mail is sent"),
+    ("prefer", "it is shown; nodes are not preferred by it"),
+];
+
 /// Names of the fields that can be changed, in lower case.
 pub(crate) fn fields() -> impl Iterator<Item = &'static str> {
     KEYS.iter().map(|(name, ..)| *name).chain(["jobid", "jobname", "userid"])
