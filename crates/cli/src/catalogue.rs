@@ -61,20 +61,35 @@ pub struct List {
 
 const PLAIN: &[(&str, &str)] = &[
     ("0", "all went well"),
-    ("1", "something was refused, or the controller cannot be reached"),
+    (
+        "1",
+        "something was refused, or the controller cannot be reached",
+    ),
 ];
 const SUBMISSION: &[(&str, &str)] = &[
     ("0", "the job was accepted"),
-    ("1", "it was refused, or the controller cannot be reached; SLURM_EXIT_ERROR changes the number"),
+    (
+        "1",
+        "it was refused, or the controller cannot be reached; SLURM_EXIT_ERROR changes the number",
+    ),
     ("255", "an option's value is malformed"),
-    ("other", "with --wait, the highest exit code of the job's tasks"),
+    (
+        "other",
+        "with --wait, the highest exit code of the job's tasks",
+    ),
 ];
 const RUNNER: &[(&str, &str)] = &[
     ("0", "all tasks, or the command, ended with 0"),
-    ("1", "nothing could be started; SLURM_EXIT_ERROR changes the number"),
+    (
+        "1",
+        "nothing could be started; SLURM_EXIT_ERROR changes the number",
+    ),
     ("255", "an option's value is malformed"),
     ("128+N", "the task was ended by signal N"),
-    ("other", "the highest exit code of the tasks, or the command's"),
+    (
+        "other",
+        "the highest exit code of the tasks, or the command's",
+    ),
 ];
 
 /// Every command of users and administrators that is no daemon.
@@ -89,7 +104,10 @@ pub fn commands() -> Vec<Command> {
             columns("Columns of --steps", step_fields::FIELDS),
         ],
     ));
-    all.push(of_spec(&sinfo::SPEC, vec![columns("Columns", node_fields::FIELDS)]));
+    all.push(of_spec(
+        &sinfo::SPEC,
+        vec![columns("Columns", node_fields::FIELDS)],
+    ));
     all.push(of_spec(&sacct::SPEC, vec![sacct_columns()]));
     all.push(of_spec(&sdiag::SPEC, Vec::new()));
     for spec in [&priority::SPRIO, &priority::SSHARE, &priority::SSTAT] {
@@ -100,7 +118,10 @@ pub fn commands() -> Vec<Command> {
 
 fn of_spec(spec: &'static Spec, lists: Vec<List>) -> Command {
     let aliases = |name| {
-        let others = spec.options.iter().filter(move |o| o.is_alias() && o.name == name);
+        let others = spec
+            .options
+            .iter()
+            .filter(move |o| o.is_alias() && o.name == name);
         others.map(|o| o.long).collect()
     };
     Command {
@@ -150,12 +171,19 @@ fn submitted(command: Submission) -> Command {
             RUNNER,
         ),
     };
-    let rows = || submission::table().iter().filter(|r| r.commands.has(command));
+    let rows = || {
+        submission::table()
+            .iter()
+            .filter(|r| r.commands.has(command))
+    };
     let mut options: Vec<Row> = rows()
         .filter(|r| r.same_as.is_none())
         .map(|r| Row {
             long: r.long,
-            also: rows().filter(|o| o.same_as == Some(r.long)).map(|o| o.long).collect(),
+            also: rows()
+                .filter(|o| o.same_as == Some(r.long))
+                .map(|o| o.long)
+                .collect(),
             short: r.short,
             arg: r.arg,
             placeholder: r.placeholder,
@@ -165,7 +193,11 @@ fn submitted(command: Submission) -> Command {
         .collect();
     options.sort_by_key(|r| r.long);
     let mut variables: Vec<(String, String)> = rows()
-        .flat_map(|r| r.env_of(command).iter().map(|v| ((*v).to_owned(), format!("as --{}", r.long))))
+        .flat_map(|r| {
+            r.env_of(command)
+                .iter()
+                .map(|v| ((*v).to_owned(), format!("as --{}", r.long)))
+        })
         .collect();
     variables.sort();
     Command {
@@ -199,7 +231,9 @@ fn columns<R: Record>(title: &'static str, fields: &[Field<R>]) -> List {
 
 fn of_column(constant: bool) -> Status {
     match constant {
-        true => Status::Partly("always the same, or empty: it is not measured or there is no such thing here"),
+        true => Status::Partly(
+            "always the same, or empty: it is not measured or there is no such thing here",
+        ),
         false => Status::Works,
     }
 }
@@ -225,7 +259,10 @@ fn scontrol_lists() -> Vec<List> {
         .map(|(name, _, _, status)| plain(name, *status));
     let job = update_job::fields().map(|name| {
         let only = update_job::SHOWN_ONLY.iter().find(|(n, _)| *n == name);
-        let status = only.map_or(Status::Works, |(_, why)| Status::StoredOnly { why, warn: false });
+        let status = only.map_or(Status::Works, |(_, why)| Status::StoredOnly {
+            why,
+            warn: false,
+        });
         plain(name, status)
     });
     let not = update_job::REFUSED
@@ -238,11 +275,17 @@ fn scontrol_lists() -> Vec<List> {
         list("Fields of 'update JobId='", job.chain(not).collect()),
         list(
             "Fields of 'update NodeName='",
-            update::NODE_FIELDS.iter().map(|f| plain(f.name, f.status)).collect(),
+            update::NODE_FIELDS
+                .iter()
+                .map(|f| plain(f.name, f.status))
+                .collect(),
         ),
         list(
             "Fields of 'update PartitionName='",
-            partition::FIELDS.iter().map(|(name, status)| plain(name, *status)).collect(),
+            partition::FIELDS
+                .iter()
+                .map(|(name, status)| plain(name, *status))
+                .collect(),
         ),
     ]
 }

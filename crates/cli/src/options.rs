@@ -53,11 +53,7 @@ pub(crate) const fn flag(long: &'static str, help: &'static str) -> Opt {
 }
 
 /// An option with a value.
-pub(crate) const fn opt(
-    long: &'static str,
-    placeholder: &'static str,
-    help: &'static str,
-) -> Opt {
+pub(crate) const fn opt(long: &'static str, placeholder: &'static str, help: &'static str) -> Opt {
     let mut row = flag(long, help);
     row.arg = Arg::Required;
     row.placeholder = placeholder;
@@ -159,8 +155,9 @@ impl Spec {
     /// that is refused.
     pub(crate) fn parse(&self, args: &[String]) -> Result<Parsed, String> {
         let name = self.name;
-        let parsed = getopt::parse(self.options.iter(), args, Order::Mixed)
-            .map_err(|text| format!("{name}: {text}\nTry \"{name} --help\" for more information"))?;
+        let parsed = getopt::parse(self.options.iter(), args, Order::Mixed).map_err(|text| {
+            format!("{name}: {text}\nTry \"{name} --help\" for more information")
+        })?;
         let informs = parsed
             .options
             .iter()
@@ -177,7 +174,10 @@ impl Spec {
                 }
                 Status::Refused(_) if informs => {}
                 Status::Refused(why) => {
-                    return Err(format!("{name}: error: --{} is not supported: {why}", row.long));
+                    return Err(format!(
+                        "{name}: error: --{} is not supported: {why}",
+                        row.long
+                    ));
                 }
             }
         }
@@ -199,14 +199,21 @@ impl Spec {
             "" => String::new(),
             words => format!(" {words}"),
         };
-        let mut text = format!("Usage: {} [OPTIONS]{operands}\n{}\n\n", self.name, self.about);
+        let mut text = format!(
+            "Usage: {} [OPTIONS]{operands}\n{}\n\n",
+            self.name, self.about
+        );
         for row in self.options.iter().filter(|o| !o.is_alias()) {
             let note = match row.status {
                 Status::Works | Status::Partly(_) => "",
                 Status::StoredOnly { .. } => " (no effect here)",
                 Status::Refused(_) => " (not supported here)",
             };
-            push_row(&mut text, &format!("  {}", row.form()), &format!("{}{note}", row.help));
+            push_row(
+                &mut text,
+                &format!("  {}", row.form()),
+                &format!("{}{note}", row.help),
+            );
         }
         if !self.notes.is_empty() {
             let _ = write!(text, "\n{}", self.notes);
@@ -314,7 +321,15 @@ mod tests {
     #[test]
     fn joined_shortened_and_by_another_name() {
         let parsed = parse(&[
-            "-ro", "%i", "--json", "--form=%t", "-j7", "--local", "--job", "8", "--json=list",
+            "-ro",
+            "%i",
+            "--json",
+            "--form=%t",
+            "-j7",
+            "--local",
+            "--job",
+            "8",
+            "--json=list",
         ]);
         assert_eq!(
             parsed.unwrap().options,
@@ -334,7 +349,10 @@ mod tests {
     fn refused_by_name() {
         for word in ["--bb=x", "--burst=x"] {
             let error = parse(&[word]).unwrap_err();
-            assert!(error.ends_with("is not supported: there are none"), "{error}");
+            assert!(
+                error.ends_with("is not supported: there are none"),
+                "{error}"
+            );
         }
         assert!(parse(&["--burst=x", "--help"]).is_ok());
         assert!(SPEC.help().contains("      --burst=NAME"));

@@ -16,24 +16,40 @@ pub(crate) static SPRIO: Spec = Spec {
     about: "Would show the factors of priorities; there are none here: squeue -o %Q shows priorities.",
     operands: "",
     options: &[
-        opt("clusters", "NAME", "cluster to ask").short('M').refused(NO_FACTORS),
+        opt("clusters", "NAME", "cluster to ask")
+            .short('M')
+            .refused(NO_FACTORS),
         flag("federation", "jobs of a federation").refused(NO_FACTORS),
-        opt("format", "FORMAT", "columns").short('o').refused(NO_FACTORS),
+        opt("format", "FORMAT", "columns")
+            .short('o')
+            .refused(NO_FACTORS),
         flag("help", "print this help"),
-        opt("jobs", "LIST", "these jobs").short('j').refused(NO_FACTORS),
+        opt("jobs", "LIST", "these jobs")
+            .short('j')
+            .refused(NO_FACTORS),
         flag("local", "jobs of this cluster").refused(NO_FACTORS),
         flag("long", "more columns").short('l').refused(NO_FACTORS),
-        flag("noheader", "no line above the columns").short('h').refused(NO_FACTORS),
-        flag("norm", "factors from 0 to 1").short('n').refused(NO_FACTORS),
-        opt("partition", "LIST", "jobs in these partitions").short('p').refused(NO_FACTORS),
+        flag("noheader", "no line above the columns")
+            .short('h')
+            .refused(NO_FACTORS),
+        flag("norm", "factors from 0 to 1")
+            .short('n')
+            .refused(NO_FACTORS),
+        opt("partition", "LIST", "jobs in these partitions")
+            .short('p')
+            .refused(NO_FACTORS),
         flag("sibling", "jobs of a federation's other clusters").refused(NO_FACTORS),
         opt("sort", "KEYS", "order").short('S').refused(NO_FACTORS),
         flag("usage", "print a short summary"),
-        opt("user", "LIST", "jobs of these users").short('u').refused(NO_FACTORS),
+        opt("user", "LIST", "jobs of these users")
+            .short('u')
+            .refused(NO_FACTORS),
         also("user", "users", Arg::Required),
         flag("verbose", "say more").short('v').refused(NO_FACTORS),
         flag("version", "print the version").short('V'),
-        flag("weights", "weights of the factors").short('w').refused(NO_FACTORS),
+        flag("weights", "weights of the factors")
+            .short('w')
+            .refused(NO_FACTORS),
     ],
     variables: &[],
     notes: "",
@@ -45,24 +61,44 @@ pub(crate) static SSHARE: Spec = Spec {
     about: "Would show fair shares; none are kept here, since there are no associations.",
     operands: "",
     options: &[
-        opt("accounts", "LIST", "these accounts").short('A').refused(NO_SHARES),
+        opt("accounts", "LIST", "these accounts")
+            .short('A')
+            .refused(NO_SHARES),
         flag("all", "all users").short('a').refused(NO_SHARES),
-        opt("clusters", "NAME", "cluster to ask").short('M').refused(NO_SHARES),
-        opt("format", "LIST", "columns").short('o').refused(NO_SHARES),
+        opt("clusters", "NAME", "cluster to ask")
+            .short('M')
+            .refused(NO_SHARES),
+        opt("format", "LIST", "columns")
+            .short('o')
+            .refused(NO_SHARES),
         flag("help", "print this help"),
         flag("long", "more columns").short('l').refused(NO_SHARES),
-        flag("noheader", "no line above the columns").short('n').refused(NO_SHARES),
-        flag("parsable", "columns separated by '|', and one at the end").short('p').refused(NO_SHARES),
-        flag("parsable2", "columns separated by '|'").short('P').refused(NO_SHARES),
-        flag("partition", "shares of partitions").short('m').refused(NO_SHARES),
+        flag("noheader", "no line above the columns")
+            .short('n')
+            .refused(NO_SHARES),
+        flag("parsable", "columns separated by '|', and one at the end")
+            .short('p')
+            .refused(NO_SHARES),
+        flag("parsable2", "columns separated by '|'")
+            .short('P')
+            .refused(NO_SHARES),
+        flag("partition", "shares of partitions")
+            .short('m')
+            .refused(NO_SHARES),
         flag("usage", "print a short summary"),
-        opt("users", "LIST", "these users").short('u').refused(NO_SHARES),
+        opt("users", "LIST", "these users")
+            .short('u')
+            .refused(NO_SHARES),
         also("users", "uid", Arg::Required),
         flag("Users", "users only").short('U').refused(NO_SHARES),
         flag("verbose", "say more").short('v').refused(NO_SHARES),
         flag("version", "print the version").short('V'),
-        opt("json", "VERSION", "as JSON").optional().refused(NO_SHARES),
-        opt("yaml", "VERSION", "as YAML").optional().refused(NO_SHARES),
+        opt("json", "VERSION", "as JSON")
+            .optional()
+            .refused(NO_SHARES),
+        opt("yaml", "VERSION", "as YAML")
+            .optional()
+            .refused(NO_SHARES),
     ],
     variables: &[],
     notes: "",
@@ -74,17 +110,33 @@ pub(crate) static SSTAT: Spec = Spec {
     about: "Would show what running steps use; they are not sampled here. sacct shows it when they end.",
     operands: "",
     options: &[
-        flag("allsteps", "all steps of a job").short('a').refused(NO_SAMPLES),
-        opt("format", "LIST", "columns").short('o').refused(NO_SAMPLES),
+        flag("allsteps", "all steps of a job")
+            .short('a')
+            .refused(NO_SAMPLES),
+        opt("format", "LIST", "columns")
+            .short('o')
+            .refused(NO_SAMPLES),
         also("format", "fields", Arg::Required),
         flag("help", "print this help").short('h'),
-        flag("helpformat", "names of the columns").short('e').refused(NO_SAMPLES),
-        opt("jobs", "LIST", "these steps").short('j').refused(NO_SAMPLES),
+        flag("helpformat", "names of the columns")
+            .short('e')
+            .refused(NO_SAMPLES),
+        opt("jobs", "LIST", "these steps")
+            .short('j')
+            .refused(NO_SAMPLES),
         flag("noconvert", "memory always in megabytes").refused(NO_SAMPLES),
-        flag("noheader", "no lines above the columns").short('n').refused(NO_SAMPLES),
-        flag("parsable", "columns separated by '|', and one at the end").short('p').refused(NO_SAMPLES),
-        flag("parsable2", "columns separated by '|'").short('P').refused(NO_SAMPLES),
-        flag("pidformat", "processes").short('i').refused(NO_SAMPLES),
+        flag("noheader", "no lines above the columns")
+            .short('n')
+            .refused(NO_SAMPLES),
+        flag("parsable", "columns separated by '|', and one at the end")
+            .short('p')
+            .refused(NO_SAMPLES),
+        flag("parsable2", "columns separated by '|'")
+            .short('P')
+            .refused(NO_SAMPLES),
+        flag("pidformat", "processes")
+            .short('i')
+            .refused(NO_SAMPLES),
         flag("usage", "print a short summary"),
         flag("verbose", "say more").short('v').refused(NO_SAMPLES),
         flag("version", "print the version").short('V'),

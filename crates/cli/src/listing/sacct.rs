@@ -4,12 +4,12 @@ use super::account::{AcctRow, Shown};
 use super::context::Ctx;
 use super::document::Dialect;
 use super::format::fit;
-use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
 use super::sacct_fields::{FIELDS, Field, find};
 use super::sacct_filter::{self as filter, Wishes};
 use super::text::unit_index;
 use super::{Failure, complain, print, query, sacct_document};
 use crate::connect::{Client, ConnectError};
+use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
 use jiff::Zoned;
 use muster_core::refusal::RefusalCode;
 use muster_proto::acct::AcctJob;
@@ -31,7 +31,9 @@ const ONE_CLUSTER: &str = "there is one cluster";
 
 static OPTIONS: &[Opt] = &[
     opt("accounts", "LIST", "jobs of these accounts").short('A'),
-    flag("allclusters", "jobs of all clusters").short('L').stored(ONE_CLUSTER),
+    flag("allclusters", "jobs of all clusters")
+        .short('L')
+        .stored(ONE_CLUSTER),
     flag("allocations", "jobs without their steps").short('X'),
     flag("allusers", "everybody's jobs").short('a'),
     opt("associations", "LIST", "jobs of these associations")
@@ -44,28 +46,45 @@ static OPTIONS: &[Opt] = &[
     flag("completion", "records of the job completion plugin")
         .short('c')
         .refused("there are no such records; leave it out and the accounting store is read"),
-    opt("constraints", "LIST", "jobs that asked for all of these features").short('C'),
+    opt(
+        "constraints",
+        "LIST",
+        "jobs that asked for all of these features",
+    )
+    .short('C'),
     opt("delimiter", "TEXT", "between the columns of -p and -P"),
     flag("duplicates", "every run of requeued jobs").short('D'),
     opt("endtime", "TIME", "jobs before this time").short('E'),
     flag("env-vars", "the environments of the jobs that -j names")
         .refused("environments of jobs are not kept"),
     flag("federation", "jobs of all clusters of a federation").stored(ONE_CLUSTER),
-    opt("file", "FILE", "read this file of the job completion plugin")
-        .short('f')
-        .refused("there is no such file; leave it out and the accounting store is read"),
+    opt(
+        "file",
+        "FILE",
+        "read this file of the job completion plugin",
+    )
+    .short('f')
+    .refused("there is no such file; leave it out and the accounting store is read"),
     opt("flags", "LIST", "jobs that were started in these ways")
         .short('F')
         .refused("it is not kept which part of the scheduler started a job"),
-    opt("format", "LIST", "these columns; name%20 sets a width, name%-20 pads on the right")
-        .short('o'),
+    opt(
+        "format",
+        "LIST",
+        "these columns; name%20 sets a width, name%-20 pads on the right",
+    )
+    .short('o'),
     also("format", "fields", Arg::Required),
     opt("gid", "LIST", "jobs of these groups").short('g'),
     also("gid", "group", Arg::Required),
     flag("help", "print this help").short('h'),
     flag("helpformat", "names of the columns").short('e'),
-    opt("jobs", "LIST", "these jobs: 12, 12_3 (task 3 of array 12), 12.0 (a step), 12.batch")
-        .short('j'),
+    opt(
+        "jobs",
+        "LIST",
+        "these jobs: 12, 12_3 (task 3 of array 12), 12.0 (a step), 12.batch",
+    )
+    .short('j'),
     also("jobs", "job", Arg::Required),
     opt("json", "VERSION", "as JSON; --json=list names the versions").optional(),
     flag("local", "jobs of this cluster only").stored(ONE_CLUSTER),
@@ -76,7 +95,12 @@ static OPTIONS: &[Opt] = &[
     opt("ncpus", "MIN[-MAX]", "jobs that had so many CPUs").short('I'),
     opt("nnodes", "MIN[-MAX]", "jobs that had so many nodes").short('i'),
     flag("noconvert", "memory always in megabytes"),
-    opt("nodelist", "HOSTLIST", "jobs that ran on any of these nodes").short('N'),
+    opt(
+        "nodelist",
+        "HOSTLIST",
+        "jobs that ran on any of these nodes",
+    )
+    .short('N'),
     flag("noheader", "no lines above the columns").short('n'),
     flag("parsable", "columns separated by '|', and one at the end").short('p'),
     flag("parsable2", "columns separated by '|'").short('P'),
@@ -84,15 +108,32 @@ static OPTIONS: &[Opt] = &[
     opt("qos", "LIST", "jobs of these QOS").short('q'),
     opt("reason", "LIST", "jobs that waited for these reasons").short('R'),
     opt("starttime", "TIME", "jobs after this time").short('S'),
-    opt("state", "LIST", "jobs that were in these states in the time asked for").short('s'),
+    opt(
+        "state",
+        "LIST",
+        "jobs that were in these states in the time asked for",
+    )
+    .short('s'),
     also("state", "states", Arg::Required),
-    opt("timelimit-max", "TIME", "jobs with a limit of no more than this")
-        .short('K')
-        .refused("jobs are not chosen by their limits; sacct -o JobID,Timelimit shows them"),
-    opt("timelimit-min", "TIME", "jobs with a limit of this, or from this to -K")
-        .short('k')
-        .refused("jobs are not chosen by their limits; sacct -o JobID,Timelimit shows them"),
-    flag("truncate", "start and end no further than the time asked for").short('T'),
+    opt(
+        "timelimit-max",
+        "TIME",
+        "jobs with a limit of no more than this",
+    )
+    .short('K')
+    .refused("jobs are not chosen by their limits; sacct -o JobID,Timelimit shows them"),
+    opt(
+        "timelimit-min",
+        "TIME",
+        "jobs with a limit of this, or from this to -K",
+    )
+    .short('k')
+    .refused("jobs are not chosen by their limits; sacct -o JobID,Timelimit shows them"),
+    flag(
+        "truncate",
+        "start and end no further than the time asked for",
+    )
+    .short('T'),
     opt("user", "LIST", "jobs of these users, by name or number").short('u'),
     also("user", "uid", Arg::Required),
     opt("units", "KMGTP", "memory in this unit"),
@@ -304,7 +345,11 @@ impl Options {
             }
             "wckeys" => query.wckeys = filter::texts(&value),
             "verbose" => self.verbose = true,
-            other => return Err(Failure::new(format!("sacct: error: nothing heeds --{other}"))),
+            other => {
+                return Err(Failure::new(format!(
+                    "sacct: error: nothing heeds --{other}"
+                )));
+            }
         }
         Ok(())
     }

@@ -80,7 +80,8 @@ pub(crate) enum Entity {
     Nothing,
 }
 
-const NO_RESERVATIONS: Status = Status::Partly("there are no reservations, and that is what is said");
+const NO_RESERVATIONS: Status =
+    Status::Partly("there are no reservations, and that is what is said");
 
 /// Names, how many letters of each must be given at least, what is shown, and what is missing.
 pub(crate) const ENTITIES: &[(&str, usize, Entity, Status)] = &[
@@ -116,9 +117,24 @@ pub(crate) const ENTITIES: &[(&str, usize, Entity, Status)] = &[
     ("burstbuffers", 2, Entity::Nothing, NOTHING),
     ("bbstat", 2, Entity::Nothing, NOTHING),
     ("dwstat", 2, Entity::Nothing, NOTHING),
-    ("aliases", 2, Entity::Nothing, Status::Refused("scontrol show nodes has NodeAddr and NodeHostName")),
-    ("assoc_mgr", 2, Entity::Nothing, Status::Refused("accounting has no associations")),
-    ("slurmd", 2, Entity::Nothing, Status::Refused("agents are asked by the controller only; see scontrol show nodes")),
+    (
+        "aliases",
+        2,
+        Entity::Nothing,
+        Status::Refused("scontrol show nodes has NodeAddr and NodeHostName"),
+    ),
+    (
+        "assoc_mgr",
+        2,
+        Entity::Nothing,
+        Status::Refused("accounting has no associations"),
+    ),
+    (
+        "slurmd",
+        2,
+        Entity::Nothing,
+        Status::Refused("agents are asked by the controller only; see scontrol show nodes"),
+    ),
 ];
 
 const NOTHING: Status = Status::Partly("there are none: nothing is printed");

@@ -1,10 +1,10 @@
 //! sdiag: the controller's counters, in the lines that monitors of Slurm read.
 
 use super::context::Ctx;
-use crate::options::{Arg, Opt, Spec, also, env, flag, opt};
 use super::text::put;
 use super::{Failure, SLURM_VERSION, failed_call, print, query};
 use crate::connect::Client;
+use crate::options::{Arg, Opt, Spec, also, env, flag, opt};
 use muster_core::time::Timestamp;
 use muster_proto::client::Diag;
 
@@ -31,8 +31,12 @@ static OPTIONS: &[Opt] = &[
     flag("sort-by-time2", "requests by the time that each took").short('T'),
     flag("usage", "print a short summary"),
     flag("version", "print the version").short('V'),
-    opt("json", "VERSION", "as JSON").optional().refused("the counters are printed as text only"),
-    opt("yaml", "VERSION", "as YAML").optional().refused("the counters are printed as text only"),
+    opt("json", "VERSION", "as JSON")
+        .optional()
+        .refused("the counters are printed as text only"),
+    opt("yaml", "VERSION", "as YAML")
+        .optional()
+        .refused("the counters are printed as text only"),
 ];
 
 /// Order of the requests.
@@ -70,7 +74,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
             "sort-by-id" => order = Order::Name,
             "sort-by-time" => order = Order::Total,
             "sort-by-time2" => order = Order::Average,
-            other => return Err(Failure::new(format!("sdiag: error: nothing heeds --{other}"))),
+            other => {
+                return Err(Failure::new(format!(
+                    "sdiag: error: nothing heeds --{other}"
+                )));
+            }
         }
     }
     if let Some(operand) = parsed.operands.first() {

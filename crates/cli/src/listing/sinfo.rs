@@ -8,9 +8,9 @@ use super::document::Dialect;
 use super::format::{Column, Complaint, Layout};
 use super::node::NodeView;
 use super::node_fields::{self, NodeGroup, Nodes};
-use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
 use super::{Failure, complain, failed_call, node_document, print, query};
 use crate::connect::Client;
+use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
 use muster_core::ids::NodeIdx;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -32,7 +32,11 @@ static OPTIONS: &[Opt] = &[
     opt("clusters", "NAME", "this cluster's name, or 'all'").short('M'),
     also("clusters", "cluster", Arg::Required),
     flag("dead", "only nodes that do not respond").short('d'),
-    flag("exact", "a line for each size of node, instead of the least with a '+'").short('e'),
+    flag(
+        "exact",
+        "a line for each size of node, instead of the least with a '+'",
+    )
+    .short('e'),
     flag("federation", "nodes of all clusters of a federation").stored(NO_FEDERATION),
     flag("future", "nodes in state FUTURE too").short('F'),
     opt("format", "FORMAT", "columns as %[[.]size]letter").short('o'),
@@ -53,7 +57,12 @@ static OPTIONS: &[Opt] = &[
         .short('T')
         .partly("there are no reservations, and that is what is said"),
     flag("responding", "only nodes that respond").short('r'),
-    opt("sort", "KEYS", "order by letters of --format, each with + or - in front").short('S'),
+    opt(
+        "sort",
+        "KEYS",
+        "order by letters of --format, each with + or - in front",
+    )
+    .short('S'),
     opt(
         "states",
         "LIST",
@@ -185,7 +194,11 @@ impl Options {
             "states" => self.selection.states = select::parse_states(&value)?,
             "summarize" => self.summary = true,
             "verbose" => self.verbose = true,
-            other => return Err(Failure::new(format!("sinfo: error: nothing heeds --{other}"))),
+            other => {
+                return Err(Failure::new(format!(
+                    "sinfo: error: nothing heeds --{other}"
+                )));
+            }
         }
         Ok(())
     }
@@ -214,7 +227,10 @@ fn once(options: &Options) -> Result<(), Failure> {
     let failed = failed_call("slurm_load_partitions");
     let mut client = Client::connect().map_err(&failed)?;
     if options.verbose {
-        complain(&format!("sinfo: asking {}", client.endpoint.socket.display()));
+        complain(&format!(
+            "sinfo: asking {}",
+            client.endpoint.socket.display()
+        ));
     }
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     let completing = query::cluster(&mut client, &mut ctx).map_err(&failed)?;

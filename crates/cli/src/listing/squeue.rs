@@ -8,12 +8,12 @@ use super::context::{Ctx, uid_of};
 use super::document::Dialect;
 use super::format::{Complaint, Layout};
 use super::job::JobRow;
-use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
 use super::query::Jobs;
 use super::states::{self, StateWish};
 use super::step_fields::StepRow;
 use super::{Failure, complain, failed_call, job_document, job_fields, print, query, step_fields};
 use crate::connect::Client;
+use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
 use std::time::Duration;
 
 /// squeue.
@@ -32,8 +32,7 @@ static OPTIONS: &[Opt] = &[
     opt("account", "LIST", "jobs of these accounts").short('A'),
     flag("all", "jobs in hidden partitions too").short('a'),
     flag("array", "a line for each task of an array").short('r'),
-    flag("array-unique", "a line for each array")
-        .refused("arrays are one line unless -r is given"),
+    flag("array-unique", "a line for each array").refused("arrays are one line unless -r is given"),
     opt("clusters", "NAME", "this cluster's name, or 'all'").short('M'),
     also("clusters", "cluster", Arg::Required),
     flag("federation", "jobs of all clusters of a federation").stored(NO_FEDERATION),
@@ -43,9 +42,13 @@ static OPTIONS: &[Opt] = &[
     flag("help", "print this help"),
     flag("hide", "no jobs in hidden partitions (the default)"),
     opt("iterate", "SECONDS", "again and again").short('i'),
-    opt("jobs", "LIST", "these jobs: 12, 12_3 (task 3 of array 12), 12_[1-3]")
-        .short('j')
-        .optional(),
+    opt(
+        "jobs",
+        "LIST",
+        "these jobs: 12, 12_3 (task 3 of array 12), 12_[1-3]",
+    )
+    .short('j')
+    .optional(),
     also("jobs", "job", Arg::Optional),
     opt("json", "VERSION", "as JSON; --json=list names the versions").optional(),
     opt("licenses", "LIST", "jobs that ask for these licenses").short('L'),
@@ -64,9 +67,19 @@ static OPTIONS: &[Opt] = &[
     opt("qos", "LIST", "jobs of these QOS").short('q'),
     opt("reservation", "NAME", "jobs in this reservation").short('R'),
     flag("sibling", "jobs of a federation's other clusters").stored(NO_FEDERATION),
-    opt("sort", "KEYS", "order by letters of --format, each with + or - in front").short('S'),
+    opt(
+        "sort",
+        "KEYS",
+        "order by letters of --format, each with + or - in front",
+    )
+    .short('S'),
     flag("start", "expected starts of waiting jobs"),
-    opt("states", "LIST", "jobs in these states, long or short names, or 'all'").short('t'),
+    opt(
+        "states",
+        "LIST",
+        "jobs in these states, long or short names, or 'all'",
+    )
+    .short('t'),
     also("states", "state", Arg::Required),
     opt("steps", "LIST", "steps instead of jobs: 12.0, 12_3.batch")
         .short('s')
@@ -217,7 +230,11 @@ impl Options {
             }
             "user" => wishes.uids = Some(parse_users(&value)),
             "verbose" => self.verbose = true,
-            other => return Err(Failure::new(format!("squeue: error: nothing heeds --{other}"))),
+            other => {
+                return Err(Failure::new(format!(
+                    "squeue: error: nothing heeds --{other}"
+                )));
+            }
         }
         Ok(())
     }

@@ -26,17 +26,31 @@ pub(crate) static SPEC: Spec = Spec {
 
 static OPTIONS: &[Opt] = &[
     opt("account", "NAME", "only jobs of this account").short('A'),
-    opt("admin-comment", "TEXT", "leave this comment in the jobs' records")
-        .refused("set it with scontrol update JobId=JOB AdminComment=TEXT"),
-    opt("autocomplete", "WORD", "names that complete a word, for shells")
-        .refused("completion scripts are not made by the commands themselves"),
+    opt(
+        "admin-comment",
+        "TEXT",
+        "leave this comment in the jobs' records",
+    )
+    .refused("set it with scontrol update JobId=JOB AdminComment=TEXT"),
+    opt(
+        "autocomplete",
+        "WORD",
+        "names that complete a word, for shells",
+    )
+    .refused("completion scripts are not made by the commands themselves"),
     flag("batch", "signal the batch script's shell only").short('b'),
     opt("clusters", "NAME", "cluster that has the jobs")
         .short('M')
         .refused("only this cluster is known; set SLURM_CONF to reach another"),
-    flag("cron", "jobs of scrontab").short('c').refused("there are no scrontab jobs here"),
+    flag("cron", "jobs of scrontab")
+        .short('c')
+        .refused("there are no scrontab jobs here"),
     flag("ctld", "send the request through the controller").stored("it always goes there"),
-    flag("full", "signal the batch script, its children and all steps").short('f'),
+    flag(
+        "full",
+        "signal the batch script, its children and all steps",
+    )
+    .short('f'),
     flag("help", "print this help"),
     flag("hurry", "do not wait for burst buffers")
         .short('H')
@@ -52,7 +66,12 @@ static OPTIONS: &[Opt] = &[
     opt("reservation", "NAME", "only jobs in this reservation").short('R'),
     opt("sibling", "NAME", "a federation's job on this cluster")
         .refused("this cluster is not in a federation"),
-    opt("signal", "NAME|NUMBER", "send this signal instead of ending the job").short('s'),
+    opt(
+        "signal",
+        "NAME|NUMBER",
+        "send this signal instead of ending the job",
+    )
+    .short('s'),
     opt("state", "STATE", "only PENDING, RUNNING or SUSPENDED jobs").short('t'),
     flag("usage", "print a short summary"),
     opt("user", "NAME|UID", "only jobs of this user").short('u'),

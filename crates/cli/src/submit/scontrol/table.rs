@@ -11,8 +11,12 @@ pub(crate) static SPEC: Spec = Spec {
     operands: "[COMMAND [ARGUMENT...]]",
     options: &[
         flag("all", "hidden partitions too").short('a'),
-        opt("autocomplete", "WORD", "names that complete a word, for shells")
-            .refused("completion scripts are not made by the commands themselves"),
+        opt(
+            "autocomplete",
+            "WORD",
+            "names that complete a word, for shells",
+        )
+        .refused("completion scripts are not made by the commands themselves"),
         opt("clusters", "NAME", "cluster to ask; only this one is known").short('M'),
         also("clusters", "cluster", Arg::Required),
         flag("details", "more of jobs").short('d'),
@@ -163,7 +167,11 @@ pub(crate) fn help() -> String {
             _ => "",
         };
         let left = format!("  {} {}", keyword.name, keyword.arguments);
-        push_row(&mut text, left.trim_end(), &format!("{}{note}", keyword.help));
+        push_row(
+            &mut text,
+            left.trim_end(),
+            &format!("{}{note}", keyword.help),
+        );
     }
     push_row(&mut text, "  !!", "repeat the last command");
     text

@@ -142,7 +142,10 @@ pub(crate) const NODE_FIELDS: &[Field] = &[
     works("Comment", 1),
     refused("Gres", CONF),
     refused("NodeAddr", "agents tell where they are when they connect"),
-    refused("NodeHostname", "agents tell where they are when they connect"),
+    refused(
+        "NodeHostname",
+        "agents tell where they are when they connect",
+    ),
     refused("CpuBind", NOT_KEPT),
     refused("Extra", NOT_KEPT),
     refused("ResumeAfter", NOT_KEPT),
@@ -200,7 +203,9 @@ impl Session {
         let mut nodes = String::new();
         for pair in pairs {
             let value = pair.value.clone();
-            let known = NODE_FIELDS.iter().find(|f| pair.is_named(f.name, f.letters));
+            let known = NODE_FIELDS
+                .iter()
+                .find(|f| pair.is_named(f.name, f.letters));
             let Some(field) = known else {
                 return self.not_supported(pair, None);
             };

@@ -207,7 +207,9 @@ pub(crate) const SHOWN_ONLY: &[(&str, &str)] = &[
 
 /// Names of the fields that can be changed, in lower case.
 pub(crate) fn fields() -> impl Iterator<Item = &'static str> {
-    KEYS.iter().map(|(name, ..)| *name).chain(["jobid", "jobname", "userid"])
+    KEYS.iter()
+        .map(|(name, ..)| *name)
+        .chain(["jobid", "jobname", "userid"])
 }
 
 /// A job being changed.
