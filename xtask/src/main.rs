@@ -1,7 +1,8 @@
-//! Development tasks: `cargo xtask check | demo | sim | bench`.
+//! Development tasks: `cargo xtask check | demo | generate | sim | bench`.
 
 mod check;
 mod demo;
+mod generate;
 mod peer;
 mod sim;
 
@@ -10,6 +11,7 @@ use anyhow::{Result, bail};
 const HELP: &str = "\
 cargo xtask check             format, lints as errors, all tests
 cargo xtask demo              build, start a cluster here, run jobs on it, show the listings
+cargo xtask generate          docs/compat.md, from the tables that the commands run on
 cargo xtask sim               the deterministic simulator: --seeds N [--from S] [--nodes N] [--steps N],
                               or --seed S [--trace] for one
 cargo xtask bench peer        Muster beside Slurm (where it is installed), with ratios
@@ -21,6 +23,7 @@ fn main() -> Result<()> {
     match words.as_slice() {
         ["check"] => check::run(),
         ["demo"] => demo::run(),
+        ["generate"] => generate::run(),
         ["sim", ..] => sim::run(&args[1..]),
         ["bench", "peer", ..] => peer::run(&args[2..]),
         [] | ["help" | "--help"] => {

@@ -45,7 +45,6 @@ pub fn write_minimal(minimal: &Minimal<'_>) -> String {
          ClusterName=muster\n\
          SlurmctldHost={host}(127.0.0.1)\n\
          SlurmctldPort={port}\n\
-         SlurmdPort={first_port}\n\
          SlurmUser={user}\n\
          StateSaveLocation={home}/state\n\
          SlurmdSpoolDir={home}/spool.%n\n\

@@ -211,6 +211,12 @@ impl OptionRow {
         self
     }
 
+    /// Works in part.
+    pub(super) const fn partly(mut self, how: &'static str) -> OptionRow {
+        self.status = Status::Partly(how);
+        self
+    }
+
     /// Accepted without effect; the user is told why.
     pub(super) const fn warns(mut self, why: &'static str) -> OptionRow {
         self.status = Status::StoredOnly { why, warn: true };
