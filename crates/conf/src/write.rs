@@ -39,7 +39,6 @@ pub fn write_minimal(minimal: &Minimal<'_>) -> String {
     } else {
         format!("n[1-{nodes}]")
     };
-    let first_port = port.saturating_add(11);
     let mut text = format!(
         "# A private cluster, written by `muster up`. Edit it as any slurm.conf.\n\
          ClusterName=muster\n\

@@ -13,7 +13,7 @@ fn generate(what: &str) -> PathBuf {
         .args(["generate", what])
         .arg(&dir)
         .status();
-    assert!(status.unwrap().success());
+    assert!(status.expect("muster runs").success());
     dir
 }
 
@@ -65,9 +65,9 @@ fn completed(script: &Path, line: &[&str]) -> Vec<String> {
         .arg(script)
         .args(line)
         .output()
-        .unwrap();
+        .expect("bash is there");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
     text.lines().map(str::to_owned).collect()
 }
 
