@@ -1,8 +1,9 @@
-//! Development tasks: `cargo xtask check | clients | demo | sim | bench`.
+//! Development tasks: `cargo xtask check | clients | demo | generate | sim | bench`.
 
 mod check;
 mod clients;
 mod demo;
+mod generate;
 mod peer;
 mod sim;
 
@@ -13,6 +14,7 @@ cargo xtask check             format, lints as errors, all tests
 cargo xtask clients           programs that stand on Slurm, installed from the package index, against a cluster
                               of their own: [NAME ...], see tests/clients
 cargo xtask demo              build, start a cluster here, run jobs on it, show the listings
+cargo xtask generate          docs/compat.md, from the tables that the commands run on
 cargo xtask sim               the deterministic simulator: --seeds N [--from S] [--nodes N] [--steps N],
                               or --seed S [--trace] for one
 cargo xtask bench peer        Muster beside Slurm (where it is installed), with ratios
@@ -25,6 +27,7 @@ fn main() -> Result<()> {
         ["check"] => check::run(),
         ["clients", ..] => clients::run(&args[1..]),
         ["demo"] => demo::run(),
+        ["generate"] => generate::run(),
         ["sim", ..] => sim::run(&args[1..]),
         ["bench", "peer", ..] => peer::run(&args[2..]),
         [] | ["help" | "--help"] => {

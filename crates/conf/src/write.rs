@@ -39,13 +39,11 @@ pub fn write_minimal(minimal: &Minimal<'_>) -> String {
     } else {
         format!("n[1-{nodes}]")
     };
-    let first_port = port.saturating_add(11);
     let mut text = format!(
         "# A private cluster, written by `muster up`. Edit it as any slurm.conf.\n\
          ClusterName=muster\n\
          SlurmctldHost={host}(127.0.0.1)\n\
          SlurmctldPort={port}\n\
-         SlurmdPort={first_port}\n\
          SlurmUser={user}\n\
          StateSaveLocation={home}/state\n\
          SlurmdSpoolDir={home}/spool.%n\n\

@@ -28,9 +28,10 @@ A cluster on this machine, without any configuration:
 A site's own cluster:
   muster config check FILE                           say what Muster does with each line of a slurm.conf
   muster ctld, muster noded                          the daemons; as links: slurmctld, slurmd
+  muster generate man|completion|compat DIR          write man pages, completion for bash, the compatibility page
 
-Commands, each also as a link of that name:
-  sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag
+Commands, each also as a link of that name; 'muster COMMAND --help' says more:
+  sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sshare sstat
 
   muster help, muster version
 ";

@@ -3,6 +3,8 @@
 
 mod cluster;
 mod daemon;
+mod flags;
+mod generate;
 mod logging;
 mod roles;
 mod slurmctld;
@@ -41,10 +43,17 @@ fn muster(args: &[String]) -> ExitCode {
             println!("muster {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
+        "up" | "down" | "env" | "config" | "generate"
+            if rest.iter().any(|w| w == "--help" || w == "-h") =>
+        {
+            print!("{}", cluster::HELP);
+            ExitCode::SUCCESS
+        }
         "up" => report(cluster::up(rest)),
         "down" => report(cluster::down(rest)),
         "env" => report(cluster::env(rest)),
         "config" => cluster::config(rest),
+        "generate" => report(generate::run(rest)),
         other => match roles::by_command(other) {
             Some((role, name)) => roles::run(role, name, rest),
             None => {

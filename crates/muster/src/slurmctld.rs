@@ -1,24 +1,43 @@
 //! `slurmctld`: the controller, with the options of slurmctld(8).
 
 use crate::daemon::{self, PidFile, Ready};
+use crate::flags::{Daemon, flag};
 use crate::logging;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use muster_conf::endpoint::conf_path;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const HELP: &str = "\
-Usage: slurmctld [OPTIONS]
-  -c             cancel every job that is in the queue when the controller starts
-  -D             stay in the foreground and log to the terminal
-  -f FILE        read this slurm.conf (default: $SLURM_CONF, else /etc/slurm/slurm.conf)
-  -h             print this help
-  -L FILE        log here instead of SlurmctldLogFile
-  -n N           run at this nice value
-  -r, -R, -s     accepted: state is always recovered in full
-  -v             log more; may be repeated
-  -V             print the version
-";
+/// slurmctld.
+pub(crate) static DAEMON: Daemon = Daemon {
+    name: "slurmctld",
+    about: "The controller: keeps the queue, schedules, answers commands, gives nodes their orders.",
+    flags: &[
+        flag('B', "", "do not recover the state of burst buffers").stored("there are none"),
+        flag(
+            'c',
+            "",
+            "cancel every job that is in the queue when the controller starts",
+        ),
+        flag('D', "", "stay in the foreground and log to the terminal"),
+        flag(
+            'f',
+            "FILE",
+            "read this slurm.conf (default: $SLURM_CONF, else /etc/slurm/slurm.conf)",
+        ),
+        flag('h', "", "print this help"),
+        flag('i', "", "ignore errors in the saved state").refused(
+            "errors in the saved state are never skipped, since jobs would be lost with them",
+        ),
+        flag('L', "FILE", "log here instead of SlurmctldLogFile"),
+        flag('n', "N", "run at this nice value"),
+        flag('r', "", "recover part of the state").stored("state is always recovered in full"),
+        flag('R', "", "recover the state in full").stored("it always is"),
+        flag('s', "", "change to the state directory").stored("no core file is written there"),
+        flag('v', "", "log more; may be repeated"),
+        flag('V', "", "print the version"),
+    ],
+};
 
 #[derive(Default)]
 struct Args {
@@ -44,53 +63,27 @@ pub fn main(args: &[String]) -> ExitCode {
 
 fn parse(args: &[String]) -> Result<Option<Args>> {
     let mut parsed = Args::default();
-    let mut words = args.iter();
-    while let Some(word) = words.next() {
-        if word == "--help" || word == "--version" {
-            return Ok(print(word));
-        }
-        let Some(letters) = word.strip_prefix('-').filter(|l| !l.is_empty()) else {
-            bail!("'{word}' is not an option; 'slurmctld -h' lists them");
-        };
-        for (i, letter) in letters.char_indices() {
-            let mut value = || {
-                let rest = &letters[i + 1..];
-                let value = if rest.is_empty() {
-                    words.next().cloned()
-                } else {
-                    Some(rest.to_owned())
-                };
-                value.with_context(|| format!("option -{letter} needs a value"))
-            };
-            match letter {
-                'D' => parsed.foreground = true,
-                'c' => parsed.clear = true,
-                'v' => parsed.verbose += 1,
-                'r' | 'R' | 's' | 'B' => {}
-                'h' | 'V' => return Ok(print(word)),
-                'f' => parsed.conf = Some(value()?.into()),
-                'L' => parsed.log = Some(value()?.into()),
-                'n' => parsed.nice = Some(value()?.parse().context("-n takes a number")?),
-                'i' => bail!(
-                    "-i is refused: errors in the saved state are never skipped, since jobs would be lost with them"
-                ),
-                _ => bail!("unknown option -{letter}; 'slurmctld -h' lists them"),
+    for (letter, value) in DAEMON.parse(args)? {
+        match letter {
+            'D' => parsed.foreground = true,
+            'c' => parsed.clear = true,
+            'v' => parsed.verbose += 1,
+            'h' => {
+                print!("{}", DAEMON.help());
+                return Ok(None);
             }
-            if matches!(letter, 'f' | 'L' | 'n') {
-                break;
+            'V' => {
+                println!("slurm {}", muster_ctld::SLURM_VERSION);
+                return Ok(None);
             }
+            'f' => parsed.conf = Some(value.into()),
+            'L' => parsed.log = Some(value.into()),
+            'n' => parsed.nice = Some(value.parse().context("-n takes a number")?),
+            // The rest has no effect; the table says why.
+            _ => {}
         }
     }
     Ok(Some(parsed))
-}
-
-fn print(word: &str) -> Option<Args> {
-    if word.contains('V') || word == "--version" {
-        println!("slurm {}", muster_ctld::SLURM_VERSION);
-    } else {
-        print!("{HELP}");
-    }
-    None
 }
 
 fn start(args: Args) -> Result<()> {

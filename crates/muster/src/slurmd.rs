@@ -1,6 +1,7 @@
 //! `slurmd`: a node's agent, with the options of slurmd(8).
 
 use crate::daemon::{self, PidFile, Ready};
+use crate::flags::{Daemon, flag};
 use crate::logging;
 use anyhow::{Context, Result, bail};
 use muster_conf::endpoint::{conf_path, controller_socket};
@@ -9,18 +10,44 @@ use muster_node::AgentOptions;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const HELP: &str = "\
-Usage: slurmd [OPTIONS]
-  -b, -c, -s     accepted, without effect: jobs outlive the agent in any case
-  -C             print this machine as a line for slurm.conf, and exit
-  -D             stay in the foreground and log to the terminal
-  -f FILE        read this slurm.conf (default: $SLURM_CONF, else /etc/slurm/slurm.conf)
-  -h             print this help
-  -L FILE        log here instead of SlurmdLogFile
-  -N NAME        be this node (default: the one whose NodeHostname is this host's)
-  -v             log more; may be repeated
-  -V             print the version
-";
+/// slurmd.
+pub(crate) static DAEMON: Daemon = Daemon {
+    name: "slurmd",
+    about: "A node's agent: starts and ends jobs there as the controller orders.",
+    flags: &[
+        flag('b', "", "report that the node was rebooted")
+            .stored("nodes are not rebooted from here"),
+        flag('c', "", "clear old state").stored("jobs outlive the agent in any case"),
+        flag(
+            'C',
+            "",
+            "print this machine as a line for slurm.conf, and exit",
+        ),
+        flag('d', "FILE", "program of the step daemon").refused("it is part of this binary"),
+        flag('D', "", "stay in the foreground and log to the terminal"),
+        flag(
+            'f',
+            "FILE",
+            "read this slurm.conf (default: $SLURM_CONF, else /etc/slurm/slurm.conf)",
+        ),
+        flag('F', "FEATURE", "come up as a dynamic future node")
+            .refused("nodes are named in slurm.conf"),
+        flag('G', "", "print this machine's devices").refused("devices are named in gres.conf"),
+        flag('h', "", "print this help"),
+        flag('L', "FILE", "log here instead of SlurmdLogFile"),
+        flag('M', "", "lock the agent in memory").refused("use systemd's settings"),
+        flag('n', "N", "run at this nice value").refused("use nice(1) or systemd's settings"),
+        flag(
+            'N',
+            "NAME",
+            "be this node (default: the one whose NodeHostname is this host's)",
+        ),
+        flag('s', "", "change to the spool directory").stored("no core file is written there"),
+        flag('v', "", "log more; may be repeated"),
+        flag('V', "", "print the version"),
+        flag('Z', "", "come up as a dynamic node").refused("nodes are named in slurm.conf"),
+    ],
+};
 
 #[derive(Default)]
 struct Args {
@@ -45,56 +72,27 @@ pub fn main(args: &[String]) -> ExitCode {
 
 fn parse(args: &[String]) -> Result<Option<Args>> {
     let mut parsed = Args::default();
-    let mut words = args.iter();
-    while let Some(word) = words.next() {
-        if word == "--help" {
-            print!("{HELP}");
-            return Ok(None);
-        }
-        if word == "--version" {
-            println!("slurm {}", muster_ctld::SLURM_VERSION);
-            return Ok(None);
-        }
-        let Some(letters) = word
-            .strip_prefix('-')
-            .filter(|l| !l.is_empty() && !l.starts_with('-'))
-        else {
-            bail!("option '{word}' is not known here; 'slurmd -h' lists what is");
-        };
-        for (i, letter) in letters.char_indices() {
-            let mut value = || {
-                let rest = &letters[i + 1..];
-                let value = if rest.is_empty() {
-                    words.next().cloned()
-                } else {
-                    Some(rest.to_owned())
-                };
-                value.with_context(|| format!("option -{letter} needs a value"))
-            };
-            match letter {
-                'D' => parsed.foreground = true,
-                'v' => parsed.verbose += 1,
-                'b' | 'c' | 's' => {}
-                'C' => {
-                    print_machine()?;
-                    return Ok(None);
-                }
-                'h' => {
-                    print!("{HELP}");
-                    return Ok(None);
-                }
-                'V' => {
-                    println!("slurm {}", muster_ctld::SLURM_VERSION);
-                    return Ok(None);
-                }
-                'f' => parsed.conf = Some(value()?.into()),
-                'L' => parsed.log = Some(value()?.into()),
-                'N' => parsed.node = Some(value()?),
-                _ => bail!("option -{letter} is not known here; 'slurmd -h' lists what is"),
+    for (letter, value) in DAEMON.parse(args)? {
+        match letter {
+            'D' => parsed.foreground = true,
+            'v' => parsed.verbose += 1,
+            'C' => {
+                print_machine()?;
+                return Ok(None);
             }
-            if matches!(letter, 'f' | 'L' | 'N') {
-                break;
+            'h' => {
+                print!("{}", DAEMON.help());
+                return Ok(None);
             }
+            'V' => {
+                println!("slurm {}", muster_ctld::SLURM_VERSION);
+                return Ok(None);
+            }
+            'f' => parsed.conf = Some(value.into()),
+            'L' => parsed.log = Some(value.into()),
+            'N' => parsed.node = Some(value),
+            // The rest has no effect; the table says why.
+            _ => {}
         }
     }
     Ok(Some(parsed))

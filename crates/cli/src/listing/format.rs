@@ -23,8 +23,15 @@ pub(crate) struct Field<R: Record> {
     pub(crate) header: &'static str,
     /// Whether a size cuts it; Slurm lets times and node lists run over.
     pub(crate) cut: bool,
+    /// Whether every row has the same value: nothing here has what the column tells.
+    pub(crate) constant: bool,
     /// Appends the value.
     pub(crate) render: for<'a> fn(&R::Row<'a>, &Ctx, &mut String),
+}
+
+/// Whether a table's row looks at neither record nor context: their names begin with `_` then.
+pub(crate) const fn unused(row: &str, ctx: &str) -> bool {
+    row.as_bytes()[0] == b'_' && ctx.as_bytes()[0] == b'_'
 }
 
 /// Writes a table of fields: letter (`-` for none), names, header, `cut` or `run` (whether a size cuts it), value.
@@ -35,6 +42,7 @@ macro_rules! fields {
             names: &[$($name),+],
             header: $header,
             cut: $crate::listing::format::cuts!($cut),
+            constant: $crate::listing::format::unused(stringify!($r), stringify!($c)),
             render: |$r: &$row, $c: &Ctx, $o: &mut String| {
                 let _ = ($r, $c);
                 $body
@@ -288,6 +296,7 @@ mod tests {
             names: &["jobid"],
             header: "JOBID",
             cut: true,
+            constant: false,
             render: |n, _, out| crate::listing::text::put!(out, "{n}"),
         },
         Field {
@@ -295,6 +304,7 @@ mod tests {
             names: &["nice"],
             header: "NICE",
             cut: true,
+            constant: false,
             render: |_, _, out| out.push('0'),
         },
         Field {
@@ -302,6 +312,7 @@ mod tests {
             names: &["timelimit"],
             header: "TIME_LIMIT",
             cut: false,
+            constant: false,
             render: |_, _, out| out.push_str("2-00:00:00"),
         },
     ];

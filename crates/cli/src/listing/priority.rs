@@ -1,34 +1,168 @@
 //! sprio, sshare, sstat: what they can honestly say while priority is the order of submission, shares are not kept
 //! and running steps are not sampled.
 
-use super::options::{Arg, Opt, long, opt, parse};
 use super::{Failure, SLURM_VERSION, print};
+use crate::options::{Arg, Spec, also, flag, opt};
 
-static OPTIONS: &[Opt] = &[
-    opt('V', "version", Arg::None),
-    long("help", Arg::None),
-    long("usage", Arg::None),
-];
+const NO_FACTORS: &str = "priority has no factors here; squeue -o %Q shows it";
+const NO_SHARES: &str =
+    "no shares are kept: accounting here has no associations; sacct -o Account,CPUTime shows usage";
+const NO_SAMPLES: &str =
+    "running steps are not sampled; sacct -o JobID,MaxRSS,TotalCPU shows usage when a step ends";
 
-/// Answers `--version` and `--help`.
-fn information(command: &str, help: &str, args: &[String]) -> bool {
-    let Ok(parsed) = parse(command, OPTIONS, args) else {
-        return false;
-    };
-    match parsed.options.first() {
-        Some(("version", _)) => print(&format!("slurm {SLURM_VERSION}\n")),
-        Some(_) => print(help),
-        None => return false,
+/// sprio.
+pub(crate) static SPRIO: Spec = Spec {
+    name: "sprio",
+    about: "Would show the factors of priorities; there are none here: squeue -o %Q shows priorities.",
+    operands: "",
+    options: &[
+        opt("clusters", "NAME", "cluster to ask")
+            .short('M')
+            .refused(NO_FACTORS),
+        flag("federation", "jobs of a federation").refused(NO_FACTORS),
+        opt("format", "FORMAT", "columns")
+            .short('o')
+            .refused(NO_FACTORS),
+        flag("help", "print this help"),
+        opt("jobs", "LIST", "these jobs")
+            .short('j')
+            .refused(NO_FACTORS),
+        flag("local", "jobs of this cluster").refused(NO_FACTORS),
+        flag("long", "more columns").short('l').refused(NO_FACTORS),
+        flag("noheader", "no line above the columns")
+            .short('h')
+            .refused(NO_FACTORS),
+        flag("norm", "factors from 0 to 1")
+            .short('n')
+            .refused(NO_FACTORS),
+        opt("partition", "LIST", "jobs in these partitions")
+            .short('p')
+            .refused(NO_FACTORS),
+        flag("sibling", "jobs of a federation's other clusters").refused(NO_FACTORS),
+        opt("sort", "KEYS", "order").short('S').refused(NO_FACTORS),
+        flag("usage", "print a short summary"),
+        opt("user", "LIST", "jobs of these users")
+            .short('u')
+            .refused(NO_FACTORS),
+        also("user", "users", Arg::Required),
+        flag("verbose", "say more").short('v').refused(NO_FACTORS),
+        flag("version", "print the version").short('V'),
+        flag("weights", "weights of the factors")
+            .short('w')
+            .refused(NO_FACTORS),
+    ],
+    variables: &[],
+    notes: "",
+};
+
+/// sshare.
+pub(crate) static SSHARE: Spec = Spec {
+    name: "sshare",
+    about: "Would show fair shares; none are kept here, since there are no associations.",
+    operands: "",
+    options: &[
+        opt("accounts", "LIST", "these accounts")
+            .short('A')
+            .refused(NO_SHARES),
+        flag("all", "all users").short('a').refused(NO_SHARES),
+        opt("clusters", "NAME", "cluster to ask")
+            .short('M')
+            .refused(NO_SHARES),
+        opt("format", "LIST", "columns")
+            .short('o')
+            .refused(NO_SHARES),
+        flag("help", "print this help"),
+        flag("long", "more columns").short('l').refused(NO_SHARES),
+        flag("noheader", "no line above the columns")
+            .short('n')
+            .refused(NO_SHARES),
+        flag("parsable", "columns separated by '|', and one at the end")
+            .short('p')
+            .refused(NO_SHARES),
+        flag("parsable2", "columns separated by '|'")
+            .short('P')
+            .refused(NO_SHARES),
+        flag("partition", "shares of partitions")
+            .short('m')
+            .refused(NO_SHARES),
+        flag("usage", "print a short summary"),
+        opt("users", "LIST", "these users")
+            .short('u')
+            .refused(NO_SHARES),
+        also("users", "uid", Arg::Required),
+        flag("Users", "users only").short('U').refused(NO_SHARES),
+        flag("verbose", "say more").short('v').refused(NO_SHARES),
+        flag("version", "print the version").short('V'),
+        opt("json", "VERSION", "as JSON")
+            .optional()
+            .refused(NO_SHARES),
+        opt("yaml", "VERSION", "as YAML")
+            .optional()
+            .refused(NO_SHARES),
+    ],
+    variables: &[],
+    notes: "",
+};
+
+/// sstat.
+pub(crate) static SSTAT: Spec = Spec {
+    name: "sstat",
+    about: "Would show what running steps use; they are not sampled here. sacct shows it when they end.",
+    operands: "",
+    options: &[
+        flag("allsteps", "all steps of a job")
+            .short('a')
+            .refused(NO_SAMPLES),
+        opt("format", "LIST", "columns")
+            .short('o')
+            .refused(NO_SAMPLES),
+        also("format", "fields", Arg::Required),
+        flag("help", "print this help").short('h'),
+        flag("helpformat", "names of the columns")
+            .short('e')
+            .refused(NO_SAMPLES),
+        opt("jobs", "LIST", "these steps")
+            .short('j')
+            .refused(NO_SAMPLES),
+        flag("noconvert", "memory always in megabytes").refused(NO_SAMPLES),
+        flag("noheader", "no lines above the columns")
+            .short('n')
+            .refused(NO_SAMPLES),
+        flag("parsable", "columns separated by '|', and one at the end")
+            .short('p')
+            .refused(NO_SAMPLES),
+        flag("parsable2", "columns separated by '|'")
+            .short('P')
+            .refused(NO_SAMPLES),
+        flag("pidformat", "processes")
+            .short('i')
+            .refused(NO_SAMPLES),
+        flag("usage", "print a short summary"),
+        flag("verbose", "say more").short('v').refused(NO_SAMPLES),
+        flag("version", "print the version").short('V'),
+    ],
+    variables: &[],
+    notes: "",
+};
+
+/// Answers `--version` and `--help`; anything else is refused by name.
+fn information(spec: &'static Spec, args: &[String]) -> Result<bool, Failure> {
+    let parsed = spec.parse(args).map_err(Failure::new)?;
+    match parsed.options.first().map(|(name, _)| *name) {
+        Some("version") => print(&format!("slurm {SLURM_VERSION}\n")),
+        Some("usage") => print(&spec.usage()),
+        Some(_) => print(&spec.help()),
+        None => return Ok(false),
     }
-    true
+    Ok(true)
 }
 
-/// Runs sprio. Slurm says the same when its priority plugin keeps no factors.
+/// Runs sprio. Slurm says the same when its priority plugin keeps no factors, whatever columns are asked for.
 pub(crate) fn sprio(args: &[String]) -> Result<(), Failure> {
-    let help =
-        "Usage: sprio [--help | --version]\nPriority has no factors here; squeue -o %Q shows it.\n";
-    if information("sprio", help, args) {
-        return Ok(());
+    match information(&SPRIO, args) {
+        Ok(true) => return Ok(()),
+        Err(failure) if !failure.text.ends_with(NO_FACTORS) => return Err(failure),
+        _ => {}
     }
     print(
         "You are not running a supported priority plugin\n(priority/basic).\nOnly 'priority/multifactor' is supported.\n",
@@ -38,23 +172,16 @@ pub(crate) fn sprio(args: &[String]) -> Result<(), Failure> {
 
 /// Runs sshare: a tree without accounts.
 pub(crate) fn sshare(args: &[String]) -> Result<(), Failure> {
-    let help =
-        "Usage: sshare [--help | --version]\nNo shares are kept here: there are no associations.\n";
-    if information("sshare", help, args) {
+    if information(&SSHARE, args)? {
         return Ok(());
     }
-    Err(Failure::new(
-        "sshare: error: no shares are kept: accounting here has no associations. sacct -o Account,CPUTime shows usage.",
-    ))
+    Err(Failure::new(format!("sshare: error: {NO_SHARES}")))
 }
 
 /// Runs sstat: refused.
 pub(crate) fn sstat(args: &[String]) -> Result<(), Failure> {
-    let help = "Usage: sstat [--help | --version]\nRunning steps are not sampled; sacct shows what steps used when they end.\n";
-    if information("sstat", help, args) {
+    if information(&SSTAT, args)? {
         return Ok(());
     }
-    Err(Failure::new(
-        "sstat: error: usage of running steps is not implemented; sacct -o JobID,MaxRSS,TotalCPU shows it when a step ends",
-    ))
+    Err(Failure::new(format!("sstat: error: {NO_SAMPLES}")))
 }

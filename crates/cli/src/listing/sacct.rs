@@ -4,128 +4,150 @@ use super::account::{AcctRow, Shown};
 use super::context::Ctx;
 use super::document::Dialect;
 use super::format::fit;
-use super::options::{Arg, Opt, Parsed, also, env, long, opt, parse};
 use super::sacct_fields::{FIELDS, Field, find};
 use super::sacct_filter::{self as filter, Wishes};
 use super::text::unit_index;
-use super::{Failure, print, query, sacct_document};
+use super::{Failure, complain, print, query, sacct_document};
 use crate::connect::{Client, ConnectError};
+use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
 use jiff::Zoned;
 use muster_core::refusal::RefusalCode;
 use muster_proto::acct::AcctJob;
 
+/// sacct.
+pub(crate) static SPEC: Spec = Spec {
+    name: "sacct",
+    about: "Shows jobs of the accounting store: by default one's own of today.",
+    operands: "",
+    options: OPTIONS,
+    variables: &[("SACCT_FORMAT", "format")],
+    notes: "\
+Times: HH:MM[:SS][AM|PM], MMDD[YY], MM/DD[/YY], MM.DD[.YY], YYYY-MM-DD[THH:MM[:SS]], today, midnight, noon,
+       fika, teatime, now[{+|-}COUNT[seconds|minutes|hours|days|weeks]]
+",
+};
+
+const ONE_CLUSTER: &str = "there is one cluster";
+
 static OPTIONS: &[Opt] = &[
-    opt('A', "accounts", Arg::Required),
-    opt('L', "allclusters", Arg::None),
-    opt('X', "allocations", Arg::None),
-    opt('a', "allusers", Arg::None),
-    opt('x', "associations", Arg::Required),
-    opt('B', "batch-script", Arg::None),
-    opt('b', "brief", Arg::None),
-    opt('M', "clusters", Arg::Required),
+    opt("accounts", "LIST", "jobs of these accounts").short('A'),
+    flag("allclusters", "jobs of all clusters")
+        .short('L')
+        .stored(ONE_CLUSTER),
+    flag("allocations", "jobs without their steps").short('X'),
+    flag("allusers", "everybody's jobs").short('a'),
+    opt("associations", "LIST", "jobs of these associations")
+        .short('x')
+        .refused("accounting here has no associations; use -A, -u and -r"),
+    flag("batch-script", "the scripts of the jobs that -j names").short('B'),
+    flag("brief", "JobID, State and ExitCode").short('b'),
+    opt("clusters", "NAME", "this cluster's name, or 'all'").short('M'),
     also("clusters", "cluster", Arg::Required),
-    opt('c', "completion", Arg::None),
-    opt('C', "constraints", Arg::Required),
-    long("delimiter", Arg::Required),
-    opt('D', "duplicates", Arg::None),
-    opt('E', "endtime", Arg::Required),
-    long("env-vars", Arg::None),
-    long("federation", Arg::None),
-    opt('f', "file", Arg::Required),
-    opt('F', "flags", Arg::Required),
-    opt('o', "format", Arg::Required),
+    flag("completion", "records of the job completion plugin")
+        .short('c')
+        .refused("there are no such records; leave it out and the accounting store is read"),
+    opt(
+        "constraints",
+        "LIST",
+        "jobs that asked for all of these features",
+    )
+    .short('C'),
+    opt("delimiter", "TEXT", "between the columns of -p and -P"),
+    flag("duplicates", "every run of requeued jobs").short('D'),
+    opt("endtime", "TIME", "jobs before this time").short('E'),
+    flag("env-vars", "the environments of the jobs that -j names")
+        .refused("environments of jobs are not kept"),
+    flag("federation", "jobs of all clusters of a federation").stored(ONE_CLUSTER),
+    opt(
+        "file",
+        "FILE",
+        "read this file of the job completion plugin",
+    )
+    .short('f')
+    .refused("there is no such file; leave it out and the accounting store is read"),
+    opt("flags", "LIST", "jobs that were started in these ways")
+        .short('F')
+        .refused("it is not kept which part of the scheduler started a job"),
+    opt(
+        "format",
+        "LIST",
+        "these columns; name%20 sets a width, name%-20 pads on the right",
+    )
+    .short('o'),
     also("format", "fields", Arg::Required),
-    opt('g', "gid", Arg::Required),
+    opt("gid", "LIST", "jobs of these groups").short('g'),
     also("gid", "group", Arg::Required),
-    opt('h', "help", Arg::None),
-    opt('e', "helpformat", Arg::None),
-    opt('j', "jobs", Arg::Required),
+    flag("help", "print this help").short('h'),
+    flag("helpformat", "names of the columns").short('e'),
+    opt(
+        "jobs",
+        "LIST",
+        "these jobs: 12, 12_3 (task 3 of array 12), 12.0 (a step), 12.batch",
+    )
+    .short('j'),
     also("jobs", "job", Arg::Required),
-    long("json", Arg::Optional),
-    long("local", Arg::None),
-    opt('l', "long", Arg::None),
-    long("name", Arg::Required),
+    opt("json", "VERSION", "as JSON; --json=list names the versions").optional(),
+    flag("local", "jobs of this cluster only").stored(ONE_CLUSTER),
+    flag("long", "many columns").short('l'),
+    opt("name", "LIST", "jobs of these names"),
     also("name", "names", Arg::Required),
     also("name", "jobname", Arg::Required),
-    opt('I', "ncpus", Arg::Required),
-    opt('i', "nnodes", Arg::Required),
-    long("noconvert", Arg::None),
-    opt('N', "nodelist", Arg::Required),
-    opt('n', "noheader", Arg::None),
-    opt('p', "parsable", Arg::None),
-    opt('P', "parsable2", Arg::None),
-    opt('r', "partition", Arg::Required),
-    opt('q', "qos", Arg::Required),
-    opt('R', "reason", Arg::Required),
-    opt('S', "starttime", Arg::Required),
-    opt('s', "state", Arg::Required),
+    opt("ncpus", "MIN[-MAX]", "jobs that had so many CPUs").short('I'),
+    opt("nnodes", "MIN[-MAX]", "jobs that had so many nodes").short('i'),
+    flag("noconvert", "memory always in megabytes"),
+    opt(
+        "nodelist",
+        "HOSTLIST",
+        "jobs that ran on any of these nodes",
+    )
+    .short('N'),
+    flag("noheader", "no lines above the columns").short('n'),
+    flag("parsable", "columns separated by '|', and one at the end").short('p'),
+    flag("parsable2", "columns separated by '|'").short('P'),
+    opt("partition", "LIST", "jobs in these partitions").short('r'),
+    opt("qos", "LIST", "jobs of these QOS").short('q'),
+    opt("reason", "LIST", "jobs that waited for these reasons").short('R'),
+    opt("starttime", "TIME", "jobs after this time").short('S'),
+    opt(
+        "state",
+        "LIST",
+        "jobs that were in these states in the time asked for",
+    )
+    .short('s'),
     also("state", "states", Arg::Required),
-    opt('K', "timelimit-max", Arg::Required),
-    opt('k', "timelimit-min", Arg::Required),
-    opt('T', "truncate", Arg::None),
-    opt('u', "user", Arg::Required),
+    opt(
+        "timelimit-max",
+        "TIME",
+        "jobs with a limit of no more than this",
+    )
+    .short('K')
+    .refused("jobs are not chosen by their limits; sacct -o JobID,Timelimit shows them"),
+    opt(
+        "timelimit-min",
+        "TIME",
+        "jobs with a limit of this, or from this to -K",
+    )
+    .short('k')
+    .refused("jobs are not chosen by their limits; sacct -o JobID,Timelimit shows them"),
+    flag(
+        "truncate",
+        "start and end no further than the time asked for",
+    )
+    .short('T'),
+    opt("user", "LIST", "jobs of these users, by name or number").short('u'),
     also("user", "uid", Arg::Required),
-    long("units", Arg::Required),
-    long("usage", Arg::None),
-    long("use-local-uid", Arg::None),
-    opt('v', "verbose", Arg::None),
-    opt('V', "version", Arg::None),
-    opt('W', "wckeys", Arg::Required),
-    long("whole-hetjob", Arg::Optional),
-    long("yaml", Arg::Optional),
+    opt("units", "KMGTP", "memory in this unit"),
+    flag("usage", "print a short summary"),
+    flag("use-local-uid", "names of users from this host")
+        .stored("names always come from the host that submitted"),
+    flag("verbose", "say what is asked").short('v'),
+    flag("version", "print the version").short('V'),
+    opt("wckeys", "LIST", "jobs with these keys").short('W'),
+    opt("whole-hetjob", "yes|no", "all parts of heterogeneous jobs")
+        .optional()
+        .stored("there are no heterogeneous jobs"),
+    opt("yaml", "VERSION", "as YAML").optional(),
 ];
-
-const USAGE: &str = "\
-Usage: sacct [-A accounts] [-E end] [-g groups] [-j jobs] [-N nodes] [-o fields] [-q qos] [-r partitions] [-s states]
-             [-S start] [-u users] [--delimiter text] [--json[=version]] [--name names] [--units KMGTP]
-             [--yaml[=version]] [-abDelnpPTvVX]
-";
-
-const HELP: &str = "\
-Usage: sacct [OPTIONS]
-Shows jobs of the accounting store: by default one's own of today.
-
-  -A, --accounts=LIST       jobs of these accounts
-  -X, --allocations         jobs without their steps
-  -a, --allusers            everybody's jobs
-  -B, --batch-script        the scripts of the jobs that -j names
-  -b, --brief               JobID, State and ExitCode
-  -M, --clusters=NAME       this cluster's name, or 'all'
-  -C, --constraints=LIST    jobs that asked for all of these features
-      --delimiter=TEXT      between the columns of -p and -P
-  -D, --duplicates          every run of requeued jobs
-  -E, --endtime=TIME        jobs before this time
-  -o, --format=LIST         these columns; name%20 sets a width, name%-20 pads on the right
-  -g, --gid=LIST            jobs of these groups
-  -h, --help                this text
-  -e, --helpformat          names of the columns
-  -j, --jobs=LIST           these jobs: 12, 12_3 (task 3 of array 12), 12.0 (a step), 12.batch
-      --json[=VERSION]      as JSON; --json=list names the versions
-  -l, --long                many columns
-      --name=LIST           jobs of these names
-  -I, --ncpus=MIN[-MAX]     jobs that had so many CPUs
-  -i, --nnodes=MIN[-MAX]    jobs that had so many nodes
-      --noconvert           memory always in megabytes
-  -N, --nodelist=HOSTLIST   jobs that ran on any of these nodes
-  -n, --noheader            no lines above the columns
-  -p, --parsable            columns separated by '|', and one at the end
-  -P, --parsable2           columns separated by '|'
-  -r, --partition=LIST      jobs in these partitions
-  -q, --qos=LIST            jobs of these QOS
-  -R, --reason=LIST         jobs that waited for these reasons
-  -S, --starttime=TIME      jobs after this time
-  -s, --state=LIST          jobs that were in these states in the time asked for
-  -T, --truncate            start and end no further than the time asked for
-  -u, --user=LIST           jobs of these users, by name or number
-      --units=KMGTP         memory in this unit
-      --usage               the options in short
-  -V, --version             the version
-  -W, --wckeys=LIST         jobs with these keys
-      --yaml[=VERSION]      as YAML
-Times: HH:MM[:SS][AM|PM], MMDD[YY], MM/DD[/YY], MM.DD[.YY], YYYY-MM-DD[THH:MM[:SS]], today, midnight, noon, fika,
-       teatime, now[{+|-}COUNT[seconds|minutes|hours|days|weeks]]
-      --federation, --local, --use-local-uid, --whole-hetjob   no effect here
-";
 
 const DEFAULT: &str = "jobid,jobname,partition,account,alloccpus,state,exitcode";
 const BRIEF: &str = "jobid,state,exitcode";
@@ -162,12 +184,13 @@ struct Options {
     truncate: bool,
     shown: Shown,
     scripts: bool,
+    verbose: bool,
     document: Option<Dialect>,
 }
 
 /// Runs sacct.
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
-    let parsed = parse("sacct", OPTIONS, args)?;
+    let parsed = SPEC.parse(args).map_err(Failure::new)?;
     if let Some(text) = information(&parsed) {
         print(&text);
         return Ok(());
@@ -179,6 +202,12 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
         .wishes
         .to_query(&now, nix::unistd::getuid().as_raw())?;
     let mut client = Client::connect().map_err(failed)?;
+    if options.verbose {
+        complain(&format!(
+            "sacct: asking {} for {question:?}",
+            client.endpoint.socket.display()
+        ));
+    }
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     let (jobs, at) = query::accounting(&mut client, question).map_err(failed)?;
     ctx.now = at;
@@ -201,8 +230,8 @@ fn failed(error: ConnectError) -> Failure {
 
 fn information(parsed: &Parsed) -> Option<String> {
     parsed.options.iter().find_map(|(name, value)| match *name {
-        "help" => Some(HELP.to_owned()),
-        "usage" => Some(USAGE.to_owned()),
+        "help" => Some(SPEC.help()),
+        "usage" => Some(SPEC.usage()),
         "version" => Some(format!("slurm {}\n", super::SLURM_VERSION)),
         "helpformat" => Some(help_format()),
         "json" | "yaml" if value.as_deref() == Some("list") => Some(Dialect::list()),
@@ -248,7 +277,7 @@ impl Options {
         if let Some(operand) = parsed.operands.first() {
             return Err(Failure::new(format!(
                 "sacct: error: Unknown arguments: {operand}\n{}",
-                USAGE.trim_end()
+                SPEC.usage().trim_end()
             )));
         }
         let mut options = Options {
@@ -315,14 +344,12 @@ impl Options {
                 })?);
             }
             "wckeys" => query.wckeys = filter::texts(&value),
-            "associations" | "completion" | "env-vars" | "file" | "flags" | "timelimit-max"
-            | "timelimit-min" => {
+            "verbose" => self.verbose = true,
+            other => {
                 return Err(Failure::new(format!(
-                    "sacct: error: --{name} is not implemented"
+                    "sacct: error: nothing heeds --{other}"
                 )));
             }
-            // There is one cluster, and jobs keep the uid that they ran under.
-            _ => {}
         }
         Ok(())
     }

@@ -10,6 +10,8 @@ pub(crate) struct Field {
     pub(crate) name: &'static str,
     /// Its width; negative is padded on the right.
     pub(crate) width: i32,
+    /// Whether every row has the same value: nothing here has what the column tells.
+    pub(crate) constant: bool,
     /// Appends the value.
     pub(crate) render: for<'a> fn(&AcctRow<'a>, &Ctx, &mut String),
 }
@@ -19,6 +21,7 @@ macro_rules! table {
         &[$(Field {
             name: $name,
             width: $width,
+            constant: super::format::unused(stringify!($r), stringify!($c)),
             render: |$r: &AcctRow<'_>, $c: &Ctx, $o: &mut String| {
                 let _ = ($r, $c, &$o);
                 $body

@@ -172,7 +172,7 @@ fn now() -> Zoned {
 
 fn options(args: &[&str]) -> Result<Options, Failure> {
     let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
-    Options::new(parse("sacct", OPTIONS, &args)?)
+    Options::new(SPEC.parse(&args).map_err(Failure::new)?)
 }
 
 fn sacct(args: &[&str]) -> String {
@@ -384,7 +384,7 @@ fn refusals() {
         refused(&["-u", "nosuchuser"]),
         "sacct: error: Invalid user id: nosuchuser"
     );
-    assert!(refused(&["-c"]).contains("--completion is not implemented"));
+    assert!(refused(&["-c"]).contains("--completion is not supported"));
     assert!(refused(&["-s", "foo"]).contains("unrecognized job state value"));
     assert!(refused(&["-B"]).contains("give -j"));
     assert_eq!(refused(&["-o", "JobID%30,,state%-20,"]), "");
@@ -478,4 +478,20 @@ fn json_of_both_layouts() {
     assert_eq!(job["derived_exit_code"]["return_code"]["number"], 0);
     assert_eq!(job["state"]["current"][0], "FAILED");
     assert_eq!(job["steps"][0]["step"]["id"], "3.batch");
+}
+
+#[test]
+fn every_option_that_works_is_heeded() {
+    use crate::options::Status;
+    let informs = ["help", "usage", "version", "helpformat"];
+    for row in OPTIONS
+        .iter()
+        .filter(|o| !o.is_alias() && !informs.contains(&o.name))
+    {
+        if matches!(row.status, Status::Works | Status::Partly(_)) {
+            let heeded = Options::default().set(row.name, "1".to_owned());
+            let text = heeded.err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(!text.contains("nothing heeds"), "{text}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use super::show_job::{self, Style};
 use super::step_fields::StepRow;
 use super::{Failure, complain, failed_call, job_document, node_document, print, show_node};
 use crate::connect::Client;
+use crate::options::Status;
 use muster_core::hostlist;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::ArrayRole;
@@ -62,7 +63,7 @@ pub fn scontrol_show(words: &[String], flags: &ScontrolFlags) -> ExitCode {
 
 /// What can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Entity {
+pub(crate) enum Entity {
     Job,
     Node,
     Partition,
@@ -77,39 +78,73 @@ enum Entity {
     Licenses,
     Frontend,
     Nothing,
-    Unsupported,
 }
 
-/// Names, and how many letters of each must be given at least.
-const ENTITIES: &[(&str, usize, Entity)] = &[
-    ("jobs", 1, Entity::Job),
-    ("nodes", 1, Entity::Node),
-    ("partitions", 1, Entity::Partition),
-    ("steps", 2, Entity::Step),
-    ("config", 1, Entity::Config),
-    ("daemons", 2, Entity::Daemons),
-    ("reservations", 1, Entity::Reservation),
-    ("topology", 1, Entity::Topology),
-    ("hostnames", 5, Entity::Hostnames),
-    ("hostlist", 5, Entity::Hostlist),
-    ("hostlistsorted", 9, Entity::HostlistSorted),
-    ("licenses", 2, Entity::Licenses),
-    ("frontends", 1, Entity::Frontend),
-    ("federations", 3, Entity::Nothing),
-    ("burstbuffers", 2, Entity::Nothing),
-    ("bbstat", 2, Entity::Nothing),
-    ("dwstat", 2, Entity::Nothing),
-    ("aliases", 2, Entity::Unsupported),
-    ("assoc_mgr", 2, Entity::Unsupported),
-    ("slurmd", 2, Entity::Unsupported),
+const NO_RESERVATIONS: Status =
+    Status::Partly("there are no reservations, and that is what is said");
+
+/// Names, how many letters of each must be given at least, what is shown, and what is missing.
+pub(crate) const ENTITIES: &[(&str, usize, Entity, Status)] = &[
+    ("jobs", 1, Entity::Job, Status::Works),
+    ("nodes", 1, Entity::Node, Status::Works),
+    ("partitions", 1, Entity::Partition, Status::Works),
+    ("steps", 2, Entity::Step, Status::Works),
+    ("config", 1, Entity::Config, Status::Works),
+    ("daemons", 2, Entity::Daemons, Status::Works),
+    ("reservations", 1, Entity::Reservation, NO_RESERVATIONS),
+    (
+        "topology",
+        1,
+        Entity::Topology,
+        Status::Partly("always says that there is no topology"),
+    ),
+    ("hostnames", 5, Entity::Hostnames, Status::Works),
+    ("hostlist", 5, Entity::Hostlist, Status::Works),
+    ("hostlistsorted", 9, Entity::HostlistSorted, Status::Works),
+    (
+        "licenses",
+        2,
+        Entity::Licenses,
+        Status::Partly("always says that there are none"),
+    ),
+    (
+        "frontends",
+        1,
+        Entity::Frontend,
+        Status::Partly("there are none, and that is what is said"),
+    ),
+    ("federations", 3, Entity::Nothing, NOTHING),
+    ("burstbuffers", 2, Entity::Nothing, NOTHING),
+    ("bbstat", 2, Entity::Nothing, NOTHING),
+    ("dwstat", 2, Entity::Nothing, NOTHING),
+    (
+        "aliases",
+        2,
+        Entity::Nothing,
+        Status::Refused("scontrol show nodes has NodeAddr and NodeHostName"),
+    ),
+    (
+        "assoc_mgr",
+        2,
+        Entity::Nothing,
+        Status::Refused("accounting has no associations"),
+    ),
+    (
+        "slurmd",
+        2,
+        Entity::Nothing,
+        Status::Refused("agents are asked by the controller only; see scontrol show nodes"),
+    ),
 ];
 
-fn entity(word: &str) -> Option<Entity> {
+const NOTHING: Status = Status::Partly("there are none: nothing is printed");
+
+fn entity(word: &str) -> Option<(Entity, Status)> {
     let word = word.to_ascii_lowercase();
     ENTITIES
         .iter()
-        .find(|(name, least, _)| word.len() >= *least && name.starts_with(&word))
-        .map(|(_, _, entity)| *entity)
+        .find(|(name, least, ..)| word.len() >= *least && name.starts_with(&word))
+        .map(|(_, _, entity, status)| (*entity, *status))
 }
 
 fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
@@ -120,7 +155,12 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
         _ => return Err(Failure::new("too many arguments for keyword:show")),
     };
     let invalid = || Failure::new(format!("invalid entity:{what} for keyword:show "));
-    let entity = entity(what).ok_or_else(invalid)?;
+    let (entity, status) = entity(what).ok_or_else(invalid)?;
+    if let Status::Refused(why) = status {
+        return Err(Failure::new(format!(
+            "scontrol: error: show {what} is not supported: {why}"
+        )));
+    }
     if flags.dialect().is_some()
         && !matches!(entity, Entity::Job | Entity::Node | Entity::Partition)
     {
@@ -152,10 +192,6 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
             Ok(())
         }
         Entity::Nothing => Ok(()),
-        Entity::Unsupported => Err(Failure::new(format!(
-            "scontrol: error: show {what} is not implemented; jobs, nodes, partitions, steps, config, daemons, \
-             reservations, topology, hostnames and hostlist are"
-        ))),
     }
 }
 
@@ -467,7 +503,7 @@ fn hostnames(which: Option<&str>) -> Result<(), Failure> {
     let from_job = || {
         ["SLURM_JOB_NODELIST", "SLURM_NODELIST"]
             .iter()
-            .find_map(|name| super::options::env(name))
+            .find_map(|name| crate::options::env(name))
     };
     let Some(list) = which.map(str::to_owned).or_else(from_job) else {
         complain("scontrol: error: host list is empty");
@@ -521,9 +557,9 @@ mod tests {
             ("top", Entity::Topology),
             ("step", Entity::Step),
         ] {
-            assert_eq!(entity(word), Some(wanted), "{word}");
+            assert_eq!(entity(word).map(|e| e.0), Some(wanted), "{word}");
         }
-        assert_eq!(entity("nosuch"), None);
-        assert_eq!(entity("host"), None);
+        assert!(entity("nosuch").is_none());
+        assert!(entity("host").is_none());
     }
 }

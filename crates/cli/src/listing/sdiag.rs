@@ -1,41 +1,43 @@
 //! sdiag: the controller's counters, in the lines that monitors of Slurm read.
 
 use super::context::Ctx;
-use super::options::{Arg, Opt, also, long, opt, parse};
 use super::text::put;
 use super::{Failure, SLURM_VERSION, failed_call, print, query};
 use crate::connect::Client;
+use crate::options::{Arg, Opt, Spec, also, env, flag, opt};
 use muster_core::time::Timestamp;
 use muster_proto::client::Diag;
 
+/// sdiag.
+pub(crate) static SPEC: Spec = Spec {
+    name: "sdiag",
+    about: "Shows what the controller counted since it started.",
+    operands: "",
+    options: OPTIONS,
+    variables: &[("SLURM_CLUSTERS", "cluster")],
+    notes: "",
+};
+
 static OPTIONS: &[Opt] = &[
-    opt('a', "all", Arg::None),
-    opt('r', "reset", Arg::None),
-    opt('M', "cluster", Arg::Required),
+    flag("all", "all counters (the default)").short('a'),
+    flag("help", "print this help").short('h'),
+    opt("cluster", "NAME", "this cluster's name").short('M'),
     also("cluster", "clusters", Arg::Required),
-    opt('i', "sort-by-id", Arg::None),
-    opt('t', "sort-by-time", Arg::None),
-    opt('T', "sort-by-time2", Arg::None),
-    opt('V', "version", Arg::None),
-    long("help", Arg::None),
-    long("usage", Arg::None),
-    long("json", Arg::Optional),
-    long("yaml", Arg::Optional),
+    flag("reset", "count from zero again")
+        .short('r')
+        .refused("counters begin again when the controller restarts"),
+    flag("sort-by-id", "requests by name").short('i'),
+    flag("sort-by-time", "requests by the time that all of them took").short('t'),
+    flag("sort-by-time2", "requests by the time that each took").short('T'),
+    flag("usage", "print a short summary"),
+    flag("version", "print the version").short('V'),
+    opt("json", "VERSION", "as JSON")
+        .optional()
+        .refused("the counters are printed as text only"),
+    opt("yaml", "VERSION", "as YAML")
+        .optional()
+        .refused("the counters are printed as text only"),
 ];
-
-const HELP: &str = "\
-Usage: sdiag [OPTIONS]
-Shows what the controller counted since it started.
-
-  -a, --all            all counters (the default)
-  -M, --cluster=NAME   this cluster's name
-  -i, --sort-by-id     requests by name
-  -t, --sort-by-time   requests by the time that all of them took
-  -T, --sort-by-time2  requests by the time that each took
-  -V, --version        the version
-      --help           this text
-      --usage          the same
-";
 
 /// Order of the requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,34 +50,42 @@ enum Order {
 
 /// Runs sdiag.
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
-    let parsed = parse("sdiag", OPTIONS, args)?;
+    let parsed = SPEC.parse(args).map_err(Failure::new)?;
     let mut order = Order::Count;
+    if let Some(name) = env("SLURM_CLUSTERS") {
+        super::this_cluster("sdiag", &name)?;
+    }
     for (name, value) in parsed.options {
         match name {
-            "help" | "usage" => {
-                print(HELP);
+            "help" => {
+                print(&SPEC.help());
+                return Ok(());
+            }
+            "usage" => {
+                print(&SPEC.usage());
                 return Ok(());
             }
             "version" => {
                 print(&format!("slurm {SLURM_VERSION}\n"));
                 return Ok(());
             }
-            "reset" => {
-                return Err(Failure::new(
-                    "sdiag: error: --reset is not implemented; counters begin again when the controller restarts",
-                ));
-            }
-            "json" | "yaml" => {
-                return Err(Failure::new(format!(
-                    "sdiag: error: --{name} is not implemented"
-                )));
-            }
+            "all" => order = Order::Count,
             "cluster" => drop(super::this_cluster("sdiag", &value.unwrap_or_default())?),
             "sort-by-id" => order = Order::Name,
             "sort-by-time" => order = Order::Total,
             "sort-by-time2" => order = Order::Average,
-            _ => {}
+            other => {
+                return Err(Failure::new(format!(
+                    "sdiag: error: nothing heeds --{other}"
+                )));
+            }
         }
+    }
+    if let Some(operand) = parsed.operands.first() {
+        return Err(Failure::new(format!(
+            "sdiag: error: Unrecognized option: {operand}\n{}",
+            SPEC.usage().trim_end()
+        )));
     }
     let failed = failed_call("slurm_get_statistics");
     let mut client = Client::connect().map_err(&failed)?;

@@ -8,82 +8,81 @@ use super::document::Dialect;
 use super::format::{Column, Complaint, Layout};
 use super::node::NodeView;
 use super::node_fields::{self, NodeGroup, Nodes};
-use super::options::{Arg, Opt, Parsed, also, env, long, opt, parse};
-use super::{Failure, failed_call, node_document, print, query};
+use super::{Failure, complain, failed_call, node_document, print, query};
 use crate::connect::Client;
+use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
 use muster_core::ids::NodeIdx;
 use std::collections::HashSet;
 use std::time::Duration;
 
+/// sinfo.
+pub(crate) static SPEC: Spec = Spec {
+    name: "sinfo",
+    about: "Shows partitions and the states of their nodes.",
+    operands: "",
+    options: OPTIONS,
+    variables: VARIABLES,
+    notes: "",
+};
+
+const NO_FEDERATION: &str = "a cluster here is in no federation";
+
 static OPTIONS: &[Opt] = &[
-    opt('a', "all", Arg::None),
-    opt('M', "clusters", Arg::Required),
+    flag("all", "hidden partitions too").short('a'),
+    opt("clusters", "NAME", "this cluster's name, or 'all'").short('M'),
     also("clusters", "cluster", Arg::Required),
-    opt('d', "dead", Arg::None),
-    opt('e', "exact", Arg::None),
-    long("federation", Arg::None),
-    opt('F', "future", Arg::None),
-    opt('o', "format", Arg::Required),
-    opt('O', "Format", Arg::Required),
-    long("help", Arg::None),
-    long("hide", Arg::None),
-    opt('i', "iterate", Arg::Required),
-    long("json", Arg::Optional),
-    opt('R', "list-reasons", Arg::None),
-    long("local", Arg::None),
-    opt('l', "long", Arg::None),
-    long("noconvert", Arg::None),
-    opt('N', "Node", Arg::None),
-    opt('n', "nodes", Arg::Required),
-    opt('h', "noheader", Arg::None),
-    opt('p', "partition", Arg::Required),
-    opt('T', "reservation", Arg::None),
-    opt('r', "responding", Arg::None),
-    opt('S', "sort", Arg::Required),
-    opt('t', "states", Arg::Required),
-    opt('s', "summarize", Arg::None),
-    long("usage", Arg::None),
-    opt('v', "verbose", Arg::None),
-    opt('V', "version", Arg::None),
-    long("yaml", Arg::Optional),
+    flag("dead", "only nodes that do not respond").short('d'),
+    flag(
+        "exact",
+        "a line for each size of node, instead of the least with a '+'",
+    )
+    .short('e'),
+    flag("federation", "nodes of all clusters of a federation").stored(NO_FEDERATION),
+    flag("future", "nodes in state FUTURE too").short('F'),
+    opt("format", "FORMAT", "columns as %[[.]size]letter").short('o'),
+    opt("Format", "LIST", "columns as name[:[.]size|:suffix]").short('O'),
+    flag("help", "print this help"),
+    flag("hide", "no hidden partitions (the default)"),
+    opt("iterate", "SECONDS", "again and again").short('i'),
+    opt("json", "VERSION", "as JSON; --json=list names the versions").optional(),
+    flag("list-reasons", "why nodes are down or drained").short('R'),
+    flag("local", "nodes of this cluster only").stored(NO_FEDERATION),
+    flag("long", "more columns").short('l'),
+    flag("noconvert", "sizes always in megabytes").stored("sizes are in megabytes as they are"),
+    flag("Node", "a line for each node and partition").short('N'),
+    opt("nodes", "HOSTLIST", "these nodes").short('n'),
+    flag("noheader", "no line above the columns").short('h'),
+    opt("partition", "LIST", "these partitions").short('p'),
+    flag("reservation", "reservations")
+        .short('T')
+        .partly("there are no reservations, and that is what is said"),
+    flag("responding", "only nodes that respond").short('r'),
+    opt(
+        "sort",
+        "KEYS",
+        "order by letters of --format, each with + or - in front",
+    )
+    .short('S'),
+    opt(
+        "states",
+        "LIST",
+        "nodes in any of these states; with & between them, in all of them",
+    )
+    .short('t'),
+    flag("summarize", "a line for each partition").short('s'),
+    flag("usage", "print a short summary"),
+    flag("verbose", "say what is asked").short('v'),
+    flag("version", "print the version").short('V'),
+    opt("yaml", "VERSION", "as YAML").optional(),
 ];
 
-const USAGE: &str = "\
-Usage: sinfo [-i seconds] [-n nodes] [-o format] [-O Format] [-p partitions] [-S sort keys] [-t states]
-             [--json[=version]] [--yaml[=version]] [-adehlNRrsTvV]
-";
-
-const HELP: &str = "\
-Usage: sinfo [OPTIONS]
-Shows partitions and the states of their nodes.
-
-  -a, --all                 hidden partitions too
-  -M, --clusters=NAME       this cluster's name, or 'all'
-  -d, --dead                only nodes that do not respond
-  -e, --exact               a line for each size of node, instead of the least with a '+'
-  -o, --format=FORMAT       columns as %[[.]size]letter, see sinfo(1)
-  -O, --Format=LIST         columns as name[:[.]size|:suffix], see sinfo(1)
-      --hide                no hidden partitions (the default)
-  -i, --iterate=SECONDS     again and again
-      --json[=VERSION]      as JSON; --json=list names the versions
-  -R, --list-reasons        why nodes are down or drained
-  -l, --long                more columns
-      --noconvert           no effect: sizes are in megabytes as they are
-  -N, --Node                a line for each node and partition
-  -n, --nodes=HOSTLIST      these nodes
-  -h, --noheader            no line above the columns
-  -p, --partition=LIST      these partitions
-  -T, --reservation         reservations
-  -r, --responding          only nodes that respond
-  -S, --sort=KEYS           order by letters of --format, each with + or - in front
-  -t, --states=LIST         nodes in any of these states; with & between them, in all of them
-  -s, --summarize           a line for each partition
-      --usage               the options in short
-  -v, --verbose             say what is asked
-  -V, --version             the version
-      --yaml[=VERSION]      as YAML
-      --federation, --local no effect: a cluster here is in no federation
-";
+static VARIABLES: &[(&str, &str)] = &[
+    ("SINFO_ALL", "all"),
+    ("SINFO_FORMAT", "format"),
+    ("SINFO_PARTITION", "partition"),
+    ("SINFO_SORT", "sort"),
+    ("SLURM_CLUSTERS", "clusters"),
+];
 
 /// What is shown.
 #[derive(Debug, Default)]
@@ -101,12 +100,13 @@ pub(crate) struct Options {
     reservations: bool,
     sort: Option<String>,
     cluster_line: bool,
+    verbose: bool,
     document: Option<Dialect>,
 }
 
 /// Runs sinfo.
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
-    let parsed = parse("sinfo", OPTIONS, args)?;
+    let parsed = SPEC.parse(args).map_err(Failure::new)?;
     if let Some(text) = information(&parsed) {
         print(&text);
         return Ok(());
@@ -124,8 +124,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
 
 fn information(parsed: &Parsed) -> Option<String> {
     parsed.options.iter().find_map(|(name, value)| match *name {
-        "help" => Some(HELP.to_owned()),
-        "usage" => Some(USAGE.to_owned()),
+        "help" => Some(SPEC.help()),
+        "usage" => Some(SPEC.usage()),
         "version" => Some(format!("slurm {}\n", super::SLURM_VERSION)),
         "json" | "yaml" if value.as_deref() == Some("list") => Some(Dialect::list()),
         _ => None,
@@ -137,17 +137,11 @@ impl Options {
         if let Some(operand) = parsed.operands.first() {
             return Err(Failure::new(format!(
                 "sinfo: error: Unrecognized option: {operand}\n{}",
-                USAGE.trim_end()
+                SPEC.usage().trim_end()
             )));
         }
         let mut options = Options::default();
-        for (variable, option) in [
-            ("SINFO_ALL", "all"),
-            ("SINFO_FORMAT", "format"),
-            ("SINFO_PARTITION", "partition"),
-            ("SINFO_SORT", "sort"),
-            ("SLURM_CLUSTERS", "clusters"),
-        ] {
+        for (variable, option) in VARIABLES {
             if let Some(value) = env(variable) {
                 options.set(option, value)?;
             }
@@ -199,8 +193,12 @@ impl Options {
             "sort" => self.sort = Some(value),
             "states" => self.selection.states = select::parse_states(&value)?,
             "summarize" => self.summary = true,
-            // A cluster here is in no federation; sizes are never converted.
-            _ => {}
+            "verbose" => self.verbose = true,
+            other => {
+                return Err(Failure::new(format!(
+                    "sinfo: error: nothing heeds --{other}"
+                )));
+            }
         }
         Ok(())
     }
@@ -228,6 +226,12 @@ fn once(options: &Options) -> Result<(), Failure> {
     }
     let failed = failed_call("slurm_load_partitions");
     let mut client = Client::connect().map_err(&failed)?;
+    if options.verbose {
+        complain(&format!(
+            "sinfo: asking {}",
+            client.endpoint.socket.display()
+        ));
+    }
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     let completing = query::cluster(&mut client, &mut ctx).map_err(&failed)?;
     print(&render(options, &ctx, &completing)?);

@@ -11,7 +11,7 @@ fn sinfo(args: &[&str]) -> String {
 
 fn sinfo_of(args: &[&str], ctx: &Ctx) -> String {
     let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
-    let options = Options::new(parse("sinfo", OPTIONS, &args).unwrap()).unwrap();
+    let options = Options::new(SPEC.parse(&args).unwrap()).unwrap();
     render(&options, ctx, &[]).unwrap()
 }
 
@@ -279,4 +279,20 @@ fn json_of_both_layouts() {
     assert_eq!(rows[0]["nodes"]["nodes"][1], "n2");
     assert_eq!(rows[0]["cpus"]["allocated"], 8);
     assert_eq!(rows[0]["node"]["state"][0], "MIXED");
+}
+
+#[test]
+fn every_option_that_works_is_heeded() {
+    use crate::options::Status;
+    let informs = ["help", "usage", "version", "helpformat"];
+    for row in OPTIONS
+        .iter()
+        .filter(|o| !o.is_alias() && !informs.contains(&o.name))
+    {
+        if matches!(row.status, Status::Works | Status::Partly(_)) {
+            let heeded = Options::default().set(row.name, "1".to_owned());
+            let text = heeded.err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(!text.contains("nothing heeds"), "{text}");
+        }
+    }
 }

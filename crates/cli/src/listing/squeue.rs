@@ -8,103 +8,107 @@ use super::context::{Ctx, uid_of};
 use super::document::Dialect;
 use super::format::{Complaint, Layout};
 use super::job::JobRow;
-use super::options::{Arg, Opt, Parsed, also, env, long, opt, parse};
 use super::query::Jobs;
 use super::states::{self, StateWish};
 use super::step_fields::StepRow;
 use super::{Failure, complain, failed_call, job_document, job_fields, print, query, step_fields};
 use crate::connect::Client;
+use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
 use std::time::Duration;
 
+/// squeue.
+pub(crate) static SPEC: Spec = Spec {
+    name: "squeue",
+    about: "Shows jobs that wait and run, and with --states those that ended a short while ago.",
+    operands: "",
+    options: OPTIONS,
+    variables: VARIABLES,
+    notes: "",
+};
+
+const NO_FEDERATION: &str = "a cluster here is in no federation";
+
 static OPTIONS: &[Opt] = &[
-    opt('A', "account", Arg::Required),
-    opt('a', "all", Arg::None),
-    opt('r', "array", Arg::None),
-    long("array-unique", Arg::None),
-    opt('M', "clusters", Arg::Required),
+    opt("account", "LIST", "jobs of these accounts").short('A'),
+    flag("all", "jobs in hidden partitions too").short('a'),
+    flag("array", "a line for each task of an array").short('r'),
+    flag("array-unique", "a line for each array").refused("arrays are one line unless -r is given"),
+    opt("clusters", "NAME", "this cluster's name, or 'all'").short('M'),
     also("clusters", "cluster", Arg::Required),
-    long("federation", Arg::None),
-    opt('o', "format", Arg::Required),
-    opt('O', "Format", Arg::Required),
-    opt('h', "noheader", Arg::None),
-    long("help", Arg::None),
-    long("hide", Arg::None),
-    opt('i', "iterate", Arg::Required),
-    opt('j', "jobs", Arg::Optional),
+    flag("federation", "jobs of all clusters of a federation").stored(NO_FEDERATION),
+    opt("format", "FORMAT", "columns as %[[.]size]letter").short('o'),
+    opt("Format", "LIST", "columns as name[:[.]size|:suffix]").short('O'),
+    flag("noheader", "no line above the columns").short('h'),
+    flag("help", "print this help"),
+    flag("hide", "no jobs in hidden partitions (the default)"),
+    opt("iterate", "SECONDS", "again and again").short('i'),
+    opt(
+        "jobs",
+        "LIST",
+        "these jobs: 12, 12_3 (task 3 of array 12), 12_[1-3]",
+    )
+    .short('j')
+    .optional(),
     also("jobs", "job", Arg::Optional),
-    long("json", Arg::Optional),
-    opt('L', "licenses", Arg::Required),
-    long("local", Arg::None),
-    opt('l', "long", Arg::None),
-    long("me", Arg::None),
-    opt('n', "name", Arg::Required),
+    opt("json", "VERSION", "as JSON; --json=list names the versions").optional(),
+    opt("licenses", "LIST", "jobs that ask for these licenses").short('L'),
+    flag("local", "jobs of this cluster only").stored(NO_FEDERATION),
+    flag("long", "more columns").short('l'),
+    flag("me", "one's own jobs"),
+    opt("name", "LIST", "jobs of these names").short('n'),
     also("name", "names", Arg::Required),
-    long("noconvert", Arg::None),
-    opt('w', "nodelist", Arg::Required),
+    flag("noconvert", "memory always in megabytes"),
+    opt("nodelist", "HOSTLIST", "jobs on these nodes").short('w'),
     also("nodelist", "nodes", Arg::Required),
     also("nodelist", "node", Arg::Required),
-    opt('p', "partition", Arg::Required),
+    opt("partition", "LIST", "jobs in these partitions").short('p'),
     also("partition", "partitions", Arg::Required),
-    opt('P', "priority", Arg::None),
-    opt('q', "qos", Arg::Required),
-    opt('R', "reservation", Arg::Required),
-    long("sibling", Arg::None),
-    opt('S', "sort", Arg::Required),
-    long("start", Arg::None),
-    opt('t', "states", Arg::Required),
+    flag("priority", "a line for each partition that a job waits in").short('P'),
+    opt("qos", "LIST", "jobs of these QOS").short('q'),
+    opt("reservation", "NAME", "jobs in this reservation").short('R'),
+    flag("sibling", "jobs of a federation's other clusters").stored(NO_FEDERATION),
+    opt(
+        "sort",
+        "KEYS",
+        "order by letters of --format, each with + or - in front",
+    )
+    .short('S'),
+    flag("start", "expected starts of waiting jobs"),
+    opt(
+        "states",
+        "LIST",
+        "jobs in these states, long or short names, or 'all'",
+    )
+    .short('t'),
     also("states", "state", Arg::Required),
-    opt('s', "steps", Arg::Optional),
+    opt("steps", "LIST", "steps instead of jobs: 12.0, 12_3.batch")
+        .short('s')
+        .optional(),
     also("steps", "step", Arg::Optional),
-    long("usage", Arg::None),
-    opt('u', "user", Arg::Required),
+    flag("usage", "print a short summary"),
+    opt("user", "LIST", "jobs of these users, by name or number").short('u'),
     also("user", "users", Arg::Required),
-    opt('v', "verbose", Arg::None),
-    opt('V', "version", Arg::None),
-    long("yaml", Arg::Optional),
+    flag("verbose", "say what is asked").short('v'),
+    flag("version", "print the version").short('V'),
+    opt("yaml", "VERSION", "as YAML").optional(),
 ];
 
-const USAGE: &str = "\
-Usage: squeue [-A accounts] [-i seconds] [-j jobs] [-L licenses] [-n names] [-o format] [-O Format]
-              [-p partitions] [-q qos] [-R reservation] [-s [steps]] [-S sort keys] [-t states] [-u users]
-              [-w nodes] [--json[=version]] [--yaml[=version]] [--me] [--start] [-ahlrPvV]
-";
-
-const HELP: &str = "\
-Usage: squeue [OPTIONS]
-Shows jobs that wait and run, and with --states those that ended a short while ago.
-
-  -A, --account=LIST        jobs of these accounts
-  -a, --all                 jobs in hidden partitions too
-  -r, --array               a line for each task of an array
-  -M, --clusters=NAME       this cluster's name, or 'all'
-  -o, --format=FORMAT       columns as %[[.]size]letter, see squeue(1)
-  -O, --Format=LIST         columns as name[:[.]size|:suffix], see squeue(1)
-  -h, --noheader            no line above the columns
-      --hide                no jobs in hidden partitions (the default)
-  -i, --iterate=SECONDS     again and again
-  -j, --jobs=LIST           these jobs: 12, 12_3 (task 3 of array 12), 12_[1-3]
-      --json[=VERSION]      as JSON; --json=list names the versions
-  -L, --licenses=LIST       jobs that ask for these licenses
-  -l, --long                more columns
-      --me                  my own jobs
-  -n, --name=LIST           jobs of these names
-      --noconvert           memory always in megabytes
-  -w, --nodelist=HOSTLIST   jobs on these nodes
-  -p, --partition=LIST      jobs in these partitions
-  -P, --priority            a line for each partition that a job waits in
-  -q, --qos=LIST            jobs of these QOS
-  -R, --reservation=NAME    jobs in this reservation
-  -s, --steps[=LIST]        steps instead of jobs: 12.0, 12_3.batch
-  -S, --sort=KEYS           order by letters of --format, each with + or - in front
-      --start               expected starts of waiting jobs
-  -t, --states=LIST         jobs in these states, long or short names, or 'all'
-  -u, --user=LIST           jobs of these users, by name or number
-      --usage               the options in short
-  -v, --verbose             say what is asked
-  -V, --version             the version
-      --yaml[=VERSION]      as YAML
-      --federation, --local, --sibling   no effect: a cluster here is in no federation
-";
+static VARIABLES: &[(&str, &str)] = &[
+    ("SQUEUE_ACCOUNT", "account"),
+    ("SQUEUE_ALL", "all"),
+    ("SQUEUE_ARRAY", "array"),
+    ("SQUEUE_NAMES", "name"),
+    ("SQUEUE_FORMAT", "format"),
+    ("SQUEUE_FORMAT2", "Format"),
+    ("SQUEUE_LICENSES", "licenses"),
+    ("SQUEUE_PARTITION", "partition"),
+    ("SQUEUE_PRIORITY", "priority"),
+    ("SQUEUE_QOS", "qos"),
+    ("SQUEUE_SORT", "sort"),
+    ("SQUEUE_STATES", "states"),
+    ("SQUEUE_USERS", "user"),
+    ("SLURM_CLUSTERS", "clusters"),
+];
 
 const JOBS: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
 const JOBS_LONG: &str = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R";
@@ -133,7 +137,7 @@ pub(crate) struct Options {
 
 /// Runs squeue.
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
-    let parsed = parse("squeue", OPTIONS, args)?;
+    let parsed = SPEC.parse(args).map_err(Failure::new)?;
     if let Some(text) = information(&parsed) {
         print(&text);
         return Ok(());
@@ -151,8 +155,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
 
 fn information(parsed: &Parsed) -> Option<String> {
     parsed.options.iter().find_map(|(name, value)| match *name {
-        "help" => Some(HELP.to_owned()),
-        "usage" => Some(USAGE.to_owned()),
+        "help" => Some(SPEC.help()),
+        "usage" => Some(SPEC.usage()),
         "version" => Some(format!("slurm {}\n", super::SLURM_VERSION)),
         "json" | "yaml" if value.as_deref() == Some("list") => Some(Dialect::list()),
         _ => None,
@@ -175,29 +179,14 @@ impl Options {
         if let Some(operand) = operands.next() {
             return Err(Failure::new(format!(
                 "squeue: error: Unrecognized option: {operand}\n{}",
-                USAGE.trim_end()
+                SPEC.usage().trim_end()
             )));
         }
         Ok(options)
     }
 
     fn environment(&mut self) -> Result<(), Failure> {
-        for (variable, option) in [
-            ("SQUEUE_ACCOUNT", "account"),
-            ("SQUEUE_ALL", "all"),
-            ("SQUEUE_ARRAY", "array"),
-            ("SQUEUE_NAMES", "name"),
-            ("SQUEUE_FORMAT", "format"),
-            ("SQUEUE_FORMAT2", "Format"),
-            ("SQUEUE_LICENSES", "licenses"),
-            ("SQUEUE_PARTITION", "partition"),
-            ("SQUEUE_PRIORITY", "priority"),
-            ("SQUEUE_QOS", "qos"),
-            ("SQUEUE_SORT", "sort"),
-            ("SQUEUE_STATES", "states"),
-            ("SQUEUE_USERS", "user"),
-            ("SLURM_CLUSTERS", "clusters"),
-        ] {
+        for (variable, option) in VARIABLES {
             if let Some(value) = env(variable) {
                 self.set(option, value)?;
             }
@@ -241,13 +230,11 @@ impl Options {
             }
             "user" => wishes.uids = Some(parse_users(&value)),
             "verbose" => self.verbose = true,
-            "array-unique" => {
-                return Err(Failure::new(
-                    "squeue: error: --array-unique is not implemented; use -r for a line for each task",
-                ));
+            other => {
+                return Err(Failure::new(format!(
+                    "squeue: error: nothing heeds --{other}"
+                )));
             }
-            // A cluster here is in no federation, so its own jobs are all there is.
-            _ => {}
         }
         Ok(())
     }

@@ -10,13 +10,13 @@ fn squeue(args: &[&str]) -> String {
 
 fn squeue_of(args: &[&str], jobs: &Jobs, ctx: &Ctx) -> String {
     let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
-    let options = Options::new(parse("squeue", OPTIONS, &args).unwrap()).unwrap();
+    let options = Options::new(SPEC.parse(&args).unwrap()).unwrap();
     render(&options, &Layouts::new(&options), jobs, ctx).unwrap()
 }
 
 fn refused(args: &[&str]) -> String {
     let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
-    let parsed = match parse("squeue", OPTIONS, &args) {
+    let parsed = match SPEC.parse(&args) {
         Ok(parsed) => parsed,
         Err(failure) => return failure.to_string(),
     };
@@ -222,9 +222,7 @@ fn ids() {
 fn one_unknown_id_is_an_error_and_several_are_not() {
     let wishes = |args: &[&str]| {
         let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
-        Options::new(parse("squeue", OPTIONS, &args).unwrap())
-            .unwrap()
-            .wishes
+        Options::new(SPEC.parse(&args).unwrap()).unwrap().wishes
     };
     let jobs = Jobs {
         unknown: vec![muster_core::ids::JobId(999)],
@@ -345,4 +343,20 @@ fn array_expressions() {
         "1-2,5,9,11,15-17,19,22,25,27,33,39,45,55,66,77,88,99,101,103,107,109"
     );
     assert_eq!(show(&[(0, 1_000_000, 1)], 64), "0-1000000");
+}
+
+#[test]
+fn every_option_that_works_is_heeded() {
+    use crate::options::Status;
+    let informs = ["help", "usage", "version", "helpformat"];
+    for row in OPTIONS
+        .iter()
+        .filter(|o| !o.is_alias() && !informs.contains(&o.name))
+    {
+        if matches!(row.status, Status::Works | Status::Partly(_)) {
+            let heeded = Options::default().set(row.name, "1".to_owned());
+            let text = heeded.err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(!text.contains("nothing heeds"), "{text}");
+        }
+    }
 }

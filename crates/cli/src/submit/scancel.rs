@@ -3,8 +3,8 @@
 use super::line;
 use super::say::{self, Say};
 use crate::connect::{Client, ConnectError};
-use muster_conf::options::getopt::{self, Order, Simple};
-use muster_conf::options::{Arg, OptionError, values};
+use crate::options::{Arg, Opt, Spec, also, flag, opt};
+use muster_conf::options::values;
 use muster_core::command::{JobSelection, JobTarget, Reply, SignalScope, UserCommand};
 use muster_core::ids::{JobId, StepNo};
 use muster_core::index_set::IndexSet;
@@ -14,70 +14,88 @@ use muster_proto::client::{JobFilter, Query, Response};
 use std::io::BufRead as _;
 use std::process::ExitCode;
 
-const OPTIONS: &[Simple] = &[
-    Simple("account", Some('A'), Arg::Required),
-    Simple("admin-comment", None, Arg::Required),
-    Simple("autocomplete", None, Arg::Required),
-    Simple("batch", Some('b'), Arg::None),
-    Simple("clusters", Some('M'), Arg::Required),
-    Simple("cron", Some('c'), Arg::None),
-    Simple("ctld", None, Arg::None),
-    Simple("full", Some('f'), Arg::None),
-    Simple("help", None, Arg::None),
-    Simple("hurry", Some('H'), Arg::None),
-    Simple("interactive", Some('i'), Arg::None),
-    Simple("jobname", None, Arg::Required),
-    Simple("me", None, Arg::None),
-    Simple("name", Some('n'), Arg::Required),
-    Simple("nodelist", Some('w'), Arg::Required),
-    Simple("partition", Some('p'), Arg::Required),
-    Simple("qos", Some('q'), Arg::Required),
-    Simple("quiet", Some('Q'), Arg::None),
-    Simple("reservation", Some('R'), Arg::Required),
-    Simple("sibling", None, Arg::Required),
-    Simple("signal", Some('s'), Arg::Required),
-    Simple("state", Some('t'), Arg::Required),
-    Simple("usage", None, Arg::None),
-    Simple("user", Some('u'), Arg::Required),
-    Simple("verbose", Some('v'), Arg::None),
-    Simple("version", Some('V'), Arg::None),
-    Simple("wckey", None, Arg::Required),
+/// scancel.
+pub(crate) static SPEC: Spec = Spec {
+    name: "scancel",
+    about: "Ends jobs and steps, or sends them a signal.",
+    operands: "[JOB[_INDEX][.STEP]...]",
+    options: OPTIONS,
+    variables: VARIABLES,
+    notes: "Without a JOB, one of the options that choose jobs must be there. A job that is gone is no error.\n",
+};
+
+static OPTIONS: &[Opt] = &[
+    opt("account", "NAME", "only jobs of this account").short('A'),
+    opt(
+        "admin-comment",
+        "TEXT",
+        "leave this comment in the jobs' records",
+    )
+    .refused("set it with scontrol update JobId=JOB AdminComment=TEXT"),
+    opt(
+        "autocomplete",
+        "WORD",
+        "names that complete a word, for shells",
+    )
+    .refused("completion scripts are not made by the commands themselves"),
+    flag("batch", "signal the batch script's shell only").short('b'),
+    opt("clusters", "NAME", "cluster that has the jobs")
+        .short('M')
+        .refused("only this cluster is known; set SLURM_CONF to reach another"),
+    flag("cron", "jobs of scrontab")
+        .short('c')
+        .refused("there are no scrontab jobs here"),
+    flag("ctld", "send the request through the controller").stored("it always goes there"),
+    flag(
+        "full",
+        "signal the batch script, its children and all steps",
+    )
+    .short('f'),
+    flag("help", "print this help"),
+    flag("hurry", "do not wait for burst buffers")
+        .short('H')
+        .stored("there are no burst buffers"),
+    flag("interactive", "ask before each job").short('i'),
+    flag("me", "only one's own jobs"),
+    opt("name", "NAME", "only jobs of this name").short('n'),
+    also("name", "jobname", Arg::Required),
+    opt("nodelist", "HOSTLIST", "only jobs on these nodes").short('w'),
+    opt("partition", "NAME", "only jobs in this partition").short('p'),
+    opt("qos", "NAME", "only jobs of this quality of service").short('q'),
+    flag("quiet", "print nothing about jobs that are gone").short('Q'),
+    opt("reservation", "NAME", "only jobs in this reservation").short('R'),
+    opt("sibling", "NAME", "a federation's job on this cluster")
+        .refused("this cluster is not in a federation"),
+    opt(
+        "signal",
+        "NAME|NUMBER",
+        "send this signal instead of ending the job",
+    )
+    .short('s'),
+    opt("state", "STATE", "only PENDING, RUNNING or SUSPENDED jobs").short('t'),
+    flag("usage", "print a short summary"),
+    opt("user", "NAME|UID", "only jobs of this user").short('u'),
+    flag("verbose", "say what is done").short('v'),
+    flag("version", "print the version").short('V'),
+    opt("wckey", "KEY", "only jobs with this workload key"),
 ];
 
-const HELP: &str = "\
-Usage: scancel [OPTIONS] [JOB[_INDEX][.STEP]...]
-  -A, --account=account           only jobs of this account
-  -b, --batch                     signal the batch script's shell only
-  -f, --full                      signal the batch script, its children and all steps
-  -H, --hurry                     accepted; there are no burst buffers to wait for
-  -i, --interactive               ask before each job
-  -M, --clusters                  cluster that has the jobs; only this one is known
-      --me                        only own jobs
-  -n, --name=job_name             only jobs of this name
-  -p, --partition=partition       only jobs of this partition
-  -Q, --quiet                     print nothing about jobs that are gone
-  -q, --qos=qos                   only jobs of this quality of service
-  -R, --reservation=reservation   only jobs of this reservation
-  -s, --signal=name | integer     send this signal instead of ending the job
-  -t, --state=states              only PENDING, RUNNING or SUSPENDED jobs
-  -u, --user=user_id              only jobs of this user
-  -V, --version                   print the version
-  -v, --verbose                   say what is done
-  -w, --nodelist                  only jobs on these nodes
-      --wckey=wckey               only jobs with this workload key
-
-Help options:
-  --help                          print this help
-  --usage                         print a short summary
-";
-
-const USAGE: &str = "\
-Usage: scancel [-A account] [--batch] [--full] [--interactive] [-n job_name]
-               [-p partition] [-Q] [-q qos] [-R reservation] [-s signal | integer]
-               [-t PENDING | RUNNING | SUSPENDED] [--usage] [-u user_name]
-               [--hurry] [-V] [-v] [-w hosts...] [--wckey=wckey] [--me]
-               [JOB[_INDEX][.STEP]...]
-";
+/// Variables that stand for options; those of flags must begin with t, y or 1.
+static VARIABLES: &[(&str, &str)] = &[
+    ("SCANCEL_ACCOUNT", "account"),
+    ("SCANCEL_NAME", "name"),
+    ("SCANCEL_PARTITION", "partition"),
+    ("SCANCEL_QOS", "qos"),
+    ("SCANCEL_STATE", "state"),
+    ("SCANCEL_USER", "user"),
+    ("SCANCEL_NODELIST", "nodelist"),
+    ("SCANCEL_RESERVATION", "reservation"),
+    ("SCANCEL_WCKEY", "wckey"),
+    ("SCANCEL_BATCH", "batch"),
+    ("SCANCEL_FULL", "full"),
+    ("SCANCEL_INTERACTIVE", "interactive"),
+    ("SCANCEL_VERBOSE", "verbose"),
+];
 
 /// What is to be done to which jobs.
 #[derive(Debug, Default)]
@@ -120,19 +138,16 @@ pub(super) fn main(args: &[String]) -> ExitCode {
 }
 
 fn read(say: &Say, args: &[String]) -> Result<Wish, ExitCode> {
-    let parsed = getopt::parse(OPTIONS.iter(), args, Order::Mixed).map_err(|text| {
-        say.option_error(&OptionError {
-            lines: vec![text],
-            exit: 1,
-            bare: true,
-        })
+    let parsed = SPEC.parse(args).map_err(|text| {
+        say::stderr(&format!("{text}\n"));
+        say.failed()
     })?;
     let mut wish = Wish::default();
     from_environment(say, &mut wish)?;
     for (option, value) in parsed.options {
-        apply(say, &mut wish, option.0, value.unwrap_or_default())?;
+        apply(say, &mut wish, option, value.unwrap_or_default())?;
     }
-    for word in &parsed.words {
+    for word in &parsed.operands {
         // Ids may be given with commas between them.
         for text in split_ids(word) {
             let target = target(text).ok_or_else(|| {
@@ -154,33 +169,16 @@ fn read(say: &Say, args: &[String]) -> Result<Wish, ExitCode> {
 }
 
 fn from_environment(say: &Say, wish: &mut Wish) -> Result<(), ExitCode> {
-    const FILTERS: [(&str, &str); 9] = [
-        ("SCANCEL_ACCOUNT", "account"),
-        ("SCANCEL_NAME", "name"),
-        ("SCANCEL_PARTITION", "partition"),
-        ("SCANCEL_QOS", "qos"),
-        ("SCANCEL_STATE", "state"),
-        ("SCANCEL_USER", "user"),
-        ("SCANCEL_NODELIST", "nodelist"),
-        ("SCANCEL_RESERVATION", "reservation"),
-        ("SCANCEL_WCKEY", "wckey"),
-    ];
-    const FLAGS: [(&str, &str); 5] = [
-        ("SCANCEL_BATCH", "batch"),
-        ("SCANCEL_FULL", "full"),
-        ("SCANCEL_INTERACTIVE", "interactive"),
-        ("SCANCEL_HURRY", "hurry"),
-        ("SCANCEL_VERBOSE", "verbose"),
-    ];
-    for (name, option) in FILTERS {
-        if let Ok(value) = std::env::var(name)
-            && !value.is_empty()
-        {
+    for (name, option) in VARIABLES {
+        let takes_value = OPTIONS
+            .iter()
+            .any(|o| o.name == *option && o.arg != Arg::None);
+        let Ok(value) = std::env::var(name) else {
+            continue;
+        };
+        if takes_value && !value.is_empty() {
             apply(say, wish, option, value)?;
-        }
-    }
-    for (name, option) in FLAGS {
-        if std::env::var(name).is_ok_and(|v| v.starts_with(['t', 'T', 'y', 'Y', '1'])) {
+        } else if !takes_value && value.starts_with(['t', 'T', 'y', 'Y', '1']) {
             apply(say, wish, option, String::new())?;
         }
     }
@@ -193,10 +191,9 @@ fn apply(say: &Say, wish: &mut Wish, option: &str, value: String) -> Result<(), 
         "account" => filter.account = Some(value),
         "batch" => wish.batch = true,
         "full" => wish.full = true,
-        "hurry" | "ctld" => {}
         "interactive" => wish.interactive = true,
         "me" => filter.uid = Some(nix::unistd::getuid().as_raw()),
-        "name" | "jobname" => filter.name = Some(value),
+        "name" => filter.name = Some(value),
         "nodelist" => {
             filter.nodes = muster_core::hostlist::parse(&value).map_err(|e| {
                 say.error(&format!("Invalid --nodelist: {e}"));
@@ -229,22 +226,16 @@ fn apply(say: &Say, wish: &mut Wish, option: &str, value: String) -> Result<(), 
         "verbose" => wish.verbose += 1,
         "wckey" => filter.wckey = Some(value),
         "help" => {
-            say::stdout(HELP);
+            say::stdout(&SPEC.help());
             return Err(ExitCode::SUCCESS);
         }
         "usage" => {
-            say::stdout(USAGE);
+            say::stdout(&SPEC.usage());
             return Err(ExitCode::SUCCESS);
         }
         "version" => return Err(say::version()),
         other => {
-            let why = match other {
-                "clusters" => "only this cluster is known; set SLURM_CONF to reach another",
-                "cron" => "there are no scrontab jobs here",
-                "sibling" => "this cluster is not in a federation",
-                _ => "it has no meaning here",
-            };
-            say.error(&format!("--{other} is not supported: {why}"));
+            say.error(&format!("nothing heeds --{other}"));
             return Err(say.failed());
         }
     }

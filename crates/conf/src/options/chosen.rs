@@ -122,7 +122,7 @@ impl Chosen {
         let mut warnings = Vec::new();
         for given in &self.given {
             match given.row.status {
-                Status::Works | Status::StoredOnly { warn: false, .. } => {}
+                Status::Works | Status::Partly(_) | Status::StoredOnly { warn: false, .. } => {}
                 Status::StoredOnly { why, warn: true } => {
                     if !given.asks_for_nothing() {
                         let long = given.row.long;

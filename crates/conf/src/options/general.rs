@@ -208,7 +208,8 @@ pub(super) const ROWS: &[OptionRow] = &[
         "names",
         "licenses that the job holds while it runs: name[:count],...",
     )
-    .short('L'),
+    .short('L')
+    .partly("the cluster has no licenses, so a job that asks for one is refused"),
     opt("mail-type", "type", "events to send mail for").warns(NO_MAIL),
     opt("mail-user", "user", "who gets the mail").stored(NO_MAIL),
     opt("mcs-label", "label", "label of the job's security group")

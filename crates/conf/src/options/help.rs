@@ -55,7 +55,7 @@ fn push_row(text: &mut String, row: &OptionRow) {
         left.push(' ');
     }
     let note = match row.status {
-        super::Status::Works => "",
+        super::Status::Works | super::Status::Partly(_) => "",
         super::Status::StoredOnly { .. } => " (no effect here)",
         super::Status::Refused(_) => " (not supported here)",
     };

@@ -122,12 +122,10 @@ pub(super) const ROWS: &[OptionRow] = &[
         "run on the node as each task ends",
     )
     .on(R)
-    .srun_env(&["SLURM_TASK_EPILOG"])
-    .refused("nothing is run around tasks; start a script that does it and then the program"),
+    .srun_env(&["SLURM_TASK_EPILOG"]),
     opt("task-prolog", "program", "run on the node before each task")
         .on(R)
-        .srun_env(&["SLURM_TASK_PROLOG"])
-        .refused("nothing is run around tasks; start a script that does it and then the program"),
+        .srun_env(&["SLURM_TASK_PROLOG"]),
     opt("threads", "threads", "connections that srun opens at once")
         .short('T')
         .on(R)

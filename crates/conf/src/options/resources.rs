@@ -87,7 +87,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         &["SLURM_THREAD_SPEC"],
         &["SALLOC_THREAD_SPEC"],
     )
-    .refused("use --core-spec"),
+    .refused("no threads of a job are set aside; remove the option"),
     flag("spread-job", "use as many nodes as possible").env(
         &["SBATCH_SPREAD_JOB"],
         &["SLURM_SPREAD_JOB"],
@@ -124,9 +124,9 @@ pub(super) const ROWS: &[OptionRow] = &[
         &["SRUN_SEGMENT_SIZE"],
         &["SALLOC_SEGMENT_SIZE"],
     )
-    .refused("block topologies are not known here; use --switches"),
+    .refused("block topologies are not known here; remove the option"),
     flag("consolidate-segments", "put segments next to each other")
-        .refused("block topologies are not known here; use --switches"),
+        .refused("block topologies are not known here; remove the option"),
     flag("spread-segments", "put segments into different blocks")
         .refused("block topologies are not known here"),
     flag("contiguous", "nodes next to each other").group(Group::Constraint),
@@ -179,7 +179,8 @@ pub(super) const ROWS: &[OptionRow] = &[
             &["SBATCH_RESERVATION"],
             &["SLURM_RESERVATION"],
             &["SALLOC_RESERVATION"],
-        ),
+        )
+        .partly("there are no reservations, so a job that asks for one is refused"),
     opt("tmp", "MB", "temporary disk space of each node").group(Group::Constraint),
     opt("nodelist", "names", "nodes that must be in the allocation")
         .short('w')

@@ -92,6 +92,8 @@ pub enum Group {
 pub enum Status {
     /// What Slurm's manual says.
     Works,
+    /// A part of it; the text says which, or what is missing.
+    Partly(&'static str),
     /// It is accepted and has no effect that could make a job's result wrong.
     StoredOnly {
         /// What does not happen.
@@ -206,6 +208,12 @@ impl OptionRow {
 
     pub(super) const fn command_line_only(mut self) -> OptionRow {
         self.directive = false;
+        self
+    }
+
+    /// Works in part.
+    pub(super) const fn partly(mut self, how: &'static str) -> OptionRow {
+        self.status = Status::Partly(how);
         self
     }
 

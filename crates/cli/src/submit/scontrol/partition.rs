@@ -3,49 +3,62 @@
 use super::Session;
 use super::update::Pair;
 use crate::connect::{ConnectError, unexpected};
+use crate::options::Status;
 use muster_core::command::UserCommand;
 use muster_core::config::PartitionConfig;
 use muster_core::hostlist;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::client::{Query, Response};
 
-/// Keys of slurm.conf's partition lines.
-const KEYS: [&str; 33] = [
-    "AllocNodes",
-    "AllowAccounts",
-    "AllowGroups",
-    "AllowQos",
-    "Alternate",
-    "CpuBind",
-    "Default",
-    "DefaultTime",
-    "DefMemPerCPU",
-    "DefMemPerNode",
-    "DenyAccounts",
-    "DenyQos",
-    "DisableRootJobs",
-    "ExclusiveUser",
-    "GraceTime",
-    "Hidden",
-    "JobDefaults",
-    "LLN",
-    "MaxCPUsPerNode",
-    "MaxMemPerCPU",
-    "MaxMemPerNode",
-    "MaxNodes",
-    "MaxTime",
-    "MinNodes",
-    "Nodes",
-    "OverSubscribe",
-    "OverTimeLimit",
-    "PreemptMode",
-    "PriorityJobFactor",
-    "PriorityTier",
-    "QOS",
-    "State",
-    "TRESBillingWeights",
+const CONF: Status = Status::Refused("set it in slurm.conf, then scontrol reconfigure");
+
+/// Fields of `update PartitionName=`, and what they do here.
+pub(crate) const FIELDS: &[(&str, Status)] = &[
+    ("PartitionName", Status::Works),
+    ("AllocNodes", Status::Works),
+    ("AllowAccounts", Status::Works),
+    ("AllowGroups", Status::Works),
+    ("AllowQos", Status::Works),
+    ("Default", Status::Works),
+    ("DefaultTime", Status::Works),
+    ("DefMemPerCPU", Status::Works),
+    ("DefMemPerNode", Status::Works),
+    ("DenyAccounts", Status::Works),
+    ("DenyQos", Status::Works),
+    ("DisableRootJobs", Status::Works),
+    ("ExclusiveUser", Status::Works),
+    ("GraceTime", Status::Works),
+    ("Hidden", Status::Works),
+    ("LLN", Status::Works),
+    ("MaxCPUsPerNode", Status::Works),
+    ("MaxMemPerCPU", Status::Works),
+    ("MaxMemPerNode", Status::Works),
+    ("MaxNodes", Status::Works),
+    ("MaxTime", Status::Works),
+    ("MinNodes", Status::Works),
+    ("Nodes", Status::Works),
+    ("OverSubscribe", Status::Works),
+    ("OverTimeLimit", Status::Works),
+    ("PriorityJobFactor", Status::Works),
+    ("PriorityTier", Status::Works),
+    ("Priority", Status::Works),
+    ("QOS", Status::Works),
+    ("ReqResv", Status::Works),
+    ("RootOnly", Status::Works),
+    ("Shared", Status::Works),
+    ("State", Status::Works),
+    ("Alternate", CONF),
+    ("CpuBind", CONF),
+    ("ExclusiveTopo", CONF),
+    ("JobDefaults", CONF),
+    ("MaxCPUsPerSocket", CONF),
+    ("PowerDownOnIdle", CONF),
+    ("PreemptMode", CONF),
+    ("ResumeTimeout", CONF),
+    ("SuspendTime", CONF),
+    ("SuspendTimeout", CONF),
+    ("TRESBillingWeights", CONF),
 ];
-const MORE_KEYS: [&str; 4] = ["ReqResv", "RootOnly", "Shared", "Priority"];
 
 impl Session {
     /// Sends the changes of a partition.
@@ -57,13 +70,15 @@ impl Session {
                 name.clone_from(&pair.value);
                 continue;
             }
-            let known = KEYS
+            let known = FIELDS
                 .iter()
-                .chain(&MORE_KEYS)
-                .find(|k| k.eq_ignore_ascii_case(&pair.key));
-            let Some(key) = known else {
+                .find(|(k, _)| k.eq_ignore_ascii_case(&pair.key));
+            let Some((key, status)) = known else {
                 return self.not_supported(pair, None);
             };
+            if let Status::Refused(why) = status {
+                return self.not_supported(pair, Some(why));
+            }
             if *key == "State" && !self.partition_state(pair) {
                 return;
             }

@@ -36,26 +36,8 @@ impl Session {
             "completing" => self.completing(),
             "errnumstr" => self.error_text(&rest[0]),
             "cluster" => self.cluster(rest.first().map(String::as_str)),
-            other => self.unsupported(other),
+            other => self.error(&format!("nothing carries out {other}")),
         }
-    }
-
-    fn unsupported(&mut self, name: &str) {
-        let why = match name {
-            "cancel_reboot" | "reboot" => "nodes are not rebooted by the workload manager",
-            "fsdampeningfactor" => {
-                "set FairShareDampeningFactor in slurm.conf, then scontrol reconfigure"
-            }
-            "notify" => "messages are not delivered into jobs; write to the job's files",
-            "pidinfo" => "use scontrol listpids JOB",
-            "schedloglevel" | "setdebug" | "setdebugflags" => {
-                "set SlurmctldDebug or DebugFlags in slurm.conf, then scontrol reconfigure"
-            }
-            "takeover" => "there is no backup controller",
-            "token" => "no token service is set up",
-            _ => "it has no meaning here",
-        };
-        self.error(&format!("{name} is not supported: {why}"));
     }
 
     fn ping(&mut self) {

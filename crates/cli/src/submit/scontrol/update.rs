@@ -2,6 +2,7 @@
 
 use super::Session;
 use crate::connect::ConnectError;
+use crate::options::Status;
 use muster_core::command::{NodeUpdate, Reply, UserCommand};
 
 /// One `Key=Value`, `Key+=Value` or `Key-=Value`.
@@ -33,6 +34,11 @@ impl Pair {
             sign,
             value: value.to_owned(),
         })
+    }
+
+    /// Whether the key is `name`, in any case, or a beginning of it that has `letters` at least.
+    pub(super) fn is_named(&self, name: &str, letters: usize) -> bool {
+        self.is(&name.to_ascii_lowercase(), letters)
     }
 
     /// Whether the key is `name` or a beginning of it that has `letters` at least.
@@ -78,6 +84,77 @@ fn entity(pairs: &[Pair]) -> Entity {
     }
 }
 
+/// A field of `scontrol update`: its name, how few letters stand for it, what it does here.
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) letters: usize,
+    pub(crate) status: Status,
+}
+
+const fn works(name: &'static str, letters: usize) -> Field {
+    Field {
+        name,
+        letters,
+        status: Status::Works,
+    }
+}
+
+const fn refused(name: &'static str, why: &'static str) -> Field {
+    Field {
+        name,
+        letters: usize::MAX,
+        status: Status::Refused(why),
+    }
+}
+
+const FEATURES: Status =
+    Status::Partly("features that are available and those that are active are the same list");
+const CONF: &str = "set it in slurm.conf, then scontrol reconfigure";
+const NOT_KEPT: &str = "nodes do not keep this";
+
+/// Fields of `update NodeName=`.
+pub(crate) const NODE_FIELDS: &[Field] = &[
+    works("NodeName", 3),
+    Field {
+        name: "State",
+        letters: 1,
+        status: Status::Partly(
+            "DOWN, DRAIN, FAIL, RESUME, IDLE, UNDRAIN; nodes are not powered, rebooted or added from here",
+        ),
+    },
+    works("Reason", 1),
+    works("Weight", 1),
+    Field {
+        name: "ActiveFeatures",
+        letters: 3,
+        status: FEATURES,
+    },
+    Field {
+        name: "AvailableFeatures",
+        letters: 3,
+        status: FEATURES,
+    },
+    Field {
+        name: "Features",
+        letters: 1,
+        status: FEATURES,
+    },
+    works("Comment", 1),
+    refused("Gres", CONF),
+    refused("NodeAddr", "agents tell where they are when they connect"),
+    refused(
+        "NodeHostname",
+        "agents tell where they are when they connect",
+    ),
+    refused("CpuBind", NOT_KEPT),
+    refused("Extra", NOT_KEPT),
+    refused("ResumeAfter", NOT_KEPT),
+    refused("InstanceId", NOT_KEPT),
+    refused("InstanceType", NOT_KEPT),
+    refused("CertToken", NOT_KEPT),
+    refused("Topology", CONF),
+];
+
 const NO_RESERVATIONS: &str =
     "reservations are not supported; use a partition, or hold nodes with State=DRAIN";
 
@@ -121,71 +198,38 @@ impl Session {
         Some(pairs)
     }
 
-    /// `create partition ...`, `create PartitionName=...`.
-    pub(super) fn create(&mut self, words: &[String]) {
-        let first = words[0].to_ascii_lowercase();
-        let (kind, rest) = match first.split_once('=') {
-            Some((kind, _)) => (kind.to_owned(), words),
-            None => (first, &words[1..]),
-        };
-        if "partitionname".starts_with(&kind) && kind.len() >= 3 {
-            if let Some(pairs) = self.pairs(rest) {
-                self.update_partition(&pairs);
-            }
-        } else if "reservationname".starts_with(&kind) && kind.len() >= 3 {
-            self.error(NO_RESERVATIONS);
-        } else if "nodename".starts_with(&kind) && kind.len() >= 3 {
-            self.error("nodes are added in slurm.conf, then scontrol reconfigure");
-        } else {
-            self.error(&format!("Invalid creation entity: {}", words[0]));
-        }
-    }
-
-    /// `delete PartitionName=...`.
-    pub(super) fn delete(&mut self, words: &[String]) {
-        let (kind, named) = match words[0].split_once('=') {
-            Some((kind, _)) => (kind, true),
-            None => (words[0].as_str(), words.len() > 1),
-        };
-        let kind = kind.to_ascii_lowercase();
-        let is = |name: &str| kind.len() >= 3 && name.starts_with(&kind);
-        if !named || !(is("partitionname") || is("reservationname") || is("nodename")) {
-            self.error("Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'");
-        } else if is("reservationname") {
-            self.error(NO_RESERVATIONS);
-        } else {
-            self.error("partitions and nodes are removed in slurm.conf, then scontrol reconfigure");
-        }
-    }
-
     fn update_node(&mut self, pairs: &[Pair]) {
         let mut update = NodeUpdate::default();
         let mut nodes = String::new();
         for pair in pairs {
             let value = pair.value.clone();
-            match () {
-                () if pair.is("nodename", 3) => nodes = value,
-                () if pair.is("state", 1) => {
+            let known = NODE_FIELDS
+                .iter()
+                .find(|f| pair.is_named(f.name, f.letters));
+            let Some(field) = known else {
+                return self.not_supported(pair, None);
+            };
+            if let Status::Refused(why) = field.status {
+                return self.not_supported(pair, Some(why));
+            }
+            match field.name {
+                "NodeName" => nodes = value,
+                "State" => {
                     if !self.node_state(&mut update, pair) {
                         return;
                     }
                 }
-                () if pair.is("reason", 1) => {
-                    update.reason = Some(value.trim_matches(['"', '\'']).to_owned())
-                }
-                () if pair.is("weight", 1) => match value.parse() {
+                "Reason" => update.reason = Some(value.trim_matches(['"', '\'']).to_owned()),
+                "Weight" => match value.parse() {
                     Ok(weight) => update.weight = Some(weight),
                     Err(_) => return self.bad_value(pair, "a number"),
                 },
-                () if pair.is("activefeatures", 3)
-                    || pair.is("availablefeatures", 3)
-                    || pair.is("features", 1) =>
-                {
+                "ActiveFeatures" | "AvailableFeatures" | "Features" => {
                     let list = value.split(',').filter(|f| !f.is_empty());
                     update.features = Some(list.map(str::to_owned).collect());
                 }
-                () if pair.is("comment", 1) => update.comment = Some(value),
-                () => return self.not_supported(pair, known_node_key(pair)),
+                "Comment" => update.comment = Some(value),
+                _ => return self.not_supported(pair, None),
             }
         }
         if update == NodeUpdate::default() {
@@ -259,17 +303,6 @@ impl Session {
             "Invalid value in {}: expected {expected}",
             pair.text
         ));
-    }
-}
-
-fn known_node_key(pair: &Pair) -> Option<&'static str> {
-    match pair.key.as_str() {
-        "gres" => Some("devices of nodes are set in slurm.conf, then scontrol reconfigure"),
-        "nodeaddr" | "nodehostname" => Some("agents tell where they are when they connect"),
-        "cpubind" | "extra" | "resumeafter" | "instanceid" | "instancetype" | "certtoken" => {
-            Some("nodes do not keep this")
-        }
-        _ => None,
     }
 }
 

@@ -181,7 +181,7 @@ const KEYS: &[(&str, usize, Read)] = &[
 ];
 
 /// Keys that Slurm knows and that cannot be changed here.
-const REFUSED: &[(&str, &str)] = &[
+pub(crate) const REFUSED: &[(&str, &str)] = &[
     ("burstbuffer", "there are no burst buffers here"),
     ("clusters", "only this cluster is known"),
     ("clusterfeatures", "this cluster is not in a federation"),
@@ -197,6 +197,20 @@ const REFUSED: &[(&str, &str)] = &[
     ("sitefactor", "there is no site factor in priorities"),
     ("threadspec", "use CoreSpec"),
 ];
+
+/// Fields that are shown with the job and change nothing else.
+pub(crate) const SHOWN_ONLY: &[(&str, &str)] = &[
+    ("mailtype", "no mail is sent"),
+    ("mailuser", "no mail is sent"),
+    ("prefer", "it is shown; nodes are not preferred by it"),
+];
+
+/// Names of the fields that can be changed, in lower case.
+pub(crate) fn fields() -> impl Iterator<Item = &'static str> {
+    KEYS.iter()
+        .map(|(name, ..)| *name)
+        .chain(["jobid", "jobname", "userid"])
+}
 
 /// A job being changed.
 struct Change<'a> {

@@ -1,0 +1,291 @@
+//! What every command is, knows and does, read from the tables that the commands themselves run on. Man pages,
+//! completion and the compatibility page are made from it.
+
+use crate::listing::format::{Field, Record};
+use crate::listing::{
+    job_fields, node_fields, priority, sacct, sacct_fields, sdiag, sinfo, squeue, step_fields,
+};
+use crate::options::{Arg, Spec, Status};
+use crate::submit::scancel;
+use crate::submit::scontrol::{partition, table, update, update_job};
+use muster_conf::options::{self as submission, Command as Submission};
+
+/// A command.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is for, in one line.
+    pub about: &'static str,
+    /// What follows the options.
+    pub operands: &'static str,
+    /// Its options.
+    pub options: Vec<Row>,
+    /// Environment variables, and what they stand for.
+    pub variables: Vec<(String, String)>,
+    /// What else it knows: scontrol's commands and fields, columns of listings.
+    pub lists: Vec<List>,
+    /// What is to be known besides.
+    pub notes: &'static str,
+    /// Exit statuses and what they mean.
+    pub exits: &'static [(&'static str, &'static str)],
+}
+
+/// An option.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Long name, without dashes; empty where an option has a letter only.
+    pub long: &'static str,
+    /// Other long names.
+    pub also: Vec<&'static str>,
+    /// Short name.
+    pub short: Option<char>,
+    /// Whether it takes a value.
+    pub arg: Arg,
+    /// What its value is called.
+    pub placeholder: &'static str,
+    /// One line on what it does.
+    pub help: &'static str,
+    /// What it does here.
+    pub status: Status,
+}
+
+/// Other things that a command knows.
+#[derive(Clone, Debug)]
+pub struct List {
+    /// What they are.
+    pub title: &'static str,
+    /// Each: its name, what it is (may be empty), what it does here.
+    pub rows: Vec<(String, String, Status)>,
+}
+
+const PLAIN: &[(&str, &str)] = &[
+    ("0", "all went well"),
+    (
+        "1",
+        "something was refused, or the controller cannot be reached",
+    ),
+];
+const SUBMISSION: &[(&str, &str)] = &[
+    ("0", "the job was accepted"),
+    (
+        "1",
+        "it was refused, or the controller cannot be reached; SLURM_EXIT_ERROR changes the number",
+    ),
+    ("255", "an option's value is malformed"),
+    (
+        "other",
+        "with --wait, the highest exit code of the job's tasks",
+    ),
+];
+const RUNNER: &[(&str, &str)] = &[
+    ("0", "all tasks, or the command, ended with 0"),
+    (
+        "1",
+        "nothing could be started; SLURM_EXIT_ERROR changes the number",
+    ),
+    ("255", "an option's value is malformed"),
+    ("128+N", "the task was ended by signal N"),
+    (
+        "other",
+        "the highest exit code of the tasks, or the command's",
+    ),
+];
+
+/// Every command of users and administrators that is no daemon.
+pub fn commands() -> Vec<Command> {
+    let mut all: Vec<Command> = Submission::ALL.into_iter().map(submitted).collect();
+    all.push(of_spec(&scancel::SPEC, Vec::new()));
+    all.push(of_spec(&table::SPEC, scontrol_lists()));
+    all.push(of_spec(
+        &squeue::SPEC,
+        vec![
+            columns("Columns", job_fields::FIELDS),
+            columns("Columns of --steps", step_fields::FIELDS),
+        ],
+    ));
+    all.push(of_spec(
+        &sinfo::SPEC,
+        vec![columns("Columns", node_fields::FIELDS)],
+    ));
+    all.push(of_spec(&sacct::SPEC, vec![sacct_columns()]));
+    all.push(of_spec(&sdiag::SPEC, Vec::new()));
+    for spec in [&priority::SPRIO, &priority::SSHARE, &priority::SSTAT] {
+        all.push(of_spec(spec, Vec::new()));
+    }
+    all
+}
+
+fn of_spec(spec: &'static Spec, lists: Vec<List>) -> Command {
+    let aliases = |name| {
+        let others = spec
+            .options
+            .iter()
+            .filter(move |o| o.is_alias() && o.name == name);
+        others.map(|o| o.long).collect()
+    };
+    Command {
+        name: spec.name,
+        about: spec.about,
+        operands: spec.operands,
+        options: spec
+            .options
+            .iter()
+            .filter(|o| !o.is_alias())
+            .map(|o| Row {
+                long: o.long,
+                also: aliases(o.name),
+                short: o.short,
+                arg: o.arg,
+                placeholder: o.placeholder,
+                help: o.help,
+                status: o.status,
+            })
+            .collect(),
+        variables: spec
+            .variables
+            .iter()
+            .map(|(name, option)| ((*name).to_owned(), format!("as --{option}")))
+            .collect(),
+        lists,
+        notes: spec.notes,
+        exits: PLAIN,
+    }
+}
+
+fn submitted(command: Submission) -> Command {
+    let (about, operands, exits) = match command {
+        Submission::Sbatch => (
+            "Submits a script that runs when its resources are free.",
+            "[SCRIPT [ARGUMENT...]]",
+            SUBMISSION,
+        ),
+        Submission::Srun => (
+            "Runs a program as parallel tasks, in the job that it is called in or in one of its own.",
+            "PROGRAM [ARGUMENT...]",
+            RUNNER,
+        ),
+        Submission::Salloc => (
+            "Gets resources and runs a command, a shell at first, while it holds them.",
+            "[COMMAND [ARGUMENT...]]",
+            RUNNER,
+        ),
+    };
+    let rows = || {
+        submission::table()
+            .iter()
+            .filter(|r| r.commands.has(command))
+    };
+    let mut options: Vec<Row> = rows()
+        .filter(|r| r.same_as.is_none())
+        .map(|r| Row {
+            long: r.long,
+            also: rows()
+                .filter(|o| o.same_as == Some(r.long))
+                .map(|o| o.long)
+                .collect(),
+            short: r.short,
+            arg: r.arg,
+            placeholder: r.placeholder,
+            help: r.help,
+            status: r.status,
+        })
+        .collect();
+    options.sort_by_key(|r| r.long);
+    let mut variables: Vec<(String, String)> = rows()
+        .flat_map(|r| {
+            r.env_of(command)
+                .iter()
+                .map(|v| ((*v).to_owned(), format!("as --{}", r.long)))
+        })
+        .collect();
+    variables.sort();
+    Command {
+        name: command.name(),
+        about,
+        operands,
+        options,
+        variables,
+        lists: Vec::new(),
+        notes: "",
+        exits,
+    }
+}
+
+fn columns<R: Record>(title: &'static str, fields: &[Field<R>]) -> List {
+    let name = |field: &Field<R>| {
+        let letter = match field.letter {
+            0 => String::new(),
+            letter => format!("%{} ", char::from(letter)),
+        };
+        letter + &field.names.join(", ")
+    };
+    List {
+        title,
+        rows: fields
+            .iter()
+            .map(|f| (name(f), String::new(), of_column(f.constant)))
+            .collect(),
+    }
+}
+
+fn of_column(constant: bool) -> Status {
+    match constant {
+        true => Status::Partly(
+            "always the same, or empty: it is not measured or there is no such thing here",
+        ),
+        false => Status::Works,
+    }
+}
+
+fn sacct_columns() -> List {
+    List {
+        title: "Columns",
+        rows: sacct_fields::FIELDS
+            .iter()
+            .map(|f| (f.name.to_owned(), String::new(), of_column(f.constant)))
+            .collect(),
+    }
+}
+
+fn scontrol_lists() -> Vec<List> {
+    let plain = |name: &str, status| (name.to_owned(), String::new(), status);
+    let keywords = table::KEYWORDS.iter().map(|k| {
+        let name = format!("{} {}", k.name, k.arguments);
+        (name.trim_end().to_owned(), k.help.to_owned(), k.status)
+    });
+    let shown = crate::listing::scontrol::ENTITIES
+        .iter()
+        .map(|(name, _, _, status)| plain(name, *status));
+    let job = update_job::fields().map(|name| {
+        let only = update_job::SHOWN_ONLY.iter().find(|(n, _)| *n == name);
+        let status = only.map_or(Status::Works, |(_, why)| Status::StoredOnly {
+            why,
+            warn: false,
+        });
+        plain(name, status)
+    });
+    let not = update_job::REFUSED
+        .iter()
+        .map(|(name, why)| plain(name, Status::Refused(why)));
+    let list = |title, rows| List { title, rows };
+    vec![
+        list("Commands", keywords.collect()),
+        list("What 'show' shows", shown.collect()),
+        list("Fields of 'update JobId='", job.chain(not).collect()),
+        list(
+            "Fields of 'update NodeName='",
+            update::NODE_FIELDS
+                .iter()
+                .map(|f| plain(f.name, f.status))
+                .collect(),
+        ),
+        list(
+            "Fields of 'update PartitionName='",
+            partition::FIELDS
+                .iter()
+                .map(|(name, status)| plain(name, *status))
+                .collect(),
+        ),
+    ]
+}

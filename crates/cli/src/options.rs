@@ -1,0 +1,367 @@
+//! The options of the commands that are not submissions: one row for each, from which come the command-line parser,
+//! `--help`, `--usage`, man pages, completion and the compatibility page. A row that is refused is refused here, by
+//! name; no command has to remember it.
+
+use muster_conf::options::getopt::{self, Order};
+pub use muster_conf::options::{Arg, Status};
+use std::fmt::Write as _;
+
+/// One option of a command.
+#[derive(Clone, Copy, Debug)]
+pub struct Opt {
+    /// What the program calls it: its usual long name.
+    pub name: &'static str,
+    /// Long name, without dashes.
+    pub long: &'static str,
+    /// Short name.
+    pub short: Option<char>,
+    /// Whether it takes a value.
+    pub arg: Arg,
+    /// What `--help` calls the value.
+    pub placeholder: &'static str,
+    /// One line on what it does; empty for another name of an option.
+    pub help: &'static str,
+    /// What it does here.
+    pub status: Status,
+}
+
+impl getopt::Spec for Opt {
+    fn long(&self) -> &'static str {
+        self.long
+    }
+
+    fn short(&self) -> Option<char> {
+        self.short
+    }
+
+    fn arg(&self) -> Arg {
+        self.arg
+    }
+}
+
+/// An option without a value; more is chained on.
+pub(crate) const fn flag(long: &'static str, help: &'static str) -> Opt {
+    Opt {
+        name: long,
+        long,
+        short: None,
+        arg: Arg::None,
+        placeholder: "",
+        help,
+        status: Status::Works,
+    }
+}
+
+/// An option with a value.
+pub(crate) const fn opt(long: &'static str, placeholder: &'static str, help: &'static str) -> Opt {
+    let mut row = flag(long, help);
+    row.arg = Arg::Required;
+    row.placeholder = placeholder;
+    row
+}
+
+/// Another long name of an option.
+pub(crate) const fn also(name: &'static str, long: &'static str, arg: Arg) -> Opt {
+    let mut row = flag(long, "");
+    row.name = name;
+    row.arg = arg;
+    row
+}
+
+impl Opt {
+    pub(crate) const fn short(mut self, short: char) -> Opt {
+        self.short = Some(short);
+        self
+    }
+
+    pub(crate) const fn optional(mut self) -> Opt {
+        self.arg = Arg::Optional;
+        self
+    }
+
+    pub(crate) const fn partly(mut self, how: &'static str) -> Opt {
+        self.status = Status::Partly(how);
+        self
+    }
+
+    /// Accepted, and nothing that anyone would miss happens.
+    pub(crate) const fn stored(mut self, why: &'static str) -> Opt {
+        self.status = Status::StoredOnly { why, warn: false };
+        self
+    }
+
+    pub(crate) const fn refused(mut self, why: &'static str) -> Opt {
+        self.status = Status::Refused(why);
+        self
+    }
+
+    /// Whether it is only another name.
+    pub fn is_alias(&self) -> bool {
+        self.help.is_empty()
+    }
+
+    /// `-A, --account=LIST`.
+    pub fn form(&self) -> String {
+        let short = self
+            .short
+            .map_or_else(|| "    ".to_owned(), |c| format!("-{c}, "));
+        short + &self.long_form()
+    }
+
+    /// `--account=LIST`.
+    pub fn long_form(&self) -> String {
+        match self.arg {
+            Arg::None => format!("--{}", self.long),
+            Arg::Required => format!("--{}={}", self.long, self.placeholder),
+            Arg::Optional => format!("--{}[={}]", self.long, self.placeholder),
+        }
+    }
+}
+
+/// A command: what its help, its man page and its parser are made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is for, in one line.
+    pub about: &'static str,
+    /// What follows the options.
+    pub operands: &'static str,
+    /// Its options.
+    pub options: &'static [Opt],
+    /// Environment variables and the options they stand for.
+    pub variables: &'static [(&'static str, &'static str)],
+    /// What is to be known besides, for `--help` and the man page.
+    pub notes: &'static str,
+}
+
+/// What a command line says.
+#[derive(Debug, Default)]
+pub(crate) struct Parsed {
+    /// Options in order, by their usual names. Those without effect are left out.
+    pub(crate) options: Vec<(&'static str, Option<String>)>,
+    /// Everything else.
+    pub(crate) operands: Vec<String>,
+}
+
+const INDENT: usize = 29;
+const WIDTH: usize = 100;
+
+impl Spec {
+    /// Reads a command line. `--help` and the like win over options that are refused.
+    ///
+    /// # Errors
+    /// What to print on standard error: an unknown or ambiguous option, a value that misses or is too many, an option
+    /// that is refused.
+    pub(crate) fn parse(&self, args: &[String]) -> Result<Parsed, String> {
+        let name = self.name;
+        let parsed = getopt::parse(self.options.iter(), args, Order::Mixed).map_err(|text| {
+            format!("{name}: {text}\nTry \"{name} --help\" for more information")
+        })?;
+        let informs = parsed
+            .options
+            .iter()
+            .filter(|(row, _)| self.status(row) == Status::Works)
+            .any(|(row, _)| matches!(row.name, "help" | "usage" | "version" | "helpformat"));
+        let mut options = Vec::with_capacity(parsed.options.len());
+        for (row, value) in parsed.options {
+            match self.status(row) {
+                Status::Works | Status::Partly(_) => options.push((row.name, value)),
+                Status::StoredOnly { why, warn } => {
+                    if warn {
+                        eprintln!("{name}: warning: --{} has no effect: {why}", row.long);
+                    }
+                }
+                Status::Refused(_) if informs => {}
+                Status::Refused(why) => {
+                    return Err(format!(
+                        "{name}: error: --{} is not supported: {why}",
+                        row.long
+                    ));
+                }
+            }
+        }
+        Ok(Parsed {
+            options,
+            operands: parsed.words,
+        })
+    }
+
+    /// Another name has the status of the usual one.
+    fn status(&self, row: &Opt) -> Status {
+        let usual = self.options.iter().find(|o| o.long == row.name);
+        usual.map_or(row.status, |o| o.status)
+    }
+
+    /// What `--help` prints.
+    pub fn help(&self) -> String {
+        let operands = match self.operands {
+            "" => String::new(),
+            words => format!(" {words}"),
+        };
+        let mut text = format!(
+            "Usage: {} [OPTIONS]{operands}\n{}\n\n",
+            self.name, self.about
+        );
+        for row in self.options.iter().filter(|o| !o.is_alias()) {
+            let note = match row.status {
+                Status::Works | Status::Partly(_) => "",
+                Status::StoredOnly { .. } => " (no effect here)",
+                Status::Refused(_) => " (not supported here)",
+            };
+            push_row(
+                &mut text,
+                &format!("  {}", row.form()),
+                &format!("{}{note}", row.help),
+            );
+        }
+        if !self.notes.is_empty() {
+            let _ = write!(text, "\n{}", self.notes);
+        }
+        text
+    }
+
+    /// What `--usage` prints.
+    pub fn usage(&self) -> String {
+        let head = format!("Usage: {}", self.name);
+        let indent = head.len() + 1;
+        let shown = || {
+            self.options
+                .iter()
+                .filter(|o| !o.is_alias() && !matches!(o.status, Status::Refused(_)))
+        };
+        let letters: String = shown()
+            .filter(|o| o.arg == Arg::None)
+            .filter_map(|o| o.short)
+            .collect();
+        let mut items = Vec::new();
+        if !letters.is_empty() {
+            items.push(format!("[-{letters}]"));
+        }
+        items.extend(shown().filter_map(|row| match (row.short, row.arg) {
+            (Some(_), Arg::None) => None,
+            (Some(c), Arg::Required) => Some(format!("[-{c} {}]", row.placeholder)),
+            _ => Some(format!("[{}]", row.long_form())),
+        }));
+        items.extend(Some(self.operands.to_owned()).filter(|o| !o.is_empty()));
+        let mut column = head.len();
+        let mut text = head;
+        for item in items {
+            if column + 1 + item.len() > WIDTH {
+                let _ = write!(text, "\n{:indent$}{item}", "");
+                column = indent + item.len();
+            } else {
+                let _ = write!(text, " {item}");
+                column += 1 + item.len();
+            }
+        }
+        text.push('\n');
+        text
+    }
+}
+
+/// A line of help: what stands left, and words in a column beside it.
+pub(crate) fn push_row(text: &mut String, left: &str, help: &str) {
+    let mut left = left.to_owned();
+    if left.chars().count() < INDENT - 1 {
+        left = format!("{left:INDENT$}");
+    } else {
+        left.push_str("  ");
+    }
+    let mut column = left.chars().count();
+    text.push_str(&left);
+    for (at, word) in help.split(' ').filter(|w| !w.is_empty()).enumerate() {
+        let length = word.chars().count();
+        if at > 0 && column + 1 + length > WIDTH {
+            let _ = write!(text, "\n{:INDENT$}", "");
+            column = INDENT;
+        } else if at > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text.push('\n');
+}
+
+/// The environment variable's value, if it is set and not empty.
+pub(crate) fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|v| !v.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPEC: Spec = Spec {
+        name: "squeue",
+        about: "Shows jobs.",
+        operands: "",
+        options: &[
+            opt("format", "FORMAT", "columns").short('o'),
+            flag("array", "a line each").short('r'),
+            opt("jobs", "LIST", "these").short('j'),
+            also("jobs", "job", Arg::Required),
+            opt("json", "VERSION", "as JSON").optional(),
+            flag("local", "no other").stored("there is one cluster"),
+            opt("burst", "NAME", "buffers").refused("there are none"),
+            also("burst", "bb", Arg::Required),
+            flag("help", "this text"),
+        ],
+        variables: &[],
+        notes: "",
+    };
+
+    fn parse(words: &[&str]) -> Result<Parsed, String> {
+        let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
+        SPEC.parse(&words)
+    }
+
+    #[test]
+    fn joined_shortened_and_by_another_name() {
+        let parsed = parse(&[
+            "-ro",
+            "%i",
+            "--json",
+            "--form=%t",
+            "-j7",
+            "--local",
+            "--job",
+            "8",
+            "--json=list",
+        ]);
+        assert_eq!(
+            parsed.unwrap().options,
+            [
+                ("array", None),
+                ("format", Some("%i".into())),
+                ("json", None),
+                ("format", Some("%t".into())),
+                ("jobs", Some("7".into())),
+                ("jobs", Some("8".into())),
+                ("json", Some("list".into())),
+            ]
+        );
+    }
+
+    #[test]
+    fn refused_by_name() {
+        for word in ["--bb=x", "--burst=x"] {
+            let error = parse(&[word]).unwrap_err();
+            assert!(
+                error.ends_with("is not supported: there are none"),
+                "{error}"
+            );
+        }
+        assert!(parse(&["--burst=x", "--help"]).is_ok());
+        assert!(SPEC.help().contains("      --burst=NAME"));
+        assert_eq!(
+            SPEC.usage(),
+            "Usage: squeue [-r] [-o FORMAT] [-j LIST] [--json[=VERSION]] [--local] [--help]\n"
+        );
+    }
+}
+
+#[cfg(test)]
+mod manual_tests;

@@ -1,0 +1,110 @@
+//! The options of Slurm's manual pages are all known, works or refused by name; none is read and then forgotten.
+
+use crate::catalogue;
+
+/// Commands and the long and short options of their pages, 22.05.
+const MANUALS: &[(&str, &str)] = &[
+    (
+        "squeue",
+        "account A all a array r array-unique clusters M federation format o Format O help hide iterate i jobs j json \
+         licenses L local long l me name n noconvert nodelist w noheader h partition p priority P qos q reservation R \
+         sibling sort S start states t steps s usage user u verbose v version V yaml",
+    ),
+    (
+        "sinfo",
+        "all a clusters M dead d exact e federation format o Format O future F help hide iterate i json list-reasons R \
+         local long l noconvert Node N nodes n noheader h partition p reservation T responding r sort S states t \
+         summarize s usage verbose v version V yaml",
+    ),
+    (
+        "sacct",
+        "accounts A allclusters L allocations X allusers a associations x batch-script B brief b clusters M completion \
+         c constraints C delimiter duplicates D endtime E env-vars federation file f flags F format o gid g group help \
+         h helpformat e jobs j json local long l name nnodes i ncpus I noconvert nodelist N noheader n parsable p \
+         parsable2 P partition r qos q reason R starttime S state s timelimit-max K timelimit-min k truncate T uid \
+         user u units usage use-local-uid verbose v version V wckeys W whole-hetjob yaml",
+    ),
+    (
+        "scancel",
+        "account A batch b clusters M ctld full f help hurry H interactive i jobname name n me nodelist w partition p \
+         qos q quiet Q reservation R sibling signal s state t usage user u verbose v version V wckey",
+    ),
+    (
+        "scontrol",
+        "all a clusters M details d federation future F help h hide local oneliner o quiet Q sibling uid u verbose v \
+         version V",
+    ),
+    (
+        "sdiag",
+        "all a cluster M help h reset r sort-by-id i sort-by-time t sort-by-time2 T usage version V",
+    ),
+    (
+        "sprio",
+        "clusters M federation format o help jobs j local long l noheader h norm n partition p sibling sort S usage \
+         user u verbose v version V weights w",
+    ),
+    (
+        "sshare",
+        "accounts A all a clusters M format o help long l noheader n parsable p parsable2 P partition m usage users u \
+         Users U verbose v version V",
+    ),
+    (
+        "sstat",
+        "allsteps a format o fields help h helpformat e jobs j noconvert noheader n parsable p parsable2 P pidformat i \
+         usage verbose v version V",
+    ),
+];
+
+#[test]
+fn every_option_of_the_manuals_is_known() {
+    let commands = catalogue::commands();
+    for (name, words) in MANUALS {
+        let command = commands.iter().find(|c| c.name == *name).unwrap();
+        for word in words.split_whitespace() {
+            let known = command.options.iter().any(|row| {
+                row.long == word
+                    || row.also.contains(&word)
+                    || row
+                        .short
+                        .is_some_and(|c| word.len() == 1 && word.starts_with(c))
+            });
+            assert!(known, "{name}: {word}");
+        }
+    }
+}
+
+/// scontrol's commands and the fields that its page says can be updated.
+#[test]
+fn every_command_and_field_of_scontrol_is_known() {
+    let commands = catalogue::commands();
+    let scontrol = commands.iter().find(|c| c.name == "scontrol").unwrap();
+    let lists = [
+        "abort all cancel_reboot cluster completing create delete details errnumstr exit fsdampeningfactor help hide \
+         hold holdu listpids local notify oneliner pidinfo ping quiet quit reboot reconfigure release requeue \
+         requeuehold resume schedloglevel setdebug setdebugflags show shutdown suspend takeover token top uhold update \
+         verbose version wait_job write",
+        "aliases assoc_mgr bbstat burstbuffers config daemons dwstat federations frontends hostlist hostlistsorted \
+         hostnames jobs licenses nodes partitions reservations slurmd steps topology",
+        "account admincomment arraytaskthrottle burstbuffer clusters clusterfeatures comment contiguous corespec \
+         cpuspertask deadline delayboot dependency eligibletime excnodelist features gres jobid licenses mailtype \
+         mailuser mincpusnode minmemorycpu minmemorynode mintmpdisknode timemin jobname nice nodelist numcpus numnodes \
+         numtasks oversubscribe partition prefer priority qos reboot reqcores reqnodelist reqnodes reqprocs reqsockets \
+         reqthreads requeue reservationname sitefactor stdout shared starttime switches taskspernode threadspec \
+         timelimit userid wckey workdir",
+        "nodename activefeatures availablefeatures comment cpubind extra gres nodeaddr nodehostname reason state weight",
+        "allocnodes allowaccounts allowgroups allowqos alternate cpubind default defaulttime defmempercpu \
+         defmempernode denyaccounts denyqos disablerootjobs exclusiveuser gracetime hidden jobdefaults maxcpuspernode \
+         lln maxmempercpu maxmempernode maxnodes maxtime minnodes nodes oversubscribe overtimelimit partitionname \
+         preemptmode priority priorityjobfactor prioritytier qos reqresv rootonly shared state tresbillingweights",
+    ];
+    for (list, words) in scontrol.lists.iter().zip(lists) {
+        let known: Vec<String> = list
+            .rows
+            .iter()
+            .map(|(name, ..)| name.split(' ').next().unwrap().to_ascii_lowercase())
+            .collect();
+        for word in words.split_whitespace() {
+            assert!(known.iter().any(|k| k == word), "{}: {word}", list.title);
+        }
+    }
+}

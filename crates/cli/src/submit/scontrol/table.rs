@@ -1,0 +1,178 @@
+//! The options and commands of scontrol: what its parser, its help, its man page and the compatibility page are made of.
+
+use crate::options::{Arg, Spec, Status, also, flag, opt, push_row};
+
+const NO_FEDERATION: &str = "this cluster is not in a federation";
+
+/// scontrol.
+pub(crate) static SPEC: Spec = Spec {
+    name: "scontrol",
+    about: "Shows the cluster in full, and changes it. Without a command it reads commands until 'exit'.",
+    operands: "[COMMAND [ARGUMENT...]]",
+    options: &[
+        flag("all", "hidden partitions too").short('a'),
+        opt(
+            "autocomplete",
+            "WORD",
+            "names that complete a word, for shells",
+        )
+        .refused("completion scripts are not made by the commands themselves"),
+        opt("clusters", "NAME", "cluster to ask; only this one is known").short('M'),
+        also("clusters", "cluster", Arg::Required),
+        flag("details", "more of jobs").short('d'),
+        flag("federation", "jobs of all clusters of a federation").refused(NO_FEDERATION),
+        flag("future", "nodes in state FUTURE too")
+            .short('F')
+            .stored("they are always shown"),
+        flag("help", "print this help").short('h'),
+        flag("hide", "no hidden partitions (the default)"),
+        opt("json", "VERSION", "show as JSON")
+            .optional()
+            .partly("jobs, nodes and partitions, in the newest version only"),
+        flag("local", "jobs of this cluster only").stored(NO_FEDERATION),
+        flag("oneliner", "each record on one line").short('o'),
+        flag("quiet", "print errors only").short('Q'),
+        flag("sibling", "jobs of a federation's other clusters").refused(NO_FEDERATION),
+        opt("uid", "UID", "update as this user")
+            .short('u')
+            .refused("updates are made by the calling user"),
+        flag("usage", "print a short summary"),
+        flag("verbose", "say more").short('v'),
+        flag("version", "print the version").short('V'),
+        opt("yaml", "VERSION", "show as YAML")
+            .optional()
+            .partly("jobs, nodes and partitions, in the newest version only"),
+    ],
+    variables: &[("SCONTROL_ALL", "all")],
+    notes: "\
+JOBS are numbers such as 5, 7_3 or 7_[1-3], with commas or blanks between them, or JobName=NAME.
+A SPECIFICATION is Key=Value..., with JobId=, NodeName= or PartitionName= among them.
+",
+};
+
+/// A command: its name, how few letters stand for it, and its least and most words.
+pub(crate) struct Keyword {
+    pub(crate) name: &'static str,
+    pub(crate) letters: usize,
+    pub(crate) least: usize,
+    pub(crate) most: usize,
+    /// Its arguments.
+    pub(crate) arguments: &'static str,
+    /// What it does.
+    pub(crate) help: &'static str,
+    /// What it does here.
+    pub(crate) status: Status,
+}
+
+const fn keyword(
+    name: &'static str,
+    letters: usize,
+    least: usize,
+    most: usize,
+    arguments: &'static str,
+    help: &'static str,
+) -> Keyword {
+    Keyword {
+        name,
+        letters,
+        least,
+        most,
+        arguments,
+        help,
+        status: Status::Works,
+    }
+}
+
+impl Keyword {
+    const fn refused(mut self, why: &'static str) -> Keyword {
+        self.status = Status::Refused(why);
+        self
+    }
+
+    const fn partly(mut self, how: &'static str) -> Keyword {
+        self.status = Status::Partly(how);
+        self
+    }
+}
+
+const MANY: usize = usize::MAX;
+const NO_REBOOT: &str = "nodes are not rebooted by the workload manager";
+const LEVEL: &str = "set SlurmctldDebug or DebugFlags in slurm.conf, then scontrol reconfigure";
+
+/// All commands.
+pub(crate) const KEYWORDS: &[Keyword] = &[
+    keyword("abort", 5, 0, 0, "", "stop the controller")
+        .partly("it is an ordinary shutdown of the controller; no core file is written"),
+    keyword("all", 3, 0, 0, "", "as --all, for the commands that follow"),
+    keyword("cancel_reboot", 3, 1, 1, "NODES", "take back a reboot").refused(NO_REBOOT),
+    keyword("cluster", 2, 0, 1, "[NAME]", "talk to this cluster; only this one is known"),
+    keyword("completing", 2, 0, 0, "", "jobs whose nodes are still being cleaned"),
+    keyword("create", 2, 1, MANY, "SPECIFICATION", "make a partition or reservation")
+        .refused("partitions and nodes are made in slurm.conf, then scontrol reconfigure; there are no reservations"),
+    keyword("delete", 3, 1, MANY, "SPECIFICATION", "remove a partition or reservation")
+        .refused("partitions and nodes are removed in slurm.conf, then scontrol reconfigure; there are no reservations"),
+    keyword("details", 3, 0, 0, "", "as --details, for the commands that follow"),
+    keyword("errnumstr", 2, 1, 1, "NUMBER", "an error number's text")
+        .partly("the system's numbers, not Slurm's own"),
+    keyword("exit", 1, 0, 0, "", "stop reading commands"),
+    keyword("fsdampeningfactor", 3, 1, 1, "FACTOR", "dampen fair shares")
+        .refused("set FairShareDampeningFactor in slurm.conf, then scontrol reconfigure"),
+    keyword("help", 2, 0, 0, "", "print this help"),
+    keyword("hide", 2, 0, 0, "", "as --hide, for the commands that follow"),
+    keyword("hold", 3, 1, MANY, "JOBS", "keep pending jobs from starting"),
+    keyword("holdu", 4, 1, MANY, "JOBS", "the same, but their owners may release them"),
+    keyword("listpids", 1, 0, 2, "[JOB[.STEP]] [NODE]", "process ids of jobs on this node"),
+    keyword("local", 3, 0, 0, "", "as --local"),
+    keyword("notify", 1, 2, MANY, "JOB MESSAGE", "send a message to a job's terminal")
+        .refused("messages are not delivered into jobs; write to the job's files"),
+    keyword("oneliner", 1, 0, 0, "", "as --oneliner, for the commands that follow"),
+    keyword("pidinfo", 3, 1, 1, "PID", "the job that a process belongs to")
+        .refused("use scontrol listpids JOB"),
+    keyword("ping", 3, 0, 0, "", "whether the controller answers"),
+    keyword("quiet", 4, 0, 0, "", "as --quiet, for the commands that follow"),
+    keyword("quit", 4, 0, 0, "", "stop reading commands"),
+    keyword("reboot", 3, 0, MANY, "NODES", "reboot nodes").refused(NO_REBOOT),
+    keyword("reconfigure", 3, 0, 0, "", "read the configuration files again"),
+    keyword("release", 3, 1, MANY, "JOBS", "let held jobs go"),
+    keyword("requeue", 3, 1, MANY, "JOBS", "put jobs back into the queue"),
+    keyword("requeuehold", 8, 1, MANY, "JOBS", "put jobs back into the queue, held"),
+    keyword("resume", 3, 1, MANY, "JOBS", "let stopped jobs go on"),
+    keyword("schedloglevel", 3, 1, 1, "LEVEL", "log the scheduler").refused(LEVEL),
+    keyword("setdebug", 4, 1, 2, "LEVEL", "log more or less").refused(LEVEL),
+    keyword("setdebugflags", 9, 1, MANY, "[+|-]FLAG", "log more of something").refused(LEVEL),
+    keyword("show", 2, 1, MANY, "ENTITY [ID]", "print jobs, nodes, partitions, config, steps, ..."),
+    keyword("shutdown", 8, 0, 1, "[slurmctld]", "stop the daemons, or only the controller"),
+    keyword("suspend", 2, 1, MANY, "JOBS", "stop running jobs"),
+    keyword("takeover", 8, 0, 1, "[INDEX]", "make a backup controller the primary one")
+        .refused("there is no backup controller"),
+    keyword("token", 3, 0, MANY, "[lifespan=SECONDS]", "make a token").refused("no token service is set up"),
+    keyword("top", 3, 1, MANY, "JOBS", "put jobs before the user's others"),
+    keyword("uhold", 2, 1, MANY, "JOBS", "as holdu"),
+    keyword("update", 1, 0, MANY, "SPECIFICATION", "change jobs, nodes or a partition")
+        .partly("fields are listed below; steps and reservations cannot be changed"),
+    keyword("verbose", 4, 0, 0, "", "as --verbose, for the commands that follow"),
+    keyword("version", 4, 0, 0, "", "print the version"),
+    keyword("wait_job", 2, 1, 1, "JOB", "wait until a job's nodes are ready"),
+    keyword("write", 2, 1, 3, "batch_script JOB [FILE|-]", "write a job's script to a file")
+        .partly("the configuration is not written: it is in slurm.conf as it is"),
+];
+
+/// What `--help` prints.
+pub(crate) fn help() -> String {
+    let mut text = SPEC.help();
+    text.push_str("\nCommands:\n");
+    for keyword in KEYWORDS {
+        let note = match keyword.status {
+            Status::Refused(_) => " (not supported here)",
+            _ => "",
+        };
+        let left = format!("  {} {}", keyword.name, keyword.arguments);
+        push_row(
+            &mut text,
+            left.trim_end(),
+            &format!("{}{note}", keyword.help),
+        );
+    }
+    push_row(&mut text, "  !!", "repeat the last command");
+    text
+}
