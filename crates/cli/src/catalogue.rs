@@ -3,7 +3,8 @@
 
 use crate::listing::format::{Field, Record};
 use crate::listing::{
-    job_fields, node_fields, priority, sacct, sacct_fields, sdiag, sinfo, squeue, step_fields,
+    job_fields, node_fields, priority, sacct, sacct_fields, sacctmgr, sdiag, sinfo, squeue,
+    step_fields,
 };
 use crate::options::{Arg, Spec, Status};
 use crate::submit::scancel;
@@ -110,7 +111,12 @@ pub fn commands() -> Vec<Command> {
     ));
     all.push(of_spec(&sacct::SPEC, vec![sacct_columns()]));
     all.push(of_spec(&sdiag::SPEC, Vec::new()));
-    for spec in [&priority::SPRIO, &priority::SSHARE, &priority::SSTAT] {
+    for spec in [
+        &priority::SPRIO,
+        &priority::SSHARE,
+        &priority::SSTAT,
+        &sacctmgr::SPEC,
+    ] {
         all.push(of_spec(spec, Vec::new()));
     }
     all

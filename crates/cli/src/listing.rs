@@ -19,7 +19,7 @@ pub(crate) mod sacct;
 mod sacct_document;
 pub(crate) mod sacct_fields;
 mod sacct_filter;
-mod sacctmgr;
+pub(crate) mod sacctmgr;
 pub mod scontrol;
 pub(crate) mod sdiag;
 mod show_job;

@@ -2,30 +2,35 @@
 //! associations here: everyone is in one account that has their own name, as accounting books it. Everything that
 //! would change or show more is refused by name.
 
-use super::options::{Arg, Opt, long, opt, parse};
 use super::{Failure, SLURM_VERSION, print};
+use crate::options::{Spec, flag};
 
-static OPTIONS: &[Opt] = &[
-    long("help", Arg::None),
-    opt('i', "immediate", Arg::None),
-    opt('n', "noheader", Arg::None),
-    opt('p', "parsable", Arg::None),
-    opt('P', "parsable2", Arg::None),
-    opt('Q', "quiet", Arg::None),
-    opt('r', "readonly", Arg::None),
-    opt('s', "associations", Arg::None),
-    long("usage", Arg::None),
-    opt('V', "version", Arg::None),
-];
-
-const HELP: &str = "\
-Usage: sacctmgr [-nPps] show user|association [NAME] [user=NAME,...] [account=NAME,...] [format=FIELD[%WIDTH],...]
-  -n, --noheader      no header
-  -p, --parsable      fields end with '|'
-  -P, --parsable2     fields are separated by '|'
-  -s, --associations  with 'show user': associations, too
-There is no database of associations: the account of a user has the user's name. Nothing can be changed.
-";
+/// What sacctmgr knows.
+pub(crate) static SPEC: Spec = Spec {
+    name: "sacctmgr",
+    about: "Shows users and their associations; nothing can be changed.",
+    operands: "show user|association [NAME] [user=NAME,...] [account=NAME,...] [format=FIELD[%WIDTH],...]",
+    options: &[
+        flag("associations", "with 'show user': associations, too").short('s'),
+        flag("help", "print this help"),
+        flag("immediate", "commit at once")
+            .short('i')
+            .stored("nothing is changed"),
+        flag("noheader", "no line above the columns").short('n'),
+        flag("parsable", "columns separated by '|', and one at the end").short('p'),
+        flag("parsable2", "columns separated by '|'").short('P'),
+        flag("quiet", "say less")
+            .short('Q')
+            .stored("little is said"),
+        flag("readonly", "refuse changes")
+            .short('r')
+            .stored("nothing is changed"),
+        flag("usage", "print a short summary"),
+        flag("version", "print the version").short('V'),
+    ],
+    variables: &[],
+    notes: "There is no database of associations: the account of a user has the user's name.\n",
+};
 
 /// A user in the only account that the user has.
 struct Row {
@@ -115,13 +120,14 @@ struct Style {
 
 /// Runs sacctmgr.
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
-    let parsed = parse("sacctmgr", OPTIONS, args)?;
+    let parsed = SPEC.parse(args).map_err(Failure::new)?;
     let mut style = Style::default();
     let mut associations = false;
     for (name, _) in &parsed.options {
         match *name {
             "version" => return said(&format!("slurm {SLURM_VERSION}\n")),
-            "help" | "usage" => return said(HELP),
+            "help" => return said(&SPEC.help()),
+            "usage" => return said(&SPEC.usage()),
             "noheader" => style.no_header = true,
             "parsable" => (style.parsable, style.last) = (true, true),
             "parsable2" => (style.parsable, style.last) = (true, false),
