@@ -16,7 +16,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 /// What `muster help` prints.
-pub const HELP: &str = "\
+pub(crate) const HELP: &str = "\
 muster: a workload manager that speaks Slurm's language
 
 A cluster on this machine, without any configuration:
@@ -138,7 +138,7 @@ fn up_args(args: &[String]) -> Result<Option<UpArgs>> {
 ///
 /// # Errors
 /// When the cluster cannot be started; the message says where to look.
-pub fn up(args: &[String]) -> Result<ExitCode> {
+pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
     let Some(args) = up_args(args)? else {
         return Ok(ExitCode::SUCCESS);
     };
@@ -400,7 +400,7 @@ fn nodes_up(home: &Home) -> Result<usize> {
 ///
 /// # Errors
 /// When a process cannot be stopped.
-pub fn down(args: &[String]) -> Result<ExitCode> {
+pub(crate) fn down(args: &[String]) -> Result<ExitCode> {
     let purge = match args {
         [] => false,
         [one] if one == "--purge" => true,
@@ -459,7 +459,7 @@ fn wait_for_end(pids: &[i32]) -> Result<()> {
 ///
 /// # Errors
 /// When there is no cluster.
-pub fn env(args: &[String]) -> Result<ExitCode> {
+pub(crate) fn env(args: &[String]) -> Result<ExitCode> {
     if !args.is_empty() {
         bail!("'muster env' takes no arguments");
     }
@@ -488,7 +488,7 @@ pub fn env(args: &[String]) -> Result<ExitCode> {
 }
 
 /// `muster config check FILE`.
-pub fn config(args: &[String]) -> ExitCode {
+pub(crate) fn config(args: &[String]) -> ExitCode {
     let [verb, file] = args else {
         eprintln!("usage: muster config check FILE");
         return ExitCode::from(1);

@@ -9,16 +9,16 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// Tells the process that waits in the foreground that the daemon is ready.
-pub struct Ready(Option<OwnedFd>);
+pub(crate) struct Ready(Option<OwnedFd>);
 
 impl Ready {
     /// For a process that stays in the foreground: nobody waits.
-    pub fn foreground() -> Ready {
+    pub(crate) fn foreground() -> Ready {
         Ready(None)
     }
 
     /// The daemon is ready: detaches from the terminal and lets the parent return success.
-    pub fn tell(self) {
+    pub(crate) fn tell(self) {
         let Some(pipe) = self.0 else { return };
         if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
             let _ = dup2_stdin(&null);
@@ -34,7 +34,7 @@ impl Ready {
 ///
 /// # Errors
 /// When the system refuses a process or a pipe.
-pub fn daemonise() -> Result<Ready> {
+pub(crate) fn daemonise() -> Result<Ready> {
     let (read, write) = pipe().context("cannot make a pipe")?;
     // SAFETY: called first thing in main, before any other thread exists.
     #[allow(unsafe_code)]
@@ -51,7 +51,7 @@ pub fn daemonise() -> Result<Ready> {
 }
 
 /// A daemon's pid file, locked while the daemon lives: a process id alone may belong to another process by now.
-pub struct PidFile {
+pub(crate) struct PidFile {
     path: PathBuf,
     _lock: Flock<File>,
 }
@@ -61,7 +61,7 @@ impl PidFile {
     ///
     /// # Errors
     /// When another daemon holds it (the message says which), or when it cannot be written.
-    pub fn take(path: &Path) -> Result<PidFile> {
+    pub(crate) fn take(path: &Path) -> Result<PidFile> {
         if let Some(dir) = path.parent() {
             fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
         }
@@ -93,7 +93,7 @@ impl Drop for PidFile {
 }
 
 /// The daemon that holds a pid file, if there is one.
-pub fn alive(path: &Path) -> Option<i32> {
+pub(crate) fn alive(path: &Path) -> Option<i32> {
     let file = File::open(path).ok()?;
     match Flock::lock(file, FlockArg::LockSharedNonblock) {
         Ok(_) => None,

@@ -47,7 +47,7 @@ impl Log for Logger {
 ///
 /// # Errors
 /// When the file cannot be opened.
-pub fn start(file: Option<&Path>, stderr: bool, level: LevelFilter) -> io::Result<()> {
+pub(crate) fn start(file: Option<&Path>, stderr: bool, level: LevelFilter) -> io::Result<()> {
     let file = match file {
         Some(path) => {
             let open = OpenOptions::new().create(true).append(true).open(path);
@@ -67,7 +67,7 @@ pub fn start(file: Option<&Path>, stderr: bool, level: LevelFilter) -> io::Resul
 }
 
 /// The level that `SlurmctldDebug` or `SlurmdDebug` asks for, plus so many `-v`.
-pub fn level(setting: &str, more: usize) -> LevelFilter {
+pub(crate) fn level(setting: &str, more: usize) -> LevelFilter {
     let levels = [
         LevelFilter::Off,
         LevelFilter::Error,

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// What a process of this binary can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// The controller.
     Controller,
     /// A node's agent.
@@ -38,7 +38,7 @@ const NAMES: [(&str, Role, Option<&str>); 16] = [
 ];
 
 /// Names that a cluster's `bin` directory gets.
-pub fn links() -> impl Iterator<Item = &'static str> {
+pub(crate) fn links() -> impl Iterator<Item = &'static str> {
     NAMES
         .iter()
         .filter(|(_, role, _)| *role != Role::Shim)
@@ -46,7 +46,7 @@ pub fn links() -> impl Iterator<Item = &'static str> {
 }
 
 /// The role that a link's name stands for.
-pub fn by_link(name: &str) -> Option<Role> {
+pub(crate) fn by_link(name: &str) -> Option<Role> {
     NAMES
         .iter()
         .find(|(link, ..)| *link == name)
@@ -54,7 +54,7 @@ pub fn by_link(name: &str) -> Option<Role> {
 }
 
 /// The role that a subcommand stands for, and the name to run it under.
-pub fn by_command(command: &str) -> Option<(Role, &'static str)> {
+pub(crate) fn by_command(command: &str) -> Option<(Role, &'static str)> {
     NAMES
         .iter()
         .find(|(link, _, own)| *link == command || *own == Some(command))
@@ -62,7 +62,7 @@ pub fn by_command(command: &str) -> Option<(Role, &'static str)> {
 }
 
 /// Runs a role.
-pub fn run(role: Role, name: &str, args: &[String]) -> ExitCode {
+pub(crate) fn run(role: Role, name: &str, args: &[String]) -> ExitCode {
     match role {
         Role::Controller => crate::slurmctld::main(args),
         Role::Agent => crate::slurmd::main(args),

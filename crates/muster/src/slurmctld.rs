@@ -50,7 +50,7 @@ struct Args {
 }
 
 /// Runs the controller.
-pub fn main(args: &[String]) -> ExitCode {
+pub(crate) fn main(args: &[String]) -> ExitCode {
     match parse(args).and_then(|args| args.map_or(Ok(()), start)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {

@@ -59,7 +59,7 @@ struct Args {
 }
 
 /// Runs an agent.
-pub fn main(args: &[String]) -> ExitCode {
+pub(crate) fn main(args: &[String]) -> ExitCode {
     match parse(args).and_then(|args| args.map_or(Ok(()), start)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
