@@ -90,7 +90,7 @@ fn write_command(out: &mut String, command: &Command) {
 }
 
 /// Picks what a page says of a status, if the status is of the kind.
-type Kind = fn(Status) -> Option<&'static str>;
+type Reading = fn(Status) -> Option<&'static str>;
 
 /// Those that work in a row; the others in a list with what is to be said of each, grouped where it is the same.
 fn write_items(out: &mut String, items: &[Item]) {
@@ -102,7 +102,7 @@ fn write_items(out: &mut String, items: &[Item]) {
     if !works.is_empty() {
         let _ = write!(out, "\nWorks ({}): {}\n", works.len(), works.join("; "));
     }
-    let kinds: [(&str, Kind); 3] = [
+    let kinds: [(&str, Reading); 3] = [
         ("Works in part", |s| match s {
             Status::Partly(how) => Some(how),
             _ => None,

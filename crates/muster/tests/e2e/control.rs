@@ -185,3 +185,49 @@ fn reconfigure_adds_a_partition_without_disturbing_jobs() {
     c.write("go", "");
     c.until_prints(&format!("sacct -X -n -P -j {job} -o State"), "COMPLETED");
 }
+
+/// The file of a published guide to Slurm with MPI, as a site would bring it.
+const SITE: &str = "\
+ClusterName=sltest
+SlurmctldHost=slurm-srv
+AuthType=auth/munge
+PluginDir=/opt/slurm/lib64/slurm
+SchedulerType=sched/backfill
+SelectType=select/linear
+SlurmUser=slurm
+SlurmctldPort=7002
+SlurmctldTimeout=300
+SlurmdPort=7003
+SlurmdSpoolDir=/var/spool/slurmd
+SlurmdTimeout=300
+SlurmctldLogFile=/var/log/slurm/slurmctld.log
+SlurmdLogFile=/var/log/slurm/slurmd.log
+SlurmdDebug=3
+StateSaveLocation=/var/spool/slurmd
+SwitchType=switch/none
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=slurm-srv
+AccountingStoragePort=7004
+MpiDefault=pmix
+NodeName=inst-aaaaa-x9,inst-bbbbb-x9 CPUs=36 Boards=1 SocketsPerBoard=2 CoresPerSocket=18 ThreadsPerCore=1 RealMemory=500000 TmpDisk=10000 State=UNKNOWN
+PartitionName=sltest Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+TaskPlugin=task/affinity
+";
+
+#[test]
+fn the_cluster_of_a_sites_slurm_conf_is_emulated_here() {
+    let c = Cluster::from_conf(SITE);
+    assert_eq!(
+        c.ok("sinfo"),
+        "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n\
+         sltest*      up   infinite      2   idle inst-aaaaa-x9,inst-bbbbb-x9"
+    );
+    c.ok("sbatch -W -N 2 -n 72 -J ring -o stdout.%J --wrap 'echo $SLURM_JOB_CPUS_PER_NODE'");
+    assert_eq!(c.read("stdout.1"), "36(x2)\n");
+    let out = c.ok("srun -N2 -l bash -c 'echo $SLURMD_NODENAME' | sort");
+    assert_eq!(out, "0: inst-aaaaa-x9\n1: inst-bbbbb-x9");
+    assert_eq!(
+        c.ok("sacct -n -P -j 1 -o JobID,AllocCPUS,State"),
+        "1|72|COMPLETED\n1.batch|36|COMPLETED"
+    );
+}

@@ -1,5 +1,7 @@
 //! Whole clusters of real processes, each test its own, driven through the commands that users have.
 
+#![allow(clippy::unwrap_used)]
+
 mod batch;
 mod cluster;
 mod control;
