@@ -4,6 +4,7 @@
 
 use super::options::{Arg, Opt, long, opt, parse};
 use super::{Failure, SLURM_VERSION, print};
+use crate::connect::ConnectError;
 
 static OPTIONS: &[Opt] = &[
     long("help", Arg::None),
@@ -132,7 +133,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     }
     let question = Question::new(&parsed.operands, associations)?;
     let cluster = muster_conf::endpoint::read(&muster_conf::endpoint::conf_path())
-        .map_err(|e| Failure::new(format!("sacctmgr: error: {e}")))?
+        .map_err(|e| Failure::new(format!("sacctmgr: error: {}", ConnectError::Config(e))))?
         .cluster;
     print(&render(
         &question.columns()?,
