@@ -46,19 +46,22 @@ enum Ended {
 pub(crate) fn run(names: &[String]) -> Result<()> {
     let clients = find(names)?;
     let place = place()?;
-    let venv = install(&place, &clients)?;
     let built = Command::new("cargo")
         .args(["build", "-p", "muster"])
         .status()?;
     ensure!(built.success(), "muster does not build");
     let cluster = Cluster::up(&place)?;
+    println!(
+        "installing and running the clients; logs are in {}",
+        place.display()
+    );
     let queue = Mutex::new(clients.into_iter());
     let done = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(client) = queue.lock().ok().and_then(|mut q| q.next()) {
-                    let outcome = attempt(client, &place, &venv, &cluster.env);
+                    let outcome = attempt(client, &place, &cluster.env);
                     if let Ok(mut done) = done.lock() {
                         done.push(outcome);
                     }
@@ -113,30 +116,32 @@ fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
 }
 
-/// Makes the virtual environment, or adds to it what it lacks.
-fn install(place: &Path, clients: &[Client]) -> Result<PathBuf> {
-    let venv = place.join("venv");
-    if !venv.join("bin/python").exists() {
-        let made = Command::new("python3")
-            .arg("-m")
-            .arg("venv")
-            .arg(&venv)
-            .status();
-        ensure!(
-            made.context("python3 is needed")?.success(),
-            "python3 -m venv failed"
-        );
+/// Makes the client's virtual environment; one for all would not do, as their needs exclude each other.
+fn install(place: &Path, client: &Client) -> Result<PathBuf> {
+    let venv = place.join("venv").join(&client.name);
+    let stamp = venv.join("needs.txt");
+    let needs = client.needs.join("\n");
+    if fs::read_to_string(&stamp).is_ok_and(|has| has == needs) {
+        return Ok(venv);
     }
-    let log = place.join("pip.log");
-    println!("installing the clients; the log is {}", log.display());
+    let log = place.join(format!("{}.pip.log", client.name));
     let out = File::create(&log)?;
+    let made = Command::new("python3")
+        .args(["-m", "venv", "--clear"])
+        .arg(&venv)
+        .stdout(out.try_clone()?)
+        .stderr(out.try_clone()?)
+        .status()
+        .context("python3 is needed")?;
     let installed = Command::new(venv.join("bin/pip"))
         .args(["install", "--disable-pip-version-check"])
-        .args(clients.iter().flat_map(|c| &c.needs))
+        .args(&client.needs)
         .stdout(out.try_clone()?)
         .stderr(out)
         .status()?;
-    ensure!(installed.success(), "pip failed: see {}", log.display());
+    let done = made.success() && installed.success();
+    ensure!(done, "it cannot be installed: {}", log.display());
+    fs::write(&stamp, needs)?;
     Ok(venv)
 }
 
@@ -192,10 +197,12 @@ impl Drop for Cluster {
 }
 
 /// Runs one client in a directory of its own.
-fn attempt(client: Client, place: &Path, venv: &Path, env: &str) -> Outcome {
+fn attempt(client: Client, place: &Path, env: &str) -> Outcome {
+    let venv = install(place, &client);
     let start = Instant::now();
-    let ended =
-        run_one(&client, place, venv, env).unwrap_or_else(|e| Ended::Failed(format!("{e:#}")));
+    let ended = venv
+        .and_then(|venv| run_one(&client, place, &venv, env))
+        .unwrap_or_else(|e| Ended::Failed(format!("{e:#}")));
     Outcome {
         ended,
         client,
