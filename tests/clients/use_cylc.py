@@ -3,7 +3,9 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
+import sys
 
 PLATFORM = """
 [platforms]
@@ -32,7 +34,9 @@ FLOW = """
 
 
 def main():
-    os.environ["HOME"] = os.getcwd()
+    if not shutil.which("rsync"):
+        print("cylc needs rsync")
+        sys.exit(77)
     os.environ["CYLC_CONF_PATH"] = os.getcwd()
     pathlib.Path("global.cylc").write_text(PLATFORM)
     pathlib.Path("src/hello").mkdir(parents=True)

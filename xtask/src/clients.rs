@@ -30,27 +30,38 @@ struct Client {
 /// How a run ended.
 struct Outcome {
     client: Client,
-    failure: Option<String>,
+    ended: Ended,
     took: Duration,
+}
+
+#[derive(PartialEq)]
+enum Ended {
+    Passed,
+    /// Exit status 77: something that it needs and that pip does not bring is not on this machine.
+    Skipped,
+    Failed(String),
 }
 
 /// Runs all clients, or those whose names are given.
 pub(crate) fn run(names: &[String]) -> Result<()> {
     let clients = find(names)?;
     let place = place()?;
-    let venv = install(&place, &clients)?;
     let built = Command::new("cargo")
         .args(["build", "-p", "muster"])
         .status()?;
     ensure!(built.success(), "muster does not build");
     let cluster = Cluster::up(&place)?;
+    println!(
+        "installing and running the clients; logs are in {}",
+        place.display()
+    );
     let queue = Mutex::new(clients.into_iter());
     let done = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(client) = queue.lock().ok().and_then(|mut q| q.next()) {
-                    let outcome = attempt(client, &place, &venv, &cluster.env);
+                    let outcome = attempt(client, &place, &cluster.env);
                     if let Ok(mut done) = done.lock() {
                         done.push(outcome);
                     }
@@ -105,30 +116,32 @@ fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
 }
 
-/// Makes the virtual environment, or adds to it what it lacks.
-fn install(place: &Path, clients: &[Client]) -> Result<PathBuf> {
-    let venv = place.join("venv");
-    if !venv.join("bin/python").exists() {
-        let made = Command::new("python3")
-            .arg("-m")
-            .arg("venv")
-            .arg(&venv)
-            .status();
-        ensure!(
-            made.context("python3 is needed")?.success(),
-            "python3 -m venv failed"
-        );
+/// Makes the client's virtual environment; one for all would not do, as their needs exclude each other.
+fn install(place: &Path, client: &Client) -> Result<PathBuf> {
+    let venv = place.join("venv").join(&client.name);
+    let stamp = venv.join("needs.txt");
+    let needs = client.needs.join("\n");
+    if fs::read_to_string(&stamp).is_ok_and(|has| has == needs) {
+        return Ok(venv);
     }
-    let log = place.join("pip.log");
-    println!("installing the clients; the log is {}", log.display());
+    let log = place.join(format!("{}.pip.log", client.name));
     let out = File::create(&log)?;
+    let made = Command::new("python3")
+        .args(["-m", "venv", "--clear"])
+        .arg(&venv)
+        .stdout(out.try_clone()?)
+        .stderr(out.try_clone()?)
+        .status()
+        .context("python3 is needed")?;
     let installed = Command::new(venv.join("bin/pip"))
         .args(["install", "--disable-pip-version-check"])
-        .args(clients.iter().flat_map(|c| &c.needs))
+        .args(&client.needs)
         .stdout(out.try_clone()?)
         .stderr(out)
         .status()?;
-    ensure!(installed.success(), "pip failed: see {}", log.display());
+    let done = made.success() && installed.success();
+    ensure!(done, "it cannot be installed: {}", log.display());
+    fs::write(&stamp, needs)?;
     Ok(venv)
 }
 
@@ -184,32 +197,34 @@ impl Drop for Cluster {
 }
 
 /// Runs one client in a directory of its own.
-fn attempt(client: Client, place: &Path, venv: &Path, env: &str) -> Outcome {
+fn attempt(client: Client, place: &Path, env: &str) -> Outcome {
+    let venv = install(place, &client);
     let start = Instant::now();
-    let result = run_one(&client, place, venv, env);
+    let ended = venv
+        .and_then(|venv| run_one(&client, place, &venv, env))
+        .unwrap_or_else(|e| Ended::Failed(format!("{e:#}")));
     Outcome {
-        failure: result.err().map(|e| format!("{e:#}")),
+        ended,
         client,
         took: start.elapsed(),
     }
 }
 
-fn run_one(client: &Client, place: &Path, venv: &Path, env: &str) -> Result<()> {
+fn run_one(client: &Client, place: &Path, venv: &Path, env: &str) -> Result<Ended> {
     let dir = place.join(&client.name);
     if dir.exists() {
         fs::remove_dir_all(&dir)?;
     }
     fs::create_dir_all(&dir)?;
     let out = File::create(place.join(format!("{}.log", client.name)))?;
-    // As a person would: the virtual environment and the cluster are set up in a shell.
-    let script = format!(
-        "{env}\n{LOGIN}\n. '{}/bin/activate'\nexec timeout {} python '{}'\n",
-        venv.display(),
-        PATIENCE.as_secs(),
-        client.file.display()
-    );
+    // As on a site: whoever logs in has the commands on PATH, and so have the login shells that clients start.
+    let profile = format!("{env}\n{LOGIN}\n. '{}/bin/activate'\n", venv.display());
+    fs::write(dir.join(".bash_profile"), profile)?;
+    let seconds = PATIENCE.as_secs();
+    let script = format!("exec timeout {seconds} python '{}'", client.file.display());
     let status = Command::new("bash")
-        .args(["-c", &script])
+        .args(["-l", "-c", &script])
+        .env("HOME", &dir)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .current_dir(&dir)
         .stdin(Stdio::null())
@@ -217,7 +232,8 @@ fn run_one(client: &Client, place: &Path, venv: &Path, env: &str) -> Result<()> 
         .stderr(out)
         .status()?;
     match status.code() {
-        Some(0) => Ok(()),
+        Some(0) => Ok(Ended::Passed),
+        Some(77) => Ok(Ended::Skipped),
         Some(124) => bail!("not done after {} s", PATIENCE.as_secs()),
         _ => bail!("{status}"),
     }
@@ -227,21 +243,25 @@ fn report(mut outcomes: Vec<Outcome>, place: &Path) -> Result<()> {
     outcomes.sort_by(|a, b| a.client.name.cmp(&b.client.name));
     for Outcome {
         client,
-        failure,
+        ended,
         took,
     } in &outcomes
     {
         let version = client.needs.first().and_then(|n| n.split_once("=="));
         let version = version.map_or("", |(_, version)| version);
-        let said = match failure {
-            None => "ok".to_owned(),
-            Some(why) => format!("failed: {why}; see {}/{}.log", place.display(), client.name),
+        let log = format!("{}/{}.log", place.display(), client.name);
+        let said = match ended {
+            Ended::Passed => "ok".to_owned(),
+            Ended::Skipped => format!("skipped: see {log}"),
+            Ended::Failed(why) => format!("failed: {why}; see {log}"),
         };
         let seconds = took.as_secs();
         println!("{:<16} {version:<12} {seconds:>4} s  {said}", client.name);
     }
-    let failed = outcomes.iter().filter(|o| o.failure.is_some()).count();
-    println!("{} passed, {failed} failed", outcomes.len() - failed);
+    let count = |ended: &Ended| outcomes.iter().filter(|o| o.ended == *ended).count();
+    let (passed, skipped) = (count(&Ended::Passed), count(&Ended::Skipped));
+    let failed = outcomes.len() - passed - skipped;
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
     ensure!(failed == 0, "not all clients work");
     Ok(())
 }

@@ -32,6 +32,7 @@ A site's own cluster:
 
 Commands, each also as a link of that name; 'muster COMMAND --help' says more:
   sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sshare sstat
+  sacctmgr
 
   muster help, muster version
 ";

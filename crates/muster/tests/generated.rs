@@ -53,7 +53,7 @@ fn man_pages_render_without_warnings() {
         );
         assert!(output.stdout.len() > 500, "{}", path.display());
     }
-    assert_eq!(pages, 15);
+    assert_eq!(pages, 16);
 }
 
 /// What bash offers for a line.

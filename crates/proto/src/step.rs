@@ -87,7 +87,7 @@ pub enum AgentReply {
         #[n(0)]
         address: String,
     },
-    /// Done.
+    /// Done. After `Created`: the step is over on all its nodes.
     #[n(4)]
     Done,
     /// To `Inspect`.

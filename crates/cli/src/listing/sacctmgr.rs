@@ -3,6 +3,7 @@
 //! would change or show more is refused by name.
 
 use super::{Failure, SLURM_VERSION, print};
+use crate::connect::ConnectError;
 use crate::options::{Spec, flag};
 
 /// What sacctmgr knows.
@@ -138,7 +139,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     }
     let question = Question::new(&parsed.operands, associations)?;
     let cluster = muster_conf::endpoint::read(&muster_conf::endpoint::conf_path())
-        .map_err(|e| Failure::new(format!("sacctmgr: error: {e}")))?
+        .map_err(|e| Failure::new(format!("sacctmgr: error: {}", ConnectError::Config(e))))?
         .cluster;
     print(&render(
         &question.columns()?,

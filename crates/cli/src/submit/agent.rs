@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// An open connection.
 #[derive(Debug)]
@@ -42,6 +43,14 @@ impl AgentStream {
     /// Sends one request.
     pub(super) fn send(&mut self, request: &AgentRequest) -> io::Result<()> {
         frame::write(self, request)
+    }
+
+    /// Waits no longer than this for an answer.
+    pub(super) fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        match self {
+            AgentStream::Unix(s) => s.set_read_timeout(Some(patience)),
+            AgentStream::Tcp(s) => s.set_read_timeout(Some(patience)),
+        }
     }
 
     /// Waits for one answer.

@@ -123,9 +123,7 @@ fn run_command(line: &Line, holder: Holder, kill_signal: Option<Signal>) -> Exit
     let terminal = stdin.is_terminal() && tcgetpgrp(&stdin).is_ok_and(|group| group == getpgrp());
     let mut command = command(line, &holder);
     command.process_group(0);
-    if terminal {
-        take_terminal(&mut command);
-    }
+    begin_clean(&mut command, terminal);
     let child = match command.spawn() {
         Ok(child) => Pid::from_raw(i32::try_from(child.id()).unwrap_or(0)),
         Err(e) => {
@@ -176,22 +174,24 @@ fn command(line: &Line, holder: &Holder) -> Command {
     command
 }
 
-/// Makes the command's process group the one in front on the terminal, before the command itself begins.
+/// What is done in the new process before the command itself begins: its process group becomes the one in front on the
+/// terminal, if there is one, and the signals that salloc reads from a descriptor are open to it again.
 #[allow(unsafe_code)]
-fn take_terminal(command: &mut Command) {
-    let front = || {
-        let mut quiet = SigSet::empty();
-        quiet.add(Signal::SIGTTOU);
-        quiet.thread_block()?;
-        let stdin = std::io::stdin();
-        let done = tcsetpgrp(&stdin, nix::unistd::getpid());
-        quiet.thread_unblock()?;
-        Ok(done?)
+fn begin_clean(command: &mut Command, terminal: bool) {
+    let begin = move || {
+        if terminal {
+            let mut quiet = SigSet::empty();
+            quiet.add(Signal::SIGTTOU);
+            quiet.thread_block()?;
+            tcsetpgrp(std::io::stdin(), nix::unistd::getpid())?;
+        }
+        SigSet::empty().thread_set_mask()?;
+        Ok(())
     };
     // SAFETY: between fork and exec only sigprocmask, tcsetpgrp and getpid are called, which are async-signal-safe;
     // `stdin()` hands out a handle that was made before the fork.
     unsafe {
-        command.pre_exec(front);
+        command.pre_exec(begin);
     }
 }
 

@@ -1,5 +1,5 @@
 //! Signals as something to poll. They are blocked here and read from a descriptor, so that no handler runs in the
-//! middle of anything; programs that are started get a clean mask from the standard library.
+//! middle of anything; programs that are started must have the mask cleared.
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};

@@ -27,7 +27,7 @@ const BAD: [(&str, i32, &[&str]); 20] = [
         &["Unable to open file nosuchfile.sh"],
     ),
     ("sbatch noshebang.sh", 1, &["#!"]),
-    ("sbatch empty.sh", 1, &["empty.sh"]),
+    ("sbatch empty.sh", 1, &["empty"]),
     ("sbatch dos.sh", 1, &["DOS line breaks"]),
     ("sbatch badopt.sh", 255, &["nosuchoption"]),
     (

@@ -342,7 +342,7 @@ fn files() {
     assert_eq!(dir.text("out_1_0_0"), "out\nerr\n");
     assert_eq!(dir.text("out_1_0_1"), "out\nerr\n");
     // A task whose file cannot be opened fails alone.
-    std::fs::create_dir(dir.path("d1")).unwrap();
+    std::fs::write(dir.path("d0"), "").unwrap();
     let s = StepSpec {
         ntasks: Some(2),
         stdio: StdioSpec {

@@ -30,6 +30,8 @@ const TWICE: Duration = Duration::from_secs(1);
 const KILL_AFTER: Duration = Duration::from_secs(30);
 /// How long a step that was told to end may take before srun leaves.
 const LEAVE_AFTER: Duration = Duration::from_secs(32);
+/// How long srun waits for a step's last node to be heard of.
+const STEP_OVER: Duration = Duration::from_secs(2);
 /// Input waits while a node has so many bytes to take.
 const BACKLOG_MAX: usize = 256 << 10;
 
@@ -184,7 +186,7 @@ impl Session {
     }
 
     /// Stays until the step has ended. `lead` keeps the step alive; `holder` keeps the allocation, if it is ours.
-    pub(super) fn run(mut self, lead: AgentStream, mut holder: Option<Holder>) -> Outcome {
+    pub(super) fn run(mut self, mut lead: AgentStream, mut holder: Option<Holder>) -> Outcome {
         let signals = match Signals::catch(&CAUGHT) {
             Ok(signals) => signals,
             Err(e) => {
@@ -198,6 +200,12 @@ impl Session {
             self.turn(&signals, holder.as_mut());
         }
         drop(raw);
+        if !self.leave && !self.lost {
+            // The step is over when every node has told the lead: what follows in a script finds its CPUs free, and
+            // the batch script's end finds it recorded. A lost node must not keep srun.
+            let _ = lead.set_patience(STEP_OVER);
+            let _ = lead.receive();
+        }
         drop(lead);
         self.flush();
         let (exit, mut code) = self.tasks.worst();
