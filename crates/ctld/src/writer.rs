@@ -614,12 +614,8 @@ impl Writer {
             restarts: record.restarts,
             addresses,
             key: self.keys.job_key(job, attempt).into(),
-            account: account(record).to_owned(),
-            qos: record
-                .spec
-                .qos
-                .clone()
-                .unwrap_or_else(|| "normal".to_owned()),
+            account: record.spec.account_name().to_owned(),
+            qos: record.spec.qos_name().to_owned(),
             next_step: record.next_step,
             alloc,
         })))
@@ -667,11 +663,6 @@ pub fn addresses(state: &State, alloc: &muster_core::job::Allocation) -> Vec<Str
         .collect()
 }
 
-/// The account of a job as listings show it: the user's name where there are no associations.
-pub fn account(job: &muster_core::job::Job) -> &str {
-    job.spec.account.as_deref().unwrap_or(&job.spec.owner.user)
-}
-
 /// The cluster's name.
 pub fn cluster_name(state: &State) -> String {
     state
@@ -679,15 +670,6 @@ pub fn cluster_name(state: &State) -> String {
         .as_ref()
         .map(|c| c.cluster_name.clone())
         .unwrap_or_default()
-}
-
-/// How many nodes are connected, for the log.
-pub fn nodes_up(state: &State) -> usize {
-    state
-        .nodes
-        .iter()
-        .filter(|n| n.link == NodeLink::Up)
-        .count()
 }
 
 /// The wall clock, read here and handed to the core.

@@ -38,7 +38,7 @@ const BAD: [(&str, i32, &[&str]); 20] = [
             "Try \"sbatch --help\"",
         ],
     ),
-    ("sbatch /tmp", 1, &["/tmp"]),
+    ("sbatch /tmp", 1, &["empty"]),
     ("sbatch --array=5-1 --wrap true", 1, &["array"]),
     ("sbatch --mem=12Q --wrap true", 255, &["12Q"]),
     (
