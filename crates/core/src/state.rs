@@ -92,6 +92,16 @@ pub struct ArrayInfo {
     pub unstarted: u32,
 }
 
+impl ArrayInfo {
+    /// What is told of an array: everything but the list of its tasks, which may be long.
+    pub fn without_tasks(&self) -> ArrayInfo {
+        ArrayInfo {
+            tasks: BTreeMap::new(),
+            ..*self
+        }
+    }
+}
+
 /// A stored script or context.
 #[derive(Clone, Debug)]
 pub struct Blob {

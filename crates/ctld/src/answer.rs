@@ -7,7 +7,7 @@ use muster_core::config::ClusterConfig;
 use muster_core::ids::JobId;
 use muster_core::job::{ArrayRole, Job, JobState};
 use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::state::State;
+use muster_core::state::{ArrayInfo, State};
 use muster_core::time::Timestamp;
 use muster_proto::client::{
     AllocationInfo, ClusterPart, Diag, JobFilter, JobsPart, Pong, Response,
@@ -37,9 +37,7 @@ pub(crate) fn jobs(state: &State, filter: &JobFilter, send: &mut impl FnMut(Resp
             && arrays.insert(base)
             && let Some(info) = state.arrays.get(&base)
         {
-            let mut info = info.clone();
-            info.tasks.clear();
-            part.arrays.push((base, info));
+            part.arrays.push((base, info.without_tasks()));
         }
         part.jobs.push(job.clone());
         if part.jobs.len() == PART {
@@ -217,7 +215,7 @@ pub(crate) fn started(state: &State, keys: &Keys, job: &Job) -> Option<Response>
         return None;
     }
     let array = match job.array {
-        ArrayRole::Task { base, .. } => state.arrays.get(&base).cloned(),
+        ArrayRole::Task { base, .. } => state.arrays.get(&base).map(ArrayInfo::without_tasks),
         ArrayRole::None | ArrayRole::Pending { .. } => None,
     };
     Some(Response::JobStarted(Box::new(AllocationInfo {

@@ -126,6 +126,13 @@ impl Replica {
                 let mut config = self.config.clone();
                 config.now = crate::writer::now();
                 config.started = self.started;
+                let next = config
+                    .pairs
+                    .iter_mut()
+                    .find(|(key, _)| key == "NEXT_JOB_ID");
+                if let Some((_, value)) = next {
+                    *value = self.state.next_job_id.to_string();
+                }
                 send(Response::Config(Box::new(config)));
             }
             Query::Script(job) => send(answer::script(&self.state, identity, *job)),

@@ -14,7 +14,7 @@ use muster_core::job::ArrayRole;
 use muster_core::node::{NodeInfo, NodeLink};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::spec::JobKind;
-use muster_core::state::{Note, State};
+use muster_core::state::{ArrayInfo, Note, State};
 use muster_core::time::Timestamp;
 use muster_journal::{Batch, Log, Position};
 use muster_proto::node::{
@@ -589,11 +589,7 @@ impl Writer {
         let alloc = record.alloc.clone()?;
         let position = alloc.nodes.iter().position(|share| share.node == node)?;
         let array_info = match &record.array {
-            ArrayRole::Task { base, .. } => state.arrays.get(base).map(|info| {
-                let mut info = info.clone();
-                info.tasks.clear();
-                info
-            }),
+            ArrayRole::Task { base, .. } => state.arrays.get(base).map(ArrayInfo::without_tasks),
             ArrayRole::None | ArrayRole::Pending { .. } => None,
         };
         let leads = position == 0 || record.spec.kind == JobKind::Allocation;

@@ -454,7 +454,12 @@ fn config() -> Result<(), Failure> {
     ctx.time(&mut out, answer.now);
     out.push('\n');
     for (key, value) in &answer.pairs {
-        out.push_str(&format!("{key:<23} = {value}\n"));
+        out.push_str(&format!("{key:<23} = "));
+        match key.as_str() {
+            "BOOT_TIME" => ctx.time(&mut out, answer.started),
+            _ => out.push_str(value),
+        }
+        out.push('\n');
     }
     if let Some(host) = answer.hosts.first() {
         out.push_str(&format!("\nSlurmctld(primary) at {host} is UP\n"));
