@@ -15,7 +15,7 @@ use muster_proto::client::{
 use std::collections::BTreeSet;
 
 /// Records in one part of an answer.
-const PART: usize = 1000;
+const PART: usize = 200;
 
 /// Records of the queue that match a filter.
 pub(crate) fn jobs(state: &State, filter: &JobFilter, send: &mut impl FnMut(Response)) {
