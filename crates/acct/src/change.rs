@@ -192,7 +192,8 @@ pub fn changes(state: &State, event: &Event) -> Vec<Change> {
         Event::BlobStored { .. }
         | Event::NodeReleased { .. }
         | Event::JobsPurged { .. }
-        | Event::PartitionChanged { .. } => Vec::new(),
+        | Event::PartitionChanged { .. }
+        | Event::PartitionRemoved { .. } => Vec::new(),
     }
 }
 

@@ -38,6 +38,7 @@ impl Scene {
         scene.happens(Event::Configured {
             config: Arc::new(config(4)),
             at: at(0),
+            partitions: None,
         });
         scene
     }

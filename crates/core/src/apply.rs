@@ -20,7 +20,14 @@ impl State {
     /// Applies one event. Total: an event that does not fit the state is a bug and panics by name.
     pub fn apply(&mut self, event: &Event) {
         match event {
-            Event::Configured { config, at } => self.configure(config, *at),
+            Event::Configured {
+                config,
+                at,
+                partitions,
+            } => {
+                let partitions = partitions.as_ref().unwrap_or(&config.partitions);
+                self.configure(config, partitions, *at);
+            }
             Event::BlobStored { id, bytes } => {
                 self.blobs.entry(*id).or_insert_with(|| Blob {
                     bytes: bytes.clone(),
@@ -65,6 +72,10 @@ impl State {
                 self.turn_node(*node, event);
             }
             Event::PartitionChanged { partition } => self.change_partition(partition),
+            Event::PartitionRemoved { name } => {
+                self.partitions.retain(|p| p.name != *name);
+                self.rebuild_indexes();
+            }
         }
     }
 
@@ -266,7 +277,12 @@ impl State {
         }
     }
 
-    fn configure(&mut self, config: &Arc<ClusterConfig>, at: Timestamp) {
+    fn configure(
+        &mut self,
+        config: &Arc<ClusterConfig>,
+        partitions: &[PartitionConfig],
+        at: Timestamp,
+    ) {
         self.next_job_id = self.next_job_id.max(config.first_job_id).max(1);
         for node in &mut self.nodes {
             node.removed = true;
@@ -285,7 +301,7 @@ impl State {
                 }
             }
         }
-        self.partitions = config.partitions.clone();
+        self.partitions = partitions.to_vec();
         self.config = Some(config.clone());
         self.recount_nodes();
         self.rebuild_indexes();

@@ -42,7 +42,25 @@ pub enum Command {
         accounted: bool,
     },
     /// The configuration was read.
-    Configure(Arc<ClusterConfig>),
+    Configure {
+        /// What it says.
+        config: Arc<ClusterConfig>,
+        /// What stays of changes that were made to partitions at run time.
+        keep: KeptPartitions,
+    },
+}
+
+/// What stays of partitions that `scontrol` made, changed or deleted when a configuration is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeptPartitions {
+    /// Nothing: the file alone counts (`scontrol reconfigure`).
+    #[default]
+    File,
+    /// Their `State` (`ReconfigFlags=KeepPartState`).
+    States,
+    /// All that the new file does not say otherwise: a partition whose line changed in the file is as the file says
+    /// (`ReconfigFlags=KeepPartInfo`, and when the controller starts).
+    All,
 }
 
 /// What users and administrators ask for. This is the wire form too.
@@ -145,7 +163,7 @@ pub enum UserCommand {
         #[n(1)]
         update: NodeUpdate,
     },
-    /// scontrol update partition, create, delete.
+    /// scontrol update partition.
     #[n(10)]
     UpdatePartition {
         /// Its name.
@@ -174,6 +192,23 @@ pub enum UserCommand {
         /// Which.
         #[n(0)]
         target: JobTarget,
+    },
+    /// scontrol create partition.
+    #[n(14)]
+    CreatePartition {
+        /// Its name.
+        #[n(0)]
+        name: String,
+        /// As for `UpdatePartition`.
+        #[n(1)]
+        pairs: Vec<(String, String)>,
+    },
+    /// scontrol delete partition: refused while jobs are in it.
+    #[n(15)]
+    DeletePartition {
+        /// Its name.
+        #[n(0)]
+        name: String,
     },
 }
 

@@ -200,6 +200,46 @@ pub struct PartitionConfig {
     pub billing_weights: Option<String>,
 }
 
+impl PartitionConfig {
+    /// A partition as a `PartitionName` line makes it that says nothing else.
+    pub fn named(name: &str) -> PartitionConfig {
+        PartitionConfig {
+            name: name.to_owned(),
+            nodes: Vec::new(),
+            nodes_text: String::new(),
+            default: false,
+            state: PartitionState::Up,
+            max_time: TimeLimit::Unlimited,
+            default_time: None,
+            min_nodes: 0,
+            max_nodes: None,
+            max_cpus_per_node: None,
+            allow_groups: Vec::new(),
+            allow_accounts: Vec::new(),
+            deny_accounts: Vec::new(),
+            allow_qos: Vec::new(),
+            deny_qos: Vec::new(),
+            alloc_nodes: Vec::new(),
+            priority_tier: 1,
+            priority_job_factor: 1,
+            over_subscribe: OverSubscribe::No,
+            default_memory: MemoryAsk::Default,
+            max_memory: MemoryAsk::Default,
+            hidden: false,
+            root_only: false,
+            disable_root_jobs: false,
+            exclusive_user: false,
+            lln: false,
+            req_resv: false,
+            qos: None,
+            grace_time_s: 0,
+            preempt_mode: None,
+            over_time_limit_min: None,
+            billing_weights: None,
+        }
+    }
+}
+
 /// Whether a partition takes and starts jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]

@@ -71,8 +71,8 @@ pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
             tick::tick(&mut draft, *accounted);
             None
         }
-        Command::Configure(config) => {
-            configure::configure(&mut draft, config);
+        Command::Configure { config, keep } => {
+            configure::configure(&mut draft, config, *keep);
             None
         }
     };
@@ -139,6 +139,10 @@ fn user(
         UserCommand::UpdatePartition { name, pairs } => {
             partition::update(draft, identity, name, pairs)
         }
+        UserCommand::CreatePartition { name, pairs } => {
+            partition::create(draft, identity, name, pairs)
+        }
+        UserCommand::DeletePartition { name } => partition::delete(draft, identity, name),
         UserCommand::EndAllocation { job, exit } => {
             cancel::end_allocation(draft, identity, *job, *exit)
         }

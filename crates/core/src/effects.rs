@@ -58,7 +58,8 @@ impl State {
             | Event::StepEnded { .. }
             | Event::NodeRegistered { .. }
             | Event::NodeChanged { .. }
-            | Event::PartitionChanged { .. } => Vec::new(),
+            | Event::PartitionChanged { .. }
+            | Event::PartitionRemoved { .. } => Vec::new(),
         }
     }
 

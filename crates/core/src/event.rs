@@ -24,6 +24,9 @@ pub enum Event {
         /// When.
         #[n(1)]
         at: Timestamp,
+        /// The partitions in force, where changes made at run time are kept; otherwise they are the configuration's.
+        #[n(2)]
+        partitions: Option<Vec<PartitionConfig>>,
     },
     /// A script or context that was not known yet.
     #[n(1)]
@@ -245,12 +248,20 @@ pub enum Event {
         #[n(2)]
         at: Timestamp,
     },
-    /// `scontrol update partition`; lost at the next reconfiguration, as in Slurm.
+    /// `scontrol update partition`, `scontrol create partition`. Whether it outlives a new configuration is said by
+    /// [`crate::command::KeptPartitions`].
     #[n(16)]
     PartitionChanged {
         /// The partition as it is now.
         #[n(0)]
         partition: Box<PartitionConfig>,
+    },
+    /// `scontrol delete partition`.
+    #[n(17)]
+    PartitionRemoved {
+        /// Its name.
+        #[n(0)]
+        name: String,
     },
 }
 

@@ -149,4 +149,6 @@ refusals! {
     40 CircularDependency = "Circular job dependency",
     /// Names and texts that are too long.
     41 TooLong = "Pathname of a file, directory or other parameter too long",
+    /// Jobs are in the partition.
+    42 PartitionInUse = "Partition is in use",
 }

@@ -146,7 +146,8 @@ impl Job {
             | Event::JobSubmitted { .. }
             | Event::NodeRegistered { .. }
             | Event::NodeChanged { .. }
-            | Event::PartitionChanged { .. } => return None,
+            | Event::PartitionChanged { .. }
+            | Event::PartitionRemoved { .. } => return None,
         })
     }
 }

@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use log::{info, warn};
 use muster_conf as conf;
 use muster_conf::{Config, Severity};
+use muster_core::command::KeptPartitions;
 use muster_core::config::ClusterConfig;
 use muster_proto::client::ConfigAnswer;
 use muster_proto::node::NodeSettings;
@@ -65,6 +66,23 @@ impl Source {
             answer: answer(&config),
             config,
         })
+    }
+}
+
+/// `ReconfigFlags`: what of partitions outlives `scontrol reconfigure`.
+pub(crate) fn kept_partitions(config: &Config) -> KeptPartitions {
+    let flags = config.text("ReconfigFlags").unwrap_or_default();
+    let has = |flag: &str| {
+        flags
+            .split(',')
+            .any(|f| f.trim().eq_ignore_ascii_case(flag))
+    };
+    if has("KeepPartInfo") {
+        KeptPartitions::All
+    } else if has("KeepPartState") {
+        KeptPartitions::States
+    } else {
+        KeptPartitions::File
     }
 }
 

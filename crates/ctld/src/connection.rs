@@ -343,6 +343,8 @@ fn kind(body: &RequestBody) -> &'static str {
             UserCommand::UpdateJob { .. } => "REQUEST_UPDATE_JOB",
             UserCommand::UpdateNodes { .. } => "REQUEST_UPDATE_NODE",
             UserCommand::UpdatePartition { .. } => "REQUEST_UPDATE_PARTITION",
+            UserCommand::CreatePartition { .. } => "REQUEST_CREATE_PARTITION",
+            UserCommand::DeletePartition { .. } => "REQUEST_DELETE_PARTITION",
             UserCommand::Reconfigure => "REQUEST_RECONFIGURE",
             UserCommand::EndAllocation { .. } => "REQUEST_COMPLETE_JOB_ALLOCATION",
             UserCommand::Requeue { .. } => "REQUEST_JOB_REQUEUE",

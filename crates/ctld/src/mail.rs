@@ -1,7 +1,7 @@
 //! Messages between the controller's threads.
 
 use minicbor::bytes::ByteVec;
-use muster_core::command::{Identity, Reply, UserCommand};
+use muster_core::command::{Identity, KeptPartitions, Reply, UserCommand};
 use muster_core::config::ClusterConfig;
 use muster_core::event::Event;
 use muster_core::ids::{BlobId, JobId, NodeIdx};
@@ -64,6 +64,8 @@ pub enum ToWriter {
         config: Arc<ClusterConfig>,
         /// What agents are told.
         settings: Box<NodeSettings>,
+        /// What stays of changes made to partitions at run time.
+        keep: KeptPartitions,
         /// When it is in force.
         done: Option<oneshot::Sender<()>>,
     },

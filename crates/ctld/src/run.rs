@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use log::{info, warn};
 use muster_acct::{Follower, SqliteStore, changes};
 use muster_conf::endpoint::controller_socket;
-use muster_core::command::{Identity, JobSelection, UserCommand};
+use muster_core::command::{Identity, JobSelection, KeptPartitions, UserCommand};
 use muster_core::ids::JobId;
 use muster_core::state::State;
 use muster_journal::{DirStorage, Log};
@@ -101,6 +101,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     let _ = to_writer.send(ToWriter::Configure {
         config: Arc::clone(&read.cluster),
         settings: Box::new(read.settings.clone()),
+        keep: KeptPartitions::All,
         done: None,
     });
     if options.clear {

@@ -2,6 +2,7 @@
 //! writer, the replica and the accounting reader.
 
 use crate::accounting::Accounting;
+use crate::configuration;
 use crate::connection;
 use crate::identity::Directory;
 use crate::keys::Keys;
@@ -135,6 +136,7 @@ impl Shared {
         let message = ToWriter::Configure {
             config: read.cluster,
             settings: Box::new(read.settings),
+            keep: configuration::kept_partitions(&read.config),
             done: Some(done),
         };
         let _ = self.replica.send(ToReplica::Config(Box::new(read.answer)));

@@ -271,10 +271,11 @@ impl Writer {
             ToWriter::Configure {
                 config,
                 settings,
+                keep,
                 done,
             } => {
-                self.engine
-                    .decide(0, &Command::Configure(config), now, turn);
+                let command = Command::Configure { config, keep };
+                self.engine.decide(0, &command, now, turn);
                 self.miss_nodes(now, turn);
                 self.settings = *settings;
                 for link in self.links.values() {

@@ -71,7 +71,9 @@ impl Scheduler {
     /// Notes what an event changed. Call it after each applied event, with the state after it.
     pub fn observe(&mut self, state: &State, event: &Event) {
         match event {
-            Event::Configured { .. } | Event::PartitionChanged { .. } => self.rebuild = true,
+            Event::Configured { .. }
+            | Event::PartitionChanged { .. }
+            | Event::PartitionRemoved { .. } => self.rebuild = true,
             Event::JobSubmitted { id, .. } | Event::JobRequeued { id, .. } => {
                 self.completing.remove(id);
                 self.job(state, *id);

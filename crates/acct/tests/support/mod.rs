@@ -138,6 +138,7 @@ impl Driver {
             return vec![Event::Configured {
                 config: Arc::new(config(4)),
                 at: now,
+                partitions: None,
             }];
         }
         let Op(kind, which, detail) = *op;

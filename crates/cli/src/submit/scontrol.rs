@@ -181,6 +181,8 @@ impl Session {
                 self.jobs(name, rest);
             }
             "update" => self.update(rest),
+            "create" => self.create(rest),
+            "delete" => self.delete(rest),
             "listpids" => self.list_processes(rest),
             _ => self.service(name, rest),
         }

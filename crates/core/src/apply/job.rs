@@ -179,7 +179,8 @@ impl Job {
             | Event::JobSubmitted { .. }
             | Event::NodeRegistered { .. }
             | Event::NodeChanged { .. }
-            | Event::PartitionChanged { .. } => {}
+            | Event::PartitionChanged { .. }
+            | Event::PartitionRemoved { .. } => {}
         }
         assert_eq!(
             self.phase(),

@@ -154,7 +154,8 @@ impl Node {
             | Event::JobsPurged { .. }
             | Event::StepStarted { .. }
             | Event::StepEnded { .. }
-            | Event::PartitionChanged { .. } => {
+            | Event::PartitionChanged { .. }
+            | Event::PartitionRemoved { .. } => {
                 panic!("{event:?} is not about a node")
             }
         }

@@ -1,20 +1,82 @@
 //! A configuration was read.
 
 use super::draft::Draft;
-use crate::config::ClusterConfig;
+use crate::command::KeptPartitions;
+use crate::config::{ClusterConfig, PartitionConfig};
 use crate::event::Event;
+use crate::hostlist;
+use crate::state::State;
 use std::sync::Arc;
 
 /// Takes it over, unless it is what is in force already.
-pub(super) fn configure(draft: &mut Draft<'_>, config: &Arc<ClusterConfig>) {
+pub(super) fn configure(draft: &mut Draft<'_>, config: &Arc<ClusterConfig>, keep: KeptPartitions) {
     let state = draft.state;
+    let partitions = match (&state.config, keep) {
+        (None, _) | (_, KeptPartitions::File) => config.partitions.clone(),
+        (Some(_), KeptPartitions::States) => with_states(state, config),
+        (Some(before), KeptPartitions::All) => merged(state, before, config),
+    };
     let same = state.config.as_ref().is_some_and(|known| known == config);
-    if same && state.partitions == config.partitions {
+    if same && state.partitions == partitions {
         return;
     }
     let at = draft.now;
     draft.emit(Event::Configured {
         config: config.clone(),
         at,
+        partitions: (partitions != config.partitions).then_some(partitions),
     });
+}
+
+/// The file's partitions, up or down as they are now.
+fn with_states(state: &State, config: &ClusterConfig) -> Vec<PartitionConfig> {
+    let mut partitions = config.partitions.clone();
+    for partition in &mut partitions {
+        if let Some(known) = state.partition(&partition.name) {
+            partition.state = known.state;
+        }
+    }
+    partitions
+}
+
+/// The partitions as they are now where the file says what it said before, and as the file says where it changed.
+fn merged(state: &State, before: &ClusterConfig, config: &ClusterConfig) -> Vec<PartitionConfig> {
+    let line = |config: &ClusterConfig, name: &str| {
+        let mut lines = config.partitions.iter();
+        lines.find(|p| p.name == name).cloned()
+    };
+    let in_file = config.partitions.iter().filter_map(|new| {
+        if line(before, &new.name).as_ref() == Some(new) {
+            // Absent when it was deleted at run time.
+            state.partition(&new.name).cloned()
+        } else {
+            Some(new.clone())
+        }
+    });
+    let mut partitions: Vec<PartitionConfig> = in_file.collect();
+    let made = state
+        .partitions
+        .iter()
+        .filter(|p| line(config, &p.name).is_none() && line(before, &p.name).is_none());
+    partitions.extend(made.cloned());
+    let known = |node: &String| config.nodes.iter().any(|line| line.name == *node);
+    for partition in &mut partitions {
+        if !partition.nodes.iter().all(known) {
+            partition.nodes.retain(known);
+            partition.nodes_text = hostlist::compress(&partition.nodes);
+        }
+    }
+    one_default(&mut partitions, config);
+    partitions
+}
+
+/// Of several defaults the file's is meant.
+fn one_default(partitions: &mut [PartitionConfig], config: &ClusterConfig) {
+    if partitions.iter().filter(|p| p.default).count() < 2 {
+        return;
+    }
+    let by_file = config.partitions.iter().find(|p| p.default);
+    for partition in partitions {
+        partition.default &= by_file.is_some_and(|p| p.name == partition.name);
+    }
 }

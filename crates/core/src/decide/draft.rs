@@ -220,7 +220,8 @@ impl<'a> Draft<'a> {
             Event::JobsPurged { .. }
             | Event::Configured { .. }
             | Event::BlobStored { .. }
-            | Event::PartitionChanged { .. } => {}
+            | Event::PartitionChanged { .. }
+            | Event::PartitionRemoved { .. } => {}
         }
         self.events.push(event);
     }

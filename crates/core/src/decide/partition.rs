@@ -1,11 +1,13 @@
-//! `scontrol update partition`. What is changed here lasts until the configuration is read again.
+//! `scontrol create`, `update` and `delete` of partitions. What becomes of such changes when the configuration is read
+//! again is decided in `configure`.
 
 use super::draft::Draft;
 use super::{require_admin, submit, target};
 use crate::command::{Identity, Reply};
 use crate::config::{OverSubscribe, PartitionConfig, PartitionState};
 use crate::event::Event;
-use crate::limits::TEXT_BYTES_MAX;
+use crate::job::JobState;
+use crate::limits::{NAME_BYTES_MAX, TEXT_BYTES_MAX};
 use crate::refusal::{Refusal, RefusalCode};
 use crate::spec::MemoryAsk;
 use crate::state::State;
@@ -13,6 +15,9 @@ use crate::time::TimeLimit;
 
 /// Jobs that share a resource when `OverSubscribe` gives no number.
 const SHARES: u32 = 4;
+
+/// Highest priority tier and job factor.
+const PRIORITY_MAX: u32 = 65_533;
 
 /// Changes a partition by `Key=Value` pairs, all or none.
 pub(super) fn update(
@@ -26,19 +31,94 @@ pub(super) fn update(
     let known = state.partition(name).ok_or_else(|| {
         Refusal::new(
             RefusalCode::InvalidPartition,
-            format!("there is no partition {name}; partitions are made in slurm.conf"),
+            format!("there is no partition {name}; scontrol create makes one"),
         )
     })?;
-    let mut partition = known.clone();
+    change(draft, known.clone(), pairs)
+}
+
+/// Makes a partition; what `pairs` does not say is as on a `PartitionName` line that does not say it.
+pub(super) fn create(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    name: &str,
+    pairs: &[(String, String)],
+) -> Result<Option<Reply>, Refusal> {
+    let state = draft.state;
+    require_admin(state, identity)?;
+    submit::too_long("PartitionName", name, NAME_BYTES_MAX)?;
+    let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, ',' | '=' | '"' | '\'');
+    if name.is_empty() || name.contains(odd) || name.eq_ignore_ascii_case("DEFAULT") {
+        return Err(Refusal::new(
+            RefusalCode::InvalidPartition,
+            format!("a partition cannot have the name \"{name}\""),
+        ));
+    }
+    if state.partition(name).is_some() {
+        return Err(Refusal::new(
+            RefusalCode::InvalidPartition,
+            format!("partition {name} exists already; scontrol update changes it"),
+        ));
+    }
+    change(draft, PartitionConfig::named(name), pairs)
+}
+
+/// Removes a partition that no job is in.
+pub(super) fn delete(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    name: &str,
+) -> Result<Option<Reply>, Refusal> {
+    let state = draft.state;
+    require_admin(state, identity)?;
+    if state.partition(name).is_none() {
+        return Err(Refusal::new(
+            RefusalCode::InvalidPartition,
+            format!("there is no partition {name}"),
+        ));
+    }
+    let queue = state.pending.iter().chain(&state.active);
+    let mut jobs = queue.filter_map(|id| state.jobs.get(id));
+    let user = jobs.find(|job| {
+        let may_start_there =
+            job.state == JobState::Pending && job.spec.partitions.iter().any(|p| p == name);
+        job.partition == name || may_start_there
+    });
+    if let Some(job) = user {
+        return Err(Refusal::new(
+            RefusalCode::PartitionInUse,
+            format!(
+                "job {} is in partition {name}; cancel or move its jobs first (scontrol update State=DRAIN keeps new \
+                 ones out)",
+                job.id
+            ),
+        ));
+    }
+    draft.emit(Event::PartitionRemoved {
+        name: name.to_owned(),
+    });
+    Ok(Some(Reply::Done {
+        changed: 1,
+        refused: Vec::new(),
+    }))
+}
+
+fn change(
+    draft: &mut Draft<'_>,
+    mut partition: PartitionConfig,
+    pairs: &[(String, String)],
+) -> Result<Option<Reply>, Refusal> {
+    let state = draft.state;
+    let was_default = partition.default;
     for (key, value) in pairs {
         submit::too_long(key, value, TEXT_BYTES_MAX)?;
         set(state, &mut partition, key, value)?;
     }
-    if partition.default && !known.default {
+    if partition.default && !was_default {
         let others = state
             .partitions
             .iter()
-            .filter(|p| p.default && p.name != name);
+            .filter(|p| p.default && p.name != partition.name);
         for other in others {
             let mut other = other.clone();
             other.default = false;
@@ -81,8 +161,8 @@ fn set(
         "allowqos" => partition.allow_qos = pair.list(),
         "denyqos" => partition.deny_qos = pair.list(),
         "allocnodes" => partition.alloc_nodes = pair.list(),
-        "prioritytier" => partition.priority_tier = pair.number()?,
-        "priorityjobfactor" => partition.priority_job_factor = pair.number()?,
+        "prioritytier" => partition.priority_tier = pair.priority()?,
+        "priorityjobfactor" => partition.priority_job_factor = pair.priority()?,
         "default" => partition.default = pair.yes()?,
         "hidden" => partition.hidden = pair.yes()?,
         "rootonly" => partition.root_only = pair.yes()?,
@@ -99,7 +179,12 @@ fn set(
         "overtimelimit" => partition.over_time_limit_min = pair.count()?,
         "qos" => partition.qos = Some(value.to_owned()).filter(|v| !v.is_empty()),
         "nodes" => {
-            let names = target::node_names(value)?;
+            let names = if pair.is("ALL") {
+                let nodes = state.nodes.iter().filter(|node| !node.removed);
+                nodes.map(|node| node.config.name.clone()).collect()
+            } else {
+                target::node_names(value)?
+            };
             if let Some(name) = names.iter().find(|name| state.node_named(name).is_none()) {
                 return Err(Refusal::new(
                     RefusalCode::InvalidNode,
@@ -155,6 +240,14 @@ impl Pair<'_> {
 
     fn number(&self) -> Result<u32, Refusal> {
         self.value.parse().map_err(|_| self.wrong("a number"))
+    }
+
+    fn priority(&self) -> Result<u32, Refusal> {
+        let number = self.number()?;
+        if number > PRIORITY_MAX {
+            return Err(self.wrong("at most 65533"));
+        }
+        Ok(number)
     }
 
     /// A number, or no limit.

@@ -1,7 +1,7 @@
 //! Nodes: registration, loss, faults, drains, and what they do to jobs.
 
 use crate::world::{World, allocation, config, exit, info, spec, step_end, target};
-use muster_core::command::{NodeCommand, NodeUpdate, PlannedStart, UserCommand};
+use muster_core::command::{KeptPartitions, NodeCommand, NodeUpdate, PlannedStart, UserCommand};
 use muster_core::config::ClusterConfig;
 use muster_core::effect::{Effect, TerminateReason};
 use muster_core::event::Event;
@@ -11,7 +11,6 @@ use muster_core::limits::LAUNCH_FAILURES_MAX;
 use muster_core::node::{GresConfig, NodeLink};
 use muster_core::refusal::RefusalCode;
 use muster_core::spec::JobSpec;
-use std::sync::Arc;
 
 fn set(nodes: &str, state: &str, reason: Option<&str>) -> UserCommand {
     UserCommand::UpdateNodes {
@@ -489,9 +488,7 @@ fn a_new_configuration_keeps_nodes_by_name_and_jobs_running() {
     next.partitions[0].nodes = vec!["n0".into(), "n2".into(), "n3".into()];
     next.partitions.truncate(1);
     next.nodes[1].cpus = 6;
-    world.run(muster_core::command::Command::Configure(Arc::new(
-        next.clone(),
-    )));
+    world.configure(next.clone(), KeptPartitions::File);
     let names: Vec<&str> = world
         .state
         .nodes
@@ -508,7 +505,7 @@ fn a_new_configuration_keeps_nodes_by_name_and_jobs_running() {
     assert_eq!(world.job(id).state, JobState::Running);
     world.finish(id, 0);
     assert_eq!(world.state.nodes[1].free_cpus.len(), 6);
-    world.run(muster_core::command::Command::Configure(Arc::new(next)));
+    world.configure(next, KeptPartitions::File);
     assert!(world.events.is_empty(), "nothing new");
     world.check_replay();
 }

@@ -2,7 +2,8 @@
 
 use crate::world::{World, after, allocation, array, exit, on, spec, step, step_end, target, task};
 use muster_core::command::{
-    Command, JobSelection, JobUpdate, NodeCommand, NodeUpdate, SignalScope, UserCommand,
+    Command, JobSelection, JobUpdate, KeptPartitions, NodeCommand, NodeUpdate, SignalScope,
+    UserCommand,
 };
 use muster_core::event::Event;
 use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
@@ -11,7 +12,6 @@ use muster_core::spec::{Dependency, DependencyKind, DependencyTerm, JobSpec, War
 use muster_core::time::TimeLimit;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -434,7 +434,7 @@ fn act(world: &mut World, op: &Op) {
                 2 => config.over_time_limit_min = Some(1),
                 _ => {}
             }
-            world.run(Command::Configure(Arc::new(config)));
+            world.configure(config, KeptPartitions::All);
         }
     }
 }
@@ -509,7 +509,7 @@ fn the_queue_drains() {
             .current();
         let mut world = World::new();
         ops.iter().for_each(|op| act(&mut world, op));
-        world.run(Command::Configure(Arc::new(crate::world::config())));
+        world.configure(crate::world::config(), KeptPartitions::File);
         for idx in 0..3 {
             register(&mut world, idx, "boot3", false);
             node(&mut world, idx, 6);

@@ -1,11 +1,10 @@
 //! A small cluster in memory: commands go in, every event is applied and followed by a check of all invariants.
 
 use muster_core::command::{
-    Command, Identity, JobSelection, JobTarget, NodeCommand, Plan, PlannedStart, Reply, UserCommand,
+    Command, Identity, JobSelection, JobTarget, KeptPartitions, NodeCommand, Plan, PlannedStart,
+    Reply, UserCommand,
 };
-use muster_core::config::{
-    ClusterConfig, EnforcePartLimits, OverSubscribe, PartitionConfig, PartitionState,
-};
+use muster_core::config::{ClusterConfig, EnforcePartLimits, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::decide::{Decision, decide};
 use muster_core::effect::Effect;
@@ -59,38 +58,10 @@ pub(crate) fn node_config(name: &str, cpus: u32, memory_mib: u64) -> NodeConfig 
 
 pub(crate) fn partition(name: &str, nodes: &[&str], default: bool) -> PartitionConfig {
     PartitionConfig {
-        name: name.to_owned(),
         nodes: nodes.iter().map(|n| (*n).to_owned()).collect(),
         nodes_text: nodes.join(","),
         default,
-        state: PartitionState::Up,
-        max_time: TimeLimit::Unlimited,
-        default_time: None,
-        min_nodes: 0,
-        max_nodes: None,
-        max_cpus_per_node: None,
-        allow_groups: Vec::new(),
-        allow_accounts: Vec::new(),
-        deny_accounts: Vec::new(),
-        allow_qos: Vec::new(),
-        deny_qos: Vec::new(),
-        alloc_nodes: Vec::new(),
-        priority_tier: 1,
-        priority_job_factor: 1,
-        over_subscribe: OverSubscribe::No,
-        default_memory: MemoryAsk::Default,
-        max_memory: MemoryAsk::Default,
-        hidden: false,
-        root_only: false,
-        disable_root_jobs: false,
-        exclusive_user: false,
-        lln: false,
-        req_resv: false,
-        qos: None,
-        grace_time_s: 0,
-        preempt_mode: None,
-        over_time_limit_min: None,
-        billing_weights: None,
+        ..PartitionConfig::named(name)
     }
 }
 
@@ -233,11 +204,16 @@ impl World {
             events: Vec::new(),
             checked: true,
         };
-        world.run(Command::Configure(Arc::new(config)));
+        world.configure(config, KeptPartitions::File);
         for idx in 0..world.state.nodes.len() as u32 {
             world.register(idx, "boot1", &[]);
         }
         world
+    }
+
+    pub(crate) fn configure(&mut self, config: ClusterConfig, keep: KeptPartitions) {
+        let config = Arc::new(config);
+        self.run(Command::Configure { config, keep });
     }
 
     pub(crate) fn run(&mut self, command: Command) -> Decision {

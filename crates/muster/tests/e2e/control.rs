@@ -186,6 +186,76 @@ fn reconfigure_adds_a_partition_without_disturbing_jobs() {
     c.until_prints(&format!("sacct -X -n -P -j {job} -o State"), "COMPLETED");
 }
 
+#[test]
+fn partitions_made_at_run_time_outlive_the_controller() {
+    let c = Cluster::start(2, 2);
+    c.ok("scontrol create PartitionName=fast Nodes=n2 MaxTime=10 PriorityTier=7");
+    let shown = c.ok("scontrol -o show partition fast");
+    for part in [
+        "PartitionName=fast",
+        " Nodes=n2 ",
+        "MaxTime=00:10:00",
+        "PriorityTier=7",
+        "State=UP",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let twice = c.run("scontrol create partition=fast");
+    assert!(
+        twice.code == 1
+            && twice
+                .err
+                .contains("Error creating the partition: Invalid partition name specified"),
+        "{twice:?}"
+    );
+    c.ok("scontrol update partitionname=batch MaxTime=60");
+    c.ok("sbatch -W -p fast -o fast.out --wrap 'echo $SLURM_JOB_PARTITION $SLURMD_NODENAME'");
+    assert_eq!(c.read("fast.out"), "fast n2\n");
+    let waits = c.sbatch("-H -p fast -o /dev/null --wrap true");
+    c.kill(c.controller());
+    assert_eq!(c.start_controller().code, 0);
+    assert_eq!(
+        c.ok("sinfo -h -o '%P %l' | sort"),
+        "batch* 1:00:00\nfast 10:00"
+    );
+    let used = c.run("scontrol delete PartitionName=fast");
+    assert!(
+        used.code == 1
+            && used
+                .err
+                .contains("delete_partition PartitionName=fast: Partition is in use"),
+        "{used:?}"
+    );
+    c.ok(&format!("scancel {waits}"));
+    c.ok("scontrol delete partition fast");
+    assert_eq!(c.ok("sinfo -h -o %P"), "batch*");
+    let gone = c.run("sbatch -p fast --wrap true");
+    assert!(
+        gone.code == 1 && gone.err.contains("invalid partition specified: fast"),
+        "{gone:?}"
+    );
+    c.ok("scontrol create PartitionName=brief");
+    c.ok("scontrol reconfigure");
+    assert_eq!(c.ok("sinfo -h -o '%P %l'"), "batch* infinite");
+    for (wrong, said) in [
+        ("create nosuch=1", "Invalid creation entity: nosuch=1"),
+        ("create PartitionName=DEFAULT", "PartitionName cannot be"),
+        (
+            "create PartitionName=x Colour=red",
+            "not supported: Colour=red",
+        ),
+        (
+            "delete PartitionName=nosuch",
+            "Invalid partition name specified",
+        ),
+        ("delete nosuch", "Proper format is"),
+        ("create NodeName=n9", "slurm.conf"),
+    ] {
+        let ran = c.run(&format!("scontrol {wrong}"));
+        assert!(ran.code == 1 && ran.err.contains(said), "{wrong}: {ran:?}");
+    }
+}
+
 /// The file of a published guide to Slurm with MPI, as a site would bring it.
 const SITE: &str = "\
 ClusterName=sltest

@@ -141,6 +141,7 @@ impl World {
         state.apply(&Event::Configured {
             config: Arc::new(config),
             at: now,
+            partitions: None,
         });
         for node in (0..count).map(NodeIdx) {
             let info = Box::new(NodeInfo::default());

@@ -317,6 +317,7 @@ impl World {
                 }
             }
             38 => return self.update_a_node(),
+            _ if self.random.below(3) == 0 => return self.make_or_remove_a_partition(),
             _ => {
                 let state = *self.random.pick(&["UP", "DOWN", "DRAIN", "UP"]);
                 let pairs = vec![("State".to_owned(), state.to_owned())];
@@ -331,6 +332,18 @@ impl World {
             }
         };
         self.ask(uid, command, None);
+    }
+
+    fn make_or_remove_a_partition(&mut self) {
+        let name = (*self.random.pick(&["made", "spare"])).to_owned();
+        let command = if self.random.below(2) == 0 {
+            let node = self.random.below(self.agents.len() as u64) as usize;
+            let pairs = vec![("Nodes".to_owned(), self.agents[node].name.clone())];
+            UserCommand::CreatePartition { name, pairs }
+        } else {
+            UserCommand::DeletePartition { name }
+        };
+        self.ask(0, command, None);
     }
 
     fn update_a_node(&mut self) {
@@ -432,7 +445,10 @@ impl World {
         let random = &mut self.random;
         JobSpec {
             name: name.to_owned(),
-            partitions: if few {
+            partitions: if few && random.one_in(3) {
+                // Refused while there is no such partition.
+                vec!["few".to_owned(), "made".to_owned()]
+            } else if few {
                 vec!["few".to_owned()]
             } else {
                 Vec::new()

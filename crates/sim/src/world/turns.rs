@@ -5,6 +5,7 @@ use crate::controller::Controller;
 use crate::outlets::{Outputs, collect, name_of};
 use crate::world::faults::CrashPoint;
 use crate::{Violation, invariants};
+use muster_core::command::KeptPartitions;
 use muster_core::event::Event;
 use muster_ctld::mail::{ToLink, ToWriter};
 use muster_ctld::writer::After;
@@ -82,6 +83,7 @@ impl World {
         self.mail(ToWriter::Configure {
             config,
             settings,
+            keep: KeptPartitions::All,
             done: None,
         });
         Ok(())

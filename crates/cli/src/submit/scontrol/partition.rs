@@ -1,4 +1,4 @@
-//! `scontrol update PartitionName=`. Keys and values are the core's to judge; here lists are added to and taken from.
+//! `scontrol create` and `update PartitionName=`. Keys and values are the core's to judge; here lists are added to and taken from.
 
 use super::Session;
 use super::update::Pair;
@@ -63,6 +63,44 @@ pub(crate) const FIELDS: &[(&str, Status)] = &[
 impl Session {
     /// Sends the changes of a partition.
     pub(super) fn update_partition(&mut self, pairs: &[Pair]) {
+        let Some((name, changes)) = self.partition_fields(pairs) else {
+            return;
+        };
+        if changes.is_empty() {
+            return self.error("No changes specified");
+        }
+        self.send_update(UserCommand::UpdatePartition {
+            name,
+            pairs: changes,
+        });
+    }
+
+    /// Sends a partition to make.
+    pub(super) fn create_partition(&mut self, pairs: &[Pair]) {
+        if let Some(pair) = pairs.iter().find(|p| p.sign.is_some()) {
+            return self.bad_value(
+                pair,
+                "Key=Value: there is nothing to add to or take from yet",
+            );
+        }
+        let Some((name, fields)) = self.partition_fields(pairs) else {
+            return;
+        };
+        if name.is_empty() {
+            return self.complain("PartitionName must be given.");
+        }
+        if name.eq_ignore_ascii_case("DEFAULT") {
+            return self.complain("PartitionName cannot be \"DEFAULT\".");
+        }
+        let command = UserCommand::CreatePartition {
+            name,
+            pairs: fields,
+        };
+        self.send_change(command, "Error creating the partition");
+    }
+
+    /// Name and fields of a specification; what is wrong with it was said if there is no answer.
+    fn partition_fields(&mut self, pairs: &[Pair]) -> Option<(String, Vec<(String, String)>)> {
         let mut name = String::new();
         let mut changes = Vec::new();
         for pair in pairs {
@@ -74,19 +112,24 @@ impl Session {
                 .iter()
                 .find(|(k, _)| k.eq_ignore_ascii_case(&pair.key));
             let Some((key, status)) = known else {
-                return self.not_supported(pair, None);
+                self.not_supported(pair, None);
+                return None;
             };
             if let Status::Refused(why) = status {
-                return self.not_supported(pair, Some(why));
+                self.not_supported(pair, Some(why));
+                return None;
             }
             if *key == "State" && !self.partition_state(pair) {
-                return;
+                return None;
             }
             let value = match pair.sign {
                 None => pair.value.clone(),
                 Some(sign) => match self.combined(&name, key, sign, &pair.value) {
                     Ok(value) => value,
-                    Err(error) => return self.request_failed("slurm_update error", &error),
+                    Err(error) => {
+                        self.request_failed("slurm_update error", &error);
+                        return None;
+                    }
                 },
             };
             // Priority is the old name of the tier.
@@ -97,13 +140,7 @@ impl Session {
             };
             changes.push((key.to_owned(), value));
         }
-        if changes.is_empty() {
-            return self.error("No changes specified");
-        }
-        self.send_update(UserCommand::UpdatePartition {
-            name,
-            pairs: changes,
-        });
+        Some((name, changes))
     }
 
     fn partition_state(&mut self, pair: &Pair) -> bool {

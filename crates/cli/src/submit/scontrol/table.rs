@@ -107,10 +107,10 @@ pub(crate) const KEYWORDS: &[Keyword] = &[
     keyword("cancel_reboot", 3, 1, 1, "NODES", "take back a reboot").refused(NO_REBOOT),
     keyword("cluster", 2, 0, 1, "[NAME]", "talk to this cluster; only this one is known"),
     keyword("completing", 2, 0, 0, "", "jobs whose nodes are still being cleaned"),
-    keyword("create", 2, 1, MANY, "SPECIFICATION", "make a partition or reservation")
-        .refused("partitions and nodes are made in slurm.conf, then scontrol reconfigure; there are no reservations"),
-    keyword("delete", 3, 1, MANY, "SPECIFICATION", "remove a partition or reservation")
-        .refused("partitions and nodes are removed in slurm.conf, then scontrol reconfigure; there are no reservations"),
+    keyword("create", 2, 1, MANY, "SPECIFICATION", "make a partition")
+        .partly("partitions only: nodes are made in slurm.conf, there are no reservations; it is there until scontrol reconfigure, or longer with ReconfigFlags=KeepPartInfo"),
+    keyword("delete", 3, 1, 2, "SPECIFICATION", "remove a partition that has no jobs")
+        .partly("partitions only: nodes are removed in slurm.conf, there are no reservations"),
     keyword("details", 3, 0, 0, "", "as --details, for the commands that follow"),
     keyword("errnumstr", 2, 1, 1, "NUMBER", "an error number's text")
         .partly("the system's numbers, not Slurm's own"),

@@ -84,6 +84,21 @@ fn entity(pairs: &[Pair]) -> Entity {
     }
 }
 
+/// What `create` and `delete` are about, by the name or its first three letters at least.
+fn made_or_removed(word: &str) -> Option<Entity> {
+    let word = word.to_ascii_lowercase();
+    let known = |name: &str| word.len() >= 3 && name.starts_with(&word);
+    if known("partitionname") {
+        Some(Entity::Partition)
+    } else if known("reservationname") {
+        Some(Entity::Reservation)
+    } else if known("nodename") || word == "nodes" {
+        Some(Entity::Node)
+    } else {
+        None
+    }
+}
+
 /// A field of `scontrol update`: its name, how few letters stand for it, what it does here.
 pub(crate) struct Field {
     pub(crate) name: &'static str,
@@ -155,6 +170,8 @@ pub(crate) const NODE_FIELDS: &[Field] = &[
     refused("Topology", CONF),
 ];
 
+const NODES_IN_FILE: &str =
+    "nodes are made and removed in slurm.conf, then scontrol reconfigure; nothing was done";
 const NO_RESERVATIONS: &str =
     "reservations are not supported; use a partition, or hold nodes with State=DRAIN";
 
@@ -180,6 +197,45 @@ impl Session {
                      \"SlurmctldDebug\"",
                 );
             }
+        }
+    }
+
+    /// `create ...`.
+    pub(super) fn create(&mut self, words: &[String]) {
+        // The entity may come before its fields as a word of its own.
+        let bare = &words[..usize::from(!words[0].contains('='))];
+        let Some(pairs) = self.pairs(&words[bare.len()..]) else {
+            return;
+        };
+        let first = bare.first().map(String::as_str);
+        let names = pairs.iter().map(|p| p.key.as_str());
+        match first.into_iter().chain(names).find_map(made_or_removed) {
+            Some(Entity::Partition) => self.create_partition(&pairs),
+            Some(Entity::Node) => self.error(NODES_IN_FILE),
+            Some(_) => self.error(NO_RESERVATIONS),
+            None => self.complain(&format!("Invalid creation entity: {}", words[0])),
+        }
+    }
+
+    /// `delete ENTITY=ID` or `delete ENTITY ID`.
+    pub(super) fn delete(&mut self, words: &[String]) {
+        let (entity, id) = match (words[0].split_once('='), words.get(1)) {
+            (Some((entity, id)), None) => (entity, id),
+            (None, Some(id)) => (words[0].as_str(), id.as_str()),
+            _ => {
+                return self
+                    .complain("Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'");
+            }
+        };
+        match made_or_removed(entity) {
+            Some(Entity::Partition) => {
+                let name = id.to_owned();
+                let prefix = format!("delete_partition {}", words[0]);
+                self.send_change(UserCommand::DeletePartition { name }, &prefix);
+            }
+            Some(Entity::Node) => self.error(NODES_IN_FILE),
+            Some(_) => self.error(NO_RESERVATIONS),
+            None => self.complain(&format!("Invalid deletion entity: {}", words[0])),
         }
     }
 
@@ -273,15 +329,20 @@ impl Session {
 
     /// Sends an update that is done or refused as a whole.
     pub(super) fn send_update(&mut self, command: UserCommand) {
+        self.send_change(command, "slurm_update error");
+    }
+
+    /// Sends a command that is done or refused as a whole; what is refused is told behind `prefix`.
+    pub(super) fn send_change(&mut self, command: UserCommand, prefix: &str) {
         let result = self.client().and_then(|c| c.command(command));
         match result {
             Ok(Reply::Done { refused, .. }) => {
                 for (_, refusal) in refused {
-                    self.request_failed("slurm_update error", &ConnectError::Refused(refusal));
+                    self.request_failed(prefix, &ConnectError::Refused(refusal));
                 }
             }
             Ok(other) => self.error(&format!("unexpected answer {other:.60?}")),
-            Err(error) => self.request_failed("slurm_update error", &error),
+            Err(error) => self.request_failed(prefix, &error),
         }
     }
 
