@@ -128,6 +128,10 @@ pub enum UserCommand {
         /// `State=SpecialExit`.
         #[n(2)]
         special_exit: bool,
+        /// `Incomplete`: only jobs and tasks that run or are suspended.
+        #[n(3)]
+        #[cbor(default)]
+        incomplete: bool,
     },
     /// scontrol suspend.
     #[n(6)]
@@ -418,6 +422,17 @@ pub enum NodeCommand {
         error: String,
         /// The fault is the node's (true) or the job's own, such as a missing working directory (false).
         node_fault: bool,
+        /// The site's prolog failed: the node is drained at once and the job held.
+        prolog: bool,
+    },
+    /// Something of a job's end went wrong in a way that makes the node unfit for others: it is drained.
+    NodeFault {
+        /// The job.
+        job: JobId,
+        /// Which launch.
+        attempt: Attempt,
+        /// What, as the node's reason.
+        error: String,
     },
     /// The job was there but its processes are gone without a trace (shim killed, machine rebooted).
     Vanished {

@@ -127,7 +127,15 @@ fn user(
             target,
             hold,
             special_exit,
-        } => requeue::requeue(draft, identity, target, *hold, *special_exit),
+            incomplete,
+        } => {
+            let how = requeue::How {
+                hold: *hold || *special_exit,
+                special_exit: *special_exit,
+                incomplete: *incomplete,
+            };
+            requeue::requeue(draft, identity, target, how)
+        }
         UserCommand::Suspend { target } => suspend::suspend(draft, identity, target),
         UserCommand::Resume { target } => suspend::resume(draft, identity, target),
         UserCommand::UpdateJob { target, update } => {

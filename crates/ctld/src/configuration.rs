@@ -133,6 +133,9 @@ const LIMITS: [(&str, u32); 10] = [
     ("AS", 9),
 ];
 
+/// The default of timeouts of the site's programs, which means that there is none.
+const NO_TIMEOUT: u32 = 65_534;
+
 fn settings(config: &Config) -> NodeSettings {
     let has = |list: &[String], name: &str| list.iter().any(|w| w.eq_ignore_ascii_case(name));
     let propagate = &config.propagate;
@@ -147,6 +150,13 @@ fn settings(config: &Config) -> NodeSettings {
             .text(key)
             .filter(|v| !v.is_empty() && *v != "(null)")
             .map(str::to_owned)
+    };
+    // The older key stands for both.
+    let timeout = |key: &str| {
+        let given = |key: &str| config.raw.get(key)?.value.parse::<u32>().ok();
+        given(key)
+            .or_else(|| given("PrologEpilogTimeout"))
+            .filter(|seconds| *seconds < NO_TIMEOUT)
     };
     let host = config.slurmctld.first();
     NodeSettings {
@@ -171,6 +181,9 @@ fn settings(config: &Config) -> NodeSettings {
         epilog: script("Epilog"),
         task_prolog: script("TaskProlog"),
         task_epilog: script("TaskEpilog"),
+        prolog_timeout_s: timeout("PrologTimeout"),
+        epilog_timeout_s: timeout("EpilogTimeout"),
+        unkillable_program: script("UnkillableStepProgram"),
     }
 }
 

@@ -695,11 +695,21 @@ fn node_command(numbered: NumberedReport) -> NodeCommand {
             end: *end,
         },
         Report::Released => NodeCommand::Released { job, attempt },
-        Report::LaunchFailed { error, node_fault } => NodeCommand::LaunchFailed {
+        Report::LaunchFailed {
+            error,
+            node_fault,
+            prolog,
+        } => NodeCommand::LaunchFailed {
             job,
             attempt,
             error,
             node_fault,
+            prolog,
+        },
+        Report::NodeFault { error } => NodeCommand::NodeFault {
+            job,
+            attempt,
+            error,
         },
         Report::Vanished => NodeCommand::Vanished { job, attempt },
         Report::StepStarted(step) => NodeCommand::StepStarted { job, attempt, step },

@@ -282,14 +282,18 @@ impl Agent {
 
     fn apply_settings(&mut self, settings: NodeSettings) {
         self.settings = settings;
-        self.tell_kill_wait();
+        self.tell_waits();
     }
 
-    fn tell_kill_wait(&mut self) {
+    fn tell_waits(&mut self) {
         // Before the first welcome the shim keeps its own default.
         if self.settings.kill_wait_s > 0 {
             let ms = u64::from(self.settings.kill_wait_s) * 1000;
             self.shim_order(&ToShim::KillWait(ms));
+            self.shim_order(&ToShim::Unkillable {
+                timeout_ms: u64::from(self.settings.unkillable_timeout_s) * 1000,
+                program: self.settings.unkillable_program.clone(),
+            });
         }
     }
 

@@ -84,6 +84,16 @@ pub struct NodeSettings {
     /// See above.
     #[n(11)]
     pub task_epilog: Option<String>,
+    /// `PrologTimeout`, `EpilogTimeout`, `PrologEpilogTimeout`: seconds after which the programs are killed and count
+    /// as failed.
+    #[n(12)]
+    pub prolog_timeout_s: Option<u32>,
+    /// See above.
+    #[n(13)]
+    pub epilog_timeout_s: Option<u32>,
+    /// `UnkillableStepProgram`: run as root when processes of a job survive SIGKILL for `unkillable_timeout_s`.
+    #[n(14)]
+    pub unkillable_program: Option<String>,
 }
 
 /// Controller to agent.
@@ -294,6 +304,10 @@ pub enum Report {
         /// The node's fault, not the job's.
         #[n(1)]
         node_fault: bool,
+        /// The site's prolog failed.
+        #[n(2)]
+        #[cbor(default)]
+        prolog: bool,
     },
     /// Its processes are gone without a trace.
     #[n(3)]
@@ -310,5 +324,12 @@ pub enum Report {
         /// How.
         #[n(1)]
         end: Box<StepEnd>,
+    },
+    /// Its end went wrong in a way that makes the node unfit for others; `Released` may still follow.
+    #[n(6)]
+    NodeFault {
+        /// What.
+        #[n(0)]
+        error: String,
     },
 }

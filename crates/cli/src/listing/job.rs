@@ -27,6 +27,9 @@ pub(crate) struct JobRow<'a> {
     pub(crate) partition: Option<&'a str>,
 }
 
+/// How the detail of a job begins that the system holds because it could not be launched.
+const REQUEUED_HELD: &str = "launch failed requeued held";
+
 impl<'a> JobRow<'a> {
     /// A record.
     pub(crate) fn new(job: &'a Job, array: Option<&'a ArrayInfo>) -> JobRow<'a> {
@@ -138,6 +141,10 @@ impl<'a> JobRow<'a> {
         match (&self.job.reason_detail, self.job.reason) {
             (Some(detail), Reason::ReqNodeNotAvail) if !detail.is_empty() => {
                 format!("{}, {detail}", self.job.reason.name()).into()
+            }
+            // What a failed prolog leaves is told in words that people and programs look for.
+            (Some(detail), Reason::JobHeldAdmin) if detail.starts_with(REQUEUED_HELD) => {
+                REQUEUED_HELD.into()
             }
             (_, reason) => reason.name().into(),
         }

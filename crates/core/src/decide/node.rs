@@ -47,7 +47,26 @@ pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
             attempt,
             error,
             node_fault,
-        } => launch_failed(draft, idx, (*job, *attempt), error, *node_fault),
+            prolog,
+        } => {
+            let why = if *prolog {
+                LaunchFault::Prolog
+            } else if *node_fault {
+                LaunchFault::Node
+            } else {
+                LaunchFault::Job
+            };
+            launch_failed(draft, idx, (*job, *attempt), error, why);
+        }
+        NodeCommand::NodeFault {
+            job,
+            attempt,
+            error,
+        } => {
+            if current(draft, idx, (*job, *attempt)).is_some() {
+                drain(draft, idx, shortened(error));
+            }
+        }
         NodeCommand::Vanished { job, attempt } => {
             if current(draft, idx, (*job, *attempt)).is_some() {
                 ending::lose_node(draft, *job, idx);
@@ -129,7 +148,6 @@ fn register(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo, present: &[(Jo
 
 /// A machine with less than the configuration says is drained; one that was down comes back by `ReturnToService`.
 fn check_machine(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo) {
-    let now = draft.now;
     let Some(node) = draft.node(idx) else {
         return;
     };
@@ -141,15 +159,7 @@ fn check_machine(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo) {
         None
     };
     if let Some(text) = lacks {
-        if !node.drain {
-            let reason = NodeReason {
-                text: text.to_owned(),
-                uid: 0,
-                since: now,
-            };
-            change(draft, idx, NodeChange::Drain(reason));
-        }
-        return;
+        return drain(draft, idx, text.to_owned());
     }
     let returns = match draft
         .state
@@ -230,12 +240,23 @@ fn launched(draft: &mut Draft<'_>, idx: NodeIdx) {
     }
 }
 
+/// Whose fault it is that a job could not be launched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LaunchFault {
+    /// The job's own: it fails.
+    Job,
+    /// The node's: the job is tried again, elsewhere if the node goes on like that.
+    Node,
+    /// The site's prolog says that the node is unfit.
+    Prolog,
+}
+
 fn launch_failed(
     draft: &mut Draft<'_>,
     idx: NodeIdx,
     launch: (JobId, Attempt),
     error: &str,
-    node_fault: bool,
+    fault: LaunchFault,
 ) {
     let id = launch.0;
     let Some((position, job)) = current(draft, idx, launch) else {
@@ -244,37 +265,64 @@ fn launch_failed(
     let runs = matches!(job.phase(), Phase::Running | Phase::Suspended);
     // A script that never began can be started again, whatever was asked for; on another node it may have begun.
     let safe = position == 0 || job.requeueable;
-    let requeue = node_fault && safe && job.spec.kind == JobKind::Batch;
+    let requeue = fault != LaunchFault::Job && safe && job.spec.kind == JobKind::Batch;
     if runs {
-        let how = if requeue {
-            End::requeue(Reason::JobLaunchFailure, false)
+        let hold = fault == LaunchFault::Prolog && holds_on_prolog_failure(draft);
+        let (how, detail) = if requeue && hold {
+            let detail = format!("launch failed requeued held: {}", shortened(error));
+            (End::requeue(Reason::JobLaunchFailure, true), detail)
+        } else if requeue {
+            (
+                End::requeue(Reason::JobLaunchFailure, false),
+                shortened(error),
+            )
         } else {
-            End::new(JobState::Failed, Reason::JobLaunchFailure)
+            (
+                End::new(JobState::Failed, Reason::JobLaunchFailure),
+                shortened(error),
+            )
         };
-        draft.change(id, JobChange::Detail(shortened(error)));
+        draft.change(id, JobChange::Detail(detail));
         ending::end(draft, id, how);
     }
     ending::release(draft, id, position);
-    if node_fault {
-        count_failure(draft, idx, error);
+    match fault {
+        LaunchFault::Job => {}
+        LaunchFault::Node => count_failure(draft, idx, error),
+        LaunchFault::Prolog => drain(draft, idx, shortened(&format!("Prolog error: {error}"))),
     }
+}
+
+/// A failed prolog holds the job unless `SchedulerParameters=nohold_on_prolog_fail`.
+fn holds_on_prolog_failure(draft: &Draft<'_>) -> bool {
+    let config = draft.state.config.as_ref();
+    !config.is_some_and(|c| {
+        let mut words = c.scheduler_parameters.iter();
+        words.any(|word| word.eq_ignore_ascii_case("nohold_on_prolog_fail"))
+    })
 }
 
 /// The circuit breaker: a node that fails one launch after another is drained before it eats the queue.
 fn count_failure(draft: &mut Draft<'_>, idx: NodeIdx, error: &str) {
     change(draft, idx, NodeChange::LaunchFailed(true));
-    let now = draft.now;
-    let Some(node) = draft.node(idx) else {
-        return;
-    };
-    if node.launch_failures >= LAUNCH_FAILURES_MAX && !node.drain {
+    let failures = draft.node(idx).map_or(0, |node| node.launch_failures);
+    if failures >= LAUNCH_FAILURES_MAX {
+        let error = shortened(error);
+        drain(
+            draft,
+            idx,
+            format!("{LAUNCH_FAILURES_MAX} launches failed, the last: {error}"),
+        );
+    }
+}
+
+/// Takes a node out of service for new jobs, unless it is already.
+fn drain(draft: &mut Draft<'_>, idx: NodeIdx, text: String) {
+    if draft.node(idx).is_some_and(|node| !node.drain) {
         let reason = NodeReason {
-            text: format!(
-                "{LAUNCH_FAILURES_MAX} launches failed, the last: {}",
-                shortened(error)
-            ),
+            text,
             uid: 0,
-            since: now,
+            since: draft.now,
         };
         change(draft, idx, NodeChange::Drain(reason));
     }

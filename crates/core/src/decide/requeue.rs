@@ -11,16 +11,26 @@ use crate::refusal::{Refusal, RefusalCode};
 use crate::spec::JobKind;
 use crate::transition::Phase;
 
+/// What was asked for beside the jobs.
+#[derive(Clone, Copy)]
+pub(super) struct How {
+    /// Hold them in the queue.
+    pub(super) hold: bool,
+    /// Show them as SPECIAL_EXIT.
+    pub(super) special_exit: bool,
+    /// Leave those alone that have ended.
+    pub(super) incomplete: bool,
+}
+
 /// Ends what runs of a job and puts it back; an ended job that is still in the queue is put back at once.
 pub(super) fn requeue(
     draft: &mut Draft<'_>,
     identity: &Identity,
     target: &JobTarget,
-    hold: bool,
-    special_exit: bool,
+    how: How,
 ) -> Result<Option<Reply>, Refusal> {
     let tally = target::for_each(draft, target, |draft, item| {
-        requeue_item(draft, identity, item, hold || special_exit, special_exit)
+        requeue_item(draft, identity, item, how)
     })?;
     tally.reply_for_target()
 }
@@ -29,9 +39,9 @@ fn requeue_item(
     draft: &mut Draft<'_>,
     identity: &Identity,
     item: Item,
-    hold: bool,
-    special_exit: bool,
+    how: How,
 ) -> Result<(), Refusal> {
+    let hold = how.hold;
     let id = item.record();
     let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
     require_owner(draft.state, identity, job)?;
@@ -53,6 +63,12 @@ fn requeue_item(
             return Err(Refusal::new(
                 RefusalCode::JobPending,
                 format!("job {id} is in the queue already"),
+            ));
+        }
+        Phase::Completing | Phase::Ended if how.incomplete => {
+            return Err(Refusal::new(
+                RefusalCode::AlreadyDone,
+                format!("job {id} is over or ending, and only incomplete jobs were meant"),
             ));
         }
         // What was stopped does not start again unasked.
@@ -79,7 +95,7 @@ fn requeue_item(
         }
         Phase::Gone => return Err(RefusalCode::InvalidJobId.into()),
     }
-    if special_exit {
+    if how.special_exit {
         draft.change(id, JobChange::SpecialExit(true));
     }
     Ok(())

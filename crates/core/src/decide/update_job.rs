@@ -56,6 +56,7 @@ fn update_item(
     if !pending {
         refuse_unless_pending(job, update)?;
     }
+    refuse_unless_admin(draft, identity, job, update)?;
     let limit = new_limit(draft, identity, job, update)?;
     let rank = new_rank(draft, identity, job, update)?;
     let spec = match shared {
@@ -106,6 +107,7 @@ fn refuse_unless_pending(job: &Job, update: &JobUpdate) -> Result<(), Refusal> {
         ("WorkDir", update.work_dir.is_some()),
         ("Account", update.account.is_some()),
         ("TimeMin", update.time_min.is_some()),
+        ("Deadline", update.deadline.is_some()),
     ];
     match fields.iter().find(|(_, given)| *given) {
         None => Ok(()),
@@ -113,6 +115,38 @@ fn refuse_unless_pending(job: &Job, update: &JobUpdate) -> Result<(), Refusal> {
             RefusalCode::JobNotPending,
             format!("{field} of job {} cannot be changed any more", job.id),
         )),
+    }
+}
+
+/// Some fields are an administrator's even of one's own jobs.
+fn refuse_unless_admin(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    job: &Job,
+    update: &JobUpdate,
+) -> Result<(), Refusal> {
+    let (old, new) = (&job.spec.ask, update.ask.as_ref());
+    let fields = [
+        (
+            "AdminComment",
+            update.shown.iter().any(|(key, _)| key == "admin-comment"),
+        ),
+        (
+            "Contiguous",
+            new.is_some_and(|a| a.contiguous != old.contiguous),
+        ),
+        ("Deadline", update.deadline.is_some()),
+        (
+            "MinTmpDiskNode",
+            new.is_some_and(|a| a.tmp_disk_mib != old.tmp_disk_mib),
+        ),
+    ];
+    match fields.iter().find(|(_, given)| *given) {
+        Some((field, _)) if !is_admin(draft.state, identity) => Err(Refusal::new(
+            RefusalCode::AccessDenied,
+            format!("{field} of a job is changed by administrators"),
+        )),
+        _ => Ok(()),
     }
 }
 

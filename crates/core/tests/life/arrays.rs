@@ -149,12 +149,14 @@ fn some_tasks_can_be_cancelled() {
         },
         hold: false,
         special_exit: false,
+        incomplete: false,
     };
     assert_eq!(world.refused(1000, requeue), RefusalCode::NotRequeuable);
     let all = UserCommand::Requeue {
         target: target(base),
         hold: false,
         special_exit: false,
+        incomplete: false,
     };
     let Reply::Done {
         changed: 4,
@@ -178,6 +180,7 @@ fn a_requeued_task_stays_its_own_record() {
             target: task(base, 0),
             hold: false,
             special_exit: false,
+            incomplete: false,
         },
     );
     world.release(id);

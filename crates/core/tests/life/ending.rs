@@ -246,6 +246,7 @@ fn the_warning_signal_comes_once_and_in_time() {
                 target: target(id),
                 hold: false,
                 special_exit: false,
+                incomplete: false,
             },
         );
         world.release(id);

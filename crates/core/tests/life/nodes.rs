@@ -6,7 +6,7 @@ use muster_core::config::ClusterConfig;
 use muster_core::effect::{Effect, TerminateReason};
 use muster_core::event::Event;
 use muster_core::ids::{Attempt, JobId, NodeIdx};
-use muster_core::job::{GresShare, JobState, Reason};
+use muster_core::job::{GresShare, Hold, JobState, Reason};
 use muster_core::limits::LAUNCH_FAILURES_MAX;
 use muster_core::node::{GresConfig, NodeLink};
 use muster_core::refusal::RefusalCode;
@@ -40,6 +40,7 @@ fn launch_failed(world: &mut World, id: JobId, node: u32, node_fault: bool) {
             attempt,
             error,
             node_fault,
+            prolog: false,
         },
     );
 }
@@ -268,6 +269,95 @@ fn launch_failures_back_off_and_drain_the_node() {
     assert_eq!(world.job(id).attempt.0, LAUNCH_FAILURES_MAX + 1);
     world.must(0, set("n1", "RESUME", None));
     assert_eq!(world.state.nodes[0].launch_failures, 0);
+    world.check_replay();
+}
+
+#[test]
+fn a_failed_prolog_drains_the_node_and_holds_the_job() {
+    let failed = |world: &mut World, id: JobId| {
+        let attempt = world.job(id).attempt;
+        world.node(
+            0,
+            NodeCommand::LaunchFailed {
+                job: id,
+                attempt,
+                error: "Prolog /etc/prolog failed: exit status 4".to_owned(),
+                node_fault: true,
+                prolog: true,
+            },
+        );
+    };
+    let mut world = World::new();
+    let id = world.submit(spec("j"));
+    world.start(id, &[0]);
+    failed(&mut world, id);
+    let node = &world.state.nodes[0];
+    assert!(node.drain && node.launch_failures == 0);
+    let reason = node.reason.as_ref().map(|r| r.text.as_str());
+    assert_eq!(
+        reason,
+        Some("Prolog error: Prolog /etc/prolog failed: exit status 4")
+    );
+    let job = world.job(id);
+    assert_eq!(
+        (job.state, job.hold, job.priority, job.restarts),
+        (JobState::Pending, Hold::Admin, 0, 0)
+    );
+    assert_eq!(job.reason, Reason::JobHeldAdmin);
+    let detail = job.reason_detail.as_deref().unwrap_or_default();
+    assert!(
+        detail.starts_with("launch failed requeued held"),
+        "{detail}"
+    );
+    let release = UserCommand::Release { target: target(id) };
+    assert_eq!(
+        world.refused(1000, release.clone()),
+        RefusalCode::AccessDenied
+    );
+    world.must(0, release);
+    world.pass(3600);
+    assert!(world.start(id, &[1]));
+    world.check_replay();
+    // An allocation cannot be started again unasked.
+    let held = world.submit(allocation("a"));
+    world.must(0, set("n1", "RESUME", None));
+    assert!(world.start(held, &[0]));
+    failed(&mut world, held);
+    assert_eq!(
+        world.state_of(held),
+        (JobState::Failed, Reason::JobLaunchFailure)
+    );
+    assert!(world.state.nodes[0].drain);
+    // SchedulerParameters=nohold_on_prolog_fail.
+    let mut world = World::with(ClusterConfig {
+        scheduler_parameters: vec!["nohold_on_prolog_fail".into()],
+        ..config()
+    });
+    let id = world.submit(spec("j"));
+    world.start(id, &[0]);
+    failed(&mut world, id);
+    assert_eq!(world.job(id).hold, Hold::None);
+    assert!(world.state.nodes[0].drain);
+}
+
+#[test]
+fn a_node_that_cannot_clean_up_is_drained() {
+    let mut world = World::new();
+    let id = world.submit(spec("j"));
+    world.start(id, &[0]);
+    let fault = |job: JobId, attempt: u32| NodeCommand::NodeFault {
+        job,
+        attempt: Attempt(attempt),
+        error: "Epilog error: exit status 1".to_owned(),
+    };
+    world.node(0, fault(id, 7));
+    assert!(!world.state.nodes[0].drain, "that is another attempt");
+    world.node(0, fault(id, 1));
+    let node = &world.state.nodes[0];
+    assert!(node.drain && !node.down);
+    let reason = node.reason.as_ref().map(|r| r.text.as_str());
+    assert_eq!(reason, Some("Epilog error: exit status 1"));
+    assert_eq!(world.job(id).state, JobState::Running, "its jobs go on");
     world.check_replay();
 }
 

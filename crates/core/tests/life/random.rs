@@ -215,11 +215,13 @@ fn verb(world: &mut World, id: JobId, verb: u8, by: u32, index: Option<u8>) {
             target,
             hold: false,
             special_exit: false,
+            incomplete: false,
         },
         5 => UserCommand::Requeue {
             target,
             hold: true,
             special_exit: true,
+            incomplete: false,
         },
         6 => UserCommand::Suspend { target },
         7 => UserCommand::Resume { target },

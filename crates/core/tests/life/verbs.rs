@@ -24,6 +24,7 @@ fn requeue(id: JobId) -> UserCommand {
         target: target(id),
         hold: false,
         special_exit: false,
+        incomplete: false,
     }
 }
 
@@ -415,6 +416,7 @@ fn requeue_runs_the_job_again_under_its_number() {
             target: target(id),
             hold: true,
             special_exit: true,
+            incomplete: false,
         },
     );
     let job = world.job(id);
@@ -683,6 +685,75 @@ fn interactive_allocations_end_with_their_holder() {
         world.refused(1000, end(batch, 0)),
         RefusalCode::JobNotRunning
     );
+}
+
+#[test]
+fn requeue_of_incomplete_tasks_leaves_the_others() {
+    let mut world = World::new();
+    let base = world.submit(JobSpec {
+        array: array(0, 2, None),
+        ..spec("a")
+    });
+    world.start(base, &[0]);
+    world.start(base, &[0]);
+    world.finish(world.task_id(base, 0), 0);
+    let incomplete = |id: JobId| UserCommand::Requeue {
+        target: target(id),
+        hold: false,
+        special_exit: false,
+        incomplete: true,
+    };
+    let reply = world.user(1000, incomplete(base));
+    let Reply::Done { changed, refused } = reply else {
+        panic!("{reply:?}");
+    };
+    let codes: Vec<RefusalCode> = refused.iter().map(|(_, r)| r.code).collect();
+    assert_eq!((changed, codes), (1, vec![RefusalCode::JobPending]));
+    let over = world.task_id(base, 0);
+    assert_eq!(world.job(over).state, JobState::Completed);
+    assert_eq!(
+        world.refused(1000, incomplete(over)),
+        RefusalCode::AlreadyDone
+    );
+    world.must(1000, requeue(over));
+    assert_eq!(world.job(over).state, JobState::Pending);
+}
+
+#[test]
+fn some_fields_are_for_administrators() {
+    let mut world = World::new();
+    let id = world.submit(spec("j"));
+    let later = world.now.plus_s(7200);
+    let changes: [fn(&mut JobUpdate); 3] = [
+        |u| u.shown = vec![("admin-comment".into(), "x".into())],
+        |u| {
+            u.ask = Some(ResourceAsk {
+                contiguous: true,
+                ..ResourceAsk::default()
+            });
+        },
+        |u| {
+            u.ask = Some(ResourceAsk {
+                tmp_disk_mib: 1,
+                ..ResourceAsk::default()
+            });
+        },
+    ];
+    for change in changes {
+        assert_eq!(
+            world.refused(1000, update(id, change)),
+            RefusalCode::AccessDenied
+        );
+    }
+    let deadline = update(id, |u| u.deadline = Some(later));
+    assert_eq!(
+        world.refused(1000, deadline.clone()),
+        RefusalCode::AccessDenied
+    );
+    world.must(0, deadline.clone());
+    world.must(0, update(id, changes[0]));
+    world.start(id, &[0]);
+    assert_eq!(world.refused(0, deadline), RefusalCode::JobNotPending);
 }
 
 #[test]

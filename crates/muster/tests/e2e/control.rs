@@ -1,6 +1,7 @@
 //! Cancelling, holding, requeueing, suspending, and the states of nodes.
 
 use crate::cluster::Cluster;
+use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn scancel_ends_pending_and_running_jobs() {
@@ -254,6 +255,48 @@ fn partitions_made_at_run_time_outlive_the_controller() {
         let ran = c.run(&format!("scontrol {wrong}"));
         assert!(ran.code == 1 && ran.err.contains(said), "{wrong}: {ran:?}");
     }
+}
+
+#[test]
+fn a_failed_prolog_or_epilog_drains_the_node() {
+    let c = Cluster::start(2, 2);
+    let program = |name: &str, text: &str| {
+        let path = c.path(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    };
+    let marker = c.path("broken").display().to_string();
+    let prolog = program("prolog", &format!("[ ! -e {marker}.$SLURMD_NODENAME ]"));
+    let epilog = program("epilog", &format!("[ ! -e {marker}.epilog ]"));
+    let conf = c.path("slurm.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    std::fs::write(
+        &conf,
+        format!("{text}Prolog={prolog}\nEpilog={epilog}\nPrologEpilogTimeout=30\n"),
+    )
+    .unwrap();
+    c.ok("scontrol reconfigure");
+    std::fs::write(format!("{marker}.n1"), "").unwrap();
+    let job = c.sbatch("-w n1 -o held.out --wrap 'echo ran'");
+    c.until_prints(
+        &format!("squeue -h -j {job},{job} -o '%T %r'"),
+        "PENDING launch failed requeued held",
+    );
+    c.until_prints(
+        "sinfo -h -n n1 -o '%T %E'",
+        &format!("drained Prolog error: Prolog {prolog} failed: exit status 1"),
+    );
+    std::fs::remove_file(format!("{marker}.n1")).unwrap();
+    c.ok("scontrol update nodename=n1 state=resume");
+    c.ok(&format!("scontrol release {job}"));
+    c.until_prints(&format!("sacct -X -n -P -j {job} -o State"), "COMPLETED");
+    std::fs::write(format!("{marker}.epilog"), "").unwrap();
+    c.ok("sbatch -W -w n2 -o /dev/null --wrap true");
+    c.until_prints(
+        "sinfo -h -n n2 -o '%T %E'",
+        &format!("drained Epilog error: {epilog}: exit status 1"),
+    );
 }
 
 /// The file of a published guide to Slurm with MPI, as a site would bring it.

@@ -64,7 +64,18 @@ impl Agent {
                 run,
                 error,
                 node_fault,
-            } => self.conclude(run, Report::LaunchFailed { error, node_fault }),
+                prolog,
+            } => self.conclude(
+                run,
+                Report::LaunchFailed {
+                    error,
+                    node_fault,
+                    prolog,
+                },
+            ),
+            FromShim::NodeFault { run, error } => {
+                self.reports.push(run.0, run.1, Report::NodeFault { error });
+            }
             FromShim::Vanished(run) => self.conclude(run, Report::Vanished),
             FromShim::Released(run) => self.released(run),
             FromShim::StepReady { run, step, socket } => {
@@ -261,7 +272,14 @@ impl Agent {
         match order {
             Ok(order) => self.shim_order(&order),
             Err((error, node_fault)) => {
-                self.conclude(run, Report::LaunchFailed { error, node_fault });
+                self.conclude(
+                    run,
+                    Report::LaunchFailed {
+                        error,
+                        node_fault,
+                        prolog: false,
+                    },
+                );
                 self.released(run);
             }
         }
@@ -328,6 +346,7 @@ impl Agent {
                 // Whatever ends a job here is followed by its release: what may have survived it is killed first.
                 Report::BatchEnded { .. }
                 | Report::LaunchFailed { .. }
+                | Report::NodeFault { .. }
                 | Report::Vanished
                 | Report::StepStarted(_) => {}
             }

@@ -175,6 +175,8 @@ impl Agent {
             prolog: programs("Prolog", settings.prolog.as_deref()),
             epilog: programs("Epilog", settings.epilog.as_deref()),
             env,
+            prolog_timeout_s: settings.prolog_timeout_s,
+            epilog_timeout_s: settings.epilog_timeout_s,
         }))
     }
 

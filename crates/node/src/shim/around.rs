@@ -5,6 +5,7 @@
 use super::jobs::{Entry, Role, Shim};
 use super::launch::open_as;
 use super::processes;
+use super::records::Fault;
 use super::wire::{FromShim, Launch, Run, StepOrder};
 use crate::sys;
 use nix::fcntl::OFlag;
@@ -12,9 +13,12 @@ use nix::sys::stat::{Mode, umask};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{Pid, chdir, execve, geteuid, setsid};
 use std::ffi::CString;
+use std::time::{Duration, Instant};
 
 /// Names which of the programs runs, in its environment.
 const CONTEXT: &str = "SLURM_SCRIPT_CONTEXT";
+/// The context of `UnkillableStepProgram`.
+const UNKILLABLE: &str = "unkillable_step";
 
 impl Shim {
     /// Runs the prolog of a job that is on file; its launch, if it has one here, waits.
@@ -28,8 +32,9 @@ impl Shim {
                 if let Some(entry) = self.jobs.get_mut(&run) {
                     entry.prolog = Some(pid);
                 }
+                self.limit_program(run, around.prolog_timeout_s);
             }
-            Err(e) => self.fail(run, format!("Prolog: fork: {e}"), true),
+            Err(e) => self.fail(run, format!("Prolog: fork: {e}"), Fault::Node),
         }
     }
 
@@ -38,6 +43,7 @@ impl Shim {
             return;
         };
         entry.prolog = None;
+        let late = self.program_ends.remove(&run) == Some(None);
         let held = entry.held.take();
         let early = std::mem::take(&mut entry.early);
         if status != 0 && !self.killing {
@@ -45,9 +51,9 @@ impl Shim {
                 .around
                 .as_ref()
                 .map_or_else(String::new, |a| a.prolog.join(", "));
-            let error = format!("Prolog {programs} failed: {}", describe(status));
+            let error = format!("Prolog {programs} failed: {}", describe(status, late));
             eprintln!("job {}: {error}", run.0);
-            self.fail(run, error, true);
+            self.fail(run, error, Fault::Prolog);
         } else if entry.ending.is_none() {
             self.records.prolog_over(run, sys::boot_ms());
             if let Some(order) = held {
@@ -90,6 +96,7 @@ impl Shim {
             Ok(pid) => {
                 self.roles.insert(pid, Role::Epilog(run));
                 entry.epilog = Some(pid);
+                self.limit_program(run, around.epilog_timeout_s);
                 true
             }
             Err(e) => {
@@ -100,13 +107,60 @@ impl Shim {
     }
 
     pub(super) fn epilog_ended(&mut self, run: Run, status: i32) {
+        let late = self.program_ends.remove(&run) == Some(None);
+        let mut programs = String::new();
         if let Some(entry) = self.jobs.get_mut(&run) {
             entry.epilog = None;
+            programs = entry
+                .around
+                .as_ref()
+                .map_or_else(String::new, |a| a.epilog.join(", "));
         }
-        if status != 0 {
-            eprintln!("job {}: Epilog failed: {}", run.0, describe(status));
+        if status != 0 && !self.killing {
+            let error = format!("Epilog error: {programs}: {}", describe(status, late));
+            eprintln!("job {}: {error}", run.0);
+            self.emit(&FromShim::NodeFault { run, error });
         }
         self.unsettled = true;
+    }
+
+    /// Kills a program that runs around a job when it has run for so long.
+    fn limit_program(&mut self, run: Run, timeout_s: Option<u32>) {
+        if let Some(timeout_s) = timeout_s {
+            let end = Instant::now() + Duration::from_secs(timeout_s.into());
+            self.program_ends.insert(run, Some(end));
+        }
+    }
+
+    /// Kills programs around jobs whose time is over.
+    pub(super) fn end_late_programs(&mut self) {
+        let now = Instant::now();
+        for (run, end) in &mut self.program_ends {
+            if end.take_if(|end| *end <= now).is_none() {
+                continue;
+            }
+            let entry = self.jobs.get(run);
+            let pids = entry.map(|e| [e.prolog, e.epilog]).unwrap_or_default();
+            for pid in pids.into_iter().flatten() {
+                sys::kill(-pid, libc::SIGKILL);
+            }
+        }
+    }
+
+    /// Runs the site's program for processes of a job that survive SIGKILL.
+    pub(super) fn run_unkillable(&mut self, run: Run, program: String) {
+        let around = self.jobs.get(&run).and_then(|e| e.around.clone());
+        let mut env = around.map(|a| a.env).unwrap_or_default();
+        if env.is_empty() {
+            env.push(format!("SLURM_JOB_ID={}", run.0));
+            env.push(format!("SLURMD_NODENAME={}", self.node));
+        }
+        match fork_programs(&[program], &env, UNKILLABLE, None) {
+            Ok(pid) => {
+                self.roles.insert(pid, Role::Other);
+            }
+            Err(e) => eprintln!("job {}: UnkillableStepProgram: fork: {e}", run.0),
+        }
     }
 
     /// Kills programs that run around jobs; no more are started.
@@ -126,7 +180,7 @@ pub(super) fn is_of_the_site(pid: i32) -> bool {
     processes::owner(pid) == Some(geteuid().as_raw())
         && matches!(
             processes::variables(pid, [CONTEXT])[0].as_deref(),
-            Some("prolog_slurmd" | "epilog_slurmd")
+            Some("prolog_slurmd" | "epilog_slurmd" | UNKILLABLE)
         )
 }
 
@@ -206,9 +260,11 @@ fn execute(program: &str, env: &[CString]) -> i32 {
     127
 }
 
-fn describe(status: i32) -> String {
+fn describe(status: i32, late: bool) -> String {
     let exit = crate::agent::exit_status(status);
-    if exit.signal != 0 {
+    if late && exit.signal == libc::SIGKILL as u32 {
+        "it ran longer than PrologEpilogTimeout and was killed".to_owned()
+    } else if exit.signal != 0 {
         format!("it was killed by signal {}", exit.signal)
     } else {
         format!("exit status {}", exit.code)

@@ -123,6 +123,7 @@ impl Shim {
     }
 
     pub(super) fn enforce_deadlines(&mut self) {
+        self.end_late_programs();
         let now = Instant::now();
         let due: Vec<Run> = self
             .ending
@@ -151,6 +152,39 @@ impl Shim {
                 }
             }
             self.kill_job(run);
+            self.tell_if_unkillable(run);
+        }
+    }
+
+    /// Processes that SIGKILL does not end make a node unfit: it is told once, and the site's program is run.
+    fn tell_if_unkillable(&mut self, run: Run) {
+        let Some((timeout, program)) = self.unkillable.clone() else {
+            return;
+        };
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        let Some(ending) = &mut entry.ending else {
+            return;
+        };
+        if entry.epilog_began || entry.prolog.is_some() {
+            // What runs is the site's.
+            return;
+        }
+        let since = *ending.killed_at.get_or_insert_with(Instant::now);
+        if ending.told || since.elapsed() < timeout {
+            return;
+        }
+        ending.told = true;
+        let error = "Kill task failed".to_owned();
+        eprintln!(
+            "job {}: processes survive SIGKILL for {} s: {error}",
+            run.0,
+            timeout.as_secs()
+        );
+        self.emit(&FromShim::NodeFault { run, error });
+        if let Some(program) = program {
+            self.run_unkillable(run, program);
         }
     }
 
@@ -159,6 +193,7 @@ impl Shim {
         self.ending
             .iter()
             .filter_map(|run| self.jobs.get(run)?.ending?.kill_at)
+            .chain(self.program_ends.values().filter_map(|end| *end))
             .min()
             .map_or(-1, |at| {
                 let wait = at.saturating_duration_since(Instant::now()).as_millis() + 1;

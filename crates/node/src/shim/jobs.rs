@@ -2,7 +2,7 @@
 
 use super::launch::{self, Prepared};
 use super::processes::{self, Containment, ProcessTree};
-use super::records::Records;
+use super::records::{Fault, Records};
 use super::steps::StepProc;
 use super::wire::{Around, FromShim, Known, Launch, Process, Run, StepOrder, ToShim, User};
 use crate::{now, sys};
@@ -83,6 +83,9 @@ pub(super) struct Ending {
     pub(super) kill_at: Option<Instant>,
     /// It was.
     pub(super) killed: bool,
+    /// When that was, and whether it was told that it did not help.
+    pub(super) killed_at: Option<Instant>,
+    pub(super) told: bool,
 }
 
 /// Where a script's standard error goes, for messages.
@@ -118,7 +121,11 @@ pub(super) struct Shim {
     slots: sys::SharedSlots,
     free_slots: Vec<usize>,
     pub(super) kill_wait: Duration,
+    /// How long after SIGKILL processes count as unkillable, and what is run then.
+    pub(super) unkillable: Option<(Duration, Option<String>)>,
     pub(super) ending: BTreeSet<Run>,
+    /// When programs that run around jobs are killed; nothing once they were.
+    pub(super) program_ends: BTreeMap<Run, Option<Instant>>,
     /// Something may have changed for jobs that are ending.
     pub(super) unsettled: bool,
     to_fork: Vec<Launch>,
@@ -148,7 +155,9 @@ impl Shim {
             slots: sys::SharedSlots::new(SLOTS)?,
             free_slots: (0..SLOTS).rev().collect(),
             kill_wait: Duration::from_secs(30),
+            unkillable: None,
             ending: BTreeSet::new(),
+            program_ends: BTreeMap::new(),
             unsettled: false,
             to_fork: Vec::new(),
             output: Vec::new(),
@@ -169,6 +178,13 @@ impl Shim {
         match message {
             ToShim::Attach { .. } | ToShim::Launch(_) => {}
             ToShim::KillWait(ms) => self.kill_wait = Duration::from_millis(ms),
+            ToShim::Unkillable {
+                timeout_ms,
+                program,
+            } => {
+                let timeout = Some(timeout_ms).filter(|ms| *ms > 0);
+                self.unkillable = timeout.map(|ms| (Duration::from_millis(ms), program));
+            }
             ToShim::Context(id, env) => {
                 let env = env.into_iter().map(Vec::from);
                 self.contexts
@@ -308,7 +324,7 @@ impl Shim {
     fn not_on_file(&mut self, run: Run, e: &io::Error) {
         let error = format!("cannot write {}/attempts: {e}", self.spool.display());
         self.jobs.insert(run, Entry::default());
-        self.fail(run, error, true);
+        self.fail(run, error, Fault::Node);
     }
 
     fn launch(&mut self) {
@@ -391,20 +407,13 @@ impl Shim {
                     work_dir: order.work_dir,
                 });
             }
-            Err(e) => self.fail(run, format!("fork: {e}"), true),
+            Err(e) => self.fail(run, format!("fork: {e}"), Fault::Node),
         }
     }
 
-    pub(super) fn fail(&mut self, run: Run, error: String, node_fault: bool) {
-        self.records.failed(run, node_fault, &error);
-        self.finish(
-            run,
-            FromShim::LaunchFailed {
-                run,
-                error,
-                node_fault,
-            },
-        );
+    pub(super) fn fail(&mut self, run: Run, error: String, fault: Fault) {
+        self.records.failed(run, fault, &error);
+        self.finish(run, fault.told(run, error));
     }
 
     /// The script's part is over: tells so, and begins the job's end here.
@@ -466,7 +475,8 @@ impl Shim {
         let slot = self.jobs.get(&run).and_then(|e| e.slot);
         if let Some(text) = slot.and_then(|s| self.slots.take(s)) {
             let (node_fault, error) = launch::failure(&text);
-            return self.fail(run, error, node_fault);
+            let fault = if node_fault { Fault::Node } else { Fault::Job };
+            return self.fail(run, error, fault);
         }
         let Some(status) = status else {
             return self.finish(run, FromShim::Vanished(run));

@@ -3,7 +3,7 @@
 //! and everything that it says was running is gone. It also holds what the agent wants back, keys of jobs among it, so
 //! it is readable by its owner alone.
 
-use super::wire::{Around, Run};
+use super::wire::{Around, FromShim, Run};
 use minicbor::bytes::ByteVec;
 use muster_core::ids::{Attempt, JobId, StepNo};
 use muster_core::job::Usage;
@@ -18,6 +18,29 @@ use std::path::{Path, PathBuf};
 /// The file grows to this size before it is rewritten.
 const COMPACT_BYTES: u64 = 1 << 20;
 
+/// Whose fault it is that a script was not started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The job's.
+    Job = 0,
+    /// The node's.
+    Node = 1,
+    /// The prolog's.
+    Prolog = 2,
+}
+
+impl Fault {
+    /// What the agent is told.
+    pub(crate) fn told(self, run: Run, error: String) -> FromShim {
+        FromShim::LaunchFailed {
+            run,
+            error,
+            node_fault: self != Fault::Job,
+            prolog: self == Fault::Prolog,
+        }
+    }
+}
+
 /// An attempt that an earlier shim wrote down.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Old {
@@ -31,8 +54,8 @@ pub(crate) struct Old {
     pub(crate) boot_ms: u64,
     /// How the script ended.
     pub(crate) ended: Option<(i32, Usage, Timestamp)>,
-    /// Why it was not started, and whether the node is at fault.
-    pub(crate) failed: Option<(bool, String)>,
+    /// Why it was not started, and whose fault that is.
+    pub(crate) failed: Option<(Fault, String)>,
     /// The job was told to end.
     pub(crate) ending: bool,
     /// Nothing was left.
@@ -187,9 +210,9 @@ impl Records {
     }
 
     /// Its script could not be started.
-    pub(crate) fn failed(&mut self, run: Run, node_fault: bool, error: &str) {
+    pub(crate) fn failed(&mut self, run: Run, fault: Fault, error: &str) {
         let error = error.replace('\n', " ");
-        self.line(run, 'F', format_args!("{} {error}", u8::from(node_fault)));
+        self.line(run, 'F', format_args!("{} {error}", fault as u8));
     }
 
     /// It was told to end.
@@ -328,7 +351,12 @@ fn apply(entry: &mut Old, kind: &str, rest: &str) {
         }
         "F" => {
             let error = rest.split_once(' ').map_or("", |(_, e)| e).to_owned();
-            entry.failed = Some((number(0) == 1, error));
+            let fault = match number(0) {
+                0 => Fault::Job,
+                2 => Fault::Prolog,
+                _ => Fault::Node,
+            };
+            entry.failed = Some((fault, error));
         }
         "G" => entry.grant = unhex(rest).map(ByteVec::from),
         "K" => {

@@ -79,13 +79,8 @@ impl Shim {
             };
             return self.conclude(run, outcome, old.released);
         }
-        if let Some((node_fault, error)) = old.failed.clone() {
-            let outcome = FromShim::LaunchFailed {
-                run,
-                error,
-                node_fault,
-            };
-            return self.conclude(run, outcome, old.released);
+        if let Some((fault, error)) = old.failed.clone() {
+            return self.conclude(run, fault.told(run, error), old.released);
         }
         if old.batch && same_boot {
             let pid = old

@@ -134,6 +134,16 @@ pub(crate) enum ToShim {
         #[n(0)]
         kill: bool,
     },
+    /// When processes count as unkillable, and what is run then.
+    #[n(15)]
+    Unkillable {
+        /// `UnkillableStepTimeout` in milliseconds.
+        #[n(0)]
+        timeout_ms: u64,
+        /// `UnkillableStepProgram`.
+        #[n(1)]
+        program: Option<String>,
+    },
 }
 
 /// A batch script to start.
@@ -198,6 +208,12 @@ pub(crate) struct Around {
     /// Environment, as `NAME=value`.
     #[n(2)]
     pub(crate) env: Vec<String>,
+    /// Seconds after which they are killed, and count as failed.
+    #[n(3)]
+    pub(crate) prolog_timeout_s: Option<u32>,
+    /// See above.
+    #[n(4)]
+    pub(crate) epilog_timeout_s: Option<u32>,
 }
 
 /// An identity to run processes under.
@@ -286,6 +302,10 @@ pub(crate) enum FromShim {
         /// The node's fault.
         #[n(2)]
         node_fault: bool,
+        /// It was the prolog that failed.
+        #[n(3)]
+        #[cbor(default)]
+        prolog: bool,
     },
     /// Nothing of the job is left.
     #[n(3)]
@@ -345,6 +365,16 @@ pub(crate) enum FromShim {
     /// To `Stop`: so many jobs have processes.
     #[n(9)]
     Busy(#[n(0)] u32),
+    /// The epilog failed, or processes survive SIGKILL: the node is unfit for further jobs.
+    #[n(10)]
+    NodeFault {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// What.
+        #[n(1)]
+        error: String,
+    },
 }
 
 /// A job that the shim knows.

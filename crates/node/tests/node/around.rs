@@ -19,6 +19,8 @@ use std::path::PathBuf;
 pub const TESTS: &[Test] = &[
     ("prolog_and_epilog_run_as_root_around_a_job", around),
     ("failed_prolog_is_the_nodes_fault", prolog_fails),
+    ("failed_epilog_makes_the_node_unfit", epilog_fails),
+    ("programs_that_take_too_long_are_killed", programs_late),
     ("steps_wait_for_the_prolog", steps_wait),
     ("job_is_ended_during_its_prolog", ended_in_prolog),
     ("epilog_runs_when_the_shim_was_lost", epilog_after_loss),
@@ -121,8 +123,12 @@ fn prolog_fails() {
     node.run(&JobMaker::new(1, &dir.0, "#!/bin/sh\necho ran >job\n"));
     let report = node.report(|r| !matches!(r.report, Report::Released));
     match report.report {
-        Report::LaunchFailed { error, node_fault } => {
-            assert!(node_fault);
+        Report::LaunchFailed {
+            error,
+            node_fault,
+            prolog,
+        } => {
+            assert!(node_fault && prolog);
             assert!(error.contains("/prolog failed: exit status 4"), "{error}");
         }
         other => panic!("{other:?}"),
@@ -138,10 +144,67 @@ fn prolog_fails() {
             r.report,
             Report::LaunchFailed {
                 node_fault: true,
+                prolog: true,
                 ..
             }
         )
     });
+    node.released(2);
+}
+
+fn epilog_fails() {
+    let dir = Dir::new("epilogfails");
+    let mut node = Node::start(&dir, "n1");
+    let epilog = program(&dir, "epilog", "exit 5\n");
+    configure(&mut node, None, Some(epilog));
+    node.run(&JobMaker::new(1, &dir.0, "#!/bin/sh\nexit 0\n"));
+    assert_eq!(node.batch_exit(1), ExitStatus::default());
+    let report = node.report(|_| true);
+    match report.report {
+        Report::NodeFault { error } => {
+            assert!(
+                error.starts_with("Epilog error") && error.ends_with("exit status 5"),
+                "{error}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    node.released(1);
+}
+
+fn programs_late() {
+    let dir = Dir::new("proglate");
+    let mut node = Node::start(&dir, "n1");
+    node.settings.prolog_timeout_s = Some(1);
+    // What it starts in its own session goes with it.
+    let prolog = program(&dir, "prolog", "sleep 1000\n");
+    configure(&mut node, Some(prolog), None);
+    node.run(&JobMaker::new(1, &dir.0, "#!/bin/sh\necho ran >job\n"));
+    match node
+        .report(|r| !matches!(r.report, Report::Released))
+        .report
+    {
+        Report::LaunchFailed { error, prolog, .. } => {
+            assert!(
+                prolog && error.contains("longer than PrologEpilogTimeout"),
+                "{error}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    node.released(1);
+    assert_eq!(dir.text("job"), "");
+    node.settings.prolog_timeout_s = None;
+    node.settings.epilog_timeout_s = Some(1);
+    let epilog = program(&dir, "epilog", "sleep 1000\n");
+    configure(&mut node, None, Some(epilog));
+    node.run(&JobMaker::new(2, &dir.0, "#!/bin/sh\nexit 0\n"));
+    node.batch_exit(2);
+    let report = node.report(|_| true);
+    assert!(
+        matches!(&report.report, Report::NodeFault { error } if error.contains("longer than")),
+        "{report:?}"
+    );
     node.released(2);
 }
 

@@ -298,6 +298,7 @@ impl World {
                 target,
                 hold: self.random.one_in(4),
                 special_exit: false,
+                incomplete: false,
             },
             32 | 33 => return self.ask(0, UserCommand::Suspend { target }, None),
             34 => return self.ask(0, UserCommand::Resume { target }, None),

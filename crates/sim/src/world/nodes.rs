@@ -114,6 +114,7 @@ impl World {
             let report = Report::LaunchFailed {
                 error: "no such directory".to_owned(),
                 node_fault: plan.node_fault,
+                prolog: false,
             };
             self.report(node, run, report);
             return Ok(());

@@ -12,7 +12,16 @@ use muster_proto::client::{JobFilter, Query, Response};
 impl Session {
     /// Runs one of them on every job named.
     pub(super) fn jobs(&mut self, name: &'static str, words: &[String]) {
-        let (options, words) = requeue_options(name, words);
+        let (options, words) = match requeue_options(name, words) {
+            Ok(read) => read,
+            Err(word) => {
+                let known = match name {
+                    "requeue" => "Incomplete",
+                    _ => "Incomplete and State=SpecialExit",
+                };
+                return self.error(&format!("{word}: the options of {name} are {known}"));
+            }
+        };
         let mut failed = None;
         for word in words.iter().flat_map(|w| ids(w)) {
             let targets = match self.targets(&word) {
@@ -142,26 +151,49 @@ fn shown_id(job: &Job) -> String {
     }
 }
 
-/// `requeue incomplete ...`, `requeuehold State=SpecialExit ...`.
-fn requeue_options<'a>(name: &str, words: &'a [String]) -> (bool, &'a [String]) {
-    let mut special = false;
+/// What stands before the jobs of `requeue` and `requeuehold`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Options {
+    special_exit: bool,
+    incomplete: bool,
+}
+
+/// `requeue incomplete ...`, `requeuehold State=SpecialExit ...`. Gives the word that is wrong, if one is.
+fn requeue_options<'a>(
+    name: &str,
+    words: &'a [String],
+) -> Result<(Options, &'a [String]), &'a String> {
+    let mut options = Options::default();
     let mut rest = words;
     if !name.starts_with("requeue") {
-        return (false, rest);
+        return Ok((options, rest));
     }
     while let Some((first, others)) = rest.split_first() {
         let lower = first.to_ascii_lowercase();
-        if lower.starts_with("state=") {
-            special |= lower == "state=specialexit";
-        } else if !"incomplete".starts_with(&lower) || others.is_empty() {
+        if let Some(state) = lower.strip_prefix("state=") {
+            if name != "requeuehold" || !is_start_of(state, "specialexit") {
+                return Err(first);
+            }
+            options.special_exit = true;
+        } else if is_start_of(&lower, "incomplete") && !others.is_empty() {
+            options.incomplete = true;
+        } else {
             break;
         }
         rest = others;
     }
-    (special, rest)
+    Ok((options, rest))
 }
 
-fn request(name: &str, target: JobTarget, special_exit: bool) -> UserCommand {
+fn is_start_of(word: &str, whole: &str) -> bool {
+    !word.is_empty() && whole.starts_with(word)
+}
+
+fn request(name: &str, target: JobTarget, options: Options) -> UserCommand {
+    let Options {
+        special_exit,
+        incomplete,
+    } = options;
     match name {
         "hold" => UserCommand::Hold {
             target,
@@ -173,11 +205,13 @@ fn request(name: &str, target: JobTarget, special_exit: bool) -> UserCommand {
             target,
             hold: false,
             special_exit,
+            incomplete,
         },
         "requeuehold" => UserCommand::Requeue {
             target,
             hold: true,
             special_exit,
+            incomplete,
         },
         "suspend" => UserCommand::Suspend { target },
         "resume" => UserCommand::Resume { target },
@@ -224,4 +258,36 @@ pub(super) fn uid(text: &str) -> Option<u32> {
     line::user(text)
         .map(|u| u.uid.as_raw())
         .or_else(|| text.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_before_the_jobs() {
+        let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
+        let read = |name: &str, text: &str| {
+            let words = words(text);
+            requeue_options(name, &words)
+                .map(|(options, rest)| (options.special_exit, options.incomplete, rest.join(" ")))
+                .map_err(Clone::clone)
+        };
+        let got = |special, incomplete, rest: &str| Ok((special, incomplete, rest.to_owned()));
+        assert_eq!(read("requeue", "1,2"), got(false, false, "1,2"));
+        assert_eq!(read("requeue", "Incomplete 1 2"), got(false, true, "1 2"));
+        assert_eq!(
+            read("requeuehold", "State=SpecialExit inc 7"),
+            got(true, true, "7")
+        );
+        assert_eq!(
+            read("requeue", "state=specialexit 7"),
+            Err("state=specialexit".to_owned())
+        );
+        assert_eq!(
+            read("requeuehold", "state=odd 7"),
+            Err("state=odd".to_owned())
+        );
+        assert_eq!(read("hold", "incomplete"), got(false, false, "incomplete"));
+    }
 }

@@ -20,7 +20,11 @@ pub(super) struct Pair {
 
 impl Pair {
     fn read(word: &str) -> Option<Pair> {
-        let (key, value) = word.split_once('=')?;
+        let (key, value) = word.split_once('=').or_else(|| {
+            // The one that has no value.
+            let known = "ResetAccrueTime";
+            word.eq_ignore_ascii_case(known).then_some((word, ""))
+        })?;
         let (key, sign) = match key.strip_suffix('+') {
             Some(key) => (key, Some('+')),
             None => match key.strip_suffix('-') {

@@ -59,6 +59,7 @@ const KEYS: &[(&str, usize, Read)] = &[
         c.update.begin = Some(point(p)?);
         Ok(())
     }),
+    ("endtime", 7, end_time),
     ("excnodelist", 3, |c, p| {
         c.ask()?.exclude = text(p);
         Ok(())
@@ -101,10 +102,8 @@ const KEYS: &[(&str, usize, Read)] = &[
     }),
     ("numnodes", 7, nodes),
     ("reqnodes", 8, nodes),
-    ("numtasks", 8, |c, p| {
-        c.ask()?.ntasks = Some(number(p)?);
-        Ok(())
-    }),
+    ("numtasks", 8, tasks),
+    ("reqprocs", 8, tasks),
     ("oversubscribe", 2, sharing),
     ("shared", 2, sharing),
     ("partition", 2, |c, p| {
@@ -192,10 +191,14 @@ pub(crate) const REFUSED: &[(&str, &str)] = &[
         "a running job keeps its nodes; ReqNodeList changes what a pending one asks for",
     ),
     ("numcpus", "set NumTasks and CPUsPerTask"),
-    ("reqprocs", "set NumTasks and CPUsPerTask"),
     ("reboot", "nodes are never rebooted for a job"),
     ("sitefactor", "there is no site factor in priorities"),
+    (
+        "resetaccruetime",
+        "priorities do not grow by a time that could be reset",
+    ),
     ("threadspec", "use CoreSpec"),
+    ("wait-for-switch", "use Switches=COUNT@TIME"),
 ];
 
 /// Fields that are shown with the job and change nothing else.
@@ -282,6 +285,29 @@ fn nodes(change: &mut Change<'_>, pair: &Pair) -> Result<(), String> {
     let (min, max) = values::nodes(&pair.value).map_err(|e| e.lines.join("; "))?;
     let ask = change.ask()?;
     (ask.min_nodes, ask.max_nodes, ask.nodes_set) = (min, Some(max), true);
+    Ok(())
+}
+
+fn tasks(change: &mut Change<'_>, pair: &Pair) -> Result<(), String> {
+    change.ask()?.ntasks = Some(number(pair)?);
+    Ok(())
+}
+
+/// When a running job is to end at the latest: a limit that is over then.
+fn end_time(change: &mut Change<'_>, pair: &Pair) -> Result<(), String> {
+    let end = point(pair)?;
+    let job = change.job()?;
+    let now = zone::now();
+    if job.state.is_ended() || job.start_time.is_none() {
+        return Err("the job does not run; set TimeLimit".to_owned());
+    }
+    if end <= now {
+        return Err("that time is past; use scancel".to_owned());
+    }
+    let left_ms = end.since_ms(now);
+    let minutes = (job.run_time_ms(now) + left_ms).div_ceil(60_000);
+    let minutes = u32::try_from(minutes).map_err(|_| "that is too late")?;
+    change.update.time_limit = Some(TimeLimit::Minutes(minutes));
     Ok(())
 }
 
