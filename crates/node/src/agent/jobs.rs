@@ -31,7 +31,7 @@ impl Agent {
             node: self.options.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         });
-        self.tell_kill_wait();
+        self.tell_waits();
     }
 
     pub(super) fn shim_said(&mut self, message: FromShim) {
