@@ -129,7 +129,9 @@ fn failures() {
     node.run(&job);
     let report = node.report(|r| !matches!(r.report, Report::Released));
     match report.report {
-        Report::LaunchFailed { error, node_fault } => {
+        Report::LaunchFailed {
+            error, node_fault, ..
+        } => {
             assert!(!node_fault);
             assert!(error.contains("file/dir/1.out"), "{error}");
         }
