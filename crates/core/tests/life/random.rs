@@ -358,6 +358,7 @@ fn act(world: &mut World, op: &Op) {
                     attempt,
                     error: "no space".to_owned(),
                     node_fault: *n < 3,
+                    prolog: *n == 2,
                 },
             };
             world.node(node, command);
