@@ -440,7 +440,7 @@ mod tests {
             records.step(run(1), StepNo(0), 4300);
             records.came(run(2), 0, false, 78);
             records.came(run(3), 0, true, 79);
-            records.failed(run(3), false, "no such\nfile");
+            records.failed(run(3), Fault::Prolog, "no such\nfile");
             records.ended(run(1), 256, &usage, Timestamp(99));
             records.forgotten(run(2));
             records.grant(run(1), &[0, 127, 255]);
@@ -483,7 +483,7 @@ mod tests {
         assert!(old[&run(3)].prolog_over && old[&run(3)].boot_ms == 99);
         assert_eq!(
             old[&run(3)].failed,
-            Some((false, "no such file".to_owned()))
+            Some((Fault::Prolog, "no such file".to_owned()))
         );
         let (_, old, same_boot) = Records::open(&dir, "boot-2").unwrap();
         assert!(!same_boot && old.len() == 2);
