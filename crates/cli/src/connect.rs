@@ -3,6 +3,7 @@
 use muster_conf::endpoint::{self, Endpoint};
 use muster_core::command::{Reply, UserCommand};
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::shared_spec::SpecTable;
 use muster_proto::client::{Query, Request, RequestBody, Response};
 use muster_proto::{PROTOCOL, frame};
 use std::io;
@@ -39,6 +40,10 @@ pub enum ConnectError {
 #[derive(Debug)]
 pub struct Client {
     stream: UnixStream,
+    /// The frame that was read last.
+    frame: Vec<u8>,
+    /// Specifications that the answer which is being read has given so far.
+    specs: SpecTable,
     /// Where it leads.
     pub endpoint: Endpoint,
 }
@@ -63,7 +68,12 @@ impl Client {
                 socket: endpoint.socket.display().to_string(),
                 source,
             })?;
-        Ok(Client { stream, endpoint })
+        Ok(Client {
+            stream,
+            frame: Vec::new(),
+            specs: SpecTable::default(),
+            endpoint,
+        })
     }
 
     /// Like [`Client::connect`], but keeps trying while a controller restarts. Used where nothing can be lost by
@@ -104,10 +114,19 @@ impl Client {
     /// # Errors
     /// [`ConnectError::Broken`] or [`ConnectError::Refused`].
     pub fn receive(&mut self) -> Result<Response, ConnectError> {
-        match frame::read(&mut self.stream).map_err(ConnectError::Broken)? {
+        let response = self.read().map_err(ConnectError::Broken)?;
+        if !matches!(&response, Response::Jobs(part) if part.more) {
+            self.specs = SpecTable::default();
+        }
+        match response {
             Response::Refused(refusal) => Err(refusal.into()),
             other => Ok(other),
         }
+    }
+
+    fn read(&mut self) -> io::Result<Response> {
+        frame::read_body(&mut self.stream, &mut self.frame)?;
+        frame::decode_in(&self.frame, &mut self.specs)
     }
 
     /// One request, one response.

@@ -164,9 +164,10 @@ impl State {
     }
 
     fn submit(&mut self, event: &Event) {
-        let Some(job) = Job::submitted(event) else {
+        let Some(mut job) = Job::submitted(event) else {
             return;
         };
+        job.spec = self.share_spec(&job.spec);
         let id = job.id;
         assert!(
             id.0 >= self.next_job_id,
@@ -227,6 +228,10 @@ impl State {
         };
         let (old, base) = (job.spec.clone(), job.submission());
         self.drop_blobs(&old);
+        if id == base {
+            self.unshare_spec(&old);
+            self.share_spec(spec);
+        }
         if let (Some(array), Some(info)) = (&spec.array, self.arrays.get_mut(&base)) {
             info.throttle = array.throttle.filter(|n| *n > 0);
         }
@@ -261,6 +266,9 @@ impl State {
         let keys = self.keys_of(&job);
         self.reindex(id, &keys, &Keys::default());
         self.drop_blobs(&job.spec);
+        if id == job.submission() {
+            self.unshare_spec(&job.spec);
+        }
         let base = job.submission();
         let Some(info) = self.arrays.get_mut(&base) else {
             return;

@@ -240,10 +240,17 @@ impl State {
         self.active = BTreeSet::new();
         self.dependents = BTreeMap::new();
         self.by_owner = BTreeMap::new();
+        self.specs = HashMap::new();
         let jobs = std::mem::take(&mut self.jobs);
         for (id, job) in &jobs {
             let keys = self.keys_of(job);
             self.reindex(*id, &Keys::default(), &keys);
+        }
+        for job in jobs.values().filter(|job| job.id == job.submission()) {
+            match self.specs.get_mut(&job.spec) {
+                Some(submissions) => *submissions += 1,
+                None => drop(self.specs.insert(job.spec.clone(), 1)),
+            }
         }
         self.jobs = jobs;
         self.lost_nodes = self

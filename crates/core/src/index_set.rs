@@ -4,7 +4,7 @@ use minicbor::{Decode, Encode};
 use std::collections::BTreeMap;
 
 /// Array indices. Removing the lowest, which is what starting tasks in order does, is O(log ranges).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(transparent)]
 pub struct IndexSet(#[n(0)] BTreeMap<u32, u32>);
 

@@ -249,6 +249,7 @@ impl State {
             self.lost_nodes == fresh.lost_nodes,
             "index lost_nodes is wrong"
         );
+        ensure!(self.specs == fresh.specs, "index specs is wrong");
         ensure!(self.by_owner == fresh.by_owner, "index by_owner is wrong");
         ensure!(
             self.partitions_of == fresh.partitions_of,

@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 /// One record of the queue: a job, a task of an array, or an array's tasks that have not left it yet.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[cbor(context_bound = "crate::shared_spec::SpecCodec")]
 pub struct Job {
     /// Its number.
     #[n(0)]
     pub id: JobId,
     /// What was asked for, with later changes applied.
     #[n(1)]
-    #[cbor(with = "crate::cbor::arc")]
+    #[cbor(with = "crate::shared_spec::field")]
     pub spec: Arc<JobSpec>,
     /// Its part in an array.
     #[n(2)]

@@ -25,6 +25,7 @@ pub mod job_env;
 pub mod limits;
 pub mod node;
 pub mod refusal;
+pub mod shared_spec;
 pub mod snapshot;
 pub mod spec;
 pub mod state;

@@ -1,20 +1,21 @@
 //! The whole state as bytes: a format version, then the primary fields as a CBOR map with numbered keys. Indexes are
 //! left out and built anew.
 
-use crate::ids::{BlobId, JobId};
+use crate::ids::BlobId;
 use crate::job::{Job, Reason};
 use crate::node::Node;
-use crate::spec::JobSpec;
+use crate::shared_spec::SpecTable;
 use crate::state::{Blob, State};
 use minicbor::bytes::ByteVec;
 use minicbor::encode::Write;
 use minicbor::{Decoder, Encode, Encoder};
-use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::sync::Arc;
 
 /// The format that is written.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// Formats that are read: in the first every job carried its own specification.
+const READ: std::ops::RangeInclusive<u32> = 1..=FORMAT;
 
 /// Keys of the map.
 mod key {
@@ -49,9 +50,10 @@ pub enum SnapshotError {
 impl State {
     /// Appends the state to `out`: a format version, then the primary fields as CBOR. Indexes are left out.
     pub fn encode_snapshot(&self, out: &mut Vec<u8>) {
+        let mut specs = SpecTable::default();
         self.write(
             &mut Encoder::new(out),
-            |job, e| job.encode(e, &mut ()),
+            |job, e| job.encode(e, &mut specs),
             |node, e| node.encode(e, &mut ()),
         )
         .unwrap_or_else(|e| panic!("a vector takes all bytes: {e}"));
@@ -64,7 +66,7 @@ impl State {
     pub fn decode_snapshot(bytes: &[u8]) -> Result<State, SnapshotError> {
         let mut d = Decoder::new(bytes);
         let found = d.u32()?;
-        if found != FORMAT {
+        if !READ.contains(&found) {
             return Err(SnapshotError::Version {
                 found,
                 known: FORMAT,
@@ -84,8 +86,8 @@ impl State {
                 key::PARTITIONS => state.partitions = d.decode()?,
                 key::NODES => state.nodes = d.decode()?,
                 key::JOBS => {
-                    let jobs: Vec<Job> = d.decode()?;
-                    state.jobs = share_specs(jobs);
+                    let jobs: Vec<Job> = d.decode_with(&mut SpecTable::default())?;
+                    state.jobs = jobs.into_iter().map(|job| (job.id, job)).collect();
                 }
                 key::ARRAYS => state.arrays = d.decode()?,
                 key::BLOBS => {
@@ -124,7 +126,7 @@ impl State {
     fn write<W: Write>(
         &self,
         e: &mut Encoder<W>,
-        job_out: impl Fn(&Job, &mut Encoder<W>) -> Result<(), minicbor::encode::Error<W::Error>>,
+        mut job_out: impl FnMut(&Job, &mut Encoder<W>) -> Result<(), minicbor::encode::Error<W::Error>>,
         node_out: impl Fn(&Node, &mut Encoder<W>) -> Result<(), minicbor::encode::Error<W::Error>>,
     ) -> Result<(), minicbor::encode::Error<W::Error>> {
         e.u32(FORMAT)?.map(key::COUNT)?;
@@ -148,24 +150,6 @@ impl State {
         e.u32(key::NEXT_JOB_ID)?.u64(self.next_job_id)?;
         Ok(())
     }
-}
-
-/// Tasks of an array share one specification in memory, as they did before.
-fn share_specs(jobs: Vec<Job>) -> BTreeMap<JobId, Job> {
-    let mut known: HashMap<JobId, Arc<JobSpec>> = HashMap::new();
-    jobs.into_iter()
-        .map(|mut job| {
-            if job.spec.array.is_some() {
-                let shared = known
-                    .entry(job.submission())
-                    .or_insert_with(|| job.spec.clone());
-                if **shared == *job.spec {
-                    job.spec = shared.clone();
-                }
-            }
-            (job.id, job)
-        })
-        .collect()
 }
 
 fn without_notes(job: &Job) -> Job {

@@ -7,7 +7,7 @@ use crate::time::{TimeLimit, Timestamp};
 use minicbor::{Decode, Encode};
 
 /// A job as it was submitted.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct JobSpec {
     /// `--job-name`.
     #[n(0)]
@@ -394,7 +394,7 @@ impl ResourceAsk {
 }
 
 /// `--dependency`: all (`,`) or any (`?`) of these must hold before the job may start.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct Dependency {
     /// The conditions.
     #[n(0)]
@@ -405,7 +405,7 @@ pub struct Dependency {
 }
 
 /// One condition of `--dependency`.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub enum DependencyTerm {
     /// A condition on another job or array task.
     #[n(0)]
@@ -450,7 +450,7 @@ pub enum DependencyKind {
 }
 
 /// `--array`: the indices, and how many may run at once.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct ArraySpec {
     /// The indices.
     #[n(0)]
@@ -461,7 +461,7 @@ pub struct ArraySpec {
 }
 
 /// `--signal=[{R|B}:]sig[@seconds]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct WarnSignal {
     /// Signal number.
     #[n(0)]

@@ -4,6 +4,7 @@ use crate::config::{ClusterConfig, PartitionConfig};
 use crate::ids::{BlobId, JobId, NodeIdx};
 use crate::job::{Job, Reason};
 use crate::node::Node;
+use crate::spec::JobSpec;
 use crate::time::Timestamp;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -25,6 +26,8 @@ pub struct State {
     pub arrays: BTreeMap<JobId, ArrayInfo>,
     /// Scripts and contexts in use.
     pub blobs: HashMap<BlobId, Blob>,
+    /// Specifications of submissions, each once, and how many submissions have it. An array is one, whatever became of its tasks.
+    pub specs: HashMap<Arc<JobSpec>, u32>,
     /// The number that the next job or split task gets.
     pub next_job_id: u64,
     /// Index: node by name.

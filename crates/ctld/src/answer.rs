@@ -7,25 +7,72 @@ use muster_core::config::ClusterConfig;
 use muster_core::ids::JobId;
 use muster_core::job::{ArrayRole, Job, JobState};
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::shared_spec::SpecTable;
 use muster_core::state::{ArrayInfo, State};
 use muster_core::time::Timestamp;
 use muster_proto::client::{
-    AllocationInfo, ClusterPart, Diag, JobFilter, JobsPart, Pong, Response,
+    AllocationInfo, ClusterPart, Diag, JobFilter, JobsPartRef, JobsResponse, Pong, Response,
 };
+use muster_proto::frame;
 use std::collections::BTreeSet;
 
 /// Records in one part of an answer.
 const PART: usize = 200;
 
-/// Records of the queue that match a filter.
-pub(crate) fn jobs(state: &State, filter: &JobFilter, send: &mut impl FnMut(Response)) {
-    let mut part = JobsPart {
-        now: now(),
-        ..JobsPart::default()
+/// Records of the queue that match a filter, as frames. Specifications are written once.
+pub(crate) fn jobs(state: &State, filter: &JobFilter, send: &mut impl FnMut(Vec<u8>)) {
+    let mut answer = JobsAnswer {
+        state,
+        filter,
+        part: JobsPartRef::default(),
+        arrays: BTreeSet::new(),
+        specs: SpecTable::default(),
+        send,
     };
-    let mut arrays = BTreeSet::new();
-    let mut add = |job: &Job, part: &mut JobsPart, send: &mut dyn FnMut(Response)| {
-        if !matches(job, filter) {
+    let active = |id| &state.jobs[id];
+    match (filter.ids.is_empty(), filter.active) {
+        (true, true) => answer.add_all(state.pending.union(&state.active).map(active)),
+        (true, false) => answer.add_all(state.jobs.values()),
+        (false, _) => answer.add_named(),
+    }
+    answer.leave(false);
+}
+
+/// An answer that is being written.
+struct JobsAnswer<'s, S> {
+    state: &'s State,
+    filter: &'s JobFilter,
+    part: JobsPartRef<'s>,
+    /// Arrays told of so far.
+    arrays: BTreeSet<JobId>,
+    specs: SpecTable,
+    send: &'s mut S,
+}
+
+impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
+    fn add_all(&mut self, jobs: impl Iterator<Item = &'s Job>) {
+        jobs.for_each(|job| self.add(job));
+    }
+
+    fn add_named(&mut self) {
+        let state = self.state;
+        let mut ids = BTreeSet::new();
+        for &id in &self.filter.ids {
+            let before = ids.len();
+            if let Some(info) = state.arrays.get(&id) {
+                ids.extend(info.tasks.values().copied());
+            }
+            if state.jobs.contains_key(&id) {
+                ids.insert(id);
+            } else if ids.len() == before && !state.arrays.contains_key(&id) {
+                self.part.unknown.push(id);
+            }
+        }
+        self.add_all(ids.into_iter().filter_map(|id| state.jobs.get(&id)));
+    }
+
+    fn add(&mut self, job: &'s Job) {
+        if !matches(job, self.filter) {
             return;
         }
         let base = match job.array {
@@ -34,54 +81,33 @@ pub(crate) fn jobs(state: &State, filter: &JobFilter, send: &mut impl FnMut(Resp
             ArrayRole::None => None,
         };
         if let Some(base) = base
-            && arrays.insert(base)
-            && let Some(info) = state.arrays.get(&base)
+            && self.arrays.insert(base)
+            && let Some(info) = self.state.arrays.get(&base)
         {
-            part.arrays.push((base, info.without_tasks()));
+            self.part.arrays.push((base, info.without_tasks()));
         }
-        part.jobs.push(job.clone());
-        if part.jobs.len() == PART {
-            let now = part.now;
-            let full = std::mem::replace(
-                part,
-                JobsPart {
-                    now,
-                    ..JobsPart::default()
-                },
-            );
-            send(Response::Jobs(Box::new(JobsPart { more: true, ..full })));
-        }
-    };
-    if filter.ids.is_empty() {
-        if filter.active {
-            for id in state.pending.union(&state.active) {
-                add(&state.jobs[id], &mut part, send);
-            }
-        } else {
-            for job in state.jobs.values() {
-                add(job, &mut part, send);
-            }
-        }
-    } else {
-        let mut ids = BTreeSet::new();
-        for &id in &filter.ids {
-            let before = ids.len();
-            if let Some(info) = state.arrays.get(&id) {
-                ids.extend(info.tasks.values().copied());
-            }
-            if state.jobs.contains_key(&id) {
-                ids.insert(id);
-            } else if ids.len() == before && !state.arrays.contains_key(&id) {
-                part.unknown.push(id);
-            }
-        }
-        for id in ids {
-            if let Some(job) = state.jobs.get(&id) {
-                add(job, &mut part, send);
-            }
+        self.part.jobs.push(job);
+        if self.part.jobs.len() == PART {
+            self.leave(true);
         }
     }
-    send(Response::Jobs(Box::new(part)));
+
+    /// Sends the part. What names nothing is told with the last.
+    fn leave(&mut self, more: bool) {
+        self.part.more = more;
+        self.part.now = now();
+        let unknown = if more {
+            std::mem::take(&mut self.part.unknown)
+        } else {
+            Vec::new()
+        };
+        let next = JobsPartRef {
+            unknown,
+            ..JobsPartRef::default()
+        };
+        let part = std::mem::replace(&mut self.part, next);
+        (self.send)(frame::encode_in(&JobsResponse::Jobs(part), &mut self.specs));
+    }
 }
 
 fn matches(job: &Job, filter: &JobFilter) -> bool {

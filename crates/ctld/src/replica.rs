@@ -118,7 +118,9 @@ impl Replica {
     fn query(&mut self, identity: &Identity, query: &Query, out: &mpsc::UnboundedSender<Vec<u8>>) {
         let mut send = |response: Response| drop(out.send(frame::encode(&response)));
         match query {
-            Query::Jobs(filter) => answer::jobs(&self.state, filter, &mut send),
+            Query::Jobs(filter) => {
+                answer::jobs(&self.state, filter, &mut |frame| drop(out.send(frame)));
+            }
             Query::Cluster => answer::cluster(&self.state, &mut send),
             Query::Partitions => send(answer::partitions(&self.state)),
             Query::Ping => send(Response::Pong(answer::pong(&self.state, self.started))),

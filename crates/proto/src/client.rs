@@ -113,6 +113,7 @@ pub struct JobFilter {
 
 /// The controller's answer.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[cbor(context_bound = "muster_core::shared_spec::SpecCodec")]
 pub enum Response {
     /// To a command.
     #[n(0)]
@@ -188,12 +189,44 @@ pub struct Pong {
     pub started: Timestamp,
 }
 
-/// Records of the queue.
+/// Records of the queue. Specifications that records share are written once an answer
+/// ([`muster_core::shared_spec::SpecTable`]).
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[cbor(context_bound = "muster_core::shared_spec::SpecCodec")]
 pub struct JobsPart {
     /// The records, by number.
     #[n(0)]
     pub jobs: Vec<Job>,
+    /// Arrays of which a record is in the answer.
+    #[n(1)]
+    pub arrays: Vec<(JobId, ArrayInfo)>,
+    /// Numbers of the filter that name nothing (last part only).
+    #[n(2)]
+    pub unknown: Vec<JobId>,
+    /// Another part follows.
+    #[n(3)]
+    pub more: bool,
+    /// The controller's time.
+    #[n(4)]
+    pub now: Timestamp,
+}
+
+/// [`Response::Jobs`] as the controller writes it: from the records where they lie.
+#[derive(Debug, Encode)]
+#[cbor(context_bound = "muster_core::shared_spec::SpecCodec")]
+pub enum JobsResponse<'s> {
+    /// One part.
+    #[n(3)]
+    Jobs(#[n(0)] JobsPartRef<'s>),
+}
+
+/// [`JobsPart`], borrowed.
+#[derive(Debug, Default, Encode)]
+#[cbor(context_bound = "muster_core::shared_spec::SpecCodec")]
+pub struct JobsPartRef<'s> {
+    /// The records, by number.
+    #[n(0)]
+    pub jobs: Vec<&'s Job>,
     /// Arrays of which a record is in the answer.
     #[n(1)]
     pub arrays: Vec<(JobId, ArrayInfo)>,
@@ -270,6 +303,7 @@ pub struct AccountingPart {
 
 /// An allocation and how to reach its agents.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[cbor(context_bound = "muster_core::shared_spec::SpecCodec")]
 pub struct AllocationInfo {
     /// The job, with its allocation.
     #[n(0)]
@@ -365,4 +399,57 @@ pub struct StepTarget {
     /// The step.
     #[n(1)]
     pub step: StepNo,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame;
+    use muster_core::shared_spec::SpecTable;
+    use muster_core::spec::JobSpec;
+    use muster_core::time::TimeLimit;
+    use std::sync::Arc;
+
+    fn jobs(names: &[&str]) -> Vec<Job> {
+        let spec = |name: &str| JobSpec {
+            name: name.to_owned(),
+            ..JobSpec::default()
+        };
+        let first: Arc<JobSpec> = Arc::new(spec(names[0]));
+        let of = |name: &str| match name == names[0] {
+            true => first.clone(),
+            false => Arc::new(spec(name)),
+        };
+        let at = Timestamp::default();
+        (1..)
+            .zip(names)
+            .map(|(id, name)| Job::new(JobId(id), of(name), TimeLimit::Unlimited, at))
+            .collect()
+    }
+
+    #[test]
+    fn records_are_read_as_they_were_written_from_where_they_lie() {
+        let jobs = jobs(&["a", "b", "a", "a"]);
+        let (mut writes, mut reads) = (SpecTable::default(), SpecTable::default());
+        // Parts of one answer share a table.
+        for (part, more) in [(&jobs[..3], true), (&jobs[3..], false)] {
+            let written = JobsResponse::Jobs(JobsPartRef {
+                jobs: part.iter().collect(),
+                arrays: vec![(JobId(7), ArrayInfo::default())],
+                unknown: vec![JobId(9)],
+                more,
+                now: Timestamp(5),
+            });
+            let bytes = frame::encode_in(&written, &mut writes);
+            let read: Response = frame::decode_in(&bytes[4..], &mut reads).unwrap();
+            let expected = Response::Jobs(Box::new(JobsPart {
+                jobs: part.to_vec(),
+                arrays: vec![(JobId(7), ArrayInfo::default())],
+                unknown: vec![JobId(9)],
+                more,
+                now: Timestamp(5),
+            }));
+            assert_eq!(read, expected);
+        }
+    }
 }

@@ -67,11 +67,40 @@ pub(crate) struct Writer<'o> {
     depth: usize,
     /// Something was written at this depth.
     filled: bool,
+    /// Takes what is written so far, at every record and when it is much; absent where the whole is wanted.
+    drain: Option<fn(&str)>,
+}
+
+/// Bytes after which what is written so far leaves.
+const DRAIN_BYTES: usize = 1 << 16;
+const BLANKS: &str = "                                                                ";
+
+/// Prints a document part by part: ten thousand jobs are as many pages of memory as ten.
+pub(crate) fn print_document(
+    dialect: Dialect,
+    command: &str,
+    ctx: &Ctx,
+    body: impl FnOnce(&mut Writer<'_>),
+) {
+    let mut out = String::with_capacity(DRAIN_BYTES + (1 << 14));
+    write_document(&mut out, Some(super::print), dialect, command, ctx, body);
+    super::print(&out);
 }
 
 /// Writes a document whose main part is `body`, with the parts that every answer has.
 pub(crate) fn document(
     out: &mut String,
+    dialect: Dialect,
+    command: &str,
+    ctx: &Ctx,
+    body: impl FnOnce(&mut Writer<'_>),
+) {
+    write_document(out, None, dialect, command, ctx, body);
+}
+
+fn write_document(
+    out: &mut String,
+    drain: Option<fn(&str)>,
     dialect: Dialect,
     command: &str,
     ctx: &Ctx,
@@ -85,6 +114,7 @@ pub(crate) fn document(
         dialect,
         depth: 0,
         filled: false,
+        drain,
     };
     w.open('{');
     if dialect.is_old() {
@@ -190,7 +220,6 @@ impl Writer<'_> {
     }
 
     fn new_line(&mut self) {
-        const BLANKS: &str = "                                                                ";
         self.out.push('\n');
         let depth = if self.dialect.yaml {
             self.depth.saturating_sub(1)
@@ -222,7 +251,9 @@ impl Writer<'_> {
             self.out.push_str(key);
             self.out.push(':');
         } else {
-            put!(self.out, "\"{key}\": ");
+            self.out.push('"');
+            self.out.push_str(key);
+            self.out.push_str("\": ");
         }
     }
 
@@ -257,6 +288,12 @@ impl Writer<'_> {
         self.open('{');
         body(self);
         self.close('}');
+        if let Some(drain) = self.drain
+            && self.out.len() >= DRAIN_BYTES
+        {
+            drain(self.out);
+            self.out.clear();
+        }
     }
 
     /// An item that is a text.
@@ -287,6 +324,24 @@ impl Writer<'_> {
         put!(self.out, "{value}");
     }
 
+    /// A member that is true or false.
+    fn truth(&mut self, key: &str, value: bool) {
+        self.key(key);
+        self.blank();
+        self.out.push_str(if value { "true" } else { "false" });
+    }
+
+    /// A member that is a number.
+    fn count(&mut self, key: &str, number: u64) {
+        self.key(key);
+        self.blank();
+        match u8::try_from(number) {
+            // Most are of one digit.
+            Ok(digit @ 0..=9) => self.out.push(char::from(b'0' + digit)),
+            _ => put!(self.out, "{number}"),
+        }
+    }
+
     /// A list of texts.
     pub(crate) fn texts<S: AsRef<str>>(&mut self, key: &str, texts: impl IntoIterator<Item = S>) {
         self.list(key, |w| {
@@ -300,7 +355,7 @@ impl Writer<'_> {
             return self.limit(key, value, false);
         }
         match value {
-            Some(number) => self.raw(key, number),
+            Some(number) => self.count(key, number),
             None => self.raw(key, none),
         }
     }
@@ -308,9 +363,9 @@ impl Writer<'_> {
     /// The new layout's object for numbers.
     pub(crate) fn limit(&mut self, key: &str, value: Option<u64>, infinite: bool) {
         self.map(key, |w| {
-            w.raw("set", value.is_some());
-            w.raw("infinite", infinite);
-            w.raw("number", value.unwrap_or(0));
+            w.truth("set", value.is_some());
+            w.truth("infinite", infinite);
+            w.count("number", value.unwrap_or(0));
         });
     }
 
@@ -318,7 +373,7 @@ impl Writer<'_> {
     pub(crate) fn time(&mut self, key: &str, at: Option<Timestamp>) {
         let seconds = at.map_or(0, |t| u64::try_from(t.unix_s()).unwrap_or(0));
         if self.is_old() {
-            self.raw(key, seconds);
+            self.count(key, seconds);
         } else {
             self.limit(key, Some(seconds), false);
         }
@@ -361,7 +416,8 @@ impl Writer<'_> {
         self.out.push('"');
         let mut rest = text;
         // Most texts have nothing to escape and are copied in one piece.
-        while let Some(at) = rest.find(|c: char| c == '"' || c == '\\' || c == '/' || c < ' ') {
+        let special = |b: u8| matches!(b, b'"' | b'\\' | b'/') || b < b' ';
+        while let Some(at) = rest.bytes().position(special) {
             self.out.push_str(&rest[..at]);
             let mut chars = rest[at..].chars();
             match chars.next() {

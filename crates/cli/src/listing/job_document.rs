@@ -1,7 +1,7 @@
 //! Jobs as JSON and YAML, in both layouts.
 
 use super::context::Ctx;
-use super::document::{Dialect, Writer, document};
+use super::document::{Dialect, Writer, document, print_document};
 use super::job::{JobRow, Stdio};
 use super::text::collect;
 use muster_core::job::{ArrayRole, NodeShare};
@@ -11,17 +11,24 @@ use std::collections::BTreeMap;
 
 /// Appends a document with the jobs.
 pub(crate) fn write(out: &mut String, dialect: Dialect, rows: &[JobRow<'_>], ctx: &Ctx) {
-    document(out, dialect, "squeue", ctx, |w| {
-        w.list("jobs", |w| {
-            for row in rows {
-                w.item(|w| job(w, row, ctx));
-            }
-        });
-        if !w.is_old() {
-            w.time("last_backfill", None);
-            w.time("last_update", Some(ctx.now));
+    document(out, dialect, "squeue", ctx, |w| jobs(w, rows, ctx));
+}
+
+/// Prints a document with the jobs.
+pub(crate) fn print(dialect: Dialect, rows: &[JobRow<'_>], ctx: &Ctx) {
+    print_document(dialect, "squeue", ctx, |w| jobs(w, rows, ctx));
+}
+
+fn jobs(w: &mut Writer<'_>, rows: &[JobRow<'_>], ctx: &Ctx) {
+    w.list("jobs", |w| {
+        for row in rows {
+            w.item(|w| job(w, row, ctx));
         }
     });
+    if !w.is_old() {
+        w.time("last_backfill", None);
+        w.time("last_update", Some(ctx.now));
+    }
 }
 
 fn job(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {

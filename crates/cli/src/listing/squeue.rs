@@ -327,7 +327,10 @@ fn once(options: &Options) -> Result<(), Failure> {
         query::cluster(&mut client, &mut ctx).map_err(&failed)?;
     }
     options.wishes.check_nodes(&ctx)?;
-    print(&render(options, &layouts, &jobs, &ctx)?);
+    match options.document {
+        Some(dialect) => job_document::print(dialect, &pick::rows(options, &jobs, &ctx), &ctx),
+        None => print(&render(options, &layouts, &jobs, &ctx)?),
+    }
     Ok(())
 }
 
@@ -380,10 +383,6 @@ impl Layouts {
 fn render(options: &Options, layouts: &Layouts, jobs: &Jobs, ctx: &Ctx) -> Result<String, Failure> {
     let mut out = String::with_capacity(jobs.jobs.len() * 128 + 256);
     let rows = pick::rows(options, jobs, ctx);
-    if let Some(dialect) = options.document {
-        job_document::write(&mut out, dialect, &rows, ctx);
-        return Ok(out);
-    }
     if !options.no_header && (options.long || options.iterate_s.is_some() || options.verbose) {
         out.push_str(&ctx.stamp());
         out.push('\n');

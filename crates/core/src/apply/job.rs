@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 impl Job {
     /// A new record that waits for nothing yet.
-    pub(crate) fn new(id: JobId, spec: Arc<JobSpec>, time_limit: TimeLimit, at: Timestamp) -> Job {
+    pub fn new(id: JobId, spec: Arc<JobSpec>, time_limit: TimeLimit, at: Timestamp) -> Job {
         let array = match &spec.array {
             Some(array) => ArrayRole::Pending {
                 indices: array.indices.clone(),
