@@ -11,6 +11,11 @@ fn squeue(args: &[&str]) -> String {
 fn squeue_of(args: &[&str], jobs: &Jobs, ctx: &Ctx) -> String {
     let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
     let options = Options::new(SPEC.parse(&args).unwrap()).unwrap();
+    if let Some(dialect) = options.document {
+        let mut out = String::new();
+        job_document::write(&mut out, dialect, &pick::rows(&options, jobs, ctx), ctx);
+        return out;
+    }
     render(&options, &Layouts::new(&options), jobs, ctx).unwrap()
 }
 
