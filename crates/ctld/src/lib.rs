@@ -13,6 +13,7 @@ mod identity;
 pub mod keys;
 pub mod mail;
 mod node_link;
+pub mod programs;
 pub mod recover;
 mod replica;
 mod run;

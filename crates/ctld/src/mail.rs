@@ -1,5 +1,6 @@
 //! Messages between the controller's threads.
 
+use crate::programs::ProgramSettings;
 use minicbor::bytes::ByteVec;
 use muster_core::command::{Identity, KeptPartitions, Reply, UserCommand};
 use muster_core::config::ClusterConfig;
@@ -150,6 +151,8 @@ pub enum ToReplica {
     },
     /// What `scontrol show config` prints.
     Config(Box<muster_proto::client::ConfigAnswer>),
+    /// Programs of the site that the controller runs.
+    Programs(Box<ProgramSettings>),
     /// Stop.
     Stop,
 }

@@ -8,6 +8,7 @@
 use crate::answer;
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
+use crate::programs::Programs;
 use crate::stats::Stats;
 use crate::waiting::Waiting;
 use log::{error, info, warn};
@@ -51,6 +52,8 @@ pub(crate) struct Replica {
     pub started: Timestamp,
     /// Clients that wait for jobs.
     pub waiting: Waiting,
+    /// Mails and other programs of the site.
+    pub programs: Programs,
     /// Position of the last snapshot.
     pub snapshot: Position,
 }
@@ -93,6 +96,7 @@ impl Replica {
                     self.waiting.wait_ended(&self.state, job, holder, answer);
                 }
                 ToReplica::Config(config) => self.config = *config,
+                ToReplica::Programs(settings) => self.programs.configure(*settings),
                 ToReplica::Stop => break,
             }
         }
@@ -105,6 +109,7 @@ impl Replica {
             self.state.apply(event);
             rows.extend(changes(&self.state, event));
             self.waiting.heard(&self.state, &self.keys, event);
+            self.programs.heard(&self.state, event);
         }
         if events.is_empty() {
             return;

@@ -5,6 +5,7 @@ use crate::configuration::{Read, Source};
 use crate::disk::Reserve;
 use crate::keys::Keys;
 use crate::mail::ToWriter;
+use crate::programs::{ProgramSettings, Programs};
 use crate::recover::{Recovered, recover};
 use crate::replica::Replica;
 use crate::server::{self, Shared};
@@ -76,6 +77,8 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     let position = recovered.log.last_position();
     let stored = Arc::clone(&follower);
     let unheld = interactive(&recovered.state);
+    let programs = Programs::start(ProgramSettings::read(&read.config), &recovered.state)
+        .context("no thread for the site's programs")?;
     let replica = Replica {
         state: recovered.state.clone(),
         position,
@@ -87,6 +90,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         config: read.answer.clone(),
         started: now(),
         waiting: Waiting::default(),
+        programs,
         snapshot: recovered.snapshot,
     };
     let writer = Writer::new(Parts {

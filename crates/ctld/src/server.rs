@@ -7,6 +7,7 @@ use crate::connection;
 use crate::identity::Directory;
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
+use crate::programs::ProgramSettings;
 use crate::stats::Stats;
 use log::{error, warn};
 use muster_core::command::{Identity, Reply};
@@ -139,6 +140,8 @@ impl Shared {
             keep: configuration::kept_partitions(&read.config),
             done: Some(done),
         };
+        let programs = Box::new(ProgramSettings::read(&read.config));
+        let _ = self.replica.send(ToReplica::Programs(programs));
         let _ = self.replica.send(ToReplica::Config(Box::new(read.answer)));
         if self.writer.send(message).is_err() || applied.await.is_err() {
             return Reply::Refused(RefusalCode::Busy.into());

@@ -12,7 +12,6 @@ const RA: Commands = Commands::RA;
 const NO_BURST_BUFFER: &str = "there are no burst buffers here; remove the option";
 const NO_CONTAINER: &str = "OCI containers are not started by this build; run the container's own command, such as \
      'apptainer exec', inside the job";
-const NO_MAIL: &str = "no mail is sent by this build";
 
 pub(super) const ROWS: &[OptionRow] = &[
     opt("account", "name", "account that the job is charged to")
@@ -210,8 +209,8 @@ pub(super) const ROWS: &[OptionRow] = &[
     )
     .short('L')
     .partly("the cluster has no licenses, so a job that asks for one is refused"),
-    opt("mail-type", "type", "events to send mail for").warns(NO_MAIL),
-    opt("mail-user", "user", "who gets the mail").stored(NO_MAIL),
+    opt("mail-type", "type", "events to send mail for"),
+    opt("mail-user", "user", "who gets the mail"),
     opt("mcs-label", "label", "label of the job's security group")
         .stored("labels are shown and separate nothing"),
     opt("network", "type", "wishes about the interconnect")

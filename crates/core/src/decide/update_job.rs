@@ -351,6 +351,18 @@ fn set_texts(spec: &mut JobSpec, update: &JobUpdate) -> Result<(), Refusal> {
     }
     for (key, value) in &update.shown {
         too_long(key, value, TEXT_BYTES_MAX)?;
+        let mail = || spec.mail.clone().unwrap_or_default();
+        match key.as_str() {
+            "mail-type" => {
+                spec.mail = Some((value.clone(), mail().1));
+                continue;
+            }
+            "mail-user" => {
+                spec.mail = Some((mail().0, value.clone()));
+                continue;
+            }
+            _ => {}
+        }
         match spec.shown.iter_mut().find(|(known, _)| known == key) {
             Some((_, old)) => *old = value.clone(),
             None => spec.shown.push((key.clone(), value.clone())),

@@ -73,7 +73,12 @@ const KEYS: &[(&str, usize, Read)] = &[
         c.ask()?.gres = values::gres(&p.value).ok_or("expected name[:type][:count]")?;
         Ok(())
     }),
-    ("mailtype", 5, |c, p| shown(c, "mail-type", p)),
+    ("mailtype", 5, |c, p| {
+        if !p.value.is_empty() && !values::mail_type_is_known(&p.value) {
+            return Err("expected types of mail such as END,FAIL".to_owned());
+        }
+        shown(c, "mail-type", p)
+    }),
     ("mailuser", 5, |c, p| shown(c, "mail-user", p)),
     ("mincpusnode", 4, |c, p| {
         c.ask()?.min_cpus_per_node = Some(number(p)?);
@@ -203,8 +208,6 @@ pub(crate) const REFUSED: &[(&str, &str)] = &[
 
 /// Fields that are shown with the job and change nothing else.
 pub(crate) const SHOWN_ONLY: &[(&str, &str)] = &[
-    ("mailtype", "no mail is sent"),
-    ("mailuser", "no mail is sent"),
     ("prefer", "it is shown; nodes are not preferred by it"),
 ];
 

@@ -1,0 +1,386 @@
+//! What the controller runs and writes for a site when things happen to jobs: mails through `MailProg`,
+//! `EpilogSlurmctld`, and records of ended jobs (`JobCompType`). Nothing waits for it and nothing depends on it: what
+//! was under way when the controller stops is not made up for.
+
+mod completion;
+mod letter;
+
+use completion::Completion;
+use letter::Letters;
+use log::{error, warn};
+use muster_conf::Config;
+use muster_core::event::Event;
+use muster_core::ids::JobId;
+use muster_core::job::{ExitStatus, Job, JobState};
+use muster_core::job_env::{self, JobView};
+use muster_core::state::State;
+use muster_core::time::Timestamp;
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Programs that run at the same time; further ones wait.
+const AT_ONCE: usize = 64;
+
+/// What slurm.conf says of all this.
+#[derive(Clone, Debug, Default)]
+pub struct ProgramSettings {
+    mail_program: String,
+    mail_domain: Option<String>,
+    epilog: Option<String>,
+    completion: Completion,
+    cluster: String,
+    conf_path: String,
+}
+
+impl ProgramSettings {
+    /// Reads them.
+    pub(crate) fn read(config: &Config) -> ProgramSettings {
+        let text = |key: &str| {
+            let value = config.text(key).filter(|v| !v.is_empty() && *v != "(null)");
+            value.map(str::to_owned)
+        };
+        ProgramSettings {
+            mail_program: mail_program(config),
+            mail_domain: text("MailDomain"),
+            epilog: text("EpilogSlurmctld"),
+            completion: Completion::read(config),
+            cluster: config.cluster_name.clone(),
+            conf_path: config.path.display().to_string(),
+        }
+    }
+}
+
+/// `MailProg`; the default is where the system has it.
+fn mail_program(config: &Config) -> String {
+    let given = config.raw.get("MailProg").map(|s| s.value.clone());
+    given.unwrap_or_else(|| {
+        let usual = ["/bin/mail", "/usr/bin/mail"];
+        let found = usual.iter().find(|p| PathBuf::from(p).exists());
+        (*found.unwrap_or(&usual[0])).to_owned()
+    })
+}
+
+/// Watches events and has a thread of its own do what follows from them.
+pub(crate) struct Programs {
+    settings: ProgramSettings,
+    letters: Letters,
+    tasks: Sender<Task>,
+}
+
+/// Something to do.
+enum Task {
+    /// Run a program.
+    Run(Invocation),
+    /// Append a line to a file.
+    Append(PathBuf, String),
+    /// Run a program at this time, unless the job is forgotten first.
+    Later(Timestamp, JobId, Invocation),
+    /// The job has ended, or its limit changed.
+    Forget(JobId),
+}
+
+/// A program with its arguments and its whole environment.
+#[derive(Clone, Debug, PartialEq)]
+struct Invocation {
+    /// For the log.
+    what: &'static str,
+    program: String,
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+}
+
+impl Programs {
+    /// Starts the thread, and watches the jobs that run.
+    ///
+    /// # Errors
+    /// When there is no thread.
+    pub(crate) fn start(settings: ProgramSettings, state: &State) -> std::io::Result<Programs> {
+        let (tasks, inbox) = channel();
+        std::thread::Builder::new()
+            .name("programs".to_owned())
+            .spawn(move || dispatch(&inbox))?;
+        let programs = Programs {
+            settings,
+            letters: Letters::default(),
+            tasks,
+        };
+        for job in state.active.iter().filter_map(|id| state.jobs.get(id)) {
+            programs.watch_limit(state, job);
+        }
+        Ok(programs)
+    }
+
+    /// The configuration was read again.
+    pub(crate) fn configure(&mut self, settings: ProgramSettings) {
+        self.settings = settings;
+    }
+
+    /// An event was applied to `state`.
+    pub(crate) fn heard(&mut self, state: &State, event: &Event) {
+        let job = |id: &JobId| state.jobs.get(id);
+        match event {
+            Event::JobEnding {
+                id, requeue, at, ..
+            } => {
+                let Some(job) = job(id) else { return };
+                if requeue.is_none() && job.state.is_ended() {
+                    self.completed(state, job);
+                }
+                let ran = job.alloc.is_some();
+                if let Some(program) = self.settings.epilog.clone().filter(|_| ran) {
+                    let mut env = self.env(state, job);
+                    env.push(variable("SLURM_SCRIPT_CONTEXT", "epilog_slurmctld"));
+                    env.extend(exit_env(job));
+                    self.run("EpilogSlurmctld", program, Vec::new(), env);
+                }
+                if job.spec.mail.is_some() {
+                    self.write(state, job, event, *at);
+                    let _ = self.tasks.send(Task::Forget(*id));
+                }
+            }
+            Event::JobStarted { id, at, .. } | Event::JobChanged { id, at, .. } => {
+                let Some(job) = job(id).filter(|job| job.spec.mail.is_some()) else {
+                    return;
+                };
+                self.write(state, job, event, *at);
+                self.watch_limit(state, job);
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends the letters that an event calls for.
+    fn write(&mut self, state: &State, job: &Job, event: &Event, at: Timestamp) {
+        for letter in self.letters.on(state, job, event, at) {
+            let mut env = self.env(state, job);
+            env.extend(letter.env);
+            let args = self.mail_args(job, letter.subject);
+            let program = self.settings.mail_program.clone();
+            self.run("MailProg", program, args, env);
+        }
+    }
+
+    /// Letters that are due when a part of the job's time is over.
+    fn watch_limit(&self, state: &State, job: &Job) {
+        if job.spec.mail.is_none() || job.state != JobState::Running {
+            return;
+        }
+        let _ = self.tasks.send(Task::Forget(job.id));
+        for (at, letter) in letter::of_limit(job) {
+            let mut env = self.env(state, job);
+            env.extend(letter.env);
+            let invocation = Invocation {
+                what: "MailProg",
+                program: self.settings.mail_program.clone(),
+                args: self.mail_args(job, letter.subject),
+                env,
+            };
+            let _ = self.tasks.send(Task::Later(at, job.id, invocation));
+        }
+    }
+
+    fn mail_args(&self, job: &Job, subject: String) -> Vec<String> {
+        let named = job.spec.mail.as_ref().map(|(_, user)| user.clone());
+        let mut user = named
+            .filter(|user| !user.is_empty())
+            .unwrap_or_else(|| job.spec.owner.user.clone());
+        if let Some(domain) = &self.settings.mail_domain
+            && !user.contains('@')
+        {
+            user = format!("{user}@{domain}");
+        }
+        vec!["-s".to_owned(), subject, user]
+    }
+
+    fn completed(&self, state: &State, job: &Job) {
+        match &self.settings.completion {
+            Completion::None => {}
+            Completion::File(path) => {
+                let line = completion::line(job, &self.settings.cluster);
+                let _ = self.tasks.send(Task::Append(path.clone(), line));
+            }
+            Completion::Script(program) => {
+                let mut env = self.env(state, job);
+                env.extend(completion::script_env(job, &self.settings.cluster));
+                self.run("JobCompLoc", program.clone(), Vec::new(), env);
+            }
+        }
+    }
+
+    fn run(
+        &self,
+        what: &'static str,
+        program: String,
+        args: Vec<String>,
+        env: Vec<(String, String)>,
+    ) {
+        let _ = self.tasks.send(Task::Run(Invocation {
+            what,
+            program,
+            args,
+            env,
+        }));
+    }
+
+    /// What all of these programs see of a job.
+    fn env(&self, state: &State, job: &Job) -> Vec<(String, String)> {
+        let alloc = job.alloc.as_deref().cloned().unwrap_or_default();
+        let array = state.arrays.get(&job.submission());
+        let view = JobView {
+            job: job.id,
+            spec: &job.spec,
+            alloc: &alloc,
+            array: &job.array,
+            array_info: array,
+            start_time: job.start_time.unwrap_or(job.submit_time),
+            time_limit: job.time_limit,
+            restarts: job.restarts,
+            account: job.spec.account_name(),
+            qos: job.spec.qos_name(),
+            cluster: &self.settings.cluster,
+            conf_path: &self.settings.conf_path,
+            working_cluster: "",
+            lead_address: "",
+        };
+        // No node's: the controller runs them.
+        let mut env = job_env::program_env(&view, usize::MAX);
+        if let Some(array) = array {
+            env.push(variable("SLURM_ARRAY_TASK_COUNT", array.count));
+            env.push(variable("SLURM_ARRAY_TASK_MAX", array.max));
+            env.push(variable("SLURM_ARRAY_TASK_MIN", array.min));
+            env.push(variable("SLURM_ARRAY_TASK_STEP", array.step));
+        }
+        env
+    }
+}
+
+fn variable(name: &str, value: impl ToString) -> (String, String) {
+    (name.to_owned(), value.to_string())
+}
+
+/// How a job ended, as wait(2) and as Slurm write it.
+fn exit_env(job: &Job) -> Vec<(String, String)> {
+    let ExitStatus { code, signal } = job.exit;
+    vec![
+        variable("SLURM_JOB_EXIT_CODE", (code << 8) | signal),
+        variable("SLURM_JOB_EXIT_CODE2", format!("{code}:{signal}")),
+        variable("SLURM_JOB_DERIVED_EC", job.derived_exit.code),
+    ]
+}
+
+/// `days-hours:minutes:seconds` without what is zero at its front, as in listings.
+fn duration(ms: u64) -> String {
+    let s = ms / 1000;
+    let (days, h, m, s) = (s / 86_400, s / 3600 % 24, s / 60 % 60, s % 60);
+    match days {
+        0 => format!("{h:02}:{m:02}:{s:02}"),
+        _ => format!("{days}-{h:02}:{m:02}:{s:02}"),
+    }
+}
+
+fn dispatch(inbox: &Receiver<Task>) {
+    let room = Arc::new(Room::default());
+    let mut later: BTreeMap<(Timestamp, JobId), Invocation> = BTreeMap::new();
+    loop {
+        let task = match later.keys().next() {
+            None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some((at, _)) => {
+                let wait = at.since_ms(crate::writer::now());
+                inbox.recv_timeout(Duration::from_millis(wait))
+            }
+        };
+        match task {
+            Ok(Task::Run(invocation)) => start(invocation, &room),
+            Ok(Task::Append(path, line)) => append(&path, &line),
+            Ok(Task::Later(at, job, invocation)) => {
+                later.insert((at, job), invocation);
+            }
+            Ok(Task::Forget(job)) => later.retain(|(_, id), _| *id != job),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        let now = crate::writer::now();
+        while let Some(entry) = later.first_entry().filter(|e| e.key().0 <= now) {
+            start(entry.remove(), &room);
+        }
+    }
+}
+
+/// How many programs run, and who waits for there to be fewer.
+#[derive(Default)]
+struct Room {
+    taken: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Room {
+    fn enter(&self) {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self
+            .freed
+            .wait_while(taken, |taken| *taken >= AT_ONCE)
+            .unwrap_or_else(PoisonError::into_inner);
+        *taken += 1;
+    }
+
+    fn leave(&self) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        *taken = taken.saturating_sub(1);
+        self.freed.notify_one();
+    }
+}
+
+/// Runs a program beside this thread, once there is room for it.
+fn start(invocation: Invocation, room: &Arc<Room>) {
+    room.enter();
+    let what = invocation.what;
+    let inside = Arc::clone(room);
+    let work = move || {
+        carry_out(&invocation);
+        inside.leave();
+    };
+    let thread = std::thread::Builder::new().name("program".to_owned());
+    if let Err(e) = thread.spawn(work) {
+        error!("{what} is not run: no thread: {e}");
+        room.leave();
+    }
+}
+
+fn carry_out(invocation: &Invocation) {
+    let Invocation {
+        what,
+        program,
+        args,
+        env,
+    } = invocation;
+    let status = Command::new(program)
+        .args(args)
+        .env_clear()
+        .envs(env.iter().map(|(name, value)| (name, value)))
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    match status {
+        Ok(status) if status.success() => {}
+        Ok(status) => warn!("{what}={program}: {status}"),
+        Err(e) => warn!("{what}={program}: {e}"),
+    }
+}
+
+fn append(path: &std::path::Path, line: &str) {
+    let opened = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path);
+    if let Err(e) = opened.and_then(|mut file| file.write_all(line.as_bytes())) {
+        error!("JobCompLoc={}: {e}", path.display());
+    }
+}

@@ -1,0 +1,204 @@
+//! Which mails `--mail-type` asks for, and what their subjects say. Of an array one mail tells of the first task that
+//! begins and one of the last that ends, unless ARRAY_TASKS asks for a mail for each.
+
+use super::{duration, variable};
+use muster_core::event::{Event, JobChange};
+use muster_core::ids::JobId;
+use muster_core::job::{ArrayRole, Job, JobState, Reason};
+use muster_core::state::State;
+use muster_core::time::{TimeLimit, Timestamp};
+use std::collections::BTreeSet;
+
+/// A mail.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Letter {
+    pub(super) subject: String,
+    /// What `MailProg` sees beside the job.
+    pub(super) env: Vec<(String, String)>,
+}
+
+/// Arrays of which a mail has told that a task began.
+#[derive(Debug, Default)]
+pub(super) struct Letters {
+    begun: BTreeSet<JobId>,
+}
+
+/// What a job wants to be told of.
+struct Wanted(Vec<String>);
+
+impl Wanted {
+    fn by(job: &Job) -> Wanted {
+        let types = job.spec.mail.as_ref().map_or("", |(types, _)| types);
+        let words: Vec<String> = types.split(',').map(str::to_ascii_uppercase).collect();
+        if words.iter().any(|word| word == "NONE") {
+            return Wanted(Vec::new());
+        }
+        Wanted(words)
+    }
+
+    fn has(&self, word: &str) -> bool {
+        const ALL: [&str; 6] = [
+            "BEGIN",
+            "END",
+            "FAIL",
+            "INVALID_DEPEND",
+            "REQUEUE",
+            "STAGE_OUT",
+        ];
+        let all = ALL.contains(&word) && self.0.iter().any(|w| w == "ALL");
+        all || self.0.iter().any(|w| w == word)
+    }
+}
+
+impl Letters {
+    /// The mails that an event calls for; `state` is as it left it.
+    pub(super) fn on(
+        &mut self,
+        state: &State,
+        job: &Job,
+        event: &Event,
+        at: Timestamp,
+    ) -> Vec<Letter> {
+        let wanted = Wanted::by(job);
+        let as_a_whole = job.spec.array.is_some() && !wanted.has("ARRAY_TASKS");
+        match event {
+            Event::JobStarted { .. } => {
+                let first = !as_a_whole || self.begun.insert(job.submission());
+                let told = wanted.has("BEGIN") && first;
+                told.then(|| began(job, at, as_a_whole)).into_iter().collect()
+            }
+            Event::JobEnding {
+                requeue: Some(_), ..
+            } => {
+                let told = wanted.has("REQUEUE");
+                let letter = || after_run(job, at, "Requeued", "REQUEUE", as_a_whole);
+                told.then(letter).into_iter().collect()
+            }
+            Event::JobEnding { .. } => self.ended(state, job, at, &wanted, as_a_whole),
+            Event::JobChanged {
+                change:
+                    JobChange::WaitingOn {
+                        reason: Reason::DependencyNeverSatisfied,
+                        ..
+                    },
+                ..
+            } if wanted.has("INVALID_DEPEND") => {
+                vec![letter(job, "Invalid dependency", "INVALID_DEPEND", as_a_whole)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn ended(
+        &mut self,
+        state: &State,
+        job: &Job,
+        at: Timestamp,
+        wanted: &Wanted,
+        as_a_whole: bool,
+    ) -> Vec<Letter> {
+        let mut letters = Vec::new();
+        if job.state == JobState::Timeout && wanted.has("TIME_LIMIT") {
+            letters.push(after_run(
+                job,
+                at,
+                "Reached time limit",
+                "TIME_LIMIT",
+                as_a_whole,
+            ));
+        }
+        let array = state.arrays.get(&job.submission()).filter(|_| as_a_whole);
+        if array.is_some_and(|array| array.unfinished > 0) {
+            return letters;
+        }
+        self.begun.remove(&job.submission());
+        let failed = match array {
+            Some(array) => array.failed > 0,
+            None => !matches!(job.state, JobState::Completed | JobState::Cancelled),
+        };
+        let (word, kind) = match failed && wanted.has("FAIL") {
+            true => ("Failed", "FAIL"),
+            false if wanted.has("END") => ("Ended", "END"),
+            false => return letters,
+        };
+        let mut letter = after_run(job, at, word, kind, as_a_whole);
+        match array {
+            Some(array) if array.failed > 0 => letter.subject.push_str(&format!(
+                ", Mixed, {} of {} tasks failed",
+                array.failed, array.count
+            )),
+            Some(_) => letter.subject.push_str(", COMPLETED, ExitCode [0-0]"),
+            None => letter.subject.push_str(&outcome(job)),
+        }
+        letter
+            .env
+            .push(variable("SLURM_JOB_EXIT_CODE_MAX", job.exit.code));
+        letters.push(letter);
+        letters
+    }
+}
+
+/// The mails that are due when a part of a running job's time is over.
+pub(super) fn of_limit(job: &Job) -> Vec<(Timestamp, Letter)> {
+    let wanted = Wanted::by(job);
+    let (Some(start), TimeLimit::Minutes(minutes)) = (job.start_time, job.time_limit) else {
+        return Vec::new();
+    };
+    let limit_ms = u64::from(minutes) * 60_000;
+    let parts = [50, 80, 90].into_iter();
+    parts
+        .map(|percent| (percent, format!("TIME_LIMIT_{percent}")))
+        .filter(|(_, kind)| wanted.has(kind))
+        .map(|(percent, kind)| {
+            let at = start.plus_ms(limit_ms * percent / 100 + job.suspended_ms);
+            let word = format!("Reached {percent}% of time limit");
+            (at, after_run(job, at, &word, &kind, false))
+        })
+        .filter(|(at, _)| *at > crate::writer::now())
+        .collect()
+}
+
+fn began(job: &Job, at: Timestamp, as_a_whole: bool) -> Letter {
+    let mut letter = letter(job, "Began", "BEGIN", as_a_whole);
+    let queued = duration(at.since_ms(job.submit_time));
+    letter.subject.push_str(&format!(", Queued time {queued}"));
+    letter
+        .env
+        .push(variable("SLURM_JOB_QUEUED_TIME", queued));
+    letter
+}
+
+fn after_run(job: &Job, at: Timestamp, word: &str, kind: &str, as_a_whole: bool) -> Letter {
+    let mut letter = letter(job, word, kind, as_a_whole);
+    if job.start_time.is_some() {
+        let ran = duration(job.run_time_ms(at));
+        letter.subject.push_str(&format!(", Run time {ran}"));
+        letter.env.push(variable("SLURM_JOB_RUN_TIME", ran));
+    }
+    letter
+}
+
+/// The state and how the script ended.
+fn outcome(job: &Job) -> String {
+    let state = job.state.name();
+    match job.exit.signal {
+        0 => format!(", {state}, ExitCode {}", job.exit.code),
+        _ => format!(", {state}"),
+    }
+}
+
+fn letter(job: &Job, word: &str, kind: &str, as_a_whole: bool) -> Letter {
+    let (id, name) = (job.id, &job.spec.name);
+    let whose = match &job.array {
+        _ if as_a_whole => format!("Array Summary Job_id={}_* ({id})", job.submission()),
+        ArrayRole::Task { base, index } => format!("Array Task Job_id={base}_{index} ({id})"),
+        ArrayRole::None | ArrayRole::Pending { .. } => format!("Job_id={id}"),
+    };
+    Letter {
+        subject: format!("Slurm {whose} Name={name} {word}"),
+        env: vec![
+            variable("SLURM_JOB_STATE", job.state.name()),
+            variable("SLURM_JOB_MAIL_TYPE", kind),
+        ],
+    }
+}
