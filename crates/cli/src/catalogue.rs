@@ -3,7 +3,7 @@
 
 use crate::listing::format::{Field, Record};
 use crate::listing::{
-    job_fields, node_fields, priority, sacct, sacct_fields, sacctmgr, sdiag, sinfo, squeue,
+    job_fields, node_fields, priority, sacct, sacct_fields, sacctmgr, sdiag, sinfo, squeue, sstat,
     step_fields,
 };
 use crate::options::{Arg, Spec, Status};
@@ -114,7 +114,7 @@ pub fn commands() -> Vec<Command> {
     for spec in [
         &priority::SPRIO,
         &priority::SSHARE,
-        &priority::SSTAT,
+        &sstat::SPEC,
         &sacctmgr::SPEC,
     ] {
         all.push(of_spec(spec, Vec::new()));

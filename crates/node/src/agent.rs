@@ -10,6 +10,7 @@ mod jobs;
 mod launch;
 mod lead;
 mod listener;
+mod measure;
 mod reports;
 mod scripts;
 mod shim_link;
@@ -18,7 +19,6 @@ mod table;
 mod users;
 
 pub(crate) use jobs::exit_status;
-pub(crate) use lead::add_usage;
 
 use crate::info;
 use crate::options::AgentOptions;
@@ -188,7 +188,7 @@ struct Agent {
     steps: lead::Steps,
     node_steps: step_node::NodeSteps,
     /// Who waits for a list of processes.
-    inspections: HashMap<u64, mpsc::UnboundedSender<AgentReply>>,
+    inspections: HashMap<u64, (listener::Wish, mpsc::UnboundedSender<AgentReply>)>,
     next_tag: u64,
 }
 

@@ -481,16 +481,12 @@ impl<'a> Stepd<'a> {
                 user_us: r.user_us,
                 system_us: r.system_us,
                 max_rss_kib: r.max_rss_kib,
-                total_rss_kib: r.max_rss_kib,
-                max_rss_task: task.global,
                 pages: r.pages,
                 disk_read_bytes: r.blocks_in * 512,
                 disk_write_bytes: r.blocks_out * 512,
-                tasks: 1,
-                min_cpu_us: r.user_us + r.system_us,
                 ..Usage::default()
             };
-            crate::agent::add_usage(&mut self.usage, &used);
+            self.usage.add(&used.of_task(task.global, 0));
             let exited = FromStepd::Exited {
                 task: task.global,
                 exit,

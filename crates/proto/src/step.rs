@@ -9,7 +9,7 @@ use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{ExitStatus, GresShare, StepEnd};
+use muster_core::job::{ExitStatus, GresShare, StepEnd, Usage};
 use muster_core::refusal::Refusal;
 use muster_core::spec::{ExecContext, GresAsk, MemoryAsk, StdioSpec};
 use muster_core::time::TimeLimit;
@@ -59,9 +59,16 @@ pub enum AgentRequest {
         #[n(3)]
         signal: u32,
     },
-    /// Process ids of a job here (`scontrol listpids`), and what its steps use now (`sstat`).
+    /// Process ids of a job here (`scontrol listpids`).
     #[n(4)]
     Inspect {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+    },
+    /// What the steps of a job use here now (`sstat`).
+    #[n(5)]
+    Measure {
         /// The job.
         #[n(0)]
         job: JobId,
@@ -93,6 +100,9 @@ pub enum AgentReply {
     /// To `Inspect`.
     #[n(5)]
     Processes(#[n(0)] Vec<(u32, StepNo, Option<TaskNumbers>)>),
+    /// To `Measure`.
+    #[n(6)]
+    Measured(#[n(0)] Vec<(StepNo, Usage)>),
 }
 
 /// Local and global number of a task; absent for processes that are no task. Processes are told as pid, step, task.

@@ -1,5 +1,4 @@
-//! sprio, sshare, sstat: what they can honestly say while priority is the order of submission, shares are not kept
-//! and running steps are not sampled.
+//! sprio, sshare: what they can honestly say while priority is the order of submission and shares are not kept.
 
 use super::{Failure, SLURM_VERSION, print};
 use crate::options::{Arg, Spec, also, flag, opt};
@@ -7,8 +6,6 @@ use crate::options::{Arg, Spec, also, flag, opt};
 const NO_FACTORS: &str = "priority has no factors here; squeue -o %Q shows it";
 const NO_SHARES: &str =
     "no shares are kept: accounting here has no associations; sacct -o Account,CPUTime shows usage";
-const NO_SAMPLES: &str =
-    "running steps are not sampled; sacct -o JobID,MaxRSS,TotalCPU shows usage when a step ends";
 
 /// sprio.
 pub(crate) static SPRIO: Spec = Spec {
@@ -104,47 +101,6 @@ pub(crate) static SSHARE: Spec = Spec {
     notes: "",
 };
 
-/// sstat.
-pub(crate) static SSTAT: Spec = Spec {
-    name: "sstat",
-    about: "Would show what running steps use; they are not sampled here. sacct shows it when they end.",
-    operands: "",
-    options: &[
-        flag("allsteps", "all steps of a job")
-            .short('a')
-            .refused(NO_SAMPLES),
-        opt("format", "LIST", "columns")
-            .short('o')
-            .refused(NO_SAMPLES),
-        also("format", "fields", Arg::Required),
-        flag("help", "print this help").short('h'),
-        flag("helpformat", "names of the columns")
-            .short('e')
-            .refused(NO_SAMPLES),
-        opt("jobs", "LIST", "these steps")
-            .short('j')
-            .refused(NO_SAMPLES),
-        flag("noconvert", "memory always in megabytes").refused(NO_SAMPLES),
-        flag("noheader", "no lines above the columns")
-            .short('n')
-            .refused(NO_SAMPLES),
-        flag("parsable", "columns separated by '|', and one at the end")
-            .short('p')
-            .refused(NO_SAMPLES),
-        flag("parsable2", "columns separated by '|'")
-            .short('P')
-            .refused(NO_SAMPLES),
-        flag("pidformat", "processes")
-            .short('i')
-            .refused(NO_SAMPLES),
-        flag("usage", "print a short summary"),
-        flag("verbose", "say more").short('v').refused(NO_SAMPLES),
-        flag("version", "print the version").short('V'),
-    ],
-    variables: &[],
-    notes: "",
-};
-
 /// Answers `--version` and `--help`; anything else is refused by name.
 fn information(spec: &'static Spec, args: &[String]) -> Result<bool, Failure> {
     let parsed = spec.parse(args).map_err(Failure::new)?;
@@ -176,12 +132,4 @@ pub(crate) fn sshare(args: &[String]) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(format!("sshare: error: {NO_SHARES}")))
-}
-
-/// Runs sstat: refused.
-pub(crate) fn sstat(args: &[String]) -> Result<(), Failure> {
-    if information(&SSTAT, args)? {
-        return Ok(());
-    }
-    Err(Failure::new(format!("sstat: error: {NO_SAMPLES}")))
 }

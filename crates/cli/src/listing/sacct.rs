@@ -241,13 +241,18 @@ fn information(parsed: &Parsed) -> Option<String> {
 
 /// Names of the columns, four in a line.
 fn help_format() -> String {
+    names_in_rows(&FIELDS.iter().map(|f| f.name).collect::<Vec<_>>())
+}
+
+/// Names, four in a line.
+pub(super) fn names_in_rows(names: &[&str]) -> String {
     let mut text = String::new();
-    for names in FIELDS.chunks(4) {
-        for (i, field) in names.iter().enumerate() {
+    for names in names.chunks(4) {
+        for (i, name) in names.iter().enumerate() {
             if i > 0 {
                 text.push(' ');
             }
-            text.push_str(&format!("{:<19}", field.name));
+            text.push_str(&format!("{name:<19}"));
         }
         text.push('\n');
     }
@@ -468,7 +473,7 @@ impl Options {
 }
 
 /// Pads, or cuts and marks the cut with a plus.
-fn cell(out: &mut String, start: usize, width: i32) {
+pub(super) fn cell(out: &mut String, start: usize, width: i32) {
     let columns = width.unsigned_abs() as usize;
     let cut = out[start..].chars().nth(columns).is_some();
     fit(out, start, columns, width > 0, true);

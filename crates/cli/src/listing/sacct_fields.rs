@@ -44,7 +44,7 @@ pub(crate) static FIELDS: &[Field] = table![
     "AveDiskWrite" 14 r _c o => per_task(r, o, |u| u.disk_write_bytes, plain);
     "AvePages" 10 r _c o => per_task(r, o, |u| u.pages, plain);
     "AveRSS" 10 r _c o => per_task(r, o, |u| u.total_rss_kib, |r, o, kib| r.write_kib(o, kib));
-    "AveVMSize" 10 _r _c _o => ();
+    "AveVMSize" 10 r _c o => peaks(r, |u, p| known_kib(r, o, p.total_vsize_kib / tasks_of(u)));
     "BlockID" 16 _r _c _o => ();
     "Cluster" 10 _r c o => o.push_str(&c.cluster);
     "Comment" 14 r _c o => of_job(r, o, &r.job.comment);
@@ -68,25 +68,25 @@ pub(crate) static FIELDS: &[Field] = table![
     "JobIDRaw" -12 r _c o => r.write_raw_id(o);
     "JobName" 10 r _c o => o.push_str(r.step.map_or(&r.job.name, |s| &s.name));
     "Layout" 9 r _c o => o.push_str(r.step.map_or("", |s| &s.distribution));
-    "MaxDiskRead" 12 _r _c _o => ();
-    "MaxDiskReadNode" 15 _r _c _o => ();
-    "MaxDiskReadTask" 15 _r _c _o => ();
-    "MaxDiskWrite" 12 _r _c _o => ();
-    "MaxDiskWriteNode" 16 _r _c _o => ();
-    "MaxDiskWriteTask" 16 _r _c _o => ();
-    "MaxPages" 8 _r _c _o => ();
-    "MaxPagesNode" 12 _r _c _o => ();
-    "MaxPagesTask" 14 _r _c _o => ();
+    "MaxDiskRead" 12 r _c o => peaks(r, |_, p| put!(o, "{}", p.read_bytes.amount));
+    "MaxDiskReadNode" 15 r _c o => peaks(r, |_, p| o.push_str(&p.read_bytes.node));
+    "MaxDiskReadTask" 15 r _c o => peaks(r, |_, p| put!(o, "{}", p.read_bytes.task));
+    "MaxDiskWrite" 12 r _c o => peaks(r, |_, p| put!(o, "{}", p.write_bytes.amount));
+    "MaxDiskWriteNode" 16 r _c o => peaks(r, |_, p| o.push_str(&p.write_bytes.node));
+    "MaxDiskWriteTask" 16 r _c o => peaks(r, |_, p| put!(o, "{}", p.write_bytes.task));
+    "MaxPages" 8 r _c o => peaks(r, |_, p| put!(o, "{}", p.pages.amount));
+    "MaxPagesNode" 12 r _c o => peaks(r, |_, p| o.push_str(&p.pages.node));
+    "MaxPagesTask" 14 r _c o => peaks(r, |_, p| put!(o, "{}", p.pages.task));
     "MaxRSS" 10 r _c o => used(r, |u| r.write_kib(o, u.max_rss_kib));
     "MaxRSSNode" 10 r _c o => used(r, |u| o.push_str(&u.max_rss_node));
     "MaxRSSTask" 10 r _c o => used(r, |u| put!(o, "{}", u.max_rss_task));
-    "MaxVMSize" 10 _r _c _o => ();
-    "MaxVMSizeNode" 14 _r _c _o => ();
-    "MaxVMSizeTask" 14 _r _c _o => ();
+    "MaxVMSize" 10 r _c o => peaks(r, |_, p| known_kib(r, o, p.vsize_kib.amount));
+    "MaxVMSizeNode" 14 r _c o => peaks(r, |_, p| if p.vsize_kib.amount > 0 { o.push_str(&p.vsize_kib.node) });
+    "MaxVMSizeTask" 14 r _c o => peaks(r, |_, p| if p.vsize_kib.amount > 0 { put!(o, "{}", p.vsize_kib.task) });
     "McsLabel" 12 _r _c _o => ();
     "MinCPU" 10 r _c o => used(r, |u| seconds(r, o, u.min_cpu_us));
-    "MinCPUNode" 10 _r _c _o => ();
-    "MinCPUTask" 10 _r _c _o => ();
+    "MinCPUNode" 10 r _c o => peaks(r, |_, p| o.push_str(&p.min_cpu_us.node));
+    "MinCPUTask" 10 r _c o => peaks(r, |_, p| put!(o, "{}", p.min_cpu_us.task));
     "NCPUS" 10 r _c o => put!(o, "{}", r.cpus());
     "NNodes" 8 r _c o => put!(o, "{}", r.nodes());
     "NodeList" 15 r _c o => o.push_str(r.nodelist());
@@ -188,6 +188,21 @@ fn of_step(r: &AcctRow<'_>, out: &mut String, value: &str) {
 fn used(r: &AcctRow<'_>, write: impl FnOnce(&muster_core::job::Usage)) {
     if let Some(usage) = r.usage() {
         write(usage);
+    }
+}
+
+fn peaks(r: &AcctRow<'_>, write: impl FnOnce(&muster_core::job::Usage, &muster_core::job::Peaks)) {
+    used(r, |usage| {
+        if let Some(peaks) = &usage.peaks {
+            write(usage, peaks);
+        }
+    });
+}
+
+/// Virtual memory is looked at while a step runs; of one that nobody looked at nothing is said.
+fn known_kib(r: &AcctRow<'_>, out: &mut String, kib: u64) {
+    if kib > 0 {
+        r.write_kib(out, kib);
     }
 }
 

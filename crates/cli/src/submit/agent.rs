@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// An open connection.
 #[derive(Debug)]
-pub(super) enum AgentStream {
+pub(crate) enum AgentStream {
     /// On this host.
     Unix(UnixStream),
     /// Anywhere.
@@ -19,7 +19,7 @@ pub(super) enum AgentStream {
 
 impl AgentStream {
     /// Connects to `unix:/path` or `host:port`.
-    pub(super) fn connect(address: &str) -> io::Result<AgentStream> {
+    pub(crate) fn connect(address: &str) -> io::Result<AgentStream> {
         let stream = match address.strip_prefix("unix:") {
             Some(path) => AgentStream::Unix(UnixStream::connect(path)?),
             None => {
@@ -32,7 +32,7 @@ impl AgentStream {
     }
 
     /// The address of this host on the way to the peer.
-    pub(super) fn own_ip(&self) -> IpAddr {
+    pub(crate) fn own_ip(&self) -> IpAddr {
         match self {
             AgentStream::Tcp(stream) => stream.local_addr().ok().map(|a| a.ip()),
             AgentStream::Unix(_) => None,
@@ -41,12 +41,12 @@ impl AgentStream {
     }
 
     /// Sends one request.
-    pub(super) fn send(&mut self, request: &AgentRequest) -> io::Result<()> {
+    pub(crate) fn send(&mut self, request: &AgentRequest) -> io::Result<()> {
         frame::write(self, request)
     }
 
     /// Waits no longer than this for an answer.
-    pub(super) fn set_patience(&self, patience: Duration) -> io::Result<()> {
+    pub(crate) fn set_patience(&self, patience: Duration) -> io::Result<()> {
         match self {
             AgentStream::Unix(s) => s.set_read_timeout(Some(patience)),
             AgentStream::Tcp(s) => s.set_read_timeout(Some(patience)),
@@ -54,7 +54,7 @@ impl AgentStream {
     }
 
     /// Waits for one answer.
-    pub(super) fn receive(&mut self) -> io::Result<AgentReply> {
+    pub(crate) fn receive(&mut self) -> io::Result<AgentReply> {
         frame::read(self)
     }
 }

@@ -277,7 +277,7 @@ fn target(text: &str) -> Option<Target> {
 }
 
 /// `J`, `J_1`, `J_[1-3]`, `J_*`.
-pub(super) fn job_target(text: &str) -> Option<JobTarget> {
+pub(crate) fn job_target(text: &str) -> Option<JobTarget> {
     let (job, tasks) = match text.split_once('_') {
         Some((job, "*")) => (job, None),
         Some((job, tasks)) => (job, Some(values::indices(tasks)?)),
@@ -292,7 +292,7 @@ pub(super) fn job_target(text: &str) -> Option<JobTarget> {
 }
 
 /// A step's number or name.
-pub(super) fn step_number(text: &str) -> Option<StepNo> {
+pub(crate) fn step_number(text: &str) -> Option<StepNo> {
     match text {
         "batch" => Some(StepNo::BATCH),
         "extern" => Some(StepNo::EXTERN),

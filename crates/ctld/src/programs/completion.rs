@@ -80,10 +80,7 @@ pub(super) fn script_env(job: &Job, cluster: &str) -> Vec<(String, String)> {
         variable("CLUSTER", cluster),
         variable("END", unix(job.end_time)),
         variable("ELIGIBLE", unix(job.eligible_time)),
-        variable(
-            "EXITCODE",
-            format!("{}:{}", job.exit.code, job.exit.signal),
-        ),
+        variable("EXITCODE", format!("{}:{}", job.exit.code, job.exit.signal)),
         variable(
             "DERIVED_EC",
             format!("{}:{}", job.derived_exit.code, job.derived_exit.signal),

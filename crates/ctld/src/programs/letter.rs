@@ -65,7 +65,9 @@ impl Letters {
             Event::JobStarted { .. } => {
                 let first = !as_a_whole || self.begun.insert(job.submission());
                 let told = wanted.has("BEGIN") && first;
-                told.then(|| began(job, at, as_a_whole)).into_iter().collect()
+                told.then(|| began(job, at, as_a_whole))
+                    .into_iter()
+                    .collect()
             }
             Event::JobEnding {
                 requeue: Some(_), ..
@@ -83,7 +85,12 @@ impl Letters {
                     },
                 ..
             } if wanted.has("INVALID_DEPEND") => {
-                vec![letter(job, "Invalid dependency", "INVALID_DEPEND", as_a_whole)]
+                vec![letter(
+                    job,
+                    "Invalid dependency",
+                    "INVALID_DEPEND",
+                    as_a_whole,
+                )]
             }
             _ => Vec::new(),
         }
@@ -162,9 +169,7 @@ fn began(job: &Job, at: Timestamp, as_a_whole: bool) -> Letter {
     let mut letter = letter(job, "Began", "BEGIN", as_a_whole);
     let queued = duration(at.since_ms(job.submit_time));
     letter.subject.push_str(&format!(", Queued time {queued}"));
-    letter
-        .env
-        .push(variable("SLURM_JOB_QUEUED_TIME", queued));
+    letter.env.push(variable("SLURM_JOB_QUEUED_TIME", queued));
     letter
 }
 

@@ -8,4 +8,5 @@ mod control;
 mod faults;
 mod interactive;
 mod refusals;
+mod site;
 mod trust;

@@ -44,7 +44,7 @@ impl Agent {
                 end,
             } => {
                 let exit = exit_status(status);
-                usage.max_rss_node.clone_from(&self.options.name);
+                usage.set_node(&self.options.name);
                 let ending = self.jobs.get(run).is_some_and(|j| j.ending);
                 let end = StepEnd {
                     end_time: end,

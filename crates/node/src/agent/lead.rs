@@ -647,7 +647,7 @@ fn total(record: &Record) -> StepEnd {
         if rank(end.state) > rank(out.state) {
             out.state = end.state;
         }
-        add_usage(&mut out.usage, &end.usage);
+        out.usage.add(&end.usage);
     }
     out
 }
@@ -660,29 +660,6 @@ fn rank(state: JobState) -> u32 {
         JobState::Timeout => 3,
         JobState::OutOfMemory => 4,
         _ => 5,
-    }
-}
-
-/// Adds one usage to another.
-pub(crate) fn add_usage(sum: &mut Usage, more: &Usage) {
-    sum.min_cpu_us = if sum.tasks == 0 {
-        more.min_cpu_us
-    } else if more.tasks == 0 {
-        sum.min_cpu_us
-    } else {
-        sum.min_cpu_us.min(more.min_cpu_us)
-    };
-    sum.user_us += more.user_us;
-    sum.system_us += more.system_us;
-    sum.total_rss_kib += more.total_rss_kib;
-    sum.pages += more.pages;
-    sum.disk_read_bytes += more.disk_read_bytes;
-    sum.disk_write_bytes += more.disk_write_bytes;
-    sum.tasks += more.tasks;
-    if more.max_rss_kib > sum.max_rss_kib {
-        sum.max_rss_kib = more.max_rss_kib;
-        sum.max_rss_node.clone_from(&more.max_rss_node);
-        sum.max_rss_task = more.max_rss_task;
     }
 }
 

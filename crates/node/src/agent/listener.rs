@@ -1,6 +1,7 @@
 //! The agent's own socket: srun, other agents, sstat and scontrol ask here. Who they are, the kernel says.
 
 use super::lead::Reply;
+use super::measure;
 use super::shim_link::read_frames;
 use super::{Agent, Event};
 use crate::info;
@@ -15,6 +16,15 @@ use std::path::Path;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
+
+/// What is asked about the processes of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// Which there are.
+    Processes,
+    /// What they use.
+    Usage,
+}
 
 /// Listens in the background.
 pub(super) fn listen(spool: &Path, events: mpsc::UnboundedSender<Event>) -> anyhow::Result<()> {
@@ -102,7 +112,8 @@ impl Agent {
                 self.signal_from_lead(run, step, signal);
                 let _ = reply.send(AgentReply::Done);
             }
-            AgentRequest::Inspect { job } => self.inspect(job, uid, reply),
+            AgentRequest::Inspect { job } => self.inspect(job, uid, Wish::Processes, reply),
+            AgentRequest::Measure { job } => self.inspect(job, uid, Wish::Usage, reply),
         }
     }
 
@@ -120,7 +131,7 @@ impl Agent {
         self.shim_order(&order);
     }
 
-    fn inspect(&mut self, job: JobId, uid: u32, reply: Reply) {
+    fn inspect(&mut self, job: JobId, uid: u32, wish: Wish, reply: Reply) {
         let owner = self
             .jobs
             .latest(job)
@@ -132,7 +143,7 @@ impl Agent {
             Some(owner) if uid != 0 && uid != owner => refuse(&reply, RefusalCode::AccessDenied),
             Some(_) => {
                 self.next_tag += 1;
-                self.inspections.insert(self.next_tag, reply);
+                self.inspections.insert(self.next_tag, (wish, reply));
                 self.shim_order(&ToShim::Inspect {
                     job,
                     tag: self.next_tag,
@@ -142,9 +153,13 @@ impl Agent {
     }
 
     pub(super) fn inspected(&mut self, tag: u64, list: Vec<Process>) {
-        if let Some(reply) = self.inspections.remove(&tag) {
-            let _ = reply.send(AgentReply::Processes(list));
-        }
+        let Some((wish, reply)) = self.inspections.remove(&tag) else {
+            return;
+        };
+        let _ = reply.send(match wish {
+            Wish::Processes => AgentReply::Processes(list),
+            Wish::Usage => AgentReply::Measured(measure::steps(&list, &self.options.name)),
+        });
     }
 
     pub(super) fn closed(&mut self, conn: u64) {

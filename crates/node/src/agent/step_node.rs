@@ -211,7 +211,7 @@ impl Agent {
 
     /// A daemon ended: the lead must know, however long it takes.
     pub(super) fn stepd_ended(&mut self, run: Run, step: StepNo, mut end: StepEnd) {
-        end.usage.max_rss_node.clone_from(&self.options.name);
+        end.usage.set_node(&self.options.name);
         let key = (run.0, step);
         let Some(part) = self.node_steps.parts.get(&key).cloned() else {
             return self.shim_order(&ToShim::ForgetStep(run, step));

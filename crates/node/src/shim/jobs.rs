@@ -445,15 +445,12 @@ impl Shim {
                         user_us: r.user_us,
                         system_us: r.system_us,
                         max_rss_kib: r.max_rss_kib,
-                        total_rss_kib: r.max_rss_kib,
                         pages: r.pages,
                         disk_read_bytes: r.blocks_in * 512,
                         disk_write_bytes: r.blocks_out * 512,
-                        tasks: 1,
-                        min_cpu_us: r.user_us + r.system_us,
                         ..Usage::default()
                     };
-                    self.script_ended(run, Some(r.status), usage, end);
+                    self.script_ended(run, Some(r.status), usage.of_task(0, 0), end);
                 }
                 Some(Role::Step(run, step)) => self.step_ended(run, step),
                 Some(Role::Teller(run)) => self.ask_to_end(run),

@@ -338,14 +338,12 @@ fn apply(entry: &mut Old, kind: &str, rest: &str) {
                 user_us: unsigned(1),
                 system_us: unsigned(2),
                 max_rss_kib: unsigned(3),
-                total_rss_kib: unsigned(3),
                 pages: unsigned(4),
                 disk_read_bytes: unsigned(5),
                 disk_write_bytes: unsigned(6),
-                tasks: 1,
-                min_cpu_us: unsigned(1) + unsigned(2),
                 ..Usage::default()
-            };
+            }
+            .of_task(0, 0);
             let status = i32::try_from(number(0)).unwrap_or(0);
             entry.ended = Some((status, usage, Timestamp(number(7))));
         }

@@ -236,7 +236,7 @@ pub(super) fn ids(word: &str) -> Vec<String> {
 }
 
 /// All records that a filter finds.
-pub(super) fn query_jobs(client: &mut Client, filter: JobFilter) -> Result<Vec<Job>, ConnectError> {
+pub(crate) fn query_jobs(client: &mut Client, filter: JobFilter) -> Result<Vec<Job>, ConnectError> {
     let mut jobs = Vec::new();
     let mut answer = client.query(Query::Jobs(filter))?;
     loop {

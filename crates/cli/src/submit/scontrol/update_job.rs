@@ -207,9 +207,8 @@ pub(crate) const REFUSED: &[(&str, &str)] = &[
 ];
 
 /// Fields that are shown with the job and change nothing else.
-pub(crate) const SHOWN_ONLY: &[(&str, &str)] = &[
-    ("prefer", "it is shown; nodes are not preferred by it"),
-];
+pub(crate) const SHOWN_ONLY: &[(&str, &str)] =
+    &[("prefer", "it is shown; nodes are not preferred by it")];
 
 /// Names of the fields that can be changed, in lower case.
 pub(crate) fn fields() -> impl Iterator<Item = &'static str> {

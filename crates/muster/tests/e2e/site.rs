@@ -1,0 +1,194 @@
+//! What a site sets up around jobs: mails, programs of the controller, records of ended jobs; and what running steps use.
+
+use crate::cluster::Cluster;
+use std::os::unix::fs::PermissionsExt;
+
+/// Writes an executable script and gives its path.
+fn program(c: &Cluster, name: &str, text: &str) -> String {
+    let path = c.path(name);
+    std::fs::write(&path, format!("#!/bin/bash\n{text}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+/// Adds lines to slurm.conf and has them read.
+fn configure(c: &Cluster, lines: &str) {
+    let conf = c.path("slurm.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    std::fs::write(&conf, format!("{text}{lines}\n")).unwrap();
+    c.ok("scontrol reconfigure");
+}
+
+#[test]
+fn mails_go_through_mailprog() {
+    let c = Cluster::start(1, 2);
+    let log = c.path("mails").display().to_string();
+    let mail = program(
+        &c,
+        "mail",
+        &format!("echo \"$3|$2|$SLURM_JOB_MAIL_TYPE|$SLURM_JOB_STATE|$SLURM_JOB_ID\" >>{log}"),
+    );
+    configure(&c, &format!("MailProg={mail}\nMailDomain=example.org"));
+    let mails = || {
+        let text = std::fs::read_to_string(c.path("mails")).unwrap_or_default();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let wait = |count: usize| {
+        c.until("the mails are there", || mails().len() >= count);
+        let lines = mails();
+        std::fs::remove_file(c.path("mails")).unwrap();
+        assert_eq!(lines.len(), count, "{lines:?}");
+        lines
+    };
+    c.run(
+        "sbatch -W -J calc --mail-type=BEGIN,END --mail-user=ann@site -o /dev/null --wrap 'exit 3'",
+    );
+    let lines = wait(2);
+    assert!(
+        lines[0].starts_with("ann@site|Slurm Job_id=1 Name=calc Began, Queued time 00:00:0"),
+        "{lines:?}"
+    );
+    assert!(lines[0].ends_with("|BEGIN|RUNNING|1"), "{lines:?}");
+    assert!(
+        lines[1].starts_with("ann@site|Slurm Job_id=1 Name=calc Ended, Run time 00:00:0")
+            && lines[1].ends_with(", FAILED, ExitCode 3|END|FAILED|1"),
+        "{lines:?}"
+    );
+    // The owner, at the domain of the file; nothing of what was not asked for.
+    c.run("sbatch -W --mail-type=FAIL -J fine -o /dev/null --wrap true");
+    c.run("sbatch -W --mail-type=ALL -J array --array=0-3 -o /dev/null --wrap true");
+    let lines = wait(2);
+    assert!(
+        lines[0].starts_with("root@example.org|Slurm Array Summary Job_id=3_* (")
+            && lines[0].contains(" Name=array Began"),
+        "{lines:?}"
+    );
+    assert!(
+        lines[1].contains(" Name=array Ended")
+            && lines[1].contains(", COMPLETED, ExitCode [0-0]|END|"),
+        "{lines:?}"
+    );
+    c.run("sbatch -W --mail-type=FAIL,ARRAY_TASKS -J each --array=0-1 -o /dev/null --wrap 'exit $SLURM_ARRAY_TASK_ID'");
+    let lines = wait(1);
+    assert!(
+        lines[0].contains("|Slurm Array Task Job_id=")
+            && lines[0].contains("_1 (")
+            && lines[0].contains(" Failed, "),
+        "{lines:?}"
+    );
+    let late = c.sbatch("-H -o /dev/null --wrap true");
+    c.ok(&format!(
+        "scontrol update jobid={late} mailtype=END mailuser=bob"
+    ));
+    c.ok(&format!("scontrol release {late}"));
+    let lines = wait(1);
+    assert!(lines[0].starts_with("bob@example.org|"), "{lines:?}");
+    let wrong = c.run(&format!("scontrol update jobid={late} mailtype=SOMETIMES"));
+    assert_eq!(wrong.code, 1, "{wrong:?}");
+}
+
+#[test]
+fn the_controllers_epilog_and_records_of_ended_jobs() {
+    let c = Cluster::start(1, 2);
+    let log = c.path("epilogs").display().to_string();
+    let epilog = program(
+        &c,
+        "epilog",
+        &format!(
+            "echo \"$SLURM_JOB_ID $SLURM_JOB_NODELIST $SLURM_JOB_EXIT_CODE2 $SLURM_SCRIPT_CONTEXT\" >>{log}"
+        ),
+    );
+    let records = c.path("jobcomp").display().to_string();
+    configure(
+        &c,
+        &format!("EpilogSlurmctld={epilog}\nJobCompType=jobcomp/filetxt\nJobCompLoc={records}"),
+    );
+    c.run("sbatch -W -J one -o /dev/null --wrap 'exit 7'");
+    let never = c.sbatch("-H -o /dev/null --wrap true");
+    c.ok(&format!("scancel {never}"));
+    let read = |name: &str| std::fs::read_to_string(c.path(name)).unwrap_or_default();
+    c.until("the epilog ran", || {
+        read("epilogs") == "1 n1 7:0 epilog_slurmctld\n"
+    });
+    c.until("both records are there", || {
+        read("jobcomp").lines().count() == 2
+    });
+    let text = read("jobcomp");
+    let first = text.lines().next().unwrap();
+    for part in [
+        "JobId=1 UserId=root(0) GroupId=root(0) Name=one JobState=FAILED Partition=batch TimeLimit=",
+        " NodeList=n1 NodeCnt=1 ProcCnt=1 ",
+        " DerivedExitCode=0:0 ExitCode=7:0 ",
+    ] {
+        assert!(first.contains(part), "{part}: {first}");
+    }
+    assert!(text.contains(&format!("JobId={never} ")) && text.contains("JobState=CANCELLED"));
+    let script = program(
+        &c,
+        "completed",
+        &format!(
+            "echo $JOBID $JOBSTATE $EXITCODE $JOBNAME >>{}",
+            c.path("script").display()
+        ),
+    );
+    configure(
+        &c,
+        &format!("JobCompType=jobcomp/script\nJobCompLoc={script}"),
+    );
+    c.run("sbatch -W -J two -o /dev/null --wrap true");
+    c.until("the script ran", || {
+        read("script") == "3 COMPLETED 0:0 two\n"
+    });
+}
+
+#[test]
+fn sstat_shows_what_running_steps_use() {
+    let c = Cluster::start(2, 2);
+    c.write(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -N2 -n2 -o out\nsrun bash -c 'x=$(head -c 30000000 /dev/zero | tr \"\\0\" a); \
+         echo ready >>up; until [ -e go ]; do sleep 0.1; done'\n",
+    );
+    let job = c.sbatch("job.sh");
+    c.until("both tasks run", || {
+        c.read_if_there("up").lines().count() == 2
+    });
+    let row = c.ok(&format!(
+        "sstat -n -P -j {job} -o JobID,NTasks,MaxRSS,MaxVMSize,AveCPU,MaxRSSNode"
+    ));
+    let fields: Vec<&str> = row.split('|').collect();
+    assert_eq!((fields[0], fields[1]), (format!("{job}.0").as_str(), "2"));
+    let kib = |text: &str| text.trim_end_matches('K').parse::<f64>().unwrap();
+    assert!(kib(fields[2]) > 29_000.0, "{row}");
+    assert!(kib(fields[3]) >= kib(fields[2]), "{row}");
+    assert!(["n1", "n2"].contains(&fields[5]), "{row}");
+    assert_eq!(
+        c.ok(&format!("sstat -n -a -P -j {job} -o JobID,NTasks")),
+        format!("{job}.batch|1\n{job}.0|2")
+    );
+    let pids = c.ok(&format!("sstat -n -i -P -j {job}.0"));
+    assert_eq!(pids.lines().count(), 2, "{pids}");
+    let head = c.ok(&format!("sstat -j {job}.batch -o jobid,maxrss%12"));
+    assert!(
+        head.starts_with("JobID              MaxRSS \n------------ ------------ \n"),
+        "{head}"
+    );
+    let wrong = c.run("sstat -j 999999");
+    assert!(
+        wrong.code == 1 && wrong.err.contains("sstat: error:"),
+        "{wrong:?}"
+    );
+    assert_eq!(c.run(&format!("sstat -j {job} -o nosuch")).code, 1);
+    c.write("go", "");
+    c.until_prints(&format!("sacct -X -n -P -j {job} -o State"), "COMPLETED");
+    let row = c.ok(&format!(
+        "sacct -n -P -j {job}.0 -o MaxRSS,MaxRSSTask,MinCPUNode,MaxDiskWriteNode,NTasks"
+    ));
+    let fields: Vec<&str> = row.split('|').collect();
+    assert!(
+        kib(fields[0]) > 29_000.0 && ["n1", "n2"].contains(&fields[2]),
+        "{row}"
+    );
+}

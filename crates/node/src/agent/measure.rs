@@ -1,0 +1,140 @@
+//! What the processes of steps use now, from /proc. A task's processes are its first and all below that; their
+//! greatest memory counts, each process for itself.
+
+use crate::shim::wire::Process;
+use crate::sys;
+use muster_core::ids::StepNo;
+use muster_core::job::Usage;
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+
+/// What each step uses on this node.
+pub(super) fn steps(list: &[Process], node: &str) -> Vec<(StepNo, Usage)> {
+    let read: HashMap<u32, Reading> = list
+        .iter()
+        .filter_map(|(pid, ..)| Some((*pid, Reading::of(*pid)?)))
+        .collect();
+    let tasks: HashMap<u32, u32> = list
+        .iter()
+        .filter_map(|(pid, _, task)| Some((*pid, (*task)?.1)))
+        .collect();
+    let mut sums: BTreeMap<(StepNo, u32), Usage> = BTreeMap::new();
+    let mut sizes: BTreeMap<(StepNo, u32), u64> = BTreeMap::new();
+    for (pid, step, _) in list {
+        let Some(reading) = read.get(pid) else {
+            continue;
+        };
+        let task = task_of(*pid, &tasks, &read).unwrap_or(0);
+        let usage = sums.entry((*step, task)).or_default();
+        usage.user_us += reading.user_us;
+        usage.system_us += reading.system_us;
+        usage.max_rss_kib += reading.rss_kib;
+        usage.pages += reading.pages;
+        usage.disk_read_bytes += reading.read_bytes;
+        usage.disk_write_bytes += reading.write_bytes;
+        *sizes.entry((*step, task)).or_default() += reading.vsize_kib;
+    }
+    let mut steps: BTreeMap<StepNo, Usage> = BTreeMap::new();
+    for ((step, task), usage) in sums {
+        let size = sizes.get(&(step, task)).copied().unwrap_or(0);
+        let mut usage = usage.of_task(task, size);
+        usage.set_node(node);
+        steps.entry(step).or_default().add(&usage);
+    }
+    steps.into_iter().collect()
+}
+
+/// The task that a process is, or is below of.
+fn task_of(pid: u32, tasks: &HashMap<u32, u32>, read: &HashMap<u32, Reading>) -> Option<u32> {
+    let mut at = pid;
+    // No tree is deeper than it has processes.
+    for _ in 0..=read.len() {
+        if let Some(task) = tasks.get(&at) {
+            return Some(*task);
+        }
+        at = read.get(&at)?.parent;
+    }
+    None
+}
+
+/// What /proc says of a process.
+#[derive(Debug, Default)]
+struct Reading {
+    parent: u32,
+    user_us: u64,
+    system_us: u64,
+    pages: u64,
+    rss_kib: u64,
+    vsize_kib: u64,
+    read_bytes: u64,
+    write_bytes: u64,
+}
+
+impl Reading {
+    /// Nothing if the process is gone.
+    fn of(pid: u32) -> Option<Reading> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name, field 2, may hold anything but ends at the last parenthesis.
+        let fields: Vec<&str> = stat[stat.rfind(')')? + 2..]
+            .split_ascii_whitespace()
+            .collect();
+        let number = |field: usize| fields.get(field - 3).and_then(|f| f.parse::<u64>().ok());
+        let us = |field: usize| number(field).unwrap_or(0) * 1_000_000 / sys::ticks_per_s();
+        // Where another user's files may not be read, what they say counts as nothing.
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+        Some(Reading {
+            parent: u32::try_from(number(4)?).ok()?,
+            // With the children that it has waited for.
+            user_us: us(14) + us(16),
+            system_us: us(15) + us(17),
+            pages: number(12).unwrap_or(0) + number(13).unwrap_or(0),
+            rss_kib: value(&status, "VmHWM:"),
+            vsize_kib: value(&status, "VmPeak:"),
+            read_bytes: value(&io, "rchar:"),
+            write_bytes: value(&io, "wchar:"),
+        })
+    }
+}
+
+/// The number behind a name in a file of lines.
+fn value(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let word = line.and_then(|rest| rest.split_ascii_whitespace().next());
+    word.and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_uses_something() {
+        let pid = std::process::id();
+        let mut child = std::process::Command::new("sleep")
+            .arg("1000")
+            .spawn()
+            .unwrap();
+        let list = [
+            (pid, StepNo(3), Some((0, 5))),
+            (child.id(), StepNo(3), None),
+        ];
+        let steps = steps(&list, "n7");
+        let alone = super::steps(&list[1..], "n7");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let [(StepNo(3), usage)] = &steps[..] else {
+            panic!("{steps:?}");
+        };
+        assert_eq!((usage.tasks, usage.max_rss_task), (1, 5));
+        assert_eq!(usage.max_rss_node, "n7");
+        assert!(usage.max_rss_kib > alone[0].1.max_rss_kib);
+        let peaks = usage.peaks.as_ref().unwrap();
+        assert!(peaks.vsize_kib.amount >= usage.max_rss_kib);
+        assert_eq!(
+            (peaks.vsize_kib.task, peaks.vsize_kib.node.as_str()),
+            (5, "n7")
+        );
+        assert!(super::steps(&[(u32::MAX, StepNo(0), None)], "n7").is_empty());
+    }
+}
