@@ -3,8 +3,8 @@
 
 use crate::listing::format::{Field, Record};
 use crate::listing::{
-    job_fields, node_fields, priority, sacct, sacct_fields, sacctmgr, sdiag, sinfo, squeue, sstat,
-    step_fields,
+    job_fields, node_fields, priority, sacct, sacct_fields, sacctmgr, sdiag, sinfo, squeue, sshare,
+    sstat, step_fields,
 };
 use crate::options::{Arg, Spec, Status};
 use crate::submit::scancel;
@@ -113,7 +113,7 @@ pub fn commands() -> Vec<Command> {
     all.push(of_spec(&sdiag::SPEC, Vec::new()));
     for spec in [
         &priority::SPRIO,
-        &priority::SSHARE,
+        &sshare::SPEC,
         &sstat::SPEC,
         &sacctmgr::SPEC,
     ] {

@@ -28,6 +28,7 @@ mod show_node;
 mod show_tests;
 pub(crate) mod sinfo;
 pub(crate) mod squeue;
+pub(crate) mod sshare;
 pub(crate) mod sstat;
 mod states;
 pub(crate) mod step_fields;
@@ -49,7 +50,7 @@ pub fn main(name: &str, args: &[String]) -> ExitCode {
         "sacctmgr" => sacctmgr::run(args),
         "sdiag" => sdiag::run(args),
         "sprio" => priority::sprio(args),
-        "sshare" => priority::sshare(args),
+        "sshare" => sshare::run(args),
         "sstat" => sstat::run(args),
         _ => Err(Failure::new(format!(
             "{name}: not a listing command; known are squeue, sinfo, sacct, sacctmgr, sdiag, sprio, sshare and sstat"

@@ -1,11 +1,9 @@
-//! sprio, sshare: what they can honestly say while priority is the order of submission and shares are not kept.
+//! sprio: what it can honestly say while priority is the order of submission.
 
 use super::{Failure, SLURM_VERSION, print};
 use crate::options::{Arg, Spec, also, flag, opt};
 
 const NO_FACTORS: &str = "priority has no factors here; squeue -o %Q shows it";
-const NO_SHARES: &str =
-    "no shares are kept: accounting here has no associations; sacct -o Account,CPUTime shows usage";
 
 /// sprio.
 pub(crate) static SPRIO: Spec = Spec {
@@ -52,55 +50,6 @@ pub(crate) static SPRIO: Spec = Spec {
     notes: "",
 };
 
-/// sshare.
-pub(crate) static SSHARE: Spec = Spec {
-    name: "sshare",
-    about: "Would show fair shares; none are kept here, since there are no associations.",
-    operands: "",
-    options: &[
-        opt("accounts", "LIST", "these accounts")
-            .short('A')
-            .refused(NO_SHARES),
-        flag("all", "all users").short('a').refused(NO_SHARES),
-        opt("clusters", "NAME", "cluster to ask")
-            .short('M')
-            .refused(NO_SHARES),
-        opt("format", "LIST", "columns")
-            .short('o')
-            .refused(NO_SHARES),
-        flag("help", "print this help"),
-        flag("long", "more columns").short('l').refused(NO_SHARES),
-        flag("noheader", "no line above the columns")
-            .short('n')
-            .refused(NO_SHARES),
-        flag("parsable", "columns separated by '|', and one at the end")
-            .short('p')
-            .refused(NO_SHARES),
-        flag("parsable2", "columns separated by '|'")
-            .short('P')
-            .refused(NO_SHARES),
-        flag("partition", "shares of partitions")
-            .short('m')
-            .refused(NO_SHARES),
-        flag("usage", "print a short summary"),
-        opt("users", "LIST", "these users")
-            .short('u')
-            .refused(NO_SHARES),
-        also("users", "uid", Arg::Required),
-        flag("Users", "users only").short('U').refused(NO_SHARES),
-        flag("verbose", "say more").short('v').refused(NO_SHARES),
-        flag("version", "print the version").short('V'),
-        opt("json", "VERSION", "as JSON")
-            .optional()
-            .refused(NO_SHARES),
-        opt("yaml", "VERSION", "as YAML")
-            .optional()
-            .refused(NO_SHARES),
-    ],
-    variables: &[],
-    notes: "",
-};
-
 /// Answers `--version` and `--help`; anything else is refused by name.
 fn information(spec: &'static Spec, args: &[String]) -> Result<bool, Failure> {
     let parsed = spec.parse(args).map_err(Failure::new)?;
@@ -124,12 +73,4 @@ pub(crate) fn sprio(args: &[String]) -> Result<(), Failure> {
         "You are not running a supported priority plugin\n(priority/basic).\nOnly 'priority/multifactor' is supported.\n",
     );
     Ok(())
-}
-
-/// Runs sshare: a tree without accounts.
-pub(crate) fn sshare(args: &[String]) -> Result<(), Failure> {
-    if information(&SSHARE, args)? {
-        return Ok(());
-    }
-    Err(Failure::new(format!("sshare: error: {NO_SHARES}")))
 }
