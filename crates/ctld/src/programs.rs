@@ -143,6 +143,11 @@ impl Programs {
                     let _ = self.tasks.send(Task::Forget(*id));
                 }
             }
+            Event::NodeReleased { id, at, .. } => {
+                if let Some(job) = job(id).filter(|job| job.spec.mail.is_some()) {
+                    self.write(state, job, event, *at);
+                }
+            }
             Event::JobStarted { id, at, .. } | Event::JobChanged { id, at, .. } => {
                 let Some(job) = job(id).filter(|job| job.spec.mail.is_some()) else {
                     return;

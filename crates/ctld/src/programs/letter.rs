@@ -77,6 +77,11 @@ impl Letters {
                 told.then(letter).into_iter().collect()
             }
             Event::JobEnding { .. } => self.ended(state, job, at, &wanted, as_a_whole),
+            // The last task of an array is over only when its nodes are.
+            Event::NodeReleased { .. } if as_a_whole && job.is_over() => self
+                .end(state, job, at, &wanted, true)
+                .into_iter()
+                .collect(),
             Event::JobChanged {
                 change:
                     JobChange::WaitingOn {
@@ -114,9 +119,22 @@ impl Letters {
                 as_a_whole,
             ));
         }
+        letters.extend(self.end(state, job, at, wanted, as_a_whole));
+        letters
+    }
+
+    /// That a job, or all of an array, has ended.
+    fn end(
+        &mut self,
+        state: &State,
+        job: &Job,
+        at: Timestamp,
+        wanted: &Wanted,
+        as_a_whole: bool,
+    ) -> Option<Letter> {
         let array = state.arrays.get(&job.submission()).filter(|_| as_a_whole);
         if array.is_some_and(|array| array.unfinished > 0) {
-            return letters;
+            return None;
         }
         self.begun.remove(&job.submission());
         let failed = match array {
@@ -126,7 +144,7 @@ impl Letters {
         let (word, kind) = match failed && wanted.has("FAIL") {
             true => ("Failed", "FAIL"),
             false if wanted.has("END") => ("Ended", "END"),
-            false => return letters,
+            false => return None,
         };
         let mut letter = after_run(job, at, word, kind, as_a_whole);
         match array {
@@ -140,8 +158,7 @@ impl Letters {
         letter
             .env
             .push(variable("SLURM_JOB_EXIT_CODE_MAX", job.exit.code));
-        letters.push(letter);
-        letters
+        Some(letter)
     }
 }
 
