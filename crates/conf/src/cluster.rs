@@ -63,6 +63,8 @@ impl Config {
             whole_cores: self.select_parameters.unit != SelectUnit::Cpu,
             select_parameters: self.select_parameters.others.clone(),
             scheduler_parameters: self.scheduler_parameters.clone(),
+            requeue_exit: exit_codes(self.text("RequeueExit")),
+            requeue_exit_hold: exit_codes(self.text("RequeueExitHold")),
         }
     }
 
@@ -182,6 +184,17 @@ pub fn state_name(state: NodeState) -> &'static str {
     }
 }
 
+/// Ranges of `1-9,18`; what is no number is left out.
+fn exit_codes(text: Option<&str>) -> Vec<(u32, u32)> {
+    let words = text.unwrap_or_default().split(',').map(str::trim);
+    words
+        .filter_map(|word| {
+            let (first, last) = word.split_once('-').unwrap_or((word, word));
+            Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
+        })
+        .collect()
+}
+
 fn memory(per: Option<MemPer>) -> MemoryAsk {
     match per {
         None => MemoryAsk::Default,
@@ -216,7 +229,7 @@ mod tests {
     fn the_core_gets_names_minutes_and_device_files() {
         let text = "ClusterName=C\nSlurmctldHost=h\nSlurmUser=alice\nMinJobAge=2\n\
                     GresTypes=gpu\nDefMemPerCPU=2G\nSelectTypeParameters=CR_CPU\n\
-                    NodeName=n[1-2] CPUs=4 Gres=gpu:a100:2\nDownNodes=n2 Reason=broken\n\
+                    RequeueExit=1-9,18\nNodeName=n[1-2] CPUs=4 Gres=gpu:a100:2\nDownNodes=n2 Reason=broken\n\
                     PartitionName=p Nodes=n2,n1 MaxTime=0:90 Default=YES AllowGroups=x\n";
         let (config, findings) = load_text(Path::new("slurm.conf"), text);
         assert!(findings.is_empty(), "{findings:?}");
@@ -226,6 +239,7 @@ mod tests {
         let cluster = config.cluster(&gres, &|user| (user == "alice").then_some(1000));
         assert_eq!(cluster.cluster_name, "c");
         assert_eq!(cluster.admin_uids, [1000]);
+        assert_eq!(cluster.requeue_exit, [(1, 9), (18, 18)]);
         assert_eq!(cluster.default_memory, MemoryAsk::PerCpu(2048));
         assert!(!cluster.whole_cores && !cluster.memory_is_consumable);
         assert_eq!(

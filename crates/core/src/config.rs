@@ -81,6 +81,48 @@ pub struct ClusterConfig {
     /// `SchedulerParameters`, split at commas.
     #[n(23)]
     pub scheduler_parameters: Vec<String>,
+    /// `RequeueExit`: first and last of ranges of exit codes after which batch jobs are run again.
+    #[n(24)]
+    #[cbor(default)]
+    pub requeue_exit: Vec<(u32, u32)>,
+    /// `RequeueExitHold`: the same, but they are held.
+    #[n(25)]
+    #[cbor(default)]
+    pub requeue_exit_hold: Vec<(u32, u32)>,
+}
+
+impl Default for ClusterConfig {
+    /// What a slurm.conf gives that names nothing: no nodes, no partitions.
+    fn default() -> ClusterConfig {
+        ClusterConfig {
+            cluster_name: "cluster".to_owned(),
+            nodes: Vec::new(),
+            partitions: Vec::new(),
+            first_job_id: 1,
+            max_job_count: 10_000,
+            max_array_size: 1001,
+            min_job_age_s: 300,
+            kill_wait_s: 30,
+            node_timeout_s: 300,
+            return_to_service: 0,
+            job_requeue: true,
+            default_memory: MemoryAsk::Default,
+            max_memory: MemoryAsk::Default,
+            enforce_part_limits: EnforcePartLimits::No,
+            memory_is_consumable: false,
+            whole_nodes: false,
+            backfill: true,
+            over_time_limit_min: None,
+            kill_invalid_depend: false,
+            inactive_limit_s: 0,
+            admin_uids: Vec::new(),
+            whole_cores: true,
+            select_parameters: Vec::new(),
+            scheduler_parameters: Vec::new(),
+            requeue_exit: Vec::new(),
+            requeue_exit_hold: Vec::new(),
+        }
+    }
 }
 
 /// `EnforcePartLimits`: what happens to a job outside the limits of its partition.

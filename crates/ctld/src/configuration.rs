@@ -8,7 +8,7 @@ use muster_conf::{Config, Severity};
 use muster_core::command::KeptPartitions;
 use muster_core::config::ClusterConfig;
 use muster_proto::client::ConfigAnswer;
-use muster_proto::node::NodeSettings;
+use muster_proto::node::{HealthCheck, NodeSettings};
 use nix::unistd::User;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -151,6 +151,11 @@ fn settings(config: &Config) -> NodeSettings {
             .filter(|v| !v.is_empty() && *v != "(null)")
             .map(str::to_owned)
     };
+    let words = |key: &str| {
+        let text = config.text(key).unwrap_or_default();
+        let words = text.split(',').map(|w| w.trim().to_ascii_uppercase());
+        words.filter(|w| !w.is_empty() && w != "ANY").collect()
+    };
     // The older key stands for both.
     let timeout = |key: &str| {
         let given = |key: &str| config.raw.get(key)?.value.parse::<u32>().ok();
@@ -184,6 +189,14 @@ fn settings(config: &Config) -> NodeSettings {
         prolog_timeout_s: timeout("PrologTimeout"),
         epilog_timeout_s: timeout("EpilogTimeout"),
         unkillable_program: script("UnkillableStepProgram"),
+        health_check: script("HealthCheckProgram").map(|program| HealthCheck {
+            program,
+            interval_s: config
+                .text("HealthCheckInterval")
+                .and_then(|v| v.parse().ok())
+                .unwrap_or(0),
+            states: words("HealthCheckNodeState"),
+        }),
     }
 }
 

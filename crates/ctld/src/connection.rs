@@ -363,6 +363,7 @@ fn kind(body: &RequestBody) -> &'static str {
             Query::Allocation(_) => "REQUEST_JOB_ALLOCATION_INFO",
             Query::Accounting(_) => "DBD_GET_JOBS_COND",
             Query::Diag => "REQUEST_STATS_INFO",
+            Query::ResetDiag => "REQUEST_STATS_RESET",
         },
         RequestBody::WaitStarted(_) | RequestBody::WaitEnded(_) => "REQUEST_JOB_READY",
         RequestBody::Hold(_) => "REQUEST_RESOURCE_ALLOCATION",

@@ -50,6 +50,8 @@ pub(crate) struct Replica {
     pub config: ConfigAnswer,
     /// When the controller started.
     pub started: Timestamp,
+    /// Since when it counts.
+    pub counted_since: Timestamp,
     /// Clients that wait for jobs.
     pub waiting: Waiting,
     /// Mails and other programs of the site.
@@ -150,8 +152,16 @@ impl Replica {
                 RefusalCode::ProtocolError,
                 "accounting is asked of the store, not of the replica",
             ))),
-            Query::Diag => {
-                let mut diag = answer::diag(&self.state, self.started);
+            Query::ResetDiag if !answer::is_admin(&self.state, identity.uid) => {
+                send(Response::Refused(RefusalCode::AccessDenied.into()));
+            }
+            Query::Diag | Query::ResetDiag => {
+                if matches!(query, Query::ResetDiag) {
+                    self.counted_since = crate::writer::now();
+                    self.stats.reset();
+                    self.waiting.reset();
+                }
+                let mut diag = answer::diag(&self.state, self.counted_since);
                 self.stats.fill(&mut diag);
                 diag.accounting_lag = self.position.saturating_sub(self.follower.stored());
                 self.waiting.fill(&mut diag);

@@ -89,6 +89,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         stats: Arc::clone(&stats),
         config: read.answer.clone(),
         started: now(),
+        counted_since: now(),
         waiting: Waiting::default(),
         programs,
         snapshot: recovered.snapshot,

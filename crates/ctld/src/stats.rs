@@ -60,6 +60,22 @@ impl Stats {
         *entry = (entry.0 + 1, entry.1 + us);
     }
 
+    /// Counts begin again; what is no count stays.
+    pub fn reset(&self) {
+        let counts = [
+            &self.passes,
+            &self.pass_last_us,
+            &self.pass_total_us,
+            &self.pass_max_us,
+            &self.commits,
+            &self.events,
+        ];
+        for count in counts {
+            count.store(0, Relaxed);
+        }
+        *self.requests.lock().unwrap_or_else(|e| e.into_inner()) = Requests::default();
+    }
+
     /// Fills the request tables of an answer.
     pub fn fill(&self, diag: &mut muster_proto::client::Diag) {
         diag.passes = self.passes.load(Relaxed);

@@ -173,6 +173,11 @@ impl Waiting {
         }
     }
 
+    /// The counts begin again.
+    pub(crate) fn reset(&mut self) {
+        self.counts = Counts::default();
+    }
+
     /// Adds the counts to an sdiag answer.
     pub(crate) fn fill(&self, diag: &mut Diag) {
         diag.submitted = self.counts.submitted;

@@ -6,6 +6,7 @@
 
 mod context;
 mod controller;
+mod health;
 mod jobs;
 mod launch;
 mod lead;
@@ -87,6 +88,10 @@ enum Event {
     StillWaiting(u64),
     /// A wait is over: a step start whose job has not come.
     GaveUp(u64),
+    /// The health of the node is to be checked.
+    HealthCheckDue,
+    /// That is done.
+    HealthChecked,
 }
 
 /// Runs the agent until it is told to stop (SIGTERM, SIGINT, or the controller). The shim and the jobs go on.
@@ -190,6 +195,7 @@ struct Agent {
     /// Who waits for a list of processes.
     inspections: HashMap<u64, (listener::Wish, mpsc::UnboundedSender<AgentReply>)>,
     next_tag: u64,
+    health: health::Checks,
 }
 
 impl Agent {
@@ -221,6 +227,7 @@ impl Agent {
             node_steps: step_node::NodeSteps::default(),
             inspections: HashMap::new(),
             next_tag: 0,
+            health: health::Checks::default(),
         }
     }
 
@@ -251,6 +258,8 @@ impl Agent {
             Event::EndDelivered(key) => self.end_delivered(key),
             Event::StillWaiting(conn) => self.still_waiting(conn),
             Event::GaveUp(wait) => self.gave_up(wait),
+            Event::HealthCheckDue => self.check_health(),
+            Event::HealthChecked => self.health.checked(),
         }
     }
 
@@ -283,6 +292,8 @@ impl Agent {
     fn apply_settings(&mut self, settings: NodeSettings) {
         self.settings = settings;
         self.tell_waits();
+        let wanted = self.settings.health_check.clone();
+        self.health.configure(wanted, &self.events);
     }
 
     fn tell_waits(&mut self) {

@@ -16,6 +16,14 @@ pub(crate) fn agent_address(spool: &Path) -> String {
     format!("unix:{}", agent_socket(spool).display())
 }
 
+/// CPUs of the node: those it claims, else the machine's.
+pub(crate) fn cpus(options: &AgentOptions) -> u32 {
+    let there = || std::thread::available_parallelism().map_or(1, |n| n.get());
+    options
+        .claimed_cpus
+        .unwrap_or_else(|| u32::try_from(there()).unwrap_or(u32::MAX))
+}
+
 /// Everything for a registration.
 pub(crate) fn collect(options: &AgentOptions, agent_start: Timestamp) -> NodeInfo {
     let uname = nix::sys::utsname::uname().ok();
@@ -25,7 +33,6 @@ pub(crate) fn collect(options: &AgentOptions, agent_start: Timestamp) -> NodeInf
             .map_or(String::new(), |u| f(u).to_string_lossy().into_owned())
     };
     let (load_centi, free_mib) = health();
-    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
     NodeInfo {
         arch: text(|u| u.machine()),
         os: format!(
@@ -37,9 +44,7 @@ pub(crate) fn collect(options: &AgentOptions, agent_start: Timestamp) -> NodeInf
         boot_id: read("/proc/sys/kernel/random/boot_id").trim().to_owned(),
         boot_time: boot_time(),
         agent_start,
-        cpus: options
-            .claimed_cpus
-            .unwrap_or_else(|| u32::try_from(cpus).unwrap_or(u32::MAX)),
+        cpus: cpus(options),
         memory_mib: options
             .claimed_memory_mib
             .unwrap_or_else(|| meminfo_mib("MemTotal:")),

@@ -88,6 +88,9 @@ pub enum Query {
     /// Partitions and settings without the nodes, for listings of jobs: one [`Response::Cluster`].
     #[n(8)]
     Partitions,
+    /// sdiag --reset: the counters begin again. An administrator. [`Response::Diag`], as they are then.
+    #[n(9)]
+    ResetDiag,
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.

@@ -94,6 +94,23 @@ pub struct NodeSettings {
     /// `UnkillableStepProgram`: run as root when processes of a job survive SIGKILL for `unkillable_timeout_s`.
     #[n(14)]
     pub unkillable_program: Option<String>,
+    /// `HealthCheckProgram` and when it is run.
+    #[n(15)]
+    pub health_check: Option<HealthCheck>,
+}
+
+/// A program that looks after a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct HealthCheck {
+    /// `HealthCheckProgram`.
+    #[n(0)]
+    pub program: String,
+    /// `HealthCheckInterval`, seconds; 0: only when the agent has started.
+    #[n(1)]
+    pub interval_s: u32,
+    /// `HealthCheckNodeState`, upper case; empty is any.
+    #[n(2)]
+    pub states: Vec<String>,
 }
 
 /// Controller to agent.

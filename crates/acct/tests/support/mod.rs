@@ -95,6 +95,7 @@ pub(crate) fn config(nodes: u32) -> ClusterConfig {
         whole_cores: false,
         select_parameters: Vec::new(),
         scheduler_parameters: Vec::new(),
+        ..ClusterConfig::default()
     }
 }
 

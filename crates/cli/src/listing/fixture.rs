@@ -467,6 +467,7 @@ pub(crate) fn ctx() -> Ctx {
         whole_cores: false,
         select_parameters: Vec::new(),
         scheduler_parameters: Vec::new(),
+        ..ClusterConfig::default()
     });
     ctx
 }

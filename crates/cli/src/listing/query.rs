@@ -112,9 +112,10 @@ pub(crate) fn script(client: &mut Client, job: JobId) -> Result<Vec<u8>, Connect
     }
 }
 
-/// Asks for the counters.
-pub(crate) fn diag(client: &mut Client) -> Result<Diag, ConnectError> {
-    match client.query(Query::Diag)? {
+/// Asks for the counters, or to begin again with them.
+pub(crate) fn diag(client: &mut Client, reset: bool) -> Result<Diag, ConnectError> {
+    let query = if reset { Query::ResetDiag } else { Query::Diag };
+    match client.query(query)? {
         Response::Diag(diag) => Ok(*diag),
         other => Err(unexpected(&other)),
     }

@@ -23,9 +23,7 @@ static OPTIONS: &[Opt] = &[
     flag("help", "print this help").short('h'),
     opt("cluster", "NAME", "this cluster's name").short('M'),
     also("cluster", "clusters", Arg::Required),
-    flag("reset", "count from zero again")
-        .short('r')
-        .refused("counters begin again when the controller restarts"),
+    flag("reset", "count from zero again").short('r'),
     flag("sort-by-id", "requests by name").short('i'),
     flag("sort-by-time", "requests by the time that all of them took").short('t'),
     flag("sort-by-time2", "requests by the time that each took").short('T'),
@@ -51,7 +49,7 @@ enum Order {
 /// Runs sdiag.
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let parsed = SPEC.parse(args).map_err(Failure::new)?;
-    let mut order = Order::Count;
+    let (mut order, mut reset) = (Order::Count, false);
     if let Some(name) = env("SLURM_CLUSTERS") {
         super::this_cluster("sdiag", &name)?;
     }
@@ -70,6 +68,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
                 return Ok(());
             }
             "all" => order = Order::Count,
+            "reset" => reset = true,
             "cluster" => drop(super::this_cluster("sdiag", &value.unwrap_or_default())?),
             "sort-by-id" => order = Order::Name,
             "sort-by-time" => order = Order::Total,
@@ -90,7 +89,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let failed = failed_call("slurm_get_statistics");
     let mut client = Client::connect().map_err(&failed)?;
     let mut ctx = Ctx::new(&client.endpoint.cluster);
-    let diag = query::diag(&mut client).map_err(&failed)?;
+    let diag = query::diag(&mut client, reset).map_err(&failed)?;
+    if reset {
+        print("Reset scheduling statistics\n");
+        return Ok(());
+    }
     ctx.now = diag.now;
     print(&render(&diag, &ctx, order));
     Ok(())

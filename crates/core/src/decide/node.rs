@@ -204,8 +204,34 @@ fn batch_ended(
         });
     }
     launched(draft, idx);
-    if matches!(phase, Phase::Running | Phase::Suspended) {
-        ending::end(draft, id, End::exited(exit, oom));
+    if !matches!(phase, Phase::Running | Phase::Suspended) {
+        return;
+    }
+    match requeue_after(draft, exit, oom) {
+        None => ending::end(draft, id, End::exited(exit, oom)),
+        Some(hold) => {
+            ending::end(draft, id, End::requeue(Reason::NonZeroExitCode, hold));
+            if hold {
+                draft.change(id, JobChange::SpecialExit(true));
+            }
+        }
+    }
+}
+
+/// `RequeueExit`, `RequeueExitHold`: whether an exit code brings the job back to the queue, and held.
+fn requeue_after(draft: &Draft<'_>, exit: ExitStatus, oom: bool) -> Option<bool> {
+    let config = draft.state.config.as_ref()?;
+    if oom || exit.signal != 0 {
+        return None;
+    }
+    let in_any = |ranges: &[(u32, u32)]| {
+        let mut ranges = ranges.iter();
+        ranges.any(|(first, last)| (*first..=*last).contains(&exit.code))
+    };
+    if in_any(&config.requeue_exit_hold) {
+        Some(true)
+    } else {
+        in_any(&config.requeue_exit).then_some(false)
     }
 }
 

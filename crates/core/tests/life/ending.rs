@@ -6,7 +6,7 @@ use muster_core::config::ClusterConfig;
 use muster_core::effect::{Effect, TerminateReason};
 use muster_core::event::Event;
 use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{ExitStatus, JobState, Reason};
+use muster_core::job::{ExitStatus, Hold, JobState, Reason};
 use muster_core::spec::{JobSpec, WarnSignal};
 use muster_core::time::TimeLimit;
 
@@ -327,4 +327,36 @@ fn ended_jobs_leave_when_they_are_old_and_accounted() {
     world.pass(1_000_000);
     assert!(world.state.jobs.contains_key(&id), "zero keeps all");
     assert_eq!(world.state.next_tick(world.now), None);
+}
+
+#[test]
+fn some_exit_codes_bring_a_job_back() {
+    let mut world = World::with(ClusterConfig {
+        requeue_exit: vec![(3, 5)],
+        requeue_exit_hold: vec![(9, 9)],
+        ..config()
+    });
+    let id = world.submit(spec("j"));
+    world.start(id, &[0]);
+    world.finish(id, 4);
+    let job = world.job(id);
+    assert_eq!(
+        (job.state, job.hold, job.restarts),
+        (JobState::Pending, Hold::None, 1)
+    );
+    world.start(id, &[0]);
+    world.finish(id, 9);
+    let job = world.job(id);
+    assert_eq!(
+        (job.state, job.hold, job.special_exit),
+        (JobState::Pending, Hold::User, true)
+    );
+    world.must(1000, UserCommand::Release { target: target(id) });
+    world.start(id, &[0]);
+    world.finish(id, 6);
+    assert_eq!(
+        world.state_of(id),
+        (JobState::Failed, Reason::NonZeroExitCode)
+    );
+    world.check_replay();
 }

@@ -102,6 +102,7 @@ pub(crate) fn config() -> ClusterConfig {
         whole_cores: false,
         select_parameters: Vec::new(),
         scheduler_parameters: Vec::new(),
+        ..ClusterConfig::default()
     }
 }
 

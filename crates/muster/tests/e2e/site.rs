@@ -60,16 +60,18 @@ fn mails_go_through_mailprog() {
     c.run("sbatch -W --mail-type=FAIL -J fine -o /dev/null --wrap true");
     c.run("sbatch -W --mail-type=ALL -J array --array=0-3 -o /dev/null --wrap true");
     let lines = wait(2);
-    assert!(
-        lines[0].starts_with("root@example.org|Slurm Array Summary Job_id=3_* (")
-            && lines[0].contains(" Name=array Began"),
-        "{lines:?}"
-    );
-    assert!(
-        lines[1].contains(" Name=array Ended")
-            && lines[1].contains(", COMPLETED, ExitCode [0-0]|END|"),
-        "{lines:?}"
-    );
+    let whole = "root@example.org|Slurm Array Summary Job_id=3_* (";
+    for (verb, end) in [
+        ("Began", "|BEGIN|"),
+        ("Ended", ", COMPLETED, ExitCode [0-0]|END|"),
+    ] {
+        let told = |line: &&String| {
+            line.starts_with(whole)
+                && line.contains(&format!(" Name=array {verb}, "))
+                && line.contains(end)
+        };
+        assert_eq!(lines.iter().filter(told).count(), 1, "{verb}: {lines:?}");
+    }
     c.run("sbatch -W --mail-type=FAIL,ARRAY_TASKS -J each --array=0-1 -o /dev/null --wrap 'exit $SLURM_ARRAY_TASK_ID'");
     let lines = wait(1);
     assert!(
@@ -190,5 +192,59 @@ fn sstat_shows_what_running_steps_use() {
     assert!(
         kib(fields[0]) > 29_000.0 && ["n1", "n2"].contains(&fields[2]),
         "{row}"
+    );
+}
+
+#[test]
+fn the_health_check_may_drain_its_node() {
+    let c = Cluster::start(2, 2);
+    let scontrol = c.path("bin/scontrol").display().to_string();
+    let sick = c.path("sick").display().to_string();
+    let check = program(
+        &c,
+        "check",
+        &format!(
+            "echo run >>{}.$SLURMD_NODENAME\n\
+             [ -e {sick} ] && [ $SLURMD_NODENAME = n2 ] && {scontrol} update nodename=n2 state=drain reason='no disk'\n\
+             true",
+            c.path("checks").display()
+        ),
+    );
+    configure(
+        &c,
+        &format!("HealthCheckProgram={check}\nHealthCheckInterval=1\nHealthCheckNodeState=IDLE"),
+    );
+    let runs = |node: &str| {
+        let text = std::fs::read_to_string(c.path(&format!("checks.{node}")));
+        text.unwrap_or_default().lines().count()
+    };
+    c.until("both nodes were checked twice", || {
+        runs("n1") > 1 && runs("n2") > 1
+    });
+    std::fs::write(&sick, "").unwrap();
+    c.until_prints("sinfo -h -n n2 -o '%T %E'", "drained no disk");
+    assert_eq!(c.ok("sinfo -h -n n1 -o %T"), "idle");
+}
+
+#[test]
+fn sdiag_counts_again_from_zero() {
+    let c = Cluster::start(1, 2);
+    c.ok("sbatch -W -o /dev/null --wrap true");
+    assert!(c.ok("sdiag").contains("Jobs submitted: 1\n"));
+    assert_eq!(c.ok("sdiag -r"), "Reset scheduling statistics");
+    let text = c.ok("sdiag");
+    assert!(
+        text.contains("Jobs submitted: 0\n") && !text.contains("REQUEST_SUBMIT_BATCH_JOB"),
+        "{text}"
+    );
+    let conf = c.path("slurm.conf").display().to_string();
+    c.ok(&format!("chmod a+rx {}", c.path("").display()));
+    let other = c.run(&format!(
+        "setpriv --reuid 65534 --clear-groups env SLURM_CONF={conf} {} -r",
+        c.path("bin/sdiag").display()
+    ));
+    assert!(
+        other.code == 1 && other.err.contains("Access/permission denied"),
+        "{other:?}"
     );
 }

@@ -42,7 +42,7 @@ impl Job {
         !self.released && (self.concluded || self.termination.is_some())
     }
 
-    fn share(&self) -> Option<&NodeShare> {
+    pub(super) fn share(&self) -> Option<&NodeShare> {
         let grant = self.grant.as_ref()?;
         grant.alloc.nodes.get(grant.position as usize)
     }

@@ -108,6 +108,7 @@ pub(crate) fn cluster(nodes: Vec<NodeConfig>) -> ClusterConfig {
         whole_cores: false,
         select_parameters: vec![],
         scheduler_parameters: vec![],
+        ..ClusterConfig::default()
     }
 }
 

@@ -154,6 +154,7 @@ pub(crate) fn configuration(random: &mut Random, nodes: usize) -> ClusterConfig 
         whole_cores: random.one_in(2),
         select_parameters: Vec::new(),
         scheduler_parameters: Vec::new(),
+        ..ClusterConfig::default()
     }
 }
 
