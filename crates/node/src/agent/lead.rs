@@ -1,6 +1,7 @@
 //! Steps of jobs that this node leads: laid out, started on their nodes, followed to their end. The controller hears
 //! of them in batches and nothing waits for it. What must survive the agent is kept by the shim.
 
+use super::step_node::Early;
 use super::{Agent, Event, step_node};
 use crate::layout::{self, Held, NoLayout};
 use crate::now;
@@ -38,6 +39,24 @@ pub(super) struct Steps {
     next: HashMap<JobId, u32>,
     /// Something changed that may let a waiting step start.
     dirty: bool,
+}
+
+/// srun's request for a step.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) conn: u64,
+    pub(super) uid: u32,
+    pub(super) spec: StepSpec,
+    pub(super) reply: Reply,
+}
+
+impl Asked {
+    /// There is no such job here.
+    pub(super) fn refuse_unknown(&self) {
+        let detail = format!("job {} is not led by this node", self.spec.job);
+        let refusal = Refusal::new(RefusalCode::JobNotHere, detail);
+        let _ = self.reply.send(AgentReply::Refused(refusal));
+    }
 }
 
 /// A step that was asked for.
@@ -103,14 +122,18 @@ impl Record {
 
 impl Agent {
     /// srun asks for a step.
-    pub(super) fn create_step(&mut self, conn: u64, uid: u32, spec: StepSpec, reply: Reply) {
-        let run = match self.may_create(uid, &spec) {
-            Ok(run) => run,
+    pub(super) fn create_step(&mut self, asked: Asked) {
+        let run = match self.may_create(asked.uid, &asked.spec) {
+            Ok(Some(run)) => run,
+            Ok(None) => return self.wait_early(Early::Create(Box::new(asked))),
             Err(refusal) => {
-                let _ = reply.send(AgentReply::Refused(refusal));
+                let _ = asked.reply.send(AgentReply::Refused(refusal));
                 return;
             }
         };
+        let Asked {
+            conn, spec, reply, ..
+        } = asked;
         self.steps.waiting.push_back(Waiting {
             conn,
             reply,
@@ -121,8 +144,13 @@ impl Agent {
         self.steps.dirty = true;
     }
 
-    fn may_create(&self, uid: u32, spec: &StepSpec) -> Result<Run, Refusal> {
+    /// The launch that the step is of; none when the bearer of a key knows of one that is yet to come.
+    fn may_create(&self, uid: u32, spec: &StepSpec) -> Result<Option<Run>, Refusal> {
         let by_key = spec.key.as_ref();
+        let unknown_key = by_key.is_some_and(|key| self.jobs.with_key(spec.job, key).is_none());
+        if unknown_key && self.jobs.latest(spec.job).is_none_or(|(_, j)| j.is_over()) {
+            return Ok(None);
+        }
         let job = by_key
             .and_then(|key| self.jobs.with_key(spec.job, key))
             .or_else(|| self.jobs.latest(spec.job))
@@ -142,7 +170,7 @@ impl Agent {
         if spec.argv.is_empty() && spec.multi_prog.is_empty() {
             return Err(Refusal::new(RefusalCode::InvalidValue, "no program to run"));
         }
-        Ok(run)
+        Ok(Some(run))
     }
 
     /// Starts waiting steps that fit, in the order in which they came. A step that waits holds up later ones of its
@@ -438,6 +466,7 @@ impl Agent {
     /// srun is gone: its step waits no more, or is ended.
     pub(super) fn step_client_gone(&mut self, conn: u64) {
         self.steps.waiting.retain(|w| w.conn != conn);
+        self.forget_early(conn);
         self.steps.dirty = true;
         let key = self
             .steps

@@ -1,6 +1,6 @@
 //! This node's part of steps, whoever leads them: starts their daemons, and tells the lead how they ended.
 
-use super::lead::{Reply, StepKey};
+use super::lead::{Asked, Reply, StepKey};
 use super::{Agent, Event, launch};
 use crate::frames::Frames;
 use crate::shim::wire::{Run, StepOrder, ToShim};
@@ -38,13 +38,32 @@ pub(super) enum Origin {
     Remote(Reply),
 }
 
+/// A request that came before the controller's word of its job: the controller tells both at once, and whoever asked
+/// was quicker.
+#[derive(Debug)]
+pub(super) enum Early {
+    /// A step's lead starts it here.
+    Start(Box<StepLaunch>, Origin),
+    /// srun asks for a step that is to be led from here.
+    Create(Box<Asked>),
+}
+
+impl Early {
+    fn job(&self) -> JobId {
+        match self {
+            Early::Start(launch, _) => launch.spec.job,
+            Early::Create(asked) => asked.spec.job,
+        }
+    }
+}
+
 /// Parts of steps on this node.
 #[derive(Debug, Default)]
 pub(super) struct NodeSteps {
     /// Daemons that are being started.
     starting: HashMap<(Run, StepNo), (u32, Origin)>,
     /// Starts that came before the job.
-    early: HashMap<u64, (StepLaunch, Origin)>,
+    early: HashMap<u64, Early>,
     parts: HashMap<StepKey, Part>,
     next_wait: u64,
 }
@@ -120,9 +139,14 @@ impl Agent {
     }
 
     fn wait_for_grant(&mut self, launch: StepLaunch, origin: Origin) {
+        self.wait_early(Early::Start(Box::new(launch), origin));
+    }
+
+    /// Keeps a request that came before the job that it is of.
+    pub(super) fn wait_early(&mut self, early: Early) {
         let wait = self.node_steps.next_wait;
         self.node_steps.next_wait += 1;
-        self.node_steps.early.insert(wait, (launch, origin));
+        self.node_steps.early.insert(wait, early);
         let events = self.events.clone();
         tokio::spawn(async move {
             tokio::time::sleep(GRANT_WAIT).await;
@@ -135,20 +159,32 @@ impl Agent {
         let early = &mut self.node_steps.early;
         let ready: Vec<u64> = early
             .iter()
-            .filter(|(_, (launch, _))| launch.spec.job == job)
+            .filter(|(_, early)| early.job() == job)
             .map(|(wait, _)| *wait)
             .collect();
         for wait in ready {
-            if let Some((launch, origin)) = self.node_steps.early.remove(&wait) {
-                self.start_here(launch, origin);
+            match self.node_steps.early.remove(&wait) {
+                Some(Early::Start(launch, origin)) => self.start_here(*launch, origin),
+                Some(Early::Create(asked)) => self.create_step(*asked),
+                None => {}
             }
         }
     }
 
+    /// Whoever asked has gone: nothing is started for it.
+    pub(super) fn forget_early(&mut self, conn: u64) {
+        let early = &mut self.node_steps.early;
+        early.retain(|_, e| !matches!(e, Early::Create(asked) if asked.conn == conn));
+    }
+
     /// The job did not come.
     pub(super) fn gave_up(&mut self, wait: u64) {
-        if let Some((launch, origin)) = self.node_steps.early.remove(&wait) {
-            self.step_refused(&launch, origin, "the controller has not given it the job");
+        match self.node_steps.early.remove(&wait) {
+            Some(Early::Start(launch, origin)) => {
+                self.step_refused(&launch, origin, "the controller has not given it the job");
+            }
+            Some(Early::Create(asked)) => asked.refuse_unknown(),
+            None => {}
         }
     }
 
