@@ -276,7 +276,7 @@ fn ahead() {
     let mut node = Node::start(&dir, "n1");
     let mut with_key = spec(1, &dir, &["true"]);
     with_key.key = Some(vec![9; 16].into());
-    let early = Srun::ask(&node, with_key);
+    let early = Srun::ask_once(&node, with_key);
     // An answer to a later request proves that the early one was heard.
     match Srun::ask_once(&node, spec(99, &dir, &["true"])).reply() {
         AgentReply::Refused(_) => {}
