@@ -65,6 +65,9 @@ impl Config {
             scheduler_parameters: self.scheduler_parameters.clone(),
             requeue_exit: exit_codes(self.text("RequeueExit")),
             requeue_exit_hold: exit_codes(self.text("RequeueExitHold")),
+            prolog_slurmctld: self
+                .text("PrologSlurmctld")
+                .is_some_and(|program| !program.is_empty() && program != "(null)"),
         }
     }
 

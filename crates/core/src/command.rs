@@ -41,6 +41,15 @@ pub enum Command {
         /// Every ended job whose accounting row is durable up to this point may leave the queue.
         accounted: bool,
     },
+    /// `PrologSlurmctld` of a job has ended.
+    PrologEnded {
+        /// The job.
+        job: JobId,
+        /// Which launch.
+        attempt: Attempt,
+        /// With exit status 0.
+        well: bool,
+    },
     /// The configuration was read.
     Configure {
         /// What it says.

@@ -89,6 +89,10 @@ pub struct ClusterConfig {
     #[n(25)]
     #[cbor(default)]
     pub requeue_exit_hold: Vec<(u32, u32)>,
+    /// There is a `PrologSlurmctld`: jobs are launched when it has ended well.
+    #[n(26)]
+    #[cbor(default)]
+    pub prolog_slurmctld: bool,
 }
 
 impl Default for ClusterConfig {
@@ -121,6 +125,7 @@ impl Default for ClusterConfig {
             scheduler_parameters: Vec::new(),
             requeue_exit: Vec::new(),
             requeue_exit_hold: Vec::new(),
+            prolog_slurmctld: false,
         }
     }
 }

@@ -71,6 +71,10 @@ pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
             tick::tick(&mut draft, *accounted);
             None
         }
+        Command::PrologEnded { job, attempt, well } => {
+            node::controllers_prolog(&mut draft, (*job, *attempt), *well);
+            None
+        }
         Command::Configure { config, keep } => {
             configure::configure(&mut draft, config, *keep);
             None

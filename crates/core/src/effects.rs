@@ -20,10 +20,18 @@ impl State {
     pub fn effects_of(&self, event: &Event) -> Vec<Effect> {
         match event {
             Event::JobStarted { id, .. } => self.with_job(*id, |job| {
-                let mut out = self.launches(job);
+                let mut out = match job.configuring {
+                    true => Vec::new(),
+                    false => self.launches(job),
+                };
                 out.extend(notice(job));
                 out
             }),
+            Event::JobChanged {
+                id,
+                change: JobChange::Ready,
+                ..
+            } => self.with_job(*id, |job| self.launches(job)),
             Event::JobEnding { id, .. } => self.with_job(*id, |job| {
                 let mut out = self.terminations(job);
                 out.extend(notice(job));
@@ -89,6 +97,7 @@ impl State {
             let (id, attempt) = (job.id, job.attempt);
             let there = present.contains(&(id, attempt));
             match job.phase() {
+                Phase::Running | Phase::Suspended if job.configuring => {}
                 Phase::Running | Phase::Suspended if !there => out.push(Effect::Launch {
                     node,
                     job: id,

@@ -116,6 +116,10 @@ pub enum Event {
         #[n(3)]
         #[cbor(with = "crate::cbor::arc")]
         alloc: Arc<Allocation>,
+        /// `PrologSlurmctld` runs first; the launch orders follow [`JobChange::Ready`].
+        #[n(4)]
+        #[cbor(default)]
+        configuring: bool,
     },
     /// A running, suspended or pending job ends: its state is final (or it goes back to the queue), its nodes are
     /// being cleaned. A job without nodes has ended with this event.
@@ -322,6 +326,9 @@ pub enum JobChange {
     /// Text that goes with the reason, such as why a launch failed.
     #[n(11)]
     Detail(#[n(0)] String),
+    /// `PrologSlurmctld` has ended well.
+    #[n(12)]
+    Ready,
 }
 
 /// A change of one node.

@@ -120,6 +120,10 @@ pub struct Job {
     /// the tick that finds it passed.
     #[n(34)]
     pub begin_at: Option<Timestamp>,
+    /// It has its allocation, and `PrologSlurmctld` runs: nothing of it was launched yet.
+    #[n(35)]
+    #[cbor(default)]
+    pub configuring: bool,
 }
 
 impl Job {

@@ -237,7 +237,7 @@ pub(crate) fn allocation(state: &State, keys: &Keys, identity: &Identity, id: Jo
 /// What a client is told of a job that has its allocation.
 pub(crate) fn started(state: &State, keys: &Keys, job: &Job) -> Option<Response> {
     let alloc = job.alloc.as_ref()?;
-    if !matches!(job.state, JobState::Running | JobState::Suspended) {
+    if job.configuring || !matches!(job.state, JobState::Running | JobState::Suspended) {
         return None;
     }
     let array = match job.array {

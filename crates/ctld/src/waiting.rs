@@ -3,7 +3,7 @@
 use crate::answer;
 use crate::keys::Keys;
 use muster_core::command::Identity;
-use muster_core::event::Event;
+use muster_core::event::{Event, JobChange};
 use muster_core::ids::JobId;
 use muster_core::job::{ArrayRole, ExitStatus, Job, JobState};
 use muster_core::refusal::RefusalCode;
@@ -87,17 +87,13 @@ impl Waiting {
             Event::JobSubmitted { .. } => self.counts.submitted += 1,
             Event::JobStarted { id, .. } => {
                 self.counts.started += 1;
-                if let Some(outs) = self.started.remove(id)
-                    && let Some(response) = state
-                        .jobs
-                        .get(id)
-                        .and_then(|job| answer::started(state, keys, job))
-                {
-                    let bytes = frame::encode(&response);
-                    outs.into_iter()
-                        .for_each(|out| drop(out.send(bytes.clone())));
-                }
+                self.job_started(state, keys, *id);
             }
+            Event::JobChanged {
+                id,
+                change: JobChange::Ready,
+                ..
+            } => self.job_started(state, keys, *id),
             Event::JobEnding {
                 id,
                 state: end,
@@ -112,6 +108,23 @@ impl Waiting {
                 self.job_ending(state, *id, requeue.is_some());
             }
             _ => {}
+        }
+    }
+
+    fn job_started(&mut self, state: &State, keys: &Keys, id: JobId) {
+        if !self.started.contains_key(&id) {
+            return;
+        }
+        let response = state
+            .jobs
+            .get(&id)
+            .and_then(|job| answer::started(state, keys, job));
+        if let Some(response) = response
+            && let Some(outs) = self.started.remove(&id)
+        {
+            let bytes = frame::encode(&response);
+            outs.into_iter()
+                .for_each(|out| drop(out.send(bytes.clone())));
         }
     }
 

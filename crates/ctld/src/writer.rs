@@ -285,6 +285,10 @@ impl Writer {
                 }
                 out.configured.extend(done);
             }
+            ToWriter::PrologEnded { job, attempt, well } => {
+                let command = Command::PrologEnded { job, attempt, well };
+                self.engine.decide(0, &command, now, turn);
+            }
             ToWriter::StartSnapshot { position, answer } => {
                 let writer = self.log.start_snapshot(position);
                 if let Err(e) = &writer {

@@ -204,7 +204,8 @@ impl Scheduler {
             | JobChange::Warned
             | JobChange::TermSent
             | JobChange::SpecialExit(_)
-            | JobChange::Detail(_) => {}
+            | JobChange::Detail(_)
+            | JobChange::Ready => {}
         }
     }
 

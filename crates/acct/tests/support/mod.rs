@@ -253,6 +253,7 @@ impl Driver {
             attempt: Attempt(job.attempt.0 + 1),
             at,
             alloc: Arc::new(allocation(&nodes, cpu)),
+            configuring: false,
         });
         events
     }

@@ -88,6 +88,7 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         term_time: None,
         requeueable: true,
         special_exit: false,
+        configuring: false,
         last_sched_eval: Some(at(39)),
         expected_start: None,
         next_step: 0,

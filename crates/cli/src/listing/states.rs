@@ -9,6 +9,8 @@ pub(crate) enum StateWish {
     Base(JobState),
     /// `COMPLETING`.
     Completing,
+    /// `CONFIGURING`.
+    Configuring,
     /// `SPECIAL_EXIT`.
     SpecialExit,
     /// `REQUEUED`: a run that ended so, in accounting.
@@ -20,7 +22,7 @@ pub(crate) enum StateWish {
 /// States that stand beside the base states.
 const FLAGS: &[(&str, &str, StateWish)] = &[
     ("COMPLETING", "CG", StateWish::Completing),
-    ("CONFIGURING", "CF", StateWish::Never),
+    ("CONFIGURING", "CF", StateWish::Configuring),
     ("RESIZING", "RS", StateWish::Never),
     ("RESV_DEL_HOLD", "RD", StateWish::Never),
     ("REQUEUED", "RQ", StateWish::Requeued),

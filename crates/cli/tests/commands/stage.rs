@@ -316,6 +316,7 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
         term_time: None,
         requeueable: true,
         special_exit: false,
+        configuring: false,
         last_sched_eval: None,
         expected_start: None,
         next_step: 0,

@@ -56,6 +56,7 @@ impl Job {
             next_step: 0,
             reason_detail: None,
             begin_at: spec.begin.filter(|begin| *begin > at),
+            configuring: false,
             spec,
         }
     }
@@ -133,8 +134,15 @@ impl Job {
             Event::TaskSplit { index, id, .. } => self.split(*index, *id),
             Event::JobChanged { change, at, .. } => self.change(change, *at),
             Event::JobStarted {
-                attempt, at, alloc, ..
-            } => self.start(*attempt, *at, alloc),
+                attempt,
+                at,
+                alloc,
+                configuring,
+                ..
+            } => {
+                self.start(*attempt, *at, alloc);
+                self.configuring = *configuring;
+            }
             Event::JobEnding {
                 at,
                 state,
@@ -244,6 +252,7 @@ impl Job {
             }
             JobChange::SpecialExit(special) => self.special_exit = *special,
             JobChange::Detail(text) => self.reason_detail = Some(text.clone()),
+            JobChange::Ready => self.configuring = false,
         }
         if self.state == JobState::Pending && !self.completing {
             self.settle_waiting(at);

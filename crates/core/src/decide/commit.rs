@@ -51,11 +51,14 @@ fn start(draft: &mut Draft<'_>, planned: &PlannedStart) {
         planned.job
     };
     let at = draft.now;
+    let config = draft.state.config.as_ref();
+    let configuring = config.is_some_and(|config| config.prolog_slurmctld);
     draft.emit(Event::JobStarted {
         id,
         attempt,
         at,
         alloc: Arc::new(planned.alloc.clone()),
+        configuring,
     });
 }
 

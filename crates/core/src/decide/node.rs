@@ -266,6 +266,28 @@ fn launched(draft: &mut Draft<'_>, idx: NodeIdx) {
     }
 }
 
+/// `PrologSlurmctld` has ended: the job is launched, or goes back to the queue if it can.
+pub(super) fn controllers_prolog(draft: &mut Draft<'_>, launch: (JobId, Attempt), well: bool) {
+    let (id, attempt) = launch;
+    let waits = |job: &&Job| {
+        job.configuring
+            && job.attempt == attempt
+            && matches!(job.phase(), Phase::Running | Phase::Suspended)
+    };
+    let Some(job) = draft.job(id).filter(waits) else {
+        return;
+    };
+    if well {
+        return draft.change(id, JobChange::Ready);
+    }
+    let how = match job.spec.kind {
+        JobKind::Batch => End::requeue(Reason::JobLaunchFailure, false),
+        JobKind::Allocation => End::new(JobState::Cancelled, Reason::JobLaunchFailure),
+    };
+    draft.change(id, JobChange::Detail("PrologSlurmctld failed".to_owned()));
+    ending::end(draft, id, how);
+}
+
 /// Whose fault it is that a job could not be launched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LaunchFault {

@@ -1,7 +1,9 @@
 //! Nodes: registration, loss, faults, drains, and what they do to jobs.
 
 use crate::world::{World, allocation, config, exit, info, spec, step_end, target};
-use muster_core::command::{KeptPartitions, NodeCommand, NodeUpdate, PlannedStart, UserCommand};
+use muster_core::command::{
+    Command, JobSelection, KeptPartitions, NodeCommand, NodeUpdate, PlannedStart, UserCommand,
+};
 use muster_core::config::ClusterConfig;
 use muster_core::effect::{Effect, TerminateReason};
 use muster_core::event::Event;
@@ -651,4 +653,67 @@ fn late_words_of_a_node_change_nothing() {
             .iter()
             .any(|e| matches!(e, Event::JobRequeued { .. }))
     );
+}
+
+#[test]
+fn a_job_waits_for_the_controllers_prolog() {
+    let mut world = World::with(ClusterConfig {
+        prolog_slurmctld: true,
+        ..config()
+    });
+    let ended = |world: &mut World, id: JobId, attempt: u32, well: bool| {
+        world.run(Command::PrologEnded {
+            job: id,
+            attempt: Attempt(attempt),
+            well,
+        });
+    };
+    let launches = |world: &World| {
+        let launched = |e: &&Effect| matches!(e, Effect::Launch { .. });
+        world.effects.iter().filter(launched).count()
+    };
+    let id = world.submit(spec("j"));
+    assert!(world.start(id, &[0, 1]));
+    assert!(world.job(id).configuring && launches(&world) == 0);
+    world.register(0, "boot1", &[]);
+    assert!(world.state.orders_for_node(NodeIdx(0), &[]).is_empty());
+    assert_eq!(
+        world.refused(0, UserCommand::Suspend { target: target(id) }),
+        RefusalCode::JobPending
+    );
+    ended(&mut world, id, 7, true);
+    assert!(world.job(id).configuring, "that was another launch");
+    ended(&mut world, id, 1, true);
+    assert_eq!((launches(&world), world.job(id).configuring), (2, false));
+    ended(&mut world, id, 1, false);
+    assert_eq!(world.job(id).state, JobState::Running, "once is enough");
+    world.finish(id, 0);
+    // It fails: a batch job goes back to the queue, an allocation ends.
+    let id = world.submit(spec("j"));
+    world.start(id, &[0]);
+    ended(&mut world, id, 1, false);
+    world.release(id);
+    assert_eq!(world.job(id).state, JobState::Pending);
+    let held = world.submit(allocation("a"));
+    world.start(held, &[0]);
+    ended(&mut world, held, 1, false);
+    world.release(held);
+    assert_eq!(world.job(held).state, JobState::Cancelled);
+    // It is cancelled meanwhile.
+    let id = world.submit(spec("j"));
+    world.start(id, &[0]);
+    world.must(
+        1000,
+        UserCommand::Cancel {
+            selection: JobSelection {
+                targets: vec![target(id)],
+                ..JobSelection::default()
+            },
+        },
+    );
+    ended(&mut world, id, 1, true);
+    assert_eq!(launches(&world), 0);
+    world.release(id);
+    assert_eq!(world.job(id).state, JobState::Cancelled);
+    world.check_replay();
 }

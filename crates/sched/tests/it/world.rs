@@ -221,6 +221,7 @@ impl World {
                 attempt,
                 at: self.now,
                 alloc,
+                configuring: false,
             });
             started.push(id);
         }

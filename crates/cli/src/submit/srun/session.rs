@@ -13,6 +13,7 @@ use crate::submit::agent::AgentStream;
 use crate::submit::holder::{Holder, timeout};
 use crate::submit::say::{self, Say};
 use crate::submit::signals::Signals;
+use muster_conf::endpoint::{self, Endpoint};
 use muster_conf::options::Chosen;
 use muster_core::job::{ExitStatus, JobState};
 use muster_proto::step::{FromStepd, StdinTask, StepCreated, StepSpec, ToStepd};
@@ -64,7 +65,7 @@ impl Rules {
             disable_status: chosen.has("disable-status"),
             quit_on_interrupt: chosen.has("quit-on-interrupt"),
             pty: spec.pty.is_some(),
-            epilog: program(chosen.value("epilog")),
+            epilog: site_program(chosen.value("epilog"), |conf| conf.srun_epilog),
             tell_once: std::env::var("SLURM_SRUN_REDUCE_TASK_EXIT_MSG").is_ok_and(|v| v != "0"),
         })
     }
@@ -161,7 +162,8 @@ impl Session {
             )));
         }
         let rules = Rules::read(say, chosen, &spec)?;
-        if let Some(prolog) = program(chosen.value("prolog")) {
+        let prolog = site_program(chosen.value("prolog"), |conf| conf.srun_prolog);
+        if let Some(prolog) = prolog {
             run_program(say, &prolog);
         }
         let peers = greet(say, &spec, created)?;
@@ -628,12 +630,16 @@ fn open_input(feed: &Feed, names: &Names<'_>) -> Result<Input, String> {
     })
 }
 
-fn program(text: Option<&str>) -> Option<String> {
-    text.filter(|p| !p.eq_ignore_ascii_case("none"))
-        .map(str::to_owned)
+/// The program of an option, `none` being none; without the option the one of slurm.conf.
+fn site_program(given: Option<&str>, site: fn(Endpoint) -> Option<String>) -> Option<String> {
+    let program = match given {
+        Some(given) => Some(given.to_owned()),
+        None => site(endpoint::read(&endpoint::conf_path()).ok()?),
+    };
+    program.filter(|p| !p.is_empty() && !p.eq_ignore_ascii_case("none"))
 }
 
-/// `--prolog`, `--epilog`.
+/// `--prolog`, `--epilog`, `SrunProlog`, `SrunEpilog`.
 fn run_program(say: &Say, path: &str) {
     match std::process::Command::new(path).status() {
         Ok(status) if status.success() => {}
