@@ -31,3 +31,4 @@ pub mod spec;
 pub mod state;
 pub mod time;
 pub mod transition;
+pub mod usage;

@@ -171,6 +171,12 @@ impl Connection {
                 })?;
                 Served::Next
             }
+            RequestBody::WaitNodes(count) => {
+                let answer = self.later.clone();
+                self.shared
+                    .to_replica(ToReplica::WaitNodes { count, answer })?;
+                Served::Next
+            }
             RequestBody::Hold(job) => self.hold(job).await?,
             RequestBody::NodeHello(hello) => {
                 if self.shared.is_admin(self.identity.uid) {
@@ -366,6 +372,7 @@ fn kind(body: &RequestBody) -> &'static str {
             Query::ResetDiag => "REQUEST_STATS_RESET",
         },
         RequestBody::WaitStarted(_) | RequestBody::WaitEnded(_) => "REQUEST_JOB_READY",
+        RequestBody::WaitNodes(_) => "REQUEST_NODE_INFO",
         RequestBody::Hold(_) => "REQUEST_RESOURCE_ALLOCATION",
         RequestBody::NodeHello(_) => "MESSAGE_NODE_REGISTRATION_STATUS",
         RequestBody::Shutdown { .. } => "REQUEST_SHUTDOWN",

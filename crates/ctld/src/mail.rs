@@ -158,6 +158,13 @@ pub enum ToReplica {
         /// One encoded frame.
         answer: mpsc::UnboundedSender<Vec<u8>>,
     },
+    /// Tell how many nodes are connected, now and with each that comes, until there are so many.
+    WaitNodes {
+        /// So many.
+        count: u32,
+        /// Encoded frames.
+        answer: mpsc::UnboundedSender<Vec<u8>>,
+    },
     /// What `scontrol show config` prints.
     Config(Box<muster_proto::client::ConfigAnswer>),
     /// Programs of the site that the controller runs.

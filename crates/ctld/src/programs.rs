@@ -135,52 +135,60 @@ impl Programs {
 
     /// An event was applied to `state`.
     pub(crate) fn heard(&mut self, state: &State, event: &Event) {
-        let job = |id: &JobId| state.jobs.get(id);
         match event {
-            Event::JobEnding {
-                id, requeue, at, ..
-            } => {
-                let Some(job) = job(id) else { return };
-                if requeue.is_none() && job.state.is_ended() {
+            Event::JobStarted { id, .. } => {
+                let Some(job) = state.jobs.get(id) else {
+                    return;
+                };
+                self.run_prolog(state, job);
+                self.mail(state, job, event);
+            }
+            Event::JobEnding { id, .. } => {
+                let Some(job) = state.jobs.get(id) else {
+                    return;
+                };
+                if job.state.is_ended() {
                     self.completed(state, job);
                 }
-                let ran = job.alloc.is_some();
-                if let Some(program) = self.settings.epilog.clone().filter(|_| ran) {
-                    let mut env = self.env(state, job);
-                    env.push(variable("SLURM_SCRIPT_CONTEXT", "epilog_slurmctld"));
-                    env.extend(exit_env(job));
-                    self.run("EpilogSlurmctld", program, Vec::new(), env);
-                }
-                if job.spec.mail.is_some() {
-                    self.write(state, job, event, *at);
-                    let _ = self.tasks.send(Task::Forget(*id));
-                }
+                self.run_epilog(state, job);
+                self.mail(state, job, event);
             }
-            Event::JobStarted {
-                id,
-                configuring: true,
-                ..
-            } => {
-                if let Some(job) = job(id) {
-                    self.run_prolog(state, job);
+            Event::JobChanged { id, .. } | Event::NodeReleased { id, .. } => {
+                if let Some(job) = state.jobs.get(id) {
+                    self.mail(state, job, event);
                 }
             }
             _ => {}
         }
+    }
+
+    /// Sends the mails that an event calls for, and sees to those that are due later.
+    fn mail(&mut self, state: &State, job: &Job, event: &Event) {
+        if job.spec.mail.is_none() {
+            return;
+        }
         match event {
-            Event::NodeReleased { id, at, .. } => {
-                if let Some(job) = job(id).filter(|job| job.spec.mail.is_some()) {
-                    self.write(state, job, event, *at);
-                }
-            }
-            Event::JobStarted { id, at, .. } | Event::JobChanged { id, at, .. } => {
-                let Some(job) = job(id).filter(|job| job.spec.mail.is_some()) else {
-                    return;
-                };
+            Event::JobStarted { at, .. } | Event::JobChanged { at, .. } => {
                 self.write(state, job, event, *at);
                 self.watch_limit(state, job);
             }
+            Event::JobEnding { at, .. } => {
+                self.write(state, job, event, *at);
+                self.send(Task::Forget(job.id));
+            }
+            Event::NodeReleased { at, .. } => self.write(state, job, event, *at),
             _ => {}
+        }
+    }
+
+    /// Runs `EpilogSlurmctld` for a job that had an allocation.
+    fn run_epilog(&self, state: &State, job: &Job) {
+        let ran = job.alloc.is_some();
+        if let Some(program) = self.settings.epilog.clone().filter(|_| ran) {
+            let mut env = self.env(state, job);
+            env.push(variable("SLURM_SCRIPT_CONTEXT", "epilog_slurmctld"));
+            env.extend(exit_env(job));
+            self.run("EpilogSlurmctld", program, Vec::new(), env);
         }
     }
 

@@ -97,6 +97,9 @@ impl Replica {
                 } => {
                     self.waiting.wait_ended(&self.state, job, holder, answer);
                 }
+                ToReplica::WaitNodes { count, answer } => {
+                    self.waiting.wait_nodes(&self.state, count, answer);
+                }
                 ToReplica::Config(config) => self.config = *config,
                 ToReplica::Programs(settings) => self.programs.configure(*settings),
                 ToReplica::Stop => break,

@@ -6,6 +6,7 @@ use muster_core::command::Identity;
 use muster_core::event::{Event, JobChange};
 use muster_core::ids::JobId;
 use muster_core::job::{ArrayRole, ExitStatus, Job, JobState};
+use muster_core::node::NodeLink;
 use muster_core::refusal::RefusalCode;
 use muster_core::state::State;
 use muster_proto::client::{Diag, Response};
@@ -20,6 +21,8 @@ type Out = UnboundedSender<Vec<u8>>;
 pub(crate) struct Waiting {
     started: HashMap<JobId, Vec<Out>>,
     ended: HashMap<JobId, Vec<Ended>>,
+    /// Who waits for so many nodes.
+    nodes: Vec<(u32, Out)>,
     /// Worst exit of the tasks of arrays that someone waits for.
     worst: HashMap<JobId, ExitStatus>,
     counts: Counts,
@@ -81,6 +84,25 @@ impl Waiting {
         }
     }
 
+    /// Answers now, and with each node that comes if there are not enough.
+    pub(crate) fn wait_nodes(&mut self, state: &State, count: u32, out: Out) {
+        let up = nodes_up(state);
+        let told = out.send(frame::encode(&Response::NodesUp(up))).is_ok();
+        if told && up < count {
+            self.nodes.push((count, out));
+        }
+    }
+
+    fn node_came(&mut self, state: &State) {
+        if self.nodes.is_empty() {
+            return;
+        }
+        let up = nodes_up(state);
+        let bytes = frame::encode(&Response::NodesUp(up));
+        self.nodes
+            .retain(|(count, out)| out.send(bytes.clone()).is_ok() && up < *count);
+    }
+
     /// Tells those whose wait this event ends. The event was just applied.
     pub(crate) fn heard(&mut self, state: &State, keys: &Keys, event: &Event) {
         match event {
@@ -107,6 +129,7 @@ impl Waiting {
                 }
                 self.job_ending(state, *id, requeue.is_some());
             }
+            Event::NodeRegistered { .. } => self.node_came(state),
             _ => {}
         }
     }
@@ -199,6 +222,14 @@ impl Waiting {
         diag.cancelled = self.counts.cancelled;
         diag.failed = self.counts.failed;
     }
+}
+
+fn nodes_up(state: &State) -> u32 {
+    let up = state
+        .nodes
+        .iter()
+        .filter(|node| !node.removed && node.link == NodeLink::Up);
+    u32::try_from(up.count()).unwrap_or(u32::MAX)
 }
 
 fn records(state: &State, id: JobId) -> impl Iterator<Item = &Job> {

@@ -56,6 +56,10 @@ pub enum RequestBody {
         #[n(0)]
         nodes: bool,
     },
+    /// Answered by [`Response::NodesUp`] at once, and again with each node that comes, until there are so many.
+    /// Anyone.
+    #[n(7)]
+    WaitNodes(#[n(0)] u32),
 }
 
 /// A read.
@@ -170,6 +174,9 @@ pub enum Response {
     /// To `NodeHello`: the node may speak.
     #[n(13)]
     Welcome(#[n(0)] Box<crate::node::Welcome>),
+    /// To `WaitNodes`: so many nodes are connected.
+    #[n(14)]
+    NodesUp(#[n(0)] u32),
 }
 
 /// A controller that answers.

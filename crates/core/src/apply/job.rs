@@ -236,6 +236,10 @@ impl Job {
             JobChange::Hold { hold, priority } => {
                 self.hold = *hold;
                 self.priority = *priority;
+                if *hold == Hold::None {
+                    // Why the system held it is over.
+                    self.reason_detail = None;
+                }
             }
             JobChange::TimeLimit(limit) => self.time_limit = *limit,
             JobChange::Priority(priority) => self.priority = *priority,

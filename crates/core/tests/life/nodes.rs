@@ -317,6 +317,7 @@ fn a_failed_prolog_drains_the_node_and_holds_the_job() {
         RefusalCode::AccessDenied
     );
     world.must(0, release);
+    assert_eq!(world.job(id).reason_detail, None);
     world.pass(3600);
     assert!(world.start(id, &[1]));
     world.check_replay();

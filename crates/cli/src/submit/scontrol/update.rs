@@ -213,8 +213,15 @@ impl Session {
         };
         let first = bare.first().map(String::as_str);
         let names = pairs.iter().map(|p| p.key.as_str());
-        match first.into_iter().chain(names).find_map(made_or_removed) {
-            Some(Entity::Partition) => self.create_partition(&pairs),
+        let named: Vec<Entity> = first
+            .into_iter()
+            .chain(names)
+            .filter_map(made_or_removed)
+            .collect();
+        // Nodes= is a field of a partition too.
+        let partition = named.iter().any(|e| matches!(e, Entity::Partition));
+        match named.first() {
+            Some(_) if partition => self.create_partition(&pairs),
             Some(Entity::Node) => self.error(NODES_IN_FILE),
             Some(_) => self.error(NO_RESERVATIONS),
             None => self.complain(&format!("Invalid creation entity: {}", words[0])),
