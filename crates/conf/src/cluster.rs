@@ -65,10 +65,14 @@ impl Config {
             scheduler_parameters: self.scheduler_parameters.clone(),
             requeue_exit: exit_codes(self.text("RequeueExit")),
             requeue_exit_hold: exit_codes(self.text("RequeueExitHold")),
-            prolog_slurmctld: self
-                .text("PrologSlurmctld")
-                .is_some_and(|program| !program.is_empty() && program != "(null)"),
+            prolog_slurmctld: self.names_program("PrologSlurmctld"),
+            can_reboot: self.names_program("RebootProgram"),
         }
+    }
+
+    fn names_program(&self, key: &str) -> bool {
+        let text = self.text(key);
+        text.is_some_and(|program| !program.is_empty() && program != "(null)")
     }
 
     fn partition_config(&self, partition: &PartitionDef) -> PartitionConfig {

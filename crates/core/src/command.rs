@@ -216,6 +216,29 @@ pub enum UserCommand {
         #[n(1)]
         pairs: Vec<(String, String)>,
     },
+    /// scontrol reboot: each node once no job is on it.
+    #[n(16)]
+    Reboot {
+        /// Hostlist, or ALL.
+        #[n(0)]
+        nodes: String,
+        /// `ASAP`: no further jobs until then.
+        #[n(1)]
+        asap: bool,
+        /// `nextstate=DOWN`.
+        #[n(2)]
+        down_after: bool,
+        /// `reason=`.
+        #[n(3)]
+        reason: Option<String>,
+    },
+    /// scontrol cancel_reboot.
+    #[n(17)]
+    CancelReboot {
+        /// Hostlist, or ALL.
+        #[n(0)]
+        nodes: String,
+    },
     /// scontrol delete partition: refused while jobs are in it.
     #[n(15)]
     DeletePartition {

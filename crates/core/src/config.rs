@@ -93,6 +93,10 @@ pub struct ClusterConfig {
     #[n(26)]
     #[cbor(default)]
     pub prolog_slurmctld: bool,
+    /// There is a `RebootProgram`.
+    #[n(27)]
+    #[cbor(default)]
+    pub can_reboot: bool,
 }
 
 impl Default for ClusterConfig {
@@ -126,6 +130,7 @@ impl Default for ClusterConfig {
             requeue_exit: Vec::new(),
             requeue_exit_hold: Vec::new(),
             prolog_slurmctld: false,
+            can_reboot: false,
         }
     }
 }

@@ -13,6 +13,7 @@ mod hold;
 mod node;
 mod partition;
 mod partition_access;
+mod reboot;
 mod requeue;
 mod submit;
 mod suspend;
@@ -155,6 +156,21 @@ fn user(
             partition::create(draft, identity, name, pairs)
         }
         UserCommand::DeletePartition { name } => partition::delete(draft, identity, name),
+        UserCommand::Reboot {
+            nodes,
+            asap,
+            down_after,
+            reason,
+        } => {
+            let wish = reboot::Wish {
+                nodes,
+                asap: *asap,
+                down_after: *down_after,
+                reason: reason.as_deref(),
+            };
+            reboot::reboot(draft, identity, &wish)
+        }
+        UserCommand::CancelReboot { nodes } => reboot::cancel(draft, identity, nodes),
         UserCommand::EndAllocation { job, exit } => {
             cancel::end_allocation(draft, identity, *job, *exit)
         }

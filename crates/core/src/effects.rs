@@ -2,10 +2,10 @@
 
 use crate::command::SignalScope;
 use crate::effect::{Effect, TerminateReason};
-use crate::event::{Event, JobChange};
+use crate::event::{Event, JobChange, NodeChange};
 use crate::ids::{Attempt, JobId, NodeIdx};
 use crate::job::{Job, JobState, NodeShare, Reason};
-use crate::node::NodeLink;
+use crate::node::{NodeLink, Reboot};
 use crate::spec::JobKind;
 use crate::state::State;
 use crate::transition::Phase;
@@ -55,6 +55,14 @@ impl State {
             Event::NodeReleased { id, position, .. } => {
                 self.with_job(*id, |job| self.end_of_share(job, *position))
             }
+            Event::NodeChanged {
+                node,
+                change:
+                    NodeChange::Reboot(Some(Reboot {
+                        issued: Some(_), ..
+                    })),
+                ..
+            } => vec![Effect::Reboot { node: *node }],
             Event::JobChanged { .. }
             | Event::Configured { .. }
             | Event::BlobStored { .. }
@@ -75,6 +83,11 @@ impl State {
     /// launches of what it should run and lacks, ends of what it has and should not.
     pub fn orders_for_node(&self, node: NodeIdx, present: &[(JobId, Attempt)]) -> Vec<Effect> {
         let mut out = Vec::new();
+        let reboot = self.node(node).and_then(|n| n.reboot.as_ref());
+        if reboot.is_some_and(|r| r.issued.is_some()) {
+            // The order may have been lost with the connection.
+            out.push(Effect::Reboot { node });
+        }
         // First the ends: a launch may need the CPUs of a job that was given up while the node was away.
         for (id, attempt) in present {
             let expected = self

@@ -380,4 +380,7 @@ pub enum NodeChange {
     /// A node that was down answered again: DOWN ends, DRAIN stays.
     #[n(12)]
     Returned,
+    /// A reboot was asked for, ordered, taken back or has happened.
+    #[n(13)]
+    Reboot(#[n(0)] Option<crate::node::Reboot>),
 }

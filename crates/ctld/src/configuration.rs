@@ -189,6 +189,7 @@ fn settings(config: &Config) -> NodeSettings {
         prolog_timeout_s: timeout("PrologTimeout"),
         epilog_timeout_s: timeout("EpilogTimeout"),
         unkillable_program: script("UnkillableStepProgram"),
+        reboot_program: script("RebootProgram"),
         health_check: script("HealthCheckProgram").map(|program| HealthCheck {
             program,
             interval_s: config

@@ -351,6 +351,7 @@ fn kind(body: &RequestBody) -> &'static str {
             UserCommand::UpdatePartition { .. } => "REQUEST_UPDATE_PARTITION",
             UserCommand::CreatePartition { .. } => "REQUEST_CREATE_PARTITION",
             UserCommand::DeletePartition { .. } => "REQUEST_DELETE_PARTITION",
+            UserCommand::Reboot { .. } | UserCommand::CancelReboot { .. } => "REQUEST_REBOOT_NODES",
             UserCommand::Reconfigure => "REQUEST_RECONFIGURE",
             UserCommand::EndAllocation { .. } => "REQUEST_COMPLETE_JOB_ALLOCATION",
             UserCommand::Requeue { .. } => "REQUEST_JOB_REQUEUE",

@@ -562,6 +562,7 @@ impl Writer {
                     scope,
                 },
             ),
+            Effect::Reboot { node } => (node, Order::Reboot),
             Effect::Notify { .. } => return,
         };
         let Some(link) = self.links.get(&node) else {

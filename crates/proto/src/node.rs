@@ -97,6 +97,9 @@ pub struct NodeSettings {
     /// `HealthCheckProgram` and when it is run.
     #[n(15)]
     pub health_check: Option<HealthCheck>,
+    /// `RebootProgram`.
+    #[n(16)]
+    pub reboot_program: Option<String>,
 }
 
 /// A program that looks after a node.
@@ -204,6 +207,9 @@ pub enum Order {
         #[n(4)]
         scope: SignalScope,
     },
+    /// Run `RebootProgram`.
+    #[n(3)]
+    Reboot,
 }
 
 /// A job's right to a share of a node.

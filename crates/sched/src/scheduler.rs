@@ -130,6 +130,7 @@ impl Scheduler {
                 | NodeChange::Resume
                 | NodeChange::Undrain
                 | NodeChange::Returned
+                | NodeChange::Reboot(_)
                 | NodeChange::LaunchFailed(_) => {
                     self.dirty_nodes.insert(node.0);
                 }

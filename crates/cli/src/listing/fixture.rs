@@ -422,6 +422,7 @@ pub(crate) fn node(number: u32, used: u32, free_mib: u64, last_busy: i64) -> Nod
         launch_failures: 0,
         used_gres: Vec::new(),
         removed: false,
+        reboot: None,
         comment: None,
     }
 }

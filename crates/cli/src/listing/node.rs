@@ -134,9 +134,17 @@ impl<'a> NodeView<'a> {
     }
 
     fn mark(&self, out: &mut String) {
-        if self.silent() {
-            out.push('*');
+        match self.reboot() {
+            Some(true) => out.push('^'),
+            Some(false) => out.push('@'),
+            None if self.silent() => out.push('*'),
+            None => {}
         }
+    }
+
+    /// Whether a reboot was asked for, and with true ordered.
+    fn reboot(&self) -> Option<bool> {
+        self.node.reboot.as_ref().map(|r| r.issued.is_some())
     }
 
     /// Flags beside the base state, in Slurm's order.
@@ -146,6 +154,8 @@ impl<'a> NodeView<'a> {
             (self.completing, "COMPLETING"),
             (self.silent(), "NOT_RESPONDING"),
             (self.node.fail, "FAIL"),
+            (self.reboot() == Some(false), "REBOOT_REQUESTED"),
+            (self.reboot() == Some(true), "REBOOT_ISSUED"),
         ]
         .into_iter()
         .filter_map(|(on, name)| on.then_some(name))

@@ -3,7 +3,7 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
-use super::tick;
+use super::{reboot, tick};
 use crate::command::NodeCommand;
 use crate::event::{Event, JobChange, NodeChange};
 use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
@@ -143,7 +143,11 @@ fn register(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo, present: &[(Jo
             _ => {}
         }
     }
+    if rebooted {
+        reboot::booted(draft, idx);
+    }
     check_machine(draft, idx, info);
+    reboot::order_if_idle(draft, idx);
 }
 
 /// A machine with less than the configuration says is drained; one that was down comes back by `ReturnToService`.

@@ -309,3 +309,28 @@ fn srun_runs_the_sites_programs_where_it_is() {
     ));
     assert_eq!(read(), "before\ntask\nafter\ntask\n");
 }
+
+#[test]
+fn a_reboot_waits_for_the_nodes_jobs() {
+    let c = Cluster::start(2, 2);
+    let refused = c.run("scontrol reboot n1");
+    assert!(
+        refused.code == 1 && refused.err.contains("RebootProgram"),
+        "{refused:?}"
+    );
+    let log = c.path("reboots").display().to_string();
+    let reboot = program(&c, "reboot", &format!("echo $SLURMD_NODENAME >>{log}"));
+    configure(&c, &format!("RebootProgram={reboot}"));
+    let job = c.sbatch("-w n1 -o /dev/null --wrap 'until [ -e go ]; do sleep 0.05; done'");
+    c.until_prints(&format!("squeue -h -j {job},{job} -o %T"), "RUNNING");
+    c.ok("scontrol reboot ASAP reason=kernel n1");
+    assert_eq!(c.ok("sinfo -h -n n1 -o '%T %E'"), "draining@ kernel");
+    let shown = c.ok("scontrol show node n1");
+    assert!(shown.contains("+DRAIN+REBOOT_REQUESTED"), "{shown}");
+    c.write("go", "");
+    let read = || std::fs::read_to_string(c.path("reboots")).unwrap_or_default();
+    c.until("the program ran", || read() == "n1\n");
+    assert_eq!(c.ok("sinfo -h -n n1 -o %t"), "drain^");
+    c.ok("scontrol cancel_reboot n1");
+    assert_eq!(c.ok("sinfo -h -n n1 -o %T"), "idle");
+}

@@ -197,6 +197,7 @@ impl Agent {
                     signal,
                     scope,
                 } => self.signal((job, attempt), step, signal, scope),
+                Order::Reboot => self.reboot(),
             }
         }
         for id in orders.drop_blobs {

@@ -96,7 +96,6 @@ impl Keyword {
 }
 
 const MANY: usize = usize::MAX;
-const NO_REBOOT: &str = "nodes are not rebooted by the workload manager";
 const LEVEL: &str = "set SlurmctldDebug or DebugFlags in slurm.conf, then scontrol reconfigure";
 
 /// All commands.
@@ -104,7 +103,7 @@ pub(crate) const KEYWORDS: &[Keyword] = &[
     keyword("abort", 5, 0, 0, "", "stop the controller")
         .partly("it is an ordinary shutdown of the controller; no core file is written"),
     keyword("all", 3, 0, 0, "", "as --all, for the commands that follow"),
-    keyword("cancel_reboot", 3, 1, 1, "NODES", "take back a reboot").refused(NO_REBOOT),
+    keyword("cancel_reboot", 3, 1, 1, "NODES", "take back a reboot"),
     keyword("cluster", 2, 0, 1, "[NAME]", "talk to this cluster; only this one is known"),
     keyword("completing", 2, 0, 0, "", "jobs whose nodes are still being cleaned"),
     keyword("create", 2, 1, MANY, "SPECIFICATION", "make a partition")
@@ -131,7 +130,8 @@ pub(crate) const KEYWORDS: &[Keyword] = &[
     keyword("ping", 3, 0, 0, "", "whether the controller answers"),
     keyword("quiet", 4, 0, 0, "", "as --quiet, for the commands that follow"),
     keyword("quit", 4, 0, 0, "", "stop reading commands"),
-    keyword("reboot", 3, 0, MANY, "NODES", "reboot nodes").refused(NO_REBOOT),
+    keyword("reboot", 3, 1, MANY, "[ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] NODES|ALL", "reboot nodes once no job is there")
+        .partly("a node that does not come back is down after SlurmdTimeout, whatever ResumeTimeout says"),
     keyword("reconfigure", 3, 0, 0, "", "read the configuration files again"),
     keyword("release", 3, 1, MANY, "JOBS", "let held jobs go"),
     keyword("requeue", 3, 1, MANY, "[Incomplete] JOBS", "put jobs back into the queue"),

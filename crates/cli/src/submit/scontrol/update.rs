@@ -228,6 +228,38 @@ impl Session {
         }
     }
 
+    /// `reboot [ASAP] [nextstate=STATE] [reason=TEXT] NODES`.
+    pub(super) fn reboot(&mut self, words: &[String]) {
+        let (mut asap, mut down_after, mut reason, mut nodes) = (false, false, None, None);
+        for word in words {
+            let lower = word.to_ascii_lowercase();
+            match (lower.as_str(), word.split_once('=')) {
+                ("asap", None) if nodes.is_none() => asap = true,
+                ("nextstate=resume", _) => down_after = false,
+                ("nextstate=down", _) => down_after = true,
+                (_, Some((key, value))) if key.eq_ignore_ascii_case("reason") => {
+                    reason = Some(value.to_owned());
+                }
+                (_, Some(_)) => {
+                    return self.complain(&format!(
+                        "Invalid input: {word} (nextstate=RESUME or DOWN, reason=TEXT)"
+                    ));
+                }
+                (_, None) => nodes = Some(word.clone()),
+            }
+        }
+        let Some(nodes) = nodes else {
+            return self.complain("Missing node name(s)");
+        };
+        let command = UserCommand::Reboot {
+            nodes,
+            asap,
+            down_after,
+            reason,
+        };
+        self.send_change(command, "scontrol_reboot_nodes");
+    }
+
     /// `delete ENTITY=ID` or `delete ENTITY ID`.
     pub(super) fn delete(&mut self, words: &[String]) {
         let (entity, id) = match (words[0].split_once('='), words.get(1)) {
