@@ -276,7 +276,7 @@ fn jobs_wait_for_the_controllers_prolog() {
         c.ok(&format!("squeue -h -j {job},{job} -o '%T %t'")),
         "CONFIGURING CF"
     );
-    // A controller that comes back runs it again.
+    // A controller that comes back runs it again, and is not kept from being ready by it.
     c.kill(c.controller());
     assert_eq!(c.start_controller().code, 0);
     c.until("the prolog runs again", || runs().len() == 2);
