@@ -65,6 +65,7 @@ impl Config {
             scheduler_parameters: self.scheduler_parameters.clone(),
             requeue_exit: exit_codes(self.text("RequeueExit")),
             requeue_exit_hold: exit_codes(self.text("RequeueExitHold")),
+            order: self.order_config(),
         }
     }
 

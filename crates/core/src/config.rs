@@ -2,6 +2,7 @@
 //! decides what was decided then.
 
 use crate::node::NodeConfig;
+use crate::order_config::OrderConfig;
 use crate::spec::MemoryAsk;
 use crate::time::TimeLimit;
 use minicbor::{Decode, Encode};
@@ -89,6 +90,10 @@ pub struct ClusterConfig {
     #[n(25)]
     #[cbor(default)]
     pub requeue_exit_hold: Vec<(u32, u32)>,
+    /// Priorities, preemption, reservations.
+    #[n(40)]
+    #[cbor(default)]
+    pub order: OrderConfig,
 }
 
 impl Default for ClusterConfig {
@@ -121,6 +126,7 @@ impl Default for ClusterConfig {
             scheduler_parameters: Vec::new(),
             requeue_exit: Vec::new(),
             requeue_exit_hold: Vec::new(),
+            order: OrderConfig::default(),
         }
     }
 }

@@ -14,6 +14,7 @@ mod node;
 mod partition;
 mod partition_access;
 mod requeue;
+mod reservation;
 mod submit;
 mod suspend;
 mod target;
@@ -76,6 +77,9 @@ pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
             None
         }
     };
+    if !state.reservations.is_empty() {
+        reservation::follow(&mut draft);
+    }
     draft.finish(reply)
 }
 
@@ -151,6 +155,9 @@ fn user(
             partition::create(draft, identity, name, pairs)
         }
         UserCommand::DeletePartition { name } => partition::delete(draft, identity, name),
+        UserCommand::CreateReservation(ask) => reservation::create(draft, identity, ask),
+        UserCommand::UpdateReservation(ask) => reservation::update(draft, identity, ask),
+        UserCommand::DeleteReservation { name } => reservation::delete(draft, identity, name),
         UserCommand::EndAllocation { job, exit } => {
             cancel::end_allocation(draft, identity, *job, *exit)
         }

@@ -56,6 +56,7 @@ impl Job {
             next_step: 0,
             reason_detail: None,
             begin_at: spec.begin.filter(|begin| *begin > at),
+            end_by: None,
             spec,
         }
     }
@@ -180,7 +181,10 @@ impl Job {
             | Event::NodeRegistered { .. }
             | Event::NodeChanged { .. }
             | Event::PartitionChanged { .. }
-            | Event::PartitionRemoved { .. } => {}
+            | Event::PartitionRemoved { .. }
+            | Event::ReservationSet { .. }
+            | Event::ReservationStarted { .. }
+            | Event::ReservationGone { .. } => {}
         }
         assert_eq!(
             self.phase(),
@@ -244,6 +248,14 @@ impl Job {
             }
             JobChange::SpecialExit(special) => self.special_exit = *special,
             JobChange::Detail(text) => self.reason_detail = Some(text.clone()),
+            JobChange::ReservationGone { spec, hold } => {
+                self.spec = spec.clone();
+                if *hold {
+                    (self.hold, self.priority) = (Hold::User, 0);
+                    self.reason = Reason::ReservationDeleted;
+                }
+            }
+            JobChange::EndBy(at) => self.end_by = *at,
         }
         if self.state == JobState::Pending && !self.completing {
             self.settle_waiting(at);
@@ -266,6 +278,9 @@ impl Job {
             return Reason::DependencyNeverSatisfied;
         }
         match self.hold {
+            Hold::User if self.reason == Reason::ReservationDeleted => {
+                return Reason::ReservationDeleted;
+            }
             Hold::User => return Reason::JobHeldUser,
             Hold::Admin => return Reason::JobHeldAdmin,
             Hold::None => {}
@@ -299,6 +314,7 @@ impl Job {
         self.suspended_ms = 0;
         self.nodes_held = (0..u32::try_from(alloc.nodes.len()).unwrap_or(u32::MAX)).collect();
         self.partition = alloc.partition.clone();
+        self.end_by = alloc.end_by;
         self.alloc = Some(alloc.clone());
         self.exit = ExitStatus::default();
         self.derived_exit = ExitStatus::default();
@@ -366,6 +382,7 @@ impl Job {
         self.warned = false;
         self.steps = Vec::new();
         self.eligible_time = None;
+        self.end_by = None;
         self.begin_at = not_before.filter(|time| *time > at);
         self.priority = match hold {
             Hold::User | Hold::Admin => 0,

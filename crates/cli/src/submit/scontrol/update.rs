@@ -176,8 +176,6 @@ pub(crate) const NODE_FIELDS: &[Field] = &[
 
 const NODES_IN_FILE: &str =
     "nodes are made and removed in slurm.conf, then scontrol reconfigure; nothing was done";
-const NO_RESERVATIONS: &str =
-    "reservations are not supported; use a partition, or hold nodes with State=DRAIN";
 
 impl Session {
     /// `update ...`.
@@ -185,7 +183,10 @@ impl Session {
         if words.is_empty() {
             return self.complain("too few arguments for update keyword");
         }
-        let Some(pairs) = self.pairs(words) else {
+        // A word without a value means something for reservations only.
+        let skips = |word: &&String| !word.eq_ignore_ascii_case("skip");
+        let words_with_values: Vec<String> = words.iter().filter(skips).cloned().collect();
+        let Some(pairs) = self.pairs(&words_with_values) else {
             return;
         };
         match entity(&pairs) {
@@ -193,7 +194,7 @@ impl Session {
             Entity::Node => self.update_node(&pairs),
             Entity::Partition => self.update_partition(&pairs),
             Entity::Step => self.error("steps cannot be updated; scancel JOB.STEP ends one"),
-            Entity::Reservation => self.error(NO_RESERVATIONS),
+            Entity::Reservation => self.update_reservation(words),
             Entity::Other => {
                 self.complain("No valid entity in update command");
                 self.complain(
@@ -213,11 +214,20 @@ impl Session {
         };
         let first = bare.first().map(String::as_str);
         let names = pairs.iter().map(|p| p.key.as_str());
-        match first.into_iter().chain(names).find_map(made_or_removed) {
+        let entities: Vec<Entity> = first
+            .into_iter()
+            .chain(names)
+            .filter_map(made_or_removed)
+            .collect();
+        // A reservation may name nodes and a partition, too.
+        let reservation = |e: &Entity| matches!(e, Entity::Reservation);
+        let at = entities.iter().position(reservation).unwrap_or(0);
+        let entity = entities.into_iter().nth(at);
+        match entity {
             Some(Entity::Partition) => self.create_partition(&pairs),
             Some(Entity::Node) => self.error(NODES_IN_FILE),
-            Some(_) => self.error(NO_RESERVATIONS),
-            None => self.complain(&format!("Invalid creation entity: {}", words[0])),
+            Some(_) => self.create_reservation(&words[bare.len()..]),
+            None => self.error(&format!("Invalid creation entity: {}", words[0])),
         }
     }
 
@@ -228,7 +238,7 @@ impl Session {
             (None, Some(id)) => (words[0].as_str(), id.as_str()),
             _ => {
                 return self
-                    .complain("Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'");
+                    .error("Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'");
             }
         };
         match made_or_removed(entity) {
@@ -238,8 +248,8 @@ impl Session {
                 self.send_change(UserCommand::DeletePartition { name }, &prefix);
             }
             Some(Entity::Node) => self.error(NODES_IN_FILE),
-            Some(_) => self.error(NO_RESERVATIONS),
-            None => self.complain(&format!("Invalid deletion entity: {}", words[0])),
+            Some(_) => self.delete_reservation(id, words),
+            None => self.error(&format!("Invalid deletion entity: {}", words[0])),
         }
     }
 
