@@ -94,7 +94,8 @@ fn reservations_allow(
         let asked = job.spec.reservations().any(|n| n == name);
         let owner = &job.spec.owner;
         let admitted = || reservation.admits(&owner.user, &[&owner.group], job.spec.account_name());
-        if !asked && !(reservation.flags.has(Flags::MAGNETIC) && admitted()) {
+        let drawn_in = || reservation.flags.has(Flags::MAGNETIC) && admitted();
+        if !(asked || drawn_in()) {
             return None;
         }
         end_by = super::reservation::end_by(draft, reservation);

@@ -282,7 +282,7 @@ fn change(list: &mut Vec<String>, denied: &mut bool, ask: Option<&NameList>) {
 
 fn apply_plain(state: &State, new: &mut Reservation, ask: &ReservationAsk) -> Result<(), Refusal> {
     let fixed = Flags::TIME_FLOAT;
-    if new.name != "" && ask.flags.with(ask.flags_removed).has(fixed) {
+    if !new.name.is_empty() && ask.flags.with(ask.flags_removed).has(fixed) {
         return Err(Refusal::new(
             RefusalCode::NotSupported,
             "TIME_FLOAT is given when a reservation is made",

@@ -53,7 +53,7 @@ fn named(name: &str) -> ReservationAsk {
 }
 
 fn get<'w>(world: &'w World, name: &str) -> &'w Reservation {
-    world.state.reservations.get(name).unwrap()
+    world.state.reservations.get(name).expect("it was made")
 }
 
 fn inside(name: &str) -> JobSpec {

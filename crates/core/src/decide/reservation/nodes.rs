@@ -110,7 +110,7 @@ pub(super) fn rechoose(
 pub(super) fn replacements(draft: &Draft<'_>, known: &Reservation) -> Option<Vec<NodeIdx>> {
     let of_use = |idx: &NodeIdx| {
         draft.node(*idx).is_some_and(|node| {
-            node.is_usable() && !(known.flags.has(Flags::REPLACE) && !node.jobs.is_empty())
+            node.is_usable() && (node.jobs.is_empty() || !known.flags.has(Flags::REPLACE))
         })
     };
     let all: Vec<NodeIdx> = known.nodes.iter().map(|n| n.node).collect();
