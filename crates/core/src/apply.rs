@@ -39,7 +39,7 @@ impl State {
             Event::JobSubmitted { .. } => self.submit(event),
             Event::TaskSplit { base, index, id } => self.split(*base, *index, *id, event),
             Event::JobChanged { id, change, .. } => {
-                if let JobChange::Spec(spec) = change {
+                if let JobChange::Spec(spec) | JobChange::ReservationGone { spec, .. } = change {
                     self.change_spec(*id, spec);
                 }
                 self.turn_job(*id, event);
