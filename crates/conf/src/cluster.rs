@@ -67,6 +67,7 @@ impl Config {
             requeue_exit_hold: exit_codes(self.text("RequeueExitHold")),
             prolog_slurmctld: self.names_program("PrologSlurmctld"),
             can_reboot: self.names_program("RebootProgram"),
+            order: self.order_config(),
         }
     }
 

@@ -2,6 +2,7 @@
 //! decides what was decided then.
 
 use crate::node::NodeConfig;
+use crate::order_config::OrderConfig;
 use crate::spec::MemoryAsk;
 use crate::time::TimeLimit;
 use minicbor::{Decode, Encode};
@@ -97,6 +98,10 @@ pub struct ClusterConfig {
     #[n(27)]
     #[cbor(default)]
     pub can_reboot: bool,
+    /// Priorities, preemption, reservations.
+    #[n(40)]
+    #[cbor(default)]
+    pub order: OrderConfig,
 }
 
 impl Default for ClusterConfig {
@@ -131,6 +136,7 @@ impl Default for ClusterConfig {
             requeue_exit_hold: Vec::new(),
             prolog_slurmctld: false,
             can_reboot: false,
+            order: OrderConfig::default(),
         }
     }
 }

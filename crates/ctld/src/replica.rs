@@ -133,6 +133,7 @@ impl Replica {
             }
             Query::Cluster => answer::cluster(&self.state, &mut send),
             Query::Partitions => send(answer::partitions(&self.state)),
+            Query::Reservations => send(answer::reservations(&self.state)),
             Query::Ping => send(Response::Pong(answer::pong(&self.state, self.started))),
             Query::Config => {
                 let mut config = self.config.clone();

@@ -203,6 +203,8 @@ fn launch(id: u64, dir: &Path) -> Order {
         ..JobSpec::default()
     };
     let alloc = Allocation {
+        reservation: None,
+        end_by: None,
         nodes: vec![NodeShare {
             node: NodeIdx(0),
             name: "n1".to_owned(),

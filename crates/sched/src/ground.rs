@@ -6,7 +6,7 @@ use crate::fleet::{Fleet, NOWHERE, PartView, Room};
 use crate::place::{Ground, Pick, choose};
 use muster_core::command::PlannedStart;
 use muster_core::ids::JobId;
-use muster_core::job::{Allocation, Job, NodeShare};
+use muster_core::job::{Allocation, Job, NodeShare, Reason};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::borrow::Cow;
@@ -97,6 +97,8 @@ pub(crate) struct Live<'a> {
     pub(crate) end: Timestamp,
     /// Set when a promise made a node smaller than it is.
     pub(crate) narrowed: Cell<bool>,
+    /// Set when a reservation did.
+    pub(crate) reserved: Cell<Option<Reason>>,
     pub(crate) visited: Cell<u64>,
 }
 
@@ -113,6 +115,10 @@ impl Ground for Live<'_> {
             self.narrowed.set(true);
             room.to_mut().usable = false;
             return room;
+        }
+        let (mut room, why) = self.fleet.left_now(self.part, node, self.end, room);
+        if why.is_some() && self.reserved.get() != Some(Reason::ReservedForMaintenance) {
+            self.reserved.set(why);
         }
         if let Some(left) = self.part.cpus_left(pos)
             && left < room.cpus
@@ -185,7 +191,9 @@ impl Future<'_> {
                 room = Cow::Owned(minus(&room, &hold.needs));
             }
         }
-        room
+        let window = (self.fleet.now, self.start, self.end());
+        let blocks = &self.fleet.blocks;
+        blocks.narrow(self.part, node, window, room).0
     }
 
     /// A job's share comes back.
@@ -317,6 +325,7 @@ pub(crate) fn earliest(
         .map(|h| h.end)
         .filter(|t| t.0 < i64::MAX)
         .collect();
+    promises.extend(fleet.blocks.ends(part, now));
     let mut ends = running.ends(now).peekable();
     let mut changed = !promises.is_empty();
     loop {

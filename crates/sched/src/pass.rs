@@ -187,7 +187,8 @@ impl<'a> Pass<'a> {
             return;
         }
         if !self.backfill || self.s.queue.woken.contains(&lane) {
-            let (picks, narrowed) = self.try_now(lane);
+            let (picks, narrowed, cause) = self.try_now(lane);
+            self.s.queue.set_cause(lane, cause);
             if let Some(picks) = picks {
                 self.start(lane, job.1, &picks);
                 self.heap.push(Reverse((now_key, lane)));
@@ -226,12 +227,12 @@ impl<'a> Pass<'a> {
         None
     }
 
-    /// Nodes for a job of the lane now, and whether promises were in the way.
-    fn try_now(&mut self, lane: u32) -> (Option<Vec<Pick>>, bool) {
+    /// Nodes for a job of the lane now, and whether promises or reservations were in the way.
+    fn try_now(&mut self, lane: u32) -> (Option<Vec<Pick>>, bool, Option<Reason>) {
         self.s.cost.shapes_visited += 1;
         let lane = self.s.queue.lane(lane);
         let Ok(demand) = &lane.demand else {
-            return (None, false);
+            return (None, false, None);
         };
         let ground = Live {
             fleet: &self.s.fleet,
@@ -240,11 +241,13 @@ impl<'a> Pass<'a> {
             closed: &self.closed,
             end: end_after(self.now, demand.length_ms),
             narrowed: Cell::new(false),
+            reserved: Cell::new(None),
             visited: Cell::new(0),
         };
         let picks = choose(demand, &self.s.fleet, ground.part, &ground);
         self.s.cost.nodes_visited += ground.visited.get();
-        (picks, ground.narrowed.get())
+        let cause = ground.reserved.get().filter(|_| picks.is_none());
+        (picks, ground.narrowed.get(), cause)
     }
 
     fn start(&mut self, lane: u32, job: JobId, picks: &[Pick]) {
@@ -373,7 +376,9 @@ impl<'a> Pass<'a> {
             if self.left.get(&id) == Some(&0) {
                 continue;
             }
-            let waiting = if heads.contains(&id) {
+            let waiting = if let Some(cause) = queue.cause(shape) {
+                cause
+            } else if heads.contains(&id) {
                 Reason::Resources
             } else {
                 Reason::Priority
@@ -400,6 +405,10 @@ pub(crate) fn allocate(
 ) -> Allocation {
     let mut alloc = Allocation {
         partition: fleet.parts[part as usize].config.name.clone(),
+        reservation: fleet.parts[part as usize]
+            .own
+            .as_ref()
+            .map(|own| fleet.blocks.all[own.at as usize].record.name.clone()),
         exclusive: demand.alone,
         ..Allocation::default()
     };
@@ -408,7 +417,9 @@ pub(crate) fn allocate(
         let class = fleet.nodes[pick.node as usize].class as usize;
         let want = demand.want(&fleet.classes[class], pick.tasks);
         taken(fleet, pick.node, &want);
-        alloc.nodes.push(fleet.take(pick.node, part, &want));
+        let window = (fleet.now, fleet.now, end_after(fleet.now, demand.length_ms));
+        let share = fleet.take_allowed(pick.node, part, &want, window);
+        alloc.nodes.push(share);
         alloc.ntasks += pick.tasks;
     }
     alloc.hostlist = match alloc.nodes.as_slice() {

@@ -2,7 +2,8 @@
 
 use crate::fleet::Fleet;
 use crate::pass::Pass;
-use crate::queue::Queue;
+use crate::queue::{Kind, Queue};
+use crate::reserved::waiting_for;
 use crate::trial;
 use muster_core::command::Plan;
 use muster_core::event::{Event, JobChange, NodeChange};
@@ -73,7 +74,10 @@ impl Scheduler {
         match event {
             Event::Configured { .. }
             | Event::PartitionChanged { .. }
-            | Event::PartitionRemoved { .. } => self.rebuild = true,
+            | Event::PartitionRemoved { .. }
+            | Event::ReservationSet { .. }
+            | Event::ReservationGone { .. } => self.rebuild = true,
+            Event::ReservationStarted { name, .. } => self.reservation_opened(state, name),
             Event::JobSubmitted { id, .. } | Event::JobRequeued { id, .. } => {
                 self.completing.remove(id);
                 self.job(state, *id);
@@ -145,6 +149,7 @@ impl Scheduler {
         if self.rebuild || self.fleet.nodes.len() != state.nodes.len() {
             *self = Scheduler::new(state);
         }
+        self.fleet.now = now;
         self.cost = Cost::default();
         self.more = false;
         self.prepare(state);
@@ -201,6 +206,8 @@ impl Scheduler {
             | JobChange::WaitingOn { .. }
             | JobChange::Eligible
             | JobChange::NotBefore(_) => self.job(state, id),
+            JobChange::ReservationGone { .. } => self.job(state, id),
+            JobChange::EndBy(_) => self.retimed(state, id),
             JobChange::Requeueable(_)
             | JobChange::Warned
             | JobChange::TermSent
@@ -208,6 +215,18 @@ impl Scheduler {
             | JobChange::Detail(_)
             | JobChange::Ready => {}
         }
+    }
+
+    /// Jobs of a reservation may begin.
+    fn reservation_opened(&mut self, state: &State, name: &str) {
+        for part in &mut self.fleet.parts {
+            if let Some(own) = &mut part.own
+                && self.fleet.blocks.all[own.at as usize].record.name == name
+            {
+                (own.open, part.changed) = (true, true);
+            }
+        }
+        self.dirty_jobs.extend(waiting_for(state, name));
     }
 
     fn nodes_of(&mut self, state: &State, id: JobId) {
@@ -282,7 +301,8 @@ impl Scheduler {
         };
         match eligibility(state, job) {
             Eligibility::Now => {
-                self.queue.put(&self.fleet, job);
+                let kind = Kind::of(state, job);
+                self.queue.put(&self.fleet, job, kind);
                 self.queue.announce.insert(id);
                 return;
             }
@@ -302,9 +322,6 @@ impl Scheduler {
 fn eligibility(state: &State, job: &Job) -> Eligibility {
     if !job.is_startable() || job.priority == 0 {
         return Eligibility::No;
-    }
-    if job.spec.reservation.is_some() {
-        return Eligibility::Refused(Reason::Reservation);
     }
     if job.spec.licenses.is_some() {
         return Eligibility::Refused(Reason::Licenses);

@@ -25,6 +25,7 @@ pub(crate) fn would_start(
 ) -> Result<(Timestamp, Allocation), Refusal> {
     // Nodes are read afresh: this is asked rarely, and answers must not depend on a plan not yet committed.
     let mut fleet = Fleet::new(state);
+    fleet.now = now;
     let default: Vec<String> = state
         .partitions
         .iter()
@@ -70,6 +71,7 @@ pub(crate) fn would_start(
             closed: &[],
             end: end_after(now, demand.length_ms),
             narrowed: Cell::new(false),
+            reserved: Cell::new(None),
             visited: Cell::new(0),
         };
         let found = choose(&demand, &fleet, part, &ground)

@@ -57,6 +57,7 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         ..JobSpec::default()
     };
     Job {
+        end_by: None,
         id: JobId(id),
         spec: Arc::new(spec),
         array: ArrayRole::None,
@@ -124,6 +125,8 @@ pub(crate) fn start(job: &mut Job, hostlist: &str, cpus: &[&[u32]]) {
     job.last_sched_eval = Some(at(34));
     job.nodes_held = CpuSet::first(u32::try_from(nodes.len()).unwrap());
     job.alloc = Some(Arc::new(Allocation {
+        reservation: None,
+        end_by: None,
         ntasks: nodes.iter().map(|n| n.tasks).sum(),
         nodes,
         partition: job.partition.clone(),

@@ -7,7 +7,9 @@ use super::node::NodeView;
 use super::query::{self, Jobs};
 use super::show_job::{self, Style};
 use super::step_fields::StepRow;
-use super::{Failure, complain, failed_call, job_document, node_document, print, show_node};
+use super::{
+    Failure, complain, failed_call, job_document, node_document, print, reservation, show_node,
+};
 use crate::connect::Client;
 use crate::options::Status;
 use muster_core::hostlist;
@@ -80,9 +82,6 @@ pub(crate) enum Entity {
     Nothing,
 }
 
-const NO_RESERVATIONS: Status =
-    Status::Partly("there are no reservations, and that is what is said");
-
 /// Names, how many letters of each must be given at least, what is shown, and what is missing.
 pub(crate) const ENTITIES: &[(&str, usize, Entity, Status)] = &[
     ("jobs", 1, Entity::Job, Status::Works),
@@ -91,7 +90,7 @@ pub(crate) const ENTITIES: &[(&str, usize, Entity, Status)] = &[
     ("steps", 2, Entity::Step, Status::Works),
     ("config", 1, Entity::Config, Status::Works),
     ("daemons", 2, Entity::Daemons, Status::Works),
-    ("reservations", 1, Entity::Reservation, NO_RESERVATIONS),
+    ("reservations", 1, Entity::Reservation, Status::Works),
     (
         "topology",
         1,
@@ -175,7 +174,7 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
         Entity::Step => steps(which, flags),
         Entity::Config => config(),
         Entity::Daemons => daemons(),
-        Entity::Reservation => reservations(which),
+        Entity::Reservation => reservation::show(which, flags.one_liner, flags.quiet),
         Entity::Topology => {
             complain("scontrol: error: No topology information available");
             Ok(())
@@ -315,6 +314,7 @@ fn nodes(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     let view = |node| NodeView {
         node,
         completing: completing.contains(&node.idx),
+        reserved: ctx.reserved.get(&node.idx).copied(),
     };
     let mut shown = Vec::new();
     let mut missing = String::new();
@@ -489,19 +489,6 @@ fn daemons() -> Result<(), Failure> {
     }
     print(&format!("{}\n", names.join(" ")));
     Ok(())
-}
-
-fn reservations(which: Option<&str>) -> Result<(), Failure> {
-    match which {
-        None => {
-            print("No reservations in the system\n");
-            Ok(())
-        }
-        Some(name) => {
-            print(&format!("Reservation {name} not found\n"));
-            Err(Failure::silent())
-        }
-    }
 }
 
 fn hostnames(which: Option<&str>) -> Result<(), Failure> {

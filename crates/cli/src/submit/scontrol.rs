@@ -3,6 +3,7 @@
 mod jobs;
 pub(crate) mod partition;
 mod processes;
+pub(crate) mod reservation;
 mod service;
 pub(crate) mod table;
 pub(crate) mod update;

@@ -268,6 +268,8 @@ fn allocation(spec: JobSpec, nodes: &[&str], agent: &str) -> AllocationInfo {
         gres: Vec::new(),
     });
     let alloc = Allocation {
+        reservation: None,
+        end_by: None,
         nodes: shares.collect(),
         partition: "batch".to_owned(),
         exclusive: false,
@@ -285,6 +287,7 @@ fn allocation(spec: JobSpec, nodes: &[&str], agent: &str) -> AllocationInfo {
 
 fn running(spec: JobSpec, alloc: Allocation) -> Job {
     Job {
+        end_by: None,
         id: JobId(5),
         spec: Arc::new(spec),
         array: ArrayRole::None,

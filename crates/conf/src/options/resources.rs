@@ -179,8 +179,7 @@ pub(super) const ROWS: &[OptionRow] = &[
             &["SBATCH_RESERVATION"],
             &["SLURM_RESERVATION"],
             &["SALLOC_RESERVATION"],
-        )
-        .partly("there are no reservations, so a job that asks for one is refused"),
+        ),
     opt("tmp", "MB", "temporary disk space of each node").group(Group::Constraint),
     opt("nodelist", "names", "nodes that must be in the allocation")
         .short('w')

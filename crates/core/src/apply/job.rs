@@ -57,6 +57,7 @@ impl Job {
             reason_detail: None,
             begin_at: spec.begin.filter(|begin| *begin > at),
             configuring: false,
+            end_by: None,
             spec,
         }
     }
@@ -188,7 +189,10 @@ impl Job {
             | Event::NodeRegistered { .. }
             | Event::NodeChanged { .. }
             | Event::PartitionChanged { .. }
-            | Event::PartitionRemoved { .. } => {}
+            | Event::PartitionRemoved { .. }
+            | Event::ReservationSet { .. }
+            | Event::ReservationStarted { .. }
+            | Event::ReservationGone { .. } => {}
         }
         assert_eq!(
             self.phase(),
@@ -257,6 +261,14 @@ impl Job {
             JobChange::SpecialExit(special) => self.special_exit = *special,
             JobChange::Detail(text) => self.reason_detail = Some(text.clone()),
             JobChange::Ready => self.configuring = false,
+            JobChange::ReservationGone { spec, hold } => {
+                self.spec = spec.clone();
+                if *hold {
+                    (self.hold, self.priority) = (Hold::User, 0);
+                    self.reason = Reason::ReservationDeleted;
+                }
+            }
+            JobChange::EndBy(at) => self.end_by = *at,
         }
         if self.state == JobState::Pending && !self.completing {
             self.settle_waiting(at);
@@ -279,6 +291,9 @@ impl Job {
             return Reason::DependencyNeverSatisfied;
         }
         match self.hold {
+            Hold::User if self.reason == Reason::ReservationDeleted => {
+                return Reason::ReservationDeleted;
+            }
             Hold::User => return Reason::JobHeldUser,
             Hold::Admin => return Reason::JobHeldAdmin,
             Hold::None => {}
@@ -312,6 +327,7 @@ impl Job {
         self.suspended_ms = 0;
         self.nodes_held = (0..u32::try_from(alloc.nodes.len()).unwrap_or(u32::MAX)).collect();
         self.partition = alloc.partition.clone();
+        self.end_by = alloc.end_by;
         self.alloc = Some(alloc.clone());
         self.exit = ExitStatus::default();
         self.derived_exit = ExitStatus::default();
@@ -379,6 +395,7 @@ impl Job {
         self.warned = false;
         self.steps = Vec::new();
         self.eligible_time = None;
+        self.end_by = None;
         self.begin_at = not_before.filter(|time| *time > at);
         self.priority = match hold {
             Hold::User | Hold::Admin => 0,

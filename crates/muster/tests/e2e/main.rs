@@ -8,5 +8,6 @@ mod control;
 mod faults;
 mod interactive;
 mod refusals;
+mod reservations;
 mod site;
 mod trust;

@@ -5,5 +5,6 @@
 mod cost;
 mod drawn;
 mod properties;
+mod reserved;
 mod shapes;
 mod world;
