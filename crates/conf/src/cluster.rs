@@ -13,8 +13,8 @@ use muster_core::spec::MemoryAsk;
 use muster_core::time;
 
 impl Config {
-    /// What the core needs of this configuration. `gres` is gres.conf, `uid_of` finds the number of
-    /// a user by name.
+    /// What the core needs of this configuration, but for the network, which [`crate::topology`] reads. `gres` is
+    /// gres.conf, `uid_of` finds the number of a user by name.
     pub fn cluster(
         &self,
         gres: &[GresLine],
@@ -65,6 +65,7 @@ impl Config {
             scheduler_parameters: self.scheduler_parameters.clone(),
             requeue_exit: exit_codes(self.text("RequeueExit")),
             requeue_exit_hold: exit_codes(self.text("RequeueExitHold")),
+            topologies: Vec::new(),
         }
     }
 
@@ -120,6 +121,7 @@ impl Config {
                 TimeLimit::Unlimited => u32::MAX,
             }),
             billing_weights: partition.billing_weights_text.clone(),
+            topology: partition.topology.clone(),
         }
     }
 }

@@ -15,6 +15,7 @@ pub mod options;
 mod partitions;
 mod show;
 mod source;
+pub mod topology;
 pub mod value;
 mod write;
 

@@ -4,6 +4,7 @@
 use crate::node::NodeConfig;
 use crate::spec::MemoryAsk;
 use crate::time::TimeLimit;
+use crate::topology::Topology;
 use minicbor::{Decode, Encode};
 
 /// Cluster-wide settings, partitions and nodes.
@@ -89,6 +90,10 @@ pub struct ClusterConfig {
     #[n(25)]
     #[cbor(default)]
     pub requeue_exit_hold: Vec<(u32, u32)>,
+    /// Shapes of the network; none for `topology/flat`.
+    #[n(26)]
+    #[cbor(default)]
+    pub topologies: Vec<Topology>,
 }
 
 impl Default for ClusterConfig {
@@ -121,6 +126,7 @@ impl Default for ClusterConfig {
             scheduler_parameters: Vec::new(),
             requeue_exit: Vec::new(),
             requeue_exit_hold: Vec::new(),
+            topologies: Vec::new(),
         }
     }
 }
@@ -240,6 +246,9 @@ pub struct PartitionConfig {
     /// `TRESBillingWeights`, as text.
     #[n(31)]
     pub billing_weights: Option<String>,
+    /// `Topology`: which of [`ClusterConfig::topologies`] its jobs are placed by; the default one when absent.
+    #[n(32)]
+    pub topology: Option<String>,
 }
 
 impl PartitionConfig {
@@ -278,6 +287,7 @@ impl PartitionConfig {
             preempt_mode: None,
             over_time_limit_min: None,
             billing_weights: None,
+            topology: None,
         }
     }
 }

@@ -322,6 +322,9 @@ pub enum JobChange {
     /// Text that goes with the reason, such as why a launch failed.
     #[n(11)]
     Detail(#[n(0)] String),
+    /// From now on only its wish for few leaf switches keeps it waiting.
+    #[n(12)]
+    SwitchWait,
 }
 
 /// A change of one node.

@@ -120,6 +120,9 @@ pub struct Job {
     /// the tick that finds it passed.
     #[n(34)]
     pub begin_at: Option<Timestamp>,
+    /// Since when it could run if it did not ask for so few leaf switches (`--switches`).
+    #[n(35)]
+    pub switch_wait_since: Option<Timestamp>,
 }
 
 impl Job {

@@ -30,4 +30,5 @@ pub mod snapshot;
 pub mod spec;
 pub mod state;
 pub mod time;
+pub mod topology;
 pub mod transition;

@@ -126,7 +126,8 @@ impl Job {
                 | JobChange::TermSent
                 | JobChange::NotBefore(_)
                 | JobChange::SpecialExit(_)
-                | JobChange::Detail(_) => Move::Change,
+                | JobChange::Detail(_)
+                | JobChange::SwitchWait => Move::Change,
             },
             Event::JobStarted { .. } => Move::Start,
             Event::JobEnding { requeue: None, .. } => Move::End,

@@ -97,6 +97,14 @@ pub struct NodeSettings {
     /// `HealthCheckProgram` and when it is run.
     #[n(15)]
     pub health_check: Option<HealthCheck>,
+    /// `SLURM_TOPOLOGY_ADDR` of the node that gets this; empty where the network is flat.
+    #[n(16)]
+    #[cbor(default)]
+    pub topology_addr: String,
+    /// `SLURM_TOPOLOGY_ADDR_PATTERN`, likewise.
+    #[n(17)]
+    #[cbor(default)]
+    pub topology_pattern: String,
 }
 
 /// A program that looks after a node.

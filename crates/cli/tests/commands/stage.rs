@@ -318,6 +318,7 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
         special_exit: false,
         last_sched_eval: None,
         expected_start: None,
+        switch_wait_since: None,
         next_step: 0,
         reason_detail: None,
     }

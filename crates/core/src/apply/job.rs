@@ -56,6 +56,7 @@ impl Job {
             next_step: 0,
             reason_detail: None,
             begin_at: spec.begin.filter(|begin| *begin > at),
+            switch_wait_since: None,
             spec,
         }
     }
@@ -217,6 +218,9 @@ impl Job {
     fn change(&mut self, change: &JobChange, at: Timestamp) {
         match change {
             JobChange::Spec(spec) => {
+                if spec.ask.switches != self.spec.ask.switches {
+                    self.switch_wait_since = None;
+                }
                 if spec.begin != self.spec.begin {
                     self.begin_at = spec.begin.filter(|begin| *begin > at);
                 }
@@ -244,6 +248,11 @@ impl Job {
             }
             JobChange::SpecialExit(special) => self.special_exit = *special,
             JobChange::Detail(text) => self.reason_detail = Some(text.clone()),
+            // Nothing else about its waiting changes.
+            JobChange::SwitchWait => {
+                self.switch_wait_since = Some(at);
+                return;
+            }
         }
         if self.state == JobState::Pending && !self.completing {
             self.settle_waiting(at);
@@ -336,6 +345,7 @@ impl Job {
         self.completing = !self.nodes_held.is_empty();
         self.waiting_on = Vec::new();
         self.begin_at = None;
+        self.switch_wait_since = None;
         self.expected_start = None;
     }
 

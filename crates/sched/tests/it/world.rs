@@ -77,6 +77,7 @@ pub(crate) fn partition(name: &str, nodes: &[NodeConfig]) -> PartitionConfig {
         preempt_mode: None,
         over_time_limit_min: None,
         billing_weights: None,
+        topology: None,
     }
 }
 
@@ -223,6 +224,11 @@ impl World {
                 alloc,
             });
             started.push(id);
+        }
+        for id in &plan.switch_waits {
+            if self.state.jobs[id].switch_wait_since.is_none() {
+                self.change(*id, JobChange::SwitchWait);
+            }
         }
         self.note(plan);
         started
