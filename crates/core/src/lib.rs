@@ -10,6 +10,7 @@ mod apply;
 pub mod cbor;
 pub mod command;
 pub mod config;
+pub mod config_diff;
 pub mod cpuset;
 pub mod decide;
 pub mod effect;

@@ -91,6 +91,9 @@ pub enum Query {
     /// sdiag --reset: the counters begin again. An administrator. [`Response::Diag`], as they are then.
     #[n(9)]
     ResetDiag,
+    /// What `scontrol reconfigure` would change now: [`Response::Differences`]. Administrator.
+    #[n(10)]
+    Differences,
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -170,6 +173,9 @@ pub enum Response {
     /// To `NodeHello`: the node may speak.
     #[n(13)]
     Welcome(#[n(0)] Box<crate::node::Welcome>),
+    /// To `Differences`: a line each; warnings about the files come first.
+    #[n(14)]
+    Differences(#[n(0)] Vec<String>),
 }
 
 /// A controller that answers.

@@ -99,7 +99,25 @@ fn a_changed_network_disturbs_no_job() {
     let changed =
         "SwitchName=a Nodes=n[1,3]\nSwitchName=b Nodes=n[2,4]\nSwitchName=c Switches=a,b\n";
     std::fs::write(c.path("topology.conf"), changed).unwrap();
+    let conf = c.path("slurm.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    let text = text.replace("MaxTime=INFINITE", "MaxTime=60") + "KillWait=7\n";
+    std::fs::write(&conf, text + "NodeName=x1 CPUs=2\n").unwrap();
+    assert_eq!(
+        c.ok("scontrol reconfigure --dry-run"),
+        "~ KillWait: 30 sec -> 7 sec\n\
+         + NodeName=x1\n\
+         ~ PartitionName=batch: Nodes n[1-4] -> n[1-4],x1, MaxTime Unlimited -> Minutes(60)\n\
+         + SwitchName=a: Nodes=n[1,3]\n\
+         + SwitchName=b: Nodes=n[2,4]\n\
+         + SwitchName=c: Switches=a,b\n\
+         - SwitchName=ls0: Nodes=n[1-2]\n\
+         - SwitchName=ls1: Nodes=n[3-4]\n\
+         - SwitchName=ss0: Switches=ls[0-1]"
+    );
+    assert_eq!(c.ok("scontrol show topology n1 | head -1 | cut -d' ' -f1"), "SwitchName=ls0");
     c.ok("scontrol reconfigure");
+    assert_eq!(c.ok("scontrol reconfigure --dry-run"), "Nothing would change.");
     is_running(&c, job);
     assert_eq!(
         c.ok("scontrol show topology a"),
