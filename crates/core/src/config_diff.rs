@@ -58,10 +58,16 @@ fn nodes(state: &State, new: &ClusterConfig, out: &mut Vec<String>) {
             0 => String::new(),
             n => format!(" ({n} jobs hold them and go on)"),
         };
-        out.push(format!("- NodeName={}{jobs}", hostlist::compress_sorted(&gone)));
+        out.push(format!(
+            "- NodeName={}{jobs}",
+            hostlist::compress_sorted(&gone)
+        ));
     }
     for (text, names) in changed {
-        out.push(format!("~ NodeName={}: {text}", hostlist::compress_sorted(&names)));
+        out.push(format!(
+            "~ NodeName={}: {text}",
+            hostlist::compress_sorted(&names)
+        ));
     }
 }
 
@@ -140,7 +146,9 @@ fn shown(text: &str) -> &str {
 
 fn plain(value: &impl Debug) -> String {
     let text = format!("{value:?}");
-    let text = text.strip_prefix("Some(").map_or(text.as_str(), |t| t.trim_end_matches(')'));
+    let text = text
+        .strip_prefix("Some(")
+        .map_or(text.as_str(), |t| t.trim_end_matches(')'));
     match text {
         "None" | "[]" => String::new(),
         text => text.trim_matches('"').to_owned(),

@@ -141,9 +141,10 @@ impl Replica {
             .collect();
         let mut lines = Vec::new();
         for (key, value) in pairs {
-            // These two are facts, not settings.
+            // Not settings: facts, and what follows from the number of nodes.
+            const FACTS: [&str; 4] = ["BOOT_TIME", "NEXT_JOB_ID", "MaxNodeCount", "MaxDBDMsgs"];
             let old = known.get(key.as_str()).copied().unwrap_or("");
-            if old != value && !matches!(key.as_str(), "BOOT_TIME" | "NEXT_JOB_ID") {
+            if old != value && !FACTS.contains(&key.as_str()) {
                 lines.push(format!("~ {key}: {old} -> {value}"));
             }
         }

@@ -267,6 +267,7 @@ mod tests {
             client: None,
             failed: false,
             done: false,
+            dry_run: false,
         }
     }
 

@@ -115,9 +115,15 @@ fn a_changed_network_disturbs_no_job() {
          - SwitchName=ls1: Nodes=n[3-4]\n\
          - SwitchName=ss0: Switches=ls[0-1]"
     );
-    assert_eq!(c.ok("scontrol show topology n1 | head -1 | cut -d' ' -f1"), "SwitchName=ls0");
+    assert_eq!(
+        c.ok("scontrol show topology n1 | head -1 | cut -d' ' -f1"),
+        "SwitchName=ls0"
+    );
     c.ok("scontrol reconfigure");
-    assert_eq!(c.ok("scontrol reconfigure --dry-run"), "Nothing would change.");
+    assert_eq!(
+        c.ok("scontrol reconfigure --dry-run"),
+        "Nothing would change."
+    );
     is_running(&c, job);
     assert_eq!(
         c.ok("scontrol show topology a"),
