@@ -103,7 +103,7 @@ fn blocks(topology: &Topology) -> (Vec<u32>, Vec<Vec<Range<u32>>>) {
         let starts = (0..all).step_by(width as usize);
         levels.push(starts.map(|from| from..(from + width).min(all)).collect());
     }
-    levels.push(vec![0..all; 1]);
+    levels.push(std::iter::once(0..all).collect());
     ((0..all).collect(), levels)
 }
 
@@ -178,6 +178,7 @@ impl Leaves {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "a level may be one group")]
 mod tests {
     use super::*;
     use muster_core::topology::Switch;
@@ -206,7 +207,7 @@ mod tests {
         };
         let (order, levels) = tree(&topology);
         assert_eq!(order, [2, 0, 3]);
-        assert_eq!(levels, [vec![1..3], vec![0..3]]);
+        assert_eq!(levels, [Vec::from([1..3]), Vec::from([0..3])]);
     }
 
     #[test]
@@ -217,6 +218,7 @@ mod tests {
             block_sizes: vec![4, 8],
             ..Topology::default()
         };
-        assert_eq!(blocks(&topology).1, [vec![0..2, 2..4, 4..5], vec![0..5]]);
+        let groups = [Vec::from([0..2, 2..4, 4..5]), Vec::from([0..5])];
+        assert_eq!(blocks(&topology).1, groups);
     }
 }
