@@ -27,6 +27,7 @@ mod show_job;
 mod show_node;
 #[cfg(test)]
 mod show_tests;
+mod show_topology;
 pub(crate) mod sinfo;
 pub(crate) mod squeue;
 pub(crate) mod sshare;

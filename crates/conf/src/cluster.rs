@@ -13,8 +13,8 @@ use muster_core::spec::MemoryAsk;
 use muster_core::time;
 
 impl Config {
-    /// What the core needs of this configuration. `gres` is gres.conf, `uid_of` finds the number of
-    /// a user by name.
+    /// What the core needs of this configuration, but for the network, which [`crate::topology`] reads. `gres` is
+    /// gres.conf, `uid_of` finds the number of a user by name.
     pub fn cluster(
         &self,
         gres: &[GresLine],
@@ -68,6 +68,7 @@ impl Config {
             prolog_slurmctld: self.names_program("PrologSlurmctld"),
             can_reboot: self.names_program("RebootProgram"),
             order: self.order_config(),
+            topologies: Vec::new(),
         }
     }
 
@@ -128,6 +129,7 @@ impl Config {
                 TimeLimit::Unlimited => u32::MAX,
             }),
             billing_weights: partition.billing_weights_text.clone(),
+            topology: partition.topology.clone(),
         }
     }
 }

@@ -16,6 +16,7 @@ mod order;
 mod partitions;
 mod show;
 mod source;
+pub mod topology;
 pub mod value;
 mod write;
 

@@ -518,6 +518,8 @@ pub struct Plan {
     pub reasons: Vec<(JobId, crate::job::Reason)>,
     /// Expected starts of jobs that backfill protects (not durable).
     pub expected: Vec<(JobId, Timestamp)>,
+    /// Jobs that could start now on more leaf switches than they ask for.
+    pub switch_waits: Vec<JobId>,
 }
 
 /// One start.

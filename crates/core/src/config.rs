@@ -5,6 +5,7 @@ use crate::node::NodeConfig;
 use crate::order_config::OrderConfig;
 use crate::spec::MemoryAsk;
 use crate::time::TimeLimit;
+use crate::topology::Topology;
 use minicbor::{Decode, Encode};
 
 /// Cluster-wide settings, partitions and nodes.
@@ -102,6 +103,10 @@ pub struct ClusterConfig {
     #[n(40)]
     #[cbor(default)]
     pub order: OrderConfig,
+    /// Shapes of the network; none for `topology/flat`.
+    #[n(28)]
+    #[cbor(default)]
+    pub topologies: Vec<Topology>,
 }
 
 impl Default for ClusterConfig {
@@ -137,6 +142,7 @@ impl Default for ClusterConfig {
             prolog_slurmctld: false,
             can_reboot: false,
             order: OrderConfig::default(),
+            topologies: Vec::new(),
         }
     }
 }
@@ -256,6 +262,9 @@ pub struct PartitionConfig {
     /// `TRESBillingWeights`, as text.
     #[n(31)]
     pub billing_weights: Option<String>,
+    /// `Topology`: which of [`ClusterConfig::topologies`] its jobs are placed by; the default one when absent.
+    #[n(32)]
+    pub topology: Option<String>,
 }
 
 impl PartitionConfig {
@@ -294,6 +303,7 @@ impl PartitionConfig {
             preempt_mode: None,
             over_time_limit_min: None,
             billing_weights: None,
+            topology: None,
         }
     }
 }

@@ -371,6 +371,9 @@ pub enum JobChange {
     /// A running job is ended at this time because its reservation ends.
     #[n(21)]
     EndBy(#[n(0)] Option<Timestamp>),
+    /// From now on only its wish for few leaf switches keeps it waiting.
+    #[n(13)]
+    SwitchWait,
 }
 
 /// A change of one node.

@@ -129,6 +129,9 @@ pub struct Job {
     /// Ended at this time whatever its limit says: its reservation ends.
     #[n(40)]
     pub end_by: Option<Timestamp>,
+    /// Since when it could run if it did not ask for so few leaf switches (`--switches`).
+    #[n(36)]
+    pub switch_wait_since: Option<Timestamp>,
 }
 
 impl Job {

@@ -42,6 +42,9 @@ pub struct JobView<'a> {
     pub working_cluster: &'a str,
     /// Address of the first node's agent, so that srun finds it without the controller.
     pub lead_address: &'a str,
+    /// `SLURM_TOPOLOGY_ADDR` and its pattern for the node that sets up the environment; empty where the network is
+    /// flat.
+    pub topology: (&'a str, &'a str),
 }
 
 /// One node's part of a step, as the environment of its tasks describes it.
@@ -204,8 +207,12 @@ fn asked(view: &JobView, env: &mut Env) {
 fn member_env(view: &JobView, node: &str, cpus_on_node: u32, env: &mut Env) {
     let owner = &view.spec.owner;
     env.set("SLURMD_NODENAME", node);
-    env.set("SLURM_TOPOLOGY_ADDR", node);
-    env.set("SLURM_TOPOLOGY_ADDR_PATTERN", "node");
+    let (address, pattern) = match view.topology {
+        ("", _) => (node, "node"),
+        known => known,
+    };
+    env.set("SLURM_TOPOLOGY_ADDR", address);
+    env.set("SLURM_TOPOLOGY_ADDR_PATTERN", pattern);
     env.set("SLURM_JOB_UID", owner.uid.to_string());
     env.set("SLURM_JOB_GID", owner.gid.to_string());
     env.set("SLURM_JOB_USER", &owner.user);

@@ -129,7 +129,8 @@ impl Job {
                 | JobChange::Detail(_)
                 | JobChange::Ready
                 | JobChange::ReservationGone { .. }
-                | JobChange::EndBy(_) => Move::Change,
+                | JobChange::EndBy(_)
+                | JobChange::SwitchWait => Move::Change,
             },
             Event::JobStarted { .. } => Move::Start,
             Event::JobEnding { requeue: None, .. } => Move::End,

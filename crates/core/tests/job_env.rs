@@ -202,6 +202,7 @@ impl Sample {
             conf_path: "/etc/slurm.conf",
             working_cluster: "peer:127.0.0.1:17100:9728:109",
             lead_address: "unix:/spool/noded.sock",
+            topology: ("", ""),
         }
     }
 }

@@ -101,6 +101,7 @@ fn small(seconds: u64) -> u32 {
 fn cluster(config: &Config) -> ClusterConfig {
     let gres = gres_lines(&config.path);
     let mut cluster = config.cluster(&gres, &uid_of);
+    cluster.topologies = conf::topology::resolve(config, &conf::read_from_disk).0;
     // A private cluster is administered by the user it runs as, whatever the file says.
     let own = nix::unistd::geteuid().as_raw();
     if own != 0 && !cluster.admin_uids.contains(&own) {
@@ -198,6 +199,9 @@ fn settings(config: &Config) -> NodeSettings {
                 .unwrap_or(0),
             states: words("HealthCheckNodeState"),
         }),
+        // The writer knows which node it is for.
+        topology_addr: String::new(),
+        topology_pattern: String::new(),
     }
 }
 

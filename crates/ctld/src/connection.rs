@@ -254,6 +254,14 @@ impl Connection {
     }
 
     async fn query(&mut self, query: Query) -> io::Result<Served> {
+        if matches!(query, Query::Differences) {
+            let response = match self.shared.differences(&self.identity).await {
+                Ok(lines) => Response::Differences(lines),
+                Err(refusal) => Response::Refused(refusal),
+            };
+            self.write.write_all(&frame::encode(&response)).await?;
+            return Ok(Served::Next);
+        }
         let (answer, mut parts) = mpsc::unbounded_channel();
         let identity = self.identity.clone();
         if let Query::Accounting(query) = query {
@@ -375,6 +383,7 @@ fn kind(body: &RequestBody) -> &'static str {
             Query::Diag => "REQUEST_STATS_INFO",
             Query::ResetDiag => "REQUEST_STATS_RESET",
             Query::Reservations => "REQUEST_RESERVATION_INFO",
+            Query::Differences => "REQUEST_RECONFIGURE",
         },
         RequestBody::WaitStarted(_) | RequestBody::WaitEnded(_) => "REQUEST_JOB_READY",
         RequestBody::WaitNodes(_) => "REQUEST_NODE_INFO",

@@ -99,6 +99,9 @@ pub enum Query {
     /// Reservations: one [`Response::Reservations`].
     #[n(20)]
     Reservations,
+    /// What `scontrol reconfigure` would change now: [`Response::Differences`]. Administrator.
+    #[n(10)]
+    Differences,
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -181,6 +184,9 @@ pub enum Response {
     /// To `WaitNodes`: so many nodes are connected.
     #[n(14)]
     NodesUp(#[n(0)] u32),
+    /// To `Differences`: a line each; warnings about the files come first.
+    #[n(15)]
+    Differences(#[n(0)] Vec<String>),
     /// To `Reservations`.
     #[n(20)]
     Reservations(#[n(0)] Box<ReservationsAnswer>),

@@ -100,6 +100,14 @@ pub struct NodeSettings {
     /// `RebootProgram`.
     #[n(16)]
     pub reboot_program: Option<String>,
+    /// `SLURM_TOPOLOGY_ADDR` of the node that gets this; empty where the network is flat.
+    #[n(17)]
+    #[cbor(default)]
+    pub topology_addr: String,
+    /// `SLURM_TOPOLOGY_ADDR_PATTERN`, likewise.
+    #[n(18)]
+    #[cbor(default)]
+    pub topology_pattern: String,
 }
 
 /// A program that looks after a node.

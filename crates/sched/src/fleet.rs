@@ -2,6 +2,7 @@
 //! tree that finds the next node with enough room. Follows the state by node; a pass takes room away here and the
 //! next pass puts right what was not committed.
 
+use crate::network::{Leaves, Network};
 use crate::reserved::{self, Blocks, Own};
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
@@ -76,7 +77,7 @@ pub(crate) struct NodeView {
 #[derive(Debug)]
 pub(crate) struct PartView {
     pub(crate) config: PartitionConfig,
-    /// Its nodes by weight, then configuration order.
+    /// Its nodes by weight, then leaf of the network, then configuration order.
     pub(crate) order: Vec<u32>,
     /// Weights along `order`.
     pub(crate) weights: Vec<u32>,
@@ -86,6 +87,8 @@ pub(crate) struct PartView {
     pub(crate) component: u32,
     /// CPUs that its jobs hold, by place, kept only when `MaxCPUsPerNode` is set.
     used: Option<Vec<u32>>,
+    /// Its network, among [`Fleet::networks`], and what is free there.
+    pub(crate) network: Option<(u32, Leaves)>,
     /// A node became usable or ceased to be since the last look.
     pub(crate) changed: bool,
     /// Set for the partition of a reservation.
@@ -122,6 +125,7 @@ pub(crate) struct Fleet {
     pub(crate) empty: Vec<Room>,
     pub(crate) nodes: Vec<NodeView>,
     pub(crate) parts: Vec<PartView>,
+    pub(crate) networks: Vec<Network>,
     pub(crate) part_by_name: HashMap<String, u32>,
     /// Partitions of reservations, by reservation and partition.
     pub(crate) part_in: HashMap<(String, String), u32>,
@@ -167,12 +171,24 @@ impl Fleet {
             .iter()
             .map(|c| Fleet::empty_room(c, true))
             .collect();
+        let mut networks: HashMap<&str, u32> = HashMap::new();
+        for topology in &config.topologies {
+            if let Some(network) = Network::new(topology, state) {
+                networks.insert(&topology.name, index(fleet.networks.len()));
+                fleet.networks.push(network);
+            }
+        }
+        let default = config.topologies.iter().find(|t| t.cluster_default);
+        let network_of = |part: &PartitionConfig| {
+            let name = part.topology.as_ref().or(default.map(|t| &t.name));
+            name.and_then(|name| networks.get(name.as_str())).copied()
+        };
         for part in &state.partitions {
-            fleet.add_partition(state, part, None);
+            fleet.add_partition(state, part, network_of(part), None);
         }
         fleet.blocks = Blocks::new(state);
         for (part, own) in reserved::partitions(state) {
-            fleet.add_partition(state, &part, Some(own));
+            fleet.add_partition(state, &part, network_of(&part), Some(own));
         }
         for node in 0..fleet.nodes.len() {
             fleet.sync(state, index(node));
@@ -181,7 +197,13 @@ impl Fleet {
         fleet
     }
 
-    fn add_partition(&mut self, state: &State, config: &PartitionConfig, own: Option<Own>) {
+    fn add_partition(
+        &mut self,
+        state: &State,
+        config: &PartitionConfig,
+        network: Option<u32>,
+        own: Option<Own>,
+    ) {
         let number = index(self.parts.len());
         let mut order: Vec<u32> = config
             .nodes
@@ -189,7 +211,9 @@ impl Fleet {
             .filter_map(|name| state.node_by_name.get(name).map(|i| i.0))
             .filter(|&i| (i as usize) < self.nodes.len())
             .collect();
-        order.sort_unstable_by_key(|&i| (state.nodes[i as usize].config.weight, i));
+        let leaf =
+            |node: u32| network.map_or(0, |n| self.networks[n as usize].leaf_of[node as usize]);
+        order.sort_unstable_by_key(|&i| (state.nodes[i as usize].config.weight, leaf(i), i));
         order.dedup();
         let mut pos_of = vec![NOWHERE; self.nodes.len()];
         for (pos, &node) in order.iter().enumerate() {
@@ -211,6 +235,7 @@ impl Fleet {
                 .map(|&i| state.nodes[i as usize].config.weight)
                 .collect(),
             used: config.max_cpus_per_node.map(|_| vec![0; order.len()]),
+            network: network.map(|n| (n, Leaves::new(&self.networks[n as usize], &order))),
             config: config.clone(),
             order,
             pos_of,
@@ -287,7 +312,11 @@ impl Fleet {
         };
         for &part in &view.parts {
             let part = &mut self.parts[part as usize];
-            part.tree.set(part.pos_of[node as usize] as usize, value);
+            let pos = part.pos_of[node as usize] as usize;
+            part.tree.set(pos, value);
+            if let Some((_, leaves)) = &mut part.network {
+                leaves.set(pos, value.0, view.room.jobs > 0);
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::demand::Demand;
 use crate::fleet::{Fleet, NOWHERE, PartView, Room};
-use crate::place::{Ground, Pick, choose};
+use crate::place::{Ground, Pick, Placement, choose};
 use muster_core::command::PlannedStart;
 use muster_core::ids::JobId;
 use muster_core::job::{Allocation, Job, NodeShare, Reason};
@@ -12,6 +12,7 @@ use muster_core::time::Timestamp;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
 /// A part of a node promised to a waiting job from a time on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,8 +104,16 @@ pub(crate) struct Live<'a> {
 }
 
 impl Ground for Live<'_> {
-    fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
-        self.part.next(from, cpus, mib)
+    fn next(&self, places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
+        let found = self.part.next(places.start, cpus, mib);
+        found.filter(|pos| *pos < places.end)
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        match &self.part.network {
+            Some((_, leaves)) => Box::new(leaves.with_free(cpus)),
+            None => Box::new(std::iter::empty()),
+        }
     }
 
     fn room(&self, pos: usize) -> Cow<'_, Room> {
@@ -145,11 +154,15 @@ pub(crate) struct Ideal<'a> {
 }
 
 impl Ground for Ideal<'_> {
-    fn next(&self, from: usize, _: u32, _: u64) -> Option<usize> {
+    fn next(&self, mut places: Range<usize>, _: u32, _: u64) -> Option<usize> {
         let usable = |pos: &usize| {
             !self.usable_only || self.fleet.nodes[self.part.order[*pos] as usize].room.usable
         };
-        (from..self.part.order.len()).find(usable)
+        places.find(usable)
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        tightest(self.part, cpus, |pos| self.room(pos))
     }
 
     fn room(&self, pos: usize) -> Cow<'_, Room> {
@@ -230,16 +243,49 @@ impl Future<'_> {
 }
 
 impl Ground for Future<'_> {
-    fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
-        (from..self.part.order.len()).find(|&pos| {
+    fn next(&self, mut places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
+        places.find(|&pos| {
             let room = self.bare(self.part.order[pos]);
             room.usable && !room.exclusive && room.cpus >= cpus && room.mib >= mib
+        })
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        tightest(self.part, cpus, |pos| {
+            Cow::Borrowed(self.bare(self.part.order[pos]))
         })
     }
 
     fn room(&self, pos: usize) -> Cow<'_, Room> {
         self.left(self.part.order[pos])
     }
+}
+
+/// Leaves of the network with at least so many free CPUs, those that jobs use first, then by least free.
+fn tightest<'a>(
+    part: &PartView,
+    cpus: u64,
+    room: impl Fn(usize) -> Cow<'a, Room>,
+) -> Box<dyn Iterator<Item = u32>> {
+    let Some((_, leaves)) = &part.network else {
+        return Box::new(std::iter::empty());
+    };
+    let mut order: Vec<(bool, u64, u32)> = Vec::new();
+    for (places, leaf) in leaves.places.iter().zip(0u32..) {
+        let (mut empty, mut free) = (true, 0);
+        for pos in places.iter().flat_map(|p| p.start..p.end) {
+            let room = room(pos as usize);
+            empty &= room.jobs == 0;
+            if room.usable && !room.exclusive {
+                free += u64::from(room.cpus);
+            }
+        }
+        if free >= cpus && !places.is_empty() {
+            order.push((empty, free, leaf));
+        }
+    }
+    order.sort_unstable();
+    Box::new(order.into_iter().map(|(.., leaf)| leaf))
 }
 
 /// When a job that starts at `start` ends at the latest.
@@ -301,13 +347,15 @@ enum Ending<'a> {
     Started(&'a Allocation),
 }
 
-/// The earliest time and place for a job that does not fit now; `None` if no end in sight makes room for it.
+/// The earliest time and place for a job that does not fit now; `None` if no end in sight makes room for it. `waited`
+/// is since when it could run on more leaf switches than it asks for, if it could.
 pub(crate) fn earliest(
     demand: &Demand,
     (fleet, part): (&Fleet, &PartView),
     holds: &Holds,
     running: &Running<'_>,
     now: Timestamp,
+    waited: Option<Timestamp>,
 ) -> Option<(Timestamp, Vec<Pick>)> {
     let grown = HashMap::new();
     let mut future = Future {
@@ -326,6 +374,9 @@ pub(crate) fn earliest(
         .filter(|t| t.0 < i64::MAX)
         .collect();
     promises.extend(fleet.blocks.ends(part, now));
+    // From then on it takes more switches.
+    let mut relents = waited.and_then(|since| demand.relents_at(since));
+    promises.extend(relents.filter(|t| *t > now));
     let mut ends = running.ends(now).peekable();
     let mut changed = !promises.is_empty();
     loop {
@@ -357,8 +408,15 @@ pub(crate) fn earliest(
             }
         }
         if changed && tally.may_do() {
-            if let Some(picks) = choose(demand, fleet, part, &future) {
-                return Some((future.start, picks));
+            let relented = relents.is_some_and(|t| t <= future.start);
+            let switches = demand.switches.filter(|_| !relented).map(|(most, _)| most);
+            match choose(demand, fleet, part, &future, switches) {
+                Placement::Here(picks) => return Some((future.start, picks)),
+                Placement::Scattered if relents.is_none() => {
+                    relents = demand.relents_at(future.start);
+                    promises.extend(relents);
+                }
+                Placement::Scattered | Placement::Nowhere => {}
             }
             changed = false;
         }

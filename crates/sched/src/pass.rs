@@ -4,7 +4,7 @@ use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
 use crate::fleet::{Fleet, NOWHERE};
 use crate::ground::{Holds, Live, Running, earliest, end_after, promise, take_spare};
-use crate::place::{Pick, choose};
+use crate::place::{Pick, Placement, choose};
 use crate::queue::{HeadKey, PartQueue, QueueKey, Reservation};
 use crate::scheduler::{Scheduler, array_budget};
 use muster_core::command::{Plan, PlannedStart};
@@ -16,6 +16,9 @@ use muster_core::time::Timestamp;
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
+
+/// Jobs of a shape whose wait for few leaf switches begins at once; the others' begins when they come this far.
+const SWITCH_WAITERS_MAX: usize = 32;
 
 /// What a pass knows of a partition.
 #[derive(Clone, Copy, Debug, Default)]
@@ -187,9 +190,12 @@ impl<'a> Pass<'a> {
             return;
         }
         if !self.backfill || self.s.queue.woken.contains(&lane) {
-            let (picks, narrowed, cause) = self.try_now(lane);
+            let (placement, narrowed, cause) = self.try_now(lane, job.1);
             self.s.queue.set_cause(lane, cause);
-            if let Some(picks) = picks {
+            if placement == Placement::Scattered {
+                self.wait_for_switches(lane);
+            }
+            if let Some(picks) = placement.picks() {
                 self.start(lane, job.1, &picks);
                 self.heap.push(Reverse((now_key, lane)));
                 return;
@@ -228,12 +234,16 @@ impl<'a> Pass<'a> {
     }
 
     /// Nodes for a job of the lane now, and whether promises or reservations were in the way.
-    fn try_now(&mut self, lane: u32) -> (Option<Vec<Pick>>, bool, Option<Reason>) {
+    fn try_now(&mut self, lane: u32, job: JobId) -> (Placement, bool, Option<Reason>) {
         self.s.cost.shapes_visited += 1;
         let lane = self.s.queue.lane(lane);
         let Ok(demand) = &lane.demand else {
-            return (None, false, None);
+            return (Placement::Nowhere, false, None);
         };
+        let waited = self.state.jobs[&job].switch_wait_since;
+        let relents = waited.and_then(|since| demand.relents_at(since));
+        let relented = relents.is_some_and(|at| at <= self.now);
+        let switches = demand.switches.filter(|_| !relented).map(|(most, _)| most);
         let ground = Live {
             fleet: &self.s.fleet,
             part: &self.s.fleet.parts[lane.part as usize],
@@ -244,10 +254,22 @@ impl<'a> Pass<'a> {
             reserved: Cell::new(None),
             visited: Cell::new(0),
         };
-        let picks = choose(demand, &self.s.fleet, ground.part, &ground);
+        let placement = choose(demand, &self.s.fleet, ground.part, &ground, switches);
         self.s.cost.nodes_visited += ground.visited.get();
-        let cause = ground.reserved.get().filter(|_| picks.is_none());
-        (picks, ground.narrowed.get(), cause)
+        let nowhere = matches!(placement, Placement::Nowhere);
+        let cause = ground.reserved.get().filter(|_| nowhere);
+        (placement, ground.narrowed.get(), cause)
+    }
+
+    /// Jobs of the lane would fit now, but for their wish for few switches: their wait begins.
+    fn wait_for_switches(&mut self, lane: u32) {
+        let shape = self.s.queue.shape(self.s.queue.lane(lane).shape);
+        let first = shape.queue.iter().take(SWITCH_WAITERS_MAX);
+        let new = first.map(|(_, id)| *id).filter(|id| {
+            let job = &self.state.jobs[id];
+            job.switch_wait_since.is_none() && self.left.get(id) != Some(&0)
+        });
+        self.plan.switch_waits.extend(new);
     }
 
     fn start(&mut self, lane: u32, job: JobId, picks: &[Pick]) {
@@ -301,7 +323,10 @@ impl<'a> Pass<'a> {
             endless: None,
         };
         let place = (&self.s.fleet, view);
-        let found = earliest(demand, place, &self.holds, &running, self.now);
+        let since = self.state.jobs[&job].switch_wait_since;
+        let fresh = || self.plan.switch_waits.contains(&job).then_some(self.now);
+        let waited = since.or_else(fresh);
+        let found = earliest(demand, place, &self.holds, &running, self.now, waited);
         let old = self.s.queue.parts[part as usize].reservation.as_ref();
         let mut new = None;
         if let Some((start, picks)) = found {
@@ -361,7 +386,10 @@ impl<'a> Pass<'a> {
             part.reservation = self.made.remove(&number);
         }
         self.reasons();
-        self.s.proposed = self.plan.starts.iter().map(|s| s.job).collect();
+        let starts = self.plan.starts.iter().map(|s| s.job);
+        self.s.proposed = starts
+            .chain(self.plan.switch_waits.iter().copied())
+            .collect();
         self.s.more |= self.again;
     }
 

@@ -327,6 +327,22 @@ impl Queue {
         }
     }
 
+    /// When a queued job gives up its wish for few leaf switches, which has kept it waiting since `since`.
+    pub(crate) fn relents_at(&self, job: JobId, since: Timestamp) -> Option<Timestamp> {
+        let (shape, _) = self.jobs.get(&job)?;
+        let lanes = self.shapes.get(*shape).lanes.iter();
+        lanes
+            .filter_map(|lane| {
+                self.lanes
+                    .get(*lane)
+                    .demand
+                    .as_ref()
+                    .ok()?
+                    .relents_at(since)
+            })
+            .min()
+    }
+
     /// It did not fit; `held` if only for a promise to another.
     pub(crate) fn block(&mut self, id: u32, held: bool) {
         let lane = self.lanes.get_mut(id);
@@ -489,7 +505,9 @@ pub(crate) fn feasible(
                 part,
                 usable_only,
             },
+            None,
         )
+        .picks()
     };
     if on(true).is_some() {
         return Ok(demand);

@@ -36,10 +36,13 @@ pub struct Scheduler {
     pub(crate) dirty_nodes: BTreeSet<u32>,
     pub(crate) completing: BTreeSet<JobId>,
     dirty_jobs: BTreeSet<JobId>,
-    /// Jobs that the last plan wants to start: those that did not are tried again, or told a reason.
+    /// Jobs that the last plan wants to start, or whose wait for switches it begins: those for which that was not done
+    /// are tried again, or told a reason.
     pub(crate) proposed: BTreeSet<JobId>,
     /// Records that wait for their array's `%limit`, by array.
     throttled: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// When jobs give up their wish for few leaf switches.
+    relents: BTreeSet<(Timestamp, JobId)>,
     rebuild: bool,
     pub(crate) more: bool,
     pub(crate) cost: Cost,
@@ -153,7 +156,18 @@ impl Scheduler {
         self.cost = Cost::default();
         self.more = false;
         self.prepare(state);
+        while let Some(&(at, id)) = self.relents.first()
+            && at <= now
+        {
+            self.relents.pop_first();
+            self.queue.wake_job(&self.fleet, id);
+        }
         Pass::new(self, state, now).run()
+    }
+
+    /// When a plan should be made even if nothing happens until then.
+    pub fn next_look(&self) -> Option<Timestamp> {
+        self.relents.first().map(|(at, _)| *at)
     }
 
     /// Whether another plan should follow at once: the last one stopped at its bound, or it started a job that it
@@ -208,6 +222,12 @@ impl Scheduler {
             | JobChange::NotBefore(_) => self.job(state, id),
             JobChange::ReservationGone { .. } => self.job(state, id),
             JobChange::EndBy(_) => self.retimed(state, id),
+            JobChange::SwitchWait => {
+                self.job(state, id);
+                if let Some(job) = state.jobs.get(&id) {
+                    self.follow_switch_wait(job);
+                }
+            }
             JobChange::Requeueable(_)
             | JobChange::Warned
             | JobChange::TermSent
@@ -285,6 +305,13 @@ impl Scheduler {
         }
     }
 
+    /// Remembers when a queued job gives up its wish for few switches.
+    fn follow_switch_wait(&mut self, job: &Job) {
+        let since = job.switch_wait_since;
+        let at = since.and_then(|since| self.queue.relents_at(job.id, since));
+        self.relents.extend(at.map(|at| (at, job.id)));
+    }
+
     fn refresh(&mut self, state: &State, id: JobId) {
         self.cost.jobs_visited += 1;
         // When a task of an array ends, others of that array may go.
@@ -304,6 +331,7 @@ impl Scheduler {
                 let kind = Kind::of(state, job);
                 self.queue.put(&self.fleet, job, kind);
                 self.queue.announce.insert(id);
+                self.follow_switch_wait(job);
                 return;
             }
             Eligibility::Throttled(base) => {

@@ -4,7 +4,7 @@ use crate::demand::Demand;
 use crate::fleet::Fleet;
 use crate::ground::{Holds, Live, Running, earliest, end_after};
 use crate::pass::allocate;
-use crate::place::{Pick, choose};
+use crate::place::{Pick, Placement, choose};
 use crate::queue::{feasible, partitions_of};
 use muster_core::ids::JobId;
 use muster_core::job::{Allocation, Reason};
@@ -74,9 +74,14 @@ pub(crate) fn would_start(
             reserved: Cell::new(None),
             visited: Cell::new(0),
         };
-        let found = choose(&demand, &fleet, part, &ground)
-            .map(|picks| (now, picks))
-            .or_else(|| earliest(&demand, (&fleet, part), &holds, &running, now));
+        let switches = demand.switches.map(|(most, _)| most);
+        let found = match choose(&demand, &fleet, part, &ground, switches) {
+            Placement::Here(picks) => Some((now, picks)),
+            other => {
+                let waited = (other == Placement::Scattered).then_some(now);
+                earliest(&demand, (&fleet, part), &holds, &running, now, waited)
+            }
+        };
         match found {
             Some((at, picks)) if best.as_ref().is_none_or(|(t, ..)| at < *t) => {
                 best = Some((at, number, demand, picks));

@@ -92,6 +92,7 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         configuring: false,
         last_sched_eval: Some(at(39)),
         expected_start: None,
+        switch_wait_since: None,
         next_step: 0,
         begin_at: None,
     }
@@ -371,6 +372,7 @@ fn partition(name: &str) -> PartitionConfig {
         preempt_mode: None,
         over_time_limit_min: None,
         billing_weights: None,
+        topology: None,
     }
 }
 

@@ -2,8 +2,10 @@
 
 use super::context::Ctx;
 use crate::connect::{Client, ConnectError, unexpected};
+use muster_core::config::ClusterConfig;
 use muster_core::ids::{JobId, NodeIdx};
 use muster_core::job::{ArrayRole, Job};
+use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::state::ArrayInfo;
 use muster_core::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctQuery};
@@ -96,6 +98,17 @@ fn receive_cluster(client: &mut Client, ctx: &mut Ctx) -> Result<Vec<NodeIdx>, C
         ctx.cluster.clone_from(&config.cluster_name);
     }
     Ok(all.completing)
+}
+
+/// Asks for what decisions depend on, without nodes and partitions.
+pub(crate) fn settings(client: &mut Client) -> Result<ClusterConfig, ConnectError> {
+    match client.query(Query::Partitions)? {
+        Response::Cluster(part) => part
+            .config
+            .map(|config| *config)
+            .ok_or_else(|| Refusal::new(RefusalCode::Busy, "no configuration yet").into()),
+        other => Err(unexpected(&other)),
+    }
 }
 
 /// Asks for the configuration.

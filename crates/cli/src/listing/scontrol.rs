@@ -9,6 +9,7 @@ use super::show_job::{self, Style};
 use super::step_fields::StepRow;
 use super::{
     Failure, complain, failed_call, job_document, node_document, print, reservation, show_node,
+    show_topology,
 };
 use crate::connect::Client;
 use crate::options::Status;
@@ -91,12 +92,7 @@ pub(crate) const ENTITIES: &[(&str, usize, Entity, Status)] = &[
     ("config", 1, Entity::Config, Status::Works),
     ("daemons", 2, Entity::Daemons, Status::Works),
     ("reservations", 1, Entity::Reservation, Status::Works),
-    (
-        "topology",
-        1,
-        Entity::Topology,
-        Status::Partly("always says that there is no topology"),
-    ),
+    ("topology", 1, Entity::Topology, Status::Works),
     ("hostnames", 5, Entity::Hostnames, Status::Works),
     ("hostlist", 5, Entity::Hostlist, Status::Works),
     ("hostlistsorted", 9, Entity::HostlistSorted, Status::Works),
@@ -175,10 +171,7 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
         Entity::Config => config(),
         Entity::Daemons => daemons(),
         Entity::Reservation => reservation::show(which, flags.one_liner, flags.quiet),
-        Entity::Topology => {
-            complain("scontrol: error: No topology information available");
-            Ok(())
-        }
+        Entity::Topology => topology(which),
         Entity::Hostnames => hostnames(which),
         Entity::Hostlist => host_list(which, hostlist::compress),
         Entity::HostlistSorted => host_list(which, hostlist::compress_sorted),
@@ -373,6 +366,21 @@ fn partitions(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> 
         out.push_str("No partitions in the system\n");
     }
     finish(out, &missing, flags)
+}
+
+fn topology(which: Option<&str>) -> Result<(), Failure> {
+    let failed = failed_call("slurm_load_topo");
+    let mut client = Client::connect().map_err(&failed)?;
+    let config = query::settings(&mut client).map_err(&failed)?;
+    match show_topology::rows(&config.topologies, which) {
+        Some(rows) if !rows.is_empty() => print(&rows),
+        Some(_) => complain("scontrol: error: No topology information available"),
+        None => complain(&format!(
+            "scontrol: error: Topology information contains no switch or node named {}",
+            which.unwrap_or("")
+        )),
+    }
+    Ok(())
 }
 
 /// Prints, and fails if something was not there.

@@ -322,6 +322,7 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
         configuring: false,
         last_sched_eval: None,
         expected_start: None,
+        switch_wait_since: None,
         next_step: 0,
         reason_detail: None,
     }

@@ -112,8 +112,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         &["SBATCH_REQ_SWITCH"],
         &["SLURM_REQ_SWITCH"],
         &["SALLOC_REQ_SWITCH"],
-    )
-    .warns("nodes are chosen without regard to network switches"),
+    ),
     opt(
         "segment",
         "nodes",

@@ -58,6 +58,7 @@ impl Job {
             begin_at: spec.begin.filter(|begin| *begin > at),
             configuring: false,
             end_by: None,
+            switch_wait_since: None,
             spec,
         }
     }
@@ -229,6 +230,9 @@ impl Job {
     fn change(&mut self, change: &JobChange, at: Timestamp) {
         match change {
             JobChange::Spec(spec) => {
+                if spec.ask.switches != self.spec.ask.switches {
+                    self.switch_wait_since = None;
+                }
                 if spec.begin != self.spec.begin {
                     self.begin_at = spec.begin.filter(|begin| *begin > at);
                 }
@@ -269,6 +273,11 @@ impl Job {
                 }
             }
             JobChange::EndBy(at) => self.end_by = *at,
+            // Nothing else about its waiting changes.
+            JobChange::SwitchWait => {
+                self.switch_wait_since = Some(at);
+                return;
+            }
         }
         if self.state == JobState::Pending && !self.completing {
             self.settle_waiting(at);
@@ -365,6 +374,7 @@ impl Job {
         self.completing = !self.nodes_held.is_empty();
         self.waiting_on = Vec::new();
         self.begin_at = None;
+        self.switch_wait_since = None;
         self.expected_start = None;
     }
 

@@ -4,7 +4,7 @@
 use super::draft::Draft;
 use crate::command::{Plan, PlannedStart};
 use crate::config::PartitionState;
-use crate::event::Event;
+use crate::event::{Event, JobChange};
 use crate::ids::{Attempt, JobId};
 use crate::job::{Allocation, ArrayRole, Job, NodeShare};
 use crate::node::Node;
@@ -18,6 +18,12 @@ use std::sync::Arc;
 pub(super) fn commit(draft: &mut Draft<'_>, plan: &Plan) {
     for planned in &plan.starts {
         start(draft, planned);
+    }
+    for id in &plan.switch_waits {
+        let waits = |job: &Job| job.is_startable() && job.switch_wait_since.is_none();
+        if draft.job(*id).is_some_and(waits) {
+            draft.change(*id, JobChange::SwitchWait);
+        }
     }
     for (id, reason) in &plan.reasons {
         if draft

@@ -7,6 +7,7 @@ mod cluster;
 mod control;
 mod faults;
 mod interactive;
+mod network;
 mod refusals;
 mod reservations;
 mod site;

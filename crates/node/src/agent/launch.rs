@@ -95,6 +95,10 @@ impl Agent {
             conf_path: &self.settings.conf_path,
             working_cluster: &self.settings.working_cluster,
             lead_address: grant.addresses.first().map_or("", String::as_str),
+            topology: (
+                &self.settings.topology_addr,
+                &self.settings.topology_pattern,
+            ),
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod cost;
 mod drawn;
+mod network;
 mod properties;
 mod reserved;
 mod shapes;

@@ -103,6 +103,9 @@ fn spec() -> impl Strategy<Value = JobSpec> {
             if len == 4 {
                 spec.reservation = Some(format!("r{}", kind % 3));
             }
+            if list > 1 {
+                spec.ask.switches = Some((1, Some(u64::from(mem) * 100)));
+            }
             if parts == 2 || list == 3 {
                 spec.partitions = vec!["q".into()];
             } else if parts == 3 {
@@ -140,6 +143,9 @@ fn world(flags: u32) -> World {
     let mut q = partition("q", &config.nodes[2..]);
     q.priority_tier = 1 + (flags >> 3) % 2;
     config.partitions.push(q);
+    if flags & 16 != 0 {
+        config.topologies = vec![crate::network::tree(&[1, 2, 1], false)];
+    }
     World::new(config)
 }
 
@@ -463,7 +469,8 @@ fn not_delayed(world: &World, plan: &Plan) -> Result<(), TestCaseError> {
             && spec.partitions == ["p"]
     };
     let in_use = |j: &muster_core::job::Job| plain(&j.spec) || j.state.is_ended();
-    if config.memory_is_consumable || !world.state.jobs.values().all(in_use) {
+    let shaped = !config.topologies.is_empty();
+    if shaped || config.memory_is_consumable || !world.state.jobs.values().all(in_use) {
         return Ok(());
     }
     let Some(head) = after
@@ -541,7 +548,7 @@ proptest! {
 
     #[test]
     fn plans_are_sound_and_incremental(
-        flags in 0u32..16,
+        flags in 0u32..32,
         ops in proptest::collection::vec(op(), 1..60),
     ) {
         let mut world = world(flags);

@@ -78,6 +78,7 @@ pub(crate) fn partition(name: &str, nodes: &[NodeConfig]) -> PartitionConfig {
         preempt_mode: None,
         over_time_limit_min: None,
         billing_weights: None,
+        topology: None,
     }
 }
 
@@ -225,6 +226,11 @@ impl World {
                 configuring: false,
             });
             started.push(id);
+        }
+        for id in &plan.switch_waits {
+            if self.state.jobs[id].switch_wait_since.is_none() {
+                self.change(*id, JobChange::SwitchWait);
+            }
         }
         self.note(plan);
         started

@@ -20,6 +20,10 @@ pub(crate) static SPEC: Spec = Spec {
         opt("clusters", "NAME", "cluster to ask; only this one is known").short('M'),
         also("clusters", "cluster", Arg::Required),
         flag("details", "more of jobs").short('d'),
+        flag(
+            "dry-run",
+            "with reconfigure: print what would change, and change nothing",
+        ),
         flag("federation", "jobs of all clusters of a federation").refused(NO_FEDERATION),
         flag("future", "nodes in state FUTURE too")
             .short('F')
