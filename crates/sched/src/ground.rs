@@ -349,6 +349,7 @@ pub(crate) fn earliest(
         }
         if changed && tally.may_do() {
             if let Some(picks) = choose(demand, fleet, part, &future) {
+                let picks = tally.latest(&future).unwrap_or(picks);
                 return Some((future.start, picks));
             }
             changed = false;
@@ -361,6 +362,8 @@ pub(crate) fn earliest(
 struct Tally<'a> {
     demand: &'a Demand,
     most: Vec<u32>,
+    /// Places in the order in which they became able to hold more.
+    grown: Vec<u32>,
     least: u32,
     nodes: u64,
     tasks: u64,
@@ -385,6 +388,7 @@ impl<'a> Tally<'a> {
         let mut tally = Tally {
             demand,
             most: vec![0; part.order.len()],
+            grown: Vec::new(),
             least,
             nodes: 0,
             tasks: 0,
@@ -422,11 +426,78 @@ impl<'a> Tally<'a> {
         }
         future.release(share);
         let room = &future.grown[&node];
-        self.look(future.fleet, pos as usize, node, room)
+        let more = self.look(future.fleet, pos as usize, node, room);
+        if more {
+            self.grown.push(pos);
+        }
+        more
     }
 
     fn may_do(&self) -> bool {
         self.nodes >= self.nodes_needed && self.tasks >= self.tasks_needed
+    }
+
+    /// A placement on the nodes that become able to hold the job last. A promise says how much is kept, not where the
+    /// job will run: that is chosen when it starts. Keeping the nodes that are busy until then leaves those that are
+    /// free already to jobs that run longer.
+    fn latest(&self, future: &Future<'_>) -> Option<Vec<Pick>> {
+        let (fleet, part) = (future.fleet, future.part);
+        let mut among = Among {
+            ground: future,
+            kept: vec![false; part.order.len()],
+        };
+        let all = (0..part.order.len()).rev();
+        let mut places = self.grown.iter().rev().map(|&pos| pos as usize).chain(all);
+        let (mut nodes, mut tasks, mut more) = (0u64, 0u64, 0u64);
+        loop {
+            // At least what is needed by count; then twice as many each time, for needs that are not only counts.
+            let enough = |nodes: u64, tasks: u64| {
+                nodes >= self.nodes_needed + more && (tasks >= self.tasks_needed || more > 0)
+            };
+            let mut last = true;
+            for pos in places.by_ref() {
+                if self.most[pos] == 0 || std::mem::replace(&mut among.kept[pos], true) {
+                    continue;
+                }
+                (nodes, tasks) = (nodes + 1, tasks + u64::from(self.most[pos]));
+                if enough(nodes, tasks) {
+                    last = false;
+                    break;
+                }
+            }
+            let found = choose(self.demand, fleet, part, &among);
+            if found.is_some() || last {
+                return found;
+            }
+            more = nodes;
+        }
+    }
+}
+
+/// A ground without some of its nodes.
+struct Among<'a> {
+    ground: &'a Future<'a>,
+    kept: Vec<bool>,
+}
+
+impl Ground for Among<'_> {
+    fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
+        let mut from = from;
+        loop {
+            let pos = self.ground.next(from, cpus, mib)?;
+            if self.kept[pos] {
+                return Some(pos);
+            }
+            from = pos + 1;
+        }
+    }
+
+    fn room(&self, pos: usize) -> Cow<'_, Room> {
+        if self.kept[pos] {
+            self.ground.room(pos)
+        } else {
+            Cow::Owned(Room::default())
+        }
     }
 }
 
