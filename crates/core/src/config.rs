@@ -2,6 +2,7 @@
 //! decides what was decided then.
 
 use crate::node::NodeConfig;
+use crate::run_times::PREDICT;
 use crate::spec::MemoryAsk;
 use crate::time::TimeLimit;
 use minicbor::{Decode, Encode};
@@ -122,6 +123,13 @@ impl Default for ClusterConfig {
             requeue_exit: Vec::new(),
             requeue_exit_hold: Vec::new(),
         }
+    }
+}
+
+impl ClusterConfig {
+    /// Whether run times are predicted, for the order of jobs and for planning (`crate::run_times`).
+    pub fn predicts_run_times(&self) -> bool {
+        self.scheduler_parameters.iter().any(|word| word == PREDICT)
     }
 }
 

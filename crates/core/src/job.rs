@@ -120,6 +120,10 @@ pub struct Job {
     /// the tick that finds it passed.
     #[n(34)]
     pub begin_at: Option<Timestamp>,
+    /// Seconds that it is taken to run for planning, fixed at submission; absent where limits alone count.
+    #[n(60)]
+    #[cbor(default)]
+    pub predicted_s: Option<u32>,
 }
 
 impl Job {

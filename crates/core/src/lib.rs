@@ -25,6 +25,7 @@ pub mod job_env;
 pub mod limits;
 pub mod node;
 pub mod refusal;
+pub mod run_times;
 pub mod shared_spec;
 pub mod snapshot;
 pub mod spec;

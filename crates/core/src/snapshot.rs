@@ -26,7 +26,8 @@ mod key {
     pub(super) const ARRAYS: u32 = 4;
     pub(super) const BLOBS: u32 = 5;
     pub(super) const NEXT_JOB_ID: u32 = 6;
-    pub(super) const COUNT: u64 = 7;
+    pub(super) const RUN_TIMES: u32 = 30;
+    pub(super) const COUNT: u64 = 8;
 }
 
 /// Why a snapshot could not be read.
@@ -101,6 +102,7 @@ impl State {
                         .collect();
                 }
                 key::NEXT_JOB_ID => state.next_job_id = d.u64()?,
+                key::RUN_TIMES => state.run_times = d.decode()?,
                 _ => d.skip()?,
             }
         }
@@ -148,6 +150,7 @@ impl State {
             e.encode((id, blob.users, blob.bytes.as_ref()))?;
         }
         e.u32(key::NEXT_JOB_ID)?.u64(self.next_job_id)?;
+        e.u32(key::RUN_TIMES)?.encode(&self.run_times)?;
         Ok(())
     }
 }

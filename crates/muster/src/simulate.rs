@@ -17,9 +17,8 @@ muster sim --generate lublin [OPTIONS]     replay the workload of a model (Lubli
 The jobs go through the controller's own scheduler on a virtual clock, and end when the trace says, or at their limit.
 
   --policy WORD          default        as Muster ships
-                         easy           one promise, to the first job that waits
-                         conservative   a promise to every job that waits
-                         fifo           no backfill
+                         easy           first come, first served; backfill by limits
+                         fifo           the same without backfill
                          all            each of them, one after another
   --parameters TEXT      further SchedulerParameters, as in slurm.conf
   --procs N              processors of the machine, instead of the trace's own

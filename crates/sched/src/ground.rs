@@ -249,6 +249,8 @@ pub(crate) struct Running<'a> {
     pub(crate) started: &'a BTreeSet<(Timestamp, usize)>,
     /// Jobs without an end, and the end to assume for them.
     pub(crate) endless: Option<Timestamp>,
+    /// Ends as they are predicted; by limits when absent.
+    pub(crate) planned: Option<&'a BTreeSet<(Timestamp, JobId)>>,
 }
 
 impl Running<'_> {
@@ -256,7 +258,8 @@ impl Running<'_> {
     fn ends(&self, now: Timestamp) -> impl Iterator<Item = (Timestamp, Ending<'_>)> {
         let at = move |&(t, id): &(Timestamp, JobId)| (t.max(now), id);
         let timed = |(t, id): &&(Timestamp, JobId)| t.0 < i64::MAX && !self.completing.contains(id);
-        let known = self.state.by_limit.iter().filter(timed).map(at);
+        let by_time = self.planned.unwrap_or(&self.state.by_limit);
+        let known = by_time.iter().filter(timed).map(at);
         let clean = self.completing.iter().map(move |&id| (now, id));
         let endless = self.endless.into_iter().flat_map(move |t| {
             let forever = move |id: &&JobId| {

@@ -18,6 +18,7 @@ mod fleet;
 mod ground;
 mod pass;
 mod place;
+mod planned;
 mod queue;
 mod scheduler;
 mod trial;

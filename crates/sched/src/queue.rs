@@ -26,14 +26,19 @@ pub(crate) struct Shape {
     ask: ResourceAsk,
     partitions: Vec<String>,
     limit: TimeLimit,
+    /// Seconds that its jobs are taken to run, for planning.
+    predicted_s: Option<u32>,
     hash: u64,
     pub(crate) queue: BTreeSet<QueueKey>,
     pub(crate) lanes: Vec<u32>,
 }
 
 impl Shape {
-    fn is(&self, ask: &ResourceAsk, partitions: &[String], limit: TimeLimit) -> bool {
-        self.limit == limit && self.partitions == partitions && self.ask == *ask
+    fn is(&self, job: &Job, partitions: &[String]) -> bool {
+        self.limit == job.time_limit
+            && self.predicted_s == job.predicted_s
+            && self.partitions == partitions
+            && self.ask == job.spec.ask
     }
 }
 
@@ -45,6 +50,8 @@ pub(crate) struct Lane {
     ordinal: u32,
     /// What it needs there, or why it cannot run there.
     pub(crate) demand: Result<Demand, Reason>,
+    /// Milliseconds its jobs are taken to run, for planning: as predicted, else their limit.
+    pub(crate) planned_ms: Option<u64>,
     /// Its place in the partition's order, when it can run there.
     pub(crate) key: Option<HeadKey>,
     /// Least free CPUs with which a node is of any use to it.
@@ -60,6 +67,8 @@ pub(crate) struct Reservation {
     pub(crate) key: HeadKey,
     pub(crate) lane: u32,
     pub(crate) start: Timestamp,
+    /// It counts on limits, not on predictions.
+    pub(crate) cautious: bool,
     pub(crate) holds: Vec<(u32, Hold)>,
 }
 
@@ -141,11 +150,7 @@ impl Queue {
         let partitions = partitions_of(&job.spec, &fallback);
         let key = (Reverse(job.priority), job.id);
         if let Some(&(shape, old)) = self.jobs.get(&job.id) {
-            if self
-                .shapes
-                .get(shape)
-                .is(&job.spec.ask, partitions, job.time_limit)
-            {
+            if self.shapes.get(shape).is(job, partitions) {
                 if old != key {
                     let shape_ref = self.shapes.get_mut(shape);
                     shape_ref.queue.remove(&old);
@@ -157,7 +162,7 @@ impl Queue {
             }
             self.remove(fleet, job.id);
         }
-        let shape = self.shape_for(fleet, &job.spec.ask, partitions, job.time_limit);
+        let shape = self.shape_for(fleet, job, partitions);
         self.shapes.get_mut(shape).queue.insert(key);
         self.jobs.insert(job.id, (shape, key));
         self.reorder(fleet, shape);
@@ -185,20 +190,15 @@ impl Queue {
         }
     }
 
-    fn shape_for(
-        &mut self,
-        fleet: &Fleet,
-        ask: &ResourceAsk,
-        partitions: &[String],
-        limit: TimeLimit,
-    ) -> u32 {
+    fn shape_for(&mut self, fleet: &Fleet, job: &Job, partitions: &[String]) -> u32 {
+        let (ask, limit) = (&job.spec.ask, job.time_limit);
         // Fixed keys: the hash is the same in every run.
         let mut hasher = DefaultHasher::new();
-        (ask, partitions, limit).hash(&mut hasher);
+        (ask, partitions, limit, job.predicted_s).hash(&mut hasher);
         let hash = hasher.finish();
         if let Some(&shape) = self.by_hash.get(&hash).and_then(|list| {
             list.iter()
-                .find(|&&s| self.shapes.get(s).is(ask, partitions, limit))
+                .find(|&&s| self.shapes.get(s).is(job, partitions))
         }) {
             return shape;
         }
@@ -206,6 +206,7 @@ impl Queue {
             ask: ask.clone(),
             partitions: partitions.to_vec(),
             limit,
+            predicted_s: job.predicted_s,
             hash,
             queue: BTreeSet::new(),
             lanes: Vec::new(),
@@ -223,6 +224,7 @@ impl Queue {
                 part,
                 ordinal,
                 demand,
+                planned_ms: planned_ms(limit, job.predicted_s),
                 key: None,
                 least_cpus,
                 held: false,
@@ -373,6 +375,13 @@ impl Queue {
         let first = reasons.next().unwrap_or(Some(Reason::PartitionConfig))?;
         reasons.all(|r| r.is_some()).then_some(first)
     }
+}
+
+/// Milliseconds that jobs with this limit and prediction are taken to run.
+fn planned_ms(limit: TimeLimit, predicted_s: Option<u32>) -> Option<u64> {
+    let limit_s = limit.seconds();
+    let planned_s = predicted_s.map(u64::from).into_iter().chain(limit_s).min();
+    planned_s.map(|s| s.saturating_mul(1000))
 }
 
 /// The partitions a job may run in, in its order.

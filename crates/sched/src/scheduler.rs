@@ -2,6 +2,7 @@
 
 use crate::fleet::Fleet;
 use crate::pass::Pass;
+use crate::planned::PlannedEnds;
 use crate::queue::Queue;
 use crate::trial;
 use muster_core::command::Plan;
@@ -35,6 +36,8 @@ pub struct Scheduler {
     pub(crate) dirty_nodes: BTreeSet<u32>,
     pub(crate) completing: BTreeSet<JobId>,
     dirty_jobs: BTreeSet<JobId>,
+    /// When running jobs are expected to end, where run times are predicted.
+    pub(crate) planned: PlannedEnds,
     /// Jobs that the last plan wants to start: those that did not are tried again, or told a reason.
     pub(crate) proposed: BTreeSet<JobId>,
     /// Records that wait for their array's `%limit`, by array.
@@ -63,6 +66,7 @@ impl Scheduler {
             queue: Queue::new(&fleet),
             fleet,
             dirty_jobs: state.pending.clone(),
+            planned: PlannedEnds::new(state),
             completing: state.active.iter().filter(completing).copied().collect(),
             ..Scheduler::default()
         }
@@ -146,6 +150,9 @@ impl Scheduler {
         }
         self.cost = Cost::default();
         self.more = false;
+        for id in self.planned.correct(state, now) {
+            self.retimed(state, id);
+        }
         self.prepare(state);
         Pass::new(self, state, now).run()
     }
@@ -182,6 +189,7 @@ impl Scheduler {
 
     fn job(&mut self, state: &State, id: JobId) {
         self.dirty_jobs.insert(id);
+        self.planned.follow(state, id);
         if let Some(ArrayRole::Task { base, .. }) = state.jobs.get(&id).map(|j| &j.array)
             && self.throttled.contains_key(base)
         {

@@ -22,47 +22,39 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 /// Begin of the virtual clock, seconds since 1970: traces count from 0, and 0 stands for unknown in places.
-const BEGIN_S: i64 = 1_000_000_000;
+const BEGIN_S: i64 = 1_700_000_000;
 /// Ended jobs leave the queue after so many ends.
 const ENDS_PER_PURGE: u64 = 1000;
 
 /// How the scheduler is set up; the words of `--policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// As Muster ships: `sched/backfill` without any parameters.
+    /// As Muster ships: no `PriorityType`, `sched/backfill`, so run times are predicted.
     Default,
-    /// Backfill that keeps one promise, made by limits, to the first job that waits.
+    /// First come first served, and backfill with one promise, made by limits, to the first job that waits.
     Easy,
-    /// Backfill that keeps a promise to every job that waits.
-    Conservative,
     /// Nobody passes anybody (`sched/builtin`).
     Fifo,
 }
 
 impl Policy {
     /// All of them, with their words and what they are.
-    pub const ALL: [(&'static str, Policy, &'static str); 4] = [
+    pub const ALL: [(&'static str, Policy, &'static str); 3] = [
         ("default", Policy::Default, "as Muster ships"),
         (
             "easy",
             Policy::Easy,
-            "one promise, to the first job that waits",
+            "first come, first served; backfill by limits",
         ),
-        (
-            "conservative",
-            Policy::Conservative,
-            "a promise to every job that waits",
-        ),
-        ("fifo", Policy::Fifo, "no backfill"),
+        ("fifo", Policy::Fifo, "the same without backfill"),
     ];
 
-    /// `SchedulerType` and `SchedulerParameters`.
-    fn settings(self) -> (&'static str, &'static str) {
+    /// The lines of slurm.conf that make it.
+    fn settings(self) -> &'static str {
         match self {
-            Policy::Default => ("sched/backfill", ""),
-            Policy::Easy => ("sched/backfill", "bf_job_part_count_reserve=1"),
-            Policy::Conservative => ("sched/backfill", "bf_job_part_count_reserve=1000000"),
-            Policy::Fifo => ("sched/builtin", ""),
+            Policy::Default => "",
+            Policy::Easy => "PriorityType=priority/basic\nSchedulerType=sched/backfill\n",
+            Policy::Fifo => "PriorityType=priority/basic\nSchedulerType=sched/builtin\n",
         }
     }
 }
@@ -167,20 +159,14 @@ pub fn replay(
 fn configuration(workload: &Workload, options: &Options) -> Result<ClusterConfig, ReplayError> {
     let cpus = options.cpus_per_node.max(1);
     let nodes = workload.processors.div_ceil(cpus).max(1);
-    let (kind, own) = options.policy.settings();
-    let words = options.parameters.iter().map(String::as_str);
-    let parameters: Vec<&str> = [own]
-        .into_iter()
-        .chain(words)
-        .filter(|w| !w.is_empty())
-        .collect();
-    let parameters = match parameters.as_slice() {
+    let policy = options.policy.settings();
+    let parameters = match options.parameters.as_slice() {
         [] => String::new(),
         words => format!("SchedulerParameters={}\n", words.join(",")),
     };
     let text = format!(
         "ClusterName=replay\nSlurmctldHost=localhost\nSlurmUser=root\nMaxJobCount=4000000\nMinJobAge=2\n\
-         SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nSchedulerType={kind}\n{parameters}\
+         SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\n{policy}{parameters}\
          NodeName=n[1-{nodes}] CPUs={cpus} State=UNKNOWN\n\
          PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
     );
