@@ -14,7 +14,7 @@ use crate::node::Node;
 use crate::reservation::{Flags, Reservation};
 use crate::spec::JobSpec;
 use crate::state::{ArrayInfo, Blob, Note, State};
-use crate::time::Timestamp;
+use crate::time::{TimeLimit, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -63,8 +63,13 @@ impl State {
                 self.turn_job(*id, event);
                 self.node_mut(share.node).give_back(*id, share, *at);
             }
-            Event::JobEnding { id, .. }
-            | Event::JobRequeued { id, .. }
+            Event::JobEnding { id, at, .. } => {
+                self.turn_job(*id, event);
+                if let Some(job) = self.jobs.get(id) {
+                    self.run_times.ended(job, *at);
+                }
+            }
+            Event::JobRequeued { id, .. }
             | Event::JobSuspended { id, .. }
             | Event::JobResumed { id, .. }
             | Event::StepStarted { id, .. }
@@ -119,6 +124,14 @@ impl State {
                 }
             }
         }
+    }
+
+    /// Seconds that a job is taken to run for planning, where the configuration wants that and something is known.
+    pub fn predicted_s(&self, spec: &JobSpec, limit: TimeLimit) -> Option<u32> {
+        let wanted = self.config.as_ref().is_some_and(|c| c.predicts_run_times());
+        wanted
+            .then(|| self.run_times.predict(spec, limit))
+            .flatten()
     }
 
     /// The partition of that name.
@@ -184,6 +197,7 @@ impl State {
             return;
         };
         job.spec = self.share_spec(&job.spec);
+        job.predicted_s = self.predicted_s(&job.spec, job.time_limit);
         let id = job.id;
         assert!(
             id.0 >= self.next_job_id,

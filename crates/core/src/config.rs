@@ -3,6 +3,7 @@
 
 use crate::node::NodeConfig;
 use crate::order_config::OrderConfig;
+use crate::run_times::PREDICT;
 use crate::spec::MemoryAsk;
 use crate::time::TimeLimit;
 use crate::topology::Topology;
@@ -144,6 +145,13 @@ impl Default for ClusterConfig {
             order: OrderConfig::default(),
             topologies: Vec::new(),
         }
+    }
+}
+
+impl ClusterConfig {
+    /// Whether run times are predicted, for the order of jobs and for planning (`crate::run_times`).
+    pub fn predicts_run_times(&self) -> bool {
+        self.scheduler_parameters.iter().any(|word| word == PREDICT)
     }
 }
 

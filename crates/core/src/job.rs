@@ -132,6 +132,10 @@ pub struct Job {
     /// Since when it could run if it did not ask for so few leaf switches (`--switches`).
     #[n(36)]
     pub switch_wait_since: Option<Timestamp>,
+    /// Seconds that it is taken to run for planning, fixed at submission; absent where limits alone count.
+    #[n(60)]
+    #[cbor(default)]
+    pub predicted_s: Option<u32>,
 }
 
 impl Job {

@@ -28,6 +28,7 @@ pub mod node;
 pub mod order_config;
 pub mod refusal;
 pub mod reservation;
+pub mod run_times;
 pub mod shared_spec;
 pub mod snapshot;
 pub mod spec;

@@ -29,7 +29,8 @@ mod key {
     pub(super) const NEXT_JOB_ID: u32 = 6;
     pub(super) const RESERVATIONS: u32 = 20;
     pub(super) const RESERVATIONS_MADE: u32 = 21;
-    pub(super) const COUNT: u64 = 9;
+    pub(super) const RUN_TIMES: u32 = 30;
+    pub(super) const COUNT: u64 = 10;
 }
 
 /// Why a snapshot could not be read.
@@ -109,6 +110,7 @@ impl State {
                     all.into_iter().for_each(|r| state.reservations.insert(r));
                 }
                 key::RESERVATIONS_MADE => state.reservations_made = d.u64()?,
+                key::RUN_TIMES => state.run_times = d.decode()?,
                 _ => d.skip()?,
             }
         }
@@ -159,6 +161,7 @@ impl State {
         let reservations: Vec<&Reservation> = self.reservations.iter().collect();
         e.u32(key::RESERVATIONS)?.encode(reservations)?;
         e.u32(key::RESERVATIONS_MADE)?.u64(self.reservations_made)?;
+        e.u32(key::RUN_TIMES)?.encode(&self.run_times)?;
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ use crate::ids::{BlobId, JobId, NodeIdx};
 use crate::job::{Job, Reason};
 use crate::node::Node;
 use crate::reservation::Reservations;
+use crate::run_times::RunTimes;
 use crate::spec::JobSpec;
 use crate::time::Timestamp;
 use minicbor::bytes::ByteVec;
@@ -37,6 +38,8 @@ pub struct State {
     pub reservations_made: u64,
     /// Index: records that are not over and ask for a reservation, by what they ask for.
     pub by_reservation: BTreeMap<String, BTreeSet<JobId>>,
+    /// How long jobs really ran, by user.
+    pub run_times: RunTimes,
     /// Index: node by name.
     pub node_by_name: HashMap<String, NodeIdx>,
     /// Index: jobs that hold nodes and are not completing, by the time their limit ends them.

@@ -19,6 +19,7 @@ mod ground;
 mod network;
 mod pass;
 mod place;
+mod planned;
 mod queue;
 mod reserved;
 mod scheduler;

@@ -28,6 +28,8 @@ pub(crate) struct Kind {
     ask: ResourceAsk,
     partitions: Vec<String>,
     limit: TimeLimit,
+    /// Seconds that its jobs are taken to run, for planning.
+    predicted_s: Option<u32>,
     /// Reservations that they may run in.
     reservations: Vec<String>,
     /// They may run outside of reservations.
@@ -47,6 +49,7 @@ impl Kind {
             ask: job.spec.ask.clone(),
             partitions: partitions_of(&job.spec, &fallback).to_vec(),
             limit: job.time_limit,
+            predicted_s: job.predicted_s,
             reservations,
             outside,
         }
@@ -84,6 +87,8 @@ pub(crate) struct Lane {
     ordinal: u32,
     /// What it needs there, or why it cannot run there.
     pub(crate) demand: Result<Demand, Reason>,
+    /// Milliseconds its jobs are taken to run, for planning: as predicted, else their limit.
+    pub(crate) planned_ms: Option<u64>,
     /// Its place in the partition's order, when it can run there.
     pub(crate) key: Option<HeadKey>,
     /// Least free CPUs with which a node is of any use to it.
@@ -101,6 +106,8 @@ pub(crate) struct Reservation {
     pub(crate) key: HeadKey,
     pub(crate) lane: u32,
     pub(crate) start: Timestamp,
+    /// It counts on limits, not on predictions.
+    pub(crate) cautious: bool,
     pub(crate) holds: Vec<(u32, Hold)>,
 }
 
@@ -233,7 +240,7 @@ impl Queue {
             return shape;
         }
         let parts = kind.parts(fleet);
-        let (ask, limit) = (kind.ask.clone(), kind.limit);
+        let (ask, limit, predicted_s) = (kind.ask.clone(), kind.limit, kind.predicted_s);
         let shape = self.shapes.insert(Shape {
             kind,
             hash,
@@ -250,6 +257,7 @@ impl Queue {
                 part,
                 ordinal,
                 demand,
+                planned_ms: planned_ms(limit, predicted_s),
                 key: None,
                 least_cpus,
                 held: false,
@@ -441,6 +449,13 @@ impl Queue {
         let first = reasons.next().unwrap_or(Some(Reason::PartitionConfig))?;
         reasons.all(|r| r.is_some()).then_some(first)
     }
+}
+
+/// Milliseconds that jobs with this limit and prediction are taken to run.
+fn planned_ms(limit: TimeLimit, predicted_s: Option<u32>) -> Option<u64> {
+    let limit_s = limit.seconds();
+    let planned_s = predicted_s.map(u64::from).into_iter().chain(limit_s).min();
+    planned_s.map(|s| s.saturating_mul(1000))
 }
 
 /// The partitions a job may run in, in its order.

@@ -2,6 +2,7 @@
 
 use crate::fleet::Fleet;
 use crate::pass::Pass;
+use crate::planned::PlannedEnds;
 use crate::queue::{Kind, Queue};
 use crate::reserved::waiting_for;
 use crate::trial;
@@ -36,6 +37,8 @@ pub struct Scheduler {
     pub(crate) dirty_nodes: BTreeSet<u32>,
     pub(crate) completing: BTreeSet<JobId>,
     dirty_jobs: BTreeSet<JobId>,
+    /// When running jobs are expected to end, where run times are predicted.
+    pub(crate) planned: PlannedEnds,
     /// Jobs that the last plan wants to start, or whose wait for switches it begins: those for which that was not done
     /// are tried again, or told a reason.
     pub(crate) proposed: BTreeSet<JobId>,
@@ -67,6 +70,7 @@ impl Scheduler {
             queue: Queue::new(&fleet),
             fleet,
             dirty_jobs: state.pending.clone(),
+            planned: PlannedEnds::new(state),
             completing: state.active.iter().filter(completing).copied().collect(),
             ..Scheduler::default()
         }
@@ -155,6 +159,9 @@ impl Scheduler {
         self.fleet.now = now;
         self.cost = Cost::default();
         self.more = false;
+        for id in self.planned.correct(state, now) {
+            self.retimed(state, id);
+        }
         self.prepare(state);
         while let Some(&(at, id)) = self.relents.first()
             && at <= now
@@ -202,6 +209,7 @@ impl Scheduler {
 
     fn job(&mut self, state: &State, id: JobId) {
         self.dirty_jobs.insert(id);
+        self.planned.follow(state, id);
         if let Some(ArrayRole::Task { base, .. }) = state.jobs.get(&id).map(|j| &j.array)
             && self.throttled.contains_key(base)
         {

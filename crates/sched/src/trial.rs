@@ -43,6 +43,7 @@ pub(crate) fn would_start(
         starts: &[],
         started: &BTreeSet::new(),
         endless: Some(now.plus_s(ENDLESS_S)),
+        planned: None,
     };
     let holds = Holds::new();
     let mut refusal = Refusal::from(RefusalCode::InvalidPartition);

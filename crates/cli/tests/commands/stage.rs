@@ -288,6 +288,7 @@ fn allocation(spec: JobSpec, nodes: &[&str], agent: &str) -> AllocationInfo {
 fn running(spec: JobSpec, alloc: Allocation) -> Job {
     Job {
         end_by: None,
+        predicted_s: None,
         id: JobId(5),
         spec: Arc::new(spec),
         array: ArrayRole::None,

@@ -59,6 +59,7 @@ impl Job {
             configuring: false,
             end_by: None,
             switch_wait_since: None,
+            predicted_s: None,
             spec,
         }
     }
@@ -111,13 +112,23 @@ impl Job {
         }
     }
 
-    /// The priority that it has when nobody holds it: as asked for, else less for later submissions.
+    /// The priority that it has when nobody holds it: as asked for, else less for later submissions. Where run times
+    /// are predicted, a job's place is that of a later submission by four times what it is predicted to run, a day at
+    /// most: short jobs pass long ones, and none is passed by jobs that are submitted more than a day after it.
     pub fn default_priority(&self) -> u32 {
         let number = u32::try_from(self.submission().0).unwrap_or(u32::MAX);
+        let later = match self.predicted_s {
+            Some(run_s) => {
+                let since_2020 = self.submit_time.unix_s() - 1_577_836_800;
+                let submitted = u32::try_from(since_2020.max(0)).unwrap_or(u32::MAX);
+                submitted.saturating_add(run_s.saturating_mul(4).min(86_400))
+            }
+            None => number,
+        };
         match self.spec.priority {
             Some(priority) if priority > 0 => priority,
             Some(_) | None => {
-                let by_age = i64::from(PRIORITY_TOP.saturating_sub(number));
+                let by_age = i64::from(PRIORITY_TOP.saturating_sub(later));
                 let nice = by_age - i64::from(self.spec.nice);
                 u32::try_from(nice.clamp(1, i64::from(PRIORITY_TOP))).unwrap_or(1)
             }

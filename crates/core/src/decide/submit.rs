@@ -117,6 +117,7 @@ pub(super) fn prepare(
     let terms = spec.dependency.terms.clone();
     let mut job = Job::new(draft.next_job_id(), Arc::new(spec), limit, now);
     job.requeueable = requeueable;
+    job.predicted_s = state.predicted_s(&job.spec, limit);
     if held {
         job.hold = Hold::User;
     } else {
