@@ -278,12 +278,11 @@ pub fn mask_text(set: &CpuSet, digits: usize) -> String {
 }
 
 type Lists = [(&'static str, bool)];
+/// A list's kind and elements.
+type List<'a> = (&'static str, Vec<&'a str>);
 
 /// Words before the list, and the list with its kind: it has commas of its own, so it comes last.
-fn split<'a>(
-    text: &'a str,
-    kinds: &Lists,
-) -> Result<(Vec<&'a str>, Option<(&'static str, Vec<&'a str>)>), Fault> {
+fn split<'a>(text: &'a str, kinds: &Lists) -> Result<(Vec<&'a str>, Option<List<'a>>), Fault> {
     let lower = text.to_ascii_lowercase();
     let found = kinds
         .iter()
