@@ -7,12 +7,14 @@
 #![warn(missing_docs)]
 
 mod apply;
+pub mod binding;
 pub mod cbor;
 pub mod command;
 pub mod config;
 pub mod config_diff;
 pub mod cpuset;
 pub mod decide;
+pub mod distribution;
 pub mod effect;
 mod effects;
 pub mod event;

@@ -169,6 +169,11 @@ fn settings(config: &Config) -> NodeSettings {
         kill_wait_s: small(config.timeouts.kill_wait_s),
         unkillable_timeout_s: small(config.timeouts.unkillable_step_s),
         append: config.job_file_append,
+        bind_tasks: config
+            .task_plugins
+            .iter()
+            .any(|p| p == "affinity" || p == "cgroup"),
+        task_plugin_param: config.text("TaskPluginParam").unwrap_or("").to_owned(),
         conf_path: config.path.display().to_string(),
         propagate_limits: LIMITS
             .iter()

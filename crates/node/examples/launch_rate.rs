@@ -60,6 +60,8 @@ fn agent(dir: &Path) -> anyhow::Result<()> {
         controller_socket: dir.join("ctld.sock"),
         spool_dir: dir.join("spool"),
         claimed_cpus: None,
+        claimed_sockets: 0,
+        shared_machine: true,
         claimed_memory_mib: None,
         shim_program: None,
     })

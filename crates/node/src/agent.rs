@@ -21,6 +21,7 @@ mod users;
 
 pub(crate) use jobs::exit_status;
 
+use crate::binding::Machine;
 use crate::info;
 use crate::options::AgentOptions;
 use crate::shim::wire::{Run, ToShim};
@@ -165,6 +166,7 @@ struct Agent {
     /// The user that it runs as.
     uid: u32,
     settings: NodeSettings,
+    machine: Machine,
     stopping: bool,
     controller: Option<Outlet>,
     shim: Option<Outlet>,
@@ -202,6 +204,7 @@ impl Agent {
     fn new(options: AgentOptions, events: mpsc::UnboundedSender<Event>) -> Agent {
         Agent {
             scripts: Scripts::new(&options.spool_dir),
+            machine: Machine::read(&options),
             options,
             events,
             started: crate::now(),

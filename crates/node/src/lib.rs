@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 mod agent;
+mod binding;
 mod frames;
 mod info;
 mod layout;

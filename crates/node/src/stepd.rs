@@ -7,6 +7,7 @@
 //! SIGTERM, or srun's disappearance, ends the tasks: TERM, after `KillWait` KILL.
 
 mod around;
+mod bind;
 mod client;
 mod program;
 mod streams;

@@ -57,6 +57,14 @@ pub struct NodeSettings {
     /// `JobFileAppend`.
     #[n(2)]
     pub append: bool,
+    /// `TaskPlugin` has tasks bound to CPUs.
+    #[n(20)]
+    #[cbor(default)]
+    pub bind_tasks: bool,
+    /// `TaskPluginParam`.
+    #[n(21)]
+    #[cbor(default)]
+    pub task_plugin_param: String,
     /// Path of slurm.conf, for `SLURM_CONF` in jobs.
     #[n(3)]
     pub conf_path: String,

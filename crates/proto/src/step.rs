@@ -220,6 +220,15 @@ pub struct StepSpec {
     /// `--open-mode`.
     #[n(35)]
     pub append: Option<bool>,
+    /// `--mem-bind`, as text.
+    #[n(36)]
+    pub mem_bind: Option<String>,
+    /// `--threads-per-core`, or implied by `--hint`: threads of each core that tasks use.
+    #[n(37)]
+    pub threads_per_core: Option<u32>,
+    /// `--ntasks-per-socket`.
+    #[n(38)]
+    pub ntasks_per_socket: Option<u32>,
 }
 
 /// Which tasks get srun's standard input.

@@ -58,6 +58,7 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
     };
     Job {
         end_by: None,
+        predicted_s: None,
         id: JobId(id),
         spec: Arc::new(spec),
         array: ArrayRole::None,
@@ -128,6 +129,7 @@ pub(crate) fn start(job: &mut Job, hostlist: &str, cpus: &[&[u32]]) {
     job.alloc = Some(Arc::new(Allocation {
         reservation: None,
         end_by: None,
+        predicted_s: None,
         ntasks: nodes.iter().map(|n| n.tasks).sum(),
         nodes,
         partition: job.partition.clone(),

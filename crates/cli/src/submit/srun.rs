@@ -38,6 +38,14 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         say::stdout("MPI plugin types are...\n\tnone\n");
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(text) = binding_help(&line.chosen) {
+        say::stdout(text);
+        return Ok(ExitCode::SUCCESS);
+    }
+    request::forget_own_binding(&mut line.chosen, |name| std::env::var_os(name).is_some());
+    if let Ok(path) = std::env::var("SLURM_HOSTFILE") {
+        request::read_hostfile(&mut line.chosen, &path).map_err(|e| say.option_error(&e))?;
+    }
     if salloc::has_separator(&line.words) {
         return Err(line::heterogeneous(&say));
     }
@@ -49,6 +57,34 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         Some(job) => inside(&mut line, job, args),
         None => outside(&mut line, args),
     }
+}
+
+/// `--cpu-bind=help`, `--mem-bind=help`.
+fn binding_help(chosen: &Chosen) -> Option<&'static str> {
+    if chosen.value("cpu-bind") == Some("help") {
+        return Some(
+            "CPU bind options, one kind after words that are joined by commas:\n\
+             \tquiet, verbose         whether each task tells what it is bound to\n\
+             \tnone                   not bound\n\
+             \tthreads, cores, sockets, ldoms\n\
+             \t                       bound to what holds the CPUs that a task is given\n\
+             \trank, rank_ldom        by the task's number on its node: to a CPU, to a NUMA domain\n\
+             \tmap_cpu:<list>         to these CPUs, one for each task\n\
+             \tmask_cpu:<list>        to these sets of CPUs, in hexadecimal\n\
+             \tmap_ldom:<list>, mask_ldom:<list>\n\
+             \t                       likewise to NUMA domains\n",
+        );
+    }
+    (chosen.value("mem-bind") == Some("help")).then_some(
+        "Memory bind options, one kind after words that are joined by commas:\n\
+         \tquiet, verbose         whether each task tells what it is bound to\n\
+         \tprefer                 other NUMA domains may be used too\n\
+         \tnone                   not bound\n\
+         \tlocal                  next to the CPU that a task runs on\n\
+         \trank                   to the NUMA domain with the task's number on its node\n\
+         \tmap_mem:<list>         to these NUMA domains, one for each task\n\
+         \tmask_mem:<list>        to these sets of NUMA domains, in hexadecimal\n",
+    )
 }
 
 /// `--mpi`: only what this build really has.

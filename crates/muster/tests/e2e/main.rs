@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod batch;
+mod binding;
 mod cluster;
 mod control;
 mod faults;

@@ -2,8 +2,9 @@
 
 use super::lead::{Asked, Reply, StepKey};
 use super::{Agent, Event, launch};
+use crate::binding::BindVariables;
 use crate::frames::Frames;
-use crate::shim::wire::{Run, StepOrder, ToShim};
+use crate::shim::wire::{Run, StepOrder, TaskBinding, ToShim};
 use anyhow::{Context as _, bail};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -122,6 +123,10 @@ impl Agent {
             Some((Some(grant), false)) => {
                 let run = (job, grant.attempt);
                 let (step, position) = (launch.step, launch.position);
+                let bound = match self.machine.bind(&launch, &self.settings) {
+                    Ok(bound) => bound,
+                    Err(why) => return self.step_refused(&launch, origin, &why),
+                };
                 let part = Part {
                     run,
                     position,
@@ -132,7 +137,7 @@ impl Agent {
                 self.node_steps
                     .starting
                     .insert((run, step), (position, origin));
-                let order = self.step_order(&grant, launch);
+                let order = self.step_order(&grant, launch, bound);
                 self.shim_order(&ToShim::StartStep(Box::new(order)));
             }
         }
@@ -293,11 +298,17 @@ impl Agent {
         }
     }
 
-    fn step_order(&mut self, grant: &JobGrant, launch: StepLaunch) -> StepOrder {
+    fn step_order(
+        &mut self,
+        grant: &JobGrant,
+        launch: StepLaunch,
+        (binding, bind_env): (TaskBinding, BindVariables),
+    ) -> StepOrder {
         StepOrder {
             run: (grant.job, grant.attempt),
             user: self.user_of(grant),
-            env: self.step_env(grant, &launch),
+            env: self.step_env(grant, &launch, &bind_env),
+            binding,
             limits: self.limits(&launch.spec.context.soft_limits),
             array: launch::array_of(grant),
             job_name: grant.spec.name.clone(),
@@ -309,7 +320,12 @@ impl Agent {
     }
 
     /// The environment of srun with what describes the step put over it.
-    fn step_env(&self, grant: &JobGrant, launch: &StepLaunch) -> Vec<ByteVec> {
+    fn step_env(
+        &self,
+        grant: &JobGrant,
+        launch: &StepLaunch,
+        bind_env: &BindVariables,
+    ) -> Vec<ByteVec> {
         let hostlist = hostlist::compress(&launch.names);
         let spec = &launch.spec;
         let view = StepView {
@@ -327,6 +343,7 @@ impl Agent {
         let mut over: HashMap<&str, &str> =
             own.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         over.extend(spec.extra_env.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+        over.extend(bind_env.iter().map(|(k, v)| (*k, v.as_str())));
         let attempt = grant.attempt.0.to_string();
         over.insert("MUSTER_SPOOL", &spool);
         over.insert("MUSTER_ATTEMPT", &attempt);

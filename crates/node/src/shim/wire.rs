@@ -4,6 +4,7 @@
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::command::SignalScope;
+use muster_core::cpuset::CpuSet;
 use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
 use muster_core::job::{StepEnd, Usage};
 use muster_core::time::Timestamp;
@@ -194,6 +195,9 @@ pub(crate) struct Launch {
     /// Programs to run around the job.
     #[n(14)]
     pub(crate) around: Option<Box<Around>>,
+    /// CPUs that it may run on, by the kernel's numbers.
+    #[n(15)]
+    pub(crate) cpus: Option<CpuSet>,
 }
 
 /// Programs of the site around a job: none of them is the user's.
@@ -266,6 +270,53 @@ pub(crate) struct StepOrder {
     /// See above.
     #[n(9)]
     pub(crate) task_epilog: Option<String>,
+    /// CPUs and memory of each task here.
+    #[n(10)]
+    #[cbor(default)]
+    pub(crate) binding: TaskBinding,
+}
+
+/// Where the tasks of a step on one node may run, by the kernel's numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct TaskBinding {
+    /// CPUs by local task; empty leaves them as they are.
+    #[n(0)]
+    pub(crate) cpus: Vec<CpuSet>,
+    /// What `--cpu-bind=verbose` calls it.
+    #[n(1)]
+    pub(crate) label: String,
+    /// Each task tells of it.
+    #[n(2)]
+    pub(crate) verbose: bool,
+    /// Why CPUs are not bound although that is asked for.
+    #[n(3)]
+    pub(crate) note: Option<String>,
+    /// Memory.
+    #[n(4)]
+    pub(crate) memory: Option<MemoryPolicy>,
+}
+
+/// `--mem-bind` for the tasks of a step on one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct MemoryPolicy {
+    /// What the verbose line says after `mem-bind`.
+    #[n(0)]
+    pub(crate) label: String,
+    /// Each task tells of it.
+    #[n(1)]
+    pub(crate) verbose: bool,
+    /// Next to the CPU that asks.
+    #[n(2)]
+    pub(crate) local: bool,
+    /// Other domains may be used too.
+    #[n(3)]
+    pub(crate) prefer: bool,
+    /// NUMA domains by local task; empty for `local` and for no binding.
+    #[n(4)]
+    pub(crate) domains: Vec<CpuSet>,
+    /// NUMA domains of the machine.
+    #[n(5)]
+    pub(crate) exist: CpuSet,
 }
 
 /// Shim to agent.
