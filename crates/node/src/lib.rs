@@ -6,7 +6,6 @@
 #![warn(missing_docs)]
 
 mod agent;
-mod frames;
 mod info;
 mod layout;
 mod options;

@@ -7,5 +7,6 @@ mod cluster;
 mod control;
 mod faults;
 mod interactive;
+mod mpi;
 mod refusals;
 mod trust;
