@@ -541,10 +541,13 @@ impl<'a> Stepd<'a> {
                 oom: false,
             };
             let global = task.global;
-            self.pmix_task_ended(global, exit);
+            let failed = self.pmix_task_ended(global, exit);
             match self.fork_epilog(global) {
                 Some(pid) => self.epilogs.push((pid, exited)),
                 None => self.send(&exited),
+            }
+            if let Some(failed) = failed {
+                self.send(&failed);
             }
         }
         let ended = self.tasks.iter().all(|t| t.exit.is_some()) && self.epilogs.is_empty();

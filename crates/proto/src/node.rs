@@ -84,6 +84,10 @@ pub struct NodeSettings {
     /// See above.
     #[n(11)]
     pub task_epilog: Option<String>,
+    /// mpi.conf.
+    #[n(20)]
+    #[cbor(default)]
+    pub mpi: MpiSettings,
     /// `PrologTimeout`, `EpilogTimeout`, `PrologEpilogTimeout`: seconds after which the programs are killed and count
     /// as failed.
     #[n(12)]
@@ -94,6 +98,38 @@ pub struct NodeSettings {
     /// `UnkillableStepProgram`: run as root when processes of a job survive SIGKILL for `unkillable_timeout_s`.
     #[n(14)]
     pub unkillable_program: Option<String>,
+}
+
+/// What mpi.conf says, as far as it has an effect.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct MpiSettings {
+    /// `PMIxCliTmpDirBase`.
+    #[n(0)]
+    pub tmp_base: Option<String>,
+    /// `PMIxDirectConnEarly`.
+    #[n(1)]
+    pub early: bool,
+    /// `PMIxShareServerTopology`.
+    #[n(2)]
+    pub share_topology: bool,
+    /// `PMIxTimeout`, seconds.
+    #[n(3)]
+    pub timeout_s: u32,
+    /// `PMIxEnv`, as `NAME=value`.
+    #[n(4)]
+    pub env: Vec<String>,
+}
+
+impl Default for MpiSettings {
+    fn default() -> MpiSettings {
+        MpiSettings {
+            tmp_base: None,
+            early: true,
+            share_topology: true,
+            timeout_s: 300,
+            env: Vec::new(),
+        }
+    }
 }
 
 /// Controller to agent.

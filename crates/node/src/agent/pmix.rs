@@ -6,9 +6,6 @@ use muster_proto::node::JobGrant;
 use muster_proto::step::StepLaunch;
 use std::path::Path;
 
-/// Seconds that another node may take to answer, unless mpi.conf says otherwise.
-const TIMEOUT_S: u32 = 300;
-
 impl Agent {
     /// What the step's PMIx host is told; nothing if the step uses another kind of MPI or none.
     pub(super) fn pmix_order(&self, grant: &JobGrant, launch: &StepLaunch) -> Option<PmixOrder> {
@@ -29,17 +26,21 @@ impl Agent {
             universe: u32::try_from(slots).unwrap_or(u32::MAX),
             listen: self.listen_ip(grant, launch),
             tmp_base: self.tmp_base(),
-            share_topology: true,
-            early: true,
-            timeout_s: TIMEOUT_S,
-            env: Vec::new(),
+            share_topology: self.settings.mpi.share_topology,
+            early: self.settings.mpi.early,
+            timeout_s: self.settings.mpi.timeout_s,
+            env: self.settings.mpi.env.clone(),
         })
     }
 
-    /// Where steps have their files: `TmpFS`, or /tmp where there is no such directory.
+    /// Where steps have their files: `PMIxCliTmpDirBase`, else `TmpFS`, or /tmp where there is no such directory.
     fn tmp_base(&self) -> String {
         let name = &self.options.name;
-        let path = self.settings.tmp_fs.replace("%n", name).replace("%h", name);
+        let base = self.settings.mpi.tmp_base.as_ref();
+        let path = base
+            .unwrap_or(&self.settings.tmp_fs)
+            .replace("%n", name)
+            .replace("%h", name);
         if Path::new(&path).is_dir() {
             path
         } else {

@@ -58,6 +58,8 @@ pub(super) struct Pmix {
     finalized: BTreeSet<u32>,
     /// For files of tasks and library, and for memory that tasks share.
     dirs: [PathBuf; 2],
+    /// `PMIxEnv`.
+    site_env: Vec<String>,
     /// Ranks of this node wait for each other without giving up the CPU unless they are told to.
     crowded: bool,
 }
@@ -118,6 +120,7 @@ impl Pmix {
             connected: BTreeSet::new(),
             finalized: BTreeSet::new(),
             dirs,
+            site_env: pmix.env.clone(),
             crowded,
         };
         if order.launch.names.len() == 1 {
@@ -193,6 +196,11 @@ impl Pmix {
             && let Ok(environments) = minicbor::decode::<Environments>(&bytes)
         {
             env.extend(environments.of(rank).filter_map(|v| CString::new(v).ok()));
+        }
+        for variable in &self.site_env {
+            if let Some((name, value)) = variable.split_once('=') {
+                set_default(env, name, value);
+            }
         }
         let memory = self.dirs[1].to_string_lossy();
         for name in SHARED_MEMORY {
@@ -327,7 +335,8 @@ impl Stepd<'_> {
 
     fn aborted(&mut self, rank: u32, status: i32, text: &str) {
         let (job, step, node) = (self.order.run.0, self.order.launch.step, &self.setting.node);
-        let words = if text.is_empty() {
+        // Open MPI says so when there is nothing to say.
+        let words = if text.is_empty() || text == "N/A" {
             String::new()
         } else {
             format!(": {}", text.trim_end())
@@ -350,16 +359,14 @@ impl Stepd<'_> {
         self.fail(exit);
     }
 
-    /// A task has ended: whether the others would wait for it for ever, and srun hears of it.
-    pub(super) fn pmix_task_ended(&mut self, rank: u32, exit: ExitStatus) {
+    /// A task has ended: whether the others would wait for it for ever, for srun to hear.
+    pub(super) fn pmix_task_ended(&mut self, rank: u32, exit: ExitStatus) -> Option<FromStepd> {
         // What it told the host before it ended has been written by now.
         self.take_pmix();
-        let Some(pmix) = &mut self.pmix else {
-            return;
-        };
+        let pmix = self.pmix.as_mut()?;
         let joined = pmix.connected.contains(&rank);
         if pmix.finalized.contains(&rank) || (!joined && exit.is_ok()) || self.ending {
-            return;
+            return None;
         }
         let status = if exit.is_ok() {
             // It left without a word: the step did not go well, whatever it says.
@@ -375,11 +382,11 @@ impl Stepd<'_> {
             );
             self.message(line);
         }
-        self.send(&FromStepd::Failed {
+        Some(FromStepd::Failed {
             task: rank,
             exit: status,
             joined,
-        });
+        })
     }
 
     /// The host has exited.

@@ -390,7 +390,11 @@ impl Session {
         }
         if !exit.is_ok() && self.rules.kill_on_bad_exit && !self.aborted {
             self.tell();
-            self.terminate();
+            if self.meshed {
+                self.fail(exit);
+            } else {
+                self.terminate();
+            }
         }
     }
 
