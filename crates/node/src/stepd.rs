@@ -596,19 +596,31 @@ impl<'a> Stepd<'a> {
         self.signal_all(libc::SIGKILL);
     }
 
+    /// Signals the tasks, and the srun of steps that they spawned.
     fn signal_all(&self, signal: i32) {
-        for pid in self.of_tasks() {
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let host = self.host_pid();
+        let mut found = self.tree.below(&[own]);
+        // The host ends by itself, after them.
+        found.retain(|pid| Some(*pid) != host);
+        for pid in found {
             sys::kill(pid, signal);
         }
     }
 
-    /// Processes of the tasks: all below this one but the PMIx host, which ends by itself.
+    /// Processes of the tasks: all below this one but the PMIx host and what it started.
     fn of_tasks(&self) -> Vec<i32> {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
-        let host = self.pmix.as_ref().map_or(0, |p| p.pid);
         let mut found = self.tree.below(&[own]);
-        found.retain(|pid| *pid != host);
+        if let Some(host) = self.host_pid() {
+            let of_host = self.tree.below(&[host]);
+            found.retain(|pid| *pid != host && !of_host.contains(pid));
+        }
         found
+    }
+
+    fn host_pid(&self) -> Option<i32> {
+        self.pmix.as_ref().filter(|p| !p.ended).map(|p| p.pid)
     }
 
     fn send(&mut self, message: &FromStepd) {

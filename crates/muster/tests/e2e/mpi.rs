@@ -202,7 +202,7 @@ fn a_step_that_is_ended_from_outside_leaves_nothing() {
     // A node's step daemon is lost: the rest of the step ends too.
     let mut child = hang("lost");
     let daemon = c.ok(&format!(
-        "for p in $(pgrep -x muster-stepd); do grep -q '{}' /proc/$p/cmdline && echo $p; done",
+        "for p in $(pgrep -x muster-stepd); do if grep -q '{}' /proc/$p/cmdline; then echo $p; fi; done",
         c.path("spool.n2").display()
     ));
     c.kill(daemon.parse().unwrap());
