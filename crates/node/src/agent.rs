@@ -12,6 +12,7 @@ mod launch;
 mod lead;
 mod listener;
 mod measure;
+mod pmix;
 mod reports;
 mod scripts;
 mod shim_link;
@@ -39,6 +40,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::rc::Rc;
+use step_node::Listening;
 use table::Jobs;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -82,7 +84,7 @@ enum Event {
     /// That connection is closed.
     Closed(u64),
     /// Another agent answered about a step's node: its stepd's address.
-    NodeStarted(StepKey, u32, Result<String, String>),
+    NodeStarted(StepKey, u32, Result<Listening, String>),
     /// The lead took note of a step's end here.
     EndDelivered(StepKey),
     /// A step has waited for a while: its client should know.

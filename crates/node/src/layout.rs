@@ -258,7 +258,10 @@ impl<'a> Layout<'a> {
                 MemoryAsk::PerNode(mib) if mib > left => slots = 0,
                 MemoryAsk::PerCpu(mib) if mib > 0 => {
                     let fit = left / (mib * u64::from(cpus_per_task));
-                    slots = slots.min(u32::try_from(fit).unwrap_or(u32::MAX));
+                    // Tasks that share CPUs share what goes with them.
+                    if !(self.spec.overcommit && fit > 0) {
+                        slots = slots.min(u32::try_from(fit).unwrap_or(u32::MAX));
+                    }
                 }
                 MemoryAsk::Default | MemoryAsk::PerNode(_) | MemoryAsk::PerCpu(_) => {}
             }
@@ -370,6 +373,9 @@ impl<'a> Layout<'a> {
         let memory_mib = match self.spec.memory {
             MemoryAsk::Default => 0,
             MemoryAsk::PerNode(mib) => mib,
+            MemoryAsk::PerCpu(mib) if self.spec.overcommit => {
+                mib * u64::from(needed.min(free.len()))
+            }
             MemoryAsk::PerCpu(mib) => mib * u64::from(needed),
         };
         let gres = self
@@ -571,6 +577,12 @@ mod tests {
             ..spec(9)
         };
         assert_eq!(idle(&a, &overcommit), "n1:0,1,2,3,4,5,6,7,8/4");
+        // Memory goes with CPUs, and these are shared.
+        let with_memory = StepSpec {
+            memory: MemoryAsk::PerCpu(100),
+            ..overcommit
+        };
+        assert_eq!(idle(&a, &with_memory), "n1:0,1,2,3,4,5,6,7,8/4");
     }
 
     #[test]

@@ -7,7 +7,6 @@
 
 mod agent;
 mod binding;
-mod frames;
 mod info;
 mod layout;
 mod options;

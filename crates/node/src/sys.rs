@@ -214,6 +214,28 @@ pub(crate) fn become_subreaper() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
 }
 
+/// The kernel kills this process when its parent ends. Has to be said again after a change of user.
+pub(crate) fn die_with_parent() {
+    // SAFETY: this prctl takes numbers only.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
+}
+
+/// Blocks every signal that can be.
+pub(crate) fn block_signals() {
+    // SAFETY: sigfillset fills the set before it is read.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+    }
+}
+
+/// Sets an environment variable of this process, which must have one thread.
+pub(crate) fn set_variable(name: &str, value: &str) {
+    // SAFETY: the callers are freshly forked and have one thread, so nobody reads the environment meanwhile.
+    unsafe { std::env::set_var(name, value) };
+}
+
 /// Names the process for `ps`.
 pub(crate) fn set_name(name: &CStr) {
     // SAFETY: the pointer leads to a string that ends in NUL.

@@ -129,7 +129,6 @@ pub(crate) fn start(job: &mut Job, hostlist: &str, cpus: &[&[u32]]) {
     job.alloc = Some(Arc::new(Allocation {
         reservation: None,
         end_by: None,
-        predicted_s: None,
         ntasks: nodes.iter().map(|n| n.tasks).sum(),
         nodes,
         partition: job.partition.clone(),

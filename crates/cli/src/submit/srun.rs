@@ -35,7 +35,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     let mut line = line::read(Command::Srun, args)?;
     let say = line.say;
     if line.chosen.value("mpi") == Some("list") {
-        say::stdout("MPI plugin types are...\n\tnone\n");
+        say::stdout(&mpi_kinds());
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(text) = binding_help(&line.chosen) {
@@ -87,19 +87,34 @@ fn binding_help(chosen: &Chosen) -> Option<&'static str> {
     )
 }
 
+/// What `--mpi=list` prints: what this machine can do. The nodes decide for themselves.
+fn mpi_kinds() -> String {
+    let mut text = "MPI plugin types are...\n\tnone\n".to_owned();
+    if let Ok(library) = muster_pmix::library() {
+        text += &format!(
+            "\tpmix\nspecific pmix plugin versions available: pmix_v{}\n",
+            library.major
+        );
+    }
+    text
+}
+
 /// `--mpi`: only what this build really has.
 fn check_mpi(chosen: &Chosen) -> Result<(), OptionError> {
     match chosen.get("mpi") {
         Some(given) if given.source == Source::CommandLine => {
             let kind = given.value.as_deref().unwrap_or("");
-            if kind == "none" || kind.is_empty() {
+            if matches!(
+                kind,
+                "none" | "" | "pmix" | "pmix_v3" | "pmix_v4" | "pmix_v5"
+            ) {
                 return Ok(());
             }
             Err(OptionError::fatal(format!(
                 "Invalid MPI type '{kind}', --mpi=list for acceptable types"
             ))
             .with_hint(
-                "this build hosts no PMI; start MPI programs with their own mpirun inside the allocation",
+                "MPI programs that need another kind can be started with their own mpirun inside the allocation",
             ))
         }
         _ => Ok(()),

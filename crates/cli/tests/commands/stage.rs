@@ -154,6 +154,7 @@ impl Stage {
                 nodes: placed,
                 key: b"key".to_vec().into(),
                 hostlist: "n[1-2]".to_owned(),
+                wires: Vec::new(),
             };
             frame::write(&mut stream, &AgentReply::Created(Box::new(created))).unwrap();
             // Held open until srun goes.

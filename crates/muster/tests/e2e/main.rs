@@ -8,6 +8,7 @@ mod cluster;
 mod control;
 mod faults;
 mod interactive;
+mod mpi;
 mod network;
 mod refusals;
 mod reservations;

@@ -3,7 +3,6 @@
 use super::lead::{Asked, Reply, StepKey};
 use super::{Agent, Event, launch};
 use crate::binding::BindVariables;
-use crate::frames::Frames;
 use crate::shim::wire::{Run, StepOrder, TaskBinding, ToShim};
 use anyhow::{Context as _, bail};
 use minicbor::bytes::ByteVec;
@@ -14,6 +13,7 @@ use muster_core::job::StepEnd;
 use muster_core::job_env::{self, StepView};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::frame;
+use muster_proto::frame::Frames;
 use muster_proto::node::JobGrant;
 use muster_proto::step::{AgentReply, AgentRequest, StepLaunch};
 use std::collections::{HashMap, HashSet};
@@ -56,6 +56,15 @@ impl Early {
             Early::Create(asked) => asked.spec.job,
         }
     }
+}
+
+/// Where a step daemon listens.
+#[derive(Debug)]
+pub(super) struct Listening {
+    /// For srun.
+    pub(super) address: String,
+    /// For the step's other nodes.
+    pub(super) wire: Option<String>,
 }
 
 /// Parts of steps on this node.
@@ -203,12 +212,12 @@ impl Agent {
         key: StepKey,
         position: u32,
         origin: Origin,
-        result: Result<String, String>,
+        result: Result<Listening, String>,
     ) {
         match (origin, result) {
             (Origin::Lead, result) => self.node_started(key, position, result),
-            (Origin::Remote(reply), Ok(address)) => {
-                let _ = reply.send(AgentReply::Started { address });
+            (Origin::Remote(reply), Ok(Listening { address, wire })) => {
+                let _ = reply.send(AgentReply::Started { address, wire });
             }
             (Origin::Remote(reply), Err(error)) => {
                 let refusal = Refusal::new(RefusalCode::JobNotHere, error);
@@ -240,7 +249,12 @@ impl Agent {
     }
 
     /// The shim started a daemon, or could not.
-    pub(super) fn stepd_started(&mut self, run: Run, step: StepNo, result: Result<String, String>) {
+    pub(super) fn stepd_started(
+        &mut self,
+        run: Run,
+        step: StepNo,
+        result: Result<Listening, String>,
+    ) {
         if result.is_err() {
             self.node_steps.parts.remove(&(run.0, step));
             self.drop_kept(run, KEPT_NODE + step.0);
@@ -315,6 +329,7 @@ impl Agent {
             append: self.settings.append,
             task_prolog: self.settings.task_prolog.clone(),
             task_epilog: self.settings.task_epilog.clone(),
+            pmix: self.pmix_order(grant, &launch),
             launch,
         }
     }
@@ -380,7 +395,7 @@ pub(super) async fn ask(address: &str, request: &AgentRequest) -> anyhow::Result
     let mut frames = Frames::default();
     let mut chunk = [0; 4096];
     loop {
-        if let Some(reply) = frames.next()? {
+        if let Some(reply) = frames.take()? {
             return Ok(reply);
         }
         let n = stream.read(&mut chunk).await.context("its answer")?;

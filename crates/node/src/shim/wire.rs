@@ -274,6 +274,9 @@ pub(crate) struct StepOrder {
     #[n(10)]
     #[cbor(default)]
     pub(crate) binding: TaskBinding,
+    /// How the tasks find each other, if by PMIx.
+    #[n(20)]
+    pub(crate) pmix: Option<PmixOrder>,
 }
 
 /// Where the tasks of a step on one node may run, by the kernel's numbers.
@@ -317,6 +320,38 @@ pub(crate) struct MemoryPolicy {
     /// NUMA domains of the machine.
     #[n(5)]
     pub(crate) exist: CpuSet,
+}
+
+/// What the PMIx host of a step needs beyond the launch.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(crate) struct PmixOrder {
+    /// Name space: unique in the cluster.
+    #[n(0)]
+    pub(crate) nspace: String,
+    /// The version that was asked for.
+    #[n(1)]
+    pub(crate) version: Option<u32>,
+    /// Slots of the allocation.
+    #[n(2)]
+    pub(crate) universe: u32,
+    /// IP address at which the other nodes of the step reach this one.
+    #[n(3)]
+    pub(crate) listen: String,
+    /// Directory in which one for this step is made.
+    #[n(4)]
+    pub(crate) tmp_base: String,
+    /// `PMIxShareServerTopology`.
+    #[n(5)]
+    pub(crate) share_topology: bool,
+    /// `PMIxDirectConnEarly`.
+    #[n(6)]
+    pub(crate) early: bool,
+    /// `PMIxTimeout`, seconds.
+    #[n(7)]
+    pub(crate) timeout_s: u32,
+    /// `PMIxEnv`, as `NAME=value`.
+    #[n(8)]
+    pub(crate) env: Vec<String>,
 }
 
 /// Shim to agent.
@@ -376,6 +411,9 @@ pub(crate) enum FromShim {
         /// Path of its socket.
         #[n(2)]
         socket: String,
+        /// Where it listens for the step's other nodes, `ip:port`.
+        #[n(3)]
+        wire: Option<String>,
     },
     /// The step daemon could not be started.
     #[n(6)]

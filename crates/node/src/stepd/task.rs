@@ -314,6 +314,9 @@ impl Stepd<'_> {
             own.iter()
                 .filter_map(|(k, v)| CString::new(format!("{k}={v}")).ok()),
         );
+        if let Some(pmix) = &self.pmix {
+            pmix.adjust(global, &mut env);
+        }
         env
     }
 }
