@@ -6,6 +6,8 @@ mod daemon;
 mod flags;
 mod generate;
 mod logging;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod math;
 mod roles;
 mod simulate;
 mod slurmctld;
