@@ -133,6 +133,7 @@ fn row(n: u64, specs: &[Arc<JobSpec>], state: JobState) -> JobRow {
     let alloc = Allocation {
         reservation: None,
         end_by: None,
+        billing_milli: 0,
         nodes: vec![NodeShare {
             node: NodeIdx(0),
             name: node.clone(),

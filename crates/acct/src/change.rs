@@ -196,7 +196,9 @@ pub fn changes(state: &State, event: &Event) -> Vec<Change> {
         | Event::PartitionRemoved { .. }
         | Event::ReservationSet { .. }
         | Event::ReservationStarted { .. }
-        | Event::ReservationGone { .. } => Vec::new(),
+        | Event::ReservationGone { .. }
+        | Event::AccountsChanged { .. }
+        | Event::PrioritiesCalculated { .. } => Vec::new(),
     }
 }
 

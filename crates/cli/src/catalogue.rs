@@ -3,7 +3,7 @@
 
 use crate::listing::format::{Field, Record};
 use crate::listing::{
-    job_fields, node_fields, priority, sacct, sacct_fields, sacctmgr, sdiag, sinfo, squeue, sshare,
+    job_fields, node_fields, sacct, sacct_fields, sacctmgr, sdiag, sinfo, sprio, squeue, sshare,
     sstat, step_fields,
 };
 use crate::options::{Arg, Spec, Status};
@@ -111,12 +111,7 @@ pub fn commands() -> Vec<Command> {
     ));
     all.push(of_spec(&sacct::SPEC, vec![sacct_columns()]));
     all.push(of_spec(&sdiag::SPEC, Vec::new()));
-    for spec in [
-        &priority::SPRIO,
-        &sshare::SPEC,
-        &sstat::SPEC,
-        &sacctmgr::SPEC,
-    ] {
+    for spec in [&sprio::SPRIO, &sshare::SPEC, &sstat::SPEC, &sacctmgr::SPEC] {
         all.push(of_spec(spec, Vec::new()));
     }
     all

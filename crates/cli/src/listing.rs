@@ -13,7 +13,6 @@ pub(crate) mod job_fields;
 mod node;
 mod node_document;
 pub(crate) mod node_fields;
-pub(crate) mod priority;
 mod query;
 mod reservation;
 pub(crate) mod sacct;
@@ -29,6 +28,7 @@ mod show_node;
 mod show_tests;
 mod show_topology;
 pub(crate) mod sinfo;
+pub(crate) mod sprio;
 pub(crate) mod squeue;
 pub(crate) mod sshare;
 pub(crate) mod sstat;
@@ -51,7 +51,7 @@ pub fn main(name: &str, args: &[String]) -> ExitCode {
         "sacct" => sacct::run(args),
         "sacctmgr" => sacctmgr::run(args),
         "sdiag" => sdiag::run(args),
-        "sprio" => priority::sprio(args),
+        "sprio" => sprio::run(args),
         "sshare" => sshare::run(args),
         "sstat" => sstat::run(args),
         _ => Err(Failure::new(format!(

@@ -1,15 +1,100 @@
 //! From the loaded files to what the order of jobs depends on.
 
-use crate::model::Config;
-use muster_core::order_config::OrderConfig;
+use crate::model::{Config, PriorityType};
+use crate::value::{self, TimeLimit};
+use muster_core::order_config::{Multifactor, NoNormal, OrderConfig, UsageReset};
 
 impl Config {
     /// Settings of priority, preemption and reservations.
     pub(crate) fn order_config(&self) -> OrderConfig {
+        let enforce = self.words("AccountingStorageEnforce");
+        let enforces = |word: &str| {
+            let all = ["all", "1"]
+                .iter()
+                .any(|w| enforce.contains(&(*w).to_owned()));
+            all || enforce.iter().any(|w| w == word)
+        };
+        // limits and safe stand for associations, too.
+        let associations = ["associations", "limits", "qos", "safe", "wckeys"];
         OrderConfig {
             resv_over_run_s: self.limits.resv_over_run_min.map_or(u32::MAX, |minutes| {
                 u32::try_from(minutes.saturating_mul(60)).unwrap_or(u32::MAX)
             }),
+            multifactor: (self.priority == PriorityType::Multifactor).then(|| self.multifactor()),
+            enforce_associations: associations.iter().any(|w| enforces(w)),
+            enforce_qos: enforces("qos"),
         }
+    }
+
+    /// A list's words in lower case.
+    fn words(&self, key: &str) -> Vec<String> {
+        let text = self.text(key).unwrap_or_default();
+        text.split(',')
+            .map(|w| w.trim().to_ascii_lowercase())
+            .collect()
+    }
+
+    fn multifactor(&self) -> Multifactor {
+        let weight = |key: &str| self.number_of(key);
+        let flags = self.words("PriorityFlags");
+        let flag = |name: &str| flags.iter().any(|f| f == name);
+        let tres = self.text("PriorityWeightTRES").unwrap_or_default();
+        Multifactor {
+            weight_age: weight("PriorityWeightAge"),
+            weight_assoc: weight("PriorityWeightAssoc"),
+            weight_fair_share: weight("PriorityWeightFairShare"),
+            weight_job_size: weight("PriorityWeightJobSize"),
+            weight_partition: weight("PriorityWeightPartition"),
+            weight_qos: weight("PriorityWeightQOS"),
+            weight_tres: muster_core::priority::tres_weights(tres)
+                .map(|(name, weight)| (name.to_owned(), weight))
+                .collect(),
+            max_age_s: self.clock_s("PriorityMaxAge", 7 * 86_400).max(1),
+            calc_period_s: self.clock_s("PriorityCalcPeriod", 300).max(1),
+            half_life_s: self.clock_s("PriorityDecayHalfLife", 7 * 86_400),
+            usage_reset: match self
+                .text("PriorityUsageResetPeriod")
+                .unwrap_or("NONE")
+                .to_ascii_uppercase()
+                .as_str()
+            {
+                "NOW" => UsageReset::Now,
+                "DAILY" => UsageReset::Daily,
+                "WEEKLY" => UsageReset::Weekly,
+                "MONTHLY" => UsageReset::Monthly,
+                "QUARTERLY" => UsageReset::Quarterly,
+                "YEARLY" => UsageReset::Yearly,
+                _ => UsageReset::None,
+            },
+            favor_small: self
+                .text("PriorityFavorSmall")
+                .is_some_and(|v| ["yes", "true", "1"].contains(&v.to_ascii_lowercase().as_str())),
+            fair_tree: !flag("no_fair_tree"),
+            dampening: self.number_of("FairShareDampeningFactor").max(1),
+            accrue_always: flag("accrue_always"),
+            small_relative_to_time: flag("small_relative_to_time"),
+            no_normal: NoNormal {
+                assoc: flag("no_normal_all") || flag("no_normal_assoc"),
+                partition: flag("no_normal_all") || flag("no_normal_part"),
+                qos: flag("no_normal_all") || flag("no_normal_qos"),
+                tres: flag("no_normal_all") || flag("no_normal_tres"),
+            },
+            utc_offset_s: 0,
+        }
+    }
+
+    /// A time in seconds; unlimited is the most there is.
+    fn clock_s(&self, key: &str, default: u64) -> u64 {
+        match self.text(key).map(value::parse_time_limit) {
+            Some(Ok(TimeLimit::Seconds(seconds))) => seconds,
+            Some(Ok(TimeLimit::Unlimited)) => u64::from(u32::MAX),
+            Some(Err(_)) | None => default,
+        }
+    }
+
+    fn number_of(&self, key: &str) -> u32 {
+        self.text(key)
+            .and_then(|v| v.trim().parse().ok())
+            .unwrap_or(0)
     }
 }

@@ -4,13 +4,15 @@
 mod job;
 mod node;
 
+use crate::accounts::Accounts;
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::event::{Event, JobChange};
 use crate::ids::{BlobId, JobId, NodeIdx};
 use crate::index::{Counts, Keys};
 use crate::index_set::IndexSet;
-use crate::job::{Allocation, ArrayRole, Job};
+use crate::job::{Allocation, ArrayRole, Job, JobState};
 use crate::node::Node;
+use crate::order_config::Multifactor;
 use crate::reservation::{Flags, Reservation};
 use crate::spec::JobSpec;
 use crate::state::{ArrayInfo, Blob, Note, State};
@@ -83,6 +85,13 @@ impl State {
                 self.partitions.retain(|p| p.name != *name);
                 self.rebuild_indexes();
             }
+            Event::AccountsChanged { changes, at } => {
+                for change in changes {
+                    self.accounts.change(change, *at);
+                }
+                self.calculate_shares(*at);
+            }
+            Event::PrioritiesCalculated { at } => self.calculate_shares(*at),
             Event::ReservationSet { reservation } => {
                 if self.reservations.get(&reservation.name).is_none() {
                     self.reservations_made += 1;
@@ -169,11 +178,72 @@ impl State {
             .get(&id)
             .unwrap_or_else(|| panic!("job {id} does not exist: {event:?}"));
         let (keys, counts, base) = (self.keys_of(job), Counts::of(job), job.submission());
+        let before = billing(job);
         let mut job = self.jobs.get_mut(&id);
         if let Some(job) = &mut job {
             job.turn(event);
         }
+        self.charge(id, before, event);
         self.moved(id, base, &keys, counts);
+    }
+
+    /// A job that begins or ceases to run is charged from now on, or no more.
+    fn charge(&mut self, id: JobId, before: u64, event: &Event) {
+        let at = match event {
+            Event::JobStarted { at, .. }
+            | Event::JobEnding { at, .. }
+            | Event::JobSuspended { at, .. }
+            | Event::JobResumed { at, .. } => *at,
+            _ => return,
+        };
+        let Some(job) = self.jobs.get(&id) else {
+            return;
+        };
+        let after = billing(job);
+        if before != after {
+            let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
+            let half_life_s = self.half_life_s();
+            let moved = (after, before);
+            self.accounts.charge(account, user, moved, at, half_life_s);
+        }
+    }
+
+    fn half_life_s(&self) -> u64 {
+        let settings = self
+            .config
+            .as_ref()
+            .and_then(|c| c.order.multifactor.as_ref());
+        settings.map_or(HALF_LIFE_S, |s| s.half_life_s)
+    }
+
+    fn calculate_shares(&mut self, at: Timestamp) {
+        let settings = self.multifactor();
+        self.accounts.calculate(at, &settings);
+    }
+
+    fn multifactor(&self) -> Multifactor {
+        let settings = self
+            .config
+            .as_ref()
+            .and_then(|c| c.order.multifactor.clone());
+        settings.unwrap_or_else(|| Multifactor {
+            fair_tree: true,
+            half_life_s: HALF_LIFE_S,
+            ..Multifactor::default()
+        })
+    }
+
+    /// Accounts, with shares as of `now` where they are not worked out from time to time.
+    pub fn accounts_at(&self, now: Timestamp) -> Accounts {
+        let mut accounts = self.accounts.clone();
+        let worked_out = self
+            .config
+            .as_ref()
+            .is_some_and(|c| c.order.multifactor.is_some());
+        if !worked_out {
+            accounts.calculate(now, &self.multifactor());
+        }
+        accounts
     }
 
     /// Brings indexes and array counts up to date after record `id` changed.
@@ -209,6 +279,8 @@ impl State {
             Counts::of(&job).store(&mut info);
             self.arrays.insert(id, info);
         }
+        let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
+        self.accounts.meet(account, user, job.submit_time);
         self.insert(job);
     }
 
@@ -390,6 +462,17 @@ impl State {
         }
         self.rebuild_indexes();
         self.follow_partitions();
+    }
+}
+
+/// `PriorityDecayHalfLife` where none is configured.
+const HALF_LIFE_S: u64 = 7 * 86_400;
+
+/// Billing units, in thousandths, of a job that runs.
+fn billing(job: &Job) -> u64 {
+    match (job.state, &job.alloc) {
+        (JobState::Running, Some(alloc)) if !job.completing => alloc.billing_milli,
+        _ => 0,
     }
 }
 

@@ -2,6 +2,7 @@
 //! events made so far leave it), the ways in which a job ends, dependencies, and the choice of jobs by what users
 //! write.
 
+mod accounting;
 mod ask;
 mod cancel;
 mod commit;
@@ -177,6 +178,7 @@ fn user(
         UserCommand::CancelReboot { nodes } => reboot::cancel(draft, identity, nodes),
         UserCommand::CreateReservation(ask) => reservation::create(draft, identity, ask),
         UserCommand::UpdateReservation(ask) => reservation::update(draft, identity, ask),
+        UserCommand::EditAccounts(edit) => accounting::edit(draft, identity, edit),
         UserCommand::DeleteReservation { name } => reservation::delete(draft, identity, name),
         UserCommand::EndAllocation { job, exit } => {
             cancel::end_allocation(draft, identity, *job, *exit)

@@ -78,7 +78,9 @@ impl State {
             | Event::PartitionRemoved { .. }
             | Event::ReservationSet { .. }
             | Event::ReservationStarted { .. }
-            | Event::ReservationGone { .. } => Vec::new(),
+            | Event::ReservationGone { .. }
+            | Event::AccountsChanged { .. }
+            | Event::PrioritiesCalculated { .. } => Vec::new(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What happened: the durable history. State changes only by applying these, in order. Every field that a replay
 //! needs is in the event; nothing is looked up outside the state.
 
+use crate::accounts::AccountsChange;
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
 use crate::job::{Allocation, ExitStatus, Hold, JobState, Reason, Step, StepEnd};
@@ -267,6 +268,23 @@ pub enum Event {
         /// Its name.
         #[n(0)]
         name: String,
+    },
+    /// sacctmgr changed something, or use was forgotten.
+    #[n(23)]
+    AccountsChanged {
+        /// What, in order.
+        #[n(0)]
+        changes: Vec<AccountsChange>,
+        /// When.
+        #[n(1)]
+        at: Timestamp,
+    },
+    /// Shares, and with them priorities, are worked out anew.
+    #[n(24)]
+    PrioritiesCalculated {
+        /// As of when.
+        #[n(0)]
+        at: Timestamp,
     },
     /// A reservation was made or changed, or goes on to its next occurrence.
     #[n(20)]

@@ -331,6 +331,7 @@ impl State {
         .filter_map(|index| index.first().map(|(time, _)| *time))
         .chain(lost)
         .chain(self.reservations.iter().map(Reservation::next_change))
+        .chain(self.priorities_due())
         .min()
         .map(|time| time.max(now));
         let purge = self

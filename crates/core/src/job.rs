@@ -136,6 +136,10 @@ pub struct Job {
     #[n(60)]
     #[cbor(default)]
     pub predicted_s: Option<u32>,
+    /// Its priority was set and is not worked out.
+    #[n(41)]
+    #[cbor(default)]
+    pub priority_fixed: bool,
 }
 
 impl Job {
@@ -541,6 +545,10 @@ pub struct Allocation {
     /// When the reservation ends it.
     #[n(11)]
     pub end_by: Option<Timestamp>,
+    /// What an hour of it counts in the user's use (`TRESBillingWeights`, `UsageFactor`), in thousandths.
+    #[n(12)]
+    #[cbor(default)]
+    pub billing_milli: u64,
 }
 
 impl Allocation {

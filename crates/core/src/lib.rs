@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod accounts;
 mod apply;
 pub mod binding;
 pub mod cbor;
@@ -28,6 +29,7 @@ pub mod job_env;
 pub mod limits;
 pub mod node;
 pub mod order_config;
+pub mod priority;
 pub mod refusal;
 pub mod reservation;
 pub mod run_times;

@@ -9,4 +9,119 @@ pub struct OrderConfig {
     /// `ResvOverRun`, seconds that a job may run past the end of its reservation; `u32::MAX`: as long as it likes.
     #[n(0)]
     pub resv_over_run_s: u32,
+    /// `priority/multifactor`; absent: first come, first served.
+    #[n(1)]
+    pub multifactor: Option<Multifactor>,
+    /// `AccountingStorageEnforce` has `associations`: jobs need an association.
+    #[n(2)]
+    #[cbor(default)]
+    pub enforce_associations: bool,
+    /// `AccountingStorageEnforce` has `qos`: jobs need a QOS that they may use.
+    #[n(3)]
+    #[cbor(default)]
+    pub enforce_qos: bool,
+}
+
+/// Settings of `priority/multifactor`, slurm.conf(5) `Priority*`.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Multifactor {
+    /// `PriorityWeightAge`.
+    #[n(0)]
+    pub weight_age: u32,
+    /// `PriorityWeightAssoc`.
+    #[n(1)]
+    pub weight_assoc: u32,
+    /// `PriorityWeightFairShare`.
+    #[n(2)]
+    pub weight_fair_share: u32,
+    /// `PriorityWeightJobSize`.
+    #[n(3)]
+    pub weight_job_size: u32,
+    /// `PriorityWeightPartition`.
+    #[n(4)]
+    pub weight_partition: u32,
+    /// `PriorityWeightQOS`.
+    #[n(5)]
+    pub weight_qos: u32,
+    /// `PriorityWeightTRES`: name and weight.
+    #[n(6)]
+    pub weight_tres: Vec<(String, f64)>,
+    /// `PriorityMaxAge`, seconds, at least 1.
+    #[n(7)]
+    pub max_age_s: u64,
+    /// `PriorityCalcPeriod`, seconds, at least 1.
+    #[n(8)]
+    pub calc_period_s: u64,
+    /// `PriorityDecayHalfLife`, seconds; 0: use is never forgotten.
+    #[n(9)]
+    pub half_life_s: u64,
+    /// `PriorityUsageResetPeriod`.
+    #[n(10)]
+    pub usage_reset: UsageReset,
+    /// `PriorityFavorSmall`.
+    #[n(11)]
+    pub favor_small: bool,
+    /// Fair Tree, the default; else the classic formula.
+    #[n(12)]
+    pub fair_tree: bool,
+    /// `FairShareDampeningFactor` of the classic formula, at least 1.
+    #[n(13)]
+    pub dampening: u32,
+    /// `PriorityFlags=ACCRUE_ALWAYS`: age counts from submission.
+    #[n(14)]
+    pub accrue_always: bool,
+    /// `PriorityFlags=SMALL_RELATIVE_TO_TIME`: size is CPU time a minute of the limit.
+    #[n(15)]
+    pub small_relative_to_time: bool,
+    /// `PriorityFlags=NO_NORMAL_*`: factors that are not divided by the highest one.
+    #[n(16)]
+    pub no_normal: NoNormal,
+    /// Seconds east of UTC, for the days of `usage_reset`.
+    #[n(17)]
+    pub utc_offset_s: i32,
+}
+
+/// `PriorityFlags=NO_NORMAL_ASSOC`, `_PART`, `_QOS`, `_TRES`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct NoNormal {
+    /// Associations.
+    #[n(0)]
+    pub assoc: bool,
+    /// Partitions.
+    #[n(1)]
+    pub partition: bool,
+    /// QOS.
+    #[n(2)]
+    pub qos: bool,
+    /// TRES.
+    #[n(3)]
+    pub tres: bool,
+}
+
+/// `PriorityUsageResetPeriod`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum UsageReset {
+    /// Never.
+    #[default]
+    #[n(0)]
+    None,
+    /// When the configuration with it is read.
+    #[n(1)]
+    Now,
+    /// At midnight.
+    #[n(2)]
+    Daily,
+    /// On Sunday at midnight.
+    #[n(3)]
+    Weekly,
+    /// On the first of a month.
+    #[n(4)]
+    Monthly,
+    /// On the first of January, April, July, October.
+    #[n(5)]
+    Quarterly,
+    /// On the first of January.
+    #[n(6)]
+    Yearly,
 }

@@ -30,7 +30,8 @@ mod key {
     pub(super) const RESERVATIONS: u32 = 20;
     pub(super) const RESERVATIONS_MADE: u32 = 21;
     pub(super) const RUN_TIMES: u32 = 30;
-    pub(super) const COUNT: u64 = 10;
+    pub(super) const ACCOUNTS: u32 = 22;
+    pub(super) const COUNT: u64 = 11;
 }
 
 /// Why a snapshot could not be read.
@@ -109,6 +110,7 @@ impl State {
                     let all: Vec<Reservation> = d.decode()?;
                     all.into_iter().for_each(|r| state.reservations.insert(r));
                 }
+                key::ACCOUNTS => state.accounts = d.decode()?,
                 key::RESERVATIONS_MADE => state.reservations_made = d.u64()?,
                 key::RUN_TIMES => state.run_times = d.decode()?,
                 _ => d.skip()?,
@@ -160,6 +162,7 @@ impl State {
         e.u32(key::NEXT_JOB_ID)?.u64(self.next_job_id)?;
         let reservations: Vec<&Reservation> = self.reservations.iter().collect();
         e.u32(key::RESERVATIONS)?.encode(reservations)?;
+        e.u32(key::ACCOUNTS)?.encode(&self.accounts)?;
         e.u32(key::RESERVATIONS_MADE)?.u64(self.reservations_made)?;
         e.u32(key::RUN_TIMES)?.encode(&self.run_times)?;
         Ok(())

@@ -123,6 +123,10 @@ pub struct JobSpec {
     /// `--wait-all-nodes`.
     #[n(37)]
     pub wait_all_nodes: bool,
+    /// `scontrol update SiteFactor=`.
+    #[n(50)]
+    #[cbor(default)]
+    pub site_factor: i32,
     /// Where the holder of an interactive allocation can be told of its start and end; absent for batch jobs.
     #[n(38)]
     pub interactive: bool,

@@ -1,5 +1,6 @@
 //! All that the cluster knows, in one value.
 
+use crate::accounts::Accounts;
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::ids::{BlobId, JobId, NodeIdx};
 use crate::job::{Job, Reason};
@@ -32,6 +33,8 @@ pub struct State {
     pub specs: HashMap<Arc<JobSpec>, u32>,
     /// The number that the next job or split task gets.
     pub next_job_id: u64,
+    /// Accounts, users, QOS, use and shares.
+    pub accounts: Accounts,
     /// Reservations.
     pub reservations: Reservations,
     /// Reservations made so far: their number is part of names that are made up.

@@ -154,7 +154,9 @@ impl Job {
             | Event::PartitionRemoved { .. }
             | Event::ReservationSet { .. }
             | Event::ReservationStarted { .. }
-            | Event::ReservationGone { .. } => return None,
+            | Event::ReservationGone { .. }
+            | Event::AccountsChanged { .. }
+            | Event::PrioritiesCalculated { .. } => return None,
         })
     }
 }

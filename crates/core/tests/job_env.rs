@@ -174,6 +174,7 @@ fn sample(name: &str, ask: ResourceAsk, nodes: u32, cpus: u32, tasks: u32) -> Sa
         alloc: Allocation {
             reservation: None,
             end_by: None,
+            billing_milli: 0,
             nodes: shares.collect(),
             partition: "batch".to_owned(),
             exclusive: false,

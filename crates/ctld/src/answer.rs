@@ -7,14 +7,15 @@ use muster_core::config::ClusterConfig;
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::{JobId, NodeIdx};
 use muster_core::job::{ArrayRole, Job, JobState};
+use muster_core::priority::Scale;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::reservation::{Flags, Reservation};
 use muster_core::shared_spec::SpecTable;
 use muster_core::state::{ArrayInfo, State};
 use muster_core::time::Timestamp;
 use muster_proto::client::{
-    AllocationInfo, ClusterPart, Diag, JobFilter, JobsPartRef, JobsResponse, Pong,
-    ReservationsAnswer, Response,
+    AccountsAnswer, AllocationInfo, ClusterPart, Diag, JobFilter, JobPriority, JobsPartRef,
+    JobsResponse, Pong, PrioritiesAnswer, ReservationsAnswer, Response,
 };
 use muster_proto::frame;
 use std::collections::BTreeSet;
@@ -30,6 +31,7 @@ pub(crate) fn jobs(state: &State, filter: &JobFilter, send: &mut impl FnMut(Vec<
         part: JobsPartRef::default(),
         arrays: BTreeSet::new(),
         specs: SpecTable::default(),
+        scale: Scale::new(state),
         send,
     };
     let active = |id| &state.jobs[id];
@@ -49,6 +51,7 @@ struct JobsAnswer<'s, S> {
     /// Arrays told of so far.
     arrays: BTreeSet<JobId>,
     specs: SpecTable,
+    scale: Option<Scale>,
     send: &'s mut S,
 }
 
@@ -88,6 +91,15 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
             && let Some(info) = self.state.arrays.get(&base)
         {
             self.part.arrays.push((base, info.without_tasks()));
+        }
+        if let Some(scale) = self
+            .scale
+            .as_ref()
+            .filter(|_| job.state == JobState::Pending)
+        {
+            let place = u32::try_from(self.part.jobs.len()).unwrap_or(u32::MAX);
+            let priority = self.state.priority_of(Some(scale), job);
+            self.part.priorities.push((place, priority));
         }
         self.part.jobs.push(job);
         if self.part.jobs.len() == PART {
@@ -171,6 +183,52 @@ pub(crate) fn cluster(state: &State, send: &mut impl FnMut(Response)) {
         part.nodes.push(node.clone());
     }
     send(Response::Cluster(Box::new(part)));
+}
+
+/// What sacctmgr keeps, and shares.
+pub(crate) fn accounts(state: &State) -> Response {
+    let settings = state
+        .config
+        .as_ref()
+        .and_then(|c| c.order.multifactor.as_ref());
+    Response::Accounts(Box::new(AccountsAnswer {
+        accounts: state.accounts_at(now()),
+        cluster: cluster_name(state),
+        fair_tree: settings.map(|s| s.fair_tree),
+    }))
+}
+
+/// What pending jobs' priorities are made of.
+pub(crate) fn priorities(state: &State) -> Response {
+    let Some(scale) = Scale::new(state) else {
+        return Response::Priorities(Box::default());
+    };
+    let mut answer = PrioritiesAnswer {
+        settings: Some(scale.settings().clone()),
+        jobs: Vec::new(),
+    };
+    let pending = state.pending.iter().filter_map(|id| state.jobs.get(id));
+    for job in pending.filter(|job| job.priority > 0) {
+        for partition in job
+            .spec
+            .partitions
+            .iter()
+            .filter_map(|p| state.partition(p))
+        {
+            let factors = scale.factors(state, job, partition);
+            let set = job.priority_fixed.then_some(job.priority);
+            answer.jobs.push(JobPriority {
+                job: job.id,
+                array: job.task_index().map(|index| (job.submission(), index)),
+                partition: partition.name.clone(),
+                uid: job.spec.owner.uid,
+                user: job.spec.owner.user.clone(),
+                priority: set.unwrap_or_else(|| factors.priority()),
+                factors,
+            });
+        }
+    }
+    Response::Priorities(Box::new(answer))
 }
 
 /// Reservations.

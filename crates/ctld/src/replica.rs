@@ -163,6 +163,8 @@ impl Replica {
             }
             Query::Cluster => answer::cluster(&self.state, &mut send),
             Query::Partitions => send(answer::partitions(&self.state)),
+            Query::Accounts => send(answer::accounts(&self.state)),
+            Query::Priorities => send(answer::priorities(&self.state)),
             Query::Reservations => send(answer::reservations(&self.state)),
             Query::Ping => send(Response::Pong(answer::pong(&self.state, self.started))),
             Query::Config => {

@@ -207,6 +207,7 @@ fn launch(id: u64, dir: &Path) -> Order {
     let alloc = Allocation {
         reservation: None,
         end_by: None,
+        billing_milli: 0,
         nodes: vec![NodeShare {
             node: NodeIdx(0),
             name: "n1".to_owned(),

@@ -3,11 +3,14 @@
 use crate::acct::{AcctJob, AcctQuery};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+use muster_core::accounts::Accounts;
 use muster_core::command::{Reply, UserCommand};
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{ExitStatus, Job, JobState};
 use muster_core::node::Node;
+use muster_core::order_config::Multifactor;
+use muster_core::priority::Factors;
 use muster_core::refusal::Refusal;
 use muster_core::reservation::Reservation;
 use muster_core::state::ArrayInfo;
@@ -102,6 +105,12 @@ pub enum Query {
     /// What `scontrol reconfigure` would change now: [`Response::Differences`]. Administrator.
     #[n(10)]
     Differences,
+    /// Accounts, users, QOS, shares: one [`Response::Accounts`].
+    #[n(21)]
+    Accounts,
+    /// Factors of pending jobs' priorities: one [`Response::Priorities`].
+    #[n(22)]
+    Priorities,
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -190,6 +199,63 @@ pub enum Response {
     /// To `Reservations`.
     #[n(20)]
     Reservations(#[n(0)] Box<ReservationsAnswer>),
+    /// To `Accounts`.
+    #[n(21)]
+    Accounts(#[n(0)] Box<AccountsAnswer>),
+    /// To `Priorities`.
+    #[n(22)]
+    Priorities(#[n(0)] Box<PrioritiesAnswer>),
+}
+
+/// What sacctmgr keeps, and shares.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct AccountsAnswer {
+    /// Everything, with shares as of now or as of the last time that priorities were worked out.
+    #[n(0)]
+    pub accounts: Accounts,
+    /// Cluster name.
+    #[n(1)]
+    pub cluster: String,
+    /// Fair Tree or the classic formula; absent: priority is first come, first served.
+    #[n(2)]
+    pub fair_tree: Option<bool>,
+}
+
+/// Priorities of pending jobs, taken apart.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct PrioritiesAnswer {
+    /// Settings; absent with `priority/basic`.
+    #[n(0)]
+    pub settings: Option<Multifactor>,
+    /// One for each job and partition.
+    #[n(1)]
+    pub jobs: Vec<JobPriority>,
+}
+
+/// A job's priority in a partition.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct JobPriority {
+    /// The job.
+    #[n(0)]
+    pub job: JobId,
+    /// The array and index, of a task.
+    #[n(1)]
+    pub array: Option<(JobId, u32)>,
+    /// The partition.
+    #[n(2)]
+    pub partition: String,
+    /// Owner.
+    #[n(3)]
+    pub uid: u32,
+    /// Owner's name.
+    #[n(4)]
+    pub user: String,
+    /// The priority.
+    #[n(5)]
+    pub priority: u32,
+    /// What it is made of.
+    #[n(6)]
+    pub factors: Factors,
 }
 
 /// Reservations.
@@ -249,6 +315,10 @@ pub struct JobsPart {
     /// The controller's time.
     #[n(4)]
     pub now: Timestamp,
+    /// Priorities that are worked out: place in `jobs`, priority.
+    #[n(20)]
+    #[cbor(default)]
+    pub priorities: Vec<(u32, u32)>,
 }
 
 /// [`Response::Jobs`] as the controller writes it: from the records where they lie.
@@ -279,6 +349,10 @@ pub struct JobsPartRef<'s> {
     /// The controller's time.
     #[n(4)]
     pub now: Timestamp,
+    /// Priorities that are worked out: place in `jobs`, priority.
+    #[n(20)]
+    #[cbor(default)]
+    pub priorities: Vec<(u32, u32)>,
 }
 
 /// Nodes, partitions and settings.
@@ -483,6 +557,7 @@ mod tests {
                 unknown: vec![JobId(9)],
                 more,
                 now: Timestamp(5),
+                priorities: vec![],
             });
             let bytes = frame::encode_in(&written, &mut writes);
             let read: Response = frame::decode_in(&bytes[4..], &mut reads).unwrap();
@@ -492,6 +567,7 @@ mod tests {
                 unknown: vec![JobId(9)],
                 more,
                 now: Timestamp(5),
+                priorities: vec![],
             }));
             assert_eq!(read, expected);
         }

@@ -241,8 +241,7 @@ impl<'a> Pass<'a> {
             // All of its jobs start in this pass.
             return;
         };
-        let (Reverse(tier), _, _, ordinal) = key;
-        let now_key = (Reverse(tier), job.0, job.1, ordinal);
+        let now_key = self.s.queue.head_key(lane, key.0.0, job);
         if now_key != key {
             // Another lane of its shape has started what was its head.
             self.put_back(now_key, lane);
@@ -274,7 +273,7 @@ impl<'a> Pass<'a> {
             .cursor
             .get(&lane)
             .copied()
-            .unwrap_or((Reverse(u32::MAX), JobId(0)));
+            .unwrap_or((Reverse(i64::MAX), JobId(0)));
         for &key in shape.queue.range(from..) {
             self.s.cost.jobs_visited += 1;
             let job = &self.state.jobs[&key.1];

@@ -5,6 +5,7 @@
 use crate::demand::Demand;
 use crate::fleet::{Fleet, PartView};
 use crate::ground::{Hold, Ideal};
+use crate::order::{Line, Order};
 use crate::place::choose;
 use crate::reserved::places_of;
 use muster_core::config::PartitionState;
@@ -17,10 +18,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Order inside a shape: priority, then number.
-pub(crate) type QueueKey = (Reverse<u32>, JobId);
-/// Order over all lanes: tier, priority, number, place of the partition in the job's list.
-pub(crate) type HeadKey = (Reverse<u32>, Reverse<u32>, JobId, u32);
+/// Order inside a shape: place, then number.
+pub(crate) type QueueKey = (Reverse<i64>, JobId);
+/// Order over all lanes: tier, rank, number, place of the partition in the job's list.
+pub(crate) type HeadKey = (Reverse<u32>, Reverse<i64>, JobId, u32);
 
 /// What makes jobs alike.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,11 +35,13 @@ pub(crate) struct Kind {
     reservations: Vec<String>,
     /// They may run outside of reservations.
     outside: bool,
+    /// Where they stand in line.
+    line: Line,
 }
 
 impl Kind {
     /// The kind of a job.
-    pub(crate) fn of(state: &State, job: &Job) -> Kind {
+    pub(crate) fn of(state: &State, order: &Order, job: &Job) -> Kind {
         let (reservations, outside) = if state.reservations.is_empty() {
             (Vec::new(), job.spec.reservation.is_none())
         } else {
@@ -52,6 +55,7 @@ impl Kind {
             predicted_s: job.predicted_s,
             reservations,
             outside,
+            line: order.line(state, job),
         }
     }
 
@@ -97,6 +101,8 @@ pub(crate) struct Lane {
     pub(crate) held: bool,
     /// Reservations are in its way.
     cause: Option<Reason>,
+    /// What its jobs' ranks have in common, see [`Order::base`].
+    base: i64,
 }
 
 /// A promise to the first job that waits in a partition.
@@ -144,6 +150,7 @@ pub(crate) struct PartQueue {
 /// All that waits.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
+    order: Order,
     shapes: Slab<Shape>,
     lanes: Slab<Lane>,
     /// Shapes by hash; only looked up, never iterated.
@@ -162,9 +169,10 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(fleet: &Fleet) -> Queue {
+    pub(crate) fn new(state: &State, fleet: &Fleet) -> Queue {
         let parts = fleet.parts.iter().map(|_| PartQueue::default()).collect();
         Queue {
+            order: Order::new(state),
             parts,
             ..Queue::default()
         }
@@ -184,8 +192,9 @@ impl Queue {
     }
 
     /// Puts a job where it belongs, or moves it there.
-    pub(crate) fn put(&mut self, fleet: &Fleet, job: &Job, kind: Kind) {
-        let key = (Reverse(job.priority), job.id);
+    pub(crate) fn put(&mut self, state: &State, fleet: &Fleet, job: &Job) {
+        let kind = Kind::of(state, &self.order, job);
+        let key = (Reverse(self.order.within(job)), job.id);
         if let Some(&(shape, old)) = self.jobs.get(&job.id) {
             if self.shapes.get(shape).kind == kind {
                 if old != key {
@@ -199,7 +208,7 @@ impl Queue {
             }
             self.remove(fleet, job.id);
         }
-        let shape = self.shape_for(fleet, kind);
+        let shape = self.shape_for(state, fleet, job, kind);
         self.shapes.get_mut(shape).queue.insert(key);
         self.jobs.insert(job.id, (shape, key));
         self.reorder(fleet, shape);
@@ -227,7 +236,7 @@ impl Queue {
         }
     }
 
-    fn shape_for(&mut self, fleet: &Fleet, kind: Kind) -> u32 {
+    fn shape_for(&mut self, state: &State, fleet: &Fleet, job: &Job, kind: Kind) -> u32 {
         // Fixed keys: the hash is the same in every run.
         let mut hasher = DefaultHasher::new();
         kind.hash(&mut hasher);
@@ -262,6 +271,7 @@ impl Queue {
                 least_cpus,
                 held: false,
                 cause: None,
+                base: self.order.base(state, job, &view.config),
             };
             let lane = self.lanes.insert(lane);
             self.parts[part as usize].lanes.insert(lane);
@@ -282,8 +292,12 @@ impl Queue {
         let lane = self.lanes.get_mut(id);
         let view = &fleet.parts[lane.part as usize];
         let tier = Reverse(view.config.priority_tier);
+        let line = &self.shapes.get(lane.shape).kind.line;
         let key = match (&lane.demand, first) {
-            (Ok(_), Some((priority, job))) => Some((tier, priority, job, lane.ordinal)),
+            (Ok(_), Some((Reverse(within), job))) => {
+                let rank = self.order.rank(line, lane.base, within);
+                Some((tier, Reverse(rank), job, lane.ordinal))
+            }
             _ => None,
         };
         let old = std::mem::replace(&mut lane.key, key);
@@ -308,6 +322,33 @@ impl Queue {
                 lane.held = false;
                 self.held.remove(&id);
                 self.woken.remove(&id);
+            }
+        }
+    }
+
+    /// The place in line that a lane has with that job as its first.
+    pub(crate) fn head_key(&self, id: u32, tier: u32, (Reverse(within), job): QueueKey) -> HeadKey {
+        let lane = self.lanes.get(id);
+        let line = &self.shapes.get(lane.shape).kind.line;
+        let rank = self.order.rank(line, lane.base, within);
+        (Reverse(tier), Reverse(rank), job, lane.ordinal)
+    }
+
+    /// Priorities were worked out: every lane's rank is looked at, and only those that changed move. O(lanes).
+    pub(crate) fn reranked(&mut self, state: &State, fleet: &Fleet) {
+        self.order = Order::new(state);
+        for part in 0..self.parts.len() {
+            for id in self.parts[part].lanes.clone() {
+                let lane = self.lanes.get(id);
+                let Some(&first) = self.shapes.get(lane.shape).queue.first() else {
+                    continue;
+                };
+                let Some(job) = state.jobs.get(&first.1) else {
+                    continue;
+                };
+                let base = self.order.base(state, job, &fleet.parts[part].config);
+                self.lanes.get_mut(id).base = base;
+                self.place(fleet, id, Some(first));
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::fleet::Fleet;
 use crate::pass::Pass;
 use crate::planned::PlannedEnds;
-use crate::queue::{Kind, Queue};
+use crate::queue::Queue;
 use crate::reserved::waiting_for;
 use crate::trial;
 use muster_core::command::Plan;
@@ -47,6 +47,8 @@ pub struct Scheduler {
     /// When jobs give up their wish for few leaf switches.
     relents: BTreeSet<(Timestamp, JobId)>,
     rebuild: bool,
+    /// Priorities were worked out since the last pass.
+    reranked: bool,
     pub(crate) more: bool,
     pub(crate) cost: Cost,
 }
@@ -67,7 +69,7 @@ impl Scheduler {
         let fleet = Fleet::new(state);
         let completing = |id: &&JobId| state.jobs.get(id).is_some_and(|j| j.completing);
         Scheduler {
-            queue: Queue::new(&fleet),
+            queue: Queue::new(state, &fleet),
             fleet,
             dirty_jobs: state.pending.clone(),
             planned: PlannedEnds::new(state),
@@ -83,7 +85,9 @@ impl Scheduler {
             | Event::PartitionChanged { .. }
             | Event::PartitionRemoved { .. }
             | Event::ReservationSet { .. }
-            | Event::ReservationGone { .. } => self.rebuild = true,
+            | Event::ReservationGone { .. }
+            | Event::AccountsChanged { .. } => self.rebuild = true,
+            Event::PrioritiesCalculated { .. } => self.reranked = true,
             Event::ReservationStarted { name, .. } => self.reservation_opened(state, name),
             Event::JobSubmitted { id, .. } | Event::JobRequeued { id, .. } => {
                 self.completing.remove(id);
@@ -300,6 +304,9 @@ impl Scheduler {
         for id in std::mem::take(&mut self.dirty_jobs) {
             self.refresh(state, id);
         }
+        if std::mem::take(&mut self.reranked) {
+            self.queue.reranked(state, &self.fleet);
+        }
         for id in proposed {
             self.queue.wake_job(&self.fleet, id);
         }
@@ -336,8 +343,7 @@ impl Scheduler {
         };
         match eligibility(state, job) {
             Eligibility::Now => {
-                let kind = Kind::of(state, job);
-                self.queue.put(&self.fleet, job, kind);
+                self.queue.put(state, &self.fleet, job);
                 self.queue.announce.insert(id);
                 self.follow_switch_wait(job);
                 return;

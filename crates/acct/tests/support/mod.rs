@@ -299,6 +299,7 @@ pub(crate) fn allocation(nodes: &[u32], cpu: u32) -> Allocation {
     Allocation {
         reservation: None,
         end_by: None,
+        billing_milli: 0,
         nodes: (nodes.iter().zip(&names))
             .map(|(n, name)| NodeShare {
                 node: NodeIdx(*n),

@@ -59,6 +59,7 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
     Job {
         end_by: None,
         predicted_s: None,
+        priority_fixed: false,
         id: JobId(id),
         spec: Arc::new(spec),
         array: ArrayRole::None,
@@ -129,6 +130,7 @@ pub(crate) fn start(job: &mut Job, hostlist: &str, cpus: &[&[u32]]) {
     job.alloc = Some(Arc::new(Allocation {
         reservation: None,
         end_by: None,
+        billing_milli: 0,
         ntasks: nodes.iter().map(|n| n.tasks).sum(),
         nodes,
         partition: job.partition.clone(),

@@ -10,7 +10,8 @@ use muster_core::state::ArrayInfo;
 use muster_core::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctQuery};
 use muster_proto::client::{
-    ClusterPart, ConfigAnswer, Diag, JobFilter, Query, RequestBody, ReservationsAnswer, Response,
+    AccountsAnswer, ClusterPart, ConfigAnswer, Diag, JobFilter, PrioritiesAnswer, Query,
+    RequestBody, ReservationsAnswer, Response,
 };
 use std::collections::HashMap;
 
@@ -47,10 +48,16 @@ pub(crate) fn jobs(
     receive_cluster(client, ctx)?;
     let mut all = Jobs::default();
     loop {
-        let Response::Jobs(part) = expect(client.receive()?, |r| matches!(r, Response::Jobs(_)))?
+        let Response::Jobs(mut part) =
+            expect(client.receive()?, |r| matches!(r, Response::Jobs(_)))?
         else {
             return Ok(all);
         };
+        for (place, priority) in std::mem::take(&mut part.priorities) {
+            if let Some(job) = part.jobs.get_mut(place as usize) {
+                job.priority = priority;
+            }
+        }
         if all.jobs.is_empty() {
             all.jobs = part.jobs;
         } else {
@@ -123,6 +130,22 @@ pub(crate) fn config(client: &mut Client) -> Result<ConfigAnswer, ConnectError> 
 pub(crate) fn reservations(client: &mut Client) -> Result<ReservationsAnswer, ConnectError> {
     match client.query(Query::Reservations)? {
         Response::Reservations(answer) => Ok(*answer),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks for accounts, users, QOS and shares.
+pub(crate) fn accounts(client: &mut Client) -> Result<AccountsAnswer, ConnectError> {
+    match client.query(Query::Accounts)? {
+        Response::Accounts(answer) => Ok(*answer),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks what priorities are made of.
+pub(crate) fn priorities(client: &mut Client) -> Result<PrioritiesAnswer, ConnectError> {
+    match client.query(Query::Priorities)? {
+        Response::Priorities(answer) => Ok(*answer),
         other => Err(unexpected(&other)),
     }
 }

@@ -1,42 +1,50 @@
-//! sacctmgr, the little of it that clients read: users and their associations. There is no database of
-//! associations here: everyone is in one account that has their own name, as accounting books it. Everything that
-//! would change or show more is refused by name.
+//! sacctmgr: accounts, users with their associations, and QOS, which the controller keeps. Users that nobody added
+//! are in one account that has their own name, as accounting books it. Limits are not kept and are refused by name.
 
-use super::{Failure, SLURM_VERSION, print};
-use crate::connect::ConnectError;
+mod edit;
+
+use super::{Failure, print, query};
+use crate::SLURM_VERSION;
+use crate::connect::{Client, ConnectError};
 use crate::options::{Spec, flag};
+use muster_core::accounts::{Accounts, NORMAL, PARENT_SHARES, Qos, ROOT, Terms};
 
 /// What sacctmgr knows.
 pub(crate) static SPEC: Spec = Spec {
     name: "sacctmgr",
-    about: "Shows users and their associations; nothing can be changed.",
-    operands: "show user|association [NAME] [user=NAME,...] [account=NAME,...] [format=FIELD[%WIDTH],...]",
+    about: "Shows and changes accounts, users with their associations, and QOS.",
+    operands: "show|add|modify|delete account|user|qos|association|cluster|tres [NAME,...] [KEY=VALUE...] [set KEY=VALUE...]",
     options: &[
         flag("associations", "with 'show user': associations, too").short('s'),
         flag("help", "print this help"),
-        flag("immediate", "commit at once")
-            .short('i')
-            .stored("nothing is changed"),
+        flag("immediate", "commit at once").short('i'),
         flag("noheader", "no line above the columns").short('n'),
         flag("parsable", "columns separated by '|', and one at the end").short('p'),
         flag("parsable2", "columns separated by '|'").short('P'),
-        flag("quiet", "say less")
-            .short('Q')
-            .stored("little is said"),
-        flag("readonly", "refuse changes")
-            .short('r')
-            .stored("nothing is changed"),
+        flag("quiet", "say less").short('Q'),
+        flag("readonly", "refuse changes").short('r'),
         flag("usage", "print a short summary"),
         flag("version", "print the version").short('V'),
     ],
     variables: &[],
-    notes: "There is no database of associations: the account of a user has the user's name.\n",
+    notes: "A user that nobody added is in an account of the same name. Limits are not kept.\n",
 };
 
-/// A user in the only account that the user has.
+/// A line: a user in an account, an account, or a QOS.
+#[derive(Default)]
 struct Row {
     cluster: String,
+    account: String,
     user: String,
+    default_account: String,
+    admin_level: String,
+    parent: String,
+    description: String,
+    organization: String,
+    terms: Terms,
+    qos: Qos,
+    kind: String,
+    id: String,
 }
 
 struct Field {
@@ -44,14 +52,14 @@ struct Field {
     name: &'static str,
     header: &'static str,
     width: usize,
-    value: fn(&Row) -> &str,
+    value: fn(&Row) -> String,
 }
 
 const fn field(
     name: &'static str,
     header: &'static str,
     width: usize,
-    value: fn(&Row) -> &str,
+    value: fn(&Row) -> String,
 ) -> Field {
     Field {
         name,
@@ -63,18 +71,40 @@ const fn field(
 
 /// Limits are unset, which Slurm shows as nothing.
 const fn unset(name: &'static str, width: usize) -> Field {
-    field(name, name, width, |_| "")
+    field(name, name, width, |_| String::new())
+}
+
+fn shares(row: &Row) -> String {
+    match row.terms.shares {
+        Some(PARENT_SHARES) => "parent".to_owned(),
+        shares => shares.unwrap_or(1).to_string(),
+    }
+}
+
+fn clock(seconds: u32) -> String {
+    format!(
+        "{:02}:{:02}:{:02}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
 }
 
 /// Where a beginning fits several, the first is meant.
 static FIELDS: &[Field] = &[
-    field("Cluster", "Cluster", 10, |r| &r.cluster),
-    field("Account", "Account", 10, |r| &r.user),
-    field("User", "User", 10, |r| &r.user),
+    field("Cluster", "Cluster", 10, |r| r.cluster.clone()),
+    field("Account", "Account", 10, |r| r.account.clone()),
+    field("User", "User", 10, |r| r.user.clone()),
     unset("Partition", 10),
-    field("Share", "Share", 9, |_| "1"),
-    field("Fairshare", "Share", 9, |_| "1"),
-    unset("Priority", 10),
+    field("Share", "Share", 9, shares),
+    field("Fairshare", "Share", 9, shares),
+    field("Priority", "Priority", 10, |r| {
+        if r.qos.name.is_empty() {
+            r.terms.priority.map_or(String::new(), |p| p.to_string())
+        } else {
+            r.qos.priority.to_string()
+        }
+    }),
     unset("GrpJobs", 7),
     unset("GrpTRES", 13),
     unset("GrpSubmit", 9),
@@ -89,18 +119,52 @@ static FIELDS: &[Field] = &[
     unset("MaxSubmit", 9),
     unset("MaxWall", 11),
     unset("MaxTRESMins", 13),
-    unset("QOS", 20),
-    field("DefaultQOS", "Def QOS", 9, |_| ""),
-    unset("GrpTRESRunMin", 13),
-    field("DefaultAccount", "Def Acct", 10, |r| &r.user),
-    field("DefaultWCKey", "Def WCKey", 10, |_| ""),
-    field("AdminLevel", "Admin", 9, |r| {
-        if r.user == "root" {
-            "Administrator"
-        } else {
-            "None"
-        }
+    field("QOS", "QOS", 20, |r| {
+        r.terms
+            .qos
+            .as_ref()
+            .map_or(NORMAL.to_owned(), |q| q.join(","))
     }),
+    field("DefaultQOS", "Def QOS", 9, |r| {
+        r.terms.default_qos.clone().unwrap_or_default()
+    }),
+    unset("GrpTRESRunMin", 13),
+    field("DefaultAccount", "Def Acct", 10, |r| {
+        r.default_account.clone()
+    }),
+    field("DefaultWCKey", "Def WCKey", 10, |_| String::new()),
+    field("AdminLevel", "Admin", 9, |r| r.admin_level.clone()),
+    field("ParentName", "Par Name", 10, |r| r.parent.clone()),
+    field("Description", "Descr", 20, |r| r.description.clone()),
+    field("Organization", "Org", 20, |r| r.organization.clone()),
+    field("Name", "Name", 10, |r| r.qos.name.clone()),
+    field("GraceTime", "GraceTime", 10, |r| clock(r.qos.grace_time_s)),
+    field("Preempt", "Preempt", 10, |r| r.qos.preempt.join(",")),
+    field("PreemptExemptTime", "PreemptExemptTime", 19, |r| {
+        r.qos.preempt_exempt_s.map_or(String::new(), clock)
+    }),
+    field("PreemptMode", "PreemptMode", 11, |r| {
+        let mode = r.qos.preempt_mode.as_deref().unwrap_or("cluster");
+        mode.to_ascii_lowercase()
+    }),
+    unset("Flags", 40),
+    unset("UsageThres", 10),
+    field("UsageFactor", "UsageFactor", 11, |r| {
+        let millionths = r.qos.usage_factor_millionths.unwrap_or(1_000_000);
+        format!("{:.6}", millionths as f64 / 1e6)
+    }),
+    unset("MaxTRESPU", 13),
+    unset("MaxJobsPU", 9),
+    unset("MaxSubmitPU", 11),
+    unset("MaxTRESPA", 13),
+    unset("MaxJobsPA", 9),
+    unset("MaxSubmitPA", 11),
+    unset("MinTRES", 13),
+    field("ControlHost", "ControlHost", 15, |r| r.description.clone()),
+    field("ControlPort", "ControlPort", 12, |r| r.organization.clone()),
+    field("RPC", "RPC", 5, |r| r.parent.clone()),
+    field("Type", "Type", 8, |r| r.kind.clone()),
+    field("ID", "ID", 6, |r| r.id.clone()),
 ];
 
 const USER: &str = "User,DefaultAccount,AdminLevel";
@@ -108,6 +172,16 @@ const USER_ASSOCIATIONS: &str = "User,DefaultAccount,AdminLevel,Cluster,Account,
      MaxSubmit,MaxTRES,MaxWall,QOS,DefaultQOS";
 const ASSOCIATION: &str = "Cluster,Account,User,Partition,Share,Priority,GrpJobs,GrpTRES,GrpSubmit,GrpWall,\
      GrpTRESMins,MaxJobs,MaxTRES,MaxTRESPerNode,MaxSubmit,MaxWall,MaxTRESMins,QOS,DefaultQOS,GrpTRESRunMin";
+
+const ACCOUNT: &str = "Account,Description,Organization";
+const ACCOUNT_ASSOCIATIONS: &str = "Account,Description,Organization,Cluster,ParentName,User,Share,Priority,GrpJobs,\
+     GrpTRES,GrpSubmit,GrpWall,GrpTRESMins,MaxJobs,MaxTRES,MaxTRESPerNode,MaxSubmit,MaxWall,MaxTRESMins,QOS,DefaultQOS";
+const QOS: &str = "Name,Priority,GraceTime,Preempt,PreemptExemptTime,PreemptMode,Flags%40,UsageThres,UsageFactor,\
+     GrpTRES,GrpTRESMins,GrpTRESRunMin,GrpJobs,GrpSubmit,GrpWall,MaxTRES,MaxTRESPerNode,MaxTRESMins,MaxWall,MaxTRESPU,\
+     MaxJobsPU,MaxSubmitPU,MaxTRESPA,MaxJobsPA,MaxSubmitPA,MinTRES";
+const CLUSTER: &str = "Cluster,ControlHost,ControlPort,RPC,Share,GrpJobs,GrpTRES,GrpSubmit,MaxJobs,MaxTRES,MaxSubmit,\
+     MaxWall,QOS,DefaultQOS";
+const TRES: &str = "Type,Name%15,ID";
 
 /// How a listing is laid out.
 #[derive(Default)]
@@ -137,14 +211,24 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
             _ => {}
         }
     }
+    let has = |name: &str| parsed.options.iter().any(|(n, _)| *n == name);
+    if let Some(done) = edit::run(&parsed.operands, has("immediate"), has("quiet")) {
+        if has("readonly") {
+            return Err(Failure::new(
+                "sacctmgr: error: --readonly allows no changes",
+            ));
+        }
+        return done;
+    }
     let question = Question::new(&parsed.operands, associations)?;
-    let cluster = muster_conf::endpoint::read(&muster_conf::endpoint::conf_path())
-        .map_err(|e| Failure::new(format!("sacctmgr: error: {}", ConnectError::Config(e))))?
-        .cluster;
+    let failed = |e: ConnectError| Failure::new(format!("sacctmgr: error: {e}"));
+    let mut client = Client::connect().map_err(failed)?;
+    let answer = query::accounts(&mut client).map_err(failed)?;
+    let host = client.endpoint.hosts.first().cloned().unwrap_or_default();
     print(&render(
         &question.columns()?,
         &style,
-        &question.rows(&cluster),
+        &question.rows(&answer.cluster, &host, &answer.accounts),
     ));
     Ok(())
 }
@@ -155,9 +239,24 @@ fn said(text: &str) -> Result<(), Failure> {
 }
 
 /// What is to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entity {
+    User,
+    Association,
+    Account,
+    Qos,
+    Cluster,
+    Tres,
+}
+
+/// Which lines, and which columns.
 #[derive(Debug)]
 struct Question {
+    entity: Entity,
+    /// One line for each association, not for each user or account.
+    associations: bool,
     format: String,
+    names: Option<Vec<String>>,
     users: Option<Vec<String>>,
     accounts: Option<Vec<String>>,
     clusters: Option<Vec<String>>,
@@ -169,29 +268,41 @@ impl Question {
         let verb = words.next().unwrap_or("");
         if !begins("show", verb) && !begins("list", verb) {
             return Err(Failure::new(format!(
-                "sacctmgr: error: '{verb}' is not implemented: there is no database of associations to change; \
-                 show user and show association are"
+                "sacctmgr: error: '{verb}' is not implemented: show, add, modify and delete are"
             )));
         }
         let entity = words.next().unwrap_or("");
-        let (format, bare) = match entity.strip_suffix('s').unwrap_or(entity) {
-            word if begins("user", word) && associations => (USER_ASSOCIATIONS, "user"),
-            word if begins("user", word) => (USER, "user"),
-            word if begins("association", word) && word.len() > 1 => (ASSOCIATION, ""),
+        let (entity, format) = match entity.strip_suffix('s').unwrap_or(entity) {
+            "qo" | "qos" => (Entity::Qos, QOS),
+            "tre" | "tres" => (Entity::Tres, TRES),
+            word if begins("user", word) && associations => (Entity::User, USER_ASSOCIATIONS),
+            word if begins("user", word) => (Entity::User, USER),
+            word if begins("association", word) && word.len() > 1 => {
+                (Entity::Association, ASSOCIATION)
+            }
+            word if begins("account", word) && associations => {
+                (Entity::Account, ACCOUNT_ASSOCIATIONS)
+            }
+            word if begins("account", word) => (Entity::Account, ACCOUNT),
+            word if begins("cluster", word) => (Entity::Cluster, CLUSTER),
             _ => {
                 return Err(Failure::new(format!(
-                    "sacctmgr: error: show {entity} is not implemented; user and association are"
+                    "sacctmgr: error: show {entity} is not implemented; user, association, account, qos, cluster and \
+                     tres are"
                 )));
             }
         };
         let mut question = Question {
+            entity,
+            associations,
             format: format.to_owned(),
+            names: None,
             users: None,
             accounts: None,
             clusters: None,
         };
         for word in words.filter(|w| !w.eq_ignore_ascii_case("where")) {
-            let (key, value) = word.split_once('=').unwrap_or((bare, word));
+            let (key, value) = word.split_once('=').unwrap_or(("name", word));
             question.set(key, value, word)?;
         }
         Ok(question)
@@ -202,12 +313,17 @@ impl Question {
         let list = || Some(value.split(',').map(str::to_owned).collect());
         match key.strip_suffix('s').unwrap_or(&key) {
             "format" => self.format = value.to_owned(),
-            "user" | "name" => self.users = list(),
+            "name" if self.entity == Entity::User => self.users = list(),
+            "name" if self.entity == Entity::Account => self.accounts = list(),
+            "name" => self.names = list(),
+            "user" => self.users = list(),
             "account" | "acct" | "defaultaccount" => self.accounts = list(),
             "cluster" => self.clusters = list(),
+            "tree" | "withassoc" => {}
             _ => {
                 return Err(Failure::new(format!(
-                    "sacctmgr: error: Unknown condition: {word}; user=, account=, cluster= and format= are implemented"
+                    "sacctmgr: error: Unknown condition: {word}; name=, user=, account=, cluster= and format= are \
+                     implemented"
                 )));
             }
         }
@@ -219,29 +335,193 @@ impl Question {
         words.filter(|w| !w.is_empty()).map(column).collect()
     }
 
-    /// The users that are named, or the one who asks.
-    fn rows(&self, cluster: &str) -> Vec<Row> {
+    fn rows(&self, cluster: &str, host: &str, all: &Accounts) -> Vec<Row> {
         let fits = |list: &Option<Vec<String>>, name: &str| {
             list.as_ref().is_none_or(|l| l.iter().any(|n| n == name))
         };
+        if !fits(&self.clusters, cluster) {
+            return Vec::new();
+        }
+        let mut rows = match self.entity {
+            Entity::User => self.users(all),
+            Entity::Association => self.associations(all),
+            Entity::Account => accounts(all, self.associations),
+            Entity::Qos => qos(all),
+            Entity::Cluster => vec![Row {
+                description: host.to_owned(),
+                parent: "9728".to_owned(),
+                ..Row::default()
+            }],
+            Entity::Tres => tres(),
+        };
+        for row in &mut rows {
+            row.cluster = cluster.to_owned();
+        }
+        rows.retain(|row| match self.entity {
+            Entity::Account => fits(&self.accounts, &row.account),
+            Entity::Qos => fits(&self.names, &row.qos.name),
+            Entity::Cluster | Entity::Tres => true,
+            Entity::User if !self.associations => {
+                fits(&self.users, &row.user) && fits(&self.accounts, &row.default_account)
+            }
+            Entity::User | Entity::Association => {
+                fits(&self.users, &row.user) && fits(&self.accounts, &row.account)
+            }
+        });
+        rows
+    }
+
+    /// Users that were added; of others those that are named, or the one who asks.
+    fn users(&self, all: &Accounts) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for user in all.users.values() {
+            let row = |account: &str, terms: &Terms| Row {
+                user: user.name.clone(),
+                default_account: user.default_account.clone(),
+                admin_level: level(&user.name, &user.admin_level),
+                account: account.to_owned(),
+                terms: terms.clone(),
+                ..Row::default()
+            };
+            if self.associations {
+                rows.extend(user.accounts.iter().map(|(a, t)| row(a, t)));
+            } else {
+                rows.push(row(&user.default_account, &Terms::default()));
+            }
+        }
+        rows.extend(self.others(all).into_iter().map(|user| Row {
+            default_account: user.clone(),
+            admin_level: level(&user, "None"),
+            account: user.clone(),
+            user,
+            ..Row::default()
+        }));
+        rows
+    }
+
+    fn others(&self, all: &Accounts) -> Vec<String> {
         let own = || nix::unistd::User::from_uid(nix::unistd::getuid());
-        let users = match self.users.as_ref().or(self.accounts.as_ref()) {
+        let named = self.users.as_ref().or(self.accounts.as_ref());
+        let users: Vec<nix::unistd::User> = match named {
             Some(names) => names
                 .iter()
                 .filter_map(|name| nix::unistd::User::from_name(name).ok().flatten())
                 .collect(),
-            None => Vec::from_iter(own().ok().flatten()),
+            None if all.users.is_empty() => Vec::from_iter(own().ok().flatten()),
+            None => Vec::new(),
         };
-        users
-            .into_iter()
-            .map(|user| user.name)
-            .filter(|user| fits(&self.accounts, user) && fits(&self.clusters, cluster))
-            .map(|user| Row {
-                cluster: cluster.to_owned(),
-                user,
-            })
-            .collect()
+        let names = users.into_iter().map(|user| user.name);
+        names.filter(|n| !all.users.contains_key(n)).collect()
     }
+
+    fn associations(&self, all: &Accounts) -> Vec<Row> {
+        let mut rows = Vec::new();
+        if !all.users.is_empty() || !all.accounts.is_empty() {
+            // The tree from the root down.
+            for share in &all.shares {
+                let terms = match (all.users.get(&share.user), all.accounts.get(&share.account)) {
+                    (Some(user), _) => user.accounts.get(&share.account).cloned(),
+                    (None, Some(account)) if share.user.is_empty() => Some(account.terms.clone()),
+                    (None, _) => (share.account == ROOT).then(Terms::default),
+                };
+                let Some(terms) = terms else { continue };
+                rows.push(Row {
+                    account: share.account.clone(),
+                    user: share.user.clone(),
+                    terms,
+                    ..Row::default()
+                });
+            }
+        }
+        rows.extend(self.others(all).into_iter().map(|user| Row {
+            account: user.clone(),
+            user,
+            ..Row::default()
+        }));
+        rows
+    }
+}
+
+/// Root may do everything, whatever its record says.
+fn level(user: &str, level: &str) -> String {
+    let known = if user == "root" {
+        "Administrator"
+    } else {
+        level
+    };
+    known.to_owned()
+}
+
+fn accounts(all: &Accounts, associations: bool) -> Vec<Row> {
+    let root = Row {
+        account: ROOT.to_owned(),
+        description: "default root account".to_owned(),
+        organization: ROOT.to_owned(),
+        ..Row::default()
+    };
+    let mut rows: Vec<Row> = all
+        .accounts
+        .values()
+        .map(|account| Row {
+            account: account.name.clone(),
+            parent: account.parent.clone(),
+            description: account.description.clone(),
+            organization: account.organization.clone(),
+            terms: account.terms.clone(),
+            ..Row::default()
+        })
+        .collect();
+    if associations {
+        for user in all.users.values() {
+            rows.extend(user.accounts.iter().map(|(account, terms)| Row {
+                account: account.clone(),
+                user: user.name.clone(),
+                terms: terms.clone(),
+                ..Row::default()
+            }));
+        }
+    }
+    rows.push(root);
+    rows.sort_by(|a, b| (&a.account, &a.user).cmp(&(&b.account, &b.user)));
+    rows
+}
+
+fn qos(all: &Accounts) -> Vec<Row> {
+    let normal = all.qos(NORMAL).into_iter();
+    let others = all.qos.values().filter(|q| q.name != NORMAL).cloned();
+    normal
+        .chain(others)
+        .map(|qos| Row {
+            description: qos.description.clone(),
+            qos,
+            ..Row::default()
+        })
+        .collect()
+}
+
+fn tres() -> Vec<Row> {
+    let all = [
+        ("cpu", ""),
+        ("mem", ""),
+        ("energy", ""),
+        ("node", ""),
+        ("billing", ""),
+        ("fs", "disk"),
+        ("vmem", ""),
+        ("pages", ""),
+    ];
+    all.iter()
+        .zip(1..)
+        .map(|((kind, name), id)| Row {
+            kind: (*kind).to_owned(),
+            qos: Qos {
+                name: (*name).to_owned(),
+                ..Qos::default()
+            },
+            id: id.to_string(),
+            ..Row::default()
+        })
+        .collect()
 }
 
 /// Whether a word is the beginning of a name, in any case.
@@ -278,7 +558,7 @@ fn column(word: &str) -> Result<(&'static Field, usize), Failure> {
 fn render(columns: &[(&'static Field, usize)], style: &Style, rows: &[Row]) -> String {
     let mut out = String::new();
     if !style.no_header {
-        line(&mut out, columns, style, |f| f.header);
+        line(&mut out, columns, style, |f| f.header.to_owned());
         if !style.parsable {
             for (_, width) in columns {
                 out.extend(std::iter::repeat_n('-', *width));
@@ -293,17 +573,17 @@ fn render(columns: &[(&'static Field, usize)], style: &Style, rows: &[Row]) -> S
     out
 }
 
-fn line<'a>(
+fn line(
     out: &mut String,
     columns: &[(&'static Field, usize)],
     style: &Style,
-    cell: impl Fn(&'static Field) -> &'a str,
+    cell: impl Fn(&'static Field) -> String,
 ) {
     for (i, (field, width)) in columns.iter().enumerate() {
         let text = cell(field);
         if style.parsable {
             out.push_str(if i > 0 && !style.last { "|" } else { "" });
-            out.push_str(text);
+            out.push_str(&text);
             out.push_str(if style.last { "|" } else { "" });
         } else if text.chars().count() > *width {
             out.extend(text.chars().take(width.saturating_sub(1)));
@@ -320,10 +600,14 @@ mod tests {
     use super::*;
 
     fn shown(words: &str, style: &Style) -> Result<String, String> {
+        shown_of(words, style, &Accounts::default())
+    }
+
+    fn shown_of(words: &str, style: &Style, all: &Accounts) -> Result<String, String> {
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
         let question = Question::new(&words, false).map_err(|e| e.to_string())?;
         let columns = question.columns().map_err(|e| e.to_string())?;
-        Ok(render(&columns, style, &question.rows("site")))
+        Ok(render(&columns, style, &question.rows("site", "host", all)))
     }
 
     const BARE: Style = Style {
@@ -361,10 +645,38 @@ mod tests {
     }
 
     #[test]
+    fn what_was_added() {
+        let mut all = Accounts::default();
+        let user = muster_core::accounts::User {
+            name: "nobody".into(),
+            default_account: "bio".into(),
+            admin_level: "None".into(),
+            accounts: [("bio".to_owned(), Terms::default())].into(),
+        };
+        all.users.insert("nobody".into(), user);
+        let account = muster_core::accounts::Account {
+            name: "bio".into(),
+            parent: ROOT.into(),
+            ..Default::default()
+        };
+        all.accounts.insert("bio".into(), account);
+        let list = "list user nobody format=user,defaultaccount";
+        assert_eq!(shown_of(list, &BARE, &all).unwrap(), "nobody|bio\n");
+        assert_eq!(
+            shown_of("show account format=account", &BARE, &all).unwrap(),
+            "bio\nroot\n"
+        );
+        assert_eq!(
+            shown_of("show qos format=name,priority", &BARE, &all).unwrap(),
+            "normal|0\n"
+        );
+    }
+
+    #[test]
     fn the_rest_is_refused_by_name() {
         for (words, name) in [
-            ("add user root", "'add'"),
-            ("show qos", "show qos"),
+            ("archive x", "'archive'"),
+            ("show event", "show event"),
             ("show user state=x", "state=x"),
             ("show user format=nosuch", "'nosuch'"),
             ("show user format=user%x", "'user%x'"),

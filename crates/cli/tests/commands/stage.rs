@@ -271,6 +271,7 @@ fn allocation(spec: JobSpec, nodes: &[&str], agent: &str) -> AllocationInfo {
     let alloc = Allocation {
         reservation: None,
         end_by: None,
+        billing_milli: 0,
         nodes: shares.collect(),
         partition: "batch".to_owned(),
         exclusive: false,
@@ -290,6 +291,7 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
     Job {
         end_by: None,
         predicted_s: None,
+        priority_fixed: false,
         id: JobId(5),
         spec: Arc::new(spec),
         array: ArrayRole::None,

@@ -60,6 +60,7 @@ impl Job {
             end_by: None,
             switch_wait_since: None,
             predicted_s: None,
+            priority_fixed: spec.priority.is_some_and(|p| p > 0),
             spec,
         }
     }
@@ -204,7 +205,9 @@ impl Job {
             | Event::PartitionRemoved { .. }
             | Event::ReservationSet { .. }
             | Event::ReservationStarted { .. }
-            | Event::ReservationGone { .. } => {}
+            | Event::ReservationGone { .. }
+            | Event::AccountsChanged { .. }
+            | Event::PrioritiesCalculated { .. } => {}
         }
         assert_eq!(
             self.phase(),
@@ -259,9 +262,14 @@ impl Job {
                     // Why the system held it is over.
                     self.reason_detail = None;
                 }
+                let usual = self.default_priority();
+                self.priority_fixed = *priority > 0
+                    && (*priority != usual || self.spec.priority.is_some_and(|p| p > 0));
             }
             JobChange::TimeLimit(limit) => self.time_limit = *limit,
-            JobChange::Priority(priority) => self.priority = *priority,
+            JobChange::Priority(priority) => {
+                (self.priority, self.priority_fixed) = (*priority, true);
+            }
             JobChange::WaitingOn { terms, reason } => {
                 self.waiting_on = terms.clone();
                 self.reason = *reason;

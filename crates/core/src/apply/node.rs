@@ -165,7 +165,9 @@ impl Node {
             | Event::PartitionRemoved { .. }
             | Event::ReservationSet { .. }
             | Event::ReservationStarted { .. }
-            | Event::ReservationGone { .. } => {
+            | Event::ReservationGone { .. }
+            | Event::AccountsChanged { .. }
+            | Event::PrioritiesCalculated { .. } => {
                 panic!("{event:?} is not about a node")
             }
         }

@@ -51,6 +51,7 @@ fn start(draft: &mut Draft<'_>, planned: &PlannedStart) {
     let Some(end_by) = reservations_allow(draft, job, &planned.alloc) else {
         return;
     };
+    let billing_milli = billing_milli(draft, job, &planned.alloc);
     let attempt = Attempt(job.attempt.0.saturating_add(1));
     let is_array = matches!(job.array, ArrayRole::Pending { .. });
     let id = if is_array {
@@ -71,6 +72,7 @@ fn start(draft: &mut Draft<'_>, planned: &PlannedStart) {
         configuring,
         alloc: Arc::new(Allocation {
             end_by,
+            billing_milli,
             ..planned.alloc.clone()
         }),
     });
@@ -84,6 +86,36 @@ fn throttle_allows(draft: &Draft<'_>, job: &Job) -> bool {
         (Some(most), Some(counts)) => counts.running < most,
         (Some(_) | None, _) => true,
     }
+}
+
+/// What the allocation counts in the user's use, in thousandths: CPUs, or what `TRESBillingWeights` says, times the
+/// `UsageFactor` of the QOS.
+fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> u64 {
+    let state = draft.state;
+    let weights = state
+        .partition(&alloc.partition)
+        .and_then(|p| p.billing_weights.as_deref())
+        .unwrap_or("CPU=1");
+    let mut units = 0.0;
+    for (name, weight) in crate::priority::tres_weights(weights) {
+        let amount = match name.to_ascii_lowercase().as_str() {
+            "cpu" => alloc.cpus() as f64,
+            "mem" => alloc.memory_mib() as f64,
+            "node" => alloc.nodes.len() as f64,
+            other => {
+                let wanted = other.strip_prefix("gres/").unwrap_or(other);
+                let gres = alloc.nodes.iter().flat_map(|n| &n.gres);
+                gres.filter(|g| g.name == wanted)
+                    .map(|g| f64::from(g.ids.len()))
+                    .sum()
+            }
+        };
+        units += amount * weight;
+    }
+    let factor = state.accounts.qos(state.qos_of(job));
+    let factor = factor.and_then(|q| q.usage_factor_millionths);
+    let milli = units * factor.unwrap_or(1_000_000) as f64 / 1000.0;
+    milli.max(0.0) as u64
 }
 
 /// Whether no reservation has what the job would get; when its own one ends it.

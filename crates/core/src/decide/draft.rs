@@ -229,7 +229,9 @@ impl<'a> Draft<'a> {
             | Event::Configured { .. }
             | Event::BlobStored { .. }
             | Event::PartitionChanged { .. }
-            | Event::PartitionRemoved { .. } => {}
+            | Event::PartitionRemoved { .. }
+            | Event::AccountsChanged { .. }
+            | Event::PrioritiesCalculated { .. } => {}
             Event::ReservationSet { reservation } => {
                 self.reservations.insert(reservation.name.clone());
             }

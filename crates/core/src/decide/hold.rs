@@ -7,8 +7,10 @@ use crate::command::{Identity, JobTarget, Reply};
 use crate::event::JobChange;
 use crate::ids::JobId;
 use crate::job::{Hold, Job};
+use crate::priority::Scale;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::transition::Phase;
+use std::sync::Arc;
 
 /// `scontrol hold`, `uhold`. A running job is held for the case that it is requeued.
 pub(super) fn hold(
@@ -105,7 +107,10 @@ pub(super) fn top(
             ));
         }
         let id = item.own_record(draft);
-        raise(draft, id);
+        match Scale::new(draft.state) {
+            Some(scale) => raise_by_nice(draft, id, &scale),
+            None => raise(draft, id),
+        }
         Ok(())
     })?;
     tally.reply_for_target()
@@ -115,22 +120,8 @@ fn raise(draft: &mut Draft<'_>, id: JobId) {
     let Some(job) = draft.job(id) else {
         return;
     };
-    let mut rivals: Vec<(u32, JobId)> = draft
-        .state
-        .by_owner
-        .get(&job.spec.owner.uid)
-        .into_iter()
-        .flat_map(|names| names.values().flatten())
-        .filter_map(|(_, other)| draft.job(*other))
-        .filter(|other| {
-            other.phase() == Phase::Pending
-                && other.hold == Hold::None
-                && other.spec.partitions == job.spec.partitions
-                && other.spec.account == job.spec.account
-                && other.spec.qos == job.spec.qos
-                && other.id != id
-                && other.priority >= job.priority
-        })
+    let mut rivals: Vec<(u32, JobId)> = rivals(draft, job)
+        .filter(|other| other.priority >= job.priority)
         .map(|other| (other.priority, other.id))
         .collect();
     rivals.sort_unstable_by(|a, b| b.cmp(a));
@@ -143,6 +134,55 @@ fn raise(draft: &mut Draft<'_>, id: JobId) {
             draft.change(other, JobChange::Priority(priority));
         }
     }
+}
+
+/// The same where priorities are worked out: the job's nice value falls as far as it takes, and those of the jobs that
+/// it passes rise by as much in all.
+fn raise_by_nice(draft: &mut Draft<'_>, id: JobId, scale: &Scale) {
+    let state = draft.state;
+    let Some(job) = draft.job(id) else {
+        return;
+    };
+    let own = i64::from(state.priority_of(Some(scale), job));
+    let rivals: Vec<(i64, JobId)> = rivals(draft, job)
+        .map(|other| (i64::from(state.priority_of(Some(scale), other)), other.id))
+        .filter(|(priority, _)| *priority >= own)
+        .collect();
+    let Some(most) = rivals.iter().map(|(priority, _)| *priority).max() else {
+        return;
+    };
+    let step = most - own + 1;
+    let count = i64::try_from(rivals.len()).unwrap_or(i64::MAX);
+    let share = (step + count - 1) / count;
+    let changes = rivals.iter().map(|(_, other)| (*other, share));
+    for (other, more) in std::iter::once((id, -step)).chain(changes) {
+        let Some(job) = draft.job(other) else {
+            continue;
+        };
+        let mut spec = (*job.spec).clone();
+        let nice = i64::from(spec.nice).saturating_add(more);
+        spec.nice = i32::try_from(nice).unwrap_or(if more < 0 { i32::MIN } else { i32::MAX });
+        draft.change(other, JobChange::Spec(Arc::new(spec)));
+    }
+}
+
+/// Other pending jobs of the owner with the same partition, account and QOS.
+fn rivals<'d>(draft: &'d Draft<'_>, job: &'d Job) -> impl Iterator<Item = &'d Job> {
+    draft
+        .state
+        .by_owner
+        .get(&job.spec.owner.uid)
+        .into_iter()
+        .flat_map(|names| names.values().flatten())
+        .filter_map(|(_, other)| draft.job(*other))
+        .filter(|other| {
+            other.phase() == Phase::Pending
+                && other.hold == Hold::None
+                && other.spec.partitions == job.spec.partitions
+                && other.spec.account == job.spec.account
+                && other.spec.qos == job.spec.qos
+                && other.id != job.id
+        })
 }
 
 /// The job, if it is the caller's and not over.

@@ -155,7 +155,11 @@ fn access(
             format!("the job's account may not use partition {name}"),
         ));
     }
-    let qos = spec.qos.as_ref();
+    let default = state
+        .accounts
+        .default_qos(spec.account_name(), &owner.user)
+        .to_owned();
+    let qos = spec.qos.as_ref().or(Some(&default));
     if !listed(&partition.allow_qos, qos) || denied(&partition.deny_qos, qos) {
         return Err(Refusal::new(
             RefusalCode::InvalidQos,

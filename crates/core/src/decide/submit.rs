@@ -95,6 +95,7 @@ pub(super) fn prepare(
     let mut spec = spec.clone();
     spec.owner = owner(draft, identity, &spec)?;
     check_texts(&mut spec)?;
+    check_accounting(draft, config, &mut spec)?;
     check_unsupported(&spec)?;
     reservation::check_access(state, identity, &spec)?;
     check_array(config, &mut spec)?;
@@ -333,6 +334,46 @@ fn check_array(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
     Ok(())
 }
 
+/// Account and QOS: the user's default account; what is enforced.
+fn check_accounting(
+    draft: &Draft<'_>,
+    config: &ClusterConfig,
+    spec: &mut JobSpec,
+) -> Result<(), Refusal> {
+    let accounts = &draft.state.accounts;
+    if let (None, Some(known)) = (&spec.account, accounts.users.get(&spec.owner.user)) {
+        spec.account = Some(known.default_account.clone()).filter(|a| !a.is_empty());
+    }
+    let (account, user) = (spec.account_name(), &spec.owner.user);
+    if config.order.enforce_associations && !accounts.has_association(account, user) {
+        return Err(Refusal::new(
+            RefusalCode::InvalidAccount,
+            format!(
+                "user {user} has no association in account {account}; see sacctmgr show associations"
+            ),
+        ));
+    }
+    let qos = match &spec.qos {
+        Some(name) => name.as_str(),
+        None => accounts.default_qos(account, user),
+    };
+    let known =
+        accounts.qos(qos).is_some() || (accounts.qos.is_empty() && !config.order.enforce_qos);
+    if !known {
+        return Err(Refusal::new(
+            RefusalCode::InvalidQos,
+            format!("there is no QOS {qos}"),
+        ));
+    }
+    if config.order.enforce_qos && !accounts.allows_qos(account, user, qos) {
+        return Err(Refusal::new(
+            RefusalCode::InvalidQos,
+            format!("user {user} may not use QOS {qos} in account {account}"),
+        ));
+    }
+    Ok(())
+}
+
 /// Time limits and the deadline against each other.
 pub(super) fn check_times(spec: &JobSpec, limit: TimeLimit, now: Timestamp) -> Result<(), Refusal> {
     let refuse = |why: &str| Err(Refusal::new(RefusalCode::InvalidTimeLimit, why));
@@ -361,6 +402,17 @@ fn check_rank(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<
         return Err(Refusal::new(
             RefusalCode::AccessDenied,
             "only an administrator gives a negative --nice",
+        ));
+    }
+    let multifactor = draft
+        .state
+        .config
+        .as_ref()
+        .is_some_and(|c| c.order.multifactor.is_some());
+    if multifactor && spec.priority.is_some_and(|priority| priority > 0) {
+        return Err(Refusal::new(
+            RefusalCode::AccessDenied,
+            "only an administrator sets a --priority; it is worked out from factors here",
         ));
     }
     let usual = crate::limits::PRIORITY_TOP

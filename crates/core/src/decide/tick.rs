@@ -3,6 +3,7 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
+use crate::accounts::AccountsChange;
 use crate::event::{Event, JobChange, NodeChange};
 use crate::ids::{JobId, NodeIdx};
 use crate::job::{JobState, Reason};
@@ -34,6 +35,7 @@ pub(super) fn tick(draft: &mut Draft<'_>, accounted: bool) {
         ending::end(draft, id, how);
     }
     super::reservation::tick(draft);
+    priorities(draft);
     if accounted {
         purge(draft);
     }
@@ -132,6 +134,32 @@ fn purge(draft: &mut Draft<'_>) {
         .collect();
     if !ids.is_empty() {
         draft.emit(Event::JobsPurged { ids });
+    }
+}
+
+/// Use is forgotten and priorities are worked out when their time has come.
+fn priorities(draft: &mut Draft<'_>) {
+    let state = draft.state;
+    let Some(settings) = state
+        .config
+        .as_ref()
+        .and_then(|c| c.order.multifactor.as_ref())
+    else {
+        return;
+    };
+    let at = draft.now;
+    if state.priorities_due().is_none_or(|due| due > at) {
+        return;
+    }
+    let since = state.accounts.reset_at;
+    let first = state.accounts.calculated_at == Timestamp::default();
+    if first || crate::priority::usage_reset_between(settings, since, at) {
+        let all = !first || settings.usage_reset == crate::order_config::UsageReset::Now;
+        let forget = all.then_some(AccountsChange::UsageReset(None));
+        let changes = forget.into_iter().collect();
+        draft.emit(Event::AccountsChanged { changes, at });
+    } else {
+        draft.emit(Event::PrioritiesCalculated { at });
     }
 }
 

@@ -206,7 +206,8 @@ fn new_rank(
                 return denied("the job is held by an administrator");
             }
             let most = if job.hold == Hold::None {
-                job.priority
+                let scale = crate::priority::Scale::new(draft.state);
+                draft.state.priority_of(scale.as_ref(), job)
             } else {
                 job.default_priority()
             };
@@ -229,7 +230,13 @@ fn new_rank(
     if nice < job.spec.nice && !admin {
         return denied("only an administrator lowers a nice value");
     }
-    if job.hold != Hold::None {
+    let multifactor = draft
+        .state
+        .config
+        .as_ref()
+        .is_some_and(|c| c.order.multifactor.is_some());
+    // There the nice value is a factor like others.
+    if job.hold != Hold::None || multifactor {
         return Ok(None);
     }
     let moved = i64::from(job.priority) + i64::from(job.spec.nice) - i64::from(nice);
@@ -254,6 +261,15 @@ fn new_spec(
     }
     if let Some(nice) = update.nice {
         spec.nice = nice;
+    }
+    if let Some(factor) = update.site_factor {
+        if !is_admin(state, identity) {
+            return Err(Refusal::new(
+                RefusalCode::AccessDenied,
+                "only an administrator sets a site factor",
+            ));
+        }
+        spec.site_factor = factor;
     }
     if let Some(begin) = update.begin {
         spec.begin = Some(begin);

@@ -1,5 +1,6 @@
 //! The life of jobs and nodes, by commands on a small cluster in memory.
 
+mod accounts;
 mod arrays;
 mod dependencies;
 mod ending;

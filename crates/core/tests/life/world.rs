@@ -343,6 +343,7 @@ impl World {
         Allocation {
             reservation: None,
             end_by: None,
+            billing_milli: 0,
             nodes: shares.collect(),
             partition: self.job(id).partition.clone(),
             exclusive: false,

@@ -10,6 +10,7 @@ mod faults;
 mod interactive;
 mod mpi;
 mod network;
+mod priorities;
 mod refusals;
 mod reservations;
 mod site;

@@ -370,6 +370,7 @@ impl JobMaker {
         let alloc = Allocation {
             reservation: None,
             end_by: None,
+            billing_milli: 0,
             nodes: shares.collect(),
             partition: "batch".to_owned(),
             exclusive: false,

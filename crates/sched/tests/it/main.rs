@@ -6,6 +6,7 @@ mod cost;
 mod drawn;
 mod network;
 mod properties;
+mod ranked;
 mod reserved;
 mod shapes;
 mod world;

@@ -151,6 +151,14 @@ const KEYS: &[(&str, usize, Read)] = &[
     ("reservationname", 3, |c, p| {
         set(&mut c.update.reservation, p)
     }),
+    ("sitefactor", 4, |c, p| {
+        let factor: i32 = p
+            .value
+            .parse()
+            .map_err(|_| "expected a number".to_owned())?;
+        c.update.site_factor = Some(factor);
+        Ok(())
+    }),
     ("starttime", 2, |c, p| {
         c.update.begin = Some(point(p)?);
         Ok(())
@@ -197,7 +205,6 @@ pub(crate) const REFUSED: &[(&str, &str)] = &[
     ),
     ("numcpus", "set NumTasks and CPUsPerTask"),
     ("reboot", "nodes are never rebooted for a job"),
-    ("sitefactor", "there is no site factor in priorities"),
     (
         "resetaccruetime",
         "priorities do not grow by a time that could be reset",

@@ -1,0 +1,432 @@
+//! What sacctmgr changes: accounts, users with their associations, and QOS. The commands say what shall be; here it is
+//! checked against what there is.
+
+use super::draft::Draft;
+use super::require_admin;
+use super::submit::too_long;
+use crate::accounts::{Account, AccountsChange, NORMAL, Qos, ROOT, Terms, User};
+use crate::command::{AccountsAsk, AccountsEdit, Identity, Reply, TermsAsk};
+use crate::event::Event;
+use crate::limits::NAME_BYTES_MAX;
+use crate::refusal::{Refusal, RefusalCode};
+use crate::state::State;
+
+/// Carries an edit out, all of it or nothing.
+pub(super) fn edit(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    edit: &AccountsEdit,
+) -> Result<Option<Reply>, Refusal> {
+    let admin = require_admin(draft.state, identity);
+    let level = draft.state.accounts.users.get(&identity.user);
+    if level.is_none_or(|u| u.admin_level != "Administrator") {
+        admin?;
+    }
+    for name in &edit.names {
+        check_name(name)?;
+    }
+    let mut changes = Vec::new();
+    match &edit.ask {
+        AccountsAsk::AddAccounts {
+            parent,
+            description,
+            organization,
+            terms,
+        } => {
+            let parent = if parent.is_empty() { ROOT } else { parent };
+            known_account(draft.state, parent)?;
+            check_terms(draft.state, terms)?;
+            for name in edit.names.iter().filter(|n| !is_account(draft.state, n)) {
+                let text = |text: &String| {
+                    if text.is_empty() {
+                        name.clone()
+                    } else {
+                        text.clone()
+                    }
+                };
+                let mut account = Account {
+                    name: name.clone(),
+                    parent: parent.to_owned(),
+                    description: text(description),
+                    organization: text(organization),
+                    terms: Terms::default(),
+                };
+                set_terms(&mut account.terms, terms);
+                changes.push(AccountsChange::Account(account));
+            }
+        }
+        AccountsAsk::ModifyAccounts {
+            parent,
+            description,
+            organization,
+            terms,
+        } => {
+            check_terms(draft.state, terms)?;
+            for name in &edit.names {
+                let mut account = account(draft.state, name)?;
+                if !parent.is_empty() {
+                    known_account(draft.state, parent)?;
+                    not_below(draft.state, name, parent)?;
+                    account.parent.clone_from(parent);
+                }
+                for (to, from) in [
+                    (&mut account.description, description),
+                    (&mut account.organization, organization),
+                ] {
+                    if !from.is_empty() {
+                        to.clone_from(from);
+                    }
+                }
+                set_terms(&mut account.terms, terms);
+                changes.push(AccountsChange::Account(account));
+            }
+        }
+        AccountsAsk::DeleteAccounts => {
+            for name in &edit.names {
+                account(draft.state, name)?;
+                let gone = |n: &String| edit.names.contains(n);
+                let all = &draft.state.accounts.accounts;
+                if let Some(below) = all.values().find(|a| a.parent == *name && !gone(&a.name)) {
+                    return Err(Refusal::new(
+                        RefusalCode::InvalidAccount,
+                        format!(
+                            "account {} is under account {name}; delete it first",
+                            below.name
+                        ),
+                    ));
+                }
+                changes.push(AccountsChange::AccountGone(name.clone()));
+            }
+        }
+        AccountsAsk::AddUsers {
+            accounts,
+            default_account,
+            admin_level,
+            terms,
+        } => {
+            check_terms(draft.state, terms)?;
+            for name in &edit.names {
+                changes.extend(add_user(
+                    draft.state,
+                    name,
+                    accounts,
+                    default_account,
+                    admin_level,
+                    terms,
+                )?);
+            }
+        }
+        AccountsAsk::ModifyUsers {
+            accounts,
+            default_account,
+            admin_level,
+            terms,
+        } => {
+            check_terms(draft.state, terms)?;
+            for name in &edit.names {
+                let mut user = user(draft.state, name)?;
+                if !default_account.is_empty() {
+                    if !user.accounts.contains_key(default_account) {
+                        return Err(Refusal::new(
+                            RefusalCode::InvalidAccount,
+                            format!("user {name} is not in account {default_account}"),
+                        ));
+                    }
+                    user.default_account.clone_from(default_account);
+                }
+                if !admin_level.is_empty() {
+                    user.admin_level = level_of(admin_level)?;
+                }
+                for (account, own) in &mut user.accounts {
+                    if accounts.is_empty() || accounts.contains(account) {
+                        set_terms(own, terms);
+                    }
+                }
+                changes.push(AccountsChange::User(user));
+            }
+        }
+        AccountsAsk::DeleteUsers { accounts } => {
+            for name in &edit.names {
+                let mut user = user(draft.state, name)?;
+                user.accounts
+                    .retain(|a, _| !accounts.is_empty() && !accounts.contains(a));
+                changes.push(if user.accounts.is_empty() {
+                    AccountsChange::UserGone(name.clone())
+                } else {
+                    if !user.accounts.contains_key(&user.default_account) {
+                        let first = user.accounts.keys().next().cloned();
+                        user.default_account = first.unwrap_or_default();
+                    }
+                    AccountsChange::User(user)
+                });
+            }
+        }
+        AccountsAsk::AddQos(ask) => {
+            for name in edit
+                .names
+                .iter()
+                .filter(|n| !draft.state.accounts.qos.contains_key(*n))
+            {
+                let mut qos = Qos {
+                    name: name.clone(),
+                    description: name.clone(),
+                    ..Qos::default()
+                };
+                set_qos(draft.state, &mut qos, ask, &edit.names)?;
+                changes.push(AccountsChange::Qos(qos));
+            }
+        }
+        AccountsAsk::ModifyQos(ask) => {
+            for name in &edit.names {
+                let mut qos = draft.state.accounts.qos(name).ok_or_else(|| no_qos(name))?;
+                set_qos(draft.state, &mut qos, ask, &edit.names)?;
+                changes.push(AccountsChange::Qos(qos));
+            }
+        }
+        AccountsAsk::DeleteQos => {
+            for name in &edit.names {
+                if !draft.state.accounts.qos.contains_key(name) {
+                    return Err(no_qos(name));
+                }
+                changes.push(AccountsChange::QosGone(name.clone()));
+            }
+        }
+        AccountsAsk::ResetUsage { accounts } => {
+            for name in &edit.names {
+                for key in draft.state.accounts.usage.keys() {
+                    if key.1 == *name && (accounts.is_empty() || accounts.contains(&key.0)) {
+                        changes.push(AccountsChange::UsageReset(Some(key.clone())));
+                    }
+                }
+            }
+        }
+    }
+    let changed = u32::try_from(changes.len()).unwrap_or(u32::MAX);
+    if !changes.is_empty() {
+        let at = draft.now;
+        draft.emit(Event::AccountsChanged { changes, at });
+    }
+    Ok(Some(Reply::Done {
+        changed,
+        refused: Vec::new(),
+    }))
+}
+
+fn add_user(
+    state: &State,
+    name: &str,
+    accounts: &[String],
+    default_account: &str,
+    admin_level: &str,
+    terms: &TermsAsk,
+) -> Result<Option<AccountsChange>, Refusal> {
+    let known = state.accounts.users.get(name);
+    let mut user = known.cloned().unwrap_or_else(|| User {
+        name: name.to_owned(),
+        admin_level: "None".to_owned(),
+        ..User::default()
+    });
+    let named = accounts
+        .iter()
+        .map(String::as_str)
+        .chain(Some(default_account));
+    let mut new = known.is_none();
+    for account in named.filter(|a| !a.is_empty()) {
+        known_account(state, account)?;
+        if !user.accounts.contains_key(account) {
+            let mut own = Terms::default();
+            set_terms(&mut own, terms);
+            user.accounts.insert(account.to_owned(), own);
+            new = true;
+        }
+    }
+    if user.accounts.is_empty() {
+        return Err(Refusal::new(
+            RefusalCode::InvalidAccount,
+            format!("user {name} needs an account; use Account="),
+        ));
+    }
+    if !default_account.is_empty() {
+        user.default_account = default_account.to_owned();
+    } else if user.default_account.is_empty() {
+        let first = accounts.first().or(user.accounts.keys().next()).cloned();
+        user.default_account = first.unwrap_or_default();
+    }
+    if !admin_level.is_empty() {
+        user.admin_level = level_of(admin_level)?;
+    }
+    Ok(new.then_some(AccountsChange::User(user)))
+}
+
+fn check_name(name: &str) -> Result<(), Refusal> {
+    too_long("the name", name, NAME_BYTES_MAX)?;
+    let bad = |c: char| c.is_whitespace() || c.is_control() || "=,".contains(c);
+    if name.is_empty() || name.contains(bad) {
+        return Err(Refusal::new(
+            RefusalCode::InvalidValue,
+            format!("'{name}' is no name: it has no blanks, commas or equal signs"),
+        ));
+    }
+    Ok(())
+}
+
+fn is_account(state: &State, name: &str) -> bool {
+    name == ROOT || state.accounts.accounts.contains_key(name)
+}
+
+fn known_account(state: &State, name: &str) -> Result<(), Refusal> {
+    if is_account(state, name) {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        RefusalCode::InvalidAccount,
+        format!("there is no account {name}; add it first"),
+    ))
+}
+
+/// The record of an account; `root` has none until something is set for it.
+fn account(state: &State, name: &str) -> Result<Account, Refusal> {
+    known_account(state, name)?;
+    state
+        .accounts
+        .accounts
+        .get(name)
+        .cloned()
+        .ok_or_else(|| Refusal::new(RefusalCode::InvalidAccount, "account root stays as it is"))
+}
+
+/// An account cannot come under itself.
+fn not_below(state: &State, name: &str, parent: &str) -> Result<(), Refusal> {
+    let mut at = parent;
+    for _ in 0..=state.accounts.accounts.len() {
+        if at == name {
+            return Err(Refusal::new(
+                RefusalCode::InvalidAccount,
+                format!("account {parent} is under account {name}"),
+            ));
+        }
+        match state.accounts.accounts.get(at) {
+            Some(account) => at = &account.parent,
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+fn user(state: &State, name: &str) -> Result<User, Refusal> {
+    state.accounts.users.get(name).cloned().ok_or_else(|| {
+        Refusal::new(
+            RefusalCode::InvalidValue,
+            format!("there is no user {name} in accounting"),
+        )
+    })
+}
+
+fn level_of(text: &str) -> Result<String, Refusal> {
+    let known = ["None", "Operator", "Administrator"];
+    let lower = text.to_ascii_lowercase();
+    let found = known
+        .iter()
+        .find(|k| k.to_ascii_lowercase().starts_with(&lower) && !lower.is_empty());
+    found.map(|k| (*k).to_owned()).ok_or_else(|| {
+        Refusal::new(
+            RefusalCode::InvalidValue,
+            format!("AdminLevel={text}: expected None, Operator or Administrator"),
+        )
+    })
+}
+
+fn no_qos(name: &str) -> Refusal {
+    Refusal::new(RefusalCode::InvalidQos, format!("there is no QOS {name}"))
+}
+
+fn check_terms(state: &State, ask: &TermsAsk) -> Result<(), Refusal> {
+    let named = ask.qos.iter().flat_map(|(_, list)| list);
+    for name in named.chain(ask.default_qos.iter().filter(|n| !n.is_empty())) {
+        if state.accounts.qos(name).is_none() {
+            return Err(no_qos(name));
+        }
+    }
+    Ok(())
+}
+
+fn set_terms(terms: &mut Terms, ask: &TermsAsk) {
+    if let Some(shares) = ask.shares {
+        terms.shares = shares;
+    }
+    if let Some(priority) = ask.priority {
+        terms.priority = priority;
+    }
+    if let Some(qos) = &ask.default_qos {
+        terms.default_qos = Some(qos.clone()).filter(|q| !q.is_empty());
+    }
+    if let Some((sign, names)) = &ask.qos {
+        edit_list(terms.qos.get_or_insert_default(), *sign, names);
+        if terms.qos.as_ref().is_some_and(Vec::is_empty) {
+            terms.qos = None;
+        }
+    }
+}
+
+/// `=`, `+=` and `-=` of a list.
+fn edit_list(list: &mut Vec<String>, sign: Option<char>, names: &[String]) {
+    match sign {
+        Some('-') => list.retain(|n| !names.contains(n)),
+        Some(_) => {
+            let new: Vec<String> = names
+                .iter()
+                .filter(|n| !list.contains(n))
+                .cloned()
+                .collect();
+            list.extend(new);
+        }
+        None => *list = names.to_vec(),
+    }
+}
+
+fn set_qos(
+    state: &State,
+    qos: &mut Qos,
+    ask: &crate::command::QosAsk,
+    new: &[String],
+) -> Result<(), Refusal> {
+    if let Some(text) = &ask.description {
+        qos.description.clone_from(text);
+    }
+    if let Some(priority) = ask.priority {
+        qos.priority = priority;
+    }
+    if let Some((sign, names)) = &ask.preempt {
+        let known =
+            |n: &String| n == NORMAL || new.contains(n) || state.accounts.qos.contains_key(n);
+        if let Some(name) = names.iter().find(|n| !known(n)) {
+            return Err(no_qos(name));
+        }
+        edit_list(&mut qos.preempt, *sign, names);
+    }
+    if let Some(mode) = &ask.preempt_mode {
+        let upper = mode.to_ascii_uppercase();
+        qos.preempt_mode = match upper.as_str() {
+            "" | "CLUSTER" => None,
+            "OFF" | "CANCEL" | "REQUEUE" | "SUSPEND" => Some(upper),
+            _ => {
+                return Err(Refusal::new(
+                    RefusalCode::InvalidValue,
+                    format!(
+                        "PreemptMode={mode}: expected CLUSTER, OFF, CANCEL, REQUEUE or SUSPEND"
+                    ),
+                ));
+            }
+        };
+    }
+    if let Some(seconds) = ask.preempt_exempt_s {
+        qos.preempt_exempt_s = seconds;
+    }
+    if let Some(seconds) = ask.grace_time_s {
+        qos.grace_time_s = seconds;
+    }
+    if let Some(factor) = ask.usage_factor_millionths {
+        qos.usage_factor_millionths = Some(factor);
+    }
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! What sacctmgr changes, what is enforced of it, and use.
+
+use crate::world::{World, config, spec};
+use muster_core::accounts::{AccountsChange, PARENT_SHARES};
+use muster_core::command::{AccountsAsk, AccountsEdit, QosAsk, TermsAsk, UserCommand};
+use muster_core::event::Event;
+use muster_core::order_config::{Multifactor, UsageReset};
+use muster_core::refusal::RefusalCode;
+use muster_core::spec::JobSpec;
+use muster_core::state::State;
+
+fn edit(names: &[&str], ask: AccountsAsk) -> UserCommand {
+    UserCommand::EditAccounts(Box::new(AccountsEdit {
+        names: names.iter().map(|n| (*n).to_owned()).collect(),
+        ask,
+    }))
+}
+
+fn account(parent: &str) -> AccountsAsk {
+    AccountsAsk::AddAccounts {
+        parent: parent.into(),
+        description: String::new(),
+        organization: String::new(),
+        terms: TermsAsk::default(),
+    }
+}
+
+fn users(account: &str, terms: TermsAsk) -> AccountsAsk {
+    AccountsAsk::AddUsers {
+        accounts: vec![account.into()],
+        default_account: String::new(),
+        admin_level: String::new(),
+        terms,
+    }
+}
+
+#[test]
+fn accounts_users_and_qos() {
+    let mut w = World::new();
+    assert_eq!(w.must(0, edit(&["a", "b"], account(""))), 2);
+    assert_eq!(w.must(0, edit(&["a"], account(""))), 0, "it is there");
+    assert_eq!(w.must(0, edit(&["c"], account("a"))), 1);
+    assert_eq!(
+        w.refused(0, edit(&["d"], account("nosuch"))),
+        RefusalCode::InvalidAccount
+    );
+    assert_eq!(
+        w.refused(1000, edit(&["d"], account(""))),
+        RefusalCode::AccessDenied
+    );
+    assert_eq!(
+        w.refused(0, edit(&["d e"], account(""))),
+        RefusalCode::InvalidValue
+    );
+    let circle = AccountsAsk::ModifyAccounts {
+        parent: "c".into(),
+        description: String::new(),
+        organization: String::new(),
+        terms: TermsAsk::default(),
+    };
+    assert_eq!(
+        w.refused(0, edit(&["a"], circle)),
+        RefusalCode::InvalidAccount
+    );
+    let terms = TermsAsk {
+        shares: Some(Some(PARENT_SHARES)),
+        ..TermsAsk::default()
+    };
+    w.must(0, edit(&["u1000"], users("c", terms)));
+    assert_eq!(w.state.accounts.users["u1000"].default_account, "c");
+    assert_eq!(
+        w.refused(0, edit(&["a"], AccountsAsk::DeleteAccounts)),
+        RefusalCode::InvalidAccount
+    );
+    w.must(0, edit(&["a", "c"], AccountsAsk::DeleteAccounts));
+    assert!(w.state.accounts.users["u1000"].accounts.is_empty());
+    let qos = QosAsk {
+        priority: Some(5),
+        preempt: Some((None, vec!["normal".into()])),
+        ..QosAsk::default()
+    };
+    w.must(0, edit(&["high"], AccountsAsk::AddQos(qos)));
+    let unknown = QosAsk {
+        preempt: Some((None, vec!["nosuch".into()])),
+        ..QosAsk::default()
+    };
+    assert_eq!(
+        w.refused(0, edit(&["high"], AccountsAsk::ModifyQos(unknown))),
+        RefusalCode::InvalidQos
+    );
+    let mut bytes = Vec::new();
+    w.state.encode_snapshot(&mut bytes);
+    assert_eq!(
+        State::decode_snapshot(&bytes).unwrap().accounts,
+        w.state.accounts
+    );
+}
+
+#[test]
+fn what_is_enforced() {
+    let mut config = config();
+    config.order.enforce_associations = true;
+    config.order.enforce_qos = true;
+    let mut w = World::with(config);
+    assert_eq!(w.refusal(spec("x")), RefusalCode::InvalidAccount);
+    w.must(0, edit(&["a"], account("")));
+    w.must(0, edit(&["u1000"], users("a", TermsAsk::default())));
+    let id = w.submit(spec("x"));
+    assert_eq!(
+        w.job(id).spec.account.as_deref(),
+        Some("a"),
+        "the default account"
+    );
+    w.must(0, edit(&["high"], AccountsAsk::AddQos(QosAsk::default())));
+    let high = || JobSpec {
+        qos: Some("high".into()),
+        ..spec("x")
+    };
+    w.submit(high());
+    let only_normal = AccountsAsk::ModifyUsers {
+        accounts: vec![],
+        default_account: String::new(),
+        admin_level: String::new(),
+        terms: TermsAsk {
+            qos: Some((None, vec!["normal".into()])),
+            ..TermsAsk::default()
+        },
+    };
+    w.must(0, edit(&["u1000"], only_normal));
+    assert_eq!(w.refusal(high()), RefusalCode::InvalidQos);
+    let unknown = JobSpec {
+        qos: Some("nosuch".into()),
+        ..spec("x")
+    };
+    assert_eq!(w.refusal(unknown), RefusalCode::InvalidQos);
+}
+
+#[test]
+fn use_is_counted_while_jobs_run_and_forgotten_in_time() {
+    let mut config = config();
+    config.order.multifactor = Some(Multifactor {
+        calc_period_s: 60,
+        half_life_s: 0,
+        fair_tree: true,
+        usage_reset: UsageReset::Daily,
+        ..Multifactor::default()
+    });
+    let mut w = World::with(config);
+    w.now = muster_core::time::Timestamp::from_unix_s(86_400 * 100);
+    w.tick();
+    let id = w.submit(spec("x"));
+    let alloc = w.alloc(id, &[0], 2);
+    let start = muster_core::command::PlannedStart { job: id, alloc };
+    assert_eq!(w.plan(vec![start]), 1);
+    w.now = w.now.plus_s(100);
+    w.finish(id, 0);
+    w.now = w.now.plus_s(100);
+    w.tick();
+    let used = |w: &World| w.state.accounts.shares[0].raw_usage;
+    assert!((used(&w) - 200.0).abs() < 1e-6, "{}", used(&w));
+    w.now = w.now.plus_s(86_400);
+    w.tick();
+    assert_eq!(used(&w), 0.0);
+    let reset = |e: &Event| matches!(e, Event::AccountsChanged { changes, .. } if changes == &[AccountsChange::UsageReset(None)]);
+    assert!(w.history.iter().any(reset));
+}

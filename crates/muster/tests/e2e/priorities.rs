@@ -1,0 +1,72 @@
+//! `priority/multifactor` and accounts through the commands.
+
+use crate::cluster::Cluster;
+
+const CONF: &str = "\
+ClusterName=site
+SlurmctldHost=localhost
+NodeName=n1 CPUs=2 RealMemory=1000
+PartitionName=batch Nodes=n1 Default=YES MaxTime=INFINITE State=UP
+PriorityType=priority/multifactor
+PriorityWeightFairShare=10000
+PriorityWeightQOS=1000
+PriorityWeightAge=100
+PriorityCalcPeriod=1
+";
+
+#[test]
+fn factors_and_shares_are_told() {
+    let c = Cluster::from_conf(CONF);
+    c.ok("sacctmgr -i add account bio fairshare=5");
+    c.ok("sacctmgr -i add user root account=bio");
+    c.ok("sacctmgr -i add qos high priority=10");
+    assert_eq!(
+        c.ok("sacctmgr -n -P show assoc format=account,user,share"),
+        "root||1\nbio||5\nbio|root|1"
+    );
+    assert_eq!(
+        c.ok("sacctmgr -n -P show qos format=name,priority"),
+        "normal|0\nhigh|10"
+    );
+    let running = c.sbatch("-n2 -o /dev/null --wrap 'sleep 1000'");
+    c.until_prints(
+        &format!("squeue -h -j {running},{running} -o %T"),
+        "RUNNING",
+    );
+    let plain = c.sbatch("-n2 -o /dev/null --wrap true");
+    let urgent = c.sbatch("-n2 --qos=high --nice=5 -o /dev/null --wrap true");
+    assert_eq!(
+        c.ok("sprio -h -o '%i %F %Q %N'"),
+        format!("{plain} 10000 0 0\n{urgent} 10000 1000 5")
+    );
+    assert_eq!(c.ok("sprio -h -w -o '%F|%Q|%A'"), "10000|1000|100");
+    // The one with the QOS goes first, whatever came first.
+    assert_eq!(c.ok("squeue -h -t PD -o %i"), format!("{urgent}\n{plain}"));
+    c.until("use is counted", || {
+        let used = c.ok("sshare -n -P -a -U -o rawusage");
+        used.parse::<u64>().is_ok_and(|n| n > 0)
+    });
+    c.ok(&format!("scancel {running}"));
+    c.until_prints(
+        &format!("sacct -X -n -P -j {plain},{urgent} -o State"),
+        "COMPLETED\nCOMPLETED",
+    );
+    let starts = c.ok(&format!(
+        "sacct -X -n -P -j {urgent},{plain} -o JobID,Start | sort -t'|' -k2 -s | head -1"
+    ));
+    assert!(starts.starts_with(&urgent.to_string()), "{starts}");
+    let limit = c.run("sacctmgr -i modify user root set maxjobs=5");
+    assert!(
+        limit.code == 1 && limit.err.contains("maxjobs=5"),
+        "{limit:?}"
+    );
+    c.kill(c.controller());
+    c.start_controller();
+    c.until("the controller answers", || {
+        c.run("scontrol ping").out.contains("UP")
+    });
+    assert_eq!(
+        c.ok("sacctmgr -n -P show user root format=defaultaccount"),
+        "bio"
+    );
+}

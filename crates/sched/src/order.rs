@@ -1,0 +1,105 @@
+//! The order of jobs. With `priority/basic` it is the priority that a job has. With `priority/multifactor` jobs that
+//! differ only in age are of one shape, and a lane's rank is what its shape has in common plus the age of its first
+//! job. Ranks are kept as they were at time 0: what ages keeps its rank however late it is, so that working out
+//! priorities anew moves only lanes whose shares changed or whose first job has come of full age.
+
+use muster_core::config::PartitionConfig;
+use muster_core::job::Job;
+use muster_core::priority::Scale;
+use muster_core::state::State;
+
+/// What makes jobs equal to the order, but for their age.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Line {
+    /// By the priority that each job has.
+    Basic,
+    /// A priority that was set.
+    Fixed(u32),
+    /// Worked out from these and the ask.
+    Ranked {
+        account: String,
+        user: String,
+        qos: String,
+        nice: i32,
+        site: i32,
+    },
+}
+
+/// How jobs are ranked.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    scale: Option<Scale>,
+}
+
+impl Order {
+    /// As the state says; O(nodes, partitions, associations).
+    pub(crate) fn new(state: &State) -> Order {
+        Order {
+            scale: Scale::new(state),
+        }
+    }
+
+    /// The line that a job stands in.
+    pub(crate) fn line(&self, state: &State, job: &Job) -> Line {
+        if self.scale.is_none() {
+            return Line::Basic;
+        }
+        if job.priority_fixed {
+            return Line::Fixed(job.priority);
+        }
+        Line::Ranked {
+            account: job.spec.account_name().to_owned(),
+            user: job.spec.owner.user.clone(),
+            qos: state.qos_of(job).to_owned(),
+            nice: job.spec.nice,
+            site: job.spec.site_factor,
+        }
+    }
+
+    /// The job's place in its shape: higher is earlier.
+    pub(crate) fn within(&self, job: &Job) -> i64 {
+        match &self.scale {
+            None => i64::from(job.priority),
+            Some(_) if job.priority_fixed => 0,
+            Some(scale) => scale.ages_since(job).map_or(i64::MIN + 1, |since| -since.0),
+        }
+    }
+
+    /// What the jobs of a shape have in common in a partition, in thousandths.
+    pub(crate) fn base(&self, state: &State, job: &Job, partition: &PartitionConfig) -> i64 {
+        match &self.scale {
+            None => 0,
+            Some(_) if job.priority_fixed => i64::from(job.priority) * 1000,
+            Some(scale) => {
+                let factors = scale.factors(state, job, partition);
+                (factors.without_age() * 1000.0) as i64
+            }
+        }
+    }
+
+    /// The rank of a lane with that base, whose first job has that place.
+    pub(crate) fn rank(&self, line: &Line, base: i64, within: i64) -> i64 {
+        let Some(scale) = &self.scale else {
+            return within;
+        };
+        let settings = scale.settings();
+        let full = i128::from(settings.max_age_s.max(1)) * 1000;
+        let aged = |ms: i64| -> i64 {
+            let grown = i128::from(settings.weight_age) * 1000 * i128::from(ms) / full;
+            i64::try_from(grown).unwrap_or(i64::MAX / 4)
+        };
+        let now = scale.calculated_at().0;
+        let gone = match line {
+            Line::Basic | Line::Fixed(_) => aged(now),
+            Line::Ranked { .. } => {
+                let since = -within;
+                if i128::from(now) - i128::from(since) >= full {
+                    // Of full age: others catch up.
+                    return base + i64::from(settings.weight_age) * 1000 - aged(now);
+                }
+                aged(since.min(now))
+            }
+        };
+        base - gone
+    }
+}

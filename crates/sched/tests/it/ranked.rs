@@ -1,0 +1,268 @@
+//! `priority/multifactor`: who comes first, and what working priorities out anew costs. The core keeps accounts and use
+//! and commits the plans.
+
+use crate::world::{World, cluster, job, nodes};
+use muster_core::command::{AccountsAsk, AccountsEdit, QosAsk, TermsAsk, UserCommand};
+use muster_core::event::JobChange;
+use muster_core::ids::JobId;
+use muster_core::order_config::Multifactor;
+use muster_core::priority::Scale;
+use muster_core::spec::{JobSpec, Owner};
+use muster_sched::Scheduler;
+use proptest::prelude::*;
+
+fn settings() -> Multifactor {
+    Multifactor {
+        max_age_s: 1000,
+        calc_period_s: 60,
+        half_life_s: 3600,
+        fair_tree: true,
+        dampening: 1,
+        ..Multifactor::default()
+    }
+}
+
+fn world(cpus: u32, settings: Multifactor) -> World {
+    let mut config = cluster(nodes(1, cpus));
+    config.order.multifactor = Some(settings);
+    let mut world = World::new(config);
+    world.tick();
+    world
+}
+
+fn of(user: &str, mut spec: JobSpec) -> JobSpec {
+    spec.owner = Owner {
+        user: user.into(),
+        ..Owner::default()
+    };
+    spec
+}
+
+/// What would start next, one after the other, if there were room for one at a time.
+fn order(world: &mut World) -> Vec<JobId> {
+    let mut out = Vec::new();
+    loop {
+        let started = world.pass_by_core();
+        if started.is_empty() {
+            return out;
+        }
+        out.extend(&started);
+        for id in started {
+            world.end(id);
+        }
+    }
+}
+
+#[test]
+fn age_counts_until_it_is_full() {
+    let weights = Multifactor {
+        weight_age: 1000,
+        ..settings()
+    };
+    let mut w = world(1, weights);
+    let running = w.submit(job(1, 100));
+    assert_eq!(w.pass_by_core(), [running]);
+    let a = w.submit(job(1, 10));
+    w.now = w.now.plus_s(100);
+    let mut preferred = job(1, 10);
+    preferred.nice = -50;
+    let b = w.submit(preferred);
+    w.now = w.now.plus_s(60);
+    w.tick();
+    // A has waited a tenth of the full age longer, which is 100; B is 50 ahead by its nice value.
+    let priorities = |w: &World| -> Vec<u32> {
+        let scale = Scale::new(&w.state);
+        [a, b]
+            .iter()
+            .map(|id| w.state.priority_of(scale.as_ref(), &w.state.jobs[id]))
+            .collect()
+    };
+    assert_eq!(priorities(&w), [160, 110]);
+    w.now = w.now.plus_s(2000);
+    w.tick();
+    assert_eq!(priorities(&w), [1000, 1050]);
+    w.end(running);
+    assert_eq!(order(&mut w), [b, a]);
+}
+
+#[test]
+fn who_used_less_comes_first() {
+    let weights = Multifactor {
+        weight_fair_share: 1000,
+        ..settings()
+    };
+    let mut w = world(1, weights);
+    let first = w.submit(of("ann", job(1, 100)));
+    let second = w.submit(of("ann", job(1, 100)));
+    let third = w.submit(of("bob", job(1, 100)));
+    assert_eq!(w.pass_by_core(), [first]);
+    w.now = w.now.plus_s(600);
+    w.end(first);
+    w.tick();
+    assert_eq!(order(&mut w), [third, second]);
+}
+
+#[test]
+fn qos_and_partition_count() {
+    let weights = Multifactor {
+        weight_qos: 1000,
+        ..settings()
+    };
+    let mut w = world(1, weights);
+    let qos = AccountsEdit {
+        names: vec!["high".into()],
+        ask: AccountsAsk::AddQos(QosAsk {
+            priority: Some(10),
+            ..QosAsk::default()
+        }),
+    };
+    w.admin(UserCommand::EditAccounts(Box::new(qos)));
+    let plain = w.submit(job(1, 10));
+    let mut urgent = job(1, 10);
+    urgent.qos = Some("high".into());
+    let urgent = w.submit(urgent);
+    assert_eq!(order(&mut w), [urgent, plain]);
+}
+
+#[test]
+fn shares_are_the_tree_of_accounts() {
+    let weights = Multifactor {
+        weight_fair_share: 1000,
+        ..settings()
+    };
+    let mut w = world(1, weights);
+    let edit = |names: &[&str], ask| {
+        UserCommand::EditAccounts(Box::new(AccountsEdit {
+            names: names.iter().map(|n| (*n).to_owned()).collect(),
+            ask,
+        }))
+    };
+    for (name, shares) in [("big", 9), ("small", 1)] {
+        w.admin(edit(
+            &[name],
+            AccountsAsk::AddAccounts {
+                parent: String::new(),
+                description: String::new(),
+                organization: String::new(),
+                terms: TermsAsk {
+                    shares: Some(Some(shares)),
+                    ..TermsAsk::default()
+                },
+            },
+        ));
+    }
+    for (user, account) in [("ann", "big"), ("bob", "small")] {
+        w.admin(edit(
+            &[user],
+            AccountsAsk::AddUsers {
+                accounts: vec![account.into()],
+                default_account: String::new(),
+                admin_level: String::new(),
+                terms: TermsAsk::default(),
+            },
+        ));
+    }
+    let spec = |user: &str, account: &str| {
+        let mut spec = of(user, job(1, 10));
+        spec.account = Some(account.into());
+        spec
+    };
+    // Both have used the same; the bigger share comes first.
+    for (user, account) in [("ann", "big"), ("bob", "small")] {
+        let id = w.submit(spec(user, account));
+        assert_eq!(w.pass_by_core(), [id]);
+        w.now = w.now.plus_s(100);
+        w.end(id);
+    }
+    w.tick();
+    let bob = w.submit(spec("bob", "small"));
+    let ann = w.submit(spec("ann", "big"));
+    assert_eq!(order(&mut w), [ann, bob]);
+}
+
+#[test]
+fn working_out_anew_moves_only_what_changed() {
+    let weights = Multifactor {
+        weight_age: 1000,
+        weight_fair_share: 100,
+        ..settings()
+    };
+    let mut w = world(4, weights);
+    let running = w.submit(job(4, 1000));
+    assert_eq!(w.pass_by_core(), [running]);
+    for i in 0..40u32 {
+        w.now = w.now.plus_s(1);
+        for _ in 0..25 {
+            w.submit(of(&format!("u{}", i % 8), job(1 + i % 4, 10 + i)));
+        }
+    }
+    w.pass_by_core();
+    // The last jobs came after priorities were worked out and have an age only now.
+    for _ in 0..2 {
+        w.now = w.now.plus_s(61);
+        w.tick();
+        w.pass_by_core();
+    }
+    w.now = w.now.plus_s(61);
+    w.tick();
+    assert_eq!(w.pass_by_core(), []);
+    let cost = w.sched.cost();
+    assert_eq!((cost.shapes_visited, cost.jobs_visited), (0, 0), "{cost:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Jobs start in order of the priorities that the state tells, and a scheduler that followed events plans what a
+    /// new one plans.
+    #[test]
+    fn the_order_is_that_of_the_priorities(
+        ops in proptest::collection::vec((0u8..8, 0u32..4, 0i32..3, 1u64..200), 1..40),
+        weights in (0u32..3, 0u32..3),
+    ) {
+        let settings = Multifactor {
+            weight_age: weights.0 * 100_000,
+            weight_fair_share: weights.1 * 50_000,
+            weight_job_size: 1000,
+            max_age_s: 300,
+            ..settings()
+        };
+        let mut w = world(1, settings);
+        let mut running: Option<JobId> = None;
+        for (kind, user, nice, seconds) in ops {
+            match kind {
+                0..=3 => {
+                    let mut spec = of(&format!("u{user}"), job(1, 10 + user));
+                    spec.nice = nice * 1000;
+                    w.submit(spec);
+                }
+                4 | 5 => {
+                    w.now = w.now.plus_s(seconds);
+                    w.tick();
+                }
+                6 => {
+                    if let Some(id) = w.state.pending.first().copied() {
+                        w.change(id, JobChange::Priority(nice as u32 * 70_000 + 1));
+                    }
+                }
+                _ => {
+                    if let Some(id) = running.take().filter(|id| !w.state.jobs[id].state.is_ended()) {
+                        w.end(id);
+                    }
+                }
+            }
+            let scale = Scale::new(&w.state);
+            let of = |id: &JobId| w.state.priority_of(scale.as_ref(), &w.state.jobs[id]);
+            let most = w.state.pending.iter().map(&of).max();
+            let plan = w.sched.plan(&w.state, w.now);
+            let fresh = Scheduler::new(&w.state).plan(&w.state, w.now);
+            prop_assert_eq!(&plan.starts, &fresh.starts);
+            if let Some(start) = plan.starts.first() {
+                // Ranks are exact, what is shown is rounded.
+                prop_assert!(of(&start.job) + 1 >= most.unwrap_or(0), "{} starts before another", start.job);
+                running = Some(start.job);
+            }
+            w.commit(&plan);
+        }
+    }
+}
