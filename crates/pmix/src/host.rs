@@ -106,14 +106,14 @@ pub fn run(setup: HostSetup, ends: Endpoints) -> io::Result<()> {
 }
 
 /// The socket to the step daemon.
-struct Control {
-    stream: UnixStream,
+pub(crate) struct Control {
+    pub(crate) stream: UnixStream,
     input: Frames,
-    open: bool,
+    pub(crate) open: bool,
 }
 
 impl Control {
-    fn new(stream: UnixStream) -> io::Result<Control> {
+    pub(crate) fn new(stream: UnixStream) -> io::Result<Control> {
         stream.set_nonblocking(false)?;
         Ok(Control {
             stream,
@@ -123,14 +123,14 @@ impl Control {
     }
 
     /// The step daemon reads always: this does not wait for long.
-    fn send(&mut self, message: &FromHost) {
+    pub(crate) fn send(&mut self, message: &FromHost) {
         if self.stream.write_all(&frame::encode(message)).is_err() {
             self.open = false;
         }
     }
 
     /// Reads what is there; called when there is something.
-    fn read(&mut self) -> Vec<ToHost> {
+    pub(crate) fn read(&mut self) -> Vec<ToHost> {
         let mut chunk = [0; 64 << 10];
         match self.stream.read(&mut chunk) {
             Ok(0) | Err(_) => self.open = false,
@@ -523,7 +523,7 @@ fn start(library: &'static Library, setup: &HostSetup) -> io::Result<Server> {
 }
 
 #[allow(unsafe_code)]
-fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<()> {
+pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<()> {
     let count = libc::nfds_t::try_from(fds.len()).unwrap_or(0);
     // SAFETY: pointer and length describe a live slice.
     if unsafe { libc::poll(fds.as_mut_ptr(), count, timeout_ms) } < 0 {

@@ -16,6 +16,7 @@ mod job;
 mod library;
 mod link;
 mod mesh;
+pub mod pmi;
 mod server;
 mod sys;
 mod upcall;

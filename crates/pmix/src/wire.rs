@@ -162,4 +162,7 @@ pub(crate) enum Wire {
     /// This host leaves, as it should; it says nothing more.
     #[n(12)]
     Bye,
+    /// Between hosts of PMI-1 and PMI-2: their own encoded words.
+    #[n(13)]
+    Pmi(#[n(0)] ByteVec),
 }

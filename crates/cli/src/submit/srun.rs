@@ -89,7 +89,7 @@ fn binding_help(chosen: &Chosen) -> Option<&'static str> {
 
 /// What `--mpi=list` prints: what this machine can do. The nodes decide for themselves.
 fn mpi_kinds() -> String {
-    let mut text = "MPI plugin types are...\n\tnone\n".to_owned();
+    let mut text = "MPI plugin types are...\n\tnone\n\tpmi2\n".to_owned();
     if let Ok(library) = muster_pmix::library() {
         text += &format!(
             "\tpmix\nspecific pmix plugin versions available: pmix_v{}\n",
@@ -106,7 +106,7 @@ fn check_mpi(chosen: &Chosen) -> Result<(), OptionError> {
             let kind = given.value.as_deref().unwrap_or("");
             if matches!(
                 kind,
-                "none" | "" | "pmix" | "pmix_v3" | "pmix_v4" | "pmix_v5"
+                "none" | "" | "pmi2" | "pmix" | "pmix_v3" | "pmix_v4" | "pmix_v5"
             ) {
                 return Ok(());
             }

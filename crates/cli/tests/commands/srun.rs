@@ -195,14 +195,16 @@ fn mpi_is_what_there_is() {
     let seen = stage.run(&["srun", "--mpi=list"]);
     assert_eq!(seen.code, 0);
     assert!(
-        seen.stdout.starts_with("MPI plugin types are...\n\tnone\n"),
+        seen.stdout
+            .starts_with("MPI plugin types are...\n\tnone\n\tpmi2\n"),
         "{}",
         seen.stdout
     );
-    let seen = stage.run(&["srun", "--mpi=pmi2", "true"]);
+    let seen = stage.run(&["srun", "--mpi=openmpi", "true"]);
     assert!(
-        seen.stderr
-            .ends_with("srun: error: Invalid MPI type 'pmi2', --mpi=list for acceptable types\n")
+        seen.stderr.ends_with(
+            "srun: error: Invalid MPI type 'openmpi', --mpi=list for acceptable types\n"
+        )
     );
     assert_eq!(seen.code, 1);
 }

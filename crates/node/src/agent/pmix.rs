@@ -1,4 +1,4 @@
-//! Whether a step's tasks find each other by PMIx, and with which settings.
+//! Whether a step's tasks find each other by PMIx or PMI, and with which settings.
 
 use super::Agent;
 use crate::shim::wire::PmixOrder;
@@ -7,10 +7,12 @@ use muster_proto::step::StepLaunch;
 use std::path::Path;
 
 impl Agent {
-    /// What the step's PMIx host is told; nothing if the step uses another kind of MPI or none.
+    /// What the step's host is told; nothing if the step uses no kind of MPI.
     pub(super) fn pmix_order(&self, grant: &JobGrant, launch: &StepLaunch) -> Option<PmixOrder> {
         let asked = launch.spec.mpi.as_deref().filter(|m| !m.is_empty());
-        let version = pmix_version(asked.unwrap_or(&self.settings.mpi_default))?;
+        let kind = asked.unwrap_or(&self.settings.mpi_default);
+        let pmi = kind == "pmi2";
+        let version = if pmi { None } else { pmix_version(kind)? };
         let slots: usize = grant
             .alloc
             .nodes
@@ -23,6 +25,7 @@ impl Agent {
                 self.options.cluster, grant.job, grant.attempt.0, launch.step
             ),
             version,
+            pmi,
             universe: u32::try_from(slots).unwrap_or(u32::MAX),
             listen: self.listen_ip(grant, launch),
             tmp_base: self.tmp_base(),

@@ -352,6 +352,10 @@ pub(crate) struct PmixOrder {
     /// `PMIxEnv`, as `NAME=value`.
     #[n(8)]
     pub(crate) env: Vec<String>,
+    /// PMI-1 and PMI-2 instead of PMIx.
+    #[n(9)]
+    #[cbor(default)]
+    pub(crate) pmi: bool,
 }
 
 /// Shim to agent.

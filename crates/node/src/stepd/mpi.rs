@@ -8,6 +8,7 @@ use crate::sys;
 use minicbor::bytes::ByteVec;
 use muster_core::job::ExitStatus;
 use muster_pmix::control::{Environments, FromHost, ToHost};
+use muster_pmix::pmi::{PMI_FD, PmiSetup};
 use muster_pmix::{Endpoints, HostSetup, Tuning};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::FromStepd;
@@ -19,7 +20,7 @@ use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -48,6 +49,8 @@ pub(super) struct Pmix {
     input: Frames,
     /// Tasks read their environment from here once they are let go.
     environments: File,
+    /// Sockets of the tasks, by local number, where they speak PMI; until they have been forked.
+    sockets: Vec<OwnedFd>,
     /// It is written.
     pub(super) ready: bool,
     /// It has been told to exit.
@@ -104,8 +107,14 @@ impl Pmix {
         let name = CString::new("muster-pmix").expect("a literal without a zero byte");
         let environments = File::from(memfd_create(&*name, MFdFlags::MFD_CLOEXEC)?);
         let (control, far_end) = UnixStream::pair()?;
+        let (mut sockets, mut far_ends) = (Vec::new(), Vec::new());
+        for _ in 0..if pmix.pmi { here } else { 0 } {
+            let (own, far) = UnixStream::pair()?;
+            sockets.push(OwnedFd::from(own));
+            far_ends.push(far);
+        }
         let pid = match sys::fork()? {
-            sys::Fork::Child => become_host(order, pmix, setup, listener, &far_end),
+            sys::Fork::Child => become_host(order, pmix, setup, listener, &far_end, far_ends),
             sys::Fork::Parent(pid) => pid,
         };
         control.set_nonblocking(true)?;
@@ -114,6 +123,7 @@ impl Pmix {
             control,
             input: Frames::default(),
             environments,
+            sockets,
             ready: false,
             stopped: false,
             ended: false,
@@ -209,6 +219,19 @@ impl Pmix {
         if self.crowded {
             set_default(env, "OMPI_MCA_mpi_yield_when_idle", "1");
         }
+    }
+
+    /// In a task's child, just before exec: its socket, where a program that speaks PMI looks for it.
+    pub(super) fn hand_over(&self, local: u32) -> io::Result<()> {
+        match self.sockets.get(local as usize) {
+            Some(socket) => sys::dup_to(socket.as_raw_fd(), PMI_FD),
+            None => Ok(()),
+        }
+    }
+
+    /// All tasks have been forked: they alone have their sockets.
+    pub(super) fn tasks_have_sockets(&mut self) {
+        self.sockets.clear();
     }
 
     /// Removes what host and tasks leave behind.
@@ -413,6 +436,7 @@ fn become_host(
     setup: HostSetup,
     listener: Option<TcpListener>,
     control: &UnixStream,
+    sockets: Vec<UnixStream>,
 ) -> ! {
     sys::set_name(c"muster-pmix");
     // Above what is open, so that nothing overwrites another; then down to fixed numbers.
@@ -423,17 +447,23 @@ fn become_host(
             Some(listener) => Some(sys::dup_high(listener.as_raw_fd())?),
             None => None,
         };
+        let high: Vec<i32> = sockets
+            .iter()
+            .map(|s| sys::dup_high(s.as_raw_fd()))
+            .collect::<io::Result<_>>()?;
         sys::dup_to(control, 3)?;
-        if let Some(wire) = wire {
-            sys::dup_to(wire, 4)?;
+        let mut next = 4;
+        for fd in wire.into_iter().chain(high) {
+            sys::dup_to(fd, next)?;
+            next += 1;
         }
-        io::Result::Ok(address)
+        io::Result::Ok((address, next))
     })();
-    let Ok(address) = moved else {
+    let Ok((address, next)) = moved else {
         sys::exit_now(1);
     };
-    std::mem::forget(listener);
-    sys::close_from(if address.is_some() { 5 } else { 4 });
+    std::mem::forget((listener, sockets));
+    sys::close_from(next.unsigned_abs());
     let user = &order.user;
     if Uid::effective().is_root()
         && let Err(e) = sys::become_user(user.uid, user.gid, &user.groups)
@@ -453,7 +483,21 @@ fn become_host(
         control: sys::adopt(3).into(),
         listener: address.map(|a| (TcpListener::from(sys::adopt(4)), a.to_string())),
     };
-    let code = match muster_pmix::run(setup, ends) {
+    let first = if ends.listener.is_some() { 5 } else { 4 };
+    let served = if pmix.pmi {
+        let sockets = (first..next).map(|fd| sys::adopt(fd).into()).collect();
+        let setup = PmiSetup {
+            name: setup.nspace,
+            tasks: setup.tasks,
+            position: setup.position,
+            universe: setup.universe,
+            key: setup.key,
+        };
+        muster_pmix::pmi::run(setup, ends, sockets)
+    } else {
+        muster_pmix::run(setup, ends)
+    };
+    let code = match served {
         Ok(()) => 0,
         Err(e) => {
             eprintln!(

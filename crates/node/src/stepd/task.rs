@@ -88,6 +88,9 @@ impl Stepd<'_> {
                 }),
             }
         }
+        if let Some(pmix) = &mut self.pmix {
+            pmix.tasks_have_sockets();
+        }
         Ok(())
     }
 
@@ -280,6 +283,12 @@ impl Stepd<'_> {
             .find_map(|v| v.to_str().ok()?.strip_prefix("PATH="));
         let file = program::locate(&argv[0], path);
         sys::close_on_exec_from(3);
+        if let Some(Err(e)) = self.pmix.as_ref().map(|pmix| pmix.hand_over(local)) {
+            say(&format!(
+                "task {global}: its PMI socket cannot be handed over: {e}"
+            ));
+            return 1;
+        }
         let words: Option<Vec<CString>> =
             argv.iter().map(|a| CString::new(a.as_str()).ok()).collect();
         let (Some(argv), Ok(program)) = (words, CString::new(file.as_str())) else {

@@ -207,7 +207,7 @@ impl Host {
                 keeper,
             } => self.relatives_came(from, ticket, jobs, keeper),
             // The link has dealt with it.
-            Wire::Bye => {}
+            Wire::Bye | Wire::Pmi(_) => {}
         }
     }
 

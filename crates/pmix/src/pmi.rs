@@ -1,0 +1,328 @@
+//! PMI-1 and PMI-2 for MPICH and its relatives: a host like that for PMIx, without a library. Each task inherits a
+//! socket; what tasks put is exchanged among the step's hosts at each barrier, over the same connections and in the
+//! same logarithm of rounds.
+
+mod protocol;
+mod server;
+
+use crate::control::{Environments, FromHost, ToHost};
+use crate::exchange::Exchange;
+use crate::host::{Control, Endpoints, poll};
+use crate::mesh::{Happening, Mesh};
+use crate::status;
+use crate::wire::Wire;
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use server::{Name, Order, Server, Shape};
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+
+/// Number of the descriptor at which a task finds its socket.
+pub const PMI_FD: i32 = 3;
+
+/// What a host serves.
+#[derive(Clone, Debug)]
+pub struct PmiSetup {
+    /// Name of the table of keys: unique in the cluster.
+    pub name: String,
+    /// Ranks of each node of the step, by local number.
+    pub tasks: Vec<Vec<u32>>,
+    /// This node among them.
+    pub position: usize,
+    /// Slots of the allocation.
+    pub universe: u32,
+    /// What only hosts of this job know.
+    pub key: Vec<u8>,
+}
+
+/// Host to host.
+#[derive(Clone, Debug, Encode, Decode)]
+enum PmiWire {
+    /// A round of a barrier.
+    #[n(0)]
+    Round {
+        /// The how-manieth barrier.
+        #[n(0)]
+        number: u64,
+        /// Its round.
+        #[n(1)]
+        round: u32,
+        /// Worst status that is known.
+        #[n(2)]
+        status: i32,
+        /// What nodes have put.
+        #[n(3)]
+        parts: Vec<ByteVec>,
+    },
+    /// To the keeper of names.
+    #[n(1)]
+    Ask(#[n(0)] Name),
+    /// Its answer.
+    #[n(2)]
+    Answer(#[n(0)] Name, #[n(1)] Option<String>),
+}
+
+/// Serves until the step daemon says that it is over, or is gone.
+///
+/// # Errors
+/// The loop cannot wait.
+pub fn run(setup: PmiSetup, ends: Endpoints, sockets: Vec<UnixStream>) -> io::Result<()> {
+    let mut control = Control::new(ends.control)?;
+    let (listener, address) = ends.listener.unzip();
+    if let Some(listener) = &listener {
+        listener.set_nonblocking(true)?;
+    }
+    for socket in &sockets {
+        socket.set_nonblocking(true)?;
+    }
+    let own = address.unwrap_or_else(|| "this host".to_owned());
+    let mesh = Mesh::new(own.clone(), setup.key.clone(), listener);
+    control.send(&FromHost::Ready(environments(&setup)));
+    let mut host = Host {
+        server: Server::new(Shape {
+            name: setup.name.clone(),
+            tasks: setup.tasks.clone(),
+            position: setup.position,
+            universe: setup.universe,
+        }),
+        sockets: sockets.into_iter().map(Some).collect(),
+        mesh,
+        hosts: vec![own; setup.tasks.len()],
+        met: setup.tasks.len() <= 1,
+        barriers: BTreeMap::new(),
+        entered: 0,
+        waiting: Vec::new(),
+        stopping: false,
+        setup,
+    };
+    host.serve(&mut control)
+}
+
+/// What tasks find in their environment.
+fn environments(setup: &PmiSetup) -> Environments {
+    let size: usize = setup.tasks.iter().map(Vec::len).sum();
+    let variable =
+        |name: &str, value: String| ByteVec::from(format!("{name}={value}").into_bytes());
+    let shared = vec![
+        variable("PMI_FD", PMI_FD.to_string()),
+        variable("PMI_JOBID", setup.name.clone()),
+        variable("PMI_SIZE", size.to_string()),
+        variable("PMI_SPAWNED", "0".to_owned()),
+    ];
+    let here = setup.tasks.get(setup.position).cloned().unwrap_or_default();
+    let own = here
+        .into_iter()
+        .map(|rank| (rank, vec![variable("PMI_RANK", rank.to_string())]));
+    Environments {
+        shared,
+        own: own.collect(),
+    }
+}
+
+struct Host {
+    setup: PmiSetup,
+    server: Server,
+    /// By local number of the task; closed ones are gone.
+    sockets: Vec<Option<UnixStream>>,
+    mesh: Mesh,
+    /// Where the step's hosts listen.
+    hosts: Vec<String>,
+    /// That is known.
+    met: bool,
+    barriers: BTreeMap<u64, Exchange>,
+    /// Barriers that this node has come to.
+    entered: u64,
+    /// What waits until the other hosts are known.
+    waiting: Vec<Order>,
+    stopping: bool,
+}
+
+impl Host {
+    fn serve(&mut self, control: &mut Control) -> io::Result<()> {
+        while control.open && !self.stopping {
+            self.wait(control)?;
+        }
+        self.mesh.leave();
+        Ok(())
+    }
+
+    fn wait(&mut self, control: &mut Control) -> io::Result<()> {
+        let entry = |(fd, events): (i32, i16)| libc::pollfd {
+            fd,
+            events,
+            revents: 0,
+        };
+        let mut fds = vec![entry((control.stream.as_raw_fd(), libc::POLLIN))];
+        for (socket, client) in self.sockets.iter().zip(&self.server.clients) {
+            let writes = if client.talk.output.is_empty() {
+                0
+            } else {
+                libc::POLLOUT
+            };
+            let fd = socket.as_ref().map_or(-1, |s| s.as_raw_fd());
+            fds.push(entry((fd, libc::POLLIN | writes)));
+        }
+        let links = fds.len();
+        fds.extend(self.mesh.interests().into_iter().map(entry));
+        poll(&mut fds, if self.mesh.is_eager() { 0 } else { -1 })?;
+        let seen: Vec<bool> = fds.iter().map(|f| f.revents != 0).collect();
+        if seen[0] {
+            for message in control.read() {
+                self.hear(message, control);
+            }
+        }
+        for local in (0..self.sockets.len()).filter(|local| seen[1 + local]) {
+            self.read(local, control);
+        }
+        for happening in self.mesh.serve(&seen[links..]) {
+            match happening {
+                Happening::Message(from, Wire::Pmi(bytes)) => self.message(&from, &bytes),
+                Happening::Message(..) => {}
+                Happening::Gone(host, orderly) => self.gone(&host, orderly, control),
+            }
+        }
+        (0..self.sockets.len()).for_each(|local| self.write(local));
+        Ok(())
+    }
+
+    fn hear(&mut self, message: ToHost, control: &mut Control) {
+        match message {
+            ToHost::Peers(hosts) => {
+                if hosts.len() == self.hosts.len() {
+                    self.hosts = hosts;
+                }
+                self.met = true;
+                for order in std::mem::take(&mut self.waiting) {
+                    self.carry_out(order, control);
+                }
+            }
+            // The step daemon decides what a lost task means for the others.
+            ToHost::TaskFailed { .. } => {}
+            ToHost::Stop => self.stopping = true,
+        }
+    }
+
+    fn read(&mut self, local: usize, control: &mut Control) {
+        let mut chunk = [0; 16 << 10];
+        loop {
+            let Some(socket) = &mut self.sockets[local] else {
+                return;
+            };
+            match socket.read(&mut chunk) {
+                Ok(n) if n > 0 => {
+                    for order in self.server.heard(local, &chunk[..n]) {
+                        self.carry_out(order, control);
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                _ => {
+                    self.sockets[local] = None;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, local: usize) {
+        let output = &mut self.server.clients[local].talk.output;
+        while !output.is_empty() {
+            let Some(socket) = &mut self.sockets[local] else {
+                return output.clear();
+            };
+            match socket.write(output) {
+                Ok(n) if n > 0 => {
+                    output.drain(..n);
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                _ => self.sockets[local] = None,
+            }
+        }
+    }
+
+    fn carry_out(&mut self, order: Order, control: &mut Control) {
+        match order {
+            Order::Connected(rank) => control.send(&FromHost::Connected(rank)),
+            Order::Finalized(rank) => control.send(&FromHost::Finalized(rank)),
+            Order::Abort(rank, status, text) => {
+                control.send(&FromHost::Abort { rank, status, text });
+            }
+            // Where the other hosts are is not known yet.
+            order if !self.met => self.waiting.push(order),
+            Order::Fence(part) => {
+                let number = self.entered;
+                self.entered += 1;
+                let (members, position) = (self.hosts.len(), self.setup.position);
+                let exchange = self.barriers.entry(number).or_default();
+                exchange.enter(members, position, status::SUCCESS, part);
+                self.advance(number);
+            }
+            Order::Ask(name) => {
+                let keeper = self.hosts[0].clone();
+                self.send(&keeper, &PmiWire::Ask(name));
+            }
+        }
+    }
+
+    fn send(&mut self, host: &str, message: &PmiWire) {
+        let bytes = minicbor::to_vec(message).expect("writing to memory cannot fail");
+        self.mesh.send(host, &Wire::Pmi(bytes.into()));
+    }
+
+    fn message(&mut self, from: &str, bytes: &[u8]) {
+        match minicbor::decode(bytes) {
+            Ok(PmiWire::Round {
+                number,
+                round,
+                status,
+                parts,
+            }) => {
+                let exchange = self.barriers.entry(number).or_default();
+                exchange.receive(round, status, parts);
+                self.advance(number);
+            }
+            Ok(PmiWire::Ask(name)) => {
+                let port = self.server.keep(&name);
+                self.send(from, &PmiWire::Answer(name, port));
+            }
+            Ok(PmiWire::Answer(name, port)) => self.server.answered(&name, port.as_deref()),
+            Err(e) => eprintln!("the PMI host at {from} is not understood: {e}"),
+        }
+    }
+
+    /// Sends what a barrier needs; lets the tasks go when all nodes have come.
+    fn advance(&mut self, number: u64) {
+        let Some(exchange) = self.barriers.get_mut(&number) else {
+            return;
+        };
+        let due = exchange.advance();
+        let result = exchange.result();
+        for due in due {
+            let host = self.hosts[due.to].clone();
+            let (round, status, parts) = (due.round, due.status, due.parts);
+            self.send(
+                &host,
+                &PmiWire::Round {
+                    number,
+                    round,
+                    status,
+                    parts,
+                },
+            );
+        }
+        if let Some((_, parts)) = result {
+            self.barriers.remove(&number);
+            self.server.fenced(&parts);
+        }
+    }
+
+    /// A node that is lost ends the step; srun sees it too. One whose tasks have all left is not missed.
+    fn gone(&mut self, host: &str, orderly: bool, control: &mut Control) {
+        if !orderly && let Some(at) = self.hosts.iter().position(|h| h == host) {
+            control.send(&FromHost::PeerLost(u32::try_from(at).unwrap_or(u32::MAX)));
+        }
+    }
+}

@@ -1,0 +1,562 @@
+//! What a PMI server does with requests: one table of keys for the step, filled by all tasks and exchanged with the
+//! other nodes at each barrier; names that are published; the end of the step when a task wants it. Pure: requests
+//! in, answers and orders out.
+
+use super::protocol::{Dialect, Request, Talk, mapping};
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Limits of PMI-1 that tasks are told.
+const MAXES: [(&str, &str); 3] = [
+    ("kvsname_max", "256"),
+    ("keylen_max", "64"),
+    ("vallen_max", "1024"),
+];
+/// Where MPI reads which ranks share a node.
+const MAPPING: &str = "PMI_process_mapping";
+
+/// What the step is like.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    /// Name of the table: unique in the cluster.
+    pub(crate) name: String,
+    /// Ranks of each node, by local number.
+    pub(crate) tasks: Vec<Vec<u32>>,
+    /// This node among them.
+    pub(crate) position: usize,
+    /// Slots of the allocation.
+    pub(crate) universe: u32,
+}
+
+/// What has to be done besides answering.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Order {
+    /// All tasks of this node are at a barrier; this is what they have put since the last.
+    Fence(Vec<u8>),
+    /// A task has come.
+    Connected(u32),
+    /// A task takes its leave.
+    Finalized(u32),
+    /// A task wants the step to end.
+    Abort(u32, i32, String),
+    /// A question to the keeper of names.
+    Ask(Name),
+}
+
+/// A question about a name; its asker is a local task.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct Name {
+    /// The local task that asks.
+    #[n(0)]
+    pub(crate) task: u32,
+    /// What it asks.
+    #[n(1)]
+    pub(crate) what: NameAsk,
+    /// The name.
+    #[n(2)]
+    pub(crate) service: String,
+}
+
+/// What is asked of a name.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) enum NameAsk {
+    /// It stands for this port.
+    #[n(0)]
+    Publish(#[n(0)] String),
+    /// It stands for nothing any more.
+    #[n(1)]
+    Unpublish,
+    /// What does it stand for?
+    #[n(2)]
+    Lookup,
+}
+
+/// What tasks of one node have put.
+#[derive(Debug, Default, Encode, Decode)]
+struct Puts(#[n(0)] Vec<(String, String)>);
+
+/// A task's end of a socket.
+#[derive(Debug, Default)]
+pub(crate) struct Client {
+    /// Its words.
+    pub(crate) talk: Talk,
+    /// It waits in a barrier.
+    fenced: bool,
+    /// It has taken its leave.
+    pub(crate) finalized: bool,
+    /// It waits for an attribute of its node.
+    awaits: Option<String>,
+}
+
+/// The server of one node.
+#[derive(Debug)]
+pub(crate) struct Server {
+    shape: Shape,
+    /// By local number.
+    pub(crate) clients: Vec<Client>,
+    table: BTreeMap<String, String>,
+    fresh: Vec<(String, String)>,
+    /// What tasks of this node tell each other alone.
+    node_table: BTreeMap<String, String>,
+    names: BTreeMap<String, String>,
+    left: BTreeSet<u32>,
+}
+
+impl Server {
+    pub(crate) fn new(shape: Shape) -> Server {
+        let here = shape.tasks.get(shape.position).map_or(0, Vec::len);
+        let table = BTreeMap::from([(MAPPING.to_owned(), mapping(&shape.tasks))]);
+        Server {
+            clients: (0..here).map(|_| Client::default()).collect(),
+            table,
+            fresh: Vec::new(),
+            node_table: BTreeMap::new(),
+            names: BTreeMap::new(),
+            left: BTreeSet::new(),
+            shape,
+        }
+    }
+
+    fn rank(&self, local: usize) -> u32 {
+        let here = self.shape.tasks.get(self.shape.position);
+        here.and_then(|t| t.get(local)).copied().unwrap_or(0)
+    }
+
+    fn size(&self) -> usize {
+        self.shape.tasks.iter().map(Vec::len).sum()
+    }
+
+    /// A task has said something.
+    pub(crate) fn heard(&mut self, local: usize, bytes: &[u8]) -> Vec<Order> {
+        let mut orders = Vec::new();
+        let Some(client) = self.clients.get_mut(local) else {
+            return orders;
+        };
+        client.talk.push(bytes);
+        loop {
+            match self.clients[local].talk.take() {
+                Ok(Some(request)) => self.serve(local, &request, &mut orders),
+                Ok(None) => break,
+                Err(_) => {
+                    let why = "it speaks neither PMI-1 nor PMI-2".to_owned();
+                    orders.push(Order::Abort(self.rank(local), 1, why));
+                    break;
+                }
+            }
+        }
+        orders
+    }
+
+    fn serve(&mut self, local: usize, request: &Request, orders: &mut Vec<Order>) {
+        match self.clients[local].talk.dialect() {
+            Dialect::One => self.serve_one(local, request, orders),
+            Dialect::Two => self.serve_two(local, request, orders),
+        }
+    }
+
+    fn say(&mut self, local: usize, cmd: &str, pairs: &[(&str, &str)]) {
+        if let Some(client) = self.clients.get_mut(local) {
+            client.talk.say(cmd, pairs);
+        }
+    }
+
+    fn serve_one(&mut self, local: usize, request: &Request, orders: &mut Vec<Order>) {
+        let name = self.shape.name.clone();
+        match request.cmd.as_str() {
+            "init" => {
+                let two = request.get("pmi_version") == Some("2");
+                let (version, sub) = if two { ("2", "0") } else { ("1", "1") };
+                let pairs = [
+                    ("pmi_version", version),
+                    ("pmi_subversion", sub),
+                    ("rc", "0"),
+                ];
+                self.say(local, "response_to_init", &pairs);
+                orders.push(Order::Connected(self.rank(local)));
+                if two {
+                    self.clients[local].talk.speak(Dialect::Two);
+                }
+            }
+            "get_maxes" => self.say(local, "maxes", &MAXES),
+            "get_appnum" => self.say(local, "appnum", &[("appnum", "0")]),
+            "get_my_kvsname" => self.say(local, "my_kvsname", &[("kvsname", &name)]),
+            "get_universe_size" => {
+                let size = self.shape.universe.to_string();
+                self.say(local, "universe_size", &[("size", &size), ("rc", "0")]);
+            }
+            "put" => {
+                self.put(request.text("key"), request.text("value"));
+                self.say(local, "put_result", &[("rc", "0"), ("msg", "success")]);
+            }
+            "get" => match self.table.get(request.text("key")).cloned() {
+                Some(value) => {
+                    let pairs = [("rc", "0"), ("msg", "success"), ("value", &value)];
+                    self.say(local, "get_result", &pairs);
+                }
+                None => {
+                    let pairs = [("rc", "-1"), ("msg", "key_not_found"), ("value", "unknown")];
+                    self.say(local, "get_result", &pairs);
+                }
+            },
+            "barrier_in" => self.enter(local, orders),
+            "finalize" => self.finalize(local, orders),
+            "abort" => self.abort(local, request.text("exitcode"), "", orders),
+            "publish_name" | "unpublish_name" | "lookup_name" => {
+                self.ask(local, request, "service", orders);
+            }
+            "spawn" => self.say(local, "spawn_result", &[("rc", "-1"), ("status", "-1")]),
+            other => {
+                let why = format!("PMI-1 has no command '{other}'");
+                orders.push(Order::Abort(self.rank(local), 1, why));
+            }
+        }
+    }
+
+    fn serve_two(&mut self, local: usize, request: &Request, orders: &mut Vec<Order>) {
+        let name = self.shape.name.clone();
+        match request.cmd.as_str() {
+            "fullinit" => {
+                let (rank, size) = (self.rank(local).to_string(), self.size().to_string());
+                let pairs = [
+                    ("rc", "0"),
+                    ("pmi-version", "2"),
+                    ("pmi-subversion", "0"),
+                    ("rank", &rank),
+                    ("size", &size),
+                    ("appnum", "0"),
+                    ("debugged", "FALSE"),
+                    ("pmiverbose", "FALSE"),
+                ];
+                self.say(local, "fullinit-response", &pairs);
+            }
+            "job-getid" => self.reply(local, request, &[("jobid", &name), ("rc", "0")]),
+            "kvs-put" => {
+                self.put(request.text("key"), request.text("value"));
+                self.reply(local, request, &[("rc", "0")]);
+            }
+            "kvs-get" => {
+                let found = self.table.get(request.text("key")).cloned();
+                self.found(local, request, found);
+            }
+            "kvs-fence" => self.enter(local, orders),
+            "info-putnodeattr" => {
+                let (key, value) = (request.text("key"), request.text("value"));
+                self.node_table.insert(key.to_owned(), value.to_owned());
+                self.reply(local, request, &[("rc", "0")]);
+                self.tell_waiting(key, value);
+            }
+            "info-getnodeattr" => {
+                let key = request.text("key");
+                match self.node_table.get(key).cloned() {
+                    None if request
+                        .get("wait")
+                        .is_some_and(|w| w.eq_ignore_ascii_case("true")) =>
+                    {
+                        self.clients[local].awaits = Some(key.to_owned());
+                    }
+                    found => self.found(local, request, found),
+                }
+            }
+            "info-getjobattr" => {
+                let found = match request.text("key") {
+                    "universeSize" => Some(self.shape.universe.to_string()),
+                    MAPPING => self.table.get(MAPPING).cloned(),
+                    _ => None,
+                };
+                self.found(local, request, found);
+            }
+            "finalize" => self.finalize(local, orders),
+            "abort" => self.abort(local, "1", request.text("msg"), orders),
+            "name-publish" | "name-unpublish" | "name-lookup" => {
+                self.ask(local, request, "name", orders);
+            }
+            "job-connect" | "job-disconnect" | "spawn" => {
+                let why = "not supported by this step's PMI; --mpi=pmix is";
+                self.reply(local, request, &[("rc", "1"), ("errmsg", why)]);
+            }
+            other => {
+                let why = format!("PMI-2 has no command '{other}'");
+                orders.push(Order::Abort(self.rank(local), 1, why));
+            }
+        }
+    }
+
+    /// The answer to a PMI-2 request is its name with `-response`.
+    fn reply(&mut self, local: usize, request: &Request, pairs: &[(&str, &str)]) {
+        self.say(local, &format!("{}-response", request.cmd), pairs);
+    }
+
+    fn found(&mut self, local: usize, request: &Request, value: Option<String>) {
+        match value {
+            Some(value) => {
+                let pairs = [("found", "TRUE"), ("value", value.as_str()), ("rc", "0")];
+                self.reply(local, request, &pairs);
+            }
+            None => self.reply(local, request, &[("found", "FALSE"), ("rc", "0")]),
+        }
+    }
+
+    fn tell_waiting(&mut self, key: &str, value: &str) {
+        for client in &mut self.clients {
+            if client.awaits.as_deref() == Some(key) {
+                client.awaits = None;
+                let pairs = [("found", "TRUE"), ("value", value), ("rc", "0")];
+                client.talk.say("info-getnodeattr-response", &pairs);
+            }
+        }
+    }
+
+    fn put(&mut self, key: &str, value: &str) {
+        self.fresh.push((key.to_owned(), value.to_owned()));
+        self.table.insert(key.to_owned(), value.to_owned());
+    }
+
+    fn enter(&mut self, local: usize, orders: &mut Vec<Order>) {
+        self.clients[local].fenced = true;
+        self.fence_if_complete(orders);
+    }
+
+    /// Tasks that have left do not come to a barrier any more.
+    fn fence_if_complete(&mut self, orders: &mut Vec<Order>) {
+        let waiting = self.clients.iter().any(|c| c.fenced);
+        if waiting && self.clients.iter().all(|c| c.fenced || c.finalized) {
+            let puts = Puts(std::mem::take(&mut self.fresh));
+            let bytes = minicbor::to_vec(&puts).expect("writing to memory cannot fail");
+            orders.push(Order::Fence(bytes));
+        }
+    }
+
+    /// All nodes have come: what they have put, in any order.
+    pub(crate) fn fenced(&mut self, parts: &[ByteVec]) {
+        for part in parts {
+            if let Ok(Puts(puts)) = minicbor::decode(part) {
+                self.table.extend(puts);
+            }
+        }
+        for client in self.clients.iter_mut().filter(|c| c.fenced) {
+            client.fenced = false;
+            match client.talk.dialect() {
+                Dialect::One => client.talk.say("barrier_out", &[]),
+                Dialect::Two => client.talk.say("kvs-fence-response", &[("rc", "0")]),
+            }
+        }
+    }
+
+    fn finalize(&mut self, local: usize, orders: &mut Vec<Order>) {
+        let rank = self.rank(local);
+        orders.push(Order::Finalized(rank));
+        self.left.insert(rank);
+        let client = &mut self.clients[local];
+        client.finalized = true;
+        match client.talk.dialect() {
+            Dialect::One => client.talk.say("finalize_ack", &[]),
+            Dialect::Two => client.talk.say("finalize-response", &[("rc", "0")]),
+        }
+        self.fence_if_complete(orders);
+    }
+
+    fn abort(&mut self, local: usize, code: &str, text: &str, orders: &mut Vec<Order>) {
+        let code = code.parse().unwrap_or(1);
+        orders.push(Order::Abort(self.rank(local), code, text.to_owned()));
+    }
+
+    fn ask(&mut self, local: usize, request: &Request, key: &str, orders: &mut Vec<Order>) {
+        let what = if request.cmd.contains("unpublish") {
+            NameAsk::Unpublish
+        } else if request.cmd.contains("lookup") {
+            NameAsk::Lookup
+        } else {
+            NameAsk::Publish(request.text("port").to_owned())
+        };
+        let task = u32::try_from(local).unwrap_or(u32::MAX);
+        let service = request.text(key).to_owned();
+        orders.push(Order::Ask(Name {
+            task,
+            what,
+            service,
+        }));
+    }
+
+    /// At the keeper of names: the port, where there is one.
+    pub(crate) fn keep(&mut self, name: &Name) -> Option<String> {
+        match &name.what {
+            NameAsk::Publish(port) => {
+                self.names.insert(name.service.clone(), port.clone());
+                Some(port.clone())
+            }
+            NameAsk::Unpublish => self.names.remove(&name.service),
+            NameAsk::Lookup => self.names.get(&name.service).cloned(),
+        }
+    }
+
+    /// The keeper has answered.
+    pub(crate) fn answered(&mut self, name: &Name, port: Option<&str>) {
+        let local = name.task as usize;
+        let Some(dialect) = self.clients.get(local).map(|c| c.talk.dialect()) else {
+            return;
+        };
+        let ok = port.is_some();
+        let word = match name.what {
+            NameAsk::Publish(_) => "publish",
+            NameAsk::Unpublish => "unpublish",
+            NameAsk::Lookup => "lookup",
+        };
+        let is_lookup = name.what == NameAsk::Lookup;
+        match dialect {
+            Dialect::One => {
+                let mut pairs = vec![
+                    ("rc", if ok { "0" } else { "-1" }),
+                    ("info", if ok { "ok" } else { "notok" }),
+                    ("msg", if ok { "success" } else { "name_not_found" }),
+                ];
+                pairs.extend(port.filter(|_| is_lookup).map(|p| ("port", p)));
+                self.say(local, &format!("{word}_result"), &pairs);
+            }
+            Dialect::Two => {
+                let mut pairs = vec![("rc", if ok { "0" } else { "1" })];
+                pairs.extend(port.filter(|_| is_lookup).map(|p| ("port", p)));
+                pairs.extend((!ok).then_some(("errmsg", "name_not_found")));
+                self.say(local, &format!("name-{word}-response"), &pairs);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(tasks: &[&[u32]], position: usize) -> Server {
+        Server::new(Shape {
+            name: "kvs".to_owned(),
+            tasks: tasks.iter().map(|t| t.to_vec()).collect(),
+            position,
+            universe: 8,
+        })
+    }
+
+    fn said(server: &mut Server, local: usize) -> String {
+        let bytes = std::mem::take(&mut server.clients[local].talk.output);
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn lines_of_a_whole_life() {
+        let mut nodes = [server(&[&[0, 1], &[2]], 0), server(&[&[0, 1], &[2]], 1)];
+        let orders = nodes[1].heard(
+            0,
+            b"cmd=init pmi_version=1 pmi_subversion=1\ncmd=get_maxes\n",
+        );
+        assert_eq!(orders, [Order::Connected(2)]);
+        assert_eq!(
+            said(&mut nodes[1], 0),
+            "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n\
+             cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024\n"
+        );
+        nodes[1].heard(0, b"cmd=get kvsname=kvs key=PMI_process_mapping\n");
+        assert_eq!(
+            said(&mut nodes[1], 0),
+            "cmd=get_result rc=0 msg=success value=(vector,(0,1,2),(1,1,1))\n"
+        );
+        let mut parts = Vec::new();
+        for (node, local, rank) in [(0, 0, 0), (0, 1, 1), (1, 0, 2)] {
+            let text = format!("cmd=put kvsname=kvs key=k{rank} value=v{rank}\ncmd=barrier_in\n");
+            for order in nodes[node].heard(local, text.as_bytes()) {
+                let Order::Fence(bytes) = order else {
+                    panic!("{order:?}")
+                };
+                parts.push(ByteVec::from(bytes));
+            }
+        }
+        assert_eq!(
+            parts.len(),
+            2,
+            "each node comes once, when all of its tasks have"
+        );
+        for node in &mut nodes {
+            node.fenced(&parts);
+        }
+        let text = said(&mut nodes[0], 1);
+        assert_eq!(text, "cmd=put_result rc=0 msg=success\ncmd=barrier_out\n");
+        nodes[0].heard(0, b"cmd=get kvsname=kvs key=k2\n");
+        assert!(said(&mut nodes[0], 0).ends_with("cmd=get_result rc=0 msg=success value=v2\n"));
+        nodes[0].heard(0, b"cmd=get kvsname=kvs key=none\n");
+        assert!(said(&mut nodes[0], 0).contains("rc=-1"));
+        assert_eq!(nodes[0].heard(0, b"cmd=finalize\n"), [Order::Finalized(0)]);
+        assert_eq!(said(&mut nodes[0], 0), "cmd=finalize_ack\n");
+        let orders = nodes[0].heard(1, b"cmd=abort exitcode=3\n");
+        assert_eq!(orders, [Order::Abort(1, 3, String::new())]);
+        assert!(matches!(
+            nodes[0].heard(1, b"nonsense\n")[..],
+            [Order::Abort(1, 1, _)]
+        ));
+    }
+
+    #[test]
+    fn the_second_protocol_begins_with_a_line_of_the_first() {
+        let mut s = server(&[&[0, 1]], 0);
+        s.heard(0, b"cmd=init pmi_version=2 pmi_subversion=0\n");
+        assert_eq!(
+            said(&mut s, 0),
+            "cmd=response_to_init pmi_version=2 pmi_subversion=0 rc=0\n"
+        );
+        let ask = |s: &mut Server, body: &str| {
+            let text = format!("{:>6}{body}", body.len());
+            let orders = s.heard(0, text.as_bytes());
+            (orders, said(s, 0))
+        };
+        let (_, answer) = ask(&mut s, "cmd=fullinit;pmijobid=1;pmirank=0;threaded=FALSE;");
+        assert!(
+            answer.contains("cmd=fullinit-response;rc=0;") && answer.contains("size=2;"),
+            "{answer}"
+        );
+        let (_, answer) = ask(&mut s, "cmd=info-getjobattr;key=universeSize;");
+        assert!(answer.contains("found=TRUE;value=8;rc=0;"), "{answer}");
+        // The attribute of a node is waited for.
+        s.heard(1, b"cmd=init pmi_version=2 pmi_subversion=0\n");
+        said(&mut s, 1);
+        let (_, answer) = ask(&mut s, "cmd=info-getnodeattr;key=a;wait=TRUE;");
+        assert_eq!(answer, "");
+        let put = "cmd=info-putnodeattr;key=a;value=x;;y;";
+        s.heard(1, format!("{:>6}{put}", put.len()).as_bytes());
+        let told = said(&mut s, 0);
+        assert!(told.contains("found=TRUE;value=x;;y;"), "{told}");
+        let (orders, answer) = ask(&mut s, "cmd=abort;isworld=TRUE;msg=no more;");
+        assert_eq!(
+            (orders, answer.as_str()),
+            (vec![Order::Abort(0, 1, "no more".to_owned())], "")
+        );
+    }
+
+    #[test]
+    fn names_have_a_keeper() {
+        let mut keeper = server(&[&[0], &[1]], 0);
+        let mut other = server(&[&[0], &[1]], 1);
+        let ask = |other: &mut Server, keeper: &mut Server, line: &[u8]| {
+            let orders = other.heard(0, line);
+            let [Order::Ask(name)] = &orders[..] else {
+                panic!("{orders:?}")
+            };
+            let port = keeper.keep(name);
+            other.answered(name, port.as_deref());
+            said(other, 0)
+        };
+        let answer = ask(&mut other, &mut keeper, b"cmd=lookup_name service=s\n");
+        assert!(
+            answer.starts_with("cmd=lookup_result rc=-1 info=notok"),
+            "{answer}"
+        );
+        let answer = ask(
+            &mut other,
+            &mut keeper,
+            b"cmd=publish_name service=s port=p1\n",
+        );
+        assert_eq!(answer, "cmd=publish_result rc=0 info=ok msg=success\n");
+        let answer = ask(&mut other, &mut keeper, b"cmd=lookup_name service=s\n");
+        assert!(answer.ends_with("port=p1\n"), "{answer}");
+        ask(&mut other, &mut keeper, b"cmd=unpublish_name service=s\n");
+        let answer = ask(&mut other, &mut keeper, b"cmd=lookup_name service=s\n");
+        assert!(answer.contains("rc=-1"), "{answer}");
+    }
+}
