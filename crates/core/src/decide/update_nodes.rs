@@ -64,10 +64,16 @@ fn wish(state: &str) -> Result<Wish, Refusal> {
         "FAIL" | "FAILING" => Wish::Fail,
         "RESUME" | "IDLE" => Wish::Resume,
         "UNDRAIN" => Wish::Undrain,
-        other if other.starts_with("POWER") || other == "CANCEL_REBOOT" || other == "FUTURE" => {
+        other @ ("REBOOT" | "CANCEL_REBOOT") => {
             return Err(Refusal::new(
                 RefusalCode::NotSupported,
-                format!("State={other}: nodes are not powered, rebooted or added from here"),
+                format!("State={other}: use scontrol reboot and scontrol cancel_reboot"),
+            ));
+        }
+        other if other.starts_with("POWER") || other == "FUTURE" => {
+            return Err(Refusal::new(
+                RefusalCode::NotSupported,
+                format!("State={other}: nodes are not powered or added from here"),
             ));
         }
         other => {

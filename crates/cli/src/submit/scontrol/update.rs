@@ -138,7 +138,7 @@ pub(crate) const NODE_FIELDS: &[Field] = &[
         name: "State",
         letters: 1,
         status: Status::Partly(
-            "DOWN, DRAIN, FAIL, RESUME, IDLE, UNDRAIN; nodes are not powered, rebooted or added from here",
+            "DOWN, DRAIN, FAIL, RESUME, IDLE, UNDRAIN; scontrol reboot reboots nodes; they are not powered or added from here",
         ),
     },
     works("Reason", 1),
