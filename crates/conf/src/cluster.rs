@@ -9,12 +9,13 @@ use crate::model::{
 use crate::value::TimeLimit;
 use muster_core::config::{self as core, ClusterConfig, PartitionConfig};
 use muster_core::node::{GresConfig, NodeConfig};
+use muster_core::run_times::PREDICT;
 use muster_core::spec::MemoryAsk;
 use muster_core::time;
 
 impl Config {
-    /// What the core needs of this configuration. `gres` is gres.conf, `uid_of` finds the number of
-    /// a user by name.
+    /// What the core needs of this configuration, but for the network, which [`crate::topology`] reads. `gres` is
+    /// gres.conf, `uid_of` finds the number of a user by name.
     pub fn cluster(
         &self,
         gres: &[GresLine],
@@ -62,17 +63,34 @@ impl Config {
             admin_uids: slurm_user.into_iter().filter(|&uid| uid != 0).collect(),
             whole_cores: self.select_parameters.unit != SelectUnit::Cpu,
             select_parameters: self.select_parameters.others.clone(),
-            scheduler_parameters: self.scheduler_parameters.clone(),
+            scheduler_parameters: self.scheduler_words(),
             requeue_exit: exit_codes(self.text("RequeueExit")),
             requeue_exit_hold: exit_codes(self.text("RequeueExitHold")),
             prolog_slurmctld: self.names_program("PrologSlurmctld"),
             can_reboot: self.names_program("RebootProgram"),
+            order: self.order_config(),
+            topologies: Vec::new(),
         }
     }
 
     fn names_program(&self, key: &str) -> bool {
         let text = self.text(key);
         text.is_some_and(|program| !program.is_empty() && program != "(null)")
+    }
+
+    /// `SchedulerParameters`. Where the file leaves the order of jobs open (no `PriorityType`) and lets later jobs pass
+    /// (`sched/backfill`), run times are predicted, unless it says `no_predict_run_times`.
+    fn scheduler_words(&self) -> Vec<String> {
+        const NO: &str = "no_predict_run_times";
+        let mut words = self.scheduler_parameters.clone();
+        let open =
+            !self.raw.contains_key("PriorityType") && self.scheduler == SchedulerType::Backfill;
+        let said = words.iter().any(|word| word == PREDICT || word == NO);
+        if open && !said {
+            words.push(PREDICT.to_owned());
+        }
+        words.retain(|word| word != NO);
+        words
     }
 
     fn partition_config(&self, partition: &PartitionDef) -> PartitionConfig {
@@ -127,6 +145,7 @@ impl Config {
                 TimeLimit::Unlimited => u32::MAX,
             }),
             billing_weights: partition.billing_weights_text.clone(),
+            topology: partition.topology.clone(),
         }
     }
 }

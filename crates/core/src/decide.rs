@@ -15,6 +15,7 @@ mod partition;
 mod partition_access;
 mod reboot;
 mod requeue;
+mod reservation;
 mod submit;
 mod suspend;
 mod target;
@@ -81,6 +82,9 @@ pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
             None
         }
     };
+    if !state.reservations.is_empty() {
+        reservation::follow(&mut draft);
+    }
     draft.finish(reply)
 }
 
@@ -171,6 +175,9 @@ fn user(
             reboot::reboot(draft, identity, &wish)
         }
         UserCommand::CancelReboot { nodes } => reboot::cancel(draft, identity, nodes),
+        UserCommand::CreateReservation(ask) => reservation::create(draft, identity, ask),
+        UserCommand::UpdateReservation(ask) => reservation::update(draft, identity, ask),
+        UserCommand::DeleteReservation { name } => reservation::delete(draft, identity, name),
         UserCommand::EndAllocation { job, exit } => {
             cancel::end_allocation(draft, identity, *job, *exit)
         }

@@ -126,6 +126,16 @@ pub struct Job {
     #[n(35)]
     #[cbor(default)]
     pub configuring: bool,
+    /// Ended at this time whatever its limit says: its reservation ends.
+    #[n(40)]
+    pub end_by: Option<Timestamp>,
+    /// Since when it could run if it did not ask for so few leaf switches (`--switches`).
+    #[n(36)]
+    pub switch_wait_since: Option<Timestamp>,
+    /// Seconds that it is taken to run for planning, fixed at submission; absent where limits alone count.
+    #[n(60)]
+    #[cbor(default)]
+    pub predicted_s: Option<u32>,
 }
 
 impl Job {
@@ -434,6 +444,15 @@ pub enum Reason {
     /// Waits until a failed launch may be tried again.
     #[n(31)]
     LaunchBackoff,
+    /// Nodes that it needs are reserved for others at a time when it would run.
+    #[n(40)]
+    NodesReserved,
+    /// The same, for maintenance.
+    #[n(41)]
+    ReservedForMaintenance,
+    /// The reservation that it asked for is gone.
+    #[n(42)]
+    ReservationDeleted,
 }
 
 impl Reason {
@@ -463,6 +482,9 @@ impl Reason {
             Reason::Cleaning => "Cleaning",
             Reason::Licenses => "Licenses",
             Reason::Reservation => "Reservation",
+            Reason::NodesReserved => "ReqNodeNotAvail, May be reserved for other job",
+            Reason::ReservedForMaintenance => "ReqNodeNotAvail, Reserved for maintenance",
+            Reason::ReservationDeleted => "ReservationDeleted",
             Reason::NonZeroExitCode => "NonZeroExitCode",
             Reason::RaisedSignal => "RaisedSignal:Terminated",
             Reason::TimeLimit => "TimeLimit",
@@ -513,6 +535,12 @@ pub struct Allocation {
     /// Tasks over all nodes.
     #[n(4)]
     pub ntasks: u32,
+    /// The reservation that it is in.
+    #[n(10)]
+    pub reservation: Option<String>,
+    /// When the reservation ends it.
+    #[n(11)]
+    pub end_by: Option<Timestamp>,
 }
 
 impl Allocation {

@@ -165,6 +165,15 @@ pub enum ToReplica {
         /// Encoded frames.
         answer: mpsc::UnboundedSender<Vec<u8>>,
     },
+    /// How a configuration differs from the one in force.
+    Compare {
+        /// What was read.
+        cluster: Arc<ClusterConfig>,
+        /// The same for `scontrol show config`.
+        pairs: Vec<(String, String)>,
+        /// A line for each difference.
+        answer: oneshot::Sender<Vec<String>>,
+    },
     /// What `scontrol show config` prints.
     Config(Box<muster_proto::client::ConfigAnswer>),
     /// Programs of the site that the controller runs.

@@ -3,15 +3,16 @@
 
 use crate::demand::Demand;
 use crate::fleet::{Fleet, NOWHERE, PartView, Room};
-use crate::place::{Ground, Pick, choose};
+use crate::place::{Ground, Pick, Placement, choose};
 use muster_core::command::PlannedStart;
 use muster_core::ids::JobId;
-use muster_core::job::{Allocation, Job, NodeShare};
+use muster_core::job::{Allocation, Job, NodeShare, Reason};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
 /// A part of a node promised to a waiting job from a time on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,12 +98,22 @@ pub(crate) struct Live<'a> {
     pub(crate) end: Timestamp,
     /// Set when a promise made a node smaller than it is.
     pub(crate) narrowed: Cell<bool>,
+    /// Set when a reservation did.
+    pub(crate) reserved: Cell<Option<Reason>>,
     pub(crate) visited: Cell<u64>,
 }
 
 impl Ground for Live<'_> {
-    fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
-        self.part.next(from, cpus, mib)
+    fn next(&self, places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
+        let found = self.part.next(places.start, cpus, mib);
+        found.filter(|pos| *pos < places.end)
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        match &self.part.network {
+            Some((_, leaves)) => Box::new(leaves.with_free(cpus)),
+            None => Box::new(std::iter::empty()),
+        }
     }
 
     fn room(&self, pos: usize) -> Cow<'_, Room> {
@@ -113,6 +124,10 @@ impl Ground for Live<'_> {
             self.narrowed.set(true);
             room.to_mut().usable = false;
             return room;
+        }
+        let (mut room, why) = self.fleet.left_now(self.part, node, self.end, room);
+        if why.is_some() && self.reserved.get() != Some(Reason::ReservedForMaintenance) {
+            self.reserved.set(why);
         }
         if let Some(left) = self.part.cpus_left(pos)
             && left < room.cpus
@@ -139,11 +154,15 @@ pub(crate) struct Ideal<'a> {
 }
 
 impl Ground for Ideal<'_> {
-    fn next(&self, from: usize, _: u32, _: u64) -> Option<usize> {
+    fn next(&self, mut places: Range<usize>, _: u32, _: u64) -> Option<usize> {
         let usable = |pos: &usize| {
             !self.usable_only || self.fleet.nodes[self.part.order[*pos] as usize].room.usable
         };
-        (from..self.part.order.len()).find(usable)
+        places.find(usable)
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        tightest(self.part, cpus, |pos| self.room(pos))
     }
 
     fn room(&self, pos: usize) -> Cow<'_, Room> {
@@ -185,7 +204,9 @@ impl Future<'_> {
                 room = Cow::Owned(minus(&room, &hold.needs));
             }
         }
-        room
+        let window = (self.fleet.now, self.start, self.end());
+        let blocks = &self.fleet.blocks;
+        blocks.narrow(self.part, node, window, room).0
     }
 
     /// A job's share comes back.
@@ -222,16 +243,49 @@ impl Future<'_> {
 }
 
 impl Ground for Future<'_> {
-    fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
-        (from..self.part.order.len()).find(|&pos| {
+    fn next(&self, mut places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
+        places.find(|&pos| {
             let room = self.bare(self.part.order[pos]);
             room.usable && !room.exclusive && room.cpus >= cpus && room.mib >= mib
+        })
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        tightest(self.part, cpus, |pos| {
+            Cow::Borrowed(self.bare(self.part.order[pos]))
         })
     }
 
     fn room(&self, pos: usize) -> Cow<'_, Room> {
         self.left(self.part.order[pos])
     }
+}
+
+/// Leaves of the network with at least so many free CPUs, those that jobs use first, then by least free.
+fn tightest<'a>(
+    part: &PartView,
+    cpus: u64,
+    room: impl Fn(usize) -> Cow<'a, Room>,
+) -> Box<dyn Iterator<Item = u32>> {
+    let Some((_, leaves)) = &part.network else {
+        return Box::new(std::iter::empty());
+    };
+    let mut order: Vec<(bool, u64, u32)> = Vec::new();
+    for (places, leaf) in leaves.places.iter().zip(0u32..) {
+        let (mut empty, mut free) = (true, 0);
+        for pos in places.iter().flat_map(|p| p.start..p.end) {
+            let room = room(pos as usize);
+            empty &= room.jobs == 0;
+            if room.usable && !room.exclusive {
+                free += u64::from(room.cpus);
+            }
+        }
+        if free >= cpus && !places.is_empty() {
+            order.push((empty, free, leaf));
+        }
+    }
+    order.sort_unstable();
+    Box::new(order.into_iter().map(|(.., leaf)| leaf))
 }
 
 /// When a job that starts at `start` ends at the latest.
@@ -249,6 +303,8 @@ pub(crate) struct Running<'a> {
     pub(crate) started: &'a BTreeSet<(Timestamp, usize)>,
     /// Jobs without an end, and the end to assume for them.
     pub(crate) endless: Option<Timestamp>,
+    /// Ends as they are predicted; by limits when absent.
+    pub(crate) planned: Option<&'a BTreeSet<(Timestamp, JobId)>>,
 }
 
 impl Running<'_> {
@@ -256,7 +312,8 @@ impl Running<'_> {
     fn ends(&self, now: Timestamp) -> impl Iterator<Item = (Timestamp, Ending<'_>)> {
         let at = move |&(t, id): &(Timestamp, JobId)| (t.max(now), id);
         let timed = |(t, id): &&(Timestamp, JobId)| t.0 < i64::MAX && !self.completing.contains(id);
-        let known = self.state.by_limit.iter().filter(timed).map(at);
+        let by_time = self.planned.unwrap_or(&self.state.by_limit);
+        let known = by_time.iter().filter(timed).map(at);
         let clean = self.completing.iter().map(move |&id| (now, id));
         let endless = self.endless.into_iter().flat_map(move |t| {
             let forever = move |id: &&JobId| {
@@ -293,13 +350,15 @@ enum Ending<'a> {
     Started(&'a Allocation),
 }
 
-/// The earliest time and place for a job that does not fit now; `None` if no end in sight makes room for it.
+/// The earliest time and place for a job that does not fit now; `None` if no end in sight makes room for it. `waited`
+/// is since when it could run on more leaf switches than it asks for, if it could.
 pub(crate) fn earliest(
     demand: &Demand,
     (fleet, part): (&Fleet, &PartView),
     holds: &Holds,
     running: &Running<'_>,
     now: Timestamp,
+    waited: Option<Timestamp>,
 ) -> Option<(Timestamp, Vec<Pick>)> {
     let grown = HashMap::new();
     let mut future = Future {
@@ -317,6 +376,10 @@ pub(crate) fn earliest(
         .map(|h| h.end)
         .filter(|t| t.0 < i64::MAX)
         .collect();
+    promises.extend(fleet.blocks.ends(part, now));
+    // From then on it takes more switches.
+    let mut relents = waited.and_then(|since| demand.relents_at(since));
+    promises.extend(relents.filter(|t| *t > now));
     let mut ends = running.ends(now).peekable();
     let mut changed = !promises.is_empty();
     loop {
@@ -348,8 +411,20 @@ pub(crate) fn earliest(
             }
         }
         if changed && tally.may_do() {
-            if let Some(picks) = choose(demand, fleet, part, &future) {
-                return Some((future.start, picks));
+            let relented = relents.is_some_and(|t| t <= future.start);
+            let switches = demand.switches.filter(|_| !relented).map(|(most, _)| most);
+            match choose(demand, fleet, part, &future, switches) {
+                Placement::Here(picks) => {
+                    // Where the network has a shape, that decides.
+                    let flat = part.network.is_none();
+                    let latest = flat.then(|| tally.latest(&future)).flatten();
+                    return Some((future.start, latest.unwrap_or(picks)));
+                }
+                Placement::Scattered if relents.is_none() => {
+                    relents = demand.relents_at(future.start);
+                    promises.extend(relents);
+                }
+                Placement::Scattered | Placement::Nowhere => {}
             }
             changed = false;
         }
@@ -361,6 +436,8 @@ pub(crate) fn earliest(
 struct Tally<'a> {
     demand: &'a Demand,
     most: Vec<u32>,
+    /// Places in the order in which they became able to hold more.
+    grown: Vec<u32>,
     least: u32,
     nodes: u64,
     tasks: u64,
@@ -385,6 +462,7 @@ impl<'a> Tally<'a> {
         let mut tally = Tally {
             demand,
             most: vec![0; part.order.len()],
+            grown: Vec::new(),
             least,
             nodes: 0,
             tasks: 0,
@@ -422,11 +500,81 @@ impl<'a> Tally<'a> {
         }
         future.release(share);
         let room = &future.grown[&node];
-        self.look(future.fleet, pos as usize, node, room)
+        let more = self.look(future.fleet, pos as usize, node, room);
+        if more {
+            self.grown.push(pos);
+        }
+        more
     }
 
     fn may_do(&self) -> bool {
         self.nodes >= self.nodes_needed && self.tasks >= self.tasks_needed
+    }
+
+    /// A placement on the nodes that become able to hold the job last. A promise says how much is kept, not where the
+    /// job will run: that is chosen when it starts. Keeping the nodes that are busy until then leaves those that are
+    /// free already to jobs that run longer.
+    fn latest(&self, future: &Future<'_>) -> Option<Vec<Pick>> {
+        let (fleet, part) = (future.fleet, future.part);
+        let mut among = Among {
+            ground: future,
+            kept: vec![false; part.order.len()],
+        };
+        let all = (0..part.order.len()).rev();
+        let mut places = self.grown.iter().rev().map(|&pos| pos as usize).chain(all);
+        let (mut nodes, mut tasks, mut more) = (0u64, 0u64, 0u64);
+        loop {
+            // At least what is needed by count; then twice as many each time, for needs that are not only counts.
+            let enough = |nodes: u64, tasks: u64| {
+                nodes >= self.nodes_needed + more && (tasks >= self.tasks_needed || more > 0)
+            };
+            let mut last = true;
+            for pos in places.by_ref() {
+                if self.most[pos] == 0 || std::mem::replace(&mut among.kept[pos], true) {
+                    continue;
+                }
+                (nodes, tasks) = (nodes + 1, tasks + u64::from(self.most[pos]));
+                if enough(nodes, tasks) {
+                    last = false;
+                    break;
+                }
+            }
+            let found = choose(self.demand, fleet, part, &among, None).picks();
+            if found.is_some() || last {
+                return found;
+            }
+            more = nodes;
+        }
+    }
+}
+
+/// A ground without some of its nodes.
+struct Among<'a> {
+    ground: &'a Future<'a>,
+    kept: Vec<bool>,
+}
+
+impl Ground for Among<'_> {
+    fn next(&self, mut places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
+        loop {
+            let pos = self.ground.next(places.clone(), cpus, mib)?;
+            if self.kept[pos] {
+                return Some(pos);
+            }
+            places.start = pos + 1;
+        }
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        self.ground.leaves(cpus)
+    }
+
+    fn room(&self, pos: usize) -> Cow<'_, Room> {
+        if self.kept[pos] {
+            self.ground.room(pos)
+        } else {
+            Cow::Owned(Room::default())
+        }
     }
 }
 

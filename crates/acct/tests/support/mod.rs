@@ -297,6 +297,8 @@ impl Driver {
 pub(crate) fn allocation(nodes: &[u32], cpu: u32) -> Allocation {
     let names: Vec<String> = nodes.iter().map(|n| format!("n{n}")).collect();
     Allocation {
+        reservation: None,
+        end_by: None,
         nodes: (nodes.iter().zip(&names))
             .map(|(n, name)| NodeShare {
                 node: NodeIdx(*n),

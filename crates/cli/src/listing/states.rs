@@ -70,7 +70,6 @@ mod tests {
         }
         assert_eq!(parse("cg"), Some(StateWish::Completing));
         assert_eq!(parse("cf"), Some(StateWish::Configuring));
-        assert_eq!(parse("rs"), Some(StateWish::Never));
         assert_eq!(parse("foo"), None);
         // As squeue 22.05.8 lists them.
         assert_eq!(

@@ -3,6 +3,7 @@
 mod jobs;
 pub(crate) mod partition;
 mod processes;
+pub(crate) mod reservation;
 mod service;
 pub(crate) mod table;
 pub(crate) mod update;
@@ -27,6 +28,8 @@ struct Session {
     client: Option<Client>,
     failed: bool,
     done: bool,
+    /// `--dry-run`.
+    dry_run: bool,
 }
 
 /// Runs scontrol.
@@ -45,6 +48,7 @@ pub(super) fn main(args: &[String]) -> ExitCode {
         client: None,
         failed: false,
         done: false,
+        dry_run: false,
     };
     if std::env::var_os("SCONTROL_ALL").is_some() {
         session.flags.all = true;
@@ -71,6 +75,7 @@ impl Session {
         match option {
             "all" => self.flags.all = true,
             "details" => self.flags.details += 1,
+            "dry-run" => self.dry_run = true,
             "hide" => self.flags.hide = true,
             "json" => self.flags.json = true,
             "yaml" => self.flags.yaml = true,
@@ -162,6 +167,12 @@ impl Session {
         }
         if let Status::Refused(why) = known.status {
             return self.error(&format!("{} is not supported: {why}", known.name));
+        }
+        if self.dry_run && known.name != "reconfigure" {
+            return self.error(&format!(
+                "--dry-run goes with reconfigure only; {} was not carried out",
+                known.name
+            ));
         }
         self.run(known.name, rest);
     }
@@ -263,6 +274,7 @@ mod tests {
             client: None,
             failed: false,
             done: false,
+            dry_run: false,
         }
     }
 

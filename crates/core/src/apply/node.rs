@@ -162,7 +162,10 @@ impl Node {
             | Event::StepStarted { .. }
             | Event::StepEnded { .. }
             | Event::PartitionChanged { .. }
-            | Event::PartitionRemoved { .. } => {
+            | Event::PartitionRemoved { .. }
+            | Event::ReservationSet { .. }
+            | Event::ReservationStarted { .. }
+            | Event::ReservationGone { .. } => {
                 panic!("{event:?} is not about a node")
             }
         }

@@ -6,7 +6,7 @@ mod peer;
 use super::input::Input;
 use super::output::{self, Names, Output, Target};
 use super::request::{Feed, Sink, Streams};
-use super::tasks::Tasks;
+use super::tasks::{self, Tasks};
 use super::terminal::{self, Raw};
 use super::{line, seconds};
 use crate::submit::agent::AgentStream;
@@ -45,6 +45,8 @@ pub(super) struct Outcome {
 /// What the options say about a running step.
 struct Rules {
     kill_on_bad_exit: bool,
+    /// `--kill-on-bad-exit=0`: tasks go on even where they wait for one that is gone.
+    keeps_going: bool,
     /// `--wait`: seconds after the first end; 0 is no limit.
     wait_s: u32,
     disable_status: bool,
@@ -59,6 +61,7 @@ impl Rules {
     fn read(say: &Say, chosen: &Chosen, spec: &StepSpec) -> Result<Rules, ExitCode> {
         Ok(Rules {
             kill_on_bad_exit: spec.kill_on_bad_exit,
+            keeps_going: chosen.has("kill-on-bad-exit") && !spec.kill_on_bad_exit,
             wait_s: seconds(chosen, "wait")
                 .map_err(|e| say.option_error(&e))?
                 .unwrap_or(0),
@@ -86,6 +89,14 @@ pub(super) struct Session {
     rules: Rules,
     told: Vec<String>,
     clock: Clock,
+    /// The step's daemons know each other: its tasks may wait for each other by MPI.
+    meshed: bool,
+    /// Some task has joined the others.
+    joined: bool,
+    /// A task that had not joined has ended badly.
+    missing: Option<ExitStatus>,
+    /// What the step ended with, when one task's end ended it.
+    failed: Option<ExitStatus>,
     aborted: bool,
     lost: bool,
     leave: bool,
@@ -166,6 +177,7 @@ impl Session {
         if let Some(prolog) = prolog {
             run_program(say, &prolog);
         }
+        let meshed = !created.wires.is_empty();
         let peers = greet(say, &spec, created)?;
         let id = format!("StepId={}.{step}", spec.job);
         Ok(Session {
@@ -181,6 +193,10 @@ impl Session {
             rules,
             told: Vec::new(),
             clock: Clock::default(),
+            meshed,
+            joined: false,
+            missing: None,
+            failed: None,
             aborted: false,
             lost: false,
             leave: false,
@@ -210,7 +226,10 @@ impl Session {
         }
         drop(lead);
         self.flush();
-        let (exit, mut code) = self.tasks.worst();
+        let (exit, mut code) = match self.failed {
+            Some(exit) => (exit, tasks::code(exit)),
+            None => self.tasks.worst(),
+        };
         let mut exit = exit;
         if self.lost || (self.leave && code == 0) {
             code = code.max(1);
@@ -327,7 +346,35 @@ impl Session {
             }
             FromStepd::Exited { task, exit, oom } => self.exited(at, task, exit, oom),
             FromStepd::Closed => self.peers[at].close(),
+            FromStepd::Joined => {
+                self.joined = true;
+                if let Some(exit) = self.missing {
+                    self.fail(exit);
+                }
+            }
+            FromStepd::Failed { exit, joined, .. } => {
+                if joined || self.joined {
+                    self.fail(exit);
+                } else {
+                    self.missing.get_or_insert(exit);
+                }
+            }
         }
+    }
+
+    /// The others would wait for ever for a task: the step ends everywhere, with that task's status.
+    fn fail(&mut self, exit: ExitStatus) {
+        if self.failed.is_some() || self.aborted || self.rules.keeps_going {
+            return;
+        }
+        self.failed = Some(exit);
+        self.aborted = true;
+        self.tell();
+        self.say.info(&format!("Terminating {}", self.id));
+        for peer in self.peers.iter_mut().filter(|p| !p.is_closed()) {
+            peer.send(&ToStepd::Fail(exit));
+        }
+        self.clock.leave = Some(Instant::now() + LEAVE_AFTER);
     }
 
     fn exited(&mut self, at: usize, task: u32, exit: ExitStatus, oom: bool) {
@@ -345,7 +392,11 @@ impl Session {
         }
         if !exit.is_ok() && self.rules.kill_on_bad_exit && !self.aborted {
             self.tell();
-            self.terminate();
+            if self.meshed {
+                self.fail(exit);
+            } else {
+                self.terminate();
+            }
         }
     }
 
@@ -378,6 +429,9 @@ impl Session {
             node.name,
             muster_core::hostlist::ranges(&left)
         ));
+        if self.meshed {
+            self.fail(ExitStatus { code: 1, signal: 0 });
+        }
     }
 
     /// Passes on what there is to read.
@@ -568,6 +622,9 @@ fn greet(say: &Say, spec: &StepSpec, created: StepCreated) -> Result<Vec<Peer>, 
         })?;
         let mut peer = Peer::new(node, stream);
         peer.send(&ToStepd::Hello(created.key.clone()));
+        if !created.wires.is_empty() {
+            peer.send(&ToStepd::Peers(created.wires.clone()));
+        }
         peers.push(peer);
     }
     Ok(peers)
