@@ -187,3 +187,85 @@ fn a_plan_that_was_not_carried_out_comes_again() {
     world.change(a, JobChange::Priority(1));
     assert_eq!(world.pass(), [b]);
 }
+
+/// One partition of these nodes, where run times are predicted.
+fn predicting(count: u32, cpus: u32) -> World {
+    let mut config = cluster(nodes(count, cpus));
+    config.scheduler_parameters = vec![muster_core::run_times::PREDICT.into()];
+    World::new(config)
+}
+
+/// The same of somebody of whom nothing is known.
+fn of_another(mut spec: JobSpec) -> JobSpec {
+    spec.owner.uid = 2000;
+    spec
+}
+
+/// Two jobs of that name run for ten minutes each, whatever their limit.
+fn learn(world: &mut World, name: &str, minutes: u32) {
+    for _ in 0..2 {
+        let mut spec = job(1, minutes);
+        spec.name = name.into();
+        let id = world.submit(spec);
+        assert_eq!(world.pass(), [id]);
+        world.now = world.now.plus_s(600);
+        world.end(id);
+    }
+}
+
+#[test]
+fn a_job_that_is_predicted_to_be_short_fills_a_gap_that_its_limit_does_not_fit() {
+    for (predicts, started) in [(true, 1), (false, 0)] {
+        let mut world = if predicts {
+            predicting(2, 1)
+        } else {
+            World::simple(2, 1)
+        };
+        learn(&mut world, "short", 100);
+        // A holds n0 for an hour, B waits for both nodes; the limit of C is 100 minutes, its like ran for ten.
+        let a = world.submit(of_another(job(1, 60)));
+        assert_eq!(world.pass(), [a]);
+        let b = world.submit(of_another(wide(2, 2, 20)));
+        let mut c = job(1, 100);
+        c.name = "short".into();
+        world.submit(c);
+        assert_eq!(world.pass().len(), started, "predicts: {predicts}");
+        assert_eq!(world.reason(b), Reason::Resources);
+    }
+}
+
+#[test]
+fn who_has_waited_a_day_is_not_delayed_by_predictions() {
+    let mut world = predicting(2, 1);
+    learn(&mut world, "short", 100);
+    let a = world.submit(of_another(job(1, 2 * 24 * 60)));
+    assert_eq!(world.pass(), [a]);
+    world.submit(of_another(wide(2, 2, 20)));
+    let like = |minutes| {
+        let mut spec = job(1, minutes);
+        spec.name = "short".into();
+        spec
+    };
+    // Before: predicted ten minutes, it may run. A day and a half later only its limit counts, and that is too long.
+    let c = world.submit(like(100));
+    assert_eq!(world.pass(), [c]);
+    world.now = world.now.plus_s(600);
+    world.end(c);
+    world.now = world.now.plus_s(47 * 3600);
+    world.submit(like(100));
+    assert_eq!(world.pass(), []);
+    let d = world.submit(like(20));
+    assert_eq!(world.pass(), [d]);
+}
+
+#[test]
+fn of_those_that_may_pass_the_shortest_comes_first() {
+    let mut world = predicting(2, 1);
+    world.submit(job(1, 60));
+    world.pass();
+    let b = world.submit(wide(2, 2, 20));
+    world.submit(job(1, 50));
+    let short = world.submit(job(1, 10));
+    assert_eq!(world.pass(), [short]);
+    assert_eq!(world.reason(b), Reason::Resources);
+}

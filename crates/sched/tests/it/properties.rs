@@ -6,6 +6,7 @@ use muster_core::command::Plan;
 use muster_core::event::JobChange;
 use muster_core::ids::JobId;
 use muster_core::job::{ArrayRole, Hold, Reason};
+use muster_core::run_times::PREDICT;
 use muster_core::spec::{JobSpec, MemoryAsk, Sharing};
 use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
@@ -110,6 +111,7 @@ fn op() -> impl Strategy<Value = Op> {
         6 => Just(Op::Pass),
         1 => Just(Op::Forget),
         2 => (1u64..900).prop_map(Op::Later),
+        1 => Just(Op::Later(90_000)),
         1 => (0u32..4).prop_map(Op::Drain),
         1 => (0u32..4).prop_map(Op::Resume),
         1 => (any::<usize>(), 1u32..5).prop_map(|(i, p)| Op::Priority(i, p)),
@@ -122,6 +124,9 @@ fn world(flags: u32) -> World {
     let mut config = cluster(nodes(4, 4));
     config.memory_is_consumable = flags & 1 != 0;
     config.backfill = flags & 2 == 0 || flags & 4 == 0;
+    if flags & 16 != 0 {
+        config.scheduler_parameters = vec![PREDICT.into()];
+    }
     let mut q = partition("q", &config.nodes[2..]);
     q.priority_tier = 1 + (flags >> 3) % 2;
     config.partitions.push(q);
@@ -451,7 +456,7 @@ proptest! {
 
     #[test]
     fn plans_are_sound_and_incremental(
-        flags in 0u32..16,
+        flags in 0u32..32,
         ops in proptest::collection::vec(op(), 1..60),
     ) {
         let mut world = world(flags);

@@ -175,7 +175,9 @@ impl World {
 
     pub(crate) fn submit_with(&mut self, mut spec: JobSpec, priority: u32) -> JobId {
         let id = JobId(self.state.next_job_id.max(1));
-        spec.owner.uid = 1000;
+        if spec.owner.uid == 0 {
+            spec.owner.uid = 1000;
+        }
         self.apply(&Event::JobSubmitted {
             id,
             at: self.now,

@@ -80,3 +80,32 @@ fn the_same_workload_gives_the_same_schedule() {
         assert!(most <= Some(32), "{word}: {most:?} of 32 processors in use");
     }
 }
+
+#[test]
+fn the_default_waits_less_than_easy_and_starves_nobody() {
+    let options = crate::workload::lublin::Options {
+        jobs: 2000,
+        processors: 64,
+        load: Some(0.85),
+        ..Default::default()
+    };
+    let workload = crate::workload::lublin::generate(&options);
+    let [default, easy] = [Policy::Default, Policy::Easy].map(|policy| {
+        let options = Options::new(policy, &workload);
+        let outcome = replay(&workload, &options, &mut |_| ()).unwrap();
+        metrics::metrics(&outcome.jobs, outcome.processors)
+    });
+    assert!(
+        default.mean_wait_s < easy.mean_wait_s,
+        "{default:?} {easy:?}"
+    );
+    assert!(
+        default.avg_bounded_slowdown < easy.avg_bounded_slowdown,
+        "{default:?} {easy:?}"
+    );
+    // Nobody is passed by jobs submitted more than a day after it.
+    assert!(
+        default.max_wait_s < easy.max_wait_s + 86_400.0,
+        "{default:?} {easy:?}"
+    );
+}
