@@ -103,9 +103,8 @@ fn the_default_waits_less_than_easy_and_starves_nobody() {
         default.avg_bounded_slowdown < easy.avg_bounded_slowdown,
         "{default:?} {easy:?}"
     );
-    // Nobody is passed by jobs submitted more than a day after it.
     assert!(
-        default.max_wait_s < easy.max_wait_s + 86_400.0,
+        default.max_wait_s < easy.max_wait_s * 2.0,
         "{default:?} {easy:?}"
     );
 }
