@@ -15,6 +15,7 @@ mod node_document;
 pub(crate) mod node_fields;
 pub(crate) mod priority;
 mod query;
+mod reservation;
 pub(crate) mod sacct;
 mod sacct_document;
 pub(crate) mod sacct_fields;
@@ -26,6 +27,7 @@ mod show_job;
 mod show_node;
 #[cfg(test)]
 mod show_tests;
+mod show_topology;
 pub(crate) mod sinfo;
 pub(crate) mod squeue;
 pub(crate) mod sshare;
@@ -33,7 +35,7 @@ pub(crate) mod sstat;
 mod states;
 pub(crate) mod step_fields;
 mod text;
-mod time_input;
+pub(crate) mod time_input;
 
 use crate::SLURM_VERSION;
 use crate::connect::ConnectError;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::load::load_with;
 use crate::source::{ReadFile, read_from_disk};
-use crate::{Config, files};
+use crate::{Config, files, topology};
 
 /// Where Slurm looks without `SLURM_CONF`.
 pub const DEFAULT_PATH: &str = "/etc/slurm/slurm.conf";
@@ -105,9 +105,14 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
     if let Some(path) = beside("gres.conf") {
         diagnostics.extend(files::load_gres_with(&path, read).1);
     }
-    if let Some(path) = beside("topology.conf") {
-        diagnostics.extend(files::load_topology_with(&path, read).1);
+    let (topologies, found) = topology::resolve(&config, read);
+    if topologies.is_empty()
+        && found.is_empty()
+        && let Some(path) = beside("topology.conf")
+    {
+        diagnostics.extend(topology::load_with(&path, read).1);
     }
+    diagnostics.extend(found);
     for (name, kind) in [
         ("cgroup.conf", files::Flat::Cgroup),
         ("mpi.conf", files::Flat::Mpi),

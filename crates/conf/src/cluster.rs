@@ -14,8 +14,8 @@ use muster_core::spec::MemoryAsk;
 use muster_core::time;
 
 impl Config {
-    /// What the core needs of this configuration. `gres` is gres.conf, `uid_of` finds the number of
-    /// a user by name.
+    /// What the core needs of this configuration, but for the network, which [`crate::topology`] reads. `gres` is
+    /// gres.conf, `uid_of` finds the number of a user by name.
     pub fn cluster(
         &self,
         gres: &[GresLine],
@@ -66,7 +66,16 @@ impl Config {
             scheduler_parameters: self.scheduler_words(),
             requeue_exit: exit_codes(self.text("RequeueExit")),
             requeue_exit_hold: exit_codes(self.text("RequeueExitHold")),
+            prolog_slurmctld: self.names_program("PrologSlurmctld"),
+            can_reboot: self.names_program("RebootProgram"),
+            order: self.order_config(),
+            topologies: Vec::new(),
         }
+    }
+
+    fn names_program(&self, key: &str) -> bool {
+        let text = self.text(key);
+        text.is_some_and(|program| !program.is_empty() && program != "(null)")
     }
 
     /// `SchedulerParameters`. Where the file leaves the order of jobs open (no `PriorityType`) and lets later jobs pass
@@ -136,6 +145,7 @@ impl Config {
                 TimeLimit::Unlimited => u32::MAX,
             }),
             billing_weights: partition.billing_weights_text.clone(),
+            topology: partition.topology.clone(),
         }
     }
 }

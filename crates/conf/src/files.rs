@@ -1,5 +1,5 @@
-//! The files beside slurm.conf: gres.conf and topology.conf into types, cgroup.conf, mpi.conf and
-//! slurmdbd.conf into checked settings.
+//! The files beside slurm.conf: gres.conf into types, cgroup.conf, mpi.conf and slurmdbd.conf into
+//! checked settings.
 
 use std::path::Path;
 
@@ -62,7 +62,7 @@ pub fn load_gres_with(path: &Path, read: ReadFile<'_>) -> (Vec<GresLine>, Vec<Di
     (gres, findings.sorted())
 }
 
-fn check_line(
+pub(crate) fn check_line(
     line: &[Pair],
     table: &'static Table,
     what: &'static str,
@@ -154,124 +154,6 @@ fn gres_line(settings: &Settings, origin: Origin, findings: &mut Findings) -> Op
         auto_detect: reader.given("AutoDetect").map(str::to_ascii_lowercase),
         origin,
     })
-}
-
-/// The network as topology.conf describes it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Topology {
-    /// `SwitchName` lines (topology/tree).
-    pub switches: Vec<Switch>,
-    /// `BlockName` lines (topology/block): name and nodes.
-    pub blocks: Vec<(String, Vec<String>)>,
-    /// `BlockSizes`.
-    pub block_sizes: Vec<u32>,
-    /// `RingName` lines (topology/ring): name and nodes in order.
-    pub rings: Vec<(String, Vec<String>)>,
-}
-
-/// One switch and what is below it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Switch {
-    /// Name.
-    pub name: String,
-    /// Switches below it.
-    pub switches: Vec<String>,
-    /// Nodes at it.
-    pub nodes: Vec<String>,
-    /// The line.
-    pub origin: Origin,
-}
-
-/// Loads topology.conf from disk.
-pub fn load_topology(path: &Path) -> (Topology, Vec<Diagnostic>) {
-    load_topology_with(path, &source::read_from_disk)
-}
-
-/// [`load_topology`] by way of the caller's own file reader.
-pub fn load_topology_with(path: &Path, read: ReadFile<'_>) -> (Topology, Vec<Diagnostic>) {
-    let mut findings = Findings::default();
-    let lines = source::read_lines(path, read, &mut findings);
-    let mut checker = Checker::new(&mut findings);
-    let mut topology = Topology::default();
-    for line in lines {
-        let settings = check_line(&line, &keys::TOPOLOGY, "topology.conf", &mut checker);
-        topology_line(&mut topology, &settings, &line[0].origin, checker.findings);
-    }
-    check_switches(&topology, &mut findings);
-    (topology, findings.sorted())
-}
-
-fn topology_line(
-    topology: &mut Topology,
-    settings: &Settings,
-    origin: &Origin,
-    findings: &mut Findings,
-) {
-    let reader = Reader {
-        settings,
-        table: &keys::TOPOLOGY,
-    };
-    let hosts = |key: &str| {
-        reader
-            .given(key)
-            .and_then(|text| hostlist::parse(text).ok())
-            .unwrap_or_default()
-    };
-    if let Some(name) = reader.given("SwitchName") {
-        topology.switches.push(Switch {
-            name: name.to_owned(),
-            switches: hosts("Switches"),
-            nodes: hosts("Nodes"),
-            origin: origin.clone(),
-        });
-    } else if let Some(name) = reader.given("BlockName") {
-        topology.blocks.push((name.to_owned(), hosts("Nodes")));
-    } else if let Some(name) = reader.given("RingName") {
-        topology.rings.push((name.to_owned(), hosts("Nodes")));
-    } else if reader.given("BlockSizes").is_none() && !settings.is_empty() {
-        let help = "add SwitchName, BlockName, RingName or BlockSizes";
-        findings.error(origin, "", "the line names no switch, block or ring", help);
-    }
-    for word in reader.list("BlockSizes") {
-        match word.parse() {
-            Ok(size) => topology.block_sizes.push(size),
-            Err(_) => {
-                let message = format!("BlockSizes: `{word}` is not a number");
-                findings.error(origin, "BlockSizes", message, "");
-            }
-        }
-    }
-}
-
-fn check_switches(topology: &Topology, findings: &mut Findings) {
-    let names: Vec<&str> = topology
-        .switches
-        .iter()
-        .map(|switch| switch.name.as_str())
-        .collect();
-    for (i, switch) in topology.switches.iter().enumerate() {
-        let name = &switch.name;
-        if names[..i].contains(&name.as_str()) {
-            let message = format!("switch {name} is defined twice");
-            findings.error(
-                &switch.origin,
-                "SwitchName",
-                message,
-                "define each switch once",
-            );
-        }
-        for below in &switch.switches {
-            if !names.contains(&below.as_str()) {
-                let message = format!("Switches: there is no switch {below}");
-                findings.error(
-                    &switch.origin,
-                    "Switches",
-                    message,
-                    "add its SwitchName line",
-                );
-            }
-        }
-    }
 }
 
 /// A file of plain settings.

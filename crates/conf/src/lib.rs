@@ -12,9 +12,11 @@ mod load;
 mod model;
 mod nodes;
 pub mod options;
+mod order;
 mod partitions;
 mod show;
 mod source;
+pub mod topology;
 pub mod value;
 mod write;
 

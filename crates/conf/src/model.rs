@@ -488,6 +488,8 @@ pub struct PartitionDef {
     pub billing_weights: Vec<(String, f64)>,
     /// `TRESBillingWeights` as it was written.
     pub billing_weights_text: Option<String>,
+    /// `Topology`.
+    pub topology: Option<String>,
     /// `OverTimeLimit`; `None` for the cluster's.
     pub over_time_limit: Option<TimeLimit>,
     /// The line.

@@ -231,6 +231,7 @@ fn partition(
         preempt_mode: reader.text("PreemptMode").map(str::to_ascii_uppercase),
         billing_weights: billing_weights(&reader, place("TRESBillingWeights"), findings),
         billing_weights_text: reader.text("TRESBillingWeights").map(str::to_owned),
+        topology: reader.text("Topology").map(str::to_owned),
         over_time_limit: reader.given("OverTimeLimit").map(|_| {
             let minutes = reader.number("OverTimeLimit");
             minutes.map_or(TimeLimit::Unlimited, |m| {

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use muster_conf::files::{self, Flat};
-use muster_conf::{Facts, Minimal, Severity, load_text, load_with, show_config, write_minimal};
+use muster_conf::{
+    Facts, Minimal, Severity, load_text, load_with, show_config, topology, write_minimal,
+};
 use proptest::prelude::*;
 
 const SEEDS: [&str; 6] = [
@@ -30,7 +32,7 @@ fn load_everything(bytes: &[u8]) {
     };
     assert!(show_config(&config, &facts).len() > 150);
     let _ = files::load_gres_with(path, &read);
-    let _ = files::load_topology_with(path, &read);
+    let _ = topology::load_with(path, &read);
     for kind in [Flat::Cgroup, Flat::Mpi, Flat::Slurmdbd] {
         let _ = files::load_flat_with(kind, path, &read);
     }

@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use muster_conf::files::{self, Flat};
-use muster_conf::{Config, Diagnostic, Facts, check, check_with, format_row, load, show_config};
+use muster_conf::{
+    Config, Diagnostic, Facts, check, check_with, format_row, load, show_config, topology,
+};
 use muster_core::hostlist;
 
 fn data(name: &str) -> PathBuf {
@@ -142,7 +144,7 @@ fn files_beside() {
     say(found);
     let (gres, found) = files::load_gres(&data("beside/gres.conf"));
     say(found);
-    let (topology, found) = files::load_topology(&data("beside/topology.conf"));
+    let (topology, found) = topology::load(&data("beside/topology.conf"));
     say(found);
     for line in gres {
         let line = format!("{line:?}");

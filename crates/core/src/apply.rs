@@ -11,9 +11,11 @@ use crate::index::{Counts, Keys};
 use crate::index_set::IndexSet;
 use crate::job::{Allocation, ArrayRole, Job};
 use crate::node::Node;
+use crate::reservation::{Flags, Reservation};
 use crate::spec::JobSpec;
 use crate::state::{ArrayInfo, Blob, Note, State};
 use crate::time::{TimeLimit, Timestamp};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl State {
@@ -37,7 +39,7 @@ impl State {
             Event::JobSubmitted { .. } => self.submit(event),
             Event::TaskSplit { base, index, id } => self.split(*base, *index, *id, event),
             Event::JobChanged { id, change, .. } => {
-                if let JobChange::Spec(spec) = change {
+                if let JobChange::Spec(spec) | JobChange::ReservationGone { spec, .. } = change {
                     self.change_spec(*id, spec);
                 }
                 self.turn_job(*id, event);
@@ -80,6 +82,20 @@ impl State {
             Event::PartitionRemoved { name } => {
                 self.partitions.retain(|p| p.name != *name);
                 self.rebuild_indexes();
+            }
+            Event::ReservationSet { reservation } => {
+                if self.reservations.get(&reservation.name).is_none() {
+                    self.reservations_made += 1;
+                }
+                self.reservations.insert((**reservation).clone());
+            }
+            Event::ReservationStarted { name, .. } => {
+                if let Some(reservation) = self.reservations.get_mut(name) {
+                    reservation.active = true;
+                }
+            }
+            Event::ReservationGone { name, .. } => {
+                self.reservations.remove(name);
             }
         }
     }
@@ -327,6 +343,23 @@ impl State {
         self.config = Some(config.clone());
         self.recount_nodes();
         self.rebuild_indexes();
+        self.follow_partitions();
+    }
+
+    /// Reservations of whole partitions (`PART_NODES`) have the nodes that the partitions have.
+    fn follow_partitions(&mut self) {
+        let all: Vec<Reservation> = self.reservations.iter().cloned().collect();
+        for mut reservation in all {
+            let partition = reservation.partition.as_deref();
+            let partition = partition.and_then(|name| self.partition(name));
+            if let Some(partition) = partition.filter(|_| reservation.flags.has(Flags::PART_NODES))
+            {
+                let nodes = partition.nodes.iter().filter_map(|n| self.node_named(n));
+                let nodes: BTreeMap<NodeIdx, &Node> = nodes.map(|n| (n.idx, n)).collect();
+                reservation.set_nodes(nodes.into_values());
+                self.reservations.insert(reservation);
+            }
+        }
     }
 
     /// Works out anew what is used on each node, after its CPUs or devices changed.
@@ -356,6 +389,7 @@ impl State {
             None => self.partitions.push(partition.clone()),
         }
         self.rebuild_indexes();
+        self.follow_partitions();
     }
 }
 

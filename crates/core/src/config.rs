@@ -2,9 +2,11 @@
 //! decides what was decided then.
 
 use crate::node::NodeConfig;
+use crate::order_config::OrderConfig;
 use crate::run_times::PREDICT;
 use crate::spec::MemoryAsk;
 use crate::time::TimeLimit;
+use crate::topology::Topology;
 use minicbor::{Decode, Encode};
 
 /// Cluster-wide settings, partitions and nodes.
@@ -90,6 +92,22 @@ pub struct ClusterConfig {
     #[n(25)]
     #[cbor(default)]
     pub requeue_exit_hold: Vec<(u32, u32)>,
+    /// There is a `PrologSlurmctld`: jobs are launched when it has ended well.
+    #[n(26)]
+    #[cbor(default)]
+    pub prolog_slurmctld: bool,
+    /// There is a `RebootProgram`.
+    #[n(27)]
+    #[cbor(default)]
+    pub can_reboot: bool,
+    /// Priorities, preemption, reservations.
+    #[n(40)]
+    #[cbor(default)]
+    pub order: OrderConfig,
+    /// Shapes of the network; none for `topology/flat`.
+    #[n(28)]
+    #[cbor(default)]
+    pub topologies: Vec<Topology>,
 }
 
 impl Default for ClusterConfig {
@@ -122,6 +140,10 @@ impl Default for ClusterConfig {
             scheduler_parameters: Vec::new(),
             requeue_exit: Vec::new(),
             requeue_exit_hold: Vec::new(),
+            prolog_slurmctld: false,
+            can_reboot: false,
+            order: OrderConfig::default(),
+            topologies: Vec::new(),
         }
     }
 }
@@ -248,6 +270,9 @@ pub struct PartitionConfig {
     /// `TRESBillingWeights`, as text.
     #[n(31)]
     pub billing_weights: Option<String>,
+    /// `Topology`: which of [`ClusterConfig::topologies`] its jobs are placed by; the default one when absent.
+    #[n(32)]
+    pub topology: Option<String>,
 }
 
 impl PartitionConfig {
@@ -286,6 +311,7 @@ impl PartitionConfig {
             preempt_mode: None,
             over_time_limit_min: None,
             billing_weights: None,
+            topology: None,
         }
     }
 }

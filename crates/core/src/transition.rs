@@ -126,7 +126,11 @@ impl Job {
                 | JobChange::TermSent
                 | JobChange::NotBefore(_)
                 | JobChange::SpecialExit(_)
-                | JobChange::Detail(_) => Move::Change,
+                | JobChange::Detail(_)
+                | JobChange::Ready
+                | JobChange::ReservationGone { .. }
+                | JobChange::EndBy(_)
+                | JobChange::SwitchWait => Move::Change,
             },
             Event::JobStarted { .. } => Move::Start,
             Event::JobEnding { requeue: None, .. } => Move::End,
@@ -147,7 +151,10 @@ impl Job {
             | Event::NodeRegistered { .. }
             | Event::NodeChanged { .. }
             | Event::PartitionChanged { .. }
-            | Event::PartitionRemoved { .. } => return None,
+            | Event::PartitionRemoved { .. }
+            | Event::ReservationSet { .. }
+            | Event::ReservationStarted { .. }
+            | Event::ReservationGone { .. } => return None,
         })
     }
 }

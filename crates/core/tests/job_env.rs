@@ -172,6 +172,8 @@ fn sample(name: &str, ask: ResourceAsk, nodes: u32, cpus: u32, tasks: u32) -> Sa
             ..JobSpec::default()
         },
         alloc: Allocation {
+            reservation: None,
+            end_by: None,
             nodes: shares.collect(),
             partition: "batch".to_owned(),
             exclusive: false,
@@ -200,6 +202,7 @@ impl Sample {
             conf_path: "/etc/slurm.conf",
             working_cluster: "peer:127.0.0.1:17100:9728:109",
             lead_address: "unix:/spool/noded.sock",
+            topology: ("", ""),
         }
     }
 }

@@ -14,6 +14,8 @@ use crate::waiting::Waiting;
 use log::{error, info, warn};
 use muster_acct::{Follower, changes};
 use muster_core::command::Identity;
+use muster_core::config::ClusterConfig;
+use muster_core::config_diff;
 use muster_core::event::Event;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::state::State;
@@ -21,6 +23,7 @@ use muster_core::time::Timestamp;
 use muster_journal::Position;
 use muster_proto::client::{ConfigAnswer, Query, Response};
 use muster_proto::frame;
+use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -97,6 +100,16 @@ impl Replica {
                 } => {
                     self.waiting.wait_ended(&self.state, job, holder, answer);
                 }
+                ToReplica::WaitNodes { count, answer } => {
+                    self.waiting.wait_nodes(&self.state, count, answer);
+                }
+                ToReplica::Compare {
+                    cluster,
+                    pairs,
+                    answer,
+                } => {
+                    let _ = answer.send(self.compare(&cluster, &pairs));
+                }
                 ToReplica::Config(config) => self.config = *config,
                 ToReplica::Programs(settings) => self.programs.configure(*settings),
                 ToReplica::Stop => break,
@@ -122,6 +135,26 @@ impl Replica {
         }
     }
 
+    fn compare(&self, new: &ClusterConfig, pairs: &[(String, String)]) -> Vec<String> {
+        let known: HashMap<&str, &str> = self
+            .config
+            .pairs
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect();
+        let mut lines = Vec::new();
+        for (key, value) in pairs {
+            // Not settings: facts, and what follows from the number of nodes.
+            const FACTS: [&str; 4] = ["BOOT_TIME", "NEXT_JOB_ID", "MaxNodeCount", "MaxDBDMsgs"];
+            let old = known.get(key.as_str()).copied().unwrap_or("");
+            if old != value && !FACTS.contains(&key.as_str()) {
+                lines.push(format!("~ {key}: {old} -> {value}"));
+            }
+        }
+        lines.extend(config_diff::differences(&self.state, new));
+        lines
+    }
+
     fn query(&mut self, identity: &Identity, query: &Query, out: &mpsc::UnboundedSender<Vec<u8>>) {
         let mut send = |response: Response| drop(out.send(frame::encode(&response)));
         match query {
@@ -130,6 +163,7 @@ impl Replica {
             }
             Query::Cluster => answer::cluster(&self.state, &mut send),
             Query::Partitions => send(answer::partitions(&self.state)),
+            Query::Reservations => send(answer::reservations(&self.state)),
             Query::Ping => send(Response::Pong(answer::pong(&self.state, self.started))),
             Query::Config => {
                 let mut config = self.config.clone();
@@ -148,6 +182,10 @@ impl Replica {
             Query::Allocation(job) => {
                 send(answer::allocation(&self.state, &self.keys, identity, *job));
             }
+            Query::Differences => send(Response::Refused(Refusal::new(
+                RefusalCode::ProtocolError,
+                "files are read by the connection, not by the replica",
+            ))),
             Query::Accounting(_) => send(Response::Refused(Refusal::new(
                 RefusalCode::ProtocolError,
                 "accounting is asked of the store, not of the replica",

@@ -152,6 +152,29 @@ impl Shared {
         }
     }
 
+    /// What reading slurm.conf again would change.
+    ///
+    /// # Errors
+    /// For those who may not reconfigure, and for files with errors.
+    pub(crate) async fn differences(&self, identity: &Identity) -> Result<Vec<String>, Refusal> {
+        if !self.is_admin(identity.uid) {
+            return Err(RefusalCode::AccessDenied.into());
+        }
+        let read = self.config.read().map_err(|e| {
+            let detail = format!("the configuration would not be taken: {e:#}");
+            Refusal::new(RefusalCode::InvalidValue, detail)
+        })?;
+        let (answer, lines) = oneshot::channel();
+        let message = ToReplica::Compare {
+            cluster: read.cluster,
+            pairs: read.answer.pairs,
+            answer,
+        };
+        let busy = || Refusal::from(RefusalCode::Busy);
+        self.replica.send(message).map_err(|_| busy())?;
+        lines.await.map_err(|_| busy())
+    }
+
     async fn give_up_unheld(&self) {
         tokio::time::sleep(RETURN).await;
         let left: Vec<_> = self.unheld.borrow_mut().drain().collect();

@@ -16,12 +16,13 @@ use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::spec::JobKind;
 use muster_core::state::{ArrayInfo, Note, State};
 use muster_core::time::Timestamp;
+use muster_core::topology::Topology;
 use muster_journal::{Batch, Log, Position};
 use muster_proto::node::{
     JobGrant, NodeHello, NodeSettings, NumberedReport, Order, Report, Welcome,
 };
 use muster_sched::engine::{Engine, Turn};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -45,6 +46,8 @@ pub struct Writer {
     /// waits for the commit: the loss of an older connection may be told in the same turn.
     generations: HashMap<NodeIdx, u64>,
     settings: NodeSettings,
+    /// Places of the nodes in the network, by name: address and pattern.
+    places: BTreeMap<String, (String, String)>,
     keys: Keys,
     stats: Arc<Stats>,
     accounted: Accounted,
@@ -106,6 +109,7 @@ impl Writer {
             links: HashMap::new(),
             generations: HashMap::new(),
             settings: NodeSettings::default(),
+            places: BTreeMap::new(),
             keys: parts.keys,
             stats: parts.stats,
             accounted: Accounted::new(parts.accounted, position),
@@ -152,7 +156,8 @@ impl Writer {
     /// one which waits for accounting is not tried all the time; `due` remembers until when.
     fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
         let next = self.engine.state().next_tick(now);
-        self.due.into_iter().chain(next).min()
+        let plan = self.engine.scheduler().next_look();
+        self.due.into_iter().chain(next).chain(plan).min()
     }
 
     /// One turn: decides the messages, lets time pass, schedules, commits, and sends what may now be known.
@@ -274,16 +279,22 @@ impl Writer {
                 keep,
                 done,
             } => {
+                let network = config.topologies.iter().find(|t| t.cluster_default);
+                self.places = network.map(Topology::addresses).unwrap_or_default();
                 let command = Command::Configure { config, keep };
                 self.engine.decide(0, &command, now, turn);
                 self.miss_nodes(now, turn);
                 self.settings = *settings;
-                for link in self.links.values() {
-                    let _ = link
-                        .send
-                        .send(ToLink::Settings(Box::new(self.settings.clone())));
+                for (node, link) in &self.links {
+                    let known = self.engine.state().node(*node);
+                    let settings = self.settings_of(known.map_or("", |n| &n.config.name));
+                    let _ = link.send.send(ToLink::Settings(Box::new(settings)));
                 }
                 out.configured.extend(done);
+            }
+            ToWriter::PrologEnded { job, attempt, well } => {
+                let command = Command::PrologEnded { job, attempt, well };
+                self.engine.decide(0, &command, now, turn);
             }
             ToWriter::StartSnapshot { position, answer } => {
                 let writer = self.log.start_snapshot(position);
@@ -369,6 +380,16 @@ impl Writer {
         }
     }
 
+    /// The settings as one node gets them.
+    fn settings_of(&self, node: &str) -> NodeSettings {
+        let (address, pattern) = self.places.get(node).cloned().unwrap_or_default();
+        NodeSettings {
+            topology_addr: address,
+            topology_pattern: pattern,
+            ..self.settings.clone()
+        }
+    }
+
     fn hello(
         &mut self,
         hello: NodeHello,
@@ -404,7 +425,7 @@ impl Writer {
         let welcome = Welcome {
             public_key: self.keys.public().into(),
             cluster: cluster_name(self.engine.state()),
-            settings: self.settings.clone(),
+            settings: self.settings_of(&hello.name),
         };
         let welcome = Box::new(welcome);
         out.welcomes.push(NewLink {
@@ -558,6 +579,7 @@ impl Writer {
                     scope,
                 },
             ),
+            Effect::Reboot { node } => (node, Order::Reboot),
             Effect::Notify { .. } => return,
         };
         let Some(link) = self.links.get(&node) else {

@@ -7,8 +7,11 @@ use muster_core::config::OverSubscribe;
 use muster_core::hostlist;
 use muster_core::job::Reason;
 use muster_core::spec::{MemoryAsk, ResourceAsk, Sharing};
-use muster_core::time::TimeLimit;
+use muster_core::time::{TimeLimit, Timestamp};
 use std::collections::BTreeSet;
+
+/// Seconds that a job waits for few leaf switches at most, unless `max_switch_wait` says otherwise.
+const SWITCH_WAIT_S: u64 = 300;
 
 /// Memory that a job needs, with defaults resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub(crate) struct Demand {
     /// Least loaded nodes first.
     pub(crate) least_loaded: bool,
     pub(crate) contiguous: bool,
+    /// Most leaf switches, and milliseconds to wait for so few; absent where the network is flat.
+    pub(crate) switches: Option<(u32, u64)>,
     /// Nodes that must be in the allocation.
     pub(crate) required: Vec<u32>,
     excluded: BTreeSet<u32>,
@@ -110,6 +115,10 @@ impl Demand {
             spread: ask.spread,
             least_loaded: part.config.lln || hint("CR_LLN"),
             contiguous: ask.contiguous,
+            switches: ask
+                .switches
+                .filter(|(count, _)| *count > 0 && part.network.is_some())
+                .map(|(count, wait)| (count, switch_wait_ms(wait, &config.scheduler_parameters))),
             required,
             excluded: named(&ask.exclude)
                 .unwrap_or_default()
@@ -143,6 +152,11 @@ impl Demand {
         } else {
             self.tasks_each
         }
+    }
+
+    /// When a job that could run since `since` but for its wish for few leaf switches gives the wish up.
+    pub(crate) fn relents_at(&self, since: Timestamp) -> Option<Timestamp> {
+        self.switches.map(|(_, wait_ms)| since.plus_ms(wait_ms))
     }
 
     /// Whether the node may be used at all, under this alternative.
@@ -266,6 +280,18 @@ impl Demand {
         }
     }
 
+    /// Least free CPUs that the whole job needs.
+    pub(crate) fn least_cpus(&self, alternative: usize, classes: &[NodeClass]) -> u64 {
+        let node = self.floor(alternative, classes, self.tasks_least()).0;
+        let nodes = u64::from(node) * u64::from(self.min_nodes);
+        match self.tasks {
+            Some(tasks) if !self.overcommit => {
+                nodes.max(u64::from(tasks) * u64::from(self.cpus_of_task))
+            }
+            _ => nodes,
+        }
+    }
+
     /// Least free CPUs and memory with which a node of any class holds so many tasks.
     pub(crate) fn floor(
         &self,
@@ -295,6 +321,17 @@ impl Demand {
             .max()
             .unwrap_or(0)
     }
+}
+
+/// How long a job waits for few leaf switches: as long as it asks for, within `max_switch_wait`.
+fn switch_wait_ms(asked_s: Option<u64>, scheduler_parameters: &[String]) -> u64 {
+    let most = scheduler_parameters
+        .iter()
+        .rev()
+        .find_map(|p| p.strip_prefix("max_switch_wait="))
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(SWITCH_WAIT_S);
+    asked_s.unwrap_or(u64::MAX).min(most).saturating_mul(1000)
 }
 
 fn memory_of(ask: &ResourceAsk, part: &PartView, fleet: &Fleet) -> Memory {

@@ -71,7 +71,7 @@ impl Engine {
         for &(job, at) in &plan.expected {
             self.take_note(Note::Expected(job, Some(at)), turn);
         }
-        if !plan.starts.is_empty() {
+        if !plan.starts.is_empty() || !plan.switch_waits.is_empty() {
             let decision = decide(&self.state, &Command::Commit(plan), now);
             self.apply(decision.events, turn);
             turn.effects.extend(decision.effects);

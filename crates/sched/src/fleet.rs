@@ -2,11 +2,14 @@
 //! tree that finds the next node with enough room. Follows the state by node; a pass takes room away here and the
 //! next pass puts right what was not committed.
 
+use crate::network::{Leaves, Network};
+use crate::reserved::{self, Blocks, Own};
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::job::NodeShare;
 use muster_core::node::{Node, NodeLink};
 use muster_core::state::State;
+use muster_core::time::Timestamp;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -74,7 +77,7 @@ pub(crate) struct NodeView {
 #[derive(Debug)]
 pub(crate) struct PartView {
     pub(crate) config: PartitionConfig,
-    /// Its nodes by weight, then configuration order.
+    /// Its nodes by weight, then leaf of the network, then configuration order.
     pub(crate) order: Vec<u32>,
     /// Weights along `order`.
     pub(crate) weights: Vec<u32>,
@@ -84,8 +87,12 @@ pub(crate) struct PartView {
     pub(crate) component: u32,
     /// CPUs that its jobs hold, by place, kept only when `MaxCPUsPerNode` is set.
     used: Option<Vec<u32>>,
+    /// Its network, among [`Fleet::networks`], and what is free there.
+    pub(crate) network: Option<(u32, Leaves)>,
     /// A node became usable or ceased to be since the last look.
     pub(crate) changed: bool,
+    /// Set for the partition of a reservation.
+    pub(crate) own: Option<Own>,
     tree: Tree,
 }
 
@@ -93,6 +100,13 @@ impl PartView {
     /// The first place from `from` on whose node may have so much free.
     pub(crate) fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
         self.tree.next(from, cpus, mib)
+    }
+
+    /// Whether a node is in it.
+    pub(crate) fn has(&self, node: u32) -> bool {
+        self.pos_of
+            .get(node as usize)
+            .is_some_and(|pos| *pos != NOWHERE)
     }
 
     /// CPUs that jobs of this partition may still take on the node at `pos` under `MaxCPUsPerNode`.
@@ -111,7 +125,14 @@ pub(crate) struct Fleet {
     pub(crate) empty: Vec<Room>,
     pub(crate) nodes: Vec<NodeView>,
     pub(crate) parts: Vec<PartView>,
+    pub(crate) networks: Vec<Network>,
     pub(crate) part_by_name: HashMap<String, u32>,
+    /// Partitions of reservations, by reservation and partition.
+    pub(crate) part_in: HashMap<(String, String), u32>,
+    /// What is reserved.
+    pub(crate) blocks: Blocks,
+    /// The time of the pass.
+    pub(crate) now: Timestamp,
     pub(crate) node_by_name: HashMap<String, u32>,
 }
 
@@ -150,8 +171,24 @@ impl Fleet {
             .iter()
             .map(|c| Fleet::empty_room(c, true))
             .collect();
+        let mut networks: HashMap<&str, u32> = HashMap::new();
+        for topology in &config.topologies {
+            if let Some(network) = Network::new(topology, state) {
+                networks.insert(&topology.name, index(fleet.networks.len()));
+                fleet.networks.push(network);
+            }
+        }
+        let default = config.topologies.iter().find(|t| t.cluster_default);
+        let network_of = |part: &PartitionConfig| {
+            let name = part.topology.as_ref().or(default.map(|t| &t.name));
+            name.and_then(|name| networks.get(name.as_str())).copied()
+        };
         for part in &state.partitions {
-            fleet.add_partition(state, part);
+            fleet.add_partition(state, part, network_of(part), None);
+        }
+        fleet.blocks = Blocks::new(state);
+        for (part, own) in reserved::partitions(state) {
+            fleet.add_partition(state, &part, network_of(&part), Some(own));
         }
         for node in 0..fleet.nodes.len() {
             fleet.sync(state, index(node));
@@ -160,7 +197,13 @@ impl Fleet {
         fleet
     }
 
-    fn add_partition(&mut self, state: &State, config: &PartitionConfig) {
+    fn add_partition(
+        &mut self,
+        state: &State,
+        config: &PartitionConfig,
+        network: Option<u32>,
+        own: Option<Own>,
+    ) {
         let number = index(self.parts.len());
         let mut order: Vec<u32> = config
             .nodes
@@ -168,14 +211,23 @@ impl Fleet {
             .filter_map(|name| state.node_by_name.get(name).map(|i| i.0))
             .filter(|&i| (i as usize) < self.nodes.len())
             .collect();
-        order.sort_unstable_by_key(|&i| (state.nodes[i as usize].config.weight, i));
+        let leaf =
+            |node: u32| network.map_or(0, |n| self.networks[n as usize].leaf_of[node as usize]);
+        order.sort_unstable_by_key(|&i| (state.nodes[i as usize].config.weight, leaf(i), i));
         order.dedup();
         let mut pos_of = vec![NOWHERE; self.nodes.len()];
         for (pos, &node) in order.iter().enumerate() {
             pos_of[node as usize] = index(pos);
             self.nodes[node as usize].parts.push(number);
         }
-        self.part_by_name.insert(config.name.clone(), number);
+        match &own {
+            None => self.part_by_name.insert(config.name.clone(), number),
+            Some(own) => {
+                let reservation = self.blocks.all[own.at as usize].record.name.clone();
+                let key = (reservation, config.name.clone());
+                self.part_in.insert(key, number)
+            }
+        };
         self.parts.push(PartView {
             tree: Tree::new(order.len()),
             weights: order
@@ -183,11 +235,13 @@ impl Fleet {
                 .map(|&i| state.nodes[i as usize].config.weight)
                 .collect(),
             used: config.max_cpus_per_node.map(|_| vec![0; order.len()]),
+            network: network.map(|n| (n, Leaves::new(&self.networks[n as usize], &order))),
             config: config.clone(),
             order,
             pos_of,
             component: number,
             changed: true,
+            own,
         });
     }
 
@@ -258,7 +312,11 @@ impl Fleet {
         };
         for &part in &view.parts {
             let part = &mut self.parts[part as usize];
-            part.tree.set(part.pos_of[node as usize] as usize, value);
+            let pos = part.pos_of[node as usize] as usize;
+            part.tree.set(pos, value);
+            if let Some((_, leaves)) = &mut part.network {
+                leaves.set(pos, value.0, view.room.jobs > 0);
+            }
         }
     }
 
@@ -298,6 +356,29 @@ impl Fleet {
         }
         self.update_trees(node);
         share
+    }
+
+    /// CPUs of a node that nobody has.
+    pub(crate) fn free_cpus(&self, node: u32) -> &CpuSet {
+        &self.nodes[node as usize].free
+    }
+
+    /// Takes free CPUs of a node out of sight; gives those that were free.
+    pub(crate) fn hide_cpus(&mut self, node: u32, hidden: &CpuSet) -> CpuSet {
+        let view = &mut self.nodes[node as usize];
+        let mut kept = view.free.clone();
+        view.free.subtract(hidden);
+        kept.subtract(&view.free);
+        kept
+    }
+
+    /// Brings hidden CPUs back.
+    pub(crate) fn show_cpus(&mut self, node: u32, kept: &CpuSet) {
+        let view = &mut self.nodes[node as usize];
+        view.free.union_with(kept);
+        let class = &self.classes[view.class as usize];
+        view.room.cpus = whole_granules(&view.free, class.granule);
+        self.update_trees(node);
     }
 
     /// Empties every node.
@@ -376,7 +457,7 @@ fn cpus_of_partition(state: &State, node: &Node, partition: &str) -> u32 {
 }
 
 /// CPUs in granules that are free as a whole.
-fn whole_granules(free: &CpuSet, granule: u32) -> u32 {
+pub(crate) fn whole_granules(free: &CpuSet, granule: u32) -> u32 {
     if granule <= 1 {
         return free.len();
     }

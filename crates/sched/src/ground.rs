@@ -3,15 +3,17 @@
 
 use crate::demand::Demand;
 use crate::fleet::{Fleet, NOWHERE, PartView, Room};
-use crate::place::{Ground, Pick, choose};
+use crate::node_map::NodeMap;
+use crate::place::{Ground, Pick, Placement, choose};
 use muster_core::command::PlannedStart;
 use muster_core::ids::JobId;
-use muster_core::job::{Allocation, Job, NodeShare};
+use muster_core::job::{Allocation, Job, NodeShare, Reason};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// A part of a node promised to a waiting job from a time on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub(crate) struct Hold {
 }
 
 /// Promises by node.
-pub(crate) type Holds = HashMap<u32, Vec<Hold>>;
+pub(crate) type Holds = NodeMap<Vec<Hold>>;
 
 /// `a` without `b`; with `all` nothing remains.
 fn minus(a: &Room, b: &Room) -> Room {
@@ -97,12 +99,22 @@ pub(crate) struct Live<'a> {
     pub(crate) end: Timestamp,
     /// Set when a promise made a node smaller than it is.
     pub(crate) narrowed: Cell<bool>,
+    /// Set when a reservation did.
+    pub(crate) reserved: Cell<Option<Reason>>,
     pub(crate) visited: Cell<u64>,
 }
 
 impl Ground for Live<'_> {
-    fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
-        self.part.next(from, cpus, mib)
+    fn next(&self, places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
+        let found = self.part.next(places.start, cpus, mib);
+        found.filter(|pos| *pos < places.end)
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        match &self.part.network {
+            Some((_, leaves)) => Box::new(leaves.with_free(cpus)),
+            None => Box::new(std::iter::empty()),
+        }
     }
 
     fn room(&self, pos: usize) -> Cow<'_, Room> {
@@ -113,6 +125,10 @@ impl Ground for Live<'_> {
             self.narrowed.set(true);
             room.to_mut().usable = false;
             return room;
+        }
+        let (mut room, why) = self.fleet.left_now(self.part, node, self.end, room);
+        if why.is_some() && self.reserved.get() != Some(Reason::ReservedForMaintenance) {
+            self.reserved.set(why);
         }
         if let Some(left) = self.part.cpus_left(pos)
             && left < room.cpus
@@ -139,11 +155,15 @@ pub(crate) struct Ideal<'a> {
 }
 
 impl Ground for Ideal<'_> {
-    fn next(&self, from: usize, _: u32, _: u64) -> Option<usize> {
+    fn next(&self, mut places: Range<usize>, _: u32, _: u64) -> Option<usize> {
         let usable = |pos: &usize| {
             !self.usable_only || self.fleet.nodes[self.part.order[*pos] as usize].room.usable
         };
-        (from..self.part.order.len()).find(usable)
+        places.find(usable)
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        tightest(self.part, cpus, |pos| self.room(pos))
     }
 
     fn room(&self, pos: usize) -> Cow<'_, Room> {
@@ -160,7 +180,7 @@ struct Future<'a> {
     fleet: &'a Fleet,
     part: &'a PartView,
     holds: &'a Holds,
-    grown: HashMap<u32, Room>,
+    grown: NodeMap<Room>,
     start: Timestamp,
     length_ms: Option<u64>,
 }
@@ -185,7 +205,9 @@ impl Future<'_> {
                 room = Cow::Owned(minus(&room, &hold.needs));
             }
         }
-        room
+        let window = (self.fleet.now, self.start, self.end());
+        let blocks = &self.fleet.blocks;
+        blocks.narrow(self.part, node, window, room).0
     }
 
     /// A job's share comes back.
@@ -222,16 +244,49 @@ impl Future<'_> {
 }
 
 impl Ground for Future<'_> {
-    fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
-        (from..self.part.order.len()).find(|&pos| {
+    fn next(&self, mut places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
+        places.find(|&pos| {
             let room = self.bare(self.part.order[pos]);
             room.usable && !room.exclusive && room.cpus >= cpus && room.mib >= mib
+        })
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        tightest(self.part, cpus, |pos| {
+            Cow::Borrowed(self.bare(self.part.order[pos]))
         })
     }
 
     fn room(&self, pos: usize) -> Cow<'_, Room> {
         self.left(self.part.order[pos])
     }
+}
+
+/// Leaves of the network with at least so many free CPUs, those that jobs use first, then by least free.
+fn tightest<'a>(
+    part: &PartView,
+    cpus: u64,
+    room: impl Fn(usize) -> Cow<'a, Room>,
+) -> Box<dyn Iterator<Item = u32>> {
+    let Some((_, leaves)) = &part.network else {
+        return Box::new(std::iter::empty());
+    };
+    let mut order: Vec<(bool, u64, u32)> = Vec::new();
+    for (places, leaf) in leaves.places.iter().zip(0u32..) {
+        let (mut empty, mut free) = (true, 0);
+        for pos in places.iter().flat_map(|p| p.start..p.end) {
+            let room = room(pos as usize);
+            empty &= room.jobs == 0;
+            if room.usable && !room.exclusive {
+                free += u64::from(room.cpus);
+            }
+        }
+        if free >= cpus && !places.is_empty() {
+            order.push((empty, free, leaf));
+        }
+    }
+    order.sort_unstable();
+    Box::new(order.into_iter().map(|(.., leaf)| leaf))
 }
 
 /// When a job that starts at `start` ends at the latest.
@@ -296,15 +351,17 @@ enum Ending<'a> {
     Started(&'a Allocation),
 }
 
-/// The earliest time and place for a job that does not fit now; `None` if no end in sight makes room for it.
+/// The earliest time and place for a job that does not fit now; `None` if no end in sight makes room for it. `waited`
+/// is since when it could run on more leaf switches than it asks for, if it could.
 pub(crate) fn earliest(
     demand: &Demand,
     (fleet, part): (&Fleet, &PartView),
     holds: &Holds,
     running: &Running<'_>,
     now: Timestamp,
+    waited: Option<Timestamp>,
 ) -> Option<(Timestamp, Vec<Pick>)> {
-    let grown = HashMap::new();
+    let grown = NodeMap::default();
     let mut future = Future {
         fleet,
         part,
@@ -320,6 +377,10 @@ pub(crate) fn earliest(
         .map(|h| h.end)
         .filter(|t| t.0 < i64::MAX)
         .collect();
+    promises.extend(fleet.blocks.ends(part, now));
+    // From then on it takes more switches.
+    let mut relents = waited.and_then(|since| demand.relents_at(since));
+    promises.extend(relents.filter(|t| *t > now));
     let mut ends = running.ends(now).peekable();
     let mut changed = !promises.is_empty();
     loop {
@@ -351,9 +412,20 @@ pub(crate) fn earliest(
             }
         }
         if changed && tally.may_do() {
-            if let Some(picks) = choose(demand, fleet, part, &future) {
-                let picks = tally.latest(&future).unwrap_or(picks);
-                return Some((future.start, picks));
+            let relented = relents.is_some_and(|t| t <= future.start);
+            let switches = demand.switches.filter(|_| !relented).map(|(most, _)| most);
+            match choose(demand, fleet, part, &future, switches) {
+                Placement::Here(picks) => {
+                    // Where the network has a shape, that decides.
+                    let flat = part.network.is_none();
+                    let latest = flat.then(|| tally.latest(&future)).flatten();
+                    return Some((future.start, latest.unwrap_or(picks)));
+                }
+                Placement::Scattered if relents.is_none() => {
+                    relents = demand.relents_at(future.start);
+                    promises.extend(relents);
+                }
+                Placement::Scattered | Placement::Nowhere => {}
             }
             changed = false;
         }
@@ -468,7 +540,7 @@ impl<'a> Tally<'a> {
                     break;
                 }
             }
-            let found = choose(self.demand, fleet, part, &among);
+            let found = choose(self.demand, fleet, part, &among, None).picks();
             if found.is_some() || last {
                 return found;
             }
@@ -484,15 +556,18 @@ struct Among<'a> {
 }
 
 impl Ground for Among<'_> {
-    fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
-        let mut from = from;
+    fn next(&self, mut places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
         loop {
-            let pos = self.ground.next(from, cpus, mib)?;
+            let pos = self.ground.next(places.clone(), cpus, mib)?;
             if self.kept[pos] {
                 return Some(pos);
             }
-            from = pos + 1;
+            places.start = pos + 1;
         }
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        self.ground.leaves(cpus)
     }
 
     fn room(&self, pos: usize) -> Cow<'_, Room> {
@@ -518,7 +593,7 @@ pub(crate) fn promise(
         fleet,
         part,
         holds,
-        grown: HashMap::new(),
+        grown: NodeMap::default(),
         start,
         length_ms: demand.length_ms,
     };

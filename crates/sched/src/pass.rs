@@ -4,7 +4,7 @@ use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
 use crate::fleet::{Fleet, NOWHERE};
 use crate::ground::{Holds, Live, Running, earliest, end_after, promise, take_spare};
-use crate::place::{Pick, choose};
+use crate::place::{Pick, Placement, choose};
 use crate::queue::{HeadKey, PartQueue, QueueKey, Reservation};
 use crate::scheduler::{Scheduler, array_budget};
 use muster_core::command::{Plan, PlannedStart};
@@ -17,6 +17,8 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
 
+/// Jobs of a shape whose wait for few leaf switches begins at once; the others' begins when they come this far.
+const SWITCH_WAITERS_MAX: usize = 32;
 /// Who has waited so long counts on limits, not on predictions: no job that passes by may delay it then. The same span
 /// bounds how far predictions change the order (`Job::default_priority`).
 const CAUTIOUS_AFTER_MS: u64 = 86_400_000;
@@ -87,7 +89,7 @@ impl<'a> Pass<'a> {
             cursor: HashMap::new(),
             left: HashMap::new(),
             budget: HashMap::new(),
-            holds: Holds::new(),
+            holds: Holds::default(),
             closed,
             made: HashMap::new(),
             ends: BTreeSet::new(),
@@ -247,8 +249,12 @@ impl<'a> Pass<'a> {
             return;
         }
         if !self.backfill || self.s.queue.woken.contains(&lane) {
-            let (picks, narrowed) = self.try_now(lane);
-            if let Some(picks) = picks {
+            let (placement, narrowed, cause) = self.try_now(lane, job.1);
+            self.s.queue.set_cause(lane, cause);
+            if placement == Placement::Scattered {
+                self.wait_for_switches(lane);
+            }
+            if let Some(picks) = placement.picks() {
                 self.start(lane, job.1, &picks);
                 self.put_back(now_key, lane);
                 return;
@@ -286,14 +292,18 @@ impl<'a> Pass<'a> {
         None
     }
 
-    /// Nodes for a job of the lane now, and whether promises were in the way.
-    fn try_now(&mut self, lane: u32) -> (Option<Vec<Pick>>, bool) {
+    /// Nodes for a job of the lane now, and whether promises or reservations were in the way.
+    fn try_now(&mut self, lane: u32, job: JobId) -> (Placement, bool, Option<Reason>) {
         self.s.cost.shapes_visited += 1;
         let end = end_after(self.now, self.length_ms(lane));
         let lane = self.s.queue.lane(lane);
         let Ok(demand) = &lane.demand else {
-            return (None, false);
+            return (Placement::Nowhere, false, None);
         };
+        let waited = self.state.jobs[&job].switch_wait_since;
+        let relents = waited.and_then(|since| demand.relents_at(since));
+        let relented = relents.is_some_and(|at| at <= self.now);
+        let switches = demand.switches.filter(|_| !relented).map(|(most, _)| most);
         let ground = Live {
             fleet: &self.s.fleet,
             part: &self.s.fleet.parts[lane.part as usize],
@@ -301,11 +311,25 @@ impl<'a> Pass<'a> {
             closed: &self.closed,
             end,
             narrowed: Cell::new(false),
+            reserved: Cell::new(None),
             visited: Cell::new(0),
         };
-        let picks = choose(demand, &self.s.fleet, ground.part, &ground);
+        let placement = choose(demand, &self.s.fleet, ground.part, &ground, switches);
         self.s.cost.nodes_visited += ground.visited.get();
-        (picks, ground.narrowed.get())
+        let nowhere = matches!(placement, Placement::Nowhere);
+        let cause = ground.reserved.get().filter(|_| nowhere);
+        (placement, ground.narrowed.get(), cause)
+    }
+
+    /// Jobs of the lane would fit now, but for their wish for few switches: their wait begins.
+    fn wait_for_switches(&mut self, lane: u32) {
+        let shape = self.s.queue.shape(self.s.queue.lane(lane).shape);
+        let first = shape.queue.iter().take(SWITCH_WAITERS_MAX);
+        let new = first.map(|(_, id)| *id).filter(|id| {
+            let job = &self.state.jobs[id];
+            job.switch_wait_since.is_none() && self.left.get(id) != Some(&0)
+        });
+        self.plan.switch_waits.extend(new);
     }
 
     fn start(&mut self, lane: u32, job: JobId, picks: &[Pick]) {
@@ -365,7 +389,10 @@ impl<'a> Pass<'a> {
             planned: predicts.then(|| self.s.planned.by_time()),
         };
         let place = (&self.s.fleet, view);
-        let found = earliest(demand, place, &self.holds, &running, self.now);
+        let since = self.state.jobs[&job].switch_wait_since;
+        let fresh = || self.plan.switch_waits.contains(&job).then_some(self.now);
+        let waited = since.or_else(fresh);
+        let found = earliest(demand, place, &self.holds, &running, self.now, waited);
         let old = self.s.queue.parts[part as usize].reservation.as_ref();
         let mut new = None;
         if let Some((start, picks)) = found {
@@ -426,7 +453,10 @@ impl<'a> Pass<'a> {
             part.reservation = self.made.remove(&number);
         }
         self.reasons();
-        self.s.proposed = self.plan.starts.iter().map(|s| s.job).collect();
+        let starts = self.plan.starts.iter().map(|s| s.job);
+        self.s.proposed = starts
+            .chain(self.plan.switch_waits.iter().copied())
+            .collect();
         self.s.more |= self.again;
     }
 
@@ -441,7 +471,9 @@ impl<'a> Pass<'a> {
             if self.left.get(&id) == Some(&0) {
                 continue;
             }
-            let waiting = if heads.contains(&id) {
+            let waiting = if let Some(cause) = queue.cause(shape) {
+                cause
+            } else if heads.contains(&id) {
                 Reason::Resources
             } else {
                 Reason::Priority
@@ -477,6 +509,10 @@ pub(crate) fn allocate(
 ) -> Allocation {
     let mut alloc = Allocation {
         partition: fleet.parts[part as usize].config.name.clone(),
+        reservation: fleet.parts[part as usize]
+            .own
+            .as_ref()
+            .map(|own| fleet.blocks.all[own.at as usize].record.name.clone()),
         exclusive: demand.alone,
         ..Allocation::default()
     };
@@ -485,7 +521,9 @@ pub(crate) fn allocate(
         let class = fleet.nodes[pick.node as usize].class as usize;
         let want = demand.want(&fleet.classes[class], pick.tasks);
         taken(fleet, pick.node, &want);
-        alloc.nodes.push(fleet.take(pick.node, part, &want));
+        let window = (fleet.now, fleet.now, end_after(fleet.now, demand.length_ms));
+        let share = fleet.take_allowed(pick.node, part, &want, window);
+        alloc.nodes.push(share);
         alloc.ntasks += pick.tasks;
     }
     alloc.hostlist = match alloc.nodes.as_slice() {

@@ -1,18 +1,26 @@
 //! Choosing nodes for a job and laying out its tasks. One algorithm serves the nodes as they are, the nodes as they
 //! will be, and empty nodes (can it ever run?): they differ in the [`Ground`].
 //!
-//! Order of choice: lowest weight, then configuration order, fewest nodes that hold the job.
+//! Order of choice: lowest weight, then configuration order, fewest nodes that hold the job. Where the network is not
+//! flat, fewest leaf switches come first (`leaves`).
+
+mod leaves;
 
 use crate::demand::Demand;
 use crate::fleet::{Fleet, NOWHERE, PartView, Room};
+use crate::network::{Leaves, Network};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Nodes of a partition and the room on them.
 pub(crate) trait Ground {
-    /// The first place at or after `from` that may have so much free.
-    fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize>;
+    /// The first place in a range that may have so much free.
+    fn next(&self, places: Range<usize>, cpus: u32, mib: u64) -> Option<usize>;
     /// The room on the node at a place.
     fn room(&self, pos: usize) -> Cow<'_, Room>;
+    /// Leaves of the network that may have so many CPUs free, in the order in which they are tried.
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_>;
 }
 
 /// A node chosen and the tasks it runs.
@@ -31,14 +39,37 @@ struct Candidate {
     cpus: u32,
 }
 
-/// Chooses nodes and tasks per node, in node order; `None` if the job does not fit on this ground.
+/// What came of the choice.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// It fits, on these nodes, in node order.
+    Here(Vec<Pick>),
+    /// It fits, but only on more leaf switches than allowed.
+    Scattered,
+    /// It does not fit on this ground.
+    Nowhere,
+}
+
+impl Placement {
+    /// The nodes, if it fits.
+    pub(crate) fn picks(self) -> Option<Vec<Pick>> {
+        match self {
+            Placement::Here(picks) => Some(picks),
+            Placement::Scattered | Placement::Nowhere => None,
+        }
+    }
+}
+
+/// Chooses nodes and tasks per node, on so many leaf switches at most.
 pub(crate) fn choose(
     demand: &Demand,
     fleet: &Fleet,
     part: &PartView,
     ground: &impl Ground,
-) -> Option<Vec<Pick>> {
-    (0..demand.alternatives.len()).find_map(|alternative| {
+    switches: Option<u32>,
+) -> Placement {
+    let mut failure = Placement::Nowhere;
+    for alternative in 0..demand.alternatives.len() {
         let search = Search {
             demand,
             fleet,
@@ -46,8 +77,14 @@ pub(crate) fn choose(
             ground,
             alternative,
         };
-        search.run().map(|chosen| search.lay_out(chosen))
-    })
+        let Some(chosen) = search.run() else { continue };
+        if switches.is_some_and(|most| search.leaf_count(&chosen) > most as usize) {
+            failure = Placement::Scattered;
+            continue;
+        }
+        return Placement::Here(search.lay_out(chosen));
+    }
+    failure
 }
 
 struct Search<'a, G: Ground> {
@@ -56,6 +93,15 @@ struct Search<'a, G: Ground> {
     part: &'a PartView,
     ground: &'a G,
     alternative: usize,
+}
+
+/// The fewest nodes that could do, each with its even part.
+struct Even {
+    count: usize,
+    /// Tasks of each.
+    each: u32,
+    /// How many nodes are taken if there are as many.
+    wanted: usize,
 }
 
 impl<G: Ground> Search<'_, G> {
@@ -73,33 +119,69 @@ impl<G: Ground> Search<'_, G> {
         if d.contiguous {
             return self.contiguous(max_nodes);
         }
+        if let Some((network, leaves)) = self.network() {
+            return self.by_leaves(network, leaves, max_nodes, best);
+        }
         let required = self.required()?;
-        let by_load = d.spread || d.least_loaded;
-        if required.is_empty() && !by_load {
-            // The fewest nodes that could do, each with its even part: found without looking at the rest.
-            let (count, each, wanted) = match d.tasks {
-                Some(tasks) => {
-                    let count = tasks.div_ceil(best).max(d.min_nodes);
-                    (count as usize, tasks.div_ceil(count), count as usize)
-                }
-                None => (d.min_nodes as usize, d.tasks_each, max_nodes),
-            };
-            if count > max_nodes {
-                return None;
-            }
-            let found = self.first(wanted, each);
-            if found.len() >= count {
+        if required.is_empty() && !self.by_load() {
+            // Found without looking at the rest.
+            let even = self.even(max_nodes, best)?;
+            let found = self.first(even.wanted, even.each);
+            if found.len() >= even.count {
                 return Some(found);
             }
             // When nothing else could do, the search is over: no choice, one node, or full nodes needed.
             let full = d
                 .tasks
-                .is_some_and(|t| u64::from(best) * count as u64 == u64::from(t));
-            if d.tasks.is_none() || (count == max_nodes && (count == 1 || full)) {
+                .is_some_and(|t| u64::from(best) * even.count as u64 == u64::from(t));
+            if d.tasks.is_none() || (even.count == max_nodes && (even.count == 1 || full)) {
                 return None;
             }
         }
-        self.fewest(required, max_nodes)
+        let rest = self.first(usize::MAX, d.tasks_least());
+        self.fewest(&required, rest, max_nodes)
+    }
+
+    fn by_load(&self) -> bool {
+        self.demand.spread || self.demand.least_loaded
+    }
+
+    /// The network, if it guides this job.
+    fn network(&self) -> Option<(&Network, &Leaves)> {
+        let (number, leaves) = self.part.network.as_ref()?;
+        let network = &self.fleet.networks[*number as usize];
+        let guides = !network.optional && !self.by_load();
+        (guides || self.demand.switches.is_some()).then_some((network, leaves))
+    }
+
+    /// On how many leaves of the network nodes are.
+    fn leaf_count(&self, chosen: &[Candidate]) -> usize {
+        let Some((_, leaves)) = &self.part.network else {
+            return 1;
+        };
+        let at: BTreeSet<u32> = chosen.iter().map(|c| leaves.leaf_at(c.pos)).collect();
+        at.len()
+    }
+
+    /// `None` if more nodes are needed than allowed. `best` is the most tasks that any node holds.
+    fn even(&self, max_nodes: usize, best: u32) -> Option<Even> {
+        let d = self.demand;
+        let even = match d.tasks {
+            Some(tasks) => {
+                let count = tasks.div_ceil(best).max(d.min_nodes);
+                Even {
+                    count: count as usize,
+                    each: tasks.div_ceil(count),
+                    wanted: count as usize,
+                }
+            }
+            None => Even {
+                count: d.min_nodes as usize,
+                each: d.tasks_each,
+                wanted: max_nodes,
+            },
+        };
+        (even.count <= max_nodes).then_some(even)
     }
 
     fn candidate(&self, pos: usize, least: u32) -> Option<Candidate> {
@@ -131,25 +213,39 @@ impl<G: Ground> Search<'_, G> {
 
     /// The first nodes, in order, that hold at least `each` tasks.
     fn first(&self, wanted: usize, each: u32) -> Vec<Candidate> {
-        let (cpus, mib) = self
-            .demand
-            .floor(self.alternative, &self.fleet.classes, each);
         let mut found = Vec::new();
-        let mut from = 0;
-        while found.len() < wanted {
-            let Some(pos) = self.ground.next(from, cpus, mib) else {
-                break;
-            };
-            found.extend(self.candidate(pos, each));
-            from = pos + 1;
-        }
+        self.first_of(0..self.part.order.len(), wanted, each, &mut found);
         found
     }
 
-    /// The fewest nodes of the lowest weights that hold the job, the named ones among them.
-    fn fewest(&self, required: Vec<Candidate>, max_nodes: usize) -> Option<Vec<Candidate>> {
+    /// Adds the first nodes of a range that hold at least `each` tasks, until there are so many.
+    fn first_of(
+        &self,
+        mut places: Range<usize>,
+        wanted: usize,
+        each: u32,
+        found: &mut Vec<Candidate>,
+    ) {
+        let (cpus, mib) = self
+            .demand
+            .floor(self.alternative, &self.fleet.classes, each);
+        while found.len() < wanted {
+            let Some(pos) = self.ground.next(places.clone(), cpus, mib) else {
+                break;
+            };
+            found.extend(self.candidate(pos, each));
+            places.start = pos + 1;
+        }
+    }
+
+    /// The fewest nodes of the lowest weights that hold the job, the named ones among them. `rest` is in order.
+    fn fewest(
+        &self,
+        required: &[Candidate],
+        mut rest: Vec<Candidate>,
+        max_nodes: usize,
+    ) -> Option<Vec<Candidate>> {
         let d = self.demand;
-        let mut rest = self.first(usize::MAX, d.tasks_least());
         rest.retain(|c| !d.required.contains(&c.node));
         let weight = |c: &Candidate| self.part.weights[c.pos];
         let mut from = 0;

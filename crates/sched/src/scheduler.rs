@@ -3,7 +3,8 @@
 use crate::fleet::Fleet;
 use crate::pass::Pass;
 use crate::planned::PlannedEnds;
-use crate::queue::Queue;
+use crate::queue::{Kind, Queue};
+use crate::reserved::waiting_for;
 use crate::trial;
 use muster_core::command::Plan;
 use muster_core::event::{Event, JobChange, NodeChange};
@@ -38,10 +39,13 @@ pub struct Scheduler {
     dirty_jobs: BTreeSet<JobId>,
     /// When running jobs are expected to end, where run times are predicted.
     pub(crate) planned: PlannedEnds,
-    /// Jobs that the last plan wants to start: those that did not are tried again, or told a reason.
+    /// Jobs that the last plan wants to start, or whose wait for switches it begins: those for which that was not done
+    /// are tried again, or told a reason.
     pub(crate) proposed: BTreeSet<JobId>,
     /// Records that wait for their array's `%limit`, by array.
     throttled: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// When jobs give up their wish for few leaf switches.
+    relents: BTreeSet<(Timestamp, JobId)>,
     rebuild: bool,
     pub(crate) more: bool,
     pub(crate) cost: Cost,
@@ -77,7 +81,10 @@ impl Scheduler {
         match event {
             Event::Configured { .. }
             | Event::PartitionChanged { .. }
-            | Event::PartitionRemoved { .. } => self.rebuild = true,
+            | Event::PartitionRemoved { .. }
+            | Event::ReservationSet { .. }
+            | Event::ReservationGone { .. } => self.rebuild = true,
+            Event::ReservationStarted { name, .. } => self.reservation_opened(state, name),
             Event::JobSubmitted { id, .. } | Event::JobRequeued { id, .. } => {
                 self.completing.remove(id);
                 self.job(state, *id);
@@ -134,6 +141,7 @@ impl Scheduler {
                 | NodeChange::Resume
                 | NodeChange::Undrain
                 | NodeChange::Returned
+                | NodeChange::Reboot(_)
                 | NodeChange::LaunchFailed(_) => {
                     self.dirty_nodes.insert(node.0);
                 }
@@ -148,13 +156,25 @@ impl Scheduler {
         if self.rebuild || self.fleet.nodes.len() != state.nodes.len() {
             *self = Scheduler::new(state);
         }
+        self.fleet.now = now;
         self.cost = Cost::default();
         self.more = false;
         for id in self.planned.correct(state, now) {
             self.retimed(state, id);
         }
         self.prepare(state);
+        while let Some(&(at, id)) = self.relents.first()
+            && at <= now
+        {
+            self.relents.pop_first();
+            self.queue.wake_job(&self.fleet, id);
+        }
         Pass::new(self, state, now).run()
+    }
+
+    /// When a plan should be made even if nothing happens until then.
+    pub fn next_look(&self) -> Option<Timestamp> {
+        self.relents.first().map(|(at, _)| *at)
     }
 
     /// Whether another plan should follow at once: the last one stopped at its bound, or it started a job that it
@@ -208,12 +228,33 @@ impl Scheduler {
             | JobChange::WaitingOn { .. }
             | JobChange::Eligible
             | JobChange::NotBefore(_) => self.job(state, id),
+            JobChange::ReservationGone { .. } => self.job(state, id),
+            JobChange::EndBy(_) => self.retimed(state, id),
+            JobChange::SwitchWait => {
+                self.job(state, id);
+                if let Some(job) = state.jobs.get(&id) {
+                    self.follow_switch_wait(job);
+                }
+            }
             JobChange::Requeueable(_)
             | JobChange::Warned
             | JobChange::TermSent
             | JobChange::SpecialExit(_)
-            | JobChange::Detail(_) => {}
+            | JobChange::Detail(_)
+            | JobChange::Ready => {}
         }
+    }
+
+    /// Jobs of a reservation may begin.
+    fn reservation_opened(&mut self, state: &State, name: &str) {
+        for part in &mut self.fleet.parts {
+            if let Some(own) = &mut part.own
+                && self.fleet.blocks.all[own.at as usize].record.name == name
+            {
+                (own.open, part.changed) = (true, true);
+            }
+        }
+        self.dirty_jobs.extend(waiting_for(state, name));
     }
 
     fn nodes_of(&mut self, state: &State, id: JobId) {
@@ -272,6 +313,13 @@ impl Scheduler {
         }
     }
 
+    /// Remembers when a queued job gives up its wish for few switches.
+    fn follow_switch_wait(&mut self, job: &Job) {
+        let since = job.switch_wait_since;
+        let at = since.and_then(|since| self.queue.relents_at(job.id, since));
+        self.relents.extend(at.map(|at| (at, job.id)));
+    }
+
     fn refresh(&mut self, state: &State, id: JobId) {
         self.cost.jobs_visited += 1;
         // When a task of an array ends, others of that array may go.
@@ -288,8 +336,10 @@ impl Scheduler {
         };
         match eligibility(state, job) {
             Eligibility::Now => {
-                self.queue.put(&self.fleet, job);
+                let kind = Kind::of(state, job);
+                self.queue.put(&self.fleet, job, kind);
                 self.queue.announce.insert(id);
+                self.follow_switch_wait(job);
                 return;
             }
             Eligibility::Throttled(base) => {
@@ -308,9 +358,6 @@ impl Scheduler {
 fn eligibility(state: &State, job: &Job) -> Eligibility {
     if !job.is_startable() || job.priority == 0 {
         return Eligibility::No;
-    }
-    if job.spec.reservation.is_some() {
-        return Eligibility::Refused(Reason::Reservation);
     }
     if job.spec.licenses.is_some() {
         return Eligibility::Refused(Reason::Licenses);

@@ -4,7 +4,7 @@ use crate::demand::Demand;
 use crate::fleet::Fleet;
 use crate::ground::{Holds, Live, Running, earliest, end_after};
 use crate::pass::allocate;
-use crate::place::{Pick, choose};
+use crate::place::{Pick, Placement, choose};
 use crate::queue::{feasible, partitions_of};
 use muster_core::ids::JobId;
 use muster_core::job::{Allocation, Reason};
@@ -25,6 +25,7 @@ pub(crate) fn would_start(
 ) -> Result<(Timestamp, Allocation), Refusal> {
     // Nodes are read afresh: this is asked rarely, and answers must not depend on a plan not yet committed.
     let mut fleet = Fleet::new(state);
+    fleet.now = now;
     let default: Vec<String> = state
         .partitions
         .iter()
@@ -44,7 +45,7 @@ pub(crate) fn would_start(
         endless: Some(now.plus_s(ENDLESS_S)),
         planned: None,
     };
-    let holds = Holds::new();
+    let holds = Holds::default();
     let mut refusal = Refusal::from(RefusalCode::InvalidPartition);
     let mut best: Option<(Timestamp, u32, Demand, Vec<Pick>)> = None;
     for name in partitions_of(spec, &default) {
@@ -71,11 +72,17 @@ pub(crate) fn would_start(
             closed: &[],
             end: end_after(now, demand.length_ms),
             narrowed: Cell::new(false),
+            reserved: Cell::new(None),
             visited: Cell::new(0),
         };
-        let found = choose(&demand, &fleet, part, &ground)
-            .map(|picks| (now, picks))
-            .or_else(|| earliest(&demand, (&fleet, part), &holds, &running, now));
+        let switches = demand.switches.map(|(most, _)| most);
+        let found = match choose(&demand, &fleet, part, &ground, switches) {
+            Placement::Here(picks) => Some((now, picks)),
+            other => {
+                let waited = (other == Placement::Scattered).then_some(now);
+                earliest(&demand, (&fleet, part), &holds, &running, now, waited)
+            }
+        };
         match found {
             Some((at, picks)) if best.as_ref().is_none_or(|(t, ..)| at < *t) => {
                 best = Some((at, number, demand, picks));

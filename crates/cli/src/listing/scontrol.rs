@@ -7,7 +7,10 @@ use super::node::NodeView;
 use super::query::{self, Jobs};
 use super::show_job::{self, Style};
 use super::step_fields::StepRow;
-use super::{Failure, complain, failed_call, job_document, node_document, print, show_node};
+use super::{
+    Failure, complain, failed_call, job_document, node_document, print, reservation, show_node,
+    show_topology,
+};
 use crate::connect::Client;
 use crate::options::Status;
 use muster_core::hostlist;
@@ -80,9 +83,6 @@ pub(crate) enum Entity {
     Nothing,
 }
 
-const NO_RESERVATIONS: Status =
-    Status::Partly("there are no reservations, and that is what is said");
-
 /// Names, how many letters of each must be given at least, what is shown, and what is missing.
 pub(crate) const ENTITIES: &[(&str, usize, Entity, Status)] = &[
     ("jobs", 1, Entity::Job, Status::Works),
@@ -91,13 +91,8 @@ pub(crate) const ENTITIES: &[(&str, usize, Entity, Status)] = &[
     ("steps", 2, Entity::Step, Status::Works),
     ("config", 1, Entity::Config, Status::Works),
     ("daemons", 2, Entity::Daemons, Status::Works),
-    ("reservations", 1, Entity::Reservation, NO_RESERVATIONS),
-    (
-        "topology",
-        1,
-        Entity::Topology,
-        Status::Partly("always says that there is no topology"),
-    ),
+    ("reservations", 1, Entity::Reservation, Status::Works),
+    ("topology", 1, Entity::Topology, Status::Works),
     ("hostnames", 5, Entity::Hostnames, Status::Works),
     ("hostlist", 5, Entity::Hostlist, Status::Works),
     ("hostlistsorted", 9, Entity::HostlistSorted, Status::Works),
@@ -175,11 +170,8 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
         Entity::Step => steps(which, flags),
         Entity::Config => config(),
         Entity::Daemons => daemons(),
-        Entity::Reservation => reservations(which),
-        Entity::Topology => {
-            complain("scontrol: error: No topology information available");
-            Ok(())
-        }
+        Entity::Reservation => reservation::show(which, flags.one_liner, flags.quiet),
+        Entity::Topology => topology(which),
         Entity::Hostnames => hostnames(which),
         Entity::Hostlist => host_list(which, hostlist::compress),
         Entity::HostlistSorted => host_list(which, hostlist::compress_sorted),
@@ -315,6 +307,7 @@ fn nodes(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     let view = |node| NodeView {
         node,
         completing: completing.contains(&node.idx),
+        reserved: ctx.reserved.get(&node.idx).copied(),
     };
     let mut shown = Vec::new();
     let mut missing = String::new();
@@ -373,6 +366,21 @@ fn partitions(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> 
         out.push_str("No partitions in the system\n");
     }
     finish(out, &missing, flags)
+}
+
+fn topology(which: Option<&str>) -> Result<(), Failure> {
+    let failed = failed_call("slurm_load_topo");
+    let mut client = Client::connect().map_err(&failed)?;
+    let config = query::settings(&mut client).map_err(&failed)?;
+    match show_topology::rows(&config.topologies, which) {
+        Some(rows) if !rows.is_empty() => print(&rows),
+        Some(_) => complain("scontrol: error: No topology information available"),
+        None => complain(&format!(
+            "scontrol: error: Topology information contains no switch or node named {}",
+            which.unwrap_or("")
+        )),
+    }
+    Ok(())
 }
 
 /// Prints, and fails if something was not there.
@@ -489,19 +497,6 @@ fn daemons() -> Result<(), Failure> {
     }
     print(&format!("{}\n", names.join(" ")));
     Ok(())
-}
-
-fn reservations(which: Option<&str>) -> Result<(), Failure> {
-    match which {
-        None => {
-            print("No reservations in the system\n");
-            Ok(())
-        }
-        Some(name) => {
-            print(&format!("Reservation {name} not found\n"));
-            Err(Failure::silent())
-        }
-    }
 }
 
 fn hostnames(which: Option<&str>) -> Result<(), Failure> {

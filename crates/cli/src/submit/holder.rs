@@ -357,6 +357,7 @@ pub(super) fn variables(info: &AllocationInfo, conf: &str) -> Variables {
         conf_path: conf,
         working_cluster: "",
         lead_address: info.addresses.first().map_or("", String::as_str),
+        topology: ("", ""),
     })
 }
 

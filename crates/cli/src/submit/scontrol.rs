@@ -3,6 +3,7 @@
 mod jobs;
 pub(crate) mod partition;
 mod processes;
+pub(crate) mod reservation;
 mod service;
 pub(crate) mod table;
 pub(crate) mod update;
@@ -15,6 +16,7 @@ use super::say::{self, Say};
 use crate::connect::{Client, ConnectError};
 use crate::listing::scontrol::{ScontrolFlags, scontrol_show};
 use crate::options::Status;
+use muster_core::command::UserCommand;
 use std::io::{BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
 use table::{KEYWORDS, SPEC};
@@ -26,6 +28,8 @@ struct Session {
     client: Option<Client>,
     failed: bool,
     done: bool,
+    /// `--dry-run`.
+    dry_run: bool,
 }
 
 /// Runs scontrol.
@@ -44,6 +48,7 @@ pub(super) fn main(args: &[String]) -> ExitCode {
         client: None,
         failed: false,
         done: false,
+        dry_run: false,
     };
     if std::env::var_os("SCONTROL_ALL").is_some() {
         session.flags.all = true;
@@ -70,6 +75,7 @@ impl Session {
         match option {
             "all" => self.flags.all = true,
             "details" => self.flags.details += 1,
+            "dry-run" => self.dry_run = true,
             "hide" => self.flags.hide = true,
             "json" => self.flags.json = true,
             "yaml" => self.flags.yaml = true,
@@ -162,6 +168,12 @@ impl Session {
         if let Status::Refused(why) = known.status {
             return self.error(&format!("{} is not supported: {why}", known.name));
         }
+        if self.dry_run && known.name != "reconfigure" {
+            return self.error(&format!(
+                "--dry-run goes with reconfigure only; {} was not carried out",
+                known.name
+            ));
+        }
         self.run(known.name, rest);
     }
 
@@ -185,6 +197,11 @@ impl Session {
             "update" => self.update(rest),
             "create" => self.create(rest),
             "delete" => self.delete(rest),
+            "reboot" => self.reboot(rest),
+            "cancel_reboot" => {
+                let nodes = rest[0].clone();
+                self.send_change(UserCommand::CancelReboot { nodes }, "cancel_reboot_nodes");
+            }
             "listpids" => self.list_processes(rest),
             _ => self.service(name, rest),
         }
@@ -257,6 +274,7 @@ mod tests {
             client: None,
             failed: false,
             done: false,
+            dry_run: false,
         }
     }
 

@@ -56,6 +56,9 @@ impl Job {
             next_step: 0,
             reason_detail: None,
             begin_at: spec.begin.filter(|begin| *begin > at),
+            configuring: false,
+            end_by: None,
+            switch_wait_since: None,
             predicted_s: None,
             spec,
         }
@@ -144,8 +147,15 @@ impl Job {
             Event::TaskSplit { index, id, .. } => self.split(*index, *id),
             Event::JobChanged { change, at, .. } => self.change(change, *at),
             Event::JobStarted {
-                attempt, at, alloc, ..
-            } => self.start(*attempt, *at, alloc),
+                attempt,
+                at,
+                alloc,
+                configuring,
+                ..
+            } => {
+                self.start(*attempt, *at, alloc);
+                self.configuring = *configuring;
+            }
             Event::JobEnding {
                 at,
                 state,
@@ -191,7 +201,10 @@ impl Job {
             | Event::NodeRegistered { .. }
             | Event::NodeChanged { .. }
             | Event::PartitionChanged { .. }
-            | Event::PartitionRemoved { .. } => {}
+            | Event::PartitionRemoved { .. }
+            | Event::ReservationSet { .. }
+            | Event::ReservationStarted { .. }
+            | Event::ReservationGone { .. } => {}
         }
         assert_eq!(
             self.phase(),
@@ -228,6 +241,9 @@ impl Job {
     fn change(&mut self, change: &JobChange, at: Timestamp) {
         match change {
             JobChange::Spec(spec) => {
+                if spec.ask.switches != self.spec.ask.switches {
+                    self.switch_wait_since = None;
+                }
                 if spec.begin != self.spec.begin {
                     self.begin_at = spec.begin.filter(|begin| *begin > at);
                 }
@@ -239,6 +255,10 @@ impl Job {
             JobChange::Hold { hold, priority } => {
                 self.hold = *hold;
                 self.priority = *priority;
+                if *hold == Hold::None {
+                    // Why the system held it is over.
+                    self.reason_detail = None;
+                }
             }
             JobChange::TimeLimit(limit) => self.time_limit = *limit,
             JobChange::Priority(priority) => self.priority = *priority,
@@ -255,6 +275,20 @@ impl Job {
             }
             JobChange::SpecialExit(special) => self.special_exit = *special,
             JobChange::Detail(text) => self.reason_detail = Some(text.clone()),
+            JobChange::Ready => self.configuring = false,
+            JobChange::ReservationGone { spec, hold } => {
+                self.spec = spec.clone();
+                if *hold {
+                    (self.hold, self.priority) = (Hold::User, 0);
+                    self.reason = Reason::ReservationDeleted;
+                }
+            }
+            JobChange::EndBy(at) => self.end_by = *at,
+            // Nothing else about its waiting changes.
+            JobChange::SwitchWait => {
+                self.switch_wait_since = Some(at);
+                return;
+            }
         }
         if self.state == JobState::Pending && !self.completing {
             self.settle_waiting(at);
@@ -277,6 +311,9 @@ impl Job {
             return Reason::DependencyNeverSatisfied;
         }
         match self.hold {
+            Hold::User if self.reason == Reason::ReservationDeleted => {
+                return Reason::ReservationDeleted;
+            }
             Hold::User => return Reason::JobHeldUser,
             Hold::Admin => return Reason::JobHeldAdmin,
             Hold::None => {}
@@ -310,6 +347,7 @@ impl Job {
         self.suspended_ms = 0;
         self.nodes_held = (0..u32::try_from(alloc.nodes.len()).unwrap_or(u32::MAX)).collect();
         self.partition = alloc.partition.clone();
+        self.end_by = alloc.end_by;
         self.alloc = Some(alloc.clone());
         self.exit = ExitStatus::default();
         self.derived_exit = ExitStatus::default();
@@ -347,6 +385,7 @@ impl Job {
         self.completing = !self.nodes_held.is_empty();
         self.waiting_on = Vec::new();
         self.begin_at = None;
+        self.switch_wait_since = None;
         self.expected_start = None;
     }
 
@@ -377,6 +416,7 @@ impl Job {
         self.warned = false;
         self.steps = Vec::new();
         self.eligible_time = None;
+        self.end_by = None;
         self.begin_at = not_before.filter(|time| *time > at);
         self.priority = match hold {
             Hold::User | Hold::Admin => 0,

@@ -95,6 +95,10 @@ impl Agent {
             conf_path: &self.settings.conf_path,
             working_cluster: &self.settings.working_cluster,
             lead_address: grant.addresses.first().map_or("", String::as_str),
+            topology: (
+                &self.settings.topology_addr,
+                &self.settings.topology_pattern,
+            ),
         }
     }
 
@@ -139,6 +143,7 @@ impl Agent {
             "slurm-%j.out"
         };
         let file = |pattern: &Option<String>| pattern.as_ref().map(|p| expand(p, &symbols));
+        let share = grant.alloc.nodes.get(grant.position as usize);
         let order = Launch {
             run: (grant.job, grant.attempt),
             grant: encoded(grant).into(),
@@ -155,6 +160,7 @@ impl Agent {
             limits: self.limits(&context.soft_limits),
             user: self.user_of(grant),
             around: self.around(grant),
+            cpus: share.and_then(|s| self.machine.threads(&s.cpus, &self.settings)),
         };
         Ok(ToShim::Launch(Box::new(order)))
     }

@@ -1,7 +1,7 @@
 //! Steps of jobs that this node leads: laid out, started on their nodes, followed to their end. The controller hears
 //! of them in batches and nothing waits for it. What must survive the agent is kept by the shim.
 
-use super::step_node::Early;
+use super::step_node::{Early, Listening};
 use super::{Agent, Event, step_node};
 use crate::layout::{self, Held, NoLayout};
 use crate::now;
@@ -79,6 +79,8 @@ struct Running {
     /// Answers of its nodes that are still out.
     unanswered: usize,
     addresses: Vec<String>,
+    /// Where the daemons listen for each other.
+    wires: Vec<Option<String>>,
     error: Option<String>,
 }
 
@@ -290,6 +292,7 @@ impl Agent {
             client: Some((waiting.conn, waiting.reply)),
             unanswered: placed.len(),
             addresses: vec![String::new(); placed.len()],
+            wires: vec![None; placed.len()],
             error: None,
         };
         self.steps.running.insert((grant.job, step), running);
@@ -329,7 +332,7 @@ impl Agent {
         tokio::spawn(async move {
             let request = AgentRequest::StartStep(Box::new(launch));
             let result = match step_node::ask(&address, &request).await {
-                Ok(AgentReply::Started { address }) => Ok(address),
+                Ok(AgentReply::Started { address, wire }) => Ok(Listening { address, wire }),
                 Ok(AgentReply::Refused(refusal)) => Err(refusal.to_string()),
                 Ok(other) => Err(format!("unexpected answer {other:?}")),
                 Err(e) => Err(format!("{address}: {e}")),
@@ -344,7 +347,7 @@ impl Agent {
         &mut self,
         key: StepKey,
         position: u32,
-        result: Result<String, String>,
+        result: Result<Listening, String>,
     ) {
         let Some(running) = self.steps.running.get_mut(&key) else {
             return;
@@ -352,9 +355,12 @@ impl Agent {
         running.unanswered = running.unanswered.saturating_sub(1);
         let at = position as usize;
         match result {
-            Ok(address) => {
+            Ok(Listening { address, wire }) => {
                 if let Some(slot) = running.addresses.get_mut(at) {
                     *slot = address;
+                }
+                if let Some(slot) = running.wires.get_mut(at) {
+                    *slot = wire;
                 }
             }
             Err(error) => {
@@ -408,6 +414,8 @@ impl Agent {
                         .collect(),
                     key: running.record.key.clone(),
                     hostlist: step.hostlist.clone(),
+                    // All listen, or none does.
+                    wires: running.wires.iter().flatten().cloned().collect(),
                 };
                 let _ = reply.send(AgentReply::Created(Box::new(created)));
             }
@@ -583,6 +591,7 @@ impl Agent {
             let running = Running {
                 run,
                 addresses: vec![String::new(); record.nodes.len()],
+                wires: Vec::new(),
                 record,
                 client: None,
                 unanswered: 0,

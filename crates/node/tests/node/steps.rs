@@ -178,6 +178,8 @@ impl Srun {
                         o.exits.insert(task, exit);
                     }
                     FromStepd::Closed => break,
+                    // Only steps of MPI programs say these.
+                    FromStepd::Joined | FromStepd::Failed { .. } => {}
                 }
             }
         }

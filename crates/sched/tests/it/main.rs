@@ -4,6 +4,8 @@
 
 mod cost;
 mod drawn;
+mod network;
 mod properties;
+mod reserved;
 mod shapes;
 mod world;

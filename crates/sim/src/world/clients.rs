@@ -192,6 +192,7 @@ fn partition(name: &str, nodes: Vec<String>, default: bool, tier: u32) -> Partit
         preempt_mode: None,
         over_time_limit_min: None,
         billing_weights: None,
+        topology: None,
     }
 }
 

@@ -17,6 +17,7 @@ impl Session {
     pub(super) fn service(&mut self, name: &str, rest: &[String]) {
         match name {
             "ping" => self.ping(),
+            "reconfigure" if self.dry_run => self.differences(),
             "reconfigure" => {
                 let done = self
                     .client()
@@ -37,6 +38,21 @@ impl Session {
             "errnumstr" => self.error_text(&rest[0]),
             "cluster" => self.cluster(rest.first().map(String::as_str)),
             other => self.error(&format!("nothing carries out {other}")),
+        }
+    }
+
+    /// What `reconfigure` would change.
+    fn differences(&mut self) {
+        match self.client().and_then(|c| c.query(Query::Differences)) {
+            Ok(Response::Differences(lines)) if lines.is_empty() => {
+                say::stdout("Nothing would change.\n");
+            }
+            Ok(Response::Differences(lines)) => {
+                let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+                say::stdout(&text);
+            }
+            Ok(other) => self.request_failed("slurm_reconfigure error", &unexpected(&other)),
+            Err(error) => self.request_failed("slurm_reconfigure error", &error),
         }
     }
 

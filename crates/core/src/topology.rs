@@ -1,0 +1,183 @@
+//! The network's shape as the configuration describes it: which nodes share a switch or block, and what is above
+//! them. Plain data and the names that users see; how placement uses it is the scheduler's matter.
+
+use crate::hostlist;
+use minicbor::{Decode, Encode};
+use std::collections::BTreeMap;
+
+/// One description of the network. A cluster may have several; a partition uses the one it names.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Topology {
+    /// `topology:` of topology.yaml; `default` for topology.conf.
+    #[n(0)]
+    pub name: String,
+    /// What kind of network it is.
+    #[n(1)]
+    pub kind: TopologyKind,
+    /// Switches (or blocks), in the order of the file.
+    #[n(2)]
+    pub switches: Vec<Switch>,
+    /// `BlockSizes`: nodes of a block that is planned for, and of the groups of blocks above it, ascending.
+    #[n(3)]
+    pub block_sizes: Vec<u32>,
+    /// Used by partitions that name none (`cluster_default`).
+    #[n(4)]
+    pub cluster_default: bool,
+    /// `TopologyParam=TopoOptional`: only jobs that ask for `--switches` are placed by it.
+    #[n(5)]
+    pub optional: bool,
+}
+
+/// Kinds of networks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum TopologyKind {
+    /// Every node is as near to every other.
+    #[default]
+    #[n(0)]
+    Flat,
+    /// Switches above switches above nodes.
+    #[n(1)]
+    Tree,
+    /// Blocks of nodes, in groups of growing size.
+    #[n(2)]
+    Block,
+}
+
+/// A switch or a block.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Switch {
+    /// `SwitchName`, `BlockName`.
+    #[n(0)]
+    pub name: String,
+    /// Nodes at it, as a hostlist; empty for a switch above others.
+    #[n(1)]
+    pub nodes: String,
+    /// Switches below it: places in [`Topology::switches`].
+    #[n(2)]
+    pub children: Vec<u32>,
+    /// `LinkSpeed`, in units of the site's choice; shown only.
+    #[n(3)]
+    pub link_speed: u32,
+    /// 0 for a leaf, else one more than the highest below.
+    #[n(4)]
+    pub level: u32,
+}
+
+impl Topology {
+    /// For each switch the one above it.
+    pub fn parents(&self) -> Vec<Option<u32>> {
+        let mut parents = vec![None; self.switches.len()];
+        for (switch, place) in self.switches.iter().zip(0u32..) {
+            for child in &switch.children {
+                if let Some(parent) = parents.get_mut(*child as usize) {
+                    *parent = Some(place);
+                }
+            }
+        }
+        parents
+    }
+
+    /// Names of the nodes at a leaf.
+    pub fn nodes_at(&self, place: u32) -> Vec<String> {
+        let at = |s: &Switch| hostlist::parse(&s.nodes).unwrap_or_default();
+        self.switches.get(place as usize).map_or(Vec::new(), at)
+    }
+
+    /// Names of the nodes at or below a switch.
+    pub fn nodes_below(&self, place: u32) -> Vec<String> {
+        let (mut open, mut names) = (vec![place], Vec::new());
+        // A switch is below one other at most, so each is met once; the count guards against files that say otherwise.
+        for _ in 0..self.switches.len() {
+            let Some(place) = open.pop() else { break };
+            names.extend(self.nodes_at(place));
+            let children = self.switches.get(place as usize).map(|s| &s.children);
+            open.extend(children.into_iter().flatten().rev());
+        }
+        names
+    }
+
+    /// From the leaf that each node is at up to its root.
+    pub fn paths(&self) -> BTreeMap<String, Vec<u32>> {
+        let parents = self.parents();
+        let mut paths = BTreeMap::new();
+        for (switch, place) in self.switches.iter().zip(0u32..) {
+            if switch.nodes.is_empty() {
+                continue;
+            }
+            let path: Vec<u32> =
+                std::iter::successors(Some(place), |p| parents.get(*p as usize).copied().flatten())
+                    .take(self.switches.len())
+                    .collect();
+            for node in self.nodes_at(place) {
+                paths.entry(node).or_insert_with(|| path.clone());
+            }
+        }
+        paths
+    }
+
+    /// [`Topology::address`] of every node, by name.
+    pub fn addresses(&self) -> BTreeMap<String, (String, String)> {
+        let paths = self.paths();
+        let address = |(node, path): (String, Vec<u32>)| {
+            let address = self.address(&node, &path);
+            (node, address)
+        };
+        paths.into_iter().map(address).collect()
+    }
+
+    /// What the environment of jobs says of a node: `SLURM_TOPOLOGY_ADDR` and `SLURM_TOPOLOGY_ADDR_PATTERN`.
+    pub fn address(&self, node: &str, path: &[u32]) -> (String, String) {
+        let word = match self.kind {
+            TopologyKind::Block => "block",
+            TopologyKind::Flat | TopologyKind::Tree => "switch",
+        };
+        let (mut address, mut pattern) = (String::new(), String::new());
+        for switch in path
+            .iter()
+            .rev()
+            .filter_map(|p| self.switches.get(*p as usize))
+        {
+            address.push_str(&switch.name);
+            address.push('.');
+            pattern.push_str(word);
+            pattern.push('.');
+        }
+        (address + node, pattern + "node")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn switch(name: &str, nodes: &str, children: &[u32]) -> Switch {
+        Switch {
+            name: name.into(),
+            nodes: nodes.into(),
+            children: children.to_vec(),
+            ..Switch::default()
+        }
+    }
+
+    #[test]
+    fn addresses_name_the_switches_from_the_top() {
+        let tree = Topology {
+            kind: TopologyKind::Tree,
+            switches: vec![
+                switch("s0", "n[1-2]", &[]),
+                switch("s1", "n3", &[]),
+                switch("root", "", &[0, 1]),
+            ],
+            ..Topology::default()
+        };
+        let paths = tree.paths();
+        assert_eq!(
+            tree.address("n3", &paths["n3"]),
+            ("root.s1.n3".into(), "switch.switch.node".into())
+        );
+        assert_eq!(tree.address("n9", &[]), ("n9".into(), "node".into()));
+        assert_eq!(tree.nodes_below(2), ["n1", "n2", "n3"]);
+        assert_eq!(tree.parents(), [Some(2), Some(2), None]);
+    }
+}
