@@ -97,6 +97,8 @@ pub(crate) struct Live<'a> {
     /// Nodes kept for a waiting job of higher priority (without backfill).
     pub(crate) closed: &'a [bool],
     pub(crate) end: Timestamp,
+    /// When it ends at the latest: reservations are kept whatever was predicted.
+    pub(crate) latest: Timestamp,
     /// Set when a promise made a node smaller than it is.
     pub(crate) narrowed: Cell<bool>,
     /// Set when a reservation did.
@@ -126,7 +128,7 @@ impl Ground for Live<'_> {
             room.to_mut().usable = false;
             return room;
         }
-        let (mut room, why) = self.fleet.left_now(self.part, node, self.end, room);
+        let (mut room, why) = self.fleet.left_now(self.part, node, self.latest, room);
         if why.is_some() && self.reserved.get() != Some(Reason::ReservedForMaintenance) {
             self.reserved.set(why);
         }

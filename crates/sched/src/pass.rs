@@ -310,6 +310,7 @@ impl<'a> Pass<'a> {
             holds: &self.holds,
             closed: &self.closed,
             end,
+            latest: end_after(self.now, demand.length_ms),
             narrowed: Cell::new(false),
             reserved: Cell::new(None),
             visited: Cell::new(0),

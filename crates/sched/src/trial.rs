@@ -71,6 +71,7 @@ pub(crate) fn would_start(
             holds: &holds,
             closed: &[],
             end: end_after(now, demand.length_ms),
+            latest: end_after(now, demand.length_ms),
             narrowed: Cell::new(false),
             reserved: Cell::new(None),
             visited: Cell::new(0),
