@@ -19,6 +19,7 @@ cargo xtask generate          docs/compat.md, from the tables that the commands 
 cargo xtask sim               the deterministic simulator: --seeds N [--from S] [--nodes N] [--steps N],
                               or --seed S [--trace] for one
 cargo xtask bench mpi         MPI programs started by srun and by mpirun: start, MPI_Init, ping-pong
+cargo xtask bench sched       passes of the scheduler over 10,000 nodes and 100,000 waiting jobs: times, memory
 cargo xtask bench peer        Muster beside Slurm (where it is installed), with ratios
 ";
 
@@ -32,6 +33,7 @@ fn main() -> Result<()> {
         ["generate"] => generate::run(),
         ["sim", ..] => sim::run(&args[1..]),
         ["bench", "mpi"] => mpi::run(),
+        ["bench", "sched"] => sim::bench_sched(),
         ["bench", "peer", ..] => peer::run(&args[2..]),
         [] | ["help" | "--help"] => {
             print!("{HELP}");

@@ -1,7 +1,9 @@
 //! Times passes of the scheduler: 10,000 nodes of 128 CPUs, 100,000 waiting jobs of 2,000 shapes. Prints the first
 //! pass, passes after single events, and the start of an array of many tasks.
 //!
-//! `cargo run --release -p muster-sched --example pass_time`
+//! Memory is counted by the allocator: what is live after the submissions, scheduler and state apart.
+//!
+//! `cargo xtask bench sched`
 #![allow(clippy::unwrap_used, reason = "an example stops at the first surprise")]
 
 #[path = "../tests/it/world.rs"]
@@ -9,6 +11,9 @@
 mod world;
 
 use muster_core::ids::JobId;
+use muster_sched::Scheduler;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use world::{World, cluster, job, node, wide};
 
@@ -17,11 +22,40 @@ const CPUS: u32 = 128;
 const JOBS: u32 = 100_000;
 const SHAPES: u32 = 2_000;
 
+/// The system's allocator, with a count of the bytes that are live.
+struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is handed to the system's allocator unchanged; only a count is kept beside it.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn live() -> usize {
+    LIVE.load(Ordering::Relaxed)
+}
+
 fn main() {
     let lines = (0..NODES)
         .map(|i| node(&format!("n{i}"), CPUS, 256 << 10))
         .collect();
     let mut world = World::new(cluster(lines));
+    let empty = live();
     for i in 0..JOBS {
         let shape = i % SHAPES;
         let spec = match shape % 20 {
@@ -32,19 +66,32 @@ fn main() {
         world.submit(spec);
     }
     println!("{NODES} nodes x {CPUS} CPUs, {JOBS} jobs, {SHAPES} shapes");
+    world.sched = Scheduler::default();
+    let state = live() - empty;
+    world.sched = Scheduler::new(&world.state);
+    println!(
+        "memory: {} bytes of state a waiting job",
+        state / JOBS as usize
+    );
     let mut running: Vec<JobId> = Vec::new();
     for n in 1.. {
         let started = timed(&format!("pass {n} (filling)"), &mut world);
         running.extend(&started);
+        if n == 1 {
+            let all = (live() - empty) / JOBS as usize;
+            println!(
+                "memory: {all} bytes a job, scheduler and {} running jobs included",
+                started.len()
+            );
+        }
         if !world.sched.more() {
             break;
         }
     }
     timed("nothing changed but the last starts", &mut world);
     timed("nothing changed", &mut world);
-    let mut worst = Duration::ZERO;
-    let mut total = Duration::ZERO;
-    for n in 0..100 {
+    let mut times: Vec<Duration> = Vec::new();
+    for n in 0..1000 {
         let id = running[n * 7 % running.len()];
         if world.state.jobs[&id].completing || world.state.jobs[&id].state.is_ended() {
             continue;
@@ -54,8 +101,8 @@ fn main() {
         let before = Instant::now();
         let plan = world.sched.plan(&world.state, world.now);
         let took = before.elapsed();
-        (worst, total) = (worst.max(took), total + took);
-        if n < 3 {
+        times.push(took);
+        if times.len() <= 3 {
             println!(
                 "  one job ended: {took:?}, {} starts, {:?}",
                 plan.starts.len(),
@@ -64,9 +111,14 @@ fn main() {
         }
         running.extend(world.commit(&plan));
     }
+    times.sort_unstable();
+    let at = |part: usize| times[(times.len() - 1) * part / 100];
     println!(
-        "100 passes, each after the end of one job: mean {:?}, worst {worst:?}",
-        total / 100
+        "{} passes, each after the end of one job: median {:?}, p99 {:?}, worst {:?}",
+        times.len(),
+        at(50),
+        at(99),
+        at(100)
     );
     world.submit(job(3, 77));
     timed("one new job of a new shape", &mut world);

@@ -3,6 +3,7 @@
 
 use crate::demand::Demand;
 use crate::fleet::{Fleet, NOWHERE, PartView, Room};
+use crate::node_map::NodeMap;
 use crate::place::{Ground, Pick, Placement, choose};
 use muster_core::command::PlannedStart;
 use muster_core::ids::JobId;
@@ -11,7 +12,7 @@ use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A part of a node promised to a waiting job from a time on.
@@ -26,7 +27,7 @@ pub(crate) struct Hold {
 }
 
 /// Promises by node.
-pub(crate) type Holds = HashMap<u32, Vec<Hold>>;
+pub(crate) type Holds = NodeMap<Vec<Hold>>;
 
 /// `a` without `b`; with `all` nothing remains.
 fn minus(a: &Room, b: &Room) -> Room {
@@ -96,6 +97,8 @@ pub(crate) struct Live<'a> {
     /// Nodes kept for a waiting job of higher priority (without backfill).
     pub(crate) closed: &'a [bool],
     pub(crate) end: Timestamp,
+    /// When it ends at the latest: reservations are kept whatever was predicted.
+    pub(crate) latest: Timestamp,
     /// Set when a promise made a node smaller than it is.
     pub(crate) narrowed: Cell<bool>,
     /// Set when a reservation did.
@@ -125,7 +128,7 @@ impl Ground for Live<'_> {
             room.to_mut().usable = false;
             return room;
         }
-        let (mut room, why) = self.fleet.left_now(self.part, node, self.end, room);
+        let (mut room, why) = self.fleet.left_now(self.part, node, self.latest, room);
         if why.is_some() && self.reserved.get() != Some(Reason::ReservedForMaintenance) {
             self.reserved.set(why);
         }
@@ -179,7 +182,7 @@ struct Future<'a> {
     fleet: &'a Fleet,
     part: &'a PartView,
     holds: &'a Holds,
-    grown: HashMap<u32, Room>,
+    grown: NodeMap<Room>,
     start: Timestamp,
     length_ms: Option<u64>,
 }
@@ -360,7 +363,7 @@ pub(crate) fn earliest(
     now: Timestamp,
     waited: Option<Timestamp>,
 ) -> Option<(Timestamp, Vec<Pick>)> {
-    let grown = HashMap::new();
+    let grown = NodeMap::default();
     let mut future = Future {
         fleet,
         part,
@@ -592,7 +595,7 @@ pub(crate) fn promise(
         fleet,
         part,
         holds,
-        grown: HashMap::new(),
+        grown: NodeMap::default(),
         start,
         length_ms: demand.length_ms,
     };

@@ -17,6 +17,7 @@ mod features;
 mod fleet;
 mod ground;
 mod network;
+mod node_map;
 mod order;
 mod pass;
 mod place;

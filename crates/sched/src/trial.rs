@@ -45,7 +45,7 @@ pub(crate) fn would_start(
         endless: Some(now.plus_s(ENDLESS_S)),
         planned: None,
     };
-    let holds = Holds::new();
+    let holds = Holds::default();
     let mut refusal = Refusal::from(RefusalCode::InvalidPartition);
     let mut best: Option<(Timestamp, u32, Demand, Vec<Pick>)> = None;
     for name in partitions_of(spec, &default) {
@@ -71,6 +71,7 @@ pub(crate) fn would_start(
             holds: &holds,
             closed: &[],
             end: end_after(now, demand.length_ms),
+            latest: end_after(now, demand.length_ms),
             narrowed: Cell::new(false),
             reserved: Cell::new(None),
             visited: Cell::new(0),

@@ -142,7 +142,7 @@ fn world(flags: u32) -> World {
     let mut config = cluster(nodes(4, 4));
     config.memory_is_consumable = flags & 1 != 0;
     config.backfill = flags & 2 == 0 || flags & 4 == 0;
-    if flags & 16 != 0 {
+    if flags & 32 != 0 {
         config.scheduler_parameters = vec![PREDICT.into()];
     }
     let mut q = partition("q", &config.nodes[2..]);
@@ -553,7 +553,7 @@ proptest! {
 
     #[test]
     fn plans_are_sound_and_incremental(
-        flags in 0u32..32,
+        flags in 0u32..64,
         ops in proptest::collection::vec(op(), 1..60),
     ) {
         let mut world = world(flags);
