@@ -9,6 +9,7 @@ mod control;
 mod faults;
 mod interactive;
 mod mpi;
+mod mpich;
 mod network;
 mod priorities;
 mod refusals;

@@ -260,8 +260,8 @@ impl Stepd<'_> {
 
     /// Tasks cannot be started, or cannot go on.
     fn pmix_failed(&mut self, why: &str) {
-        let node = &self.setting.node;
-        let line = format!("slurmstepd: error: mpi/pmix: {node}: {why}");
+        let (node, kind) = (&self.setting.node, self.mpi_kind());
+        let line = format!("slurmstepd: error: mpi/{kind}: {node}: {why}");
         self.pmix_error.get_or_insert(line);
         self.tell_pmix_error();
     }
@@ -356,6 +356,14 @@ impl Stepd<'_> {
         }
     }
 
+    /// What tasks find each other by, in messages.
+    fn mpi_kind(&self) -> &'static str {
+        match &self.order.pmix {
+            Some(order) if order.pmi => "pmi2",
+            _ => "pmix",
+        }
+    }
+
     fn aborted(&mut self, rank: u32, status: i32, text: &str) {
         let (job, step, node) = (self.order.run.0, self.order.launch.step, &self.setting.node);
         // Open MPI says so when there is nothing to say.
@@ -364,8 +372,9 @@ impl Stepd<'_> {
         } else {
             format!(": {}", text.trim_end())
         };
+        let kind = self.mpi_kind();
         let line = format!(
-            "slurmstepd: error: mpi/pmix: {node}: task {rank} aborts StepId={job}.{step} with status {status}{words}"
+            "slurmstepd: error: mpi/{kind}: {node}: task {rank} aborts StepId={job}.{step} with status {status}{words}"
         );
         self.message(line);
         // An exit status has eight bits; an abort is never a success.
@@ -386,6 +395,7 @@ impl Stepd<'_> {
     pub(super) fn pmix_task_ended(&mut self, rank: u32, exit: ExitStatus) -> Option<FromStepd> {
         // What it told the host before it ended has been written by now.
         self.take_pmix();
+        let kind = self.mpi_kind();
         let pmix = self.pmix.as_mut()?;
         let joined = pmix.connected.contains(&rank);
         if pmix.finalized.contains(&rank) || (!joined && exit.is_ok()) || self.ending {
@@ -400,7 +410,7 @@ impl Stepd<'_> {
         pmix.send(&ToHost::TaskFailed { rank });
         if exit.is_ok() {
             let line = format!(
-                "slurmstepd: error: mpi/pmix: {}: task {rank} exited without taking leave of the others (MPI_Finalize)",
+                "slurmstepd: error: mpi/{kind}: {}: task {rank} exited without taking leave of the others (MPI_Finalize)",
                 self.setting.node
             );
             self.message(line);
