@@ -562,10 +562,9 @@ mod tests {
     fn closed_sets() {
         let priority = &SLURM.find("prioritytype").unwrap().kind;
         assert_eq!(priority.check("priority/basic"), Ok(vec![]));
-        assert_eq!(
-            priority.check("priority/multifactor"),
-            Ok(vec!["multifactor".to_owned()])
-        );
+        assert_eq!(priority.check("priority/multifactor"), Ok(vec![]));
+        let preempt = &SLURM.find("PreemptType").unwrap().kind;
+        assert_eq!(preempt.check("preempt/qos"), Ok(vec!["qos".to_owned()]));
         assert!(priority.check("priority/none").is_err());
         let select = &SLURM.find("SelectTypeParameters").unwrap().kind;
         let later = select.check("CR_CPU_Memory,cr_lln,CR_Pack_Nodes");

@@ -418,7 +418,7 @@ mod tests {
         };
         assert_eq!(
             render(&options, &answer()),
-            "15 1.0000000 0.00000256114\n14 1.0000000 0.00000256114\n"
+            "15 1.0000000 0.00000256113708\n14 1.0000000 0.00000256113708\n"
         );
         assert_eq!(render(&options, &PrioritiesAnswer::default()), NOT_RUNNING);
     }
