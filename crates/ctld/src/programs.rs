@@ -251,6 +251,7 @@ impl Programs {
             conf_path: &self.settings.conf_path,
             working_cluster: "",
             lead_address: "",
+            topology: ("", ""),
         };
         // No node's: the controller runs them.
         let mut env = job_env::program_env(&view, usize::MAX);
