@@ -7,4 +7,5 @@ mod drawn;
 mod network;
 mod properties;
 mod shapes;
+mod within_node;
 mod world;
