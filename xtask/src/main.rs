@@ -4,6 +4,7 @@ mod check;
 mod clients;
 mod demo;
 mod generate;
+mod mpi;
 mod peer;
 mod sim;
 
@@ -17,6 +18,7 @@ cargo xtask demo              build, start a cluster here, run jobs on it, show 
 cargo xtask generate          docs/compat.md, from the tables that the commands run on
 cargo xtask sim               the deterministic simulator: --seeds N [--from S] [--nodes N] [--steps N],
                               or --seed S [--trace] for one
+cargo xtask bench mpi         MPI programs started by srun and by mpirun: start, MPI_Init, ping-pong
 cargo xtask bench peer        Muster beside Slurm (where it is installed), with ratios
 ";
 
@@ -29,6 +31,7 @@ fn main() -> Result<()> {
         ["demo"] => demo::run(),
         ["generate"] => generate::run(),
         ["sim", ..] => sim::run(&args[1..]),
+        ["bench", "mpi"] => mpi::run(),
         ["bench", "peer", ..] => peer::run(&args[2..]),
         [] | ["help" | "--help"] => {
             print!("{HELP}");

@@ -131,6 +131,8 @@ fn row(n: u64, specs: &[Arc<JobSpec>], state: JobState) -> JobRow {
     let node = format!("node{:04}", n % 1000);
     let cpus: CpuSet = (0..4).collect();
     let alloc = Allocation {
+        reservation: None,
+        end_by: None,
         nodes: vec![NodeShare {
             node: NodeIdx(0),
             name: node.clone(),

@@ -193,7 +193,10 @@ pub fn changes(state: &State, event: &Event) -> Vec<Change> {
         | Event::NodeReleased { .. }
         | Event::JobsPurged { .. }
         | Event::PartitionChanged { .. }
-        | Event::PartitionRemoved { .. } => Vec::new(),
+        | Event::PartitionRemoved { .. }
+        | Event::ReservationSet { .. }
+        | Event::ReservationStarted { .. }
+        | Event::ReservationGone { .. } => Vec::new(),
     }
 }
 

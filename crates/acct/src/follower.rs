@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Changes written in one transaction, unless one batch alone has more.
 const GROUP_CHANGES_MAX: usize = 8192;
+/// How long changes wait for others to share a transaction with. Who asks for them does not wait.
+const LINGER: Duration = Duration::from_millis(50);
 /// Batches without changes count too, so that the queue of them has an end.
 const BATCH_COST: usize = 1;
 /// First wait after a failure; each further one is twice as long.
@@ -86,11 +88,27 @@ struct Shared {
     stored: u64,
     synced: u64,
     sync_wanted: bool,
+    /// Someone waits for this position.
+    wanted: u64,
     failing: Option<(Instant, u32, String)>,
     /// When to give up what cannot be written.
     stop: Option<Instant>,
     ended: bool,
     waiters: BTreeMap<u64, Vec<Waiter>>,
+}
+
+impl Shared {
+    fn want(&mut self, position: u64) {
+        self.wanted = self.wanted.max(position);
+    }
+
+    /// Whether what is queued is to be written now: it is asked for, or is a transaction's worth.
+    fn is_urgent(&self, room: usize) -> bool {
+        self.stop.is_some()
+            || self.sync_wanted
+            || self.wanted > self.stored
+            || self.queued >= GROUP_CHANGES_MAX.min(room / 2)
+    }
 }
 
 impl Link {
@@ -147,6 +165,7 @@ impl Follower {
             return Err(Full(changes));
         }
         shared.accepted = position;
+        let (idle, hurried) = (shared.queue.is_empty(), shared.is_urgent(self.link.room));
         shared.queued += cost;
         match shared.queue.back_mut() {
             Some((last, _)) if changes.is_empty() => {
@@ -155,7 +174,9 @@ impl Follower {
             }
             _ => shared.queue.push_back((position, changes)),
         }
-        self.link.work.notify_one();
+        if idle || !hurried && shared.is_urgent(self.link.room) {
+            self.link.work.notify_one();
+        }
         Ok(())
     }
 
@@ -174,10 +195,14 @@ impl Follower {
             let full = |shared: &mut Shared| {
                 !shared.ended && shared.queued > 0 && shared.queued + cost > self.link.room
             };
+            let mut shared = self.link.lock();
+            let accepted = shared.accepted;
+            shared.want(accepted);
+            self.link.work.notify_one();
             let shared = self
                 .link
                 .progress
-                .wait_while(self.link.lock(), full)
+                .wait_while(shared, full)
                 .unwrap_or_else(PoisonError::into_inner);
             if shared.ended {
                 return Err(Stopped);
@@ -216,6 +241,8 @@ impl Follower {
             () => {
                 let waiters = shared.waiters.entry(position).or_default();
                 waiters.push(Box::new(then));
+                shared.want(position);
+                self.link.work.notify_one();
                 return;
             }
         };
@@ -228,7 +255,10 @@ impl Follower {
     /// # Errors
     /// The thread is gone.
     pub fn wait_stored(&self, position: u64, patience: Duration) -> Result<bool, Stopped> {
-        self.wait(patience, |shared| shared.stored >= position)
+        let mut shared = self.link.lock();
+        shared.want(position);
+        self.link.work.notify_one();
+        self.wait(shared, patience, |shared| shared.stored >= position)
     }
 
     /// Makes what was handed over so far survive a loss of power, such as before the journal is cut; false when
@@ -240,17 +270,21 @@ impl Follower {
         let mut shared = self.link.lock();
         let position = shared.accepted;
         shared.sync_wanted = true;
-        drop(shared);
         self.link.work.notify_one();
-        self.wait(patience, |shared| shared.synced >= position)
+        self.wait(shared, patience, |shared| shared.synced >= position)
     }
 
-    fn wait(&self, patience: Duration, reached: impl Fn(&Shared) -> bool) -> Result<bool, Stopped> {
+    fn wait(
+        &self,
+        shared: MutexGuard<'_, Shared>,
+        patience: Duration,
+        reached: impl Fn(&Shared) -> bool,
+    ) -> Result<bool, Stopped> {
         let waiting = |shared: &mut Shared| !shared.ended && !reached(shared);
         let (shared, _) = self
             .link
             .progress
-            .wait_timeout_while(self.link.lock(), patience, waiting)
+            .wait_timeout_while(shared, patience, waiting)
             .unwrap_or_else(PoisonError::into_inner);
         match reached(&shared) {
             true => Ok(true),
@@ -335,15 +369,22 @@ impl Worker {
         }
     }
 
-    /// Waits for something to do. Batches that wait are taken together, as far as a transaction should go.
+    /// Waits for something to do, and then a little for more of it. Batches that wait are taken together, as far as a
+    /// transaction should go.
     fn next(&self) -> Task {
         let idle = |shared: &mut Shared| {
             shared.queue.is_empty() && !shared.sync_wanted && shared.stop.is_none()
         };
-        let mut shared = self
+        let shared = self
             .link
             .work
             .wait_while(self.link.lock(), idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        let calm = |shared: &mut Shared| !shared.is_urgent(self.link.room);
+        let (mut shared, _) = self
+            .link
+            .work
+            .wait_timeout_while(shared, LINGER, calm)
             .unwrap_or_else(PoisonError::into_inner);
         let Some((mut position, mut group)) = shared.queue.pop_front() else {
             return match std::mem::take(&mut shared.sync_wanted) {

@@ -119,6 +119,26 @@ fn everything_arrives_once_in_order_through_failures() {
 }
 
 #[test]
+fn small_batches_share_transactions_until_someone_asks() {
+    let log = Log::default();
+    let follower = Follower::start(Box::new(log.clone()), 100_000).unwrap();
+    let (started, history) = (std::time::Instant::now(), history());
+    let last = history.last().unwrap().0;
+    assert!(last > 100);
+    for (position, changes) in history {
+        follower.send(position, changes).unwrap();
+    }
+    assert_eq!(follower.wait_stored(last, LONG), Ok(true));
+    // A transaction waits for company, but not for long.
+    let lingers = started.elapsed().as_millis() as u32 / 50;
+    let writes = log.0.lock().unwrap().writes;
+    assert!(
+        writes <= 2 + lingers,
+        "{writes} transactions for {last} batches"
+    );
+}
+
+#[test]
 fn positions_without_changes_move_without_a_transaction() {
     let log = Log::default();
     let follower = Follower::start(Box::new(log.clone()), 10).unwrap();

@@ -76,6 +76,7 @@ impl Scene {
             attempt,
             at: at(s),
             alloc,
+            configuring: false,
         });
     }
 

@@ -8,7 +8,7 @@ use crate::listing::{
 };
 use crate::options::{Arg, Spec, Status};
 use crate::submit::scancel;
-use crate::submit::scontrol::{partition, table, update, update_job};
+use crate::submit::scontrol::{partition, reservation, table, update, update_job};
 use muster_conf::options::{self as submission, Command as Submission};
 
 /// A command.
@@ -284,6 +284,19 @@ fn scontrol_lists() -> Vec<List> {
             update::NODE_FIELDS
                 .iter()
                 .map(|f| plain(f.name, f.status))
+                .collect(),
+        ),
+        list(
+            "Fields of 'create' and 'update ReservationName='",
+            reservation::FIELDS
+                .iter()
+                .map(|(name, _, status)| plain(name, *status))
+                .collect(),
+        ),
+        list(
+            "Flags of reservations",
+            reservation::flag_names()
+                .map(|name| plain(name, Status::Works))
                 .collect(),
         ),
         list(

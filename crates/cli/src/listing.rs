@@ -15,6 +15,7 @@ mod node_document;
 pub(crate) mod node_fields;
 pub(crate) mod priority;
 mod query;
+mod reservation;
 pub(crate) mod sacct;
 mod sacct_document;
 pub(crate) mod sacct_fields;
@@ -34,7 +35,7 @@ pub(crate) mod sstat;
 mod states;
 pub(crate) mod step_fields;
 mod text;
-mod time_input;
+pub(crate) mod time_input;
 
 use crate::SLURM_VERSION;
 use crate::connect::ConnectError;

@@ -10,6 +10,7 @@ use crate::value::TimeLimit;
 use muster_core::config::{self as core, ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::node::{GresConfig, NodeConfig};
+use muster_core::run_times::PREDICT;
 use muster_core::spec::MemoryAsk;
 use muster_core::time;
 
@@ -63,9 +64,12 @@ impl Config {
             admin_uids: slurm_user.into_iter().filter(|&uid| uid != 0).collect(),
             whole_cores: self.select_parameters.unit != SelectUnit::Cpu,
             select_parameters: self.select_words(),
-            scheduler_parameters: self.scheduler_parameters.clone(),
+            scheduler_parameters: self.scheduler_words(),
             requeue_exit: exit_codes(self.text("RequeueExit")),
             requeue_exit_hold: exit_codes(self.text("RequeueExitHold")),
+            prolog_slurmctld: self.names_program("PrologSlurmctld"),
+            can_reboot: self.names_program("RebootProgram"),
+            order: self.order_config(),
             topologies: Vec::new(),
         }
     }
@@ -76,6 +80,26 @@ impl Config {
         if self.select_parameters.unit == SelectUnit::Socket {
             words.push("CR_Socket".to_owned());
         }
+        words
+    }
+
+    fn names_program(&self, key: &str) -> bool {
+        let text = self.text(key);
+        text.is_some_and(|program| !program.is_empty() && program != "(null)")
+    }
+
+    /// `SchedulerParameters`. Where the file leaves the order of jobs open (no `PriorityType`) and lets later jobs pass
+    /// (`sched/backfill`), run times are predicted, unless it says `no_predict_run_times`.
+    fn scheduler_words(&self) -> Vec<String> {
+        const NO: &str = "no_predict_run_times";
+        let mut words = self.scheduler_parameters.clone();
+        let open =
+            !self.raw.contains_key("PriorityType") && self.scheduler == SchedulerType::Backfill;
+        let said = words.iter().any(|word| word == PREDICT || word == NO);
+        if open && !said {
+            words.push(PREDICT.to_owned());
+        }
+        words.retain(|word| word != NO);
         words
     }
 

@@ -17,6 +17,10 @@ pub struct Endpoint {
     pub hosts: Vec<String>,
     /// `SlurmctldPort`, the first of a range.
     pub port: u16,
+    /// `SrunProlog`, which srun runs where it runs itself.
+    pub srun_prolog: Option<String>,
+    /// `SrunEpilog`.
+    pub srun_epilog: Option<String>,
 }
 
 /// `$SLURM_CONF`, else `/etc/slurm/slurm.conf`.
@@ -51,6 +55,8 @@ pub fn read(path: &Path) -> io::Result<Endpoint> {
         socket: controller_socket(&pid_file, port),
         hosts: scan.hosts,
         port,
+        srun_prolog: scan.srun_prolog,
+        srun_epilog: scan.srun_epilog,
     })
 }
 
@@ -60,6 +66,8 @@ struct Scan {
     pid_file: Option<PathBuf>,
     hosts: Vec<String>,
     port: Option<u16>,
+    srun_prolog: Option<String>,
+    srun_epilog: Option<String>,
 }
 
 const INCLUDE_DEPTH_MAX: u32 = 16;
@@ -101,6 +109,8 @@ impl Scan {
             "clustername" => self.cluster = Some(value.to_owned()),
             "slurmctldpidfile" => self.pid_file = Some(PathBuf::from(value)),
             "slurmctldport" => self.port = value.split('-').next().and_then(|p| p.parse().ok()),
+            "srunprolog" => self.srun_prolog = Some(value.to_owned()),
+            "srunepilog" => self.srun_epilog = Some(value.to_owned()),
             "slurmctldhost" => {
                 let host = value.split('(').next().unwrap_or(value);
                 self.hosts.push(host.to_owned());

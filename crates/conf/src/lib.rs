@@ -12,6 +12,7 @@ mod load;
 mod model;
 mod nodes;
 pub mod options;
+mod order;
 mod partitions;
 mod show;
 mod source;

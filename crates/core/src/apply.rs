@@ -11,9 +11,11 @@ use crate::index::{Counts, Keys};
 use crate::index_set::IndexSet;
 use crate::job::{Allocation, ArrayRole, Job};
 use crate::node::Node;
+use crate::reservation::{Flags, Reservation};
 use crate::spec::JobSpec;
 use crate::state::{ArrayInfo, Blob, Note, State};
-use crate::time::Timestamp;
+use crate::time::{TimeLimit, Timestamp};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl State {
@@ -37,7 +39,7 @@ impl State {
             Event::JobSubmitted { .. } => self.submit(event),
             Event::TaskSplit { base, index, id } => self.split(*base, *index, *id, event),
             Event::JobChanged { id, change, .. } => {
-                if let JobChange::Spec(spec) = change {
+                if let JobChange::Spec(spec) | JobChange::ReservationGone { spec, .. } = change {
                     self.change_spec(*id, spec);
                 }
                 self.turn_job(*id, event);
@@ -61,8 +63,13 @@ impl State {
                 self.turn_job(*id, event);
                 self.node_mut(share.node).give_back(*id, share, *at);
             }
-            Event::JobEnding { id, .. }
-            | Event::JobRequeued { id, .. }
+            Event::JobEnding { id, at, .. } => {
+                self.turn_job(*id, event);
+                if let Some(job) = self.jobs.get(id) {
+                    self.run_times.ended(job, *at);
+                }
+            }
+            Event::JobRequeued { id, .. }
             | Event::JobSuspended { id, .. }
             | Event::JobResumed { id, .. }
             | Event::StepStarted { id, .. }
@@ -75,6 +82,20 @@ impl State {
             Event::PartitionRemoved { name } => {
                 self.partitions.retain(|p| p.name != *name);
                 self.rebuild_indexes();
+            }
+            Event::ReservationSet { reservation } => {
+                if self.reservations.get(&reservation.name).is_none() {
+                    self.reservations_made += 1;
+                }
+                self.reservations.insert((**reservation).clone());
+            }
+            Event::ReservationStarted { name, .. } => {
+                if let Some(reservation) = self.reservations.get_mut(name) {
+                    reservation.active = true;
+                }
+            }
+            Event::ReservationGone { name, .. } => {
+                self.reservations.remove(name);
             }
         }
     }
@@ -103,6 +124,14 @@ impl State {
                 }
             }
         }
+    }
+
+    /// Seconds that a job is taken to run for planning, where the configuration wants that and something is known.
+    pub fn predicted_s(&self, spec: &JobSpec, limit: TimeLimit) -> Option<u32> {
+        let wanted = self.config.as_ref().is_some_and(|c| c.predicts_run_times());
+        wanted
+            .then(|| self.run_times.predict(spec, limit))
+            .flatten()
     }
 
     /// The partition of that name.
@@ -168,6 +197,7 @@ impl State {
             return;
         };
         job.spec = self.share_spec(&job.spec);
+        job.predicted_s = self.predicted_s(&job.spec, job.time_limit);
         let id = job.id;
         assert!(
             id.0 >= self.next_job_id,
@@ -313,6 +343,23 @@ impl State {
         self.config = Some(config.clone());
         self.recount_nodes();
         self.rebuild_indexes();
+        self.follow_partitions();
+    }
+
+    /// Reservations of whole partitions (`PART_NODES`) have the nodes that the partitions have.
+    fn follow_partitions(&mut self) {
+        let all: Vec<Reservation> = self.reservations.iter().cloned().collect();
+        for mut reservation in all {
+            let partition = reservation.partition.as_deref();
+            let partition = partition.and_then(|name| self.partition(name));
+            if let Some(partition) = partition.filter(|_| reservation.flags.has(Flags::PART_NODES))
+            {
+                let nodes = partition.nodes.iter().filter_map(|n| self.node_named(n));
+                let nodes: BTreeMap<NodeIdx, &Node> = nodes.map(|n| (n.idx, n)).collect();
+                reservation.set_nodes(nodes.into_values());
+                self.reservations.insert(reservation);
+            }
+        }
     }
 
     /// Works out anew what is used on each node, after its CPUs or devices changed.
@@ -342,6 +389,7 @@ impl State {
             None => self.partitions.push(partition.clone()),
         }
         self.rebuild_indexes();
+        self.follow_partitions();
     }
 }
 

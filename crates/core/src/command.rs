@@ -6,6 +6,7 @@ use crate::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
 use crate::job::{Allocation, ExitStatus, JobState, Step, StepEnd};
 use crate::node::NodeInfo;
 use crate::refusal::Refusal;
+use crate::reservation::Flags;
 use crate::spec::{Dependency, JobSpec, ResourceAsk};
 use crate::time::{TimeLimit, Timestamp};
 use minicbor::bytes::ByteVec;
@@ -40,6 +41,15 @@ pub enum Command {
     Tick {
         /// Every ended job whose accounting row is durable up to this point may leave the queue.
         accounted: bool,
+    },
+    /// `PrologSlurmctld` of a job has ended.
+    PrologEnded {
+        /// The job.
+        job: JobId,
+        /// Which launch.
+        attempt: Attempt,
+        /// With exit status 0.
+        well: bool,
     },
     /// The configuration was read.
     Configure {
@@ -207,9 +217,45 @@ pub enum UserCommand {
         #[n(1)]
         pairs: Vec<(String, String)>,
     },
+    /// scontrol reboot: each node once no job is on it.
+    #[n(16)]
+    Reboot {
+        /// Hostlist, or ALL.
+        #[n(0)]
+        nodes: String,
+        /// `ASAP`: no further jobs until then.
+        #[n(1)]
+        asap: bool,
+        /// `nextstate=DOWN`.
+        #[n(2)]
+        down_after: bool,
+        /// `reason=`.
+        #[n(3)]
+        reason: Option<String>,
+    },
+    /// scontrol cancel_reboot.
+    #[n(17)]
+    CancelReboot {
+        /// Hostlist, or ALL.
+        #[n(0)]
+        nodes: String,
+    },
     /// scontrol delete partition: refused while jobs are in it.
     #[n(15)]
     DeletePartition {
+        /// Its name.
+        #[n(0)]
+        name: String,
+    },
+    /// scontrol create reservation.
+    #[n(20)]
+    CreateReservation(#[n(0)] Box<ReservationAsk>),
+    /// scontrol update reservation.
+    #[n(21)]
+    UpdateReservation(#[n(0)] Box<ReservationAsk>),
+    /// scontrol delete reservation.
+    #[n(22)]
+    DeleteReservation {
         /// Its name.
         #[n(0)]
         name: String,
@@ -530,4 +576,94 @@ pub enum Reply {
     /// Nothing was done.
     #[n(3)]
     Refused(#[n(0)] Refusal),
+    /// A reservation was made.
+    #[n(10)]
+    Reserved {
+        /// Its name.
+        #[n(0)]
+        name: String,
+    },
+}
+
+/// Fields of `scontrol create reservation` and `scontrol update reservation` that were given. Times are read by the
+/// client, which knows the user's zone.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct ReservationAsk {
+    /// `ReservationName`; made up for a new one if absent.
+    #[n(0)]
+    pub name: Option<String>,
+    /// `StartTime`.
+    #[n(1)]
+    pub start: Option<Timestamp>,
+    /// `EndTime`.
+    #[n(2)]
+    pub end: Option<Timestamp>,
+    /// `Duration`.
+    #[n(3)]
+    pub duration: Option<TimeLimit>,
+    /// `Nodes`: a hostlist or `ALL`; empty takes the naming back.
+    #[n(4)]
+    pub nodes: Option<String>,
+    /// `NodeCnt`.
+    #[n(5)]
+    pub node_count: Option<u32>,
+    /// `CoreCnt`: one number for all, or one for each node.
+    #[n(6)]
+    pub core_counts: Vec<u32>,
+    /// `PartitionName`.
+    #[n(7)]
+    pub partition: Option<String>,
+    /// `Features`; empty clears.
+    #[n(8)]
+    pub features: Option<String>,
+    /// `Users`.
+    #[n(9)]
+    pub users: Option<NameList>,
+    /// `Accounts`.
+    #[n(10)]
+    pub accounts: Option<NameList>,
+    /// `Groups`.
+    #[n(11)]
+    pub groups: Option<NameList>,
+    /// `Licenses`.
+    #[n(12)]
+    pub licenses: Option<String>,
+    /// Flags to set.
+    #[n(13)]
+    pub flags: Flags,
+    /// Flags to take away.
+    #[n(14)]
+    pub flags_removed: Flags,
+    /// `MaxStartDelay`, seconds.
+    #[n(15)]
+    pub max_start_delay_s: Option<u32>,
+    /// `PURGE_COMP=`, seconds.
+    #[n(16)]
+    pub purge_s: Option<u32>,
+    /// `Comment`.
+    #[n(17)]
+    pub comment: Option<String>,
+    /// Seconds east of UTC where the user is.
+    #[n(18)]
+    pub utc_offset_s: i32,
+    /// `Skip`: go on to the next occurrence.
+    #[n(19)]
+    pub skip: bool,
+}
+
+/// A list of names as reservations take it: all anew, or some more or fewer.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum NameList {
+    /// `Users=a,b`.
+    #[n(0)]
+    Only(#[n(0)] Vec<String>),
+    /// `Users=-a,-b`: all but these.
+    #[n(1)]
+    AllBut(#[n(0)] Vec<String>),
+    /// `Users+=a`.
+    #[n(2)]
+    Add(#[n(0)] Vec<String>),
+    /// `Users-=a`.
+    #[n(3)]
+    Remove(#[n(0)] Vec<String>),
 }

@@ -2,6 +2,8 @@
 //! decides what was decided then.
 
 use crate::node::NodeConfig;
+use crate::order_config::OrderConfig;
+use crate::run_times::PREDICT;
 use crate::spec::MemoryAsk;
 use crate::time::TimeLimit;
 use crate::topology::Topology;
@@ -90,8 +92,20 @@ pub struct ClusterConfig {
     #[n(25)]
     #[cbor(default)]
     pub requeue_exit_hold: Vec<(u32, u32)>,
-    /// Shapes of the network; none for `topology/flat`.
+    /// There is a `PrologSlurmctld`: jobs are launched when it has ended well.
     #[n(26)]
+    #[cbor(default)]
+    pub prolog_slurmctld: bool,
+    /// There is a `RebootProgram`.
+    #[n(27)]
+    #[cbor(default)]
+    pub can_reboot: bool,
+    /// Priorities, preemption, reservations.
+    #[n(40)]
+    #[cbor(default)]
+    pub order: OrderConfig,
+    /// Shapes of the network; none for `topology/flat`.
+    #[n(28)]
     #[cbor(default)]
     pub topologies: Vec<Topology>,
 }
@@ -126,8 +140,18 @@ impl Default for ClusterConfig {
             scheduler_parameters: Vec::new(),
             requeue_exit: Vec::new(),
             requeue_exit_hold: Vec::new(),
+            prolog_slurmctld: false,
+            can_reboot: false,
+            order: OrderConfig::default(),
             topologies: Vec::new(),
         }
+    }
+}
+
+impl ClusterConfig {
+    /// Whether run times are predicted, for the order of jobs and for planning (`crate::run_times`).
+    pub fn predicts_run_times(&self) -> bool {
+        self.scheduler_parameters.iter().any(|word| word == PREDICT)
     }
 }
 

@@ -13,7 +13,9 @@ mod hold;
 mod node;
 mod partition;
 mod partition_access;
+mod reboot;
 mod requeue;
+mod reservation;
 mod submit;
 mod suspend;
 mod target;
@@ -71,11 +73,18 @@ pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
             tick::tick(&mut draft, *accounted);
             None
         }
+        Command::PrologEnded { job, attempt, well } => {
+            node::controllers_prolog(&mut draft, (*job, *attempt), *well);
+            None
+        }
         Command::Configure { config, keep } => {
             configure::configure(&mut draft, config, *keep);
             None
         }
     };
+    if !state.reservations.is_empty() {
+        reservation::follow(&mut draft);
+    }
     draft.finish(reply)
 }
 
@@ -151,6 +160,24 @@ fn user(
             partition::create(draft, identity, name, pairs)
         }
         UserCommand::DeletePartition { name } => partition::delete(draft, identity, name),
+        UserCommand::Reboot {
+            nodes,
+            asap,
+            down_after,
+            reason,
+        } => {
+            let wish = reboot::Wish {
+                nodes,
+                asap: *asap,
+                down_after: *down_after,
+                reason: reason.as_deref(),
+            };
+            reboot::reboot(draft, identity, &wish)
+        }
+        UserCommand::CancelReboot { nodes } => reboot::cancel(draft, identity, nodes),
+        UserCommand::CreateReservation(ask) => reservation::create(draft, identity, ask),
+        UserCommand::UpdateReservation(ask) => reservation::update(draft, identity, ask),
+        UserCommand::DeleteReservation { name } => reservation::delete(draft, identity, name),
         UserCommand::EndAllocation { job, exit } => {
             cancel::end_allocation(draft, identity, *job, *exit)
         }

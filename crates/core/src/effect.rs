@@ -45,6 +45,11 @@ pub enum Effect {
         /// Who gets it.
         scope: SignalScope,
     },
+    /// Run `RebootProgram`.
+    Reboot {
+        /// The node.
+        node: NodeIdx,
+    },
     /// The interactive holder or waiting client of a job should hear of its state (started, ended).
     Notify {
         /// The job.

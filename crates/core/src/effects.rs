@@ -2,10 +2,10 @@
 
 use crate::command::SignalScope;
 use crate::effect::{Effect, TerminateReason};
-use crate::event::{Event, JobChange};
+use crate::event::{Event, JobChange, NodeChange};
 use crate::ids::{Attempt, JobId, NodeIdx};
 use crate::job::{Job, JobState, NodeShare, Reason};
-use crate::node::NodeLink;
+use crate::node::{NodeLink, Reboot};
 use crate::spec::JobKind;
 use crate::state::State;
 use crate::transition::Phase;
@@ -20,10 +20,18 @@ impl State {
     pub fn effects_of(&self, event: &Event) -> Vec<Effect> {
         match event {
             Event::JobStarted { id, .. } => self.with_job(*id, |job| {
-                let mut out = self.launches(job);
+                let mut out = match job.configuring {
+                    true => Vec::new(),
+                    false => self.launches(job),
+                };
                 out.extend(notice(job));
                 out
             }),
+            Event::JobChanged {
+                id,
+                change: JobChange::Ready,
+                ..
+            } => self.with_job(*id, |job| self.launches(job)),
             Event::JobEnding { id, .. } => self.with_job(*id, |job| {
                 let mut out = self.terminations(job);
                 out.extend(notice(job));
@@ -47,6 +55,14 @@ impl State {
             Event::NodeReleased { id, position, .. } => {
                 self.with_job(*id, |job| self.end_of_share(job, *position))
             }
+            Event::NodeChanged {
+                node,
+                change:
+                    NodeChange::Reboot(Some(Reboot {
+                        issued: Some(_), ..
+                    })),
+                ..
+            } => vec![Effect::Reboot { node: *node }],
             Event::JobChanged { .. }
             | Event::Configured { .. }
             | Event::BlobStored { .. }
@@ -59,7 +75,10 @@ impl State {
             | Event::NodeRegistered { .. }
             | Event::NodeChanged { .. }
             | Event::PartitionChanged { .. }
-            | Event::PartitionRemoved { .. } => Vec::new(),
+            | Event::PartitionRemoved { .. }
+            | Event::ReservationSet { .. }
+            | Event::ReservationStarted { .. }
+            | Event::ReservationGone { .. } => Vec::new(),
         }
     }
 
@@ -67,6 +86,11 @@ impl State {
     /// launches of what it should run and lacks, ends of what it has and should not.
     pub fn orders_for_node(&self, node: NodeIdx, present: &[(JobId, Attempt)]) -> Vec<Effect> {
         let mut out = Vec::new();
+        let reboot = self.node(node).and_then(|n| n.reboot.as_ref());
+        if reboot.is_some_and(|r| r.issued.is_some()) {
+            // The order may have been lost with the connection.
+            out.push(Effect::Reboot { node });
+        }
         // First the ends: a launch may need the CPUs of a job that was given up while the node was away.
         for (id, attempt) in present {
             let expected = self
@@ -89,6 +113,7 @@ impl State {
             let (id, attempt) = (job.id, job.attempt);
             let there = present.contains(&(id, attempt));
             match job.phase() {
+                Phase::Running | Phase::Suspended if job.configuring => {}
                 Phase::Running | Phase::Suspended if !there => out.push(Effect::Launch {
                     node,
                     job: id,

@@ -5,6 +5,7 @@ use crate::config::{ClusterConfig, PartitionConfig};
 use crate::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
 use crate::job::{Allocation, ExitStatus, Hold, JobState, Reason, Step, StepEnd};
 use crate::node::{NodeInfo, NodeReason};
+use crate::reservation::Reservation;
 use crate::spec::{DependencyTerm, JobSpec};
 use crate::time::{TimeLimit, Timestamp};
 use minicbor::bytes::ByteVec;
@@ -116,6 +117,10 @@ pub enum Event {
         #[n(3)]
         #[cbor(with = "crate::cbor::arc")]
         alloc: Arc<Allocation>,
+        /// `PrologSlurmctld` runs first; the launch orders follow [`JobChange::Ready`].
+        #[n(4)]
+        #[cbor(default)]
+        configuring: bool,
     },
     /// A running, suspended or pending job ends: its state is final (or it goes back to the queue), its nodes are
     /// being cleaned. A job without nodes has ended with this event.
@@ -263,6 +268,33 @@ pub enum Event {
         #[n(0)]
         name: String,
     },
+    /// A reservation was made or changed, or goes on to its next occurrence.
+    #[n(20)]
+    ReservationSet {
+        /// The reservation as it is now.
+        #[n(0)]
+        reservation: Box<Reservation>,
+    },
+    /// The begin of a reservation came.
+    #[n(21)]
+    ReservationStarted {
+        /// Its name.
+        #[n(0)]
+        name: String,
+        /// When.
+        #[n(1)]
+        at: Timestamp,
+    },
+    /// A reservation is over or was deleted.
+    #[n(22)]
+    ReservationGone {
+        /// Its name.
+        #[n(0)]
+        name: String,
+        /// When.
+        #[n(1)]
+        at: Timestamp,
+    },
 }
 
 /// A change of one job.
@@ -322,8 +354,25 @@ pub enum JobChange {
     /// Text that goes with the reason, such as why a launch failed.
     #[n(11)]
     Detail(#[n(0)] String),
-    /// From now on only its wish for few leaf switches keeps it waiting.
+    /// `PrologSlurmctld` has ended well.
     #[n(12)]
+    Ready,
+    /// The reservation that it asked for is gone: its specification without it, and whether it is held for that.
+    #[n(20)]
+    ReservationGone {
+        /// What it asks for now.
+        #[n(0)]
+        #[cbor(with = "crate::cbor::arc")]
+        spec: Arc<JobSpec>,
+        /// It waits for a release.
+        #[n(1)]
+        hold: bool,
+    },
+    /// A running job is ended at this time because its reservation ends.
+    #[n(21)]
+    EndBy(#[n(0)] Option<Timestamp>),
+    /// From now on only its wish for few leaf switches keeps it waiting.
+    #[n(13)]
     SwitchWait,
 }
 
@@ -376,4 +425,7 @@ pub enum NodeChange {
     /// A node that was down answered again: DOWN ends, DRAIN stays.
     #[n(12)]
     Returned,
+    /// A reboot was asked for, ordered, taken back or has happened.
+    #[n(13)]
+    Reboot(#[n(0)] Option<crate::node::Reboot>),
 }

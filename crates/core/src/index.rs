@@ -5,6 +5,7 @@ use crate::event::Event;
 use crate::ids::{JobId, NodeIdx};
 use crate::job::{ArrayRole, Job, JobState};
 use crate::node::NodeLink;
+use crate::reservation::Reservation;
 use crate::spec::{DependencyKind, DependencyTerm, JobSpec};
 use crate::state::{ArrayInfo, State};
 use crate::time::Timestamp;
@@ -115,10 +116,10 @@ impl State {
         }
         let over_s = u64::from(self.over_time_limit_min(&job.partition)) * 60;
         let by_limit = job.time_limit_end().map(|end| end.plus_s(over_s));
-        match (by_limit, job.spec.deadline) {
-            (Some(limit), Some(deadline)) => Some(limit.min(deadline)),
-            (limit, deadline) => limit.or(deadline),
-        }
+        [by_limit, job.spec.deadline, job.end_by]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn over_time_limit_min(&self, partition: &str) -> u32 {
@@ -198,6 +199,10 @@ impl State {
     }
 
     fn join_owner(&mut self, spec: &JobSpec, entry: (JobId, JobId)) {
+        for name in spec.reservations() {
+            let jobs = self.by_reservation.entry(name.to_owned()).or_default();
+            jobs.insert(entry.1);
+        }
         let names = self.by_owner.entry(spec.owner.uid).or_default();
         match names.get_mut(spec.name.as_str()) {
             Some(set) => {
@@ -210,6 +215,14 @@ impl State {
     }
 
     fn leave_owner(&mut self, spec: &JobSpec, entry: (JobId, JobId)) {
+        for name in spec.reservations() {
+            if let Some(jobs) = self.by_reservation.get_mut(name) {
+                jobs.remove(&entry.1);
+                if jobs.is_empty() {
+                    self.by_reservation.remove(name);
+                }
+            }
+        }
         let Some(names) = self.by_owner.get_mut(&spec.owner.uid) else {
             return;
         };
@@ -241,6 +254,7 @@ impl State {
         self.dependents = BTreeMap::new();
         self.by_owner = BTreeMap::new();
         self.specs = HashMap::new();
+        self.by_reservation = BTreeMap::new();
         let jobs = std::mem::take(&mut self.jobs);
         for (id, job) in &jobs {
             let keys = self.keys_of(job);
@@ -316,6 +330,7 @@ impl State {
         .into_iter()
         .filter_map(|index| index.first().map(|(time, _)| *time))
         .chain(lost)
+        .chain(self.reservations.iter().map(Reservation::next_change))
         .min()
         .map(|time| time.max(now));
         let purge = self

@@ -252,6 +252,10 @@ impl State {
         ensure!(self.specs == fresh.specs, "index specs is wrong");
         ensure!(self.by_owner == fresh.by_owner, "index by_owner is wrong");
         ensure!(
+            self.by_reservation == fresh.by_reservation,
+            "index by_reservation is wrong"
+        );
+        ensure!(
             self.partitions_of == fresh.partitions_of,
             "index partitions_of is wrong"
         );

@@ -2,6 +2,8 @@
 //! an allocation see, as sbatch(1), srun(1) and salloc(1) list them. Pure text; who starts processes adds these to
 //! what the submitter's shell had.
 
+use crate::binding::MemBind;
+use crate::distribution::{Distribution, NodeSpread};
 use crate::ids::{JobId, StepNo};
 use crate::job::{Allocation, ArrayRole, NodeShare};
 use crate::spec::{JobSpec, MemoryAsk};
@@ -108,7 +110,7 @@ pub fn is_job_variable(name: &str) -> bool {
         "SLURM_LAUNCH_NODE_",
         "SLURM_GPUS",
     ];
-    const NAMES: [&str; 14] = [
+    const NAMES: [&str; 15] = [
         "SLURM_JOBID",
         "SLURM_NPROCS",
         "SLURM_NNODES",
@@ -121,6 +123,7 @@ pub fn is_job_variable(name: &str) -> bool {
         "SLURM_CLUSTER_NAME",
         "SLURM_CONF",
         "SLURM_DISTRIBUTION",
+        "SLURM_DIST_PLANESIZE",
         "SLURM_UMASK",
         "MUSTER_NODE",
     ];
@@ -192,8 +195,17 @@ fn asked(view: &JobView, env: &mut Env) {
     if ask.overcommit {
         env.set("SLURM_OVERCOMMIT", "1");
     }
-    if let Some(distribution) = &ask.distribution {
-        env.set("SLURM_DISTRIBUTION", distribution);
+    if let Some(text) = &ask.distribution {
+        env.distribution(Distribution::parse(text).unwrap_or_default());
+    }
+    if let Some((_, text)) = spec.shown.iter().find(|(name, _)| name == "mem-bind") {
+        let bind = MemBind::parse(text).unwrap_or_default();
+        let verbose = bind.verbose == Some(true);
+        env.set("SLURM_MEM_BIND", text);
+        env.set(
+            "SLURM_MEM_BIND_VERBOSE",
+            if verbose { "verbose" } else { "quiet" },
+        );
     }
     if let Some(reservation) = &spec.reservation {
         env.set("SLURM_JOB_RESERVATION", reservation);
@@ -336,7 +348,9 @@ pub fn step_env(view: &JobView, step: &StepView) -> Variables {
     env.set("SLURM_TASKS_PER_NODE", per_node);
     env.set("SLURM_NODEID", step.position.to_string());
     env.number("SLURM_CPUS_PER_TASK", step.cpus_per_task);
-    env.set("SLURM_DISTRIBUTION", step.distribution.unwrap_or("block"));
+    let asked = Distribution::parse(step.distribution.unwrap_or("")).unwrap_or_default();
+    let total = count(step.tasks.iter().map(Vec::len).sum());
+    env.distribution(asked.with_default(total, count(step.tasks.len())));
     let here = step.tasks.get(step.position).map_or(&[][..], Vec::as_slice);
     let here: Vec<String> = here.iter().map(u32::to_string).collect();
     env.set("SLURM_GTIDS", here.join(","));
@@ -358,6 +372,13 @@ fn count(n: usize) -> u32 {
 struct Env(Variables);
 
 impl Env {
+    fn distribution(&mut self, distribution: Distribution) {
+        self.set("SLURM_DISTRIBUTION", distribution.variable());
+        if let Some(NodeSpread::Plane(size)) = distribution.nodes {
+            self.set("SLURM_DIST_PLANESIZE", size.to_string());
+        }
+    }
+
     fn set(&mut self, name: &str, value: impl Into<String>) {
         self.0.push((name.to_owned(), value.into()));
     }

@@ -7,12 +7,14 @@
 #![warn(missing_docs)]
 
 mod apply;
+pub mod binding;
 pub mod cbor;
 pub mod command;
 pub mod config;
 pub mod config_diff;
 pub mod cpuset;
 pub mod decide;
+pub mod distribution;
 pub mod effect;
 mod effects;
 pub mod event;
@@ -25,7 +27,10 @@ pub mod job;
 pub mod job_env;
 pub mod limits;
 pub mod node;
+pub mod order_config;
 pub mod refusal;
+pub mod reservation;
+pub mod run_times;
 pub mod shared_spec;
 pub mod snapshot;
 pub mod spec;
@@ -33,3 +38,4 @@ pub mod state;
 pub mod time;
 pub mod topology;
 pub mod transition;
+pub mod usage;

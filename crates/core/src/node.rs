@@ -155,6 +155,24 @@ pub struct Node {
     /// `scontrol update nodename= comment=`.
     #[n(16)]
     pub comment: Option<String>,
+    /// It is to be rebooted, or is being.
+    #[n(17)]
+    #[cbor(default)]
+    pub reboot: Option<Reboot>,
+}
+
+/// `scontrol reboot`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Reboot {
+    /// When `RebootProgram` was ordered; absent while jobs run.
+    #[n(0)]
+    pub issued: Option<Timestamp>,
+    /// It was drained for it, and goes back into service with it.
+    #[n(1)]
+    pub drained: bool,
+    /// `nextstate=DOWN`: it stays out of service afterwards.
+    #[n(2)]
+    pub down_after: bool,
 }
 
 /// The connection to a node's agent.

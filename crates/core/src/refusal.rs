@@ -151,4 +151,26 @@ refusals! {
     41 TooLong = "Pathname of a file, directory or other parameter too long",
     /// Jobs are in the partition.
     42 PartitionInUse = "Partition is in use",
+    /// Reservations: not for this user.
+    60 ReservationAccess = "Access denied to requested reservation",
+    /// Jobs ask for it or run in it.
+    61 ReservationBusy = "Requested reservation is in use",
+    /// Another has the nodes.
+    62 ReservationOverlap = "Requested reservation overlaps with another reservation",
+    /// Begins or ends in the past, or before it begins.
+    63 InvalidTime = "Invalid time specified",
+    /// Nodes are in use.
+    64 NodesBusy = "Requested nodes are busy",
+    /// It has begun.
+    65 ReservationStarted = "Reservation already started",
+    /// Neither users nor accounts.
+    66 ReservationEmpty = "Reservation request lacks users, groups or accounts",
+    /// Its cores are fixed.
+    67 CoreReservationUpdate = "Core-based reservation can not be updated",
+    /// It does not repeat.
+    68 NotSkippable = "Reservation given is not skipable, try deleting instead",
+    /// Users and groups at once.
+    69 UsersAndGroups = "Reservations can't have users and groups specified, only one or the other",
+    /// Counts of cores do not fit the nodes.
+    70 CoreCounts = "Core count for reservation node list is not consistent!",
 }

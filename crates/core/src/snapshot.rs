@@ -4,6 +4,7 @@
 use crate::ids::BlobId;
 use crate::job::{Job, Reason};
 use crate::node::Node;
+use crate::reservation::Reservation;
 use crate::shared_spec::SpecTable;
 use crate::state::{Blob, State};
 use minicbor::bytes::ByteVec;
@@ -26,7 +27,10 @@ mod key {
     pub(super) const ARRAYS: u32 = 4;
     pub(super) const BLOBS: u32 = 5;
     pub(super) const NEXT_JOB_ID: u32 = 6;
-    pub(super) const COUNT: u64 = 7;
+    pub(super) const RESERVATIONS: u32 = 20;
+    pub(super) const RESERVATIONS_MADE: u32 = 21;
+    pub(super) const RUN_TIMES: u32 = 30;
+    pub(super) const COUNT: u64 = 10;
 }
 
 /// Why a snapshot could not be read.
@@ -101,6 +105,12 @@ impl State {
                         .collect();
                 }
                 key::NEXT_JOB_ID => state.next_job_id = d.u64()?,
+                key::RESERVATIONS => {
+                    let all: Vec<Reservation> = d.decode()?;
+                    all.into_iter().for_each(|r| state.reservations.insert(r));
+                }
+                key::RESERVATIONS_MADE => state.reservations_made = d.u64()?,
+                key::RUN_TIMES => state.run_times = d.decode()?,
                 _ => d.skip()?,
             }
         }
@@ -148,6 +158,10 @@ impl State {
             e.encode((id, blob.users, blob.bytes.as_ref()))?;
         }
         e.u32(key::NEXT_JOB_ID)?.u64(self.next_job_id)?;
+        let reservations: Vec<&Reservation> = self.reservations.iter().collect();
+        e.u32(key::RESERVATIONS)?.encode(reservations)?;
+        e.u32(key::RESERVATIONS_MADE)?.u64(self.reservations_made)?;
+        e.u32(key::RUN_TIMES)?.encode(&self.run_times)?;
         Ok(())
     }
 }

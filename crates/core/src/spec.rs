@@ -134,6 +134,12 @@ impl JobSpec {
         self.account.as_deref().unwrap_or(&self.owner.user)
     }
 
+    /// The reservations that it asks for: any of them will do.
+    pub fn reservations(&self) -> impl Iterator<Item = &str> {
+        let names = self.reservation.as_deref().unwrap_or_default();
+        names.split(',').filter(|name| !name.is_empty())
+    }
+
     /// The quality of service that the job has: `normal` if none is named.
     pub fn qos_name(&self) -> &str {
         self.qos.as_deref().unwrap_or("normal")

@@ -4,6 +4,8 @@ use crate::config::{ClusterConfig, PartitionConfig};
 use crate::ids::{BlobId, JobId, NodeIdx};
 use crate::job::{Job, Reason};
 use crate::node::Node;
+use crate::reservation::Reservations;
+use crate::run_times::RunTimes;
 use crate::spec::JobSpec;
 use crate::time::Timestamp;
 use minicbor::bytes::ByteVec;
@@ -30,6 +32,14 @@ pub struct State {
     pub specs: HashMap<Arc<JobSpec>, u32>,
     /// The number that the next job or split task gets.
     pub next_job_id: u64,
+    /// Reservations.
+    pub reservations: Reservations,
+    /// Reservations made so far: their number is part of names that are made up.
+    pub reservations_made: u64,
+    /// Index: records that are not over and ask for a reservation, by what they ask for.
+    pub by_reservation: BTreeMap<String, BTreeSet<JobId>>,
+    /// How long jobs really ran, by user.
+    pub run_times: RunTimes,
     /// Index: node by name.
     pub node_by_name: HashMap<String, NodeIdx>,
     /// Index: jobs that hold nodes and are not completing, by the time their limit ends them.

@@ -127,6 +127,9 @@ impl Job {
                 | JobChange::NotBefore(_)
                 | JobChange::SpecialExit(_)
                 | JobChange::Detail(_)
+                | JobChange::Ready
+                | JobChange::ReservationGone { .. }
+                | JobChange::EndBy(_)
                 | JobChange::SwitchWait => Move::Change,
             },
             Event::JobStarted { .. } => Move::Start,
@@ -148,7 +151,10 @@ impl Job {
             | Event::NodeRegistered { .. }
             | Event::NodeChanged { .. }
             | Event::PartitionChanged { .. }
-            | Event::PartitionRemoved { .. } => return None,
+            | Event::PartitionRemoved { .. }
+            | Event::ReservationSet { .. }
+            | Event::ReservationStarted { .. }
+            | Event::ReservationGone { .. } => return None,
         })
     }
 }

@@ -172,6 +172,8 @@ fn sample(name: &str, ask: ResourceAsk, nodes: u32, cpus: u32, tasks: u32) -> Sa
             ..JobSpec::default()
         },
         alloc: Allocation {
+            reservation: None,
+            end_by: None,
             nodes: shares.collect(),
             partition: "batch".to_owned(),
             exclusive: false,

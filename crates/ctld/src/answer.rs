@@ -4,14 +4,17 @@ use crate::keys::Keys;
 use crate::writer::{addresses, cluster_name, now};
 use muster_core::command::Identity;
 use muster_core::config::ClusterConfig;
-use muster_core::ids::JobId;
+use muster_core::cpuset::CpuSet;
+use muster_core::ids::{JobId, NodeIdx};
 use muster_core::job::{ArrayRole, Job, JobState};
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::reservation::{Flags, Reservation};
 use muster_core::shared_spec::SpecTable;
 use muster_core::state::{ArrayInfo, State};
 use muster_core::time::Timestamp;
 use muster_proto::client::{
-    AllocationInfo, ClusterPart, Diag, JobFilter, JobsPartRef, JobsResponse, Pong, Response,
+    AllocationInfo, ClusterPart, Diag, JobFilter, JobsPartRef, JobsResponse, Pong,
+    ReservationsAnswer, Response,
 };
 use muster_proto::frame;
 use std::collections::BTreeSet;
@@ -162,9 +165,52 @@ pub(crate) fn cluster(state: &State, send: &mut impl FnMut(Response)) {
         if node.jobs.iter().any(completing) {
             part.completing.push(node.idx);
         }
+        if let Some(maintenance) = reserved(state, node.idx) {
+            part.reserved.push((node.idx, maintenance));
+        }
         part.nodes.push(node.clone());
     }
     send(Response::Cluster(Box::new(part)));
+}
+
+/// Reservations.
+pub(crate) fn reservations(state: &State) -> Response {
+    let mut all: Vec<&Reservation> = state.reservations.iter().collect();
+    all.sort_by_key(|r| r.start);
+    let mut answer = ReservationsAnswer {
+        now: now(),
+        ..ReservationsAnswer::default()
+    };
+    for reservation in all {
+        let (mut cpus, mut cores) = (0, 0);
+        for entry in &reservation.nodes {
+            let Some(config) = state.node(entry.node).map(|n| &n.config) else {
+                continue;
+            };
+            let of_node = config.sockets.max(1) * config.cores_per_socket.max(1);
+            let threads = u64::from((config.cpus / of_node).max(1));
+            let has = u64::from(entry.cpus.as_ref().map_or(config.cpus, CpuSet::len));
+            cpus += has;
+            cores += has / threads;
+        }
+        let mut reservation = reservation.clone();
+        let shown = reservation.occurrences(answer.now).next();
+        if let Some((start, _)) = shown {
+            reservation.start = start;
+        }
+        answer.reservations.push(reservation);
+        answer.cpus.push(cpus);
+        answer.cores.push(cores);
+    }
+    Response::Reservations(Box::new(answer))
+}
+
+/// Whether a reservation has the node now, and whether for maintenance.
+fn reserved(state: &State, node: NodeIdx) -> Option<bool> {
+    let active = state.reservations.on_node(node).filter(|r| r.active);
+    active
+        .map(|r| r.flags.has(Flags::MAINT))
+        .reduce(|a, b| a || b)
 }
 
 /// The controller, alive.
@@ -237,7 +283,7 @@ pub(crate) fn allocation(state: &State, keys: &Keys, identity: &Identity, id: Jo
 /// What a client is told of a job that has its allocation.
 pub(crate) fn started(state: &State, keys: &Keys, job: &Job) -> Option<Response> {
     let alloc = job.alloc.as_ref()?;
-    if !matches!(job.state, JobState::Running | JobState::Suspended) {
+    if job.configuring || !matches!(job.state, JobState::Running | JobState::Suspended) {
         return None;
     }
     let array = match job.array {

@@ -8,7 +8,7 @@ use muster_conf::{Config, Severity};
 use muster_core::command::KeptPartitions;
 use muster_core::config::ClusterConfig;
 use muster_proto::client::ConfigAnswer;
-use muster_proto::node::{HealthCheck, NodeSettings};
+use muster_proto::node::{HealthCheck, MpiSettings, NodeSettings};
 use nix::unistd::User;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -169,6 +169,11 @@ fn settings(config: &Config) -> NodeSettings {
         kill_wait_s: small(config.timeouts.kill_wait_s),
         unkillable_timeout_s: small(config.timeouts.unkillable_step_s),
         append: config.job_file_append,
+        bind_tasks: config
+            .task_plugins
+            .iter()
+            .any(|p| p == "affinity" || p == "cgroup"),
+        task_plugin_param: config.text("TaskPluginParam").unwrap_or("").to_owned(),
         conf_path: config.path.display().to_string(),
         propagate_limits: LIMITS
             .iter()
@@ -187,9 +192,11 @@ fn settings(config: &Config) -> NodeSettings {
         epilog: script("Epilog"),
         task_prolog: script("TaskProlog"),
         task_epilog: script("TaskEpilog"),
+        mpi: mpi_settings(&config.path),
         prolog_timeout_s: timeout("PrologTimeout"),
         epilog_timeout_s: timeout("EpilogTimeout"),
         unkillable_program: script("UnkillableStepProgram"),
+        reboot_program: script("RebootProgram"),
         health_check: script("HealthCheckProgram").map(|program| HealthCheck {
             program,
             interval_s: config
@@ -201,6 +208,41 @@ fn settings(config: &Config) -> NodeSettings {
         // The writer knows which node it is for.
         topology_addr: String::new(),
         topology_pattern: String::new(),
+    }
+}
+
+/// mpi.conf beside slurm.conf; what it says wrongly has no effect, as the check of the configuration tells.
+fn mpi_settings(slurm_conf: &Path) -> MpiSettings {
+    let path = slurm_conf.with_file_name("mpi.conf");
+    let defaults = MpiSettings::default();
+    if !path.is_file() {
+        return defaults;
+    }
+    let (file, found) = conf::files::load_flat(conf::files::Flat::Mpi, &path);
+    for finding in &found {
+        warn!("{finding}");
+    }
+    let flag = |key: &str, default: bool| match file.text(key).map(str::to_ascii_lowercase) {
+        Some(text) => matches!(
+            text.as_str(),
+            "yes" | "true" | "1" | "y" | "t" | "on" | "up"
+        ),
+        None => default,
+    };
+    let timeout = file.text("PMIxTimeout").and_then(|t| t.parse().ok());
+    let env = file.text("PMIxEnv").unwrap_or_default();
+    MpiSettings {
+        tmp_base: file.text("PMIxCliTmpDirBase").map(str::to_owned),
+        early: flag("PMIxDirectConnEarly", defaults.early),
+        share_topology: flag("PMIxShareServerTopology", defaults.share_topology),
+        timeout_s: timeout.unwrap_or(defaults.timeout_s),
+        env: env
+            .trim_matches('"')
+            .split(';')
+            .map(str::trim)
+            .filter(|v| v.contains('='))
+            .map(str::to_owned)
+            .collect(),
     }
 }
 

@@ -171,6 +171,12 @@ impl Connection {
                 })?;
                 Served::Next
             }
+            RequestBody::WaitNodes(count) => {
+                let answer = self.later.clone();
+                self.shared
+                    .to_replica(ToReplica::WaitNodes { count, answer })?;
+                Served::Next
+            }
             RequestBody::Hold(job) => self.hold(job).await?,
             RequestBody::NodeHello(hello) => {
                 if self.shared.is_admin(self.identity.uid) {
@@ -353,6 +359,10 @@ fn kind(body: &RequestBody) -> &'static str {
             UserCommand::UpdatePartition { .. } => "REQUEST_UPDATE_PARTITION",
             UserCommand::CreatePartition { .. } => "REQUEST_CREATE_PARTITION",
             UserCommand::DeletePartition { .. } => "REQUEST_DELETE_PARTITION",
+            UserCommand::Reboot { .. } | UserCommand::CancelReboot { .. } => "REQUEST_REBOOT_NODES",
+            UserCommand::CreateReservation(_) => "REQUEST_CREATE_RESERVATION",
+            UserCommand::UpdateReservation(_) => "REQUEST_UPDATE_RESERVATION",
+            UserCommand::DeleteReservation { .. } => "REQUEST_DELETE_RESERVATION",
             UserCommand::Reconfigure => "REQUEST_RECONFIGURE",
             UserCommand::EndAllocation { .. } => "REQUEST_COMPLETE_JOB_ALLOCATION",
             UserCommand::Requeue { .. } => "REQUEST_JOB_REQUEUE",
@@ -372,9 +382,11 @@ fn kind(body: &RequestBody) -> &'static str {
             Query::Accounting(_) => "DBD_GET_JOBS_COND",
             Query::Diag => "REQUEST_STATS_INFO",
             Query::ResetDiag => "REQUEST_STATS_RESET",
+            Query::Reservations => "REQUEST_RESERVATION_INFO",
             Query::Differences => "REQUEST_RECONFIGURE",
         },
         RequestBody::WaitStarted(_) | RequestBody::WaitEnded(_) => "REQUEST_JOB_READY",
+        RequestBody::WaitNodes(_) => "REQUEST_NODE_INFO",
         RequestBody::Hold(_) => "REQUEST_RESOURCE_ALLOCATION",
         RequestBody::NodeHello(_) => "MESSAGE_NODE_REGISTRATION_STATUS",
         RequestBody::Shutdown { .. } => "REQUEST_SHUTDOWN",

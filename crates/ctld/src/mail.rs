@@ -5,7 +5,7 @@ use minicbor::bytes::ByteVec;
 use muster_core::command::{Identity, KeptPartitions, Reply, UserCommand};
 use muster_core::config::ClusterConfig;
 use muster_core::event::Event;
-use muster_core::ids::{BlobId, JobId, NodeIdx};
+use muster_core::ids::{Attempt, BlobId, JobId, NodeIdx};
 use muster_core::refusal::Refusal;
 use muster_core::state::Note;
 use muster_journal::{FinishedSnapshot, Position, SnapshotWriter};
@@ -69,6 +69,15 @@ pub enum ToWriter {
         keep: KeptPartitions,
         /// When it is in force.
         done: Option<oneshot::Sender<()>>,
+    },
+    /// `PrologSlurmctld` of a job has ended.
+    PrologEnded {
+        /// The job.
+        job: JobId,
+        /// Which launch.
+        attempt: Attempt,
+        /// With exit status 0.
+        well: bool,
     },
     /// The replica wants to write a snapshot of the state at this position.
     StartSnapshot {
@@ -147,6 +156,13 @@ pub enum ToReplica {
         /// A job that went back to the queue has ended as far as its holder is concerned.
         holder: bool,
         /// One encoded frame.
+        answer: mpsc::UnboundedSender<Vec<u8>>,
+    },
+    /// Tell how many nodes are connected, now and with each that comes, until there are so many.
+    WaitNodes {
+        /// So many.
+        count: u32,
+        /// Encoded frames.
         answer: mpsc::UnboundedSender<Vec<u8>>,
     },
     /// How a configuration differs from the one in force.

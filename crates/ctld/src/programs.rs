@@ -1,16 +1,18 @@
 //! What the controller runs and writes for a site when things happen to jobs: mails through `MailProg`,
-//! `EpilogSlurmctld`, and records of ended jobs (`JobCompType`). Nothing waits for it and nothing depends on it: what
-//! was under way when the controller stops is not made up for.
+//! `EpilogSlurmctld`, and records of ended jobs (`JobCompType`). Nothing waits for these: what was under way when the
+//! controller stops is not made up for. `PrologSlurmctld` is another matter: its job waits for it, and it runs again
+//! when the controller comes back before it has ended.
 
 mod completion;
 mod letter;
 
+use crate::mail::ToWriter;
 use completion::Completion;
 use letter::Letters;
 use log::{error, warn};
 use muster_conf::Config;
 use muster_core::event::Event;
-use muster_core::ids::JobId;
+use muster_core::ids::{Attempt, JobId};
 use muster_core::job::{ExitStatus, Job, JobState};
 use muster_core::job_env::{self, JobView};
 use muster_core::state::State;
@@ -31,6 +33,7 @@ const AT_ONCE: usize = 64;
 pub struct ProgramSettings {
     mail_program: String,
     mail_domain: Option<String>,
+    prolog: Option<String>,
     epilog: Option<String>,
     completion: Completion,
     cluster: String,
@@ -47,6 +50,7 @@ impl ProgramSettings {
         ProgramSettings {
             mail_program: mail_program(config),
             mail_domain: text("MailDomain"),
+            prolog: text("PrologSlurmctld"),
             epilog: text("EpilogSlurmctld"),
             completion: Completion::read(config),
             cluster: config.cluster_name.clone(),
@@ -76,6 +80,10 @@ pub(crate) struct Programs {
 enum Task {
     /// Run a program.
     Run(Invocation),
+    /// Run it, and tell the writer how that job's prolog has ended.
+    Prolog(Invocation, JobId, Attempt),
+    /// Tell the writer that a job need not wait for a prolog.
+    Ready(JobId, Attempt),
     /// Append a line to a file.
     Append(PathBuf, String),
     /// Run a program at this time, unless the job is forgotten first.
@@ -99,11 +107,15 @@ impl Programs {
     ///
     /// # Errors
     /// When there is no thread.
-    pub(crate) fn start(settings: ProgramSettings, state: &State) -> std::io::Result<Programs> {
+    pub(crate) fn start(
+        settings: ProgramSettings,
+        state: &State,
+        writer: Sender<ToWriter>,
+    ) -> std::io::Result<Programs> {
         let (tasks, inbox) = channel();
         std::thread::Builder::new()
             .name("programs".to_owned())
-            .spawn(move || dispatch(&inbox))?;
+            .spawn(move || dispatch(&inbox, &writer))?;
         let programs = Programs {
             settings,
             letters: Letters::default(),
@@ -111,6 +123,7 @@ impl Programs {
         };
         for job in state.active.iter().filter_map(|id| state.jobs.get(id)) {
             programs.watch_limit(state, job);
+            programs.run_prolog(state, job);
         }
         Ok(programs)
     }
@@ -122,41 +135,85 @@ impl Programs {
 
     /// An event was applied to `state`.
     pub(crate) fn heard(&mut self, state: &State, event: &Event) {
-        let job = |id: &JobId| state.jobs.get(id);
         match event {
-            Event::JobEnding {
-                id, requeue, at, ..
-            } => {
-                let Some(job) = job(id) else { return };
-                if requeue.is_none() && job.state.is_ended() {
-                    self.completed(state, job);
-                }
-                let ran = job.alloc.is_some();
-                if let Some(program) = self.settings.epilog.clone().filter(|_| ran) {
-                    let mut env = self.env(state, job);
-                    env.push(variable("SLURM_SCRIPT_CONTEXT", "epilog_slurmctld"));
-                    env.extend(exit_env(job));
-                    self.run("EpilogSlurmctld", program, Vec::new(), env);
-                }
-                if job.spec.mail.is_some() {
-                    self.write(state, job, event, *at);
-                    let _ = self.tasks.send(Task::Forget(*id));
-                }
-            }
-            Event::NodeReleased { id, at, .. } => {
-                if let Some(job) = job(id).filter(|job| job.spec.mail.is_some()) {
-                    self.write(state, job, event, *at);
-                }
-            }
-            Event::JobStarted { id, at, .. } | Event::JobChanged { id, at, .. } => {
-                let Some(job) = job(id).filter(|job| job.spec.mail.is_some()) else {
+            Event::JobStarted { id, .. } => {
+                let Some(job) = state.jobs.get(id) else {
                     return;
                 };
-                self.write(state, job, event, *at);
-                self.watch_limit(state, job);
+                self.run_prolog(state, job);
+                self.mail(state, job, event);
+            }
+            Event::JobEnding { id, .. } => {
+                let Some(job) = state.jobs.get(id) else {
+                    return;
+                };
+                if job.state.is_ended() {
+                    self.completed(state, job);
+                }
+                self.run_epilog(state, job);
+                self.mail(state, job, event);
+            }
+            Event::JobChanged { id, .. } | Event::NodeReleased { id, .. } => {
+                if let Some(job) = state.jobs.get(id) {
+                    self.mail(state, job, event);
+                }
             }
             _ => {}
         }
+    }
+
+    /// Sends the mails that an event calls for, and sees to those that are due later.
+    fn mail(&mut self, state: &State, job: &Job, event: &Event) {
+        if job.spec.mail.is_none() {
+            return;
+        }
+        match event {
+            Event::JobStarted { at, .. } | Event::JobChanged { at, .. } => {
+                self.write(state, job, event, *at);
+                self.watch_limit(state, job);
+            }
+            Event::JobEnding { at, .. } => {
+                self.write(state, job, event, *at);
+                self.send(Task::Forget(job.id));
+            }
+            Event::NodeReleased { at, .. } => self.write(state, job, event, *at),
+            _ => {}
+        }
+    }
+
+    /// Runs `EpilogSlurmctld` for a job that had an allocation.
+    fn run_epilog(&self, state: &State, job: &Job) {
+        let ran = job.alloc.is_some();
+        if let Some(program) = self.settings.epilog.clone().filter(|_| ran) {
+            let mut env = self.env(state, job);
+            env.push(variable("SLURM_SCRIPT_CONTEXT", "epilog_slurmctld"));
+            env.extend(exit_env(job));
+            self.run("EpilogSlurmctld", program, Vec::new(), env);
+        }
+    }
+
+    /// Runs `PrologSlurmctld` for a job that waits for it.
+    fn run_prolog(&self, state: &State, job: &Job) {
+        if !job.configuring {
+            return;
+        }
+        let Some(program) = self.settings.prolog.clone() else {
+            // It was taken out of the configuration meanwhile.
+            return self.send(Task::Ready(job.id, job.attempt));
+        };
+        let mut env = self.env(state, job);
+        env.push(variable("SLURM_SCRIPT_CONTEXT", "prolog_slurmctld"));
+        let invocation = Invocation {
+            what: "PrologSlurmctld",
+            program,
+            args: Vec::new(),
+            env,
+        };
+        self.send(Task::Prolog(invocation, job.id, job.attempt));
+    }
+
+    fn send(&self, task: Task) {
+        let _ = self.tasks.send(task);
     }
 
     /// Sends the letters that an event calls for.
@@ -289,7 +346,7 @@ fn duration(ms: u64) -> String {
     }
 }
 
-fn dispatch(inbox: &Receiver<Task>) {
+fn dispatch(inbox: &Receiver<Task>, writer: &Sender<ToWriter>) {
     let room = Arc::new(Room::default());
     let mut later: BTreeMap<(Timestamp, JobId), Invocation> = BTreeMap::new();
     loop {
@@ -301,7 +358,17 @@ fn dispatch(inbox: &Receiver<Task>) {
             }
         };
         match task {
-            Ok(Task::Run(invocation)) => start(invocation, &room),
+            Ok(Task::Run(invocation)) => start(invocation, &room, |_| {}),
+            Ok(Task::Prolog(invocation, job, attempt)) => {
+                let writer = writer.clone();
+                start(invocation, &room, move |well| {
+                    let _ = writer.send(ToWriter::PrologEnded { job, attempt, well });
+                });
+            }
+            Ok(Task::Ready(job, attempt)) => {
+                let well = true;
+                let _ = writer.send(ToWriter::PrologEnded { job, attempt, well });
+            }
             Ok(Task::Append(path, line)) => append(&path, &line),
             Ok(Task::Later(at, job, invocation)) => {
                 later.insert((at, job), invocation);
@@ -312,7 +379,7 @@ fn dispatch(inbox: &Receiver<Task>) {
         }
         let now = crate::writer::now();
         while let Some(entry) = later.first_entry().filter(|e| e.key().0 <= now) {
-            start(entry.remove(), &room);
+            start(entry.remove(), &room, |_| {});
         }
     }
 }
@@ -342,12 +409,12 @@ impl Room {
 }
 
 /// Runs a program beside this thread, once there is room for it.
-fn start(invocation: Invocation, room: &Arc<Room>) {
+fn start(invocation: Invocation, room: &Arc<Room>, ended: impl FnOnce(bool) + Send + 'static) {
     room.enter();
     let what = invocation.what;
     let inside = Arc::clone(room);
     let work = move || {
-        carry_out(&invocation);
+        ended(carry_out(&invocation));
         inside.leave();
     };
     let thread = std::thread::Builder::new().name("program".to_owned());
@@ -357,7 +424,8 @@ fn start(invocation: Invocation, room: &Arc<Room>) {
     }
 }
 
-fn carry_out(invocation: &Invocation) {
+/// Runs it to its end; whether that was a good one.
+fn carry_out(invocation: &Invocation) -> bool {
     let Invocation {
         what,
         program,
@@ -375,10 +443,11 @@ fn carry_out(invocation: &Invocation) {
         .stderr(Stdio::null())
         .status();
     match status {
-        Ok(status) if status.success() => {}
+        Ok(status) if status.success() => return true,
         Ok(status) => warn!("{what}={program}: {status}"),
         Err(e) => warn!("{what}={program}: {e}"),
     }
+    false
 }
 
 fn append(path: &std::path::Path, line: &str) {

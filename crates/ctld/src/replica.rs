@@ -100,6 +100,9 @@ impl Replica {
                 } => {
                     self.waiting.wait_ended(&self.state, job, holder, answer);
                 }
+                ToReplica::WaitNodes { count, answer } => {
+                    self.waiting.wait_nodes(&self.state, count, answer);
+                }
                 ToReplica::Compare {
                     cluster,
                     pairs,
@@ -160,6 +163,7 @@ impl Replica {
             }
             Query::Cluster => answer::cluster(&self.state, &mut send),
             Query::Partitions => send(answer::partitions(&self.state)),
+            Query::Reservations => send(answer::reservations(&self.state)),
             Query::Ping => send(Response::Pong(answer::pong(&self.state, self.started))),
             Query::Config => {
                 let mut config = self.config.clone();

@@ -77,8 +77,12 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     let position = recovered.log.last_position();
     let stored = Arc::clone(&follower);
     let unheld = interactive(&recovered.state);
-    let programs = Programs::start(ProgramSettings::read(&read.config), &recovered.state)
-        .context("no thread for the site's programs")?;
+    let programs = Programs::start(
+        ProgramSettings::read(&read.config),
+        &recovered.state,
+        to_writer.clone(),
+    )
+    .context("no thread for the site's programs")?;
     let replica = Replica {
         state: recovered.state.clone(),
         position,

@@ -3,9 +3,10 @@
 use crate::answer;
 use crate::keys::Keys;
 use muster_core::command::Identity;
-use muster_core::event::Event;
+use muster_core::event::{Event, JobChange};
 use muster_core::ids::JobId;
 use muster_core::job::{ArrayRole, ExitStatus, Job, JobState};
+use muster_core::node::NodeLink;
 use muster_core::refusal::RefusalCode;
 use muster_core::state::State;
 use muster_proto::client::{Diag, Response};
@@ -20,6 +21,8 @@ type Out = UnboundedSender<Vec<u8>>;
 pub(crate) struct Waiting {
     started: HashMap<JobId, Vec<Out>>,
     ended: HashMap<JobId, Vec<Ended>>,
+    /// Who waits for so many nodes.
+    nodes: Vec<(u32, Out)>,
     /// Worst exit of the tasks of arrays that someone waits for.
     worst: HashMap<JobId, ExitStatus>,
     counts: Counts,
@@ -81,23 +84,38 @@ impl Waiting {
         }
     }
 
+    /// Answers now, and with each node that comes if there are not enough.
+    pub(crate) fn wait_nodes(&mut self, state: &State, count: u32, out: Out) {
+        let up = nodes_up(state);
+        let told = out.send(frame::encode(&Response::NodesUp(up))).is_ok();
+        if told && up < count {
+            self.nodes.push((count, out));
+        }
+    }
+
+    fn node_came(&mut self, state: &State) {
+        if self.nodes.is_empty() {
+            return;
+        }
+        let up = nodes_up(state);
+        let bytes = frame::encode(&Response::NodesUp(up));
+        self.nodes
+            .retain(|(count, out)| out.send(bytes.clone()).is_ok() && up < *count);
+    }
+
     /// Tells those whose wait this event ends. The event was just applied.
     pub(crate) fn heard(&mut self, state: &State, keys: &Keys, event: &Event) {
         match event {
             Event::JobSubmitted { .. } => self.counts.submitted += 1,
             Event::JobStarted { id, .. } => {
                 self.counts.started += 1;
-                if let Some(outs) = self.started.remove(id)
-                    && let Some(response) = state
-                        .jobs
-                        .get(id)
-                        .and_then(|job| answer::started(state, keys, job))
-                {
-                    let bytes = frame::encode(&response);
-                    outs.into_iter()
-                        .for_each(|out| drop(out.send(bytes.clone())));
-                }
+                self.job_started(state, keys, *id);
             }
+            Event::JobChanged {
+                id,
+                change: JobChange::Ready,
+                ..
+            } => self.job_started(state, keys, *id),
             Event::JobEnding {
                 id,
                 state: end,
@@ -111,7 +129,25 @@ impl Waiting {
                 }
                 self.job_ending(state, *id, requeue.is_some());
             }
+            Event::NodeRegistered { .. } => self.node_came(state),
             _ => {}
+        }
+    }
+
+    fn job_started(&mut self, state: &State, keys: &Keys, id: JobId) {
+        if !self.started.contains_key(&id) {
+            return;
+        }
+        let response = state
+            .jobs
+            .get(&id)
+            .and_then(|job| answer::started(state, keys, job));
+        if let Some(response) = response
+            && let Some(outs) = self.started.remove(&id)
+        {
+            let bytes = frame::encode(&response);
+            outs.into_iter()
+                .for_each(|out| drop(out.send(bytes.clone())));
         }
     }
 
@@ -186,6 +222,14 @@ impl Waiting {
         diag.cancelled = self.counts.cancelled;
         diag.failed = self.counts.failed;
     }
+}
+
+fn nodes_up(state: &State) -> u32 {
+    let up = state
+        .nodes
+        .iter()
+        .filter(|node| !node.removed && node.link == NodeLink::Up);
+    u32::try_from(up.count()).unwrap_or(u32::MAX)
 }
 
 fn records(state: &State, id: JobId) -> impl Iterator<Item = &Job> {

@@ -292,6 +292,10 @@ impl Writer {
                 }
                 out.configured.extend(done);
             }
+            ToWriter::PrologEnded { job, attempt, well } => {
+                let command = Command::PrologEnded { job, attempt, well };
+                self.engine.decide(0, &command, now, turn);
+            }
             ToWriter::StartSnapshot { position, answer } => {
                 let writer = self.log.start_snapshot(position);
                 if let Err(e) = &writer {
@@ -575,6 +579,7 @@ impl Writer {
                     scope,
                 },
             ),
+            Effect::Reboot { node } => (node, Order::Reboot),
             Effect::Notify { .. } => return,
         };
         let Some(link) = self.links.get(&node) else {

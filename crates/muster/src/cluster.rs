@@ -5,8 +5,7 @@ use crate::roles;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use muster_cli::connect::Client;
-use muster_core::node::NodeLink;
-use muster_proto::client::{Query, RequestBody, Response};
+use muster_proto::client::{RequestBody, Response};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User, geteuid};
 use std::fs;
@@ -27,6 +26,7 @@ A cluster on this machine, without any configuration:
 
 A site's own cluster:
   muster config check FILE                           say what Muster does with each line of a slurm.conf
+  muster sim TRACE.swf[.gz] [--policy WORD]          replay a recorded workload through the scheduler; 'sim --help'
   muster ctld, muster noded                          the daemons; as links: slurmctld, slurmd
   muster generate man|completion|compat DIR          write man pages, completion for bash, the compatibility page
 
@@ -353,48 +353,34 @@ fn start(home: &Home, link: &str, args: &[&str], what: &str) -> Result<()> {
     Ok(())
 }
 
+/// How long the next node may take to come.
+const NODES_WAIT: Duration = Duration::from_secs(30);
+
 fn wait_for_nodes(home: &Home, count: usize) -> Result<()> {
     let bar = ProgressBar::new(count as u64);
     bar.set_style(
         ProgressStyle::with_template("{spinner} {pos} of {len} nodes are up")
             .expect("a fixed template"),
     );
-    let until = Instant::now() + Duration::from_secs(30);
-    loop {
-        let up = nodes_up(home)?;
-        bar.set_position(up as u64);
-        if up >= count {
-            bar.finish_and_clear();
-            return Ok(());
-        }
-        if Instant::now() > until {
-            bail!(
-                "{up} of {count} nodes came up; the others' logs are in {}",
-                home.at("log").display()
-            );
-        }
-        // Registration is an event of the controller; a client can only ask again.
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-fn nodes_up(home: &Home) -> Result<usize> {
+    let wanted = u32::try_from(count).unwrap_or(u32::MAX);
     let mut client = Client::connect_to(&home.conf())?;
-    client.send(RequestBody::Query(Box::new(Query::Cluster)))?;
+    client.stream().set_read_timeout(Some(NODES_WAIT))?;
+    client.send(RequestBody::WaitNodes(wanted))?;
     let mut up = 0;
-    loop {
-        let Response::Cluster(part) = client.receive()? else {
-            bail!("unexpected answer")
+    while up < wanted {
+        up = match client.receive() {
+            Ok(Response::NodesUp(up)) => up,
+            Ok(_) => bail!("unexpected answer"),
+            // None came for long, or the controller is gone.
+            Err(e) => bail!(
+                "{up} of {count} nodes came up ({e}); the others' logs are in {}",
+                home.at("log").display()
+            ),
         };
-        up += part
-            .nodes
-            .iter()
-            .filter(|node| node.link == NodeLink::Up)
-            .count();
-        if !part.more {
-            return Ok(up);
-        }
+        bar.set_position(up.into());
     }
+    bar.finish_and_clear();
+    Ok(())
 }
 
 /// `muster down`.

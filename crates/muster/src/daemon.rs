@@ -1,8 +1,8 @@
 //! Going into the background, and pid files.
 
 use anyhow::{Context, Result, bail};
-use nix::fcntl::{Flock, FlockArg};
-use nix::unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe, setsid};
+use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe2, setsid};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -35,7 +35,8 @@ impl Ready {
 /// # Errors
 /// When the system refuses a process or a pipe.
 pub(crate) fn daemonise() -> Result<Ready> {
-    let (read, write) = pipe().context("cannot make a pipe")?;
+    // No program that the daemon starts may keep the parent waiting.
+    let (read, write) = pipe2(OFlag::O_CLOEXEC).context("cannot make a pipe")?;
     // SAFETY: called first thing in main, before any other thread exists.
     #[allow(unsafe_code)]
     let forked = unsafe { fork() }.context("cannot start a background process")?;

@@ -7,6 +7,7 @@ mod flags;
 mod generate;
 mod logging;
 mod roles;
+mod simulate;
 mod slurmctld;
 mod slurmd;
 
@@ -54,6 +55,7 @@ fn muster(args: &[String]) -> ExitCode {
         "env" => report(cluster::env(rest)),
         "config" => cluster::config(rest),
         "generate" => report(generate::run(rest)),
+        "sim" => report(simulate::main(rest)),
         other => match roles::by_command(other) {
             Some((role, name)) => roles::run(role, name, rest),
             None => {

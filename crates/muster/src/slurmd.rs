@@ -182,6 +182,13 @@ fn start(args: Args) -> Result<()> {
         spool_dir,
         cluster: config.cluster_name.clone(),
         claimed_cpus: Some(node.cpus),
+        claimed_sockets: node.sockets,
+        shared_machine: config
+            .nodes
+            .iter()
+            .filter(|n| n.hostname == node.hostname)
+            .count()
+            > 1,
         claimed_memory_mib: Some(node.real_memory_mib),
         shim_program: None,
     };

@@ -60,6 +60,8 @@ fn agent(dir: &Path) -> anyhow::Result<()> {
         controller_socket: dir.join("ctld.sock"),
         spool_dir: dir.join("spool"),
         claimed_cpus: None,
+        claimed_sockets: 0,
+        shared_machine: true,
         claimed_memory_mib: None,
         shim_program: None,
     })
@@ -203,6 +205,8 @@ fn launch(id: u64, dir: &Path) -> Order {
         ..JobSpec::default()
     };
     let alloc = Allocation {
+        reservation: None,
+        end_by: None,
         nodes: vec![NodeShare {
             node: NodeIdx(0),
             name: "n1".to_owned(),

@@ -12,6 +12,7 @@ mod launch;
 mod lead;
 mod listener;
 mod measure;
+mod pmix;
 mod reports;
 mod scripts;
 mod shim_link;
@@ -21,6 +22,7 @@ mod users;
 
 pub(crate) use jobs::exit_status;
 
+use crate::binding::Machine;
 use crate::info;
 use crate::options::AgentOptions;
 use crate::shim::wire::{Run, ToShim};
@@ -38,6 +40,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::rc::Rc;
+use step_node::Listening;
 use table::Jobs;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -81,7 +84,7 @@ enum Event {
     /// That connection is closed.
     Closed(u64),
     /// Another agent answered about a step's node: its stepd's address.
-    NodeStarted(StepKey, u32, Result<String, String>),
+    NodeStarted(StepKey, u32, Result<Listening, String>),
     /// The lead took note of a step's end here.
     EndDelivered(StepKey),
     /// A step has waited for a while: its client should know.
@@ -165,6 +168,7 @@ struct Agent {
     /// The user that it runs as.
     uid: u32,
     settings: NodeSettings,
+    machine: Machine,
     stopping: bool,
     controller: Option<Outlet>,
     shim: Option<Outlet>,
@@ -202,6 +206,7 @@ impl Agent {
     fn new(options: AgentOptions, events: mpsc::UnboundedSender<Event>) -> Agent {
         Agent {
             scripts: Scripts::new(&options.spool_dir),
+            machine: Machine::read(&options),
             options,
             events,
             started: crate::now(),

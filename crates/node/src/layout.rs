@@ -6,6 +6,7 @@
 //! Slurm: memory counts only for steps that ask for some.
 
 use muster_core::cpuset::CpuSet;
+use muster_core::distribution::{Distribution, NodeSpread};
 use muster_core::hostlist;
 use muster_core::job::{Allocation, GresShare, NodeShare};
 use muster_core::refusal::{Refusal, RefusalCode};
@@ -62,20 +63,11 @@ pub(crate) fn lay_out(
     }
 }
 
-/// How tasks are spread over nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spread {
-    Block,
-    Cyclic,
-    Plane(u32),
-    Arbitrary,
-}
-
 struct Layout<'a> {
     alloc: &'a Allocation,
     spec: &'a StepSpec,
     held: &'a [Held],
-    spread: Spread,
+    spread: NodeSpread,
     pack: bool,
     /// Allowed nodes, in the order of the allocation.
     allowed: Vec<usize>,
@@ -95,7 +87,11 @@ impl<'a> Layout<'a> {
         spec: &'a StepSpec,
         held: &'a [Held],
     ) -> Result<Layout<'a>, Refusal> {
-        let (spread, pack) = spread_of(spec.distribution.as_deref().unwrap_or(""))?;
+        let text = spec.distribution.as_deref().unwrap_or("");
+        let distribution = Distribution::parse(text).map_err(|why| {
+            let detail = format!("distribution '{text}' is not known: {why}");
+            Refusal::new(RefusalCode::InvalidValue, detail)
+        })?;
         let first = usize::try_from(spec.relative.unwrap_or(0)).unwrap_or(usize::MAX);
         let excluded: HashSet<String> = names(spec.exclude.as_deref())?.into_iter().collect();
         let allowed = (first..alloc.nodes.len())
@@ -105,8 +101,8 @@ impl<'a> Layout<'a> {
             alloc,
             spec,
             held,
-            spread,
-            pack,
+            spread: distribution.nodes.unwrap_or(NodeSpread::Block),
+            pack: distribution.pack.unwrap_or(false),
             allowed,
             required: Vec::new(),
             listed: Vec::new(),
@@ -130,7 +126,7 @@ impl<'a> Layout<'a> {
         if self.allowed.is_empty() {
             return refuse(RefusalCode::InvalidNodeCount, "no node of the job is left");
         }
-        let tasks = if self.spread == Spread::Arbitrary && !self.listed.is_empty() {
+        let tasks = if self.spread == NodeSpread::Arbitrary && !self.listed.is_empty() {
             self.arbitrary()?
         } else {
             self.spread_out()?
@@ -144,11 +140,12 @@ impl<'a> Layout<'a> {
 
     /// One task per entry of the node list, in its order.
     fn arbitrary(&self) -> Result<Vec<(usize, Vec<u32>)>, Refusal> {
-        let count = self
-            .spec
-            .ntasks
-            .map_or(self.listed.len(), |n| n as usize)
-            .min(self.listed.len());
+        let count = self.spec.ntasks.map_or(self.listed.len(), |n| n as usize);
+        if count > self.listed.len() {
+            let listed = self.listed.len();
+            let detail = format!("{count} tasks are asked for, the list names {listed} nodes");
+            return refuse(RefusalCode::InvalidTaskCount, detail);
+        }
         let mut out: Vec<(usize, Vec<u32>)> = Vec::new();
         for (task, &node) in (0..).zip(&self.listed[..count]) {
             match out.iter_mut().find(|(n, _)| *n == node) {
@@ -156,6 +153,8 @@ impl<'a> Layout<'a> {
                 None => out.push((node, vec![task])),
             }
         }
+        // Nodes have the allocation's order in every step; the list says only where each task goes.
+        out.sort_unstable_by_key(|(node, _)| *node);
         for (node, tasks) in &out {
             if self.slots(*node) < count_of(tasks.len()) {
                 return self.too_small(count_of(count));
@@ -168,7 +167,8 @@ impl<'a> Layout<'a> {
         let spec = self.spec;
         let limit = count_of(self.allowed.len());
         let listed = count_of(self.required.len());
-        let wanted = spec.min_nodes.or((listed > 0).then_some(listed));
+        let few = self.pack.then_some(1);
+        let wanted = spec.min_nodes.or((listed > 0).then_some(listed)).or(few);
         let per_node = spec.ntasks_per_node.filter(|n| *n > 0);
         let ntasks = spec.ntasks.unwrap_or_else(|| {
             wanted
@@ -184,7 +184,8 @@ impl<'a> Layout<'a> {
             .min(ntasks)
             .max(listed.min(ntasks))
             .max(1);
-        let most = spec.max_nodes.unwrap_or_else(|| wanted.unwrap_or(limit));
+        let fixed = wanted.filter(|_| !self.pack || spec.min_nodes.is_some());
+        let most = spec.max_nodes.or(fixed).unwrap_or(limit);
         let most = most.max(least).min(limit);
         if least > limit {
             let detail = format!("{least} nodes are asked for, {limit} can be used");
@@ -257,7 +258,10 @@ impl<'a> Layout<'a> {
                 MemoryAsk::PerNode(mib) if mib > left => slots = 0,
                 MemoryAsk::PerCpu(mib) if mib > 0 => {
                     let fit = left / (mib * u64::from(cpus_per_task));
-                    slots = slots.min(u32::try_from(fit).unwrap_or(u32::MAX));
+                    // Tasks that share CPUs share what goes with them.
+                    if !(self.spec.overcommit && fit > 0) {
+                        slots = slots.min(u32::try_from(fit).unwrap_or(u32::MAX));
+                    }
                 }
                 MemoryAsk::Default | MemoryAsk::PerNode(_) | MemoryAsk::PerCpu(_) => {}
             }
@@ -325,19 +329,17 @@ impl<'a> Layout<'a> {
         let room: Vec<u32> = nodes.iter().map(|&i| self.slots(i)).collect();
         let mut counts = vec![0; nodes.len()];
         let chunk = match self.spread {
-            Spread::Plane(size) => size,
-            _ if self.pack => u32::MAX,
+            NodeSpread::Plane(size) => size,
+            NodeSpread::Block if self.pack => u32::MAX,
             _ => 1,
         };
         let mut left = ntasks;
-        if self.pack {
-            // Every node that was chosen gets a task.
-            counts.fill(1);
-            left -= count_of(nodes.len());
-        }
         while left > 0 {
-            for (count, room) in counts.iter_mut().zip(&room) {
-                let n = chunk.min(room - *count).min(left);
+            for (at, (count, room)) in counts.iter_mut().zip(&room).enumerate() {
+                // Nodes that have nothing yet are each left a task.
+                let later = if *count == 0 { nodes.len() - at - 1 } else { 0 };
+                let most = left.saturating_sub(count_of(later)).max(left.min(1));
+                let n = chunk.min(room - *count).min(most);
                 *count += n;
                 left -= n;
             }
@@ -348,9 +350,9 @@ impl<'a> Layout<'a> {
     fn number(&self, nodes: &[usize], counts: &[u32]) -> Vec<(usize, Vec<u32>)> {
         let mut out: Vec<(usize, Vec<u32>)> = nodes.iter().map(|&i| (i, Vec::new())).collect();
         let chunk = match self.spread {
-            Spread::Cyclic => 1,
-            Spread::Plane(size) => size,
-            Spread::Block | Spread::Arbitrary => u32::MAX,
+            NodeSpread::Cyclic => 1,
+            NodeSpread::Plane(size) => size,
+            NodeSpread::Block | NodeSpread::Arbitrary => u32::MAX,
         };
         let total: u32 = counts.iter().sum();
         let mut next = 0;
@@ -371,6 +373,9 @@ impl<'a> Layout<'a> {
         let memory_mib = match self.spec.memory {
             MemoryAsk::Default => 0,
             MemoryAsk::PerNode(mib) => mib,
+            MemoryAsk::PerCpu(mib) if self.spec.overcommit => {
+                mib * u64::from(needed.min(free.len()))
+            }
             MemoryAsk::PerCpu(mib) => mib * u64::from(needed),
         };
         let gres = self
@@ -393,26 +398,6 @@ impl<'a> Layout<'a> {
 fn names(list: Option<&str>) -> Result<Vec<String>, Refusal> {
     hostlist::parse(list.unwrap_or(""))
         .map_err(|e| Refusal::new(RefusalCode::InvalidNode, e.to_string()))
-}
-
-fn spread_of(text: &str) -> Result<(Spread, bool), Refusal> {
-    let mut parts = text.split(',');
-    let first = parts.next().unwrap_or("");
-    let pack = parts.any(|p| p.eq_ignore_ascii_case("pack")) || first.eq_ignore_ascii_case("pack");
-    let method = first.split(':').next().unwrap_or("").to_ascii_lowercase();
-    let spread = match method.as_str() {
-        "" | "*" | "block" | "pack" | "nopack" => Spread::Block,
-        "cyclic" => Spread::Cyclic,
-        "arbitrary" => Spread::Arbitrary,
-        other => match other.strip_prefix("plane=").and_then(|n| n.parse().ok()) {
-            Some(size) if size > 0 => Spread::Plane(size),
-            _ => {
-                let detail = format!("distribution '{text}' is not known");
-                return refuse(RefusalCode::InvalidValue, detail);
-            }
-        },
-    };
-    Ok((spread, pack))
 }
 
 fn count_of(n: usize) -> u32 {
@@ -486,9 +471,78 @@ mod tests {
             nodelist: Some("n2,n1,n2".to_owned()),
             ..with("arbitrary", 3)
         };
-        assert_eq!(idle(&a, &arbitrary), "n2:0,2/4 n1:1/4");
+        assert_eq!(idle(&a, &arbitrary), "n1:1/4 n2:0,2/4");
         // Uneven nodes: dealt out one at a time, numbered in blocks.
         assert_eq!(idle(&alloc(&[1, 4]), &spec(4)), "n1:0/1 n2:1,2,3/4");
+    }
+
+    /// What srun makes of options of a row, in an allocation of three nodes.
+    fn spec_of(options: &str) -> StepSpec {
+        let (mut spec, mut nodes, mut words) = (StepSpec::default(), 3, options.split(' '));
+        let (mut per_node, mut given) = (None, false);
+        while let Some(word) = words.next() {
+            let number = |text: &str| text.parse::<u32>().unwrap();
+            match (word, word.get(..2)) {
+                ("-m", _) => spec.distribution = words.next().map(str::to_owned),
+                (_, Some("-n")) => spec.ntasks = Some(number(&word[2..])),
+                (_, Some("-c")) => spec.cpus_per_task = Some(number(&word[2..])),
+                (_, Some("-N")) => (nodes, given) = (number(&word[2..]), true),
+                _ => per_node = Some(number(word.strip_prefix("--ntasks-per-node=").unwrap())),
+            }
+        }
+        let ntasks = spec.ntasks.unwrap();
+        let nodes = nodes.min(ntasks);
+        spec.exact = spec.cpus_per_task.is_some();
+        spec.ntasks_per_node = per_node.filter(|n| n * nodes >= ntasks);
+        let pack = spec
+            .distribution
+            .as_deref()
+            .is_some_and(|d| d.ends_with(",Pack"));
+        if given || !pack {
+            (spec.min_nodes, spec.max_nodes) = (Some(nodes), Some(nodes));
+        } else {
+            spec.ntasks_per_node = None;
+        }
+        spec
+    }
+
+    #[test]
+    fn tasks_go_where_slurm_puts_them() {
+        let rows = include_str!("../tests/data/slurm_layouts.txt").lines();
+        let (mut seen, mut wrong) = (0, Vec::new());
+        for row in rows.filter(|r| !r.starts_with('#')) {
+            let fields: Vec<&str> = row.split('|').collect();
+            let cpus: Vec<u32> = fields[0].split(',').map(|n| n.parse().unwrap()).collect();
+            let a = alloc(&cpus);
+            let spec = spec_of(fields[1]);
+            let placed = lay_out(&a, &spec, &vec![Held::default(); cpus.len()]);
+            let shown = placed.map_or_else(
+                |e| format!("{e:?}"),
+                |placed| {
+                    let parts = placed.iter().map(|p| {
+                        let tasks: Vec<String> = p.tasks.iter().map(u32::to_string).collect();
+                        format!("n{}:{}", p.node + 1, tasks.join(","))
+                    });
+                    parts.collect::<Vec<_>>().join(" ")
+                },
+            );
+            let count = |n: usize| u32::try_from(n).unwrap();
+            let variable = Distribution::parse(spec.distribution.as_deref().unwrap_or(""))
+                .unwrap()
+                .with_default(spec.ntasks.unwrap(), count(fields[2].split(' ').count()))
+                .variable();
+            if (shown.as_str(), variable.as_str()) != (fields[2], fields[3]) {
+                wrong.push(format!("{row}: {shown} {variable}"));
+            }
+            seen += 1;
+        }
+        assert!(seen > 400, "{seen} rows");
+        assert!(
+            wrong.is_empty(),
+            "{} of {seen} differ:\n{}",
+            wrong.len(),
+            wrong.join("\n")
+        );
     }
 
     #[test]
@@ -523,6 +577,12 @@ mod tests {
             ..spec(9)
         };
         assert_eq!(idle(&a, &overcommit), "n1:0,1,2,3,4,5,6,7,8/4");
+        // Memory goes with CPUs, and these are shared.
+        let with_memory = StepSpec {
+            memory: MemoryAsk::PerCpu(100),
+            ..overcommit
+        };
+        assert_eq!(idle(&a, &with_memory), "n1:0,1,2,3,4,5,6,7,8/4");
     }
 
     #[test]

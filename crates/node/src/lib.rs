@@ -6,7 +6,7 @@
 #![warn(missing_docs)]
 
 mod agent;
-mod frames;
+mod binding;
 mod info;
 mod layout;
 mod options;

@@ -15,6 +15,10 @@ pub struct AgentOptions {
     pub spool_dir: PathBuf,
     /// CPUs that the configuration claims, where they are to be reported instead of the machine's (emulated nodes).
     pub claimed_cpus: Option<u32>,
+    /// Sockets that the configuration claims; 0 when it says nothing.
+    pub claimed_sockets: u32,
+    /// Other nodes of the configuration are on this machine too, so that none can bind tasks to its CPUs.
+    pub shared_machine: bool,
     /// Memory that the configuration claims, MiB, likewise.
     pub claimed_memory_mib: Option<u64>,
     /// Executable that becomes the shim when it is started under the name [`crate::SHIM_NAME`]; this program's own

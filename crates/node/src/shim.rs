@@ -19,9 +19,9 @@ pub(crate) mod wire;
 pub(crate) use launch::{go_to, open_as, output_flags, say};
 pub(crate) use processes::{Containment, ProcessTree};
 
-use crate::frames::Frames;
 use crate::sys;
 use jobs::Shim;
+use muster_proto::frame::Frames;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::fs::{self, OpenOptions};
@@ -335,7 +335,7 @@ impl Conn {
 
     /// The next whole message that has come.
     fn next(&mut self) -> Option<ToShim> {
-        match self.input.next() {
+        match self.input.take() {
             Ok(message) => message,
             Err(e) => {
                 eprintln!(

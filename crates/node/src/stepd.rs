@@ -7,7 +7,9 @@
 //! SIGTERM, or srun's disappearance, ends the tasks: TERM, after `KillWait` KILL.
 
 mod around;
+mod bind;
 mod client;
+mod mpi;
 mod program;
 mod streams;
 mod task;
@@ -23,6 +25,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::fs;
 use std::io::{self, Read};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -54,8 +57,17 @@ pub(crate) fn run(
     setting: Setting,
     listener: UnixListener,
     control: UnixStream,
+    wire: Option<TcpListener>,
 ) -> ! {
-    let end = match Stepd::open(order, &setting, listener, control).and_then(|mut s| s.run()) {
+    let served = Stepd::open(order, &setting, listener, control).and_then(|mut s| {
+        s.start_pmix(wire);
+        let end = s.run();
+        if let Some(pmix) = &s.pmix {
+            pmix.clean();
+        }
+        end
+    });
+    let end = match served {
         Ok(end) => end,
         Err(e) => {
             eprintln!("step {}.{}: {e}", order.run.0, order.launch.step);
@@ -121,6 +133,11 @@ struct Stepd<'a> {
     give_up_at: Option<Instant>,
     ending: bool,
     timed_out: bool,
+    /// The status of the step when one task's end ended it.
+    failed: Option<ExitStatus>,
+    pmix: Option<mpi::Pmix>,
+    /// Why there is none.
+    pmix_error: Option<String>,
     usage: Usage,
 }
 
@@ -163,6 +180,9 @@ impl<'a> Stepd<'a> {
             give_up_at: None,
             ending: false,
             timed_out: false,
+            failed: None,
+            pmix: None,
+            pmix_error: None,
             usage: Usage::default(),
         })
     }
@@ -189,6 +209,12 @@ impl<'a> Stepd<'a> {
             Phase::Starting | Phase::Running => false,
             Phase::Draining => {
                 let gave_up = self.give_up_at.is_some_and(|at| at <= Instant::now());
+                if let Some(pmix) = self.pmix.as_ref().filter(|p| !p.ended) {
+                    if !gave_up {
+                        return false;
+                    }
+                    sys::kill(pmix.pid, libc::SIGKILL);
+                }
                 if self.streams.iter().any(Stream::has_output) && !gave_up {
                     return false;
                 }
@@ -240,6 +266,7 @@ impl<'a> Stepd<'a> {
             }
         });
         add(raw(client.map(|c| c.stream.as_raw_fd())), reading | writing);
+        add(raw(self.pmix.as_ref().map(mpi::Pmix::fd)), libc::POLLIN);
         for stranger in &self.strangers {
             add(stranger.stream.as_raw_fd(), libc::POLLIN);
         }
@@ -251,9 +278,9 @@ impl<'a> Stepd<'a> {
         sys::poll(&mut fds, self.timeout_ms())?;
         let seen = |i: usize| fds[i].revents;
         let streams: Vec<usize> = (0..self.streams.len())
-            .filter(|i| seen(5 + strangers + i) != 0)
+            .filter(|i| seen(6 + strangers + i) != 0)
             .collect();
-        let greeted: Vec<usize> = (0..strangers).filter(|i| seen(5 + i) != 0).collect();
+        let greeted: Vec<usize> = (0..strangers).filter(|i| seen(6 + i) != 0).collect();
 
         for i in streams {
             let from = self.client.as_mut().map(|c| &mut c.output);
@@ -262,6 +289,9 @@ impl<'a> Stepd<'a> {
         self.streams.retain(Stream::is_open);
         if seen(3) != 0 {
             self.take_ready();
+        }
+        if seen(5) != 0 {
+            self.take_pmix();
         }
         if seen(4) & !libc::POLLOUT != 0 {
             self.take_client();
@@ -338,6 +368,7 @@ impl<'a> Stepd<'a> {
             Some(ToStepd::Hello(key)) if free && key == self.order.launch.step_key => {
                 self.client = Some(stranger);
                 self.start();
+                self.tell_pmix_error();
                 self.client_messages();
             }
             None if stranger.open => self.strangers.push(stranger),
@@ -380,7 +411,15 @@ impl<'a> Stepd<'a> {
             _ => {}
         }
         self.ready = None;
-        self.go = None;
+        self.release_tasks();
+    }
+
+    /// Lets the tasks go, once all of them are prepared and what they are to find is known.
+    fn release_tasks(&mut self) {
+        let unready = self.pmix.as_ref().is_some_and(|p| !p.ready);
+        if self.ready.is_some() || unready || self.go.take().is_none() {
+            return;
+        }
         if self.phase == Phase::Starting {
             self.phase = Phase::Running;
         }
@@ -404,6 +443,8 @@ impl<'a> Stepd<'a> {
                         stream.feed(task, &bytes);
                     }
                 }
+                ToStepd::Peers(peers) => self.pmix_peers(peers),
+                ToStepd::Fail(exit) => self.fail(exit),
                 ToStepd::Signal(signal) => {
                     self.signal_all(i32::try_from(signal).unwrap_or(0));
                 }
@@ -472,10 +513,14 @@ impl<'a> Stepd<'a> {
                 self.send(&exited);
                 continue;
             }
+            let exit = crate::agent::exit_status(r.status);
+            if self.pmix.as_ref().is_some_and(|p| p.pid == r.pid) {
+                self.pmix_ended(exit);
+                continue;
+            }
             let Some(task) = self.tasks.iter_mut().find(|t| t.pid == r.pid) else {
                 continue;
             };
-            let exit = crate::agent::exit_status(r.status);
             task.exit = Some(exit);
             let used = Usage {
                 user_us: r.user_us,
@@ -493,9 +538,13 @@ impl<'a> Stepd<'a> {
                 oom: false,
             };
             let global = task.global;
+            let failed = self.pmix_task_ended(global, exit);
             match self.fork_epilog(global) {
                 Some(pid) => self.epilogs.push((pid, exited)),
                 None => self.send(&exited),
+            }
+            if let Some(failed) = failed {
+                self.send(&failed);
             }
         }
         let ended = self.tasks.iter().all(|t| t.exit.is_some()) && self.epilogs.is_empty();
@@ -508,9 +557,11 @@ impl<'a> Stepd<'a> {
     fn all_ended(&mut self) {
         self.phase = Phase::Draining;
         self.time_limit = None;
-        let own = i32::try_from(std::process::id()).unwrap_or(0);
-        for pid in self.tree.below(&[own]) {
+        for pid in self.of_tasks() {
             sys::kill(pid, libc::SIGKILL);
+        }
+        if let Some(pmix) = &mut self.pmix {
+            pmix.stop();
         }
         self.streams.iter_mut().for_each(Stream::no_more_input);
         if self.ending && self.give_up_at.is_none() {
@@ -531,11 +582,42 @@ impl<'a> Stepd<'a> {
         self.kill_at = Some(Instant::now() + self.setting.kill_wait);
     }
 
+    /// The step cannot go well any more: it ends at once, with this status.
+    fn fail(&mut self, exit: ExitStatus) {
+        if self.failed.is_some() || self.timed_out {
+            return;
+        }
+        self.failed = Some(exit);
+        self.begin_end();
+        self.kill_at = None;
+        self.signal_all(libc::SIGKILL);
+    }
+
+    /// Signals the tasks, and the srun of steps that they spawned.
     fn signal_all(&self, signal: i32) {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
-        for pid in self.tree.below(&[own]) {
+        let host = self.host_pid();
+        let mut found = self.tree.below(&[own]);
+        // The host ends by itself, after them.
+        found.retain(|pid| Some(*pid) != host);
+        for pid in found {
             sys::kill(pid, signal);
         }
+    }
+
+    /// Processes of the tasks: all below this one but the PMIx host and what it started.
+    fn of_tasks(&self) -> Vec<i32> {
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let mut found = self.tree.below(&[own]);
+        if let Some(host) = self.host_pid() {
+            let of_host = self.tree.below(&[host]);
+            found.retain(|pid| *pid != host && !of_host.contains(pid));
+        }
+        found
+    }
+
+    fn host_pid(&self) -> Option<i32> {
+        self.pmix.as_ref().filter(|p| !p.ended).map(|p| p.pid)
     }
 
     fn send(&mut self, message: &FromStepd) {
@@ -557,21 +639,19 @@ impl<'a> Stepd<'a> {
             }
         };
         let started = !self.tasks.is_empty();
-        let exit = self
-            .tasks
-            .iter()
-            .filter_map(|t| t.exit)
-            .max_by_key(weight)
-            .unwrap_or(ExitStatus {
-                code: u32::from(!started && !self.ending),
-                signal: if self.ending {
-                    libc::SIGTERM.unsigned_abs()
-                } else {
-                    0
-                },
-            });
+        let worst = self.tasks.iter().filter_map(|t| t.exit).max_by_key(weight);
+        let exit = self.failed.or(worst).unwrap_or(ExitStatus {
+            code: u32::from(!started && !self.ending),
+            signal: if self.ending {
+                libc::SIGTERM.unsigned_abs()
+            } else {
+                0
+            },
+        });
         let state = if self.timed_out {
             JobState::Timeout
+        } else if self.failed.is_some() {
+            JobState::Failed
         } else if exit.is_ok() {
             JobState::Completed
         } else if self.ending && exit.signal != 0 {

@@ -2,6 +2,8 @@
 //! nothing here knows what a job is.
 #![allow(unsafe_code)]
 
+use muster_core::cpuset::CpuSet;
+use muster_core::limits::NODE_CPUS_MAX;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -212,6 +214,28 @@ pub(crate) fn become_subreaper() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
 }
 
+/// The kernel kills this process when its parent ends. Has to be said again after a change of user.
+pub(crate) fn die_with_parent() {
+    // SAFETY: this prctl takes numbers only.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
+}
+
+/// Blocks every signal that can be.
+pub(crate) fn block_signals() {
+    // SAFETY: sigfillset fills the set before it is read.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+    }
+}
+
+/// Sets an environment variable of this process, which must have one thread.
+pub(crate) fn set_variable(name: &str, value: &str) {
+    // SAFETY: the callers are freshly forked and have one thread, so nobody reads the environment meanwhile.
+    unsafe { std::env::set_var(name, value) };
+}
+
 /// Names the process for `ps`.
 pub(crate) fn set_name(name: &CStr) {
     // SAFETY: the pointer leads to a string that ends in NUL.
@@ -363,6 +387,80 @@ pub(crate) fn lock_file(fd: BorrowedFd) -> io::Result<()> {
     lock.l_type = libc::c_short::try_from(libc::F_WRLCK).unwrap_or(1);
     // SAFETY: the pointer leads to a live local.
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLK, &raw const lock) }).map(drop)
+}
+
+/// CPUs that this process may run on.
+pub(crate) fn affinity() -> io::Result<CpuSet> {
+    let mut words = vec![0u64; NODE_CPUS_MAX as usize / 64];
+    // SAFETY: the length in bytes is that of the live buffer.
+    let got = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getaffinity,
+            0,
+            words.len() * 8,
+            words.as_mut_ptr(),
+        )
+    };
+    if got < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let set = |(word, cpu): (&u64, u32)| (word & (1 << (cpu % 64)) != 0).then_some(cpu);
+    Ok((0..NODE_CPUS_MAX)
+        .filter_map(|cpu| set((&words[(cpu / 64) as usize], cpu)))
+        .collect())
+}
+
+/// Sets the CPUs that this process may run on.
+pub(crate) fn set_affinity(cpus: &CpuSet) -> io::Result<()> {
+    let words = bitmap(cpus);
+    // SAFETY: the length in bytes is that of the live buffer, which the kernel only reads.
+    let rc = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setaffinity,
+            0,
+            words.len() * 8,
+            words.as_ptr(),
+        )
+    };
+    check(i32::try_from(rc).unwrap_or(-1)).map(drop)
+}
+
+/// Where a process's memory comes from, set_mempolicy(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemoryMode {
+    /// Only from these NUMA domains.
+    Bind,
+    /// From the first of these while it has some.
+    Prefer,
+    /// Next to the CPU that asks.
+    Local,
+}
+
+/// Sets the memory policy of this process; its children and what it executes inherit it.
+pub(crate) fn set_memory_policy(mode: MemoryMode, domains: &CpuSet) -> io::Result<()> {
+    // Numbers of linux/mempolicy.h.
+    let number = match mode {
+        MemoryMode::Prefer => 1,
+        MemoryMode::Bind => 2,
+        MemoryMode::Local => 4,
+    };
+    let words = bitmap(domains);
+    let (nodes, bits) = match mode {
+        MemoryMode::Local => (std::ptr::null(), 0),
+        // The kernel takes one bit less than it is told of.
+        MemoryMode::Bind | MemoryMode::Prefer => (words.as_ptr(), words.len() * 64 + 1),
+    };
+    // SAFETY: the number of bits is that of the live buffer, which the kernel only reads.
+    let rc = unsafe { libc::syscall(libc::SYS_set_mempolicy, number, nodes, bits) };
+    check(i32::try_from(rc).unwrap_or(-1)).map(drop)
+}
+
+fn bitmap(set: &CpuSet) -> Vec<u64> {
+    let highest = set.iter().last().unwrap_or(0);
+    let mut words = vec![0u64; (highest / 64 + 1) as usize];
+    set.iter()
+        .for_each(|n| words[(n / 64) as usize] |= 1 << (n % 64));
+    words
 }
 
 fn check(rc: i32) -> io::Result<i32> {

@@ -9,6 +9,7 @@ use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{ExitStatus, Job, JobState};
 use muster_core::node::Node;
 use muster_core::refusal::Refusal;
+use muster_core::reservation::Reservation;
 use muster_core::state::ArrayInfo;
 use muster_core::time::Timestamp;
 
@@ -56,6 +57,10 @@ pub enum RequestBody {
         #[n(0)]
         nodes: bool,
     },
+    /// Answered by [`Response::NodesUp`] at once, and again with each node that comes, until there are so many.
+    /// Anyone.
+    #[n(7)]
+    WaitNodes(#[n(0)] u32),
 }
 
 /// A read.
@@ -91,6 +96,9 @@ pub enum Query {
     /// sdiag --reset: the counters begin again. An administrator. [`Response::Diag`], as they are then.
     #[n(9)]
     ResetDiag,
+    /// Reservations: one [`Response::Reservations`].
+    #[n(20)]
+    Reservations,
     /// What `scontrol reconfigure` would change now: [`Response::Differences`]. Administrator.
     #[n(10)]
     Differences,
@@ -173,9 +181,32 @@ pub enum Response {
     /// To `NodeHello`: the node may speak.
     #[n(13)]
     Welcome(#[n(0)] Box<crate::node::Welcome>),
-    /// To `Differences`: a line each; warnings about the files come first.
+    /// To `WaitNodes`: so many nodes are connected.
     #[n(14)]
+    NodesUp(#[n(0)] u32),
+    /// To `Differences`: a line each; warnings about the files come first.
+    #[n(15)]
     Differences(#[n(0)] Vec<String>),
+    /// To `Reservations`.
+    #[n(20)]
+    Reservations(#[n(0)] Box<ReservationsAnswer>),
+}
+
+/// Reservations.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct ReservationsAnswer {
+    /// The reservations, by begin.
+    #[n(0)]
+    pub reservations: Vec<Reservation>,
+    /// The controller's time.
+    #[n(1)]
+    pub now: Timestamp,
+    /// CPUs that each of them has.
+    #[n(2)]
+    pub cpus: Vec<u64>,
+    /// Cores that each of them has.
+    #[n(3)]
+    pub cores: Vec<u64>,
 }
 
 /// A controller that answers.
@@ -271,6 +302,10 @@ pub struct ClusterPart {
     /// For each node of this part that jobs hold partly or wholly while they complete.
     #[n(5)]
     pub completing: Vec<muster_core::ids::NodeIdx>,
+    /// Nodes of this part that a reservation has now, and whether for maintenance.
+    #[n(20)]
+    #[cbor(default)]
+    pub reserved: Vec<(muster_core::ids::NodeIdx, bool)>,
 }
 
 /// The configuration in force.

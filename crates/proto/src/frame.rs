@@ -1,4 +1,4 @@
-//! Frames over blocking streams; daemons do the same over their asynchronous ones with [`encode`] and [`length`].
+//! Frames over blocking streams; daemons do the same over their asynchronous ones with [`encode`] and [`Frames`].
 
 use minicbor::{Decode, Encode};
 use muster_core::limits::FRAME_BYTES_MAX;
@@ -96,4 +96,43 @@ pub fn read_body(stream: &mut impl Read, body: &mut Vec<u8>) -> io::Result<()> {
     stream.read_exact(&mut header)?;
     body.resize(length(header)?, 0);
     stream.read_exact(body)
+}
+
+/// Bytes that have come, and how far they were taken.
+#[derive(Debug, Default)]
+pub struct Frames {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Frames {
+    /// Adds what was read.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.at == self.bytes.len() {
+            self.bytes.clear();
+            self.at = 0;
+        } else if self.at > self.bytes.len() / 2 {
+            self.bytes.drain(..self.at);
+            self.at = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Takes the next whole frame, if it has come.
+    ///
+    /// # Errors
+    /// As [`length`] and [`decode`].
+    pub fn take<T: for<'b> Decode<'b, ()>>(&mut self) -> io::Result<Option<T>> {
+        let rest = &self.bytes[self.at..];
+        let Some(header) = rest.first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let end = 4 + length(*header)?;
+        let Some(body) = rest.get(4..end) else {
+            return Ok(None);
+        };
+        let message = decode(body)?;
+        self.at += end;
+        Ok(Some(message))
+    }
 }

@@ -57,52 +57,67 @@ pub struct NodeSettings {
     /// `JobFileAppend`.
     #[n(2)]
     pub append: bool,
-    /// Path of slurm.conf, for `SLURM_CONF` in jobs.
+    /// `TaskPlugin` has tasks bound to CPUs.
     #[n(3)]
+    #[cbor(default)]
+    pub bind_tasks: bool,
+    /// `TaskPluginParam`.
+    #[n(4)]
+    #[cbor(default)]
+    pub task_plugin_param: String,
+    /// Path of slurm.conf, for `SLURM_CONF` in jobs.
+    #[n(5)]
     pub conf_path: String,
     /// `PropagateResourceLimits`: RLIMIT_* numbers that are applied.
-    #[n(4)]
+    #[n(6)]
     pub propagate_limits: Vec<u32>,
     /// Whether task logs go to `TmpFS`.
-    #[n(5)]
+    #[n(7)]
     pub tmp_fs: String,
     /// `SLURM_WORKING_CLUSTER`: `name:addr:port:protocol:select`.
-    #[n(6)]
+    #[n(8)]
     pub working_cluster: String,
     /// `MpiDefault`.
-    #[n(7)]
+    #[n(9)]
     pub mpi_default: String,
     /// Directories put in front of `PATH` is not done; `Prolog`, `Epilog`, ...: programs run as root around a job.
-    #[n(8)]
+    #[n(10)]
     pub prolog: Option<String>,
     /// See above.
-    #[n(9)]
+    #[n(11)]
     pub epilog: Option<String>,
     /// `TaskProlog`, `TaskEpilog`: run as the user around each task.
-    #[n(10)]
+    #[n(12)]
     pub task_prolog: Option<String>,
     /// See above.
-    #[n(11)]
+    #[n(13)]
     pub task_epilog: Option<String>,
+    /// mpi.conf.
+    #[n(14)]
+    #[cbor(default)]
+    pub mpi: MpiSettings,
     /// `PrologTimeout`, `EpilogTimeout`, `PrologEpilogTimeout`: seconds after which the programs are killed and count
     /// as failed.
-    #[n(12)]
+    #[n(15)]
     pub prolog_timeout_s: Option<u32>,
     /// See above.
-    #[n(13)]
+    #[n(16)]
     pub epilog_timeout_s: Option<u32>,
     /// `UnkillableStepProgram`: run as root when processes of a job survive SIGKILL for `unkillable_timeout_s`.
-    #[n(14)]
+    #[n(17)]
     pub unkillable_program: Option<String>,
     /// `HealthCheckProgram` and when it is run.
-    #[n(15)]
+    #[n(18)]
     pub health_check: Option<HealthCheck>,
+    /// `RebootProgram`.
+    #[n(19)]
+    pub reboot_program: Option<String>,
     /// `SLURM_TOPOLOGY_ADDR` of the node that gets this; empty where the network is flat.
-    #[n(16)]
+    #[n(20)]
     #[cbor(default)]
     pub topology_addr: String,
     /// `SLURM_TOPOLOGY_ADDR_PATTERN`, likewise.
-    #[n(17)]
+    #[n(21)]
     #[cbor(default)]
     pub topology_pattern: String,
 }
@@ -119,6 +134,38 @@ pub struct HealthCheck {
     /// `HealthCheckNodeState`, upper case; empty is any.
     #[n(2)]
     pub states: Vec<String>,
+}
+
+/// What mpi.conf says, as far as it has an effect.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct MpiSettings {
+    /// `PMIxCliTmpDirBase`.
+    #[n(0)]
+    pub tmp_base: Option<String>,
+    /// `PMIxDirectConnEarly`.
+    #[n(1)]
+    pub early: bool,
+    /// `PMIxShareServerTopology`.
+    #[n(2)]
+    pub share_topology: bool,
+    /// `PMIxTimeout`, seconds.
+    #[n(3)]
+    pub timeout_s: u32,
+    /// `PMIxEnv`, as `NAME=value`.
+    #[n(4)]
+    pub env: Vec<String>,
+}
+
+impl Default for MpiSettings {
+    fn default() -> MpiSettings {
+        MpiSettings {
+            tmp_base: None,
+            early: true,
+            share_topology: true,
+            timeout_s: 300,
+            env: Vec::new(),
+        }
+    }
 }
 
 /// Controller to agent.
@@ -212,6 +259,9 @@ pub enum Order {
         #[n(4)]
         scope: SignalScope,
     },
+    /// Run `RebootProgram`.
+    #[n(3)]
+    Reboot,
 }
 
 /// A job's right to a share of a node.

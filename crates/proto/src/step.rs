@@ -93,6 +93,9 @@ pub enum AgentReply {
         /// `unix:/path` or `host:port`.
         #[n(0)]
         address: String,
+        /// Where it listens for the step's other nodes, `ip:port`, if the step's kind of MPI needs that.
+        #[n(1)]
+        wire: Option<String>,
     },
     /// Done. After `Created`: the step is over on all its nodes.
     #[n(4)]
@@ -220,6 +223,15 @@ pub struct StepSpec {
     /// `--open-mode`.
     #[n(35)]
     pub append: Option<bool>,
+    /// `--mem-bind`, as text.
+    #[n(36)]
+    pub mem_bind: Option<String>,
+    /// `--threads-per-core`, or implied by `--hint`: threads of each core that tasks use.
+    #[n(37)]
+    pub threads_per_core: Option<u32>,
+    /// `--ntasks-per-socket`.
+    #[n(38)]
+    pub ntasks_per_socket: Option<u32>,
 }
 
 /// Which tasks get srun's standard input.
@@ -252,6 +264,10 @@ pub struct StepCreated {
     /// Hostlist.
     #[n(3)]
     pub hostlist: String,
+    /// Where the stepds listen for each other, by node of the step; empty when they need not know.
+    #[n(4)]
+    #[cbor(default)]
+    pub wires: Vec<String>,
 }
 
 /// A node of a step.
@@ -328,6 +344,12 @@ pub enum ToStepd {
     /// The terminal's new size: rows, columns.
     #[n(3)]
     Window(#[n(0)] u16, #[n(1)] u16),
+    /// Where the stepds listen for each other: [`StepCreated::wires`].
+    #[n(10)]
+    Peers(#[n(0)] Vec<String>),
+    /// The step has failed as a whole, with this status: end all tasks at once.
+    #[n(11)]
+    Fail(#[n(0)] ExitStatus),
 }
 
 /// stepd to srun.
@@ -375,4 +397,20 @@ pub enum FromStepd {
     /// Every task of this node has ended and its output is all sent.
     #[n(5)]
     Closed,
+    /// A task has joined the others by MPI: from now on they wait for each other.
+    #[n(10)]
+    Joined,
+    /// A task has ended, or wants all to end, in a way that lets the others wait for ever.
+    #[n(11)]
+    Failed {
+        /// Global task number.
+        #[n(0)]
+        task: u32,
+        /// The status that the step is to have.
+        #[n(1)]
+        exit: ExitStatus,
+        /// It had joined the others. If it had not, it matters only when others do.
+        #[n(2)]
+        joined: bool,
+    },
 }

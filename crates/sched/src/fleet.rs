@@ -4,11 +4,13 @@
 
 use crate::cores;
 use crate::network::{Leaves, Network};
+use crate::reserved::{self, Blocks, Own};
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::job::NodeShare;
 use muster_core::node::{Node, NodeLink};
 use muster_core::state::State;
+use muster_core::time::Timestamp;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -105,6 +107,8 @@ pub(crate) struct PartView {
     pub(crate) network: Option<(u32, Leaves)>,
     /// A node became usable or ceased to be since the last look.
     pub(crate) changed: bool,
+    /// Set for the partition of a reservation.
+    pub(crate) own: Option<Own>,
     tree: Tree,
 }
 
@@ -112,6 +116,13 @@ impl PartView {
     /// The first place from `from` on whose node may have so much free.
     pub(crate) fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
         self.tree.next(from, cpus, mib)
+    }
+
+    /// Whether a node is in it.
+    pub(crate) fn has(&self, node: u32) -> bool {
+        self.pos_of
+            .get(node as usize)
+            .is_some_and(|pos| *pos != NOWHERE)
     }
 
     /// CPUs that jobs of this partition may still take on the node at `pos` under `MaxCPUsPerNode`.
@@ -132,6 +143,12 @@ pub(crate) struct Fleet {
     pub(crate) parts: Vec<PartView>,
     pub(crate) networks: Vec<Network>,
     pub(crate) part_by_name: HashMap<String, u32>,
+    /// Partitions of reservations, by reservation and partition.
+    pub(crate) part_in: HashMap<(String, String), u32>,
+    /// What is reserved.
+    pub(crate) blocks: Blocks,
+    /// The time of the pass.
+    pub(crate) now: Timestamp,
     pub(crate) node_by_name: HashMap<String, u32>,
 }
 
@@ -178,10 +195,16 @@ impl Fleet {
             }
         }
         let default = config.topologies.iter().find(|t| t.cluster_default);
-        for part in &state.partitions {
+        let network_of = |part: &PartitionConfig| {
             let name = part.topology.as_ref().or(default.map(|t| &t.name));
-            let network = name.and_then(|name| networks.get(name.as_str()));
-            fleet.add_partition(state, part, network.copied());
+            name.and_then(|name| networks.get(name.as_str())).copied()
+        };
+        for part in &state.partitions {
+            fleet.add_partition(state, part, network_of(part), None);
+        }
+        fleet.blocks = Blocks::new(state);
+        for (part, own) in reserved::partitions(state) {
+            fleet.add_partition(state, &part, network_of(&part), Some(own));
         }
         for node in 0..fleet.nodes.len() {
             fleet.sync(state, index(node));
@@ -190,7 +213,13 @@ impl Fleet {
         fleet
     }
 
-    fn add_partition(&mut self, state: &State, config: &PartitionConfig, network: Option<u32>) {
+    fn add_partition(
+        &mut self,
+        state: &State,
+        config: &PartitionConfig,
+        network: Option<u32>,
+        own: Option<Own>,
+    ) {
         let number = index(self.parts.len());
         let mut order: Vec<u32> = config
             .nodes
@@ -207,7 +236,14 @@ impl Fleet {
             pos_of[node as usize] = index(pos);
             self.nodes[node as usize].parts.push(number);
         }
-        self.part_by_name.insert(config.name.clone(), number);
+        match &own {
+            None => self.part_by_name.insert(config.name.clone(), number),
+            Some(own) => {
+                let reservation = self.blocks.all[own.at as usize].record.name.clone();
+                let key = (reservation, config.name.clone());
+                self.part_in.insert(key, number)
+            }
+        };
         self.parts.push(PartView {
             tree: Tree::new(order.len()),
             weights: order
@@ -221,6 +257,7 @@ impl Fleet {
             pos_of,
             component: number,
             changed: true,
+            own,
         });
     }
 
@@ -345,6 +382,29 @@ impl Fleet {
         share
     }
 
+    /// CPUs of a node that nobody has.
+    pub(crate) fn free_cpus(&self, node: u32) -> &CpuSet {
+        &self.nodes[node as usize].free
+    }
+
+    /// Takes free CPUs of a node out of sight; gives those that were free.
+    pub(crate) fn hide_cpus(&mut self, node: u32, hidden: &CpuSet) -> CpuSet {
+        let view = &mut self.nodes[node as usize];
+        let mut kept = view.free.clone();
+        view.free.subtract(hidden);
+        kept.subtract(&view.free);
+        kept
+    }
+
+    /// Brings hidden CPUs back.
+    pub(crate) fn show_cpus(&mut self, node: u32, kept: &CpuSet) {
+        let view = &mut self.nodes[node as usize];
+        view.free.union_with(kept);
+        let class = &self.classes[view.class as usize];
+        view.room.cpus = whole_granules(&view.free, class.granule);
+        self.update_trees(node);
+    }
+
     /// Empties every node.
     pub(crate) fn clear(&mut self) {
         for node in 0..index(self.nodes.len()) {
@@ -441,7 +501,7 @@ fn cpus_of_partition(state: &State, node: &Node, partition: &str) -> u32 {
 }
 
 /// CPUs in granules that are free as a whole.
-fn whole_granules(free: &CpuSet, granule: u32) -> u32 {
+pub(crate) fn whole_granules(free: &CpuSet, granule: u32) -> u32 {
     if granule <= 1 {
         return free.len();
     }

@@ -6,7 +6,7 @@ use crate::fleet::{Fleet, NOWHERE, PartView, Room};
 use crate::place::{Ground, Pick, Placement, choose};
 use muster_core::command::PlannedStart;
 use muster_core::ids::JobId;
-use muster_core::job::{Allocation, Job, NodeShare};
+use muster_core::job::{Allocation, Job, NodeShare, Reason};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::borrow::Cow;
@@ -98,6 +98,8 @@ pub(crate) struct Live<'a> {
     pub(crate) end: Timestamp,
     /// Set when a promise made a node smaller than it is.
     pub(crate) narrowed: Cell<bool>,
+    /// Set when a reservation did.
+    pub(crate) reserved: Cell<Option<Reason>>,
     pub(crate) visited: Cell<u64>,
 }
 
@@ -122,6 +124,10 @@ impl Ground for Live<'_> {
             self.narrowed.set(true);
             room.to_mut().usable = false;
             return room;
+        }
+        let (mut room, why) = self.fleet.left_now(self.part, node, self.end, room);
+        if why.is_some() && self.reserved.get() != Some(Reason::ReservedForMaintenance) {
+            self.reserved.set(why);
         }
         if let Some(left) = self.part.cpus_left(pos)
             && left < room.cpus
@@ -198,7 +204,9 @@ impl Future<'_> {
                 room = Cow::Owned(minus(&room, &hold.needs));
             }
         }
-        room
+        let window = (self.fleet.now, self.start, self.end());
+        let blocks = &self.fleet.blocks;
+        blocks.narrow(self.part, node, window, room).0
     }
 
     /// A job's share comes back.
@@ -297,6 +305,8 @@ pub(crate) struct Running<'a> {
     pub(crate) started: &'a BTreeSet<(Timestamp, usize)>,
     /// Jobs without an end, and the end to assume for them.
     pub(crate) endless: Option<Timestamp>,
+    /// Ends as they are predicted; by limits when absent.
+    pub(crate) planned: Option<&'a BTreeSet<(Timestamp, JobId)>>,
 }
 
 impl Running<'_> {
@@ -304,7 +314,8 @@ impl Running<'_> {
     fn ends(&self, now: Timestamp) -> impl Iterator<Item = (Timestamp, Ending<'_>)> {
         let at = move |&(t, id): &(Timestamp, JobId)| (t.max(now), id);
         let timed = |(t, id): &&(Timestamp, JobId)| t.0 < i64::MAX && !self.completing.contains(id);
-        let known = self.state.by_limit.iter().filter(timed).map(at);
+        let by_time = self.planned.unwrap_or(&self.state.by_limit);
+        let known = by_time.iter().filter(timed).map(at);
         let clean = self.completing.iter().map(move |&id| (now, id));
         let endless = self.endless.into_iter().flat_map(move |t| {
             let forever = move |id: &&JobId| {
@@ -367,6 +378,7 @@ pub(crate) fn earliest(
         .map(|h| h.end)
         .filter(|t| t.0 < i64::MAX)
         .collect();
+    promises.extend(fleet.blocks.ends(part, now));
     // From then on it takes more switches.
     let mut relents = waited.and_then(|since| demand.relents_at(since));
     promises.extend(relents.filter(|t| *t > now));
@@ -404,7 +416,12 @@ pub(crate) fn earliest(
             let relented = relents.is_some_and(|t| t <= future.start);
             let switches = demand.switches.filter(|_| !relented).map(|(most, _)| most);
             match choose(demand, fleet, part, &future, switches) {
-                Placement::Here(picks) => return Some((future.start, picks)),
+                Placement::Here(picks) => {
+                    // Where the network has a shape, that decides.
+                    let flat = part.network.is_none();
+                    let latest = flat.then(|| tally.latest(&future)).flatten();
+                    return Some((future.start, latest.unwrap_or(picks)));
+                }
                 Placement::Scattered if relents.is_none() => {
                     relents = demand.relents_at(future.start);
                     promises.extend(relents);
@@ -421,6 +438,8 @@ pub(crate) fn earliest(
 struct Tally<'a> {
     demand: &'a Demand,
     most: Vec<u32>,
+    /// Places in the order in which they became able to hold more.
+    grown: Vec<u32>,
     least: u32,
     nodes: u64,
     tasks: u64,
@@ -445,6 +464,7 @@ impl<'a> Tally<'a> {
         let mut tally = Tally {
             demand,
             most: vec![0; part.order.len()],
+            grown: Vec::new(),
             least,
             nodes: 0,
             tasks: 0,
@@ -482,11 +502,81 @@ impl<'a> Tally<'a> {
         }
         future.release(share);
         let room = &future.grown[&node];
-        self.look(future.fleet, pos as usize, node, room)
+        let more = self.look(future.fleet, pos as usize, node, room);
+        if more {
+            self.grown.push(pos);
+        }
+        more
     }
 
     fn may_do(&self) -> bool {
         self.nodes >= self.nodes_needed && self.tasks >= self.tasks_needed
+    }
+
+    /// A placement on the nodes that become able to hold the job last. A promise says how much is kept, not where the
+    /// job will run: that is chosen when it starts. Keeping the nodes that are busy until then leaves those that are
+    /// free already to jobs that run longer.
+    fn latest(&self, future: &Future<'_>) -> Option<Vec<Pick>> {
+        let (fleet, part) = (future.fleet, future.part);
+        let mut among = Among {
+            ground: future,
+            kept: vec![false; part.order.len()],
+        };
+        let all = (0..part.order.len()).rev();
+        let mut places = self.grown.iter().rev().map(|&pos| pos as usize).chain(all);
+        let (mut nodes, mut tasks, mut more) = (0u64, 0u64, 0u64);
+        loop {
+            // At least what is needed by count; then twice as many each time, for needs that are not only counts.
+            let enough = |nodes: u64, tasks: u64| {
+                nodes >= self.nodes_needed + more && (tasks >= self.tasks_needed || more > 0)
+            };
+            let mut last = true;
+            for pos in places.by_ref() {
+                if self.most[pos] == 0 || std::mem::replace(&mut among.kept[pos], true) {
+                    continue;
+                }
+                (nodes, tasks) = (nodes + 1, tasks + u64::from(self.most[pos]));
+                if enough(nodes, tasks) {
+                    last = false;
+                    break;
+                }
+            }
+            let found = choose(self.demand, fleet, part, &among, None).picks();
+            if found.is_some() || last {
+                return found;
+            }
+            more = nodes;
+        }
+    }
+}
+
+/// A ground without some of its nodes.
+struct Among<'a> {
+    ground: &'a Future<'a>,
+    kept: Vec<bool>,
+}
+
+impl Ground for Among<'_> {
+    fn next(&self, mut places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
+        loop {
+            let pos = self.ground.next(places.clone(), cpus, mib)?;
+            if self.kept[pos] {
+                return Some(pos);
+            }
+            places.start = pos + 1;
+        }
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        self.ground.leaves(cpus)
+    }
+
+    fn room(&self, pos: usize) -> Cow<'_, Room> {
+        if self.kept[pos] {
+            self.ground.room(pos)
+        } else {
+            Cow::Owned(Room::default())
+        }
     }
 }
 

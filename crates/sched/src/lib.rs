@@ -6,7 +6,7 @@
 //! jobs start only where they do not delay it (EASY backfill). What a plan takes is put right at the next pass if it
 //! was not committed.
 //!
-//! Not here yet: preemption, advance reservations, licenses, sharing of CPUs (`OverSubscribe`),
+//! Not here yet: preemption, licenses, sharing of CPUs (`OverSubscribe`),
 //! `--time-min`.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -20,7 +20,9 @@ mod ground;
 mod network;
 mod pass;
 mod place;
+mod planned;
 mod queue;
+mod reserved;
 mod scheduler;
 mod trial;
 

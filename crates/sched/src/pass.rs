@@ -19,6 +19,12 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
 
 /// Jobs of a shape whose wait for few leaf switches begins at once; the others' begins when they come this far.
 const SWITCH_WAITERS_MAX: usize = 32;
+/// Who has waited so long counts on limits, not on predictions: no job that passes by may delay it then. The same span
+/// bounds how far predictions change the order (`Job::default_priority`).
+const CAUTIOUS_AFTER_MS: u64 = 86_400_000;
+
+/// Order among those that pass by a waiting job: tier, length, then the order of the queue.
+type PassingKey = (Reverse<u32>, u64, HeadKey, u32);
 
 /// What a pass knows of a partition.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,6 +43,10 @@ pub(crate) struct Pass<'a> {
     backfill: bool,
     parts: Vec<PartPass>,
     heap: BinaryHeap<Reverse<(HeadKey, u32)>>,
+    /// Lanes behind the first that waits, shortest first, where run times are predicted.
+    passing: BinaryHeap<Reverse<PassingKey>>,
+    /// Components in which the first that waits counts on limits.
+    cautious: BTreeSet<u32>,
     /// Lanes that are or were in the heap.
     seen: HashSet<u32>,
     /// Where a lane goes on in its shape's queue.
@@ -73,6 +83,8 @@ impl<'a> Pass<'a> {
             backfill,
             parts,
             heap: BinaryHeap::new(),
+            passing: BinaryHeap::new(),
+            cautious: BTreeSet::new(),
             seen: HashSet::new(),
             cursor: HashMap::new(),
             left: HashMap::new(),
@@ -87,16 +99,54 @@ impl<'a> Pass<'a> {
 
     pub(crate) fn run(mut self) -> Plan {
         self.seed();
-        while let Some(Reverse((key, lane))) = self.heap.pop() {
+        while let Some((key, lane, in_order)) = self.next() {
             let nodes = self.s.cost.nodes_visited;
             if self.plan.starts.len() >= STARTS_PER_PASS_MAX || nodes >= NODES_PER_PASS_MAX {
                 self.s.more = true;
                 break;
             }
-            self.visit(key, lane);
+            self.visit(key, lane, in_order);
         }
         self.finish();
         self.plan
+    }
+
+    /// The next lane, and whether it comes in the order of the queue: so until every partition has one that waits,
+    /// then those that may pass by come, shortest first.
+    fn next(&mut self) -> Option<(HeadKey, u32, bool)> {
+        if let Some(Reverse((key, lane))) = self.heap.pop() {
+            return Some((key, lane, true));
+        }
+        let Reverse((_, _, key, lane)) = self.passing.pop()?;
+        Some((key, lane, false))
+    }
+
+    /// A lane's turn comes again, or only now.
+    fn put_back(&mut self, key: HeadKey, lane: u32) {
+        let view = self.s.queue.lane(lane);
+        let behind = self.parts[view.part as usize].head.is_some();
+        if behind && self.s.planned.predicts() {
+            let length = view.planned_ms.unwrap_or(u64::MAX);
+            self.passing.push(Reverse((key.0, length, key, lane)));
+        } else {
+            self.heap.push(Reverse((key, lane)));
+        }
+    }
+
+    /// Milliseconds that a job of the lane is taken to run.
+    fn length_ms(&self, lane: u32) -> Option<u64> {
+        let lane = self.s.queue.lane(lane);
+        let component = self.s.fleet.parts[lane.part as usize].component;
+        let by_limit = !self.s.planned.predicts() || self.cautious.contains(&component);
+        match &lane.demand {
+            Ok(demand) if by_limit => demand.length_ms,
+            _ => lane.planned_ms,
+        }
+    }
+
+    /// Whether a job that waits first may be delayed by wrong predictions no more.
+    fn is_cautious(&self, job: JobId) -> bool {
+        self.s.planned.predicts() && waits_long(self.state, job, self.now)
     }
 
     /// The lanes to begin with: those with a change, and the first of each partition that they may meet.
@@ -107,7 +157,13 @@ impl<'a> Pass<'a> {
         let component = |lane: u32| fleet.parts[queue.lane(lane).part as usize].component;
         touched.extend(queue.woken.iter().map(|&lane| component(lane)));
         // A promise that is due and not kept rests on ends that are late: it is made anew.
-        let due = |p: &PartQueue| p.reservation.as_ref().is_some_and(|r| r.start <= self.now);
+        let predicts = self.s.planned.predicts();
+        let due = |p: &PartQueue| {
+            p.reservation.as_ref().is_some_and(|r| {
+                let cautious = predicts && waits_long(self.state, r.key.2, self.now);
+                r.start <= self.now || r.cautious != cautious
+            })
+        };
         let late = queue.parts.iter().zip(&fleet.parts).filter(|(p, _)| due(p));
         touched.extend(late.map(|(_, view)| view.component));
         let mut doubtful = BTreeSet::new();
@@ -156,7 +212,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn visit(&mut self, key: HeadKey, lane: u32) {
+    fn visit(&mut self, key: HeadKey, lane: u32, in_order: bool) {
         let part = self.s.queue.lane(lane).part;
         let pass = self.parts[part as usize];
         if pass.head.is_none() {
@@ -177,6 +233,9 @@ impl<'a> Pass<'a> {
             }
         } else if !self.backfill {
             return;
+        } else if in_order && self.s.planned.predicts() {
+            self.put_back(key, lane);
+            return;
         }
         let Some(job) = self.head(lane) else {
             // All of its jobs start in this pass.
@@ -186,17 +245,18 @@ impl<'a> Pass<'a> {
         let now_key = (Reverse(tier), job.0, job.1, ordinal);
         if now_key != key {
             // Another lane of its shape has started what was its head.
-            self.heap.push(Reverse((now_key, lane)));
+            self.put_back(now_key, lane);
             return;
         }
         if !self.backfill || self.s.queue.woken.contains(&lane) {
-            let (placement, narrowed) = self.try_now(lane, job.1);
+            let (placement, narrowed, cause) = self.try_now(lane, job.1);
+            self.s.queue.set_cause(lane, cause);
             if placement == Placement::Scattered {
                 self.wait_for_switches(lane);
             }
             if let Some(picks) = placement.picks() {
                 self.start(lane, job.1, &picks);
-                self.heap.push(Reverse((now_key, lane)));
+                self.put_back(now_key, lane);
                 return;
             }
             self.s.queue.block(lane, narrowed);
@@ -232,12 +292,13 @@ impl<'a> Pass<'a> {
         None
     }
 
-    /// Nodes for a job of the lane now, and whether promises were in the way.
-    fn try_now(&mut self, lane: u32, job: JobId) -> (Placement, bool) {
+    /// Nodes for a job of the lane now, and whether promises or reservations were in the way.
+    fn try_now(&mut self, lane: u32, job: JobId) -> (Placement, bool, Option<Reason>) {
         self.s.cost.shapes_visited += 1;
+        let end = end_after(self.now, self.length_ms(lane));
         let lane = self.s.queue.lane(lane);
         let Ok(demand) = &lane.demand else {
-            return (Placement::Nowhere, false);
+            return (Placement::Nowhere, false, None);
         };
         let waited = self.state.jobs[&job].switch_wait_since;
         let relents = waited.and_then(|since| demand.relents_at(since));
@@ -248,13 +309,16 @@ impl<'a> Pass<'a> {
             part: &self.s.fleet.parts[lane.part as usize],
             holds: &self.holds,
             closed: &self.closed,
-            end: end_after(self.now, demand.length_ms),
+            end,
             narrowed: Cell::new(false),
+            reserved: Cell::new(None),
             visited: Cell::new(0),
         };
         let placement = choose(demand, &self.s.fleet, ground.part, &ground, switches);
         self.s.cost.nodes_visited += ground.visited.get();
-        (placement, ground.narrowed.get())
+        let nowhere = matches!(placement, Placement::Nowhere);
+        let cause = ground.reserved.get().filter(|_| nowhere);
+        (placement, ground.narrowed.get(), cause)
     }
 
     /// Jobs of the lane would fit now, but for their wish for few switches: their wait begins.
@@ -269,12 +333,12 @@ impl<'a> Pass<'a> {
     }
 
     fn start(&mut self, lane: u32, job: JobId, picks: &[Pick]) {
+        let end = end_after(self.now, self.length_ms(lane));
         let (part, demand) = {
             let lane = self.s.queue.lane(lane);
             (lane.part, &lane.demand)
         };
         let Ok(demand) = demand else { return };
-        let end = end_after(self.now, demand.length_ms);
         let alloc = allocate(
             &mut self.s.fleet,
             part,
@@ -308,15 +372,21 @@ impl<'a> Pass<'a> {
                 .for_each(|&node| self.closed[node as usize] = true);
             return;
         }
+        let cautious = self.is_cautious(job);
+        if cautious {
+            self.cautious.insert(view.component);
+        }
         let Ok(demand) = &self.s.queue.lane(lane).demand else {
             return;
         };
+        let predicts = self.s.planned.predicts() && !cautious;
         let running = Running {
             state: self.state,
             completing: &self.s.completing,
             starts: &self.plan.starts,
             started: &self.ends,
             endless: None,
+            planned: predicts.then(|| self.s.planned.by_time()),
         };
         let place = (&self.s.fleet, view);
         let since = self.state.jobs[&job].switch_wait_since;
@@ -340,6 +410,7 @@ impl<'a> Pass<'a> {
                 key,
                 lane,
                 start,
+                cautious,
                 holds,
             });
             if self.state.jobs[&job].expected_start != Some(start) {
@@ -400,7 +471,9 @@ impl<'a> Pass<'a> {
             if self.left.get(&id) == Some(&0) {
                 continue;
             }
-            let waiting = if heads.contains(&id) {
+            let waiting = if let Some(cause) = queue.cause(shape) {
+                cause
+            } else if heads.contains(&id) {
                 Reason::Resources
             } else {
                 Reason::Priority
@@ -417,6 +490,15 @@ impl<'a> Pass<'a> {
     }
 }
 
+/// Whether a job has waited for more than a day since it could first have run.
+fn waits_long(state: &State, job: JobId, now: Timestamp) -> bool {
+    let since = state
+        .jobs
+        .get(&job)
+        .map(|j| j.eligible_time.unwrap_or(j.submit_time));
+    since.is_some_and(|since| now.since_ms(since) > CAUTIOUS_AFTER_MS)
+}
+
 /// Takes the nodes picked.
 pub(crate) fn allocate(
     fleet: &mut Fleet,
@@ -427,6 +509,10 @@ pub(crate) fn allocate(
 ) -> Allocation {
     let mut alloc = Allocation {
         partition: fleet.parts[part as usize].config.name.clone(),
+        reservation: fleet.parts[part as usize]
+            .own
+            .as_ref()
+            .map(|own| fleet.blocks.all[own.at as usize].record.name.clone()),
         exclusive: demand.alone,
         ..Allocation::default()
     };
@@ -435,7 +521,9 @@ pub(crate) fn allocate(
         let class = fleet.nodes[pick.node as usize].class as usize;
         let want = demand.want(&fleet.classes[class], pick.tasks);
         taken(fleet, pick.node, &want);
-        alloc.nodes.push(fleet.take(pick.node, part, &want));
+        let window = (fleet.now, fleet.now, end_after(fleet.now, demand.length_ms));
+        let share = fleet.take_allowed(pick.node, part, &want, window);
+        alloc.nodes.push(share);
         alloc.ntasks += pick.tasks;
     }
     alloc.hostlist = match alloc.nodes.as_slice() {

@@ -6,10 +6,12 @@ use crate::demand::Demand;
 use crate::fleet::{Fleet, PartView};
 use crate::ground::{Hold, Ideal};
 use crate::place::choose;
+use crate::reserved::places_of;
 use muster_core::config::PartitionState;
 use muster_core::ids::JobId;
 use muster_core::job::{Job, Reason};
 use muster_core::spec::{JobSpec, ResourceAsk};
+use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,21 +22,61 @@ pub(crate) type QueueKey = (Reverse<u32>, JobId);
 /// Order over all lanes: tier, priority, number, place of the partition in the job's list.
 pub(crate) type HeadKey = (Reverse<u32>, Reverse<u32>, JobId, u32);
 
-/// Jobs that are alike.
-#[derive(Debug)]
-pub(crate) struct Shape {
+/// What makes jobs alike.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Kind {
     ask: ResourceAsk,
     partitions: Vec<String>,
     limit: TimeLimit,
+    /// Seconds that its jobs are taken to run, for planning.
+    predicted_s: Option<u32>,
+    /// Reservations that they may run in.
+    reservations: Vec<String>,
+    /// They may run outside of reservations.
+    outside: bool,
+}
+
+impl Kind {
+    /// The kind of a job.
+    pub(crate) fn of(state: &State, job: &Job) -> Kind {
+        let (reservations, outside) = if state.reservations.is_empty() {
+            (Vec::new(), job.spec.reservation.is_none())
+        } else {
+            places_of(state, job)
+        };
+        let fallback = [job.partition.clone()];
+        Kind {
+            ask: job.spec.ask.clone(),
+            partitions: partitions_of(&job.spec, &fallback).to_vec(),
+            limit: job.time_limit,
+            predicted_s: job.predicted_s,
+            reservations,
+            outside,
+        }
+    }
+
+    /// Partitions in which they may run, those of reservations first.
+    fn parts(&self, fleet: &Fleet) -> Vec<u32> {
+        let inside = self.reservations.iter().flat_map(|reservation| {
+            self.partitions.iter().filter_map(|name| {
+                let key = (reservation.clone(), name.clone());
+                fleet.part_in.get(&key).copied()
+            })
+        });
+        let outside = self.partitions.iter().filter(|_| self.outside);
+        inside
+            .chain(outside.filter_map(|name| fleet.part_by_name.get(name).copied()))
+            .collect()
+    }
+}
+
+/// Jobs that are alike.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    kind: Kind,
     hash: u64,
     pub(crate) queue: BTreeSet<QueueKey>,
     pub(crate) lanes: Vec<u32>,
-}
-
-impl Shape {
-    fn is(&self, ask: &ResourceAsk, partitions: &[String], limit: TimeLimit) -> bool {
-        self.limit == limit && self.partitions == partitions && self.ask == *ask
-    }
 }
 
 /// A shape in one partition.
@@ -45,12 +87,16 @@ pub(crate) struct Lane {
     ordinal: u32,
     /// What it needs there, or why it cannot run there.
     pub(crate) demand: Result<Demand, Reason>,
+    /// Milliseconds its jobs are taken to run, for planning: as predicted, else their limit.
+    pub(crate) planned_ms: Option<u64>,
     /// Its place in the partition's order, when it can run there.
     pub(crate) key: Option<HeadKey>,
     /// Least free CPUs with which a node is of any use to it.
     least_cpus: u32,
     /// A promise to another job is what blocks it, not the nodes.
     pub(crate) held: bool,
+    /// Reservations are in its way.
+    cause: Option<Reason>,
 }
 
 /// A promise to the first job that waits in a partition.
@@ -60,6 +106,8 @@ pub(crate) struct Reservation {
     pub(crate) key: HeadKey,
     pub(crate) lane: u32,
     pub(crate) start: Timestamp,
+    /// It counts on limits, not on predictions.
+    pub(crate) cautious: bool,
     pub(crate) holds: Vec<(u32, Hold)>,
 }
 
@@ -136,16 +184,10 @@ impl Queue {
     }
 
     /// Puts a job where it belongs, or moves it there.
-    pub(crate) fn put(&mut self, fleet: &Fleet, job: &Job) {
-        let fallback = [job.partition.clone()];
-        let partitions = partitions_of(&job.spec, &fallback);
+    pub(crate) fn put(&mut self, fleet: &Fleet, job: &Job, kind: Kind) {
         let key = (Reverse(job.priority), job.id);
         if let Some(&(shape, old)) = self.jobs.get(&job.id) {
-            if self
-                .shapes
-                .get(shape)
-                .is(&job.spec.ask, partitions, job.time_limit)
-            {
+            if self.shapes.get(shape).kind == kind {
                 if old != key {
                     let shape_ref = self.shapes.get_mut(shape);
                     shape_ref.queue.remove(&old);
@@ -157,7 +199,7 @@ impl Queue {
             }
             self.remove(fleet, job.id);
         }
-        let shape = self.shape_for(fleet, &job.spec.ask, partitions, job.time_limit);
+        let shape = self.shape_for(fleet, kind);
         self.shapes.get_mut(shape).queue.insert(key);
         self.jobs.insert(job.id, (shape, key));
         self.reorder(fleet, shape);
@@ -185,47 +227,41 @@ impl Queue {
         }
     }
 
-    fn shape_for(
-        &mut self,
-        fleet: &Fleet,
-        ask: &ResourceAsk,
-        partitions: &[String],
-        limit: TimeLimit,
-    ) -> u32 {
+    fn shape_for(&mut self, fleet: &Fleet, kind: Kind) -> u32 {
         // Fixed keys: the hash is the same in every run.
         let mut hasher = DefaultHasher::new();
-        (ask, partitions, limit).hash(&mut hasher);
+        kind.hash(&mut hasher);
         let hash = hasher.finish();
-        if let Some(&shape) = self.by_hash.get(&hash).and_then(|list| {
-            list.iter()
-                .find(|&&s| self.shapes.get(s).is(ask, partitions, limit))
-        }) {
+        if let Some(&shape) = self
+            .by_hash
+            .get(&hash)
+            .and_then(|list| list.iter().find(|&&s| self.shapes.get(s).kind == kind))
+        {
             return shape;
         }
+        let parts = kind.parts(fleet);
+        let (ask, limit, predicted_s) = (kind.ask.clone(), kind.limit, kind.predicted_s);
         let shape = self.shapes.insert(Shape {
-            ask: ask.clone(),
-            partitions: partitions.to_vec(),
-            limit,
+            kind,
             hash,
             queue: BTreeSet::new(),
             lanes: Vec::new(),
         });
         self.by_hash.entry(hash).or_default().push(shape);
-        for (name, ordinal) in partitions.iter().zip(0..) {
-            let Some(&part) = fleet.part_by_name.get(name) else {
-                continue;
-            };
+        for (part, ordinal) in parts.into_iter().zip(0..) {
             let view = &fleet.parts[part as usize];
-            let demand = feasible(ask, limit, fleet, view);
+            let demand = feasible(&ask, limit, fleet, view);
             let least_cpus = least_cpus(&demand, fleet);
             let lane = Lane {
                 shape,
                 part,
                 ordinal,
                 demand,
+                planned_ms: planned_ms(limit, predicted_s),
                 key: None,
                 least_cpus,
                 held: false,
+                cause: None,
             };
             let lane = self.lanes.insert(lane);
             self.parts[part as usize].lanes.insert(lane);
@@ -363,7 +399,8 @@ impl Queue {
         for id in self.parts[part as usize].lanes.clone() {
             let lane = self.lanes.get(id);
             let shape = self.shapes.get(lane.shape);
-            let demand = feasible(&shape.ask, shape.limit, fleet, &fleet.parts[part as usize]);
+            let view = &fleet.parts[part as usize];
+            let demand = feasible(&shape.kind.ask, shape.kind.limit, fleet, view);
             if demand.as_ref().err() == lane.demand.as_ref().err() {
                 continue;
             }
@@ -380,15 +417,45 @@ impl Queue {
         }
     }
 
+    /// Notes whether reservations keep a lane back.
+    pub(crate) fn set_cause(&mut self, id: u32, cause: Option<Reason>) {
+        let lane = self.lanes.get_mut(id);
+        if std::mem::replace(&mut lane.cause, cause) != cause {
+            let shape = self.shapes.get(lane.shape);
+            self.announce
+                .extend(shape.queue.iter().map(|(_, job)| *job));
+        }
+    }
+
+    /// The reservation that keeps a shape back everywhere it could run.
+    pub(crate) fn cause(&self, shape: u32) -> Option<Reason> {
+        let lanes = self.shapes.get(shape).lanes.iter();
+        let mut lanes = lanes
+            .map(|l| self.lanes.get(*l))
+            .filter(|l| l.key.is_some());
+        let first = lanes.next()?.cause?;
+        lanes.all(|lane| lane.cause.is_some()).then_some(first)
+    }
+
     /// Why no job of the shape can run anywhere, if so.
     pub(crate) fn fatal(&self, shape: u32) -> Option<Reason> {
         let lanes = &self.shapes.get(shape).lanes;
+        if lanes.is_empty() && !self.shapes.get(shape).kind.outside {
+            return Some(Reason::Reservation);
+        }
         let mut reasons = lanes
             .iter()
             .map(|&l| self.lanes.get(l).demand.as_ref().err().copied());
         let first = reasons.next().unwrap_or(Some(Reason::PartitionConfig))?;
         reasons.all(|r| r.is_some()).then_some(first)
     }
+}
+
+/// Milliseconds that jobs with this limit and prediction are taken to run.
+fn planned_ms(limit: TimeLimit, predicted_s: Option<u32>) -> Option<u64> {
+    let limit_s = limit.seconds();
+    let planned_s = predicted_s.map(u64::from).into_iter().chain(limit_s).min();
+    planned_s.map(|s| s.saturating_mul(1000))
 }
 
 /// The partitions a job may run in, in its order.
@@ -418,6 +485,9 @@ pub(crate) fn feasible(
     fleet: &Fleet,
     part: &PartView,
 ) -> Result<Demand, Reason> {
+    if part.own.as_ref().is_some_and(|own| !own.open) {
+        return Err(Reason::Reservation);
+    }
     match part.config.state {
         PartitionState::Up | PartitionState::Drain => {}
         PartitionState::Down => return Err(Reason::PartitionDown),

@@ -2,7 +2,9 @@
 
 use crate::fleet::Fleet;
 use crate::pass::Pass;
-use crate::queue::Queue;
+use crate::planned::PlannedEnds;
+use crate::queue::{Kind, Queue};
+use crate::reserved::waiting_for;
 use crate::trial;
 use muster_core::command::Plan;
 use muster_core::event::{Event, JobChange, NodeChange};
@@ -35,6 +37,8 @@ pub struct Scheduler {
     pub(crate) dirty_nodes: BTreeSet<u32>,
     pub(crate) completing: BTreeSet<JobId>,
     dirty_jobs: BTreeSet<JobId>,
+    /// When running jobs are expected to end, where run times are predicted.
+    pub(crate) planned: PlannedEnds,
     /// Jobs that the last plan wants to start, or whose wait for switches it begins: those for which that was not done
     /// are tried again, or told a reason.
     pub(crate) proposed: BTreeSet<JobId>,
@@ -66,6 +70,7 @@ impl Scheduler {
             queue: Queue::new(&fleet),
             fleet,
             dirty_jobs: state.pending.clone(),
+            planned: PlannedEnds::new(state),
             completing: state.active.iter().filter(completing).copied().collect(),
             ..Scheduler::default()
         }
@@ -76,7 +81,10 @@ impl Scheduler {
         match event {
             Event::Configured { .. }
             | Event::PartitionChanged { .. }
-            | Event::PartitionRemoved { .. } => self.rebuild = true,
+            | Event::PartitionRemoved { .. }
+            | Event::ReservationSet { .. }
+            | Event::ReservationGone { .. } => self.rebuild = true,
+            Event::ReservationStarted { name, .. } => self.reservation_opened(state, name),
             Event::JobSubmitted { id, .. } | Event::JobRequeued { id, .. } => {
                 self.completing.remove(id);
                 self.job(state, *id);
@@ -134,6 +142,7 @@ impl Scheduler {
                 | NodeChange::Resume
                 | NodeChange::Undrain
                 | NodeChange::Returned
+                | NodeChange::Reboot(_)
                 | NodeChange::LaunchFailed(_) => {
                     self.dirty_nodes.insert(node.0);
                 }
@@ -148,8 +157,12 @@ impl Scheduler {
         if self.rebuild || self.fleet.nodes.len() != state.nodes.len() {
             *self = Scheduler::new(state);
         }
+        self.fleet.now = now;
         self.cost = Cost::default();
         self.more = false;
+        for id in self.planned.correct(state, now) {
+            self.retimed(state, id);
+        }
         self.prepare(state);
         while let Some(&(at, id)) = self.relents.first()
             && at <= now
@@ -197,6 +210,7 @@ impl Scheduler {
 
     fn job(&mut self, state: &State, id: JobId) {
         self.dirty_jobs.insert(id);
+        self.planned.follow(state, id);
         if let Some(ArrayRole::Task { base, .. }) = state.jobs.get(&id).map(|j| &j.array)
             && self.throttled.contains_key(base)
         {
@@ -215,6 +229,8 @@ impl Scheduler {
             | JobChange::WaitingOn { .. }
             | JobChange::Eligible
             | JobChange::NotBefore(_) => self.job(state, id),
+            JobChange::ReservationGone { .. } => self.job(state, id),
+            JobChange::EndBy(_) => self.retimed(state, id),
             JobChange::SwitchWait => {
                 self.job(state, id);
                 if let Some(job) = state.jobs.get(&id) {
@@ -225,8 +241,21 @@ impl Scheduler {
             | JobChange::Warned
             | JobChange::TermSent
             | JobChange::SpecialExit(_)
-            | JobChange::Detail(_) => {}
+            | JobChange::Detail(_)
+            | JobChange::Ready => {}
         }
+    }
+
+    /// Jobs of a reservation may begin.
+    fn reservation_opened(&mut self, state: &State, name: &str) {
+        for part in &mut self.fleet.parts {
+            if let Some(own) = &mut part.own
+                && self.fleet.blocks.all[own.at as usize].record.name == name
+            {
+                (own.open, part.changed) = (true, true);
+            }
+        }
+        self.dirty_jobs.extend(waiting_for(state, name));
     }
 
     fn nodes_of(&mut self, state: &State, id: JobId) {
@@ -308,7 +337,8 @@ impl Scheduler {
         };
         match eligibility(state, job) {
             Eligibility::Now => {
-                self.queue.put(&self.fleet, job);
+                let kind = Kind::of(state, job);
+                self.queue.put(&self.fleet, job, kind);
                 self.queue.announce.insert(id);
                 self.follow_switch_wait(job);
                 return;
@@ -329,9 +359,6 @@ impl Scheduler {
 fn eligibility(state: &State, job: &Job) -> Eligibility {
     if !job.is_startable() || job.priority == 0 {
         return Eligibility::No;
-    }
-    if job.spec.reservation.is_some() {
-        return Eligibility::Refused(Reason::Reservation);
     }
     if job.spec.licenses.is_some() {
         return Eligibility::Refused(Reason::Licenses);

@@ -25,6 +25,7 @@ pub(crate) fn would_start(
 ) -> Result<(Timestamp, Allocation), Refusal> {
     // Nodes are read afresh: this is asked rarely, and answers must not depend on a plan not yet committed.
     let mut fleet = Fleet::new(state);
+    fleet.now = now;
     let default: Vec<String> = state
         .partitions
         .iter()
@@ -42,6 +43,7 @@ pub(crate) fn would_start(
         starts: &[],
         started: &BTreeSet::new(),
         endless: Some(now.plus_s(ENDLESS_S)),
+        planned: None,
     };
     let holds = Holds::new();
     let mut refusal = Refusal::from(RefusalCode::InvalidPartition);
@@ -70,6 +72,7 @@ pub(crate) fn would_start(
             closed: &[],
             end: end_after(now, demand.length_ms),
             narrowed: Cell::new(false),
+            reserved: Cell::new(None),
             visited: Cell::new(0),
         };
         let switches = demand.switches.map(|(most, _)| most);

@@ -15,7 +15,9 @@ mod invariants;
 mod ledger;
 mod outlets;
 mod random;
+pub mod replay;
 mod trace;
+pub mod workload;
 mod world;
 
 use std::fmt;

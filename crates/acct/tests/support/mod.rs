@@ -253,6 +253,7 @@ impl Driver {
             attempt: Attempt(job.attempt.0 + 1),
             at,
             alloc: Arc::new(allocation(&nodes, cpu)),
+            configuring: false,
         });
         events
     }
@@ -296,6 +297,8 @@ impl Driver {
 pub(crate) fn allocation(nodes: &[u32], cpu: u32) -> Allocation {
     let names: Vec<String> = nodes.iter().map(|n| format!("n{n}")).collect();
     Allocation {
+        reservation: None,
+        end_by: None,
         nodes: (nodes.iter().zip(&names))
             .map(|(n, name)| NodeShare {
                 node: NodeIdx(*n),

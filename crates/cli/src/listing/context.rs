@@ -4,6 +4,7 @@ use jiff::Timestamp as Instant;
 use jiff::Zoned;
 use jiff::tz::TimeZone;
 use muster_core::config::{ClusterConfig, PartitionConfig};
+use muster_core::ids::NodeIdx;
 use muster_core::node::Node;
 use muster_core::spec::MemoryAsk;
 use muster_core::time::Timestamp;
@@ -36,6 +37,8 @@ pub(crate) struct Ctx {
     pub(crate) partitions: Vec<PartitionConfig>,
     /// Nodes, when they were asked for.
     pub(crate) nodes: Vec<Node>,
+    /// Nodes that a reservation has now, and whether for maintenance.
+    pub(crate) reserved: HashMap<NodeIdx, bool>,
     /// `--noconvert`.
     pub(crate) keep_units: bool,
     /// `SLURM_BITSTR_LEN`: longest expression of array indices; 0 is no limit.
@@ -72,6 +75,7 @@ impl Ctx {
             config: None,
             partitions: Vec::new(),
             nodes: Vec::new(),
+            reserved: HashMap::new(),
             keep_units: false,
             index_text_max: 64,
             zone,

@@ -57,6 +57,8 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         ..JobSpec::default()
     };
     Job {
+        end_by: None,
+        predicted_s: None,
         id: JobId(id),
         spec: Arc::new(spec),
         array: ArrayRole::None,
@@ -88,6 +90,7 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         term_time: None,
         requeueable: true,
         special_exit: false,
+        configuring: false,
         last_sched_eval: Some(at(39)),
         expected_start: None,
         switch_wait_since: None,
@@ -124,6 +127,8 @@ pub(crate) fn start(job: &mut Job, hostlist: &str, cpus: &[&[u32]]) {
     job.last_sched_eval = Some(at(34));
     job.nodes_held = CpuSet::first(u32::try_from(nodes.len()).unwrap());
     job.alloc = Some(Arc::new(Allocation {
+        reservation: None,
+        end_by: None,
         ntasks: nodes.iter().map(|n| n.tasks).sum(),
         nodes,
         partition: job.partition.clone(),
@@ -425,6 +430,7 @@ pub(crate) fn node(number: u32, used: u32, free_mib: u64, last_busy: i64) -> Nod
         launch_failures: 0,
         used_gres: Vec::new(),
         removed: false,
+        reboot: None,
         comment: None,
     }
 }

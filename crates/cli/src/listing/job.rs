@@ -108,6 +108,8 @@ impl<'a> JobRow<'a> {
     pub(crate) fn state_name(&self) -> &'static str {
         if self.job.completing {
             "COMPLETING"
+        } else if self.is_configuring() {
+            "CONFIGURING"
         } else if self.is_special() {
             "SPECIAL_EXIT"
         } else {
@@ -119,11 +121,18 @@ impl<'a> JobRow<'a> {
     pub(crate) fn state_code(&self) -> &'static str {
         if self.job.completing {
             "CG"
+        } else if self.is_configuring() {
+            "CF"
         } else if self.is_special() {
             "SE"
         } else {
             self.job.state.code()
         }
+    }
+
+    /// It has its nodes, and `PrologSlurmctld` runs.
+    pub(crate) fn is_configuring(&self) -> bool {
+        self.job.configuring && self.job.state == JobState::Running
     }
 
     /// Requeued with `State=SpecialExit`.

@@ -230,6 +230,9 @@ fn place(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
         if row.job.completing {
             states.push("COMPLETING");
         }
+        if row.is_configuring() {
+            states.push("CONFIGURING");
+        }
         if row.is_special() {
             states.push("SPECIAL_EXIT");
         }

@@ -54,6 +54,8 @@ pub(crate) struct NodeView<'a> {
     pub(crate) node: &'a Node,
     /// A job that holds it is completing.
     pub(crate) completing: bool,
+    /// A reservation has it now: whether for maintenance.
+    pub(crate) reserved: Option<bool>,
 }
 
 impl<'a> NodeView<'a> {
@@ -117,6 +119,8 @@ impl<'a> NodeView<'a> {
             BaseState::Allocated => ("allocated", "alloc"),
             _ if self.completing => ("completing", "comp"),
             BaseState::Mixed => ("mixed", "mix"),
+            BaseState::Idle if self.reserved == Some(true) => ("maint", "maint"),
+            BaseState::Idle if self.reserved.is_some() => ("reserved", "resv"),
             BaseState::Idle => ("idle", "idle"),
             BaseState::Future => ("future", "futr"),
             BaseState::Unknown => ("unknown", "unk"),
@@ -136,18 +140,32 @@ impl<'a> NodeView<'a> {
     }
 
     fn mark(&self, out: &mut String) {
-        if self.silent() {
-            out.push('*');
+        let in_maintenance = self.reserved == Some(true) && self.base() != BaseState::Idle;
+        match self.reboot() {
+            Some(true) => out.push('^'),
+            Some(false) => out.push('@'),
+            None if self.silent() => out.push('*'),
+            None if in_maintenance => out.push('$'),
+            None => {}
         }
+    }
+
+    /// Whether a reboot was asked for, and with true ordered.
+    fn reboot(&self) -> Option<bool> {
+        self.node.reboot.as_ref().map(|r| r.issued.is_some())
     }
 
     /// Flags beside the base state, in Slurm's order.
     pub(crate) fn flags(&self) -> impl Iterator<Item = &'static str> + use<> {
         [
+            (self.reserved == Some(true), "MAINTENANCE"),
+            (self.reserved.is_some(), "RESERVED"),
             (self.node.drain, "DRAIN"),
             (self.completing, "COMPLETING"),
             (self.silent(), "NOT_RESPONDING"),
             (self.node.fail, "FAIL"),
+            (self.reboot() == Some(false), "REBOOT_REQUESTED"),
+            (self.reboot() == Some(true), "REBOOT_ISSUED"),
         ]
         .into_iter()
         .filter_map(|(on, name)| on.then_some(name))
@@ -165,6 +183,8 @@ impl<'a> NodeView<'a> {
     /// The state as the number that Slurm orders nodes by: base state, with a bit for each flag.
     pub(crate) fn order(&self) -> u32 {
         self.base().number()
+            | u32::from(self.reserved.is_some()) << 6
+            | u32::from(self.reserved == Some(true)) << 8
             | u32::from(self.node.drain) << 9
             | u32::from(self.completing) << 10
             | u32::from(self.silent()) << 11

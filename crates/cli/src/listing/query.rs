@@ -10,7 +10,7 @@ use muster_core::state::ArrayInfo;
 use muster_core::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctQuery};
 use muster_proto::client::{
-    ClusterPart, ConfigAnswer, Diag, JobFilter, Query, RequestBody, Response,
+    ClusterPart, ConfigAnswer, Diag, JobFilter, Query, RequestBody, ReservationsAnswer, Response,
 };
 use std::collections::HashMap;
 
@@ -81,6 +81,7 @@ fn receive_cluster(client: &mut Client, ctx: &mut Ctx) -> Result<Vec<NodeIdx>, C
         all.nodes.extend(part.nodes);
         all.partitions.extend(part.partitions);
         all.completing.extend(part.completing);
+        all.reserved.extend(part.reserved);
         all.config = all.config.or(part.config);
         all.now = part.now;
         if !part.more {
@@ -90,6 +91,7 @@ fn receive_cluster(client: &mut Client, ctx: &mut Ctx) -> Result<Vec<NodeIdx>, C
     ctx.now = all.now;
     ctx.nodes = all.nodes;
     ctx.nodes.retain(|node| !node.removed);
+    ctx.reserved = all.reserved.into_iter().collect();
     ctx.partitions = all.partitions;
     ctx.config = all.config.map(|c| *c);
     if let Some(config) = &ctx.config {
@@ -113,6 +115,14 @@ pub(crate) fn settings(client: &mut Client) -> Result<ClusterConfig, ConnectErro
 pub(crate) fn config(client: &mut Client) -> Result<ConfigAnswer, ConnectError> {
     match client.query(Query::Config)? {
         Response::Config(answer) => Ok(*answer),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks for reservations.
+pub(crate) fn reservations(client: &mut Client) -> Result<ReservationsAnswer, ConnectError> {
+    match client.query(Query::Reservations)? {
+        Response::Reservations(answer) => Ok(*answer),
         other => Err(unexpected(&other)),
     }
 }

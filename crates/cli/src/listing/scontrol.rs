@@ -8,7 +8,8 @@ use super::query::{self, Jobs};
 use super::show_job::{self, Style};
 use super::step_fields::StepRow;
 use super::{
-    Failure, complain, failed_call, job_document, node_document, print, show_node, show_topology,
+    Failure, complain, failed_call, job_document, node_document, print, reservation, show_node,
+    show_topology,
 };
 use crate::connect::Client;
 use crate::options::Status;
@@ -82,9 +83,6 @@ pub(crate) enum Entity {
     Nothing,
 }
 
-const NO_RESERVATIONS: Status =
-    Status::Partly("there are no reservations, and that is what is said");
-
 /// Names, how many letters of each must be given at least, what is shown, and what is missing.
 pub(crate) const ENTITIES: &[(&str, usize, Entity, Status)] = &[
     ("jobs", 1, Entity::Job, Status::Works),
@@ -93,7 +91,7 @@ pub(crate) const ENTITIES: &[(&str, usize, Entity, Status)] = &[
     ("steps", 2, Entity::Step, Status::Works),
     ("config", 1, Entity::Config, Status::Works),
     ("daemons", 2, Entity::Daemons, Status::Works),
-    ("reservations", 1, Entity::Reservation, NO_RESERVATIONS),
+    ("reservations", 1, Entity::Reservation, Status::Works),
     ("topology", 1, Entity::Topology, Status::Works),
     ("hostnames", 5, Entity::Hostnames, Status::Works),
     ("hostlist", 5, Entity::Hostlist, Status::Works),
@@ -172,7 +170,7 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
         Entity::Step => steps(which, flags),
         Entity::Config => config(),
         Entity::Daemons => daemons(),
-        Entity::Reservation => reservations(which),
+        Entity::Reservation => reservation::show(which, flags.one_liner, flags.quiet),
         Entity::Topology => topology(which),
         Entity::Hostnames => hostnames(which),
         Entity::Hostlist => host_list(which, hostlist::compress),
@@ -309,6 +307,7 @@ fn nodes(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     let view = |node| NodeView {
         node,
         completing: completing.contains(&node.idx),
+        reserved: ctx.reserved.get(&node.idx).copied(),
     };
     let mut shown = Vec::new();
     let mut missing = String::new();
@@ -498,19 +497,6 @@ fn daemons() -> Result<(), Failure> {
     }
     print(&format!("{}\n", names.join(" ")));
     Ok(())
-}
-
-fn reservations(which: Option<&str>) -> Result<(), Failure> {
-    match which {
-        None => {
-            print("No reservations in the system\n");
-            Ok(())
-        }
-        Some(name) => {
-            print(&format!("Reservation {name} not found\n"));
-            Err(Failure::silent())
-        }
-    }
 }
 
 fn hostnames(which: Option<&str>) -> Result<(), Failure> {

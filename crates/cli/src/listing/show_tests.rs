@@ -111,6 +111,7 @@ fn node() {
             let view = NodeView {
                 node,
                 completing: false,
+                reserved: None,
             };
             show_node::write_node(&mut out, &view, &ctx, style);
         }

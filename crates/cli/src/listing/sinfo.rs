@@ -53,9 +53,7 @@ static OPTIONS: &[Opt] = &[
     opt("nodes", "HOSTLIST", "these nodes").short('n'),
     flag("noheader", "no line above the columns").short('h'),
     opt("partition", "LIST", "these partitions").short('p'),
-    flag("reservation", "reservations")
-        .short('T')
-        .partly("there are no reservations, and that is what is said"),
+    flag("reservation", "reservations").short('T'),
     flag("responding", "only nodes that respond").short('r'),
     opt(
         "sort",
@@ -221,8 +219,7 @@ impl Options {
 
 fn once(options: &Options) -> Result<(), Failure> {
     if options.reservations {
-        print("No reservations in the system\n");
-        return Ok(());
+        return super::reservation::table(options.no_header);
     }
     let failed = failed_call("slurm_load_partitions");
     let mut client = Client::connect().map_err(&failed)?;
@@ -247,6 +244,7 @@ fn render(options: &Options, ctx: &Ctx, completing: &[NodeIdx]) -> Result<String
         .map(|node| NodeView {
             node,
             completing: completing.contains(&node.idx),
+            reserved: ctx.reserved.get(&node.idx).copied(),
         })
         .collect();
     let mut out = String::with_capacity(4096);

@@ -9,6 +9,8 @@ pub(crate) enum StateWish {
     Base(JobState),
     /// `COMPLETING`.
     Completing,
+    /// `CONFIGURING`.
+    Configuring,
     /// `SPECIAL_EXIT`.
     SpecialExit,
     /// `REQUEUED`: a run that ended so, in accounting.
@@ -20,7 +22,7 @@ pub(crate) enum StateWish {
 /// States that stand beside the base states.
 const FLAGS: &[(&str, &str, StateWish)] = &[
     ("COMPLETING", "CG", StateWish::Completing),
-    ("CONFIGURING", "CF", StateWish::Never),
+    ("CONFIGURING", "CF", StateWish::Configuring),
     ("RESIZING", "RS", StateWish::Never),
     ("RESV_DEL_HOLD", "RD", StateWish::Never),
     ("REQUEUED", "RQ", StateWish::Requeued),
@@ -67,7 +69,7 @@ mod tests {
             assert_eq!(parse(text), Some(StateWish::Base(JobState::Pending)));
         }
         assert_eq!(parse("cg"), Some(StateWish::Completing));
-        assert_eq!(parse("cf"), Some(StateWish::Never));
+        assert_eq!(parse("cf"), Some(StateWish::Configuring));
         assert_eq!(parse("foo"), None);
         // As squeue 22.05.8 lists them.
         assert_eq!(

@@ -3,6 +3,7 @@
 mod jobs;
 pub(crate) mod partition;
 mod processes;
+pub(crate) mod reservation;
 mod service;
 pub(crate) mod table;
 pub(crate) mod update;
@@ -15,6 +16,7 @@ use super::say::{self, Say};
 use crate::connect::{Client, ConnectError};
 use crate::listing::scontrol::{ScontrolFlags, scontrol_show};
 use crate::options::Status;
+use muster_core::command::UserCommand;
 use std::io::{BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
 use table::{KEYWORDS, SPEC};
@@ -195,6 +197,11 @@ impl Session {
             "update" => self.update(rest),
             "create" => self.create(rest),
             "delete" => self.delete(rest),
+            "reboot" => self.reboot(rest),
+            "cancel_reboot" => {
+                let nodes = rest[0].clone();
+                self.send_change(UserCommand::CancelReboot { nodes }, "cancel_reboot_nodes");
+            }
             "listpids" => self.list_processes(rest),
             _ => self.service(name, rest),
         }

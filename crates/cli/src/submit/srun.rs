@@ -35,8 +35,16 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     let mut line = line::read(Command::Srun, args)?;
     let say = line.say;
     if line.chosen.value("mpi") == Some("list") {
-        say::stdout("MPI plugin types are...\n\tnone\n");
+        say::stdout(&mpi_kinds());
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(text) = binding_help(&line.chosen) {
+        say::stdout(text);
+        return Ok(ExitCode::SUCCESS);
+    }
+    request::forget_own_binding(&mut line.chosen, |name| std::env::var_os(name).is_some());
+    if let Ok(path) = std::env::var("SLURM_HOSTFILE") {
+        request::read_hostfile(&mut line.chosen, &path).map_err(|e| say.option_error(&e))?;
     }
     if salloc::has_separator(&line.words) {
         return Err(line::heterogeneous(&say));
@@ -51,19 +59,62 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     }
 }
 
+/// `--cpu-bind=help`, `--mem-bind=help`.
+fn binding_help(chosen: &Chosen) -> Option<&'static str> {
+    if chosen.value("cpu-bind") == Some("help") {
+        return Some(
+            "CPU bind options, one kind after words that are joined by commas:\n\
+             \tquiet, verbose         whether each task tells what it is bound to\n\
+             \tnone                   not bound\n\
+             \tthreads, cores, sockets, ldoms\n\
+             \t                       bound to what holds the CPUs that a task is given\n\
+             \trank, rank_ldom        by the task's number on its node: to a CPU, to a NUMA domain\n\
+             \tmap_cpu:<list>         to these CPUs, one for each task\n\
+             \tmask_cpu:<list>        to these sets of CPUs, in hexadecimal\n\
+             \tmap_ldom:<list>, mask_ldom:<list>\n\
+             \t                       likewise to NUMA domains\n",
+        );
+    }
+    (chosen.value("mem-bind") == Some("help")).then_some(
+        "Memory bind options, one kind after words that are joined by commas:\n\
+         \tquiet, verbose         whether each task tells what it is bound to\n\
+         \tprefer                 other NUMA domains may be used too\n\
+         \tnone                   not bound\n\
+         \tlocal                  next to the CPU that a task runs on\n\
+         \trank                   to the NUMA domain with the task's number on its node\n\
+         \tmap_mem:<list>         to these NUMA domains, one for each task\n\
+         \tmask_mem:<list>        to these sets of NUMA domains, in hexadecimal\n",
+    )
+}
+
+/// What `--mpi=list` prints: what this machine can do. The nodes decide for themselves.
+fn mpi_kinds() -> String {
+    let mut text = "MPI plugin types are...\n\tnone\n".to_owned();
+    if let Ok(library) = muster_pmix::library() {
+        text += &format!(
+            "\tpmix\nspecific pmix plugin versions available: pmix_v{}\n",
+            library.major
+        );
+    }
+    text
+}
+
 /// `--mpi`: only what this build really has.
 fn check_mpi(chosen: &Chosen) -> Result<(), OptionError> {
     match chosen.get("mpi") {
         Some(given) if given.source == Source::CommandLine => {
             let kind = given.value.as_deref().unwrap_or("");
-            if kind == "none" || kind.is_empty() {
+            if matches!(
+                kind,
+                "none" | "" | "pmix" | "pmix_v3" | "pmix_v4" | "pmix_v5"
+            ) {
                 return Ok(());
             }
             Err(OptionError::fatal(format!(
                 "Invalid MPI type '{kind}', --mpi=list for acceptable types"
             ))
             .with_hint(
-                "this build hosts no PMI; start MPI programs with their own mpirun inside the allocation",
+                "MPI programs that need another kind can be started with their own mpirun inside the allocation",
             ))
         }
         _ => Ok(()),

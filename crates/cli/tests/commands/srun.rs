@@ -193,9 +193,11 @@ fn a_lost_node_is_a_failure() {
 fn mpi_is_what_there_is() {
     let stage = Stage::new();
     let seen = stage.run(&["srun", "--mpi=list"]);
-    assert_eq!(
-        (seen.stdout.as_str(), seen.code),
-        ("MPI plugin types are...\n\tnone\n", 0)
+    assert_eq!(seen.code, 0);
+    assert!(
+        seen.stdout.starts_with("MPI plugin types are...\n\tnone\n"),
+        "{}",
+        seen.stdout
     );
     let seen = stage.run(&["srun", "--mpi=pmi2", "true"]);
     assert!(

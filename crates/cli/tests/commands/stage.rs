@@ -154,6 +154,7 @@ impl Stage {
                 nodes: placed,
                 key: b"key".to_vec().into(),
                 hostlist: "n[1-2]".to_owned(),
+                wires: Vec::new(),
             };
             frame::write(&mut stream, &AgentReply::Created(Box::new(created))).unwrap();
             // Held open until srun goes.
@@ -268,6 +269,8 @@ fn allocation(spec: JobSpec, nodes: &[&str], agent: &str) -> AllocationInfo {
         gres: Vec::new(),
     });
     let alloc = Allocation {
+        reservation: None,
+        end_by: None,
         nodes: shares.collect(),
         partition: "batch".to_owned(),
         exclusive: false,
@@ -285,6 +288,8 @@ fn allocation(spec: JobSpec, nodes: &[&str], agent: &str) -> AllocationInfo {
 
 fn running(spec: JobSpec, alloc: Allocation) -> Job {
     Job {
+        end_by: None,
+        predicted_s: None,
         id: JobId(5),
         spec: Arc::new(spec),
         array: ArrayRole::None,
@@ -316,6 +321,7 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
         term_time: None,
         requeueable: true,
         special_exit: false,
+        configuring: false,
         last_sched_eval: None,
         expected_start: None,
         switch_wait_since: None,

@@ -59,8 +59,7 @@ pub(super) const ROWS: &[OptionRow] = &[
     )
     .on(R)
     .group(Group::Affinity)
-    .srun_env(&["SLURM_CPU_BIND"])
-    .warns("tasks may use all CPUs of their step on a node"),
+    .srun_env(&["SLURM_CPU_BIND"]),
     opt("accel-bind", "options", "devices that each task may use")
         .on(R)
         .group(Group::Affinity)

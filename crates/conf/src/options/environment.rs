@@ -15,7 +15,24 @@ pub fn read(chosen: &mut Chosen, lookup: impl Fn(&str) -> Option<String>) {
             }
         }
     }
+    plane_size(chosen, &lookup);
     wait_for_switches(chosen, lookup);
+}
+
+/// `SLURM_DIST_PLANESIZE` is the size of a `plane` that was given without one.
+fn plane_size(chosen: &mut Chosen, lookup: impl Fn(&str) -> Option<String>) {
+    let plane = chosen.get("distribution").filter(|given| {
+        given
+            .value
+            .as_deref()
+            .is_some_and(|v| v.eq_ignore_ascii_case("plane"))
+    });
+    if let Some(source) = plane.map(|given| given.source)
+        && let Some(size) = lookup("SLURM_DIST_PLANESIZE")
+        && let Some(row) = super::find(chosen.command, "distribution")
+    {
+        chosen.give(row, Some(format!("plane={size}")), source);
+    }
 }
 
 fn give(chosen: &mut Chosen, row: &'static OptionRow, value: String) {
@@ -98,6 +115,21 @@ mod tests {
         assert!(c.has("requeue") && !c.has("no-requeue") && c.has("exclusive"));
         assert_eq!(c.value("switches"), Some("2@5"));
         assert!(!c.has("partition") && !c.has("ntasks"));
+    }
+
+    #[test]
+    fn a_plane_without_size_has_the_one_of_the_environment() {
+        let planes = [
+            ("SLURM_DISTRIBUTION", "plane"),
+            ("SLURM_DIST_PLANESIZE", "3"),
+        ];
+        let c = chosen(Command::Srun, &planes);
+        assert_eq!(c.value("distribution"), Some("plane=3"));
+        let c = chosen(
+            Command::Srun,
+            &[("SLURM_DISTRIBUTION", "plane=2"), planes[1]],
+        );
+        assert_eq!(c.value("distribution"), Some("plane=2"));
     }
 
     #[test]

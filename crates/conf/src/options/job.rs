@@ -1,6 +1,7 @@
 //! From chosen options to a [`JobSpec`]. The caller adds what only it can know: script, environment, directories.
 
 mod ask;
+mod bind;
 
 use super::chosen::Chosen;
 use super::row::Command;
@@ -13,6 +14,7 @@ use muster_core::spec::{JobKind, JobSpec, StdioSpec};
 use muster_core::time::{TimeLimit, Timestamp};
 
 pub use ask::{Devices, devices, memory, resource_ask};
+pub use bind::{cpu_bind, mem_bind};
 
 /// Why options make no job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +61,7 @@ pub struct Built {
 pub fn build(chosen: &Chosen, ambient: &Ambient<'_>) -> Result<Built, BuildError> {
     let mut warnings = chosen.check_status()?;
     let ask = resource_ask(chosen, &mut warnings)?;
+    mem_bind(chosen)?;
     let text = |long| chosen.value(long).map(str::to_owned);
     let mut spec = JobSpec {
         name: text("job-name").unwrap_or_default(),

@@ -61,6 +61,11 @@ pub(super) const ROWS: &[OptionRow] = &[
     )
     .on(R)
     .stored("steps of a shell in an allocation are ordinary steps"),
+    flag(
+        "external-launcher",
+        "the program starts tasks itself, as mpirun does: share the CPUs of other steps",
+    )
+    .on(R),
     opt("jobid", "id", "run in this allocation")
         .on(R)
         .srun_env(&["SLURM_JOB_ID"]),

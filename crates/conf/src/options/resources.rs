@@ -169,8 +169,7 @@ pub(super) const ROWS: &[OptionRow] = &[
             &["SBATCH_MEM_BIND"],
             &["SLURM_MEM_BIND"],
             &["SALLOC_MEM_BIND"],
-        )
-        .warns("memory is not bound; the kernel places it next to the CPUs that tasks run on"),
+        ),
     opt("mincpus", "n", "least CPUs of each node").group(Group::Constraint),
     opt("reservation", "names", "use nodes of this reservation")
         .group(Group::Constraint)
@@ -178,8 +177,7 @@ pub(super) const ROWS: &[OptionRow] = &[
             &["SBATCH_RESERVATION"],
             &["SLURM_RESERVATION"],
             &["SALLOC_RESERVATION"],
-        )
-        .partly("there are no reservations, so a job that asks for one is refused"),
+        ),
     opt("tmp", "MB", "temporary disk space of each node").group(Group::Constraint),
     opt("nodelist", "names", "nodes that must be in the allocation")
         .short('w')

@@ -337,25 +337,7 @@ pub fn push_gres(list: &mut Vec<GresAsk>, name: &str, kind: Option<String>, per_
 
 /// Whether a distribution is one of Slurm's: `block|cyclic|plane=n|arbitrary|*[:...[:...]][,Pack|NoPack]`.
 pub fn distribution_is_known(text: &str) -> bool {
-    let mut parts = text.split(',');
-    let levels = parts.next().unwrap_or("");
-    if !parts.all(|p| p.eq_ignore_ascii_case("pack") || p.eq_ignore_ascii_case("nopack")) {
-        return false;
-    }
-    levels.split(':').enumerate().all(|(level, word)| {
-        let word = word.to_ascii_lowercase();
-        match word.split_once('=') {
-            Some(("plane", size)) => level == 0 && count(size).is_some_and(|n| n > 0),
-            Some(_) => false,
-            None => match word.as_str() {
-                "block" | "cyclic" | "*" => level < 3,
-                "plane" | "arbitrary" => level == 0,
-                "fcyclic" => level > 0 && level < 3,
-                "pack" | "nopack" => true,
-                _ => false,
-            },
-        }
-    })
+    !text.is_empty() && muster_core::distribution::Distribution::parse(text).is_ok()
 }
 
 /// `--switches=count[@time]`: count and seconds.

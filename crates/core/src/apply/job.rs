@@ -56,7 +56,10 @@ impl Job {
             next_step: 0,
             reason_detail: None,
             begin_at: spec.begin.filter(|begin| *begin > at),
+            configuring: false,
+            end_by: None,
             switch_wait_since: None,
+            predicted_s: None,
             spec,
         }
     }
@@ -109,13 +112,23 @@ impl Job {
         }
     }
 
-    /// The priority that it has when nobody holds it: as asked for, else less for later submissions.
+    /// The priority that it has when nobody holds it: as asked for, else less for later submissions. Where run times
+    /// are predicted, a job's place is that of a later submission by four times what it is predicted to run, a day at
+    /// most: short jobs pass long ones, and none is passed by jobs that are submitted more than a day after it.
     pub fn default_priority(&self) -> u32 {
         let number = u32::try_from(self.submission().0).unwrap_or(u32::MAX);
+        let later = match self.predicted_s {
+            Some(run_s) => {
+                let since_2020 = self.submit_time.unix_s() - 1_577_836_800;
+                let submitted = u32::try_from(since_2020.max(0)).unwrap_or(u32::MAX);
+                submitted.saturating_add(run_s.saturating_mul(4).min(86_400))
+            }
+            None => number,
+        };
         match self.spec.priority {
             Some(priority) if priority > 0 => priority,
             Some(_) | None => {
-                let by_age = i64::from(PRIORITY_TOP.saturating_sub(number));
+                let by_age = i64::from(PRIORITY_TOP.saturating_sub(later));
                 let nice = by_age - i64::from(self.spec.nice);
                 u32::try_from(nice.clamp(1, i64::from(PRIORITY_TOP))).unwrap_or(1)
             }
@@ -134,8 +147,15 @@ impl Job {
             Event::TaskSplit { index, id, .. } => self.split(*index, *id),
             Event::JobChanged { change, at, .. } => self.change(change, *at),
             Event::JobStarted {
-                attempt, at, alloc, ..
-            } => self.start(*attempt, *at, alloc),
+                attempt,
+                at,
+                alloc,
+                configuring,
+                ..
+            } => {
+                self.start(*attempt, *at, alloc);
+                self.configuring = *configuring;
+            }
             Event::JobEnding {
                 at,
                 state,
@@ -181,7 +201,10 @@ impl Job {
             | Event::NodeRegistered { .. }
             | Event::NodeChanged { .. }
             | Event::PartitionChanged { .. }
-            | Event::PartitionRemoved { .. } => {}
+            | Event::PartitionRemoved { .. }
+            | Event::ReservationSet { .. }
+            | Event::ReservationStarted { .. }
+            | Event::ReservationGone { .. } => {}
         }
         assert_eq!(
             self.phase(),
@@ -232,6 +255,10 @@ impl Job {
             JobChange::Hold { hold, priority } => {
                 self.hold = *hold;
                 self.priority = *priority;
+                if *hold == Hold::None {
+                    // Why the system held it is over.
+                    self.reason_detail = None;
+                }
             }
             JobChange::TimeLimit(limit) => self.time_limit = *limit,
             JobChange::Priority(priority) => self.priority = *priority,
@@ -248,6 +275,15 @@ impl Job {
             }
             JobChange::SpecialExit(special) => self.special_exit = *special,
             JobChange::Detail(text) => self.reason_detail = Some(text.clone()),
+            JobChange::Ready => self.configuring = false,
+            JobChange::ReservationGone { spec, hold } => {
+                self.spec = spec.clone();
+                if *hold {
+                    (self.hold, self.priority) = (Hold::User, 0);
+                    self.reason = Reason::ReservationDeleted;
+                }
+            }
+            JobChange::EndBy(at) => self.end_by = *at,
             // Nothing else about its waiting changes.
             JobChange::SwitchWait => {
                 self.switch_wait_since = Some(at);
@@ -275,6 +311,9 @@ impl Job {
             return Reason::DependencyNeverSatisfied;
         }
         match self.hold {
+            Hold::User if self.reason == Reason::ReservationDeleted => {
+                return Reason::ReservationDeleted;
+            }
             Hold::User => return Reason::JobHeldUser,
             Hold::Admin => return Reason::JobHeldAdmin,
             Hold::None => {}
@@ -308,6 +347,7 @@ impl Job {
         self.suspended_ms = 0;
         self.nodes_held = (0..u32::try_from(alloc.nodes.len()).unwrap_or(u32::MAX)).collect();
         self.partition = alloc.partition.clone();
+        self.end_by = alloc.end_by;
         self.alloc = Some(alloc.clone());
         self.exit = ExitStatus::default();
         self.derived_exit = ExitStatus::default();
@@ -376,6 +416,7 @@ impl Job {
         self.warned = false;
         self.steps = Vec::new();
         self.eligible_time = None;
+        self.end_by = None;
         self.begin_at = not_before.filter(|time| *time > at);
         self.priority = match hold {
             Hold::User | Hold::Admin => 0,

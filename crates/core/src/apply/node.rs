@@ -28,6 +28,7 @@ impl Node {
             launch_failures: 0,
             used_gres: vec![CpuSet::default(); config.gres.len()],
             removed: false,
+            reboot: None,
             comment: None,
         };
         match config.state.as_str() {
@@ -49,7 +50,13 @@ impl Node {
 
     /// Whether jobs may be placed on it now.
     pub fn is_usable(&self) -> bool {
-        self.link == NodeLink::Up && !self.down && !self.drain && !self.fail && !self.removed
+        let rebooting = self.reboot.as_ref().is_some_and(|r| r.issued.is_some());
+        self.link == NodeLink::Up
+            && !self.down
+            && !self.drain
+            && !self.fail
+            && !self.removed
+            && !rebooting
     }
 
     /// Memory that no job holds, MiB.
@@ -155,7 +162,10 @@ impl Node {
             | Event::StepStarted { .. }
             | Event::StepEnded { .. }
             | Event::PartitionChanged { .. }
-            | Event::PartitionRemoved { .. } => {
+            | Event::PartitionRemoved { .. }
+            | Event::ReservationSet { .. }
+            | Event::ReservationStarted { .. }
+            | Event::ReservationGone { .. } => {
                 panic!("{event:?} is not about a node")
             }
         }
@@ -213,6 +223,7 @@ impl Node {
             NodeChange::Comment(text) => {
                 self.comment = Some(text.clone()).filter(|t| !t.is_empty());
             }
+            NodeChange::Reboot(reboot) => self.reboot.clone_from(reboot),
             NodeChange::Returned => {
                 self.down = false;
                 self.drop_reason_if_in_service();

@@ -8,7 +8,9 @@ use crate::event::{Event, JobChange};
 use crate::ids::{Attempt, JobId};
 use crate::job::{Allocation, ArrayRole, Job, NodeShare};
 use crate::node::Node;
+use crate::reservation::{Flags, Reservation};
 use crate::state::Note;
+use crate::time::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -46,6 +48,9 @@ fn start(draft: &mut Draft<'_>, planned: &PlannedStart) {
     if !job.is_startable() || !throttle_allows(draft, job) || !fits(draft, job, &planned.alloc) {
         return;
     }
+    let Some(end_by) = reservations_allow(draft, job, &planned.alloc) else {
+        return;
+    };
     let attempt = Attempt(job.attempt.0.saturating_add(1));
     let is_array = matches!(job.array, ArrayRole::Pending { .. });
     let id = if is_array {
@@ -57,11 +62,17 @@ fn start(draft: &mut Draft<'_>, planned: &PlannedStart) {
         planned.job
     };
     let at = draft.now;
+    let config = draft.state.config.as_ref();
+    let configuring = config.is_some_and(|config| config.prolog_slurmctld);
     draft.emit(Event::JobStarted {
         id,
         attempt,
         at,
-        alloc: Arc::new(planned.alloc.clone()),
+        configuring,
+        alloc: Arc::new(Allocation {
+            end_by,
+            ..planned.alloc.clone()
+        }),
     });
 }
 
@@ -73,6 +84,53 @@ fn throttle_allows(draft: &Draft<'_>, job: &Job) -> bool {
         (Some(most), Some(counts)) => counts.running < most,
         (Some(_) | None, _) => true,
     }
+}
+
+/// Whether no reservation has what the job would get; when its own one ends it.
+fn reservations_allow(
+    draft: &Draft<'_>,
+    job: &Job,
+    alloc: &Allocation,
+) -> Option<Option<Timestamp>> {
+    let all = &draft.state.reservations;
+    if all.is_empty() && alloc.reservation.is_none() {
+        return Some(None);
+    }
+    let mut end_by = None;
+    let mut own = None;
+    if let Some(name) = &alloc.reservation {
+        let reservation = all.get(name).filter(|r| r.is_open())?;
+        let asked = job.spec.reservations().any(|n| n == name);
+        let owner = &job.spec.owner;
+        let admitted = || reservation.admits(&owner.user, &[&owner.group], job.spec.account_name());
+        let drawn_in = || reservation.flags.has(Flags::MAGNETIC) && admitted();
+        if !(asked || drawn_in()) {
+            return None;
+        }
+        end_by = super::reservation::end_by(draft, reservation);
+        own = Some(reservation);
+    } else if job.spec.reservation.is_some() {
+        return None;
+    }
+    let by_limit = job.time_limit.seconds().map(|s| draft.now.plus_s(s));
+    let end = by_limit.into_iter().chain(end_by).min();
+    let end = end.unwrap_or(Timestamp(i64::MAX));
+    let flex = own.is_some_and(|r| r.flags.has(Flags::FLEX));
+    let above = own.is_some_and(Reservation::overlaps_others);
+    let free = alloc.nodes.iter().all(|share| {
+        let cpus = draft.node(share.node).map_or(0, |n| n.config.cpus);
+        let inside = own.and_then(|r| r.cpus_on(share.node, cpus));
+        let fits = own.is_none() || flex || inside.is_some_and(|c| c.is_superset(&share.cpus));
+        fits && all.on_node(share.node).all(|other| {
+            above
+                || own.is_some_and(|r| r.name == other.name)
+                || !other.meets(draft.now, draft.now, end)
+                || other
+                    .cpus_on(share.node, cpus)
+                    .is_none_or(|c| !c.intersects(&share.cpus))
+        })
+    });
+    free.then_some(end_by)
 }
 
 /// Whether the allocation is one that the job may have now.

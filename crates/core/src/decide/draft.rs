@@ -34,6 +34,8 @@ pub(super) struct Draft<'a> {
     tasks: BTreeMap<(JobId, u32), JobId>,
     /// Records that started or came to their end: others may wait for that.
     pub(super) changed: BTreeSet<JobId>,
+    /// Reservations that were changed.
+    pub(super) reservations: BTreeSet<String>,
     /// Owners and names whose first record may have changed, for `singleton`.
     pub(super) touched_names: BTreeSet<(u32, String)>,
 }
@@ -63,6 +65,7 @@ impl<'a> Draft<'a> {
             tasks: BTreeMap::new(),
             changed: BTreeSet::new(),
             touched_names: BTreeSet::new(),
+            reservations: BTreeSet::new(),
         }
     }
 
@@ -85,6 +88,11 @@ impl<'a> Draft<'a> {
     /// A node as it is now.
     pub(super) fn node(&self, idx: NodeIdx) -> Option<&Node> {
         self.nodes.get(&idx).or_else(|| self.state.node(idx))
+    }
+
+    /// Whether nothing of any node has changed.
+    pub(super) fn touched_no_node(&self) -> bool {
+        self.nodes.is_empty()
     }
 
     /// The number that the next job or task gets.
@@ -222,6 +230,12 @@ impl<'a> Draft<'a> {
             | Event::BlobStored { .. }
             | Event::PartitionChanged { .. }
             | Event::PartitionRemoved { .. } => {}
+            Event::ReservationSet { reservation } => {
+                self.reservations.insert(reservation.name.clone());
+            }
+            Event::ReservationStarted { name, .. } | Event::ReservationGone { name, .. } => {
+                self.reservations.insert(name.clone());
+            }
         }
         self.events.push(event);
     }

@@ -98,7 +98,13 @@ pub(super) fn fail(draft: &mut Draft<'_>, id: JobId, otherwise: End) {
 /// again.
 pub(super) fn release(draft: &mut Draft<'_>, id: JobId, position: u32) {
     let at = draft.now;
+    let node = draft
+        .job(id)
+        .and_then(|job| Some(job.alloc.as_ref()?.nodes.get(position as usize)?.node));
     draft.emit(Event::NodeReleased { id, position, at });
+    if let Some(node) = node {
+        super::reboot::order_if_idle(draft, node);
+    }
     let Some(job) = draft.job(id) else {
         return;
     };

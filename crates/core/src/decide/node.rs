@@ -3,7 +3,7 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
-use super::tick;
+use super::{reboot, tick};
 use crate::command::NodeCommand;
 use crate::event::{Event, JobChange, NodeChange};
 use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
@@ -143,7 +143,11 @@ fn register(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo, present: &[(Jo
             _ => {}
         }
     }
+    if rebooted {
+        reboot::booted(draft, idx);
+    }
     check_machine(draft, idx, info);
+    reboot::order_if_idle(draft, idx);
 }
 
 /// A machine with less than the configuration says is drained; one that was down comes back by `ReturnToService`.
@@ -264,6 +268,28 @@ fn launched(draft: &mut Draft<'_>, idx: NodeIdx) {
     if draft.node(idx).is_some_and(|n| n.launch_failures > 0) {
         change(draft, idx, NodeChange::LaunchFailed(false));
     }
+}
+
+/// `PrologSlurmctld` has ended: the job is launched, or goes back to the queue if it can.
+pub(super) fn controllers_prolog(draft: &mut Draft<'_>, launch: (JobId, Attempt), well: bool) {
+    let (id, attempt) = launch;
+    let waits = |job: &&Job| {
+        job.configuring
+            && job.attempt == attempt
+            && matches!(job.phase(), Phase::Running | Phase::Suspended)
+    };
+    let Some(job) = draft.job(id).filter(waits) else {
+        return;
+    };
+    if well {
+        return draft.change(id, JobChange::Ready);
+    }
+    let how = match job.spec.kind {
+        JobKind::Batch => End::requeue(Reason::JobLaunchFailure, false),
+        JobKind::Allocation => End::new(JobState::Cancelled, Reason::JobLaunchFailure),
+    };
+    draft.change(id, JobChange::Detail("PrologSlurmctld failed".to_owned()));
+    ending::end(draft, id, how);
 }
 
 /// Whose fault it is that a job could not be launched.

@@ -1,7 +1,7 @@
 //! Submission: every check that a job passes before it is accepted, and what the core fills in.
 
 use super::draft::Draft;
-use super::{ask, dependency, is_admin, partition_access};
+use super::{ask, dependency, is_admin, partition_access, reservation};
 use crate::command::{Identity, Reply};
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::event::{Event, JobChange};
@@ -96,6 +96,7 @@ pub(super) fn prepare(
     spec.owner = owner(draft, identity, &spec)?;
     check_texts(&mut spec)?;
     check_unsupported(&spec)?;
+    reservation::check_access(state, identity, &spec)?;
     check_array(config, &mut spec)?;
     let asked = spec.time_limit;
     let limit_in = |partition: &PartitionConfig| time_limit(asked, partition);
@@ -116,6 +117,7 @@ pub(super) fn prepare(
     let terms = spec.dependency.terms.clone();
     let mut job = Job::new(draft.next_job_id(), Arc::new(spec), limit, now);
     job.requeueable = requeueable;
+    job.predicted_s = state.predicted_s(&job.spec, limit);
     if held {
         job.hold = Hold::User;
     } else {
@@ -278,12 +280,6 @@ pub(super) fn too_long(what: &str, text: &str, most: usize) -> Result<(), Refusa
 }
 
 fn check_unsupported(spec: &JobSpec) -> Result<(), Refusal> {
-    if let Some(name) = &spec.reservation {
-        return Err(Refusal::new(
-            RefusalCode::InvalidReservation,
-            format!("there is no reservation {name}"),
-        ));
-    }
     if let Some(licenses) = &spec.licenses {
         return Err(Refusal::new(
             RefusalCode::InvalidLicense,

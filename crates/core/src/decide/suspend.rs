@@ -21,6 +21,12 @@ pub(super) fn suspend(
     let tally = target::for_each(draft, target, |draft, item| {
         let id = item.record();
         match phase(draft, id)? {
+            Phase::Running if draft.job(id).is_some_and(|job| job.configuring) => {
+                return Err(Refusal::new(
+                    RefusalCode::JobPending,
+                    format!("job {id} waits for PrologSlurmctld, nothing of it runs yet"),
+                ));
+            }
             Phase::Running => draft.emit(Event::JobSuspended { id, at }),
             other => return Err(wrong_phase(id, other)),
         }

@@ -33,6 +33,7 @@ pub(super) fn tick(draft: &mut Draft<'_>, accounted: bool) {
         let how = End::new(JobState::Deadline, Reason::DeadLine);
         ending::end(draft, id, how);
     }
+    super::reservation::tick(draft);
     if accounted {
         purge(draft);
     }

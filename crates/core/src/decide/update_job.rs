@@ -4,7 +4,7 @@
 use super::draft::Draft;
 use super::submit::{check_times, too_long};
 use super::target::{self, Item};
-use super::{ask, dependency, is_admin, partition_access, require_owner};
+use super::{ask, dependency, is_admin, partition_access, require_owner, reservation};
 use crate::command::{Identity, JobTarget, JobUpdate, Reply};
 use crate::config::PartitionConfig;
 use crate::event::JobChange;
@@ -101,6 +101,7 @@ fn refuse_unless_pending(job: &Job, update: &JobUpdate) -> Result<(), Refusal> {
     let fields = [
         ("Partition", update.partitions.is_some()),
         ("Dependency", update.dependency.is_some()),
+        ("Reservation", update.reservation.is_some()),
         ("StartTime", update.begin.is_some()),
         ("the resources", update.ask.is_some()),
         ("StdOut, StdErr and StdIn", update.stdio.is_some()),
@@ -248,6 +249,9 @@ fn new_spec(
     let state = draft.state;
     let mut spec = (*job.spec).clone();
     set_texts(&mut spec, update)?;
+    if update.reservation.is_some() {
+        reservation::check_access(state, identity, &spec)?;
+    }
     if let Some(nice) = update.nice {
         spec.nice = nice;
     }
@@ -313,11 +317,9 @@ fn new_spec(
 }
 
 fn set_texts(spec: &mut JobSpec, update: &JobUpdate) -> Result<(), Refusal> {
-    if let Some(name) = update.reservation.as_ref().filter(|name| !name.is_empty()) {
-        return Err(Refusal::new(
-            RefusalCode::InvalidReservation,
-            format!("there is no reservation {name}"),
-        ));
+    if let Some(name) = &update.reservation {
+        too_long("ReservationName", name, NAME_BYTES_MAX)?;
+        spec.reservation = Some(name.clone()).filter(|name| !name.is_empty());
     }
     if let Some(name) = &update.name {
         too_long("JobName", name, NAME_BYTES_MAX)?;

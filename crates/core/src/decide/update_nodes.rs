@@ -79,7 +79,8 @@ fn wish(state: &str) -> Result<Wish, Refusal> {
     })
 }
 
-fn known(draft: &Draft<'_>, nodes: &str) -> Result<Vec<NodeIdx>, Refusal> {
+/// The nodes that a hostlist or ALL names.
+pub(super) fn known(draft: &Draft<'_>, nodes: &str) -> Result<Vec<NodeIdx>, Refusal> {
     if nodes.eq_ignore_ascii_case("ALL") {
         let all = draft.state.nodes.iter().filter(|node| !node.removed);
         return Ok(all.map(|node| node.idx).collect());

@@ -5,6 +5,7 @@ mod dependencies;
 mod ending;
 mod nodes;
 mod random;
+mod reservations;
 mod submission;
 mod table;
 mod verbs;

@@ -1,7 +1,9 @@
 //! Nodes: registration, loss, faults, drains, and what they do to jobs.
 
 use crate::world::{World, allocation, config, exit, info, spec, step_end, target};
-use muster_core::command::{KeptPartitions, NodeCommand, NodeUpdate, PlannedStart, UserCommand};
+use muster_core::command::{
+    Command, JobSelection, KeptPartitions, NodeCommand, NodeUpdate, PlannedStart, UserCommand,
+};
 use muster_core::config::ClusterConfig;
 use muster_core::effect::{Effect, TerminateReason};
 use muster_core::event::Event;
@@ -315,6 +317,7 @@ fn a_failed_prolog_drains_the_node_and_holds_the_job() {
         RefusalCode::AccessDenied
     );
     world.must(0, release);
+    assert_eq!(world.job(id).reason_detail, None);
     world.pass(3600);
     assert!(world.start(id, &[1]));
     world.check_replay();
@@ -652,4 +655,123 @@ fn late_words_of_a_node_change_nothing() {
             .iter()
             .any(|e| matches!(e, Event::JobRequeued { .. }))
     );
+}
+
+#[test]
+fn a_job_waits_for_the_controllers_prolog() {
+    let mut world = World::with(ClusterConfig {
+        prolog_slurmctld: true,
+        ..config()
+    });
+    let ended = |world: &mut World, id: JobId, attempt: u32, well: bool| {
+        world.run(Command::PrologEnded {
+            job: id,
+            attempt: Attempt(attempt),
+            well,
+        });
+    };
+    let launches = |world: &World| {
+        let launched = |e: &&Effect| matches!(e, Effect::Launch { .. });
+        world.effects.iter().filter(launched).count()
+    };
+    let id = world.submit(spec("j"));
+    assert!(world.start(id, &[0, 1]));
+    assert!(world.job(id).configuring && launches(&world) == 0);
+    world.register(0, "boot1", &[]);
+    assert!(world.state.orders_for_node(NodeIdx(0), &[]).is_empty());
+    assert_eq!(
+        world.refused(0, UserCommand::Suspend { target: target(id) }),
+        RefusalCode::JobPending
+    );
+    ended(&mut world, id, 7, true);
+    assert!(world.job(id).configuring, "that was another launch");
+    ended(&mut world, id, 1, true);
+    assert_eq!((launches(&world), world.job(id).configuring), (2, false));
+    ended(&mut world, id, 1, false);
+    assert_eq!(world.job(id).state, JobState::Running, "once is enough");
+    world.finish(id, 0);
+    // It fails: a batch job goes back to the queue, an allocation ends.
+    let id = world.submit(spec("j"));
+    world.start(id, &[0]);
+    ended(&mut world, id, 1, false);
+    world.release(id);
+    assert_eq!(world.job(id).state, JobState::Pending);
+    let held = world.submit(allocation("a"));
+    world.start(held, &[0]);
+    ended(&mut world, held, 1, false);
+    world.release(held);
+    assert_eq!(world.job(held).state, JobState::Cancelled);
+    // It is cancelled meanwhile.
+    let id = world.submit(spec("j"));
+    world.start(id, &[0]);
+    world.must(
+        1000,
+        UserCommand::Cancel {
+            selection: JobSelection {
+                targets: vec![target(id)],
+                ..JobSelection::default()
+            },
+        },
+    );
+    ended(&mut world, id, 1, true);
+    assert_eq!(launches(&world), 0);
+    world.release(id);
+    assert_eq!(world.job(id).state, JobState::Cancelled);
+    world.check_replay();
+}
+
+#[test]
+fn nodes_are_rebooted_when_no_job_is_there() {
+    let reboot = |nodes: &str, asap: bool, down_after: bool| UserCommand::Reboot {
+        nodes: nodes.into(),
+        asap,
+        down_after,
+        reason: None,
+    };
+    let mut world = World::new();
+    assert_eq!(
+        world.refused(0, reboot("n1", false, false)),
+        RefusalCode::NotSupported
+    );
+    let mut world = World::with(ClusterConfig {
+        can_reboot: true,
+        ..config()
+    });
+    let ordered = |world: &World, node: u32| {
+        let order = Effect::Reboot {
+            node: NodeIdx(node),
+        };
+        world.effects.contains(&order)
+    };
+    assert_eq!(
+        world.refused(1000, reboot("n1", false, false)),
+        RefusalCode::AccessDenied
+    );
+    let id = world.submit(spec("j"));
+    world.start(id, &[0]);
+    world.must(0, reboot("n[1-2]", true, false));
+    assert!(!ordered(&world, 0) && ordered(&world, 1));
+    assert!(world.state.nodes[0].drain && !world.state.nodes[1].is_usable());
+    world.finish(id, 0);
+    assert!(ordered(&world, 0));
+    // A connection that breaks meanwhile: the order is given again; a new boot is what ends it.
+    world.register(0, "boot1", &[]);
+    let orders = world.state.orders_for_node(NodeIdx(0), &[]);
+    assert_eq!(orders, [Effect::Reboot { node: NodeIdx(0) }]);
+    world.register(0, "boot2", &[]);
+    let node = &world.state.nodes[0];
+    assert!(node.reboot.is_none() && node.is_usable() && node.reason.is_none());
+    world.must(0, UserCommand::CancelReboot { nodes: "n2".into() });
+    assert!(world.state.nodes[1].is_usable());
+    assert_eq!(
+        world.refused(0, UserCommand::CancelReboot { nodes: "n2".into() }),
+        RefusalCode::InvalidNodeState
+    );
+    world.must(0, reboot("n3", false, true));
+    world.register(2, "boot2", &[]);
+    let node = &world.state.nodes[2];
+    assert!(node.down && node.reboot.is_none());
+    let reason = node.reason.as_ref().map(|r| r.text.as_str());
+    assert_eq!(reason, Some("reboot requested : reboot complete"));
+    world.check_replay();
 }

@@ -341,6 +341,8 @@ impl World {
             }
         });
         Allocation {
+            reservation: None,
+            end_by: None,
             nodes: shares.collect(),
             partition: self.job(id).partition.clone(),
             exclusive: false,

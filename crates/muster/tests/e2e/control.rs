@@ -190,7 +190,7 @@ fn reconfigure_adds_a_partition_without_disturbing_jobs() {
 #[test]
 fn partitions_made_at_run_time_outlive_the_controller() {
     let c = Cluster::start(2, 2);
-    c.ok("scontrol create PartitionName=fast Nodes=n2 MaxTime=10 PriorityTier=7");
+    c.ok("scontrol create Nodes=n2 PartitionName=fast MaxTime=10 PriorityTier=7");
     let shown = c.ok("scontrol -o show partition fast");
     for part in [
         "PartitionName=fast",

@@ -11,7 +11,7 @@ fn srun_runs_over_nodes_with_labels_and_the_worst_exit_code() {
         c.ok("srun -N4 -l bash -c 'echo $SLURMD_NODENAME $SLURM_PROCID/$SLURM_NTASKS' | sort");
     assert_eq!(out, "0: n1 0/4\n1: n2 1/4\n2: n3 2/4\n3: n4 3/4");
     let worst = c.run("srun -n3 bash -c 'exit $SLURM_PROCID'");
-    assert_eq!(worst.code, 2);
+    assert_eq!(worst.code, 2, "{}", worst.err);
     assert!(
         worst
             .err

@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod batch;
+mod binding;
 mod cluster;
 mod control;
 mod faults;
 mod interactive;
+mod mpi;
 mod network;
 mod refusals;
+mod reservations;
 mod site;
 mod trust;

@@ -248,3 +248,89 @@ fn sdiag_counts_again_from_zero() {
         "{other:?}"
     );
 }
+
+#[test]
+fn jobs_wait_for_the_controllers_prolog() {
+    let c = Cluster::start(2, 2);
+    let (go, log) = (c.path("go"), c.path("prologs"));
+    let prolog = program(
+        &c,
+        "prolog",
+        &format!(
+            "echo \"$SLURM_JOB_ID $SLURM_JOB_NODELIST $SLURM_SCRIPT_CONTEXT\" >>{}\n\
+             until [ -e {} ]; do sleep 0.05; done\n[ ! -e {}.bad ]",
+            log.display(),
+            go.display(),
+            go.display()
+        ),
+    );
+    configure(&c, &format!("PrologSlurmctld={prolog}"));
+    let job = c.sbatch("-o ran --wrap 'echo ran'");
+    let runs = || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        text.lines().map(str::to_owned).collect::<Vec<String>>()
+    };
+    c.until("the prolog runs", || runs().len() == 1);
+    assert_eq!(runs()[0], format!("{job} n1 prolog_slurmctld"));
+    assert_eq!(
+        c.ok(&format!("squeue -h -j {job},{job} -o '%T %t'")),
+        "CONFIGURING CF"
+    );
+    // A controller that comes back runs it again, and is not kept from being ready by it.
+    c.kill(c.controller());
+    assert_eq!(c.start_controller().code, 0);
+    c.until("the prolog runs again", || runs().len() == 2);
+    assert_eq!(c.read_if_there("ran"), "");
+    std::fs::write(&go, "").unwrap();
+    c.until_prints(&format!("sacct -X -n -P -j {job} -o State"), "COMPLETED");
+    assert_eq!(c.read("ran"), "ran\n");
+    assert_eq!(c.ok("srun -N2 -n2 echo both"), "both\nboth");
+    std::fs::write(c.path("go.bad"), "").unwrap();
+    let refused = c.run("srun -n1 true");
+    assert_ne!(refused.code, 0, "{refused:?}");
+    let job = c.sbatch("-o /dev/null --wrap true");
+    c.until_prints(&format!("squeue -h -j {job},{job} -o %T"), "PENDING");
+    std::fs::remove_file(c.path("go.bad")).unwrap();
+    c.until_prints(&format!("sacct -X -n -P -j {job} -o State"), "COMPLETED");
+}
+
+#[test]
+fn srun_runs_the_sites_programs_where_it_is() {
+    let c = Cluster::start(1, 2);
+    let log = c.path("around").display().to_string();
+    let prolog = program(&c, "srun_prolog", &format!("echo before >>{log}"));
+    let epilog = program(&c, "srun_epilog", &format!("echo after >>{log}"));
+    configure(&c, &format!("SrunProlog={prolog}\nSrunEpilog={epilog}"));
+    c.ok(&format!("srun bash -c 'echo task >>{log}'"));
+    let read = || std::fs::read_to_string(&log).unwrap();
+    assert_eq!(read(), "before\ntask\nafter\n");
+    c.ok(&format!(
+        "srun --prolog=none --epilog=none bash -c 'echo task >>{log}'"
+    ));
+    assert_eq!(read(), "before\ntask\nafter\ntask\n");
+}
+
+#[test]
+fn a_reboot_waits_for_the_nodes_jobs() {
+    let c = Cluster::start(2, 2);
+    let refused = c.run("scontrol reboot n1");
+    assert!(
+        refused.code == 1 && refused.err.contains("RebootProgram"),
+        "{refused:?}"
+    );
+    let log = c.path("reboots").display().to_string();
+    let reboot = program(&c, "reboot", &format!("echo $SLURMD_NODENAME >>{log}"));
+    configure(&c, &format!("RebootProgram={reboot}"));
+    let job = c.sbatch("-w n1 -o /dev/null --wrap 'until [ -e go ]; do sleep 0.05; done'");
+    c.until_prints(&format!("squeue -h -j {job},{job} -o %T"), "RUNNING");
+    c.ok("scontrol reboot ASAP reason=kernel n1");
+    assert_eq!(c.ok("sinfo -h -n n1 -o '%T %E'"), "draining@ kernel");
+    let shown = c.ok("scontrol show node n1");
+    assert!(shown.contains("+DRAIN+REBOOT_REQUESTED"), "{shown}");
+    c.write("go", "");
+    let read = || std::fs::read_to_string(c.path("reboots")).unwrap_or_default();
+    c.until("the program ran", || read() == "n1\n");
+    assert_eq!(c.ok("sinfo -h -n n1 -o %t"), "drain^");
+    c.ok("scontrol cancel_reboot n1");
+    assert_eq!(c.ok("sinfo -h -n n1 -o %T"), "idle");
+}

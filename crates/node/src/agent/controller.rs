@@ -2,11 +2,11 @@
 
 use super::shim_link::{read_frames, spawn_writer};
 use super::{Event, info};
-use crate::frames::Frames;
 use crate::options::AgentOptions;
 use anyhow::{Context as _, bail, ensure};
 use ed25519_dalek::{Signature, VerifyingKey};
 use muster_proto::client::Response;
+use muster_proto::frame::Frames;
 use muster_proto::node::{Orders, ToNode, Welcome};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -91,7 +91,7 @@ async fn read_one<T: for<'b> minicbor::Decode<'b, ()>>(
     let mut byte = [0; 1];
     // Byte by byte, so that nothing of what follows is taken; it is one short message per connection.
     loop {
-        if let Some(message) = frames.next()? {
+        if let Some(message) = frames.take()? {
             return Ok(message);
         }
         ensure!(

@@ -1,4 +1,5 @@
-//! `HealthCheckProgram`: run when the agent has come to its controller, and then again and again. What it finds it acts
+//! Programs of the site that have to do with the node itself. `RebootProgram` is run when the controller orders it.
+//! `HealthCheckProgram` is run when the agent has come to its controller, and then again and again. What it finds it acts
 //! upon itself, with scontrol as a rule.
 
 use super::{Agent, Event};
@@ -64,7 +65,29 @@ impl Agent {
             return;
         }
         self.health.running = true;
-        let mut command = Command::new(&check.program);
+        let command = self.site_command(&check.program);
+        let events = self.events.clone();
+        std::mem::drop(tokio::task::spawn_blocking(move || {
+            run(command, &check.program, "HealthCheckProgram");
+            let _ = events.send(Event::HealthChecked);
+        }));
+    }
+
+    /// Runs `RebootProgram`. It may not come back.
+    pub(super) fn reboot(&mut self) {
+        let Some(program) = self.settings.reboot_program.clone() else {
+            return log::error!("a reboot is ordered, but there is no RebootProgram");
+        };
+        log::warn!("this node is rebooted by {program}");
+        let command = self.site_command(&program);
+        std::mem::drop(tokio::task::spawn_blocking(move || {
+            run(command, &program, "RebootProgram");
+        }));
+    }
+
+    /// A program of the site, with what it is told, and nothing of the agent's own.
+    fn site_command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
         command
             .env_clear()
             .env(
@@ -79,11 +102,7 @@ impl Agent {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0);
-        let events = self.events.clone();
-        std::mem::drop(tokio::task::spawn_blocking(move || {
-            run(command, &check.program);
-            let _ = events.send(Event::HealthChecked);
-        }));
+        command
     }
 
     /// Whether the node is in one of these states: IDLE, MIXED, ALLOC; others fit always.
@@ -110,16 +129,16 @@ impl Agent {
 }
 
 /// Runs it to its end, or until it has taken too long.
-fn run(mut command: Command, program: &str) {
+fn run(mut command: Command, program: &str, what: &str) {
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(e) => return log::error!("HealthCheckProgram={program}: {e}"),
+        Err(e) => return log::error!("{what}={program}: {e}"),
     };
     let pid = i32::try_from(child.id()).unwrap_or(0);
     let (ended, waiting) = std::sync::mpsc::channel();
     let waiter = std::thread::spawn(move || drop(ended.send(child.wait())));
     let status = waiting.recv_timeout(PATIENCE).or_else(|_| {
-        log::error!("HealthCheckProgram={program}: killed, it ran for more than 60 s");
+        log::error!("{what}={program}: killed, it ran for more than 60 s");
         // It leads its process group.
         sys::kill(-pid, libc::SIGKILL);
         waiting.recv()
@@ -127,9 +146,9 @@ fn run(mut command: Command, program: &str) {
     let _ = waiter.join();
     match status {
         Ok(Ok(status)) if !status.success() => {
-            log::error!("HealthCheckProgram={program}: {status}");
+            log::error!("{what}={program}: {status}");
         }
-        Ok(Err(e)) => log::error!("HealthCheckProgram={program}: {e}"),
+        Ok(Err(e)) => log::error!("{what}={program}: {e}"),
         _ => {}
     }
 }

@@ -1,5 +1,6 @@
 //! Jobs on this node as the agent knows them, the controller's orders about them, and what the shim tells of them.
 
+use super::step_node::Listening;
 use super::table::Job;
 use super::{Agent, Outlet, launch};
 use crate::shim::wire::{FromShim, Known, Run, ToShim};
@@ -78,8 +79,14 @@ impl Agent {
             }
             FromShim::Vanished(run) => self.conclude(run, Report::Vanished),
             FromShim::Released(run) => self.released(run),
-            FromShim::StepReady { run, step, socket } => {
-                self.stepd_started(run, step, Ok(format!("unix:{socket}")));
+            FromShim::StepReady {
+                run,
+                step,
+                socket,
+                wire,
+            } => {
+                let address = format!("unix:{socket}");
+                self.stepd_started(run, step, Ok(Listening { address, wire }));
             }
             FromShim::StepFailed { run, step, error } => {
                 self.stepd_started(run, step, Err(error));
@@ -197,6 +204,7 @@ impl Agent {
                     signal,
                     scope,
                 } => self.signal((job, attempt), step, signal, scope),
+                Order::Reboot => self.reboot(),
             }
         }
         for id in orders.drop_blobs {

@@ -143,6 +143,7 @@ impl Agent {
             "slurm-%j.out"
         };
         let file = |pattern: &Option<String>| pattern.as_ref().map(|p| expand(p, &symbols));
+        let share = grant.alloc.nodes.get(grant.position as usize);
         let order = Launch {
             run: (grant.job, grant.attempt),
             grant: encoded(grant).into(),
@@ -159,6 +160,7 @@ impl Agent {
             limits: self.limits(&context.soft_limits),
             user: self.user_of(grant),
             around: self.around(grant),
+            cpus: share.and_then(|s| self.machine.threads(&s.cpus, &self.settings)),
         };
         Ok(ToShim::Launch(Box::new(order)))
     }

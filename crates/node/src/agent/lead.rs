@@ -1,6 +1,7 @@
 //! Steps of jobs that this node leads: laid out, started on their nodes, followed to their end. The controller hears
 //! of them in batches and nothing waits for it. What must survive the agent is kept by the shim.
 
+use super::step_node::{Early, Listening};
 use super::{Agent, Event, step_node};
 use crate::layout::{self, Held, NoLayout};
 use crate::now;
@@ -40,6 +41,24 @@ pub(super) struct Steps {
     dirty: bool,
 }
 
+/// srun's request for a step.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) conn: u64,
+    pub(super) uid: u32,
+    pub(super) spec: StepSpec,
+    pub(super) reply: Reply,
+}
+
+impl Asked {
+    /// There is no such job here.
+    pub(super) fn refuse_unknown(&self) {
+        let detail = format!("job {} is not led by this node", self.spec.job);
+        let refusal = Refusal::new(RefusalCode::JobNotHere, detail);
+        let _ = self.reply.send(AgentReply::Refused(refusal));
+    }
+}
+
 /// A step that was asked for.
 struct Waiting {
     conn: u64,
@@ -60,6 +79,8 @@ struct Running {
     /// Answers of its nodes that are still out.
     unanswered: usize,
     addresses: Vec<String>,
+    /// Where the daemons listen for each other.
+    wires: Vec<Option<String>>,
     error: Option<String>,
 }
 
@@ -103,14 +124,18 @@ impl Record {
 
 impl Agent {
     /// srun asks for a step.
-    pub(super) fn create_step(&mut self, conn: u64, uid: u32, spec: StepSpec, reply: Reply) {
-        let run = match self.may_create(uid, &spec) {
-            Ok(run) => run,
+    pub(super) fn create_step(&mut self, asked: Asked) {
+        let run = match self.may_create(asked.uid, &asked.spec) {
+            Ok(Some(run)) => run,
+            Ok(None) => return self.wait_early(Early::Create(Box::new(asked))),
             Err(refusal) => {
-                let _ = reply.send(AgentReply::Refused(refusal));
+                let _ = asked.reply.send(AgentReply::Refused(refusal));
                 return;
             }
         };
+        let Asked {
+            conn, spec, reply, ..
+        } = asked;
         self.steps.waiting.push_back(Waiting {
             conn,
             reply,
@@ -121,8 +146,13 @@ impl Agent {
         self.steps.dirty = true;
     }
 
-    fn may_create(&self, uid: u32, spec: &StepSpec) -> Result<Run, Refusal> {
+    /// The launch that the step is of; none when the bearer of a key knows of one that is yet to come.
+    fn may_create(&self, uid: u32, spec: &StepSpec) -> Result<Option<Run>, Refusal> {
         let by_key = spec.key.as_ref();
+        let unknown_key = by_key.is_some_and(|key| self.jobs.with_key(spec.job, key).is_none());
+        if unknown_key && self.jobs.latest(spec.job).is_none_or(|(_, j)| j.is_over()) {
+            return Ok(None);
+        }
         let job = by_key
             .and_then(|key| self.jobs.with_key(spec.job, key))
             .or_else(|| self.jobs.latest(spec.job))
@@ -142,7 +172,7 @@ impl Agent {
         if spec.argv.is_empty() && spec.multi_prog.is_empty() {
             return Err(Refusal::new(RefusalCode::InvalidValue, "no program to run"));
         }
-        Ok(run)
+        Ok(Some(run))
     }
 
     /// Starts waiting steps that fit, in the order in which they came. A step that waits holds up later ones of its
@@ -262,6 +292,7 @@ impl Agent {
             client: Some((waiting.conn, waiting.reply)),
             unanswered: placed.len(),
             addresses: vec![String::new(); placed.len()],
+            wires: vec![None; placed.len()],
             error: None,
         };
         self.steps.running.insert((grant.job, step), running);
@@ -301,7 +332,7 @@ impl Agent {
         tokio::spawn(async move {
             let request = AgentRequest::StartStep(Box::new(launch));
             let result = match step_node::ask(&address, &request).await {
-                Ok(AgentReply::Started { address }) => Ok(address),
+                Ok(AgentReply::Started { address, wire }) => Ok(Listening { address, wire }),
                 Ok(AgentReply::Refused(refusal)) => Err(refusal.to_string()),
                 Ok(other) => Err(format!("unexpected answer {other:?}")),
                 Err(e) => Err(format!("{address}: {e}")),
@@ -316,7 +347,7 @@ impl Agent {
         &mut self,
         key: StepKey,
         position: u32,
-        result: Result<String, String>,
+        result: Result<Listening, String>,
     ) {
         let Some(running) = self.steps.running.get_mut(&key) else {
             return;
@@ -324,9 +355,12 @@ impl Agent {
         running.unanswered = running.unanswered.saturating_sub(1);
         let at = position as usize;
         match result {
-            Ok(address) => {
+            Ok(Listening { address, wire }) => {
                 if let Some(slot) = running.addresses.get_mut(at) {
                     *slot = address;
+                }
+                if let Some(slot) = running.wires.get_mut(at) {
+                    *slot = wire;
                 }
             }
             Err(error) => {
@@ -380,6 +414,8 @@ impl Agent {
                         .collect(),
                     key: running.record.key.clone(),
                     hostlist: step.hostlist.clone(),
+                    // All listen, or none does.
+                    wires: running.wires.iter().flatten().cloned().collect(),
                 };
                 let _ = reply.send(AgentReply::Created(Box::new(created)));
             }
@@ -438,6 +474,7 @@ impl Agent {
     /// srun is gone: its step waits no more, or is ended.
     pub(super) fn step_client_gone(&mut self, conn: u64) {
         self.steps.waiting.retain(|w| w.conn != conn);
+        self.forget_early(conn);
         self.steps.dirty = true;
         let key = self
             .steps
@@ -554,6 +591,7 @@ impl Agent {
             let running = Running {
                 run,
                 addresses: vec![String::new(); record.nodes.len()],
+                wires: Vec::new(),
                 record,
                 client: None,
                 unanswered: 0,

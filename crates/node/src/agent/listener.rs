@@ -1,6 +1,6 @@
 //! The agent's own socket: srun, other agents, sstat and scontrol ask here. Who they are, the kernel says.
 
-use super::lead::Reply;
+use super::lead::{Asked, Reply};
 use super::measure;
 use super::shim_link::read_frames;
 use super::{Agent, Event};
@@ -81,7 +81,12 @@ async fn serve(stream: UnixStream, conn: u64, events: mpsc::UnboundedSender<Even
 impl Agent {
     pub(super) fn asked(&mut self, conn: u64, uid: u32, request: AgentRequest, reply: Reply) {
         match request {
-            AgentRequest::Create(spec) => self.create_step(conn, uid, *spec, reply),
+            AgentRequest::Create(spec) => self.create_step(Asked {
+                conn,
+                uid,
+                spec: *spec,
+                reply,
+            }),
             AgentRequest::StartStep(launch) => {
                 self.start_here(*launch, super::step_node::Origin::Remote(reply));
             }

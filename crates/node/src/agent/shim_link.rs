@@ -1,10 +1,10 @@
 //! The connection to the shim, which is started whenever it is not there.
 
 use super::Event;
-use crate::frames::Frames;
 use crate::options::AgentOptions;
 use crate::shim::{SHIM_NAME, socket_path};
 use anyhow::Context as _;
+use muster_proto::frame::Frames;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -106,7 +106,7 @@ pub(super) async fn read_frames<T: for<'b> minicbor::Decode<'b, ()>>(
             Err(e) => return e.to_string(),
         }
         loop {
-            match frames.next() {
+            match frames.take() {
                 Ok(Some(message)) => take(message),
                 Ok(None) => break,
                 Err(e) => return e.to_string(),

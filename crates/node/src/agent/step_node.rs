@@ -1,9 +1,9 @@
 //! This node's part of steps, whoever leads them: starts their daemons, and tells the lead how they ended.
 
-use super::lead::{Reply, StepKey};
+use super::lead::{Asked, Reply, StepKey};
 use super::{Agent, Event, launch};
-use crate::frames::Frames;
-use crate::shim::wire::{Run, StepOrder, ToShim};
+use crate::binding::BindVariables;
+use crate::shim::wire::{Run, StepOrder, TaskBinding, ToShim};
 use anyhow::{Context as _, bail};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -13,6 +13,7 @@ use muster_core::job::StepEnd;
 use muster_core::job_env::{self, StepView};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::frame;
+use muster_proto::frame::Frames;
 use muster_proto::node::JobGrant;
 use muster_proto::step::{AgentReply, AgentRequest, StepLaunch};
 use std::collections::{HashMap, HashSet};
@@ -38,13 +39,41 @@ pub(super) enum Origin {
     Remote(Reply),
 }
 
+/// A request that came before the controller's word of its job: the controller tells both at once, and whoever asked
+/// was quicker.
+#[derive(Debug)]
+pub(super) enum Early {
+    /// A step's lead starts it here.
+    Start(Box<StepLaunch>, Origin),
+    /// srun asks for a step that is to be led from here.
+    Create(Box<Asked>),
+}
+
+impl Early {
+    fn job(&self) -> JobId {
+        match self {
+            Early::Start(launch, _) => launch.spec.job,
+            Early::Create(asked) => asked.spec.job,
+        }
+    }
+}
+
+/// Where a step daemon listens.
+#[derive(Debug)]
+pub(super) struct Listening {
+    /// For srun.
+    pub(super) address: String,
+    /// For the step's other nodes.
+    pub(super) wire: Option<String>,
+}
+
 /// Parts of steps on this node.
 #[derive(Debug, Default)]
 pub(super) struct NodeSteps {
     /// Daemons that are being started.
     starting: HashMap<(Run, StepNo), (u32, Origin)>,
     /// Starts that came before the job.
-    early: HashMap<u64, (StepLaunch, Origin)>,
+    early: HashMap<u64, Early>,
     parts: HashMap<StepKey, Part>,
     next_wait: u64,
 }
@@ -103,6 +132,10 @@ impl Agent {
             Some((Some(grant), false)) => {
                 let run = (job, grant.attempt);
                 let (step, position) = (launch.step, launch.position);
+                let bound = match self.machine.bind(&launch, &self.settings) {
+                    Ok(bound) => bound,
+                    Err(why) => return self.step_refused(&launch, origin, &why),
+                };
                 let part = Part {
                     run,
                     position,
@@ -113,16 +146,21 @@ impl Agent {
                 self.node_steps
                     .starting
                     .insert((run, step), (position, origin));
-                let order = self.step_order(&grant, launch);
+                let order = self.step_order(&grant, launch, bound);
                 self.shim_order(&ToShim::StartStep(Box::new(order)));
             }
         }
     }
 
     fn wait_for_grant(&mut self, launch: StepLaunch, origin: Origin) {
+        self.wait_early(Early::Start(Box::new(launch), origin));
+    }
+
+    /// Keeps a request that came before the job that it is of.
+    pub(super) fn wait_early(&mut self, early: Early) {
         let wait = self.node_steps.next_wait;
         self.node_steps.next_wait += 1;
-        self.node_steps.early.insert(wait, (launch, origin));
+        self.node_steps.early.insert(wait, early);
         let events = self.events.clone();
         tokio::spawn(async move {
             tokio::time::sleep(GRANT_WAIT).await;
@@ -135,20 +173,32 @@ impl Agent {
         let early = &mut self.node_steps.early;
         let ready: Vec<u64> = early
             .iter()
-            .filter(|(_, (launch, _))| launch.spec.job == job)
+            .filter(|(_, early)| early.job() == job)
             .map(|(wait, _)| *wait)
             .collect();
         for wait in ready {
-            if let Some((launch, origin)) = self.node_steps.early.remove(&wait) {
-                self.start_here(launch, origin);
+            match self.node_steps.early.remove(&wait) {
+                Some(Early::Start(launch, origin)) => self.start_here(*launch, origin),
+                Some(Early::Create(asked)) => self.create_step(*asked),
+                None => {}
             }
         }
     }
 
+    /// Whoever asked has gone: nothing is started for it.
+    pub(super) fn forget_early(&mut self, conn: u64) {
+        let early = &mut self.node_steps.early;
+        early.retain(|_, e| !matches!(e, Early::Create(asked) if asked.conn == conn));
+    }
+
     /// The job did not come.
     pub(super) fn gave_up(&mut self, wait: u64) {
-        if let Some((launch, origin)) = self.node_steps.early.remove(&wait) {
-            self.step_refused(&launch, origin, "the controller has not given it the job");
+        match self.node_steps.early.remove(&wait) {
+            Some(Early::Start(launch, origin)) => {
+                self.step_refused(&launch, origin, "the controller has not given it the job");
+            }
+            Some(Early::Create(asked)) => asked.refuse_unknown(),
+            None => {}
         }
     }
 
@@ -162,12 +212,12 @@ impl Agent {
         key: StepKey,
         position: u32,
         origin: Origin,
-        result: Result<String, String>,
+        result: Result<Listening, String>,
     ) {
         match (origin, result) {
             (Origin::Lead, result) => self.node_started(key, position, result),
-            (Origin::Remote(reply), Ok(address)) => {
-                let _ = reply.send(AgentReply::Started { address });
+            (Origin::Remote(reply), Ok(Listening { address, wire })) => {
+                let _ = reply.send(AgentReply::Started { address, wire });
             }
             (Origin::Remote(reply), Err(error)) => {
                 let refusal = Refusal::new(RefusalCode::JobNotHere, error);
@@ -199,7 +249,12 @@ impl Agent {
     }
 
     /// The shim started a daemon, or could not.
-    pub(super) fn stepd_started(&mut self, run: Run, step: StepNo, result: Result<String, String>) {
+    pub(super) fn stepd_started(
+        &mut self,
+        run: Run,
+        step: StepNo,
+        result: Result<Listening, String>,
+    ) {
         if result.is_err() {
             self.node_steps.parts.remove(&(run.0, step));
             self.drop_kept(run, KEPT_NODE + step.0);
@@ -257,23 +312,35 @@ impl Agent {
         }
     }
 
-    fn step_order(&mut self, grant: &JobGrant, launch: StepLaunch) -> StepOrder {
+    fn step_order(
+        &mut self,
+        grant: &JobGrant,
+        launch: StepLaunch,
+        (binding, bind_env): (TaskBinding, BindVariables),
+    ) -> StepOrder {
         StepOrder {
             run: (grant.job, grant.attempt),
             user: self.user_of(grant),
-            env: self.step_env(grant, &launch),
+            env: self.step_env(grant, &launch, &bind_env),
+            binding,
             limits: self.limits(&launch.spec.context.soft_limits),
             array: launch::array_of(grant),
             job_name: grant.spec.name.clone(),
             append: self.settings.append,
             task_prolog: self.settings.task_prolog.clone(),
             task_epilog: self.settings.task_epilog.clone(),
+            pmix: self.pmix_order(grant, &launch),
             launch,
         }
     }
 
     /// The environment of srun with what describes the step put over it.
-    fn step_env(&self, grant: &JobGrant, launch: &StepLaunch) -> Vec<ByteVec> {
+    fn step_env(
+        &self,
+        grant: &JobGrant,
+        launch: &StepLaunch,
+        bind_env: &BindVariables,
+    ) -> Vec<ByteVec> {
         let hostlist = hostlist::compress(&launch.names);
         let spec = &launch.spec;
         let view = StepView {
@@ -291,6 +358,7 @@ impl Agent {
         let mut over: HashMap<&str, &str> =
             own.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         over.extend(spec.extra_env.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+        over.extend(bind_env.iter().map(|(k, v)| (*k, v.as_str())));
         let attempt = grant.attempt.0.to_string();
         over.insert("MUSTER_SPOOL", &spool);
         over.insert("MUSTER_ATTEMPT", &attempt);
@@ -327,7 +395,7 @@ pub(super) async fn ask(address: &str, request: &AgentRequest) -> anyhow::Result
     let mut frames = Frames::default();
     let mut chunk = [0; 4096];
     loop {
-        if let Some(reply) = frames.next()? {
+        if let Some(reply) = frames.take()? {
             return Ok(reply);
         }
         let n = stream.read(&mut chunk).await.context("its answer")?;

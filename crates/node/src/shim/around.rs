@@ -118,8 +118,7 @@ impl Shim {
         }
         if status != 0 && !self.killing {
             let error = format!("Epilog error: {programs}: {}", describe(status, late));
-            eprintln!("job {}: {error}", run.0);
-            self.emit(&FromShim::NodeFault { run, error });
+            self.tell_fault(run, error);
         }
         self.unsettled = true;
     }

@@ -176,13 +176,7 @@ impl Shim {
             return;
         }
         ending.told = true;
-        let error = "Kill task failed".to_owned();
-        eprintln!(
-            "job {}: processes survive SIGKILL for {} s: {error}",
-            run.0,
-            timeout.as_secs()
-        );
-        self.emit(&FromShim::NodeFault { run, error });
+        self.tell_fault(run, "Kill task failed".to_owned());
         if let Some(program) = program {
             self.run_unkillable(run, program);
         }

@@ -64,6 +64,8 @@ pub(super) struct Entry {
     /// The epilog's process, while it runs.
     pub(super) epilog: Option<i32>,
     pub(super) epilog_began: bool,
+    /// What of its end makes the node unfit for others.
+    pub(super) fault: Option<String>,
 }
 
 impl Entry {
@@ -258,6 +260,8 @@ impl Shim {
                     end: Box::new(end),
                 }));
             }
+            let fault = e.fault.clone();
+            events.extend(fault.map(|error| FromShim::NodeFault { run, error }));
             if e.released {
                 events.push(FromShim::Released(run));
             }
@@ -414,6 +418,15 @@ impl Shim {
     pub(super) fn fail(&mut self, run: Run, error: String, fault: Fault) {
         self.records.failed(run, fault, &error);
         self.finish(run, fault.told(run, error));
+    }
+
+    /// The node is unfit for others: told now, and to every agent that comes before the job is forgotten.
+    pub(super) fn tell_fault(&mut self, run: Run, error: String) {
+        eprintln!("job {}: {error}", run.0);
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            entry.fault = Some(error.clone());
+        }
+        self.emit(&FromShim::NodeFault { run, error });
     }
 
     /// The script's part is over: tells so, and begins the job's end here.

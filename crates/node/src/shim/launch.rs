@@ -52,6 +52,10 @@ fn prepare(p: &Prepared) -> Result<(), String> {
     let o = p.order;
     sys::restore_signals();
     setsid().map_err(|e| format!("{NODE}setsid: {e}"))?;
+    if let Some(cpus) = &o.cpus {
+        // The CPUs were there when the agent started; if some are not any more, the script runs wherever it may.
+        let _ = sys::set_affinity(cpus);
+    }
     for &(resource, soft) in &o.limits {
         // A limit that cannot be set is not worth the job; sbatch(1) says that propagation is best effort.
         let _ = sys::set_soft_limit(resource, soft);

@@ -8,6 +8,7 @@ use muster_core::ids::StepNo;
 use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
 use std::fs;
 use std::io::{self, Write};
+use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::chown;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -41,10 +42,11 @@ impl Shim {
             None => self.fork_step(&order),
         };
         let event = match started {
-            Ok(socket) => FromShim::StepReady {
+            Ok((socket, wire)) => FromShim::StepReady {
                 run,
                 step,
                 socket: socket.to_string_lossy().into_owned(),
+                wire,
             },
             Err(e) => FromShim::StepFailed {
                 run,
@@ -55,13 +57,19 @@ impl Shim {
         self.emit(&event);
     }
 
-    fn fork_step(&mut self, order: &StepOrder) -> io::Result<PathBuf> {
+    /// Gives where the daemon listens: for srun, and for the step's other nodes.
+    fn fork_step(&mut self, order: &StepOrder) -> io::Result<(PathBuf, Option<String>)> {
         let (run, step) = (order.run, order.launch.step);
         let socket = self.step_socket(run, step);
         let listener = super::bind(&socket, 0o600)?;
         if nix::unistd::geteuid().is_root() {
             chown(&socket, Some(order.user.uid), Some(order.user.gid))?;
         }
+        let wire = match &order.pmix {
+            Some(pmix) => Some(listen_at(&pmix.listen)?),
+            None => None,
+        };
+        let address = wire.as_ref().map(TcpListener::local_addr).transpose()?;
         let (control, far_end) = UnixStream::pair()?;
         control.set_nonblocking(true)?;
         let setting = stepd::Setting {
@@ -70,7 +78,7 @@ impl Shim {
             result: Shim::result_path(&self.spool, run, step),
         };
         match sys::fork()? {
-            sys::Fork::Child => become_stepd(order, setting, &listener, &far_end),
+            sys::Fork::Child => become_stepd(order, setting, &listener, &far_end, wire.as_ref()),
             sys::Fork::Parent(pid) => {
                 self.records.step(run, step, pid);
                 self.roles.insert(pid, Role::Step(run, step));
@@ -82,7 +90,7 @@ impl Shim {
                 if let Some(entry) = self.jobs.get_mut(&run) {
                     entry.steps.insert(step, proc);
                 }
-                Ok(socket)
+                Ok((socket, address.map(|a| a.to_string())))
             }
         }
     }
@@ -178,21 +186,31 @@ fn become_stepd(
     setting: stepd::Setting,
     listener: &UnixListener,
     control: &UnixStream,
+    wire: Option<&TcpListener>,
 ) -> ! {
     // Above what the shim has open, so that neither overwrites the other; then down to fixed numbers.
     let moved = sys::dup_high(listener.as_raw_fd())
         .and_then(|l| sys::dup_high(control.as_raw_fd()).map(|c| (l, c)))
         .and_then(|(l, c)| {
+            let wire = wire.map(|w| sys::dup_high(w.as_raw_fd())).transpose()?;
             sys::dup_to(l, 3)?;
-            sys::dup_to(c, 4)
+            sys::dup_to(c, 4)?;
+            wire.map_or(Ok(()), |wire| sys::dup_to(wire, 5))
         });
     if moved.is_err() {
         sys::exit_now(1);
     }
-    sys::close_from(5);
+    sys::close_from(if wire.is_some() { 6 } else { 5 });
+    let wire = wire.map(|_| TcpListener::from(sys::adopt(5)));
     let listener = UnixListener::from(sys::adopt(3));
     let control = UnixStream::from(sys::adopt(4));
-    stepd::run(order, setting, listener, control)
+    stepd::run(order, setting, listener, control, wire)
+}
+
+/// A listener for the step's other nodes, at a port of the kernel's choice.
+fn listen_at(ip: &str) -> io::Result<TcpListener> {
+    TcpListener::bind((ip, 0))
+        .map_err(|e| io::Error::new(e.kind(), format!("cannot listen at {ip}: {e}")))
 }
 
 /// The end of a step whose daemon left no result: it was killed.

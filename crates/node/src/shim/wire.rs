@@ -4,6 +4,7 @@
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::command::SignalScope;
+use muster_core::cpuset::CpuSet;
 use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
 use muster_core::job::{StepEnd, Usage};
 use muster_core::time::Timestamp;
@@ -194,6 +195,9 @@ pub(crate) struct Launch {
     /// Programs to run around the job.
     #[n(14)]
     pub(crate) around: Option<Box<Around>>,
+    /// CPUs that it may run on, by the kernel's numbers.
+    #[n(15)]
+    pub(crate) cpus: Option<CpuSet>,
 }
 
 /// Programs of the site around a job: none of them is the user's.
@@ -266,6 +270,88 @@ pub(crate) struct StepOrder {
     /// See above.
     #[n(9)]
     pub(crate) task_epilog: Option<String>,
+    /// CPUs and memory of each task here.
+    #[n(10)]
+    #[cbor(default)]
+    pub(crate) binding: TaskBinding,
+    /// How the tasks find each other, if by PMIx.
+    #[n(20)]
+    pub(crate) pmix: Option<PmixOrder>,
+}
+
+/// Where the tasks of a step on one node may run, by the kernel's numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct TaskBinding {
+    /// CPUs by local task; empty leaves them as they are.
+    #[n(0)]
+    pub(crate) cpus: Vec<CpuSet>,
+    /// What `--cpu-bind=verbose` calls it.
+    #[n(1)]
+    pub(crate) label: String,
+    /// Each task tells of it.
+    #[n(2)]
+    pub(crate) verbose: bool,
+    /// Why CPUs are not bound although that is asked for.
+    #[n(3)]
+    pub(crate) note: Option<String>,
+    /// Memory.
+    #[n(4)]
+    pub(crate) memory: Option<MemoryPolicy>,
+}
+
+/// `--mem-bind` for the tasks of a step on one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct MemoryPolicy {
+    /// What the verbose line says after `mem-bind`.
+    #[n(0)]
+    pub(crate) label: String,
+    /// Each task tells of it.
+    #[n(1)]
+    pub(crate) verbose: bool,
+    /// Next to the CPU that asks.
+    #[n(2)]
+    pub(crate) local: bool,
+    /// Other domains may be used too.
+    #[n(3)]
+    pub(crate) prefer: bool,
+    /// NUMA domains by local task; empty for `local` and for no binding.
+    #[n(4)]
+    pub(crate) domains: Vec<CpuSet>,
+    /// NUMA domains of the machine.
+    #[n(5)]
+    pub(crate) exist: CpuSet,
+}
+
+/// What the PMIx host of a step needs beyond the launch.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(crate) struct PmixOrder {
+    /// Name space: unique in the cluster.
+    #[n(0)]
+    pub(crate) nspace: String,
+    /// The version that was asked for.
+    #[n(1)]
+    pub(crate) version: Option<u32>,
+    /// Slots of the allocation.
+    #[n(2)]
+    pub(crate) universe: u32,
+    /// IP address at which the other nodes of the step reach this one.
+    #[n(3)]
+    pub(crate) listen: String,
+    /// Directory in which one for this step is made.
+    #[n(4)]
+    pub(crate) tmp_base: String,
+    /// `PMIxShareServerTopology`.
+    #[n(5)]
+    pub(crate) share_topology: bool,
+    /// `PMIxDirectConnEarly`.
+    #[n(6)]
+    pub(crate) early: bool,
+    /// `PMIxTimeout`, seconds.
+    #[n(7)]
+    pub(crate) timeout_s: u32,
+    /// `PMIxEnv`, as `NAME=value`.
+    #[n(8)]
+    pub(crate) env: Vec<String>,
 }
 
 /// Shim to agent.
@@ -325,6 +411,9 @@ pub(crate) enum FromShim {
         /// Path of its socket.
         #[n(2)]
         socket: String,
+        /// Where it listens for the step's other nodes, `ip:port`.
+        #[n(3)]
+        wire: Option<String>,
     },
     /// The step daemon could not be started.
     #[n(6)]

@@ -1,7 +1,7 @@
 //! A connection of srun.
 
-use crate::frames::Frames;
 use muster_proto::frame;
+use muster_proto::frame::Frames;
 use muster_proto::step::{FromStepd, ToStepd};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -48,7 +48,7 @@ impl Client {
 
     /// The next whole message.
     pub(super) fn next(&mut self) -> Option<ToStepd> {
-        self.input.next().unwrap_or_else(|e| {
+        self.input.take().unwrap_or_else(|e| {
             eprintln!("a message from srun is not understood: {e}");
             self.open = false;
             self.input = Frames::default();

@@ -174,7 +174,7 @@ impl Stepd<'_> {
     fn become_task(&self, local: u32, global: u32, ends: Ends, barrier: &Barrier) -> ! {
         sys::close_inherited(barrier.go_writer);
         sys::restore_signals();
-        let code = match self.prepare_task(&ends, global) {
+        let code = match self.prepare_task(&ends, local, global) {
             Err(text) => {
                 say(&text);
                 1
@@ -191,7 +191,7 @@ impl Stepd<'_> {
         sys::exit_now(code)
     }
 
-    fn prepare_task(&self, ends: &Ends, global: u32) -> Result<(), String> {
+    fn prepare_task(&self, ends: &Ends, local: u32, global: u32) -> Result<(), String> {
         let (order, spec) = (self.order, &self.order.launch.spec);
         for &(resource, soft) in &order.limits {
             // Propagation of limits is best effort, as in Slurm.
@@ -217,7 +217,7 @@ impl Stepd<'_> {
         if let Some(line) = astray {
             say(&line);
         }
-        Ok(())
+        self.bind_task(local, global)
     }
 
     fn connect_pipes(&self, ends: &Ends) -> io::Result<()> {
@@ -314,6 +314,9 @@ impl Stepd<'_> {
             own.iter()
                 .filter_map(|(k, v)| CString::new(format!("{k}={v}")).ok()),
         );
+        if let Some(pmix) = &self.pmix {
+            pmix.adjust(global, &mut env);
+        }
         env
     }
 }

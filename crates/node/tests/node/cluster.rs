@@ -368,6 +368,8 @@ impl JobMaker {
         });
         let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
         let alloc = Allocation {
+            reservation: None,
+            end_by: None,
             nodes: shares.collect(),
             partition: "batch".to_owned(),
             exclusive: false,

@@ -64,6 +64,8 @@ fn agent(args: &[String]) -> ExitCode {
         controller_socket: args[1].clone().into(),
         spool_dir: args[2].clone().into(),
         claimed_cpus: Some(8),
+        claimed_sockets: 0,
+        shared_machine: true,
         claimed_memory_mib: Some(8000),
         shim_program: None,
     };

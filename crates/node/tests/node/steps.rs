@@ -16,6 +16,7 @@ use std::os::unix::net::UnixStream;
 
 pub const TESTS: &[Test] = &[
     ("step_over_two_agents_with_stdio", two_agents),
+    ("srun_is_ahead_of_the_controller", ahead),
     ("steps_run_beside_each_other_or_wait", side_by_side),
     ("step_files_and_missing_program", files),
     ("step_on_a_terminal", terminal),
@@ -177,6 +178,8 @@ impl Srun {
                         o.exits.insert(task, exit);
                     }
                     FromStepd::Closed => break,
+                    // Only steps of MPI programs say these.
+                    FromStepd::Joined | FromStepd::Failed { .. } => {}
                 }
             }
         }
@@ -267,6 +270,23 @@ fn two_agents() {
         node.terminate(10, TerminateReason::Finished);
         node.released(10);
     }
+}
+
+/// srun hears of its allocation when the node does, and may be the first to ask.
+fn ahead() {
+    let dir = Dir::new("ahead");
+    let mut node = Node::start(&dir, "n1");
+    let mut with_key = spec(1, &dir, &["true"]);
+    with_key.key = Some(vec![9; 16].into());
+    let early = Srun::ask_once(&node, with_key);
+    // An answer to a later request proves that the early one was heard.
+    match Srun::ask_once(&node, spec(99, &dir, &["true"])).reply() {
+        AgentReply::Refused(_) => {}
+        other => panic!("{other:?}"),
+    }
+    allocate(1, &dir, &mut [&mut node], 1);
+    let outcome = early.connect().finish();
+    assert_eq!(outcome.exits[&0], ExitStatus::default());
 }
 
 fn side_by_side() {

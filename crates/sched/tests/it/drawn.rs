@@ -9,7 +9,7 @@ use muster_core::time::TimeLimit;
 use std::fmt::Write as _;
 
 /// Runs until nothing is left (each job for its whole limit) and draws who had which CPU when.
-fn drawn(world: &mut World, jobs: &[JobId], columns: usize) -> String {
+pub(crate) fn drawn(world: &mut World, jobs: &[JobId], columns: usize) -> String {
     let mut columns_drawn: Vec<Vec<String>> = Vec::new();
     for _ in 0..columns {
         let over: Vec<JobId> = (world.state.by_limit.iter())
@@ -17,7 +17,8 @@ fn drawn(world: &mut World, jobs: &[JobId], columns: usize) -> String {
             .map(|(_, id)| *id)
             .collect();
         over.into_iter().for_each(|id| world.end(id));
-        world.pass();
+        world.tick();
+        world.pass_by_core();
         let mut column: Vec<String> = (world.state.nodes.iter())
             .map(|n| ".".repeat(n.config.cpus as usize))
             .collect();

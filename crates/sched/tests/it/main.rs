@@ -6,6 +6,7 @@ mod cost;
 mod drawn;
 mod network;
 mod properties;
+mod reserved;
 mod shapes;
 mod within_node;
 mod world;

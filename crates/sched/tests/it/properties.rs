@@ -2,10 +2,12 @@
 //! a scheduler that followed events plans what a new one plans.
 
 use crate::world::{World, cluster, job, nodes, partition};
-use muster_core::command::Plan;
-use muster_core::event::JobChange;
+use muster_core::command::{Command, Identity, NameList, Plan, ReservationAsk, UserCommand};
+use muster_core::decide::decide;
+use muster_core::event::{Event, JobChange};
 use muster_core::ids::JobId;
 use muster_core::job::{ArrayRole, Hold, Reason};
+use muster_core::reservation::Flags;
 use muster_core::spec::{JobSpec, MemoryAsk, Sharing};
 use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
@@ -35,6 +37,14 @@ enum Op {
     Priority(usize, u32),
     Hold(usize),
     Limit(usize, u32),
+    /// Begin and length in minutes, first and last node, flags, cores of a node.
+    Reserve {
+        start: u64,
+        minutes: u32,
+        nodes: (u32, u32),
+        flags: u32,
+        cores: Option<u32>,
+    },
 }
 
 /// A specification that prints what the tests vary.
@@ -90,6 +100,9 @@ fn spec() -> impl Strategy<Value = JobSpec> {
                 6 => {}
                 _ => spec.ask.memory = MemoryAsk::PerNode(10),
             }
+            if len == 4 {
+                spec.reservation = Some(format!("r{}", kind % 3));
+            }
             if list > 1 {
                 spec.ask.switches = Some((1, Some(u64::from(mem) * 100)));
             }
@@ -118,6 +131,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (any::<usize>(), 1u32..5).prop_map(|(i, p)| Op::Priority(i, p)),
         1 => any::<usize>().prop_map(Op::Hold),
         1 => (any::<usize>(), 1u32..9).prop_map(|(i, m)| Op::Limit(i, m)),
+        1 => (0u64..30, 5u32..40, (0u32..4, 0u32..4), any::<u32>(), prop_oneof![Just(None), (1u32..5).prop_map(Some)])
+            .prop_map(|(start, minutes, nodes, flags, cores)| Op::Reserve { start, minutes, nodes, flags, cores }),
     ]
 }
 
@@ -179,7 +194,19 @@ fn carry_out(world: &mut World, op: &Op) -> Result<(), TestCaseError> {
             let plan = world.sched.plan(&world.state, world.now);
             world.note(&plan);
         }
-        Op::Later(s) => world.now = world.now.plus_s(*s),
+        Op::Later(s) => {
+            world.now = world.now.plus_s(*s);
+            if !world.state.reservations.is_empty() {
+                world.tick();
+            }
+        }
+        Op::Reserve {
+            start,
+            minutes,
+            nodes,
+            flags,
+            cores,
+        } => reserve(world, (*start, *minutes), *nodes, *flags, *cores),
         Op::Drain(node) => world.drain(*node),
         Op::Resume(node) => world.resume(*node),
         Op::Priority(which, priority) => {
@@ -208,6 +235,46 @@ fn carry_out(world: &mut World, op: &Op) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Makes a reservation `r0`, `r1` or `r2`, or does nothing if that is refused.
+fn reserve(
+    world: &mut World,
+    (start, minutes): (u64, u32),
+    (a, b): (u32, u32),
+    flags: u32,
+    cores: Option<u32>,
+) {
+    let kinds = [
+        Flags::DAILY,
+        Flags::HOURLY,
+        Flags::MAINT,
+        Flags::OVERLAP,
+        Flags::FLEX,
+        Flags::MAGNETIC,
+        Flags::NO_HOLD_JOBS_AFTER,
+        Flags::IGNORE_JOBS,
+    ];
+    let set = kinds
+        .iter()
+        .zip(0..)
+        .filter(|(_, bit)| flags >> (bit * 2) & 3 == 3);
+    let (first, last) = (a.min(b), a.max(b));
+    let ask = ReservationAsk {
+        name: Some(format!("r{}", flags % 3)),
+        start: Some(world.now.plus_s(start * 60)),
+        duration: Some(TimeLimit::Minutes(minutes)),
+        nodes: Some(format!("n[{first}-{last}]")),
+        core_counts: cores.map_or(vec![], |n| vec![n; (last - first + 1) as usize]),
+        users: Some(NameList::AllBut(vec!["nobody".into()])),
+        flags: set.fold(Flags::default(), |all, (flag, _)| all.with(*flag)),
+        ..ReservationAsk::default()
+    };
+    let root = Identity::default();
+    world.decide(&Command::User(
+        root,
+        UserCommand::CreateReservation(Box::new(ask)),
+    ));
+}
+
 fn world_waits(job: &muster_core::job::Job) -> bool {
     job.is_startable()
 }
@@ -221,12 +288,25 @@ fn pass(world: &mut World) -> Result<(), TestCaseError> {
         &fresh.starts,
         "followed events (left) and anew (right)"
     );
-    prop_assert_eq!(reasons(&world.state, &plan), reasons(&world.state, &fresh));
+    let (followed, anew) = (reasons(&world.state, &plan), reasons(&world.state, &fresh));
+    if world.state.reservations.is_empty() {
+        prop_assert_eq!(followed, anew);
+    } else {
+        prop_assert_eq!(without_reservations(followed), without_reservations(anew));
+    }
     for (index, start) in plan.starts.iter().enumerate() {
         honoured(world, &plan, index)?;
         prop_assert!(world_waits(&world.state.jobs[&start.job]));
     }
-    not_delayed(world, &plan)?;
+    let agreed = decide(&world.state, &Command::Commit(plan.clone()), world.now);
+    let starts = agreed
+        .events
+        .iter()
+        .filter(|e| matches!(e, Event::JobStarted { .. }));
+    prop_assert_eq!(starts.count(), plan.starts.len(), "the core drops a start");
+    if world.state.reservations.is_empty() {
+        not_delayed(world, &plan)?;
+    }
     let before = world.now;
     world.commit(&plan);
     prop_assert_eq!(before, world.now);
@@ -253,6 +333,16 @@ fn held_on(state: &State, node: u32) -> impl Iterator<Item = &muster_core::job::
             .filter(move |(s, i)| s.node.0 == node && job.nodes_held.contains(*i))
             .map(|(s, _)| s)
     })
+}
+
+/// A reservation comes nearer while a job waits for something else: both are true then.
+fn without_reservations(reasons: BTreeMap<JobId, Reason>) -> BTreeMap<JobId, Reason> {
+    let plain = |reason| match reason {
+        Reason::NodesReserved | Reason::ReservedForMaintenance => Reason::Resources,
+        Reason::Priority => Reason::Resources,
+        other => other,
+    };
+    reasons.into_iter().map(|(id, r)| (id, plain(r))).collect()
 }
 
 /// Reasons of all that waits after a plan.
@@ -447,7 +537,7 @@ fn plain_spec() -> impl Strategy<Value = JobSpec> {
     spec().prop_map(|mut s| {
         s.partitions = vec!["p".into()];
         s.ask.sharing = Sharing::Default;
-        (s.ask.nodelist, s.ask.exclude) = (None, None);
+        (s.ask.nodelist, s.ask.exclude, s.reservation) = (None, None, None);
         s.ask.memory = MemoryAsk::Default;
         s
     })

@@ -1,9 +1,10 @@
 //! A small cluster for tests: applies events to the state and lets a scheduler observe them.
 
-use muster_core::command::Plan;
+use muster_core::command::{Command, Identity, Plan, Reply, UserCommand};
 use muster_core::config::{
     ClusterConfig, EnforcePartLimits, OverSubscribe, PartitionConfig, PartitionState,
 };
+use muster_core::decide::decide;
 use muster_core::event::{Event, JobChange, NodeChange};
 use muster_core::ids::{Attempt, JobId, NodeIdx};
 use muster_core::job::{ArrayRole, ExitStatus, Hold, JobState, Reason};
@@ -222,6 +223,7 @@ impl World {
                 attempt,
                 at: self.now,
                 alloc,
+                configuring: false,
             });
             started.push(id);
         }
@@ -327,5 +329,42 @@ impl World {
     pub(crate) fn tasks(&self, id: JobId) -> Vec<u32> {
         let alloc = self.state.jobs[&id].alloc.as_ref();
         alloc.map_or(vec![], |a| a.nodes.iter().map(|s| s.tasks).collect())
+    }
+
+    /// A command that the core decides.
+    pub(crate) fn decide(&mut self, command: &Command) -> Option<Reply> {
+        let decision = decide(&self.state, command, self.now);
+        for event in &decision.events {
+            self.apply(event);
+        }
+        decision.reply
+    }
+
+    /// An administrator's command that must be carried out.
+    pub(crate) fn admin(&mut self, command: UserCommand) -> Reply {
+        let root = Identity {
+            user: "root".into(),
+            ..Identity::default()
+        };
+        let reply = self.decide(&Command::User(root, command)).unwrap();
+        assert!(!matches!(reply, Reply::Refused(_)), "{reply:?}");
+        reply
+    }
+
+    /// Lets the core see what time it is.
+    pub(crate) fn tick(&mut self) {
+        self.decide(&Command::Tick { accounted: false });
+    }
+
+    /// A pass, committed by the core, which must agree to all of it.
+    pub(crate) fn pass_by_core(&mut self) -> Vec<JobId> {
+        let plan = self.sched.plan(&self.state, self.now);
+        let before = self.state.active.clone();
+        self.note(&plan);
+        let planned = plan.starts.len();
+        self.decide(&Command::Commit(plan));
+        let started: Vec<JobId> = self.state.active.difference(&before).copied().collect();
+        assert_eq!(started.len(), planned, "the core drops what was planned");
+        started
     }
 }

@@ -2,7 +2,7 @@
 //! not hold ends it, with the command that runs it again.
 
 use muster_sim::{Options, run};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -28,6 +28,8 @@ fn main() -> ExitCode {
     // A panic of the controller is a finding, reported like any other.
     std::panic::set_hook(Box::new(|_| {}));
     let start = Instant::now();
+    // A line that is written over is for people who watch.
+    let watched = std::io::stdout().is_terminal() && !args.options.trace;
     let (mut events, mut restarts, mut acknowledged, mut launches, mut turns) = (0, 0, 0, 0, 0);
     let mut virtual_ms = 0;
     for (done, seed) in (1..=args.seeds).zip(args.from..) {
@@ -53,14 +55,17 @@ fn main() -> ExitCode {
         launches += report.launches;
         turns += report.turns;
         virtual_ms += report.virtual_ms;
-        if !args.options.trace {
+        if watched {
             let per_s = done as f64 / start.elapsed().as_secs_f64();
             print!("\r{done}/{} seeds, {per_s:.0} per second", args.seeds);
             let _ = std::io::stdout().flush();
         }
     }
+    if watched {
+        println!();
+    }
     println!(
-        "\nno invariant was broken: {} seeds, {turns} turns, {events} events, {acknowledged} acknowledged \
+        "no invariant was broken: {} seeds, {turns} turns, {events} events, {acknowledged} acknowledged \
          submissions, {launches} launches, {restarts} restarts, {} hours of virtual time, {:.1} s",
         args.seeds,
         virtual_ms / 3_600_000,

@@ -56,6 +56,8 @@ impl World {
                 self.signal(node, (job, attempt), signal);
                 Ok(())
             }
+            // Machines here boot again by chance only.
+            ToLink::Order(Order::Reboot, _) => Ok(()),
             ToLink::Settings(_) | ToLink::Stop(_) | ToLink::Replaced => Ok(()),
         }
     }

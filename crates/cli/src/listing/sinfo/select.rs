@@ -15,6 +15,8 @@ pub(super) enum Wish {
     Completing,
     Fail,
     NoRespond,
+    Reserved,
+    Maintenance,
     /// A state of Slurm that nodes here are never in.
     Never,
 }
@@ -52,11 +54,11 @@ const STATES: &[(&str, Wish)] = &[
     ("FAIL", Wish::Fail),
     ("NO_RESPOND", Wish::NoRespond),
     ("NOT_RESPONDING", Wish::NoRespond),
-    ("RESERVED", Wish::Never),
-    ("RESV", Wish::Never),
+    ("RESERVED", Wish::Reserved),
+    ("RESV", Wish::Reserved),
     ("PLANNED", Wish::Never),
     ("PLND", Wish::Never),
-    ("MAINT", Wish::Never),
+    ("MAINT", Wish::Maintenance),
     ("PERFCTRS", Wish::Never),
     ("NPC", Wish::Never),
     ("CLOUD", Wish::Never),
@@ -143,6 +145,8 @@ fn fits(wish: Wish, view: &NodeView<'_>) -> bool {
         Wish::Completing => view.completing,
         Wish::Fail => view.node.fail,
         Wish::NoRespond => view.silent(),
+        Wish::Reserved => view.reserved.is_some(),
+        Wish::Maintenance => view.reserved == Some(true),
         Wish::Never => false,
     }
 }

@@ -181,6 +181,7 @@ impl Wishes {
                 StateWish::Base(state) => job.state == *state,
                 StateWish::Completing => job.completing,
                 StateWish::SpecialExit => row.is_special(),
+                StateWish::Configuring => row.is_configuring(),
                 StateWish::Requeued | StateWish::Never => false,
             }),
         }

@@ -50,7 +50,7 @@ pub(crate) static SPEC: Spec = Spec {
     variables: &[("SCONTROL_ALL", "all")],
     notes: "\
 JOBS are numbers such as 5, 7_3 or 7_[1-3], with commas or blanks between them, or JobName=NAME.
-A SPECIFICATION is Key=Value..., with JobId=, NodeName= or PartitionName= among them.
+A SPECIFICATION is Key=Value..., with JobId=, NodeName=, PartitionName= or ReservationName= among them.
 ",
 };
 
@@ -100,7 +100,6 @@ impl Keyword {
 }
 
 const MANY: usize = usize::MAX;
-const NO_REBOOT: &str = "nodes are not rebooted by the workload manager";
 const LEVEL: &str = "set SlurmctldDebug or DebugFlags in slurm.conf, then scontrol reconfigure";
 
 /// All commands.
@@ -108,13 +107,13 @@ pub(crate) const KEYWORDS: &[Keyword] = &[
     keyword("abort", 5, 0, 0, "", "stop the controller")
         .partly("it is an ordinary shutdown of the controller; no core file is written"),
     keyword("all", 3, 0, 0, "", "as --all, for the commands that follow"),
-    keyword("cancel_reboot", 3, 1, 1, "NODES", "take back a reboot").refused(NO_REBOOT),
+    keyword("cancel_reboot", 3, 1, 1, "NODES", "take back a reboot"),
     keyword("cluster", 2, 0, 1, "[NAME]", "talk to this cluster; only this one is known"),
     keyword("completing", 2, 0, 0, "", "jobs whose nodes are still being cleaned"),
-    keyword("create", 2, 1, MANY, "SPECIFICATION", "make a partition")
-        .partly("partitions only: nodes are made in slurm.conf, there are no reservations; it is there until scontrol reconfigure, or longer with ReconfigFlags=KeepPartInfo"),
-    keyword("delete", 3, 1, 2, "SPECIFICATION", "remove a partition that has no jobs")
-        .partly("partitions only: nodes are removed in slurm.conf, there are no reservations"),
+    keyword("create", 2, 1, MANY, "SPECIFICATION", "make a partition or a reservation")
+        .partly("partitions and reservations: nodes are made in slurm.conf; a partition is there until scontrol reconfigure, or longer with ReconfigFlags=KeepPartInfo"),
+    keyword("delete", 3, 1, 2, "SPECIFICATION", "remove a partition or a reservation that has no jobs")
+        .partly("partitions and reservations: nodes are removed in slurm.conf"),
     keyword("details", 3, 0, 0, "", "as --details, for the commands that follow"),
     keyword("errnumstr", 2, 1, 1, "NUMBER", "an error number's text")
         .partly("the system's numbers, not Slurm's own"),
@@ -135,7 +134,8 @@ pub(crate) const KEYWORDS: &[Keyword] = &[
     keyword("ping", 3, 0, 0, "", "whether the controller answers"),
     keyword("quiet", 4, 0, 0, "", "as --quiet, for the commands that follow"),
     keyword("quit", 4, 0, 0, "", "stop reading commands"),
-    keyword("reboot", 3, 0, MANY, "NODES", "reboot nodes").refused(NO_REBOOT),
+    keyword("reboot", 3, 1, MANY, "[ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] NODES|ALL", "reboot nodes once no job is there")
+        .partly("a node that does not come back is down after SlurmdTimeout, whatever ResumeTimeout says"),
     keyword("reconfigure", 3, 0, 0, "", "read the configuration files again"),
     keyword("release", 3, 1, MANY, "JOBS", "let held jobs go"),
     keyword("requeue", 3, 1, MANY, "[Incomplete] JOBS", "put jobs back into the queue"),
@@ -152,8 +152,8 @@ pub(crate) const KEYWORDS: &[Keyword] = &[
     keyword("token", 3, 0, MANY, "[lifespan=SECONDS]", "make a token").refused("no token service is set up"),
     keyword("top", 3, 1, MANY, "JOBS", "put jobs before the user's others"),
     keyword("uhold", 2, 1, MANY, "JOBS", "as holdu"),
-    keyword("update", 1, 0, MANY, "SPECIFICATION", "change jobs, nodes or a partition")
-        .partly("fields are listed below; steps and reservations cannot be changed"),
+    keyword("update", 1, 0, MANY, "SPECIFICATION", "change jobs, nodes, partitions or reservations")
+        .partly("fields are listed below; steps cannot be changed"),
     keyword("verbose", 4, 0, 0, "", "as --verbose, for the commands that follow"),
     keyword("version", 4, 0, 0, "", "print the version"),
     keyword("wait_job", 2, 1, 1, "JOB", "wait until a job's nodes are ready"),

@@ -176,8 +176,6 @@ pub(crate) const NODE_FIELDS: &[Field] = &[
 
 const NODES_IN_FILE: &str =
     "nodes are made and removed in slurm.conf, then scontrol reconfigure; nothing was done";
-const NO_RESERVATIONS: &str =
-    "reservations are not supported; use a partition, or hold nodes with State=DRAIN";
 
 impl Session {
     /// `update ...`.
@@ -185,7 +183,10 @@ impl Session {
         if words.is_empty() {
             return self.complain("too few arguments for update keyword");
         }
-        let Some(pairs) = self.pairs(words) else {
+        // A word without a value means something for reservations only.
+        let skips = |word: &&String| !word.eq_ignore_ascii_case("skip");
+        let words_with_values: Vec<String> = words.iter().filter(skips).cloned().collect();
+        let Some(pairs) = self.pairs(&words_with_values) else {
             return;
         };
         match entity(&pairs) {
@@ -193,7 +194,7 @@ impl Session {
             Entity::Node => self.update_node(&pairs),
             Entity::Partition => self.update_partition(&pairs),
             Entity::Step => self.error("steps cannot be updated; scancel JOB.STEP ends one"),
-            Entity::Reservation => self.error(NO_RESERVATIONS),
+            Entity::Reservation => self.update_reservation(words),
             Entity::Other => {
                 self.complain("No valid entity in update command");
                 self.complain(
@@ -213,12 +214,53 @@ impl Session {
         };
         let first = bare.first().map(String::as_str);
         let names = pairs.iter().map(|p| p.key.as_str());
-        match first.into_iter().chain(names).find_map(made_or_removed) {
-            Some(Entity::Partition) => self.create_partition(&pairs),
+        let named: Vec<Entity> = first
+            .into_iter()
+            .chain(names)
+            .filter_map(made_or_removed)
+            .collect();
+        // A reservation may name nodes and a partition, and Nodes= is a field of a partition too.
+        let named_any = |wanted: fn(&Entity) -> bool| named.iter().any(wanted);
+        let reservation = named_any(|e| matches!(e, Entity::Reservation));
+        let partition = named_any(|e| matches!(e, Entity::Partition));
+        match named.first() {
+            Some(_) if reservation => self.create_reservation(&words[bare.len()..]),
+            Some(_) if partition => self.create_partition(&pairs),
             Some(Entity::Node) => self.error(NODES_IN_FILE),
-            Some(_) => self.error(NO_RESERVATIONS),
-            None => self.complain(&format!("Invalid creation entity: {}", words[0])),
+            Some(_) | None => self.error(&format!("Invalid creation entity: {}", words[0])),
         }
+    }
+
+    /// `reboot [ASAP] [nextstate=STATE] [reason=TEXT] NODES`.
+    pub(super) fn reboot(&mut self, words: &[String]) {
+        let (mut asap, mut down_after, mut reason, mut nodes) = (false, false, None, None);
+        for word in words {
+            let lower = word.to_ascii_lowercase();
+            match (lower.as_str(), word.split_once('=')) {
+                ("asap", None) if nodes.is_none() => asap = true,
+                ("nextstate=resume", _) => down_after = false,
+                ("nextstate=down", _) => down_after = true,
+                (_, Some((key, value))) if key.eq_ignore_ascii_case("reason") => {
+                    reason = Some(value.to_owned());
+                }
+                (_, Some(_)) => {
+                    return self.complain(&format!(
+                        "Invalid input: {word} (nextstate=RESUME or DOWN, reason=TEXT)"
+                    ));
+                }
+                (_, None) => nodes = Some(word.clone()),
+            }
+        }
+        let Some(nodes) = nodes else {
+            return self.complain("Missing node name(s)");
+        };
+        let command = UserCommand::Reboot {
+            nodes,
+            asap,
+            down_after,
+            reason,
+        };
+        self.send_change(command, "scontrol_reboot_nodes");
     }
 
     /// `delete ENTITY=ID` or `delete ENTITY ID`.
@@ -228,7 +270,7 @@ impl Session {
             (None, Some(id)) => (words[0].as_str(), id.as_str()),
             _ => {
                 return self
-                    .complain("Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'");
+                    .error("Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'");
             }
         };
         match made_or_removed(entity) {
@@ -238,8 +280,8 @@ impl Session {
                 self.send_change(UserCommand::DeletePartition { name }, &prefix);
             }
             Some(Entity::Node) => self.error(NODES_IN_FILE),
-            Some(_) => self.error(NO_RESERVATIONS),
-            None => self.complain(&format!("Invalid deletion entity: {}", words[0])),
+            Some(_) => self.delete_reservation(id, words),
+            None => self.error(&format!("Invalid deletion entity: {}", words[0])),
         }
     }
 

@@ -8,6 +8,7 @@ use crate::submit::line::{self, Line};
 use muster_conf::options::job::{self, BuildError};
 use muster_conf::options::values::number;
 use muster_conf::options::{Chosen, OptionError, Source};
+use muster_core::distribution::Distribution;
 use muster_core::spec::{ResourceAsk, StdioSpec};
 use muster_proto::step::{StdinTask, StepSpec};
 use std::ffi::OsStr;
@@ -68,6 +69,61 @@ pub(super) fn forget_other_counts(chosen: &mut Chosen) {
     if from(chosen, "job-name") == env {
         chosen.remove("job-name");
     }
+    // Packed tasks need not be on all nodes of the allocation.
+    let packed = chosen.value("distribution").map(Distribution::parse);
+    if packed.is_some_and(|d| d.is_ok_and(|d| d.pack == Some(true))) && from(chosen, "nodes") == env
+    {
+        chosen.remove("nodes");
+    }
+}
+
+/// Within a step, the variables of its binding are about the step's tasks, not about another step's.
+pub(super) fn forget_own_binding(chosen: &mut Chosen, is_set: impl Fn(&str) -> bool) {
+    for (long, kind) in [
+        ("cpu-bind", "SLURM_CPU_BIND_TYPE"),
+        ("mem-bind", "SLURM_MEM_BIND_TYPE"),
+    ] {
+        if is_set(kind) && chosen.source(long) == Some(Source::Environment) {
+            chosen.remove(long);
+        }
+    }
+}
+
+/// `SLURM_HOSTFILE` names a node for each task: an arbitrary distribution, whatever else is said.
+///
+/// # Errors
+/// The file cannot be read, or has fewer nodes than there are tasks.
+pub(super) fn read_hostfile(chosen: &mut Chosen, path: &str) -> Result<(), OptionError> {
+    if chosen.source("nodelist") == Some(Source::CommandLine) {
+        return Ok(());
+    }
+    let failed =
+        |why: String| OptionError::fatal("Failure getting NodeNames from hostfile").with_hint(why);
+    let text =
+        std::fs::read_to_string(path).map_err(|e| failed(format!("SLURM_HOSTFILE {path}: {e}")))?;
+    let lines = text.lines().map(|l| l.split('#').next().unwrap_or(""));
+    let names: Vec<String> = lines
+        .flat_map(|l| l.split(|c: char| c == ',' || c.is_whitespace()))
+        .filter(|n| !n.is_empty())
+        .map(str::to_owned)
+        .collect();
+    let tasks = match chosen.source("ntasks") {
+        Some(Source::CommandLine) => {
+            number("ntasks", chosen.value("ntasks").unwrap_or(""), 1)? as usize
+        }
+        _ => names.len(),
+    };
+    if names.len() < tasks || names.is_empty() {
+        return Err(failed(format!(
+            "SLURM_HOSTFILE {path} names {} nodes for {tasks} tasks",
+            names.len()
+        )));
+    }
+    chosen.remove("nodes");
+    chosen.set("ntasks", Some(tasks.to_string()));
+    chosen.set("nodelist", Some(names[..tasks].join(",")));
+    chosen.set("distribution", Some("arbitrary".to_owned()));
+    Ok(())
 }
 
 /// The step that the options ask for, without its job.
@@ -94,14 +150,15 @@ pub(super) fn step(line: &Line, args: &[String]) -> Result<(StepSpec, Streams), 
         context,
         work_dir: work_dir(chosen),
         time_limit: job::time_limit(chosen, "time")?,
-        overlap: chosen.has("overlap"),
+        overlap: chosen.has("overlap") || chosen.has("external-launcher"),
         exact: chosen.has("exact") || chosen.has("exclusive") || chosen.has("cpus-per-task"),
         whole: chosen.has("whole"),
         immediate: chosen.has("immediate"),
         stdio,
         pty: pty(chosen)?,
         kill_on_bad_exit: kill_on_bad_exit(chosen)?,
-        cpu_bind: chosen.value("cpu-bind").map(str::to_owned),
+        cpu_bind: job::cpu_bind(chosen)?,
+        mem_bind: job::mem_bind(chosen)?,
         mpi: chosen.value("mpi").map(str::to_owned),
         submit_line: line::submit_line("srun", args),
         task_prolog: program(chosen, "task-prolog"),
@@ -115,7 +172,6 @@ pub(super) fn step(line: &Line, args: &[String]) -> Result<(StepSpec, Streams), 
         ],
         ..StepSpec::default()
     };
-    check_cpu_bind(chosen)?;
     if let Some(text) = chosen.value("relative") {
         spec.relative = Some(number("relative", text, 0)?);
     }
@@ -138,6 +194,8 @@ fn copy_ask(spec: &mut StepSpec, ask: &ResourceAsk) {
     spec.ntasks = ask.ntasks;
     spec.cpus_per_task = ask.cpus_per_task;
     spec.ntasks_per_node = ask.ntasks_per_node;
+    spec.ntasks_per_socket = ask.ntasks_per_socket;
+    spec.threads_per_core = ask.threads_per_core;
     spec.nodelist = ask.nodelist.clone();
     spec.exclude = ask.exclude.clone();
     spec.distribution = ask.distribution.clone();
@@ -226,53 +284,6 @@ fn pty(chosen: &Chosen) -> Result<Option<(u16, u16)>, OptionError> {
             "--pty takes no file descriptor here; redirect srun's own streams",
         )),
     }
-}
-
-fn check_cpu_bind(chosen: &Chosen) -> Result<(), OptionError> {
-    const WORDS: [&str; 20] = [
-        "q",
-        "quiet",
-        "v",
-        "verbose",
-        "n",
-        "no",
-        "none",
-        "y",
-        "yes",
-        "rank",
-        "rank_ldom",
-        "sockets",
-        "socket",
-        "cores",
-        "core",
-        "threads",
-        "thread",
-        "ldoms",
-        "ldom",
-        "off",
-    ];
-    const LISTS: [&str; 4] = ["map_cpu:", "mask_cpu:", "map_ldom:", "mask_ldom:"];
-    let Some(text) = chosen.value("cpu-bind") else {
-        return Ok(());
-    };
-    let lower = text.to_ascii_lowercase();
-    // A list has commas of its own, so it is the last word.
-    let (words, list) = match LISTS.iter().filter_map(|l| lower.find(l)).min() {
-        Some(at) => (&lower[..at], &lower[at..]),
-        None => (lower.as_str(), ""),
-    };
-    let bad = words
-        .split(',')
-        .find(|w| !w.is_empty() && !WORDS.contains(w));
-    if let Some(bad) = bad {
-        return Err(OptionError::fatal("Failed to parse --cpu-bind= values.")
-            .with_hint(format!("unrecognized --cpu-bind argument \"{bad}\"")));
-    }
-    if list.ends_with(':') {
-        return Err(OptionError::fatal("Failed to parse --cpu-bind= values.")
-            .with_hint(format!("\"{list}\" has no list")));
-    }
-    Ok(())
 }
 
 /// What differs by task in a file's name.
@@ -400,6 +411,47 @@ mod tests {
     }
 
     #[test]
+    fn packed_tasks_and_listed_nodes() {
+        let env = [
+            ("SLURM_JOB_ID", "5"),
+            ("SLURM_NTASKS", "4"),
+            ("SLURM_NNODES", "2"),
+        ];
+        let s = asked(&[("distribution", Some("block,Pack"))], &env);
+        assert_eq!((s.ntasks, s.min_nodes), (Some(4), None));
+        let file = std::env::temp_dir().join(format!("muster-hostfile-{}", std::process::id()));
+        std::fs::write(&file, "n3\nn1,n3 # twice\n\nn2\n").unwrap();
+        let path = file.to_str().unwrap();
+        let mut c = chosen(&[("ntasks", Some("3"))], &env);
+        read_hostfile(&mut c, path).unwrap();
+        assert_eq!(c.value("nodelist"), Some("n3,n1,n3"));
+        assert_eq!(
+            (c.value("distribution"), c.has("nodes")),
+            (Some("arbitrary"), false)
+        );
+        let mut c = chosen(&[], &env);
+        read_hostfile(&mut c, path).unwrap();
+        assert_eq!(c.value("ntasks"), Some("4"));
+        let mut c = chosen(&[("ntasks", Some("5"))], &env);
+        let lines = read_hostfile(&mut c, path).unwrap_err().lines;
+        assert_eq!(lines[1], "Failure getting NodeNames from hostfile");
+        std::fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn a_step_in_a_step_is_bound_anew() {
+        let mut c = chosen(
+            &[],
+            &[
+                ("SLURM_CPU_BIND", "quiet,mask_cpu:0x1"),
+                ("SLURM_MEM_BIND", "local"),
+            ],
+        );
+        forget_own_binding(&mut c, |name| name == "SLURM_CPU_BIND_TYPE");
+        assert!(!c.has("cpu-bind") && c.has("mem-bind"));
+    }
+
+    #[test]
     fn streams_go_here_or_there() {
         let of = |line: &[(&'static str, Option<&str>)]| streams(&chosen(line, &[])).unwrap();
         let (stdio, s, task) = of(&[]);
@@ -427,27 +479,5 @@ mod tests {
         assert_eq!(of(&[("input", Some("none"))]).1.stdin, Feed::Nothing);
         assert_eq!(of(&[("output", Some("2"))]).1.stdout, Sink::OwnOf(2));
         assert!(!differs_by_task("a%%t") && differs_by_task("%3n") && !differs_by_task("%j\\%t"));
-    }
-
-    #[test]
-    fn bindings() {
-        for good in [
-            "none",
-            "v,cores",
-            "map_cpu:0,1",
-            "q,mask_cpu:0x3,0x4",
-            "rank",
-        ] {
-            assert!(
-                check_cpu_bind(&chosen(&[("cpu-bind", Some(good))], &[])).is_ok(),
-                "{good}"
-            );
-        }
-        for bad in ["foo", "map_cpu:", "cores,foo"] {
-            assert!(
-                check_cpu_bind(&chosen(&[("cpu-bind", Some(bad))], &[])).is_err(),
-                "{bad}"
-            );
-        }
     }
 }

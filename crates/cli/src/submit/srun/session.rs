@@ -6,13 +6,14 @@ mod peer;
 use super::input::Input;
 use super::output::{self, Names, Output, Target};
 use super::request::{Feed, Sink, Streams};
-use super::tasks::Tasks;
+use super::tasks::{self, Tasks};
 use super::terminal::{self, Raw};
 use super::{line, seconds};
 use crate::submit::agent::AgentStream;
 use crate::submit::holder::{Holder, timeout};
 use crate::submit::say::{self, Say};
 use crate::submit::signals::Signals;
+use muster_conf::endpoint::{self, Endpoint};
 use muster_conf::options::Chosen;
 use muster_core::job::{ExitStatus, JobState};
 use muster_proto::step::{FromStepd, StdinTask, StepCreated, StepSpec, ToStepd};
@@ -44,6 +45,8 @@ pub(super) struct Outcome {
 /// What the options say about a running step.
 struct Rules {
     kill_on_bad_exit: bool,
+    /// `--kill-on-bad-exit=0`: tasks go on even where they wait for one that is gone.
+    keeps_going: bool,
     /// `--wait`: seconds after the first end; 0 is no limit.
     wait_s: u32,
     disable_status: bool,
@@ -58,13 +61,14 @@ impl Rules {
     fn read(say: &Say, chosen: &Chosen, spec: &StepSpec) -> Result<Rules, ExitCode> {
         Ok(Rules {
             kill_on_bad_exit: spec.kill_on_bad_exit,
+            keeps_going: chosen.has("kill-on-bad-exit") && !spec.kill_on_bad_exit,
             wait_s: seconds(chosen, "wait")
                 .map_err(|e| say.option_error(&e))?
                 .unwrap_or(0),
             disable_status: chosen.has("disable-status"),
             quit_on_interrupt: chosen.has("quit-on-interrupt"),
             pty: spec.pty.is_some(),
-            epilog: program(chosen.value("epilog")),
+            epilog: site_program(chosen.value("epilog"), |conf| conf.srun_epilog),
             tell_once: std::env::var("SLURM_SRUN_REDUCE_TASK_EXIT_MSG").is_ok_and(|v| v != "0"),
         })
     }
@@ -85,6 +89,14 @@ pub(super) struct Session {
     rules: Rules,
     told: Vec<String>,
     clock: Clock,
+    /// The step's daemons know each other: its tasks may wait for each other by MPI.
+    meshed: bool,
+    /// Some task has joined the others.
+    joined: bool,
+    /// A task that had not joined has ended badly.
+    missing: Option<ExitStatus>,
+    /// What the step ended with, when one task's end ended it.
+    failed: Option<ExitStatus>,
     aborted: bool,
     lost: bool,
     leave: bool,
@@ -161,9 +173,11 @@ impl Session {
             )));
         }
         let rules = Rules::read(say, chosen, &spec)?;
-        if let Some(prolog) = program(chosen.value("prolog")) {
+        let prolog = site_program(chosen.value("prolog"), |conf| conf.srun_prolog);
+        if let Some(prolog) = prolog {
             run_program(say, &prolog);
         }
+        let meshed = !created.wires.is_empty();
         let peers = greet(say, &spec, created)?;
         let id = format!("StepId={}.{step}", spec.job);
         Ok(Session {
@@ -179,6 +193,10 @@ impl Session {
             rules,
             told: Vec::new(),
             clock: Clock::default(),
+            meshed,
+            joined: false,
+            missing: None,
+            failed: None,
             aborted: false,
             lost: false,
             leave: false,
@@ -208,7 +226,10 @@ impl Session {
         }
         drop(lead);
         self.flush();
-        let (exit, mut code) = self.tasks.worst();
+        let (exit, mut code) = match self.failed {
+            Some(exit) => (exit, tasks::code(exit)),
+            None => self.tasks.worst(),
+        };
         let mut exit = exit;
         if self.lost || (self.leave && code == 0) {
             code = code.max(1);
@@ -325,7 +346,35 @@ impl Session {
             }
             FromStepd::Exited { task, exit, oom } => self.exited(at, task, exit, oom),
             FromStepd::Closed => self.peers[at].close(),
+            FromStepd::Joined => {
+                self.joined = true;
+                if let Some(exit) = self.missing {
+                    self.fail(exit);
+                }
+            }
+            FromStepd::Failed { exit, joined, .. } => {
+                if joined || self.joined {
+                    self.fail(exit);
+                } else {
+                    self.missing.get_or_insert(exit);
+                }
+            }
         }
+    }
+
+    /// The others would wait for ever for a task: the step ends everywhere, with that task's status.
+    fn fail(&mut self, exit: ExitStatus) {
+        if self.failed.is_some() || self.aborted || self.rules.keeps_going {
+            return;
+        }
+        self.failed = Some(exit);
+        self.aborted = true;
+        self.tell();
+        self.say.info(&format!("Terminating {}", self.id));
+        for peer in self.peers.iter_mut().filter(|p| !p.is_closed()) {
+            peer.send(&ToStepd::Fail(exit));
+        }
+        self.clock.leave = Some(Instant::now() + LEAVE_AFTER);
     }
 
     fn exited(&mut self, at: usize, task: u32, exit: ExitStatus, oom: bool) {
@@ -343,7 +392,11 @@ impl Session {
         }
         if !exit.is_ok() && self.rules.kill_on_bad_exit && !self.aborted {
             self.tell();
-            self.terminate();
+            if self.meshed {
+                self.fail(exit);
+            } else {
+                self.terminate();
+            }
         }
     }
 
@@ -376,6 +429,9 @@ impl Session {
             node.name,
             muster_core::hostlist::ranges(&left)
         ));
+        if self.meshed {
+            self.fail(ExitStatus { code: 1, signal: 0 });
+        }
     }
 
     /// Passes on what there is to read.
@@ -566,6 +622,9 @@ fn greet(say: &Say, spec: &StepSpec, created: StepCreated) -> Result<Vec<Peer>, 
         })?;
         let mut peer = Peer::new(node, stream);
         peer.send(&ToStepd::Hello(created.key.clone()));
+        if !created.wires.is_empty() {
+            peer.send(&ToStepd::Peers(created.wires.clone()));
+        }
         peers.push(peer);
     }
     Ok(peers)
@@ -628,12 +687,16 @@ fn open_input(feed: &Feed, names: &Names<'_>) -> Result<Input, String> {
     })
 }
 
-fn program(text: Option<&str>) -> Option<String> {
-    text.filter(|p| !p.eq_ignore_ascii_case("none"))
-        .map(str::to_owned)
+/// The program of an option, `none` being none; without the option the one of slurm.conf.
+fn site_program(given: Option<&str>, site: fn(Endpoint) -> Option<String>) -> Option<String> {
+    let program = match given {
+        Some(given) => Some(given.to_owned()),
+        None => site(endpoint::read(&endpoint::conf_path()).ok()?),
+    };
+    program.filter(|p| !p.is_empty() && !p.eq_ignore_ascii_case("none"))
 }
 
-/// `--prolog`, `--epilog`.
+/// `--prolog`, `--epilog`, `SrunProlog`, `SrunEpilog`.
 fn run_program(say: &Say, path: &str) {
     match std::process::Command::new(path).status() {
         Ok(status) if status.success() => {}

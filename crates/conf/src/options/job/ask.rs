@@ -1,7 +1,7 @@
 //! Nodes, tasks, CPUs, memory and devices that options ask for. What is counted by GPU is turned into what is counted
 //! by node here, so that the scheduler knows one form.
 
-use super::BuildError;
+use super::{BuildError, bind};
 use crate::options::OptionError;
 use crate::options::chosen::{Chosen, Source};
 use crate::options::row::Command;
@@ -59,7 +59,7 @@ pub fn resource_ask(
     }
     ask.distribution = distribution(chosen)?;
     extra_node_info(chosen, &mut ask)?;
-    hint(chosen, &mut ask)?;
+    hint(chosen, &mut ask, warnings)?;
     tres_per_task(chosen, &mut ask)?;
     ask.memory = memory(chosen)?;
     node_count(chosen, &mut ask, warnings)?;
@@ -82,8 +82,11 @@ fn node_count(
         ask.min_nodes = tasks.div_ceil(per_node);
     }
     if let Some(list) = &ask.nodelist {
-        let named = muster_core::hostlist::parse(list)
+        let mut named = muster_core::hostlist::parse(list)
             .map_err(|e| OptionError::invalid(format!("Invalid --nodelist specification: {e}")))?;
+        // An arbitrary distribution names a node once for each of its tasks.
+        named.sort_unstable();
+        named.dedup();
         let named = u32::try_from(named.len()).unwrap_or(u32::MAX);
         match ask.max_nodes {
             Some(max) if max < named => {
@@ -108,7 +111,23 @@ fn node_count(
         ask.min_nodes = tasks;
         ask.max_nodes = ask.max_nodes.map(|max| max.min(tasks));
     }
+    too_many_for_nodes(ask, warnings);
     Ok(())
+}
+
+/// With a fixed number of nodes, `--ntasks` beats a `--ntasks-per-node` that has no room for them.
+fn too_many_for_nodes(ask: &mut ResourceAsk, warnings: &mut Vec<String>) {
+    let (Some(tasks), Some(per_node)) = (ask.ntasks, ask.ntasks_per_node) else {
+        return;
+    };
+    let nodes = ask.min_nodes;
+    if ask.nodes_set && ask.max_nodes == Some(nodes) && tasks > per_node.saturating_mul(nodes) {
+        warnings.push(format!(
+            "can't honor --ntasks-per-node set to {per_node} which doesn't match the requested tasks {tasks} with the \
+             number of requested nodes {nodes}. Ignoring --ntasks-per-node."
+        ));
+        ask.ntasks_per_node = None;
+    }
 }
 
 fn sharing(chosen: &Chosen) -> Result<Sharing, OptionError> {
@@ -141,6 +160,10 @@ pub(super) fn distribution(chosen: &Chosen) -> Result<Option<String>, OptionErro
     match chosen.value("distribution") {
         None => Ok(None),
         Some(text) if values::distribution_is_known(text) => Ok(Some(text.to_ascii_lowercase())),
+        Some(text) if text.to_ascii_lowercase().starts_with("plane") => {
+            Err(OptionError::invalid("Invalid --distribution specification")
+                .with_hint("Invalid plane size or size not specified"))
+        }
         Some(text) => Err(OptionError::bad_value(
             "distribution",
             text,
@@ -180,23 +203,14 @@ fn extra_node_info(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionE
     Ok(())
 }
 
-fn hint(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionError> {
-    let Some(text) = chosen.value("hint") else {
-        return Ok(());
-    };
-    for word in text.split(',') {
+fn hint(
+    chosen: &Chosen,
+    ask: &mut ResourceAsk,
+    warnings: &mut Vec<String>,
+) -> Result<(), OptionError> {
+    for word in chosen.value("hint").unwrap_or("").split(',') {
         match word.to_ascii_lowercase().as_str() {
-            "nomultithread" => {
-                ask.threads_per_core.get_or_insert(1);
-            }
-            "compute_bound" => {
-                ask.threads_per_core.get_or_insert(1);
-            }
-            "memory_bound" => {
-                ask.ntasks_per_socket.get_or_insert(1);
-                ask.threads_per_core.get_or_insert(1);
-            }
-            "multithread" | "none" => {}
+            "" | "nomultithread" | "compute_bound" | "memory_bound" | "multithread" | "none" => {}
             "help" => {
                 return Err(OptionError::fatal(
                     "--hint is one of compute_bound, memory_bound, multithread, nomultithread",
@@ -208,6 +222,14 @@ fn hint(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionError> {
                 )));
             }
         }
+    }
+    // Of memory_bound too, Slurm only uses the threads; which socket a core is of, the distribution says.
+    let one_thread = |w: &str| matches!(w, "nomultithread" | "compute_bound" | "memory_bound");
+    let text = bind::hint(chosen, warnings)
+        .unwrap_or("")
+        .to_ascii_lowercase();
+    if text.split(',').any(one_thread) {
+        ask.threads_per_core = Some(1);
     }
     Ok(())
 }

@@ -1,0 +1,166 @@
+//! `scontrol reboot`: nodes are rebooted when no job is on them, by the site's program, and come back by themselves: an
+//! agent that registers from a new boot has done it.
+
+use super::draft::Draft;
+use super::{require_admin, submit, update_nodes};
+use crate::command::{Identity, Reply};
+use crate::event::{Event, NodeChange};
+use crate::ids::NodeIdx;
+use crate::limits::TEXT_BYTES_MAX;
+use crate::node::{NodeLink, NodeReason, Reboot};
+use crate::refusal::{Refusal, RefusalCode};
+
+/// What is asked for.
+pub(super) struct Wish<'a> {
+    /// Hostlist, or ALL.
+    pub(super) nodes: &'a str,
+    /// No further jobs until then.
+    pub(super) asap: bool,
+    /// They stay down afterwards.
+    pub(super) down_after: bool,
+    /// Why.
+    pub(super) reason: Option<&'a str>,
+}
+
+/// Asks for it; nodes without jobs are rebooted at once.
+pub(super) fn reboot(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    wish: &Wish<'_>,
+) -> Result<Option<Reply>, Refusal> {
+    require_admin(draft.state, identity)?;
+    if !draft.state.config.as_ref().is_some_and(|c| c.can_reboot) {
+        return Err(Refusal::new(
+            RefusalCode::NotSupported,
+            "RebootProgram is not set in slurm.conf",
+        ));
+    }
+    if let Some(reason) = wish.reason {
+        submit::too_long("the reason", reason, TEXT_BYTES_MAX)?;
+    }
+    let nodes = update_nodes::known(draft, wish.nodes)?;
+    for idx in &nodes {
+        ask(draft, identity.uid, *idx, wish);
+    }
+    Ok(done(&nodes))
+}
+
+fn ask(draft: &mut Draft<'_>, uid: u32, idx: NodeIdx, wish: &Wish<'_>) {
+    let Some(node) = draft.node(idx) else {
+        return;
+    };
+    let drains = wish.asap && !node.drain;
+    let text = match wish.reason {
+        Some(reason) => Some(reason),
+        None if drains && node.reason.is_none() => Some("Reboot ASAP"),
+        None => None,
+    };
+    let reason = text.map(|text| NodeReason {
+        text: text.to_owned(),
+        uid,
+        since: draft.now,
+    });
+    let known = node.reason.clone();
+    match (drains, reason) {
+        (true, reason) => {
+            if let Some(reason) = reason.or(known) {
+                change(draft, idx, NodeChange::Drain(reason));
+            }
+        }
+        (false, Some(reason)) => change(draft, idx, NodeChange::Reason(reason)),
+        (false, None) => {}
+    }
+    let reboot = Reboot {
+        issued: None,
+        drained: drains,
+        down_after: wish.down_after,
+    };
+    change(draft, idx, NodeChange::Reboot(Some(reboot)));
+    order_if_idle(draft, idx);
+}
+
+/// Takes it back; a node that was drained for it is in service again.
+pub(super) fn cancel(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    nodes: &str,
+) -> Result<Option<Reply>, Refusal> {
+    require_admin(draft.state, identity)?;
+    let nodes = update_nodes::known(draft, nodes)?;
+    let asked = |idx: &NodeIdx| draft.node(*idx).is_some_and(|n| n.reboot.is_some());
+    if !nodes.iter().any(asked) {
+        return Err(Refusal::new(
+            RefusalCode::InvalidNodeState,
+            "no reboot was asked for there",
+        ));
+    }
+    for idx in &nodes {
+        let reboot = draft.node(*idx).and_then(|n| n.reboot.clone());
+        let Some(reboot) = reboot else {
+            continue;
+        };
+        change(draft, *idx, NodeChange::Reboot(None));
+        if reboot.drained {
+            change(draft, *idx, NodeChange::Undrain);
+        }
+    }
+    Ok(done(&nodes))
+}
+
+/// Orders the reboot of a node that waits for it, once no job is there.
+pub(super) fn order_if_idle(draft: &mut Draft<'_>, idx: NodeIdx) {
+    let Some(node) = draft.node(idx) else {
+        return;
+    };
+    let ready = node.jobs.is_empty() && node.link == NodeLink::Up;
+    let waiting = node.reboot.clone().filter(|r| ready && r.issued.is_none());
+    if let Some(mut reboot) = waiting {
+        reboot.issued = Some(draft.now);
+        change(draft, idx, NodeChange::Reboot(Some(reboot)));
+    }
+}
+
+/// A node registered from a new boot: if that was asked for, it is done.
+pub(super) fn booted(draft: &mut Draft<'_>, idx: NodeIdx) {
+    let ordered = draft
+        .node(idx)
+        .and_then(|n| n.reboot.clone())
+        .filter(|r| r.issued.is_some());
+    let Some(reboot) = ordered else {
+        return;
+    };
+    change(draft, idx, NodeChange::Reboot(None));
+    if reboot.down_after {
+        let text = draft
+            .node(idx)
+            .and_then(|n| n.reason.as_ref())
+            .map_or_else(|| "reboot requested".to_owned(), |r| r.text.clone());
+        let reason = NodeReason {
+            text: format!("{text} : reboot complete"),
+            uid: 0,
+            since: draft.now,
+        };
+        return change(draft, idx, NodeChange::Down(reason));
+    }
+    let node = draft.node(idx);
+    let down = node.is_some_and(|n| n.down);
+    let kept_drain = node.is_some_and(|n| n.drain) && !reboot.drained;
+    if down {
+        change(draft, idx, NodeChange::Returned);
+    }
+    if !kept_drain {
+        change(draft, idx, NodeChange::Resume);
+    }
+}
+
+fn change(draft: &mut Draft<'_>, node: NodeIdx, change: NodeChange) {
+    let at = draft.now;
+    draft.emit(Event::NodeChanged { node, change, at });
+}
+
+fn done(nodes: &[NodeIdx]) -> Option<Reply> {
+    Some(Reply::Done {
+        changed: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
+        refused: Vec::new(),
+    })
+}

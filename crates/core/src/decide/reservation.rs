@@ -1,0 +1,385 @@
+//! `scontrol create`, `update` and `delete reservation`: what is asked for is checked as a whole and becomes a record.
+//! Which nodes it gets is in `nodes`; what time and changes of nodes make of it in `course`.
+
+mod course;
+mod nodes;
+
+pub(super) use course::{end_by, follow, tick};
+
+use super::draft::Draft;
+use super::require_admin;
+use super::submit::too_long;
+use crate::command::{Identity, NameList, Reply, ReservationAsk};
+use crate::event::Event;
+use crate::limits::{NAME_BYTES_MAX, TEXT_BYTES_MAX};
+use crate::refusal::{Refusal, RefusalCode};
+use crate::reservation::{Flags, Reservation};
+use crate::spec::JobSpec;
+use crate::state::State;
+use crate::time::{TimeLimit, Timestamp};
+
+/// How far in the past a reservation may begin, seconds: the way of the request.
+const LATE_S: u64 = 600;
+/// `Duration=UNLIMITED`.
+const YEAR_S: u64 = 365 * 86_400;
+/// `PURGE_COMP` without a time.
+const PURGE_S: u32 = 300;
+
+/// Makes a reservation.
+pub(super) fn create(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    ask: &ReservationAsk,
+) -> Result<Option<Reply>, Refusal> {
+    require_admin(draft.state, identity)?;
+    check_texts(ask)?;
+    let start = ask.start.ok_or(RefusalCode::InvalidTime)?;
+    if start.plus_s(LATE_S) < draft.now {
+        return Err(Refusal::new(
+            RefusalCode::InvalidTime,
+            "StartTime is in the past",
+        ));
+    }
+    let mut made = Reservation {
+        start,
+        utc_offset_s: ask.utc_offset_s,
+        ..Reservation::default()
+    };
+    apply_lists(&mut made, ask)?;
+    apply_plain(draft.state, &mut made, ask)?;
+    made.end = end_of(ask, start, None).ok_or(RefusalCode::InvalidTime)?;
+    check_times(draft, &mut made)?;
+    if made.users.is_empty() && made.accounts.is_empty() && made.groups.is_empty() {
+        return Err(RefusalCode::ReservationEmpty.into());
+    }
+    made.name = match ask.name.as_ref().filter(|name| !name.is_empty()) {
+        Some(name) => name.clone(),
+        None => made_up_name(draft.state, &made),
+    };
+    if draft.state.reservations.get(&made.name).is_some() {
+        return Err(RefusalCode::Duplicate.into());
+    }
+    nodes::choose(draft, &mut made, ask)?;
+    settle(draft, &mut made);
+    let name = made.name.clone();
+    emit(draft, made);
+    Ok(Some(Reply::Reserved { name }))
+}
+
+/// Changes a reservation.
+pub(super) fn update(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    ask: &ReservationAsk,
+) -> Result<Option<Reply>, Refusal> {
+    require_admin(draft.state, identity)?;
+    check_texts(ask)?;
+    let known = find(draft.state, ask.name.as_deref().unwrap_or_default())?;
+    let mut new = known.clone();
+    if ask.skip {
+        let (start, end) = known.next_occurrence().ok_or(RefusalCode::NotSkippable)?;
+        (new.start, new.end, new.active) = (start, end, false);
+    }
+    if let Some(start) = ask.start {
+        if known.active {
+            return Err(RefusalCode::ReservationStarted.into());
+        }
+        if start.plus_s(LATE_S) < draft.now {
+            return Err(Refusal::new(
+                RefusalCode::InvalidTime,
+                "StartTime is in the past",
+            ));
+        }
+        // The length stays unless it is given, too.
+        new.end = new.end.plus_ms(start.since_ms(new.start));
+        new.end = Timestamp(new.end.0 - i64::try_from(new.start.since_ms(start)).unwrap_or(0));
+        new.start = start;
+    }
+    apply_lists(&mut new, ask)?;
+    apply_plain(draft.state, &mut new, ask)?;
+    if let Some(end) = end_of(ask, new.start, Some(new.end)) {
+        new.end = end;
+    }
+    check_times(draft, &mut new)?;
+    if new.users.is_empty() && new.accounts.is_empty() && new.groups.is_empty() {
+        return Err(RefusalCode::ReservationEmpty.into());
+    }
+    let moved = (new.start, new.end) != (known.start, known.end);
+    nodes::rechoose(draft, &mut new, ask, moved)?;
+    settle(draft, &mut new);
+    if new != *known {
+        emit(draft, new);
+    }
+    Ok(Some(Reply::Done {
+        changed: 1,
+        refused: Vec::new(),
+    }))
+}
+
+/// Deletes a reservation that nobody uses or asks for.
+pub(super) fn delete(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    name: &str,
+) -> Result<Option<Reply>, Refusal> {
+    require_admin(draft.state, identity)?;
+    find(draft.state, name)?;
+    if let Some(job) = draft
+        .state
+        .by_reservation
+        .get(name)
+        .and_then(|jobs| jobs.first())
+    {
+        return Err(Refusal::new(
+            RefusalCode::ReservationBusy,
+            format!("job {job} is in reservation {name} or asks for it"),
+        ));
+    }
+    let (name, at) = (name.to_owned(), draft.now);
+    draft.emit(Event::ReservationGone { name, at });
+    Ok(Some(Reply::Done {
+        changed: 1,
+        refused: Vec::new(),
+    }))
+}
+
+/// Whether a job may ask for the reservations that it names.
+pub(super) fn check_access(
+    state: &State,
+    identity: &Identity,
+    spec: &JobSpec,
+) -> Result<(), Refusal> {
+    let mut refusal = None;
+    let mut admitted = spec.reservation.is_none();
+    for name in spec.reservations() {
+        let Some(reservation) = state.reservations.get(name) else {
+            return Err(Refusal::new(
+                RefusalCode::InvalidReservation,
+                format!("there is no reservation {name}"),
+            ));
+        };
+        let own = identity.uid == spec.owner.uid;
+        let mut groups = vec![spec.owner.group.as_str()];
+        groups.extend(identity.groups.iter().filter(|_| own).map(String::as_str));
+        if reservation.admits(&spec.owner.user, &groups, spec.account_name()) {
+            admitted = true;
+        } else {
+            refusal = Some(Refusal::new(
+                RefusalCode::ReservationAccess,
+                format!("reservation {name} is not for {}", spec.owner.user),
+            ));
+        }
+    }
+    match refusal {
+        Some(refusal) if !admitted => Err(refusal),
+        _ if admitted => Ok(()),
+        _ => Err(RefusalCode::InvalidReservation.into()),
+    }
+}
+
+fn find<'s>(state: &'s State, name: &str) -> Result<&'s Reservation, Refusal> {
+    state.reservations.get(name).ok_or_else(|| {
+        Refusal::new(
+            RefusalCode::InvalidReservation,
+            format!("there is no reservation {name}"),
+        )
+    })
+}
+
+fn emit(draft: &mut Draft<'_>, reservation: Reservation) {
+    course::follow_end(draft, &reservation);
+    draft.emit(Event::ReservationSet {
+        reservation: Box::new(reservation),
+    });
+}
+
+fn check_texts(ask: &ReservationAsk) -> Result<(), Refusal> {
+    for (what, text) in [
+        ("ReservationName", &ask.name),
+        ("PartitionName", &ask.partition),
+    ] {
+        too_long(what, text.as_deref().unwrap_or_default(), NAME_BYTES_MAX)?;
+    }
+    for (what, text) in [
+        ("Nodes", &ask.nodes),
+        ("Features", &ask.features),
+        ("Comment", &ask.comment),
+    ] {
+        too_long(what, text.as_deref().unwrap_or_default(), TEXT_BYTES_MAX)?;
+    }
+    let named = ask.name.as_deref().unwrap_or_default();
+    if named.contains([',', ' ', '=']) {
+        return Err(Refusal::new(
+            RefusalCode::InvalidValue,
+            format!("ReservationName={named}: names have no commas, blanks or equal signs"),
+        ));
+    }
+    if ask.licenses.as_ref().is_some_and(|l| !l.is_empty()) {
+        return Err(Refusal::new(
+            RefusalCode::InvalidLicense,
+            "licenses are not reserved here; reserve nodes",
+        ));
+    }
+    Ok(())
+}
+
+/// Users, groups and accounts.
+fn apply_lists(new: &mut Reservation, ask: &ReservationAsk) -> Result<(), Refusal> {
+    change(&mut new.users, &mut new.users_denied, ask.users.as_ref());
+    change(
+        &mut new.accounts,
+        &mut new.accounts_denied,
+        ask.accounts.as_ref(),
+    );
+    let mut denied = false;
+    change(&mut new.groups, &mut denied, ask.groups.as_ref());
+    if denied {
+        return Err(Refusal::new(
+            RefusalCode::InvalidValue,
+            "Groups: groups are let in, not kept out",
+        ));
+    }
+    if !new.users.is_empty() && !new.groups.is_empty() {
+        return Err(RefusalCode::UsersAndGroups.into());
+    }
+    Ok(())
+}
+
+fn change(list: &mut Vec<String>, denied: &mut bool, ask: Option<&NameList>) {
+    match ask {
+        None => {}
+        Some(NameList::Only(names)) => (*list, *denied) = (names.clone(), false),
+        Some(NameList::AllBut(names)) => (*list, *denied) = (names.clone(), true),
+        // Letting in one of those kept out takes the name off the list, and the other way round.
+        Some(NameList::Add(names)) if *denied => list.retain(|n| !names.contains(n)),
+        Some(NameList::Remove(names)) if !*denied && !list.is_empty() => {
+            list.retain(|n| !names.contains(n));
+        }
+        Some(NameList::Remove(names)) => {
+            *denied = true;
+            list.extend(
+                names
+                    .iter()
+                    .filter(|n| !list.contains(n))
+                    .cloned()
+                    .collect::<Vec<_>>(),
+            );
+        }
+        Some(NameList::Add(names)) => {
+            list.extend(
+                names
+                    .iter()
+                    .filter(|n| !list.contains(n))
+                    .cloned()
+                    .collect::<Vec<_>>(),
+            );
+        }
+    }
+    if list.is_empty() {
+        *denied = false;
+    }
+}
+
+fn apply_plain(state: &State, new: &mut Reservation, ask: &ReservationAsk) -> Result<(), Refusal> {
+    let fixed = Flags::TIME_FLOAT;
+    if !new.name.is_empty() && ask.flags.with(ask.flags_removed).has(fixed) {
+        return Err(Refusal::new(
+            RefusalCode::NotSupported,
+            "TIME_FLOAT is given when a reservation is made",
+        ));
+    }
+    new.flags = new.flags.with(ask.flags).without(ask.flags_removed);
+    if ask.flags.has(Flags::PURGE_COMP) {
+        new.purge_s = Some(ask.purge_s.unwrap_or(PURGE_S));
+    } else if ask.flags_removed.has(Flags::PURGE_COMP) {
+        new.purge_s = None;
+    }
+    if new.flags.has(Flags::TIME_FLOAT) && new.repeats() {
+        return Err(Refusal::new(
+            RefusalCode::NotSupported,
+            "a reservation with TIME_FLOAT does not repeat",
+        ));
+    }
+    if let Some(partition) = &ask.partition {
+        if state.partition(partition).is_none() {
+            return Err(Refusal::new(
+                RefusalCode::InvalidPartition,
+                format!("there is no partition {partition}"),
+            ));
+        }
+        new.partition = Some(partition.clone());
+    }
+    if let Some(features) = &ask.features {
+        new.features = Some(features.clone()).filter(|f| !f.is_empty());
+    }
+    if let Some(comment) = &ask.comment {
+        new.comment = Some(comment.clone()).filter(|c| !c.is_empty());
+    }
+    if let Some(delay) = ask.max_start_delay_s {
+        new.max_start_delay_s = Some(delay).filter(|s| *s > 0);
+    }
+    Ok(())
+}
+
+/// The end that is asked for.
+fn end_of(ask: &ReservationAsk, start: Timestamp, now: Option<Timestamp>) -> Option<Timestamp> {
+    match (ask.duration, ask.end) {
+        (Some(TimeLimit::Unlimited), _) => Some(start.plus_s(YEAR_S)),
+        (Some(TimeLimit::Minutes(minutes)), _) => Some(start.plus_s(u64::from(minutes) * 60)),
+        (None, Some(end)) => Some(end),
+        (None, None) => now,
+    }
+}
+
+fn check_times(draft: &Draft<'_>, new: &mut Reservation) -> Result<(), Refusal> {
+    if new.end <= new.start || new.end <= draft.now {
+        return Err(Refusal::new(
+            RefusalCode::InvalidTime,
+            "the reservation ends before it begins, or in the past",
+        ));
+    }
+    if new.flags.has(Flags::TIME_FLOAT) && new.float_s.is_none() {
+        new.float_s = Some(new.start.since_ms(draft.now).div_ceil(1000));
+    }
+    if let Some((next, _)) = new.next_occurrence()
+        && next < new.end
+    {
+        return Err(Refusal::new(
+            RefusalCode::InvalidTime,
+            "the reservation would begin again before it ends",
+        ));
+    }
+    Ok(())
+}
+
+/// What follows from the times and the jobs there are.
+fn settle(draft: &Draft<'_>, new: &mut Reservation) {
+    new.active = new.float_s.is_none() && new.start <= draft.now;
+    let busy = draft
+        .state
+        .by_reservation
+        .get(&new.name)
+        .is_some_and(|jobs| {
+            jobs.iter()
+                .any(|id| draft.job(*id).is_some_and(|job| !job.nodes_held.is_empty()))
+        });
+    new.idle_since = match (new.purge_s, new.active, busy) {
+        (Some(_), true, false) => Some(new.idle_since.unwrap_or(draft.now)),
+        _ => None,
+    };
+}
+
+/// The first user or account with a number behind it.
+fn made_up_name(state: &State, made: &Reservation) -> String {
+    let lists = [&made.users, &made.accounts, &made.groups];
+    let first = lists.iter().find_map(|list| list.first());
+    let stem = first.map_or("resv", String::as_str);
+    let mut number = state.reservations_made + 1;
+    loop {
+        let name = format!("{stem}_{number}");
+        if state.reservations.get(&name).is_none() {
+            return name;
+        }
+        number += 1;
+    }
+}

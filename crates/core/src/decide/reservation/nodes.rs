@@ -1,0 +1,534 @@
+//! Which nodes and cores a reservation gets.
+
+use super::super::draft::Draft;
+use super::super::target;
+use crate::command::ReservationAsk;
+use crate::config::PartitionConfig;
+use crate::cpuset::CpuSet;
+use crate::ids::NodeIdx;
+use crate::node::Node;
+use crate::refusal::{Refusal, RefusalCode};
+use crate::reservation::{Flags, Reservation};
+use crate::state::State;
+use crate::time::Timestamp;
+
+/// Chooses what a new reservation asks for.
+pub(super) fn choose(
+    draft: &Draft<'_>,
+    new: &mut Reservation,
+    ask: &ReservationAsk,
+) -> Result<(), Refusal> {
+    check_features(draft.state, new)?;
+    if let Some(text) = ask.nodes.as_deref().filter(|text| !text.is_empty()) {
+        return named(draft, new, ask, text);
+    }
+    if new.flags.has(Flags::PART_NODES) {
+        return Err(Refusal::new(
+            RefusalCode::InvalidNode,
+            "PART_NODES needs PartitionName= and Nodes=ALL",
+        ));
+    }
+    let cores: u32 = ask.core_counts.iter().sum();
+    if new.flags.has(Flags::ANY_NODES) {
+        return Err(Refusal::new(
+            RefusalCode::NotSupported,
+            "ANY_NODES is for licenses and burst buffers, which are not reserved here",
+        ));
+    }
+    let partition = partition_of(draft.state, new)?;
+    new.partition = Some(partition.name.clone());
+    let count = match (ask.node_count, cores) {
+        (Some(0) | None, 0) => {
+            // All of the partition, if only that is named.
+            if ask.partition.is_none() {
+                return Err(Refusal::new(
+                    RefusalCode::NodeConfigUnavailable,
+                    "a reservation needs Nodes, NodeCnt, CoreCnt or PartitionName",
+                ));
+            }
+            u32::try_from(partition.nodes.len()).unwrap_or(u32::MAX)
+        }
+        (count, _) => count.unwrap_or(0),
+    };
+    if cores > 0 {
+        return by_cores(draft, new, ask, count);
+    }
+    let picked = pick(draft, new, count as usize, &[])?;
+    new.node_count = Some(count);
+    set_nodes(draft.state, new, picked);
+    Ok(())
+}
+
+/// Chooses anew what a changed reservation asks for; `moved` when its times are other ones.
+pub(super) fn rechoose(
+    draft: &Draft<'_>,
+    new: &mut Reservation,
+    ask: &ReservationAsk,
+    moved: bool,
+) -> Result<(), Refusal> {
+    if !ask.core_counts.is_empty()
+        || (new.by_core && (ask.nodes.is_some() || ask.node_count.is_some()))
+    {
+        return Err(RefusalCode::CoreReservationUpdate.into());
+    }
+    check_features(draft.state, new)?;
+    match (ask.nodes.as_deref(), ask.node_count) {
+        (Some(text), None) if !text.is_empty() => {
+            new.node_count = None;
+            named(draft, new, ask, text)
+        }
+        (nodes, count) => {
+            let named = nodes.filter(|text| !text.is_empty());
+            let wanted = count.or(nodes.map(|_| u32::try_from(new.nodes.len()).unwrap_or(0)));
+            let Some(wanted) = wanted else {
+                return if moved {
+                    check_overlap(draft, new)
+                } else {
+                    Ok(())
+                };
+            };
+            let mut keep: Vec<NodeIdx> = new.nodes.iter().map(|n| n.node).collect();
+            if let Some(text) = named {
+                keep = indices(draft.state, new, text)?;
+            } else if nodes.is_some() {
+                new.flags = new.flags.without(Flags::SPEC_NODES);
+                keep.clear();
+            }
+            keep.truncate(wanted as usize);
+            if new.partition.is_none() && keep.len() < wanted as usize {
+                new.partition = Some(partition_of(draft.state, new)?.name.clone());
+            }
+            let picked = pick(draft, new, wanted as usize, &keep)?;
+            new.node_count = Some(wanted);
+            set_nodes(draft.state, new, picked);
+            Ok(())
+        }
+    }
+}
+
+/// Nodes for those of a replaceable reservation that are of no use, as far as there are any.
+pub(super) fn replacements(draft: &Draft<'_>, known: &Reservation) -> Option<Vec<NodeIdx>> {
+    let of_use = |idx: &NodeIdx| {
+        draft.node(*idx).is_some_and(|node| {
+            node.is_usable() && (node.jobs.is_empty() || !known.flags.has(Flags::REPLACE))
+        })
+    };
+    let all: Vec<NodeIdx> = known.nodes.iter().map(|n| n.node).collect();
+    let good: Vec<NodeIdx> = all.iter().copied().filter(of_use).collect();
+    let wanted = known.node_count? as usize;
+    if good.len() == wanted && all.len() == wanted {
+        return None;
+    }
+    // Those that run jobs of it stay until others take their place.
+    let fresh = candidates(draft, known)
+        .into_iter()
+        .filter(|idx| !all.contains(idx) && of_use(idx))
+        .filter(|idx| draft.node(*idx).is_some_and(|node| node.jobs.is_empty()));
+    let mut picked = good;
+    let missing = wanted.saturating_sub(picked.len());
+    picked.extend(fresh.take(missing));
+    let rest = all
+        .iter()
+        .copied()
+        .filter(|idx| !picked.contains(idx))
+        .collect::<Vec<_>>();
+    let missing = wanted.saturating_sub(picked.len());
+    picked.extend(rest.into_iter().take(missing));
+    picked.sort_unstable();
+    (picked != all).then_some(picked)
+}
+
+/// Takes over nodes, whole.
+pub(super) fn set_nodes(state: &State, new: &mut Reservation, nodes: Vec<NodeIdx>) {
+    new.set_nodes(nodes.into_iter().filter_map(|idx| state.node(idx)));
+}
+
+fn named(
+    draft: &Draft<'_>,
+    new: &mut Reservation,
+    ask: &ReservationAsk,
+    text: &str,
+) -> Result<(), Refusal> {
+    let replacing = Flags::REPLACE.with(Flags::REPLACE_DOWN);
+    if new.flags.has(replacing) {
+        return Err(Refusal::new(
+            RefusalCode::InvalidNode,
+            "REPLACE and REPLACE_DOWN go with NodeCnt, not with Nodes",
+        ));
+    }
+    let all = text.eq_ignore_ascii_case("ALL");
+    if new.flags.has(Flags::PART_NODES) && !(all && new.partition.is_some()) {
+        return Err(Refusal::new(
+            RefusalCode::InvalidNode,
+            "PART_NODES needs PartitionName= and Nodes=ALL",
+        ));
+    }
+    let mut nodes = indices(draft.state, new, text)?;
+    if let Some(count) = ask.node_count {
+        nodes.truncate(count as usize);
+    }
+    new.flags = new.flags.with(Flags::SPEC_NODES);
+    set_nodes(draft.state, new, nodes);
+    if !ask.core_counts.is_empty() {
+        if ask.core_counts.len() != new.nodes.len() {
+            return Err(RefusalCode::CoreCounts.into());
+        }
+        new.by_core = true;
+        for i in 0..new.nodes.len() {
+            let idx = new.nodes[i].node;
+            let cpus =
+                cores_on(draft, new, idx, ask.core_counts[i]).ok_or(RefusalCode::NodesBusy)?;
+            new.nodes[i].cpus = Some(cpus);
+        }
+    }
+    check_overlap(draft, new)?;
+    check_jobs(draft, new)
+}
+
+/// So many cores, over `count` nodes if that is not zero.
+fn by_cores(
+    draft: &Draft<'_>,
+    new: &mut Reservation,
+    ask: &ReservationAsk,
+    count: u32,
+) -> Result<(), Refusal> {
+    new.by_core = true;
+    let total: u32 = ask.core_counts.iter().sum();
+    let each = if ask.core_counts.len() > 1 {
+        if ask.core_counts.len() != count as usize {
+            return Err(RefusalCode::CoreCounts.into());
+        }
+        ask.core_counts.clone()
+    } else if count > 0 {
+        (0..count)
+            .map(|i| total / count + u32::from(i < total % count))
+            .collect()
+    } else {
+        Vec::new()
+    };
+    let mut taken = Vec::new();
+    let mut left = total;
+    for idx in candidates(draft, new) {
+        let wanted = if count > 0 {
+            match each.get(taken.len()) {
+                Some(wanted) => *wanted,
+                None => break,
+            }
+        } else if left == 0 {
+            break;
+        } else {
+            let most = draft.node(idx).map_or(0, |node| cores_of(&node.config));
+            // As many as are free there.
+            match (1..=left.min(most))
+                .rev()
+                .find(|n| cores_on(draft, new, idx, *n).is_some())
+            {
+                Some(n) => n,
+                None => continue,
+            }
+        };
+        if let Some(cpus) = cores_on(draft, new, idx, wanted) {
+            left = left.saturating_sub(wanted);
+            taken.push((idx, cpus));
+        }
+    }
+    if left > 0 || (count > 0 && taken.len() < count as usize) {
+        return Err(RefusalCode::NodesBusy.into());
+    }
+    taken.sort_unstable_by_key(|(idx, _)| *idx);
+    set_nodes(
+        draft.state,
+        new,
+        taken.iter().map(|(idx, _)| *idx).collect(),
+    );
+    for (entry, (_, cpus)) in new.nodes.iter_mut().zip(taken) {
+        entry.cpus = Some(cpus);
+    }
+    Ok(())
+}
+
+fn cores_of(config: &crate::node::NodeConfig) -> u32 {
+    config.cpus / threads_of(config)
+}
+
+/// CPUs of one core.
+fn threads_of(config: &crate::node::NodeConfig) -> u32 {
+    let cores = config
+        .sockets
+        .max(1)
+        .saturating_mul(config.cores_per_socket.max(1));
+    let threads = config.threads_per_core.max(1);
+    if config.cpus == cores.saturating_mul(threads) {
+        threads
+    } else {
+        1
+    }
+}
+
+/// The CPUs of so many cores of a node that nobody has at that time.
+fn cores_on(draft: &Draft<'_>, new: &Reservation, idx: NodeIdx, cores: u32) -> Option<CpuSet> {
+    let node = draft.node(idx)?;
+    let mut free = CpuSet::first(node.config.cpus);
+    for other in rivals(draft, new, idx) {
+        if let Some(cpus) = other.cpus_on(idx, node.config.cpus) {
+            free.subtract(&cpus);
+        }
+    }
+    if !new.flags.has(Flags::IGNORE_JOBS) {
+        for share in running(draft, new.start, node) {
+            free.subtract(share);
+        }
+    }
+    let threads = threads_of(&node.config);
+    let mut out = CpuSet::default();
+    let mut left = cores;
+    for core in 0..node.config.cpus / threads {
+        let cpus = core * threads..(core + 1) * threads;
+        if left == 0 {
+            break;
+        }
+        if cpus.clone().all(|cpu| free.contains(cpu)) {
+            cpus.for_each(|cpu| out.insert(cpu));
+            left -= 1;
+        } else if new.flags.has(Flags::FIRST_CORES) {
+            return None;
+        }
+    }
+    (left == 0).then_some(out)
+}
+
+/// Other reservations on a node at the same time that do not share it.
+fn rivals<'d>(
+    draft: &'d Draft<'_>,
+    new: &'d Reservation,
+    idx: NodeIdx,
+) -> impl Iterator<Item = &'d Reservation> {
+    let shares = |flags: Flags| flags.has(Flags::MAINT.with(Flags::OVERLAP));
+    draft.state.reservations.on_node(idx).filter(move |other| {
+        let alone = !shares(new.flags) && !shares(other.flags);
+        alone && other.name != new.name && collide(draft.now, new, other)
+    })
+}
+
+/// Whether two reservations are at the same time, repetitions included.
+fn collide(now: Timestamp, a: &Reservation, b: &Reservation) -> bool {
+    a.occurrences(now)
+        .any(|(start, end)| b.meets(now, start, end))
+        || b.occurrences(now)
+            .any(|(start, end)| a.meets(now, start, end))
+}
+
+/// CPUs on a node of jobs that may still run at `start`.
+fn running<'d>(
+    draft: &'d Draft<'_>,
+    start: Timestamp,
+    node: &'d Node,
+) -> impl Iterator<Item = &'d CpuSet> {
+    node.jobs.iter().filter_map(move |id| {
+        let job = draft.job(*id)?;
+        let over = draft.state.limit_end(job).is_some_and(|end| end <= start);
+        let share = job
+            .alloc
+            .as_ref()?
+            .nodes
+            .iter()
+            .find(|s| s.node == node.idx)?;
+        (!over && !job.completing).then_some(&share.cpus)
+    })
+}
+
+fn check_overlap(draft: &Draft<'_>, new: &Reservation) -> Result<(), Refusal> {
+    for entry in &new.nodes {
+        let cpus = draft.node(entry.node).map_or(0, |n| n.config.cpus);
+        let mine = new.cpus_on(entry.node, cpus).unwrap_or_default();
+        for other in rivals(draft, new, entry.node) {
+            if other
+                .cpus_on(entry.node, cpus)
+                .is_some_and(|c| c.intersects(&mine))
+            {
+                return Err(Refusal::new(
+                    RefusalCode::ReservationOverlap,
+                    format!(
+                        "reservation {} has node {} at that time",
+                        other.name, entry.name
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_jobs(draft: &Draft<'_>, new: &Reservation) -> Result<(), Refusal> {
+    if new.flags.has(Flags::IGNORE_JOBS.with(Flags::MAINT)) {
+        return Ok(());
+    }
+    for entry in new.nodes.iter().filter(|entry| entry.cpus.is_none()) {
+        let Some(node) = draft.node(entry.node) else {
+            continue;
+        };
+        if running(draft, new.start, node).next().is_some() {
+            return Err(Refusal::new(
+                RefusalCode::NodesBusy,
+                format!(
+                    "jobs on node {} may run into the reservation; use Flags=IGNORE_JOBS if that does not matter",
+                    entry.name
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// So many nodes, `keep` among them, those without jobs first.
+fn pick(
+    draft: &Draft<'_>,
+    new: &Reservation,
+    count: usize,
+    keep: &[NodeIdx],
+) -> Result<Vec<NodeIdx>, Refusal> {
+    let all = candidates(draft, new);
+    let partition = partition_of(draft.state, new)?;
+    if count > partition.nodes.len() {
+        return Err(Refusal::new(
+            RefusalCode::NodeConfigUnavailable,
+            format!(
+                "partition {} has {} nodes",
+                partition.name,
+                partition.nodes.len()
+            ),
+        ));
+    }
+    let mut picked = keep.to_vec();
+    for idx in all {
+        if picked.len() >= count {
+            break;
+        }
+        if !picked.contains(&idx) {
+            picked.push(idx);
+        }
+    }
+    if picked.len() < count {
+        return Err(Refusal::new(
+            RefusalCode::NodesBusy,
+            format!(
+                "{} of {count} nodes are free for the reservation",
+                picked.len()
+            ),
+        ));
+    }
+    picked.sort_unstable();
+    Ok(picked)
+}
+
+/// Nodes of the partition that may be reserved, the best first: idle ones, then by weight.
+fn candidates(draft: &Draft<'_>, new: &Reservation) -> Vec<NodeIdx> {
+    let Ok(partition) = partition_of(draft.state, new) else {
+        return Vec::new();
+    };
+    let mut all: Vec<(bool, u32, NodeIdx)> = indices_of(draft.state, &partition.nodes)
+        .into_iter()
+        .filter_map(|idx| draft.node(idx))
+        .filter(|node| {
+            let free = new.by_core || rivals(draft, new, node.idx).next().is_none();
+            let idle = new.by_core
+                || new.flags.has(Flags::IGNORE_JOBS.with(Flags::MAINT))
+                || running(draft, new.start, node).next().is_none();
+            let up = node.is_usable() || new.flags.has(Flags::MAINT);
+            let fits = new
+                .features
+                .as_deref()
+                .is_none_or(|f| has_features(node, f));
+            up && free && idle && fits
+        })
+        .map(|node| (!node.jobs.is_empty(), node.config.weight, node.idx))
+        .collect();
+    all.sort_unstable();
+    all.into_iter().map(|(_, _, idx)| idx).collect()
+}
+
+fn partition_of<'s>(state: &'s State, new: &Reservation) -> Result<&'s PartitionConfig, Refusal> {
+    let found = match &new.partition {
+        Some(name) => state.partition(name),
+        None => state.partitions.iter().find(|p| p.default),
+    };
+    found.ok_or_else(|| {
+        Refusal::new(
+            RefusalCode::InvalidPartition,
+            "the reservation names no partition and there is no default; use PartitionName=",
+        )
+    })
+}
+
+fn indices(state: &State, new: &Reservation, text: &str) -> Result<Vec<NodeIdx>, Refusal> {
+    if text.eq_ignore_ascii_case("ALL") {
+        return Ok(
+            match new.partition.as_deref().and_then(|p| state.partition(p)) {
+                Some(partition) => indices_of(state, &partition.nodes),
+                None => state
+                    .nodes
+                    .iter()
+                    .filter(|n| !n.removed)
+                    .map(|n| n.idx)
+                    .collect(),
+            },
+        );
+    }
+    let mut nodes = Vec::new();
+    for name in target::node_names(text)? {
+        let node = state.node_named(&name).ok_or_else(|| {
+            Refusal::new(
+                RefusalCode::InvalidNode,
+                format!("node {name} is not in the configuration"),
+            )
+        })?;
+        nodes.push(node.idx);
+    }
+    nodes.sort_unstable();
+    nodes.dedup();
+    Ok(nodes)
+}
+
+fn indices_of(state: &State, names: &[String]) -> Vec<NodeIdx> {
+    let mut nodes: Vec<NodeIdx> = names
+        .iter()
+        .filter_map(|name| state.node_named(name))
+        .map(|node| node.idx)
+        .collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
+/// Features are names with `&` or `|` between them.
+fn check_features(state: &State, new: &Reservation) -> Result<(), Refusal> {
+    let Some(text) = &new.features else {
+        return Ok(());
+    };
+    if text.contains(['[', ']', '(', ')', '*']) {
+        return Err(Refusal::new(
+            RefusalCode::InvalidFeature,
+            format!(
+                "Features={text}: names with & and | are understood, counts and brackets are not"
+            ),
+        ));
+    }
+    for word in text.split(['&', '|']) {
+        if !state
+            .nodes
+            .iter()
+            .any(|n| n.config.features.iter().any(|f| f == word))
+        {
+            return Err(Refusal::new(
+                RefusalCode::InvalidFeature,
+                format!("no node has the feature {word}"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn has_features(node: &Node, text: &str) -> bool {
+    let has = |word: &str| node.config.features.iter().any(|f| f == word);
+    text.split('|').any(|all| all.split('&').all(has))
+}

@@ -1,0 +1,202 @@
+//! What tasks use: their sums and extremes over a step.
+
+use minicbor::{Decode, Encode};
+
+/// Resources used by the tasks of a step, from wait4(2) and sampling.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Usage {
+    /// User time over all tasks, microseconds.
+    #[n(0)]
+    pub user_us: u64,
+    /// System time over all tasks, microseconds.
+    #[n(1)]
+    pub system_us: u64,
+    /// Largest resident set of one task, KiB.
+    #[n(2)]
+    pub max_rss_kib: u64,
+    /// Sum over tasks of the largest resident set, KiB, for averages.
+    #[n(3)]
+    pub total_rss_kib: u64,
+    /// Node of the task with the largest resident set.
+    #[n(4)]
+    pub max_rss_node: String,
+    /// Its task number.
+    #[n(5)]
+    pub max_rss_task: u32,
+    /// Major page faults over all tasks.
+    #[n(6)]
+    pub pages: u64,
+    /// Bytes read and written, when known.
+    #[n(7)]
+    pub disk_read_bytes: u64,
+    /// See above.
+    #[n(8)]
+    pub disk_write_bytes: u64,
+    /// Number of tasks measured.
+    #[n(9)]
+    pub tasks: u32,
+    /// Smallest and total CPU time are derived from these: CPU of the least busy task, microseconds.
+    #[n(10)]
+    pub min_cpu_us: u64,
+    /// Which tasks used most, or least, of what.
+    #[n(11)]
+    #[cbor(default)]
+    pub peaks: Option<Box<Peaks>>,
+}
+
+/// What one task used, and which.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Peak {
+    /// How much.
+    #[n(0)]
+    pub amount: u64,
+    /// Where it ran.
+    #[n(1)]
+    pub node: String,
+    /// Its number.
+    #[n(2)]
+    pub task: u32,
+}
+
+impl Peak {
+    /// The greater of two.
+    fn raise(&mut self, other: &Peak) {
+        if other.amount > self.amount {
+            self.clone_from(other);
+        }
+    }
+}
+
+/// The extremes of a step's tasks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Peaks {
+    /// Largest virtual memory, KiB; 0 where it was not looked at.
+    #[n(0)]
+    pub vsize_kib: Peak,
+    /// Sum over tasks of the largest virtual memory, KiB.
+    #[n(1)]
+    pub total_vsize_kib: u64,
+    /// Most major page faults.
+    #[n(2)]
+    pub pages: Peak,
+    /// Most bytes read.
+    #[n(3)]
+    pub read_bytes: Peak,
+    /// Most bytes written.
+    #[n(4)]
+    pub write_bytes: Peak,
+    /// Least CPU time, microseconds.
+    #[n(5)]
+    pub min_cpu_us: Peak,
+}
+
+impl Usage {
+    /// What one task used, from totals that are its own; `vsize_kib` is 0 where it is not known.
+    pub fn of_task(self, task: u32, vsize_kib: u64) -> Usage {
+        let peak = |amount| Peak {
+            amount,
+            node: String::new(),
+            task,
+        };
+        let cpu_us = self.user_us + self.system_us;
+        Usage {
+            total_rss_kib: self.max_rss_kib,
+            max_rss_task: task,
+            tasks: 1,
+            min_cpu_us: cpu_us,
+            peaks: Some(Box::new(Peaks {
+                vsize_kib: peak(vsize_kib),
+                total_vsize_kib: vsize_kib,
+                pages: peak(self.pages),
+                read_bytes: peak(self.disk_read_bytes),
+                write_bytes: peak(self.disk_write_bytes),
+                min_cpu_us: peak(cpu_us),
+            })),
+            ..self
+        }
+    }
+
+    /// Says that all of it was used on one node.
+    pub fn set_node(&mut self, node: &str) {
+        node.clone_into(&mut self.max_rss_node);
+        let Some(peaks) = &mut self.peaks else {
+            return;
+        };
+        for peak in [
+            &mut peaks.vsize_kib,
+            &mut peaks.pages,
+            &mut peaks.read_bytes,
+            &mut peaks.write_bytes,
+            &mut peaks.min_cpu_us,
+        ] {
+            node.clone_into(&mut peak.node);
+        }
+    }
+
+    /// Adds what other tasks used.
+    pub fn add(&mut self, more: &Usage) {
+        if let Some(theirs) = &more.peaks {
+            match &mut self.peaks {
+                None => self.peaks = Some(theirs.clone()),
+                Some(peaks) => {
+                    peaks.vsize_kib.raise(&theirs.vsize_kib);
+                    peaks.total_vsize_kib += theirs.total_vsize_kib;
+                    peaks.pages.raise(&theirs.pages);
+                    peaks.read_bytes.raise(&theirs.read_bytes);
+                    peaks.write_bytes.raise(&theirs.write_bytes);
+                    if theirs.min_cpu_us.amount < peaks.min_cpu_us.amount {
+                        peaks.min_cpu_us.clone_from(&theirs.min_cpu_us);
+                    }
+                }
+            }
+        }
+        self.min_cpu_us = match (self.tasks, more.tasks) {
+            (0, _) => more.min_cpu_us,
+            (_, 0) => self.min_cpu_us,
+            _ => self.min_cpu_us.min(more.min_cpu_us),
+        };
+        self.user_us += more.user_us;
+        self.system_us += more.system_us;
+        self.total_rss_kib += more.total_rss_kib;
+        self.pages += more.pages;
+        self.disk_read_bytes += more.disk_read_bytes;
+        self.disk_write_bytes += more.disk_write_bytes;
+        self.tasks += more.tasks;
+        if more.max_rss_kib > self.max_rss_kib {
+            self.max_rss_kib = more.max_rss_kib;
+            self.max_rss_node.clone_from(&more.max_rss_node);
+            self.max_rss_task = more.max_rss_task;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_of_tasks_adds_up() {
+        let task = |number: u32, node: &str, cpu_us, rss| {
+            let mut usage = Usage {
+                user_us: cpu_us,
+                max_rss_kib: rss,
+                pages: u64::from(number),
+                ..Usage::default()
+            }
+            .of_task(number, 10 * rss);
+            usage.set_node(node);
+            usage
+        };
+        let mut sum = Usage::default();
+        sum.add(&task(0, "a", 50, 7));
+        sum.add(&task(1, "b", 20, 9));
+        sum.add(&task(2, "c", 30, 8));
+        assert_eq!((sum.tasks, sum.user_us, sum.min_cpu_us), (3, 100, 20));
+        assert_eq!((sum.max_rss_kib, sum.total_rss_kib), (9, 24));
+        assert_eq!((sum.max_rss_node.as_str(), sum.max_rss_task), ("b", 1));
+        let peaks = sum.peaks.expect("all tasks have them");
+        assert_eq!((peaks.vsize_kib.amount, peaks.total_vsize_kib), (90, 240));
+        assert_eq!((peaks.pages.task, peaks.pages.node.as_str()), (2, "c"));
+        assert_eq!((peaks.min_cpu_us.amount, peaks.min_cpu_us.task), (20, 1));
+    }
+}

@@ -1,0 +1,444 @@
+//! Reservations: making, changing, deleting, who may, what becomes of them and of jobs.
+
+use crate::world::{World, config, spec, target};
+use muster_core::command::{
+    JobUpdate, NameList, NodeUpdate, PlannedStart, Reply, ReservationAsk, UserCommand,
+};
+use muster_core::ids::{JobId, NodeIdx};
+use muster_core::job::{Hold, JobState, Reason};
+use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::reservation::{Flags, Reservation};
+use muster_core::spec::JobSpec;
+use muster_core::state::State;
+use muster_core::time::{TimeLimit, Timestamp};
+
+fn ask(world: &World, name: &str, start_s: u64, minutes: u32) -> ReservationAsk {
+    ReservationAsk {
+        name: Some(name.into()),
+        start: Some(world.now.plus_s(start_s)),
+        duration: Some(TimeLimit::Minutes(minutes)),
+        users: Some(NameList::Only(vec!["u1000".into()])),
+        ..ReservationAsk::default()
+    }
+}
+
+fn on(world: &World, name: &str, start_s: u64, minutes: u32, nodes: &str) -> ReservationAsk {
+    ReservationAsk {
+        nodes: Some(nodes.into()),
+        ..ask(world, name, start_s, minutes)
+    }
+}
+
+fn create(world: &mut World, ask: ReservationAsk) -> Result<String, RefusalCode> {
+    match world.user(0, UserCommand::CreateReservation(Box::new(ask))) {
+        Reply::Reserved { name } => Ok(name),
+        Reply::Refused(Refusal { code, .. }) => Err(code),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn update(world: &mut World, ask: ReservationAsk) -> Result<(), RefusalCode> {
+    match world.user(0, UserCommand::UpdateReservation(Box::new(ask))) {
+        Reply::Done { .. } => Ok(()),
+        Reply::Refused(Refusal { code, .. }) => Err(code),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn named(name: &str) -> ReservationAsk {
+    ReservationAsk {
+        name: Some(name.into()),
+        ..ReservationAsk::default()
+    }
+}
+
+fn get<'w>(world: &'w World, name: &str) -> &'w Reservation {
+    world.state.reservations.get(name).expect("it was made")
+}
+
+fn inside(name: &str) -> JobSpec {
+    JobSpec {
+        reservation: Some(name.into()),
+        ..spec("inside")
+    }
+}
+
+/// Starts a job on the first node, in reservation `r`.
+fn start_inside(w: &mut World, job: JobId) {
+    let mut alloc = w.alloc(job, &[0], 1);
+    alloc.reservation = Some("r".into());
+    assert_eq!(w.plan(vec![PlannedStart { job, alloc }]), 1);
+}
+
+#[test]
+fn making_one() {
+    let mut w = World::new();
+    let r = on(&w, "r", 600, 60, "n[1-2]");
+    assert_eq!(create(&mut w, r.clone()), Ok("r".into()));
+    let made = get(&w, "r");
+    assert_eq!(made.hostlist, "n[1-2]");
+    assert_eq!(made.end.since_ms(made.start), 3_600_000);
+    assert!(made.flags == Flags::SPEC_NODES && !made.active);
+    assert_eq!(create(&mut w, r.clone()), Err(RefusalCode::Duplicate));
+    let other = on(&w, "x", 1200, 60, "n2");
+    assert_eq!(
+        create(&mut w, other.clone()),
+        Err(RefusalCode::ReservationOverlap)
+    );
+    let maint = ReservationAsk {
+        flags: Flags::MAINT,
+        ..other
+    };
+    assert_eq!(create(&mut w, maint), Ok("x".into()));
+    let later = on(&w, "y", 600 + 3600, 60, "n2");
+    assert_eq!(
+        create(&mut w, later),
+        Ok("y".into()),
+        "one ends when the next begins"
+    );
+    let nameless = ReservationAsk {
+        name: None,
+        ..on(&w, "", 90_000, 60, "n1")
+    };
+    assert_eq!(create(&mut w, nameless), Ok("u1000_4".into()));
+    for (wrong, code) in [
+        (on(&w, "z", 0, 60, "nosuch"), RefusalCode::InvalidNode),
+        (on(&w, "z", 0, 0, "n3"), RefusalCode::InvalidTime),
+        (ask(&w, "z", 0, 5), RefusalCode::NodeConfigUnavailable),
+        (
+            ReservationAsk {
+                users: None,
+                ..on(&w, "z", 0, 5, "n3")
+            },
+            RefusalCode::ReservationEmpty,
+        ),
+        (
+            ReservationAsk {
+                groups: Some(NameList::Only(vec!["g".into()])),
+                ..on(&w, "z", 0, 5, "n3")
+            },
+            RefusalCode::UsersAndGroups,
+        ),
+        (
+            ReservationAsk {
+                licenses: Some("foo".into()),
+                ..on(&w, "z", 0, 5, "n3")
+            },
+            RefusalCode::InvalidLicense,
+        ),
+        (
+            ReservationAsk {
+                flags: Flags::HOURLY,
+                ..on(&w, "z", 0, 90, "n3")
+            },
+            RefusalCode::InvalidTime,
+        ),
+        (
+            ReservationAsk {
+                start: Some(Timestamp(0)),
+                ..on(&w, "z", 0, 90, "n3")
+            },
+            RefusalCode::InvalidTime,
+        ),
+        (
+            ReservationAsk {
+                flags: Flags::PART_NODES,
+                ..on(&w, "z", 0, 90, "n3")
+            },
+            RefusalCode::InvalidNode,
+        ),
+    ] {
+        let shown = format!("{wrong:?}");
+        // A clock that stands at 1000 s has no past of ten minutes.
+        w.now = w.now.max(Timestamp::from_unix_s(1000));
+        assert_eq!(create(&mut w, wrong), Err(code), "{shown}");
+    }
+    assert_eq!(
+        w.refused(1000, UserCommand::CreateReservation(Box::new(r))),
+        RefusalCode::AccessDenied
+    );
+}
+
+#[test]
+fn nodes_by_number() {
+    let mut w = World::new();
+    let busy = w.submit(spec("busy"));
+    assert!(w.start(busy, &[0]));
+    let two = ReservationAsk {
+        node_count: Some(2),
+        ..ask(&w, "two", 0, 60)
+    };
+    assert_eq!(create(&mut w, two.clone()), Ok("two".into()));
+    assert_eq!(get(&w, "two").hostlist, "n[2-3]");
+    let more = ReservationAsk {
+        name: Some("more".into()),
+        node_count: Some(1),
+        ..two.clone()
+    };
+    assert_eq!(create(&mut w, more.clone()), Err(RefusalCode::NodesBusy));
+    let anyway = ReservationAsk {
+        flags: Flags::IGNORE_JOBS,
+        ..more.clone()
+    };
+    assert_eq!(create(&mut w, anyway), Ok("more".into()));
+    let many = ReservationAsk {
+        node_count: Some(9),
+        ..named("many")
+    };
+    let many = ReservationAsk {
+        name: many.name,
+        node_count: many.node_count,
+        ..two
+    };
+    assert_eq!(
+        create(&mut w, many),
+        Err(RefusalCode::NodeConfigUnavailable)
+    );
+    // A node that goes out of service is replaced as soon as there is another.
+    w.must(
+        0,
+        UserCommand::DeleteReservation {
+            name: "more".into(),
+        },
+    );
+    w.finish(busy, 0);
+    w.must(
+        0,
+        UserCommand::UpdateNodes {
+            nodes: "n2".into(),
+            update: NodeUpdate {
+                state: Some("DRAIN".into()),
+                reason: Some("test".into()),
+                ..NodeUpdate::default()
+            },
+        },
+    );
+    assert_eq!(get(&w, "two").hostlist, "n[1,3]");
+}
+
+#[test]
+fn cores() {
+    let mut w = World::new();
+    let cores = ReservationAsk {
+        core_counts: vec![3],
+        node_count: Some(2),
+        ..ask(&w, "c", 0, 60)
+    };
+    assert_eq!(create(&mut w, cores), Ok("c".into()));
+    let counts: Vec<u32> = get(&w, "c")
+        .nodes
+        .iter()
+        .map(|n| n.cpus.as_ref().unwrap().len())
+        .collect();
+    assert_eq!(counts, [2, 1]);
+    // Another takes what is left of the first node.
+    let rest = ReservationAsk {
+        core_counts: vec![2],
+        ..on(&w, "d", 0, 60, "n1")
+    };
+    assert_eq!(create(&mut w, rest), Ok("d".into()));
+    let (c, d) = (get(&w, "c"), get(&w, "d"));
+    let cpus = |r: &Reservation| r.cpus_on(NodeIdx(0), 4).unwrap();
+    assert!(!cpus(c).intersects(&cpus(d)));
+    let uneven = ReservationAsk {
+        core_counts: vec![1, 1],
+        ..on(&w, "e", 0, 60, "n3")
+    };
+    assert_eq!(create(&mut w, uneven), Err(RefusalCode::CoreCounts));
+    let change = ReservationAsk {
+        core_counts: vec![1],
+        ..named("c")
+    };
+    assert_eq!(
+        update(&mut w, change),
+        Err(RefusalCode::CoreReservationUpdate)
+    );
+}
+
+#[test]
+fn who_may_submit_into_it() {
+    let mut w = World::new();
+    let r = on(&w, "r", 600, 60, "n1");
+    create(&mut w, r).unwrap();
+    w.submit(inside("r"));
+    let refusal = |w: &mut World, uid, name| w.try_submit(uid, inside(name)).unwrap_err().code;
+    assert_eq!(refusal(&mut w, 1001, "r"), RefusalCode::ReservationAccess);
+    assert_eq!(
+        refusal(&mut w, 1000, "nosuch"),
+        RefusalCode::InvalidReservation
+    );
+    let all = ReservationAsk {
+        users: Some(NameList::Add(vec!["u1001".into()])),
+        ..named("r")
+    };
+    update(&mut w, all).unwrap();
+    w.try_submit(1001, inside("r")).unwrap();
+    let other = w.submit(spec("other"));
+    let update = |name: &str| UserCommand::UpdateJob {
+        target: target(other),
+        update: Box::new(JobUpdate {
+            reservation: Some(name.into()),
+            ..JobUpdate::default()
+        }),
+    };
+    assert_eq!(
+        w.refused(1000, update("nosuch")),
+        RefusalCode::InvalidReservation
+    );
+    w.must(1000, update("r"));
+    assert!(w.state.by_reservation["r"].contains(&other));
+    let delete = UserCommand::DeleteReservation { name: "r".into() };
+    assert_eq!(w.refused(0, delete.clone()), RefusalCode::ReservationBusy);
+    let ids: Vec<JobId> = w.state.by_reservation["r"].iter().copied().collect();
+    for id in ids {
+        let uid = w.job(id).spec.owner.uid;
+        w.cancel(uid, target(id));
+    }
+    assert_eq!(w.refused(1000, delete.clone()), RefusalCode::AccessDenied);
+    w.must(0, delete);
+    assert!(w.state.reservations.is_empty() && w.state.by_reservation.is_empty());
+}
+
+#[test]
+fn updates() {
+    let mut w = World::new();
+    let r = on(&w, "r", 600, 60, "n1");
+    create(&mut w, r).unwrap();
+    let start = get(&w, "r").start;
+    let change = ReservationAsk {
+        start: Some(start.plus_s(60)),
+        flags: Flags::DAILY,
+        comment: Some("c".into()),
+        nodes: Some("n[2-3]".into()),
+        ..named("r")
+    };
+    update(&mut w, change).unwrap();
+    let changed = get(&w, "r");
+    assert_eq!(
+        (changed.start, changed.end),
+        (start.plus_s(60), start.plus_s(3660))
+    );
+    assert_eq!(changed.hostlist, "n[2-3]");
+    assert!(changed.flags.has(Flags::DAILY) && changed.comment.as_deref() == Some("c"));
+    let skip = ReservationAsk {
+        skip: true,
+        ..named("r")
+    };
+    update(&mut w, skip.clone()).unwrap();
+    assert_eq!(get(&w, "r").start, start.plus_s(60 + 86_400));
+    let once = ReservationAsk {
+        flags_removed: Flags::DAILY,
+        ..named("r")
+    };
+    update(&mut w, once).unwrap();
+    assert_eq!(update(&mut w, skip), Err(RefusalCode::NotSkippable));
+    assert_eq!(
+        update(&mut w, named("nosuch")),
+        Err(RefusalCode::InvalidReservation)
+    );
+    let less = ReservationAsk {
+        node_count: Some(1),
+        ..named("r")
+    };
+    update(&mut w, less).unwrap();
+    assert_eq!(get(&w, "r").hostlist, "n2");
+    w.now = get(&w, "r").start;
+    w.tick();
+    assert!(get(&w, "r").active);
+    let again = ReservationAsk {
+        start: Some(w.now.plus_s(600)),
+        ..named("r")
+    };
+    assert_eq!(update(&mut w, again), Err(RefusalCode::ReservationStarted));
+}
+
+#[test]
+fn its_end_is_the_end_of_its_jobs() {
+    let mut w = World::new();
+    let r = on(&w, "r", 0, 10, "n1");
+    create(&mut w, r).unwrap();
+    let (a, b) = (w.submit(inside("r")), w.submit(inside("r")));
+    // Nobody else has the node.
+    let outside = w.submit(spec("outside"));
+    assert!(!w.start(outside, &[0]) && !w.start(a, &[0]));
+    start_inside(&mut w, a);
+    assert_eq!(w.job(a).end_by, Some(w.now.plus_s(600)));
+    let longer = ReservationAsk {
+        duration: Some(TimeLimit::Minutes(20)),
+        ..named("r")
+    };
+    update(&mut w, longer).unwrap();
+    assert_eq!(w.job(a).end_by, Some(w.now.plus_s(1200)));
+    w.now = w.now.plus_s(1200);
+    w.tick();
+    assert_eq!(w.state_of(a), (JobState::Timeout, Reason::TimeLimit));
+    assert_eq!(
+        w.state_of(b),
+        (JobState::Pending, Reason::ReservationDeleted)
+    );
+    assert_eq!(w.job(b).hold, Hold::User);
+    assert!(w.state.reservations.is_empty());
+    w.must(1000, UserCommand::Release { target: target(b) });
+    assert_eq!(w.state_of(b), (JobState::Pending, Reason::None));
+}
+
+#[test]
+fn unused_ones_are_purged() {
+    let mut w = World::new();
+    let r = ReservationAsk {
+        flags: Flags::PURGE_COMP,
+        purge_s: Some(120),
+        ..on(&w, "r", 0, 60, "n1")
+    };
+    create(&mut w, r).unwrap();
+    let a = w.submit(inside("r"));
+    start_inside(&mut w, a);
+    assert_eq!(get(&w, "r").idle_since, None);
+    w.now = w.now.plus_s(600);
+    w.tick();
+    w.finish(a, 0);
+    assert_eq!(get(&w, "r").idle_since, Some(w.now));
+    w.now = w.now.plus_s(119);
+    w.tick();
+    assert!(!w.state.reservations.is_empty());
+    w.now = w.now.plus_s(1);
+    w.tick();
+    assert!(w.state.reservations.is_empty());
+}
+
+#[test]
+fn whole_partitions_are_followed() {
+    let mut w = World::new();
+    let partition = w.state.partitions[0].name.clone();
+    let r = ReservationAsk {
+        partition: Some(partition.clone()),
+        flags: Flags::PART_NODES,
+        ..on(&w, "r", 600, 60, "ALL")
+    };
+    create(&mut w, r).unwrap();
+    let before = get(&w, "r").nodes.len();
+    w.must(
+        0,
+        UserCommand::UpdatePartition {
+            name: partition,
+            pairs: vec![("Nodes".into(), "n1".into())],
+        },
+    );
+    assert!(before > 1);
+    assert_eq!(get(&w, "r").hostlist, "n1");
+}
+
+#[test]
+fn they_survive_a_snapshot() {
+    let mut w = World::with(config());
+    let r = ReservationAsk {
+        flags: Flags::DAILY,
+        ..on(&w, "r", 600, 60, "n1")
+    };
+    create(&mut w, r).unwrap();
+    let mut bytes = Vec::new();
+    w.state.encode_snapshot(&mut bytes);
+    let read = State::decode_snapshot(&bytes).unwrap();
+    assert_eq!(read.reservations, w.state.reservations);
+    assert_eq!(read.digest(), w.state.digest());
+}

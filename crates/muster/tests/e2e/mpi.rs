@@ -1,0 +1,326 @@
+//! Real MPI programs: Open MPI through PMIx. A program that ran as many jobs of one rank instead of one job of many
+//! would look well otherwise, so sizes are compared first of all.
+
+use crate::cluster::Cluster;
+
+/// Each rank tells its number and how many there are; a token goes round, a sum goes over all.
+const RING: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+  int rank, size, token = 1, sum;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  int next = (rank + 1) % size, before = (rank + size - 1) % size;
+  if (rank > 0) {
+    MPI_Recv(&token, 1, MPI_INT, before, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    token++;
+  }
+  if (size > 1) MPI_Send(&token, 1, MPI_INT, next, 0, MPI_COMM_WORLD);
+  if (size > 1 && rank == 0)
+    MPI_Recv(&token, 1, MPI_INT, before, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  printf("%d of %d: token %d, sum %d\n", rank, size, token, sum);
+  MPI_Finalize();
+  return 0;
+}
+"#;
+
+/// Compiles a program into the cluster's directory.
+fn build(c: &Cluster, name: &str, source: &str) {
+    c.write(&format!("{name}.c"), source);
+    c.ok(&format!("mpicc -o {name} {name}.c"));
+}
+
+/// What `ranks` ranks of the ring print.
+fn ring(ranks: u32) -> String {
+    let sum: u32 = (0..ranks).sum();
+    let line = |rank: u32| {
+        let token = if rank == 0 { ranks } else { rank + 1 };
+        format!("{rank} of {ranks}: token {token}, sum {sum}")
+    };
+    (0..ranks).map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Nothing of any step is left on the machine that this cluster could have left.
+fn assert_clean(c: &Cluster) {
+    let home = c.path("").display().to_string();
+    let left = c.ok(&format!(
+        "ps -eo pid,args | grep -F '{home}' | grep -v -e grep -e slurmctld -e slurmd -e muster-shim -e ' ps ' -e bash || true"
+    ));
+    assert_eq!(left, "", "processes are left");
+    // The cluster's own temporary directories; memory is looked for by the directories' common name.
+    let left = c.ok(&format!(
+        "ls -d {home}tmp.*/muster-pmix.* 2>/dev/null || true"
+    ));
+    assert_eq!(left, "", "files are left");
+}
+
+#[test]
+fn open_mpi_runs_as_one_job_on_one_node_and_on_several() {
+    let c = Cluster::start(4, 4);
+    build(&c, "ring", RING);
+    for (options, ranks) in [
+        ("-N1 -n1", 1),
+        ("-N1 -n4", 4),
+        ("-N2 -n4", 4),
+        ("-N4 -n7", 7),
+    ] {
+        let out = c.ok(&format!("srun --mpi=pmix {options} ./ring | sort -n"));
+        assert_eq!(out, ring(ranks), "srun {options}");
+    }
+    assert_clean(&c);
+    // More ranks than CPUs give each other way.
+    let out = c.ok("srun --mpi=pmix -N2 -n16 --overcommit ./ring | sort -n");
+    assert_eq!(out, ring(16));
+    // Programs that know nothing of MPI are not in the way of it.
+    assert_eq!(c.ok("srun --mpi=pmix -N2 echo here"), "here\nhere");
+    let kinds = c.ok("srun --mpi=list");
+    assert!(kinds.contains("\tpmix\n"), "{kinds}");
+    let version = kinds.rsplit(": ").next().unwrap();
+    let out = c.ok(&format!(
+        "SLURM_MPI_TYPE={version} srun -n2 ./ring | sort -n"
+    ));
+    assert_eq!(out, ring(2));
+    let wrong = c.run("srun --mpi=pmix_v3 -n2 ./ring");
+    assert_eq!(wrong.code, 1);
+    assert!(
+        wrong
+            .err
+            .contains("pmix_v3 was asked for, but the node's library is"),
+        "{}",
+        wrong.err
+    );
+    assert_clean(&c);
+}
+
+/// One rank, the third word, does what the first says with the number that the second is.
+const BAD: &str = r#"
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+  int rank, number = atoi(argv[2]), who = atoi(argv[3]);
+  if (!strcmp(argv[1], "early") && atoi(getenv("SLURM_PROCID")) == who) return number;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (!strcmp(argv[1], "hang")) {
+    if (rank == who) puts("all are here");
+    fflush(stdout);
+  }
+  if (rank == who) {
+    if (!strcmp(argv[1], "abort")) MPI_Abort(MPI_COMM_WORLD, number);
+    if (!strcmp(argv[1], "kill")) raise(number);
+    if (!strcmp(argv[1], "exit")) _exit(number);
+    if (!strcmp(argv[1], "hang")) pause();
+  }
+  if (!strcmp(argv[1], "after")) {
+    MPI_Finalize();
+    return rank == who ? number : 0;
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Finalize();
+  return 0;
+}
+"#;
+
+#[test]
+fn an_end_that_others_would_wait_for_ends_the_step_with_its_status() {
+    let c = Cluster::start(2, 4);
+    build(&c, "bad", BAD);
+    let cases = [
+        (
+            "abort 42 1",
+            42,
+            "42:0",
+            "task 1 aborts StepId=1.0 with status 42",
+        ),
+        // An abort is no success, whatever its last eight bits say.
+        (
+            "abort 256 3",
+            1,
+            "1:0",
+            "task 3 aborts StepId=2.0 with status 256",
+        ),
+        ("kill 9 2", 137, "0:9", "n2: task 2: Killed"),
+        ("exit 5 3", 5, "5:0", "n2: task 3: Exited with exit code 5"),
+        (
+            "exit 0 1",
+            1,
+            "1:0",
+            "task 1 exited without taking leave of the others",
+        ),
+        // It never joined; the others wait for it all the same.
+        ("early 9 2", 9, "9:0", "n2: task 2: Exited with exit code 9"),
+        // Nobody waits for a rank that has taken its leave.
+        ("after 3 1", 3, "3:0", "n1: task 1: Exited with exit code 3"),
+    ];
+    for (job, (what, code, exit, text)) in (1..).zip(cases) {
+        let ran = c.run(&format!("srun --mpi=pmix -N2 -n4 ./bad {what}"));
+        assert_eq!(ran.code, code, "{what}: {}", ran.err);
+        assert!(ran.err.contains(text), "{what}: {}", ran.err);
+        let ended_early = !what.starts_with("after");
+        assert_eq!(ran.err.contains("Terminating"), ended_early, "{}", ran.err);
+        c.until_prints(
+            &format!("sacct -n -P -j {job}.0 -o State,ExitCode"),
+            &format!("FAILED|{exit}"),
+        );
+    }
+    assert_clean(&c);
+}
+
+#[test]
+fn a_step_that_is_ended_from_outside_leaves_nothing() {
+    let c = Cluster::start(2, 4);
+    build(&c, "bad", BAD);
+    let hang = |name: &str| {
+        let script =
+            format!("exec srun --mpi=pmix -N2 -n4 ./bad hang 0 0 > {name}.out 2> {name}.err");
+        let child = c.command(&script).spawn().unwrap();
+        c.until("the ranks are up", || {
+            c.read_if_there(&format!("{name}.out"))
+                .contains("all are here")
+        });
+        child
+    };
+    let mut child = hang("cancelled");
+    c.ok("scancel 1");
+    child.wait().unwrap();
+    c.until_prints("squeue -h", "");
+    assert_clean(&c);
+    // srun itself is lost.
+    let mut child = hang("killed");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    c.until_prints("squeue -h", "");
+    assert_clean(&c);
+    // A node's step daemon is lost: the rest of the step ends too.
+    let mut child = hang("lost");
+    let daemon = c.ok(&format!(
+        "for p in $(pgrep -x muster-stepd); do if grep -q '{}' /proc/$p/cmdline; then echo $p; fi; done",
+        c.path("spool.n2").display()
+    ));
+    c.kill(daemon.parse().unwrap());
+    assert!(!child.wait().unwrap().success());
+    let told = c.read("lost.err");
+    assert!(told.contains("Node failure on n2"), "{told}");
+    c.until_prints("squeue -h", "");
+    // A signal that srun knows nothing of.
+    let mut child = hang("signalled");
+    let step = c.ok("squeue -h -s -o %i");
+    c.ok(&format!("scancel --signal=KILL {step}"));
+    assert!(!child.wait().unwrap().success());
+    let last = step.split('.').next().unwrap();
+    c.until_prints(&format!("sacct -n -P -j {last}.0 -o ExitCode"), "0:9");
+    assert_eq!(c.ok("pgrep -x bad || true"), "", "ranks are left");
+}
+
+const NAMES: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+int main(int argc, char **argv) {
+  int rank, size;
+  char port[MPI_MAX_PORT_NAME] = "", found[MPI_MAX_PORT_NAME] = "";
+  MPI_Comm half, other;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  if (rank == 0) {
+    MPI_Open_port(MPI_INFO_NULL, port);
+    if (MPI_Publish_name("service", MPI_INFO_NULL, port)) puts("not published");
+  }
+  MPI_Bcast(port, MPI_MAX_PORT_NAME, MPI_CHAR, 0, MPI_COMM_WORLD);
+  if (MPI_Lookup_name("service", MPI_INFO_NULL, found) || strcmp(port, found)) puts("not found");
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0 && MPI_Unpublish_name("service", MPI_INFO_NULL, port)) puts("not withdrawn");
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (!MPI_Lookup_name("service", MPI_INFO_NULL, found)) puts("still found");
+  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+  if (rank % 2)
+    MPI_Comm_connect(port, MPI_INFO_NULL, 0, half, &other);
+  else
+    MPI_Comm_accept(port, MPI_INFO_NULL, 0, half, &other);
+  MPI_Comm_remote_size(other, &size);
+  printf("%d meets %d\n", rank, size);
+  MPI_Comm_disconnect(&other);
+  MPI_Finalize();
+  return 0;
+}
+"#;
+
+const SPAWN: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char **argv) {
+  int rank, size, sum;
+  MPI_Comm parent, other, all;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_get_parent(&parent);
+  if (parent == MPI_COMM_NULL)
+    MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, atoi(argv[1]), MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other,
+                   MPI_ERRCODES_IGNORE);
+  else
+    other = parent;
+  MPI_Intercomm_merge(other, parent != MPI_COMM_NULL, &all);
+  MPI_Comm_rank(all, &rank);
+  MPI_Comm_size(all, &size);
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, all);
+  printf("%s %d of %d: sum %d\n", parent == MPI_COMM_NULL ? "parent" : "child", rank, size, sum);
+  fflush(stdout);
+  MPI_Comm_free(&all);
+  MPI_Comm_disconnect(&other);
+  MPI_Finalize();
+  return 0;
+}
+"#;
+
+#[test]
+fn names_are_published_and_processes_spawned() {
+    let c = Cluster::start(2, 4);
+    build(&c, "names", NAMES);
+    build(&c, "spawn", SPAWN);
+    let out = c.ok("srun --mpi=pmix -N2 -n4 ./names | sort");
+    assert_eq!(out, "0 meets 2\n1 meets 2\n2 meets 2\n3 meets 2");
+    let out = c.ok("srun --mpi=pmix -N2 -n2 ./spawn 3 | sort -k2n");
+    assert_eq!(
+        out,
+        "parent 0 of 5: sum 10\nparent 1 of 5: sum 10\nchild 2 of 5: sum 10\nchild 3 of 5: sum 10\nchild 4 of 5: sum 10"
+    );
+    c.until_prints(
+        "sacct -n -P -j 2 -o JobID,State,NTasks | grep -F .",
+        "2.0|COMPLETED|2\n2.1|COMPLETED|3",
+    );
+    let missing = c.run("srun --mpi=pmix -n1 ./spawn 0");
+    assert_ne!(missing.code, 0);
+    assert_clean(&c);
+}
+
+#[test]
+fn mpirun_starts_its_daemons_by_srun_inside_an_allocation() {
+    let c = Cluster::start(3, 4);
+    build(&c, "ring", RING);
+    // Emulated nodes share a machine and its shared memory, which mpirun's ranks would take for their own node's.
+    let env = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl=self,tcp";
+    let out = c.ok(&format!(
+        "salloc -N3 -n6 bash -c '{env} mpirun ./ring' | sort -n"
+    ));
+    assert_eq!(out, ring(6));
+    c.write(
+        "job.sh",
+        &format!("#!/bin/bash\n#SBATCH -N2 -n3 -o job.out\n{env} mpirun ./ring\n"),
+    );
+    c.ok("sbatch -W job.sh");
+    c.until_prints("sort -n job.out", &ring(3));
+    // What newer versions of it add when srun calls itself new enough.
+    let out = c.ok("salloc -N2 -n2 srun --external-launcher --ntasks-per-node=1 --kill-on-bad-exit --mpi=none \
+                    --cpu-bind=none --nodes=1 --nodelist=n2 --ntasks=1 bash -c 'echo $SLURM_NODEID $SLURMD_NODENAME'");
+    assert_eq!(out, "0 n2");
+    assert_clean(&c);
+}

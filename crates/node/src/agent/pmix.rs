@@ -1,0 +1,86 @@
+//! Whether a step's tasks find each other by PMIx, and with which settings.
+
+use super::Agent;
+use crate::shim::wire::PmixOrder;
+use muster_proto::node::JobGrant;
+use muster_proto::step::StepLaunch;
+use std::path::Path;
+
+impl Agent {
+    /// What the step's PMIx host is told; nothing if the step uses another kind of MPI or none.
+    pub(super) fn pmix_order(&self, grant: &JobGrant, launch: &StepLaunch) -> Option<PmixOrder> {
+        let asked = launch.spec.mpi.as_deref().filter(|m| !m.is_empty());
+        let version = pmix_version(asked.unwrap_or(&self.settings.mpi_default))?;
+        let slots: usize = grant
+            .alloc
+            .nodes
+            .iter()
+            .map(|n| n.tasks.max(1) as usize)
+            .sum();
+        Some(PmixOrder {
+            nspace: format!(
+                "{}.{}.{}.{}",
+                self.options.cluster, grant.job, grant.attempt.0, launch.step
+            ),
+            version,
+            universe: u32::try_from(slots).unwrap_or(u32::MAX),
+            listen: self.listen_ip(grant, launch),
+            tmp_base: self.tmp_base(),
+            share_topology: self.settings.mpi.share_topology,
+            early: self.settings.mpi.early,
+            timeout_s: self.settings.mpi.timeout_s,
+            env: self.settings.mpi.env.clone(),
+        })
+    }
+
+    /// Where steps have their files: `PMIxCliTmpDirBase`, else `TmpFS`, or /tmp where there is no such directory.
+    fn tmp_base(&self) -> String {
+        let name = &self.options.name;
+        let base = self.settings.mpi.tmp_base.as_ref();
+        let path = base
+            .unwrap_or(&self.settings.tmp_fs)
+            .replace("%n", name)
+            .replace("%h", name);
+        if Path::new(&path).is_dir() {
+            path
+        } else {
+            "/tmp".to_owned()
+        }
+    }
+
+    /// The address by which other nodes reach this one: that of its agent. Agents that are reached by a Unix socket
+    /// share a machine.
+    fn listen_ip(&self, grant: &JobGrant, launch: &StepLaunch) -> String {
+        let name = launch.names.get(launch.position as usize);
+        let at = grant.alloc.nodes.iter().position(|n| Some(&n.name) == name);
+        let address = at.and_then(|at| grant.addresses.get(at));
+        match address.and_then(|a| a.rsplit_once(':')) {
+            Some((host, _)) if !host.is_empty() && host != "unix" && !host.contains('/') => {
+                host.to_owned()
+            }
+            _ => "127.0.0.1".to_owned(),
+        }
+    }
+}
+
+/// The version that a kind of MPI asks for, if it is PMIx: `pmix` takes any, `pmix_v4` only that.
+fn pmix_version(kind: &str) -> Option<Option<u32>> {
+    match kind.strip_prefix("pmix")? {
+        "" => Some(None),
+        rest => rest.strip_prefix("_v")?.parse().ok().map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds() {
+        assert_eq!(pmix_version("pmix"), Some(None));
+        assert_eq!(pmix_version("pmix_v4"), Some(Some(4)));
+        assert_eq!(pmix_version("pmi2"), None);
+        assert_eq!(pmix_version("none"), None);
+        assert_eq!(pmix_version("pmix_x"), None);
+    }
+}

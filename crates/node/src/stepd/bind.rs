@@ -1,0 +1,95 @@
+//! A task binds itself to its CPUs and memory, and says so if the user wants to know. The agent has worked out what
+//! to bind to.
+
+use super::Stepd;
+use crate::shim::wire::MemoryPolicy;
+use crate::sys::{self, MemoryMode};
+use muster_core::binding::mask_text;
+use muster_core::cpuset::CpuSet;
+use std::io::{self, Write};
+
+impl Stepd<'_> {
+    /// In a task's child, before exec, with its streams in place.
+    pub(super) fn bind_task(&self, local: u32, global: u32) -> Result<(), String> {
+        let binding = &self.order.binding;
+        let own = binding.cpus.get(local as usize);
+        let result = own.map_or(Ok(()), sys::set_affinity);
+        if binding.verbose {
+            let mask = own
+                .cloned()
+                .unwrap_or_else(|| sys::affinity().unwrap_or_default());
+            let set = match (own, &result) {
+                (None, _) => "",
+                (Some(_), Ok(())) => " set",
+                (Some(_), Err(_)) => " set FAILED",
+            };
+            self.tell(
+                &format!("cpu-bind={}", binding.label),
+                local,
+                global,
+                &mask,
+                set,
+            );
+            if let (0, Some(note)) = (local, &binding.note) {
+                let line = format!("slurmstepd: {}: {note}\n", self.setting.node);
+                let _ = io::stderr().write_all(line.as_bytes());
+            }
+        }
+        result.map_err(|e| format!("task {global}: cannot be bound to its CPUs: {e}"))?;
+        match &binding.memory {
+            Some(policy) => self.bind_memory(policy, local, global),
+            None => Ok(()),
+        }
+    }
+
+    fn bind_memory(&self, policy: &MemoryPolicy, local: u32, global: u32) -> Result<(), String> {
+        let domains = policy.domains.get(local as usize);
+        let missing = domains.and_then(|d| d.iter().find(|n| !policy.exist.contains(*n)));
+        let result = match (domains, missing) {
+            (_, Some(domain)) => Err(format!(
+                "NUMA node {domain} does not exist; cannot bind local task {local} to it (--mem-bind)"
+            )),
+            (None, _) if !policy.local => Ok(()),
+            (None, _) => set(MemoryMode::Local, &CpuSet::default()),
+            (Some(domains), None) if policy.prefer => set(MemoryMode::Prefer, &domains.lowest(1)),
+            (Some(domains), None) => set(MemoryMode::Bind, domains),
+        };
+        if policy.verbose {
+            let mask = domains.unwrap_or(&policy.exist);
+            let how = match &result {
+                _ if domains.is_none() && !policy.local => "",
+                Ok(()) => " set",
+                Err(_) => " set FAILED",
+            };
+            self.tell(
+                &format!("mem-bind{}", policy.label),
+                local,
+                global,
+                mask,
+                how,
+            );
+        }
+        result
+    }
+
+    /// The line of `verbose`, in Slurm's form.
+    fn tell(&self, what: &str, local: u32, global: u32, mask: &CpuSet, how: &str) {
+        let mask = mask_text(mask, 1).to_ascii_lowercase();
+        let pid = std::process::id();
+        let node = &self.setting.node;
+        let line =
+            format!("{what} - {node}, task {global:2} {local:2} [{pid}]: mask {mask}{how}\n");
+        // Nothing can be done when standard error cannot be written.
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+}
+
+fn set(mode: MemoryMode, domains: &CpuSet) -> Result<(), String> {
+    sys::set_memory_policy(mode, domains).map_err(|e| match e.raw_os_error() {
+        Some(libc::ENOSYS) => {
+            "--mem-bind: this kernel has no NUMA memory policies (CONFIG_NUMA); remove the option"
+                .to_owned()
+        }
+        _ => format!("--mem-bind: set_mempolicy: {e}"),
+    })
+}

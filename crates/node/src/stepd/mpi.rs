@@ -1,0 +1,515 @@
+//! The PMIx host beside the step daemon: a fork of it that becomes the job's user, opens libpmix and serves the
+//! tasks. Here is the daemon's side: it starts the host before srun has come, hands each task what the host says it is
+//! to find in its environment, follows who has joined and who has taken leave, and cleans up.
+
+use super::{Setting, Stepd};
+use crate::shim::wire::{PmixOrder, StepOrder};
+use crate::sys;
+use minicbor::bytes::ByteVec;
+use muster_core::job::ExitStatus;
+use muster_pmix::control::{Environments, FromHost, ToHost};
+use muster_pmix::{Endpoints, HostSetup, Tuning};
+use muster_proto::frame::{self, Frames};
+use muster_proto::step::FromStepd;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::Uid;
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read, Write};
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, chown};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Variables of launchers around srun that would lead a task to another server than its own.
+const FOREIGN: [&str; 5] = [
+    "PMIX_",
+    "PMI_",
+    "PMI2_",
+    "OMPI_COMM_WORLD_",
+    "OMPI_UNIVERSE_",
+];
+/// What Open MPI 4 and 5 are told where to keep the memory that their ranks share.
+const SHARED_MEMORY: [&str; 2] = [
+    "OMPI_MCA_btl_vader_backing_directory",
+    "OMPI_MCA_btl_sm_backing_directory",
+];
+
+/// The host and what is known of the tasks through it.
+#[derive(Debug)]
+pub(super) struct Pmix {
+    /// Its process.
+    pub(super) pid: i32,
+    control: UnixStream,
+    input: Frames,
+    /// Tasks read their environment from here once they are let go.
+    environments: File,
+    /// It is written.
+    pub(super) ready: bool,
+    /// It has been told to exit.
+    stopped: bool,
+    /// It has exited.
+    pub(super) ended: bool,
+    connected: BTreeSet<u32>,
+    finalized: BTreeSet<u32>,
+    /// For files of tasks and library, and for memory that tasks share.
+    dirs: [PathBuf; 2],
+    /// `PMIxEnv`.
+    site_env: Vec<String>,
+    /// Ranks of this node wait for each other without giving up the CPU unless they are told to.
+    crowded: bool,
+}
+
+impl Pmix {
+    /// Forks the host.
+    pub(super) fn start(
+        order: &StepOrder,
+        pmix: &PmixOrder,
+        setting: &Setting,
+        listener: Option<TcpListener>,
+    ) -> io::Result<Pmix> {
+        let name = dir_name(order, &pmix.nspace, setting);
+        let dirs = [
+            make_dir(order, &pmix.tmp_base, &name)?,
+            make_dir(order, "/dev/shm", &name)?,
+        ];
+        let position = order.launch.position as usize;
+        let here = order.launch.tasks.get(position).map_or(0, Vec::len);
+        let machine = std::thread::available_parallelism().map_or(1, usize::from);
+        let cpus = (order.launch.cpus.len() as usize).clamp(1, machine);
+        let setup = HostSetup {
+            job: order.run.0.0,
+            nspace: pmix.nspace.clone(),
+            names: order.launch.names.clone(),
+            tasks: order.launch.tasks.clone(),
+            position,
+            owner: (order.user.uid, order.user.gid),
+            dir: dirs[0].to_string_lossy().into_owned(),
+            key: order.launch.key.to_vec(),
+            crowded: here > cpus,
+            universe: pmix.universe,
+            version: pmix.version,
+            env: variables(order),
+            tuning: Tuning {
+                share_topology: pmix.share_topology,
+                early: pmix.early,
+                timeout: Duration::from_secs(pmix.timeout_s.into()),
+            },
+        };
+        let crowded = setup.crowded;
+        let name = CString::new("muster-pmix").expect("a literal without a zero byte");
+        let environments = File::from(memfd_create(&*name, MFdFlags::MFD_CLOEXEC)?);
+        let (control, far_end) = UnixStream::pair()?;
+        let pid = match sys::fork()? {
+            sys::Fork::Child => become_host(order, pmix, setup, listener, &far_end),
+            sys::Fork::Parent(pid) => pid,
+        };
+        control.set_nonblocking(true)?;
+        let mut host = Pmix {
+            pid,
+            control,
+            input: Frames::default(),
+            environments,
+            ready: false,
+            stopped: false,
+            ended: false,
+            connected: BTreeSet::new(),
+            finalized: BTreeSet::new(),
+            dirs,
+            site_env: pmix.env.clone(),
+            crowded,
+        };
+        if order.launch.names.len() == 1 {
+            host.send(&ToHost::Peers(vec![String::new()]));
+        }
+        Ok(host)
+    }
+
+    /// To poll.
+    pub(super) fn fd(&self) -> i32 {
+        if self.ended {
+            -1
+        } else {
+            self.control.as_raw_fd()
+        }
+    }
+
+    /// Tells the host something. It reads always, so this does not wait for long.
+    pub(super) fn send(&mut self, message: &ToHost) {
+        let frame = frame::encode(message);
+        let sent = self
+            .control
+            .set_nonblocking(false)
+            .and_then(|()| self.control.write_all(&frame))
+            .and_then(|()| self.control.set_nonblocking(true));
+        // A host that is gone is found when it is reaped.
+        if let Err(e) = sent {
+            eprintln!("the PMIx host does not listen: {e}");
+        }
+    }
+
+    /// The last task has ended.
+    pub(super) fn stop(&mut self) {
+        if !self.ended && !std::mem::replace(&mut self.stopped, true) {
+            self.send(&ToHost::Stop);
+        }
+    }
+
+    /// Messages that have come.
+    fn receive(&mut self) -> Vec<FromHost> {
+        let mut chunk = [0; 64 << 10];
+        loop {
+            match self.control.read(&mut chunk) {
+                Ok(n) if n > 0 => self.input.push(&chunk[..n]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                _ => break,
+            }
+        }
+        let mut out = Vec::new();
+        while let Ok(Some(message)) = self.input.take() {
+            out.push(message);
+        }
+        out
+    }
+
+    fn keep(&mut self, environments: &Environments) -> io::Result<()> {
+        let bytes = minicbor::to_vec(environments).expect("writing to memory cannot fail");
+        self.environments.write_all(&bytes)?;
+        self.ready = true;
+        Ok(())
+    }
+
+    /// In a task's child: adds what the task is to find, takes out what would lead it astray.
+    pub(super) fn adjust(&self, rank: u32, env: &mut Vec<CString>) {
+        env.retain(|v| {
+            let name = v.as_bytes();
+            name.starts_with(b"PMIX_MCA_")
+                || !FOREIGN.iter().any(|p| name.starts_with(p.as_bytes()))
+        });
+        let length = self.environments.metadata().map_or(0, |m| m.len());
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        if self.environments.read_exact_at(&mut bytes, 0).is_ok()
+            && let Ok(environments) = minicbor::decode::<Environments>(&bytes)
+        {
+            env.extend(environments.of(rank).filter_map(|v| CString::new(v).ok()));
+        }
+        for variable in &self.site_env {
+            if let Some((name, value)) = variable.split_once('=') {
+                set_default(env, name, value);
+            }
+        }
+        let memory = self.dirs[1].to_string_lossy();
+        for name in SHARED_MEMORY {
+            set_default(env, name, &memory);
+        }
+        if self.crowded {
+            set_default(env, "OMPI_MCA_mpi_yield_when_idle", "1");
+        }
+    }
+
+    /// Removes what host and tasks leave behind.
+    pub(super) fn clean(&self) {
+        for dir in &self.dirs {
+            if let Err(e) = fs::remove_dir_all(dir)
+                && e.kind() != io::ErrorKind::NotFound
+            {
+                eprintln!("{}: {e}", dir.display());
+            }
+        }
+    }
+}
+
+impl Stepd<'_> {
+    /// Starts the host if the step wants one. What fails is told to srun when it comes.
+    pub(super) fn start_pmix(&mut self, listener: Option<TcpListener>) {
+        let Some(order) = &self.order.pmix else {
+            return;
+        };
+        match Pmix::start(self.order, order, self.setting, listener) {
+            Ok(host) => self.pmix = Some(host),
+            Err(e) => self.pmix_failed(&format!("the PMIx host cannot be started: {e}")),
+        }
+    }
+
+    /// Tasks cannot be started, or cannot go on.
+    fn pmix_failed(&mut self, why: &str) {
+        let node = &self.setting.node;
+        let line = format!("slurmstepd: error: mpi/pmix: {node}: {why}");
+        self.pmix_error.get_or_insert(line);
+        self.tell_pmix_error();
+    }
+
+    /// Tells srun, once it is there, why there is no PMIx; the step fails with that.
+    pub(super) fn tell_pmix_error(&mut self) {
+        if self.client.is_none() || self.ending {
+            return;
+        }
+        if let Some(line) = self.pmix_error.clone() {
+            self.message(line);
+            let exit = ExitStatus { code: 1, signal: 0 };
+            let task = self.tasks.first().map_or(0, |t| t.global);
+            self.send(&FromStepd::Failed {
+                task,
+                exit,
+                joined: true,
+            });
+            self.fail(exit);
+        }
+    }
+
+    /// Where the hosts of the other nodes are.
+    pub(super) fn pmix_peers(&mut self, peers: Vec<String>) {
+        if let Some(pmix) = &mut self.pmix {
+            pmix.send(&ToHost::Peers(peers));
+        }
+    }
+
+    /// Takes in what the host says.
+    pub(super) fn take_pmix(&mut self) {
+        let messages = self.pmix.as_mut().map(Pmix::receive).unwrap_or_default();
+        for message in messages {
+            self.pmix_message(message);
+        }
+    }
+
+    fn pmix_message(&mut self, message: FromHost) {
+        let Some(pmix) = &mut self.pmix else {
+            return;
+        };
+        match message {
+            FromHost::Ready(environments) => match pmix.keep(&environments) {
+                Ok(()) => self.release_tasks(),
+                Err(e) => self.pmix_failed(&format!("the tasks' environment cannot be kept: {e}")),
+            },
+            FromHost::Failed(why) => self.pmix_failed(&why),
+            FromHost::Connected(rank) => {
+                let first = pmix.connected.is_empty();
+                pmix.connected.insert(rank);
+                if first {
+                    self.send(&FromStepd::Joined);
+                }
+            }
+            FromHost::Finalized(rank) => {
+                pmix.finalized.insert(rank);
+            }
+            FromHost::Abort { rank, status, text } => self.aborted(rank, status, &text),
+            FromHost::Message(text) => {
+                for line in text.lines() {
+                    self.message(line.to_owned());
+                }
+            }
+            FromHost::Output(error, bytes) => self.pmix_output(error, bytes),
+            FromHost::Signal(ranks, signal) => {
+                if ranks.is_empty() {
+                    self.signal_all(signal);
+                }
+                for task in self.tasks.iter().filter(|t| t.exit.is_none()) {
+                    if ranks.contains(&task.global) {
+                        sys::kill(task.pid, signal);
+                    }
+                }
+            }
+            FromHost::PeerLost(position) => {
+                let name = self.order.launch.names.get(position as usize);
+                let name = name.map_or("a node", String::as_str);
+                eprintln!("the PMIx host of {name} is gone");
+            }
+        }
+    }
+
+    /// Output of a step that a task spawned comes out as the first task's here.
+    fn pmix_output(&mut self, error: bool, bytes: ByteVec) {
+        if let Some(task) = self.tasks.first().map(|t| t.global) {
+            let message = if error {
+                FromStepd::Stderr { task, bytes }
+            } else {
+                FromStepd::Stdout { task, bytes }
+            };
+            self.send(&message);
+        }
+    }
+
+    fn aborted(&mut self, rank: u32, status: i32, text: &str) {
+        let (job, step, node) = (self.order.run.0, self.order.launch.step, &self.setting.node);
+        // Open MPI says so when there is nothing to say.
+        let words = if text.is_empty() || text == "N/A" {
+            String::new()
+        } else {
+            format!(": {}", text.trim_end())
+        };
+        let line = format!(
+            "slurmstepd: error: mpi/pmix: {node}: task {rank} aborts StepId={job}.{step} with status {status}{words}"
+        );
+        self.message(line);
+        // An exit status has eight bits; an abort is never a success.
+        let code = match status.cast_unsigned() & 0xff {
+            0 => 1,
+            code => code,
+        };
+        let exit = ExitStatus { code, signal: 0 };
+        self.send(&FromStepd::Failed {
+            task: rank,
+            exit,
+            joined: true,
+        });
+        self.fail(exit);
+    }
+
+    /// A task has ended: whether the others would wait for it for ever, for srun to hear.
+    pub(super) fn pmix_task_ended(&mut self, rank: u32, exit: ExitStatus) -> Option<FromStepd> {
+        // What it told the host before it ended has been written by now.
+        self.take_pmix();
+        let pmix = self.pmix.as_mut()?;
+        let joined = pmix.connected.contains(&rank);
+        if pmix.finalized.contains(&rank) || (!joined && exit.is_ok()) || self.ending {
+            return None;
+        }
+        let status = if exit.is_ok() {
+            // It left without a word: the step did not go well, whatever it says.
+            ExitStatus { code: 1, signal: 0 }
+        } else {
+            exit
+        };
+        pmix.send(&ToHost::TaskFailed { rank });
+        if exit.is_ok() {
+            let line = format!(
+                "slurmstepd: error: mpi/pmix: {}: task {rank} exited without taking leave of the others (MPI_Finalize)",
+                self.setting.node
+            );
+            self.message(line);
+        }
+        Some(FromStepd::Failed {
+            task: rank,
+            exit: status,
+            joined,
+        })
+    }
+
+    /// The host has exited.
+    pub(super) fn pmix_ended(&mut self, exit: ExitStatus) {
+        self.take_pmix();
+        let Some(pmix) = &mut self.pmix else {
+            return;
+        };
+        pmix.ended = true;
+        let running = self.tasks.iter().any(|t| t.exit.is_none());
+        if running && !self.ending && self.pmix_error.is_none() && exit.signal != 9 {
+            self.pmix_failed(&format!(
+                "the PMIx host has ended (exit status {}, signal {})",
+                exit.code, exit.signal
+            ));
+        }
+    }
+}
+
+/// In a fresh fork of the step daemon: becomes the user, keeps only what the host needs, and serves.
+fn become_host(
+    order: &StepOrder,
+    pmix: &PmixOrder,
+    setup: HostSetup,
+    listener: Option<TcpListener>,
+    control: &UnixStream,
+) -> ! {
+    sys::set_name(c"muster-pmix");
+    // Above what is open, so that nothing overwrites another; then down to fixed numbers.
+    let moved = (|| {
+        let control = sys::dup_high(control.as_raw_fd())?;
+        let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
+        let wire = match &listener {
+            Some(listener) => Some(sys::dup_high(listener.as_raw_fd())?),
+            None => None,
+        };
+        sys::dup_to(control, 3)?;
+        if let Some(wire) = wire {
+            sys::dup_to(wire, 4)?;
+        }
+        io::Result::Ok(address)
+    })();
+    let Ok(address) = moved else {
+        sys::exit_now(1);
+    };
+    std::mem::forget(listener);
+    sys::close_from(if address.is_some() { 5 } else { 4 });
+    let user = &order.user;
+    if Uid::effective().is_root()
+        && let Err(e) = sys::become_user(user.uid, user.gid, &user.groups)
+    {
+        eprintln!("the PMIx host cannot become {}: {e}", user.name);
+        sys::exit_now(1);
+    }
+    sys::die_with_parent();
+    sys::block_signals();
+    for variable in &pmix.env {
+        if let Some((name, value)) = variable.split_once('=') {
+            sys::set_variable(name, value);
+        }
+    }
+    sys::close_on_exec_from(3);
+    let ends = Endpoints {
+        control: sys::adopt(3).into(),
+        listener: address.map(|a| (TcpListener::from(sys::adopt(4)), a.to_string())),
+    };
+    let code = match muster_pmix::run(setup, ends) {
+        Ok(()) => 0,
+        Err(e) => {
+            eprintln!(
+                "PMIx host of step {}.{}: {e}",
+                order.run.0, order.launch.step
+            );
+            1
+        }
+    };
+    sys::exit_now(code)
+}
+
+/// A name that no other step on this machine has, even of other clusters or emulated nodes.
+fn dir_name(order: &StepOrder, nspace: &str, setting: &Setting) -> String {
+    let mut hasher = DefaultHasher::new();
+    setting.result.parent().hash(&mut hasher);
+    let (uid, node, place) = (order.user.uid, &setting.node, hasher.finish());
+    format!("muster-pmix.{uid}.{nspace}.{node}.{place:016x}")
+}
+
+/// A fresh directory of the user's. What an earlier life of this step's number left there goes.
+fn make_dir(order: &StepOrder, base: &str, name: &str) -> io::Result<PathBuf> {
+    let path = Path::new(base).join(name);
+    let make = || fs::DirBuilder::new().mode(0o700).create(&path);
+    let made = match make() {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_dir_all(&path).and_then(|()| make())
+        }
+        other => other,
+    };
+    made.and_then(|()| {
+        if Uid::effective().is_root() {
+            chown(&path, Some(order.user.uid), Some(order.user.gid))?;
+        }
+        Ok(())
+    })
+    .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+    Ok(path)
+}
+
+/// The environment of the step, for steps that its tasks spawn.
+fn variables(order: &StepOrder) -> Vec<(String, String)> {
+    order
+        .env
+        .iter()
+        .filter_map(|v| std::str::from_utf8(v).ok()?.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+fn set_default(env: &mut Vec<CString>, name: &str, value: &str) {
+    let is_set = env.iter().any(|v| {
+        let rest = v.as_bytes().strip_prefix(name.as_bytes());
+        rest.is_some_and(|rest| rest.first() == Some(&b'='))
+    });
+    if !is_set {
+        env.extend(CString::new(format!("{name}={value}")).ok());
+    }
+}

@@ -1,0 +1,165 @@
+//! Collectives among hosts: fences, connects, groups. Each is named by its kind and members; the n-th that one host
+//! enters under a name meets the n-th of the others, whoever comes first.
+
+use crate::exchange::Exchange;
+use crate::upcall::{Done, InfoReply, Modex};
+use crate::wire::Wire;
+use minicbor::bytes::ByteVec;
+use std::collections::{BTreeMap, HashMap};
+
+/// Name and number of a collective.
+type Name = (Vec<u8>, u64);
+
+/// What is done with the result.
+#[derive(Debug)]
+pub(crate) enum Finish {
+    /// All contributions, one after the other, go to the library.
+    Fence(Modex),
+    /// Only that all have come counts.
+    Met(Done),
+    /// A group is complete; with true it wants a number.
+    Group(bool, InfoReply),
+}
+
+/// A collective that is over.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// Worst status.
+    pub(crate) status: i32,
+    /// Contributions in the members' order.
+    pub(crate) parts: Vec<ByteVec>,
+    /// What to do.
+    pub(crate) finish: Finish,
+}
+
+/// A message to a host.
+pub(crate) type Letter = (String, Wire);
+
+#[derive(Debug, Default)]
+struct Run {
+    exchange: Exchange,
+    members: Vec<String>,
+    finish: Option<Finish>,
+}
+
+/// All collectives of a host.
+#[derive(Debug, Default)]
+pub(crate) struct Collectives {
+    runs: BTreeMap<Name, Run>,
+    entered: HashMap<Vec<u8>, u64>,
+}
+
+/// What this host brings to a collective.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// Name: the same at all members.
+    pub(crate) name: Vec<u8>,
+    /// Hosts, in the same order at all members.
+    pub(crate) members: Vec<String>,
+    /// Status of this host's part.
+    pub(crate) status: i32,
+    /// What it contributes.
+    pub(crate) part: Vec<u8>,
+    /// What is done at the end.
+    pub(crate) finish: Finish,
+}
+
+impl Collectives {
+    /// This host's tasks have all come.
+    pub(crate) fn enter(
+        &mut self,
+        own: &str,
+        entry: Entry,
+        is_gone: impl Fn(&str) -> bool,
+    ) -> (Vec<Letter>, Option<Outcome>) {
+        let counter = self.entered.entry(entry.name.clone()).or_default();
+        let name = (entry.name, *counter);
+        *counter += 1;
+        let index = entry.members.iter().position(|m| m == own).unwrap_or(0);
+        let run = self.runs.entry(name.clone()).or_default();
+        run.exchange
+            .enter(entry.members.len(), index, entry.status, entry.part);
+        for (at, member) in entry.members.iter().enumerate() {
+            if is_gone(member) {
+                run.exchange.lost(at);
+            }
+        }
+        run.members = entry.members;
+        run.finish = Some(entry.finish);
+        self.advance(&name)
+    }
+
+    /// A round of another host's came.
+    pub(crate) fn receive(
+        &mut self,
+        name: Name,
+        round: u32,
+        status: i32,
+        parts: Vec<ByteVec>,
+    ) -> (Vec<Letter>, Option<Outcome>) {
+        let run = self.runs.entry(name.clone()).or_default();
+        run.exchange.receive(round, status, parts);
+        self.advance(&name)
+    }
+
+    /// A host is gone.
+    pub(crate) fn lost(&mut self, host: &str) -> (Vec<Letter>, Vec<Outcome>) {
+        let (mut letters, mut outcomes) = (Vec::new(), Vec::new());
+        let names: Vec<Name> = self.runs.keys().cloned().collect();
+        for name in names {
+            let Some(run) = self.runs.get_mut(&name) else {
+                continue;
+            };
+            let Some(at) = run.members.iter().position(|m| m == host) else {
+                continue;
+            };
+            run.exchange.lost(at);
+            let (more, outcome) = self.advance(&name);
+            letters.extend(more);
+            outcomes.extend(outcome);
+        }
+        (letters, outcomes)
+    }
+
+    fn advance(&mut self, name: &Name) -> (Vec<Letter>, Option<Outcome>) {
+        let Some(run) = self.runs.get_mut(name) else {
+            return (Vec::new(), None);
+        };
+        let letters = run
+            .exchange
+            .advance()
+            .into_iter()
+            .map(|due| {
+                let message = Wire::Exchange {
+                    name: name.0.clone().into(),
+                    number: name.1,
+                    round: due.round,
+                    status: due.status,
+                    parts: due.parts,
+                };
+                (run.members[due.to].clone(), message)
+            })
+            .collect();
+        let Some((status, parts)) = run.exchange.result() else {
+            return (letters, None);
+        };
+        let outcome = run.finish.take().map(|finish| Outcome {
+            status,
+            parts,
+            finish,
+        });
+        self.runs.remove(name);
+        (letters, outcome)
+    }
+}
+
+/// Whom a host sends to in collectives of all hosts of a step: those that it connects to ahead of time.
+pub(crate) fn neighbours(members: usize, index: usize) -> Vec<usize> {
+    let mut out = Vec::new();
+    let mut reach = 1;
+    while reach < members {
+        out.push((index + members - reach) % members);
+        reach *= 2;
+    }
+    out
+}

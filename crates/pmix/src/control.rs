@@ -1,0 +1,126 @@
+//! What a step daemon and the host beside it say to each other, in frames of CBOR over a socket pair. Both are forks
+//! of one process, so there are no versions of it.
+
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+
+/// Step daemon to host.
+#[derive(Clone, Debug, Encode, Decode)]
+pub enum ToHost {
+    /// Where the hosts of the step listen, by node of the step.
+    #[n(0)]
+    Peers(#[n(0)] Vec<String>),
+    /// A task has ended before it said that it would.
+    #[n(1)]
+    TaskFailed {
+        /// Its rank.
+        #[n(0)]
+        rank: u32,
+    },
+    /// All tasks of this node have ended: say good-bye and exit.
+    #[n(2)]
+    Stop,
+}
+
+/// Host to step daemon.
+#[derive(Clone, Debug, Encode, Decode)]
+pub enum FromHost {
+    /// Tasks may start.
+    #[n(0)]
+    Ready(#[n(0)] Environments),
+    /// They cannot: what is missing.
+    #[n(1)]
+    Failed(#[n(0)] String),
+    /// A task has connected.
+    #[n(2)]
+    Connected(#[n(0)] u32),
+    /// A task has taken its leave. It hears of it only after this was written.
+    #[n(3)]
+    Finalized(#[n(0)] u32),
+    /// A task wants the step to end.
+    #[n(4)]
+    Abort {
+        /// Its rank.
+        #[n(0)]
+        rank: u32,
+        /// The status that it gives.
+        #[n(1)]
+        status: i32,
+        /// Its words.
+        #[n(2)]
+        text: String,
+    },
+    /// A line for the step's standard error.
+    #[n(5)]
+    Message(#[n(0)] String),
+    /// Bytes for the step's standard output or, with true, error: of a step that a task asked for.
+    #[n(6)]
+    Output(#[n(0)] bool, #[n(1)] ByteVec),
+    /// Send a signal to tasks of this node; to all when none is named.
+    #[n(7)]
+    Signal(#[n(0)] Vec<u32>, #[n(1)] i32),
+    /// The host of this node of the step is gone, though it did not say so.
+    #[n(8)]
+    PeerLost(#[n(0)] u32),
+}
+
+/// What tasks are to find in their environment, as `NAME=value`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Environments {
+    /// All of them.
+    #[n(0)]
+    pub shared: Vec<ByteVec>,
+    /// Each, by rank.
+    #[n(1)]
+    pub own: Vec<(u32, Vec<ByteVec>)>,
+}
+
+impl Environments {
+    /// Splits off what all have in common, so that it is told once.
+    pub(crate) fn gather(all: Vec<(u32, Vec<Vec<u8>>)>) -> Environments {
+        let Some((_, first)) = all.first() else {
+            return Environments::default();
+        };
+        let shared: Vec<Vec<u8>> = first
+            .iter()
+            .filter(|v| all.iter().all(|(_, env)| env.contains(v)))
+            .cloned()
+            .collect();
+        let own = all
+            .into_iter()
+            .map(|(rank, env)| {
+                let own = env.into_iter().filter(|v| !shared.contains(v));
+                (rank, own.map(ByteVec::from).collect())
+            })
+            .collect();
+        Environments {
+            shared: shared.into_iter().map(ByteVec::from).collect(),
+            own,
+        }
+    }
+
+    /// The variables of one task.
+    pub fn of(&self, rank: u32) -> impl Iterator<Item = &[u8]> {
+        let own = self.own.iter().find(|(r, _)| *r == rank);
+        let own = own.map_or(&[][..], |(_, env)| env.as_slice());
+        self.shared.iter().chain(own).map(|v| v.as_slice())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environments_share_what_is_common() {
+        let v = |texts: &[&str]| -> Vec<Vec<u8>> {
+            texts.iter().map(|t| t.as_bytes().to_vec()).collect()
+        };
+        let all = vec![(0, v(&["A=1", "R=0"])), (3, v(&["A=1", "R=3"]))];
+        let environments = Environments::gather(all);
+        assert_eq!(environments.shared.len(), 1);
+        let of: Vec<&[u8]> = environments.of(3).collect();
+        assert_eq!(of, [b"A=1", b"R=3"]);
+        assert_eq!(environments.of(7).count(), 1);
+    }
+}

@@ -1,0 +1,537 @@
+//! The host process: one loop over the step daemon, the library's upcalls and the other hosts.
+
+mod names;
+mod requests;
+mod spawn;
+
+use crate::collective::{Collectives, Entry, Finish, Letter, Outcome, neighbours};
+use crate::control::{Environments, FromHost, ToHost};
+use crate::info::{Infos, Value};
+use crate::job::{self, Job, Local};
+use crate::library::{Library, library};
+use crate::mesh::{Happening, Mesh};
+use crate::server::Server;
+use crate::upcall::{Modex, Upcall};
+use crate::{ProcName, status};
+use muster_proto::frame::{self, Frames};
+use names::Names;
+use spawn::Spawns;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{self, Read, Write};
+use std::net::TcpListener;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// What a host serves.
+#[derive(Clone, Debug)]
+pub struct HostSetup {
+    /// The job's number.
+    pub job: u64,
+    /// Name space of the step: unique in the cluster.
+    pub nspace: String,
+    /// Names of the step's nodes.
+    pub names: Vec<String>,
+    /// Ranks of each node, by local number.
+    pub tasks: Vec<Vec<u32>>,
+    /// This node among them.
+    pub position: usize,
+    /// User and group of the tasks, and of this process.
+    pub owner: (u32, u32),
+    /// A fresh directory of the user's, for files of tasks and library. The step daemon removes it.
+    pub dir: String,
+    /// What only hosts of this job know.
+    pub key: Vec<u8>,
+    /// The node has more tasks of the step than CPUs for them.
+    pub crowded: bool,
+    /// Slots of the allocation: the universe of MPI.
+    pub universe: u32,
+    /// The version that was asked for (`pmix_v4`).
+    pub version: Option<u32>,
+    /// `NAME=value` of srun's environment that concern spawned steps.
+    pub env: Vec<(String, String)>,
+    /// Settings.
+    pub tuning: Tuning,
+}
+
+/// mpi.conf, as far as a host is concerned.
+#[derive(Clone, Debug)]
+pub struct Tuning {
+    /// `PMIxShareServerTopology`: tasks find the node's topology in shared memory.
+    pub share_topology: bool,
+    /// `PMIxDirectConnEarly`: connections are made before anyone needs them.
+    pub early: bool,
+    /// `PMIxTimeout`: how long another host may take to answer.
+    pub timeout: Duration,
+}
+
+impl Default for Tuning {
+    fn default() -> Tuning {
+        Tuning {
+            share_topology: true,
+            early: true,
+            timeout: Duration::from_secs(300),
+        }
+    }
+}
+
+/// What a host is given.
+#[derive(Debug)]
+pub struct Endpoints {
+    /// To the step daemon.
+    pub control: UnixStream,
+    /// For other hosts, and the address by which they reach it.
+    pub listener: Option<(TcpListener, String)>,
+}
+
+/// Serves until the step daemon says that it is over, or is gone.
+///
+/// # Errors
+/// The loop cannot wait. What is wrong with the library is told to the step daemon.
+pub fn run(setup: HostSetup, ends: Endpoints) -> io::Result<()> {
+    let mut control = Control::new(ends.control)?;
+    let (listener, address) = ends.listener.unzip();
+    if let Some(listener) = &listener {
+        listener.set_nonblocking(true)?;
+    }
+    let own = address.unwrap_or_else(|| "this host".to_owned());
+    let mesh = Mesh::new(own, setup.key.clone(), listener);
+    match Host::open(setup, mesh, &mut control) {
+        Ok(mut host) => host.serve(&mut control),
+        Err(e) => {
+            control.send(&FromHost::Failed(e.to_string()));
+            Ok(())
+        }
+    }
+}
+
+/// The socket to the step daemon.
+struct Control {
+    stream: UnixStream,
+    input: Frames,
+    open: bool,
+}
+
+impl Control {
+    fn new(stream: UnixStream) -> io::Result<Control> {
+        stream.set_nonblocking(false)?;
+        Ok(Control {
+            stream,
+            input: Frames::default(),
+            open: true,
+        })
+    }
+
+    /// The step daemon reads always: this does not wait for long.
+    fn send(&mut self, message: &FromHost) {
+        if self.stream.write_all(&frame::encode(message)).is_err() {
+            self.open = false;
+        }
+    }
+
+    /// Reads what is there; called when there is something.
+    fn read(&mut self) -> Vec<ToHost> {
+        let mut chunk = [0; 64 << 10];
+        match self.stream.read(&mut chunk) {
+            Ok(0) | Err(_) => self.open = false,
+            Ok(n) => self.input.push(&chunk[..n]),
+        }
+        let mut out = Vec::new();
+        while let Ok(Some(message)) = self.input.take() {
+            out.push(message);
+        }
+        out
+    }
+}
+
+/// A question to another host whose answer the library waits for.
+struct Asked {
+    host: String,
+    reply: Modex,
+    until: Instant,
+}
+
+struct Host {
+    setup: HostSetup,
+    library: &'static Library,
+    server: Server,
+    mesh: Mesh,
+    collectives: Collectives,
+    /// Name spaces whose processes may be talked to; this step's own among them.
+    jobs: BTreeMap<String, Job>,
+    /// Fetches of this node's tasks from others.
+    asked: HashMap<u64, Asked>,
+    /// Fetches of others from this node's tasks: who asked, and with which ticket.
+    serving: HashMap<u64, (String, u64)>,
+    next_ticket: u64,
+    /// The next number for a group.
+    next_group: u64,
+    names: Names,
+    spawns: Spawns,
+    /// Lines and orders for the step daemon.
+    outbox: Vec<FromHost>,
+    finalized: BTreeSet<u32>,
+    /// Whether upcalls about other hosts may be dealt with: it is known where they are.
+    has_peers: bool,
+    /// The hosts of this step are known.
+    met_own: bool,
+    waiting: Vec<Upcall>,
+    /// The step daemon has no more tasks.
+    stopping: bool,
+}
+
+impl Host {
+    fn open(setup: HostSetup, mesh: Mesh, control: &mut Control) -> io::Result<Host> {
+        let library = library()?;
+        if let Some(wanted) = setup.version.filter(|v| *v != library.major) {
+            return Err(io::Error::other(format!(
+                "pmix_v{wanted} was asked for, but the node's library is {}; use --mpi=pmix_v{} or --mpi=pmix",
+                library.banner, library.major
+            )));
+        }
+        let server = start(library, &setup)?;
+        let job = Job {
+            nspace: setup.nspace.clone(),
+            names: setup.names.clone(),
+            tasks: setup.tasks.clone(),
+            hosts: vec![mesh.own.clone(); setup.names.len()],
+            parent: None,
+            apps: spawn::apps(&setup),
+        };
+        let mut host = Host {
+            library,
+            server,
+            collectives: Collectives::default(),
+            jobs: BTreeMap::new(),
+            asked: HashMap::new(),
+            serving: HashMap::new(),
+            next_ticket: 1,
+            next_group: 0,
+            names: Names::new(mesh.own.clone()),
+            spawns: Spawns::default(),
+            outbox: Vec::new(),
+            finalized: BTreeSet::new(),
+            has_peers: false,
+            met_own: false,
+            waiting: Vec::new(),
+            stopping: false,
+            mesh,
+            setup,
+        };
+        let environments = host.register_own(job)?;
+        control.send(&FromHost::Ready(environments));
+        Ok(host)
+    }
+
+    /// Tells the server of the step and of this node's tasks; what these are to find in their environment.
+    fn register_own(&mut self, mut job: Job) -> io::Result<Environments> {
+        job.parent = spawn::parent(&self.setup);
+        let nsdir = format!("{}/{}", self.setup.dir, self.setup.nspace);
+        std::fs::create_dir_all(&nsdir)?;
+        let job_id = self.setup.job.to_string();
+        let local = Local {
+            node: Some(self.setup.position),
+            job_id: &job_id,
+            owner: self.setup.owner,
+            dirs: (&self.setup.dir, &nsdir),
+            crowded: self.setup.crowded,
+            universe: self.setup.universe,
+        };
+        job::register(&self.server, &job, &local)?;
+        let here = job
+            .tasks
+            .get(self.setup.position)
+            .cloned()
+            .unwrap_or_default();
+        let (uid, gid) = self.setup.owner;
+        let tasks: Vec<ProcName> = here
+            .iter()
+            .map(|rank| ProcName {
+                nspace: job.nspace.clone(),
+                rank: *rank,
+            })
+            .collect();
+        // All are known before the first may come.
+        for task in &tasks {
+            self.server.register_client(task, uid, gid)?;
+        }
+        let mut all = Vec::with_capacity(tasks.len());
+        for task in &tasks {
+            all.push((task.rank, self.server.environment(task)?));
+        }
+        self.jobs.insert(job.nspace.clone(), job);
+        Ok(Environments::gather(all))
+    }
+
+    fn serve(&mut self, control: &mut Control) -> io::Result<()> {
+        self.tell(control);
+        // Spawned steps may outlive the tasks that asked for them.
+        while control.open && !(self.stopping && self.spawns.is_empty()) {
+            self.deadlines();
+            self.wait(control)?;
+            self.tell(control);
+        }
+        if self.stopping {
+            self.mesh.leave();
+            self.server.deregister_job(&self.setup.nspace);
+            self.server.stop();
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, control: &mut Control) {
+        for message in self.outbox.drain(..) {
+            control.send(&message);
+        }
+    }
+
+    fn wait(&mut self, control: &mut Control) -> io::Result<()> {
+        let entry = |(fd, events): (i32, i16)| libc::pollfd {
+            fd,
+            events,
+            revents: 0,
+        };
+        let mut fds = vec![
+            entry((control.stream.as_raw_fd(), libc::POLLIN)),
+            entry((self.server.queue.wake.as_fd().as_raw_fd(), libc::POLLIN)),
+        ];
+        let spawned = self.spawns.interests();
+        fds.extend(spawned.iter().map(|fd| entry((*fd, libc::POLLIN))));
+        let links = fds.len();
+        fds.extend(self.mesh.interests().into_iter().map(entry));
+        let timeout = if self.mesh.is_eager() {
+            0
+        } else {
+            self.timeout_ms()
+        };
+        poll(&mut fds, timeout)?;
+        let seen: Vec<bool> = fds[links..].iter().map(|f| f.revents != 0).collect();
+        if fds[0].revents != 0 {
+            for message in control.read() {
+                self.hear(message);
+            }
+        }
+        for happening in self.mesh.serve(&seen) {
+            match happening {
+                Happening::Message(from, message) => self.message(&from, message),
+                Happening::Gone(host, orderly) => self.gone(&host, orderly),
+            }
+        }
+        let ready: Vec<bool> = fds[2..links].iter().map(|f| f.revents != 0).collect();
+        self.serve_spawned(&ready);
+        if fds[1].revents != 0 {
+            for upcall in self.server.queue.take() {
+                self.upcall(upcall, control);
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, message: ToHost) {
+        match message {
+            ToHost::Peers(hosts) => {
+                let own = self.setup.nspace.clone();
+                let position = self.setup.position;
+                if let Some(job) = self.jobs.get_mut(&own)
+                    && hosts.len() == job.hosts.len()
+                {
+                    job.hosts = hosts.clone();
+                }
+                if let Some(keeper) = hosts.first().filter(|_| !self.spawns.introduced) {
+                    self.names.keeper.clone_from(keeper);
+                }
+                if self.setup.tuning.early {
+                    for at in neighbours(hosts.len(), position) {
+                        self.mesh.prepare(&hosts[at]);
+                    }
+                }
+                self.met_own = true;
+                self.tell_parent();
+                self.all_known();
+            }
+            ToHost::TaskFailed { rank } => self.task_failed(rank),
+            ToHost::Stop => self.stopping = true,
+        }
+    }
+
+    /// What waited for others to be known goes on, when they are.
+    fn all_known(&mut self) {
+        let introduced = self.spawns.introduced || spawn::parent(&self.setup).is_none();
+        if !self.met_own || !introduced || std::mem::replace(&mut self.has_peers, true) {
+            return;
+        }
+        for upcall in std::mem::take(&mut self.waiting) {
+            self.request(upcall);
+        }
+    }
+
+    /// Hosts of some processes, in an order that is the same everywhere; nothing if a name space is not known.
+    fn members(&self, procs: &[ProcName]) -> Option<Vec<String>> {
+        let mut ranks: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for proc in procs {
+            ranks.entry(&proc.nspace).or_default().push(proc.rank);
+        }
+        let mut out: Vec<String> = Vec::new();
+        for (nspace, ranks) in ranks {
+            let job = self.jobs.get(nspace)?;
+            for node in job.nodes_of(&ranks) {
+                let host = &job.hosts[node];
+                if !out.contains(host) {
+                    out.push(host.clone());
+                }
+            }
+        }
+        Some(out)
+    }
+
+    /// Enters a collective of some processes' hosts.
+    fn meet(
+        &mut self,
+        kind: &str,
+        procs: Vec<ProcName>,
+        (status, part): (i32, Vec<u8>),
+        finish: Finish,
+    ) {
+        let members = self.members(&procs).filter(|m| m.contains(&self.mesh.own));
+        let Some(members) = members else {
+            return refuse(finish, status::NOT_FOUND);
+        };
+        let mut procs = procs;
+        procs.sort();
+        let name = minicbor::to_vec((kind, &procs)).expect("writing to memory cannot fail");
+        let entry = Entry {
+            name,
+            members,
+            status,
+            part,
+            finish,
+        };
+        let mesh = &self.mesh;
+        let (letters, outcome) = self
+            .collectives
+            .enter(&mesh.own, entry, |host| mesh.is_gone(host));
+        self.post(letters);
+        outcome.into_iter().for_each(|o| self.finish(o));
+    }
+
+    fn post(&mut self, letters: Vec<Letter>) {
+        for (host, message) in letters {
+            self.mesh.send(&host, &message);
+        }
+    }
+
+    fn finish(&mut self, outcome: Outcome) {
+        let Outcome {
+            status,
+            parts,
+            finish,
+        } = outcome;
+        match finish {
+            Finish::Fence(reply) => {
+                let whole: Vec<u8> = parts.iter().flat_map(|p| p.iter().copied()).collect();
+                reply.give(status, whole);
+            }
+            Finish::Met(reply) => reply.fail(status),
+            Finish::Group(wants_id, reply) => self.group_complete(status, &parts, wants_id, reply),
+        }
+    }
+
+    fn gone(&mut self, host: &str, orderly: bool) {
+        let (letters, outcomes) = self.collectives.lost(host);
+        self.post(letters);
+        outcomes.into_iter().for_each(|o| self.finish(o));
+        let lost: Vec<u64> = self
+            .asked
+            .iter()
+            .filter(|(_, a)| a.host == host)
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        for ticket in lost {
+            if let Some(asked) = self.asked.remove(&ticket) {
+                asked.reply.fail(status::NOT_FOUND);
+            }
+        }
+        self.names.forget_host(host);
+        if !orderly {
+            let own = self.jobs.get(&self.setup.nspace);
+            if let Some(at) = own.and_then(|j| j.hosts.iter().position(|h| h == host)) {
+                let at = u32::try_from(at).unwrap_or(u32::MAX);
+                self.outbox.push(FromHost::PeerLost(at));
+            }
+        }
+    }
+
+    fn deadlines(&mut self) {
+        let now = Instant::now();
+        let late: Vec<u64> = self
+            .asked
+            .iter()
+            .filter(|(_, a)| a.until <= now)
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        for ticket in late {
+            if let Some(asked) = self.asked.remove(&ticket) {
+                asked.reply.fail(status::TIMEOUT);
+            }
+        }
+        let answers = self.names.expire(now);
+        self.answer_names(answers);
+    }
+
+    fn timeout_ms(&self) -> i32 {
+        let fetches = self.asked.values().map(|a| a.until);
+        fetches
+            .chain(self.names.next_expiry())
+            .min()
+            .map_or(-1, |at| {
+                let wait = at.saturating_duration_since(Instant::now()).as_millis() + 1;
+                i32::try_from(wait).unwrap_or(i32::MAX)
+            })
+    }
+
+    fn ticket(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.next_ticket
+    }
+}
+
+fn refuse(finish: Finish, status: i32) {
+    match finish {
+        Finish::Fence(reply) => reply.fail(status),
+        Finish::Met(reply) => reply.fail(status),
+        Finish::Group(_, reply) => reply.fail(status),
+    }
+}
+
+fn start(library: &'static Library, setup: &HostSetup) -> io::Result<Server> {
+    let mut infos = Infos::new(library);
+    let name = format!("{}.hosts", setup.nspace);
+    infos.add("pmix.srv.nspace", Value::Text(&name));
+    let rank = u32::try_from(setup.position).unwrap_or(0);
+    infos.add("pmix.srv.rank", Value::Rank(rank));
+    infos.add("pmix.srvr.tmpdir", Value::Text(&setup.dir));
+    infos.add("pmix.sys.tmpdir", Value::Text(&setup.dir));
+    infos.add("pmix.euid", Value::U32(setup.owner.0));
+    infos.add("pmix.egid", Value::U32(setup.owner.1));
+    if let Some(node) = setup.names.get(setup.position) {
+        infos.add("pmix.hname", Value::Text(node));
+    }
+    if setup.tuning.share_topology {
+        infos.add("pmix.srvr.share", Value::Bool(true));
+    }
+    Server::start(library, &mut infos)
+}
+
+#[allow(unsafe_code)]
+fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<()> {
+    let count = libc::nfds_t::try_from(fds.len()).unwrap_or(0);
+    // SAFETY: pointer and length describe a live slice.
+    if unsafe { libc::poll(fds.as_mut_ptr(), count, timeout_ms) } < 0 {
+        let e = io::Error::last_os_error();
+        if e.kind() != io::ErrorKind::Interrupted {
+            return Err(e);
+        }
+        fds.iter_mut().for_each(|f| f.revents = 0);
+    }
+    Ok(())
+}

@@ -1,0 +1,235 @@
+//! Names that tasks publish and look up (`MPI_Publish_name`, ports). One host keeps them for the step and for all
+//! steps that its tasks spawn; the others ask it.
+
+use super::Host;
+use crate::info::{Infos, Packed};
+use crate::upcall::{Done, Lookup};
+use crate::wire::{Entry, Wire};
+use crate::{ProcName, status};
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+/// The keeper's books, and what this host has asked of the keeper.
+#[derive(Debug)]
+pub(super) struct Names {
+    /// Who keeps them.
+    pub(super) keeper: String,
+    kept: BTreeMap<String, (String, Entry)>,
+    seekers: Vec<Seeker>,
+    done: HashMap<u64, Done>,
+    lookups: HashMap<u64, Lookup>,
+}
+
+/// Someone who waits for names.
+#[derive(Debug)]
+struct Seeker {
+    host: String,
+    ticket: u64,
+    keys: Vec<String>,
+    until: Option<Instant>,
+}
+
+/// Answers that are due: host, ticket, what was found.
+pub(super) type Answers = Vec<(String, u64, Vec<Entry>)>;
+
+impl Names {
+    pub(super) fn new(keeper: String) -> Names {
+        Names {
+            keeper,
+            kept: BTreeMap::new(),
+            seekers: Vec::new(),
+            done: HashMap::new(),
+            lookups: HashMap::new(),
+        }
+    }
+
+    /// As the keeper: takes names in; a name that is taken is refused.
+    pub(super) fn publish(&mut self, host: &str, entries: Vec<(String, Entry)>) -> (i32, Answers) {
+        if entries.iter().any(|(key, _)| self.kept.contains_key(key)) {
+            return (status::DUPLICATE_KEY, Vec::new());
+        }
+        for (key, entry) in entries {
+            self.kept.insert(key, (host.to_owned(), entry));
+        }
+        let (ready, waiting) = std::mem::take(&mut self.seekers)
+            .into_iter()
+            .partition::<Vec<Seeker>, _>(|s| s.keys.iter().all(|k| self.kept.contains_key(k)));
+        self.seekers = waiting;
+        let answers = ready
+            .into_iter()
+            .map(|s| (s.host, s.ticket, self.found(&s.keys)))
+            .collect();
+        (status::SUCCESS, answers)
+    }
+
+    pub(super) fn lookup(
+        &mut self,
+        host: &str,
+        ticket: u64,
+        keys: Vec<String>,
+        wait: bool,
+        timeout_s: u64,
+    ) -> Answers {
+        let all = keys.iter().all(|k| self.kept.contains_key(k));
+        if wait && !all {
+            let until = (timeout_s > 0).then(|| Instant::now() + Duration::from_secs(timeout_s));
+            self.seekers.push(Seeker {
+                host: host.to_owned(),
+                ticket,
+                keys,
+                until,
+            });
+            return Vec::new();
+        }
+        vec![(host.to_owned(), ticket, self.found(&keys))]
+    }
+
+    fn found(&self, keys: &[String]) -> Vec<Entry> {
+        let kept = keys.iter().filter_map(|k| self.kept.get(k));
+        kept.map(|(_, entry)| entry.clone()).collect()
+    }
+
+    pub(super) fn unpublish(&mut self, proc: &ProcName, keys: &[String]) {
+        self.kept.retain(|key, (_, (owner, _))| {
+            owner != proc || !(keys.is_empty() || keys.contains(key))
+        });
+    }
+
+    /// Names of a host that is gone lead nowhere.
+    pub(super) fn forget_host(&mut self, host: &str) {
+        self.kept.retain(|_, (h, _)| h != host);
+        self.seekers.retain(|s| s.host != host);
+        if self.keeper == host {
+            // Dropped unanswered, they tell those who wait that it failed.
+            self.done.clear();
+            self.lookups.clear();
+        }
+    }
+
+    /// Those who have waited long enough hear what there is.
+    pub(super) fn expire(&mut self, now: Instant) -> Answers {
+        let (late, waiting) = std::mem::take(&mut self.seekers)
+            .into_iter()
+            .partition::<Vec<Seeker>, _>(|s| s.until.is_some_and(|at| at <= now));
+        self.seekers = waiting;
+        late.into_iter()
+            .map(|s| (s.host, s.ticket, self.found(&s.keys)))
+            .collect()
+    }
+
+    pub(super) fn next_expiry(&self) -> Option<Instant> {
+        self.seekers.iter().filter_map(|s| s.until).min()
+    }
+}
+
+impl Host {
+    pub(super) fn answer_names(&mut self, answers: Answers) {
+        for (host, ticket, entries) in answers {
+            self.mesh.send(&host, &Wire::Found { ticket, entries });
+        }
+    }
+
+    pub(super) fn publish(
+        &mut self,
+        proc: ProcName,
+        infos: Packed,
+        keys: Vec<String>,
+        reply: Done,
+    ) {
+        // One entry for each name: names are looked up and withdrawn one by one.
+        let unpacked = Infos::unpacked(self.library, &infos);
+        let entries = keys
+            .into_iter()
+            .zip(unpacked.raw())
+            .map(|(key, info)| {
+                let packed = Infos::packed(self.library, std::slice::from_ref(info));
+                (key, (proc.clone(), packed))
+            })
+            .collect();
+        let ticket = self.ticket();
+        self.names.done.insert(ticket, reply);
+        self.ask_keeper(&Wire::Publish { ticket, entries });
+    }
+
+    pub(super) fn lookup(&mut self, keys: Vec<String>, wait: bool, timeout_s: u64, reply: Lookup) {
+        let ticket = self.ticket();
+        self.names.lookups.insert(ticket, reply);
+        self.ask_keeper(&Wire::Lookup {
+            ticket,
+            keys,
+            wait,
+            timeout_s,
+        });
+    }
+
+    pub(super) fn unpublish(&mut self, proc: ProcName, keys: Vec<String>, reply: Done) {
+        let ticket = self.ticket();
+        self.names.done.insert(ticket, reply);
+        self.ask_keeper(&Wire::Unpublish { ticket, proc, keys });
+    }
+
+    fn ask_keeper(&mut self, message: &Wire) {
+        let keeper = self.names.keeper.clone();
+        self.mesh.send(&keeper, message);
+    }
+
+    pub(super) fn found(&mut self, ticket: u64, entries: &[Entry]) {
+        let Some(reply) = self.names.lookups.remove(&ticket) else {
+            return;
+        };
+        let found: Vec<(ProcName, Infos)> = entries
+            .iter()
+            .map(|(proc, packed)| (proc.clone(), Infos::unpacked(self.library, packed)))
+            .collect();
+        let status = if found.is_empty() {
+            status::NOT_FOUND
+        } else {
+            status::SUCCESS
+        };
+        reply.give(status, &found);
+    }
+
+    /// A status for something that was asked of another host.
+    pub(super) fn answered(&mut self, ticket: u64, status: i32, from: &str) {
+        match self.names.done.remove(&ticket) {
+            Some(reply) => reply.fail(status),
+            None => self.relative_knows(ticket, from),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(rank: u32) -> Entry {
+        let proc = ProcName {
+            nspace: "n".to_owned(),
+            rank,
+        };
+        (proc, Packed::default())
+    }
+
+    #[test]
+    fn names_are_kept_found_awaited_and_withdrawn() {
+        let mut names = Names::new("k".to_owned());
+        let key = |k: &str| vec![k.to_owned()];
+        assert!(names.lookup("b", 1, key("x"), true, 0).is_empty());
+        assert_eq!(
+            names.lookup("b", 2, key("x"), false, 0),
+            [("b".to_owned(), 2, vec![])]
+        );
+        let (status, answers) = names.publish("a", vec![("x".to_owned(), entry(0))]);
+        assert_eq!(status, status::SUCCESS);
+        assert_eq!(answers, [("b".to_owned(), 1, vec![entry(0)])]);
+        let (status, _) = names.publish("b", vec![("x".to_owned(), entry(1))]);
+        assert_eq!(status, status::DUPLICATE_KEY);
+        names.unpublish(&entry(1).0, &key("x"));
+        assert_eq!(names.lookup("b", 3, key("x"), false, 0)[0].2.len(), 1);
+        names.unpublish(&entry(0).0, &key("x"));
+        assert_eq!(names.lookup("b", 4, key("x"), false, 0)[0].2.len(), 0);
+        assert!(names.lookup("b", 5, key("y"), true, 1).is_empty());
+        let later = Instant::now() + Duration::from_secs(2);
+        assert_eq!(names.expire(later), [("b".to_owned(), 5, vec![])]);
+    }
+}

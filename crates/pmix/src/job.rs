@@ -1,0 +1,177 @@
+//! A name space as hosts know it: which tasks are where, and who serves them; and the attributes by which libpmix is
+//! told of it. Missing keys make some version of Open MPI fail, so all that are known to be read are given.
+
+use crate::info::{Infos, Value};
+use crate::server::Server;
+use crate::{ProcName, RANK_ALL};
+use minicbor::{Decode, Encode};
+use std::io;
+
+/// A step, as PMIx sees it.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub(crate) struct Job {
+    /// Its name space.
+    #[n(0)]
+    pub(crate) nspace: String,
+    /// Names of its nodes.
+    #[n(1)]
+    pub(crate) names: Vec<String>,
+    /// Ranks of each node, by local number.
+    #[n(2)]
+    pub(crate) tasks: Vec<Vec<u32>>,
+    /// Where each node's host listens.
+    #[n(3)]
+    pub(crate) hosts: Vec<String>,
+    /// Who asked for it, if a task did.
+    #[n(4)]
+    pub(crate) parent: Option<ProcName>,
+    /// Numbers of the programs of its tasks by rank, where there is more than one.
+    #[n(5)]
+    #[cbor(default)]
+    pub(crate) apps: Vec<u32>,
+}
+
+impl Job {
+    /// Position of the node that a rank runs on.
+    pub(crate) fn node_of(&self, rank: u32) -> Option<usize> {
+        self.tasks.iter().position(|here| here.contains(&rank))
+    }
+
+    /// Positions of the nodes that some of these processes are on.
+    pub(crate) fn nodes_of(&self, ranks: &[u32]) -> Vec<usize> {
+        (0..self.tasks.len())
+            .filter(|&node| {
+                let here = &self.tasks[node];
+                ranks
+                    .iter()
+                    .any(|r| (*r == RANK_ALL && !here.is_empty()) || here.contains(r))
+            })
+            .collect()
+    }
+
+    /// Number of its tasks.
+    pub(crate) fn size(&self) -> u32 {
+        self.tasks.iter().map(|t| count(t.len())).sum()
+    }
+
+    fn app_of(&self, rank: u32) -> u32 {
+        self.apps.get(rank as usize).copied().unwrap_or(0)
+    }
+}
+
+/// What differs by host when a name space is registered.
+pub(crate) struct Local<'a> {
+    /// Position of this node, if the name space has tasks here.
+    pub(crate) node: Option<usize>,
+    /// The job's number, as text.
+    pub(crate) job_id: &'a str,
+    /// User and group of the tasks.
+    pub(crate) owner: (u32, u32),
+    /// Directory for the tasks' files, and one in it for this name space.
+    pub(crate) dirs: (&'a str, &'a str),
+    /// More tasks than CPUs here.
+    pub(crate) crowded: bool,
+    /// Slots of the allocation.
+    pub(crate) universe: u32,
+}
+
+/// Tells the server of a name space.
+pub(crate) fn register(server: &Server, job: &Job, local: &Local<'_>) -> io::Result<()> {
+    let mut infos = Infos::new(server.library());
+    let size = job.size();
+    infos.add("pmix.euid", Value::U32(local.owner.0));
+    infos.add("pmix.egid", Value::U32(local.owner.1));
+    infos.add("pmix.jobid", Value::Text(local.job_id));
+    infos.add("pmix.univ.size", Value::U32(local.universe.max(size)));
+    infos.add("pmix.job.size", Value::U32(size));
+    infos.add("pmix.max.size", Value::U32(size));
+    let apps = job.apps.iter().max().map_or(1, |last| last + 1);
+    infos.add("pmix.job.napps", Value::U32(apps));
+    infos.add("pmix.num.nodes", Value::U32(count(job.names.len())));
+    let nodes = server.node_list(&job.names.join(","))?;
+    infos.add("pmix.nmap", Value::Regex(&nodes));
+    let ranks: Vec<String> = job.tasks.iter().map(|t| list(t)).collect();
+    let ranks = server.rank_lists(&ranks.join(";"))?;
+    infos.add("pmix.pmap", Value::Regex(&ranks));
+    if local.node.is_some() {
+        infos.add("pmix.tmpdir", Value::Text(local.dirs.0));
+        infos.add("pmix.nsdir", Value::Text(local.dirs.1));
+        // The step daemon removes them.
+        infos.add("pmix.tdir.rmclean", Value::Bool(true));
+    }
+    if local.crowded {
+        infos.add("pmix.ndosub", Value::Bool(true));
+    }
+    if let Some(parent) = &job.parent {
+        infos.add("pmix.spawned", Value::Bool(true));
+        infos.add("pmix.parent", Value::Proc(parent));
+    }
+    for node in 0..job.names.len() {
+        infos.add(
+            "pmix.node.arr",
+            Value::Array(&node_infos(server, job, local, node)),
+        );
+    }
+    for app in 0..apps {
+        let members: Vec<u32> = (0..size).filter(|r| job.app_of(*r) == app).collect();
+        let mut array = Infos::new(server.library());
+        array.add("pmix.appnum", Value::U32(app));
+        array.add("pmix.app.size", Value::U32(count(members.len())));
+        array.add(
+            "pmix.aldr",
+            Value::Rank(members.first().copied().unwrap_or(0)),
+        );
+        infos.add("pmix.app.arr", Value::Array(&array));
+    }
+    for (node, here) in job.tasks.iter().enumerate() {
+        for (index, rank) in here.iter().enumerate() {
+            let array = rank_infos(server, job, (node, index), *rank);
+            infos.add("pmix.pdata", Value::Array(&array));
+        }
+    }
+    let here = local.node.map_or(0, |n| job.tasks[n].len());
+    server.register_job(&job.nspace, here, &mut infos)
+}
+
+fn node_infos(server: &Server, job: &Job, local: &Local<'_>, node: usize) -> Infos {
+    let mut array = Infos::new(server.library());
+    let here = &job.tasks[node];
+    array.add("pmix.nodeid", Value::U32(count(node)));
+    // Without a name the library takes down this process.
+    array.add("pmix.hname", Value::Text(&job.names[node]));
+    array.add("pmix.local.size", Value::U32(count(here.len())));
+    array.add("pmix.node.size", Value::U32(count(here.len())));
+    array.add("pmix.lpeers", Value::Text(&list(here)));
+    array.add("pmix.lldr", Value::Rank(here.first().copied().unwrap_or(0)));
+    if local.crowded && local.node == Some(node) {
+        array.add("pmix.ndosub", Value::Bool(true));
+    }
+    array
+}
+
+fn rank_infos(server: &Server, job: &Job, (node, index): (usize, usize), rank: u32) -> Infos {
+    let mut array = Infos::new(server.library());
+    let app = job.app_of(rank);
+    let before = (0..rank).filter(|r| job.app_of(*r) == app).count();
+    let index = u16::try_from(index).unwrap_or(u16::MAX);
+    // It must be the first.
+    array.add("pmix.rank", Value::Rank(rank));
+    array.add("pmix.appnum", Value::U32(app));
+    array.add("pmix.apprank", Value::Rank(count(before)));
+    array.add("pmix.grank", Value::Rank(rank));
+    array.add("pmix.lrank", Value::U16(index));
+    array.add("pmix.nrank", Value::U16(index));
+    array.add("pmix.nodeid", Value::U32(count(node)));
+    array.add("pmix.hname", Value::Text(&job.names[node]));
+    array.add("pmix.reinc", Value::U32(0));
+    array
+}
+
+fn list(ranks: &[u32]) -> String {
+    let texts: Vec<String> = ranks.iter().map(u32::to_string).collect();
+    texts.join(",")
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}

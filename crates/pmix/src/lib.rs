@@ -1,0 +1,55 @@
+//! PMIx for the tasks of a step. A *host* is a process beside the step daemon that runs as the job's user, opens the
+//! real libpmix, serves the tasks of its node through it, and exchanges with the hosts of the step's other nodes
+//! what the tasks want to know of each other. That the host is a process of its own keeps the step daemon
+//! single-threaded, root out of a library that listens to users, and a crash of that library to itself.
+//!
+//! It knows nothing of how tasks are started: the step daemon tells it who they are and hears from it by
+//! [`control`].
+#![warn(missing_docs)]
+
+mod collective;
+pub mod control;
+mod exchange;
+mod host;
+mod info;
+mod job;
+mod library;
+mod link;
+mod mesh;
+mod server;
+mod sys;
+mod upcall;
+mod wire;
+
+pub use host::{Endpoints, HostSetup, Tuning, run};
+pub use library::{Library, library};
+
+use minicbor::{Decode, Encode};
+
+/// A process, as PMIx names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+pub struct ProcName {
+    /// Name space: one for each step.
+    #[n(0)]
+    pub nspace: String,
+    /// Rank in it, or [`RANK_ALL`].
+    #[n(1)]
+    pub rank: u32,
+}
+
+/// Stands for all ranks of a name space.
+pub const RANK_ALL: u32 = u32::MAX - 1;
+
+/// Status codes of PMIx that are used here.
+pub(crate) mod status {
+    pub(crate) const SUCCESS: i32 = 0;
+    pub(crate) const ERROR: i32 = -1;
+    pub(crate) const TIMEOUT: i32 = -24;
+    pub(crate) const BAD_PARAM: i32 = -27;
+    pub(crate) const NOT_FOUND: i32 = -46;
+    pub(crate) const NOT_SUPPORTED: i32 = -47;
+    pub(crate) const PARTIAL_SUCCESS: i32 = -52;
+    pub(crate) const DUPLICATE_KEY: i32 = -53;
+    pub(crate) const LOST_CONNECTION: i32 = -61;
+    pub(crate) const OPERATION_SUCCEEDED: i32 = -157;
+}

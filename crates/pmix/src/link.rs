@@ -1,0 +1,327 @@
+//! One connection between hosts. Each end proves that it knows the job's key, with a nonce of the other's, before
+//! anything that it says is looked at; what follows is not encrypted, as is usual within a cluster.
+
+use crate::wire::Wire;
+use hmac::{Hmac, Mac};
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use muster_proto::frame::{self, Frames};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrIn6, connect, setsockopt, socket,
+    sockopt,
+};
+use sha2::Sha256;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
+
+/// What a stranger may send before it has proved itself.
+const STRANGER_MAX: usize = 4096;
+/// Bytes of a nonce.
+const NONCE: usize = 16;
+
+/// Handshake.
+#[derive(Debug, Encode, Decode)]
+enum Hand {
+    /// From the end that connects: its nonce, where it listens itself.
+    #[n(0)]
+    Hello(#[n(0)] ByteVec, #[n(1)] String),
+    /// The other's nonce and its proof.
+    #[n(1)]
+    Welcome(#[n(0)] ByteVec, #[n(1)] ByteVec),
+    /// The first's proof.
+    #[n(2)]
+    Proof(#[n(0)] ByteVec),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Stage {
+    /// The connection is being made.
+    Connecting,
+    /// Connected; the welcome is awaited.
+    Greeted,
+    /// Accepted; the hello is awaited.
+    Accepted,
+    /// Welcomed; the proof is awaited.
+    Welcomed,
+    /// Both know each other.
+    Open,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    stream: TcpStream,
+    stage: Stage,
+    nonce: Vec<u8>,
+    other_nonce: Vec<u8>,
+    /// Where the other end listens: its name.
+    pub(crate) peer: String,
+    input: Frames,
+    seen: usize,
+    /// Frames that wait until both know each other.
+    held: Vec<u8>,
+    output: Vec<u8>,
+    /// Neither end has closed it.
+    pub(crate) open: bool,
+    /// The other said that it leaves.
+    pub(crate) bye: bool,
+}
+
+impl Link {
+    /// Begins to connect; does not wait.
+    pub(crate) fn connect(address: &str) -> io::Result<Link> {
+        let target: SocketAddr = address
+            .parse()
+            .map_err(|_| io::Error::other(format!("'{address}' is not an address")))?;
+        let family = match target {
+            SocketAddr::V4(_) => AddressFamily::Inet,
+            SocketAddr::V6(_) => AddressFamily::Inet6,
+        };
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let fd = socket(family, SockType::Stream, flags, None)?;
+        let begun = match target {
+            SocketAddr::V4(v4) => connect(fd.as_raw_fd(), &SockaddrIn::from(v4)),
+            SocketAddr::V6(v6) => connect(fd.as_raw_fd(), &SockaddrIn6::from(v6)),
+        };
+        match begun {
+            Ok(()) | Err(nix::errno::Errno::EINPROGRESS) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let mut link = Link::new(TcpStream::from(fd), Stage::Connecting)?;
+        address.clone_into(&mut link.peer);
+        Ok(link)
+    }
+
+    /// One that was accepted.
+    pub(crate) fn accepted(stream: TcpStream) -> io::Result<Link> {
+        stream.set_nonblocking(true)?;
+        Link::new(stream, Stage::Accepted)
+    }
+
+    fn new(stream: TcpStream, stage: Stage) -> io::Result<Link> {
+        // Rounds of a collective are small and wait for each other.
+        setsockopt(&stream, sockopt::TcpNoDelay, &true)?;
+        let mut nonce = vec![0; NONCE];
+        std::fs::File::open("/dev/urandom")?.read_exact(&mut nonce)?;
+        Ok(Link {
+            stream,
+            stage,
+            nonce,
+            other_nonce: Vec::new(),
+            peer: String::new(),
+            input: Frames::default(),
+            seen: 0,
+            held: Vec::new(),
+            output: Vec::new(),
+            open: true,
+            bye: false,
+        })
+    }
+
+    /// To poll.
+    pub(crate) fn interest(&self) -> (i32, i16) {
+        let writes = self.stage == Stage::Connecting || !self.output.is_empty();
+        let events = libc::POLLIN | if writes { libc::POLLOUT } else { 0 };
+        (self.stream.as_fd().as_raw_fd(), events)
+    }
+
+    /// Whether this end began it.
+    pub(crate) fn is_outbound(&self) -> bool {
+        matches!(self.stage, Stage::Connecting | Stage::Greeted)
+    }
+
+    /// Whether it is known whose other end it is.
+    pub(crate) fn names_a_host(&self) -> bool {
+        self.is_known() || self.is_outbound()
+    }
+
+    /// Whether messages may be sent: both ends know each other.
+    pub(crate) fn is_known(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
+    pub(crate) fn send(&mut self, message: &Wire) {
+        if self.stage == Stage::Open {
+            frame::encode_into(message, &mut self.output);
+            self.write();
+        } else {
+            frame::encode_into(message, &mut self.held);
+        }
+    }
+
+    /// Something is to be read or written. `own` is where this host listens.
+    pub(crate) fn serve(&mut self, key: &[u8], own: &str) -> Vec<Wire> {
+        if self.stage == Stage::Connecting {
+            if let Ok(Some(e)) | Err(e) = self.stream.take_error() {
+                eprintln!("the host at {} cannot be reached: {e}", self.peer);
+                self.open = false;
+                return Vec::new();
+            }
+            if self.stream.peer_addr().is_err() {
+                return Vec::new();
+            }
+            self.stage = Stage::Greeted;
+            let hello = Hand::Hello(self.nonce.clone().into(), own.to_owned());
+            frame::encode_into(&hello, &mut self.output);
+        }
+        self.write();
+        self.read();
+        let mut messages = Vec::new();
+        while self.open || self.stage == Stage::Open {
+            if self.stage != Stage::Open {
+                if !self.shake(key, own) {
+                    break;
+                }
+                continue;
+            }
+            match self.input.take() {
+                Ok(Some(Wire::Bye)) => self.bye = true,
+                Ok(Some(message)) => messages.push(message),
+                Ok(None) => break,
+                Err(e) => {
+                    eprintln!("the host at {} is not understood: {e}", self.peer);
+                    self.open = false;
+                    break;
+                }
+            }
+        }
+        self.write();
+        messages
+    }
+
+    /// Takes a step of the handshake; whether there was one to take.
+    fn shake(&mut self, key: &[u8], own: &str) -> bool {
+        let hand = match self.input.take::<Hand>() {
+            Ok(Some(hand)) if self.seen <= STRANGER_MAX || self.stage == Stage::Greeted => hand,
+            Ok(None) if self.seen <= STRANGER_MAX => return false,
+            _ => return self.refuse("it does not speak as a host"),
+        };
+        match (&self.stage, hand) {
+            (Stage::Accepted, Hand::Hello(nonce, peer)) => {
+                self.other_nonce = nonce.into();
+                self.peer = peer;
+                let proof = proof(key, b"welcome", &self.other_nonce, &self.nonce, own);
+                let welcome = Hand::Welcome(self.nonce.clone().into(), proof.into());
+                frame::encode_into(&welcome, &mut self.output);
+                self.stage = Stage::Welcomed;
+            }
+            (Stage::Greeted, Hand::Welcome(nonce, given)) => {
+                self.other_nonce = nonce.into();
+                if !holds(
+                    key,
+                    b"welcome",
+                    &self.nonce,
+                    &self.other_nonce,
+                    &self.peer,
+                    &given,
+                ) {
+                    return self.refuse("it does not know the job's key");
+                }
+                let own = proof(key, b"proof", &self.other_nonce, &self.nonce, own);
+                frame::encode_into(&Hand::Proof(own.into()), &mut self.output);
+                self.opened();
+            }
+            (Stage::Welcomed, Hand::Proof(given)) => {
+                if !holds(
+                    key,
+                    b"proof",
+                    &self.nonce,
+                    &self.other_nonce,
+                    &self.peer,
+                    &given,
+                ) {
+                    return self.refuse("it does not know the job's key");
+                }
+                self.opened();
+            }
+            _ => return self.refuse("it does not keep to the order of a greeting"),
+        }
+        true
+    }
+
+    fn opened(&mut self) {
+        self.stage = Stage::Open;
+        let held = std::mem::take(&mut self.held);
+        self.output.extend_from_slice(&held);
+    }
+
+    fn refuse(&mut self, why: &str) -> bool {
+        eprintln!("a connection of '{}' is closed: {why}", self.peer);
+        self.open = false;
+        false
+    }
+
+    fn read(&mut self) {
+        let mut chunk = [0; 64 << 10];
+        loop {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => {
+                    self.open = false;
+                    return;
+                }
+                Ok(n) => {
+                    self.seen += n;
+                    self.input.push(&chunk[..n]);
+                    if n < chunk.len() || (self.stage != Stage::Open && self.seen > STRANGER_MAX) {
+                        return;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    self.open = false;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        let mut done = 0;
+        while done < self.output.len() && self.open && self.stage != Stage::Connecting {
+            match self.stream.write(&self.output[done..]) {
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                // What the other end said before may still be read; reading finds the end.
+                Err(_) => done = self.output.len(),
+            }
+        }
+        self.output.drain(..done);
+    }
+
+    /// Writes the rest, waiting for the other end if it must, but not for long.
+    pub(crate) fn finish(&mut self, patience: std::time::Duration) {
+        if self.stage != Stage::Open || self.output.is_empty() || !self.open {
+            return;
+        }
+        let _ = self.stream.set_nonblocking(false);
+        let _ = self.stream.set_write_timeout(Some(patience));
+        let _ = self.stream.write_all(&self.output);
+        self.output.clear();
+    }
+}
+
+fn mac(key: &[u8], role: &[u8], asked: &[u8], own: &[u8], name: &str) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    for part in [role, asked, own, name.as_bytes()] {
+        mac.update(&(part.len() as u64).to_be_bytes());
+        mac.update(part);
+    }
+    mac
+}
+
+/// What shows that one knows the key: over the other's nonce, one's own and one's name.
+fn proof(key: &[u8], role: &[u8], asked: &[u8], own: &[u8], name: &str) -> Vec<u8> {
+    mac(key, role, asked, own, name)
+        .finalize()
+        .into_bytes()
+        .to_vec()
+}
+
+fn holds(key: &[u8], role: &[u8], asked: &[u8], theirs: &[u8], name: &str, given: &[u8]) -> bool {
+    mac(key, role, asked, theirs, name)
+        .verify_slice(given)
+        .is_ok()
+}

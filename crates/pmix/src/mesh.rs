@@ -1,0 +1,167 @@
+//! All connections of a host. A host is known by where it listens. Two of them connect when one has something to say
+//! to the other, or ahead of it when that is wanted; what is said to oneself comes back as a message.
+
+use crate::link::Link;
+use crate::wire::Wire;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// How long a host that leaves waits for one that does not read.
+const LEAVE_WAIT: Duration = Duration::from_secs(1);
+
+/// What came.
+#[derive(Debug)]
+pub(crate) enum Happening {
+    /// A message, and who sent it.
+    Message(String, Wire),
+    /// A host is gone; whether it said so.
+    Gone(String, bool),
+}
+
+/// The connections.
+#[derive(Debug)]
+pub(crate) struct Mesh {
+    /// Where this host listens.
+    pub(crate) own: String,
+    key: Vec<u8>,
+    listener: Option<TcpListener>,
+    links: Vec<Link>,
+    to_self: VecDeque<Wire>,
+    /// Hosts that no connection could even be begun with.
+    unreachable: Vec<String>,
+    /// Hosts that were here.
+    gone: BTreeSet<String>,
+}
+
+impl Mesh {
+    pub(crate) fn new(own: String, key: Vec<u8>, listener: Option<TcpListener>) -> Mesh {
+        Mesh {
+            own,
+            key,
+            listener,
+            links: Vec::new(),
+            to_self: VecDeque::new(),
+            unreachable: Vec::new(),
+            gone: BTreeSet::new(),
+        }
+    }
+
+    /// Says something to a host.
+    pub(crate) fn send(&mut self, host: &str, message: &Wire) {
+        if host == self.own {
+            self.to_self.push_back(message.clone());
+        } else if let Some(link) = self.link(host) {
+            link.send(message);
+        }
+    }
+
+    /// Connects to a host that will be talked to.
+    pub(crate) fn prepare(&mut self, host: &str) {
+        if host != self.own {
+            self.link(host);
+        }
+    }
+
+    pub(crate) fn is_gone(&self, host: &str) -> bool {
+        self.gone.contains(host)
+    }
+
+    fn link(&mut self, host: &str) -> Option<&mut Link> {
+        let of_host = |l: &Link| l.open && l.peer == host;
+        // One that has been accepted counts only once it has shown who it is.
+        let known = self.links.iter().position(|l| of_host(l) && l.is_known());
+        let at = match known.or_else(|| {
+            self.links
+                .iter()
+                .position(|l| of_host(l) && l.is_outbound())
+        }) {
+            Some(at) => at,
+            None => match Link::connect(host) {
+                Ok(link) => {
+                    self.links.push(link);
+                    self.links.len() - 1
+                }
+                Err(e) => {
+                    eprintln!("the host at {host} cannot be reached: {e}");
+                    self.unreachable.push(host.to_owned());
+                    return None;
+                }
+            },
+        };
+        self.links.get_mut(at)
+    }
+
+    /// To poll: the listener first.
+    pub(crate) fn interests(&self) -> Vec<(i32, i16)> {
+        let listener = self.listener.as_ref().map_or(-1, |l| l.as_raw_fd());
+        let mut out = vec![(listener, libc::POLLIN)];
+        out.extend(self.links.iter().map(Link::interest));
+        out
+    }
+
+    /// Whether something waits that no descriptor tells of.
+    pub(crate) fn is_eager(&self) -> bool {
+        !self.to_self.is_empty()
+            || !self.unreachable.is_empty()
+            || self.links.iter().any(|l| !l.open)
+    }
+
+    /// Serves those that poll found something at, in the order of [`Self::interests`].
+    pub(crate) fn serve(&mut self, seen: &[bool]) -> Vec<Happening> {
+        let mut out = Vec::new();
+        let own = &self.own;
+        for (link, _) in self
+            .links
+            .iter_mut()
+            .zip(seen.iter().skip(1))
+            .filter(|(_, s)| **s)
+        {
+            for message in link.serve(&self.key, own) {
+                out.push(Happening::Message(link.peer.clone(), message));
+            }
+        }
+        for message in std::mem::take(&mut self.to_self) {
+            out.push(Happening::Message(self.own.clone(), message));
+        }
+        if seen.first() == Some(&true) {
+            self.accept();
+        }
+        self.bury(&mut out);
+        out
+    }
+
+    fn accept(&mut self) {
+        while let Some(Ok((stream, _))) = self.listener.as_ref().map(TcpListener::accept) {
+            match Link::accepted(stream) {
+                Ok(link) => self.links.push(link),
+                Err(e) => eprintln!("a connection cannot be used: {e}"),
+            }
+        }
+    }
+
+    /// Closed connections are forgotten; a host without any is gone.
+    fn bury(&mut self, out: &mut Vec<Happening>) {
+        let failed = std::mem::take(&mut self.unreachable);
+        let mut ended: BTreeMap<String, bool> = failed.into_iter().map(|h| (h, false)).collect();
+        for link in self.links.iter().filter(|l| !l.open && l.names_a_host()) {
+            *ended.entry(link.peer.clone()).or_insert(true) &= link.bye;
+        }
+        self.links.retain(|l| l.open);
+        for (host, orderly) in ended {
+            if !self.links.iter().any(|l| l.peer == host) && self.gone.insert(host.clone()) {
+                out.push(Happening::Gone(host, orderly));
+            }
+        }
+    }
+
+    /// Says good-bye to everyone and closes.
+    pub(crate) fn leave(&mut self) {
+        for link in &mut self.links {
+            link.send(&Wire::Bye);
+            link.finish(LEAVE_WAIT);
+        }
+        self.links.clear();
+    }
+}

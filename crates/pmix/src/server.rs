@@ -1,0 +1,251 @@
+//! The PMIx server in this process: started once, told of name spaces and tasks, asked for what tasks are to find in
+//! their environment.
+#![allow(unsafe_code)]
+
+use crate::info::{Infos, Packed, Regex};
+use crate::library::Library;
+use crate::sys::{self, OpFn, Proc, UpcallPtr};
+use crate::upcall::{self, Queue, c_string};
+use crate::{ProcName, status};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long the library may take to register something.
+const REGISTER_WAIT: Duration = Duration::from_secs(60);
+/// Only this node's clients hear an event that another host sent.
+const RANGE_LOCAL: u8 = 2;
+
+/// The server.
+pub(crate) struct Server {
+    library: &'static Library,
+    /// What clients ask.
+    pub(crate) queue: &'static Queue,
+}
+
+/// Where a callback leaves its status.
+type Slot = (Mutex<Option<c_int>>, Condvar);
+
+unsafe extern "C" fn arrived(status: c_int, slot: *mut c_void) {
+    // SAFETY: the pointer is the count that `Server::wait_for` gave away with this callback.
+    let slot = unsafe { Arc::from_raw(slot.cast::<Slot>()) };
+    *slot.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
+    slot.1.notify_all();
+}
+
+impl Server {
+    /// Starts the library's server with these attributes.
+    pub(crate) fn start(library: &'static Library, infos: &mut Infos) -> io::Result<Server> {
+        let queue = upcall::queue(library)?;
+        // The library keeps the table for good.
+        let module: &'static mut [UpcallPtr; sys::MODULE] = Box::leak(Box::new(upcall::module()));
+        // SAFETY: table and attributes are live; the table stays so.
+        let rc = unsafe {
+            (library.functions.server_init)(module.as_mut_ptr(), infos.as_mut_ptr(), infos.len())
+        };
+        let server = Server { library, queue };
+        server.check(rc, "PMIx_server_init")?;
+        Ok(server)
+    }
+
+    pub(crate) fn library(&self) -> &'static Library {
+        self.library
+    }
+
+    /// `na,nb` in the library's packed form.
+    pub(crate) fn node_list(&self, names: &str) -> io::Result<Regex> {
+        self.packed(
+            names,
+            self.library.functions.generate_regex,
+            "PMIx_generate_regex",
+        )
+    }
+
+    /// `0,1;2,3`: the ranks of each node, in the library's packed form.
+    pub(crate) fn rank_lists(&self, ranks: &str) -> io::Result<Regex> {
+        self.packed(
+            ranks,
+            self.library.functions.generate_ppn,
+            "PMIx_generate_ppn",
+        )
+    }
+
+    fn packed(
+        &self,
+        text: &str,
+        function: unsafe extern "C" fn(*const c_char, *mut *mut c_char) -> c_int,
+        name: &str,
+    ) -> io::Result<Regex> {
+        let text = c_string(text);
+        let mut out = std::ptr::null_mut();
+        // SAFETY: both pointers lead to live values; the result is the caller's to free.
+        let rc = unsafe { function(text.as_ptr(), &raw mut out) };
+        self.check(rc, name)?;
+        Ok(Regex(out))
+    }
+
+    /// Tells of a name space with so many tasks on this node.
+    pub(crate) fn register_job(
+        &self,
+        nspace: &str,
+        local: usize,
+        infos: &mut Infos,
+    ) -> io::Result<()> {
+        let name: [c_char; sys::NSPACE] = sys::fixed(nspace);
+        let local = c_int::try_from(local).unwrap_or(0);
+        let (array, count) = (infos.as_mut_ptr(), infos.len());
+        self.wait_for("PMIx_server_register_nspace", |f, slot| {
+            // SAFETY: the arguments live until the callback has come.
+            unsafe {
+                (self.library.functions.register_nspace)(
+                    name.as_ptr(),
+                    local,
+                    array,
+                    count,
+                    f,
+                    slot,
+                )
+            }
+        })
+    }
+
+    /// Tells of a task of this node.
+    pub(crate) fn register_client(&self, task: &ProcName, uid: u32, gid: u32) -> io::Result<()> {
+        let proc = task.raw();
+        self.wait_for("PMIx_server_register_client", |f, slot| {
+            // SAFETY: the arguments live until the callback has come.
+            unsafe {
+                (self.library.functions.register_client)(
+                    &raw const proc,
+                    uid,
+                    gid,
+                    std::ptr::null_mut(),
+                    f,
+                    slot,
+                )
+            }
+        })
+    }
+
+    /// `NAME=value` that a task needs to find this server.
+    pub(crate) fn environment(&self, task: &ProcName) -> io::Result<Vec<Vec<u8>>> {
+        let proc = task.raw();
+        let mut list: *mut *mut c_char = std::ptr::null_mut();
+        // SAFETY: the list grows by strings of malloc, which are this function's to free.
+        let rc = unsafe { (self.library.functions.setup_fork)(&raw const proc, &raw mut list) };
+        let mut out = Vec::new();
+        if !list.is_null() {
+            let mut at = list;
+            // SAFETY: the list ends in null.
+            unsafe {
+                while !(*at).is_null() {
+                    out.push(CStr::from_ptr(*at).to_bytes().to_vec());
+                    libc::free((*at).cast());
+                    at = at.add(1);
+                }
+                libc::free(list.cast());
+            }
+        }
+        self.check(rc, "PMIx_server_setup_fork")?;
+        Ok(out)
+    }
+
+    /// Asks the library for what a task of this node has put; the answer comes as an upcall with this ticket.
+    pub(crate) fn fetch(&self, task: &ProcName, ticket: u64) -> i32 {
+        let proc = task.raw();
+        let ticket = usize::try_from(ticket).unwrap_or(usize::MAX) as *mut c_void;
+        // SAFETY: the process lives through the call; the ticket is never followed.
+        unsafe { (self.library.functions.dmodex_request)(&raw const proc, upcall::fetched, ticket) }
+    }
+
+    /// Passes an event on to this node's tasks.
+    pub(crate) fn notify(&self, code: i32, source: &ProcName, packed: &Packed) {
+        let mut infos = Infos::unpacked(self.library, packed);
+        self.raise(code, source, &mut infos);
+    }
+
+    /// Raises an event among this node's tasks.
+    pub(crate) fn raise(&self, code: i32, source: &ProcName, infos: &mut Infos) {
+        let proc: Proc = source.raw();
+        let (array, count) = (infos.as_mut_ptr(), infos.len());
+        let outcome = self.wait_for("PMIx_Notify_event", |f, slot| {
+            // SAFETY: the arguments live until the callback has come.
+            unsafe {
+                (self.library.functions.notify_event)(
+                    code,
+                    &raw const proc,
+                    RANGE_LOCAL,
+                    array,
+                    count,
+                    f,
+                    slot,
+                )
+            }
+        });
+        if let Err(e) = outcome {
+            eprintln!("an event cannot be passed on: {e}");
+        }
+    }
+
+    /// Forgets a name space.
+    pub(crate) fn deregister_job(&self, nspace: &str) {
+        let name: [c_char; sys::NSPACE] = sys::fixed(nspace);
+        let outcome = self.wait_for("PMIx_server_deregister_nspace", |f, slot| {
+            // SAFETY: the name lives until the callback has come.
+            unsafe { (self.library.functions.deregister_nspace)(name.as_ptr(), f, slot) };
+            status::SUCCESS
+        });
+        if let Err(e) = outcome {
+            eprintln!("{e}");
+        }
+    }
+
+    /// Ends the server: connections are closed and its files removed.
+    pub(crate) fn stop(&self) {
+        // SAFETY: nothing of the server is used afterwards.
+        unsafe { (self.library.functions.server_finalize)() };
+    }
+
+    /// Calls a function of the library that answers by a callback, and waits for it. Not to be called on the library's
+    /// own thread.
+    fn wait_for(
+        &self,
+        name: &str,
+        call: impl FnOnce(OpFn, *mut c_void) -> c_int,
+    ) -> io::Result<()> {
+        let slot: Arc<Slot> = Arc::new((Mutex::new(None), Condvar::new()));
+        let given = Arc::into_raw(Arc::clone(&slot)).cast_mut().cast();
+        let rc = call(arrived, given);
+        if rc != status::SUCCESS {
+            // SAFETY: the callback will not come, so its count is taken back.
+            drop(unsafe { Arc::from_raw(given.cast_const().cast::<Slot>()) });
+            if rc == status::OPERATION_SUCCEEDED {
+                return Ok(());
+            }
+            return self.check(rc, name);
+        }
+        let held = slot.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (held, _) = slot
+            .1
+            .wait_timeout_while(held, REGISTER_WAIT, |s| s.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        match *held {
+            Some(status::OPERATION_SUCCEEDED) => Ok(()),
+            Some(rc) => self.check(rc, name),
+            None => Err(io::Error::other(format!(
+                "{name} has not answered in {} s",
+                REGISTER_WAIT.as_secs()
+            ))),
+        }
+    }
+
+    fn check(&self, rc: c_int, name: &str) -> io::Result<()> {
+        if rc == status::SUCCESS {
+            return Ok(());
+        }
+        // SAFETY: the function gives a string of the library's own for any number.
+        let text = unsafe { sys::copied((self.library.functions.error_string)(rc)) };
+        Err(io::Error::other(format!("{name}: {text} ({rc})")))
+    }
+}

@@ -1,0 +1,165 @@
+//! What hosts say to each other: frames of CBOR over TCP, after each end has shown that it knows the job's key.
+
+use crate::ProcName;
+use crate::info::Packed;
+use crate::job::Job;
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+
+/// A published value.
+pub(crate) type Entry = (ProcName, Packed);
+
+/// Host to host.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(crate) enum Wire {
+    /// A round of a collective.
+    #[n(0)]
+    Exchange {
+        /// Which collective: its kind and members.
+        #[n(0)]
+        name: ByteVec,
+        /// The how-manieth of that name.
+        #[n(1)]
+        number: u64,
+        /// Its round.
+        #[n(2)]
+        round: u32,
+        /// Worst status that is known.
+        #[n(3)]
+        status: i32,
+        /// Contributions.
+        #[n(4)]
+        parts: Vec<ByteVec>,
+    },
+    /// What has this process put? Answered by `Fetched`.
+    #[n(1)]
+    Fetch {
+        /// For the answer.
+        #[n(0)]
+        ticket: u64,
+        /// The process.
+        #[n(1)]
+        proc: ProcName,
+    },
+    /// The answer.
+    #[n(2)]
+    Fetched {
+        /// The question's.
+        #[n(0)]
+        ticket: u64,
+        /// Status of PMIx.
+        #[n(1)]
+        status: i32,
+        /// What libpmix gave.
+        #[n(2)]
+        data: ByteVec,
+    },
+    /// An event for the tasks of this host.
+    #[n(3)]
+    Notify {
+        /// What happened.
+        #[n(0)]
+        code: i32,
+        /// To whom or by whom.
+        #[n(1)]
+        source: ProcName,
+        /// More about it.
+        #[n(2)]
+        infos: Packed,
+    },
+    /// Signals for processes of this host.
+    #[n(4)]
+    Signal {
+        /// Which; none is all.
+        #[n(0)]
+        targets: Vec<ProcName>,
+        /// Number of the signal.
+        #[n(1)]
+        signal: i32,
+    },
+    /// To the keeper of names. Answered by `Answer`.
+    #[n(5)]
+    Publish {
+        /// For the answer.
+        #[n(0)]
+        ticket: u64,
+        /// Key and value.
+        #[n(1)]
+        entries: Vec<(String, Entry)>,
+    },
+    /// To the keeper of names. Answered by `Found`.
+    #[n(6)]
+    Lookup {
+        /// For the answer.
+        #[n(0)]
+        ticket: u64,
+        /// What is looked for.
+        #[n(1)]
+        keys: Vec<String>,
+        /// Wait until all are there.
+        #[n(2)]
+        wait: bool,
+        /// Seconds to wait; 0 is no limit.
+        #[n(3)]
+        timeout_s: u64,
+    },
+    /// The answer.
+    #[n(7)]
+    Found {
+        /// The question's.
+        #[n(0)]
+        ticket: u64,
+        /// Values.
+        #[n(1)]
+        entries: Vec<Entry>,
+    },
+    /// To the keeper of names. Answered by `Answer`.
+    #[n(8)]
+    Unpublish {
+        /// For the answer.
+        #[n(0)]
+        ticket: u64,
+        /// Who published.
+        #[n(1)]
+        proc: ProcName,
+        /// What; none is all.
+        #[n(2)]
+        keys: Vec<String>,
+    },
+    /// A status.
+    #[n(9)]
+    Answer {
+        /// The question's.
+        #[n(0)]
+        ticket: u64,
+        /// Status of PMIx.
+        #[n(1)]
+        status: i32,
+    },
+    /// A step that a task asked for has come up: to the host of that task. Answered by `Relatives`.
+    #[n(10)]
+    Child {
+        /// Which request it comes from.
+        #[n(0)]
+        ticket: u64,
+        /// The step.
+        #[n(1)]
+        job: Job,
+    },
+    /// Name spaces that are related to this host's: their processes may be talked to. Acknowledged by `Answer`.
+    #[n(11)]
+    Relatives {
+        /// For the acknowledgement.
+        #[n(0)]
+        ticket: u64,
+        /// They.
+        #[n(1)]
+        jobs: Vec<Job>,
+        /// Who keeps names for all of them.
+        #[n(2)]
+        keeper: String,
+    },
+    /// This host leaves, as it should; it says nothing more.
+    #[n(12)]
+    Bye,
+}
