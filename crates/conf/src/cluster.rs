@@ -8,6 +8,7 @@ use crate::model::{
 };
 use crate::value::TimeLimit;
 use muster_core::config::{self as core, ClusterConfig, PartitionConfig};
+use muster_core::cpuset::CpuSet;
 use muster_core::node::{GresConfig, NodeConfig};
 use muster_core::run_times::PREDICT;
 use muster_core::spec::MemoryAsk;
@@ -62,7 +63,7 @@ impl Config {
             inactive_limit_s: clamp(self.timeouts.inactive_s),
             admin_uids: slurm_user.into_iter().filter(|&uid| uid != 0).collect(),
             whole_cores: self.select_parameters.unit != SelectUnit::Cpu,
-            select_parameters: self.select_parameters.others.clone(),
+            select_parameters: self.select_words(),
             scheduler_parameters: self.scheduler_words(),
             requeue_exit: exit_codes(self.text("RequeueExit")),
             requeue_exit_hold: exit_codes(self.text("RequeueExitHold")),
@@ -71,6 +72,15 @@ impl Config {
             order: self.order_config(),
             topologies: Vec::new(),
         }
+    }
+
+    /// What the scheduler heeds of `SelectTypeParameters` beside the unit that is counted.
+    fn select_words(&self) -> Vec<String> {
+        let mut words = self.select_parameters.others.clone();
+        if self.select_parameters.unit == SelectUnit::Socket {
+            words.push("CR_Socket".to_owned());
+        }
+        words
     }
 
     fn names_program(&self, key: &str) -> bool {
@@ -167,22 +177,65 @@ fn node_config(node: &NodeDef, lines: &[GresLine]) -> NodeConfig {
         gres: node
             .gres
             .iter()
-            .map(|gres| gres_config(&node.name, gres, lines))
+            .map(|gres| gres_config(node, gres, lines))
             .collect(),
         weight: node.weight,
         state: state_name(node.state).to_owned(),
         reason: node.reason.clone(),
+        spec_cpus: spec_cpus(node),
+        spec_mib: node.mem_spec_limit_mib,
     }
 }
 
-fn gres_config(node: &str, gres: &GresCount, lines: &[GresLine]) -> GresConfig {
-    let on_node = |line: &&GresLine| line.nodes.is_empty() || line.nodes.iter().any(|n| n == node);
+/// CPUs that the system keeps: those listed, else so many cores, the last of the last socket first, then of the socket
+/// before it, and so on round.
+fn spec_cpus(node: &NodeDef) -> CpuSet {
+    if !node.cpu_spec.is_empty() {
+        return node
+            .cpu_spec
+            .iter()
+            .copied()
+            .filter(|cpu| *cpu < node.cpus)
+            .collect();
+    }
+    let (sockets, cores) = (node.sockets.max(1), node.cores_per_socket.max(1));
+    // A node must keep a core for jobs.
+    let count = node
+        .core_spec_count
+        .min((sockets * cores).saturating_sub(1));
+    let kept = (0..cores)
+        .rev()
+        .flat_map(|core| (0..sockets).rev().map(move |s| s * cores + core));
+    kept.take(count as usize)
+        .flat_map(|core| cpus_of(node, core))
+        .collect()
+}
+
+/// CPUs of a core: its threads, or one where CPUs count cores.
+fn cpus_of(node: &NodeDef, core: u32) -> std::ops::Range<u32> {
+    let all = node.sockets.saturating_mul(node.cores_per_socket).max(1);
+    let threads = (node.cpus / all).max(1);
+    core * threads..(core + 1) * threads
+}
+
+fn gres_config(node: &NodeDef, gres: &GresCount, lines: &[GresLine]) -> GresConfig {
+    let on_node = |line: &&GresLine| line.nodes.is_empty() || line.nodes.contains(&node.name);
     let same = |line: &&GresLine| {
         let model = gres.model.is_none() || line.model.is_none() || gres.model == line.model;
         line.name == gres.name && model
     };
-    let mut files = Vec::new();
+    let (mut files, mut near) = (Vec::new(), Vec::new());
     for line in lines.iter().filter(on_node).filter(same) {
+        let cores = line.cores.iter().flat_map(|core| cpus_of(node, *core));
+        let cpus: CpuSet = cores.filter(|cpu| *cpu < node.cpus).collect();
+        // A line without cores is near all of them.
+        let cpus = if cpus.is_empty() {
+            CpuSet::first(node.cpus)
+        } else {
+            cpus
+        };
+        let instances = usize::try_from(line.count.min(1024)).unwrap_or(0);
+        near.extend(std::iter::repeat_n(cpus, instances));
         match line.one_device {
             // Files of one device stay together, as one entry for one instance.
             true => files.push(line.files.join(",")),
@@ -190,11 +243,16 @@ fn gres_config(node: &str, gres: &GresCount, lines: &[GresLine]) -> GresConfig {
         }
     }
     files.truncate(usize::try_from(gres.count).unwrap_or(usize::MAX));
+    near.truncate(usize::try_from(gres.count).unwrap_or(usize::MAX));
+    if lines.iter().all(|line| line.cores.is_empty()) {
+        near.clear();
+    }
     GresConfig {
         name: gres.name.clone(),
         kind: gres.model.clone(),
         count: gres.count,
         files,
+        near,
     }
 }
 

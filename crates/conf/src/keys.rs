@@ -567,8 +567,8 @@ mod tests {
         assert_eq!(preempt.check("preempt/qos"), Ok(vec!["qos".to_owned()]));
         assert!(priority.check("priority/none").is_err());
         let select = &SLURM.find("SelectTypeParameters").unwrap().kind;
-        let later = select.check("CR_CPU_Memory,cr_lln,CR_Pack_Nodes");
-        assert_eq!(later, Ok(vec!["CR_Pack_Nodes".to_owned()]));
+        let later = select.check("CR_CPU_Memory,cr_lln,NHC_No");
+        assert_eq!(later, Ok(vec!["NHC_No".to_owned()]));
         assert_eq!(parse_level("3"), Ok("info"));
         assert_eq!(
             parse_controller("vm(127.0.0.1)"),

@@ -106,7 +106,7 @@ impl State {
     fn check_node(&self, node: &Node) -> Result<(), String> {
         let name = &node.config.name;
         let mut expected = Node {
-            free_cpus: CpuSet::first(node.config.cpus),
+            free_cpus: node.config.job_cpus(),
             used_mib: 0,
             used_gres: vec![CpuSet::default(); node.config.gres.len()],
             exclusive: false,

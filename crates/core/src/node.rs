@@ -56,6 +56,28 @@ pub struct NodeConfig {
     /// `Reason=` of the line.
     #[n(15)]
     pub reason: Option<String>,
+    /// CPUs that jobs do not get (`CoreSpecCount`, `CpuSpecList`).
+    #[n(16)]
+    #[cbor(default)]
+    pub spec_cpus: CpuSet,
+    /// `MemSpecLimit`, MiB that jobs do not get.
+    #[n(17)]
+    #[cbor(default)]
+    pub spec_mib: u64,
+}
+
+impl NodeConfig {
+    /// CPUs that jobs may get.
+    pub fn job_cpus(&self) -> CpuSet {
+        let mut cpus = CpuSet::first(self.cpus);
+        cpus.subtract(&self.spec_cpus);
+        cpus
+    }
+
+    /// Memory that jobs may get, MiB.
+    pub fn job_mib(&self) -> u64 {
+        self.memory_mib.saturating_sub(self.spec_mib)
+    }
 }
 
 /// A generic resource of a node.
@@ -73,6 +95,10 @@ pub struct GresConfig {
     /// Device files by instance, when gres.conf names them.
     #[n(3)]
     pub files: Vec<String>,
+    /// CPUs next to each instance (`Cores`); empty where the configuration does not say.
+    #[n(4)]
+    #[cbor(default)]
+    pub near: Vec<CpuSet>,
 }
 
 /// A node as the cluster knows it.
@@ -217,4 +243,7 @@ pub struct NodeInfo {
     /// The machine's host name.
     #[n(11)]
     pub hostname: String,
+    /// NUMA domains of the machine; absent if it does not tell, or if the node's CPUs are not the machine's.
+    #[n(12)]
+    pub numa_domains: Option<u32>,
 }

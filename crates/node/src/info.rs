@@ -24,6 +24,24 @@ pub(crate) fn cpus(options: &AgentOptions) -> u32 {
         .unwrap_or_else(|| u32::try_from(there()).unwrap_or(u32::MAX))
 }
 
+/// NUMA domains of the machine; `None` if the node is a part of it or more than it.
+fn numa_domains(options: &AgentOptions) -> Option<u32> {
+    let machine = std::thread::available_parallelism().ok()?.get();
+    if u32::try_from(machine).ok()? != cpus(options) {
+        return None;
+    }
+    let is_domain = |name: &str| {
+        name.strip_prefix("node")
+            .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let count = std::fs::read_dir("/sys/devices/system/node")
+        .ok()?
+        .flatten()
+        .filter(|entry| entry.file_name().to_str().is_some_and(is_domain))
+        .count();
+    u32::try_from(count).ok().filter(|n| *n > 0)
+}
+
 /// Everything for a registration.
 pub(crate) fn collect(options: &AgentOptions, agent_start: Timestamp) -> NodeInfo {
     let uname = nix::sys::utsname::uname().ok();
@@ -53,6 +71,7 @@ pub(crate) fn collect(options: &AgentOptions, agent_start: Timestamp) -> NodeInf
         address: agent_address(&options.spool_dir),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         hostname: text(|u| u.nodename()),
+        numa_domains: numa_domains(options),
     }
 }
 

@@ -111,7 +111,10 @@ impl Demand {
                 Some(_) => u32::MAX,
                 None => min_nodes,
             }),
-            even: ask.nodes_set || min_nodes > 1 || ask.spread || text(&ask.distribution, "cyclic"),
+            even: packs(ask, hint("CR_Pack_Nodes")).map_or(
+                ask.nodes_set || min_nodes > 1 || ask.spread || text(&ask.distribution, "cyclic"),
+                |packs| !packs,
+            ),
             spread: ask.spread,
             least_loaded: part.config.lln || hint("CR_LLN"),
             contiguous: ask.contiguous,
@@ -131,7 +134,9 @@ impl Demand {
             cpus_min: ask.min_cpus_per_node.unwrap_or(1).max(1),
             tasks_max: ask.ntasks_per_node.unwrap_or(u32::MAX).max(1),
             tasks_per_socket: ask.ntasks_per_socket,
-            tasks_per_core: ask.ntasks_per_core,
+            tasks_per_core: ask
+                .ntasks_per_core
+                .or(hint("CR_ONE_TASK_PER_CORE").then_some(1)),
             threads_used: ask.threads_per_core,
             overcommit,
             memory: memory_of(ask, part, fleet),
@@ -170,11 +175,15 @@ impl Demand {
             .tasks_per_core
             .map(|n| n.max(1).saturating_mul(self.cpus_of_task));
         let threads = self.threads_used.unwrap_or(u32::MAX).max(1);
-        let used = class
-            .granule
-            .min(threads)
-            .min(by_tasks.unwrap_or(u32::MAX))
-            .max(1);
+        let cores = class.sockets.saturating_mul(class.cores_per_socket).max(1);
+        // With CR_CPU cores do not count.
+        let core = if class.granule == 1 {
+            1
+        } else {
+            (class.cpus / cores).max(1)
+        };
+        let of_core = core.min(threads).min(by_tasks.unwrap_or(u32::MAX)).max(1);
+        let used = of_core * (class.granule / core).max(1);
         (used, class.granule)
     }
 
@@ -184,8 +193,7 @@ impl Demand {
             return 0;
         }
         let (used, granule) = self.core(class);
-        let all = class.cpus / granule * granule;
-        if self.whole && room.cpus < all {
+        if self.whole && room.cpus < class.job_cpus() {
             return 0;
         }
         let mut cpus = room
@@ -256,7 +264,7 @@ impl Demand {
     fn cpus_for(&self, class: &NodeClass, tasks: u32) -> u32 {
         let (used, granule) = self.core(class);
         if self.whole {
-            return class.cpus / granule * granule;
+            return class.job_cpus();
         }
         // A node that is taken only to make up the number has room for a task too: that is what it was chosen by.
         let for_tasks = if self.overcommit {
@@ -321,6 +329,20 @@ impl Demand {
             .max()
             .unwrap_or(0)
     }
+}
+
+/// Whether tasks fill one node after another, if `--distribution` or the site says.
+fn packs(ask: &ResourceAsk, site_packs: bool) -> Option<bool> {
+    let words = ask.distribution.as_deref().unwrap_or("").split(',');
+    let word = |w: &str| match w.to_ascii_lowercase().as_str() {
+        "pack" => Some(true),
+        "nopack" => Some(false),
+        _ => None,
+    };
+    words
+        .filter_map(word)
+        .next_back()
+        .or(site_packs.then_some(true))
 }
 
 /// How long a job waits for few leaf switches: as long as it asks for, within `max_switch_wait`.

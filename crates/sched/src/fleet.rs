@@ -2,6 +2,7 @@
 //! tree that finds the next node with enough room. Follows the state by node; a pass takes room away here and the
 //! next pass puts right what was not committed.
 
+use crate::cores;
 use crate::network::{Leaves, Network};
 use crate::reserved::{self, Blocks, Own};
 use muster_core::config::{ClusterConfig, PartitionConfig};
@@ -11,25 +12,40 @@ use muster_core::node::{Node, NodeLink};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A position that does not exist.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
 /// What nodes of one kind have in common, all that fitting a job statically depends on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct NodeClass {
+    /// CPUs by number: jobs get those of `open`.
     pub(crate) cpus: u32,
-    /// CPUs that are handed out together: the threads of a core with `CR_Core`, else 1.
+    /// CPUs that the system does not keep for itself.
+    pub(crate) open: CpuSet,
+    /// CPUs that are handed out together: those of a socket with `CR_Socket`, of a core with `CR_Core`, else 1.
     pub(crate) granule: u32,
     pub(crate) threads_per_core: u32,
     pub(crate) cores_per_socket: u32,
     pub(crate) sockets: u32,
+    /// NUMA domains of each socket.
+    pub(crate) numa_per_socket: u32,
     pub(crate) mib: u64,
     pub(crate) tmp_mib: u64,
     pub(crate) features: Vec<String>,
     /// Name, type, count.
     pub(crate) gres: Vec<(String, Option<String>, u64)>,
+    /// CPUs next to each instance of each of them; empty where it is not known.
+    pub(crate) near: Vec<Vec<CpuSet>>,
+}
+
+impl NodeClass {
+    /// CPUs that jobs may get, in whole granules.
+    pub(crate) fn job_cpus(&self) -> u32 {
+        whole_granules(&self.open, self.granule)
+    }
 }
 
 /// What is left on a node.
@@ -264,6 +280,17 @@ impl Fleet {
         }
     }
 
+    /// Whether what a node says of itself makes it a node of another kind.
+    pub(crate) fn is_another(&self, state: &State, node: u32) -> bool {
+        let view = self.nodes.get(node as usize);
+        let (Some(view), Some(source)) = (view, state.nodes.get(node as usize)) else {
+            return true;
+        };
+        let class = &self.classes[view.class as usize];
+        let config = self.config.as_ref();
+        config.is_some_and(|config| class_of(source, config) != *class)
+    }
+
     /// Reads a node again; whether it has more room than was believed.
     pub(crate) fn sync(&mut self, state: &State, node: u32) -> bool {
         let Some(source) = state.nodes.get(node as usize) else {
@@ -324,16 +351,13 @@ impl Fleet {
     pub(crate) fn take(&mut self, node: u32, part: u32, want: &Want) -> NodeShare {
         let view = &mut self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
-        let cpus = lowest_granules(&view.free, class.granule, want.cpus);
+        let near = |first: u32, end: u32| devices_near(class, &view.gres_used, want, first..end);
+        let cpus = cores::pick(class, &view.free, want.cpus, near);
         view.free.subtract(&cpus);
         let mut gres = Vec::new();
         for (name, kind, count) in &want.gres {
-            take_gres(
-                class,
-                &mut view.gres_used,
-                (name, kind.as_deref(), *count),
-                &mut gres,
-            );
+            let wish = (name.as_str(), kind.as_deref(), *count);
+            take_gres(class, &mut view.gres_used, wish, &cpus, &mut gres);
         }
         let consumable = self.config.as_ref().is_some_and(|c| c.memory_is_consumable);
         let mib = if consumable { want.mib } else { 0 };
@@ -386,7 +410,7 @@ impl Fleet {
         for node in 0..index(self.nodes.len()) {
             let view = &mut self.nodes[node as usize];
             view.room = self.empty[view.class as usize].clone();
-            view.free = CpuSet::first(self.classes[view.class as usize].cpus);
+            view.free = self.classes[view.class as usize].open.clone();
             view.gres_used.clear();
             self.update_trees(node);
         }
@@ -396,7 +420,7 @@ impl Fleet {
     pub(crate) fn empty_room(class: &NodeClass, usable: bool) -> Room {
         Room {
             usable,
-            cpus: class.cpus / class.granule * class.granule,
+            cpus: class.job_cpus(),
             mib: class.mib,
             jobs: 0,
             exclusive: false,
@@ -425,16 +449,35 @@ fn class_of(node: &Node, config: &ClusterConfig) -> NodeClass {
     let threads = c.threads_per_core.max(1);
     let cores = c.sockets.max(1).saturating_mul(c.cores_per_socket.max(1));
     // `CPUs` may count cores although cores have threads; then one CPU is one core.
-    let by_core = config.whole_cores && c.cpus == cores.saturating_mul(threads);
+    let by_thread = c.cpus == cores.saturating_mul(threads);
+    let whole_sockets = config.select_parameters.iter().any(|w| w == "CR_Socket");
+    let granule = if whole_sockets && c.cpus.is_multiple_of(c.sockets.max(1)) {
+        c.cpus / c.sockets.max(1)
+    } else if config.whole_cores && by_thread {
+        threads
+    } else {
+        1
+    };
+    let numa = node
+        .report
+        .as_ref()
+        .and_then(|r| r.numa_domains)
+        .unwrap_or(0);
     let mut features = c.features.clone();
     features.sort();
     NodeClass {
         cpus: c.cpus,
-        granule: if by_core { threads } else { 1 },
+        open: c.job_cpus(),
+        granule: granule.max(1),
+        numa_per_socket: if numa.is_multiple_of(c.sockets.max(1)) {
+            (numa / c.sockets.max(1)).max(1)
+        } else {
+            1
+        },
         threads_per_core: threads,
         cores_per_socket: c.cores_per_socket.max(1),
         sockets: c.sockets.max(1),
-        mib: c.memory_mib,
+        mib: c.job_mib(),
         tmp_mib: c.tmp_disk_mib,
         features,
         gres: c
@@ -442,6 +485,7 @@ fn class_of(node: &Node, config: &ClusterConfig) -> NodeClass {
             .iter()
             .map(|g| (g.name.clone(), g.kind.clone(), g.count))
             .collect(),
+        near: c.gres.iter().map(|g| g.near.clone()).collect(),
     }
 }
 
@@ -474,25 +518,6 @@ pub(crate) fn whole_granules(free: &CpuSet, granule: u32) -> u32 {
     whole
 }
 
-/// The lowest CPUs in granules that are free as a whole.
-fn lowest_granules(free: &CpuSet, granule: u32, cpus: u32) -> CpuSet {
-    if granule <= 1 {
-        return free.lowest(cpus);
-    }
-    let mut out = CpuSet::default();
-    let mut left = cpus;
-    for cpu in free.iter().filter(|cpu| cpu % granule == 0) {
-        if left == 0 {
-            break;
-        }
-        if (cpu..cpu + granule).all(|c| free.contains(c)) {
-            (cpu..cpu + granule).for_each(|c| out.insert(c));
-            left = left.saturating_sub(granule);
-        }
-    }
-    out
-}
-
 fn gres_room(class: &NodeClass, used: &[CpuSet]) -> Vec<u32> {
     class
         .gres
@@ -505,28 +530,63 @@ fn gres_room(class: &NodeClass, used: &[CpuSet]) -> Vec<u32> {
         .collect()
 }
 
+/// Whether enough of the wanted devices are free next to these CPUs, as far as the configuration says where they are.
+fn devices_near(class: &NodeClass, used: &[CpuSet], want: &Want, cpus: Range<u32>) -> bool {
+    want.gres.iter().all(|(name, kind, count)| {
+        let (mut there, mut placed) = (0u64, false);
+        for (i, entry) in class.gres.iter().enumerate() {
+            if !is_a(entry, name, kind.as_deref()) {
+                continue;
+            }
+            placed |= !class.near[i].is_empty();
+            let free = |id: u32| !used.get(i).is_some_and(|set| set.contains(id));
+            let by_id = class.near[i].iter().zip(0u32..);
+            there += by_id
+                .filter(|(near, id)| free(*id) && cpus.clone().any(|cpu| near.contains(cpu)))
+                .count() as u64;
+        }
+        !placed || there >= *count
+    })
+}
+
+fn is_a(entry: &(String, Option<String>, u64), name: &str, kind: Option<&str>) -> bool {
+    entry.0 == name && (kind.is_none() || kind == entry.1.as_deref())
+}
+
+/// Takes instances, those next to the job's CPUs first.
 fn take_gres(
     class: &NodeClass,
     used: &mut Vec<CpuSet>,
     (name, kind, count): (&str, Option<&str>, u64),
+    cpus: &CpuSet,
     out: &mut Vec<muster_core::job::GresShare>,
 ) {
-    let mut left = count;
     used.resize(class.gres.len().max(used.len()), CpuSet::default());
-    for (i, (has, has_kind, total)) in class.gres.iter().enumerate() {
-        if has != name || (kind.is_some() && kind != has_kind.as_deref()) || left == 0 {
+    let mut free: Vec<(bool, usize, u32)> = Vec::new();
+    for (i, entry) in class.gres.iter().enumerate() {
+        if !is_a(entry, name, kind) {
             continue;
         }
-        let mut ids = CpuSet::default();
-        for id in 0..u32::try_from(*total).unwrap_or(u32::MAX) {
-            if left == 0 {
+        for id in 0..u32::try_from(entry.2).unwrap_or(u32::MAX) {
+            let near = class.near.get(i).and_then(|near| near.get(id as usize));
+            let far = near.is_some_and(|near| !near.intersects(cpus));
+            if !used[i].contains(id) {
+                free.push((far, i, id));
+            }
+            // Enough of the first are as good as any where nothing says where they are.
+            if class.near.get(i).is_none_or(Vec::is_empty) && free.len() as u64 >= count {
                 break;
             }
-            if !used[i].contains(id) {
-                ids.insert(id);
-                left -= 1;
-            }
         }
+    }
+    free.sort_unstable();
+    free.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+    for (i, (has, has_kind, _)) in class.gres.iter().enumerate() {
+        let ids: CpuSet = free
+            .iter()
+            .filter(|(_, e, _)| *e == i)
+            .map(|(.., id)| *id)
+            .collect();
         if !ids.is_empty() {
             used[i].union_with(&ids);
             let (name, kind) = (has.clone(), has_kind.clone());

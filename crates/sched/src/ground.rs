@@ -227,8 +227,10 @@ impl Future<'_> {
         let view = &fleet.nodes[node as usize];
         let class = &fleet.classes[view.class as usize];
         let room = self.grown.entry(node).or_insert_with(|| view.room.clone());
-        let all = class.cpus / class.granule * class.granule;
-        room.cpus = room.cpus.saturating_add(share.cpus.len()).min(all);
+        room.cpus = room
+            .cpus
+            .saturating_add(share.cpus.len())
+            .min(class.job_cpus());
         room.mib = room.mib.saturating_add(share.memory_mib).min(class.mib);
         room.jobs = room.jobs.saturating_sub(1);
         if room.jobs == 0 {

@@ -134,6 +134,7 @@ impl Scheduler {
                 }
             }
             Event::NodeRegistered { node, .. } => {
+                self.rebuild |= self.fleet.is_another(state, node.0);
                 self.dirty_nodes.insert(node.0);
             }
             Event::NodeChanged { node, change, .. } => match change {

@@ -112,6 +112,7 @@ impl Agent {
                 address: format!("unix:/run/{}", self.name),
                 version: String::new(),
                 hostname: self.name.clone(),
+                numa_domains: None,
             },
             present: self.runs.keys().copied().chain(waiting).collect(),
         }

@@ -415,7 +415,7 @@ pub(crate) fn invariant_nothing_is_left(world: &World) -> Outcome {
     after_events(world)?;
     invariant_no_acknowledged_job_is_lost(world)?;
     for node in &controller.writer.state().nodes {
-        let all = CpuSet::first(node.config.cpus);
+        let all = node.config.job_cpus();
         if node.free_cpus != all || node.used_mib != 0 || node.exclusive || !node.jobs.is_empty() {
             return broken(
                 name,

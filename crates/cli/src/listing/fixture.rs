@@ -402,6 +402,7 @@ pub(crate) fn node(number: u32, used: u32, free_mib: u64, last_busy: i64) -> Nod
             weight: 1,
             state: "UNKNOWN".to_owned(),
             reason: None,
+            ..NodeConfig::default()
         },
         report: Some(NodeInfo {
             arch: "x86_64".to_owned(),
@@ -416,6 +417,7 @@ pub(crate) fn node(number: u32, used: u32, free_mib: u64, last_busy: i64) -> Nod
             address: String::new(),
             version: "22.05.8".to_owned(),
             hostname: "vm".to_owned(),
+            numa_domains: None,
         }),
         link: NodeLink::Up,
         down: false,

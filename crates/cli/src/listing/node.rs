@@ -61,10 +61,12 @@ pub(crate) struct NodeView<'a> {
 impl<'a> NodeView<'a> {
     /// CPUs that jobs hold.
     pub(crate) fn used_cpus(&self) -> u32 {
-        self.node
-            .config
-            .cpus
-            .saturating_sub(self.node.free_cpus.len())
+        self.job_cpus().saturating_sub(self.node.free_cpus.len())
+    }
+
+    /// CPUs that jobs may get.
+    pub(crate) fn job_cpus(&self) -> u32 {
+        self.node.config.job_cpus().len()
     }
 
     /// The base state.
@@ -74,7 +76,7 @@ impl<'a> NodeView<'a> {
             BaseState::Down
         } else if self.node.config.state == "FUTURE" {
             BaseState::Future
-        } else if used > 0 && (used >= self.node.config.cpus || self.node.exclusive) {
+        } else if used > 0 && (used >= self.job_cpus() || self.node.exclusive) {
             BaseState::Allocated
         } else if used > 0 {
             BaseState::Mixed
@@ -260,9 +262,9 @@ impl<'a> NodeView<'a> {
     /// `cpu=16,mem=8000M,billing=16`.
     pub(crate) fn write_tres(&self, out: &mut String) {
         let config = &self.node.config;
-        put!(out, "cpu={},mem=", config.cpus);
+        put!(out, "cpu={},mem=", self.job_cpus());
         text::memory(out, config.memory_mib, false);
-        put!(out, ",billing={}", config.cpus);
+        put!(out, ",billing={}", self.job_cpus());
         for gres in &config.gres {
             put!(out, ",gres/{}={}", gres.name, gres.count);
         }

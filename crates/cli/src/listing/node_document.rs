@@ -122,7 +122,10 @@ fn old_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
     w.text_or_empty("slurmd_version", view.version());
     w.raw("alloc_memory", view.node.used_mib);
     w.raw("alloc_cpus", view.used_cpus());
-    w.raw("idle_cpus", config.cpus.saturating_sub(view.used_cpus()));
+    w.raw(
+        "idle_cpus",
+        view.job_cpus().saturating_sub(view.used_cpus()),
+    );
     match collect(|o| view.write_used_tres(o)) {
         used if used.is_empty() => w.raw("tres_used", "null"),
         used => w.text("tres_used", &used),
@@ -157,7 +160,7 @@ fn new_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
     w.raw("cpu_load", load(view));
     w.limit("free_mem", view.free_mib(), false);
     w.raw("cpus", config.cpus);
-    w.raw("effective_cpus", config.cpus);
+    w.raw("effective_cpus", view.job_cpus());
     w.text("specialized_cpus", "");
     w.text("extra", "");
     w.texts("features", &config.features);

@@ -6,8 +6,10 @@ use super::show_job::Style;
 use super::text::{self, put};
 use muster_core::config::{PartitionConfig, PartitionState};
 use muster_core::hostlist;
+use muster_core::node::NodeConfig;
 use muster_core::spec::MemoryAsk;
 use muster_core::time::TimeLimit;
+use std::collections::BTreeSet;
 
 /// Appends a node.
 pub(crate) fn write_node(out: &mut String, view: &NodeView<'_>, ctx: &Ctx, style: Style) {
@@ -23,7 +25,7 @@ pub(crate) fn write_node(out: &mut String, view: &NodeView<'_>, ctx: &Ctx, style
         out,
         "CPUAlloc={} CPUEfctv={} CPUTot={} CPULoad=",
         view.used_cpus(),
-        config.cpus,
+        view.job_cpus(),
         config.cpus
     );
     match view.load_centi() {
@@ -83,6 +85,7 @@ fn state(out: &mut String, view: &NodeView<'_>, style: Style) {
         config.boards.max(1)
     );
     style.newline(out);
+    write_kept(out, config, style);
     out.push_str("State=");
     view.write_complete_state(out);
     put!(
@@ -285,5 +288,30 @@ fn limit(out: &mut String, limit: Option<TimeLimit>) {
         None => out.push_str("NONE"),
         Some(TimeLimit::Unlimited) => out.push_str("UNLIMITED"),
         Some(TimeLimit::Minutes(m)) => text::long_duration(out, i64::from(m) * 60),
+    }
+}
+
+/// What the system keeps of a node, if it keeps anything.
+fn write_kept(out: &mut String, config: &NodeConfig, style: Style) {
+    let mut kept = Vec::new();
+    if !config.spec_cpus.is_empty() {
+        let threads = config.cpus
+            / config
+                .sockets
+                .saturating_mul(config.cores_per_socket)
+                .max(1);
+        let cores: BTreeSet<u32> = config
+            .spec_cpus
+            .iter()
+            .map(|c| c / threads.max(1))
+            .collect();
+        kept.push(format!("CoreSpecCount={}", cores.len()));
+    }
+    if config.spec_mib > 0 {
+        kept.push(format!("MemSpecLimit={}", config.spec_mib));
+    }
+    if !kept.is_empty() {
+        out.push_str(&kept.join(" "));
+        style.newline(out);
     }
 }

@@ -20,7 +20,7 @@ impl Node {
             drain: false,
             fail: false,
             reason: None,
-            free_cpus: CpuSet::first(config.cpus),
+            free_cpus: config.job_cpus(),
             used_mib: 0,
             jobs: Vec::new(),
             exclusive: false,
@@ -61,7 +61,7 @@ impl Node {
 
     /// Memory that no job holds, MiB.
     pub fn unheld_mib(&self) -> u64 {
-        self.config.memory_mib.saturating_sub(self.used_mib)
+        self.config.job_mib().saturating_sub(self.used_mib)
     }
 
     /// The entry of `config.gres` (and of `used_gres`) that a share is taken from.
@@ -113,11 +113,11 @@ impl Node {
             self.config.name
         );
         // CPUs that a new configuration took away stay away.
-        let known = self.config.cpus;
+        let known = self.config.job_cpus();
         share
             .cpus
             .iter()
-            .filter(|cpu| *cpu < known)
+            .filter(|cpu| known.contains(*cpu))
             .for_each(|cpu| self.free_cpus.insert(cpu));
         self.used_mib = self.used_mib.saturating_sub(share.memory_mib);
         for gres in &share.gres {
@@ -136,7 +136,7 @@ impl Node {
 
     /// As if no job held anything here; `jobs` stays.
     pub(crate) fn reset_use(&mut self) {
-        self.free_cpus = CpuSet::first(self.config.cpus);
+        self.free_cpus = self.config.job_cpus();
         self.used_mib = 0;
         self.used_gres = vec![CpuSet::default(); self.config.gres.len()];
         self.exclusive = false;

@@ -503,6 +503,7 @@ fn a_plan_is_checked_start_by_start() {
         kind: None,
         count: 2,
         files: Vec::new(),
+        near: Vec::new(),
     }];
     let mut world = World::with(gpu);
     let ids: Vec<JobId> = (0..8).map(|_| world.submit(spec("j"))).collect();

@@ -340,6 +340,7 @@ fn nodes_named_count_and_gres_must_exist() {
         kind: Some("a100".into()),
         count: 4,
         files: Vec::new(),
+        near: Vec::new(),
     }];
     config.nodes[0].features = vec!["ib".into(), "avx".into()];
     let mut world = World::with(config);

@@ -147,3 +147,27 @@ fn a_changed_network_disturbs_no_job() {
     let left = c.ok("scontrol show topology b");
     assert_eq!(left, "SwitchName=b Level=0 LinkSpeed=1 Nodes=n[2,4]");
 }
+
+#[test]
+fn what_the_system_keeps_of_a_node_is_shown_and_given_to_nobody() {
+    let c = Cluster::start(1, 4);
+    let conf = c.path("slurm.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    let text = text.replace(
+        "State=UNKNOWN",
+        "State=UNKNOWN CoreSpecCount=1 MemSpecLimit=10",
+    );
+    std::fs::write(&conf, text).unwrap();
+    c.ok("scontrol reconfigure");
+    let shown = c.ok("scontrol show node n1");
+    for wanted in [
+        "CPUAlloc=0 CPUEfctv=3 CPUTot=4",
+        "CoreSpecCount=1 MemSpecLimit=10",
+        "CfgTRES=cpu=3",
+    ] {
+        assert!(shown.contains(wanted), "{wanted}: {shown}");
+    }
+    c.ok("sbatch -W --exclusive -o out --wrap 'echo $SLURM_CPUS_ON_NODE'");
+    assert_eq!(c.read("out"), "3\n");
+    assert_eq!(c.ok("sinfo -h -o %T"), "idle");
+}

@@ -9,4 +9,5 @@ mod properties;
 mod ranked;
 mod reserved;
 mod shapes;
+mod within_node;
 mod world;

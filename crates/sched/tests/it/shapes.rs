@@ -194,6 +194,7 @@ fn features_and_devices() {
         kind: Some("a".into()),
         count: 2,
         files,
+        near: Vec::new(),
     }];
     let mut world = World::new(cluster(lines));
     let needs = |c: &str| with(job(1, 9), |s| s.ask.constraint = Some(c.into()));

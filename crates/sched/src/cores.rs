@@ -1,0 +1,249 @@
+//! Which CPUs of a node a job gets: in as few NUMA domains as can be, of one socket before two, where they are left with
+//! least; whole cores (or sockets) where the site gives them whole. Pure arithmetic on what is free.
+
+use crate::fleet::NodeClass;
+use muster_core::cpuset::CpuSet;
+use std::cmp::Reverse;
+
+/// Free granules of one domain or socket.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    place: usize,
+    free: u32,
+    /// Devices that the job gets are elsewhere.
+    far: bool,
+}
+
+/// Picks so many CPUs of those that are free. `near` says whether the job's devices can be had next to a range of
+/// CPUs, given as its first and the one after its last.
+pub(crate) fn pick(
+    class: &NodeClass,
+    free: &CpuSet,
+    cpus: u32,
+    near: impl Fn(u32, u32) -> bool,
+) -> CpuSet {
+    let granule = class.granule.max(1);
+    let want = cpus.div_ceil(granule);
+    let (sockets, each, width) = shape(class);
+    let whole = |at: &u32| (*at..at + granule).all(|cpu| free.contains(cpu));
+    let granules = |domain: usize| -> Vec<u32> {
+        let first = u32::try_from(domain).unwrap_or(0) * width;
+        let end = (first + width).min(class.cpus);
+        let starts = (first..end).step_by(granule as usize);
+        starts
+            .filter(|at| at + granule <= end)
+            .filter(whole)
+            .collect()
+    };
+    let all: Vec<Vec<u32>> = (0..sockets * each).map(granules).collect();
+    let domains: Vec<Part> = all
+        .iter()
+        .enumerate()
+        .map(|(place, list)| {
+            let first = u32::try_from(place).unwrap_or(0) * width;
+            Part {
+                place,
+                free: count(list.len()),
+                far: !near(first, first + width),
+            }
+        })
+        .collect();
+    let mut out = CpuSet::default();
+    for (domain, number) in spread(&domains, each, want) {
+        for at in all[domain].iter().take(number as usize) {
+            (*at..at + granule).for_each(|cpu| out.insert(cpu));
+        }
+    }
+    out
+}
+
+/// Sockets, domains of each, CPUs of a domain. A node whose CPUs do not divide so is one domain.
+fn shape(class: &NodeClass) -> (usize, usize, u32) {
+    let (sockets, each) = (class.sockets.max(1), class.numa_per_socket.max(1));
+    let divides = |parts: u32| {
+        let width = class.cpus / parts;
+        let whole = class.cpus.is_multiple_of(parts) && width.is_multiple_of(class.granule.max(1));
+        (width > 0 && whole).then_some(width)
+    };
+    if let Some(width) = divides(sockets.saturating_mul(each)) {
+        return (sockets as usize, each as usize, width);
+    }
+    // What is handed out may be a whole socket.
+    match divides(sockets) {
+        Some(width) => (sockets as usize, 1, width),
+        None => (1, 1, class.cpus.max(1)),
+    }
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// How many granules of which domains.
+fn spread(domains: &[Part], each: usize, want: u32) -> Vec<(usize, u32)> {
+    // One socket: the one that needs the fewest domains, which are left with least.
+    let one = domains.chunks(each).filter_map(|socket| {
+        let chosen = fewest(socket, want)?;
+        let far = chosen.iter().any(|d| d.far);
+        let left = chosen.iter().map(|d| d.free).sum::<u32>() - want;
+        let free: u32 = socket.iter().map(|d| d.free).sum();
+        Some(((far, chosen.len(), left, free), chosen))
+    });
+    if let Some((_, chosen)) = one.min_by_key(|(key, _)| *key) {
+        return fill(&chosen, want);
+    }
+    let sockets: Vec<Part> = domains
+        .chunks(each)
+        .enumerate()
+        .map(|(place, socket)| Part {
+            place,
+            free: socket.iter().map(|d| d.free).sum(),
+            far: socket.iter().all(|d| d.far),
+        })
+        .collect();
+    let Some(chosen) = fewest(&sockets, want) else {
+        // Less is free than was believed: all there is.
+        return domains.iter().map(|d| (d.place, d.free)).collect();
+    };
+    // Equal parts, as far as each socket has them.
+    let mut parts: Vec<(Part, u32)> = Vec::new();
+    let (mut left, mut others) = (want, count(chosen.len()));
+    let mut ascending = chosen;
+    ascending.sort_by_key(|s| (s.free, s.place));
+    for socket in ascending {
+        let part = left.div_ceil(others).min(socket.free);
+        parts.push((socket, part));
+        (left, others) = (left - part, others - 1);
+    }
+    parts
+        .iter()
+        .flat_map(|(socket, part)| {
+            let of = &domains[socket.place * each..(socket.place + 1) * each];
+            fill(&fewest(of, *part).unwrap_or_default(), *part)
+        })
+        .collect()
+}
+
+/// The fewest parts that have so many free, near ones first; the last is the tightest that does.
+fn fewest(parts: &[Part], want: u32) -> Option<Vec<Part>> {
+    let mut order: Vec<Part> = parts.iter().filter(|p| p.free > 0).copied().collect();
+    order.sort_by_key(|p| (p.far, Reverse(p.free), p.place));
+    let mut chosen: Vec<Part> = Vec::new();
+    let mut left = want;
+    while left > 0 {
+        let enough = order.iter().enumerate().filter(|(_, p)| p.free >= left);
+        let tightest = enough.min_by_key(|(_, p)| (p.far, p.free, p.place));
+        if let Some((_, last)) = tightest {
+            chosen.push(*last);
+            return Some(chosen);
+        }
+        if order.is_empty() {
+            return None;
+        }
+        let part = order.remove(0);
+        left -= part.free;
+        chosen.push(part);
+    }
+    Some(chosen)
+}
+
+/// All of each part but the last.
+fn fill(parts: &[Part], want: u32) -> Vec<(usize, u32)> {
+    let mut left = want;
+    let mut out = Vec::new();
+    for part in parts {
+        let taken = part.free.min(left);
+        out.push((part.place, taken));
+        left -= taken;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Two sockets of four domains of four cores, as on an EPYC 7351.
+    fn epyc() -> NodeClass {
+        NodeClass {
+            cpus: 32,
+            granule: 1,
+            threads_per_core: 1,
+            cores_per_socket: 16,
+            sockets: 2,
+            numa_per_socket: 4,
+            ..NodeClass::default()
+        }
+    }
+
+    fn without(class: &NodeClass, taken: &[u32]) -> CpuSet {
+        (0..class.cpus).filter(|cpu| !taken.contains(cpu)).collect()
+    }
+
+    fn picked(taken: &[u32], cpus: u32) -> Vec<u32> {
+        let class = epyc();
+        pick(&class, &without(&class, taken), cpus, |_, _| true)
+            .iter()
+            .collect()
+    }
+
+    #[test]
+    fn a_small_job_takes_the_tightest_domain() {
+        // Domain 0 has two cores left, domain 1 three.
+        assert_eq!(picked(&[0, 1, 4], 2), [2, 3]);
+        assert_eq!(picked(&[0, 1, 4], 3), [5, 6, 7]);
+        assert_eq!(picked(&[0, 1, 4], 4), [8, 9, 10, 11]);
+    }
+
+    #[test]
+    fn more_takes_the_fewest_domains_of_one_socket() {
+        assert_eq!(picked(&[], 8), (0..8).collect::<Vec<_>>());
+        // The first socket has six cores left in three domains, the second has whole domains.
+        let taken: Vec<u32> = vec![0, 1, 4, 5, 8, 9, 12, 13, 14, 15];
+        assert_eq!(picked(&taken, 6), [16, 17, 18, 19, 20, 21]);
+        assert_eq!(picked(&[], 16), (0..16).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_needs_both_sockets_takes_equal_parts() {
+        let expected: Vec<u32> = (0..12).chain(16..28).collect();
+        assert_eq!(picked(&[], 24), expected);
+    }
+
+    #[test]
+    fn devices_draw_their_jobs() {
+        let class = epyc();
+        let chosen = pick(&class, &without(&class, &[]), 2, |first, _| first == 20);
+        assert_eq!(chosen.iter().collect::<Vec<_>>(), [20, 21]);
+    }
+
+    proptest! {
+        #[test]
+        fn as_few_sockets_and_domains_as_can_be(
+            taken in proptest::collection::vec(0u32..32, 0..28),
+            cpus in 1u32..33,
+        ) {
+            let class = epyc();
+            let free = without(&class, &taken);
+            prop_assume!(free.len() >= cpus);
+            let chosen = pick(&class, &free, cpus, |_, _| true);
+            prop_assert_eq!(chosen.len(), cpus);
+            prop_assert!(free.is_superset(&chosen));
+            let of = |set: u32| (0..8).filter(move |d| set & (1 << d) != 0);
+            let room = |set: u32| of(set).map(|d| (d * 4..d * 4 + 4).filter(|c| free.contains(*c)).count()).sum::<usize>();
+            let sockets = |set: u32| u32::from(set & 0x0f != 0) + u32::from(set & 0xf0 != 0);
+            let all = (1u32..256).filter(|set| room(*set) >= cpus as usize);
+            let best = all.map(|set| (sockets(set), set.count_ones())).min().unwrap();
+            let used = chosen.iter().fold(0u32, |set, cpu| set | 1 << (cpu / 4));
+            prop_assert_eq!(sockets(used), best.0);
+            if best.0 == 1 {
+                prop_assert_eq!(used.count_ones(), best.1);
+            }
+            if best.1 == 1 {
+                let tightest = (0..8).map(|d| room(1 << d)).filter(|n| *n >= cpus as usize).min();
+                prop_assert_eq!(Some(room(used)), tightest);
+            }
+        }
+    }
+}
