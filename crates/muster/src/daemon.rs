@@ -51,6 +51,26 @@ pub(crate) fn daemonise() -> Result<Ready> {
     Ok(Ready(Some(write)))
 }
 
+/// The lock of a pid file. A killed daemon keeps its files until the last of its threads is gone, which may be waiting
+/// for the disk: then the lock is waited for.
+fn lock_of(file: File) -> std::result::Result<Flock<File>, (File, nix::errno::Errno)> {
+    let (file, error) = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => return Ok(lock),
+        Err(refused) => refused,
+    };
+    let mut text = String::new();
+    let _ = (&file).read_to_string(&mut text);
+    let stat = fs::read_to_string(format!("/proc/{}/stat", text.trim()));
+    let dying = stat.is_ok_and(|stat| {
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
+    });
+    if dying {
+        return Flock::lock(file, FlockArg::LockExclusive);
+    }
+    Err((file, error))
+}
+
 /// A daemon's pid file, locked while the daemon lives: a process id alone may belong to another process by now.
 pub(crate) struct PidFile {
     path: PathBuf,
@@ -73,7 +93,7 @@ impl PidFile {
             .truncate(false)
             .open(path)
             .with_context(|| format!("cannot open the pid file {}", path.display()))?;
-        let Ok(mut lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else {
+        let Ok(mut lock) = lock_of(file) else {
             let pid = alive(path).map_or_else(|| "?".to_owned(), |pid| pid.to_string());
             bail!("one runs already: process {pid}, by {}", path.display());
         };
