@@ -5,6 +5,7 @@ mod arrays;
 mod dependencies;
 mod ending;
 mod nodes;
+mod partitions;
 mod random;
 mod reservations;
 mod submission;

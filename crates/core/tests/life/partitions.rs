@@ -1,0 +1,196 @@
+//! Partitions that administrators make, change and remove, and what a new configuration does to them.
+
+use crate::world::{World, config, partition, spec};
+use muster_core::command::{KeptPartitions, UserCommand};
+use muster_core::config::PartitionState;
+use muster_core::job::JobState;
+use muster_core::refusal::RefusalCode;
+use muster_core::spec::JobSpec;
+use muster_core::time::TimeLimit;
+
+#[test]
+fn partitions_are_changed_by_administrators() {
+    let mut world = World::new();
+    let update = |pairs: &[(&str, &str)]| UserCommand::UpdatePartition {
+        name: "batch".into(),
+        pairs: pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect(),
+    };
+    assert_eq!(
+        world.refused(1000, update(&[("State", "DOWN")])),
+        RefusalCode::AccessDenied
+    );
+    assert_eq!(
+        world.refused(0, update(&[("State", "SIDEWAYS")])),
+        RefusalCode::InvalidValue
+    );
+    assert_eq!(
+        world.refused(0, update(&[("Colour", "red")])),
+        RefusalCode::NotSupported
+    );
+    let id = world.submit(spec("j"));
+    world.must(
+        0,
+        update(&[("State", "DOWN"), ("MaxTime", "1-0"), ("nodes", "n[1-2]")]),
+    );
+    assert!(!world.start(id, &[0]), "the partition is down");
+    world.must(0, update(&[("State", "UP")]));
+    assert!(!world.start(id, &[2]), "n3 is not in it any more");
+    assert!(world.start(id, &[1]));
+    assert_eq!(
+        world.state.partition("batch").map(|p| p.max_time),
+        Some(TimeLimit::Minutes(1440))
+    );
+    world.must(
+        0,
+        UserCommand::UpdatePartition {
+            name: "short".into(),
+            pairs: vec![("Default".into(), "YES".into())],
+        },
+    );
+    let next = world.submit(spec("j"));
+    assert_eq!(world.job(next).partition, "short");
+    world.check_replay();
+}
+
+#[test]
+fn partitions_are_made_and_removed() {
+    let mut world = World::new();
+    let create = |name: &str, pairs: &[(&str, &str)]| UserCommand::CreatePartition {
+        name: name.into(),
+        pairs: pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect(),
+    };
+    let delete = |name: &str| UserCommand::DeletePartition { name: name.into() };
+    assert_eq!(
+        world.refused(1000, create("mine", &[])),
+        RefusalCode::AccessDenied
+    );
+    for name in ["batch", "", "a,b", "a b", "Default"] {
+        let code = world.refused(0, create(name, &[]));
+        assert_eq!(code, RefusalCode::InvalidPartition, "{name:?}");
+    }
+    assert_eq!(
+        world.refused(0, create("mine", &[("Nodes", "n[1-9]")])),
+        RefusalCode::InvalidNode
+    );
+    assert!(world.state.partition("mine").is_none(), "all or nothing");
+    world.must(
+        0,
+        create(
+            "mine",
+            &[("Nodes", "ALL"), ("MaxTime", "10"), ("Default", "YES")],
+        ),
+    );
+    let default: Vec<&str> = world
+        .state
+        .partitions
+        .iter()
+        .filter(|p| p.default)
+        .map(|p| p.name.as_str())
+        .collect();
+    assert_eq!(default, ["mine"]);
+    let id = world.submit(spec("j"));
+    assert_eq!(world.job(id).partition, "mine");
+    assert_eq!(
+        world.refused(0, delete("mine")),
+        RefusalCode::PartitionInUse
+    );
+    assert!(world.start(id, &[2]));
+    assert_eq!(
+        world.refused(0, delete("mine")),
+        RefusalCode::PartitionInUse
+    );
+    world.finish(id, 0);
+    let either = world.submit(JobSpec {
+        partitions: vec!["batch".into(), "mine".into()],
+        ..spec("j")
+    });
+    assert_eq!(
+        world.refused(0, delete("mine")),
+        RefusalCode::PartitionInUse
+    );
+    assert!(world.start(either, &[0]));
+    assert_eq!(world.job(either).partition, "batch");
+    assert_eq!(
+        world.refused(1000, delete("mine")),
+        RefusalCode::AccessDenied
+    );
+    world.must(0, delete("mine"));
+    assert_eq!(
+        world.refused(0, delete("mine")),
+        RefusalCode::InvalidPartition
+    );
+    world.check_replay();
+}
+
+#[test]
+fn a_new_configuration_and_partitions_of_run_time() {
+    let mut world = World::new();
+    let create = |name: &str| UserCommand::CreatePartition {
+        name: name.into(),
+        pairs: vec![("Nodes".into(), "n[1,3]".into())],
+    };
+    let down = UserCommand::UpdatePartition {
+        name: "batch".into(),
+        pairs: vec![
+            ("State".into(), "DOWN".into()),
+            ("MaxNodes".into(), "1".into()),
+        ],
+    };
+    let short = UserCommand::DeletePartition {
+        name: "short".into(),
+    };
+    let names = |world: &World| -> Vec<String> {
+        let partitions = world.state.partitions.iter();
+        partitions.map(|p| p.name.clone()).collect()
+    };
+    for command in [create("made"), down.clone(), short.clone()] {
+        world.must(0, command);
+    }
+    // The controller starts again with the same file.
+    world.configure(config(), KeptPartitions::All);
+    assert!(world.events.is_empty(), "nothing is new");
+    // And with a file in which other lines changed.
+    let mut next = config();
+    next.nodes.remove(0);
+    next.partitions[0].nodes.remove(0);
+    next.partitions.push(partition("new", &["n2"], false));
+    world.configure(next.clone(), KeptPartitions::All);
+    assert_eq!(names(&world), ["batch", "new", "made"]);
+    let batch = world.state.partition("batch").expect("it is in the file");
+    assert_eq!((batch.state, batch.max_nodes), (PartitionState::Up, None));
+    let made = world.state.partition("made").expect("it was kept");
+    assert_eq!((made.nodes.len(), made.nodes_text.as_str()), (1, "n3"));
+    world.must(0, down);
+    // KeepPartState.
+    world.configure(next.clone(), KeptPartitions::States);
+    assert_eq!(names(&world), ["batch", "short", "new"]);
+    let batch = world.state.partition("batch").expect("it is in the file");
+    assert_eq!((batch.state, batch.max_nodes), (PartitionState::Down, None));
+    // The file alone; a job in a partition that goes waits and tells why.
+    world.must(
+        0,
+        UserCommand::CreatePartition {
+            name: "made".into(),
+            pairs: vec![("Nodes".into(), "n3".into())],
+        },
+    );
+    let id = world.submit(JobSpec {
+        partitions: vec!["made".into()],
+        ..spec("j")
+    });
+    world.configure(next, KeptPartitions::File);
+    assert_eq!(names(&world), ["batch", "short", "new"]);
+    assert_eq!(
+        world.state.partition("batch").map(|p| p.state),
+        Some(PartitionState::Up)
+    );
+    assert!(!world.start(id, &[2]), "there is no such partition");
+    assert_eq!(world.job(id).state, JobState::Pending);
+    world.check_replay();
+}
