@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe2, setsid};
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -97,14 +97,20 @@ impl PidFile {
             let pid = alive(path).map_or_else(|| "?".to_owned(), |pid| pid.to_string());
             bail!("one runs already: process {pid}, by {}", path.display());
         };
-        lock.set_len(0)
-            .and_then(|()| lock.write_all(format!("{}\n", std::process::id()).as_bytes()))
+        write_own_pid(&mut lock)
             .with_context(|| format!("cannot write the pid file {}", path.display()))?;
         Ok(PidFile {
             path: path.to_owned(),
             _lock: lock,
         })
     }
+}
+
+/// Makes a file hold this process's number and nothing else, wherever it was read up to.
+fn write_own_pid(file: &mut File) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
 }
 
 impl Drop for PidFile {
@@ -119,5 +125,22 @@ pub(crate) fn alive(path: &Path) -> Option<i32> {
     match Flock::lock(file, FlockArg::LockSharedNonblock) {
         Ok(_) => None,
         Err(_) => fs::read_to_string(path).ok()?.trim().parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pid_file_that_was_read_before_holds_the_number_alone() {
+        let path = std::env::temp_dir().join(format!("muster-pid-test.{}", std::process::id()));
+        fs::write(&path, "12345\n").unwrap();
+        let mut file = File::options().read(true).write(true).open(&path).unwrap();
+        file.read_to_string(&mut String::new()).unwrap();
+        write_own_pid(&mut file).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(text, format!("{}\n", std::process::id()));
     }
 }

@@ -127,9 +127,9 @@ pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
     let machine = info::of_machine(now());
     let options = Rc::new(options);
     LocalSet::new().block_on(&runtime, async move {
-        let nodes: Vec<_> = options.nodes.iter().cloned().collect();
-        let tasks: Vec<_> = nodes
-            .into_iter()
+        let tasks: Vec<_> = options
+            .nodes
+            .iter()
             .map(|node| {
                 let info = NodeInfo {
                     cpus: node.cpus,
@@ -140,7 +140,7 @@ pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
                     numa_domains: None,
                     ..machine.clone()
                 };
-                let node = Node::new(node.name, info, Rc::clone(&options));
+                let node = Node::new(node.name.clone(), info, Rc::clone(&options));
                 tokio::task::spawn_local(node.keep())
             })
             .collect();
@@ -310,8 +310,9 @@ impl Node {
                 }
                 self.report(run, Report::Released);
             }
-            // Nothing is there to be signalled or rebooted.
-            Order::Signal { .. } | Order::Reboot => {}
+            // Nothing is there to be signalled, told or rebooted.
+            Order::Signal { .. } | Order::StepLimit { .. } | Order::Tell { .. } | Order::Reboot => {
+            }
         }
     }
 
@@ -394,13 +395,13 @@ mod tests {
 
     #[test]
     fn run_times_are_read_and_drawn() {
-        let draw = |text: &str, job: u32| {
+        let draw = |text: &str, job: u64| {
             let run_time: RunTime = text.parse().unwrap();
             run_time.of(JobId(job), Attempt(1))
         };
         assert_eq!(draw("1.5", 7), 1500);
         assert!((1..1000).all(|job| (2000..3000).contains(&draw("uniform:2:3", job))));
-        let sum: u64 = (1..10_000).map(|job| draw("exp:2", job)).sum();
+        let sum: u64 = (1..=10_000).map(|job| draw("exp:2", job)).sum();
         assert!((1_900..2_100).contains(&(sum / 10_000)), "{sum}");
         assert_eq!(draw("exp:2", 5), draw("exp:2", 5));
         for bad in ["", "-1", "exp", "exp:x", "uniform:3:2", "norm:1:2:3"] {
