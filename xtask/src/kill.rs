@@ -72,6 +72,13 @@ const VICTIMS: [Victim; 4] = [
     Victim::Everything,
 ];
 
+/// What is killed when everything is.
+#[derive(Clone, Copy)]
+enum Process {
+    Shim,
+    OfJob,
+}
+
 /// What clients and killer share.
 struct Test<'a> {
     cluster: &'a Cluster,
@@ -221,13 +228,16 @@ impl Test<'_> {
         };
         kill(&pids);
         if victim == Victim::Everything {
-            // As when the power fails: nothing of a job is left, nor what looks after it.
-            loop {
-                let left = self.processes();
-                if left.is_empty() {
-                    break;
+            // As when the power fails: nothing of a job is left, nor what looks after it. That goes first, or it
+            // would see the jobs being killed, and tell.
+            for kind in [Process::Shim, Process::OfJob] {
+                loop {
+                    let left = self.processes(kind);
+                    if left.is_empty() {
+                        break;
+                    }
+                    kill(&left);
                 }
-                kill(&left);
             }
         }
         self.until("what was killed is gone", || {
@@ -253,8 +263,8 @@ impl Test<'_> {
         Ok(())
     }
 
-    /// Shims, and all that runs under them, by what their environment or command line says.
-    fn processes(&self) -> Vec<i32> {
+    /// Shims, or all that runs under them, by what their command line or environment says.
+    fn processes(&self, kind: Process) -> Vec<i32> {
         let home = self.cluster.home.display().to_string();
         let spool = format!("MUSTER_SPOOL={home}/");
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -264,9 +274,11 @@ impl Test<'_> {
             .filter(|pid| {
                 let read = |what: &str| fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
                 let line = String::from_utf8_lossy(&read("cmdline")).into_owned();
-                let env = String::from_utf8_lossy(&read("environ")).into_owned();
                 let shim = line.starts_with("muster-shim") || line.contains("/muster-shim");
-                (shim && line.contains(&home)) || env.contains(&spool)
+                match kind {
+                    Process::Shim => shim && line.contains(&home),
+                    Process::OfJob => String::from_utf8_lossy(&read("environ")).contains(&spool),
+                }
             })
             .collect()
     }

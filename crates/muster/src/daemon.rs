@@ -4,8 +4,9 @@ use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe2, setsid};
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 /// Tells the process that waits in the foreground that the daemon is ready.
@@ -93,11 +94,11 @@ impl PidFile {
             .truncate(false)
             .open(path)
             .with_context(|| format!("cannot open the pid file {}", path.display()))?;
-        let Ok(mut lock) = lock_of(file) else {
+        let Ok(lock) = lock_of(file) else {
             let pid = alive(path).map_or_else(|| "?".to_owned(), |pid| pid.to_string());
             bail!("one runs already: process {pid}, by {}", path.display());
         };
-        write_own_pid(&mut lock)
+        write_own_id(&lock)
             .with_context(|| format!("cannot write the pid file {}", path.display()))?;
         Ok(PidFile {
             path: path.to_owned(),
@@ -106,17 +107,16 @@ impl PidFile {
     }
 }
 
-/// Makes a file hold this process's number and nothing else, wherever it was read up to.
-fn write_own_pid(file: &mut File) -> std::io::Result<()> {
-    file.set_len(0)?;
-    file.rewind()?;
-    writeln!(file, "{}", std::process::id())
-}
-
 impl Drop for PidFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// Makes this process's id all that a file says. Its old contents may have been read: it may stand anywhere.
+fn write_own_id(file: &File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0)
 }
 
 /// The daemon that holds a pid file, if there is one.
@@ -133,12 +133,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pid_file_that_was_read_before_holds_the_number_alone() {
-        let path = std::env::temp_dir().join(format!("muster-pid-test.{}", std::process::id()));
-        fs::write(&path, "12345\n").unwrap();
-        let mut file = File::options().read(true).write(true).open(&path).unwrap();
+    fn an_id_that_was_read_before_leaves_nothing_behind() {
+        let path = std::env::temp_dir().join(format!("muster-pid-{}", std::process::id()));
+        fs::write(&path, "123456789\n").unwrap();
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
         file.read_to_string(&mut String::new()).unwrap();
-        write_own_pid(&mut file).unwrap();
+        write_own_id(&file).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         fs::remove_file(&path).unwrap();
         assert_eq!(text, format!("{}\n", std::process::id()));
