@@ -1,14 +1,18 @@
 //! One binary, every role: the name it is called by says which. Links to it bear Slurm's names.
 #![deny(unsafe_code)]
 
+mod bench;
 mod cluster;
 mod daemon;
+mod doctor;
 mod flags;
 mod generate;
 mod logging;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod math;
+mod mpi;
 mod roles;
+mod scratch;
 mod simulate;
 mod slurmctld;
 mod slurmd;
@@ -58,6 +62,8 @@ fn muster(args: &[String]) -> ExitCode {
         "config" => cluster::config(rest),
         "generate" => report(generate::run(rest)),
         "sim" => report(simulate::main(rest)),
+        "doctor" => report(doctor::main(rest)),
+        "bench" => report(bench::main(rest)),
         other => match roles::by_command(other) {
             Some((role, name)) => roles::run(role, name, rest),
             None => {

@@ -72,6 +72,8 @@ pub(crate) fn collect(options: &AgentOptions, agent_start: Timestamp) -> NodeInf
         version: env!("CARGO_PKG_VERSION").to_owned(),
         hostname: text(|u| u.nodename()),
         numa_domains: numa_domains(options),
+        // The agent knows, once it has measured.
+        cross_memory: None,
     }
 }
 
