@@ -293,11 +293,10 @@ fn a_node_that_is_lost_ends_the_step_elsewhere_and_is_clean_when_it_is_back() {
     let c = Cluster::start(2, 4);
     build(&c, "bad", BAD);
     let mut child = hang(&c, "", "lost");
-    // Everything that Muster has on the node goes at once, the supervisor first, so that nobody can clean up.
+    // Everything that Muster has on the node goes at once, so that nobody can clean up.
     let shim = std::fs::read_to_string(c.path("spool.n2/shim.pid")).unwrap();
-    let mut all = vec![shim.trim().parse().unwrap()];
+    let mut all = vec![c.agent("n2"), shim.trim().parse().unwrap()];
     all.extend(of_node(&c, "muster-stepd", "n2"));
-    all.push(c.agent("n2"));
     all.extend(of_node(&c, "muster-pmix", "n2"));
     assert_eq!(all.len(), 4, "{all:?}");
     let words: Vec<String> = all.iter().map(i32::to_string).collect();
