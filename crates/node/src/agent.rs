@@ -24,6 +24,7 @@ mod users;
 pub(crate) use jobs::exit_status;
 
 use crate::binding::Machine;
+use crate::cross_memory::CrossMemory;
 use crate::info;
 use crate::options::AgentOptions;
 use crate::shim::wire::{Run, ToShim};
@@ -106,12 +107,30 @@ enum Event {
 /// When the spool directory cannot be used, or the shim cannot be started.
 pub fn run(options: AgentOptions) -> anyhow::Result<()> {
     let _lock = prepare_spool(&options.spool_dir)?;
+    let probe = options.clone();
+    let probe = std::thread::spawn(move || cross_memory(&probe));
     shim_link::ensure_shim(&options)?;
+    let found = probe.join().unwrap_or(None);
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("the asynchronous runtime")?
-        .block_on(serve(options))
+        .block_on(serve(options, found))
+}
+
+/// Whether ranks may copy from each other's memory here, as far as that can be found out.
+fn cross_memory(options: &AgentOptions) -> Option<CrossMemory> {
+    let own = Path::new("/proc/self/exe");
+    let program = options.shim_program.as_deref().unwrap_or(own);
+    let file = options.spool_dir.join("cross-memory");
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    match CrossMemory::remembered(program, &file, boot_id.trim()) {
+        Ok(found) => Some(found),
+        Err(e) => {
+            log::warn!("{e}");
+            None
+        }
+    }
 }
 
 /// Makes the directory and takes it for this process, as long as what is given lives.
@@ -136,9 +155,10 @@ fn prepare_spool(spool: &Path) -> anyhow::Result<std::fs::File> {
     Ok(lock)
 }
 
-async fn serve(options: AgentOptions) -> anyhow::Result<()> {
+async fn serve(options: AgentOptions, cross_memory: Option<CrossMemory>) -> anyhow::Result<()> {
     let (events, mut inbox) = mpsc::unbounded_channel();
     let mut agent = Agent::new(options, events.clone());
+    agent.cross_memory = cross_memory;
     listener::listen(&agent.options.spool_dir, events.clone())?;
     shim_link::keep(agent.options.clone(), events.clone());
     controller::keep(agent.options.clone(), events);
@@ -206,6 +226,8 @@ struct Agent {
     samples: sampling::Samples,
     /// Lists of processes that were asked for to take samples.
     sampled_runs: HashMap<u64, Run>,
+    /// Whether ranks may copy from each other's memory here, and gain by it.
+    cross_memory: Option<CrossMemory>,
 }
 
 impl Agent {
@@ -241,6 +263,7 @@ impl Agent {
             health: health::Checks::default(),
             samples: sampling::Samples::default(),
             sampled_runs: HashMap::new(),
+            cross_memory: None,
         }
     }
 

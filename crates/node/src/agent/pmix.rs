@@ -33,7 +33,18 @@ impl Agent {
             early: self.settings.mpi.early,
             timeout_s: self.settings.mpi.timeout_s,
             env: self.settings.mpi.env.clone(),
+            cross_memory: self.cross_memory_switch(),
+            plain_network: self.settings.mpi.skip_absent_fabrics && !has_fabric(),
         })
+    }
+
+    /// What MPI is told of cross-memory attach; nothing where it is left to itself, which is to use it.
+    fn cross_memory_switch(&self) -> Option<bool> {
+        match self.settings.mpi.cross_memory {
+            Some(wanted) => Some(wanted),
+            None if self.cross_memory.as_ref().is_some_and(|c| !c.pays()) => Some(false),
+            None => None,
+        }
     }
 
     /// Where steps have their files: `PMIxCliTmpDirBase`, else `TmpFS`, or /tmp where there is no such directory.
@@ -64,6 +75,16 @@ impl Agent {
             _ => "127.0.0.1".to_owned(),
         }
     }
+}
+
+/// Whether the node has a network that MPI uses by another way than TCP: InfiniBand, RoCE, Omni-Path, EFA (all of them
+/// verbs devices), Slingshot, BXI, Gemini.
+fn has_fabric() -> bool {
+    let classes = ["infiniband", "hfi1", "cxi", "bxi", "gni"];
+    classes.iter().any(|class| {
+        let devices = std::fs::read_dir(format!("/sys/class/{class}"));
+        devices.is_ok_and(|mut d| d.next().is_some())
+    })
 }
 
 /// The version that a kind of MPI asks for, if it is PMIx: `pmix` takes any, `pmix_v4` only that.
