@@ -395,6 +395,30 @@ fn names_are_published_and_processes_spawned() {
 }
 
 #[test]
+fn hosts_of_a_step_listen_at_the_addresses_of_their_nodes() {
+    let c = Cluster::from_conf(
+        "ClusterName=addresses\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\n\
+         NodeName=n1 NodeAddr=127.0.0.21 CPUs=2\nNodeName=n2 NodeAddr=127.0.0.22 CPUs=2\n\
+         PartitionName=all Nodes=ALL Default=YES\n",
+    );
+    build(&c, "bad", BAD);
+    let mut child = hang(&c, "", "listens");
+    let at: Vec<String> = ["n1", "n2"]
+        .iter()
+        .map(|node| {
+            let host = of_node(&c, "muster-pmix", node)[0];
+            c.ok(&format!(
+                "ss -Hltnp | grep -F 'pid={host},' | grep -o '127.0.0.2[0-9]' | sort -u"
+            ))
+        })
+        .collect();
+    assert_eq!(at, ["127.0.0.21", "127.0.0.22"]);
+    c.ok("scancel 1");
+    child.wait().unwrap();
+    c.until_prints("squeue -h", "");
+}
+
+#[test]
 fn mpirun_starts_its_daemons_by_srun_inside_an_allocation() {
     let c = Cluster::start(3, 4);
     build(&c, "ring", RING);
