@@ -1,10 +1,15 @@
 //! One binary, every role: the name it is called by says which. Links to it bear Slurm's names.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), no_main)]
 
 mod bench;
 mod cluster;
 mod daemon;
+<<<<<<< HEAD
 mod doctor;
+=======
+mod emulate;
+>>>>>>> main
 mod flags;
 mod generate;
 mod logging;
@@ -16,10 +21,14 @@ mod scratch;
 mod simulate;
 mod slurmctld;
 mod slurmd;
+#[cfg(not(test))]
+mod start;
 
 use std::process::ExitCode;
 
-fn main() -> ExitCode {
+/// What the process does, by the name that it was called by.
+#[cfg_attr(test, allow(dead_code))]
+fn main_by_name() -> ExitCode {
     let mut args = std::env::args_os().map(|a| a.to_string_lossy().into_owned());
     let called = args.next().unwrap_or_default();
     let name = called
@@ -62,8 +71,12 @@ fn muster(args: &[String]) -> ExitCode {
         "config" => cluster::config(rest),
         "generate" => report(generate::run(rest)),
         "sim" => report(simulate::main(rest)),
+<<<<<<< HEAD
         "doctor" => report(doctor::main(rest)),
         "bench" => report(bench::main(rest)),
+=======
+        "emulate" => report(emulate::main(rest)),
+>>>>>>> main
         other => match roles::by_command(other) {
             Some((role, name)) => roles::run(role, name, rest),
             None => {

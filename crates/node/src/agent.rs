@@ -14,6 +14,7 @@ mod listener;
 mod measure;
 mod pmix;
 mod reports;
+mod sampling;
 mod scripts;
 mod shim_link;
 mod step_node;
@@ -97,6 +98,8 @@ enum Event {
     HealthCheckDue,
     /// That is done.
     HealthChecked,
+    /// What running jobs use is to be looked at.
+    SampleDue,
 }
 
 /// Runs the agent until it is told to stop (SIGTERM, SIGINT, or the controller). The shim and the jobs go on.
@@ -233,7 +236,13 @@ struct Agent {
     inspections: HashMap<u64, (listener::Wish, mpsc::UnboundedSender<AgentReply>)>,
     next_tag: u64,
     health: health::Checks,
+<<<<<<< HEAD
     found: Found,
+=======
+    samples: sampling::Samples,
+    /// Lists of processes that were asked for to take samples.
+    sampled_runs: HashMap<u64, Run>,
+>>>>>>> main
 }
 
 impl Agent {
@@ -267,7 +276,12 @@ impl Agent {
             inspections: HashMap::new(),
             next_tag: 0,
             health: health::Checks::default(),
+<<<<<<< HEAD
             found: Found::default(),
+=======
+            samples: sampling::Samples::default(),
+            sampled_runs: HashMap::new(),
+>>>>>>> main
         }
     }
 
@@ -300,6 +314,7 @@ impl Agent {
             Event::GaveUp(wait) => self.gave_up(wait),
             Event::HealthCheckDue => self.check_health(),
             Event::HealthChecked => self.health.checked(),
+            Event::SampleDue => self.sample_due(),
         }
     }
 
@@ -334,6 +349,7 @@ impl Agent {
         self.tell_waits();
         let wanted = self.settings.health_check.clone();
         self.health.configure(wanted, &self.events);
+        self.sample_all();
     }
 
     fn tell_waits(&mut self) {
