@@ -5,11 +5,8 @@
 mod bench;
 mod cluster;
 mod daemon;
-<<<<<<< HEAD
 mod doctor;
-=======
 mod emulate;
->>>>>>> main
 mod flags;
 mod generate;
 mod logging;
@@ -71,12 +68,9 @@ fn muster(args: &[String]) -> ExitCode {
         "config" => cluster::config(rest),
         "generate" => report(generate::run(rest)),
         "sim" => report(simulate::main(rest)),
-<<<<<<< HEAD
         "doctor" => report(doctor::main(rest)),
         "bench" => report(bench::main(rest)),
-=======
         "emulate" => report(emulate::main(rest)),
->>>>>>> main
         other => match roles::by_command(other) {
             Some((role, name)) => roles::run(role, name, rest),
             None => {

@@ -236,13 +236,10 @@ struct Agent {
     inspections: HashMap<u64, (listener::Wish, mpsc::UnboundedSender<AgentReply>)>,
     next_tag: u64,
     health: health::Checks,
-<<<<<<< HEAD
     found: Found,
-=======
     samples: sampling::Samples,
     /// Lists of processes that were asked for to take samples.
     sampled_runs: HashMap<u64, Run>,
->>>>>>> main
 }
 
 impl Agent {
@@ -276,12 +273,9 @@ impl Agent {
             inspections: HashMap::new(),
             next_tag: 0,
             health: health::Checks::default(),
-<<<<<<< HEAD
             found: Found::default(),
-=======
             samples: sampling::Samples::default(),
             sampled_runs: HashMap::new(),
->>>>>>> main
         }
     }
 

@@ -81,13 +81,9 @@ pub(crate) fn of_machine(agent_start: Timestamp) -> NodeInfo {
         address: String::new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         hostname: text(|u| u.nodename()),
-<<<<<<< HEAD
-        numa_domains: numa_domains(options),
+        numa_domains: None,
         // The agent knows, once it has measured.
         cross_memory: None,
-=======
-        numa_domains: None,
->>>>>>> main
     }
 }
 

@@ -7,11 +7,8 @@
 
 mod agent;
 mod binding;
-<<<<<<< HEAD
 mod cross_memory;
-=======
 mod emulate;
->>>>>>> main
 mod info;
 mod layout;
 mod options;
@@ -21,11 +18,8 @@ mod stepd;
 mod sys;
 
 pub use agent::run;
-<<<<<<< HEAD
 pub use cross_memory::CrossMemory;
-=======
 pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
->>>>>>> main
 pub use options::AgentOptions;
 pub use shim::{SHIM_NAME, ShimStop, shim_main, stop_shim};
 
