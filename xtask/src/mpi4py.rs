@@ -204,7 +204,7 @@ impl Cluster {
         let bin = self.home().join("bin");
         let path = std::env::var("PATH").unwrap_or_default();
         let script = format!(
-            "{APART}; salloc -Q -N2 -n4 --exclusive timeout -k 5 150 {launcher} {} test/main.py --no-numpy -i '^{file}$'",
+            "{APART}; salloc -Q -N2 -n4 --exclusive timeout -k 5 150 {launcher} {} test/main.py --no-numpy -i '(^|/){file}[.]py$'",
             python.display()
         );
         let output = Command::new("timeout")

@@ -68,9 +68,9 @@ fn muster(args: &[String]) -> ExitCode {
         "config" => cluster::config(rest),
         "generate" => report(generate::run(rest)),
         "sim" => report(simulate::main(rest)),
-        "emulate" => report(emulate::main(rest)),
         "doctor" => report(doctor::main(rest)),
         "bench" => report(bench::main(rest)),
+        "emulate" => report(emulate::main(rest)),
         other => match roles::by_command(other) {
             Some((role, name)) => roles::run(role, name, rest),
             None => {

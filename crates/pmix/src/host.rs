@@ -460,6 +460,7 @@ impl Host {
             }
         }
         self.names.forget_host(host);
+        self.need_not_know(host);
         if !orderly {
             let own = self.jobs.get(&self.setup.nspace);
             if let Some(at) = own.and_then(|j| j.hosts.iter().position(|h| h == host)) {

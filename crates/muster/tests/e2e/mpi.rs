@@ -373,6 +373,46 @@ int main(int argc, char **argv) {
 }
 "#;
 
+/// Each rank spawns for itself, again and again, while what others have spawned ends.
+const SPAWN_OFTEN: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+  int rank, value = 1, sum = 0;
+  MPI_Comm parent, other;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_get_parent(&parent);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  for (int i = 0; parent == MPI_COMM_NULL && i < 4; i++) {
+    char *commands[2] = {argv[0], argv[0]};
+    int counts[2] = {1, 1};
+    MPI_Info infos[2] = {MPI_INFO_NULL, MPI_INFO_NULL};
+    MPI_Comm_spawn_multiple(2, commands, MPI_ARGVS_NULL, counts, infos, 0, MPI_COMM_SELF, &other,
+                            MPI_ERRCODES_IGNORE);
+    MPI_Reduce(NULL, &value, 1, MPI_INT, MPI_SUM, MPI_ROOT, other);
+    sum += value;
+    MPI_Comm_disconnect(&other);
+  }
+  if (parent == MPI_COMM_NULL) {
+    printf("%d: %d\n", rank, sum);
+  } else {
+    MPI_Reduce(&value, NULL, 1, MPI_INT, MPI_SUM, 0, parent);
+    MPI_Comm_disconnect(&parent);
+  }
+  MPI_Finalize();
+  return 0;
+}
+"#;
+
+#[test]
+fn ranks_spawn_while_what_others_have_spawned_ends() {
+    let c = Cluster::start(2, 4);
+    build(&c, "spawn", SPAWN_OFTEN);
+    let out = c.ok("srun --mpi=pmix -N2 -n4 ./spawn | sort -n");
+    assert_eq!(out, "0: 8\n1: 8\n2: 8\n3: 8");
+    assert_clean(&c);
+}
+
 #[test]
 fn names_are_published_and_processes_spawned() {
     let c = Cluster::start(2, 4);
@@ -392,6 +432,30 @@ fn names_are_published_and_processes_spawned() {
     let missing = c.run("srun --mpi=pmix -n1 ./spawn 0");
     assert_ne!(missing.code, 0);
     assert_clean(&c);
+}
+
+#[test]
+fn hosts_of_a_step_listen_at_the_addresses_of_their_nodes() {
+    let c = Cluster::from_conf(
+        "ClusterName=addresses\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\n\
+         NodeName=n1 NodeAddr=127.0.0.21 CPUs=2\nNodeName=n2 NodeAddr=127.0.0.22 CPUs=2\n\
+         PartitionName=all Nodes=ALL Default=YES\n",
+    );
+    build(&c, "bad", BAD);
+    let mut child = hang(&c, "", "listens");
+    let at: Vec<String> = ["n1", "n2"]
+        .iter()
+        .map(|node| {
+            let host = of_node(&c, "muster-pmix", node)[0];
+            c.ok(&format!(
+                "ss -Hltnp | grep -F 'pid={host},' | grep -o '127.0.0.2[0-9]' | sort -u"
+            ))
+        })
+        .collect();
+    assert_eq!(at, ["127.0.0.21", "127.0.0.22"]);
+    c.ok("scancel 1");
+    child.wait().unwrap();
+    c.until_prints("squeue -h", "");
 }
 
 #[test]

@@ -159,7 +159,7 @@ impl super::Agent {
     pub(super) fn greeting(&self) -> Vec<u8> {
         use muster_proto::client::{Request, RequestBody};
         let mut info = info::collect(&self.options, self.started);
-        info.cross_memory = self.cross_memory.as_ref().map(ToString::to_string);
+        info.cross_memory = self.found.cross_memory.as_ref().map(ToString::to_string);
         let hello = muster_proto::node::NodeHello {
             name: self.options.name.clone(),
             info,
