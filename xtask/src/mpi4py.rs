@@ -91,17 +91,18 @@ impl Outcome {
             failed: BTreeSet::new(),
             broken: None,
         };
-        for line in text.lines() {
-            // Lines of several ranks may be glued together.
-            if let Some(rest) = line.split("Ran ").nth(1)
-                && let Some(count) = rest.strip_suffix('s').and_then(|r| r.split(' ').next())
-            {
-                outcome.ran += count.parse::<u32>().unwrap_or(0);
+        // Ranks write at the same time: a line of one may go on in that of another.
+        for rest in text.split("Ran ").skip(1) {
+            let mut words = rest.split(' ');
+            let count = words.next().and_then(|w| w.parse::<u32>().ok());
+            if let (Some(count), Some("test" | "tests")) = (count, words.next()) {
+                outcome.ran += count;
             }
-            for mark in ["FAIL: ", "ERROR: "] {
-                if let Some(rest) = line.split(mark).nth(1) {
-                    outcome.failed.insert(rest.trim().to_owned());
-                }
+        }
+        for mark in ["FAIL: ", "ERROR: "] {
+            for rest in text.split(mark).skip(1) {
+                let name = rest.lines().next().unwrap_or("");
+                outcome.failed.insert(name.trim().to_owned());
             }
         }
         if !output.status.success() && outcome.failed.is_empty() {
@@ -244,7 +245,7 @@ mod tests {
         };
         let good = Outcome::read(&output(
             0,
-            "Ran 7 tests in 0.01s\nOK\nRan 7 tests in 0.01s\nOK\n",
+            "Ran 7 tests in 0.01sRan 7 tests in 0.01s\nOK\nOK\n",
         ));
         assert!(good.is_good());
         assert_eq!(good.ran, 14);

@@ -447,12 +447,16 @@ mod tests {
             max_rss_kib: 7,
             ..Usage::default()
         };
+        let dirs = [PathBuf::from("/tmp/a step's"), PathBuf::from("/dev/shm/x")];
         {
             let (mut records, old, _) = Records::open(&dir, "boot-1").unwrap();
             assert!(old.is_empty());
             records.came(run(1), 1000, true, 77);
             records.forked(run(1), 4242);
             records.step(run(1), StepNo(0), 4300);
+            records.step_dirs(run(1), StepNo(0), &dirs);
+            records.step_dirs(run(1), StepNo(5), &dirs);
+            records.step_gone(run(1), StepNo(5));
             records.came(run(2), 0, false, 78);
             records.came(run(3), 0, true, 79);
             records.failed(run(3), Fault::Prolog, "no such\nfile");
@@ -490,6 +494,8 @@ mod tests {
         let (status, used, end) = first.ended.clone().unwrap();
         assert_eq!((status, used.user_us, end), (256, 5, Timestamp(99)));
         assert_eq!(first.steps[&StepNo(0)], 4300);
+        assert_eq!(first.step_dirs.len(), 1);
+        assert_eq!(first.step_dirs[&StepNo(0)], dirs);
         assert!(!first.released && !first.prolog_over);
         assert_eq!(first.grant.as_ref().unwrap()[..], [0, 127, 255]);
         assert_eq!(first.kept.len(), 1);
