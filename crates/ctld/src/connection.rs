@@ -210,7 +210,7 @@ impl Connection {
     }
 
     async fn command(&mut self, command: UserCommand) -> io::Result<Served> {
-        if let UserCommand::Submit { blobs, .. } = &command
+        if let UserCommand::Submit { blobs, .. } | UserCommand::SubmitHet { blobs, .. } = &command
             && let Some((id, _)) = blobs
                 .iter()
                 .find(|(id, b)| !crate::keys::blob_matches(id, b))
@@ -222,7 +222,19 @@ impl Connection {
             let reply = self.shared.reconfigure(&self.identity).await;
             return self.reply(reply).await;
         }
-        let interactive = matches!(&command, UserCommand::Submit { spec, test_only: false, .. } if spec.interactive);
+        let interactive = match &command {
+            UserCommand::Submit {
+                spec,
+                test_only: false,
+                ..
+            } => spec.interactive,
+            UserCommand::SubmitHet {
+                specs,
+                test_only: false,
+                ..
+            } => specs.first().is_some_and(|spec| spec.interactive),
+            _ => false,
+        };
         let done = match &command {
             UserCommand::EndAllocation { job, .. } => Some(*job),
             _ => None,
@@ -332,7 +344,11 @@ impl Shared {
     /// Cancels an allocation that lost its holder.
     pub(crate) fn cancel(&self, identity: Identity, job: JobId) {
         let selection = JobSelection {
-            targets: vec![JobTarget { job, tasks: None }],
+            targets: vec![JobTarget {
+                job,
+                tasks: None,
+                component: None,
+            }],
             ..JobSelection::default()
         };
         let (reply, _) = oneshot::channel();
@@ -353,6 +369,7 @@ fn kind(body: &RequestBody) -> &'static str {
     match body {
         RequestBody::Command(command) => match **command {
             UserCommand::Submit { .. } => "REQUEST_SUBMIT_BATCH_JOB",
+            UserCommand::SubmitHet { .. } => "REQUEST_SUBMIT_BATCH_HET_JOB",
             UserCommand::Cancel { .. } | UserCommand::Signal { .. } => "REQUEST_KILL_JOB",
             UserCommand::UpdateJob { .. } => "REQUEST_UPDATE_JOB",
             UserCommand::UpdateNodes { .. } => "REQUEST_UPDATE_NODE",

@@ -294,6 +294,7 @@ impl Holder {
             targets: vec![muster_core::command::JobTarget {
                 job: self.job,
                 tasks: None,
+                component: None,
             }],
             ..Default::default()
         };
@@ -358,6 +359,7 @@ pub(super) fn variables(info: &AllocationInfo, conf: &str) -> Variables {
         working_cluster: "",
         lead_address: info.addresses.first().map_or("", String::as_str),
         topology: ("", ""),
+        components: &info.components,
     })
 }
 

@@ -288,6 +288,7 @@ pub(crate) fn job_target(text: &str) -> Option<JobTarget> {
     Some(JobTarget {
         job: JobId(job),
         tasks,
+        component: None,
     })
 }
 
@@ -461,7 +462,11 @@ fn ask_for_each(say: &Say, client: &mut Client, wish: &Wish) -> Result<Vec<Targe
                 .and_then(|t| t.job.tasks.clone());
             agreed.push(Target {
                 text: job.id.to_string(),
-                job: JobTarget { job: job.id, tasks },
+                job: JobTarget {
+                    job: job.id,
+                    tasks,
+                    component: None,
+                },
                 step: None,
             });
         }

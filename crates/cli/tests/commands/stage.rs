@@ -282,6 +282,7 @@ fn allocation(spec: JobSpec, nodes: &[&str], agent: &str) -> AllocationInfo {
         job: running(spec, alloc),
         array: None,
         addresses: vec![agent.to_owned(); nodes.len()],
+        components: Vec::new(),
         key: b"job".to_vec().into(),
         cluster: "peer".to_owned(),
     }

@@ -118,6 +118,10 @@ impl Agent {
                 let _ = reply.send(AgentReply::Done);
             }
             AgentRequest::Inspect { job } => self.inspect(job, uid, Wish::Processes, reply),
+            AgentRequest::TakeStepNumber { job, key } => {
+                let answer = self.take_step_number(job, key, uid);
+                let _ = reply.send(answer);
+            }
             AgentRequest::Measure { job } => self.inspect(job, uid, Wish::Usage, reply),
         }
     }
