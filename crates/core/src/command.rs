@@ -546,6 +546,8 @@ pub struct Plan {
     pub reasons: Vec<(JobId, crate::job::Reason)>,
     /// Expected starts of jobs that backfill protects (not durable).
     pub expected: Vec<(JobId, Timestamp)>,
+    /// Limits that jobs start with instead of their own (`--time-min`), by place in `starts`.
+    pub limits: Vec<(usize, TimeLimit)>,
     /// Jobs that could start now on more leaf switches than they ask for.
     pub switch_waits: Vec<JobId>,
 }

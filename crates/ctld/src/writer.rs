@@ -1,6 +1,8 @@
 //! The thread that owns the state. It takes what is queued, decides all of it in one turn, makes the turn durable
 //! with one sync, and only then lets answers, acknowledgements and orders go. It answers no reads.
 
+mod het;
+
 use crate::accounted::{Accounted, StoredPosition};
 use crate::disk::Reserve;
 use crate::keys::Keys;
@@ -9,12 +11,11 @@ use crate::stats::Stats;
 use log::{error, info, warn};
 use muster_core::command::{Command, Identity, NodeCommand, Reply, UserCommand};
 use muster_core::effect::Effect;
-use muster_core::het::HetComponent;
 use muster_core::ids::{Attempt, JobId, NodeIdx};
-use muster_core::job::{Allocation, ArrayRole, Job};
+use muster_core::job::ArrayRole;
 use muster_core::node::{NodeInfo, NodeLink};
 use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::{JobKind, JobSpec};
+use muster_core::spec::JobKind;
 use muster_core::state::{ArrayInfo, Note, State};
 use muster_core::time::Timestamp;
 use muster_core::topology::Topology;
@@ -29,6 +30,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+
+pub use het::components;
 
 /// Messages taken into one turn at most.
 const TURN_MESSAGES_MAX: usize = 4096;
@@ -357,21 +360,9 @@ impl Writer {
         if let UserCommand::SubmitHet {
             specs, test_only, ..
         } = &command
+            && let Some(answer) = self.before_het(&identity, specs, *test_only, now)
         {
-            if !test_only && let Some(cause) = self.reserve.refusal() {
-                return Reply::Refused(Refusal::new(RefusalCode::StorageFull, cause));
-            }
-            let immediate = specs.iter().any(|spec| spec.immediate_s.is_some());
-            if *test_only || immediate {
-                match self.would_start_together(&identity, specs, now) {
-                    Err(refusal) => return Reply::Refused(refusal),
-                    Ok(answer) if *test_only => return answer,
-                    Ok(Reply::WouldStart { at, .. }) if at > now => {
-                        return Reply::Refused(RefusalCode::NotImmediate.into());
-                    }
-                    Ok(_) => {}
-                }
-            }
+            return answer;
         }
         let before = turn.replies.len();
         self.engine
@@ -383,29 +374,6 @@ impl Writer {
                 refused: Vec::new(),
             },
         }
-    }
-
-    /// When and where all components of a heterogeneous job would start.
-    fn would_start_together(
-        &self,
-        identity: &Identity,
-        specs: &[JobSpec],
-        now: Timestamp,
-    ) -> Result<Reply, Refusal> {
-        let state = self.engine.state();
-        let jobs = muster_core::decide::prospective_het_jobs(state, identity, specs, now)?;
-        let specs: Vec<JobSpec> = jobs.iter().map(|job| (*job.spec).clone()).collect();
-        let scheduler = self.engine.scheduler();
-        let (at, allocs) = scheduler.would_start_together(state, &specs, now)?;
-        let first = allocs.first().map(|alloc| alloc.partition.clone());
-        let nodes: Vec<&str> = allocs.iter().map(|alloc| alloc.hostlist.as_str()).collect();
-        Ok(Reply::WouldStart {
-            at,
-            cpus: allocs.iter().map(Allocation::cpus).sum(),
-            nodes: nodes.join(","),
-            partition: first.unwrap_or_default(),
-            id: jobs.first().map(|job| job.id).unwrap_or_default(),
-        })
     }
 
     /// After a restart the history says that nodes are connected which have yet to come back; if they do not, their
@@ -724,26 +692,6 @@ pub fn addresses(state: &State, alloc: &muster_core::job::Allocation) -> Vec<Str
                 .map_or_else(String::new, |info| info.address.clone())
         })
         .collect()
-}
-
-/// The components of a heterogeneous job that runs; none for another job.
-pub fn components(state: &State, job: &Job) -> Vec<HetComponent> {
-    let Some(part) = job.het else {
-        return Vec::new();
-    };
-    let running = state.het_jobs(part).filter_map(|component| {
-        let alloc = component.alloc.clone()?;
-        let lead = alloc.nodes.first()?;
-        let info = state.node(lead.node)?.report.as_ref()?;
-        Some(HetComponent {
-            job: component.id,
-            spec: Arc::clone(&component.spec),
-            time_limit: component.time_limit,
-            lead_address: info.address.clone(),
-            alloc,
-        })
-    });
-    running.collect()
 }
 
 /// The cluster's name.

@@ -261,9 +261,9 @@ pub struct HetStep {
     /// Global number of its first task.
     #[n(1)]
     pub first_task: u32,
-    /// Tasks over all components.
+    /// Tasks over all components; absent for a step in one of them.
     #[n(2)]
-    pub total_tasks: u32,
+    pub total_tasks: Option<u32>,
 }
 
 /// Which tasks get srun's standard input.

@@ -1,6 +1,7 @@
 //! One pass: lanes in order of their heads, placements, promises, reasons.
 
 mod het;
+mod shorter;
 
 use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
@@ -273,6 +274,13 @@ impl<'a> Pass<'a> {
                 self.put_back(now_key, lane);
                 return;
             }
+            let gap = narrowed || cause.is_some();
+            if let Some((picks, limit)) = gap.then(|| self.try_shorter(lane, job.1)).flatten() {
+                self.plan.limits.push((self.plan.starts.len(), limit));
+                self.start(lane, job.1, &picks);
+                self.put_back(now_key, lane);
+                return;
+            }
             self.s.queue.block(lane, narrowed);
         }
         if pass.head.is_none() {
@@ -354,7 +362,11 @@ impl<'a> Pass<'a> {
     }
 
     fn start(&mut self, lane: u32, job: JobId, picks: &[Pick]) {
-        let end = end_after(self.now, self.length_ms(lane));
+        let shorter = self.plan.limits.last();
+        let shorter = shorter.filter(|(at, _)| *at == self.plan.starts.len());
+        let shorter = shorter.and_then(|(_, limit)| limit.seconds());
+        let length_ms = shorter.map_or_else(|| self.length_ms(lane), |s| Some(s * 1000));
+        let end = end_after(self.now, length_ms);
         let (part, demand) = {
             let lane = self.s.queue.lane(lane);
             (lane.part, &lane.demand)

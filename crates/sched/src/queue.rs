@@ -38,6 +38,8 @@ pub(crate) struct Kind {
     outside: bool,
     /// Where they stand in line.
     line: Line,
+    /// The least time that they may be given instead.
+    time_min: Option<TimeLimit>,
     /// A component of a heterogeneous job is alike to no other job.
     het: Option<HetPart>,
 }
@@ -59,6 +61,7 @@ impl Kind {
             reservations,
             outside,
             line: order.line(state, job),
+            time_min: job.spec.time_min,
             het: job.het,
         }
     }

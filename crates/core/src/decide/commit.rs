@@ -10,7 +10,7 @@ use crate::job::{Allocation, ArrayRole, Job, NodeShare};
 use crate::node::Node;
 use crate::reservation::{Flags, Reservation};
 use crate::state::Note;
-use crate::time::Timestamp;
+use crate::time::{TimeLimit, Timestamp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -20,7 +20,9 @@ pub(super) fn commit(draft: &mut Draft<'_>, plan: &Plan) {
     while let Some((first, rest)) = starts.split_first() {
         let het = |planned: &PlannedStart| draft.job(planned.job).and_then(|job| job.het);
         let Some(part) = het(first) else {
-            start(draft, first);
+            let place = plan.starts.len() - starts.len();
+            let shorter = plan.limits.iter().find(|(at, _)| *at == place);
+            start(draft, first, shorter.map(|(_, limit)| *limit));
             starts = rest;
             continue;
         };
@@ -52,14 +54,17 @@ pub(super) fn commit(draft: &mut Draft<'_>, plan: &Plan) {
     }
 }
 
-fn start(draft: &mut Draft<'_>, planned: &PlannedStart) {
+/// Starts a job if it can have what was planned for it, with less time than it has if that is said.
+fn start(draft: &mut Draft<'_>, planned: &PlannedStart, shorter: Option<TimeLimit>) {
     let Some(job) = draft.job(planned.job) else {
         return;
     };
     if !job.is_startable() || !throttle_allows(draft, job) || !fits(draft, job, &planned.alloc) {
         return;
     }
-    if reservations_allow(draft, job, &planned.alloc).is_none() {
+    let least = job.spec.time_min.unwrap_or(job.time_limit);
+    let limit = shorter.unwrap_or(job.time_limit);
+    if limit < least || reservations_allow(draft, job, &planned.alloc, limit).is_none() {
         return;
     }
     let is_array = matches!(job.array, ArrayRole::Pending { .. });
@@ -71,6 +76,9 @@ fn start(draft: &mut Draft<'_>, planned: &PlannedStart) {
     } else {
         planned.job
     };
+    if let Some(limit) = shorter {
+        draft.change(id, JobChange::TimeLimit(limit));
+    }
     begin(draft, id, &planned.alloc);
 }
 
@@ -79,7 +87,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: &Allocation) {
     let Some(job) = draft.job(id) else {
         return;
     };
-    let end_by = reservations_allow(draft, job, alloc).flatten();
+    let end_by = reservations_allow(draft, job, alloc, job.time_limit).flatten();
     let billing_milli = billing_milli(draft, job, alloc);
     let attempt = Attempt(job.attempt.0.saturating_add(1));
     let at = draft.now;
@@ -143,6 +151,7 @@ pub(super) fn reservations_allow(
     draft: &Draft<'_>,
     job: &Job,
     alloc: &Allocation,
+    limit: TimeLimit,
 ) -> Option<Option<Timestamp>> {
     let all = &draft.state.reservations;
     if all.is_empty() && alloc.reservation.is_none() {
@@ -164,7 +173,7 @@ pub(super) fn reservations_allow(
     } else if job.spec.reservation.is_some() {
         return None;
     }
-    let by_limit = job.time_limit.seconds().map(|s| draft.now.plus_s(s));
+    let by_limit = limit.seconds().map(|s| draft.now.plus_s(s));
     let end = by_limit.into_iter().chain(end_by).min();
     let end = end.unwrap_or(Timestamp(i64::MAX));
     let flex = own.is_some_and(|r| r.flags.has(Flags::FLEX));

@@ -138,7 +138,7 @@ pub(super) fn start(draft: &mut Draft<'_>, part: HetPart, planned: &[PlannedStar
                 commit::share_fits(counts_memory, node, share, start.alloc.exclusive)
             })
         });
-        if !fits || commit::reservations_allow(draft, job, &start.alloc).is_none() {
+        if !fits || commit::reservations_allow(draft, job, &start.alloc, job.time_limit).is_none() {
             return;
         }
         for share in &start.alloc.nodes {

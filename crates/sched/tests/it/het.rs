@@ -153,7 +153,7 @@ n1 ..CC
 /// What happens in a drawn history.
 #[derive(Clone, Debug)]
 enum Op {
-    Plain(JobSpec),
+    Plain(Box<JobSpec>),
     Het(Vec<JobSpec>),
     End(usize),
     Later(u64),
@@ -175,7 +175,7 @@ fn specs() -> impl Strategy<Value = JobSpec> {
 
 fn ops() -> impl Strategy<Value = Op> {
     prop_oneof![
-        3 => specs().prop_map(Op::Plain),
+        3 => specs().prop_map(|spec| Op::Plain(Box::new(spec))),
         3 => proptest::collection::vec(specs(), 2..4).prop_map(Op::Het),
         3 => (0usize..100).prop_map(Op::End),
         1 => (1u64..2000).prop_map(Op::Later),
@@ -238,7 +238,7 @@ fn happens(world: &mut World, op: &Op) -> Result<(), TestCaseError> {
     };
     match op {
         Op::Plain(spec) => {
-            world.submit(spec.clone());
+            world.submit((**spec).clone());
         }
         Op::Het(specs) => {
             world.submit_het(specs.clone());

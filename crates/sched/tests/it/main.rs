@@ -4,6 +4,7 @@
 
 mod cost;
 mod drawn;
+mod features;
 mod het;
 mod network;
 mod properties;
