@@ -9,6 +9,7 @@ mod nodes;
 mod partitions;
 mod random;
 mod reservations;
+mod running;
 mod submission;
 mod table;
 mod verbs;

@@ -566,7 +566,7 @@ impl World {
         self.mail(ToWriter::User {
             identity,
             command,
-            reply,
+            reply: reply.into(),
         });
     }
 
