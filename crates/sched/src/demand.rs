@@ -46,8 +46,8 @@ pub(crate) struct Demand {
     excluded: BTreeSet<u32>,
     /// For each alternative of the constraint: whether nodes of a class may be used.
     pub(crate) alternatives: Vec<Vec<bool>>,
-    /// For each alternative: classes of which so many nodes must be taken, each node counted once.
-    pub(crate) counts: Vec<Vec<(Vec<bool>, u32)>>,
+    /// For each alternative.
+    pub(crate) counts: Vec<Counts>,
     /// Milliseconds it may run; absent: without end.
     pub(crate) length_ms: Option<u64>,
     /// Most CPUs on a node (`MaxCPUsPerNode`).
@@ -387,13 +387,15 @@ fn memory_of(ask: &ResourceAsk, part: &PartView, fleet: &Fleet) -> Memory {
 
 /// Whether nodes of each class may be used.
 type Classes = Vec<bool>;
+/// Of which classes so many nodes must be taken, each node counted once.
+type Counts = Vec<(Classes, u32)>;
 
 /// Which classes may be used by alternative of the constraint, those that are preferred first, and of which so many
 /// nodes must be taken.
 fn class_masks(
     ask: &ResourceAsk,
     classes: &[NodeClass],
-) -> Result<(Vec<Classes>, Vec<Vec<(Classes, u32)>>), Reason> {
+) -> Result<(Vec<Classes>, Vec<Counts>), Reason> {
     let fits = |class: &NodeClass| {
         class.tmp_mib >= ask.tmp_disk_mib
             && class.sockets >= ask.sockets_per_node.unwrap_or(0)
