@@ -151,6 +151,7 @@ fn row(n: u64, specs: &[Arc<JobSpec>], state: JobState) -> JobRow {
         key: key(n),
         spec: specs[usize::try_from(n).unwrap_or(0)].clone(),
         array: None,
+        het: None,
         array_record: false,
         state,
         requeued: false,

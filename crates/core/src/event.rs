@@ -3,6 +3,7 @@
 
 use crate::accounts::AccountsChange;
 use crate::config::{ClusterConfig, PartitionConfig};
+use crate::het::HetPart;
 use crate::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
 use crate::job::{Allocation, ExitStatus, Hold, JobState, Reason, Step, StepEnd};
 use crate::node::{NodeInfo, NodeReason};
@@ -75,6 +76,10 @@ pub enum Event {
         /// Whether the system may requeue it.
         #[n(9)]
         requeueable: bool,
+        /// Its place in a heterogeneous job.
+        #[n(260)]
+        #[cbor(default)]
+        het: Option<HetPart>,
     },
     /// A task left its array's record and got its own.
     #[n(3)]

@@ -144,7 +144,7 @@ impl State {
             keys.ended = Some(job.end_time.unwrap_or(job.submit_time));
             return keys;
         }
-        keys.live = Some((job.spec.clone(), job.submission()));
+        keys.live = Some((job.spec.clone(), job.submitted_as()));
         if phase == Phase::Running {
             keys.limit = self.limit_end(job);
             keys.warning = job.warning_time();

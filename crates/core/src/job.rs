@@ -1,6 +1,7 @@
 //! A job as the cluster knows it: its state, its allocation, its steps.
 
 use crate::cpuset::CpuSet;
+use crate::het::HetPart;
 use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
 use crate::index_set::IndexSet;
 use crate::spec::{DependencyTerm, JobSpec, StdioSpec};
@@ -140,6 +141,10 @@ pub struct Job {
     #[n(41)]
     #[cbor(default)]
     pub priority_fixed: bool,
+    /// Its place in a heterogeneous job.
+    #[n(260)]
+    #[cbor(default)]
+    pub het: Option<HetPart>,
 }
 
 impl Job {
@@ -164,6 +169,12 @@ impl Job {
             ArrayRole::Task { base, .. } => base,
             ArrayRole::None | ArrayRole::Pending { .. } => self.id,
         }
+    }
+
+    /// The number of all that were submitted with it: the heterogeneous job's or the array's, else its own.
+    pub fn submitted_as(&self) -> JobId {
+        self.het
+            .map_or_else(|| self.submission(), |part| part.leader)
     }
 
     /// Its position in the array, if it is a task with a record of its own.

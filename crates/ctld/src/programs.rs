@@ -309,6 +309,7 @@ impl Programs {
             working_cluster: "",
             lead_address: "",
             topology: ("", ""),
+            components: &[],
         };
         // No node's: the controller runs them.
         let mut env = job_env::program_env(&view, usize::MAX);

@@ -115,7 +115,11 @@ impl Waiting {
                 id,
                 change: JobChange::Ready,
                 ..
-            } => self.job_started(state, keys, *id),
+            } => match state.jobs.get(id).and_then(|job| job.het) {
+                None => self.job_started(state, keys, *id),
+                // With the last component that was got ready all have begun.
+                Some(part) => part.ids().for_each(|id| self.job_started(state, keys, id)),
+            },
             Event::JobEnding {
                 id,
                 state: end,

@@ -238,5 +238,6 @@ fn launch(id: u64, dir: &Path) -> Order {
         account: "root".to_owned(),
         qos: "normal".to_owned(),
         next_step: 0,
+        components: Vec::new(),
     }))
 }

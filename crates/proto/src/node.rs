@@ -8,6 +8,7 @@ use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::command::SignalScope;
 use muster_core::effect::TerminateReason;
+use muster_core::het::HetComponent;
 use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
 use muster_core::job::{Allocation, ArrayRole, ExitStatus, Step, StepEnd};
 use muster_core::node::NodeInfo;
@@ -385,6 +386,10 @@ pub struct JobGrant {
     /// Number that the first step gets; steps of an earlier attempt keep theirs.
     #[n(14)]
     pub next_step: u32,
+    /// The components of the heterogeneous job that it is one of; empty for others.
+    #[n(260)]
+    #[cbor(default)]
+    pub components: Vec<HetComponent>,
 }
 
 /// Agent to controller.

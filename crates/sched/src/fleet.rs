@@ -89,6 +89,16 @@ pub(crate) struct NodeView {
     pub(crate) parts: Vec<u32>,
 }
 
+/// What a node had left at some point of a pass.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    room: Room,
+    free: CpuSet,
+    gres_used: Vec<CpuSet>,
+    /// CPUs that jobs of its partitions held, where that is kept.
+    used: Vec<Option<u32>>,
+}
+
 /// A partition.
 #[derive(Debug)]
 pub(crate) struct PartView {
@@ -380,6 +390,35 @@ impl Fleet {
         }
         self.update_trees(node);
         share
+    }
+
+    /// What a node has left, to bring it back.
+    pub(crate) fn keep(&self, node: u32) -> Kept {
+        let view = &self.nodes[node as usize];
+        let used = view.parts.iter().map(|&part| {
+            let part = &self.parts[part as usize];
+            let pos = part.pos_of[node as usize] as usize;
+            part.used.as_ref().map(|used| used[pos])
+        });
+        Kept {
+            room: view.room.clone(),
+            free: view.free.clone(),
+            gres_used: view.gres_used.clone(),
+            used: used.collect(),
+        }
+    }
+
+    /// Takes back what was taken of a node since [`Fleet::keep`].
+    pub(crate) fn restore(&mut self, node: u32, kept: Kept) {
+        let view = &mut self.nodes[node as usize];
+        (view.room, view.free, view.gres_used) = (kept.room, kept.free, kept.gres_used);
+        for (&part, cpus) in view.parts.iter().zip(kept.used) {
+            let part = &mut self.parts[part as usize];
+            if let (Some(used), Some(cpus)) = (&mut part.used, cpus) {
+                used[part.pos_of[node as usize] as usize] = cpus;
+            }
+        }
+        self.update_trees(node);
     }
 
     /// CPUs of a node that nobody has.

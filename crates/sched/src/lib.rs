@@ -26,6 +26,7 @@ mod planned;
 mod queue;
 mod reserved;
 mod scheduler;
+mod together;
 mod trial;
 
 pub use scheduler::{Cost, Scheduler};

@@ -212,6 +212,19 @@ impl Scheduler {
         trial::would_start(state, spec, now)
     }
 
+    /// The same for all components of a heterogeneous job together.
+    ///
+    /// # Errors
+    /// Why they could never start.
+    pub fn would_start_together(
+        &self,
+        state: &State,
+        specs: &[JobSpec],
+        now: Timestamp,
+    ) -> Result<(Timestamp, Vec<Allocation>), Refusal> {
+        trial::would_start_together(state, specs, now)
+    }
+
     fn job(&mut self, state: &State, id: JobId) {
         self.dirty_jobs.insert(id);
         self.planned.follow(state, id);

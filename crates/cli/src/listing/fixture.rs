@@ -60,6 +60,7 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         end_by: None,
         predicted_s: None,
         priority_fixed: false,
+        het: None,
         id: JobId(id),
         spec: Arc::new(spec),
         array: ArrayRole::None,

@@ -282,6 +282,7 @@ fn allocation(spec: JobSpec, nodes: &[&str], agent: &str) -> AllocationInfo {
         job: running(spec, alloc),
         array: None,
         addresses: vec![agent.to_owned(); nodes.len()],
+        components: Vec::new(),
         key: b"job".to_vec().into(),
         cluster: "peer".to_owned(),
     }
@@ -292,6 +293,7 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
         end_by: None,
         predicted_s: None,
         priority_fixed: false,
+        het: None,
         id: JobId(5),
         spec: Arc::new(spec),
         array: ArrayRole::None,

@@ -61,6 +61,7 @@ impl Job {
             switch_wait_since: None,
             predicted_s: None,
             priority_fixed: spec.priority.is_some_and(|p| p > 0),
+            het: None,
             spec,
         }
     }
@@ -78,6 +79,7 @@ impl Job {
             reason,
             partition,
             requeueable,
+            het,
         } = event
         else {
             return None;
@@ -89,6 +91,7 @@ impl Job {
         job.reason = *reason;
         job.partition = partition.clone();
         job.requeueable = *requeueable;
+        job.het = *het;
         job.eligible_time = job.is_startable().then_some(*at);
         Some(job)
     }
@@ -117,7 +120,7 @@ impl Job {
     /// are predicted, a job's place is that of a later submission by four times what it is predicted to run, a day at
     /// most: short jobs pass long ones, and none is passed by jobs that are submitted more than a day after it.
     pub fn default_priority(&self) -> u32 {
-        let number = u32::try_from(self.submission().0).unwrap_or(u32::MAX);
+        let number = u32::try_from(self.submitted_as().0).unwrap_or(u32::MAX);
         let later = match self.predicted_s {
             Some(run_s) => {
                 let since_2020 = self.submit_time.unix_s() - 1_577_836_800;

@@ -10,14 +10,27 @@ use crate::job::{Allocation, ArrayRole, Job, NodeShare};
 use crate::node::Node;
 use crate::reservation::{Flags, Reservation};
 use crate::state::Note;
-use crate::time::Timestamp;
+use crate::time::{TimeLimit, Timestamp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Starts what can be started and takes note of the rest.
 pub(super) fn commit(draft: &mut Draft<'_>, plan: &Plan) {
-    for planned in &plan.starts {
-        start(draft, planned);
+    let mut starts = plan.starts.as_slice();
+    while let Some((first, rest)) = starts.split_first() {
+        let het = |planned: &PlannedStart| draft.job(planned.job).and_then(|job| job.het);
+        let Some(part) = het(first) else {
+            let place = plan.starts.len() - starts.len();
+            let shorter = plan.limits.iter().find(|(at, _)| *at == place);
+            start(draft, first, shorter.map(|(_, limit)| *limit));
+            starts = rest;
+            continue;
+        };
+        let same = |planned: &&PlannedStart| het(planned).is_some_and(|p| p.leader == part.leader);
+        let count = starts.iter().take_while(same).count();
+        let (together, rest) = starts.split_at(count);
+        super::het::start(draft, part, together);
+        starts = rest;
     }
     for id in &plan.switch_waits {
         let waits = |job: &Job| job.is_startable() && job.switch_wait_since.is_none();
@@ -41,18 +54,19 @@ pub(super) fn commit(draft: &mut Draft<'_>, plan: &Plan) {
     }
 }
 
-fn start(draft: &mut Draft<'_>, planned: &PlannedStart) {
+/// Starts a job if it can have what was planned for it, with less time than it has if that is said.
+fn start(draft: &mut Draft<'_>, planned: &PlannedStart, shorter: Option<TimeLimit>) {
     let Some(job) = draft.job(planned.job) else {
         return;
     };
     if !job.is_startable() || !throttle_allows(draft, job) || !fits(draft, job, &planned.alloc) {
         return;
     }
-    let Some(end_by) = reservations_allow(draft, job, &planned.alloc) else {
+    let least = job.spec.time_min.unwrap_or(job.time_limit);
+    let limit = shorter.unwrap_or(job.time_limit);
+    if limit < least || reservations_allow(draft, job, &planned.alloc, limit).is_none() {
         return;
-    };
-    let billing_milli = billing_milli(draft, job, &planned.alloc);
-    let attempt = Attempt(job.attempt.0.saturating_add(1));
+    }
     let is_array = matches!(job.array, ArrayRole::Pending { .. });
     let id = if is_array {
         let Some(index) = draft.first_in_record(planned.job) else {
@@ -62,6 +76,20 @@ fn start(draft: &mut Draft<'_>, planned: &PlannedStart) {
     } else {
         planned.job
     };
+    if let Some(limit) = shorter {
+        draft.change(id, JobChange::TimeLimit(limit));
+    }
+    begin(draft, id, &planned.alloc);
+}
+
+/// The job gets what was planned for it; all checks are passed.
+pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: &Allocation) {
+    let Some(job) = draft.job(id) else {
+        return;
+    };
+    let end_by = reservations_allow(draft, job, alloc, job.time_limit).flatten();
+    let billing_milli = billing_milli(draft, job, alloc);
+    let attempt = Attempt(job.attempt.0.saturating_add(1));
     let at = draft.now;
     let config = draft.state.config.as_ref();
     let configuring = config.is_some_and(|config| config.prolog_slurmctld);
@@ -73,7 +101,7 @@ fn start(draft: &mut Draft<'_>, planned: &PlannedStart) {
         alloc: Arc::new(Allocation {
             end_by,
             billing_milli,
-            ..planned.alloc.clone()
+            ..alloc.clone()
         }),
     });
 }
@@ -119,10 +147,11 @@ fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> u64 {
 }
 
 /// Whether no reservation has what the job would get; when its own one ends it.
-fn reservations_allow(
+pub(super) fn reservations_allow(
     draft: &Draft<'_>,
     job: &Job,
     alloc: &Allocation,
+    limit: TimeLimit,
 ) -> Option<Option<Timestamp>> {
     let all = &draft.state.reservations;
     if all.is_empty() && alloc.reservation.is_none() {
@@ -144,7 +173,7 @@ fn reservations_allow(
     } else if job.spec.reservation.is_some() {
         return None;
     }
-    let by_limit = job.time_limit.seconds().map(|s| draft.now.plus_s(s));
+    let by_limit = limit.seconds().map(|s| draft.now.plus_s(s));
     let end = by_limit.into_iter().chain(end_by).min();
     let end = end.unwrap_or(Timestamp(i64::MAX));
     let flex = own.is_some_and(|r| r.flags.has(Flags::FLEX));
@@ -167,6 +196,21 @@ fn reservations_allow(
 
 /// Whether the allocation is one that the job may have now.
 fn fits(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> bool {
+    let config = draft.state.config.as_ref();
+    let counts_memory = config.is_some_and(|c| c.memory_is_consumable);
+    fits_on(draft, job, alloc, |share| {
+        let node = draft.node(share.node);
+        node.is_some_and(|node| share_fits(counts_memory, node, share, alloc.exclusive))
+    })
+}
+
+/// The same, on nodes that `node_fits` knows.
+pub(super) fn fits_on(
+    draft: &Draft<'_>,
+    job: &Job,
+    alloc: &Allocation,
+    node_fits: impl Fn(&NodeShare) -> bool,
+) -> bool {
     let state = draft.state;
     if alloc.nodes.is_empty() || !job.spec.partitions.contains(&alloc.partition) {
         return false;
@@ -188,25 +232,23 @@ fn fits(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> bool {
             .partitions_of
             .get(share.node.0 as usize)
             .is_some_and(|of| of.contains(&position));
-        let node = draft.node(share.node);
-        in_partition
-            && seen.insert(share.node)
-            && node.is_some_and(|node| share_fits(draft, node, share, alloc.exclusive))
+        in_partition && seen.insert(share.node) && node_fits(share)
     })
 }
 
-fn share_fits(draft: &Draft<'_>, node: &Node, share: &NodeShare, exclusive: bool) -> bool {
+/// Whether a node has so much free.
+pub(super) fn share_fits(
+    counts_memory: bool,
+    node: &Node,
+    share: &NodeShare,
+    exclusive: bool,
+) -> bool {
     if !node.is_usable() || node.exclusive || (exclusive && !node.jobs.is_empty()) {
         return false;
     }
     if share.cpus.is_empty() || !node.free_cpus.is_superset(&share.cpus) {
         return false;
     }
-    let counts_memory = draft
-        .state
-        .config
-        .as_ref()
-        .is_some_and(|c| c.memory_is_consumable);
     if counts_memory && share.memory_mib > node.unheld_mib() {
         return false;
     }

@@ -41,6 +41,26 @@ impl End {
         }
     }
 
+    /// Whether it comes back to the queue.
+    pub(super) fn requeues(&self) -> bool {
+        self.requeue.is_some()
+    }
+
+    /// Whether it is held there.
+    pub(super) fn holds(&self) -> bool {
+        self.requeue == Some(true)
+    }
+
+    /// The state that it ends in.
+    pub(super) fn state(&self) -> JobState {
+        self.state
+    }
+
+    /// It could not be launched.
+    pub(super) fn never_ran(&self) -> bool {
+        self.reason == Reason::JobLaunchFailure
+    }
+
     /// Cancelled by that user.
     pub(super) fn cancelled(uid: u32) -> End {
         End {
@@ -67,8 +87,35 @@ impl End {
     }
 }
 
-/// Ends a job; its nodes, if it has some, are cleaned from now on.
+/// Ends a job; its nodes, if it has some, are cleaned from now on. Other components of a heterogeneous job may end
+/// with it.
 pub(super) fn end(draft: &mut Draft<'_>, id: JobId, how: End) {
+    let het = draft.job(id).and_then(|job| Some((job.het?, job.phase())));
+    let Some((part, phase)) = het else {
+        return end_one(draft, id, how);
+    };
+    // It may have ended with another component in this very decision.
+    match phase {
+        Phase::Ended | Phase::Gone => return,
+        Phase::Completing if how.requeue.is_none() => return,
+        Phase::Completing
+        | Phase::Pending
+        | Phase::Running
+        | Phase::Suspended
+        | Phase::Requeueing => {}
+    }
+    // What cannot come back whole does not come back.
+    let how = if how.requeue.is_some() && !super::het::is_whole(draft, part) {
+        End::new(JobState::NodeFail, how.reason)
+    } else {
+        how
+    };
+    end_one(draft, id, how);
+    super::het::follow(draft, id, part, phase, how);
+}
+
+/// Ends one job, whatever it is a component of.
+pub(super) fn end_one(draft: &mut Draft<'_>, id: JobId, how: End) {
     let at = draft.now;
     draft.emit(Event::JobEnding {
         id,
@@ -83,9 +130,9 @@ pub(super) fn end(draft: &mut Draft<'_>, id: JobId, how: End) {
 
 /// Puts a running job back to the queue if the system may do so, else ends it.
 pub(super) fn fail(draft: &mut Draft<'_>, id: JobId, otherwise: End) {
-    let requeueable = draft
-        .job(id)
-        .is_some_and(|job| job.requeueable && job.spec.kind == JobKind::Batch);
+    let requeueable = draft.job(id).is_some_and(|job| {
+        job.requeueable && (job.spec.kind == JobKind::Batch || job.het.is_some())
+    });
     let how = if requeueable {
         End::requeue(otherwise.reason, false)
     } else {

@@ -286,6 +286,9 @@ pub(super) fn controllers_prolog(draft: &mut Draft<'_>, launch: (JobId, Attempt)
     }
     let how = match job.spec.kind {
         JobKind::Batch => End::requeue(Reason::JobLaunchFailure, false),
+        JobKind::Allocation if job.het.is_some() && job.requeueable => {
+            End::requeue(Reason::JobLaunchFailure, false)
+        }
         JobKind::Allocation => End::new(JobState::Cancelled, Reason::JobLaunchFailure),
     };
     draft.change(id, JobChange::Detail("PrologSlurmctld failed".to_owned()));
@@ -317,7 +320,8 @@ fn launch_failed(
     let runs = matches!(job.phase(), Phase::Running | Phase::Suspended);
     // A script that never began can be started again, whatever was asked for; on another node it may have begun.
     let safe = position == 0 || job.requeueable;
-    let requeue = fault != LaunchFault::Job && safe && job.spec.kind == JobKind::Batch;
+    let batch = job.spec.kind == JobKind::Batch || (job.het.is_some() && job.requeueable);
+    let requeue = fault != LaunchFault::Job && safe && batch;
     if runs {
         let hold = fault == LaunchFault::Prolog && holds_on_prolog_failure(draft);
         let (how, detail) = if requeue && hold {

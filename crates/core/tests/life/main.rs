@@ -4,6 +4,7 @@ mod accounts;
 mod arrays;
 mod dependencies;
 mod ending;
+mod het;
 mod nodes;
 mod partitions;
 mod random;

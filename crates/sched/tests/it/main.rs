@@ -4,6 +4,8 @@
 
 mod cost;
 mod drawn;
+mod features;
+mod het;
 mod network;
 mod properties;
 mod ranked;
