@@ -392,6 +392,9 @@ pub enum JobChange {
     /// From now on only its wish for few leaf switches keeps it waiting.
     #[n(13)]
     SwitchWait,
+    /// It was chosen to make room for another job: stopped or ended with the next event, or told to end in time.
+    #[n(220)]
+    Preempted(#[n(0)] crate::preemption::Preempted),
 }
 
 /// A change of one node.

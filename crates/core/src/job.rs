@@ -3,6 +3,7 @@
 use crate::cpuset::CpuSet;
 use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
 use crate::index_set::IndexSet;
+use crate::preemption::Preempted;
 use crate::spec::{DependencyTerm, JobSpec, StdioSpec};
 use crate::time::{TimeLimit, Timestamp};
 use minicbor::{Decode, Encode};
@@ -140,6 +141,18 @@ pub struct Job {
     #[n(41)]
     #[cbor(default)]
     pub priority_fixed: bool,
+    /// It was chosen to make room for another in this run.
+    #[n(220)]
+    #[cbor(default)]
+    pub preempted: Option<Preempted>,
+    /// It was stopped: its CPUs are others' to use until it goes on.
+    #[n(221)]
+    #[cbor(default)]
+    pub cpus_lent: bool,
+    /// It was stopped and goes on in this run: others may have got its CPUs meanwhile, and have them with it now.
+    #[n(222)]
+    #[cbor(default)]
+    pub resumed: bool,
 }
 
 impl Job {
@@ -172,6 +185,18 @@ impl Job {
             ArrayRole::Task { index, .. } => Some(index),
             ArrayRole::None | ArrayRole::Pending { .. } => None,
         }
+    }
+
+    /// Its shares of the nodes that it still holds, with the allocation they are of.
+    pub fn held(&self) -> impl Iterator<Item = (&NodeShare, &Allocation)> {
+        let alloc = self.alloc.as_deref();
+        let shares = alloc.into_iter().flat_map(|alloc| {
+            let by_position = (0u32..).zip(&alloc.nodes);
+            by_position.map(move |(position, share)| (position, share, alloc))
+        });
+        shares
+            .filter(|(position, ..)| self.nodes_held.contains(*position))
+            .map(|(_, share, alloc)| (share, alloc))
     }
 
     /// Milliseconds it has run, without suspensions, at `now`; to its end if it has ended.
@@ -549,6 +574,18 @@ pub struct Allocation {
     #[n(12)]
     #[cbor(default)]
     pub billing_milli: u64,
+    /// Jobs of its partition that may have each of its CPUs at once (`OverSubscribe`); 0: its CPUs are its own.
+    #[n(220)]
+    #[cbor(default)]
+    pub sharers: u32,
+    /// Only jobs of this uid may be on its nodes (`--exclusive=user`, `ExclusiveUser`).
+    #[n(221)]
+    #[cbor(default)]
+    pub only_user: Option<u32>,
+    /// Licenses that it holds: name and count.
+    #[n(222)]
+    #[cbor(default)]
+    pub licenses: Vec<(String, u32)>,
 }
 
 impl Allocation {

@@ -130,6 +130,7 @@ impl Job {
                 | JobChange::Ready
                 | JobChange::ReservationGone { .. }
                 | JobChange::EndBy(_)
+                | JobChange::Preempted(_)
                 | JobChange::SwitchWait => Move::Change,
             },
             Event::JobStarted { .. } => Move::Start,

@@ -111,6 +111,9 @@ pub enum Query {
     /// Factors of pending jobs' priorities: one [`Response::Priorities`].
     #[n(22)]
     Priorities,
+    /// Licenses: one [`Response::Licenses`].
+    #[n(220)]
+    Licenses,
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -199,6 +202,9 @@ pub enum Response {
     /// To `Reservations`.
     #[n(20)]
     Reservations(#[n(0)] Box<ReservationsAnswer>),
+    /// To `Licenses`.
+    #[n(220)]
+    Licenses(#[n(0)] Vec<muster_core::licenses::License>),
     /// To `Accounts`.
     #[n(21)]
     Accounts(#[n(0)] Box<AccountsAnswer>),

@@ -2,10 +2,12 @@
 
 use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
+use crate::demand::Demand;
 use crate::fleet::{Fleet, NOWHERE};
-use crate::ground::{Holds, Live, Running, earliest, end_after, promise, take_spare};
-use crate::place::{Pick, Placement, choose};
-use crate::queue::{HeadKey, PartQueue, QueueKey, Reservation};
+use crate::ground::{Holds, Live, Running, choose_now, earliest, end_after, promise, take_spare};
+use crate::licenses::{Licenses, Span};
+use crate::place::{Pick, Placement};
+use crate::queue::{HeadKey, Lane, PartQueue, QueueKey, Reservation};
 use crate::scheduler::{Scheduler, array_budget};
 use muster_core::command::{Plan, PlannedStart};
 use muster_core::hostlist;
@@ -15,7 +17,7 @@ use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::cell::Cell;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
 
 /// Jobs of a shape whose wait for few leaf switches begins at once; the others' begins when they come this far.
 const SWITCH_WAITERS_MAX: usize = 32;
@@ -35,10 +37,10 @@ struct PartPass {
 }
 
 pub(crate) struct Pass<'a> {
-    s: &'a mut Scheduler,
-    state: &'a State,
-    now: Timestamp,
-    plan: Plan,
+    pub(crate) s: &'a mut Scheduler,
+    pub(crate) state: &'a State,
+    pub(crate) now: Timestamp,
+    pub(crate) plan: Plan,
     /// Whether later jobs may pass by one that waits.
     backfill: bool,
     parts: Vec<PartPass>,
@@ -55,9 +57,15 @@ pub(crate) struct Pass<'a> {
     left: HashMap<JobId, u32>,
     /// How many more tasks of an array may start under its `%limit`.
     budget: HashMap<JobId, u32>,
-    holds: Holds,
+    pub(crate) holds: Holds,
+    /// Licenses taken and kept in this pass.
+    licenses: Licenses,
     /// Nodes kept for a waiting job, without backfill.
-    closed: Vec<bool>,
+    pub(crate) closed: Vec<bool>,
+    /// Jobs that are to make room, and whether they are only stopped.
+    pub(crate) chosen: BTreeMap<JobId, bool>,
+    /// Jobs for which room is being made.
+    pub(crate) claimed: usize,
     /// Promises made in this pass, by partition.
     made: HashMap<u32, Reservation>,
     /// Starts of this pass by their end.
@@ -90,7 +98,10 @@ impl<'a> Pass<'a> {
             left: HashMap::new(),
             budget: HashMap::new(),
             holds: Holds::default(),
+            licenses: Licenses::default(),
             closed,
+            chosen: BTreeMap::new(),
+            claimed: 0,
             made: HashMap::new(),
             ends: BTreeSet::new(),
             again: false,
@@ -166,7 +177,8 @@ impl<'a> Pass<'a> {
         };
         let late = queue.parts.iter().zip(&fleet.parts).filter(|(p, _)| due(p));
         touched.extend(late.map(|(_, view)| view.component));
-        let mut doubtful = BTreeSet::new();
+        let mut doubtful = queue.renew_claims(fleet, &touched);
+        let component = |lane: u32| fleet.parts[queue.lane(lane).part as usize].component;
         for (number, (part, view)) in queue.parts.iter().zip(&fleet.parts).enumerate() {
             if !touched.contains(&view.component) {
                 continue;
@@ -238,7 +250,10 @@ impl<'a> Pass<'a> {
             return;
         }
         let Some(job) = self.head(lane) else {
-            // All of its jobs start in this pass.
+            // All of its jobs start in this pass, or wait for those who make room.
+            if self.s.queue.has_claim(lane) {
+                self.s.queue.block(lane, false);
+            }
             return;
         };
         let now_key = self.s.queue.head_key(lane, key.0.0, job);
@@ -253,12 +268,22 @@ impl<'a> Pass<'a> {
             if placement == Placement::Scattered {
                 self.wait_for_switches(lane);
             }
+            let nowhere = placement == Placement::Nowhere;
             if let Some(picks) = placement.picks() {
                 self.start(lane, job.1, &picks);
                 self.put_back(now_key, lane);
                 return;
             }
+            let unlicensed = cause == Some(Reason::Licenses);
+            if nowhere && !unlicensed && self.preempt(lane, job.1) {
+                self.put_back(now_key, lane);
+                return;
+            }
             self.s.queue.block(lane, narrowed);
+            if unlicensed && !self.backfill {
+                // Nodes are not kept for who waits for something else.
+                return;
+            }
         }
         if pass.head.is_none() {
             self.parts[part as usize].head = Some(job.1);
@@ -299,11 +324,15 @@ impl<'a> Pass<'a> {
         let Ok(demand) = &lane.demand else {
             return (Placement::Nowhere, false, None);
         };
+        let span = self.span(lane, demand);
+        if self.licenses.to_be_had(&lane.licenses, span).is_none() {
+            return (Placement::Nowhere, false, Some(Reason::Licenses));
+        }
         let waited = self.state.jobs[&job].switch_wait_since;
         let relents = waited.and_then(|since| demand.relents_at(since));
         let relented = relents.is_some_and(|at| at <= self.now);
         let switches = demand.switches.filter(|_| !relented).map(|(most, _)| most);
-        let ground = Live {
+        let mut ground = Live {
             fleet: &self.s.fleet,
             part: &self.s.fleet.parts[lane.part as usize],
             holds: &self.holds,
@@ -313,12 +342,27 @@ impl<'a> Pass<'a> {
             narrowed: Cell::new(false),
             reserved: Cell::new(None),
             visited: Cell::new(0),
+            shared: false,
         };
-        let placement = choose(demand, &self.s.fleet, ground.part, &ground, switches);
+        let placement = choose_now(demand, &mut ground, switches);
         self.s.cost.nodes_visited += ground.visited.get();
         let nowhere = matches!(placement, Placement::Nowhere);
         let cause = ground.reserved.get().filter(|_| nowhere);
         (placement, ground.narrowed.get(), cause)
+    }
+
+    /// Where and when a job of the lane would have licenses.
+    fn span<'b>(&'b self, lane: &Lane, demand: &Demand) -> Span<'b> {
+        let own = self.s.fleet.parts[lane.part as usize].own.as_ref();
+        Span {
+            state: self.state,
+            reservation: own.map(|own| {
+                let blocks = &self.s.fleet.blocks;
+                blocks.all[own.at as usize].record.name.as_str()
+            }),
+            now: self.now,
+            end: end_after(self.now, demand.length_ms),
+        }
     }
 
     /// Jobs of the lane would fit now, but for their wish for few switches: their wait begins.
@@ -332,14 +376,21 @@ impl<'a> Pass<'a> {
         self.plan.switch_waits.extend(new);
     }
 
-    fn start(&mut self, lane: u32, job: JobId, picks: &[Pick]) {
+    pub(crate) fn start(&mut self, lane: u32, job: JobId, picks: &[Pick]) {
         let end = end_after(self.now, self.length_ms(lane));
         let (part, demand) = {
             let lane = self.s.queue.lane(lane);
             (lane.part, &lane.demand)
         };
         let Ok(demand) = demand else { return };
-        let alloc = allocate(
+        let view = self.s.queue.lane(lane);
+        let latest = end_after(self.now, demand.length_ms);
+        let span = self.span(view, demand);
+        let licenses = self.licenses.to_be_had(&view.licenses, span);
+        let licenses = licenses.unwrap_or_default();
+        let sources = span.sources(&licenses);
+        self.licenses.take(&licenses, sources, latest);
+        let mut alloc = allocate(
             &mut self.s.fleet,
             part,
             demand,
@@ -348,10 +399,16 @@ impl<'a> Pass<'a> {
                 take_spare(&mut self.holds, fleet, node, end, want);
             },
         );
+        alloc.licenses = licenses;
         self.s.dirty_nodes.extend(picks.iter().map(|p| p.node));
         self.ends.insert((end, self.plan.starts.len()));
         self.plan.starts.push(PlannedStart { job, alloc });
         self.again |= self.parts.iter().any(|p| p.head == Some(job));
+        self.took_its_turn(job);
+    }
+
+    /// One task less of that record is looked at in this pass.
+    pub(crate) fn took_its_turn(&mut self, job: JobId) {
         if let Some(left) = self.left.get_mut(&job) {
             *left -= 1;
         }
@@ -392,7 +449,17 @@ impl<'a> Pass<'a> {
         let since = self.state.jobs[&job].switch_wait_since;
         let fresh = || self.plan.switch_waits.contains(&job).then_some(self.now);
         let waited = since.or_else(fresh);
-        let found = earliest(demand, place, &self.holds, &running, self.now, waited);
+        let wish = self.s.queue.lane(lane);
+        let span = self.span(wish, demand);
+        let completing = &self.s.completing;
+        let licensed = match wish.licenses.is_empty() {
+            true => Some((self.now, Vec::new())),
+            false => self.licenses.earliest(&wish.licenses, span, completing),
+        };
+        let found = licensed.as_ref().and_then(|(from, _)| {
+            let times = (self.now, *from);
+            earliest(demand, place, &self.holds, &running, times, waited)
+        });
         let old = self.s.queue.parts[part as usize].reservation.as_ref();
         let mut new = None;
         if let Some((start, picks)) = found {
@@ -404,6 +471,8 @@ impl<'a> Pass<'a> {
                 &running,
                 self.now,
             );
+            self.licenses
+                .keep(start, licensed.map_or(Vec::new(), |(_, counts)| counts));
             let last = |pick: &Pick| Some((pick.node, self.holds.get(&pick.node)?.last()?.clone()));
             let holds = picks.iter().filter_map(last).collect();
             new = Some(Reservation {
@@ -468,12 +537,13 @@ impl<'a> Pass<'a> {
             let Some(&(shape, _)) = queue.jobs.get(&id) else {
                 continue;
             };
-            if self.left.get(&id) == Some(&0) {
+            let claims = queue.claimants.contains_key(&id);
+            if self.left.get(&id) == Some(&0) && !claims {
                 continue;
             }
             let waiting = if let Some(cause) = queue.cause(shape) {
                 cause
-            } else if heads.contains(&id) {
+            } else if claims || heads.contains(&id) {
                 Reason::Resources
             } else {
                 Reason::Priority
@@ -514,6 +584,8 @@ pub(crate) fn allocate(
             .as_ref()
             .map(|own| fleet.blocks.all[own.at as usize].record.name.clone()),
         exclusive: demand.alone,
+        sharers: demand.sharers,
+        only_user: demand.user.filter(|_| demand.only_user),
         ..Allocation::default()
     };
     for pick in picks {

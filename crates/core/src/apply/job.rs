@@ -61,6 +61,9 @@ impl Job {
             switch_wait_since: None,
             predicted_s: None,
             priority_fixed: spec.priority.is_some_and(|p| p > 0),
+            preempted: None,
+            cpus_lent: false,
+            resumed: false,
             spec,
         }
     }
@@ -188,10 +191,14 @@ impl Job {
             Event::JobSuspended { at, .. } => {
                 self.state = JobState::Suspended;
                 self.suspend_time = Some(*at);
+                self.cpus_lent = true;
             }
             Event::JobResumed { at, .. } => {
                 self.state = JobState::Running;
                 self.end_suspension(*at);
+                self.cpus_lent = false;
+                self.resumed = true;
+                self.preempted = None;
             }
             Event::StepStarted { step, .. } => self.start_step(step),
             Event::StepEnded { step, end, .. } => self.end_step(*step, end),
@@ -292,6 +299,7 @@ impl Job {
                 }
             }
             JobChange::EndBy(at) => self.end_by = *at,
+            JobChange::Preempted(how) => self.preempted = Some(*how),
             // Nothing else about its waiting changes.
             JobChange::SwitchWait => {
                 self.switch_wait_since = Some(at);
@@ -348,6 +356,9 @@ impl Job {
         self.reason = Reason::None;
         self.reason_detail = None;
         self.attempt = attempt;
+        self.preempted = None;
+        self.cpus_lent = false;
+        self.resumed = false;
         self.start_time = Some(at);
         self.end_time = None;
         self.term_time = None;
@@ -414,6 +425,7 @@ impl Job {
         self.after_completing = AfterCompleting::End;
         self.hold = hold;
         self.alloc = None;
+        self.cpus_lent = false;
         self.start_time = None;
         self.end_time = None;
         self.term_time = None;

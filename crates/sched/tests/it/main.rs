@@ -4,10 +4,13 @@
 
 mod cost;
 mod drawn;
+mod licenses;
 mod network;
+mod preempt;
 mod properties;
 mod ranked;
 mod reserved;
 mod shapes;
+mod sharing;
 mod within_node;
 mod world;
