@@ -570,8 +570,10 @@ mod tests {
         let priority = &SLURM.find("prioritytype").unwrap().kind;
         assert_eq!(priority.check("priority/basic"), Ok(vec![]));
         assert_eq!(priority.check("priority/multifactor"), Ok(vec![]));
+        let labels = &SLURM.find("MCSPlugin").unwrap().kind;
+        assert_eq!(labels.check("mcs/user"), Ok(vec!["user".to_owned()]));
         let preempt = &SLURM.find("PreemptType").unwrap().kind;
-        assert_eq!(preempt.check("preempt/qos"), Ok(vec!["qos".to_owned()]));
+        assert_eq!(preempt.check("preempt/qos"), Ok(vec![]));
         assert!(priority.check("priority/none").is_err());
         let select = &SLURM.find("SelectTypeParameters").unwrap().kind;
         let later = select.check("CR_CPU_Memory,cr_lln,NHC_No");
