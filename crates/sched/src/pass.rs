@@ -216,7 +216,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn push(&mut self, lane: u32) {
+    pub(crate) fn push(&mut self, lane: u32) {
         if let Some(key) = self.s.queue.lane(lane).key
             && self.seen.insert(lane)
         {

@@ -258,6 +258,8 @@ impl Scheduler {
             JobChange::EndBy(_) => self.retimed(state, id),
             JobChange::Preempted(_) => {
                 self.job(state, id);
+                self.opened.insert(id);
+                self.nodes_of(state, id);
                 self.retimed(state, id);
             }
             JobChange::SwitchWait => {
