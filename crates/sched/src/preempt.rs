@@ -141,6 +141,9 @@ impl<'a> Pass<'a> {
         let Some(room) = found else {
             return false;
         };
+        if self.limit_on(lane, id, &room.picks).is_some() {
+            return false;
+        }
         for (victim, whole) in &room.victims {
             self.chosen.insert(victim.id, !whole);
             self.plan.preemptions.push(PlannedPreemption {
@@ -154,7 +157,28 @@ impl<'a> Pass<'a> {
         } else {
             self.claim(lane, id, &room);
         }
+        if !room.victims.is_empty() {
+            self.look_again_behind(lane);
+        }
         true
+    }
+
+    /// What those who make room leave beyond what they make it for may be enough for others that come later.
+    fn look_again_behind(&mut self, lane: u32) {
+        let view = self.s.queue.lane(lane);
+        let Some(key) = view.key else { return };
+        let component = self.s.fleet.parts[view.part as usize].component;
+        let parts = self.s.queue.parts.iter().zip(&self.s.fleet.parts);
+        let behind = parts
+            .filter(|(_, view)| view.component == component)
+            .flat_map(|(part, _)| part.order.range((key, lane)..))
+            .map(|(_, other)| *other)
+            .filter(|other| *other != lane && self.s.queue.lane(*other).preempts);
+        for other in behind.collect::<Vec<u32>>() {
+            self.s.queue.wake(&self.s.fleet, other);
+            self.push(other);
+        }
+        self.s.queue.touched.clear();
     }
 
     /// Jobs that are stopped and that the waiting one would have stopped, and jobs that leave whatever happens: their
