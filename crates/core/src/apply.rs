@@ -95,6 +95,10 @@ impl State {
                 for change in changes {
                     self.accounts.change(change, *at);
                 }
+                if self.keeps_limits() {
+                    // Who is below whom, and the QOS of jobs that name none, may have changed.
+                    self.rebuild_indexes();
+                }
                 self.calculate_shares(*at);
             }
             Event::PrioritiesCalculated { at } => self.calculate_shares(*at),

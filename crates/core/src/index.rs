@@ -1,6 +1,7 @@
 //! The indexes of the state: derived from the records, rebuilt after a snapshot or a new configuration, kept up to
 //! date by every event. An event on one job costs O(log jobs).
 
+use crate::account_limits::Counted;
 use crate::event::Event;
 use crate::ids::{JobId, NodeIdx};
 use crate::job::{Allocation, ArrayRole, Job, JobState};
@@ -24,6 +25,8 @@ pub(crate) struct Keys {
     pending: bool,
     active: bool,
     live: Option<(Arc<JobSpec>, JobId)>,
+    /// What it counts for.
+    counted: Counted,
     /// It has licenses.
     pub(crate) licenses: Option<Arc<Allocation>>,
     waits_for: Vec<(JobId, Option<u32>)>,
@@ -135,6 +138,7 @@ impl State {
     pub(crate) fn keys_of(&self, job: &Job) -> Keys {
         let phase = job.phase();
         let mut keys = Keys {
+            counted: self.counted(job),
             active: matches!(
                 phase,
                 Phase::Running | Phase::Suspended | Phase::Completing | Phase::Requeueing
@@ -176,6 +180,7 @@ impl State {
         shift(&mut self.ended, id, before.ended, after.ended);
         flip(&mut self.pending, id, before.pending, after.pending);
         flip(&mut self.active, id, before.active, after.active);
+        self.shift_counted(&before.counted, &after.counted);
         if before.licenses.is_some() != after.licenses.is_some() {
             self.shift_licenses(before, after);
         }
@@ -265,6 +270,7 @@ impl State {
         self.specs = HashMap::new();
         self.by_reservation = BTreeMap::new();
         self.licenses_used = BTreeMap::new();
+        self.limit_use = BTreeMap::new();
         let jobs = std::mem::take(&mut self.jobs);
         for (id, job) in &jobs {
             let keys = self.keys_of(job);

@@ -264,6 +264,14 @@ impl State {
             self.by_reservation == fresh.by_reservation,
             "index by_reservation is wrong"
         );
+        fresh.accounts = self.accounts.clone();
+        fresh.rebuild_indexes();
+        ensure!(
+            self.limit_use == fresh.limit_use,
+            "index limit_use is {:?}, should be {:?}",
+            self.limit_use,
+            fresh.limit_use
+        );
         ensure!(
             self.licenses_used == fresh.licenses_used,
             "index licenses_used is wrong"

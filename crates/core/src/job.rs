@@ -482,9 +482,75 @@ pub enum Reason {
     /// The reservation that it asked for is gone.
     #[n(42)]
     ReservationDeleted,
+    /// `GrpJobs` of its account or one above.
+    #[n(220)]
+    AssocGrpJobsLimit,
+    /// `GrpTRES=cpu`, likewise.
+    #[n(221)]
+    AssocGrpCpuLimit,
+    /// `GrpTRES=mem`, likewise.
+    #[n(222)]
+    AssocGrpMemLimit,
+    /// `GrpTRES=node`, likewise.
+    #[n(223)]
+    AssocGrpNodeLimit,
+    /// `GrpTRES=gres/...`, likewise.
+    #[n(224)]
+    AssocGrpGRES,
+    /// `MaxJobs` of its user in its account.
+    #[n(225)]
+    AssocMaxJobsLimit,
+    /// `MaxTRES=cpu`, likewise.
+    #[n(226)]
+    AssocMaxCpuPerJobLimit,
+    /// `MaxTRES=node`, likewise.
+    #[n(227)]
+    AssocMaxNodePerJobLimit,
+    /// `MaxWall`, likewise.
+    #[n(228)]
+    AssocMaxWallDurationPerJobLimit,
+    /// `GrpJobs` of its QOS.
+    #[n(229)]
+    QOSGrpJobsLimit,
+    /// `GrpTRES=cpu`, likewise.
+    #[n(230)]
+    QOSGrpCpuLimit,
+    /// `GrpTRES=mem`, likewise.
+    #[n(231)]
+    QOSGrpMemLimit,
+    /// `GrpTRES=node`, likewise.
+    #[n(232)]
+    QOSGrpNodeLimit,
+    /// `GrpTRES=gres/...`, likewise.
+    #[n(233)]
+    QOSGrpGRES,
+    /// `MaxJobsPerUser` of its QOS.
+    #[n(234)]
+    QOSMaxJobsPerUserLimit,
+    /// `MaxTRESPerUser=cpu`, likewise.
+    #[n(235)]
+    QOSMaxCpuPerUserLimit,
+    /// `MaxTRESPerUser=node`, likewise.
+    #[n(236)]
+    QOSMaxNodePerUserLimit,
+    /// `MaxTRES=cpu` of its QOS.
+    #[n(237)]
+    QOSMaxCpuPerJobLimit,
+    /// `MaxTRES=node`, likewise.
+    #[n(238)]
+    QOSMaxNodePerJobLimit,
+    /// `MaxWall`, likewise.
+    #[n(239)]
+    QOSMaxWallDurationPerJobLimit,
 }
 
 impl Reason {
+    /// Whether a limit of its association or QOS keeps the job back.
+    pub fn is_limit(self) -> bool {
+        let name = self.name();
+        name.starts_with("QOS") || name.starts_with("AssocGrp") || name.starts_with("AssocMax")
+    }
+
     /// The word that `squeue %r` prints.
     pub fn name(self) -> &'static str {
         match self {
@@ -524,6 +590,26 @@ impl Reason {
             Reason::InactiveLimit => "InactiveLimit",
             Reason::AssocLimit => "AssocGrpJobsLimit",
             Reason::SystemFailure => "SystemFailure",
+            Reason::AssocGrpJobsLimit => "AssocGrpJobsLimit",
+            Reason::AssocGrpCpuLimit => "AssocGrpCpuLimit",
+            Reason::AssocGrpMemLimit => "AssocGrpMemLimit",
+            Reason::AssocGrpNodeLimit => "AssocGrpNodeLimit",
+            Reason::AssocGrpGRES => "AssocGrpGRES",
+            Reason::AssocMaxJobsLimit => "AssocMaxJobsLimit",
+            Reason::AssocMaxCpuPerJobLimit => "AssocMaxCpuPerJobLimit",
+            Reason::AssocMaxNodePerJobLimit => "AssocMaxNodePerJobLimit",
+            Reason::AssocMaxWallDurationPerJobLimit => "AssocMaxWallDurationPerJobLimit",
+            Reason::QOSGrpJobsLimit => "QOSGrpJobsLimit",
+            Reason::QOSGrpCpuLimit => "QOSGrpCpuLimit",
+            Reason::QOSGrpMemLimit => "QOSGrpMemLimit",
+            Reason::QOSGrpNodeLimit => "QOSGrpNodeLimit",
+            Reason::QOSGrpGRES => "QOSGrpGRES",
+            Reason::QOSMaxJobsPerUserLimit => "QOSMaxJobsPerUserLimit",
+            Reason::QOSMaxCpuPerUserLimit => "QOSMaxCpuPerUserLimit",
+            Reason::QOSMaxNodePerUserLimit => "QOSMaxNodePerUserLimit",
+            Reason::QOSMaxCpuPerJobLimit => "QOSMaxCpuPerJobLimit",
+            Reason::QOSMaxNodePerJobLimit => "QOSMaxNodePerJobLimit",
+            Reason::QOSMaxWallDurationPerJobLimit => "QOSMaxWallDurationPerJobLimit",
         }
     }
 }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod account_limits;
 pub mod accounts;
 mod apply;
 pub mod binding;

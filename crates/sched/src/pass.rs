@@ -9,6 +9,7 @@ use crate::licenses::{Licenses, Span};
 use crate::place::{Pick, Placement};
 use crate::queue::{HeadKey, Lane, PartQueue, QueueKey, Reservation};
 use crate::scheduler::{Scheduler, array_budget};
+use muster_core::account_limits::{Amounts, InUse, Scope, amounts};
 use muster_core::command::{Plan, PlannedStart};
 use muster_core::hostlist;
 use muster_core::ids::JobId;
@@ -58,6 +59,8 @@ pub(crate) struct Pass<'a> {
     /// How many more tasks of an array may start under its `%limit`.
     budget: HashMap<JobId, u32>,
     pub(crate) holds: Holds,
+    /// What starts of this pass count towards limits.
+    limit_use: BTreeMap<Scope, InUse>,
     /// Licenses taken and kept in this pass.
     licenses: Licenses,
     /// Nodes kept for a waiting job, without backfill.
@@ -98,6 +101,7 @@ impl<'a> Pass<'a> {
             left: HashMap::new(),
             budget: HashMap::new(),
             holds: Holds::default(),
+            limit_use: BTreeMap::new(),
             licenses: Licenses::default(),
             closed,
             chosen: BTreeMap::new(),
@@ -274,12 +278,21 @@ impl<'a> Pass<'a> {
                 self.put_back(now_key, lane);
                 return;
             }
+            let limited = cause.is_some_and(Reason::is_limit);
             let unlicensed = cause == Some(Reason::Licenses);
-            if nowhere && !unlicensed && self.preempt(lane, job.1) {
+            if nowhere && !unlicensed && !limited && self.preempt(lane, job.1) {
                 self.put_back(now_key, lane);
                 return;
             }
             self.s.queue.block(lane, narrowed);
+            if limited {
+                // Others' turn comes although it waits.
+                let name = &self.s.fleet.parts[part as usize].config.name;
+                let mut scopes = self.state.scopes_of(&self.state.jobs[&job.1], name);
+                scopes.retain(|scope| self.state.is_limited(scope));
+                self.s.queue.limit(lane, scopes);
+                return;
+            }
             if unlicensed && !self.backfill {
                 // Nodes are not kept for who waits for something else.
                 return;
@@ -320,6 +333,7 @@ impl<'a> Pass<'a> {
     fn try_now(&mut self, lane: u32, job: JobId) -> (Placement, bool, Option<Reason>) {
         self.s.cost.shapes_visited += 1;
         let end = end_after(self.now, self.length_ms(lane));
+        let lane_number = lane;
         let lane = self.s.queue.lane(lane);
         let Ok(demand) = &lane.demand else {
             return (Placement::Nowhere, false, None);
@@ -327,6 +341,14 @@ impl<'a> Pass<'a> {
         let span = self.span(lane, demand);
         if self.licenses.to_be_had(&lane.licenses, span).is_none() {
             return (Placement::Nowhere, false, Some(Reason::Licenses));
+        }
+        let ask = &self.state.jobs[&job].spec.ask;
+        let least = vec![
+            ("cpu".to_owned(), u64::from(ask.min_cpus())),
+            ("node".to_owned(), u64::from(ask.min_nodes)),
+        ];
+        if let Some(limit) = self.limit_for(job, lane.part, &least) {
+            return (Placement::Nowhere, false, Some(limit));
         }
         let waited = self.state.jobs[&job].switch_wait_since;
         let relents = waited.and_then(|since| demand.relents_at(since));
@@ -346,9 +368,49 @@ impl<'a> Pass<'a> {
         };
         let placement = choose_now(demand, &mut ground, switches);
         self.s.cost.nodes_visited += ground.visited.get();
+        if let Placement::Here(picks) = &placement
+            && let Some(limit) = self.limit_on(lane_number, job, picks)
+        {
+            return (Placement::Nowhere, false, Some(limit));
+        }
         let nowhere = matches!(placement, Placement::Nowhere);
         let cause = ground.reserved.get().filter(|_| nowhere);
         (placement, ground.narrowed.get(), cause)
+    }
+
+    /// The limit that keeps a job from starting with so much in that partition.
+    fn limit_for(&self, job: JobId, part: u32, tres: &Amounts) -> Option<Reason> {
+        if !self.state.keeps_limits() {
+            return None;
+        }
+        let name = &self.s.fleet.parts[part as usize].config.name;
+        let job = &self.state.jobs[&job];
+        self.state.start_limit(job, name, tres, &self.limit_use)
+    }
+
+    /// The limit that keeps a job of the lane from starting on those nodes.
+    pub(crate) fn limit_on(&self, lane: u32, job: JobId, picks: &[Pick]) -> Option<Reason> {
+        if !self.state.keeps_limits() {
+            return None;
+        }
+        let lane = self.s.queue.lane(lane);
+        let demand = lane.demand.as_ref().ok()?;
+        let (fleet, mut tres) = (&self.s.fleet, BTreeMap::<String, u64>::new());
+        let memory = fleet
+            .config
+            .as_ref()
+            .is_some_and(|c| c.memory_is_consumable);
+        for pick in picks {
+            let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
+            let want = demand.want(class, pick.tasks);
+            *tres.entry("cpu".to_owned()).or_default() += u64::from(want.cpus);
+            *tres.entry("mem".to_owned()).or_default() += if memory { want.mib } else { 0 };
+            *tres.entry("node".to_owned()).or_default() += 1;
+            for (name, _, count) in &want.gres {
+                *tres.entry(format!("gres/{name}")).or_default() += count;
+            }
+        }
+        self.limit_for(job, lane.part, &tres.into_iter().collect())
     }
 
     /// Where and when a job of the lane would have licenses.
@@ -400,6 +462,15 @@ impl<'a> Pass<'a> {
             },
         );
         alloc.licenses = licenses;
+        if self.state.keeps_limits() {
+            let tres = amounts(&alloc);
+            for scope in self
+                .state
+                .scopes_of(&self.state.jobs[&job], &alloc.partition)
+            {
+                self.limit_use.entry(scope).or_default().add(&tres);
+            }
+        }
         self.s.dirty_nodes.extend(picks.iter().map(|p| p.node));
         self.ends.insert((end, self.plan.starts.len()));
         self.plan.starts.push(PlannedStart { job, alloc });

@@ -141,6 +141,9 @@ impl<'a> Pass<'a> {
         let Some(room) = found else {
             return false;
         };
+        if self.limit_on(lane, id, &room.picks).is_some() {
+            return false;
+        }
         for (victim, whole) in &room.victims {
             self.chosen.insert(victim.id, !whole);
             self.plan.preemptions.push(PlannedPreemption {

@@ -9,6 +9,7 @@ use crate::licenses::asked;
 use crate::order::{Line, Order};
 use crate::place::choose;
 use crate::reserved::places_of;
+use muster_core::account_limits::Scope;
 use muster_core::config::PartitionState;
 use muster_core::ids::JobId;
 use muster_core::job::{Job, Reason};
@@ -42,6 +43,8 @@ pub(crate) struct Kind {
     line: Line,
     /// Licenses that they ask for.
     licenses: Option<String>,
+    /// Account, user and QOS, where limits of these are kept.
+    counts_for: Option<(String, String, String)>,
     /// Their owner, where users have nodes to themselves.
     user: Option<u32>,
     /// The QOS, where that says whom they may preempt.
@@ -66,6 +69,14 @@ impl Kind {
             outside,
             line: order.line(state, job),
             licenses: job.spec.licenses.clone(),
+            counts_for: state.keeps_limits().then(|| {
+                let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
+                (
+                    account.to_owned(),
+                    user.clone(),
+                    state.qos_of(job).to_owned(),
+                )
+            }),
             user: by_user.then_some(job.spec.owner.uid),
             qos: (state
                 .preemption()
@@ -185,6 +196,8 @@ pub(crate) struct Queue {
     pub(crate) announce: BTreeSet<JobId>,
     /// Jobs that were kept out of the queue, and why.
     pub(crate) refused: BTreeMap<JobId, Reason>,
+    /// Lanes that limits keep back, and what is limited for their jobs.
+    limited: BTreeMap<u32, Vec<Scope>>,
     /// Lanes whose jobs ask for licenses.
     licensed: BTreeSet<u32>,
     /// Lanes for whose jobs others are making room, and their components.
@@ -253,6 +266,7 @@ impl Queue {
                 self.parts[part as usize].lanes.remove(&lane);
                 self.claims.remove(&lane);
                 self.licensed.remove(&lane);
+                self.limited.remove(&lane);
             }
             if let Some(list) = self.by_hash.get_mut(&gone.hash) {
                 list.retain(|&s| s != shape);
@@ -436,6 +450,26 @@ impl Queue {
             self.held.insert(id);
         } else {
             self.held.remove(&id);
+        }
+    }
+
+    /// A limit keeps the lane back until less of these is in use.
+    pub(crate) fn limit(&mut self, lane: u32, scopes: Vec<Scope>) {
+        self.limited.insert(lane, scopes);
+    }
+
+    /// Less is in use of these: wakes lanes that limits kept back.
+    pub(crate) fn use_fell(&mut self, fleet: &Fleet, scopes: &BTreeSet<Scope>) {
+        let concerned = |(_, of): &(&u32, &Vec<Scope>)| of.iter().any(|s| scopes.contains(s));
+        let lanes: Vec<u32> = (self.limited.iter())
+            .filter(concerned)
+            .map(|(lane, _)| *lane)
+            .collect();
+        for lane in lanes {
+            self.limited.remove(&lane);
+            if self.lanes.get(lane).key.is_some() {
+                self.wake(fleet, lane);
+            }
         }
     }
 

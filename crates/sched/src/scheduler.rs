@@ -7,6 +7,7 @@ use crate::preempt::Yielding;
 use crate::queue::Queue;
 use crate::reserved::waiting_for;
 use crate::trial;
+use muster_core::account_limits::Scope;
 use muster_core::command::Plan;
 use muster_core::event::{Event, JobChange, NodeChange};
 use muster_core::ids::JobId;
@@ -52,6 +53,8 @@ pub struct Scheduler {
     /// When jobs give up their wish for few leaf switches.
     relents: BTreeSet<(Timestamp, JobId)>,
     rebuild: bool,
+    /// Less counts towards limits of these since the last pass.
+    freed_scopes: BTreeSet<Scope>,
     /// Licenses came back since the last pass.
     licenses_freed: bool,
     /// Priorities were worked out since the last pass.
@@ -115,6 +118,7 @@ impl Scheduler {
             Event::JobEnding { id, .. } => {
                 self.job(state, *id);
                 self.follow_licenses(state, *id);
+                self.follow_limits(state, *id);
                 // Its resources come back at another time than was assumed.
                 self.retimed(state, *id);
                 if state.jobs.get(id).is_some_and(|j| j.completing) {
@@ -277,6 +281,14 @@ impl Scheduler {
         }
     }
 
+    /// A job counts towards limits no more.
+    fn follow_limits(&mut self, state: &State, id: JobId) {
+        if let Some(job) = state.jobs.get(&id).filter(|_| state.keeps_limits()) {
+            let scopes = state.scopes_of(job, &job.partition);
+            self.freed_scopes.extend(scopes);
+        }
+    }
+
     /// A job gives licenses back, or will soon.
     fn follow_licenses(&mut self, state: &State, id: JobId) {
         let alloc = state.jobs.get(&id).and_then(|job| job.alloc.as_ref());
@@ -347,6 +359,10 @@ impl Scheduler {
         }
         for id in std::mem::take(&mut self.dirty_jobs) {
             self.refresh(state, id);
+        }
+        let freed_scopes = std::mem::take(&mut self.freed_scopes);
+        if !freed_scopes.is_empty() {
+            self.queue.use_fell(&self.fleet, &freed_scopes);
         }
         if std::mem::take(&mut self.licenses_freed) {
             self.queue.licenses_freed(&self.fleet);

@@ -56,7 +56,7 @@ fn start(draft: &mut Draft<'_>, planned: &PlannedStart) {
     let Some(end_by) = reservations_allow(draft, job, &planned.alloc) else {
         return;
     };
-    if !licenses_suffice(draft, job, &planned.alloc) {
+    if !licenses_suffice(draft, job, &planned.alloc) || !limits_allow(draft, job, &planned.alloc) {
         return;
     }
     let billing_milli = billing_milli(draft, job, &planned.alloc);
@@ -94,6 +94,17 @@ fn throttle_allows(draft: &Draft<'_>, job: &Job) -> bool {
         (Some(most), Some(counts)) => counts.running < most,
         (Some(_) | None, _) => true,
     }
+}
+
+/// Whether no limit of its association or QOS keeps it from starting.
+fn limits_allow(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> bool {
+    if !draft.state.keeps_limits() {
+        return true;
+    }
+    let tres = crate::account_limits::amounts(alloc);
+    let state = draft.state;
+    let limit = state.start_limit(job, &alloc.partition, &tres, &draft.limits);
+    limit.is_none()
 }
 
 /// Whether it gets the licenses that it asks for, and these are there.

@@ -3,14 +3,15 @@
 //! copies of the few records that it touches, with the very code that `apply` uses.
 
 use super::Decision;
+use crate::account_limits::{InUse, Scope, amounts};
 use crate::command::Reply;
 use crate::effect::Effect;
 use crate::event::{Event, JobChange};
 use crate::ids::{JobId, NodeIdx};
 use crate::index::Counts;
 use crate::index_set::IndexSet;
-use crate::job::{ArrayRole, Job, NodeShare};
-use crate::licenses::InUse;
+use crate::job::{Allocation, ArrayRole, Job, NodeShare};
+use crate::licenses;
 use crate::node::Node;
 use crate::state::{Note, State};
 use crate::time::Timestamp;
@@ -35,8 +36,10 @@ pub(super) struct Draft<'a> {
     tasks: BTreeMap<(JobId, u32), JobId>,
     /// Records that started or came to their end: others may wait for that.
     pub(super) changed: BTreeSet<JobId>,
+    /// What starts of this draft count towards limits.
+    pub(super) limits: BTreeMap<Scope, InUse>,
     /// Licenses that starts of this draft take, by name and where they come from.
-    pub(super) licenses: InUse,
+    pub(super) licenses: licenses::InUse,
     /// Reservations that were changed.
     pub(super) reservations: BTreeSet<String>,
     /// Owners and names whose first record may have changed, for `singleton`.
@@ -69,7 +72,8 @@ impl<'a> Draft<'a> {
             changed: BTreeSet::new(),
             touched_names: BTreeSet::new(),
             reservations: BTreeSet::new(),
-            licenses: InUse::new(),
+            licenses: licenses::InUse::new(),
+            limits: BTreeMap::new(),
         }
     }
 
@@ -190,6 +194,7 @@ impl<'a> Draft<'a> {
             }
             Event::TaskSplit { base, index, id } => self.split(*base, *index, *id, &event),
             Event::JobStarted { id, alloc, .. } => {
+                self.count(*id, alloc);
                 self.turn_job(*id, &event);
                 for (name, count) in &alloc.licenses {
                     let reservation = alloc.reservation.as_deref();
@@ -267,6 +272,20 @@ impl<'a> Draft<'a> {
         let id = if last { base } else { self.next_job_id() };
         self.emit(Event::TaskSplit { base, index, id });
         id
+    }
+
+    /// A job starts: one more for each limit that it counts towards.
+    fn count(&mut self, id: JobId, alloc: &Allocation) {
+        if !self.state.keeps_limits() {
+            return;
+        }
+        let scopes = self
+            .job(id)
+            .map(|job| self.state.scopes_of(job, &alloc.partition));
+        let tres = amounts(alloc);
+        for scope in scopes.into_iter().flatten() {
+            self.limits.entry(scope).or_default().add(&tres);
+        }
     }
 
     /// A job was stopped or goes on.

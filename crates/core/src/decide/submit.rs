@@ -6,7 +6,7 @@ use crate::command::{Identity, Reply};
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::event::{Event, JobChange};
 use crate::ids::BlobId;
-use crate::job::{Hold, Job, Reason};
+use crate::job::{ArrayRole, Hold, Job, Reason};
 use crate::licenses;
 use crate::limits::{
     CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, NAME_BYTES_MAX, SCRIPT_BYTES_MAX, TEXT_BYTES_MAX,
@@ -122,6 +122,16 @@ pub(super) fn prepare(
     let mut job = Job::new(draft.next_job_id(), Arc::new(spec), limit, now);
     job.requeueable = requeueable;
     job.predicted_s = state.predicted_s(&job.spec, limit);
+    let tasks = match &job.array {
+        ArrayRole::Pending { indices } => u32::try_from(indices.len()).unwrap_or(u32::MAX),
+        ArrayRole::None | ArrayRole::Task { .. } => 1,
+    };
+    if let Some(name) = state.submit_limit(&job, tasks) {
+        return Err(Refusal::new(
+            RefusalCode::AccountingPolicy,
+            format!("{name} of the job's association or QOS is reached"),
+        ));
+    }
     if held {
         job.hold = Hold::User;
     } else {
