@@ -96,9 +96,9 @@ fn a_preempted_job_is_stopped_and_goes_on() {
 #[test]
 fn a_suspended_job_lends_its_cpus() {
     let c = Cluster::start(1, 2);
-    let first = c.sbatch("-n2 -o /dev/null --wrap 'echo up >>first; sleep 1000'");
+    let first = c.sbatch("-n2 --mem=1 -o /dev/null --wrap 'echo up >>first; sleep 1000'");
     c.until("it runs", || c.read_if_there("first") == "up\n");
-    let second = c.sbatch("-n2 -o /dev/null --wrap 'echo up >>second; sleep 1000'");
+    let second = c.sbatch("-n2 --mem=1 -o /dev/null --wrap 'echo up >>second; sleep 1000'");
     assert_eq!(state_of(&c, second), "PENDING");
     c.ok(&format!("scontrol suspend {first}"));
     c.until("the other runs", || c.read_if_there("second") == "up\n");
@@ -109,7 +109,7 @@ fn a_suspended_job_lends_its_cpus() {
         c.ok("squeue -h -o '%i %T %C' -S i"),
         format!("{first} RUNNING 2\n{second} RUNNING 2")
     );
-    let third = c.sbatch("-n1 -o /dev/null --wrap true");
+    let third = c.sbatch("-n1 --mem=1 -o /dev/null --wrap true");
     c.ok(&format!("scancel {first}"));
     c.until("it is gone", || {
         c.ok(&format!("squeue -h -j {first},{first} -o %T"))
@@ -118,4 +118,77 @@ fn a_suspended_job_lends_its_cpus() {
     assert_eq!(state_of(&c, third), "PENDING");
     c.ok(&format!("scancel {second}"));
     c.until_prints(&format!("sacct -X -n -P -j {third} -o State"), "COMPLETED");
+}
+
+#[test]
+fn licenses_are_held_while_jobs_run() {
+    let c = Cluster::from_conf(
+        "\
+ClusterName=site
+SlurmctldHost=localhost
+NodeName=n1 CPUs=2 RealMemory=1000
+PartitionName=batch Nodes=n1 Default=YES MaxTime=INFINITE State=UP
+AccountingStorageType=accounting_storage/slurmdbd
+Licenses=foo:2,bar
+",
+    );
+    let first = c.sbatch("-n1 --mem=1 -L foo:2 -o /dev/null --wrap 'sleep 1000'");
+    c.until_prints(&format!("squeue -h -j {first},{first} -o %T"), "RUNNING");
+    let second = c.sbatch("-n1 --mem=1 -L foo -o /dev/null --wrap true");
+    c.until_prints(
+        &format!("squeue -h -j {second},{second} -o '%T %r %W'"),
+        "PENDING Licenses foo",
+    );
+    assert_eq!(
+        c.ok("scontrol show licenses"),
+        "LicenseName=bar\n    Total=1 Used=0 Free=1 Reserved=0 Remote=no\n\
+         LicenseName=foo\n    Total=2 Used=2 Free=0 Reserved=0 Remote=no"
+    );
+    let refused = c.run("sbatch -L baz --wrap true");
+    assert!(
+        refused.code == 1 && refused.err.contains("Invalid license specification"),
+        "{refused:?}"
+    );
+    // One more of them lets the next go.
+    let conf = c.path("slurm.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    std::fs::write(&conf, text.replace("foo:2", "foo:3")).unwrap();
+    c.ok("scontrol reconfigure");
+    c.until_prints(&format!("sacct -X -n -P -j {second} -o State"), "COMPLETED");
+}
+
+#[test]
+fn limits_of_accounting_hold() {
+    let c = Cluster::from_conf(
+        "\
+ClusterName=site
+SlurmctldHost=localhost
+NodeName=n1 CPUs=4 RealMemory=1000
+PartitionName=batch Nodes=n1 Default=YES MaxTime=INFINITE State=UP
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageEnforce=limits,qos
+",
+    );
+    c.ok("sacctmgr -i add account bio grptres=cpu=3 maxsubmitjobs=3");
+    c.ok("sacctmgr -i add user root account=bio");
+    assert_eq!(
+        c.ok("sacctmgr -n -P show assoc user=root account=bio format=account,grptres,maxsubmit"),
+        "bio||"
+    );
+    let first = c.sbatch("-n2 --mem=1 -o /dev/null --wrap 'sleep 1000'");
+    c.until_prints(&format!("squeue -h -j {first},{first} -o %T"), "RUNNING");
+    let second = c.sbatch("-n2 --mem=1 -o /dev/null --wrap true");
+    let third = c.sbatch("-n1 --mem=1 -o /dev/null --wrap 'sleep 1000'");
+    c.until_prints(&format!("squeue -h -j {third},{third} -o %T"), "RUNNING");
+    assert_eq!(
+        c.ok(&format!("squeue -h -j {second},{second} -o %r")),
+        "AssocGrpCpuLimit"
+    );
+    let refused = c.run("sbatch --wrap true");
+    assert!(
+        refused.err.contains("Job violates accounting/QOS policy"),
+        "{refused:?}"
+    );
+    c.ok(&format!("scancel {first}"));
+    c.until_prints(&format!("sacct -X -n -P -j {second} -o State"), "COMPLETED");
 }
