@@ -71,6 +71,10 @@ impl Config {
             can_reboot: self.names_program("RebootProgram"),
             order: self.order_config(),
             topologies: Vec::new(),
+            licenses: self
+                .text("Licenses")
+                .and_then(muster_core::licenses::parse)
+                .unwrap_or_default(),
         }
     }
 

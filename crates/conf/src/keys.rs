@@ -119,6 +119,8 @@ pub enum Kind {
     Hosts,
     /// Ids such as `0-3,8`.
     Ids,
+    /// Names with counts: `foo:4,bar`.
+    Licenses,
     /// Comma-separated words of any kind.
     List,
     /// One word of a closed set.
@@ -170,6 +172,7 @@ impl Kind {
                 "debug" => Kind::Level,
                 "nodes" => Kind::Hosts,
                 "cpus" => Kind::Ids,
+                "lic" => Kind::Licenses,
                 "list" => Kind::List,
                 "fact" => Kind::Fact,
                 _ => return None,
@@ -185,6 +188,10 @@ impl Kind {
             Kind::Host | Kind::User | Kind::UserWithId if !text.contains(char::is_whitespace) => {
                 none()
             }
+            Kind::Licenses => match muster_core::licenses::parse(text) {
+                Some(_) => none(),
+                None => wrong(text, "names with counts, such as foo:4,bar"),
+            },
             Kind::Host => wrong(text, "a host name or address"),
             Kind::User | Kind::UserWithId => wrong(text, "a user name or number"),
             Kind::Controller => parse_controller(text).and(none()),
@@ -563,8 +570,10 @@ mod tests {
         let priority = &SLURM.find("prioritytype").unwrap().kind;
         assert_eq!(priority.check("priority/basic"), Ok(vec![]));
         assert_eq!(priority.check("priority/multifactor"), Ok(vec![]));
+        let labels = &SLURM.find("MCSPlugin").unwrap().kind;
+        assert_eq!(labels.check("mcs/user"), Ok(vec!["user".to_owned()]));
         let preempt = &SLURM.find("PreemptType").unwrap().kind;
-        assert_eq!(preempt.check("preempt/qos"), Ok(vec!["qos".to_owned()]));
+        assert_eq!(preempt.check("preempt/qos"), Ok(vec![]));
         assert!(priority.check("priority/none").is_err());
         let select = &SLURM.find("SelectTypeParameters").unwrap().kind;
         let later = select.check("CR_CPU_Memory,cr_lln,NHC_No");

@@ -3,6 +3,7 @@
 use crate::model::{Config, PriorityType};
 use crate::value::{self, TimeLimit};
 use muster_core::order_config::{Multifactor, NoNormal, OrderConfig, UsageReset};
+use muster_core::preemption::{PreemptMode, PreemptType, Preemption, parse_mode};
 
 impl Config {
     /// Settings of priority, preemption and reservations.
@@ -23,6 +24,46 @@ impl Config {
             multifactor: (self.priority == PriorityType::Multifactor).then(|| self.multifactor()),
             enforce_associations: associations.iter().any(|w| enforces(w)),
             enforce_qos: enforces("qos"),
+            preemption: self.preemption(),
+            enforce_limits: self.accounting_enforce.contains(&"limits"),
+            enforce_safe: self.accounting_enforce.contains(&"safe"),
+        }
+    }
+
+    fn preemption(&self) -> Preemption {
+        let kind = self.text("PreemptType").unwrap_or("none");
+        let kind = match kind.rsplit('/').next().unwrap_or("").to_ascii_lowercase() {
+            kind if kind == "partition_prio" => PreemptType::PartitionPrio,
+            kind if kind == "qos" => PreemptType::Qos,
+            _ => PreemptType::None,
+        };
+        let mode = self.text("PreemptMode").and_then(parse_mode);
+        let (mode, within) = mode.unwrap_or_default();
+        let own = self.words("PreemptParameters");
+        // Older releases have these words elsewhere.
+        let older = self.words("SchedulerParameters");
+        let signals = self.words("SlurmctldParameters");
+        let says = |word: &str| {
+            own.iter().any(|w| w == word) || older.iter().any(|w| *w == format!("preempt_{word}"))
+        };
+        let exempt_s = match self.text("PreemptExemptTime") {
+            // -1 is none.
+            Some("-1") | None => 0,
+            Some(_) => self.clock_s("PreemptExemptTime", 0),
+        };
+        Preemption {
+            kind,
+            mode: mode.unwrap_or(PreemptMode::Off),
+            within,
+            exempt_s: u32::try_from(exempt_s).unwrap_or(u32::MAX),
+            youngest_first: says("youngest_first"),
+            min_exempt_priority: own
+                .iter()
+                .find_map(|w| w.strip_prefix("min_exempt_priority=")?.parse().ok()),
+            send_user_signal: says("send_user_signal")
+                || signals.iter().any(|w| w == "preempt_send_user_signal"),
+            reclaim_licenses: says("reclaim_licenses"),
+            strict_order: says("strict_order"),
         }
     }
 

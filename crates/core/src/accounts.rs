@@ -2,6 +2,7 @@
 //! is a fair share of the cluster for each user. Shares are worked out when an event says so, so that everyone who
 //! applied the same events has the same.
 
+use crate::account_limits::Limits;
 use crate::order_config::Multifactor;
 use crate::time::Timestamp;
 use minicbor::{Decode, Encode};
@@ -49,6 +50,10 @@ pub struct Terms {
     /// `QosLevel`; those of the account above if absent.
     #[n(3)]
     pub qos: Option<Vec<String>>,
+    /// What it limits.
+    #[n(220)]
+    #[cbor(default)]
+    pub limits: Limits,
 }
 
 /// A user.
@@ -95,6 +100,10 @@ pub struct Qos {
     /// `UsageFactor` in millionths; absent is 1.
     #[n(7)]
     pub usage_factor_millionths: Option<u64>,
+    /// What it limits.
+    #[n(220)]
+    #[cbor(default)]
+    pub limits: Limits,
 }
 
 /// What a user's jobs in an account have used.

@@ -49,7 +49,7 @@ impl State {
             Event::JobStarted { id, alloc, .. } => {
                 self.turn_job(*id, event);
                 for share in &alloc.nodes {
-                    self.node_mut(share.node).take(*id, share, alloc.exclusive);
+                    self.node_mut(share.node).take(*id, share, alloc);
                 }
             }
             Event::NodeReleased { id, position, at } => {
@@ -63,7 +63,11 @@ impl State {
                     "job {id} does not hold its node {position}: {event:?}"
                 );
                 self.turn_job(*id, event);
-                self.node_mut(share.node).give_back(*id, share, *at);
+                if let (Some(job), Some(node)) =
+                    (self.jobs.get(id), self.nodes.get_mut(share.node.0 as usize))
+                {
+                    node.give_back(job, share, *at);
+                }
             }
             Event::JobEnding { id, at, .. } => {
                 self.turn_job(*id, event);
@@ -71,9 +75,11 @@ impl State {
                     self.run_times.ended(job, *at);
                 }
             }
+            Event::JobSuspended { id, .. } | Event::JobResumed { id, .. } => {
+                self.turn_job(*id, event);
+                self.lend_or_hold_cpus(*id);
+            }
             Event::JobRequeued { id, .. }
-            | Event::JobSuspended { id, .. }
-            | Event::JobResumed { id, .. }
             | Event::StepStarted { id, .. }
             | Event::StepEnded { id, .. } => self.turn_job(*id, event),
             Event::JobsPurged { ids } => ids.iter().for_each(|id| self.purge(*id, event)),
@@ -88,6 +94,10 @@ impl State {
             Event::AccountsChanged { changes, at } => {
                 for change in changes {
                     self.accounts.change(change, *at);
+                }
+                if self.keeps_limits() {
+                    // Who is below whom, and the QOS of jobs that name none, may have changed.
+                    self.rebuild_indexes();
                 }
                 self.calculate_shares(*at);
             }
@@ -163,6 +173,18 @@ impl State {
         self.nodes
             .get_mut(idx.0 as usize)
             .unwrap_or_else(|| panic!("an allocation names node {}, which does not exist", idx.0))
+    }
+
+    /// A job was stopped or goes on: its CPUs are free for others, or its own again.
+    fn lend_or_hold_cpus(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id) else {
+            return;
+        };
+        for (share, alloc) in job.held() {
+            if let Some(node) = self.nodes.get_mut(share.node.0 as usize) {
+                node.follow_stop(share, alloc, job.cpus_lent);
+            }
+        }
     }
 
     fn alloc_of(&self, id: JobId, event: &Event) -> Arc<Allocation> {
@@ -435,17 +457,17 @@ impl State {
     }
 
     /// Works out anew what is used on each node, after its CPUs or devices changed.
-    fn recount_nodes(&mut self) {
+    pub(crate) fn recount_nodes(&mut self) {
         let jobs = &self.jobs;
         for node in &mut self.nodes {
             node.reset_use();
             for id in node.jobs.clone() {
-                let Some(alloc) = jobs.get(&id).and_then(|job| job.alloc.as_ref()) else {
+                let Some(job) = jobs.get(&id) else {
                     continue;
                 };
                 let idx = node.idx;
-                for share in alloc.nodes.iter().filter(|s| s.node == idx) {
-                    node.hold_resources(share, alloc.exclusive);
+                for (share, alloc) in job.held().filter(|(s, _)| s.node == idx) {
+                    node.hold_resources(share, alloc, job.cpus_lent);
                 }
             }
         }

@@ -574,6 +574,19 @@ pub struct Plan {
     pub limits: Vec<(usize, TimeLimit)>,
     /// Jobs that could start now on more leaf switches than they ask for.
     pub switch_waits: Vec<JobId>,
+    /// Jobs that make room for others; before the starts.
+    pub preemptions: Vec<PlannedPreemption>,
+}
+
+/// A running job makes room for one that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedPreemption {
+    /// The running job.
+    pub victim: JobId,
+    /// The job that waits, or the array whose lowest pending task does.
+    pub by: JobId,
+    /// Where that one is placed.
+    pub partition: String,
 }
 
 /// One start.

@@ -108,6 +108,10 @@ pub struct ClusterConfig {
     #[n(28)]
     #[cbor(default)]
     pub topologies: Vec<Topology>,
+    /// `Licenses`: name and count.
+    #[n(220)]
+    #[cbor(default)]
+    pub licenses: Vec<(String, u32)>,
 }
 
 impl Default for ClusterConfig {
@@ -144,6 +148,7 @@ impl Default for ClusterConfig {
             can_reboot: false,
             order: OrderConfig::default(),
             topologies: Vec::new(),
+            licenses: Vec::new(),
         }
     }
 }

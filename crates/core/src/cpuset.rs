@@ -32,6 +32,13 @@ impl CpuSet {
         self.trim();
     }
 
+    /// Keeps what is in both.
+    pub fn intersect_with(&mut self, other: &CpuSet) {
+        self.0.truncate(other.0.len());
+        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a &= b);
+        self.trim();
+    }
+
     /// Whether it holds `cpu`.
     pub fn contains(&self, cpu: u32) -> bool {
         self.0

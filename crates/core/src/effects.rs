@@ -13,6 +13,8 @@ use crate::transition::Phase;
 
 /// SIGSTOP on Linux.
 const SIGSTOP: u32 = 19;
+/// SIGTERM on Linux.
+const SIGTERM: u32 = 15;
 /// SIGCONT on Linux.
 const SIGCONT: u32 = 18;
 
@@ -58,6 +60,11 @@ impl State {
                 Some(warn) => self.signals(job, warn.signal, SignalScope::Steps),
                 None => Vec::new(),
             }),
+            Event::JobChanged {
+                id,
+                change: JobChange::Preempted(how),
+                ..
+            } if how.end.is_some() => self.with_job(*id, |job| self.preemption_notice(job)),
             Event::NodeReleased { id, position, .. } => {
                 self.with_job(*id, |job| self.end_of_share(job, *position))
             }
@@ -210,6 +217,19 @@ impl State {
                 self.node(share.node)
                     .is_some_and(|node| node.link == NodeLink::Up)
             })
+    }
+
+    /// What tells a job that it has to end when its grace time is over.
+    fn preemption_notice(&self, job: &Job) -> Vec<Effect> {
+        let by_user = self.preemption().is_some_and(|s| s.send_user_signal);
+        let wish = job.spec.warn_signal.filter(|_| by_user && !job.warned);
+        let mut out = self.signals(job, SIGCONT, SignalScope::Steps);
+        out.extend(match wish {
+            Some(warn) if warn.batch_only => self.signals(job, warn.signal, SignalScope::Batch),
+            Some(warn) => self.signals(job, warn.signal, SignalScope::Steps),
+            None => self.signals(job, SIGTERM, SignalScope::Steps),
+        });
+        out
     }
 
     fn with_job(&self, id: JobId, make: impl FnOnce(&Job) -> Vec<Effect>) -> Vec<Effect> {

@@ -407,6 +407,9 @@ pub enum JobChange {
         #[n(1)]
         limit: TimeLimit,
     },
+    /// It was chosen to make room for another job: stopped or ended with the next event, or told to end in time.
+    #[n(220)]
+    Preempted(#[n(0)] crate::preemption::Preempted),
 }
 
 /// A change of one node.

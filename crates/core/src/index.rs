@@ -1,9 +1,10 @@
 //! The indexes of the state: derived from the records, rebuilt after a snapshot or a new configuration, kept up to
 //! date by every event. An event on one job costs O(log jobs).
 
+use crate::account_limits::Counted;
 use crate::event::Event;
 use crate::ids::{JobId, NodeIdx};
-use crate::job::{ArrayRole, Job, JobState};
+use crate::job::{Allocation, ArrayRole, Job, JobState};
 use crate::node::NodeLink;
 use crate::reservation::Reservation;
 use crate::spec::{DependencyKind, DependencyTerm, JobSpec};
@@ -24,6 +25,10 @@ pub(crate) struct Keys {
     pending: bool,
     active: bool,
     live: Option<(Arc<JobSpec>, JobId)>,
+    /// What it counts for.
+    counted: Counted,
+    /// It has licenses.
+    pub(crate) licenses: Option<Arc<Allocation>>,
     waits_for: Vec<(JobId, Option<u32>)>,
 }
 
@@ -116,7 +121,7 @@ impl State {
         }
         let over_s = u64::from(self.over_time_limit_min(&job.partition)) * 60;
         let by_limit = job.time_limit_end().map(|end| end.plus_s(over_s));
-        [by_limit, job.spec.deadline, job.end_by]
+        [by_limit, job.spec.deadline, job.end_by, job.grace_end()]
             .into_iter()
             .flatten()
             .min()
@@ -133,6 +138,7 @@ impl State {
     pub(crate) fn keys_of(&self, job: &Job) -> Keys {
         let phase = job.phase();
         let mut keys = Keys {
+            counted: self.counted(job),
             active: matches!(
                 phase,
                 Phase::Running | Phase::Suspended | Phase::Completing | Phase::Requeueing
@@ -145,6 +151,10 @@ impl State {
             return keys;
         }
         keys.live = Some((job.spec.clone(), job.submitted_as()));
+        if keys.active {
+            let alloc = job.alloc.as_ref().filter(|a| !a.licenses.is_empty());
+            keys.licenses = alloc.cloned();
+        }
         if phase == Phase::Running {
             keys.limit = self.limit_end(job);
             keys.warning = job.warning_time();
@@ -170,6 +180,10 @@ impl State {
         shift(&mut self.ended, id, before.ended, after.ended);
         flip(&mut self.pending, id, before.pending, after.pending);
         flip(&mut self.active, id, before.active, after.active);
+        self.shift_counted(&before.counted, &after.counted);
+        if before.licenses.is_some() != after.licenses.is_some() {
+            self.shift_licenses(before, after);
+        }
         if before.waits_for != after.waits_for {
             for key in &before.waits_for {
                 if let Some(waiting) = self.dependents.get_mut(key) {
@@ -255,6 +269,8 @@ impl State {
         self.by_owner = BTreeMap::new();
         self.specs = HashMap::new();
         self.by_reservation = BTreeMap::new();
+        self.licenses_used = BTreeMap::new();
+        self.limit_use = BTreeMap::new();
         let jobs = std::mem::take(&mut self.jobs);
         for (id, job) in &jobs {
             let keys = self.keys_of(job);

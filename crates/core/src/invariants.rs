@@ -3,7 +3,7 @@
 use crate::cpuset::CpuSet;
 use crate::ids::{BlobId, JobId};
 use crate::index::Counts;
-use crate::job::{ArrayRole, Job, JobState};
+use crate::job::{Allocation, ArrayRole, Job, JobState};
 use crate::node::Node;
 use crate::state::{ArrayInfo, State};
 use crate::transition::Phase;
@@ -131,9 +131,15 @@ impl State {
             used_mib: 0,
             used_gres: vec![CpuSet::default(); node.config.gres.len()],
             exclusive: false,
+            shared_cpus: Vec::new(),
+            alone: 0,
+            alone_by_user: 0,
+            only_user: None,
+            stopped: 0,
             ..node.clone()
         };
-        let mut taken = CpuSet::default();
+        // CPUs in use, by the jobs that use them.
+        let mut users: Vec<(&Job, &CpuSet, &Allocation)> = Vec::new();
         for id in &node.jobs {
             let job = self.jobs.get(id);
             let Some((job, alloc)) = job.and_then(|j| j.alloc.as_ref().map(|a| (j, a))) else {
@@ -145,11 +151,9 @@ impl State {
             let Some((_, share)) = share else {
                 return Err(format!("node {name} has job {id}, which does not hold it"));
             };
-            ensure!(
-                !share.cpus.intersects(&taken),
-                "job {id} shares a CPU of node {name}"
-            );
-            taken.union_with(&share.cpus);
+            if !job.cpus_lent {
+                users.push((job, &share.cpus, alloc));
+            }
             for gres in &share.gres {
                 let used = node.gres_slot(gres).map(|slot| &expected.used_gres[slot]);
                 ensure!(
@@ -158,13 +162,18 @@ impl State {
                     gres.name
                 );
             }
+            let is_own = |other: &JobId| {
+                let other = self.jobs.get(other).map(|j| j.spec.owner.uid);
+                alloc.only_user.is_none_or(|uid| other == Some(uid))
+            };
             ensure!(
-                !alloc.exclusive || node.jobs.len() == 1,
-                "job {id} has node {name} for itself, which has {} jobs",
-                node.jobs.len()
+                node.jobs.iter().all(is_own),
+                "job {id} has node {name} for its user, whose jobs are {:?}",
+                node.jobs
             );
-            expected.hold_resources(share, alloc.exclusive);
+            expected.hold_resources(share, alloc, job.cpus_lent);
         }
+        check_users(name, &users)?;
         // A configuration that takes memory away from running jobs breaks this; nothing else does.
         ensure!(
             node.used_mib <= node.config.memory_mib
@@ -276,10 +285,63 @@ impl State {
             self.by_reservation == fresh.by_reservation,
             "index by_reservation is wrong"
         );
+        fresh.accounts = self.accounts.clone();
+        fresh.rebuild_indexes();
+        ensure!(
+            self.limit_use == fresh.limit_use,
+            "index limit_use is {:?}, should be {:?}",
+            self.limit_use,
+            fresh.limit_use
+        );
+        ensure!(
+            self.licenses_used == fresh.licenses_used,
+            "index licenses_used is wrong"
+        );
         ensure!(
             self.partitions_of == fresh.partitions_of,
             "index partitions_of is wrong"
         );
         Ok(())
     }
+}
+
+/// No CPU has two users, but for jobs that share (`OverSubscribe`), no more than may, and for jobs that were told to go
+/// on while others had their CPUs.
+fn check_users(name: &str, users: &[(&Job, &CpuSet, &Allocation)]) -> Result<(), String> {
+    for (i, (job, cpus, alloc)) in users.iter().enumerate() {
+        let mut sharers = 1;
+        for (other, theirs, their_alloc) in users.iter().take(i) {
+            if job.resumed || other.resumed {
+                continue;
+            }
+            ensure!(
+                !alloc.exclusive && !their_alloc.exclusive,
+                "job {} has node {name} for itself, where job {} is",
+                job.id,
+                other.id
+            );
+            if !cpus.intersects(theirs) {
+                continue;
+            }
+            sharers += 1;
+            ensure!(
+                alloc.sharers > 0
+                    && their_alloc.sharers > 0
+                    && alloc.partition == their_alloc.partition,
+                "jobs {} and {} have the same CPU of node {name}",
+                job.id,
+                other.id
+            );
+        }
+        // Those that share parts of its CPUs may be more; each CPU has its own count.
+        let on_each = |cpu: u32| users.iter().filter(|(_, set, _)| set.contains(cpu)).count();
+        let most = cpus.iter().map(on_each).max().unwrap_or(0);
+        let resumed = users.iter().any(|(job, ..)| job.resumed);
+        ensure!(
+            sharers == 1 || resumed || most <= alloc.sharers as usize,
+            "{most} jobs have a CPU of node {name} that {} may have",
+            alloc.sharers
+        );
+    }
+    Ok(())
 }

@@ -4,6 +4,7 @@ use crate::cpuset::CpuSet;
 use crate::het::HetPart;
 use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
 use crate::index_set::IndexSet;
+use crate::preemption::Preempted;
 use crate::spec::{DependencyTerm, JobSpec, StdioSpec};
 use crate::time::{TimeLimit, Timestamp};
 use minicbor::{Decode, Encode};
@@ -145,6 +146,18 @@ pub struct Job {
     #[n(260)]
     #[cbor(default)]
     pub het: Option<HetPart>,
+    /// It was chosen to make room for another in this run.
+    #[n(220)]
+    #[cbor(default)]
+    pub preempted: Option<Preempted>,
+    /// It was stopped: its CPUs are others' to use until it goes on.
+    #[n(221)]
+    #[cbor(default)]
+    pub cpus_lent: bool,
+    /// It was stopped and goes on in this run: others may have got its CPUs meanwhile, and have them with it now.
+    #[n(222)]
+    #[cbor(default)]
+    pub resumed: bool,
 }
 
 impl Job {
@@ -183,6 +196,18 @@ impl Job {
             ArrayRole::Task { index, .. } => Some(index),
             ArrayRole::None | ArrayRole::Pending { .. } => None,
         }
+    }
+
+    /// Its shares of the nodes that it still holds, with the allocation they are of.
+    pub fn held(&self) -> impl Iterator<Item = (&NodeShare, &Allocation)> {
+        let alloc = self.alloc.as_deref();
+        let shares = alloc.into_iter().flat_map(|alloc| {
+            let by_position = (0u32..).zip(&alloc.nodes);
+            by_position.map(move |(position, share)| (position, share, alloc))
+        });
+        shares
+            .filter(|(position, ..)| self.nodes_held.contains(*position))
+            .map(|(_, share, alloc)| (share, alloc))
     }
 
     /// Milliseconds it has run, without suspensions, at `now`; to its end if it has ended.
@@ -468,9 +493,75 @@ pub enum Reason {
     /// The reservation that it asked for is gone.
     #[n(42)]
     ReservationDeleted,
+    /// `GrpJobs` of its account or one above.
+    #[n(220)]
+    AssocGrpJobsLimit,
+    /// `GrpTRES=cpu`, likewise.
+    #[n(221)]
+    AssocGrpCpuLimit,
+    /// `GrpTRES=mem`, likewise.
+    #[n(222)]
+    AssocGrpMemLimit,
+    /// `GrpTRES=node`, likewise.
+    #[n(223)]
+    AssocGrpNodeLimit,
+    /// `GrpTRES=gres/...`, likewise.
+    #[n(224)]
+    AssocGrpGRES,
+    /// `MaxJobs` of its user in its account.
+    #[n(225)]
+    AssocMaxJobsLimit,
+    /// `MaxTRES=cpu`, likewise.
+    #[n(226)]
+    AssocMaxCpuPerJobLimit,
+    /// `MaxTRES=node`, likewise.
+    #[n(227)]
+    AssocMaxNodePerJobLimit,
+    /// `MaxWall`, likewise.
+    #[n(228)]
+    AssocMaxWallDurationPerJobLimit,
+    /// `GrpJobs` of its QOS.
+    #[n(229)]
+    QOSGrpJobsLimit,
+    /// `GrpTRES=cpu`, likewise.
+    #[n(230)]
+    QOSGrpCpuLimit,
+    /// `GrpTRES=mem`, likewise.
+    #[n(231)]
+    QOSGrpMemLimit,
+    /// `GrpTRES=node`, likewise.
+    #[n(232)]
+    QOSGrpNodeLimit,
+    /// `GrpTRES=gres/...`, likewise.
+    #[n(233)]
+    QOSGrpGRES,
+    /// `MaxJobsPerUser` of its QOS.
+    #[n(234)]
+    QOSMaxJobsPerUserLimit,
+    /// `MaxTRESPerUser=cpu`, likewise.
+    #[n(235)]
+    QOSMaxCpuPerUserLimit,
+    /// `MaxTRESPerUser=node`, likewise.
+    #[n(236)]
+    QOSMaxNodePerUserLimit,
+    /// `MaxTRES=cpu` of its QOS.
+    #[n(237)]
+    QOSMaxCpuPerJobLimit,
+    /// `MaxTRES=node`, likewise.
+    #[n(238)]
+    QOSMaxNodePerJobLimit,
+    /// `MaxWall`, likewise.
+    #[n(239)]
+    QOSMaxWallDurationPerJobLimit,
 }
 
 impl Reason {
+    /// Whether a limit of its association or QOS keeps the job back.
+    pub fn is_limit(self) -> bool {
+        let name = self.name();
+        name.starts_with("QOS") || name.starts_with("AssocGrp") || name.starts_with("AssocMax")
+    }
+
     /// The word that `squeue %r` prints.
     pub fn name(self) -> &'static str {
         match self {
@@ -510,6 +601,26 @@ impl Reason {
             Reason::InactiveLimit => "InactiveLimit",
             Reason::AssocLimit => "AssocGrpJobsLimit",
             Reason::SystemFailure => "SystemFailure",
+            Reason::AssocGrpJobsLimit => "AssocGrpJobsLimit",
+            Reason::AssocGrpCpuLimit => "AssocGrpCpuLimit",
+            Reason::AssocGrpMemLimit => "AssocGrpMemLimit",
+            Reason::AssocGrpNodeLimit => "AssocGrpNodeLimit",
+            Reason::AssocGrpGRES => "AssocGrpGRES",
+            Reason::AssocMaxJobsLimit => "AssocMaxJobsLimit",
+            Reason::AssocMaxCpuPerJobLimit => "AssocMaxCpuPerJobLimit",
+            Reason::AssocMaxNodePerJobLimit => "AssocMaxNodePerJobLimit",
+            Reason::AssocMaxWallDurationPerJobLimit => "AssocMaxWallDurationPerJobLimit",
+            Reason::QOSGrpJobsLimit => "QOSGrpJobsLimit",
+            Reason::QOSGrpCpuLimit => "QOSGrpCpuLimit",
+            Reason::QOSGrpMemLimit => "QOSGrpMemLimit",
+            Reason::QOSGrpNodeLimit => "QOSGrpNodeLimit",
+            Reason::QOSGrpGRES => "QOSGrpGRES",
+            Reason::QOSMaxJobsPerUserLimit => "QOSMaxJobsPerUserLimit",
+            Reason::QOSMaxCpuPerUserLimit => "QOSMaxCpuPerUserLimit",
+            Reason::QOSMaxNodePerUserLimit => "QOSMaxNodePerUserLimit",
+            Reason::QOSMaxCpuPerJobLimit => "QOSMaxCpuPerJobLimit",
+            Reason::QOSMaxNodePerJobLimit => "QOSMaxNodePerJobLimit",
+            Reason::QOSMaxWallDurationPerJobLimit => "QOSMaxWallDurationPerJobLimit",
         }
     }
 }
@@ -560,6 +671,18 @@ pub struct Allocation {
     #[n(12)]
     #[cbor(default)]
     pub billing_milli: u64,
+    /// Jobs of its partition that may have each of its CPUs at once (`OverSubscribe`); 0: its CPUs are its own.
+    #[n(220)]
+    #[cbor(default)]
+    pub sharers: u32,
+    /// Only jobs of this uid may be on its nodes (`--exclusive=user`, `ExclusiveUser`).
+    #[n(221)]
+    #[cbor(default)]
+    pub only_user: Option<u32>,
+    /// Licenses that it holds: name and count.
+    #[n(222)]
+    #[cbor(default)]
+    pub licenses: Vec<(String, u32)>,
 }
 
 impl Allocation {

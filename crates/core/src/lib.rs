@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod account_limits;
 pub mod accounts;
 mod apply;
 pub mod binding;
@@ -27,9 +28,11 @@ pub mod index_set;
 mod invariants;
 pub mod job;
 pub mod job_env;
+pub mod licenses;
 pub mod limits;
 pub mod node;
 pub mod order_config;
+pub mod preemption;
 pub mod priority;
 pub mod refusal;
 pub mod reservation;

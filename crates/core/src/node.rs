@@ -159,6 +159,27 @@ pub struct Node {
     #[n(17)]
     #[cbor(default)]
     pub reboot: Option<Reboot>,
+    /// CPUs that several jobs have: the first set those that at least two have, the next three, and so on.
+    #[n(220)]
+    #[cbor(default)]
+    pub shared_cpus: Vec<CpuSet>,
+    /// Jobs that have it alone and are not stopped; more than one only when one of them was told to go on beside
+    /// another. `exclusive` is whether there are any.
+    #[n(221)]
+    #[cbor(default)]
+    pub alone: u32,
+    /// Jobs that have it for their user alone.
+    #[n(222)]
+    #[cbor(default)]
+    pub alone_by_user: u32,
+    /// That user's uid.
+    #[n(223)]
+    #[cbor(default)]
+    pub only_user: Option<u32>,
+    /// Jobs here that are stopped.
+    #[n(224)]
+    #[cbor(default)]
+    pub stopped: u32,
 }
 
 /// `scontrol reboot`.

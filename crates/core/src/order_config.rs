@@ -20,6 +20,18 @@ pub struct OrderConfig {
     #[n(3)]
     #[cbor(default)]
     pub enforce_qos: bool,
+    /// `PreemptType` and what goes with it.
+    #[n(220)]
+    #[cbor(default)]
+    pub preemption: crate::preemption::Preemption,
+    /// `AccountingStorageEnforce` has `limits`: limits of associations and QOS hold.
+    #[n(221)]
+    #[cbor(default)]
+    pub enforce_limits: bool,
+    /// It has `safe`: a job starts only if it can end within the limits on what may be used.
+    #[n(222)]
+    #[cbor(default)]
+    pub enforce_safe: bool,
 }
 
 /// Settings of `priority/multifactor`, slurm.conf(5) `Priority*`.

@@ -175,4 +175,6 @@ refusals! {
     70 CoreCounts = "Core count for reservation node list is not consistent!",
     /// Of a heterogeneous job only the whole.
     260 HetComponent = "Operation not permitted on individual component of heterogeneous job",
+    /// A limit of the association or QOS.
+    220 AccountingPolicy = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
 }

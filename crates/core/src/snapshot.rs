@@ -116,6 +116,8 @@ impl State {
                 _ => d.skip()?,
             }
         }
+        // Snapshots of older releases do not say how often a CPU is used.
+        state.recount_nodes();
         state.rebuild_indexes();
         Ok(state)
     }

@@ -66,6 +66,10 @@ pub struct State {
     pub lost_nodes: BTreeSet<(Timestamp, NodeIdx)>,
     /// Index: records that are not over, by owner and job name, as (submission, record), for `singleton` and filters.
     pub by_owner: BTreeMap<u32, BTreeMap<String, BTreeSet<(JobId, JobId)>>>,
+    /// Index: what counts towards limits, where they are kept.
+    pub limit_use: BTreeMap<crate::account_limits::Scope, crate::account_limits::InUse>,
+    /// Index: licenses that jobs have.
+    pub licenses_used: crate::licenses::InUse,
     /// Index: positions in `partitions` of the partitions that each node is in.
     pub partitions_of: Vec<Vec<usize>>,
 }

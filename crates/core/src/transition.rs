@@ -131,6 +131,7 @@ impl Job {
                 | JobChange::ReservationGone { .. }
                 | JobChange::EndBy(_)
                 | JobChange::StepLimit { .. }
+                | JobChange::Preempted(_)
                 | JobChange::SwitchWait => Move::Change,
             },
             Event::JobStarted { .. } => Move::Start,

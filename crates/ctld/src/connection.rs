@@ -492,6 +492,7 @@ fn kind(body: &RequestBody) -> &'static str {
             Query::Diag => "REQUEST_STATS_INFO",
             Query::ResetDiag => "REQUEST_STATS_RESET",
             Query::Reservations => "REQUEST_RESERVATION_INFO",
+            Query::Licenses => "REQUEST_LICENSE_INFO",
             Query::Differences => "REQUEST_RECONFIGURE",
             Query::Accounts => "REQUEST_SHARE_INFO",
             Query::Priorities => "REQUEST_PRIORITY_FACTORS",

@@ -167,6 +167,10 @@ impl Replica {
             Query::Accounts => send(answer::accounts(&self.state)),
             Query::Priorities => send(answer::priorities(&self.state)),
             Query::Reservations => send(answer::reservations(&self.state)),
+            Query::Licenses => {
+                let licenses = self.state.licenses(crate::writer::now());
+                send(Response::Licenses(licenses));
+            }
             Query::Ping => send(Response::Pong(answer::pong(&self.state, self.started))),
             Query::Config => {
                 let mut config = self.config.clone();

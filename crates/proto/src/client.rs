@@ -116,6 +116,9 @@ pub enum Query {
     /// Factors of pending jobs' priorities: one [`Response::Priorities`].
     #[n(22)]
     Priorities,
+    /// Licenses: one [`Response::Licenses`].
+    #[n(220)]
+    Licenses,
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -204,6 +207,9 @@ pub enum Response {
     /// To `Reservations`.
     #[n(20)]
     Reservations(#[n(0)] Box<ReservationsAnswer>),
+    /// To `Licenses`.
+    #[n(220)]
+    Licenses(#[n(0)] Vec<muster_core::licenses::License>),
     /// To `Accounts`.
     #[n(21)]
     Accounts(#[n(0)] Box<AccountsAnswer>),

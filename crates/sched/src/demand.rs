@@ -2,7 +2,7 @@
 //! what a number of tasks takes of it.
 
 use crate::features::{self, Alternative};
-use crate::fleet::{Fleet, NodeClass, PartView, Room, Want};
+use crate::fleet::{Fleet, NodeClass, PartView, Room, Tenants, Want};
 use muster_core::config::OverSubscribe;
 use muster_core::hostlist;
 use muster_core::job::Reason;
@@ -65,6 +65,12 @@ pub(crate) struct Demand {
     whole: bool,
     /// Nobody else on its nodes.
     pub(crate) alone: bool,
+    /// Jobs that may have each of its CPUs at once; 0: they are its own.
+    pub(crate) sharers: u32,
+    /// Nobody but its owner on its nodes.
+    pub(crate) only_user: bool,
+    /// Its owner, where users have nodes to themselves.
+    pub(crate) user: Option<u32>,
 }
 
 impl Demand {
@@ -77,6 +83,7 @@ impl Demand {
         limit: TimeLimit,
         fleet: &Fleet,
         part: &PartView,
+        user: Option<u32>,
     ) -> Result<Demand, Reason> {
         let config = fleet.config.as_ref().ok_or(Reason::PartitionConfig)?;
         let named = |list: &Option<String>| -> Result<Vec<u32>, Reason> {
@@ -92,10 +99,15 @@ impl Demand {
         let mut required = named(&ask.nodelist)?;
         required.sort_unstable();
         required.dedup();
+        let (sharers, may_refuse) = match part.config.over_subscribe {
+            OverSubscribe::Force(most) => (most.max(1), false),
+            OverSubscribe::Yes(most) if ask.sharing == Sharing::Oversubscribe => (most, true),
+            OverSubscribe::No | OverSubscribe::Yes(_) | OverSubscribe::Exclusive => (0, true),
+        };
         let whole = config.whole_nodes
-            || ask.sharing == Sharing::Exclusive
+            || (ask.sharing == Sharing::Exclusive && may_refuse)
             || part.config.over_subscribe == OverSubscribe::Exclusive;
-        let user_alone = ask.sharing == Sharing::ExclusiveUser || part.config.exclusive_user;
+        let only_user = ask.sharing == Sharing::ExclusiveUser || part.config.exclusive_user;
         let required_count = u32::try_from(required.len()).unwrap_or(u32::MAX);
         let text = |s: &Option<String>, word: &str| s.as_ref().is_some_and(|d| d.starts_with(word));
         let overcommit = ask.overcommit;
@@ -157,7 +169,10 @@ impl Demand {
                 .map(|g| (g.name.clone(), g.kind.clone(), g.per_node))
                 .collect(),
             whole,
-            alone: whole || user_alone,
+            alone: whole && sharers < 2,
+            sharers,
+            only_user,
+            user,
         })
     }
 
@@ -201,6 +216,14 @@ impl Demand {
     /// Most tasks that a node of this class holds in this room; 0 if it is of no use.
     pub(crate) fn tasks_in(&self, class: &NodeClass, room: &Room) -> u32 {
         if !room.usable || room.exclusive || (self.alone && room.jobs > 0) {
+            return 0;
+        }
+        let strangers = match room.tenants {
+            Tenants::None => false,
+            Tenants::One(uid) => self.user != Some(uid),
+            Tenants::Many => true,
+        };
+        if strangers && (self.only_user || room.by_user) {
             return 0;
         }
         let (used, granule) = self.core(class);
@@ -269,6 +292,9 @@ impl Demand {
             tasks,
             gres: self.gres.clone(),
             alone: self.alone,
+            sharers: self.sharers,
+            only_user: self.only_user,
+            user: self.user,
         }
     }
 

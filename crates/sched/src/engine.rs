@@ -71,7 +71,8 @@ impl Engine {
         for &(job, at) in &plan.expected {
             self.take_note(Note::Expected(job, Some(at)), turn);
         }
-        if !plan.starts.is_empty() || !plan.switch_waits.is_empty() {
+        let waits = !plan.switch_waits.is_empty() || !plan.preemptions.is_empty();
+        if waits || !plan.starts.is_empty() {
             let decision = decide(&self.state, &Command::Commit(plan), now);
             self.apply(decision.events, turn);
             turn.effects.extend(decision.effects);

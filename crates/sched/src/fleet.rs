@@ -5,10 +5,12 @@
 use crate::cores;
 use crate::network::{Leaves, Network};
 use crate::reserved::{self, Blocks, Own};
-use muster_core::config::{ClusterConfig, PartitionConfig};
+use muster_core::config::{ClusterConfig, OverSubscribe, PartitionConfig};
 use muster_core::cpuset::CpuSet;
+use muster_core::ids::JobId;
 use muster_core::job::NodeShare;
 use muster_core::node::{Node, NodeLink};
+use muster_core::spec::Sharing;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::collections::HashMap;
@@ -63,6 +65,32 @@ pub(crate) struct Room {
     pub(crate) exclusive: bool,
     /// Free instances for each of the class's devices.
     pub(crate) gres: Vec<u32>,
+    /// Whose jobs are on it, those that are stopped included.
+    pub(crate) tenants: Tenants,
+    /// It is for them alone.
+    pub(crate) by_user: bool,
+}
+
+/// Whose jobs are on a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tenants {
+    /// Nobody's.
+    #[default]
+    None,
+    /// One user's, by uid.
+    One(u32),
+    /// Several users', or it is not known.
+    Many,
+}
+
+impl Tenants {
+    fn with(self, user: Option<u32>) -> Tenants {
+        match (self, user) {
+            (Tenants::None, Some(uid)) => Tenants::One(uid),
+            (Tenants::One(uid), Some(other)) if uid == other => self,
+            _ => Tenants::Many,
+        }
+    }
 }
 
 impl Room {
@@ -73,6 +101,8 @@ impl Room {
             || self.mib > old.mib
             || self.jobs < old.jobs
             || (old.exclusive && !self.exclusive)
+            || (old.by_user && !self.by_user)
+            || (old.tenants != self.tenants && old.tenants != Tenants::None)
             || self.gres.iter().zip(&old.gres).any(|(a, b)| a > b)
     }
 }
@@ -84,7 +114,11 @@ pub(crate) struct NodeView {
     pub(crate) room: Room,
     pub(crate) name: String,
     free: CpuSet,
+    /// CPUs that nobody uses but that are kept for jobs that were stopped.
+    kept: CpuSet,
     gres_used: Vec<CpuSet>,
+    /// CPUs that more than one job has, more than two, and so on.
+    layers: Vec<CpuSet>,
     /// Partitions it is in.
     pub(crate) parts: Vec<u32>,
 }
@@ -95,6 +129,9 @@ pub(crate) struct Kept {
     room: Room,
     free: CpuSet,
     gres_used: Vec<CpuSet>,
+    /// What is kept for those who are stopped, and what several have.
+    kept: CpuSet,
+    layers: Vec<CpuSet>,
     /// CPUs that jobs of its partitions held, where that is kept.
     used: Vec<Option<u32>>,
 }
@@ -119,7 +156,20 @@ pub(crate) struct PartView {
     pub(crate) changed: bool,
     /// Set for the partition of a reservation.
     pub(crate) own: Option<Own>,
+    /// Set where jobs may share CPUs.
+    sharing: Option<PartSharing>,
     tree: Tree,
+}
+
+/// CPUs of a partition's nodes as jobs that share see them.
+#[derive(Debug)]
+struct PartSharing {
+    /// Jobs on each CPU at most, at least two.
+    most: u32,
+    /// CPUs, by place, that jobs have who do not share.
+    closed: Vec<CpuSet>,
+    /// How many there are to be had, by place.
+    free: Vec<u32>,
 }
 
 impl PartView {
@@ -133,6 +183,11 @@ impl PartView {
         self.pos_of
             .get(node as usize)
             .is_some_and(|pos| *pos != NOWHERE)
+    }
+
+    /// CPUs of the node at `pos` that a job which shares may have.
+    pub(crate) fn shared_cpus(&self, pos: usize) -> Option<u32> {
+        self.sharing.as_ref().map(|s| s.free[pos])
     }
 
     /// CPUs that jobs of this partition may still take on the node at `pos` under `MaxCPUsPerNode`.
@@ -157,6 +212,8 @@ pub(crate) struct Fleet {
     pub(crate) part_in: HashMap<(String, String), u32>,
     /// What is reserved.
     pub(crate) blocks: Blocks,
+    /// Users may have nodes to themselves.
+    pub(crate) by_user: bool,
     /// The time of the pass.
     pub(crate) now: Timestamp,
     pub(crate) node_by_name: HashMap<String, u32>,
@@ -167,6 +224,7 @@ impl Fleet {
     pub(crate) fn new(state: &State) -> Fleet {
         let mut fleet = Fleet {
             config: state.config.clone(),
+            by_user: wants_nodes_by_user(state),
             ..Fleet::default()
         };
         let Some(config) = fleet.config.clone() else {
@@ -185,7 +243,9 @@ impl Fleet {
                 room: Room::default(),
                 name: node.config.name.clone(),
                 free: CpuSet::default(),
+                kept: CpuSet::default(),
                 gres_used: Vec::new(),
+                layers: Vec::new(),
                 parts: Vec::new(),
             });
             fleet
@@ -262,6 +322,7 @@ impl Fleet {
                 .collect(),
             used: config.max_cpus_per_node.map(|_| vec![0; order.len()]),
             network: network.map(|n| (n, Leaves::new(&self.networks[n as usize], &order))),
+            sharing: sharing_of(config, order.len()),
             config: config.clone(),
             order,
             pos_of,
@@ -306,11 +367,17 @@ impl Fleet {
         let Some(source) = state.nodes.get(node as usize) else {
             return false;
         };
+        let by_user = self.by_user;
         let view = &mut self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
         let consumable = self.config.as_ref().is_some_and(|c| c.memory_is_consumable);
         view.free.clone_from(&source.free_cpus);
         view.gres_used.clone_from(&source.used_gres);
+        view.kept = CpuSet::default();
+        if source.stopped > 0 {
+            view.kept = kept_for_stopped(state, source);
+            view.free.subtract(&view.kept);
+        }
         let room = Room {
             usable: source.link == NodeLink::Up
                 && !(source.down || source.drain || source.fail || source.removed),
@@ -320,10 +387,13 @@ impl Fleet {
             } else {
                 class.mib
             },
-            jobs: index(source.jobs.len()),
+            jobs: index(source.jobs.len()).saturating_sub(source.stopped),
             exclusive: source.exclusive,
             gres: gres_room(class, &view.gres_used),
+            tenants: tenants_of(state, source, by_user),
+            by_user: source.only_user.is_some(),
         };
+        view.layers.clone_from(&source.shared_cpus);
         let more = room.has_more_than(&view.room);
         let flipped = room.usable != view.room.usable;
         view.room = room;
@@ -333,6 +403,10 @@ impl Fleet {
             if let Some(used) = &mut part.used {
                 let pos = part.pos_of[node as usize] as usize;
                 used[pos] = cpus_of_partition(state, source, &part.config.name);
+            }
+            if let Some(sharing) = &mut part.sharing {
+                let pos = part.pos_of[node as usize] as usize;
+                sharing.closed[pos] = closed_cpus(state, source, &part.config.name);
             }
         }
         self.update_trees(node);
@@ -350,6 +424,15 @@ impl Fleet {
         for &part in &view.parts {
             let part = &mut self.parts[part as usize];
             let pos = part.pos_of[node as usize] as usize;
+            let mut value = value;
+            if let Some(sharing) = &mut part.sharing {
+                let class = &self.classes[view.class as usize];
+                let cpus = sharing.cpus(class, pos, &view.layers);
+                sharing.free[pos] = whole_granules(&cpus, class.granule);
+                if open {
+                    value = (value.0.max(sharing.free[pos]), view.room.mib);
+                }
+            }
             part.tree.set(pos, value);
             if let Some((_, leaves)) = &mut part.network {
                 leaves.set(pos, value.0, view.room.jobs > 0);
@@ -362,8 +445,17 @@ impl Fleet {
         let view = &mut self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
         let near = |first: u32, end: u32| devices_near(class, &view.gres_used, want, first..end);
-        let cpus = cores::pick(class, &view.free, want.cpus, near);
-        view.free.subtract(&cpus);
+        let sharing = self.parts[part as usize].sharing.as_ref();
+        let shared = sharing.filter(|_| want.sharers > 1 && view.room.cpus < want.cpus);
+        let from = match shared {
+            Some(sharing) => {
+                let pos = self.parts[part as usize].pos_of[node as usize] as usize;
+                sharing.least_used(class, pos, view, want.cpus)
+            }
+            None => view.free.clone(),
+        };
+        let cpus = cores::pick(class, &from, want.cpus, near);
+        hold(view, &cpus);
         let mut gres = Vec::new();
         for (name, kind, count) in &want.gres {
             let wish = (name.as_str(), kind.as_deref(), *count);
@@ -375,6 +467,10 @@ impl Fleet {
         view.room.mib = view.room.mib.saturating_sub(mib);
         view.room.jobs += 1;
         view.room.exclusive |= want.alone;
+        view.room.by_user |= want.only_user;
+        if self.by_user {
+            view.room.tenants = view.room.tenants.with(want.user);
+        }
         view.room.gres = gres_room(class, &view.gres_used);
         let share = NodeShare {
             node: muster_core::ids::NodeIdx(node),
@@ -384,6 +480,14 @@ impl Fleet {
             gres,
             cpus,
         };
+        for &other in &view.parts {
+            let shares = other == part && want.sharers > 0;
+            let part = &mut self.parts[other as usize];
+            let pos = part.pos_of[node as usize] as usize;
+            if let Some(sharing) = part.sharing.as_mut().filter(|_| !shares) {
+                sharing.closed[pos].union_with(&share.cpus);
+            }
+        }
         let part = &mut self.parts[part as usize];
         if let Some(used) = &mut part.used {
             used[part.pos_of[node as usize] as usize] += share.cpus.len();
@@ -404,6 +508,8 @@ impl Fleet {
             room: view.room.clone(),
             free: view.free.clone(),
             gres_used: view.gres_used.clone(),
+            kept: view.kept.clone(),
+            layers: view.layers.clone(),
             used: used.collect(),
         }
     }
@@ -412,6 +518,7 @@ impl Fleet {
     pub(crate) fn restore(&mut self, node: u32, kept: Kept) {
         let view = &mut self.nodes[node as usize];
         (view.room, view.free, view.gres_used) = (kept.room, kept.free, kept.gres_used);
+        (view.kept, view.layers) = (kept.kept, kept.layers);
         for (&part, cpus) in view.parts.iter().zip(kept.used) {
             let part = &mut self.parts[part as usize];
             if let (Some(used), Some(cpus)) = (&mut part.used, cpus) {
@@ -419,6 +526,34 @@ impl Fleet {
             }
         }
         self.update_trees(node);
+    }
+
+    /// A job that is stopped, or is being stopped now, leaves its CPUs to one that goes before it.
+    pub(crate) fn free_stopped(&mut self, share: &NodeShare, stops_now: bool) {
+        let view = &mut self.nodes[share.node.0 as usize];
+        let class = &self.classes[view.class as usize];
+        let mut cpus = if stops_now {
+            lend(&mut view.layers, &share.cpus)
+        } else {
+            share.cpus.clone()
+        };
+        cpus.intersect_with(if stops_now { &class.open } else { &view.kept });
+        view.kept.subtract(&cpus);
+        view.free.union_with(&cpus);
+        view.room.cpus = whole_granules(&view.free, class.granule);
+        view.room.jobs = view.room.jobs.saturating_sub(u32::from(stops_now));
+        view.room.exclusive &= view.room.jobs > 0;
+        self.update_trees(share.node.0);
+    }
+
+    /// CPUs of a node that more than one job has, more than two, and so on.
+    pub(crate) fn layers(&self, node: u32) -> &[CpuSet] {
+        &self.nodes[node as usize].layers
+    }
+
+    /// Free CPUs of a node that are kept for jobs that were stopped.
+    pub(crate) fn kept_for_stopped(&self, node: u32) -> &CpuSet {
+        &self.nodes[node as usize].kept
     }
 
     /// CPUs of a node that nobody has.
@@ -451,6 +586,15 @@ impl Fleet {
             view.room = self.empty[view.class as usize].clone();
             view.free = self.classes[view.class as usize].open.clone();
             view.gres_used.clear();
+            view.layers.clear();
+            view.kept = CpuSet::default();
+            for &part in &view.parts {
+                let part = &mut self.parts[part as usize];
+                let pos = part.pos_of[node as usize] as usize;
+                if let Some(sharing) = &mut part.sharing {
+                    sharing.closed[pos] = CpuSet::default();
+                }
+            }
             self.update_trees(node);
         }
     }
@@ -464,6 +608,8 @@ impl Fleet {
             jobs: 0,
             exclusive: false,
             gres: gres_room(class, &[]),
+            tenants: Tenants::None,
+            by_user: false,
         }
     }
 }
@@ -477,6 +623,12 @@ pub(crate) struct Want {
     pub(crate) gres: Vec<(String, Option<String>, u64)>,
     /// Nobody else may be there.
     pub(crate) alone: bool,
+    /// Jobs that may have each of its CPUs at once; 0: they are its own.
+    pub(crate) sharers: u32,
+    /// Nobody but its owner may be there.
+    pub(crate) only_user: bool,
+    /// Its owner, where that matters.
+    pub(crate) user: Option<u32>,
 }
 
 fn index(n: usize) -> u32 {
@@ -526,6 +678,119 @@ fn class_of(node: &Node, config: &ClusterConfig) -> NodeClass {
             .collect(),
         near: c.gres.iter().map(|g| g.near.clone()).collect(),
     }
+}
+
+/// Whether there is a partition or a job that wants nodes for one user alone.
+fn wants_nodes_by_user(state: &State) -> bool {
+    let wants = |id: &JobId| {
+        let job = state.jobs.get(id);
+        job.is_some_and(|j| j.spec.ask.sharing == Sharing::ExclusiveUser)
+    };
+    state.partitions.iter().any(|p| p.exclusive_user)
+        || state.pending.iter().chain(&state.active).any(wants)
+}
+
+fn tenants_of(state: &State, node: &Node, by_user: bool) -> Tenants {
+    if !by_user {
+        return Tenants::None;
+    }
+    let jobs = node.jobs.iter().filter_map(|id| state.jobs.get(id));
+    jobs.fold(Tenants::None, |all, job| all.with(Some(job.spec.owner.uid)))
+}
+
+fn sharing_of(config: &PartitionConfig, nodes: usize) -> Option<PartSharing> {
+    let most = match config.over_subscribe {
+        OverSubscribe::Yes(most) | OverSubscribe::Force(most) => most,
+        OverSubscribe::No | OverSubscribe::Exclusive => 0,
+    };
+    (most > 1).then(|| PartSharing {
+        most,
+        closed: vec![CpuSet::default(); nodes],
+        free: vec![0; nodes],
+    })
+}
+
+impl PartSharing {
+    /// CPUs that one more job may have.
+    fn cpus(&self, class: &NodeClass, pos: usize, layers: &[CpuSet]) -> CpuSet {
+        let mut cpus = class.open.clone();
+        cpus.subtract(&self.closed[pos]);
+        if let Some(full) = layers.get(self.most as usize - 2) {
+            cpus.subtract(full);
+        }
+        cpus
+    }
+
+    /// So many CPUs of those that the fewest have.
+    fn least_used(&self, class: &NodeClass, pos: usize, view: &NodeView, cpus: u32) -> CpuSet {
+        let all = self.cpus(class, pos, &view.layers);
+        let mut from = view.free.clone();
+        for layer in &view.layers {
+            let mut more = all.clone();
+            more.subtract(layer);
+            from.union_with(&more);
+            if whole_granules(&from, class.granule) >= cpus {
+                return from;
+            }
+        }
+        from.union_with(&all);
+        from
+    }
+}
+
+/// One job less has these CPUs; gives those that nobody has then.
+pub(crate) fn lend(layers: &mut [CpuSet], cpus: &CpuSet) -> CpuSet {
+    let mut freed = cpus.clone();
+    for layer in layers.iter_mut().rev() {
+        let mut here = freed.clone();
+        here.intersect_with(layer);
+        layer.subtract(&here);
+        freed.subtract(&here);
+    }
+    freed
+}
+
+/// One more job has these CPUs.
+fn hold(view: &mut NodeView, cpus: &CpuSet) {
+    let mut more = cpus.clone();
+    more.subtract(&view.free);
+    view.free.subtract(cpus);
+    for layer in &mut view.layers {
+        let mut next = more.clone();
+        next.intersect_with(layer);
+        layer.union_with(&more);
+        more = next;
+    }
+    if !more.is_empty() {
+        view.layers.push(more);
+    }
+}
+
+/// CPUs of a node that jobs have who do not share with those of the partition, or that are kept for stopped jobs.
+fn closed_cpus(state: &State, node: &Node, partition: &str) -> CpuSet {
+    let mut closed = CpuSet::default();
+    for job in node.jobs.iter().filter_map(|id| state.jobs.get(id)) {
+        for (share, alloc) in job.held().filter(|(s, _)| s.node == node.idx) {
+            let uses = !job.cpus_lent || job.is_stopped_for_another();
+            if uses && !(alloc.sharers > 0 && alloc.partition == partition) {
+                closed.union_with(&share.cpus);
+            }
+        }
+    }
+    closed
+}
+
+/// Jobs that were stopped to make room go on when all of their CPUs are free: nobody else gets these meanwhile.
+fn kept_for_stopped(state: &State, node: &Node) -> CpuSet {
+    let mut kept = CpuSet::default();
+    let jobs = node.jobs.iter().filter_map(|id| state.jobs.get(id));
+    for job in jobs.filter(|job| job.is_stopped_for_another()) {
+        for (share, _) in job.held().filter(|(s, _)| s.node == node.idx) {
+            kept.union_with(&share.cpus);
+        }
+    }
+    kept.intersect_with(&node.free_cpus);
+    kept
 }
 
 fn cpus_of_partition(state: &State, node: &Node, partition: &str) -> u32 {

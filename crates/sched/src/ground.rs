@@ -2,10 +2,11 @@
 //! they will be at a later time. Finds the earliest time at which a job fits.
 
 use crate::demand::Demand;
-use crate::fleet::{Fleet, NOWHERE, PartView, Room};
+use crate::fleet::{Fleet, NOWHERE, PartView, Room, Tenants, lend};
 use crate::node_map::NodeMap;
 use crate::place::{Ground, Pick, Placement, choose};
 use muster_core::command::PlannedStart;
+use muster_core::cpuset::CpuSet;
 use muster_core::ids::JobId;
 use muster_core::job::{Allocation, Job, NodeShare, Reason};
 use muster_core::state::State;
@@ -41,6 +42,8 @@ fn minus(a: &Room, b: &Room) -> Room {
         mib: a.mib.saturating_sub(b.mib),
         jobs: a.jobs + b.jobs,
         exclusive: a.exclusive || b.exclusive,
+        tenants: a.tenants,
+        by_user: a.by_user,
         gres: a
             .gres
             .iter()
@@ -84,8 +87,10 @@ fn needs_of(fleet: &Fleet, node: u32, want: &crate::fleet::Want) -> Room {
         cpus: want.cpus,
         mib: if consumable { want.mib } else { 0 },
         jobs: 1,
-        exclusive: want.alone,
+        exclusive: want.alone || want.only_user,
         gres,
+        tenants: Tenants::None,
+        by_user: false,
     }
 }
 
@@ -104,6 +109,8 @@ pub(crate) struct Live<'a> {
     /// Set when a reservation did.
     pub(crate) reserved: Cell<Option<Reason>>,
     pub(crate) visited: Cell<u64>,
+    /// CPUs that others share may be had, too.
+    pub(crate) shared: bool,
 }
 
 impl Ground for Live<'_> {
@@ -123,6 +130,9 @@ impl Ground for Live<'_> {
         self.visited.set(self.visited.get() + 1);
         let node = self.part.order[pos];
         let mut room = Cow::Borrowed(&self.fleet.nodes[node as usize].room);
+        if let Some(cpus) = self.part.shared_cpus(pos).filter(|_| self.shared) {
+            room.to_mut().cpus = cpus;
+        }
         if self.closed.get(node as usize).copied().unwrap_or(false) {
             self.narrowed.set(true);
             room.to_mut().usable = false;
@@ -178,13 +188,19 @@ impl Ground for Ideal<'_> {
 }
 
 /// The nodes as they will be when some jobs have ended.
-struct Future<'a> {
-    fleet: &'a Fleet,
-    part: &'a PartView,
-    holds: &'a Holds,
-    grown: NodeMap<Room>,
-    start: Timestamp,
-    length_ms: Option<u64>,
+pub(crate) struct Future<'a> {
+    pub(crate) fleet: &'a Fleet,
+    pub(crate) part: &'a PartView,
+    pub(crate) holds: &'a Holds,
+    pub(crate) grown: NodeMap<Room>,
+    /// CPUs of stopped jobs that were counted as free already.
+    pub(crate) lent: NodeMap<CpuSet>,
+    /// CPUs that several jobs have still.
+    pub(crate) layers: NodeMap<Vec<CpuSet>>,
+    pub(crate) start: Timestamp,
+    pub(crate) length_ms: Option<u64>,
+    /// CPUs that others share may be had, too: as many as now.
+    pub(crate) shared: bool,
 }
 
 impl Future<'_> {
@@ -198,9 +214,18 @@ impl Future<'_> {
         end_after(self.start, self.length_ms)
     }
 
+    fn shared_cpus(&self, node: u32) -> Option<u32> {
+        let pos = *self.part.pos_of.get(node as usize)?;
+        let there = self.shared && pos != NOWHERE;
+        there.then(|| self.part.shared_cpus(pos as usize)).flatten()
+    }
+
     /// The room without what is promised to others while the job would run.
     fn left(&self, node: u32) -> Cow<'_, Room> {
         let mut room = Cow::Borrowed(self.bare(node));
+        if let Some(cpus) = self.shared_cpus(node).filter(|cpus| *cpus > room.cpus) {
+            room.to_mut().cpus = cpus;
+        }
         if let Some(holds) = self.holds.get(&node) {
             let end = self.end();
             for hold in holds.iter().filter(|h| h.start < end && self.start < h.end) {
@@ -212,8 +237,35 @@ impl Future<'_> {
         blocks.narrow(self.part, node, window, room).0
     }
 
-    /// A job's share comes back.
+    /// A job's share comes back when it ends.
     fn release(&mut self, share: &NodeShare) {
+        self.give_back(share, (true, true, true));
+    }
+
+    /// A job's share comes back: all of it as the job ends, or its CPUs as it is stopped. What is stopped already has
+    /// lent its CPUs and is not counted among the node's jobs.
+    pub(crate) fn release_of(&mut self, job: &Job, share: &NodeShare, whole: bool) {
+        if job.cpus_lent && !whole {
+            return self.show_stopped(share);
+        }
+        self.give_back(share, (!job.cpus_lent, whole, !job.cpus_lent));
+    }
+
+    /// CPUs of a stopped job that are free, and kept for it.
+    fn show_stopped(&mut self, share: &NodeShare) {
+        let node = share.node.0;
+        let fleet = self.fleet;
+        let mut more = fleet.kept_for_stopped(node).clone();
+        more.intersect_with(&share.cpus);
+        let known = self.lent.entry(node).or_default();
+        more.subtract(known);
+        known.union_with(&more);
+        let room =
+            (self.grown.entry(node)).or_insert_with(|| fleet.nodes[node as usize].room.clone());
+        room.cpus = room.cpus.saturating_add(more.len());
+    }
+
+    fn give_back(&mut self, share: &NodeShare, (cpus, rest, counted): (bool, bool, bool)) {
         let node = share.node.0;
         if self
             .part
@@ -227,15 +279,27 @@ impl Future<'_> {
         let view = &fleet.nodes[node as usize];
         let class = &fleet.classes[view.class as usize];
         let room = self.grown.entry(node).or_insert_with(|| view.room.clone());
-        room.cpus = room
-            .cpus
-            .saturating_add(share.cpus.len())
-            .min(class.job_cpus());
-        room.mib = room.mib.saturating_add(share.memory_mib).min(class.mib);
-        room.jobs = room.jobs.saturating_sub(1);
+        if cpus {
+            let freed = match fleet.layers(node) {
+                [] => share.cpus.len(),
+                layers => {
+                    let left = self.layers.entry(node);
+                    lend(left.or_insert_with(|| layers.to_vec()), &share.cpus).len()
+                }
+            };
+            room.cpus = room.cpus.saturating_add(freed).min(class.job_cpus());
+        }
+        room.jobs = room.jobs.saturating_sub(u32::from(counted));
         if room.jobs == 0 {
             room.exclusive = false;
+            if rest {
+                (room.by_user, room.tenants) = (false, Tenants::None);
+            }
         }
+        if !rest {
+            return;
+        }
+        room.mib = room.mib.saturating_add(share.memory_mib).min(class.mib);
         for gres in &share.gres {
             for (i, (name, kind, count)) in class.gres.iter().enumerate() {
                 if *name == gres.name && *kind == gres.kind {
@@ -250,8 +314,10 @@ impl Future<'_> {
 impl Ground for Future<'_> {
     fn next(&self, mut places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
         places.find(|&pos| {
-            let room = self.bare(self.part.order[pos]);
-            room.usable && !room.exclusive && room.cpus >= cpus && room.mib >= mib
+            let node = self.part.order[pos];
+            let room = self.bare(node);
+            let shared = self.shared_cpus(node).unwrap_or(0);
+            room.usable && !room.exclusive && room.cpus.max(shared) >= cpus && room.mib >= mib
         })
     }
 
@@ -291,6 +357,20 @@ fn tightest<'a>(
     }
     order.sort_unstable();
     Box::new(order.into_iter().map(|(.., leaf)| leaf))
+}
+
+/// Chooses nodes as they are now: CPUs of its own for the job, else such as it may share.
+pub(crate) fn choose_now(
+    demand: &Demand,
+    ground: &mut Live<'_>,
+    switches: Option<u32>,
+) -> Placement {
+    let placement = choose(demand, ground.fleet, ground.part, ground, switches);
+    if placement != Placement::Nowhere || demand.sharers < 2 {
+        return placement;
+    }
+    ground.shared = true;
+    choose(demand, ground.fleet, ground.part, ground, switches)
 }
 
 /// When a job that starts at `start` ends at the latest.
@@ -360,17 +440,18 @@ enum Ending<'a> {
     Started(&'a Allocation),
 }
 
-/// The earliest time and place for a job that does not fit now; `None` if no end in sight makes room for it. `waited`
-/// is since when it could run on more leaf switches than it asks for, if it could.
+/// The earliest time, from a time on, and place for a job that does not fit now; `None` if no end in sight makes room
+/// for it. `waited` is since when it could run on more leaf switches than it asks for, if it could.
 pub(crate) fn earliest(
     demand: &Demand,
     (fleet, part): (&Fleet, &PartView),
     holds: &Holds,
     running: &Running<'_>,
-    now: Timestamp,
+    (now, from): (Timestamp, Timestamp),
     waited: Option<Timestamp>,
 ) -> Option<(Timestamp, Vec<Pick>)> {
-    earliest_from(demand, (fleet, part), holds, running, (now, None), waited)
+    let times = (now, Some(from).filter(|t| *t > now));
+    earliest_from(demand, (fleet, part), holds, running, times, waited)
 }
 
 /// The same, but not before a time, at which it may fit.
@@ -388,8 +469,11 @@ pub(crate) fn earliest_from(
         part,
         holds,
         grown,
+        lent: NodeMap::default(),
+        layers: NodeMap::default(),
         start: now,
         length_ms: demand.length_ms,
+        shared: demand.sharers > 1,
     };
     let mut tally = Tally::new(demand, fleet, part);
     let mut promises: BTreeSet<Timestamp> = holds
@@ -422,13 +506,13 @@ pub(crate) fn earliest_from(
                     let Some(alloc) = &job.alloc else { continue };
                     let held = alloc.nodes.iter().zip(0u32..);
                     for (share, _) in held.filter(|(_, i)| job.nodes_held.contains(*i)) {
-                        changed |= tally.release(&mut future, share);
+                        changed |= tally.release(&mut future, share, Some(job));
                     }
                 }
                 Ending::Job(None) => {}
                 Ending::Started(alloc) => {
                     for share in &alloc.nodes {
-                        changed |= tally.release(&mut future, share);
+                        changed |= tally.release(&mut future, share, None);
                     }
                 }
             }
@@ -495,7 +579,12 @@ impl<'a> Tally<'a> {
         };
         for pos in 0..part.order.len() {
             let node = part.order[pos];
-            tally.look(fleet, pos, node, &fleet.nodes[node as usize].room);
+            let mut room = Cow::Borrowed(&fleet.nodes[node as usize].room);
+            if let Some(cpus) = part.shared_cpus(pos).filter(|_| demand.sharers > 1) {
+                let cpus = cpus.max(room.cpus);
+                room.to_mut().cpus = cpus;
+            }
+            tally.look(fleet, pos, node, &room);
         }
         tally
     }
@@ -514,7 +603,7 @@ impl<'a> Tally<'a> {
         most > old
     }
 
-    fn release(&mut self, future: &mut Future<'_>, share: &NodeShare) -> bool {
+    fn release(&mut self, future: &mut Future<'_>, share: &NodeShare, job: Option<&Job>) -> bool {
         let node = share.node.0;
         let Some(&pos) = future.part.pos_of.get(node as usize) else {
             return false;
@@ -522,7 +611,10 @@ impl<'a> Tally<'a> {
         if pos == NOWHERE {
             return false;
         }
-        future.release(share);
+        match job {
+            Some(job) => future.release_of(job, share, true),
+            None => future.release(share),
+        }
         let room = &future.grown[&node];
         let more = self.look(future.fleet, pos as usize, node, room);
         if more {
@@ -611,14 +703,16 @@ pub(crate) fn promise(
     running: &Running<'_>,
     now: Timestamp,
 ) {
-    let end = end_after(start, demand.length_ms);
     let mut future = Future {
         fleet,
         part,
         holds,
         grown: NodeMap::default(),
+        lent: NodeMap::default(),
+        layers: NodeMap::default(),
         start,
         length_ms: demand.length_ms,
+        shared: demand.sharers > 1,
     };
     let nodes: BTreeSet<u32> = picks.iter().map(|p| p.node).collect();
     for (_, ending) in running.ends(now).take_while(|(t, _)| *t <= start) {
@@ -632,11 +726,21 @@ pub(crate) fn promise(
         };
         for (share, i) in alloc.nodes.iter().zip(0u32..) {
             if nodes.contains(&share.node.0) && held.is_none_or(|h| h.contains(i)) {
-                future.release(share);
+                match &ending {
+                    Ending::Job(Some(job)) => future.release_of(job, share, true),
+                    Ending::Job(None) | Ending::Started(_) => future.release(share),
+                }
             }
         }
     }
-    let made: Vec<(u32, Hold)> = picks
+    let made = pledge(&future, demand, picks);
+    add_holds(holds, made);
+}
+
+/// What is kept of each node from the time of that ground on.
+pub(crate) fn pledge(future: &Future<'_>, demand: &Demand, picks: &[Pick]) -> Vec<(u32, Hold)> {
+    let (fleet, start, end) = (future.fleet, future.start, future.end());
+    picks
         .iter()
         .map(|pick| {
             let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
@@ -652,11 +756,15 @@ pub(crate) fn promise(
                 },
             )
         })
-        .collect();
+        .collect()
+}
+
+/// Adds promises to those that were made before.
+pub(crate) fn add_holds(holds: &mut Holds, made: Vec<(u32, Hold)>) {
     for (node, hold) in made {
         let list = holds.entry(node).or_default();
         for earlier in list.iter_mut() {
-            if start <= earlier.start && earlier.start < end {
+            if hold.start <= earlier.start && earlier.start < hold.end {
                 earlier.spare = minus(&earlier.spare, &hold.needs);
             }
         }

@@ -6,8 +6,7 @@
 //! jobs start only where they do not delay it (EASY backfill). What a plan takes is put right at the next pass if it
 //! was not committed.
 //!
-//! Not here yet: preemption, licenses, sharing of CPUs (`OverSubscribe`),
-//! `--time-min`.
+//! Not here yet: `--time-min`.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -17,12 +16,14 @@ pub mod engine;
 mod features;
 mod fleet;
 mod ground;
+mod licenses;
 mod network;
 mod node_map;
 mod order;
 mod pass;
 mod place;
 mod planned;
+mod preempt;
 mod queue;
 mod reserved;
 mod scheduler;

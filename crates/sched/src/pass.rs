@@ -5,11 +5,14 @@ mod shorter;
 
 use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
+use crate::demand::Demand;
 use crate::fleet::{Fleet, NOWHERE};
-use crate::ground::{Holds, Live, Running, earliest, end_after, promise, take_spare};
-use crate::place::{Pick, Placement, choose};
-use crate::queue::{HeadKey, PartQueue, QueueKey, Reservation};
+use crate::ground::{Holds, Live, Running, choose_now, earliest, end_after, promise, take_spare};
+use crate::licenses::{Licenses, Span};
+use crate::place::{Pick, Placement};
+use crate::queue::{HeadKey, Lane, PartQueue, QueueKey, Reservation};
 use crate::scheduler::{Scheduler, array_budget};
+use muster_core::account_limits::{Amounts, InUse, Scope, amounts};
 use muster_core::command::{Plan, PlannedStart};
 use muster_core::hostlist;
 use muster_core::ids::JobId;
@@ -18,7 +21,7 @@ use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::cell::Cell;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
 
 /// Jobs of a shape whose wait for few leaf switches begins at once; the others' begins when they come this far.
 const SWITCH_WAITERS_MAX: usize = 32;
@@ -38,10 +41,10 @@ struct PartPass {
 }
 
 pub(crate) struct Pass<'a> {
-    s: &'a mut Scheduler,
-    state: &'a State,
-    now: Timestamp,
-    plan: Plan,
+    pub(crate) s: &'a mut Scheduler,
+    pub(crate) state: &'a State,
+    pub(crate) now: Timestamp,
+    pub(crate) plan: Plan,
     /// Whether later jobs may pass by one that waits.
     backfill: bool,
     parts: Vec<PartPass>,
@@ -58,9 +61,17 @@ pub(crate) struct Pass<'a> {
     left: HashMap<JobId, u32>,
     /// How many more tasks of an array may start under its `%limit`.
     budget: HashMap<JobId, u32>,
-    holds: Holds,
+    pub(crate) holds: Holds,
+    /// What starts of this pass count towards limits.
+    limit_use: BTreeMap<Scope, InUse>,
+    /// Licenses taken and kept in this pass.
+    licenses: Licenses,
     /// Nodes kept for a waiting job, without backfill.
-    closed: Vec<bool>,
+    pub(crate) closed: Vec<bool>,
+    /// Jobs that are to make room, and whether they are only stopped.
+    pub(crate) chosen: BTreeMap<JobId, bool>,
+    /// Jobs for which room is being made.
+    pub(crate) claimed: usize,
     /// Promises made in this pass, by partition.
     made: HashMap<u32, Reservation>,
     /// Starts of this pass by their end.
@@ -96,7 +107,11 @@ impl<'a> Pass<'a> {
             left: HashMap::new(),
             budget: HashMap::new(),
             holds: Holds::default(),
+            limit_use: BTreeMap::new(),
+            licenses: Licenses::default(),
             closed,
+            chosen: BTreeMap::new(),
+            claimed: 0,
             made: HashMap::new(),
             ends: BTreeSet::new(),
             again: false,
@@ -177,7 +192,8 @@ impl<'a> Pass<'a> {
         if !queue.het.is_empty() {
             queue.link(fleet, &mut touched);
         }
-        let mut doubtful = BTreeSet::new();
+        let mut doubtful = queue.renew_claims(fleet, &touched);
+        let component = |lane: u32| fleet.parts[queue.lane(lane).part as usize].component;
         for (number, (part, view)) in queue.parts.iter().zip(&fleet.parts).enumerate() {
             if !touched.contains(&view.component) {
                 continue;
@@ -215,7 +231,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn push(&mut self, lane: u32) {
+    pub(crate) fn push(&mut self, lane: u32) {
         if let Some(key) = self.s.queue.lane(lane).key
             && self.seen.insert(lane)
         {
@@ -249,7 +265,10 @@ impl<'a> Pass<'a> {
             return;
         }
         let Some(job) = self.head(lane) else {
-            // All of its jobs start in this pass.
+            // All of its jobs start in this pass, or wait for those who make room.
+            if self.s.queue.has_claim(lane) {
+                self.s.queue.block(lane, false);
+            }
             return;
         };
         let now_key = self.s.queue.head_key(lane, key.0.0, job);
@@ -269,19 +288,38 @@ impl<'a> Pass<'a> {
             if placement == Placement::Scattered {
                 self.wait_for_switches(lane);
             }
+            let nowhere = placement == Placement::Nowhere;
             if let Some(picks) = placement.picks() {
                 self.start(lane, job.1, &picks);
                 self.put_back(now_key, lane);
                 return;
             }
-            let gap = narrowed || cause.is_some();
+            let limited = cause.is_some_and(Reason::is_limit);
+            let unlicensed = cause == Some(Reason::Licenses);
+            let gap = (narrowed || cause.is_some()) && !limited && !unlicensed;
             if let Some((picks, limit)) = gap.then(|| self.try_shorter(lane, job.1)).flatten() {
                 self.plan.limits.push((self.plan.starts.len(), limit));
                 self.start(lane, job.1, &picks);
                 self.put_back(now_key, lane);
                 return;
             }
+            if nowhere && !unlicensed && !limited && self.preempt(lane, job.1) {
+                self.put_back(now_key, lane);
+                return;
+            }
             self.s.queue.block(lane, narrowed);
+            if limited {
+                // Others' turn comes although it waits.
+                let name = &self.s.fleet.parts[part as usize].config.name;
+                let mut scopes = self.state.scopes_of(&self.state.jobs[&job.1], name);
+                scopes.retain(|scope| self.state.is_limited(scope));
+                self.s.queue.limit(lane, scopes);
+                return;
+            }
+            if unlicensed && !self.backfill {
+                // Nodes are not kept for who waits for something else.
+                return;
+            }
         }
         if pass.head.is_none() {
             let het = het.filter(|_| self.backfill);
@@ -324,15 +362,28 @@ impl<'a> Pass<'a> {
     fn try_now(&mut self, lane: u32, job: JobId) -> (Placement, bool, Option<Reason>) {
         self.s.cost.shapes_visited += 1;
         let end = end_after(self.now, self.length_ms(lane));
+        let lane_number = lane;
         let lane = self.s.queue.lane(lane);
         let Ok(demand) = &lane.demand else {
             return (Placement::Nowhere, false, None);
         };
+        let span = self.span(lane, demand);
+        if self.licenses.to_be_had(&lane.licenses, span).is_none() {
+            return (Placement::Nowhere, false, Some(Reason::Licenses));
+        }
+        let ask = &self.state.jobs[&job].spec.ask;
+        let least = vec![
+            ("cpu".to_owned(), u64::from(ask.min_cpus())),
+            ("node".to_owned(), u64::from(ask.min_nodes)),
+        ];
+        if let Some(limit) = self.limit_for(job, lane.part, &least) {
+            return (Placement::Nowhere, false, Some(limit));
+        }
         let waited = self.state.jobs[&job].switch_wait_since;
         let relents = waited.and_then(|since| demand.relents_at(since));
         let relented = relents.is_some_and(|at| at <= self.now);
         let switches = demand.switches.filter(|_| !relented).map(|(most, _)| most);
-        let ground = Live {
+        let mut ground = Live {
             fleet: &self.s.fleet,
             part: &self.s.fleet.parts[lane.part as usize],
             holds: &self.holds,
@@ -342,12 +393,67 @@ impl<'a> Pass<'a> {
             narrowed: Cell::new(false),
             reserved: Cell::new(None),
             visited: Cell::new(0),
+            shared: false,
         };
-        let placement = choose(demand, &self.s.fleet, ground.part, &ground, switches);
+        let placement = choose_now(demand, &mut ground, switches);
         self.s.cost.nodes_visited += ground.visited.get();
+        if let Placement::Here(picks) = &placement
+            && let Some(limit) = self.limit_on(lane_number, job, picks)
+        {
+            return (Placement::Nowhere, false, Some(limit));
+        }
         let nowhere = matches!(placement, Placement::Nowhere);
         let cause = ground.reserved.get().filter(|_| nowhere);
         (placement, ground.narrowed.get(), cause)
+    }
+
+    /// The limit that keeps a job from starting with so much in that partition.
+    fn limit_for(&self, job: JobId, part: u32, tres: &Amounts) -> Option<Reason> {
+        if !self.state.keeps_limits() {
+            return None;
+        }
+        let name = &self.s.fleet.parts[part as usize].config.name;
+        let job = &self.state.jobs[&job];
+        self.state.start_limit(job, name, tres, &self.limit_use)
+    }
+
+    /// The limit that keeps a job of the lane from starting on those nodes.
+    pub(crate) fn limit_on(&self, lane: u32, job: JobId, picks: &[Pick]) -> Option<Reason> {
+        if !self.state.keeps_limits() {
+            return None;
+        }
+        let lane = self.s.queue.lane(lane);
+        let demand = lane.demand.as_ref().ok()?;
+        let (fleet, mut tres) = (&self.s.fleet, BTreeMap::<String, u64>::new());
+        let memory = fleet
+            .config
+            .as_ref()
+            .is_some_and(|c| c.memory_is_consumable);
+        for pick in picks {
+            let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
+            let want = demand.want(class, pick.tasks);
+            *tres.entry("cpu".to_owned()).or_default() += u64::from(want.cpus);
+            *tres.entry("mem".to_owned()).or_default() += if memory { want.mib } else { 0 };
+            *tres.entry("node".to_owned()).or_default() += 1;
+            for (name, _, count) in &want.gres {
+                *tres.entry(format!("gres/{name}")).or_default() += count;
+            }
+        }
+        self.limit_for(job, lane.part, &tres.into_iter().collect())
+    }
+
+    /// Where and when a job of the lane would have licenses.
+    fn span<'b>(&'b self, lane: &Lane, demand: &Demand) -> Span<'b> {
+        let own = self.s.fleet.parts[lane.part as usize].own.as_ref();
+        Span {
+            state: self.state,
+            reservation: own.map(|own| {
+                let blocks = &self.s.fleet.blocks;
+                blocks.all[own.at as usize].record.name.as_str()
+            }),
+            now: self.now,
+            end: end_after(self.now, demand.length_ms),
+        }
     }
 
     /// Jobs of the lane would fit now, but for their wish for few switches: their wait begins.
@@ -361,7 +467,7 @@ impl<'a> Pass<'a> {
         self.plan.switch_waits.extend(new);
     }
 
-    fn start(&mut self, lane: u32, job: JobId, picks: &[Pick]) {
+    pub(crate) fn start(&mut self, lane: u32, job: JobId, picks: &[Pick]) {
         let shorter = self.plan.limits.last();
         let shorter = shorter.filter(|(at, _)| *at == self.plan.starts.len());
         let shorter = shorter.and_then(|(_, limit)| limit.seconds());
@@ -372,7 +478,14 @@ impl<'a> Pass<'a> {
             (lane.part, &lane.demand)
         };
         let Ok(demand) = demand else { return };
-        let alloc = allocate(
+        let view = self.s.queue.lane(lane);
+        let latest = end_after(self.now, demand.length_ms);
+        let span = self.span(view, demand);
+        let licenses = self.licenses.to_be_had(&view.licenses, span);
+        let licenses = licenses.unwrap_or_default();
+        let sources = span.sources(&licenses);
+        self.licenses.take(&licenses, sources, latest);
+        let mut alloc = allocate(
             &mut self.s.fleet,
             part,
             demand,
@@ -381,10 +494,25 @@ impl<'a> Pass<'a> {
                 take_spare(&mut self.holds, fleet, node, end, want);
             },
         );
+        alloc.licenses = licenses;
+        if self.state.keeps_limits() {
+            let tres = amounts(&alloc);
+            for scope in self
+                .state
+                .scopes_of(&self.state.jobs[&job], &alloc.partition)
+            {
+                self.limit_use.entry(scope).or_default().add(&tres);
+            }
+        }
         self.s.dirty_nodes.extend(picks.iter().map(|p| p.node));
         self.ends.insert((end, self.plan.starts.len()));
         self.plan.starts.push(PlannedStart { job, alloc });
         self.again |= self.parts.iter().any(|p| p.head == Some(job));
+        self.took_its_turn(job);
+    }
+
+    /// One task less of that record is looked at in this pass.
+    pub(crate) fn took_its_turn(&mut self, job: JobId) {
         if let Some(left) = self.left.get_mut(&job) {
             *left -= 1;
         }
@@ -425,7 +553,17 @@ impl<'a> Pass<'a> {
         let since = self.state.jobs[&job].switch_wait_since;
         let fresh = || self.plan.switch_waits.contains(&job).then_some(self.now);
         let waited = since.or_else(fresh);
-        let found = earliest(demand, place, &self.holds, &running, self.now, waited);
+        let wish = self.s.queue.lane(lane);
+        let span = self.span(wish, demand);
+        let completing = &self.s.completing;
+        let licensed = match wish.licenses.is_empty() {
+            true => Some((self.now, Vec::new())),
+            false => self.licenses.earliest(&wish.licenses, span, completing),
+        };
+        let found = licensed.as_ref().and_then(|(from, _)| {
+            let times = (self.now, *from);
+            earliest(demand, place, &self.holds, &running, times, waited)
+        });
         let mut new = None;
         if let Some((start, picks)) = found {
             promise(
@@ -436,6 +574,8 @@ impl<'a> Pass<'a> {
                 &running,
                 self.now,
             );
+            self.licenses
+                .keep(start, licensed.map_or(Vec::new(), |(_, counts)| counts));
             let last = |pick: &Pick| Some((pick.node, self.holds.get(&pick.node)?.last()?.clone()));
             let holds = picks.iter().filter_map(last).collect();
             new = Some(Reservation {
@@ -491,12 +631,13 @@ impl<'a> Pass<'a> {
             let Some(&(shape, _)) = queue.jobs.get(&id) else {
                 continue;
             };
-            if self.left.get(&id) == Some(&0) {
+            let claims = queue.claimants.contains_key(&id);
+            if self.left.get(&id) == Some(&0) && !claims {
                 continue;
             }
             let waiting = if let Some(cause) = queue.cause(shape) {
                 cause
-            } else if heads.contains(&id) || first_beside(id) {
+            } else if claims || heads.contains(&id) || first_beside(id) {
                 Reason::Resources
             } else {
                 Reason::Priority
@@ -537,6 +678,8 @@ pub(crate) fn allocate(
             .as_ref()
             .map(|own| fleet.blocks.all[own.at as usize].record.name.clone()),
         exclusive: demand.alone,
+        sharers: demand.sharers,
+        only_user: demand.user.filter(|_| demand.only_user),
         ..Allocation::default()
     };
     for pick in picks {

@@ -5,13 +5,17 @@
 use crate::demand::Demand;
 use crate::fleet::{Fleet, PartView};
 use crate::ground::{Hold, Ideal};
+use crate::licenses::asked;
 use crate::order::{Line, Order};
 use crate::place::choose;
 use crate::reserved::places_of;
+use muster_core::account_limits::Scope;
 use muster_core::config::PartitionState;
 use muster_core::het::HetPart;
 use muster_core::ids::JobId;
 use muster_core::job::{Job, Reason};
+use muster_core::licenses::Counts;
+use muster_core::preemption::PreemptType;
 use muster_core::spec::{JobSpec, ResourceAsk};
 use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
@@ -42,11 +46,19 @@ pub(crate) struct Kind {
     time_min: Option<TimeLimit>,
     /// A component of a heterogeneous job is alike to no other job.
     het: Option<HetPart>,
+    /// Licenses that they ask for.
+    licenses: Option<String>,
+    /// Account, user and QOS, where limits of these are kept.
+    counts_for: Option<(String, String, String)>,
+    /// Their owner, where users have nodes to themselves.
+    user: Option<u32>,
+    /// The QOS, where that says whom they may preempt.
+    qos: Option<String>,
 }
 
 impl Kind {
     /// The kind of a job.
-    pub(crate) fn of(state: &State, order: &Order, job: &Job) -> Kind {
+    pub(crate) fn of(state: &State, order: &Order, job: &Job, by_user: bool) -> Kind {
         let (reservations, outside) = if state.reservations.is_empty() {
             (Vec::new(), job.spec.reservation.is_none())
         } else {
@@ -63,6 +75,20 @@ impl Kind {
             line: order.line(state, job),
             time_min: job.spec.time_min,
             het: job.het,
+            licenses: job.spec.licenses.clone(),
+            counts_for: state.keeps_limits().then(|| {
+                let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
+                (
+                    account.to_owned(),
+                    user.clone(),
+                    state.qos_of(job).to_owned(),
+                )
+            }),
+            user: by_user.then_some(job.spec.owner.uid),
+            qos: (state
+                .preemption()
+                .is_some_and(|p| p.kind == PreemptType::Qos))
+            .then(|| state.qos_of(job).to_owned()),
         }
     }
 
@@ -110,6 +136,10 @@ pub(crate) struct Lane {
     cause: Option<Reason>,
     /// What its jobs' ranks have in common, see [`Order::base`].
     base: i64,
+    /// Running jobs may have to make room for its jobs.
+    pub(crate) preempts: bool,
+    /// Licenses that its jobs ask for: all of one of these.
+    pub(crate) licenses: Vec<Counts>,
 }
 
 /// A promise to the first job that waits in a partition.
@@ -175,6 +205,14 @@ pub(crate) struct Queue {
     pub(crate) refused: BTreeMap<JobId, Reason>,
     /// Components of heterogeneous jobs that wait.
     pub(crate) het: BTreeMap<JobId, HetPart>,
+    /// Lanes that limits keep back, and what is limited for their jobs.
+    limited: BTreeMap<u32, Vec<Scope>>,
+    /// Lanes whose jobs ask for licenses.
+    licensed: BTreeSet<u32>,
+    /// Lanes for whose jobs others are making room, and their components.
+    claims: BTreeMap<u32, u32>,
+    /// The jobs, likewise.
+    pub(crate) claimants: BTreeMap<JobId, u32>,
 }
 
 impl Queue {
@@ -202,7 +240,7 @@ impl Queue {
 
     /// Puts a job where it belongs, or moves it there.
     pub(crate) fn put(&mut self, state: &State, fleet: &Fleet, job: &Job) {
-        let kind = Kind::of(state, &self.order, job);
+        let kind = Kind::of(state, &self.order, job, fleet.by_user);
         let key = (Reverse(self.order.within(job)), job.id);
         if let Some(&(shape, old)) = self.jobs.get(&job.id) {
             if self.shapes.get(shape).kind == kind {
@@ -237,6 +275,9 @@ impl Queue {
             for lane in gone.lanes {
                 let part = self.lanes.remove(lane).part;
                 self.parts[part as usize].lanes.remove(&lane);
+                self.claims.remove(&lane);
+                self.licensed.remove(&lane);
+                self.limited.remove(&lane);
             }
             if let Some(list) = self.by_hash.get_mut(&gone.hash) {
                 list.retain(|&s| s != shape);
@@ -261,6 +302,7 @@ impl Queue {
         }
         let parts = kind.parts(fleet);
         let (ask, limit, predicted_s) = (kind.ask.clone(), kind.limit, kind.predicted_s);
+        let (user, licenses) = (kind.user, asked(kind.licenses.as_deref()));
         let shape = self.shapes.insert(Shape {
             kind,
             hash,
@@ -270,7 +312,7 @@ impl Queue {
         self.by_hash.entry(hash).or_default().push(shape);
         for (part, ordinal) in parts.into_iter().zip(0..) {
             let view = &fleet.parts[part as usize];
-            let demand = feasible(&ask, limit, fleet, view);
+            let demand = feasible(&ask, limit, fleet, view, user);
             let least_cpus = least_cpus(&demand, fleet);
             let lane = Lane {
                 shape,
@@ -283,8 +325,12 @@ impl Queue {
                 held: false,
                 cause: None,
                 base: self.order.base(state, job, &view.config),
+                preempts: state.may_preempt(job, &view.config.name),
+                licenses: licenses.clone(),
             };
+            let licensed = !licenses.is_empty();
             let lane = self.lanes.insert(lane);
+            self.licensed.extend(licensed.then_some(lane));
             self.parts[part as usize].lanes.insert(lane);
             self.shapes.get_mut(shape).lanes.push(lane);
         }
@@ -453,24 +499,106 @@ impl Queue {
         }
     }
 
-    /// A node has more room than it had: wakes the lanes that could use it. Returns how many were looked at.
-    pub(crate) fn node_freed(&mut self, fleet: &Fleet, node: u32) -> u64 {
+    /// A limit keeps the lane back until less of these is in use.
+    pub(crate) fn limit(&mut self, lane: u32, scopes: Vec<Scope>) {
+        self.limited.insert(lane, scopes);
+    }
+
+    /// Less is in use of these: wakes lanes that limits kept back.
+    pub(crate) fn use_fell(&mut self, fleet: &Fleet, scopes: &BTreeSet<Scope>) {
+        let concerned = |(_, of): &(&u32, &Vec<Scope>)| of.iter().any(|s| scopes.contains(s));
+        let lanes: Vec<u32> = (self.limited.iter())
+            .filter(concerned)
+            .map(|(lane, _)| *lane)
+            .collect();
+        for lane in lanes {
+            self.limited.remove(&lane);
+            if self.lanes.get(lane).key.is_some() {
+                self.wake(fleet, lane);
+            }
+        }
+    }
+
+    /// Licenses came back.
+    pub(crate) fn licenses_freed(&mut self, fleet: &Fleet) {
+        for lane in self.licensed.clone() {
+            if self.lanes.get(lane).key.is_some() {
+                self.wake(fleet, lane);
+            }
+        }
+    }
+
+    /// Room is being made for a job of the lane.
+    pub(crate) fn claim(&mut self, fleet: &Fleet, lane: u32, job: JobId) {
+        let part = self.lanes.get(lane).part;
+        let component = fleet.parts[part as usize].component;
+        self.claims.insert(lane, component);
+        self.claimants.insert(job, component);
+        self.announce.insert(job);
+    }
+
+    /// Whether room is being made for a job of the lane.
+    pub(crate) fn has_claim(&self, lane: u32) -> bool {
+        self.claims.contains_key(&lane)
+    }
+
+    /// Claims in these components are made anew. Gives the components that had some.
+    pub(crate) fn renew_claims(&mut self, fleet: &Fleet, touched: &BTreeSet<u32>) -> BTreeSet<u32> {
+        let mut had = BTreeSet::new();
+        let announce = &mut self.announce;
+        self.claimants.retain(|job, component| {
+            let near = touched.contains(component);
+            if near {
+                announce.insert(*job);
+                had.insert(*component);
+            }
+            !near
+        });
+        let mut lanes = Vec::new();
+        self.claims.retain(|lane, component| {
+            let near = touched.contains(component);
+            lanes.extend(near.then_some(*lane));
+            !near
+        });
+        for lane in lanes {
+            if self.lanes.get(lane).key.is_some() {
+                self.wake(fleet, lane);
+            }
+        }
+        had
+    }
+
+    /// A node has more room than it had: wakes the lanes that could use it. Returns how many were looked at. `yields`:
+    /// jobs on it would make room for others.
+    pub(crate) fn node_freed(&mut self, fleet: &Fleet, node: u32, yields: bool) -> u64 {
         let view = &fleet.nodes[node as usize];
         let class = &fleet.classes[view.class as usize];
+        let empty = &fleet.empty[view.class as usize];
         let mut looked = 0;
+        let mut own = view.room.clone();
+        let shared = |part: &u32| {
+            let part = &fleet.parts[*part as usize];
+            part.shared_cpus(part.pos_of[node as usize] as usize)
+        };
+        own.cpus = view
+            .parts
+            .iter()
+            .filter_map(shared)
+            .fold(own.cpus, u32::max);
+        let most = if yields { empty.cpus } else { own.cpus };
         for &part in &view.parts {
-            let blocked = self.parts[part as usize]
-                .blocked
-                .range(..=(view.room.cpus, u32::MAX));
+            let blocked = self.parts[part as usize].blocked.range(..=(most, u32::MAX));
             let helped: Vec<u32> = blocked
                 .map(|&(_, lane)| lane)
                 .inspect(|_| looked += 1)
                 .filter(|&lane| {
-                    let Ok(demand) = &self.lanes.get(lane).demand else {
+                    let lane = self.lanes.get(lane);
+                    let Ok(demand) = &lane.demand else {
                         return false;
                     };
+                    let room = if yields && lane.preempts { empty } else { &own };
                     (0..demand.alternatives.len()).any(|a| demand.admits(a, view.class, node))
-                        && demand.tasks_in(class, &view.room) > 0
+                        && demand.tasks_in(class, room) > 0
                 })
                 .collect();
             for lane in helped {
@@ -487,7 +615,8 @@ impl Queue {
             let lane = self.lanes.get(id);
             let shape = self.shapes.get(lane.shape);
             let view = &fleet.parts[part as usize];
-            let demand = feasible(&shape.kind.ask, shape.kind.limit, fleet, view);
+            let kind = &shape.kind;
+            let demand = feasible(&kind.ask, kind.limit, fleet, view, kind.user);
             if demand.as_ref().err() == lane.demand.as_ref().err() {
                 continue;
             }
@@ -571,6 +700,7 @@ pub(crate) fn feasible(
     limit: TimeLimit,
     fleet: &Fleet,
     part: &PartView,
+    user: Option<u32>,
 ) -> Result<Demand, Reason> {
     if part.own.as_ref().is_some_and(|own| !own.open) {
         return Err(Reason::Reservation);
@@ -583,7 +713,7 @@ pub(crate) fn feasible(
     if limit > part.config.max_time {
         return Err(Reason::PartitionTimeLimit);
     }
-    let demand = Demand::new(ask, limit, fleet, part)?;
+    let demand = Demand::new(ask, limit, fleet, part, user)?;
     if part
         .config
         .max_nodes

@@ -147,7 +147,7 @@ impl Blocks {
     }
 
     /// Whether single cores of a node are reserved.
-    fn by_core(&self, node: u32) -> bool {
+    pub(crate) fn by_core(&self, node: u32) -> bool {
         let list = self
             .on_node
             .get(node as usize)
@@ -250,7 +250,8 @@ pub(crate) fn places_of(state: &State, job: &Job) -> (Vec<String>, bool) {
 pub(crate) fn partitions(state: &State) -> Vec<(PartitionConfig, Own)> {
     let mut out = Vec::new();
     for (record, at) in state.reservations.iter().zip(0u32..) {
-        let flex = record.flags.has(Flags::FLEX);
+        // Those of licenses alone have no nodes.
+        let flex = record.flags.has(Flags::FLEX.with(Flags::ANY_NODES));
         let own = Own {
             at,
             open: record.is_open(),

@@ -3,15 +3,17 @@
 use crate::fleet::Fleet;
 use crate::pass::Pass;
 use crate::planned::PlannedEnds;
+use crate::preempt::Yielding;
 use crate::queue::Queue;
 use crate::reserved::waiting_for;
 use crate::trial;
+use muster_core::account_limits::Scope;
 use muster_core::command::Plan;
 use muster_core::event::{Event, JobChange, NodeChange};
 use muster_core::ids::JobId;
 use muster_core::job::{Allocation, ArrayRole, Job, Reason};
 use muster_core::refusal::Refusal;
-use muster_core::spec::JobSpec;
+use muster_core::spec::{JobSpec, Sharing};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,14 +41,22 @@ pub struct Scheduler {
     dirty_jobs: BTreeSet<JobId>,
     /// When running jobs are expected to end, where run times are predicted.
     pub(crate) planned: PlannedEnds,
+    /// Running jobs that may have to make room.
+    pub(crate) yielding: Yielding,
     /// Jobs that the last plan wants to start, or whose wait for switches it begins: those for which that was not done
     /// are tried again, or told a reason.
     pub(crate) proposed: BTreeSet<JobId>,
     /// Records that wait for their array's `%limit`, by array.
     throttled: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// Jobs that may be preempted from now on, or leave and are counted on by those who preempt.
+    opened: BTreeSet<JobId>,
     /// When jobs give up their wish for few leaf switches.
     relents: BTreeSet<(Timestamp, JobId)>,
     rebuild: bool,
+    /// Less counts towards limits of these since the last pass.
+    freed_scopes: BTreeSet<Scope>,
+    /// Licenses came back since the last pass.
+    licenses_freed: bool,
     /// Priorities were worked out since the last pass.
     reranked: bool,
     pub(crate) more: bool,
@@ -58,8 +68,6 @@ enum Eligibility {
     Now,
     /// The array's limit is reached.
     Throttled(JobId),
-    /// What it waits for cannot be had; the reason says what.
-    Refused(Reason),
     No,
 }
 
@@ -73,6 +81,7 @@ impl Scheduler {
             fleet,
             dirty_jobs: state.pending.clone(),
             planned: PlannedEnds::new(state),
+            yielding: Yielding::new(state),
             completing: state.active.iter().filter(completing).copied().collect(),
             ..Scheduler::default()
         }
@@ -91,6 +100,7 @@ impl Scheduler {
             Event::ReservationStarted { name, .. } => self.reservation_opened(state, name),
             Event::JobSubmitted { id, .. } | Event::JobRequeued { id, .. } => {
                 self.completing.remove(id);
+                self.follow_wish_for_nodes(state, *id);
                 self.job(state, *id);
             }
             Event::TaskSplit { base, id, .. } => {
@@ -107,15 +117,23 @@ impl Scheduler {
             }
             Event::JobEnding { id, .. } => {
                 self.job(state, *id);
+                self.follow_licenses(state, *id);
+                self.follow_limits(state, *id);
                 // Its resources come back at another time than was assumed.
                 self.retimed(state, *id);
                 if state.jobs.get(id).is_some_and(|j| j.completing) {
                     self.completing.insert(*id);
+                    if state.preemption().is_some() {
+                        // With what it leaves, fewer others need to make room.
+                        self.opened.insert(*id);
+                        self.nodes_of(state, *id);
+                    }
                 } else {
                     self.nodes_of(state, *id);
                 }
             }
             Event::NodeReleased { id, position, .. } => {
+                self.follow_licenses(state, *id);
                 let alloc = state.jobs.get(id).and_then(|j| j.alloc.as_ref());
                 if let Some(share) = alloc.and_then(|a| a.nodes.get(*position as usize)) {
                     self.dirty_nodes.insert(share.node.0);
@@ -167,6 +185,10 @@ impl Scheduler {
         for id in self.planned.correct(state, now) {
             self.retimed(state, id);
         }
+        for id in self.yielding.now_open(now) {
+            self.nodes_of(state, id);
+            self.opened.insert(id);
+        }
         self.prepare(state);
         while let Some(&(at, id)) = self.relents.first()
             && at <= now
@@ -179,7 +201,8 @@ impl Scheduler {
 
     /// When a plan should be made even if nothing happens until then.
     pub fn next_look(&self) -> Option<Timestamp> {
-        self.relents.first().map(|(at, _)| *at)
+        let relents = self.relents.first().map(|(at, _)| *at);
+        relents.into_iter().chain(self.yielding.next_open()).min()
     }
 
     /// Whether another plan should follow at once: the last one stopped at its bound, or it started a job that it
@@ -228,6 +251,7 @@ impl Scheduler {
     fn job(&mut self, state: &State, id: JobId) {
         self.dirty_jobs.insert(id);
         self.planned.follow(state, id);
+        self.yielding.follow(state, id);
         if let Some(ArrayRole::Task { base, .. }) = state.jobs.get(&id).map(|j| &j.array)
             && self.throttled.contains_key(base)
         {
@@ -238,6 +262,7 @@ impl Scheduler {
     fn job_changed(&mut self, state: &State, id: JobId, change: &JobChange) {
         match change {
             JobChange::Spec(_) | JobChange::TimeLimit(_) => {
+                self.follow_wish_for_nodes(state, id);
                 self.job(state, id);
                 self.retimed(state, id);
             }
@@ -248,6 +273,12 @@ impl Scheduler {
             | JobChange::NotBefore(_) => self.job(state, id),
             JobChange::ReservationGone { .. } => self.job(state, id),
             JobChange::EndBy(_) => self.retimed(state, id),
+            JobChange::Preempted(_) => {
+                self.job(state, id);
+                self.opened.insert(id);
+                self.nodes_of(state, id);
+                self.retimed(state, id);
+            }
             JobChange::SwitchWait => {
                 self.job(state, id);
                 if let Some(job) = state.jobs.get(&id) {
@@ -262,6 +293,27 @@ impl Scheduler {
             | JobChange::StepLimit { .. }
             | JobChange::Ready => {}
         }
+    }
+
+    /// A job counts towards limits no more.
+    fn follow_limits(&mut self, state: &State, id: JobId) {
+        if let Some(job) = state.jobs.get(&id).filter(|_| state.keeps_limits()) {
+            let scopes = state.scopes_of(job, &job.partition);
+            self.freed_scopes.extend(scopes);
+        }
+    }
+
+    /// A job gives licenses back, or will soon.
+    fn follow_licenses(&mut self, state: &State, id: JobId) {
+        let alloc = state.jobs.get(&id).and_then(|job| job.alloc.as_ref());
+        self.licenses_freed |= alloc.is_some_and(|a| !a.licenses.is_empty());
+    }
+
+    /// The first job that wants nodes for its user alone makes it matter whose jobs are where.
+    fn follow_wish_for_nodes(&mut self, state: &State, id: JobId) {
+        let job = state.jobs.get(&id);
+        let wants = job.is_some_and(|j| j.spec.ask.sharing == Sharing::ExclusiveUser);
+        self.rebuild |= wants && !self.fleet.by_user;
     }
 
     /// Jobs of a reservation may begin.
@@ -306,8 +358,11 @@ impl Scheduler {
         self.dirty_jobs.extend(&proposed);
         let mut freed = Vec::new();
         for node in std::mem::take(&mut self.dirty_nodes) {
-            if self.fleet.sync(state, node) {
-                freed.push(node);
+            let held = &state.nodes[node as usize].jobs;
+            let opened = held.iter().any(|id| self.opened.contains(id));
+            if self.fleet.sync(state, node) || opened {
+                let yields = opened || held.iter().any(|id| self.yielding.has(*id));
+                freed.push((node, yields));
             }
         }
         for part in 0..self.fleet.parts.len() {
@@ -319,19 +374,27 @@ impl Scheduler {
         for id in std::mem::take(&mut self.dirty_jobs) {
             self.refresh(state, id);
         }
+        let freed_scopes = std::mem::take(&mut self.freed_scopes);
+        if !freed_scopes.is_empty() {
+            self.queue.use_fell(&self.fleet, &freed_scopes);
+        }
+        if std::mem::take(&mut self.licenses_freed) {
+            self.queue.licenses_freed(&self.fleet);
+        }
         if std::mem::take(&mut self.reranked) {
             self.queue.reranked(state, &self.fleet);
         }
         for id in proposed {
             self.queue.wake_job(&self.fleet, id);
         }
-        for node in freed {
+        self.opened.clear();
+        for (node, yields) in freed {
             for &part in &self.fleet.nodes[node as usize].parts {
                 self.queue
                     .touched
                     .insert(self.fleet.parts[part as usize].component);
             }
-            self.cost.shapes_compared += self.queue.node_freed(&self.fleet, node);
+            self.cost.shapes_compared += self.queue.node_freed(&self.fleet, node, yields);
         }
     }
 
@@ -367,9 +430,6 @@ impl Scheduler {
                 self.throttled.entry(base).or_default().insert(id);
                 self.queue.refused.insert(id, Reason::JobArrayTaskLimit);
             }
-            Eligibility::Refused(reason) => {
-                self.queue.refused.insert(id, reason);
-            }
             Eligibility::No => {}
         }
         self.queue.remove(&self.fleet, id);
@@ -379,9 +439,6 @@ impl Scheduler {
 fn eligibility(state: &State, job: &Job) -> Eligibility {
     if !job.is_startable() || job.priority == 0 {
         return Eligibility::No;
-    }
-    if job.spec.licenses.is_some() {
-        return Eligibility::Refused(Reason::Licenses);
     }
     if let Some((base, left)) = array_budget(state, job)
         && left == 0

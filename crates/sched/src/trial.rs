@@ -2,15 +2,16 @@
 
 use crate::demand::Demand;
 use crate::fleet::{Fleet, PartView};
-use crate::ground::{Holds, Live, Running, earliest, end_after};
+use crate::ground::{Holds, Live, Running, choose_now, earliest, end_after};
+use crate::licenses::{Licenses, Span, asked};
 use crate::pass::allocate;
-use crate::place::{Pick, Placement, choose};
+use crate::place::{Pick, Placement};
 use crate::queue::{feasible, partitions_of};
 use crate::together::{Member, earliest_together};
 use muster_core::ids::JobId;
 use muster_core::job::{Allocation, Reason};
 use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::JobSpec;
+use muster_core::spec::{JobSpec, Sharing};
 use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
 use std::cell::Cell;
@@ -58,7 +59,7 @@ pub(crate) fn would_start_together(
             };
             let part = &fleet.parts[number as usize];
             let limit = limit_in(spec, part);
-            match feasible(&spec.ask, limit, &fleet, part) {
+            match feasible(&spec.ask, limit, &fleet, part, Some(spec.owner.uid)) {
                 Ok(demand) => lanes.push((number, demand)),
                 Err(reason) => refusal = refusal_for(reason, name, limit),
             }
@@ -108,6 +109,12 @@ pub(crate) fn would_start(
     // Nodes are read afresh: this is asked rarely, and answers must not depend on a plan not yet committed.
     let mut fleet = Fleet::new(state);
     fleet.now = now;
+    if spec.ask.sharing == Sharing::ExclusiveUser && !fleet.by_user {
+        fleet.by_user = true;
+        for (_, node) in state.nodes.iter().zip(0..) {
+            fleet.sync(state, node);
+        }
+    }
     let default = default_partition(state);
     let completing = completing(state);
     let running = Running {
@@ -128,14 +135,14 @@ pub(crate) fn would_start(
         };
         let part = &fleet.parts[number as usize];
         let limit = limit_in(spec, part);
-        let demand = match feasible(&spec.ask, limit, &fleet, part) {
+        let demand = match feasible(&spec.ask, limit, &fleet, part, Some(spec.owner.uid)) {
             Ok(demand) => demand,
             Err(reason) => {
                 refusal = refusal_for(reason, name, limit);
                 continue;
             }
         };
-        let ground = Live {
+        let mut ground = Live {
             fleet: &fleet,
             part,
             holds: &holds,
@@ -145,13 +152,43 @@ pub(crate) fn would_start(
             narrowed: Cell::new(false),
             reserved: Cell::new(None),
             visited: Cell::new(0),
+            shared: false,
         };
         let switches = demand.switches.map(|(most, _)| most);
-        let found = match choose(&demand, &fleet, part, &ground, switches) {
+        let wish = asked(spec.licenses.as_deref());
+        let span = Span {
+            state,
+            reservation: None,
+            now,
+            end: end_after(now, demand.length_ms),
+        };
+        let licensed = match wish.is_empty() {
+            true => Some(now),
+            false => Licenses::default()
+                .earliest(&wish, span, &completing)
+                .map(|(at, _)| at),
+        };
+        let Some(from) = licensed else {
+            let text = "no running job's end sets its licenses free";
+            refusal = Refusal::new(RefusalCode::InvalidLicense, text);
+            continue;
+        };
+        let placement = match from > now {
+            true => Placement::Nowhere,
+            false => choose_now(&demand, &mut ground, switches),
+        };
+        let found = match placement {
             Placement::Here(picks) => Some((now, picks)),
             other => {
                 let waited = (other == Placement::Scattered).then_some(now);
-                earliest(&demand, (&fleet, part), &holds, &running, now, waited)
+                earliest(
+                    &demand,
+                    (&fleet, part),
+                    &holds,
+                    &running,
+                    (now, from),
+                    waited,
+                )
             }
         };
         match found {

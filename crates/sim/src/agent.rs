@@ -7,7 +7,7 @@ use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_core::node::NodeInfo;
 use muster_core::time::Timestamp;
 use muster_proto::node::{JobGrant, NodeHello, NumberedReport, Report};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// One launch of a job.
 pub(crate) type Run = (JobId, Attempt);
@@ -36,6 +36,8 @@ pub(crate) struct Agent {
     pub(crate) runs: BTreeMap<Run, Local>,
     /// Launches that wait for CPUs whose last job is being killed, in order.
     pub(crate) waiting: VecDeque<JobGrant>,
+    /// Those of them that are to be stopped as soon as they run.
+    pub(crate) stopped: BTreeSet<Run>,
     /// Highest launch of each job that was seen in this boot; never started again.
     pub(crate) seen: BTreeMap<JobId, Attempt>,
     /// Reports that were not acknowledged.
@@ -48,6 +50,8 @@ pub(crate) struct Agent {
 pub(crate) struct Local {
     /// CPUs granted here.
     pub(crate) cpus: CpuSet,
+    /// The partition whose jobs may have them, too.
+    pub(crate) shared_with: Option<String>,
     /// Processes exist.
     pub(crate) alive: bool,
     /// It leads and has a script.
@@ -88,6 +92,7 @@ impl Agent {
             cut_off_until: 0,
             runs: BTreeMap::new(),
             waiting: VecDeque::new(),
+            stopped: BTreeSet::new(),
             seen: BTreeMap::new(),
             outbox: VecDeque::new(),
             seq: 0,
@@ -161,9 +166,13 @@ impl Agent {
         *seen = (*seen).max(attempt);
     }
 
-    /// Runs whose processes use a CPU of `cpus`.
-    pub(crate) fn using(&self, cpus: &CpuSet) -> Vec<Run> {
-        let uses = |local: &Local| local.alive && local.cpus.intersects(cpus);
+    /// Runs whose processes use a CPU of `cpus`; those that are stopped do not.
+    /// Those that share with jobs of that partition do not matter.
+    pub(crate) fn using(&self, cpus: &CpuSet, partition: Option<&str>) -> Vec<Run> {
+        let uses = |local: &Local| {
+            let shares = partition.is_some() && local.shared_with.as_deref() == partition;
+            local.alive && local.stopped.is_none() && local.cpus.intersects(cpus) && !shares
+        };
         self.runs
             .iter()
             .filter(|(_, local)| uses(local))
@@ -179,6 +188,7 @@ impl Agent {
         self.welcomed = false;
         self.runs.clear();
         self.waiting.clear();
+        self.stopped.clear();
         self.seen.clear();
         self.outbox.clear();
     }

@@ -5,8 +5,8 @@ use crate::Violation;
 use crate::agent::Run;
 use crate::world::World;
 use crate::world::clients::Submission;
+use crate::world::nodes::{share_of, shared_with};
 use muster_core::command::Reply;
-use muster_core::cpuset::CpuSet;
 use muster_core::ids::JobId;
 use muster_core::job::JobState;
 use muster_core::state::State;
@@ -258,16 +258,18 @@ pub(crate) fn invariant_no_attempt_starts_twice_on_a_node(
     )
 }
 
-/// No two jobs' processes have a CPU in common, as the node itself sees it. No exception: a node that comes back
-/// after it was given up is told to end what runs there before it gets anything new, and waits for that.
+/// No two jobs' processes have a CPU in common, as the node itself sees it, but for those of jobs that share and of jobs
+/// that are stopped. A node that comes back after it was given up is told to end what runs there before it gets anything
+/// new, and waits for that.
 pub(crate) fn invariant_no_cpu_is_used_twice(
     world: &World,
     node: usize,
-    run: Run,
-    cpus: &CpuSet,
+    grant: &JobGrant,
 ) -> Outcome {
+    let run = (grant.job, grant.attempt);
+    let cpus = share_of(grant);
     let agent = &world.agents[node];
-    let others = agent.using(cpus);
+    let others = agent.using(&cpus, shared_with(grant).as_deref());
     if others.is_empty() {
         return Ok(());
     }

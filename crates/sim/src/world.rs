@@ -4,7 +4,7 @@
 pub(crate) mod clients;
 mod faults;
 mod network;
-mod nodes;
+pub(crate) mod nodes;
 mod turns;
 
 use crate::agent::{Agent, Run};

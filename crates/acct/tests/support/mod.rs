@@ -301,6 +301,9 @@ pub(crate) fn allocation(nodes: &[u32], cpu: u32) -> Allocation {
         reservation: None,
         end_by: None,
         billing_milli: 0,
+        sharers: 0,
+        only_user: None,
+        licenses: Vec::new(),
         nodes: (nodes.iter().zip(&names))
             .map(|(n, name)| NodeShare {
                 node: NodeIdx(*n),

@@ -61,6 +61,9 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         predicted_s: None,
         priority_fixed: false,
         het: None,
+        preempted: None,
+        cpus_lent: false,
+        resumed: false,
         id: JobId(id),
         spec: Arc::new(spec),
         array: ArrayRole::None,
@@ -132,6 +135,9 @@ pub(crate) fn start(job: &mut Job, hostlist: &str, cpus: &[&[u32]]) {
         reservation: None,
         end_by: None,
         billing_milli: 0,
+        sharers: 0,
+        only_user: None,
+        licenses: Vec::new(),
         ntasks: nodes.iter().map(|n| n.tasks).sum(),
         nodes,
         partition: job.partition.clone(),
@@ -436,6 +442,11 @@ pub(crate) fn node(number: u32, used: u32, free_mib: u64, last_busy: i64) -> Nod
         removed: false,
         reboot: None,
         comment: None,
+        shared_cpus: Vec::new(),
+        alone: 0,
+        alone_by_user: 0,
+        only_user: None,
+        stopped: 0,
     }
 }
 

@@ -5,6 +5,7 @@ use crate::connect::{Client, ConnectError, unexpected};
 use muster_core::config::ClusterConfig;
 use muster_core::ids::{JobId, NodeIdx};
 use muster_core::job::{ArrayRole, Job};
+use muster_core::licenses::License;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::state::ArrayInfo;
 use muster_core::time::Timestamp;
@@ -130,6 +131,14 @@ pub(crate) fn config(client: &mut Client) -> Result<ConfigAnswer, ConnectError> 
 pub(crate) fn reservations(client: &mut Client) -> Result<ReservationsAnswer, ConnectError> {
     match client.query(Query::Reservations)? {
         Response::Reservations(answer) => Ok(*answer),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks for licenses.
+pub(crate) fn licenses(client: &mut Client) -> Result<Vec<License>, ConnectError> {
+    match client.query(Query::Licenses)? {
+        Response::Licenses(all) => Ok(all),
         other => Err(unexpected(&other)),
     }
 }

@@ -1,5 +1,5 @@
 //! sacctmgr: accounts, users with their associations, and QOS, which the controller keeps. Users that nobody added
-//! are in one account that has their own name, as accounting books it. Limits are not kept and are refused by name.
+//! are in one account that has their own name, as accounting books it. Of limits those are kept that count jobs, and what they have at once; others are refused by name.
 
 mod edit;
 
@@ -7,6 +7,7 @@ use super::{Failure, print, query};
 use crate::SLURM_VERSION;
 use crate::connect::{Client, ConnectError};
 use crate::options::{Spec, flag};
+use muster_core::account_limits::{Amounts, Limits};
 use muster_core::accounts::{Accounts, NORMAL, PARENT_SHARES, Qos, ROOT, Terms};
 
 /// What sacctmgr knows.
@@ -27,7 +28,7 @@ pub(crate) static SPEC: Spec = Spec {
         flag("version", "print the version").short('V'),
     ],
     variables: &[],
-    notes: "A user that nobody added is in an account of the same name. Limits are not kept.\n",
+    notes: "A user that nobody added is in an account of the same name. Limits on use over time are not kept.\n",
 };
 
 /// A line: a user in an account, an account, or a QOS.
@@ -90,6 +91,26 @@ fn clock(seconds: u32) -> String {
     )
 }
 
+/// Limits of a row: those of its QOS, or of its association.
+fn limits(r: &Row) -> &Limits {
+    match r.qos.name.is_empty() {
+        true => &r.terms.limits,
+        false => &r.qos.limits,
+    }
+}
+
+fn count(limit: Option<u32>) -> String {
+    limit.map_or(String::new(), |n| n.to_string())
+}
+
+fn amounts(of: &Amounts) -> String {
+    let words = of.iter().map(|(name, count)| match name.as_str() {
+        "mem" => format!("mem={count}M"),
+        _ => format!("{name}={count}"),
+    });
+    words.collect::<Vec<_>>().join(",")
+}
+
 /// Where a beginning fits several, the first is meant.
 static FIELDS: &[Field] = &[
     field("Cluster", "Cluster", 10, |r| r.cluster.clone()),
@@ -105,19 +126,25 @@ static FIELDS: &[Field] = &[
             r.qos.priority.to_string()
         }
     }),
-    unset("GrpJobs", 7),
-    unset("GrpTRES", 13),
-    unset("GrpSubmit", 9),
+    field("GrpJobs", "GrpJobs", 7, |r| count(limits(r).grp_jobs)),
+    field("GrpTRES", "GrpTRES", 13, |r| amounts(&limits(r).grp_tres)),
+    field("GrpSubmit", "GrpSubmit", 9, |r| count(limits(r).grp_submit)),
     unset("GrpWall", 11),
     unset("GrpTRESMins", 13),
     unset("GrpCPUs", 8),
     unset("GrpMem", 7),
     unset("GrpNodes", 8),
-    unset("MaxJobs", 7),
-    unset("MaxTRES", 13),
+    field("MaxJobs", "MaxJobs", 7, |r| count(r.terms.limits.max_jobs)),
+    field("MaxTRES", "MaxTRES", 13, |r| amounts(&limits(r).max_tres)),
     unset("MaxTRESPerNode", 14),
-    unset("MaxSubmit", 9),
-    unset("MaxWall", 11),
+    field("MaxSubmit", "MaxSubmit", 9, |r| {
+        count(r.terms.limits.max_submit)
+    }),
+    field("MaxWall", "MaxWall", 11, |r| {
+        limits(r)
+            .max_wall_min
+            .map_or(String::new(), |m| clock(m * 60))
+    }),
     unset("MaxTRESMins", 13),
     field("QOS", "QOS", 20, |r| {
         r.terms
@@ -153,9 +180,15 @@ static FIELDS: &[Field] = &[
         let millionths = r.qos.usage_factor_millionths.unwrap_or(1_000_000);
         format!("{:.6}", millionths as f64 / 1e6)
     }),
-    unset("MaxTRESPU", 13),
-    unset("MaxJobsPU", 9),
-    unset("MaxSubmitPU", 11),
+    field("MaxTRESPU", "MaxTRESPU", 13, |r| {
+        amounts(&r.qos.limits.max_tres_user)
+    }),
+    field("MaxJobsPU", "MaxJobsPU", 9, |r| {
+        count(r.qos.limits.max_jobs)
+    }),
+    field("MaxSubmitPU", "MaxSubmitPU", 11, |r| {
+        count(r.qos.limits.max_submit)
+    }),
     unset("MaxTRESPA", 13),
     unset("MaxJobsPA", 9),
     unset("MaxSubmitPA", 11),

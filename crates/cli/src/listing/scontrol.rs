@@ -18,6 +18,7 @@ use muster_core::ids::{JobId, StepNo};
 use muster_core::job::ArrayRole;
 use muster_proto::client::JobFilter;
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 /// Options of scontrol that `show` heeds.
@@ -96,12 +97,7 @@ pub(crate) const ENTITIES: &[(&str, usize, Entity, Status)] = &[
     ("hostnames", 5, Entity::Hostnames, Status::Works),
     ("hostlist", 5, Entity::Hostlist, Status::Works),
     ("hostlistsorted", 9, Entity::HostlistSorted, Status::Works),
-    (
-        "licenses",
-        2,
-        Entity::Licenses,
-        Status::Partly("always says that there are none"),
-    ),
+    ("licenses", 2, Entity::Licenses, Status::Works),
     (
         "frontends",
         1,
@@ -175,10 +171,7 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
         Entity::Hostnames => hostnames(which),
         Entity::Hostlist => host_list(which, hostlist::compress),
         Entity::HostlistSorted => host_list(which, hostlist::compress_sorted),
-        Entity::Licenses => {
-            print("No licenses configured in Slurm.\n");
-            Ok(())
-        }
+        Entity::Licenses => licenses(which, flags),
         Entity::Frontend => {
             print("No nodes in the system\n");
             Ok(())
@@ -372,6 +365,34 @@ fn partitions(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> 
         out.push_str("No partitions in the system\n");
     }
     finish(out, &missing, flags)
+}
+
+fn licenses(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
+    let failed = failed_call("slurm_load_licenses");
+    let mut client = Client::connect().map_err(&failed)?;
+    let all = query::licenses(&mut client).map_err(&failed)?;
+    let between = if flags.one_liner { " " } else { "\n    " };
+    let mut out = String::new();
+    let wanted = |name: &str| which.is_none_or(|w| w == name);
+    for license in all.iter().filter(|l| wanted(&l.name)) {
+        let _ = writeln!(
+            out,
+            "LicenseName={}{between}Total={} Used={} Free={} Reserved={} Remote=no",
+            license.name,
+            license.total,
+            license.used,
+            license.total.saturating_sub(license.used),
+            license.reserved
+        );
+    }
+    let missing = match which {
+        _ if all.is_empty() => "No licenses configured in Slurm.\n".to_owned(),
+        Some(name) if out.is_empty() => format!("License {name} not found\n"),
+        _ => String::new(),
+    };
+    out.push_str(&missing);
+    print(&out);
+    Ok(())
 }
 
 fn topology(which: Option<&str>) -> Result<(), Failure> {

@@ -6,6 +6,7 @@ use super::job_fields::star;
 use super::step_fields::StepRow;
 use super::text::{self, put};
 use muster_core::job::{GresShare, NodeShare};
+use muster_core::preemption::PreemptType;
 use muster_core::spec::{JobKind, MemoryAsk};
 use muster_core::time::{TimeLimit, Timestamp};
 
@@ -158,6 +159,15 @@ fn times(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
     );
     time(out, " Deadline", spec.deadline, "N/A");
     style.newline(out);
+    let settings = ctx.config.as_ref().map(|c| &c.order.preemption);
+    let settings = settings.filter(|s| s.kind != PreemptType::None);
+    if let (Some(settings), Some(start), Some(_)) = (settings, job.start_time, &job.alloc) {
+        let eligible = start.plus_s(u64::from(settings.exempt_s));
+        time(out, "PreemptEligibleTime", Some(eligible), "None");
+        let at = job.preempted.as_ref().map(|p| p.at);
+        time(out, " PreemptTime", at, "None");
+        style.newline(out);
+    }
     time(out, "SuspendTime", job.suspend_time, "None");
     put!(out, " SecsPreSuspend={} ", pre_suspend_s(row, ctx));
     time(out, "LastSchedEval", job.last_sched_eval, "Unknown");

@@ -205,10 +205,10 @@ pub(super) const ROWS: &[OptionRow] = &[
     opt(
         "licenses",
         "names",
-        "licenses that the job holds while it runs: name[:count],...",
+        "licenses that the job holds while it runs: name[:count],... or one of name[:count]|...",
     )
     .short('L')
-    .partly("the cluster has no licenses, so a job that asks for one is refused"),
+    .partly("those of slurm.conf; there is no license server to name as name@server"),
     opt("mail-type", "type", "events to send mail for"),
     opt("mail-user", "user", "who gets the mail"),
     opt("mcs-label", "label", "label of the job's security group")

@@ -62,6 +62,9 @@ impl Job {
             predicted_s: None,
             priority_fixed: spec.priority.is_some_and(|p| p > 0),
             het: None,
+            preempted: None,
+            cpus_lent: false,
+            resumed: false,
             spec,
         }
     }
@@ -191,10 +194,14 @@ impl Job {
             Event::JobSuspended { at, .. } => {
                 self.state = JobState::Suspended;
                 self.suspend_time = Some(*at);
+                self.cpus_lent = true;
             }
             Event::JobResumed { at, .. } => {
                 self.state = JobState::Running;
                 self.end_suspension(*at);
+                self.cpus_lent = false;
+                self.resumed = true;
+                self.preempted = None;
             }
             Event::StepStarted { step, .. } => self.start_step(step),
             Event::StepEnded { step, end, .. } => self.end_step(*step, end),
@@ -300,6 +307,7 @@ impl Job {
                     step.time_limit = Some(*limit);
                 }
             }
+            JobChange::Preempted(how) => self.preempted = Some(*how),
             // Nothing else about its waiting changes.
             JobChange::SwitchWait => {
                 self.switch_wait_since = Some(at);
@@ -356,6 +364,9 @@ impl Job {
         self.reason = Reason::None;
         self.reason_detail = None;
         self.attempt = attempt;
+        self.preempted = None;
+        self.cpus_lent = false;
+        self.resumed = false;
         self.start_time = Some(at);
         self.end_time = None;
         self.term_time = None;
@@ -422,6 +433,7 @@ impl Job {
         self.after_completing = AfterCompleting::End;
         self.hold = hold;
         self.alloc = None;
+        self.cpus_lent = false;
         self.start_time = None;
         self.end_time = None;
         self.term_time = None;

@@ -3,7 +3,7 @@
 use crate::cpuset::CpuSet;
 use crate::event::{Event, NodeChange};
 use crate::ids::{JobId, NodeIdx};
-use crate::job::{GresShare, NodeShare};
+use crate::job::{Allocation, GresShare, Job, NodeShare};
 use crate::node::{Node, NodeConfig, NodeInfo, NodeLink, NodeReason};
 use crate::time::Timestamp;
 
@@ -30,6 +30,11 @@ impl Node {
             removed: false,
             reboot: None,
             comment: None,
+            shared_cpus: Vec::new(),
+            alone: 0,
+            alone_by_user: 0,
+            only_user: None,
+            stopped: 0,
         };
         match config.state.as_str() {
             "DOWN" | "FUTURE" => node.down = true,
@@ -77,19 +82,23 @@ impl Node {
     }
 
     /// Gives a job its share.
-    pub(crate) fn take(&mut self, job: JobId, share: &NodeShare, exclusive: bool) {
+    pub(crate) fn take(&mut self, job: JobId, share: &NodeShare, alloc: &Allocation) {
         assert!(
             !self.jobs.contains(&job),
             "job {job} is on node {} already",
             self.config.name
         );
         self.jobs.push(job);
-        self.hold_resources(share, exclusive);
+        self.hold_resources(share, alloc, false);
     }
 
-    /// Marks a share as used, without the entry in `jobs`.
-    pub(crate) fn hold_resources(&mut self, share: &NodeShare, exclusive: bool) {
-        self.free_cpus.subtract(&share.cpus);
+    /// Marks a share as used, without the entry in `jobs`; all but its CPUs if those are lent.
+    pub(crate) fn hold_resources(&mut self, share: &NodeShare, alloc: &Allocation, lent: bool) {
+        if lent {
+            self.stopped += 1;
+        } else {
+            self.hold_cpus(share, alloc);
+        }
         self.used_mib = self.used_mib.saturating_add(share.memory_mib);
         for gres in &share.gres {
             if let Some(used) = self
@@ -99,26 +108,86 @@ impl Node {
                 used.union_with(&gres.ids);
             }
         }
-        self.exclusive |= exclusive;
+        if alloc.only_user.is_some() {
+            self.only_user = alloc.only_user;
+            self.alone_by_user += 1;
+        }
     }
 
-    /// Takes a job's share back.
-    pub(crate) fn give_back(&mut self, job: JobId, share: &NodeShare, at: Timestamp) {
+    /// A job was stopped, or goes on.
+    pub(crate) fn follow_stop(&mut self, share: &NodeShare, alloc: &Allocation, stopped: bool) {
+        if stopped {
+            self.lend_cpus(share, alloc);
+            self.stopped += 1;
+        } else {
+            self.hold_cpus(share, alloc);
+            self.stopped -= 1;
+        }
+    }
+
+    /// A job starts to use its CPUs, or goes on.
+    fn hold_cpus(&mut self, share: &NodeShare, alloc: &Allocation) {
+        // CPUs that a new configuration took away are nobody's.
+        let mut more = share.cpus.clone();
+        more.intersect_with(&self.config.job_cpus());
+        more.subtract(&self.free_cpus);
+        self.free_cpus.subtract(&share.cpus);
+        let mut layer = 0;
+        while !more.is_empty() {
+            if layer == self.shared_cpus.len() {
+                self.shared_cpus.push(CpuSet::default());
+            }
+            let level = &mut self.shared_cpus[layer];
+            let mut next = more.clone();
+            next.intersect_with(level);
+            level.union_with(&more);
+            more = next;
+            layer += 1;
+        }
+        self.alone += u32::from(alloc.exclusive);
+        self.exclusive = self.alone > 0;
+    }
+
+    /// A job does not use its CPUs any more, or for now.
+    fn lend_cpus(&mut self, share: &NodeShare, alloc: &Allocation) {
+        let mut less = share.cpus.clone();
+        less.intersect_with(&self.config.job_cpus());
+        for level in self.shared_cpus.iter_mut().rev() {
+            let mut here = less.clone();
+            here.intersect_with(level);
+            level.subtract(&here);
+            less.subtract(&here);
+        }
+        while self.shared_cpus.last().is_some_and(CpuSet::is_empty) {
+            self.shared_cpus.pop();
+        }
+        self.free_cpus.union_with(&less);
+        self.alone = self.alone.saturating_sub(u32::from(alloc.exclusive));
+        self.exclusive = self.alone > 0;
+    }
+
+    /// Takes back what a job has here.
+    pub(crate) fn give_back(&mut self, job: &Job, share: &NodeShare, at: Timestamp) {
         let before = self.jobs.len();
-        self.jobs.retain(|j| *j != job);
+        self.jobs.retain(|j| *j != job.id);
         assert_eq!(
             self.jobs.len() + 1,
             before,
-            "job {job} is not on node {}",
+            "job {} is not on node {}",
+            job.id,
             self.config.name
         );
-        // CPUs that a new configuration took away stay away.
-        let known = self.config.job_cpus();
-        share
-            .cpus
-            .iter()
-            .filter(|cpu| known.contains(*cpu))
-            .for_each(|cpu| self.free_cpus.insert(cpu));
+        if let Some(alloc) = &job.alloc {
+            if job.cpus_lent {
+                self.stopped -= 1;
+            } else {
+                self.lend_cpus(share, alloc);
+            }
+            self.alone_by_user -= u32::from(alloc.only_user.is_some());
+            if self.alone_by_user == 0 {
+                self.only_user = None;
+            }
+        }
         self.used_mib = self.used_mib.saturating_sub(share.memory_mib);
         for gres in &share.gres {
             if let Some(used) = self
@@ -127,9 +196,6 @@ impl Node {
             {
                 used.subtract(&gres.ids);
             }
-        }
-        if self.jobs.is_empty() {
-            self.exclusive = false;
         }
         self.last_busy = Some(at);
     }
@@ -140,6 +206,9 @@ impl Node {
         self.used_mib = 0;
         self.used_gres = vec![CpuSet::default(); self.config.gres.len()];
         self.exclusive = false;
+        self.shared_cpus = Vec::new();
+        (self.alone, self.alone_by_user, self.only_user) = (0, 0, None);
+        self.stopped = 0;
     }
 
     /// Applies an event about this node.

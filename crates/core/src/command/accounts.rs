@@ -1,5 +1,6 @@
 //! What sacctmgr asks for.
 
+use crate::account_limits::LimitAsk;
 use minicbor::{Decode, Encode};
 
 /// What sacctmgr asks for: an edit of the entities of these names.
@@ -123,6 +124,10 @@ pub struct TermsAsk {
     /// `QosLevel`, with `+` or `-` in front of the equal sign.
     #[n(3)]
     pub qos: Option<(Option<char>, Vec<String>)>,
+    /// Limits, in order.
+    #[n(220)]
+    #[cbor(default)]
+    pub limits: Vec<LimitAsk>,
 }
 
 /// What a QOS is to set.
@@ -149,4 +154,8 @@ pub struct QosAsk {
     /// `UsageFactor` in millionths.
     #[n(6)]
     pub usage_factor_millionths: Option<u64>,
+    /// Limits, in order.
+    #[n(220)]
+    #[cbor(default)]
+    pub limits: Vec<LimitAsk>,
 }

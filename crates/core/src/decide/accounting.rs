@@ -4,10 +4,12 @@
 use super::draft::Draft;
 use super::require_admin;
 use super::submit::too_long;
+use crate::account_limits::{LimitAsk, Limits};
 use crate::accounts::{Account, AccountsChange, NORMAL, Qos, ROOT, Terms, User};
 use crate::command::{AccountsAsk, AccountsEdit, Identity, Reply, TermsAsk};
 use crate::event::Event;
 use crate::limits::NAME_BYTES_MAX;
+use crate::preemption::parse_mode;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::state::State;
 
@@ -347,6 +349,15 @@ fn check_terms(state: &State, ask: &TermsAsk) -> Result<(), Refusal> {
             return Err(no_qos(name));
         }
     }
+    set_limits(&mut Limits::default(), &ask.limits, false)
+}
+
+/// Sets limits, one after another.
+fn set_limits(limits: &mut Limits, asked: &[LimitAsk], qos: bool) -> Result<(), Refusal> {
+    for ask in asked {
+        let wrong = |why| Refusal::new(RefusalCode::InvalidValue, why);
+        limits.set(ask, qos).map_err(wrong)?;
+    }
     Ok(())
 }
 
@@ -359,6 +370,10 @@ fn set_terms(terms: &mut Terms, ask: &TermsAsk) {
     }
     if let Some(qos) = &ask.default_qos {
         terms.default_qos = Some(qos.clone()).filter(|q| !q.is_empty());
+    }
+    for limit in &ask.limits {
+        // They were looked at before.
+        let _ = terms.limits.set(limit, false);
     }
     if let Some((sign, names)) = &ask.qos {
         edit_list(terms.qos.get_or_insert_default(), *sign, names);
@@ -406,14 +421,14 @@ fn set_qos(
     }
     if let Some(mode) = &ask.preempt_mode {
         let upper = mode.to_ascii_uppercase();
-        qos.preempt_mode = match upper.as_str() {
-            "" | "CLUSTER" => None,
-            "OFF" | "CANCEL" | "REQUEUE" | "SUSPEND" => Some(upper),
-            _ => {
+        qos.preempt_mode = match parse_mode(&upper) {
+            Some((None, false)) => None,
+            Some(_) => Some(upper),
+            None => {
                 return Err(Refusal::new(
                     RefusalCode::InvalidValue,
                     format!(
-                        "PreemptMode={mode}: expected CLUSTER, OFF, CANCEL, REQUEUE or SUSPEND"
+                        "PreemptMode={mode}: expected CLUSTER, OFF, CANCEL, REQUEUE or SUSPEND, and WITHIN"
                     ),
                 ));
             }
@@ -428,5 +443,5 @@ fn set_qos(
     if let Some(factor) = ask.usage_factor_millionths {
         qos.usage_factor_millionths = Some(factor);
     }
-    Ok(())
+    set_limits(&mut qos.limits, &ask.limits, true)
 }

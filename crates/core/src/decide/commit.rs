@@ -7,6 +7,7 @@ use crate::config::PartitionState;
 use crate::event::{Event, JobChange};
 use crate::ids::{Attempt, JobId};
 use crate::job::{Allocation, ArrayRole, Job, NodeShare};
+use crate::licenses;
 use crate::node::Node;
 use crate::reservation::{Flags, Reservation};
 use crate::state::Note;
@@ -16,6 +17,9 @@ use std::sync::Arc;
 
 /// Starts what can be started and takes note of the rest.
 pub(super) fn commit(draft: &mut Draft<'_>, plan: &Plan) {
+    for planned in &plan.preemptions {
+        super::preempt::preempt(draft, planned);
+    }
     let mut starts = plan.starts.as_slice();
     while let Some((first, rest)) = starts.split_first() {
         let het = |planned: &PlannedStart| draft.job(planned.job).and_then(|job| job.het);
@@ -32,6 +36,7 @@ pub(super) fn commit(draft: &mut Draft<'_>, plan: &Plan) {
         super::het::start(draft, part, together);
         starts = rest;
     }
+    super::preempt::undo_in_vain(draft, &plan.preemptions);
     for id in &plan.switch_waits {
         let waits = |job: &Job| job.is_startable() && job.switch_wait_since.is_none();
         if draft.job(*id).is_some_and(waits) {
@@ -65,6 +70,9 @@ fn start(draft: &mut Draft<'_>, planned: &PlannedStart, shorter: Option<TimeLimi
     let least = job.spec.time_min.unwrap_or(job.time_limit);
     let limit = shorter.unwrap_or(job.time_limit);
     if limit < least || reservations_allow(draft, job, &planned.alloc, limit).is_none() {
+        return;
+    }
+    if !licenses_suffice(draft, job, &planned.alloc) || !limits_allow(draft, job, &planned.alloc) {
         return;
     }
     let is_array = matches!(job.array, ArrayRole::Pending { .. });
@@ -114,6 +122,36 @@ fn throttle_allows(draft: &Draft<'_>, job: &Job) -> bool {
         (Some(most), Some(counts)) => counts.running < most,
         (Some(_) | None, _) => true,
     }
+}
+
+/// Whether no limit of its association or QOS keeps it from starting.
+pub(super) fn limits_allow(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> bool {
+    if !draft.state.keeps_limits() {
+        return true;
+    }
+    let tres = crate::account_limits::amounts(alloc);
+    let state = draft.state;
+    let limit = state.start_limit(job, &alloc.partition, &tres, &draft.limits);
+    limit.is_none()
+}
+
+/// Whether it gets the licenses that it asks for, and these are there.
+pub(super) fn licenses_suffice(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> bool {
+    let Some(text) = &job.spec.licenses else {
+        return alloc.licenses.is_empty();
+    };
+    let asked = licenses::parse_ask(text).unwrap_or_default();
+    let end = job.time_limit.seconds().map(|s| draft.now.plus_s(s));
+    let window = (draft.now, draft.now, end.unwrap_or(Timestamp(i64::MAX)));
+    let reservation = alloc.reservation.as_deref();
+    let there = |(name, count): &(String, u32)| {
+        let pool = draft.state.license_pool(name, reservation);
+        let taken = draft.licenses.get(&(name.clone(), pool.to_owned()));
+        let taken = i64::from(taken.copied().unwrap_or(0));
+        let left = draft.state.licenses_left(name, reservation, window);
+        left - taken >= i64::from(*count)
+    };
+    asked.contains(&alloc.licenses) && alloc.licenses.iter().all(there)
 }
 
 /// What the allocation counts in the user's use, in thousandths: CPUs, or what `TRESBillingWeights` says, times the
@@ -176,7 +214,8 @@ pub(super) fn reservations_allow(
     let by_limit = limit.seconds().map(|s| draft.now.plus_s(s));
     let end = by_limit.into_iter().chain(end_by).min();
     let end = end.unwrap_or(Timestamp(i64::MAX));
-    let flex = own.is_some_and(|r| r.flags.has(Flags::FLEX));
+    let anywhere = Flags::FLEX.with(Flags::ANY_NODES);
+    let flex = own.is_some_and(|r| r.flags.has(anywhere));
     let above = own.is_some_and(Reservation::overlaps_others);
     let free = alloc.nodes.iter().all(|share| {
         let cpus = draft.node(share.node).map_or(0, |n| n.config.cpus);
@@ -196,11 +235,9 @@ pub(super) fn reservations_allow(
 
 /// Whether the allocation is one that the job may have now.
 fn fits(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> bool {
-    let config = draft.state.config.as_ref();
-    let counts_memory = config.is_some_and(|c| c.memory_is_consumable);
     fits_on(draft, job, alloc, |share| {
         let node = draft.node(share.node);
-        node.is_some_and(|node| share_fits(counts_memory, node, share, alloc.exclusive))
+        node.is_some_and(|node| share_fits(draft, job, node, share, alloc))
     })
 }
 
@@ -236,19 +273,30 @@ pub(super) fn fits_on(
     })
 }
 
-/// Whether a node has so much free.
+/// Whether a node has so much free for the job.
 pub(super) fn share_fits(
-    counts_memory: bool,
+    draft: &Draft<'_>,
+    job: &Job,
     node: &Node,
     share: &NodeShare,
-    exclusive: bool,
+    alloc: &Allocation,
 ) -> bool {
-    if !node.is_usable() || node.exclusive || (exclusive && !node.jobs.is_empty()) {
+    if !node.is_usable() || share.cpus.is_empty() || !users_agree(draft, job, node, alloc) {
         return false;
     }
-    if share.cpus.is_empty() || !node.free_cpus.is_superset(&share.cpus) {
+    // Who is stopped does not use the node.
+    let others = || {
+        let jobs = node.jobs.iter().filter_map(|id| draft.job(*id));
+        jobs.filter(|job| !job.cpus_lent)
+    };
+    if node.exclusive || (alloc.exclusive && others().next().is_some()) {
         return false;
     }
+    if !node.free_cpus.is_superset(&share.cpus) && !may_share(node, share, alloc, others()) {
+        return false;
+    }
+    let config = draft.state.config.as_ref();
+    let counts_memory = config.is_some_and(|c| c.memory_is_consumable);
     if counts_memory && share.memory_mib > node.unheld_mib() {
         return false;
     }
@@ -265,4 +313,40 @@ pub(super) fn share_fits(
         used.union_with(&gres.ids);
         free
     })
+}
+
+/// Whether all who use CPUs of the share let others do so, too, and are not too many yet.
+fn may_share<'j>(
+    node: &Node,
+    share: &NodeShare,
+    alloc: &Allocation,
+    others: impl Iterator<Item = &'j Job>,
+) -> bool {
+    if alloc.sharers < 2 {
+        return false;
+    }
+    let full = node.shared_cpus.get(alloc.sharers as usize - 2);
+    if full.is_some_and(|full| full.intersects(&share.cpus)) {
+        return false;
+    }
+    let known = node.config.job_cpus();
+    let mut used = share.cpus.clone();
+    used.subtract(&node.free_cpus);
+    let lets = |other: &Job| {
+        let here = |(s, a): (&NodeShare, &Allocation)| {
+            s.node != node.idx
+                || !s.cpus.intersects(&used)
+                || (a.sharers > 0 && a.partition == alloc.partition)
+        };
+        other.held().all(here)
+    };
+    known.is_superset(&share.cpus) && { others }.all(lets)
+}
+
+/// Whether the users of a node may be on it together.
+fn users_agree(draft: &Draft<'_>, job: &Job, node: &Node, alloc: &Allocation) -> bool {
+    let own = job.spec.owner.uid;
+    let of_own = |id: &JobId| draft.job(*id).is_none_or(|j| j.spec.owner.uid == own);
+    node.only_user.is_none_or(|uid| uid == own)
+        && (alloc.only_user.is_none() || node.jobs.iter().all(of_own))
 }

@@ -3,13 +3,15 @@
 //! copies of the few records that it touches, with the very code that `apply` uses.
 
 use super::Decision;
+use crate::account_limits::{InUse, Scope, amounts};
 use crate::command::Reply;
 use crate::effect::Effect;
 use crate::event::{Event, JobChange};
 use crate::ids::{JobId, NodeIdx};
 use crate::index::Counts;
 use crate::index_set::IndexSet;
-use crate::job::{ArrayRole, Job, NodeShare};
+use crate::job::{Allocation, ArrayRole, Job, NodeShare};
+use crate::licenses;
 use crate::node::Node;
 use crate::state::{Note, State};
 use crate::time::Timestamp;
@@ -34,6 +36,10 @@ pub(super) struct Draft<'a> {
     tasks: BTreeMap<(JobId, u32), JobId>,
     /// Records that started or came to their end: others may wait for that.
     pub(super) changed: BTreeSet<JobId>,
+    /// What starts of this draft count towards limits.
+    pub(super) limits: BTreeMap<Scope, InUse>,
+    /// Licenses that starts of this draft take, by name and where they come from.
+    pub(super) licenses: licenses::InUse,
     /// Reservations that were changed.
     pub(super) reservations: BTreeSet<String>,
     /// Owners and names whose first record may have changed, for `singleton`.
@@ -66,6 +72,8 @@ impl<'a> Draft<'a> {
             changed: BTreeSet::new(),
             touched_names: BTreeSet::new(),
             reservations: BTreeSet::new(),
+            licenses: licenses::InUse::new(),
+            limits: BTreeMap::new(),
         }
     }
 
@@ -186,10 +194,16 @@ impl<'a> Draft<'a> {
             }
             Event::TaskSplit { base, index, id } => self.split(*base, *index, *id, &event),
             Event::JobStarted { id, alloc, .. } => {
+                self.count(*id, alloc);
                 self.turn_job(*id, &event);
+                for (name, count) in &alloc.licenses {
+                    let reservation = alloc.reservation.as_deref();
+                    let pool = self.state.license_pool(name, reservation).to_owned();
+                    *self.licenses.entry((name.clone(), pool)).or_default() += count;
+                }
                 for share in &alloc.nodes {
                     if let Some(node) = self.node_mut(share.node) {
-                        node.take(*id, share, alloc.exclusive);
+                        node.take(*id, share, alloc);
                     }
                 }
             }
@@ -197,9 +211,11 @@ impl<'a> Draft<'a> {
                 self.turn_job(*id, &event);
                 let now = self.now;
                 if let Some(share) = self.share(*id, *position)
-                    && let Some(node) = self.node_mut(share.node)
+                    && self.node_mut(share.node).is_some()
+                    && let Some(job) = self.jobs.get(id)
+                    && let Some(node) = self.nodes.get_mut(&share.node)
                 {
-                    node.give_back(*id, &share, now);
+                    node.give_back(job, &share, now);
                 }
             }
             Event::JobChanged {
@@ -216,10 +232,12 @@ impl<'a> Draft<'a> {
             Event::JobChanged { id, .. }
             | Event::JobEnding { id, .. }
             | Event::JobRequeued { id, .. }
-            | Event::JobSuspended { id, .. }
-            | Event::JobResumed { id, .. }
             | Event::StepStarted { id, .. }
             | Event::StepEnded { id, .. } => self.turn_job(*id, &event),
+            Event::JobSuspended { id, .. } | Event::JobResumed { id, .. } => {
+                self.turn_job(*id, &event);
+                self.lend_or_hold_cpus(*id);
+            }
             Event::NodeRegistered { node, .. } | Event::NodeChanged { node, .. } => {
                 if let Some(node) = self.node_mut(*node) {
                     node.turn(&event);
@@ -254,6 +272,32 @@ impl<'a> Draft<'a> {
         let id = if last { base } else { self.next_job_id() };
         self.emit(Event::TaskSplit { base, index, id });
         id
+    }
+
+    /// A job starts: one more for each limit that it counts towards.
+    fn count(&mut self, id: JobId, alloc: &Allocation) {
+        if !self.state.keeps_limits() {
+            return;
+        }
+        let scopes = self
+            .job(id)
+            .map(|job| self.state.scopes_of(job, &alloc.partition));
+        let tres = amounts(alloc);
+        for scope in scopes.into_iter().flatten() {
+            self.limits.entry(scope).or_default().add(&tres);
+        }
+    }
+
+    /// A job was stopped or goes on.
+    fn lend_or_hold_cpus(&mut self, id: JobId) {
+        let Some(job) = self.job(id).cloned() else {
+            return;
+        };
+        for (share, alloc) in job.held() {
+            if let Some(node) = self.node_mut(share.node) {
+                node.follow_stop(share, alloc, job.cpus_lent);
+            }
+        }
     }
 
     fn share(&self, id: JobId, position: u32) -> Option<NodeShare> {

@@ -61,12 +61,25 @@ impl End {
         self.reason == Reason::JobLaunchFailure
     }
 
+    /// Makes room for another, for good or back to the queue.
+    pub(super) fn preempted(requeue: bool) -> End {
+        End {
+            requeue: requeue.then_some(false),
+            ..End::new(JobState::Preempted, Reason::None)
+        }
+    }
+
     /// Cancelled by that user.
     pub(super) fn cancelled(uid: u32) -> End {
         End {
             cancelled_by: Some(uid),
             ..End::new(JobState::Cancelled, Reason::None)
         }
+    }
+
+    /// The same with the exit status that it had.
+    pub(super) fn with_exit(self, exit: ExitStatus) -> End {
+        End { exit, ..self }
     }
 
     /// Its script or holder ended with that status.
@@ -151,6 +164,7 @@ pub(super) fn release(draft: &mut Draft<'_>, id: JobId, position: u32) {
     draft.emit(Event::NodeReleased { id, position, at });
     if let Some(node) = node {
         super::reboot::order_if_idle(draft, node);
+        super::preempt::resume_on(draft, node);
     }
     let Some(job) = draft.job(id) else {
         return;

@@ -125,8 +125,6 @@ pub(super) fn start(draft: &mut Draft<'_>, part: HetPart, planned: &[PlannedStar
         let Some(job) = draft.job(start.job).filter(|job| job.is_startable()) else {
             return;
         };
-        let config = draft.state.config.as_ref();
-        let counts_memory = config.is_some_and(|c| c.memory_is_consumable);
         for share in &start.alloc.nodes {
             let Some(known) = draft.node(share.node) else {
                 return;
@@ -134,16 +132,21 @@ pub(super) fn start(draft: &mut Draft<'_>, part: HetPart, planned: &[PlannedStar
             nodes.entry(share.node).or_insert_with(|| known.clone());
         }
         let fits = commit::fits_on(draft, job, &start.alloc, |share| {
-            nodes.get(&share.node).is_some_and(|node| {
-                commit::share_fits(counts_memory, node, share, start.alloc.exclusive)
-            })
+            nodes
+                .get(&share.node)
+                .is_some_and(|node| commit::share_fits(draft, job, node, share, &start.alloc))
         });
-        if !fits || commit::reservations_allow(draft, job, &start.alloc, job.time_limit).is_none() {
+        let allowed = commit::licenses_suffice(draft, job, &start.alloc)
+            && commit::limits_allow(draft, job, &start.alloc);
+        if !fits
+            || !allowed
+            || commit::reservations_allow(draft, job, &start.alloc, job.time_limit).is_none()
+        {
             return;
         }
         for share in &start.alloc.nodes {
             if let Some(node) = nodes.get_mut(&share.node) {
-                node.take(start.job, share, start.alloc.exclusive);
+                node.take(start.job, share, &start.alloc);
             }
         }
     }

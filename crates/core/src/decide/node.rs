@@ -211,6 +211,13 @@ fn batch_ended(
     if !matches!(phase, Phase::Running | Phase::Suspended) {
         return;
     }
+    // Who ends in the grace time without having got done made room, and may have another go.
+    if let Some(job) = draft.job(id).filter(|j| j.grace_end().is_some())
+        && !(exit.is_ok() || oom)
+    {
+        let how = super::preempt::end_of(job).with_exit(exit);
+        return ending::end(draft, id, how);
+    }
     match requeue_after(draft, exit, oom) {
         None => ending::end(draft, id, End::exited(exit, oom)),
         Some(hold) => {

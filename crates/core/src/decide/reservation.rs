@@ -214,11 +214,20 @@ fn check_texts(ask: &ReservationAsk) -> Result<(), Refusal> {
             format!("ReservationName={named}: names have no commas, blanks or equal signs"),
         ));
     }
-    if ask.licenses.as_ref().is_some_and(|l| !l.is_empty()) {
-        return Err(Refusal::new(
-            RefusalCode::InvalidLicense,
-            "licenses are not reserved here; reserve nodes",
-        ));
+    Ok(())
+}
+
+/// Refuses licenses that the cluster does not have, or not so many of.
+fn check_licenses(state: &State, text: &str) -> Result<(), Refusal> {
+    let refuse = |why: String| Err(Refusal::new(RefusalCode::InvalidLicense, why));
+    let Some(counts) = crate::licenses::parse(text) else {
+        return refuse(format!("Licenses={text}: expected name:count,..."));
+    };
+    for (name, count) in counts {
+        let total = state.license_total(&name);
+        if count > total {
+            return refuse(format!("Licenses={text}: the cluster has {total} {name}"));
+        }
     }
     Ok(())
 }
@@ -289,6 +298,10 @@ fn apply_plain(state: &State, new: &mut Reservation, ask: &ReservationAsk) -> Re
         ));
     }
     new.flags = new.flags.with(ask.flags).without(ask.flags_removed);
+    if let Some(text) = &ask.licenses {
+        check_licenses(state, text)?;
+        new.licenses = Some(text.clone()).filter(|t| !t.is_empty());
+    }
     if ask.flags.has(Flags::PURGE_COMP) {
         new.purge_s = Some(ask.purge_s.unwrap_or(PURGE_S));
     } else if ask.flags_removed.has(Flags::PURGE_COMP) {

@@ -6,12 +6,14 @@ use crate::command::{Identity, Reply};
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::event::{Event, JobChange};
 use crate::ids::BlobId;
-use crate::job::{Hold, Job, Reason};
+use crate::job::{ArrayRole, Hold, Job, Reason};
+use crate::licenses;
 use crate::limits::{
     CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, NAME_BYTES_MAX, SCRIPT_BYTES_MAX, TEXT_BYTES_MAX,
 };
 use crate::refusal::{Refusal, RefusalCode};
 use crate::spec::{JobKind, JobSpec, MemoryAsk, Owner};
+use crate::state::State;
 use crate::time::{TimeLimit, Timestamp};
 use minicbor::bytes::ByteVec;
 use std::sync::Arc;
@@ -109,6 +111,7 @@ pub(super) fn prepare(
     check_texts(&mut spec)?;
     check_accounting(draft, config, &mut spec)?;
     check_unsupported(&spec)?;
+    check_licenses(state, spec.licenses.as_deref())?;
     reservation::check_access(state, identity, &spec)?;
     check_array(config, &mut spec)?;
     let asked = spec.time_limit;
@@ -131,6 +134,16 @@ pub(super) fn prepare(
     let mut job = Job::new(draft.next_job_id(), Arc::new(spec), limit, now);
     job.requeueable = requeueable;
     job.predicted_s = state.predicted_s(&job.spec, limit);
+    let tasks = match &job.array {
+        ArrayRole::Pending { indices } => u32::try_from(indices.len()).unwrap_or(u32::MAX),
+        ArrayRole::None | ArrayRole::Task { .. } => 1,
+    };
+    if let Some(name) = state.submit_limit(&job, tasks) {
+        return Err(Refusal::new(
+            RefusalCode::AccountingPolicy,
+            format!("{name} of the job's association or QOS is reached"),
+        ));
+    }
     if held {
         job.hold = Hold::User;
     } else {
@@ -294,12 +307,6 @@ pub(super) fn too_long(what: &str, text: &str, most: usize) -> Result<(), Refusa
 }
 
 fn check_unsupported(spec: &JobSpec) -> Result<(), Refusal> {
-    if let Some(licenses) = &spec.licenses {
-        return Err(Refusal::new(
-            RefusalCode::InvalidLicense,
-            format!("the cluster has no licenses ({licenses})"),
-        ));
-    }
     if spec.dependency.terms.len() > DEPENDENCY_TERMS_MAX {
         return Err(Refusal::new(
             RefusalCode::InvalidDependency,
@@ -314,6 +321,28 @@ fn check_unsupported(spec: &JobSpec) -> Result<(), Refusal> {
             RefusalCode::InvalidValue,
             "--signal names no signal",
         ));
+    }
+    Ok(())
+}
+
+/// Refuses licenses that the cluster does not have, or not so many of.
+pub(super) fn check_licenses(state: &State, text: Option<&str>) -> Result<(), Refusal> {
+    let Some(text) = text.filter(|t| !t.is_empty()) else {
+        return Ok(());
+    };
+    let refuse = |why: String| Err(Refusal::new(RefusalCode::InvalidLicense, why));
+    let Some(asked) = licenses::parse_ask(text) else {
+        return refuse(format!(
+            "--licenses={text}: names and counts are expected, all of them as a:1,b:2 or one of them as a:1|b:2"
+        ));
+    };
+    for (name, count) in asked.iter().flatten() {
+        let total = state.license_total(name);
+        if *count == 0 || *count > total {
+            return refuse(format!(
+                "the cluster has {total} licenses {name}, {count} are asked for"
+            ));
+        }
     }
     Ok(())
 }

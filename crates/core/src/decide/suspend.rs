@@ -1,5 +1,5 @@
-//! Stopping jobs and letting them go on. A stopped job keeps its CPUs, memory and devices; its time limit stands
-//! still.
+//! Stopping jobs and letting them go on. A stopped job keeps its memory and devices; its CPUs are free for others until
+//! it goes on, and then may have two users. Its time limit stands still.
 
 use super::draft::Draft;
 use super::{het, require_admin, target};
@@ -28,7 +28,13 @@ pub(super) fn suspend(
                     format!("job {id} waits for PrologSlurmctld, nothing of it runs yet"),
                 ));
             }
-            Phase::Running => draft.emit(Event::JobSuspended { id, at }),
+            Phase::Running => {
+                draft.emit(Event::JobSuspended { id, at });
+                let nodes = super::preempt::nodes_of(draft, id);
+                nodes
+                    .into_iter()
+                    .for_each(|n| super::preempt::resume_on(draft, n));
+            }
             other => return Err(wrong_phase(id, other)),
         }
         Ok(())

@@ -58,7 +58,9 @@ fn time_limits(draft: &mut Draft<'_>) {
             continue;
         }
         let deadline = job.spec.deadline.is_some_and(|d| d <= draft.now);
-        let how = if deadline {
+        let how = if job.grace_end().is_some_and(|end| end <= draft.now) {
+            super::preempt::end_of(job)
+        } else if deadline {
             End::new(JobState::Deadline, Reason::DeadLine)
         } else {
             End::new(JobState::Timeout, Reason::TimeLimit)

@@ -461,7 +461,7 @@ fn a_requeue_on_its_way_can_be_cancelled() {
 }
 
 #[test]
-fn a_suspended_job_keeps_its_cpus_and_its_time() {
+fn a_suspended_job_lends_its_cpus_and_keeps_its_time() {
     let mut world = World::new();
     let id = world.submit(JobSpec {
         time_limit: Some(TimeLimit::Minutes(10)),
@@ -484,7 +484,7 @@ fn a_suspended_job_keeps_its_cpus_and_its_time() {
     assert_eq!(world.refused(0, suspend), RefusalCode::JobHeld);
     world.pass(3600);
     assert_eq!(world.job(id).state, JobState::Suspended);
-    assert_eq!(world.state.nodes[0].free_cpus.len(), 3);
+    assert_eq!(world.state.nodes[0].free_cpus.len(), 4);
     world.must(0, resume);
     assert!(matches!(
         world.effects[..],

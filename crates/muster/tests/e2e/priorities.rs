@@ -53,9 +53,9 @@ fn factors_and_shares_are_told() {
         "COMPLETED\nCOMPLETED",
     );
     assert_eq!(c.read_if_there("order"), "urgent\nplain\n");
-    let limit = c.run("sacctmgr -i modify user root set maxjobs=5");
+    let limit = c.run("sacctmgr -i modify user root set grpwall=5");
     assert!(
-        limit.code == 1 && limit.err.contains("maxjobs=5"),
+        limit.code == 1 && limit.err.contains("grpwall=5"),
         "{limit:?}"
     );
     c.kill(c.controller());

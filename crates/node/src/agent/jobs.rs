@@ -279,8 +279,13 @@ impl Agent {
                 self.queued.push_back(run);
             } else if let Some(job) = self.jobs.get_mut(run).filter(|j| j.queued) {
                 job.queued = false;
+                let stopped = job.stopped;
                 if let Some(grant) = job.grant.clone() {
                     self.begin(&grant);
+                }
+                if stopped {
+                    let stop = libc::SIGSTOP.unsigned_abs();
+                    self.signal(run, None, stop, SignalScope::Full);
                 }
             }
         }
@@ -347,6 +352,14 @@ impl Agent {
         let Ok(signal) = i32::try_from(signal) else {
             return;
         };
+        if let Some(job) = self.jobs.get_mut(run).filter(|j| j.queued) {
+            job.stopped = match signal {
+                libc::SIGSTOP => true,
+                libc::SIGCONT => false,
+                _ => job.stopped,
+            };
+            return;
+        }
         self.shim_order(&ToShim::Signal {
             run,
             step,

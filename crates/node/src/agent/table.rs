@@ -24,6 +24,8 @@ pub(super) struct Job {
     pub(super) released: bool,
     /// It waits until what holds its share is gone; the shim does not know of it.
     pub(super) queued: bool,
+    /// It is to be stopped as soon as it is launched.
+    pub(super) stopped: bool,
 }
 
 impl Job {

@@ -58,6 +58,8 @@ pub(super) struct Entry {
     pub(super) around: Option<Box<Around>>,
     /// The prolog's process, while it runs.
     pub(super) prolog: Option<i32>,
+    /// The job was stopped: a script that starts later is, too.
+    pub(super) stopped: bool,
     /// What waits for it: the script's launch, and steps.
     pub(super) held: Option<Box<Launch>>,
     pub(super) early: Vec<StepOrder>,
@@ -410,6 +412,9 @@ impl Shim {
                 self.roles.insert(pid, Role::Script(run));
                 self.sessions.insert(pid, run);
                 entry.script = Some(pid);
+                if entry.stopped {
+                    sys::kill(pid, libc::SIGSTOP);
+                }
                 entry.files = Some(Files {
                     stderr: order.stderr.unwrap_or(order.stdout),
                     user: order.user,
@@ -519,6 +524,13 @@ impl Shim {
             }
             (None, SignalScope::Steps) => self.signal_steps(run, signal),
             (None, SignalScope::Full) => {
+                if let Some(entry) = self.jobs.get_mut(&run) {
+                    entry.stopped = match signal {
+                        libc::SIGSTOP => true,
+                        libc::SIGCONT => false,
+                        _ => entry.stopped,
+                    };
+                }
                 self.signal_script(run, signal);
                 self.signal_steps(run, signal);
             }

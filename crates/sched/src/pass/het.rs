@@ -248,6 +248,7 @@ impl Pass<'_> {
             narrowed: Cell::new(false),
             reserved: Cell::new(None),
             visited: Cell::new(0),
+            shared: false,
         };
         picks.iter().all(|pick| {
             let class =

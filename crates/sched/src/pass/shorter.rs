@@ -62,6 +62,7 @@ impl Pass<'_> {
             narrowed: Cell::new(false),
             reserved: Cell::new(None),
             visited: Cell::new(0),
+            shared: false,
         }
     }
 }

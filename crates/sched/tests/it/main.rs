@@ -2,14 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may stop at the first surprise")]
 
+mod account_limits;
 mod cost;
 mod drawn;
 mod features;
 mod het;
+mod licenses;
 mod network;
+mod preempt;
 mod properties;
 mod ranked;
 mod reserved;
 mod shapes;
+mod sharing;
 mod within_node;
 mod world;

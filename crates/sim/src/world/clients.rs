@@ -16,6 +16,7 @@ use muster_core::ids::{BlobId, JobId};
 use muster_core::index_set::IndexSet;
 use muster_core::job::{ExitStatus, Hold, JobState, Reason};
 use muster_core::node::NodeConfig;
+use muster_core::preemption::{PreemptMode, PreemptType};
 use muster_core::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, JobKind, JobSpec, MemoryAsk, ResourceAsk,
 };
@@ -129,7 +130,7 @@ pub(crate) fn configuration(random: &mut Random, nodes: usize) -> ClusterConfig 
         partition("all", names, true, 1),
         partition("few", half, false, 2),
     ];
-    ClusterConfig {
+    let mut config = ClusterConfig {
         cluster_name: crate::controller::CLUSTER.to_owned(),
         nodes,
         partitions,
@@ -155,6 +156,27 @@ pub(crate) fn configuration(random: &mut Random, nodes: usize) -> ClusterConfig 
         select_parameters: Vec::new(),
         scheduler_parameters: Vec::new(),
         ..ClusterConfig::default()
+    };
+    if random.one_in(2) {
+        draw_preemption(random, &mut config);
+    }
+    config
+}
+
+/// Jobs of `few` go before those of `all`; jobs of `all` may share CPUs.
+fn draw_preemption(random: &mut Random, config: &mut ClusterConfig) {
+    let modes = [
+        PreemptMode::Cancel,
+        PreemptMode::Requeue,
+        PreemptMode::Suspend,
+    ];
+    let settings = &mut config.order.preemption;
+    settings.kind = PreemptType::PartitionPrio;
+    settings.mode = *random.pick(&modes);
+    settings.exempt_s = *random.pick(&[0, 0, 20]);
+    config.partitions[0].grace_time_s = *random.pick(&[0, 0, 5]);
+    if random.one_in(3) {
+        config.partitions[0].over_subscribe = OverSubscribe::Force(random.small(1, 3));
     }
 }
 

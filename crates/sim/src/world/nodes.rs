@@ -83,7 +83,7 @@ impl World {
     fn start_or_wait(&mut self, node: usize, grant: JobGrant) -> Outcome {
         let agent = &mut self.agents[node];
         let cpus = share_of(&grant);
-        let in_the_way = agent.using(&cpus);
+        let in_the_way = agent.using(&cpus, shared_with(&grant).as_deref());
         let all_are_ending = in_the_way
             .iter()
             .all(|run| agent.runs[run].is_being_killed());
@@ -102,7 +102,7 @@ impl World {
     fn start(&mut self, node: usize, grant: JobGrant) -> Outcome {
         let run = (grant.job, grant.attempt);
         invariants::invariant_no_attempt_starts_twice_on_a_node(self, node, run)?;
-        invariants::invariant_no_cpu_is_used_twice(self, node, run, &share_of(&grant))?;
+        invariants::invariant_no_cpu_is_used_twice(self, node, &grant)?;
         invariants::invariant_one_attempt_runs_at_once(self, node, run)?;
         self.truth.started.insert((node, run.0, run.1));
         let name = self.agents[node].name.clone();
@@ -143,6 +143,9 @@ impl World {
         if script {
             let timer = 0;
             self.later(plan.duration_ms, Happening::ScriptEnds { node, run, timer });
+        }
+        if self.agents[node].stopped.remove(&run) {
+            self.signal(node, run, SIGSTOP);
         }
         Ok(())
     }
@@ -247,7 +250,16 @@ impl World {
 
     fn signal(&mut self, node: usize, run: Run, signal: u32) {
         let now = self.now;
-        let Some(local) = self.agents[node].runs.get_mut(&run) else {
+        let agent = &mut self.agents[node];
+        if agent.waiting.iter().any(|g| (g.job, g.attempt) == run) {
+            match signal {
+                SIGSTOP => agent.stopped.insert(run),
+                SIGCONT => agent.stopped.remove(&run),
+                _ => false,
+            };
+            return;
+        }
+        let Some(local) = agent.runs.get_mut(&run) else {
             return;
         };
         if !local.alive || local.ending {
@@ -353,7 +365,12 @@ impl World {
     }
 }
 
-fn share_of(grant: &JobGrant) -> muster_core::cpuset::CpuSet {
+/// The partition whose jobs may have the same CPUs.
+pub(crate) fn shared_with(grant: &JobGrant) -> Option<String> {
+    (grant.alloc.sharers > 1).then(|| grant.alloc.partition.clone())
+}
+
+pub(crate) fn share_of(grant: &JobGrant) -> muster_core::cpuset::CpuSet {
     let share = grant.alloc.nodes.get(grant.position as usize);
     share.map(|share| share.cpus.clone()).unwrap_or_default()
 }
@@ -361,6 +378,7 @@ fn share_of(grant: &JobGrant) -> muster_core::cpuset::CpuSet {
 fn new_local(grant: &JobGrant) -> Local {
     Local {
         cpus: share_of(grant),
+        shared_with: shared_with(grant),
         alive: true,
         script: false,
         exit: ExitStatus::default(),

@@ -3,6 +3,7 @@
 use super::super::{Failure, print};
 use super::begins;
 use crate::connect::{Client, ConnectError};
+use muster_core::account_limits::{LimitAsk, Limits, NOT_KEPT};
 use muster_core::command::{AccountsAsk, AccountsEdit, QosAsk, Reply, TermsAsk, UserCommand};
 use std::io::{BufRead as _, Write as _};
 
@@ -144,7 +145,7 @@ fn read(verb: Verb, entity: Entity, words: &[String]) -> Result<Words, Failure> 
         }
         if !read.take(entity, &key, sign, value, condition)? {
             return Err(error(format!(
-                "Unknown option: {word}; limits are not enforced here and cannot be set"
+                "Unknown option: {word}; of limits GrpJobs, GrpSubmitJobs, GrpTRES, MaxJobs, MaxSubmitJobs, MaxTRES, MaxWall and a QOS' MaxTRESPerUser are kept"
             )));
         }
     }
@@ -216,7 +217,7 @@ impl Words {
             "priority" => self.terms.priority = Some(optional(key, value)?),
             "defaultqos" | "defqos" => self.terms.default_qos = Some(value.to_owned()),
             "qos" | "qoslevel" | "qoslevels" => self.terms.qos = Some((sign, list(value))),
-            _ => return Ok(false),
+            _ => return take_limit(&mut self.terms.limits, key, value, false),
         }
         Ok(true)
     }
@@ -236,10 +237,26 @@ impl Words {
                     .ok_or_else(|| error(format!("Bad value for {key}: {value}")))?;
                 self.qos.usage_factor_millionths = Some((factor * 1e6) as u64);
             }
-            _ => return Ok(false),
+            _ => return take_limit(&mut self.qos.limits, key, value, true),
         }
         Ok(true)
     }
+}
+
+/// Takes a limit; whether it is one that is kept.
+fn take_limit(
+    limits: &mut Vec<LimitAsk>,
+    key: &str,
+    value: &str,
+    qos: bool,
+) -> Result<bool, Failure> {
+    let ask = (key.to_owned(), value.to_owned());
+    match Limits::default().set(&ask, qos) {
+        Ok(()) => limits.push(ask),
+        Err(why) if why.ends_with(NOT_KEPT) => return Ok(false),
+        Err(why) => return Err(error(why)),
+    }
+    Ok(true)
 }
 
 fn list(text: &str) -> Vec<String> {
@@ -408,8 +425,18 @@ mod tests {
 
     #[test]
     fn limits_are_refused_by_name() {
-        let error = asked("add user u account=a maxjobs=5").unwrap_err();
-        assert!(error.contains("maxjobs=5"), "{error}");
+        let error = asked("add user u account=a grpwall=5").unwrap_err();
+        assert!(error.contains("grpwall=5"), "{error}");
+        let error = asked("add user u account=a maxjobs=x").unwrap_err();
+        assert!(error.contains("maxjobs=x: expected a number"), "{error}");
+        let AccountsAsk::ModifyQos(qos) = asked("modify qos q set maxtresperuser=cpu=4").unwrap().1
+        else {
+            panic!("a QOS is modified");
+        };
+        assert_eq!(
+            qos.limits,
+            [("maxtresperuser".to_owned(), "cpu=4".to_owned())]
+        );
         assert!(
             asked("modify user u")
                 .unwrap_err()

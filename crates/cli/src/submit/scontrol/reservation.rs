@@ -49,7 +49,7 @@ pub(crate) const FIELDS: &[(&str, usize, Status)] = &[
         Status::Partly("cpu= and node=, as CoreCnt and NodeCnt"),
     ),
     ("Skip", 2, Status::Works),
-    ("Licenses", 1, NONE_HERE),
+    ("Licenses", 1, Status::Works),
     ("BurstBuffer", 2, NONE_HERE),
     ("Watts", 1, NONE_HERE),
 ];
@@ -228,6 +228,7 @@ fn set(
             ask.max_start_delay_s = Some(small(limit.seconds()));
         }
         "Comment" => ask.comment = Some(value.to_owned()),
+        "Licenses" => ask.licenses = Some(value.to_owned()),
         "TRES" => tres(ask, value).ok_or_else(|| bad("TRES"))?,
         _ => return Err(unknown()),
     }
@@ -358,7 +359,8 @@ fn complete(ask: ReservationAsk, words: &[String]) -> Result<ReservationAsk, Wro
     let resources = ask.nodes.is_some()
         || ask.node_count.is_some()
         || !ask.core_counts.is_empty()
-        || ask.partition.is_some();
+        || ask.partition.is_some()
+        || ask.licenses.is_some();
     if !resources {
         return missing(
             "CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified.",

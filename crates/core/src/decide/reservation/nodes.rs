@@ -29,11 +29,19 @@ pub(super) fn choose(
         ));
     }
     let cores: u32 = ask.core_counts.iter().sum();
-    if new.flags.has(Flags::ANY_NODES) {
+    if new.flags.has(Flags::ANY_NODES) && new.licenses.is_none() {
         return Err(Refusal::new(
-            RefusalCode::NotSupported,
-            "ANY_NODES is for licenses and burst buffers, which are not reserved here",
+            RefusalCode::InvalidLicense,
+            "ANY_NODES is for reservations of licenses; add Licenses=",
         ));
+    }
+    // Of licenses alone: its jobs run on any nodes.
+    if new.licenses.is_some() && ask.node_count.unwrap_or(0) == 0 && cores == 0 {
+        new.flags = new.flags.with(Flags::ANY_NODES);
+        new.partition = ask.partition.clone();
+        new.node_count = Some(0);
+        set_nodes(draft.state, new, Vec::new());
+        return Ok(());
     }
     let partition = partition_of(draft.state, new)?;
     new.partition = Some(partition.name.clone());

@@ -1,0 +1,257 @@
+//! Which jobs may be ended or stopped so that others can start, and how: `PreemptType`, `PreemptMode` of the cluster,
+//! partitions and QOS, times for which a job is left alone. Which of them are chosen is up to the scheduler.
+
+use crate::ids::JobId;
+use crate::job::{Job, JobState};
+use crate::spec::JobKind;
+use crate::state::State;
+use crate::time::Timestamp;
+use minicbor::{Decode, Encode};
+
+/// `PreemptType`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum PreemptType {
+    /// `preempt/none`.
+    #[default]
+    #[n(0)]
+    None,
+    /// `preempt/partition_prio`: jobs of partitions with a higher `PriorityTier` before those of lower ones.
+    #[n(1)]
+    PartitionPrio,
+    /// `preempt/qos`: as the lists of the QOS say.
+    #[n(2)]
+    Qos,
+}
+
+/// What happens to a job that is preempted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum PreemptMode {
+    /// It is left alone.
+    #[default]
+    #[n(0)]
+    Off,
+    /// It is ended.
+    #[n(1)]
+    Cancel,
+    /// It goes back to the queue if it may, else it is ended.
+    #[n(2)]
+    Requeue,
+    /// It is stopped until its CPUs are free again. Its memory and devices stay its own.
+    #[n(3)]
+    Suspend,
+}
+
+/// Settings of preemption, slurm.conf(5).
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Preemption {
+    /// `PreemptType`.
+    #[n(0)]
+    pub kind: PreemptType,
+    /// `PreemptMode` without `GANG` and `WITHIN`.
+    #[n(1)]
+    pub mode: PreemptMode,
+    /// `PreemptMode=WITHIN`: jobs of the same QOS, by priority.
+    #[n(2)]
+    pub within: bool,
+    /// `PreemptExemptTime`, seconds.
+    #[n(3)]
+    pub exempt_s: u32,
+    /// `youngest_first`: of those that could be chosen, the one that started last.
+    #[n(4)]
+    pub youngest_first: bool,
+    /// `min_exempt_priority`: jobs with at least this priority are left alone.
+    #[n(5)]
+    pub min_exempt_priority: Option<u32>,
+    /// `send_user_signal`: the signal of `--signal` in place of TERM, if it was not sent yet.
+    #[n(6)]
+    pub send_user_signal: bool,
+    /// `reclaim_licenses`: licenses are a reason to preempt.
+    #[n(7)]
+    pub reclaim_licenses: bool,
+    /// `strict_order`: the lowest first, however many are needed.
+    #[n(8)]
+    pub strict_order: bool,
+}
+
+/// That and how a job was preempted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Preempted {
+    /// For which job.
+    #[n(0)]
+    pub by: JobId,
+    /// When.
+    #[n(1)]
+    pub at: Timestamp,
+    /// What happens to it; never `Off`.
+    #[n(2)]
+    pub mode: PreemptMode,
+    /// When that happens if it has a `GraceTime`; absent: at once.
+    #[n(3)]
+    pub end: Option<Timestamp>,
+}
+
+impl Job {
+    /// When its grace is over, if it was preempted and runs in its grace time.
+    pub fn grace_end(&self) -> Option<Timestamp> {
+        self.preempted.as_ref()?.end
+    }
+
+    /// Whether it goes on by itself when its CPUs are free.
+    pub fn is_stopped_for_another(&self) -> bool {
+        let by_preemption = |p: &Preempted| p.mode == PreemptMode::Suspend;
+        self.state == JobState::Suspended && self.preempted.as_ref().is_some_and(by_preemption)
+    }
+}
+
+/// `PreemptMode` as it is written for a partition or QOS: the mode, if one is named, and `WITHIN`.
+pub fn parse_mode(text: &str) -> Option<(Option<PreemptMode>, bool)> {
+    let (mut mode, mut within) = (None, false);
+    for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+        match word.to_ascii_uppercase().as_str() {
+            "OFF" => mode = Some(PreemptMode::Off),
+            "CANCEL" => mode = Some(PreemptMode::Cancel),
+            "REQUEUE" => mode = Some(PreemptMode::Requeue),
+            "SUSPEND" => mode = Some(PreemptMode::Suspend),
+            "WITHIN" => within = true,
+            // Stopped jobs always go on by themselves; a QOS without a mode has the cluster's.
+            "GANG" | "CLUSTER" => {}
+            _ => return None,
+        }
+    }
+    Some((mode, within))
+}
+
+impl State {
+    /// Settings of preemption; `None` where there is none.
+    pub fn preemption(&self) -> Option<&Preemption> {
+        let settings = &self.config.as_ref()?.order.preemption;
+        (settings.kind != PreemptType::None).then_some(settings)
+    }
+
+    /// What would happen to a running job that is preempted.
+    pub fn preempt_mode(&self, victim: &Job) -> PreemptMode {
+        let Some(settings) = self.preemption() else {
+            return PreemptMode::Off;
+        };
+        let own = match settings.kind {
+            PreemptType::None => None,
+            PreemptType::PartitionPrio => self
+                .partition(&victim.partition)
+                .and_then(|p| p.preempt_mode.as_deref()),
+            PreemptType::Qos => self
+                .accounts
+                .qos
+                .get(self.qos_of(victim))
+                .and_then(|q| q.preempt_mode.as_deref()),
+        };
+        let own = own.and_then(|text| parse_mode(text)?.0);
+        match own.unwrap_or(settings.mode) {
+            PreemptMode::Requeue if !victim.requeueable || victim.spec.kind != JobKind::Batch => {
+                PreemptMode::Cancel
+            }
+            mode => mode,
+        }
+    }
+
+    /// Whether a running job could be preempted by somebody now or later: it is not on its way out already and
+    /// nothing exempts it for good. Gives what would happen to it, and when its exemption ends.
+    pub fn preemptable(&self, victim: &Job) -> Option<(PreemptMode, Timestamp)> {
+        let settings = self.preemption()?;
+        if victim.state != JobState::Running
+            || victim.completing
+            || victim.configuring
+            || victim.preempted.is_some()
+        {
+            return None;
+        }
+        let exempt = settings
+            .min_exempt_priority
+            .is_some_and(|least| victim.priority >= least);
+        let mode = self.preempt_mode(victim);
+        if exempt || mode == PreemptMode::Off {
+            return None;
+        }
+        let start = victim.start_time?;
+        if mode == PreemptMode::Suspend {
+            return Some((mode, start));
+        }
+        let qos = self.accounts.qos.get(self.qos_of(victim));
+        let exempt_s = qos.and_then(|q| q.preempt_exempt_s);
+        let exempt_s = exempt_s.unwrap_or(settings.exempt_s);
+        Some((mode, start.plus_s(u64::from(exempt_s))))
+    }
+
+    /// Whether a job that waits, placed in that partition, goes before a running one.
+    pub fn outranks(&self, waiting: &Job, partition: &str, victim: &Job) -> bool {
+        let Some(settings) = self.preemption() else {
+            return false;
+        };
+        match settings.kind {
+            PreemptType::None => false,
+            PreemptType::PartitionPrio => {
+                let tier = |name: &str| self.partition(name).map_or(1, |p| p.priority_tier);
+                tier(&victim.partition) < tier(partition)
+            }
+            PreemptType::Qos => {
+                let (own, other) = (self.qos_of(waiting), self.qos_of(victim));
+                let Some(qos) = self.accounts.qos.get(own) else {
+                    return own == other && settings.within && waiting.priority > victim.priority;
+                };
+                let text = qos.preempt_mode.as_deref();
+                let within = text.and_then(|t| Some(parse_mode(t)?.1)).unwrap_or(false);
+                if own == other {
+                    return (settings.within || within) && waiting.priority > victim.priority;
+                }
+                qos.preempt.iter().any(|name| name == other)
+            }
+        }
+    }
+
+    /// Whether there may ever be jobs that a waiting one, placed in that partition, goes before.
+    pub fn may_preempt(&self, waiting: &Job, partition: &str) -> bool {
+        match self.preemption().map(|s| (s.kind, s.within)) {
+            Some((PreemptType::PartitionPrio, _)) => {
+                let tier = self.partition(partition).map_or(1, |p| p.priority_tier);
+                self.partitions.iter().any(|p| p.priority_tier < tier)
+            }
+            Some((PreemptType::Qos, within)) => {
+                let qos = self.accounts.qos.get(self.qos_of(waiting));
+                let own = qos.is_some_and(|q| {
+                    let mode = q.preempt_mode.as_deref().and_then(parse_mode);
+                    !q.preempt.is_empty() || mode.is_some_and(|(_, within)| within)
+                });
+                within || own
+            }
+            Some((PreemptType::None, _)) | None => false,
+        }
+    }
+
+    /// How low a running job is: lower ones are preempted first. Its QOS' priority or its partition's tier.
+    pub fn preempt_rank(&self, victim: &Job) -> u32 {
+        match self.preemption().map(|s| s.kind) {
+            Some(PreemptType::Qos) => {
+                let qos = self.accounts.qos.get(self.qos_of(victim));
+                qos.map_or(0, |q| q.priority)
+            }
+            Some(PreemptType::PartitionPrio | PreemptType::None) | None => self
+                .partition(&victim.partition)
+                .map_or(1, |p| p.priority_tier),
+        }
+    }
+
+    /// `GraceTime` of a running job that is preempted, seconds.
+    pub fn grace_s(&self, victim: &Job) -> u32 {
+        match self.preemption().map(|s| s.kind) {
+            Some(PreemptType::Qos) => {
+                let qos = self.accounts.qos.get(self.qos_of(victim));
+                qos.map_or(0, |q| q.grace_time_s)
+            }
+            Some(PreemptType::PartitionPrio) => self
+                .partition(&victim.partition)
+                .map_or(0, |p| p.grace_time_s),
+            Some(PreemptType::None) | None => 0,
+        }
+    }
+}

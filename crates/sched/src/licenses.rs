@@ -1,0 +1,173 @@
+//! Licenses in a pass: what starts take, what is kept for jobs that wait first, and when there will be enough.
+
+use muster_core::ids::JobId;
+use muster_core::job::Job;
+use muster_core::licenses::{Counts, parse_ask};
+use muster_core::state::State;
+use muster_core::time::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A license, and the reservation that it comes from; empty for none.
+type Source = (String, String);
+
+/// Licenses kept for a waiting job from a time on.
+#[derive(Clone, Debug)]
+struct Kept {
+    source: Source,
+    start: Timestamp,
+    /// What others may have beyond that time.
+    spare: i64,
+}
+
+/// What a pass knows of licenses.
+#[derive(Debug, Default)]
+pub(crate) struct Licenses {
+    /// Taken by starts of this pass.
+    taken: BTreeMap<Source, i64>,
+    kept: Vec<Kept>,
+    /// What those starts give back, and when.
+    started: Vec<(Timestamp, Counts)>,
+}
+
+/// Where and when a job would have them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) reservation: Option<&'a str>,
+    pub(crate) now: Timestamp,
+    /// When it ends at the latest, if it starts now.
+    pub(crate) end: Timestamp,
+}
+
+impl Span<'_> {
+    fn source(&self, name: &str) -> Source {
+        let pool = self.state.license_pool(name, self.reservation);
+        (name.to_owned(), pool.to_owned())
+    }
+
+    /// Where each of these comes from.
+    pub(crate) fn sources(&self, counts: &Counts) -> Vec<Source> {
+        counts.iter().map(|(name, _)| self.source(name)).collect()
+    }
+}
+
+/// What a job asks for: all of one of these.
+pub(crate) fn asked(text: Option<&str>) -> Vec<Counts> {
+    let text = text.filter(|t| !t.is_empty());
+    // What cannot be read was refused when it was submitted; what a job still asks for then nobody has.
+    text.map_or(Vec::new(), |t| {
+        parse_ask(t).unwrap_or_else(|| vec![vec![(t.to_owned(), 1)]])
+    })
+}
+
+impl Licenses {
+    /// The first of the wishes that can be had now; `None` if none can. No wish is an empty one.
+    pub(crate) fn to_be_had(&self, asked: &[Counts], span: Span<'_>) -> Option<Counts> {
+        if asked.is_empty() {
+            return Some(Counts::new());
+        }
+        let there = |(name, count): &(String, u32)| {
+            let count = i64::from(*count);
+            let kept = self.kept.iter();
+            self.left(name, span) >= count
+                && kept
+                    .filter(|k| k.source == span.source(name) && k.start < span.end)
+                    .all(|k| k.spare >= count)
+        };
+        let found = asked.iter().find(|one| one.iter().all(there));
+        found.cloned()
+    }
+
+    fn left(&self, name: &str, span: Span<'_>) -> i64 {
+        let window = (span.now, span.now, span.end);
+        let left = span.state.licenses_left(name, span.reservation, window);
+        left - self.taken.get(&span.source(name)).copied().unwrap_or(0)
+    }
+
+    /// A job that ends at `end` starts with them.
+    pub(crate) fn take(&mut self, counts: &Counts, sources: Vec<Source>, end: Timestamp) {
+        if counts.is_empty() {
+            return;
+        }
+        self.started.push((end, counts.clone()));
+        for ((_, count), source) in counts.iter().zip(sources) {
+            *self.taken.entry(source.clone()).or_default() += i64::from(*count);
+            for kept in &mut self.kept {
+                if kept.source == source && kept.start < end {
+                    kept.spare -= i64::from(*count);
+                }
+            }
+        }
+    }
+
+    /// When one of the wishes can be had first as running jobs end, and how much there is of it then.
+    pub(crate) fn earliest(
+        &self,
+        asked: &[Counts],
+        span: Span<'_>,
+        completing: &BTreeSet<JobId>,
+    ) -> Option<(Timestamp, Vec<(Source, i64, i64)>)> {
+        let names: BTreeSet<&String> = asked.iter().flatten().map(|(name, _)| name).collect();
+        let mut left: BTreeMap<&str, i64> = (names
+            .iter()
+            .map(|name| (name.as_str(), self.left(name, span))))
+        .collect();
+        let done = |left: &BTreeMap<&str, i64>| {
+            let fits = |(name, count): &(String, u32)| left[name.as_str()] >= i64::from(*count);
+            let one = asked.iter().find(|one| one.iter().all(fits))?;
+            let of = |(name, count): &(String, u32)| {
+                (span.source(name), left[name.as_str()], i64::from(*count))
+            };
+            Some(one.iter().map(of).collect())
+        };
+        if let Some(counts) = done(&left) {
+            return Some((span.now, counts));
+        }
+        let end_of = |job: &Job| match completing.contains(&job.id) {
+            true => Some(span.now),
+            false => span.state.limit_end(job).map(|end| end.max(span.now)),
+        };
+        let running = (span.state.active.iter())
+            .filter_map(|id| span.state.jobs.get(id))
+            .filter(|job| {
+                let alloc = job.alloc.as_ref();
+                alloc.is_some_and(|a| {
+                    a.reservation.as_deref() == span.reservation
+                        && a.licenses.iter().any(|(name, _)| names.contains(name))
+                })
+            })
+            .filter_map(|job| Some((end_of(job)?, &job.alloc.as_ref()?.licenses)));
+        let started = self.started.iter().map(|(end, counts)| (*end, counts));
+        let mut ends: Vec<(Timestamp, &Counts)> = running.chain(started).collect();
+        ends.retain(|(end, _)| end.0 < i64::MAX);
+        ends.sort_by_key(|(end, _)| *end);
+        for (at, counts) in ends {
+            for (name, count) in counts {
+                if let Some(left) = left.get_mut(name.as_str()) {
+                    *left += i64::from(*count);
+                }
+            }
+            if let Some(counts) = done(&left) {
+                return Some((at, counts));
+            }
+        }
+        None
+    }
+
+    /// Keeps so many of what there will be from a time on.
+    pub(crate) fn keep(&mut self, start: Timestamp, counts: Vec<(Source, i64, i64)>) {
+        for (source, there, count) in counts {
+            for kept in &mut self.kept {
+                if kept.source == source && start <= kept.start {
+                    kept.spare -= count;
+                }
+            }
+            let spare = there - count;
+            self.kept.push(Kept {
+                source,
+                start,
+                spare,
+            });
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Limits of associations and QOS: who waits for them says which, others pass, and what ends lets the next go.
+
+use crate::world::{World, cluster, job, nodes};
+use muster_core::account_limits::Limits;
+use muster_core::accounts::{Account, AccountsChange, Qos, Terms, User};
+use muster_core::command::{Command, Identity, Reply, UserCommand};
+use muster_core::event::Event;
+use muster_core::ids::JobId;
+use muster_core::job::Reason;
+use muster_core::refusal::RefusalCode;
+use muster_core::spec::{JobKind, JobSpec};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+fn limits(text: &str, qos: bool) -> Limits {
+    let mut limits = Limits::default();
+    for word in text.split_whitespace() {
+        let (key, value) = word.split_once('=').unwrap();
+        limits.set(&(key.into(), value.into()), qos).unwrap();
+    }
+    limits
+}
+
+/// Accounts `a` and below it `b`; users `u` and `v` in `b`; QOS `q`.
+fn with(a: &str, b: &str, u: &str, q: &str) -> World {
+    let mut config = cluster(nodes(4, 4));
+    config.order.enforce_limits = true;
+    let mut world = World::new(config);
+    let account = |name: &str, parent: &str, text: &str| {
+        AccountsChange::Account(Account {
+            name: name.into(),
+            parent: parent.into(),
+            terms: Terms {
+                limits: limits(text, false),
+                ..Terms::default()
+            },
+            ..Account::default()
+        })
+    };
+    let user = |name: &str, text: &str| {
+        let terms = Terms {
+            limits: limits(text, false),
+            ..Terms::default()
+        };
+        AccountsChange::User(User {
+            name: name.into(),
+            default_account: "b".into(),
+            accounts: BTreeMap::from([("b".to_owned(), terms)]),
+            ..User::default()
+        })
+    };
+    let changes = vec![
+        account("a", "root", a),
+        account("b", "a", b),
+        user("u", u),
+        user("v", ""),
+        AccountsChange::Qos(Qos {
+            name: "q".into(),
+            limits: limits(q, true),
+            ..Qos::default()
+        }),
+    ];
+    let at = world.now;
+    world.apply(&Event::AccountsChanged { changes, at });
+    world
+}
+
+fn of(user: &str, spec: JobSpec) -> JobSpec {
+    let mut spec = spec;
+    spec.account = Some("b".into());
+    spec.owner.user = user.into();
+    spec.owner.uid = 1 + u32::from(user == "v");
+    spec
+}
+
+fn with_qos(user: &str, spec: JobSpec) -> JobSpec {
+    JobSpec {
+        qos: Some("q".into()),
+        ..of(user, spec)
+    }
+}
+
+fn started(world: &mut World) -> Vec<u64> {
+    let mut all: Vec<u64> = world.pass_by_core().iter().map(|id| id.0).collect();
+    all.sort_unstable();
+    world.state.check_invariants().unwrap();
+    all
+}
+
+#[test]
+fn jobs_of_a_user_are_counted_and_others_pass() {
+    let mut world = with("", "maxjobs=1", "", "");
+    let first = world.submit(of("u", job(1, 60)));
+    let second = world.submit(of("u", job(1, 60)));
+    let other = world.submit(of("v", job(1, 60)));
+    assert_eq!(started(&mut world), [first.0, other.0]);
+    assert_eq!(world.reason(second), Reason::AssocMaxJobsLimit);
+    assert_eq!(started(&mut world), [0u64; 0]);
+    world.end(first);
+    assert_eq!(started(&mut world), [second.0]);
+}
+
+#[test]
+fn what_an_account_has_counts_all_below_it() {
+    let mut world = with("grptres=cpu=4", "", "", "");
+    let first = world.submit(of("u", job(3, 60)));
+    let second = world.submit(of("v", job(2, 60)));
+    let third = world.submit(of("v", job(1, 60)));
+    assert_eq!(started(&mut world), [first.0, third.0]);
+    assert_eq!(world.reason(second), Reason::AssocGrpCpuLimit);
+    // Stopped or not, it has what it has.
+    world.admin(UserCommand::Suspend {
+        target: muster_core::command::JobTarget {
+            job: first,
+            tasks: None,
+            component: None,
+        },
+    });
+    assert_eq!(started(&mut world), [0u64; 0]);
+    world.end(first);
+    assert_eq!(started(&mut world), [second.0]);
+}
+
+#[test]
+fn a_qos_limits_each_user_and_each_job() {
+    let mut world = with(
+        "",
+        "",
+        "",
+        "maxjobsperuser=2 maxtresperuser=cpu=3 maxtres=cpu=2 maxwall=60 grpjobs=3",
+    );
+    let long = world.submit(with_qos("u", job(1, 61)));
+    let large = world.submit(with_qos("u", job(3, 60)));
+    let ids: Vec<JobId> = [2, 2, 1, 1]
+        .iter()
+        .map(|cpus| world.submit(with_qos("u", job(*cpus, 60))))
+        .collect();
+    let others: Vec<JobId> = (0..2)
+        .map(|_| world.submit(with_qos("v", job(1, 60))))
+        .collect();
+    assert_eq!(started(&mut world), [ids[0].0, ids[2].0, others[0].0]);
+    assert_eq!(world.reason(long), Reason::QOSMaxWallDurationPerJobLimit);
+    assert_eq!(world.reason(large), Reason::QOSMaxCpuPerJobLimit);
+    assert_eq!(world.reason(ids[1]), Reason::QOSMaxCpuPerUserLimit);
+    assert_eq!(world.reason(others[1]), Reason::QOSGrpJobsLimit);
+    world.end(ids[2]);
+    assert_eq!(started(&mut world), [ids[3].0]);
+}
+
+#[test]
+fn submissions_over_a_limit_are_refused() {
+    let mut world = with("grpsubmitjobs=3", "", "maxsubmitjobs=2", "");
+    let submit = |user: &str| {
+        let spec = JobSpec {
+            kind: JobKind::Allocation,
+            ..of(user, job(1, 10))
+        };
+        let who = Identity {
+            uid: spec.owner.uid,
+            user: user.into(),
+            ..Identity::default()
+        };
+        let command = UserCommand::Submit {
+            spec: Box::new(spec),
+            blobs: Vec::new(),
+            test_only: false,
+        };
+        Command::User(who, command)
+    };
+    let outcomes: Vec<bool> = ["u", "u", "u", "v", "v"]
+        .into_iter()
+        .map(|user| match world.decide(&submit(user)) {
+            Some(Reply::Submitted { .. }) => true,
+            Some(Reply::Refused(refusal)) => {
+                assert_eq!(refusal.code, RefusalCode::AccountingPolicy);
+                false
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(outcomes, [true, true, false, true, false]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(std::env::var("PROPTEST_CASES").map_or(60, |n| n.parse().expect("a number"))))]
+
+    /// No limit is ever exceeded, the core starts all that is planned, and a new scheduler plans the same.
+    #[test]
+    fn limits_hold(
+        ops in proptest::collection::vec((any::<bool>(), any::<bool>(), 1u32..5, 0usize..20), 1..40),
+    ) {
+        let mut world = with("grptres=cpu=7,node=3", "maxjobs=3", "maxtres=cpu=4", "maxtresperuser=cpu=4 grpjobs=3");
+        let mut all: Vec<JobId> = Vec::new();
+        for (v, q, cpus, which) in ops {
+            let user = if v { "v" } else { "u" };
+            let spec = job(cpus, 60);
+            all.push(world.submit(if q { with_qos(user, spec) } else { of(user, spec) }));
+            let running: Vec<JobId> = world.state.active.iter().copied().collect();
+            if which % 2 == 0 && !running.is_empty() {
+                world.end(running[which % running.len()]);
+            }
+            let fresh = muster_sched::Scheduler::new(&world.state).plan(&world.state, world.now);
+            let plan = world.sched.plan(&world.state, world.now);
+            prop_assert_eq!(&plan.starts, &fresh.starts);
+            world.note(&plan);
+            world.pass_by_core();
+            prop_assert_eq!(world.state.check_invariants(), Ok(()));
+            let mut cpus = 0;
+            let (mut jobs, mut by_user) = (BTreeMap::<&str, u32>::new(), BTreeMap::<&str, u64>::new());
+            for id in &world.state.active {
+                let job = &world.state.jobs[id];
+                let has = job.alloc.as_ref().unwrap().cpus();
+                cpus += has;
+                *jobs.entry(&job.spec.owner.user).or_default() += 1;
+                if job.spec.qos.is_some() {
+                    *by_user.entry(&job.spec.owner.user).or_default() += has;
+                }
+            }
+            prop_assert!(cpus <= 7 && jobs.values().all(|n| *n <= 3) && by_user.values().all(|n| *n <= 4));
+        }
+    }
+}

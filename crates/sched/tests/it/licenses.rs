@@ -1,0 +1,149 @@
+//! Licenses: counted over the cluster, kept for who waits first, reserved.
+
+use crate::drawn::drawn;
+use crate::world::{World, cluster, job, nodes, wide};
+use muster_core::command::{NameList, ReservationAsk, UserCommand};
+use muster_core::ids::JobId;
+use muster_core::job::Reason;
+use muster_core::spec::JobSpec;
+use muster_core::time::TimeLimit;
+use proptest::prelude::*;
+
+fn with(count: u32) -> World {
+    let mut config = cluster(nodes(4, 1));
+    config.licenses = vec![("bar".into(), 1), ("foo".into(), count)];
+    World::new(config)
+}
+
+fn wants(licenses: &str, spec: JobSpec) -> JobSpec {
+    JobSpec {
+        licenses: Some(licenses.into()),
+        ..spec
+    }
+}
+
+#[test]
+fn who_waits_for_licenses_says_so_and_is_not_passed_by() {
+    let mut world = with(3);
+    // A has two of three until 20; B wants three; C (20) may have one before that, D (30) may not; E needs none.
+    let specs = vec![
+        wants("foo:2", job(1, 20)),
+        wants("foo:3", job(1, 20)),
+        wants("foo:1", job(1, 20)),
+        wants("foo:1", job(1, 30)),
+        job(1, 50),
+    ];
+    let ids: Vec<JobId> = specs.into_iter().map(|s| world.submit(s)).collect();
+    let expected = "\
+n0 AABBDDD
+n1 CC
+n2 EEEEE
+n3
+";
+    assert_eq!(drawn(&mut world, &ids[..1], 0), "n0 \nn1 \nn2 \nn3 \n");
+    world.pass_by_core();
+    assert_eq!(world.reason(ids[1]), Reason::Licenses);
+    assert_eq!(world.reason(ids[3]), Reason::Licenses);
+    assert_eq!(
+        world.state.jobs[&ids[1]].expected_start,
+        Some(world.now.plus_s(1200))
+    );
+    let drawn = drawn(&mut world, &ids, 8);
+    let drawn: Vec<&str> = drawn.lines().map(str::trim_end).collect();
+    assert_eq!(drawn.join("\n") + "\n", expected);
+}
+
+#[test]
+fn one_of_several_will_do() {
+    let mut world = with(1);
+    let first = world.submit(wants("foo|bar", job(1, 20)));
+    let second = world.submit(wants("foo|bar", job(1, 20)));
+    let third = world.submit(wants("foo|bar", job(1, 20)));
+    assert_eq!(world.pass_by_core(), [first, second]);
+    let licenses = |id| {
+        world.state.jobs[&id]
+            .alloc
+            .as_ref()
+            .unwrap()
+            .licenses
+            .clone()
+    };
+    assert_eq!(licenses(first), [("foo".to_owned(), 1)]);
+    assert_eq!(licenses(second), [("bar".to_owned(), 1)]);
+    world.end(second);
+    assert_eq!(world.pass_by_core(), [third]);
+}
+
+#[test]
+fn reserved_licenses_are_for_the_reservations_jobs() {
+    let mut world = with(3);
+    world.admin(UserCommand::CreateReservation(Box::new(ReservationAsk {
+        name: Some("r".into()),
+        start: Some(world.now),
+        duration: Some(TimeLimit::Minutes(60)),
+        licenses: Some("foo:2".into()),
+        users: Some(NameList::Only(vec!["u".into()])),
+        ..ReservationAsk::default()
+    })));
+    world.tick();
+    let outside = world.submit(wants("foo:2", job(1, 20)));
+    let one = world.submit(wants("foo:1", job(1, 20)));
+    let mut inside = wants("foo:2", wide(2, 2, 20));
+    inside.reservation = Some("r".into());
+    inside.owner.user = "u".into();
+    let inside = world.submit(inside);
+    let mut started = world.pass_by_core();
+    started.sort_unstable();
+    assert_eq!(
+        started,
+        [one, inside],
+        "{:?} {:?}",
+        world.reason(inside),
+        world.state.reservations.get("r")
+    );
+    assert_eq!(world.reason(outside), Reason::Licenses);
+    let all = world.state.licenses(world.now);
+    let told: Vec<_> = all
+        .iter()
+        .map(|l| (l.name.as_str(), l.total, l.used, l.reserved))
+        .collect();
+    assert_eq!(told, [("bar", 1, 0, 0), ("foo", 3, 3, 2)]);
+    world.end(inside);
+    world.end(one);
+    assert_eq!(world.pass_by_core(), []);
+    world.state.check_invariants().unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(std::env::var("PROPTEST_CASES").map_or(100, |n| n.parse().expect("a number"))))]
+
+    /// Never more than there are, the core agrees, and a new scheduler plans the same.
+    #[test]
+    fn licenses_are_never_given_twice(
+        ops in proptest::collection::vec((0usize..6, 1u32..4, 1u32..5, 0usize..20), 1..50),
+    ) {
+        let mut world = with(3);
+        let mut all: Vec<JobId> = Vec::new();
+        for (kind, count, length, which) in ops {
+            let text = [format!("foo:{count}"), "foo|bar".into(), "foo,bar".into(), "bar".into()];
+            let spec = job(1 + count % 2, length * 10);
+            all.push(world.submit(match text.get(kind) {
+                Some(text) => wants(text, spec),
+                None => spec,
+            }));
+            let running: Vec<JobId> = world.state.active.iter().copied().collect();
+            if which % 2 == 0 && !running.is_empty() {
+                world.end(running[which % running.len()]);
+            }
+            let fresh = muster_sched::Scheduler::new(&world.state).plan(&world.state, world.now);
+            let plan = world.sched.plan(&world.state, world.now);
+            prop_assert_eq!(&plan.starts, &fresh.starts);
+            world.note(&plan);
+            world.pass_by_core();
+            prop_assert_eq!(world.state.check_invariants(), Ok(()));
+            for license in world.state.licenses(world.now) {
+                prop_assert!(license.used <= license.total);
+            }
+        }
+    }
+}
