@@ -87,7 +87,8 @@ pub enum UserCommand {
         /// The job; its owner is overwritten by the core (root may submit for another with `--uid`).
         #[n(0)]
         spec: Box<JobSpec>,
-        /// Script and context bytes that the spec names.
+        /// Script and context that the spec names. In a client's request any two ids that differ will do: the
+        /// controller replaces them by those of the content.
         #[n(1)]
         blobs: Vec<(BlobId, ByteVec)>,
         /// `--test-only`: say when and where it would start; submit nothing.
@@ -267,6 +268,29 @@ pub enum UserCommand {
         /// Its name.
         #[n(0)]
         name: String,
+    },
+    /// scontrol update StepId=.
+    #[n(200)]
+    UpdateStep {
+        /// The job.
+        #[n(0)]
+        target: JobTarget,
+        /// One of its steps; all that srun made when absent.
+        #[n(1)]
+        step: Option<StepNo>,
+        /// `TimeLimit=`, counted from the step's start.
+        #[n(2)]
+        time_limit: TimeLimit,
+    },
+    /// scontrol notify: a line for the job's standard error, or for whoever holds its allocation.
+    #[n(201)]
+    Notify {
+        /// The job.
+        #[n(0)]
+        target: JobTarget,
+        /// The line.
+        #[n(1)]
+        text: String,
     },
 }
 

@@ -395,6 +395,16 @@ pub enum JobChange {
     /// It was chosen to make room for another job: stopped or ended with the next event, or told to end in time.
     #[n(220)]
     Preempted(#[n(0)] crate::preemption::Preempted),
+    /// A new time limit for a step that runs.
+    #[n(200)]
+    StepLimit {
+        /// The step.
+        #[n(0)]
+        step: StepNo,
+        /// Counted from its start.
+        #[n(1)]
+        limit: TimeLimit,
+    },
 }
 
 /// A change of one node.

@@ -131,6 +131,7 @@ impl Job {
                 | JobChange::ReservationGone { .. }
                 | JobChange::EndBy(_)
                 | JobChange::Preempted(_)
+                | JobChange::StepLimit { .. }
                 | JobChange::SwitchWait => Move::Change,
             },
             Event::JobStarted { .. } => Move::Start,

@@ -5,6 +5,7 @@ use crate::accounted::{Accounted, StoredPosition};
 use crate::disk::Reserve;
 use crate::keys::Keys;
 use crate::mail::{Link, ToLink, ToReplica, ToWriter};
+use crate::reply::ReplyTo;
 use crate::stats::Stats;
 use log::{error, info, warn};
 use muster_core::command::{Command, Identity, NodeCommand, Reply, UserCommand};
@@ -65,7 +66,7 @@ pub struct Writer {
 /// Answers that wait for the turn's commit.
 #[derive(Default)]
 struct Outbox {
-    replies: Vec<(oneshot::Sender<Reply>, Reply)>,
+    replies: Vec<(ReplyTo, Reply)>,
     acks: Vec<(NodeIdx, u64)>,
     welcomes: Vec<NewLink>,
     registered: Vec<(NodeIdx, Vec<(JobId, Attempt)>)>,
@@ -510,7 +511,7 @@ impl Writer {
         }
         // From here on the turn is durable and every later read sees it.
         for (reply, answer) in out.replies {
-            let _ = reply.send(answer);
+            reply.send(answer, &self.stats);
         }
         for done in out.configured {
             let _ = done.send(());
@@ -579,6 +580,25 @@ impl Writer {
                     scope,
                 },
             ),
+            Effect::StepLimit {
+                node,
+                job,
+                attempt,
+                step,
+                limit,
+            } => (
+                node,
+                Order::StepLimit {
+                    job,
+                    attempt,
+                    step,
+                    limit,
+                },
+            ),
+            Effect::Tell { job, text } => match self.telling(job, text) {
+                Some(order) => order,
+                None => return,
+            },
             Effect::Reboot { node } => (node, Order::Reboot),
             Effect::Notify { .. } => return,
         };
@@ -600,6 +620,19 @@ impl Writer {
             _ => Vec::new(),
         };
         let _ = link.send.send(ToLink::Order(order, blobs));
+    }
+
+    /// Where the node that runs a job's script is told a message for it; that of a job without one goes to its
+    /// holder.
+    fn telling(&self, job: JobId, text: String) -> Option<(NodeIdx, Order)> {
+        let record = self.engine.state().jobs.get(&job)?;
+        if record.spec.kind == JobKind::Allocation {
+            let _ = self.replica.send(ToReplica::Tell { job, text });
+            return None;
+        }
+        let lead = record.alloc.as_ref()?.nodes.first()?.node;
+        let attempt = record.attempt;
+        Some((lead, Order::Tell { job, attempt, text }))
     }
 
     /// The launch of a job on a node, if it is still to be launched.

@@ -27,6 +27,7 @@ mod preempt;
 mod queue;
 mod reserved;
 mod scheduler;
+mod sharing;
 mod trial;
 
 pub use scheduler::{Cost, Scheduler};

@@ -15,5 +15,6 @@ mod preempt;
 mod priorities;
 mod refusals;
 mod reservations;
+mod running;
 mod site;
 mod trust;

@@ -584,7 +584,7 @@ impl World {
         self.mail(ToWriter::User {
             identity,
             command,
-            reply,
+            reply: reply.into(),
         });
     }
 
