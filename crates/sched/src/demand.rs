@@ -2,7 +2,8 @@
 //! what a number of tasks takes of it.
 
 use crate::features::{self, Alternative};
-use crate::fleet::{Fleet, NodeClass, PartView, Room, Tenants, Want};
+use crate::fleet::{Fleet, NodeClass, PartView, Room, Want};
+use crate::sharing::Tenants;
 use muster_core::config::OverSubscribe;
 use muster_core::hostlist;
 use muster_core::job::Reason;

@@ -2,9 +2,10 @@
 //! they will be at a later time. Finds the earliest time at which a job fits.
 
 use crate::demand::Demand;
-use crate::fleet::{Fleet, NOWHERE, PartView, Room, Tenants, lend};
+use crate::fleet::{Fleet, NOWHERE, PartView, Room};
 use crate::node_map::NodeMap;
 use crate::place::{Ground, Pick, Placement, choose};
+use crate::sharing::{Tenants, lend};
 use muster_core::command::PlannedStart;
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::JobId;

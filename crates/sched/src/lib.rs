@@ -28,6 +28,7 @@ mod queue;
 mod reserved;
 mod scheduler;
 mod together;
+mod sharing;
 mod trial;
 
 pub use scheduler::{Cost, Scheduler};

@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A license, and the reservation that it comes from; empty for none.
 type Source = (String, String);
 
+/// Licenses, how many will be left of each, and how many of these a job wants.
+pub(crate) type Due = Vec<Level>;
+
 /// Licenses kept for a waiting job from a time on.
 #[derive(Clone, Debug)]
 struct Kept {
@@ -60,6 +63,9 @@ pub(crate) fn asked(text: Option<&str>) -> Vec<Counts> {
     })
 }
 
+/// A source, how many licenses of it are wanted, and how many are there.
+pub(crate) type Level = (Source, i64, i64);
+
 impl Licenses {
     /// The first of the wishes that can be had now; `None` if none can. No wish is an empty one.
     pub(crate) fn to_be_had(&self, asked: &[Counts], span: Span<'_>) -> Option<Counts> {
@@ -106,7 +112,7 @@ impl Licenses {
         asked: &[Counts],
         span: Span<'_>,
         completing: &BTreeSet<JobId>,
-    ) -> Option<(Timestamp, Vec<(Source, i64, i64)>)> {
+    ) -> Option<(Timestamp, Due)> {
         let names: BTreeSet<&String> = asked.iter().flatten().map(|(name, _)| name).collect();
         let mut left: BTreeMap<&str, i64> = (names
             .iter()
@@ -155,7 +161,7 @@ impl Licenses {
     }
 
     /// Keeps so many of what there will be from a time on.
-    pub(crate) fn keep(&mut self, start: Timestamp, counts: Vec<(Source, i64, i64)>) {
+    pub(crate) fn keep(&mut self, start: Timestamp, counts: Due) {
         for (source, there, count) in counts {
             for kept in &mut self.kept {
                 if kept.source == source && start <= kept.start {
