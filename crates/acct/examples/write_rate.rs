@@ -131,9 +131,6 @@ fn row(n: u64, specs: &[Arc<JobSpec>], state: JobState) -> JobRow {
     let node = format!("node{:04}", n % 1000);
     let cpus: CpuSet = (0..4).collect();
     let alloc = Allocation {
-        reservation: None,
-        end_by: None,
-        billing_milli: 0,
         nodes: vec![NodeShare {
             node: NodeIdx(0),
             name: node.clone(),
@@ -143,9 +140,9 @@ fn row(n: u64, specs: &[Arc<JobSpec>], state: JobState) -> JobRow {
             gres: Vec::new(),
         }],
         partition: "batch".to_owned(),
-        exclusive: false,
         hostlist: node,
         ntasks: 1,
+        ..Allocation::default()
     };
     JobRow {
         key: key(n),

@@ -206,9 +206,6 @@ fn launch(id: u64, dir: &Path) -> Order {
         ..JobSpec::default()
     };
     let alloc = Allocation {
-        reservation: None,
-        end_by: None,
-        billing_milli: 0,
         nodes: vec![NodeShare {
             node: NodeIdx(0),
             name: "n1".to_owned(),
@@ -218,9 +215,9 @@ fn launch(id: u64, dir: &Path) -> Order {
             gres: Vec::new(),
         }],
         partition: "batch".to_owned(),
-        exclusive: false,
         hostlist: "n1".to_owned(),
         ntasks: 1,
+        ..Allocation::default()
     };
     Order::Launch(Box::new(JobGrant {
         job: JobId(id),

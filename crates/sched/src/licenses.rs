@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 type Source = (String, String);
 
 /// Licenses, how many will be left of each, and how many of these a job wants.
-pub(crate) type Due = Vec<Level>;
+pub(crate) type Due = Vec<(Source, i64, i64)>;
 
 /// Licenses kept for a waiting job from a time on.
 #[derive(Clone, Debug)]
@@ -62,9 +62,6 @@ pub(crate) fn asked(text: Option<&str>) -> Vec<Counts> {
         parse_ask(t).unwrap_or_else(|| vec![vec![(t.to_owned(), 1)]])
     })
 }
-
-/// A source, how many licenses of it are wanted, and how many are there.
-pub(crate) type Level = (Source, i64, i64);
 
 impl Licenses {
     /// The first of the wishes that can be had now; `None` if none can. No wish is an empty one.
