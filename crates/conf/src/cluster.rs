@@ -28,12 +28,13 @@ impl Config {
             .ok()
             .or_else(|| uid_of(&self.slurm_user));
         let dependencies = self.text("DependencyParameters").unwrap_or("");
+        let stays_up = self.nodes_that_stay_up();
         ClusterConfig {
             cluster_name: self.cluster_name.clone(),
             nodes: self
                 .nodes
                 .iter()
-                .map(|node| node_config(node, gres))
+                .map(|node| node_config(node, gres, stays_up.contains(&node.name)))
                 .collect(),
             partitions: self
                 .partitions
@@ -71,6 +72,8 @@ impl Config {
             can_reboot: self.names_program("RebootProgram"),
             order: self.order_config(),
             topologies: Vec::new(),
+            power: self.power_config(),
+            max_batch_requeue: self.text("MaxBatchRequeue").and_then(|n| n.parse().ok()),
         }
     }
 
@@ -83,7 +86,7 @@ impl Config {
         words
     }
 
-    fn names_program(&self, key: &str) -> bool {
+    pub(crate) fn names_program(&self, key: &str) -> bool {
         let text = self.text(key);
         text.is_some_and(|program| !program.is_empty() && program != "(null)")
     }
@@ -160,7 +163,7 @@ impl Config {
     }
 }
 
-fn node_config(node: &NodeDef, lines: &[GresLine]) -> NodeConfig {
+fn node_config(node: &NodeDef, lines: &[GresLine], stays_up: bool) -> NodeConfig {
     NodeConfig {
         name: node.name.clone(),
         hostname: node.hostname.clone(),
@@ -184,6 +187,7 @@ fn node_config(node: &NodeDef, lines: &[GresLine]) -> NodeConfig {
         reason: node.reason.clone(),
         spec_cpus: spec_cpus(node),
         spec_mib: node.mem_spec_limit_mib,
+        stays_up: stays_up.then_some(true),
     }
 }
 

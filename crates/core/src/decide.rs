@@ -14,6 +14,7 @@ mod hold;
 mod node;
 mod partition;
 mod partition_access;
+mod power;
 mod reboot;
 mod requeue;
 mod reservation;

@@ -30,9 +30,12 @@ impl State {
             }),
             Event::JobChanged {
                 id,
-                change: JobChange::Ready,
+                change: JobChange::Ready | JobChange::NodesUp,
                 ..
-            } => self.with_job(*id, |job| self.launches(job)),
+            } => self.with_job(*id, |job| match job.configuring {
+                true => Vec::new(),
+                false => self.launches(job),
+            }),
             Event::JobChanged {
                 id,
                 change: JobChange::StepLimit { step, limit },

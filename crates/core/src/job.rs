@@ -3,6 +3,7 @@
 use crate::cpuset::CpuSet;
 use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
 use crate::index_set::IndexSet;
+use crate::power::Waking;
 use crate::spec::{DependencyTerm, JobSpec, StdioSpec};
 use crate::time::{TimeLimit, Timestamp};
 use minicbor::{Decode, Encode};
@@ -140,6 +141,9 @@ pub struct Job {
     #[n(41)]
     #[cbor(default)]
     pub priority_fixed: bool,
+    /// It has its nodes, and some of them are being powered up.
+    #[n(200)]
+    pub waking: Option<Waking>,
 }
 
 impl Job {

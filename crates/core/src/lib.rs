@@ -29,6 +29,7 @@ pub mod job_env;
 pub mod limits;
 pub mod node;
 pub mod order_config;
+pub mod power;
 pub mod priority;
 pub mod refusal;
 pub mod reservation;

@@ -131,6 +131,8 @@ impl Job {
                 | JobChange::ReservationGone { .. }
                 | JobChange::EndBy(_)
                 | JobChange::StepLimit { .. }
+                | JobChange::Waking(_)
+                | JobChange::NodesUp
                 | JobChange::SwitchWait => Move::Change,
             },
             Event::JobStarted { .. } => Move::Start,

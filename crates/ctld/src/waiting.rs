@@ -113,7 +113,7 @@ impl Waiting {
             }
             Event::JobChanged {
                 id,
-                change: JobChange::Ready,
+                change: JobChange::Ready | JobChange::NodesUp,
                 ..
             } => self.job_started(state, keys, *id),
             Event::JobEnding {

@@ -60,6 +60,7 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         end_by: None,
         predicted_s: None,
         priority_fixed: false,
+        waking: None,
         id: JobId(id),
         spec: Arc::new(spec),
         array: ArrayRole::None,
@@ -433,6 +434,7 @@ pub(crate) fn node(number: u32, used: u32, free_mib: u64, last_busy: i64) -> Nod
         used_gres: Vec::new(),
         removed: false,
         reboot: None,
+        power: None,
         comment: None,
     }
 }

@@ -292,6 +292,7 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
         end_by: None,
         predicted_s: None,
         priority_fixed: false,
+        waking: None,
         id: JobId(5),
         spec: Arc::new(spec),
         array: ArrayRole::None,

@@ -34,6 +34,10 @@ pub(super) struct Draft<'a> {
     tasks: BTreeMap<(JobId, u32), JobId>,
     /// Records that started or came to their end: others may wait for that.
     pub(super) changed: BTreeSet<JobId>,
+    /// Nodes that were powered down, and up.
+    pub(super) powered_down: u32,
+    /// See above.
+    pub(super) powered_up: u32,
     /// Reservations that were changed.
     pub(super) reservations: BTreeSet<String>,
     /// Owners and names whose first record may have changed, for `singleton`.
@@ -66,6 +70,8 @@ impl<'a> Draft<'a> {
             changed: BTreeSet::new(),
             touched_names: BTreeSet::new(),
             reservations: BTreeSet::new(),
+            powered_down: 0,
+            powered_up: 0,
         }
     }
 

@@ -70,6 +70,7 @@ impl End {
 /// Ends a job; its nodes, if it has some, are cleaned from now on.
 pub(super) fn end(draft: &mut Draft<'_>, id: JobId, how: End) {
     let at = draft.now;
+    let asleep = super::power::asleep_of(draft, id);
     draft.emit(Event::JobEnding {
         id,
         at,
@@ -79,6 +80,9 @@ pub(super) fn end(draft: &mut Draft<'_>, id: JobId, how: End) {
         cancelled_by: how.cancelled_by,
         requeue: how.requeue,
     });
+    for position in asleep {
+        release(draft, id, position);
+    }
 }
 
 /// Puts a running job back to the queue if the system may do so, else ends it.
@@ -152,8 +156,18 @@ pub(super) fn lose_node(draft: &mut Draft<'_>, id: JobId, node: NodeIdx) {
         Phase::Running | Phase::Suspended => {
             let lead = position == 0 && job.spec.kind == JobKind::Batch;
             let survives = job.spec.no_kill && !lead && job.nodes_held.len() > 1;
-            if !survives {
+            // What never began can begin again, whatever was asked for.
+            let never_began = job.waking.is_some() && job.spec.kind == JobKind::Batch;
+            if never_began {
+                end(draft, id, End::requeue(Reason::NodeDown, false));
+            } else if !survives {
                 fail(draft, id, End::new(JobState::NodeFail, Reason::NodeDown));
+            }
+            if draft
+                .job(id)
+                .is_none_or(|job| position_on(job, node).is_none())
+            {
+                return;
             }
         }
         Phase::Completing | Phase::Requeueing => {}

@@ -6,6 +6,7 @@ mod dependencies;
 mod ending;
 mod nodes;
 mod partitions;
+mod power;
 mod random;
 mod reservations;
 mod running;
