@@ -260,4 +260,7 @@ pub struct NodeInfo {
     /// NUMA domains of the machine; absent if it does not tell, or if the node's CPUs are not the machine's.
     #[n(12)]
     pub numa_domains: Option<u32>,
+    /// Whether ranks may copy from each other's memory there, as `scontrol show node` prints it; absent if unknown.
+    #[n(280)]
+    pub cross_memory: Option<String>,
 }

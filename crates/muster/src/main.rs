@@ -1,21 +1,31 @@
 //! One binary, every role: the name it is called by says which. Links to it bear Slurm's names.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), no_main)]
 
+mod bench;
 mod cluster;
 mod daemon;
+mod doctor;
+mod emulate;
 mod flags;
 mod generate;
 mod logging;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod math;
+mod mpi;
 mod roles;
+mod scratch;
 mod simulate;
 mod slurmctld;
 mod slurmd;
+#[cfg(not(test))]
+mod start;
 
 use std::process::ExitCode;
 
-fn main() -> ExitCode {
+/// What the process does, by the name that it was called by.
+#[cfg_attr(test, allow(dead_code))]
+fn main_by_name() -> ExitCode {
     let mut args = std::env::args_os().map(|a| a.to_string_lossy().into_owned());
     let called = args.next().unwrap_or_default();
     let name = called
@@ -58,6 +68,9 @@ fn muster(args: &[String]) -> ExitCode {
         "config" => cluster::config(rest),
         "generate" => report(generate::run(rest)),
         "sim" => report(simulate::main(rest)),
+        "doctor" => report(doctor::main(rest)),
+        "bench" => report(bench::main(rest)),
+        "emulate" => report(emulate::main(rest)),
         other => match roles::by_command(other) {
             Some((role, name)) => roles::run(role, name, rest),
             None => {

@@ -57,6 +57,7 @@ fn agent(dir: &Path) -> anyhow::Result<()> {
     muster_node::run(AgentOptions {
         name: "n1".to_owned(),
         cluster: "rate".to_owned(),
+        address: String::new(),
         controller_socket: dir.join("ctld.sock"),
         spool_dir: dir.join("spool"),
         claimed_cpus: None,

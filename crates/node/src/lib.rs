@@ -7,6 +7,8 @@
 
 mod agent;
 mod binding;
+mod cross_memory;
+mod emulate;
 mod info;
 mod layout;
 mod options;
@@ -16,6 +18,8 @@ mod stepd;
 mod sys;
 
 pub use agent::run;
+pub use cross_memory::CrossMemory;
+pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
 pub use options::AgentOptions;
 pub use shim::{SHIM_NAME, ShimStop, shim_main, stop_shim};
 

@@ -156,7 +156,11 @@ pub(crate) fn set_soft_limit(resource: u32, soft: u64) -> io::Result<()> {
     };
     // SAFETY: the pointer leads to a live local.
     check(unsafe { libc::getrlimit(resource, &raw mut limit) })?;
-    limit.rlim_cur = soft.min(limit.rlim_max);
+    let soft = soft.min(limit.rlim_max);
+    if limit.rlim_cur == soft {
+        return Ok(());
+    }
+    limit.rlim_cur = soft;
     // SAFETY: as above.
     check(unsafe { libc::setrlimit(resource, &raw const limit) }).map(drop)
 }
@@ -218,6 +222,25 @@ pub(crate) fn become_subreaper() -> io::Result<()> {
 pub(crate) fn die_with_parent() {
     // SAFETY: this prctl takes numbers only.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
+}
+
+/// As [`die_with_parent`]; whether that parent is still there.
+pub(crate) fn die_with_parent_of(parent: u32) -> bool {
+    die_with_parent();
+    std::os::unix::process::parent_id() == parent
+}
+
+/// Lets other processes of the user look into this one, as after exec(2).
+pub(crate) fn set_dumpable() {
+    // SAFETY: this prctl takes numbers only.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
+}
+
+/// Where Yama lets only ancestors look into a process, lets this one and what comes from it look into this process,
+/// before and after exec(2). Elsewhere it does nothing.
+pub(crate) fn allow_attach(ancestor: u32) {
+    // SAFETY: this prctl takes numbers only.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(ancestor), 0, 0, 0) };
 }
 
 /// Blocks every signal that can be.

@@ -187,6 +187,13 @@ pub struct MpiSettings {
     /// `PMIxEnv`, as `NAME=value`.
     #[n(4)]
     pub env: Vec<String>,
+    /// `CrossMemoryAttach`: whether MPI libraries use it; absent: as the node has measured.
+    #[n(280)]
+    pub cross_memory: Option<bool>,
+    /// `SkipAbsentFabrics`: Open MPI is told where there is no other network than TCP.
+    #[n(281)]
+    #[cbor(default)]
+    pub skip_absent_fabrics: bool,
 }
 
 impl Default for MpiSettings {
@@ -197,6 +204,8 @@ impl Default for MpiSettings {
             share_topology: true,
             timeout_s: 300,
             env: Vec::new(),
+            cross_memory: None,
+            skip_absent_fabrics: true,
         }
     }
 }

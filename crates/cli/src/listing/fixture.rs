@@ -419,6 +419,7 @@ pub(crate) fn node(number: u32, used: u32, free_mib: u64, last_busy: i64) -> Nod
             version: "22.05.8".to_owned(),
             hostname: "vm".to_owned(),
             numa_domains: None,
+            cross_memory: None,
         }),
         link: NodeLink::Up,
         down: false,

@@ -11,6 +11,7 @@ mod interactive;
 mod mpi;
 mod mpich;
 mod network;
+mod node_fitness;
 mod power;
 mod priorities;
 mod refusals;

@@ -1,0 +1,199 @@
+//! Where the answer to a command goes. The answer to a submission is written by the writer itself: that spares the
+//! event loop a wake and its client the wait for it. The connection's task is told only if it asks meanwhile.
+
+use crate::stats::Stats;
+use muster_core::command::Reply;
+use muster_proto::client::Response;
+use muster_proto::frame;
+use nix::sys::socket::{MsgFlags, send};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+/// Where a command's answer goes once it is durable.
+pub enum ReplyTo {
+    /// To whoever waits for it.
+    Task(oneshot::Sender<Reply>),
+    /// Straight to the client.
+    Socket(Direct),
+}
+
+impl From<oneshot::Sender<Reply>> for ReplyTo {
+    fn from(task: oneshot::Sender<Reply>) -> ReplyTo {
+        ReplyTo::Task(task)
+    }
+}
+
+impl ReplyTo {
+    /// Sends the answer, or gives it to the task of the connection, which may already be gone.
+    pub(crate) fn send(self, reply: Reply, stats: &Stats) {
+        match self {
+            ReplyTo::Task(task) => drop(task.send(reply)),
+            ReplyTo::Socket(direct) => direct.send(reply, stats),
+        }
+    }
+}
+
+/// Neither answered nor asked for.
+const OPEN: u8 = 0;
+/// The whole answer was written.
+const ANSWERED: u8 = 1;
+/// The task of the connection waits to be told.
+const ASKED: u8 = 2;
+
+/// What both ends know of an answer. The sender stays here when it is not needed: dropped, it would wake the task.
+struct Answer {
+    state: AtomicU8,
+    rest: Mutex<Option<oneshot::Sender<Vec<u8>>>>,
+}
+
+impl Answer {
+    fn take_rest(&self) -> Option<oneshot::Sender<Vec<u8>>> {
+        self.rest.lock().unwrap_or_else(|e| e.into_inner()).take()
+    }
+}
+
+/// The writer's end of a client's socket.
+pub struct Direct {
+    socket: OwnedFd,
+    answer: Arc<Answer>,
+    kind: &'static str,
+    uid: u32,
+    since: Instant,
+}
+
+/// The connection's end: what is left to do about an answer.
+pub(crate) struct Pending {
+    answer: Arc<Answer>,
+    rest: oneshot::Receiver<Vec<u8>>,
+}
+
+impl Direct {
+    /// Both ends, for a request of this kind and user that is served from now.
+    pub(crate) fn new(socket: OwnedFd, kind: &'static str, uid: u32) -> (Direct, Pending) {
+        let (rest, left) = oneshot::channel();
+        let answer = Arc::new(Answer {
+            state: AtomicU8::new(OPEN),
+            rest: Mutex::new(Some(rest)),
+        });
+        let pending = Pending {
+            answer: Arc::clone(&answer),
+            rest: left,
+        };
+        let direct = Direct {
+            socket,
+            answer,
+            kind,
+            uid,
+            since: Instant::now(),
+        };
+        (direct, pending)
+    }
+
+    fn send(self, reply: Reply, stats: &Stats) {
+        let mut bytes = frame::encode(&Response::Reply(Box::new(reply)));
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        // What the socket does not take now, and every error, is the task's business.
+        let sent = send(self.socket.as_raw_fd(), &bytes, flags).unwrap_or(0);
+        let us = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        stats.request(self.kind, self.uid, us);
+        bytes.drain(..sent);
+        let told = bytes.is_empty() && self.answer.state.swap(ANSWERED, AcqRel) != ASKED;
+        if !told && let Some(rest) = self.answer.take_rest() {
+            let _ = rest.send(bytes);
+        }
+    }
+}
+
+impl Drop for Direct {
+    /// Without an answer, the task must know that none will come.
+    fn drop(&mut self) {
+        if self.answer.state.load(Acquire) != ANSWERED {
+            drop(self.answer.take_rest());
+        }
+    }
+}
+
+impl Pending {
+    /// The client sent something or closed: whether its request is answered already. If not, [`Pending::rest`] is told
+    /// of the answer from now on.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.answer.state.swap(ASKED, AcqRel) == ANSWERED
+    }
+
+    /// What is left of the answer to be written, once the writer cannot or must not write it alone.
+    ///
+    /// # Errors
+    /// When the controller stops.
+    pub(crate) async fn rest(&mut self) -> Result<Vec<u8>, oneshot::error::RecvError> {
+        (&mut self.rest).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    fn pair() -> (UnixStream, Direct, Pending) {
+        let (client, server) = UnixStream::pair().unwrap();
+        let (direct, pending) = Direct::new(server.into(), "TEST", 0);
+        (client, direct, pending)
+    }
+
+    fn rest(pending: &mut Pending) -> Poll<Result<Vec<u8>, oneshot::error::RecvError>> {
+        pin!(pending.rest()).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn done() -> Reply {
+        Reply::Done {
+            changed: 1,
+            refused: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_written_answer_leaves_the_task_asleep_until_it_asks() {
+        let (mut client, direct, mut pending) = pair();
+        assert!(rest(&mut pending).is_pending());
+        direct.send(done(), &Stats::default());
+        let mut bytes = [0; 64];
+        let read = client.read(&mut bytes).unwrap();
+        assert_eq!(
+            bytes[..read],
+            frame::encode(&Response::Reply(Box::new(done())))
+        );
+        assert!(rest(&mut pending).is_pending(), "it need not wake");
+        assert!(pending.is_answered());
+    }
+
+    #[test]
+    fn a_task_that_asked_is_told() {
+        let (_client, direct, mut pending) = pair();
+        assert!(!pending.is_answered());
+        direct.send(done(), &Stats::default());
+        assert_eq!(rest(&mut pending), Poll::Ready(Ok(Vec::new())));
+    }
+
+    #[test]
+    fn what_the_socket_does_not_take_is_left_to_the_task() {
+        let (client, direct, mut pending) = pair();
+        drop(client);
+        direct.send(done(), &Stats::default());
+        let all = frame::encode(&Response::Reply(Box::new(done())));
+        assert_eq!(rest(&mut pending), Poll::Ready(Ok(all)));
+    }
+
+    #[test]
+    fn a_writer_that_stops_is_noticed() {
+        let (_client, direct, mut pending) = pair();
+        drop(direct);
+        assert!(matches!(rest(&mut pending), Poll::Ready(Err(_))));
+    }
+}
