@@ -15,6 +15,7 @@ mod hold;
 mod node;
 mod partition;
 mod partition_access;
+mod power;
 mod preempt;
 mod reboot;
 mod requeue;

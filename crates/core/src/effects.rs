@@ -32,7 +32,7 @@ impl State {
             }),
             Event::JobChanged {
                 id,
-                change: JobChange::Ready,
+                change: JobChange::Ready | JobChange::NodesUp,
                 ..
             } => self.with_job(*id, |job| self.ready(job)),
             Event::JobChanged {
@@ -240,6 +240,7 @@ impl State {
     /// leader's last.
     fn ready(&self, job: &Job) -> Vec<Effect> {
         match job.het {
+            None if job.configuring => Vec::new(),
             None => self.launches(job),
             Some(_) if self.is_configuring(job) => Vec::new(),
             Some(part) => {

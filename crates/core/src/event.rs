@@ -397,6 +397,12 @@ pub enum JobChange {
     /// From now on only its wish for few leaf switches keeps it waiting.
     #[n(13)]
     SwitchWait,
+    /// It has its nodes, but some of them must be powered up before it is launched.
+    #[n(201)]
+    Waking(#[n(0)] crate::power::Waking),
+    /// All of its nodes are up: its time begins.
+    #[n(202)]
+    NodesUp,
     /// A new time limit for a step that runs.
     #[n(200)]
     StepLimit {
@@ -464,4 +470,10 @@ pub enum NodeChange {
     /// A reboot was asked for, ordered, taken back or has happened.
     #[n(13)]
     Reboot(#[n(0)] Option<crate::node::Reboot>),
+    /// It goes on in power saving; absent: it is up.
+    #[n(200)]
+    Power(#[n(0)] Option<crate::power::Power>),
+    /// It did not come up in time, and counts as powered down.
+    #[n(201)]
+    ResumeFailed,
 }

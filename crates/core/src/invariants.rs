@@ -276,8 +276,8 @@ impl State {
         ensure!(self.pending == fresh.pending, "index pending is wrong");
         ensure!(self.active == fresh.active, "index active is wrong");
         ensure!(
-            self.lost_nodes == fresh.lost_nodes,
-            "index lost_nodes is wrong"
+            self.lost_nodes == fresh.lost_nodes && self.power_due == fresh.power_due,
+            "index lost_nodes or power_due is wrong"
         );
         ensure!(self.specs == fresh.specs, "index specs is wrong");
         ensure!(self.by_owner == fresh.by_owner, "index by_owner is wrong");

@@ -4,6 +4,7 @@ use crate::cpuset::CpuSet;
 use crate::het::HetPart;
 use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
 use crate::index_set::IndexSet;
+use crate::power::Waking;
 use crate::preemption::Preempted;
 use crate::spec::{DependencyTerm, JobSpec, StdioSpec};
 use crate::time::{TimeLimit, Timestamp};
@@ -158,6 +159,9 @@ pub struct Job {
     #[n(222)]
     #[cbor(default)]
     pub resumed: bool,
+    /// It has its nodes, and some of them are being powered up.
+    #[n(200)]
+    pub waking: Option<Waking>,
 }
 
 impl Job {

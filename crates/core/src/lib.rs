@@ -32,6 +32,7 @@ pub mod licenses;
 pub mod limits;
 pub mod node;
 pub mod order_config;
+pub mod power;
 pub mod preemption;
 pub mod priority;
 pub mod refusal;

@@ -132,6 +132,8 @@ impl Job {
                 | JobChange::EndBy(_)
                 | JobChange::StepLimit { .. }
                 | JobChange::Preempted(_)
+                | JobChange::Waking(_)
+                | JobChange::NodesUp
                 | JobChange::SwitchWait => Move::Change,
             },
             Event::JobStarted { .. } => Move::Start,

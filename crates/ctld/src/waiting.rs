@@ -113,7 +113,7 @@ impl Waiting {
             }
             Event::JobChanged {
                 id,
-                change: JobChange::Ready,
+                change: JobChange::Ready | JobChange::NodesUp,
                 ..
             } => match state.jobs.get(id).and_then(|job| job.het) {
                 None => self.job_started(state, keys, *id),

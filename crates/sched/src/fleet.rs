@@ -12,7 +12,7 @@ use crate::sharing::{
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::job::NodeShare;
-use muster_core::node::{Node, NodeLink};
+use muster_core::node::Node;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::collections::HashMap;
@@ -268,7 +268,8 @@ impl Fleet {
             .collect();
         let leaf =
             |node: u32| network.map_or(0, |n| self.networks[n as usize].leaf_of[node as usize]);
-        order.sort_unstable_by_key(|&i| (state.nodes[i as usize].config.weight, leaf(i), i));
+        let weight = |i: u32| effective_weight(&state.nodes[i as usize]);
+        order.sort_unstable_by_key(|&i| (weight(i), leaf(i), i));
         order.dedup();
         let mut pos_of = vec![NOWHERE; self.nodes.len()];
         for (pos, &node) in order.iter().enumerate() {
@@ -285,10 +286,7 @@ impl Fleet {
         };
         self.parts.push(PartView {
             tree: Tree::new(order.len()),
-            weights: order
-                .iter()
-                .map(|&i| state.nodes[i as usize].config.weight)
-                .collect(),
+            weights: order.iter().map(|&i| weight(i)).collect(),
             used: config.max_cpus_per_node.map(|_| vec![0; order.len()]),
             network: network.map(|n| (n, Leaves::new(&self.networks[n as usize], &order))),
             sharing: sharing_of(config, order.len()),
@@ -348,8 +346,7 @@ impl Fleet {
             view.free.subtract(&view.kept);
         }
         let room = Room {
-            usable: source.link == NodeLink::Up
-                && !(source.down || source.drain || source.fail || source.removed),
+            usable: source.is_usable(),
             cpus: whole_granules(&view.free, class.granule),
             mib: if consumable {
                 class.mib.saturating_sub(source.used_mib)
@@ -676,6 +673,12 @@ pub(crate) fn whole_granules(free: &CpuSet, granule: u32) -> u32 {
         }
     }
     whole
+}
+
+/// A node's weight; those that must be powered up first come after all others.
+fn effective_weight(node: &Node) -> u32 {
+    let asleep = if node.is_asleep() { 1 << 31 } else { 0 };
+    (node.config.weight & !(1 << 31)) | asleep
 }
 
 fn gres_room(class: &NodeClass, used: &[CpuSet]) -> Vec<u32> {

@@ -27,8 +27,8 @@ mod preempt;
 mod queue;
 mod reserved;
 mod scheduler;
-mod together;
 mod sharing;
+mod together;
 mod trial;
 
 pub use scheduler::{Cost, Scheduler};

@@ -157,6 +157,8 @@ impl Scheduler {
             }
             Event::NodeChanged { node, change, .. } => match change {
                 NodeChange::Weight(_) | NodeChange::Features(_) => self.rebuild = true,
+                // Nodes that sleep come last.
+                NodeChange::Power(_) | NodeChange::ResumeFailed => self.rebuild = true,
                 NodeChange::LinkLost
                 | NodeChange::Down(_)
                 | NodeChange::Drain(_)
@@ -272,7 +274,7 @@ impl Scheduler {
             | JobChange::Eligible
             | JobChange::NotBefore(_) => self.job(state, id),
             JobChange::ReservationGone { .. } => self.job(state, id),
-            JobChange::EndBy(_) => self.retimed(state, id),
+            JobChange::EndBy(_) | JobChange::NodesUp => self.retimed(state, id),
             JobChange::Preempted(_) => {
                 self.job(state, id);
                 self.opened.insert(id);
@@ -291,6 +293,7 @@ impl Scheduler {
             | JobChange::SpecialExit(_)
             | JobChange::Detail(_)
             | JobChange::StepLimit { .. }
+            | JobChange::Waking(_)
             | JobChange::Ready => {}
         }
     }

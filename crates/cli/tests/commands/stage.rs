@@ -300,6 +300,7 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
         preempted: None,
         cpus_lent: false,
         resumed: false,
+        waking: None,
         id: JobId(5),
         spec: Arc::new(spec),
         array: ArrayRole::None,

@@ -7,6 +7,7 @@ use crate::job::{
     AfterCompleting, Allocation, ArrayRole, ExitStatus, Hold, Job, JobState, Reason, Step, StepEnd,
 };
 use crate::limits::PRIORITY_TOP;
+use crate::power::Waking;
 use crate::spec::{JobKind, JobSpec};
 use crate::time::{TimeLimit, Timestamp};
 use crate::transition::next_phase;
@@ -57,6 +58,7 @@ impl Job {
             reason_detail: None,
             begin_at: spec.begin.filter(|begin| *begin > at),
             configuring: false,
+            waking: None,
             end_by: None,
             switch_wait_since: None,
             predicted_s: None,
@@ -293,7 +295,16 @@ impl Job {
             }
             JobChange::SpecialExit(special) => self.special_exit = *special,
             JobChange::Detail(text) => self.reason_detail = Some(text.clone()),
-            JobChange::Ready => self.configuring = false,
+            JobChange::Ready => match self.waking {
+                None => self.configuring = false,
+                Some(_) => self.waking = Some(Waking::Nodes),
+            },
+            JobChange::Waking(waking) => self.waking = Some(*waking),
+            JobChange::NodesUp => {
+                self.configuring = self.waking == Some(Waking::NodesAndProlog);
+                self.waking = None;
+                self.start_time = Some(at);
+            }
             JobChange::ReservationGone { spec, hold } => {
                 self.spec = spec.clone();
                 if *hold {
@@ -414,6 +425,7 @@ impl Job {
         self.begin_at = None;
         self.switch_wait_since = None;
         self.expected_start = None;
+        self.waking = None;
     }
 
     fn end_suspension(&mut self, at: Timestamp) {

@@ -2,6 +2,7 @@
 //! does not fit any more is dropped alone.
 
 use super::draft::Draft;
+use super::power;
 use crate::command::{Plan, PlannedStart};
 use crate::config::PartitionState;
 use crate::event::{Event, JobChange};
@@ -100,18 +101,22 @@ pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: &Allocation) {
     let attempt = Attempt(job.attempt.0.saturating_add(1));
     let at = draft.now;
     let config = draft.state.config.as_ref();
-    let configuring = config.is_some_and(|config| config.prolog_slurmctld);
+    let prolog = config.is_some_and(|config| config.prolog_slurmctld);
+    let asleep = (alloc.nodes.iter()).any(|s| power::sleeps(draft, s.node));
     draft.emit(Event::JobStarted {
         id,
         attempt,
         at,
-        configuring,
+        configuring: prolog || asleep,
         alloc: Arc::new(Allocation {
             end_by,
             billing_milli,
             ..alloc.clone()
         }),
     });
+    if asleep {
+        power::wake(draft, id, prolog);
+    }
 }
 
 /// Whether the array's `%limit` lets one more task run.

@@ -130,6 +130,7 @@ pub(super) fn end(draft: &mut Draft<'_>, id: JobId, how: End) {
 /// Ends one job, whatever it is a component of.
 pub(super) fn end_one(draft: &mut Draft<'_>, id: JobId, how: End) {
     let at = draft.now;
+    let asleep = super::power::asleep_of(draft, id);
     draft.emit(Event::JobEnding {
         id,
         at,
@@ -139,6 +140,9 @@ pub(super) fn end_one(draft: &mut Draft<'_>, id: JobId, how: End) {
         cancelled_by: how.cancelled_by,
         requeue: how.requeue,
     });
+    for position in asleep {
+        release(draft, id, position);
+    }
 }
 
 /// Puts a running job back to the queue if the system may do so, else ends it.
@@ -213,8 +217,18 @@ pub(super) fn lose_node(draft: &mut Draft<'_>, id: JobId, node: NodeIdx) {
         Phase::Running | Phase::Suspended => {
             let lead = position == 0 && job.spec.kind == JobKind::Batch;
             let survives = job.spec.no_kill && !lead && job.nodes_held.len() > 1;
-            if !survives {
+            // What never began can begin again, whatever was asked for.
+            let never_began = job.waking.is_some() && job.spec.kind == JobKind::Batch;
+            if never_began {
+                end(draft, id, End::requeue(Reason::NodeDown, false));
+            } else if !survives {
                 fail(draft, id, End::new(JobState::NodeFail, Reason::NodeDown));
+            }
+            if draft
+                .job(id)
+                .is_none_or(|job| position_on(job, node).is_none())
+            {
+                return;
             }
         }
         Phase::Completing | Phase::Requeueing => {}

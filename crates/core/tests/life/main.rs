@@ -7,6 +7,7 @@ mod ending;
 mod het;
 mod nodes;
 mod partitions;
+mod power;
 mod random;
 mod reservations;
 mod running;

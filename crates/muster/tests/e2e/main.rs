@@ -13,6 +13,7 @@ mod mpi;
 mod mpich;
 mod network;
 mod node_fitness;
+mod power;
 mod preempt;
 mod priorities;
 mod refusals;
