@@ -129,20 +129,28 @@ impl State {
             let there = present.contains(&(id, attempt));
             match job.phase() {
                 Phase::Running | Phase::Suspended if self.is_configuring(job) => {}
-                Phase::Running | Phase::Suspended if !there => out.push(Effect::Launch {
+                Phase::Running if !there => out.push(Effect::Launch {
                     node,
                     job: id,
                     attempt,
                 }),
-                // The order to stop may have been lost with the connection.
-                Phase::Suspended => out.push(Effect::Signal {
-                    node,
-                    job: id,
-                    attempt,
-                    step: None,
-                    signal: SIGSTOP,
-                    scope: SignalScope::Full,
-                }),
+                // The order to stop may have been lost with the connection, and that to launch. Others may have the
+                // job's CPUs: their launches come after this.
+                Phase::Suspended => {
+                    out.extend((!there).then_some(Effect::Launch {
+                        node,
+                        job: id,
+                        attempt,
+                    }));
+                    out.push(Effect::Signal {
+                        node,
+                        job: id,
+                        attempt,
+                        step: None,
+                        signal: SIGSTOP,
+                        scope: SignalScope::Full,
+                    });
+                }
                 Phase::Completing | Phase::Requeueing => out.push(Effect::Terminate {
                     node,
                     job: id,

@@ -495,7 +495,8 @@ impl Fleet {
     }
 
     /// A job that is stopped, or is being stopped now, leaves its CPUs to one that goes before it.
-    pub(crate) fn free_stopped(&mut self, share: &NodeShare, stops_now: bool) {
+    /// Gives the CPUs that became free.
+    pub(crate) fn free_stopped(&mut self, share: &NodeShare, stops_now: bool) -> CpuSet {
         let view = &mut self.nodes[share.node.0 as usize];
         let class = &self.classes[view.class as usize];
         let mut cpus = if stops_now {
@@ -510,6 +511,19 @@ impl Fleet {
         view.room.jobs = view.room.jobs.saturating_sub(u32::from(stops_now));
         view.room.exclusive &= view.room.jobs > 0;
         self.update_trees(share.node.0);
+        cpus
+    }
+
+    /// What is left of these CPUs is kept for jobs that are stopped.
+    pub(crate) fn keep_for_stopped(&mut self, node: u32, cpus: &CpuSet) {
+        let view = &mut self.nodes[node as usize];
+        let class = &self.classes[view.class as usize];
+        let mut left = cpus.clone();
+        left.intersect_with(&view.free);
+        view.free.subtract(&left);
+        view.kept.union_with(&left);
+        view.room.cpus = whole_granules(&view.free, class.granule);
+        self.update_trees(node);
     }
 
     /// CPUs of a node that more than one job has, more than two, and so on.

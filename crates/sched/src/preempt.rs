@@ -7,6 +7,7 @@ use crate::node_map::NodeMap;
 use crate::pass::Pass;
 use crate::place::{Pick, choose};
 use muster_core::command::PlannedPreemption;
+use muster_core::cpuset::CpuSet;
 use muster_core::ids::JobId;
 use muster_core::job::Job;
 use muster_core::preemption::PreemptMode;
@@ -204,14 +205,20 @@ impl<'a> Pass<'a> {
 
     /// Starts a job on CPUs that stopped jobs had.
     fn start_in_place_of(&mut self, lane: u32, id: JobId, room: &Room<'_>) {
+        let mut freed: Vec<(u32, CpuSet)> = Vec::new();
         for pick in &room.picks {
+            let mut cpus = CpuSet::default();
             for (job, _) in &room.freed {
                 for (share, _) in job.held().filter(|(s, _)| s.node.0 == pick.node) {
-                    self.s.fleet.free_stopped(share, !job.cpus_lent);
+                    cpus.union_with(&self.s.fleet.free_stopped(share, !job.cpus_lent));
                 }
             }
+            freed.push((pick.node, cpus));
         }
         self.start(lane, id, &room.picks);
+        for (node, cpus) in freed {
+            self.s.fleet.keep_for_stopped(node, &cpus);
+        }
     }
 
     /// Keeps what will be free for the job.

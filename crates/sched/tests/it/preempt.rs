@@ -164,6 +164,16 @@ fn who_is_stopped_goes_on_when_the_other_ends() {
 }
 
 #[test]
+fn what_is_left_of_the_stopped_is_kept_in_the_same_pass() {
+    let mut world = tiers(1, 4, PreemptMode::Suspend);
+    let low = world.submit(job(4, 60));
+    world.pass_by_core();
+    let high = world.submit(within("hi", job(2, 60)));
+    world.submit(job(1, 5));
+    assert_eq!(world.preempting_pass(), (vec![low.0], vec![high.0]));
+}
+
+#[test]
 fn memory_of_the_stopped_stays_theirs() {
     let mut config = config(1, 4, PreemptMode::Suspend);
     config.memory_is_consumable = true;
