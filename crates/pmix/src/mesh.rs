@@ -68,6 +68,11 @@ impl Mesh {
         self.gone.contains(host)
     }
 
+    /// A host is new. One that was at its address before and has gone was another one: ports are used again.
+    pub(crate) fn is_new(&mut self, host: &str) {
+        self.gone.remove(host);
+    }
+
     fn link(&mut self, host: &str) -> Option<&mut Link> {
         let of_host = |l: &Link| l.open && l.peer == host;
         // One that has been accepted counts only once it has shown who it is.
@@ -163,5 +168,32 @@ impl Mesh {
             link.finish(LEAVE_WAIT);
         }
         self.links.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Serves until something has happened that no descriptor tells of.
+    fn next(mesh: &mut Mesh) -> Vec<Happening> {
+        assert!(mesh.is_eager());
+        mesh.serve(&[false])
+    }
+
+    #[test]
+    fn a_new_host_at_the_address_of_one_that_is_gone_is_there() {
+        let mut mesh = Mesh::new("127.0.0.1:1".to_owned(), vec![1], None);
+        // Nobody can be at an address that is none.
+        let host = "nowhere";
+        mesh.send(host, &Wire::Bye);
+        let happened = next(&mut mesh);
+        assert!(matches!(&happened[..], [Happening::Gone(h, false)] if h == host));
+        assert!(mesh.is_gone(host));
+        mesh.is_new(host);
+        assert!(!mesh.is_gone(host));
+        // It may go as well, which is told again.
+        mesh.send(host, &Wire::Bye);
+        assert_eq!(next(&mut mesh).len(), 1);
     }
 }

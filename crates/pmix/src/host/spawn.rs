@@ -331,6 +331,9 @@ impl Host {
             if let Err(e) = job::register(&self.server, &job, &local) {
                 eprintln!("name space {} cannot be registered: {e}", job.nspace);
             }
+            for host in &job.hosts {
+                self.mesh.is_new(host);
+            }
             self.jobs.insert(job.nspace.clone(), job);
         }
     }
