@@ -26,7 +26,6 @@ impl Config {
             enforce_qos: enforces("qos"),
             preemption: self.preemption(),
             enforce_limits: self.accounting_enforce.contains(&"limits"),
-            enforce_safe: self.accounting_enforce.contains(&"safe"),
         }
     }
 
@@ -62,7 +61,6 @@ impl Config {
                 .find_map(|w| w.strip_prefix("min_exempt_priority=")?.parse().ok()),
             send_user_signal: says("send_user_signal")
                 || signals.iter().any(|w| w == "preempt_send_user_signal"),
-            reclaim_licenses: says("reclaim_licenses"),
             strict_order: says("strict_order"),
         }
     }

@@ -28,10 +28,6 @@ pub struct OrderConfig {
     #[n(221)]
     #[cbor(default)]
     pub enforce_limits: bool,
-    /// It has `safe`: a job starts only if it can end within the limits on what may be used.
-    #[n(222)]
-    #[cbor(default)]
-    pub enforce_safe: bool,
 }
 
 /// Settings of `priority/multifactor`, slurm.conf(5) `Priority*`.

@@ -67,9 +67,6 @@ pub struct Preemption {
     /// `send_user_signal`: the signal of `--signal` in place of TERM, if it was not sent yet.
     #[n(6)]
     pub send_user_signal: bool,
-    /// `reclaim_licenses`: licenses are a reason to preempt.
-    #[n(7)]
-    pub reclaim_licenses: bool,
     /// `strict_order`: the lowest first, however many are needed.
     #[n(8)]
     pub strict_order: bool,

@@ -1,5 +1,6 @@
 //! sacctmgr: accounts, users with their associations, and QOS, which the controller keeps. Users that nobody added
-//! are in one account that has their own name, as accounting books it. Of limits those are kept that count jobs, and what they have at once; others are refused by name.
+//! are in one account that has their own name, as accounting books it. Of limits those are kept that count jobs, and
+//! what they have at once; others are refused by name.
 
 mod edit;
 
