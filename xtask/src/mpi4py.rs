@@ -205,11 +205,11 @@ impl Cluster {
         let bin = self.home().join("bin");
         let path = std::env::var("PATH").unwrap_or_default();
         let script = format!(
-            "{APART}; salloc -Q -N2 -n4 --exclusive timeout -k 5 150 {launcher} {} test/main.py --no-numpy -i '(^|/){file}[.]py$'",
+            "{APART}; salloc -Q -N2 -n4 --exclusive timeout -k 5 600 {launcher} {} test/main.py --no-numpy -i '(^|/){file}[.]py$'",
             python.display()
         );
         let output = Command::new("timeout")
-            .args(["-k", "5", "200", "bash", "-c", &script])
+            .args(["-k", "5", "660", "bash", "-c", &script])
             .current_dir(suite)
             .env("PATH", format!("{}:{path}", bin.display()))
             .env("SLURM_CONF", self.home().join("slurm.conf"))

@@ -193,7 +193,8 @@ impl Link {
     /// Takes a step of the handshake; whether there was one to take.
     fn shake(&mut self, key: &[u8], own: &str) -> bool {
         let hand = match self.input.take::<Hand>() {
-            Ok(Some(hand)) if self.seen <= STRANGER_MAX || self.stage == Stage::Greeted => hand,
+            // What follows a proof comes with it, and may be long.
+            Ok(Some(hand)) => hand,
             Ok(None) if self.seen <= STRANGER_MAX => return false,
             _ => return self.refuse("it does not speak as a host"),
         };
@@ -324,4 +325,42 @@ fn holds(key: &[u8], role: &[u8], asked: &[u8], theirs: &[u8], name: &str, given
     mac(key, role, asked, theirs, name)
         .verify_slice(given)
         .is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// What the accepting end gets of a long message that was sent before the ends knew each other.
+    fn talk(key: &[u8], other: &[u8]) -> Vec<Wire> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let mut near = Link::connect(&address).unwrap();
+        near.send(&Wire::Pmi(vec![7; 3 * STRANGER_MAX].into()));
+        let mut far = Link::accepted(listener.accept().unwrap().0).unwrap();
+        let mut got = Vec::new();
+        while got.is_empty() && near.open && far.open {
+            let mut fds = [near.interest(), far.interest()].map(|(fd, events)| libc::pollfd {
+                fd,
+                events,
+                revents: 0,
+            });
+            crate::host::poll(&mut fds, 10_000).unwrap();
+            near.serve(key, "127.0.0.1:1");
+            got.extend(far.serve(other, &address));
+        }
+        got
+    }
+
+    #[test]
+    fn a_long_message_may_follow_the_greeting_at_once() {
+        let got = talk(b"key", b"key");
+        assert!(matches!(&got[..], [Wire::Pmi(bytes)] if bytes.len() == 3 * STRANGER_MAX));
+    }
+
+    #[test]
+    fn who_does_not_know_the_key_is_not_heard() {
+        assert!(talk(b"key", b"another").is_empty());
+    }
 }
