@@ -32,10 +32,12 @@ impl Cluster {
 
     /// The cluster that a slurm.conf describes.
     pub(crate) fn from_conf(conf: &str) -> Cluster {
-        let file = fresh_dir().join("given.conf");
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(&file, conf).unwrap();
-        Cluster::up(&["-f", file.to_str().unwrap()])
+        Cluster::up(&["-f", given_conf(conf).to_str().unwrap()])
+    }
+
+    /// The same, its nodes emulated by one process.
+    pub(crate) fn emulated(conf: &str) -> Cluster {
+        Cluster::up(&["-f", given_conf(conf).to_str().unwrap(), "--emulate"])
     }
 
     fn up(args: &[&str]) -> Cluster {
@@ -254,6 +256,13 @@ fn pid_of(file: &Path) -> i32 {
         .trim()
         .parse()
         .unwrap()
+}
+
+fn given_conf(text: &str) -> PathBuf {
+    let file = fresh_dir().join("given.conf");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, text).unwrap();
+    file
 }
 
 fn fresh_dir() -> PathBuf {

@@ -6,6 +6,7 @@ mod batch;
 mod binding;
 mod cluster;
 mod control;
+mod emulate;
 mod faults;
 mod het;
 mod interactive;
