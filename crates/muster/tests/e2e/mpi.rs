@@ -429,6 +429,9 @@ fn names_are_published_and_processes_spawned() {
         "sacct -n -P -j 2 -o JobID,State,NTasks | grep -F .",
         "2.0|COMPLETED|2\n2.1|COMPLETED|3",
     );
+    // Both sides on one node.
+    let out = c.ok("srun --mpi=pmix -N1 -n1 ./spawn 1 | sort -k2n");
+    assert_eq!(out, "parent 0 of 2: sum 1\nchild 1 of 2: sum 1");
     let missing = c.run("srun --mpi=pmix -n1 ./spawn 0");
     assert_ne!(missing.code, 0);
     assert_clean(&c);
