@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask check | clients | demo | generate | kill | sim | bench`.
+//! Development tasks: `cargo xtask check | clients | demo | generate | kill | mpi4py | sim | bench`.
 
 mod check;
 mod clients;
@@ -7,6 +7,7 @@ mod demo;
 mod generate;
 mod kill;
 mod mpi;
+mod mpi4py;
 mod peer;
 mod sim;
 
@@ -20,9 +21,11 @@ cargo xtask demo              build, start a cluster here, run jobs on it, show 
 cargo xtask generate          docs/compat.md, from the tables that the commands run on
 cargo xtask kill              daemons of a cluster under load are killed in turn, and nothing may be lost:
                               [--rounds N] [--nodes N] [--clients N] [--seed S]
+cargo xtask mpi4py            mpi4py's own tests, started by srun and by mpirun over two nodes: [test_NAME ...]
 cargo xtask sim               the deterministic simulator: --seeds N [--from S] [--nodes N] [--steps N],
                               or --seed S [--trace] for one
-cargo xtask bench mpi         MPI programs started by srun and by mpirun: start, MPI_Init, ping-pong
+cargo xtask bench mpi         MPI programs started by srun and by mpirun: start, MPI_Init, messages; [OPTIONS] of
+                              'muster bench mpi'
 cargo xtask bench sched       passes of the scheduler over 10,000 nodes and 100,000 waiting jobs: times, memory
 cargo xtask bench peer        Muster beside Slurm (where it is installed), with ratios
 ";
@@ -36,8 +39,9 @@ fn main() -> Result<()> {
         ["demo"] => demo::run(),
         ["generate"] => generate::run(),
         ["kill", ..] => kill::run(&args[1..]),
+        ["mpi4py", ..] => mpi4py::run(&args[1..]),
         ["sim", ..] => sim::run(&args[1..]),
-        ["bench", "mpi"] => mpi::run(),
+        ["bench", "mpi", ..] => mpi::run(&args[2..]),
         ["bench", "sched"] => sim::bench_sched(),
         ["bench", "peer", ..] => peer::run(&args[2..]),
         [] | ["help" | "--help"] => {

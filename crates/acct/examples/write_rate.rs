@@ -131,9 +131,6 @@ fn row(n: u64, specs: &[Arc<JobSpec>], state: JobState) -> JobRow {
     let node = format!("node{:04}", n % 1000);
     let cpus: CpuSet = (0..4).collect();
     let alloc = Allocation {
-        reservation: None,
-        end_by: None,
-        billing_milli: 0,
         nodes: vec![NodeShare {
             node: NodeIdx(0),
             name: node.clone(),
@@ -143,14 +140,15 @@ fn row(n: u64, specs: &[Arc<JobSpec>], state: JobState) -> JobRow {
             gres: Vec::new(),
         }],
         partition: "batch".to_owned(),
-        exclusive: false,
         hostlist: node,
         ntasks: 1,
+        ..Allocation::default()
     };
     JobRow {
         key: key(n),
         spec: specs[usize::try_from(n).unwrap_or(0)].clone(),
         array: None,
+        het: None,
         array_record: false,
         state,
         requeued: false,

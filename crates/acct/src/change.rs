@@ -2,6 +2,7 @@
 //! allocation and need nothing of the state any more, so the job may leave the queue before they are written.
 
 use muster_core::event::{Event, JobChange, NodeChange};
+use muster_core::het::HetPart;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{
     AfterCompleting, Allocation, ArrayRole, ExitStatus, Job, JobState, Reason, Step, StepEnd,
@@ -75,6 +76,8 @@ pub struct JobRow {
     pub spec: Arc<JobSpec>,
     /// The array it is a task of, and its index.
     pub array: Option<(JobId, u32)>,
+    /// Its place in a heterogeneous job.
+    pub het: Option<HetPart>,
     /// It is the record of an array's tasks that have none of their own.
     pub array_record: bool,
     /// State.
@@ -297,6 +300,7 @@ impl JobRow {
                 ArrayRole::Task { base, index } => Some((base, index)),
                 ArrayRole::None | ArrayRole::Pending { .. } => None,
             },
+            het: job.het,
             array_record: matches!(job.array, ArrayRole::Pending { .. }),
             state: match job.reason {
                 Reason::NodeDown if requeued => JobState::NodeFail,

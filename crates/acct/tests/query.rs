@@ -64,6 +64,7 @@ impl Scene {
             reason: Reason::None,
             partition: "batch".to_owned(),
             requeueable: true,
+            het: None,
         });
         id
     }

@@ -3,6 +3,7 @@
 
 pub(crate) mod agent;
 mod capture;
+mod components;
 mod holder;
 mod incoming;
 mod line;

@@ -28,12 +28,13 @@ impl Config {
             .ok()
             .or_else(|| uid_of(&self.slurm_user));
         let dependencies = self.text("DependencyParameters").unwrap_or("");
+        let stays_up = self.nodes_that_stay_up();
         ClusterConfig {
             cluster_name: self.cluster_name.clone(),
             nodes: self
                 .nodes
                 .iter()
-                .map(|node| node_config(node, gres))
+                .map(|node| node_config(node, gres, stays_up.contains(&node.name)))
                 .collect(),
             partitions: self
                 .partitions
@@ -75,6 +76,8 @@ impl Config {
                 .text("Licenses")
                 .and_then(muster_core::licenses::parse)
                 .unwrap_or_default(),
+            power: self.power_config(),
+            max_batch_requeue: self.text("MaxBatchRequeue").and_then(|n| n.parse().ok()),
         }
     }
 
@@ -87,7 +90,7 @@ impl Config {
         words
     }
 
-    fn names_program(&self, key: &str) -> bool {
+    pub(crate) fn names_program(&self, key: &str) -> bool {
         let text = self.text(key);
         text.is_some_and(|program| !program.is_empty() && program != "(null)")
     }
@@ -164,7 +167,7 @@ impl Config {
     }
 }
 
-fn node_config(node: &NodeDef, lines: &[GresLine]) -> NodeConfig {
+fn node_config(node: &NodeDef, lines: &[GresLine], stays_up: bool) -> NodeConfig {
     NodeConfig {
         name: node.name.clone(),
         hostname: node.hostname.clone(),
@@ -188,6 +191,7 @@ fn node_config(node: &NodeDef, lines: &[GresLine]) -> NodeConfig {
         reason: node.reason.clone(),
         spec_cpus: spec_cpus(node),
         spec_mib: node.mem_spec_limit_mib,
+        stays_up: stays_up.then_some(true),
     }
 }
 

@@ -14,6 +14,7 @@ mod nodes;
 pub mod options;
 mod order;
 mod partitions;
+mod power;
 mod show;
 mod source;
 pub mod topology;

@@ -49,7 +49,9 @@ impl State {
             Event::JobStarted { id, alloc, .. } => {
                 self.turn_job(*id, event);
                 for share in &alloc.nodes {
+                    let power = self.power_key(share.node);
                     self.node_mut(share.node).take(*id, share, alloc);
+                    self.power_moved(share.node, power);
                 }
             }
             Event::NodeReleased { id, position, at } => {
@@ -63,11 +65,13 @@ impl State {
                     "job {id} does not hold its node {position}: {event:?}"
                 );
                 self.turn_job(*id, event);
+                let power = self.power_key(share.node);
                 if let (Some(job), Some(node)) =
                     (self.jobs.get(id), self.nodes.get_mut(share.node.0 as usize))
                 {
                     node.give_back(job, share, *at);
                 }
+                self.power_moved(share.node, power);
             }
             Event::JobEnding { id, at, .. } => {
                 self.turn_job(*id, event);
@@ -431,6 +435,12 @@ impl State {
                     self.nodes.push(Node::new(idx, line, at));
                     self.node_by_name.insert(line.name.clone(), idx);
                 }
+            }
+        }
+        if config.power.is_none() {
+            // Nobody would power them up.
+            for node in &mut self.nodes {
+                node.power = None;
             }
         }
         self.partitions = partitions.to_vec();

@@ -95,6 +95,19 @@ pub enum UserCommand {
         #[n(2)]
         test_only: bool,
     },
+    /// sbatch, salloc, srun with several components: all are accepted or none.
+    #[n(260)]
+    SubmitHet {
+        /// The components, the leader first.
+        #[n(0)]
+        specs: Vec<JobSpec>,
+        /// Script and context bytes that the specs name.
+        #[n(1)]
+        blobs: Vec<(BlobId, ByteVec)>,
+        /// `--test-only`.
+        #[n(2)]
+        test_only: bool,
+    },
     /// scancel without a signal, or with KILL of a whole job: ends jobs.
     #[n(1)]
     Cancel {
@@ -294,7 +307,7 @@ pub enum UserCommand {
     },
 }
 
-/// One job as users write it: `123`, `123_4`, `123_[1-3]`.
+/// One job as users write it: `123`, `123_4`, `123_[1-3]`, `123+1`.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct JobTarget {
     /// The number, of a job, of an array, or of an array's task.
@@ -303,6 +316,10 @@ pub struct JobTarget {
     /// Tasks of the array.
     #[n(1)]
     pub tasks: Option<crate::index_set::IndexSet>,
+    /// One component of the heterogeneous job.
+    #[n(260)]
+    #[cbor(default)]
+    pub component: Option<u32>,
 }
 
 /// Jobs by id and by filters; all given conditions must hold. Empty ids: all that match the filters.
@@ -553,6 +570,8 @@ pub struct Plan {
     pub reasons: Vec<(JobId, crate::job::Reason)>,
     /// Expected starts of jobs that backfill protects (not durable).
     pub expected: Vec<(JobId, Timestamp)>,
+    /// Limits that jobs start with instead of their own (`--time-min`), by place in `starts`.
+    pub limits: Vec<(usize, TimeLimit)>,
     /// Jobs that could start now on more leaf switches than they ask for.
     pub switch_waits: Vec<JobId>,
     /// Jobs that make room for others; before the starts.

@@ -3,6 +3,7 @@
 
 use crate::node::NodeConfig;
 use crate::order_config::OrderConfig;
+use crate::power::PowerConfig;
 use crate::run_times::PREDICT;
 use crate::spec::MemoryAsk;
 use crate::time::TimeLimit;
@@ -112,6 +113,12 @@ pub struct ClusterConfig {
     #[n(220)]
     #[cbor(default)]
     pub licenses: Vec<(String, u32)>,
+    /// Power saving, if there is any.
+    #[n(200)]
+    pub power: Option<PowerConfig>,
+    /// `MaxBatchRequeue`: launches of a batch job that may fail before it is held; absent: any number.
+    #[n(201)]
+    pub max_batch_requeue: Option<u32>,
 }
 
 impl Default for ClusterConfig {
@@ -149,6 +156,8 @@ impl Default for ClusterConfig {
             order: OrderConfig::default(),
             topologies: Vec::new(),
             licenses: Vec::new(),
+            power: None,
+            max_batch_requeue: None,
         }
     }
 }

@@ -10,10 +10,12 @@ mod configure;
 mod dependency;
 mod draft;
 mod ending;
+mod het;
 mod hold;
 mod node;
 mod partition;
 mod partition_access;
+mod power;
 mod preempt;
 mod reboot;
 mod requeue;
@@ -106,6 +108,20 @@ pub fn prospective_job(
     submit::prepare(&draft, identity, spec).map(|(job, _)| job)
 }
 
+/// The records that a heterogeneous submission would make: the same checks as `SubmitHet`, no change.
+///
+/// # Errors
+/// Why the submission would be refused.
+pub fn prospective_het_jobs(
+    state: &State,
+    identity: &Identity,
+    specs: &[JobSpec],
+    now: Timestamp,
+) -> Result<Vec<Job>, Refusal> {
+    let mut draft = Draft::new(state, now);
+    het::prepare(&mut draft, identity, specs)
+}
+
 /// Whether `identity` may act as an administrator: root and the configured uids.
 pub fn is_admin(state: &State, identity: &Identity) -> bool {
     identity.uid == 0
@@ -126,6 +142,11 @@ fn user(
             blobs,
             test_only,
         } => submit::submit(draft, identity, spec, blobs, *test_only),
+        UserCommand::SubmitHet {
+            specs,
+            blobs,
+            test_only,
+        } => het::submit(draft, identity, specs, blobs, *test_only),
         UserCommand::Cancel { selection } => cancel::cancel(draft, identity, selection),
         UserCommand::Signal {
             selection,

@@ -32,9 +32,9 @@ impl State {
             }),
             Event::JobChanged {
                 id,
-                change: JobChange::Ready,
+                change: JobChange::Ready | JobChange::NodesUp,
                 ..
-            } => self.with_job(*id, |job| self.launches(job)),
+            } => self.with_job(*id, |job| self.ready(job)),
             Event::JobChanged {
                 id,
                 change: JobChange::StepLimit { step, limit },
@@ -128,7 +128,7 @@ impl State {
             let (id, attempt) = (job.id, job.attempt);
             let there = present.contains(&(id, attempt));
             match job.phase() {
-                Phase::Running | Phase::Suspended if job.configuring => {}
+                Phase::Running | Phase::Suspended if self.is_configuring(job) => {}
                 Phase::Running if !there => out.push(Effect::Launch {
                     node,
                     job: id,
@@ -242,6 +242,21 @@ impl State {
 
     fn with_job(&self, id: JobId, make: impl FnOnce(&Job) -> Vec<Effect>) -> Vec<Effect> {
         self.jobs.get(&id).map_or_else(Vec::new, make)
+    }
+
+    /// The launches that `PrologSlurmctld` has kept back: of a heterogeneous job all once it has run for all, the
+    /// leader's last.
+    fn ready(&self, job: &Job) -> Vec<Effect> {
+        match job.het {
+            None if job.configuring => Vec::new(),
+            None => self.launches(job),
+            Some(_) if self.is_configuring(job) => Vec::new(),
+            Some(part) => {
+                let started = |job: &&Job| matches!(job.phase(), Phase::Running | Phase::Suspended);
+                let jobs = self.het_jobs(part).rev().filter(started);
+                jobs.flat_map(|job| self.launches(job)).collect()
+            }
+        }
     }
 
     fn launches(&self, job: &Job) -> Vec<Effect> {

@@ -3,6 +3,7 @@
 
 use crate::accounts::AccountsChange;
 use crate::config::{ClusterConfig, PartitionConfig};
+use crate::het::HetPart;
 use crate::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
 use crate::job::{Allocation, ExitStatus, Hold, JobState, Reason, Step, StepEnd};
 use crate::node::{NodeInfo, NodeReason};
@@ -75,6 +76,10 @@ pub enum Event {
         /// Whether the system may requeue it.
         #[n(9)]
         requeueable: bool,
+        /// Its place in a heterogeneous job.
+        #[n(260)]
+        #[cbor(default)]
+        het: Option<HetPart>,
     },
     /// A task left its array's record and got its own.
     #[n(3)]
@@ -392,9 +397,12 @@ pub enum JobChange {
     /// From now on only its wish for few leaf switches keeps it waiting.
     #[n(13)]
     SwitchWait,
-    /// It was chosen to make room for another job: stopped or ended with the next event, or told to end in time.
-    #[n(220)]
-    Preempted(#[n(0)] crate::preemption::Preempted),
+    /// It has its nodes, but some of them must be powered up before it is launched.
+    #[n(201)]
+    Waking(#[n(0)] crate::power::Waking),
+    /// All of its nodes are up: its time begins.
+    #[n(202)]
+    NodesUp,
     /// A new time limit for a step that runs.
     #[n(200)]
     StepLimit {
@@ -405,6 +413,9 @@ pub enum JobChange {
         #[n(1)]
         limit: TimeLimit,
     },
+    /// It was chosen to make room for another job: stopped or ended with the next event, or told to end in time.
+    #[n(220)]
+    Preempted(#[n(0)] crate::preemption::Preempted),
 }
 
 /// A change of one node.
@@ -459,4 +470,10 @@ pub enum NodeChange {
     /// A reboot was asked for, ordered, taken back or has happened.
     #[n(13)]
     Reboot(#[n(0)] Option<crate::node::Reboot>),
+    /// It goes on in power saving; absent: it is up.
+    #[n(200)]
+    Power(#[n(0)] Option<crate::power::Power>),
+    /// It did not come up in time, and counts as powered down.
+    #[n(201)]
+    ResumeFailed,
 }

@@ -2,10 +2,11 @@
 //! date by every event. An event on one job costs O(log jobs).
 
 use crate::account_limits::Counted;
-use crate::event::Event;
+use crate::event::{Event, NodeChange};
 use crate::ids::{JobId, NodeIdx};
 use crate::job::{Allocation, ArrayRole, Job, JobState};
 use crate::node::NodeLink;
+use crate::power::{Power, PowerConfig};
 use crate::reservation::Reservation;
 use crate::spec::{DependencyKind, DependencyTerm, JobSpec};
 use crate::state::{ArrayInfo, State};
@@ -120,7 +121,9 @@ impl State {
             return None;
         }
         let over_s = u64::from(self.over_time_limit_min(&job.partition)) * 60;
-        let by_limit = job.time_limit_end().map(|end| end.plus_s(over_s));
+        // While its nodes are powered up its time has not begun.
+        let by_limit = job.time_limit_end().filter(|_| job.waking.is_none());
+        let by_limit = by_limit.map(|end| end.plus_s(over_s));
         [by_limit, job.spec.deadline, job.end_by, job.grace_end()]
             .into_iter()
             .flatten()
@@ -150,7 +153,7 @@ impl State {
             keys.ended = Some(job.end_time.unwrap_or(job.submit_time));
             return keys;
         }
-        keys.live = Some((job.spec.clone(), job.submission()));
+        keys.live = Some((job.spec.clone(), job.submitted_as()));
         if keys.active {
             let alloc = job.alloc.as_ref().filter(|a| !a.licenses.is_empty());
             keys.licenses = alloc.cloned();
@@ -288,6 +291,12 @@ impl State {
             .iter()
             .filter_map(|n| n.lost_key().map(|since| (since, n.idx)))
             .collect();
+        let power = self.config.as_ref().and_then(|c| c.power.as_ref());
+        self.power_due = power.map_or_else(BTreeSet::new, |config| {
+            let due = self.nodes.iter();
+            due.filter_map(|n| Some((n.power_due(config)?, n.idx)))
+                .collect()
+        });
         self.index_partitions();
     }
 
@@ -322,14 +331,41 @@ impl State {
         if let Some(since) = node.lost_key() {
             self.lost_nodes.remove(&(since, idx));
         }
+        let power = self.config.as_ref().and_then(|c| c.power.as_ref());
+        let before = power.and_then(|config| node.power_due(config));
         node.turn(event);
         if let Some(since) = node.lost_key() {
             self.lost_nodes.insert((since, idx));
         }
+        let after = power.and_then(|config| node.power_due(config));
+        shift(&mut self.power_due, idx, before, after);
+        if let Event::NodeChanged {
+            change: NodeChange::Power(Some(power)),
+            ..
+        } = event
+        {
+            match power {
+                Power::GoingDown { at, .. } => self.power_rates.count(*at, false),
+                Power::GoingUp { at } => self.power_rates.count(*at, true),
+                Power::DownWanted { .. } | Power::Down | Power::UpWanted => {}
+            }
+        }
+    }
+
+    /// A node whose jobs are about to change, for [`State::power_moved`].
+    pub(crate) fn power_key(&self, idx: NodeIdx) -> Option<Timestamp> {
+        let power = self.config.as_ref()?.power.as_ref()?;
+        self.nodes.get(idx.0 as usize)?.power_due(power)
+    }
+
+    /// Jobs came to a node or left it.
+    pub(crate) fn power_moved(&mut self, idx: NodeIdx, before: Option<Timestamp>) {
+        let after = self.power_key(idx);
+        shift(&mut self.power_due, idx, before, after);
     }
 
     /// The earliest time at which `Tick` would do something, `now` if it is overdue. A purge that is overdue (the
-    /// accounting lags) is asked for once a second.
+    /// accounting lags), and power saving that waits for something, is asked for once a second.
     pub fn next_tick(&self, now: Timestamp) -> Option<Timestamp> {
         let timeout_s = self.config.as_ref().map_or(0, |c| c.node_timeout_s);
         let lost = self
@@ -350,13 +386,11 @@ impl State {
         .chain(self.priorities_due())
         .min()
         .map(|time| time.max(now));
-        let purge = self
-            .next_purge()
-            .map(|time| if time <= now { now.plus_s(1) } else { time });
-        match (due, purge) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        // What power saving could not do yet waits for a rate, or stays as it is.
+        let put_off = |time: Timestamp| if time <= now { now.plus_s(1) } else { time };
+        let power = self.power_due.first().map(|(time, _)| put_off(*time));
+        let purge = self.next_purge().map(put_off);
+        [due, purge, power].into_iter().flatten().min()
     }
 
     /// When the job that ended first may leave; `MinJobAge=0` keeps all.
@@ -403,18 +437,38 @@ impl Job {
 }
 
 impl crate::node::Node {
+    /// When power saving has something to do with it, a rate permitting.
+    fn power_due(&self, config: &PowerConfig) -> Option<Timestamp> {
+        if self.removed {
+            return None;
+        }
+        let after = |at: Timestamp, s: u32| Some(at.plus_s(u64::from(s)));
+        match self.power {
+            Some(Power::DownWanted { .. }) => self.jobs.is_empty().then_some(Timestamp(0)),
+            Some(Power::GoingDown { at, .. }) => after(at, config.suspend_timeout_s),
+            Some(Power::Down) => None,
+            Some(Power::UpWanted) => Some(Timestamp(0)),
+            Some(Power::GoingUp { at }) => after(at, config.resume_timeout_s),
+            None if !self.jobs.is_empty() || self.config.stays_up == Some(true) => None,
+            None => after(self.last_busy?, config.suspend_time_s?),
+        }
+    }
+
     /// Since when it is lost without being down yet.
     pub(crate) fn lost_key(&self) -> Option<Timestamp> {
         match self.link {
-            NodeLink::Lost(since) if !self.down && !self.removed => Some(since),
+            // What is powered down is meant to be silent.
+            NodeLink::Lost(since) if !self.down && !self.removed && self.power.is_none() => {
+                Some(since)
+            }
             NodeLink::Lost(_) | NodeLink::Never | NodeLink::Up => None,
         }
     }
 }
 
-fn shift(
-    index: &mut BTreeSet<(Timestamp, JobId)>,
-    id: JobId,
+fn shift<Id: Ord + Copy>(
+    index: &mut BTreeSet<(Timestamp, Id)>,
+    id: Id,
     before: Option<Timestamp>,
     after: Option<Timestamp>,
 ) {

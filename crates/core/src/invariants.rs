@@ -6,6 +6,7 @@ use crate::index::Counts;
 use crate::job::{Allocation, ArrayRole, Job, JobState};
 use crate::node::Node;
 use crate::state::{ArrayInfo, State};
+use crate::transition::Phase;
 use std::collections::BTreeMap;
 
 macro_rules! ensure {
@@ -33,6 +34,26 @@ impl State {
         }
         self.check_blobs()?;
         self.check_indexes()
+    }
+
+    /// Checks what holds between decisions, though not after each of their events: no component of a heterogeneous job
+    /// runs while another waits.
+    ///
+    /// # Errors
+    /// The component that is alone.
+    pub fn check_het_jobs(&self) -> Result<(), String> {
+        for job in self.jobs.values() {
+            let Some(part) = job.het else { continue };
+            let runs = matches!(job.phase(), Phase::Running | Phase::Suspended);
+            let waits = |other: &&Job| other.phase() == Phase::Pending;
+            let alone = self.het_jobs(part).find(waits).filter(|_| runs);
+            ensure!(
+                alone.is_none(),
+                "component {} of a heterogeneous job runs while another waits",
+                part.name()
+            );
+        }
+        Ok(())
     }
 
     fn check_job(&self, job: &Job) -> Result<(), String> {
@@ -255,8 +276,8 @@ impl State {
         ensure!(self.pending == fresh.pending, "index pending is wrong");
         ensure!(self.active == fresh.active, "index active is wrong");
         ensure!(
-            self.lost_nodes == fresh.lost_nodes,
-            "index lost_nodes is wrong"
+            self.lost_nodes == fresh.lost_nodes && self.power_due == fresh.power_due,
+            "index lost_nodes or power_due is wrong"
         );
         ensure!(self.specs == fresh.specs, "index specs is wrong");
         ensure!(self.by_owner == fresh.by_owner, "index by_owner is wrong");

@@ -1,8 +1,10 @@
 //! A job as the cluster knows it: its state, its allocation, its steps.
 
 use crate::cpuset::CpuSet;
+use crate::het::HetPart;
 use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
 use crate::index_set::IndexSet;
+use crate::power::Waking;
 use crate::preemption::Preempted;
 use crate::spec::{DependencyTerm, JobSpec, StdioSpec};
 use crate::time::{TimeLimit, Timestamp};
@@ -141,6 +143,10 @@ pub struct Job {
     #[n(41)]
     #[cbor(default)]
     pub priority_fixed: bool,
+    /// Its place in a heterogeneous job.
+    #[n(260)]
+    #[cbor(default)]
+    pub het: Option<HetPart>,
     /// It was chosen to make room for another in this run.
     #[n(220)]
     #[cbor(default)]
@@ -153,6 +159,9 @@ pub struct Job {
     #[n(222)]
     #[cbor(default)]
     pub resumed: bool,
+    /// It has its nodes, and some of them are being powered up.
+    #[n(200)]
+    pub waking: Option<Waking>,
 }
 
 impl Job {
@@ -177,6 +186,12 @@ impl Job {
             ArrayRole::Task { base, .. } => base,
             ArrayRole::None | ArrayRole::Pending { .. } => self.id,
         }
+    }
+
+    /// The number of all that were submitted with it: the heterogeneous job's or the array's, else its own.
+    pub fn submitted_as(&self) -> JobId {
+        self.het
+            .map_or_else(|| self.submission(), |part| part.leader)
     }
 
     /// Its position in the array, if it is a task with a record of its own.

@@ -4,6 +4,7 @@
 
 use crate::binding::MemBind;
 use crate::distribution::{Distribution, NodeSpread};
+use crate::het::HetComponent;
 use crate::ids::{JobId, StepNo};
 use crate::job::{Allocation, ArrayRole, NodeShare};
 use crate::spec::{JobSpec, MemoryAsk};
@@ -47,6 +48,8 @@ pub struct JobView<'a> {
     /// `SLURM_TOPOLOGY_ADDR` and its pattern for the node that sets up the environment; empty where the network is
     /// flat.
     pub topology: (&'a str, &'a str),
+    /// The components of the heterogeneous job that it is one of, in order; empty for others.
+    pub components: &'a [HetComponent],
 }
 
 /// One node's part of a step, as the environment of its tasks describes it.
@@ -68,6 +71,8 @@ pub struct StepView<'a> {
     pub cpus_per_task: Option<u32>,
     /// `--distribution`, if it was given.
     pub distribution: Option<&'a str>,
+    /// Tasks over all components, if the step is one of several that run as one.
+    pub total_tasks: Option<u32>,
 }
 
 /// `4(x2),3`: equal neighbours are counted.
@@ -110,7 +115,8 @@ pub fn is_job_variable(name: &str) -> bool {
         "SLURM_LAUNCH_NODE_",
         "SLURM_GPUS",
     ];
-    const NAMES: [&str; 15] = [
+    const NAMES: [&str; 16] = [
+        "SLURM_HET_SIZE",
         "SLURM_JOBID",
         "SLURM_NPROCS",
         "SLURM_NNODES",
@@ -127,14 +133,18 @@ pub fn is_job_variable(name: &str) -> bool {
         "SLURM_UMASK",
         "MUSTER_NODE",
     ];
-    PREFIXES.iter().any(|p| name.starts_with(p)) || NAMES.contains(&name)
+    PREFIXES.iter().any(|p| name.starts_with(p))
+        || NAMES.contains(&name)
+        || name.contains("_HET_GROUP_")
 }
 
 /// What the holder of an allocation sees (`salloc`'s command), and what every process of the job sees too.
 pub fn allocation_env(view: &JobView) -> Variables {
     let mut env = Env(Vec::with_capacity(48));
     let (spec, alloc) = (view.spec, view.alloc);
-    let job = view.job.to_string();
+    // A heterogeneous job goes by its leader's number.
+    let job = view.components.first().map_or(view.job, |first| first.job);
+    let job = job.to_string();
     let nodes = alloc.nodes.len().to_string();
     env.set("SLURM_CLUSTER_NAME", view.cluster);
     env.set("SLURM_CONF", view.conf_path);
@@ -166,7 +176,42 @@ pub fn allocation_env(view: &JobView) -> Variables {
         env.set("SLURM_JOB_END_TIME", end.to_string());
     }
     env.set("MUSTER_NODE", view.lead_address);
+    components(view, &mut env);
     env.0
+}
+
+/// What the guide to heterogeneous jobs promises: how many components there are, and each one's variables under its
+/// number.
+fn components(view: &JobView, env: &mut Env) {
+    if view.components.is_empty() {
+        return;
+    }
+    env.set("SLURM_HET_SIZE", view.components.len().to_string());
+    for (number, component) in view.components.iter().enumerate() {
+        let own = allocation_env(&JobView {
+            job: component.job,
+            spec: &component.spec,
+            alloc: &component.alloc,
+            time_limit: component.time_limit,
+            account: component.spec.account_name(),
+            qos: component.spec.qos_name(),
+            lead_address: &component.lead_address,
+            components: &[],
+            ..*view
+        });
+        for (name, value) in own.into_iter().filter(|(name, _)| differs(name)) {
+            env.set(&format!("{name}_HET_GROUP_{number}"), value);
+        }
+    }
+}
+
+/// Whether a variable may have another value in each component.
+fn differs(name: &str) -> bool {
+    !(name.starts_with("SLURM_SUBMIT_")
+        || matches!(
+            name,
+            "SLURM_CLUSTER_NAME" | "SLURM_CONF" | "SLURM_JOBID" | "SLURM_NODE_ALIASES"
+        ))
 }
 
 /// Variables that are there only because the user asked for something.
@@ -333,7 +378,8 @@ pub fn step_env(view: &JobView, step: &StepView) -> Variables {
     }
     let nodes = step.tasks.len().to_string();
     let per_node: Vec<u32> = step.tasks.iter().map(|t| count(t.len())).collect();
-    let tasks = per_node.iter().sum::<u32>().to_string();
+    let own_tasks = per_node.iter().sum::<u32>();
+    let tasks = step.total_tasks.unwrap_or(own_tasks).to_string();
     let per_node = per_node_text(per_node);
     let number = step.step.to_string();
     env.set("SLURM_STEPID", &number);

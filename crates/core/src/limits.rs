@@ -1,5 +1,7 @@
 //! Limits on everything that comes from outside. Exceeding one is refused by name.
 
+/// Most components of a heterogeneous job (Slurm's `MAX_HET_JOB_COMPS`).
+pub const HET_COMPONENTS_MAX: u32 = 128;
 /// Bytes of a batch script.
 pub const SCRIPT_BYTES_MAX: usize = 4 << 20;
 /// Bytes of an execution context (environment).

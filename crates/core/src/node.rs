@@ -2,6 +2,7 @@
 
 use crate::cpuset::CpuSet;
 use crate::ids::{JobId, NodeIdx};
+use crate::power::Power;
 use crate::time::Timestamp;
 use minicbor::{Decode, Encode};
 
@@ -64,6 +65,9 @@ pub struct NodeConfig {
     #[n(17)]
     #[cbor(default)]
     pub spec_mib: u64,
+    /// With true it is never powered down because it idles (`SuspendExcNodes`, `SuspendExcParts`).
+    #[n(200)]
+    pub stays_up: Option<bool>,
 }
 
 impl NodeConfig {
@@ -180,6 +184,16 @@ pub struct Node {
     #[n(224)]
     #[cbor(default)]
     pub stopped: u32,
+    /// Where it is in power saving; absent: it is up.
+    #[n(200)]
+    pub power: Option<Power>,
+}
+
+impl Node {
+    /// Whether it is powered down or up, and would be brought up for a job.
+    pub fn is_asleep(&self) -> bool {
+        self.power.is_some_and(Power::is_asleep)
+    }
 }
 
 /// `scontrol reboot`.
@@ -267,4 +281,7 @@ pub struct NodeInfo {
     /// NUMA domains of the machine; absent if it does not tell, or if the node's CPUs are not the machine's.
     #[n(12)]
     pub numa_domains: Option<u32>,
+    /// Whether ranks may copy from each other's memory there, as `scontrol show node` prints it; absent if unknown.
+    #[n(280)]
+    pub cross_memory: Option<String>,
 }

@@ -173,6 +173,8 @@ refusals! {
     69 UsersAndGroups = "Reservations can't have users and groups specified, only one or the other",
     /// Counts of cores do not fit the nodes.
     70 CoreCounts = "Core count for reservation node list is not consistent!",
+    /// Of a heterogeneous job only the whole.
+    260 HetComponent = "Operation not permitted on individual component of heterogeneous job",
     /// A limit of the association or QOS.
     220 AccountingPolicy = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
 }

@@ -340,6 +340,10 @@ pub struct ResourceAsk {
     /// Whether the user gave `-N`, so that `SLURM_NNODES`-like output can tell a wish from a result.
     #[n(25)]
     pub nodes_set: bool,
+    /// `--prefer`: like `constraint`, where nodes that satisfy it are free.
+    #[n(261)]
+    #[cbor(default)]
+    pub prefer: Option<String>,
 }
 
 impl Default for ResourceAsk {
@@ -371,6 +375,7 @@ impl Default for ResourceAsk {
             spread: false,
             use_min_nodes: false,
             nodes_set: false,
+            prefer: None,
         }
     }
 }

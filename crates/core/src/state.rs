@@ -5,6 +5,7 @@ use crate::config::{ClusterConfig, PartitionConfig};
 use crate::ids::{BlobId, JobId, NodeIdx};
 use crate::job::{Job, Reason};
 use crate::node::Node;
+use crate::power::PowerRates;
 use crate::reservation::Reservations;
 use crate::run_times::RunTimes;
 use crate::spec::JobSpec;
@@ -64,6 +65,10 @@ pub struct State {
     pub by_deadline: BTreeSet<(Timestamp, JobId)>,
     /// Index: nodes that lost their connection and are not down yet.
     pub lost_nodes: BTreeSet<(Timestamp, NodeIdx)>,
+    /// Index: nodes with which power saving has something to do, by when.
+    pub power_due: BTreeSet<(Timestamp, NodeIdx)>,
+    /// How many nodes were powered down and up of late.
+    pub power_rates: PowerRates,
     /// Index: records that are not over, by owner and job name, as (submission, record), for `singleton` and filters.
     pub by_owner: BTreeMap<u32, BTreeMap<String, BTreeSet<(JobId, JobId)>>>,
     /// Index: what counts towards limits, where they are kept.

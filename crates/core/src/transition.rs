@@ -130,8 +130,10 @@ impl Job {
                 | JobChange::Ready
                 | JobChange::ReservationGone { .. }
                 | JobChange::EndBy(_)
-                | JobChange::Preempted(_)
                 | JobChange::StepLimit { .. }
+                | JobChange::Preempted(_)
+                | JobChange::Waking(_)
+                | JobChange::NodesUp
                 | JobChange::SwitchWait => Move::Change,
             },
             Event::JobStarted { .. } => Move::Start,

@@ -207,6 +207,7 @@ impl Sample {
             working_cluster: "peer:127.0.0.1:17100:9728:109",
             lead_address: "unix:/spool/noded.sock",
             topology: ("", ""),
+            components: &[],
         }
     }
 }
@@ -259,6 +260,7 @@ fn task_of_a_step() {
         cpus_on_node: 4,
         cpus_per_task: Some(2),
         distribution: None,
+        total_tasks: None,
     };
     let mut env = job_env::step_env(&job.view(1), &step);
     env.extend(job_env::task_env(3, 1));

@@ -1,10 +1,11 @@
 //! Answers to reads, from a state. Large ones leave in parts, so that a client can begin and memory stays bounded.
 
 use crate::keys::Keys;
-use crate::writer::{addresses, cluster_name, now};
+use crate::writer::{addresses, cluster_name, components, now};
 use muster_core::command::Identity;
 use muster_core::config::ClusterConfig;
 use muster_core::cpuset::CpuSet;
+use muster_core::het::HetPart;
 use muster_core::ids::{JobId, NodeIdx};
 use muster_core::job::{ArrayRole, Job, JobState};
 use muster_core::priority::Scale;
@@ -68,8 +69,11 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
             if let Some(info) = state.arrays.get(&id) {
                 ids.extend(info.tasks.values().copied());
             }
-            if state.jobs.contains_key(&id) {
+            if let Some(job) = state.jobs.get(&id) {
                 ids.insert(id);
+                // A leader stands for all components.
+                let led = job.het.filter(|part| part.leads());
+                ids.extend(led.into_iter().flat_map(HetPart::ids));
             } else if ids.len() == before && !state.arrays.contains_key(&id) {
                 self.part.unknown.push(id);
             }
@@ -341,7 +345,7 @@ pub(crate) fn allocation(state: &State, keys: &Keys, identity: &Identity, id: Jo
 /// What a client is told of a job that has its allocation.
 pub(crate) fn started(state: &State, keys: &Keys, job: &Job) -> Option<Response> {
     let alloc = job.alloc.as_ref()?;
-    if job.configuring || !matches!(job.state, JobState::Running | JobState::Suspended) {
+    if state.is_configuring(job) || !matches!(job.state, JobState::Running | JobState::Suspended) {
         return None;
     }
     let array = match job.array {
@@ -353,6 +357,7 @@ pub(crate) fn started(state: &State, keys: &Keys, job: &Job) -> Option<Response>
         key: keys.job_key(job.id, job.attempt).into(),
         cluster: cluster_name(state),
         array,
+        components: components(state, job),
         job: job.clone(),
     })))
 }

@@ -262,6 +262,11 @@ fn mpi_settings(slurm_conf: &Path) -> MpiSettings {
         early: flag("PMIxDirectConnEarly", defaults.early),
         share_topology: flag("PMIxShareServerTopology", defaults.share_topology),
         timeout_s: timeout.unwrap_or(defaults.timeout_s),
+        skip_absent_fabrics: flag("SkipAbsentFabrics", defaults.skip_absent_fabrics),
+        cross_memory: file
+            .text("CrossMemoryAttach")
+            .filter(|word| !word.eq_ignore_ascii_case("auto"))
+            .map(|_| flag("CrossMemoryAttach", true)),
         env: env
             .trim_matches('"')
             .split(';')

@@ -283,7 +283,19 @@ impl Connection {
             let reply = self.shared.reconfigure(&self.identity).await;
             return self.reply(reply).await;
         }
-        let interactive = matches!(&command, UserCommand::Submit { spec, test_only: false, .. } if spec.interactive);
+        let interactive = match &command {
+            UserCommand::Submit {
+                spec,
+                test_only: false,
+                ..
+            } => spec.interactive,
+            UserCommand::SubmitHet {
+                specs,
+                test_only: false,
+                ..
+            } => specs.first().is_some_and(|spec| spec.interactive),
+            _ => false,
+        };
         let done = match &command {
             UserCommand::EndAllocation { job, .. } => Some(*job),
             _ => None,
@@ -393,7 +405,11 @@ impl Shared {
     /// Cancels an allocation that lost its holder.
     pub(crate) fn cancel(&self, identity: Identity, job: JobId) {
         let selection = JobSelection {
-            targets: vec![JobTarget { job, tasks: None }],
+            targets: vec![JobTarget {
+                job,
+                tasks: None,
+                component: None,
+            }],
             ..JobSelection::default()
         };
         let (reply, _) = oneshot::channel();
@@ -414,18 +430,22 @@ fn is_batch(command: &UserCommand) -> bool {
 /// Gives the blobs of a submission their ids by content. The client's own serve to tell them apart until here, so that
 /// it need not hash, and none can claim another's content.
 fn name_blobs(command: &mut UserCommand) {
-    let UserCommand::Submit { spec, blobs, .. } = command else {
-        return;
+    let (specs, blobs) = match command {
+        UserCommand::Submit { spec, blobs, .. } => (std::slice::from_mut(&mut **spec), blobs),
+        UserCommand::SubmitHet { specs, blobs, .. } => (specs.as_mut_slice(), blobs),
+        _ => return,
     };
-    let given = [spec.script, spec.context];
+    let given: Vec<_> = specs.iter().map(|s| [s.script, s.context]).collect();
     for (id, bytes) in blobs {
         let by_content = crate::keys::blob_id(bytes);
-        let old = std::mem::replace(id, by_content);
-        if given[0] == Some(old) {
-            spec.script = Some(by_content);
-        }
-        if given[1] == Some(old) {
-            spec.context = Some(by_content);
+        let old = Some(std::mem::replace(id, by_content));
+        for (spec, [script, context]) in specs.iter_mut().zip(&given) {
+            if *script == old {
+                spec.script = Some(by_content);
+            }
+            if *context == old {
+                spec.context = Some(by_content);
+            }
         }
     }
 }
@@ -438,6 +458,7 @@ fn kind(body: &RequestBody) -> &'static str {
     match body {
         RequestBody::Command(command) => match **command {
             UserCommand::Submit { .. } => "REQUEST_SUBMIT_BATCH_JOB",
+            UserCommand::SubmitHet { .. } => "REQUEST_SUBMIT_BATCH_HET_JOB",
             UserCommand::Cancel { .. } | UserCommand::Signal { .. } => "REQUEST_KILL_JOB",
             UserCommand::UpdateJob { .. } => "REQUEST_UPDATE_JOB",
             UserCommand::UpdateNodes { .. } => "REQUEST_UPDATE_NODE",

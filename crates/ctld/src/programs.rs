@@ -1,10 +1,11 @@
-//! What the controller runs and writes for a site when things happen to jobs: mails through `MailProg`,
+//! What the controller runs and writes for a site when things happen to jobs and nodes: what powers nodes down and up, mails through `MailProg`,
 //! `EpilogSlurmctld`, and records of ended jobs (`JobCompType`). Nothing waits for these: what was under way when the
 //! controller stops is not made up for. `PrologSlurmctld` is another matter: its job waits for it, and it runs again
 //! when the controller comes back before it has ended.
 
 mod completion;
 mod letter;
+mod power;
 
 use crate::mail::ToWriter;
 use completion::Completion;
@@ -36,6 +37,7 @@ pub struct ProgramSettings {
     prolog: Option<String>,
     epilog: Option<String>,
     completion: Completion,
+    power: power::PowerPrograms,
     cluster: String,
     conf_path: String,
 }
@@ -53,6 +55,7 @@ impl ProgramSettings {
             prolog: text("PrologSlurmctld"),
             epilog: text("EpilogSlurmctld"),
             completion: Completion::read(config),
+            power: power::PowerPrograms::read(config),
             cluster: config.cluster_name.clone(),
             conf_path: config.path.display().to_string(),
         }
@@ -73,6 +76,7 @@ fn mail_program(config: &Config) -> String {
 pub(crate) struct Programs {
     settings: ProgramSettings,
     letters: Letters,
+    power: power::Moves,
     tasks: Sender<Task>,
 }
 
@@ -100,6 +104,8 @@ struct Invocation {
     program: String,
     args: Vec<String>,
     env: Vec<(String, String)>,
+    /// A file that it finds and that goes away with it.
+    file: Option<(PathBuf, String)>,
 }
 
 impl Programs {
@@ -116,11 +122,13 @@ impl Programs {
         std::thread::Builder::new()
             .name("programs".to_owned())
             .spawn(move || dispatch(&inbox, &writer))?;
-        let programs = Programs {
+        let mut programs = Programs {
             settings,
             letters: Letters::default(),
+            power: power::Moves::under_way(state),
             tasks,
         };
+        programs.power_nodes(state);
         for job in state.active.iter().filter_map(|id| state.jobs.get(id)) {
             programs.watch_limit(state, job);
             programs.run_prolog(state, job);
@@ -158,7 +166,15 @@ impl Programs {
                     self.mail(state, job, event);
                 }
             }
+            Event::NodeChanged { node, change, .. } => self.power.heard(*node, change),
             _ => {}
+        }
+    }
+
+    /// Runs what powers nodes down and up, once for all that the last events were about.
+    pub(crate) fn power_nodes(&mut self, state: &State) {
+        for invocation in self.power.take(state, &self.settings) {
+            self.send(Task::Run(invocation));
         }
     }
 
@@ -208,6 +224,7 @@ impl Programs {
             program,
             args: Vec::new(),
             env,
+            file: None,
         };
         self.send(Task::Prolog(invocation, job.id, job.attempt));
     }
@@ -241,6 +258,7 @@ impl Programs {
                 program: self.settings.mail_program.clone(),
                 args: self.mail_args(job, letter.subject),
                 env,
+                file: None,
             };
             let _ = self.tasks.send(Task::Later(at, job.id, invocation));
         }
@@ -286,6 +304,7 @@ impl Programs {
             program,
             args,
             env,
+            file: None,
         }));
     }
 
@@ -309,6 +328,7 @@ impl Programs {
             working_cluster: "",
             lead_address: "",
             topology: ("", ""),
+            components: &[],
         };
         // No node's: the controller runs them.
         let mut env = job_env::program_env(&view, usize::MAX);
@@ -431,7 +451,13 @@ fn carry_out(invocation: &Invocation) -> bool {
         program,
         args,
         env,
+        file,
     } = invocation;
+    if let Some((path, text)) = file
+        && let Err(e) = std::fs::write(path, text)
+    {
+        warn!("{what}={program}: {}: {e}", path.display());
+    }
     let status = Command::new(program)
         .args(args)
         .env_clear()
@@ -442,6 +468,9 @@ fn carry_out(invocation: &Invocation) -> bool {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
+    if let Some((path, _)) = file {
+        let _ = std::fs::remove_file(path);
+    }
     match status {
         Ok(status) if status.success() => return true,
         Ok(status) => warn!("{what}={program}: {status}"),

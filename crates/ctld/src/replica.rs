@@ -127,6 +127,7 @@ impl Replica {
             self.waiting.heard(&self.state, &self.keys, event);
             self.programs.heard(&self.state, event);
         }
+        self.programs.power_nodes(&self.state);
         if events.is_empty() {
             return;
         }

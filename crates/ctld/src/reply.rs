@@ -7,9 +7,9 @@ use muster_proto::client::Response;
 use muster_proto::frame;
 use nix::sys::socket::{MsgFlags, send};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
-use std::sync::atomic::Ordering::AcqRel;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::sync::oneshot;
 
@@ -44,11 +44,22 @@ const ANSWERED: u8 = 1;
 /// The task of the connection waits to be told.
 const ASKED: u8 = 2;
 
+/// What both ends know of an answer. The sender stays here when it is not needed: dropped, it would wake the task.
+struct Answer {
+    state: AtomicU8,
+    rest: Mutex<Option<oneshot::Sender<Vec<u8>>>>,
+}
+
+impl Answer {
+    fn take_rest(&self) -> Option<oneshot::Sender<Vec<u8>>> {
+        self.rest.lock().unwrap_or_else(|e| e.into_inner()).take()
+    }
+}
+
 /// The writer's end of a client's socket.
 pub struct Direct {
     socket: OwnedFd,
-    state: Arc<AtomicU8>,
-    rest: oneshot::Sender<Vec<u8>>,
+    answer: Arc<Answer>,
     kind: &'static str,
     uid: u32,
     since: Instant,
@@ -56,23 +67,25 @@ pub struct Direct {
 
 /// The connection's end: what is left to do about an answer.
 pub(crate) struct Pending {
-    state: Arc<AtomicU8>,
+    answer: Arc<Answer>,
     rest: oneshot::Receiver<Vec<u8>>,
 }
 
 impl Direct {
     /// Both ends, for a request of this kind and user that is served from now.
     pub(crate) fn new(socket: OwnedFd, kind: &'static str, uid: u32) -> (Direct, Pending) {
-        let state = Arc::new(AtomicU8::new(OPEN));
         let (rest, left) = oneshot::channel();
+        let answer = Arc::new(Answer {
+            state: AtomicU8::new(OPEN),
+            rest: Mutex::new(Some(rest)),
+        });
         let pending = Pending {
-            state: Arc::clone(&state),
+            answer: Arc::clone(&answer),
             rest: left,
         };
         let direct = Direct {
             socket,
-            state,
-            rest,
+            answer,
             kind,
             uid,
             since: Instant::now(),
@@ -88,8 +101,18 @@ impl Direct {
         let us = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
         stats.request(self.kind, self.uid, us);
         bytes.drain(..sent);
-        if !bytes.is_empty() || self.state.swap(ANSWERED, AcqRel) == ASKED {
-            let _ = self.rest.send(bytes);
+        let told = bytes.is_empty() && self.answer.state.swap(ANSWERED, AcqRel) != ASKED;
+        if !told && let Some(rest) = self.answer.take_rest() {
+            let _ = rest.send(bytes);
+        }
+    }
+}
+
+impl Drop for Direct {
+    /// Without an answer, the task must know that none will come.
+    fn drop(&mut self) {
+        if self.answer.state.load(Acquire) != ANSWERED {
+            drop(self.answer.take_rest());
         }
     }
 }
@@ -98,14 +121,79 @@ impl Pending {
     /// The client sent something or closed: whether its request is answered already. If not, [`Pending::rest`] is told
     /// of the answer from now on.
     pub(crate) fn is_answered(&self) -> bool {
-        self.state.swap(ASKED, AcqRel) == ANSWERED
+        self.answer.state.swap(ASKED, AcqRel) == ANSWERED
     }
 
-    /// What is left of the answer to be written, as soon as that is known.
+    /// What is left of the answer to be written, once the writer cannot or must not write it alone.
     ///
     /// # Errors
     /// When the controller stops.
     pub(crate) async fn rest(&mut self) -> Result<Vec<u8>, oneshot::error::RecvError> {
         (&mut self.rest).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    fn pair() -> (UnixStream, Direct, Pending) {
+        let (client, server) = UnixStream::pair().unwrap();
+        let (direct, pending) = Direct::new(server.into(), "TEST", 0);
+        (client, direct, pending)
+    }
+
+    fn rest(pending: &mut Pending) -> Poll<Result<Vec<u8>, oneshot::error::RecvError>> {
+        pin!(pending.rest()).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn done() -> Reply {
+        Reply::Done {
+            changed: 1,
+            refused: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_written_answer_leaves_the_task_asleep_until_it_asks() {
+        let (mut client, direct, mut pending) = pair();
+        assert!(rest(&mut pending).is_pending());
+        direct.send(done(), &Stats::default());
+        let mut bytes = [0; 64];
+        let read = client.read(&mut bytes).unwrap();
+        assert_eq!(
+            bytes[..read],
+            frame::encode(&Response::Reply(Box::new(done())))
+        );
+        assert!(rest(&mut pending).is_pending(), "it need not wake");
+        assert!(pending.is_answered());
+    }
+
+    #[test]
+    fn a_task_that_asked_is_told() {
+        let (_client, direct, mut pending) = pair();
+        assert!(!pending.is_answered());
+        direct.send(done(), &Stats::default());
+        assert_eq!(rest(&mut pending), Poll::Ready(Ok(Vec::new())));
+    }
+
+    #[test]
+    fn what_the_socket_does_not_take_is_left_to_the_task() {
+        let (client, direct, mut pending) = pair();
+        drop(client);
+        direct.send(done(), &Stats::default());
+        let all = frame::encode(&Response::Reply(Box::new(done())));
+        assert_eq!(rest(&mut pending), Poll::Ready(Ok(all)));
+    }
+
+    #[test]
+    fn a_writer_that_stops_is_noticed() {
+        let (_client, direct, mut pending) = pair();
+        drop(direct);
+        assert!(matches!(rest(&mut pending), Poll::Ready(Err(_))));
     }
 }

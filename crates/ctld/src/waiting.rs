@@ -113,9 +113,13 @@ impl Waiting {
             }
             Event::JobChanged {
                 id,
-                change: JobChange::Ready,
+                change: JobChange::Ready | JobChange::NodesUp,
                 ..
-            } => self.job_started(state, keys, *id),
+            } => match state.jobs.get(id).and_then(|job| job.het) {
+                None => self.job_started(state, keys, *id),
+                // With the last component that was got ready all have begun.
+                Some(part) => part.ids().for_each(|id| self.job_started(state, keys, id)),
+            },
             Event::JobEnding {
                 id,
                 state: end,

@@ -1,6 +1,8 @@
 //! The thread that owns the state. It takes what is queued, decides all of it in one turn, makes the turn durable
 //! with one sync, and only then lets answers, acknowledgements and orders go. It answers no reads.
 
+mod het;
+
 use crate::accounted::{Accounted, StoredPosition};
 use crate::disk::Reserve;
 use crate::keys::Keys;
@@ -29,6 +31,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+
+pub use het::components;
 
 /// Messages taken into one turn at most.
 const TURN_MESSAGES_MAX: usize = 4096;
@@ -354,6 +358,13 @@ impl Writer {
                 }
             }
         }
+        if let UserCommand::SubmitHet {
+            specs, test_only, ..
+        } = &command
+            && let Some(answer) = self.before_het(&identity, specs, *test_only, now)
+        {
+            return answer;
+        }
         let before = turn.replies.len();
         self.engine
             .decide(0, &Command::User(identity, command), now, turn);
@@ -669,6 +680,7 @@ impl Writer {
             account: record.spec.account_name().to_owned(),
             qos: record.spec.qos_name().to_owned(),
             next_step: record.next_step,
+            components: components(state, record),
             alloc,
         })))
     }

@@ -28,6 +28,8 @@ A cluster on this machine, without any configuration:
 A site's own cluster:
   muster config check FILE                           say what Muster does with each line of a slurm.conf
   muster sim TRACE.swf[.gz] [--policy WORD]          replay a recorded workload through the scheduler; 'sim --help'
+  muster doctor [--json]                             what this machine can do as a node, and what would help
+  muster bench mpi [OPTIONS]                         MPI started by srun and by mpirun: times and rates; '--help'
   muster ctld, muster noded                          the daemons; as links: slurmctld, slurmd
   muster emulate nodes [NODELIST]                    speak for nodes without running anything; 'emulate --help'
   muster generate man|completion|compat DIR          write man pages, completion for bash, the compatibility page

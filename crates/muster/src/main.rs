@@ -2,15 +2,19 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), no_main)]
 
+mod bench;
 mod cluster;
 mod daemon;
+mod doctor;
 mod emulate;
 mod flags;
 mod generate;
 mod logging;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod math;
+mod mpi;
 mod roles;
+mod scratch;
 mod simulate;
 mod slurmctld;
 mod slurmd;
@@ -64,6 +68,8 @@ fn muster(args: &[String]) -> ExitCode {
         "config" => cluster::config(rest),
         "generate" => report(generate::run(rest)),
         "sim" => report(simulate::main(rest)),
+        "doctor" => report(doctor::main(rest)),
+        "bench" => report(bench::main(rest)),
         "emulate" => report(emulate::main(rest)),
         other => match roles::by_command(other) {
             Some((role, name)) => roles::run(role, name, rest),

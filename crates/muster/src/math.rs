@@ -21,6 +21,7 @@ functions! {
     exp(x);
     exp2(x);
     log(x);
+    log10(x);
     log2(x);
     pow(x, y);
 }

@@ -178,6 +178,7 @@ fn start(args: Args) -> Result<()> {
     let controller = controller_socket(&paths.slurmctld_pid_file, *config.slurmctld_ports.start());
     let options = AgentOptions {
         name: node.name.clone(),
+        address: node.addr.clone(),
         controller_socket: controller,
         spool_dir,
         cluster: config.cluster_name.clone(),

@@ -57,6 +57,7 @@ fn agent(dir: &Path) -> anyhow::Result<()> {
     muster_node::run(AgentOptions {
         name: "n1".to_owned(),
         cluster: "rate".to_owned(),
+        address: String::new(),
         controller_socket: dir.join("ctld.sock"),
         spool_dir: dir.join("spool"),
         claimed_cpus: None,
@@ -205,9 +206,6 @@ fn launch(id: u64, dir: &Path) -> Order {
         ..JobSpec::default()
     };
     let alloc = Allocation {
-        reservation: None,
-        end_by: None,
-        billing_milli: 0,
         nodes: vec![NodeShare {
             node: NodeIdx(0),
             name: "n1".to_owned(),
@@ -217,9 +215,9 @@ fn launch(id: u64, dir: &Path) -> Order {
             gres: Vec::new(),
         }],
         partition: "batch".to_owned(),
-        exclusive: false,
         hostlist: "n1".to_owned(),
         ntasks: 1,
+        ..Allocation::default()
     };
     Order::Launch(Box::new(JobGrant {
         job: JobId(id),
@@ -237,5 +235,6 @@ fn launch(id: u64, dir: &Path) -> Order {
         account: "root".to_owned(),
         qos: "normal".to_owned(),
         next_step: 0,
+        components: Vec::new(),
     }))
 }

@@ -24,6 +24,7 @@ mod users;
 pub(crate) use jobs::exit_status;
 
 use crate::binding::Machine;
+use crate::cross_memory::CrossMemory;
 use crate::info;
 use crate::options::AgentOptions;
 use crate::shim::wire::{Run, ToShim};
@@ -38,6 +39,7 @@ use muster_proto::step::{AgentReply, AgentRequest};
 use reports::Reports;
 use scripts::Scripts;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::rc::Rc;
@@ -106,12 +108,42 @@ enum Event {
 /// When the spool directory cannot be used, or the shim cannot be started.
 pub fn run(options: AgentOptions) -> anyhow::Result<()> {
     let _lock = prepare_spool(&options.spool_dir)?;
+    let probe = options.clone();
+    let probe = std::thread::spawn(move || Found {
+        cross_memory: cross_memory(&probe),
+        listens_at: pmix::own_address(&probe.address),
+    });
     shim_link::ensure_shim(&options)?;
+    let found = probe.join().unwrap_or_default();
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("the asynchronous runtime")?
-        .block_on(serve(options))
+        .block_on(serve(options, found))
+}
+
+/// What takes a while to be found out when an agent starts.
+#[derive(Debug, Default)]
+struct Found {
+    /// Whether ranks may copy from each other's memory here, and gain by it.
+    cross_memory: Option<CrossMemory>,
+    /// The address by which other machines reach this one, if the configuration names one that is its own.
+    listens_at: Option<IpAddr>,
+}
+
+/// Whether ranks may copy from each other's memory here, as far as that can be found out.
+fn cross_memory(options: &AgentOptions) -> Option<CrossMemory> {
+    let own = Path::new("/proc/self/exe");
+    let program = options.shim_program.as_deref().unwrap_or(own);
+    let file = options.spool_dir.join("cross-memory");
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    match CrossMemory::remembered(program, &file, boot_id.trim()) {
+        Ok(found) => Some(found),
+        Err(e) => {
+            log::warn!("{e}");
+            None
+        }
+    }
 }
 
 /// Makes the directory and takes it for this process, as long as what is given lives.
@@ -136,9 +168,10 @@ fn prepare_spool(spool: &Path) -> anyhow::Result<std::fs::File> {
     Ok(lock)
 }
 
-async fn serve(options: AgentOptions) -> anyhow::Result<()> {
+async fn serve(options: AgentOptions, found: Found) -> anyhow::Result<()> {
     let (events, mut inbox) = mpsc::unbounded_channel();
     let mut agent = Agent::new(options, events.clone());
+    agent.found = found;
     listener::listen(&agent.options.spool_dir, events.clone())?;
     shim_link::keep(agent.options.clone(), events.clone());
     controller::keep(agent.options.clone(), events);
@@ -203,6 +236,7 @@ struct Agent {
     inspections: HashMap<u64, (listener::Wish, mpsc::UnboundedSender<AgentReply>)>,
     next_tag: u64,
     health: health::Checks,
+    found: Found,
     samples: sampling::Samples,
     /// Lists of processes that were asked for to take samples.
     sampled_runs: HashMap<u64, Run>,
@@ -239,6 +273,7 @@ impl Agent {
             inspections: HashMap::new(),
             next_tag: 0,
             health: health::Checks::default(),
+            found: Found::default(),
             samples: sampling::Samples::default(),
             sampled_runs: HashMap::new(),
         }

@@ -138,6 +138,7 @@ pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
                     address: "emulated".to_owned(),
                     hostname: node.name.clone(),
                     numa_domains: None,
+                    cross_memory: None,
                     ..machine.clone()
                 };
                 let node = Node::new(node.name.clone(), info, Rc::clone(&options));

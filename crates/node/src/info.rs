@@ -82,6 +82,8 @@ pub(crate) fn of_machine(agent_start: Timestamp) -> NodeInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         hostname: text(|u| u.nodename()),
         numa_domains: None,
+        // The agent knows, once it has measured.
+        cross_memory: None,
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod agent;
 mod binding;
+mod cross_memory;
 mod emulate;
 mod info;
 mod layout;
@@ -17,6 +18,7 @@ mod stepd;
 mod sys;
 
 pub use agent::run;
+pub use cross_memory::CrossMemory;
 pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
 pub use options::AgentOptions;
 pub use shim::{SHIM_NAME, ShimStop, shim_main, stop_shim};

@@ -9,6 +9,8 @@ pub struct AgentOptions {
     pub name: String,
     /// `ClusterName` it belongs to; orders of another cluster are refused.
     pub cluster: String,
+    /// `NodeAddr`, or the host's name: MPI steps listen there if it is this machine's. Empty is nowhere.
+    pub address: String,
     /// The controller's Unix socket.
     pub controller_socket: PathBuf,
     /// `SlurmdSpoolDir` of this node, absolute; made if missing. One agent per directory.

@@ -18,6 +18,7 @@ pub(crate) mod wire;
 
 pub(crate) use launch::{go_to, open_as, output_flags, say};
 pub(crate) use processes::{Containment, ProcessTree};
+pub(crate) use steps::remove_dirs;
 
 use crate::sys;
 use jobs::Shim;
@@ -41,10 +42,14 @@ pub(crate) fn socket_path(spool: &Path) -> PathBuf {
     spool.join("shim.sock")
 }
 
-/// Runs the shim of a spool directory (the only argument). Returns in the starting process once the shim listens;
+/// Runs the shim of a spool directory (the only argument), or the probe of cross-memory attach. Returns in the starting process once the shim listens;
 /// the shim itself goes on in the background.
 pub fn shim_main(args: impl IntoIterator<Item = String>) -> ExitCode {
-    let Some(spool) = args.into_iter().next().map(PathBuf::from) else {
+    let first = args.into_iter().next();
+    if first.as_deref() == Some(crate::cross_memory::ARGUMENT) {
+        return crate::cross_memory::main();
+    }
+    let Some(spool) = first.map(PathBuf::from) else {
         eprintln!(
             "{SHIM_NAME}: the spool directory is missing; the node agent starts this program itself"
         );

@@ -88,6 +88,9 @@ pub(crate) struct Setting {
     pub(crate) kill_wait: Duration,
     /// File for the result.
     pub(crate) result: PathBuf,
+    /// Where an MPI step has its files, and where the memory that its tasks share. Removed at the end; by the shim if
+    /// this process is killed.
+    pub(crate) dirs: Vec<PathBuf>,
 }
 
 /// Runs the daemon in a fork of the shim. Never returns.
@@ -101,9 +104,7 @@ pub(crate) fn run(
     let served = Stepd::open(order, &setting, listener, control).and_then(|mut s| {
         s.start_pmix(wire);
         let end = s.run();
-        if let Some(pmix) = &s.pmix {
-            pmix.clean();
-        }
+        crate::shim::remove_dirs(&setting.dirs);
         end
     });
     let end = match served {

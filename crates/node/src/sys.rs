@@ -224,6 +224,25 @@ pub(crate) fn die_with_parent() {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
 }
 
+/// As [`die_with_parent`]; whether that parent is still there.
+pub(crate) fn die_with_parent_of(parent: u32) -> bool {
+    die_with_parent();
+    std::os::unix::process::parent_id() == parent
+}
+
+/// Lets other processes of the user look into this one, as after exec(2).
+pub(crate) fn set_dumpable() {
+    // SAFETY: this prctl takes numbers only.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
+}
+
+/// Where Yama lets only ancestors look into a process, lets this one and what comes from it look into this process,
+/// before and after exec(2). Elsewhere it does nothing.
+pub(crate) fn allow_attach(ancestor: u32) {
+    // SAFETY: this prctl takes numbers only.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(ancestor), 0, 0, 0) };
+}
+
 /// Blocks every signal that can be.
 pub(crate) fn block_signals() {
     // SAFETY: sigfillset fills the set before it is read.

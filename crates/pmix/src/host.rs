@@ -23,6 +23,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+/// Names the library by which ranks of Intel MPI find each other.
+const INTEL: &str = "I_MPI_PMI_LIBRARY";
+
 /// What a host serves.
 #[derive(Clone, Debug)]
 pub struct HostSetup {
@@ -256,8 +259,13 @@ impl Host {
             self.server.register_client(task, uid, gid)?;
         }
         let mut all = Vec::with_capacity(tasks.len());
+        // Intel MPI looks nowhere else: without it each rank would be a job of its own.
+        let intel = format!("{INTEL}={}", self.library.path).into_bytes();
+        let intel = Some(intel).filter(|_| !self.setup.env.iter().any(|(name, _)| name == INTEL));
         for task in &tasks {
-            all.push((task.rank, self.server.environment(task)?));
+            let mut env = self.server.environment(task)?;
+            env.extend(intel.clone());
+            all.push((task.rank, env));
         }
         self.jobs.insert(job.nspace.clone(), job);
         Ok(Environments::gather(all))
@@ -452,6 +460,7 @@ impl Host {
             }
         }
         self.names.forget_host(host);
+        self.need_not_know(host);
         if !orderly {
             let own = self.jobs.get(&self.setup.nspace);
             if let Some(at) = own.and_then(|j| j.hosts.iter().position(|h| h == host)) {

@@ -26,6 +26,8 @@ pub struct Library {
     pub banner: String,
     /// 3, 4 or 5.
     pub major: u32,
+    /// Its file.
+    pub path: String,
 }
 
 impl std::fmt::Debug for Library {
@@ -74,6 +76,8 @@ fn open() -> io::Result<Library> {
             ))
         })?;
     Ok(Library {
+        path: sys::file_of(functions.get_version as *const std::ffi::c_void)
+            .unwrap_or_else(|| NAME.to_owned()),
         functions,
         banner,
         major,

@@ -211,6 +211,16 @@ pub(crate) fn open(path: &str) -> io::Result<Functions> {
     Functions::find(handle)
 }
 
+/// The file that a function was loaded from.
+pub(crate) fn file_of(function: *const c_void) -> Option<String> {
+    // SAFETY: all bytes zero is a valid `Dl_info`; the pointer is only compared with what is loaded.
+    unsafe {
+        let mut found: libc::Dl_info = std::mem::zeroed();
+        let known = libc::dladdr(function, &raw mut found) != 0 && !found.dli_fname.is_null();
+        known.then(|| copied(found.dli_fname))
+    }
+}
+
 fn dl_error() -> String {
     // SAFETY: dlerror gives null or a string that lives until the next call of this thread's.
     unsafe {

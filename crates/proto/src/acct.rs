@@ -1,6 +1,7 @@
 //! Accounting records and what is asked of them.
 
 use minicbor::{Decode, Encode};
+use muster_core::het::HetPart;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{ExitStatus, JobState, Usage};
 use muster_core::time::{TimeLimit, Timestamp};
@@ -145,6 +146,10 @@ pub struct AcctJob {
     #[n(44)]
     #[cbor(default)]
     pub requeued: bool,
+    /// Its place in a heterogeneous job.
+    #[n(260)]
+    #[cbor(default)]
+    pub het: Option<HetPart>,
 }
 
 /// A step.

@@ -6,6 +6,7 @@ use minicbor::{Decode, Encode};
 use muster_core::accounts::Accounts;
 use muster_core::command::{Reply, UserCommand};
 use muster_core::config::{ClusterConfig, PartitionConfig};
+use muster_core::het::HetComponent;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{ExitStatus, Job, JobState};
 use muster_core::node::Node;
@@ -454,6 +455,10 @@ pub struct AllocationInfo {
     /// Cluster name.
     #[n(4)]
     pub cluster: String,
+    /// The components of the heterogeneous job that it is one of; empty for others.
+    #[n(260)]
+    #[cbor(default)]
+    pub components: Vec<HetComponent>,
 }
 
 /// Counters for sdiag.

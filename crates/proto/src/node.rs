@@ -8,6 +8,7 @@ use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::command::SignalScope;
 use muster_core::effect::TerminateReason;
+use muster_core::het::HetComponent;
 use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
 use muster_core::job::{Allocation, ArrayRole, ExitStatus, Step, StepEnd};
 use muster_core::node::NodeInfo;
@@ -187,6 +188,13 @@ pub struct MpiSettings {
     /// `PMIxEnv`, as `NAME=value`.
     #[n(4)]
     pub env: Vec<String>,
+    /// `CrossMemoryAttach`: whether MPI libraries use it; absent: as the node has measured.
+    #[n(280)]
+    pub cross_memory: Option<bool>,
+    /// `SkipAbsentFabrics`: Open MPI is told where there is no other network than TCP.
+    #[n(281)]
+    #[cbor(default)]
+    pub skip_absent_fabrics: bool,
 }
 
 impl Default for MpiSettings {
@@ -197,6 +205,8 @@ impl Default for MpiSettings {
             share_topology: true,
             timeout_s: 300,
             env: Vec::new(),
+            cross_memory: None,
+            skip_absent_fabrics: true,
         }
     }
 }
@@ -376,6 +386,10 @@ pub struct JobGrant {
     /// Number that the first step gets; steps of an earlier attempt keep theirs.
     #[n(14)]
     pub next_step: u32,
+    /// The components of the heterogeneous job that it is one of; empty for others.
+    #[n(260)]
+    #[cbor(default)]
+    pub components: Vec<HetComponent>,
 }
 
 /// Agent to controller.

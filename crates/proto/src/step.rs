@@ -73,6 +73,17 @@ pub enum AgentRequest {
         #[n(0)]
         job: JobId,
     },
+    /// To the lead of a heterogeneous job's first component: a number for a step of any of its components. Answered by
+    /// [`AgentReply::StepNumber`]. The job's owner or root.
+    #[n(260)]
+    TakeStepNumber {
+        /// The leader.
+        #[n(0)]
+        job: JobId,
+        /// The job's key, when srun has it.
+        #[n(1)]
+        key: Option<ByteVec>,
+    },
 }
 
 /// From an agent.
@@ -106,6 +117,9 @@ pub enum AgentReply {
     /// To `Measure`.
     #[n(6)]
     Measured(#[n(0)] Vec<(StepNo, Usage)>),
+    /// To `TakeStepNumber`.
+    #[n(260)]
+    StepNumber(#[n(0)] u32),
 }
 
 /// Local and global number of a task; absent for processes that are no task. Processes are told as pid, step, task.
@@ -232,6 +246,24 @@ pub struct StepSpec {
     /// `--ntasks-per-socket`.
     #[n(38)]
     pub ntasks_per_socket: Option<u32>,
+    /// Its place among the steps of several components that run as one.
+    #[n(260)]
+    #[cbor(default)]
+    pub het: Option<HetStep>,
+}
+
+/// A step in one component of a heterogeneous job.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct HetStep {
+    /// The number that the leader's agent gave: the steps of all components have the same.
+    #[n(0)]
+    pub step: u32,
+    /// Global number of its first task.
+    #[n(1)]
+    pub first_task: u32,
+    /// Tasks over all components; absent for a step in one of them.
+    #[n(2)]
+    pub total_tasks: Option<u32>,
 }
 
 /// Which tasks get srun's standard input.

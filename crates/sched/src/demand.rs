@@ -1,7 +1,7 @@
 //! What a job needs of one partition, worked out once per shape: how many tasks a node of each class can hold, and
 //! what a number of tasks takes of it.
 
-use crate::features;
+use crate::features::{self, Alternative};
 use crate::fleet::{Fleet, NodeClass, PartView, Room, Want};
 use crate::sharing::Tenants;
 use muster_core::config::OverSubscribe;
@@ -47,6 +47,8 @@ pub(crate) struct Demand {
     excluded: BTreeSet<u32>,
     /// For each alternative of the constraint: whether nodes of a class may be used.
     pub(crate) alternatives: Vec<Vec<bool>>,
+    /// For each alternative.
+    pub(crate) counts: Vec<Counts>,
     /// Milliseconds it may run; absent: without end.
     pub(crate) length_ms: Option<u64>,
     /// Most CPUs on a node (`MaxCPUsPerNode`).
@@ -110,8 +112,13 @@ impl Demand {
         let required_count = u32::try_from(required.len()).unwrap_or(u32::MAX);
         let text = |s: &Option<String>, word: &str| s.as_ref().is_some_and(|d| d.starts_with(word));
         let overcommit = ask.overcommit;
+        let (alternatives, counts) = class_masks(ask, &fleet.classes)?;
+        let counted = counts
+            .iter()
+            .map(|c| c.iter().map(|(_, n)| *n).sum::<u32>());
         let min_nodes = ask
             .min_nodes
+            .max(counted.min().unwrap_or(0))
             .max(required_count)
             .max(part.config.min_nodes)
             .max(1);
@@ -120,10 +127,13 @@ impl Demand {
             tasks: ask.ntasks.map(|n| n.max(1)),
             tasks_each: ask.ntasks_per_node.unwrap_or(1).max(1),
             min_nodes,
-            max_nodes: ask.max_nodes.unwrap_or(match ask.ntasks {
-                Some(_) => u32::MAX,
-                None => min_nodes,
-            }),
+            max_nodes: match (ask.max_nodes, ask.ntasks) {
+                // Tasks take the fewest nodes that they fit on; without them a range is all that there is.
+                (Some(_), None) if ask.use_min_nodes => min_nodes,
+                (Some(most), _) => most,
+                (None, Some(_)) => u32::MAX,
+                (None, None) => min_nodes,
+            },
             even: packs(ask, hint("CR_Pack_Nodes")).map_or(
                 ask.nodes_set || min_nodes > 1 || ask.spread || text(&ask.distribution, "cyclic"),
                 |packs| !packs,
@@ -140,7 +150,8 @@ impl Demand {
                 .unwrap_or_default()
                 .into_iter()
                 .collect(),
-            alternatives: class_masks(ask, &fleet.classes)?,
+            alternatives,
+            counts,
             length_ms: limit.seconds().map(|s| s.saturating_mul(1000)),
             cpus_max: part.config.max_cpus_per_node.unwrap_or(u32::MAX),
             cpus_of_task: ask.cpus_of_task(),
@@ -401,25 +412,49 @@ fn memory_of(ask: &ResourceAsk, part: &PartView, fleet: &Fleet) -> Memory {
     }
 }
 
-/// Which classes may be used, by alternative of the constraint.
-fn class_masks(ask: &ResourceAsk, classes: &[NodeClass]) -> Result<Vec<Vec<bool>>, Reason> {
+/// Whether nodes of each class may be used.
+type Classes = Vec<bool>;
+/// Of which classes so many nodes must be taken, each node counted once.
+type Counts = Vec<(Classes, u32)>;
+
+/// Which classes may be used by alternative of the constraint, those that are preferred first, and of which so many
+/// nodes must be taken.
+fn class_masks(
+    ask: &ResourceAsk,
+    classes: &[NodeClass],
+) -> Result<(Vec<Classes>, Vec<Counts>), Reason> {
     let fits = |class: &NodeClass| {
         class.tmp_mib >= ask.tmp_disk_mib
             && class.sockets >= ask.sockets_per_node.unwrap_or(0)
             && class.cores_per_socket >= ask.cores_per_socket.unwrap_or(0)
             && class.threads_per_core >= ask.threads_per_core.unwrap_or(0)
     };
-    let Some(text) = ask.constraint.as_deref().filter(|t| !t.is_empty()) else {
-        return Ok(vec![classes.iter().map(fits).collect()]);
+    let parsed = |text: &Option<String>| match text.as_deref().filter(|t| !t.is_empty()) {
+        Some(text) => features::alternatives(text).ok_or(Reason::BadConstraints),
+        None => Ok(Vec::new()),
     };
-    let expressions = features::alternatives(text).ok_or(Reason::BadConstraints)?;
-    Ok(expressions
+    let (constraint, prefer) = (parsed(&ask.constraint)?, parsed(&ask.prefer)?);
+    let unbound = [None];
+    let required: Vec<Option<&Alternative>> = match constraint.is_empty() {
+        true => unbound.to_vec(),
+        false => constraint.iter().map(Some).collect(),
+    };
+    let preferred = prefer
         .iter()
-        .map(|e| {
-            classes
-                .iter()
-                .map(|c| fits(c) && e.holds(&c.features))
-                .collect()
-        })
-        .collect())
+        .flat_map(|p| required.iter().map(move |r| (Some(p), *r)));
+    let (mut masks, mut counts) = (Vec::new(), Vec::new());
+    for (prefer, required) in preferred.chain(required.iter().map(|r| (None, *r))) {
+        let both = || prefer.into_iter().chain(required);
+        let mask = |holds: &dyn Fn(&NodeClass) -> bool| -> Classes {
+            classes.iter().map(|c| fits(c) && holds(c)).collect()
+        };
+        masks.push(mask(&|c| both().all(|a| a.each.holds(&c.features))));
+        let counted = both().flat_map(|a| &a.counts);
+        counts.push(
+            counted
+                .map(|(expr, count)| (mask(&|c| expr.holds(&c.features)), *count))
+                .collect(),
+        );
+    }
+    Ok((masks, counts))
 }

@@ -1,4 +1,4 @@
-//! `--constraint`: expressions over node features. Counts (`a*2`) are refused: they are not implemented.
+//! `--constraint` and `--prefer`: expressions over node features, with counts of nodes (`a*2&b*3`).
 
 /// Most alternatives that `[a|b]` groups of one expression may multiply to.
 const ALTERNATIVES_MAX: usize = 64;
@@ -9,6 +9,17 @@ pub(crate) enum Expr {
     Feature(String),
     All(Vec<Expr>),
     Any(Vec<Expr>),
+    /// So many nodes at least satisfy it, whatever the others are.
+    Count(Box<Expr>, u32),
+}
+
+/// One way to satisfy a constraint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Alternative {
+    /// What every node satisfies.
+    pub(crate) each: Expr,
+    /// What so many nodes satisfy, each counted once.
+    pub(crate) counts: Vec<(Expr, u32)>,
 }
 
 impl Expr {
@@ -18,20 +29,50 @@ impl Expr {
             Expr::Feature(name) => features.contains(name),
             Expr::All(parts) => parts.iter().all(|p| p.holds(features)),
             Expr::Any(parts) => parts.iter().any(|p| p.holds(features)),
+            Expr::Count(..) => true,
+        }
+    }
+
+    /// Moves the counts out of it that are joined by `&`; whether others are left.
+    fn take_counts(&mut self, counts: &mut Vec<(Expr, u32)>) -> bool {
+        match self {
+            Expr::Feature(_) => false,
+            Expr::All(parts) => {
+                let left: Vec<bool> = parts.iter_mut().map(|p| p.take_counts(counts)).collect();
+                left.contains(&true)
+            }
+            Expr::Any(parts) => {
+                parts.iter_mut().any(|p| p.take_counts(&mut Vec::new()))
+                    || parts.iter().any(|p| matches!(p, Expr::Count(..)))
+            }
+            Expr::Count(inner, count) => {
+                let mut deeper = Vec::new();
+                let nested = inner.take_counts(&mut deeper) || !deeper.is_empty();
+                counts.push(((**inner).clone(), *count));
+                nested
+            }
         }
     }
 }
 
 /// Takes an expression apart into alternatives: all nodes of a job must satisfy the same one. Without `[a|b]`
 /// there is one alternative. `None` if it is not understood.
-pub(crate) fn alternatives(text: &str) -> Option<Vec<Expr>> {
+pub(crate) fn alternatives(text: &str) -> Option<Vec<Alternative>> {
     let mut parser = Parser {
         text,
         at: 0,
         depth: 0,
     };
     let out = parser.any()?;
-    (parser.at == text.len()).then_some(out)
+    if parser.at != text.len() {
+        return None;
+    }
+    let apart = |mut each: Expr| {
+        let mut counts = Vec::new();
+        let left = each.take_counts(&mut counts);
+        (!left).then_some(Alternative { each, counts })
+    };
+    out.into_iter().map(apart).collect()
 }
 
 struct Parser<'a> {
@@ -75,6 +116,20 @@ impl Parser<'_> {
     }
 
     fn atom(&mut self) -> Option<Vec<Expr>> {
+        let parts = self.bare_atom()?;
+        if self.take('*').is_none() {
+            return Some(parts);
+        }
+        let rest = &self.text[self.at..];
+        let digits = rest.find(|c: char| !c.is_ascii_digit());
+        let end = digits.unwrap_or(rest.len());
+        let count: u32 = rest[..end].parse().ok().filter(|n| *n > 0)?;
+        self.at += end;
+        let counted = |part| Expr::Count(Box::new(part), count);
+        Some(parts.into_iter().map(counted).collect())
+    }
+
+    fn bare_atom(&mut self) -> Option<Vec<Expr>> {
         match self.peek()? {
             '(' | '[' => self.group(),
             _ => {
@@ -145,8 +200,23 @@ mod tests {
         alternatives(text)
             .expect("understood")
             .iter()
-            .map(|e| e.holds(&features))
+            .map(|a| a.each.holds(&features))
             .collect()
+    }
+
+    #[test]
+    fn counts_are_of_nodes() {
+        let counted = |text: &str| -> Vec<(usize, Vec<u32>)> {
+            let all = alternatives(text).expect("understood");
+            let numbers = |a: &Alternative| a.counts.iter().map(|(_, n)| *n).collect();
+            all.iter().map(|a| (a.counts.len(), numbers(a))).collect()
+        };
+        assert_eq!(counted("a*2"), [(1, vec![2])]);
+        assert_eq!(counted("[a*2&b*3]"), [(2, vec![2, 3])]);
+        assert_eq!(counted("[(a&c)*4&b*1]&d"), [(2, vec![4, 1])]);
+        assert_eq!(counted("[a*2|b*3]"), [(1, vec![2]), (1, vec![3])]);
+        assert_eq!(ok("a*2&b", "b"), [true]);
+        assert_eq!(ok("a*2&b", "a"), [false]);
     }
 
     #[test]
@@ -163,7 +233,9 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_refused() {
-        for text in ["", "a&", "a*2", "[a*2&b*1]", "(a", "a)", "[a", "&a", "a||b"] {
+        for text in [
+            "", "a&", "a*", "a*0", "a*2|b", "(a*2)*3", "(a", "a)", "[a", "&a", "a||b",
+        ] {
             assert_eq!(alternatives(text), None, "{text}");
         }
         assert_eq!(alternatives(&"(".repeat(100_000)), None);

@@ -12,7 +12,7 @@ use crate::sharing::{
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::job::NodeShare;
-use muster_core::node::{Node, NodeLink};
+use muster_core::node::Node;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::collections::HashMap;
@@ -101,6 +101,19 @@ pub(crate) struct NodeView {
     pub(crate) layers: Vec<CpuSet>,
     /// Partitions it is in.
     pub(crate) parts: Vec<u32>,
+}
+
+/// What a node had left at some point of a pass.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    room: Room,
+    free: CpuSet,
+    gres_used: Vec<CpuSet>,
+    /// What is kept for those who are stopped, and what several have.
+    kept: CpuSet,
+    layers: Vec<CpuSet>,
+    /// CPUs that jobs of its partitions held, where that is kept.
+    used: Vec<Option<u32>>,
 }
 
 /// A partition.
@@ -255,7 +268,8 @@ impl Fleet {
             .collect();
         let leaf =
             |node: u32| network.map_or(0, |n| self.networks[n as usize].leaf_of[node as usize]);
-        order.sort_unstable_by_key(|&i| (state.nodes[i as usize].config.weight, leaf(i), i));
+        let weight = |i: u32| effective_weight(&state.nodes[i as usize]);
+        order.sort_unstable_by_key(|&i| (weight(i), leaf(i), i));
         order.dedup();
         let mut pos_of = vec![NOWHERE; self.nodes.len()];
         for (pos, &node) in order.iter().enumerate() {
@@ -272,10 +286,7 @@ impl Fleet {
         };
         self.parts.push(PartView {
             tree: Tree::new(order.len()),
-            weights: order
-                .iter()
-                .map(|&i| state.nodes[i as usize].config.weight)
-                .collect(),
+            weights: order.iter().map(|&i| weight(i)).collect(),
             used: config.max_cpus_per_node.map(|_| vec![0; order.len()]),
             network: network.map(|n| (n, Leaves::new(&self.networks[n as usize], &order))),
             sharing: sharing_of(config, order.len()),
@@ -335,8 +346,7 @@ impl Fleet {
             view.free.subtract(&view.kept);
         }
         let room = Room {
-            usable: source.link == NodeLink::Up
-                && !(source.down || source.drain || source.fail || source.removed),
+            usable: source.is_usable(),
             cpus: whole_granules(&view.free, class.granule),
             mib: if consumable {
                 class.mib.saturating_sub(source.used_mib)
@@ -450,6 +460,38 @@ impl Fleet {
         }
         self.update_trees(node);
         share
+    }
+
+    /// What a node has left, to bring it back.
+    pub(crate) fn keep(&self, node: u32) -> Kept {
+        let view = &self.nodes[node as usize];
+        let used = view.parts.iter().map(|&part| {
+            let part = &self.parts[part as usize];
+            let pos = part.pos_of[node as usize] as usize;
+            part.used.as_ref().map(|used| used[pos])
+        });
+        Kept {
+            room: view.room.clone(),
+            free: view.free.clone(),
+            gres_used: view.gres_used.clone(),
+            kept: view.kept.clone(),
+            layers: view.layers.clone(),
+            used: used.collect(),
+        }
+    }
+
+    /// Takes back what was taken of a node since [`Fleet::keep`].
+    pub(crate) fn restore(&mut self, node: u32, kept: Kept) {
+        let view = &mut self.nodes[node as usize];
+        (view.room, view.free, view.gres_used) = (kept.room, kept.free, kept.gres_used);
+        (view.kept, view.layers) = (kept.kept, kept.layers);
+        for (&part, cpus) in view.parts.iter().zip(kept.used) {
+            let part = &mut self.parts[part as usize];
+            if let (Some(used), Some(cpus)) = (&mut part.used, cpus) {
+                used[part.pos_of[node as usize] as usize] = cpus;
+            }
+        }
+        self.update_trees(node);
     }
 
     /// A job that is stopped, or is being stopped now, leaves its CPUs to one that goes before it.
@@ -645,6 +687,12 @@ pub(crate) fn whole_granules(free: &CpuSet, granule: u32) -> u32 {
         }
     }
     whole
+}
+
+/// A node's weight; those that must be powered up first come after all others.
+fn effective_weight(node: &Node) -> u32 {
+    let asleep = if node.is_asleep() { 1 << 31 } else { 0 };
+    (node.config.weight & !(1 << 31)) | asleep
 }
 
 fn gres_room(class: &NodeClass, used: &[CpuSet]) -> Vec<u32> {

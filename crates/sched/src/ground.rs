@@ -394,6 +394,11 @@ pub(crate) struct Running<'a> {
 }
 
 impl Running<'_> {
+    /// When the last of those ends whose end is known.
+    pub(crate) fn last_end(&self, now: Timestamp) -> Option<Timestamp> {
+        self.ends(now).map(|(end, _)| end).last()
+    }
+
     /// Ends in order of time; an end that is overdue is now.
     fn ends(&self, now: Timestamp) -> impl Iterator<Item = (Timestamp, Ending<'_>)> {
         let at = move |&(t, id): &(Timestamp, JobId)| (t.max(now), id);
@@ -436,14 +441,27 @@ enum Ending<'a> {
     Started(&'a Allocation),
 }
 
-/// The earliest time, from a time on, and place for a job that does not fit now; `None` if no end in sight makes room for it. `waited`
-/// is since when it could run on more leaf switches than it asks for, if it could.
+/// The earliest time, from a time on, and place for a job that does not fit now; `None` if no end in sight makes room
+/// for it. `waited` is since when it could run on more leaf switches than it asks for, if it could.
 pub(crate) fn earliest(
     demand: &Demand,
     (fleet, part): (&Fleet, &PartView),
     holds: &Holds,
     running: &Running<'_>,
     (now, from): (Timestamp, Timestamp),
+    waited: Option<Timestamp>,
+) -> Option<(Timestamp, Vec<Pick>)> {
+    let times = (now, Some(from).filter(|t| *t > now));
+    earliest_from(demand, (fleet, part), holds, running, times, waited)
+}
+
+/// The same, but not before a time, at which it may fit.
+pub(crate) fn earliest_from(
+    demand: &Demand,
+    (fleet, part): (&Fleet, &PartView),
+    holds: &Holds,
+    running: &Running<'_>,
+    (now, from): (Timestamp, Option<Timestamp>),
     waited: Option<Timestamp>,
 ) -> Option<(Timestamp, Vec<Pick>)> {
     let grown = NodeMap::default();
@@ -466,7 +484,7 @@ pub(crate) fn earliest(
         .filter(|t| t.0 < i64::MAX)
         .collect();
     promises.extend(fleet.blocks.ends(part, now));
-    promises.extend(Some(from).filter(|t| *t > now));
+    promises.extend(from);
     // From then on it takes more switches.
     let mut relents = waited.and_then(|since| demand.relents_at(since));
     promises.extend(relents.filter(|t| *t > now));
@@ -500,7 +518,8 @@ pub(crate) fn earliest(
                 }
             }
         }
-        if changed && future.start >= from && tally.may_do() {
+        let early = from.is_some_and(|from| future.start < from);
+        if changed && !early && tally.may_do() {
             let relented = relents.is_some_and(|t| t <= future.start);
             let switches = demand.switches.filter(|_| !relented).map(|(most, _)| most);
             match choose(demand, fleet, part, &future, switches) {

@@ -28,6 +28,7 @@ mod queue;
 mod reserved;
 mod scheduler;
 mod sharing;
+mod together;
 mod trial;
 
 pub use scheduler::{Cost, Scheduler};

@@ -1,5 +1,8 @@
 //! One pass: lanes in order of their heads, placements, promises, reasons.
 
+mod het;
+mod shorter;
+
 use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
 use crate::demand::Demand;
@@ -75,6 +78,9 @@ pub(crate) struct Pass<'a> {
     ends: BTreeSet<(Timestamp, usize)>,
     /// A job that others had been kept back for has started in another of its partitions.
     again: bool,
+    /// Heterogeneous jobs that were tried, and what is promised to those that wait first, by leader.
+    het_tried: HashMap<JobId, het::Tried>,
+    het_promised: HashMap<JobId, Option<het::Promise>>,
 }
 
 impl<'a> Pass<'a> {
@@ -109,6 +115,8 @@ impl<'a> Pass<'a> {
             made: HashMap::new(),
             ends: BTreeSet::new(),
             again: false,
+            het_tried: HashMap::new(),
+            het_promised: HashMap::new(),
         }
     }
 
@@ -181,6 +189,9 @@ impl<'a> Pass<'a> {
         };
         let late = queue.parts.iter().zip(&fleet.parts).filter(|(p, _)| due(p));
         touched.extend(late.map(|(_, view)| view.component));
+        if !queue.het.is_empty() {
+            queue.link(fleet, &mut touched);
+        }
         let mut doubtful = queue.renew_claims(fleet, &touched);
         let component = |lane: u32| fleet.parts[queue.lane(lane).part as usize].component;
         for (number, (part, view)) in queue.parts.iter().zip(&fleet.parts).enumerate() {
@@ -266,7 +277,12 @@ impl<'a> Pass<'a> {
             self.put_back(now_key, lane);
             return;
         }
-        if !self.backfill || self.s.queue.woken.contains(&lane) {
+        let het = self.s.queue.het_of(lane);
+        if let Some(part) = het {
+            if self.try_het(lane, part) != het::Tried::Waits {
+                return;
+            }
+        } else if !self.backfill || self.s.queue.woken.contains(&lane) {
             let (placement, narrowed, cause) = self.try_now(lane, job.1);
             self.s.queue.set_cause(lane, cause);
             if placement == Placement::Scattered {
@@ -280,6 +296,13 @@ impl<'a> Pass<'a> {
             }
             let limited = cause.is_some_and(Reason::is_limit);
             let unlicensed = cause == Some(Reason::Licenses);
+            let gap = (narrowed || cause.is_some()) && !limited && !unlicensed;
+            if let Some((picks, limit)) = gap.then(|| self.try_shorter(lane, job.1)).flatten() {
+                self.plan.limits.push((self.plan.starts.len(), limit));
+                self.start(lane, job.1, &picks);
+                self.put_back(now_key, lane);
+                return;
+            }
             if nowhere && !unlicensed && !limited && self.preempt(lane, job.1) {
                 self.put_back(now_key, lane);
                 return;
@@ -299,8 +322,14 @@ impl<'a> Pass<'a> {
             }
         }
         if pass.head.is_none() {
+            let het = het.filter(|_| self.backfill);
+            if het.is_some_and(|het| self.het_waits(het, lane, key)) {
+                return;
+            }
             self.parts[part as usize].head = Some(job.1);
-            self.waits(lane, part, key);
+            if het.is_none() {
+                self.waits(lane, part, key);
+            }
         }
     }
 
@@ -439,7 +468,11 @@ impl<'a> Pass<'a> {
     }
 
     pub(crate) fn start(&mut self, lane: u32, job: JobId, picks: &[Pick]) {
-        let end = end_after(self.now, self.length_ms(lane));
+        let shorter = self.plan.limits.last();
+        let shorter = shorter.filter(|(at, _)| *at == self.plan.starts.len());
+        let shorter = shorter.and_then(|(_, limit)| limit.seconds());
+        let length_ms = shorter.map_or_else(|| self.length_ms(lane), |s| Some(s * 1000));
+        let end = end_after(self.now, length_ms);
         let (part, demand) = {
             let lane = self.s.queue.lane(lane);
             (lane.part, &lane.demand)
@@ -531,7 +564,6 @@ impl<'a> Pass<'a> {
             let times = (self.now, *from);
             earliest(demand, place, &self.holds, &running, times, waited)
         });
-        let old = self.s.queue.parts[part as usize].reservation.as_ref();
         let mut new = None;
         if let Some((start, picks)) = found {
             promise(
@@ -557,21 +589,7 @@ impl<'a> Pass<'a> {
                 self.plan.expected.push((job, start));
             }
         }
-        if old.is_some_and(|old| old.loosened_by(new.as_ref())) {
-            let component = view.component;
-            let queue = &mut self.s.queue;
-            let fleet = &self.s.fleet;
-            let near = |l: &u32| fleet.parts[queue.lane(*l).part as usize].component == component;
-            let held: Vec<u32> = queue.held.iter().copied().filter(near).collect();
-            for lane in held {
-                self.s.queue.wake(&self.s.fleet, lane);
-                self.push(lane);
-            }
-            self.s.queue.touched.clear();
-        }
-        if let Some(new) = new {
-            self.made.insert(part, new);
-        }
+        self.settle_promise(part, new);
     }
 
     /// Remembers heads and promises, says which reasons changed.
@@ -604,6 +622,11 @@ impl<'a> Pass<'a> {
         let queue = &mut self.s.queue;
         let heads: BTreeSet<JobId> = queue.parts.iter().filter_map(|p| p.head).collect();
         let mut changed = std::mem::take(&mut queue.refused);
+        // Components of a heterogeneous job wait for the same.
+        let first_beside = |id| {
+            let part = self.state.jobs.get(&id).and_then(|job| job.het);
+            part.is_some_and(|part| part.ids().any(|other| heads.contains(&other)))
+        };
         for id in std::mem::take(&mut queue.announce) {
             let Some(&(shape, _)) = queue.jobs.get(&id) else {
                 continue;
@@ -614,7 +637,7 @@ impl<'a> Pass<'a> {
             }
             let waiting = if let Some(cause) = queue.cause(shape) {
                 cause
-            } else if claims || heads.contains(&id) {
+            } else if claims || heads.contains(&id) || first_beside(id) {
                 Reason::Resources
             } else {
                 Reason::Priority

@@ -116,6 +116,9 @@ impl<G: Ground> Search<'_, G> {
         if best == 0 {
             return None;
         }
+        if !d.counts[self.alternative].is_empty() {
+            return self.counted(max_nodes);
+        }
         if d.contiguous {
             return self.contiguous(max_nodes);
         }
@@ -299,6 +302,53 @@ impl<G: Ground> Search<'_, G> {
             chosen.push(candidate);
         }
         done(&chosen, tasks).then_some(chosen)
+    }
+
+    /// So many nodes of each kind as the constraint counts, the named ones among them, and others as needed. The kind
+    /// with the fewest nodes chooses first; where nodes are in the network is not looked at.
+    fn counted(&self, max_nodes: usize) -> Option<Vec<Candidate>> {
+        let d = self.demand;
+        let mut chosen = self.required()?;
+        let all = self.first(usize::MAX, d.tasks_least());
+        let of_kind =
+            |kind: &[bool], c: &Candidate| kind[self.fleet.nodes[c.node as usize].class as usize];
+        let mut kinds: Vec<&(Vec<bool>, u32)> = d.counts[self.alternative].iter().collect();
+        kinds.sort_by_key(|(kind, _)| all.iter().filter(|c| of_kind(kind, c)).count());
+        // Nodes are counted once, those that are in already first.
+        let mut counted: BTreeSet<u32> = BTreeSet::new();
+        for (kind, count) in kinds {
+            let named = chosen.clone();
+            let fresh = all
+                .iter()
+                .filter(|c| !named.iter().any(|n| n.node == c.node));
+            let mut left = *count;
+            for candidate in named.iter().chain(fresh) {
+                if left > 0 && of_kind(kind, candidate) && counted.insert(candidate.node) {
+                    if !named.iter().any(|n| n.node == candidate.node) {
+                        chosen.push(*candidate);
+                    }
+                    left -= 1;
+                }
+            }
+            if left > 0 {
+                return None;
+            }
+        }
+        let mut rest: Vec<Candidate> = all;
+        rest.retain(|c| !chosen.iter().any(|n| n.node == c.node));
+        rest.sort_by_key(|c| (self.part.weights[c.pos], std::cmp::Reverse(c.most)));
+        let tasks = |chosen: &[Candidate]| chosen.iter().map(|c| u64::from(c.most)).sum::<u64>();
+        let wanted = d.tasks.map_or(0, u64::from);
+        for candidate in rest {
+            let full = chosen.len() >= d.min_nodes as usize && tasks(&chosen) >= wanted;
+            let more = d.tasks.is_none() && chosen.len() < max_nodes;
+            if full && !more {
+                break;
+            }
+            chosen.push(candidate);
+        }
+        let enough = chosen.len() >= d.min_nodes as usize && tasks(&chosen) >= wanted;
+        (enough && chosen.len() <= max_nodes).then_some(chosen)
     }
 
     /// The first run of neighbours that holds the job.

@@ -11,6 +11,7 @@ use crate::place::choose;
 use crate::reserved::places_of;
 use muster_core::account_limits::Scope;
 use muster_core::config::PartitionState;
+use muster_core::het::HetPart;
 use muster_core::ids::JobId;
 use muster_core::job::{Job, Reason};
 use muster_core::licenses::Counts;
@@ -41,6 +42,10 @@ pub(crate) struct Kind {
     outside: bool,
     /// Where they stand in line.
     line: Line,
+    /// The least time that they may be given instead.
+    time_min: Option<TimeLimit>,
+    /// A component of a heterogeneous job is alike to no other job.
+    het: Option<HetPart>,
     /// Licenses that they ask for.
     licenses: Option<String>,
     /// Account, user and QOS, where limits of these are kept.
@@ -68,6 +73,8 @@ impl Kind {
             reservations,
             outside,
             line: order.line(state, job),
+            time_min: job.spec.time_min,
+            het: job.het,
             licenses: job.spec.licenses.clone(),
             counts_for: state.keeps_limits().then(|| {
                 let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
@@ -196,6 +203,8 @@ pub(crate) struct Queue {
     pub(crate) announce: BTreeSet<JobId>,
     /// Jobs that were kept out of the queue, and why.
     pub(crate) refused: BTreeMap<JobId, Reason>,
+    /// Components of heterogeneous jobs that wait.
+    pub(crate) het: BTreeMap<JobId, HetPart>,
     /// Lanes that limits keep back, and what is limited for their jobs.
     limited: BTreeMap<u32, Vec<Scope>>,
     /// Lanes whose jobs ask for licenses.
@@ -249,6 +258,7 @@ impl Queue {
         let shape = self.shape_for(state, fleet, job, kind);
         self.shapes.get_mut(shape).queue.insert(key);
         self.jobs.insert(job.id, (shape, key));
+        self.het.extend(job.het.map(|part| (job.id, part)));
         self.reorder(fleet, shape);
     }
 
@@ -257,6 +267,7 @@ impl Queue {
         let Some((shape, key)) = self.jobs.remove(&job) else {
             return;
         };
+        self.het.remove(&job);
         self.shapes.get_mut(shape).queue.remove(&key);
         self.reorder(fleet, shape);
         if self.shapes.get(shape).queue.is_empty() {
@@ -418,6 +429,41 @@ impl Queue {
         for lane in self.shapes.get(shape).lanes.clone() {
             if self.lanes.get(lane).key.is_some() {
                 self.wake(fleet, lane);
+            }
+        }
+    }
+
+    /// The heterogeneous job that a lane's job is a component of.
+    pub(crate) fn het_of(&self, lane: u32) -> Option<HetPart> {
+        self.shapes.get(self.lanes.get(lane).shape).kind.het
+    }
+
+    /// The lanes in which a queued job can run, in the order of its partitions.
+    pub(crate) fn lanes_of(&self, job: JobId) -> Vec<u32> {
+        let Some(&(shape, _)) = self.jobs.get(&job) else {
+            return Vec::new();
+        };
+        let lanes = self.shapes.get(shape).lanes.iter().copied();
+        lanes
+            .filter(|lane| self.lanes.get(*lane).key.is_some())
+            .collect()
+    }
+
+    /// Adds the components of nodes that heterogeneous jobs link to touched ones: what is promised to such a job here
+    /// depends on what ends there.
+    pub(crate) fn link(&self, fleet: &Fleet, touched: &mut BTreeSet<u32>) {
+        let component = |lane: u32| fleet.parts[self.lanes.get(lane).part as usize].component;
+        loop {
+            let before = touched.len();
+            for part in self.het.values().filter(|part| part.leads()) {
+                let lanes = part.ids().flat_map(|id| self.lanes_of(id));
+                let linked: BTreeSet<u32> = lanes.map(component).collect();
+                if linked.iter().any(|c| touched.contains(c)) {
+                    touched.extend(linked);
+                }
+            }
+            if touched.len() == before {
+                return;
             }
         }
     }

@@ -157,6 +157,8 @@ impl Scheduler {
             }
             Event::NodeChanged { node, change, .. } => match change {
                 NodeChange::Weight(_) | NodeChange::Features(_) => self.rebuild = true,
+                // Nodes that sleep come last.
+                NodeChange::Power(_) | NodeChange::ResumeFailed => self.rebuild = true,
                 NodeChange::LinkLost
                 | NodeChange::Down(_)
                 | NodeChange::Drain(_)
@@ -235,6 +237,19 @@ impl Scheduler {
         trial::would_start(state, spec, now)
     }
 
+    /// The same for all components of a heterogeneous job together.
+    ///
+    /// # Errors
+    /// Why they could never start.
+    pub fn would_start_together(
+        &self,
+        state: &State,
+        specs: &[JobSpec],
+        now: Timestamp,
+    ) -> Result<(Timestamp, Vec<Allocation>), Refusal> {
+        trial::would_start_together(state, specs, now)
+    }
+
     fn job(&mut self, state: &State, id: JobId) {
         self.dirty_jobs.insert(id);
         self.planned.follow(state, id);
@@ -259,7 +274,7 @@ impl Scheduler {
             | JobChange::Eligible
             | JobChange::NotBefore(_) => self.job(state, id),
             JobChange::ReservationGone { .. } => self.job(state, id),
-            JobChange::EndBy(_) => self.retimed(state, id),
+            JobChange::EndBy(_) | JobChange::NodesUp => self.retimed(state, id),
             JobChange::Preempted(_) => {
                 self.job(state, id);
                 self.opened.insert(id);
@@ -278,6 +293,7 @@ impl Scheduler {
             | JobChange::SpecialExit(_)
             | JobChange::Detail(_)
             | JobChange::StepLimit { .. }
+            | JobChange::Waking(_)
             | JobChange::Ready => {}
         }
     }

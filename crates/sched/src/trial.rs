@@ -1,12 +1,13 @@
 //! `--test-only`, `--immediate`: when and where one job would start, without queueing it.
 
 use crate::demand::Demand;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, PartView};
 use crate::ground::{Holds, Live, Running, choose_now, earliest, end_after};
 use crate::licenses::{Licenses, Span, asked};
 use crate::pass::allocate;
 use crate::place::{Pick, Placement};
 use crate::queue::{feasible, partitions_of};
+use crate::together::{Member, earliest_together};
 use muster_core::ids::JobId;
 use muster_core::job::{Allocation, Reason};
 use muster_core::refusal::{Refusal, RefusalCode};
@@ -18,6 +19,87 @@ use std::collections::BTreeSet;
 
 /// What is assumed of jobs without a limit.
 const ENDLESS_S: u64 = 365 * 86_400;
+
+/// The default partition's name.
+fn default_partition(state: &State) -> Vec<String> {
+    let default = state.partitions.iter().filter(|p| p.default);
+    default.map(|p| p.name.clone()).take(1).collect()
+}
+
+fn completing(state: &State) -> BTreeSet<JobId> {
+    (state.active.iter())
+        .filter(|id| state.jobs.get(id).is_some_and(|j| j.completing))
+        .copied()
+        .collect()
+}
+
+/// The limit that a job has in a partition.
+fn limit_in(spec: &JobSpec, part: &PartView) -> TimeLimit {
+    spec.time_limit
+        .or(part.config.default_time)
+        .unwrap_or(part.config.max_time)
+}
+
+/// When and where all components of a heterogeneous job would start.
+pub(crate) fn would_start_together(
+    state: &State,
+    specs: &[JobSpec],
+    now: Timestamp,
+) -> Result<(Timestamp, Vec<Allocation>), Refusal> {
+    let mut fleet = Fleet::new(state);
+    fleet.now = now;
+    let default = default_partition(state);
+    let mut demands: Vec<Vec<(u32, Demand)>> = Vec::with_capacity(specs.len());
+    for spec in specs {
+        let mut lanes = Vec::new();
+        let mut refusal = Refusal::from(RefusalCode::InvalidPartition);
+        for name in partitions_of(spec, &default) {
+            let Some(&number) = fleet.part_by_name.get(name) else {
+                continue;
+            };
+            let part = &fleet.parts[number as usize];
+            let limit = limit_in(spec, part);
+            match feasible(&spec.ask, limit, &fleet, part, Some(spec.owner.uid)) {
+                Ok(demand) => lanes.push((number, demand)),
+                Err(reason) => refusal = refusal_for(reason, name, limit),
+            }
+        }
+        if lanes.is_empty() {
+            return Err(refusal);
+        }
+        demands.push(lanes);
+    }
+    let members: Vec<Member<'_>> = demands
+        .iter()
+        .map(|lanes| Member {
+            lanes: lanes.iter().map(|(part, demand)| (*part, demand)).collect(),
+            waited: None,
+        })
+        .collect();
+    let completing = completing(state);
+    let running = Running {
+        state,
+        completing: &completing,
+        starts: &[],
+        started: &BTreeSet::new(),
+        endless: Some(now.plus_s(ENDLESS_S)),
+        planned: None,
+    };
+    let mut holds = Holds::default();
+    let found = earliest_together(&members, &fleet, &mut holds, &running, now);
+    let Some((at, places)) = found else {
+        let text = "the components never fit beside each other";
+        return Err(Refusal::new(RefusalCode::NodeConfigUnavailable, text));
+    };
+    if at > now {
+        fleet.clear();
+    }
+    let allocs = demands.iter().zip(places).map(|(lanes, (lane, picks))| {
+        let (part, demand) = &lanes[lane];
+        allocate(&mut fleet, *part, demand, &picks, |_, _, _| {})
+    });
+    Ok((at, allocs.collect()))
+}
 
 pub(crate) fn would_start(
     state: &State,
@@ -33,17 +115,8 @@ pub(crate) fn would_start(
             fleet.sync(state, node);
         }
     }
-    let default: Vec<String> = state
-        .partitions
-        .iter()
-        .filter(|p| p.default)
-        .map(|p| p.name.clone())
-        .take(1)
-        .collect();
-    let completing: BTreeSet<JobId> = (state.active.iter())
-        .filter(|id| state.jobs.get(id).is_some_and(|j| j.completing))
-        .copied()
-        .collect();
+    let default = default_partition(state);
+    let completing = completing(state);
     let running = Running {
         state,
         completing: &completing,
@@ -61,10 +134,7 @@ pub(crate) fn would_start(
             continue;
         };
         let part = &fleet.parts[number as usize];
-        let limit = spec
-            .time_limit
-            .or(part.config.default_time)
-            .unwrap_or(part.config.max_time);
+        let limit = limit_in(spec, part);
         let demand = match feasible(&spec.ask, limit, &fleet, part, Some(spec.owner.uid)) {
             Ok(demand) => demand,
             Err(reason) => {

@@ -9,6 +9,7 @@ use crate::array_text::pending_text;
 use crate::store::{History, NodeEvent, StoreError};
 use crate::window::{Life, Window};
 use minicbor::Decode;
+use muster_core::het::HetPart;
 use muster_core::hostlist;
 use muster_core::ids::JobId;
 use muster_core::job::{JobState, Usage};
@@ -251,6 +252,9 @@ impl Search<'_> {
         let mut tasks = self
             .connection
             .prepare_cached("SELECT row FROM job WHERE array_id = ?1")?;
+        let mut components = self
+            .connection
+            .prepare_cached("SELECT row FROM job WHERE het_id = ?1")?;
         let mut task = self
             .connection
             .prepare_cached("SELECT row FROM job WHERE array_id = ?1 AND array_index = ?2")?;
@@ -261,6 +265,7 @@ impl Search<'_> {
                 None => {
                     let mut found = numbers(&mut runs, (first, last_row(*job)?))?;
                     found.extend(numbers(&mut tasks, [id])?);
+                    found.extend(numbers(&mut components, [id])?);
                     found
                 }
                 Some(index) => {
@@ -437,6 +442,11 @@ impl Search<'_> {
             batch: run.batch != 0,
             steps: Vec::new(),
             submit_host: context.submit_host,
+            het: run.het_id.map(|leader| HetPart {
+                leader: JobId(unsigned(leader)),
+                offset: run.het_offset.map_or(0, small),
+                size: run.het_size.map_or(0, small),
+            }),
         })
     }
 
@@ -563,6 +573,9 @@ struct RawJob<'r> {
     req_nodes: i64,
     batch: i64,
     submit: i64,
+    het_id: Option<i64>,
+    het_offset: Option<i64>,
+    het_size: Option<i64>,
     partition: i64,
     state: i64,
     requeued: i64,
@@ -609,6 +622,9 @@ impl<'r> RawJob<'r> {
             req_nodes: columns.get()?,
             batch: columns.get()?,
             submit: columns.get()?,
+            het_id: columns.get()?,
+            het_offset: columns.get()?,
+            het_size: columns.get()?,
             partition: columns.get()?,
             state: columns.get()?,
             requeued: columns.get()?,

@@ -28,6 +28,9 @@ pub(super) const ASKED: &[&str] = &[
     "req_nodes",
     "batch",
     "submit_ms",
+    "het_id",
+    "het_offset",
+    "het_size",
 ];
 /// Columns of `job` that change in its life; `end_ms`, which is in an index, last.
 pub(super) const LIFE: &[&str] = &[

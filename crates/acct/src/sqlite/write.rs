@@ -220,7 +220,10 @@ impl Writer<'_> {
         binder.bind(spec.ask.min_cpus())?;
         binder.bind(spec.ask.min_nodes)?;
         binder.bind(spec.kind == JobKind::Batch)?;
-        binder.bind(job.submit.0)
+        binder.bind(job.submit.0)?;
+        binder.bind(job.het.map(|part| signed(part.leader.0)))?;
+        binder.bind(job.het.map(|part| part.offset))?;
+        binder.bind(job.het.map(|part| part.size))
     }
 
     /// In the order of [`LIFE`].

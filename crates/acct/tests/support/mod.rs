@@ -222,6 +222,7 @@ impl Driver {
             reason: Reason::None,
             partition: "batch".to_owned(),
             requeueable: true,
+            het: None,
         }
     }
 

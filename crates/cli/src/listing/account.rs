@@ -32,6 +32,10 @@ pub(crate) struct Shown {
 impl<'a> AcctRow<'a> {
     /// `2_1.batch`, `2_[1-3%2]`, `9`.
     pub(crate) fn write_id(&self, out: &mut String) {
+        if let Some(part) = self.job.het {
+            out.push_str(&part.name());
+            return self.write_step(out);
+        }
         match (self.job.array, &self.job.array_pending) {
             (base, Some(indices)) => {
                 put!(out, "{}_{indices}", base.map_or(self.job.id, |(b, _)| b))

@@ -78,8 +78,12 @@ impl<'a> JobRow<'a> {
         }
     }
 
-    /// `17`, `11_0`, `11_[4,6,8%2]`.
+    /// `17`, `11_0`, `11_[4,6,8%2]`, `12+1`.
     pub(crate) fn write_id(&self, out: &mut String, ctx: &Ctx) {
+        if let Some(part) = self.job.het {
+            put!(out, "{}+{}", part.leader, part.offset);
+            return;
+        }
         put!(out, "{}", self.base_id());
         if let Some(index) = self.index() {
             put!(out, "_{index}");

@@ -4,6 +4,7 @@ use super::context::Ctx;
 use super::document::{Dialect, Writer, document, print_document};
 use super::job::{JobRow, Stdio};
 use super::text::collect;
+use muster_core::het::HetPart;
 use muster_core::job::{ArrayRole, NodeShare};
 use muster_core::spec::{JobKind, MemoryAsk, Sharing};
 use muster_core::time::TimeLimit;
@@ -187,7 +188,7 @@ fn ends(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     w.raw("group_id", spec.owner.gid);
     w.text("group_name", &spec.owner.group);
     if !w.is_old() {
-        het(w);
+        het(w, row.job.het);
     }
     w.raw("job_id", job.id.0);
 }
@@ -210,13 +211,17 @@ fn gres_of(share: &NodeShare) -> String {
     })
 }
 
-fn het(w: &mut Writer<'_>) {
-    some(w, "het_job_id", 0u64);
-    w.text("het_job_id_set", "");
+fn het(w: &mut Writer<'_>, part: Option<HetPart>) {
+    some(w, "het_job_id", part.map_or(0, |part| part.leader.0));
+    w.text(
+        "het_job_id_set",
+        &part.map_or_else(String::new, HetPart::id_set),
+    );
+    let offset = part.map(|part| u64::from(part.offset));
     if w.is_old() {
-        w.raw("het_job_offset", 0);
+        w.raw("het_job_offset", offset.unwrap_or(0));
     } else {
-        w.limit("het_job_offset", None, false);
+        w.limit("het_job_offset", offset, false);
     }
 }
 
@@ -284,7 +289,7 @@ fn counts(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     some(w, "node_count", row.node_count());
     some(w, "tasks", row.tasks());
     if w.is_old() {
-        het(w);
+        het(w, row.job.het);
     }
     w.text("partition", &collect(|o| row.write_partition(o)));
     w.text_or_empty("prefer", row.shown("prefer"));

@@ -4,6 +4,7 @@ use super::context::Ctx;
 use super::format::{Field, Record, fields};
 use super::job::{JobRow, Stdio};
 use super::text::{self, put};
+use muster_core::het::HetPart;
 use muster_core::job::JobState;
 use muster_core::spec::JobKind;
 use muster_core::time::TimeLimit;
@@ -88,9 +89,9 @@ pub(crate) static FIELDS: &[Field<Jobs>] = fields![JobRow<'_>;
     b'-' ["derivedec"] "DERIVED_EC" cut r _c o => put!(o, "{}", JobRow::wait_status(r.job.derived_exit));
     b'-' ["eligibletime"] "ELIGIBLE_TIME" run r c o => c.time_or(o, r.job.eligible_time, "N/A");
     b'-' ["exit_code"] "EXIT_CODE" cut r _c o => put!(o, "{}", JobRow::wait_status(r.job.exit));
-    b'-' ["hetjobid"] "HET_JOB_ID" cut _r _c o => o.push_str("N/A");
-    b'-' ["hetjobidset"] "HET_JOB_ID_SET" cut _r _c o => o.push_str("N/A");
-    b'-' ["hetjoboffset"] "HET_JOB_OFFSET" cut _r _c o => o.push_str("N/A");
+    b'-' ["hetjobid"] "HET_JOB_ID" cut r _c o => het(r, o, |part| part.leader.to_string());
+    b'-' ["hetjobidset"] "HET_JOB_ID_SET" cut r _c o => het(r, o, HetPart::id_set);
+    b'-' ["hetjoboffset"] "HET_JOB_OFFSET" cut r _c o => het(r, o, |part| part.offset.to_string());
     b'-' ["lastschedeval"] "LAST_SCHED_EVAL" run r c o => c.time_or(o, r.job.last_sched_eval, "N/A");
     b'-' ["maxcpus"] "MAX_CPUS" cut r _c o => put!(o, "{}", r.cpus());
     b'-' ["maxnodes"] "MAX_NODES" cut r _c o => put!(o, "{}", r.job.spec.ask.max_nodes.unwrap_or(r.node_count()));
@@ -131,6 +132,14 @@ pub(crate) static FIELDS: &[Field<Jobs>] = fields![JobRow<'_>;
     b'-' ["tres-per-task"] "TRES_PER_TASK" cut _r _c o => o.push_str("N/A");
     b'-' ["wait4switch"] "WAIT4SWITCH" run r _c o => wait_for_switch(r, o);
 ];
+
+/// What is said of a component of a heterogeneous job.
+fn het(row: &JobRow<'_>, out: &mut String, say: fn(HetPart) -> String) {
+    match row.job.het {
+        Some(part) => out.push_str(&say(part)),
+        None => out.push_str("N/A"),
+    }
+}
 
 fn gres(r: &JobRow<'_>, out: &mut String) {
     if r.job.spec.ask.gres.is_empty() {

@@ -80,7 +80,7 @@ impl<'a> NodeView<'a> {
             BaseState::Allocated
         } else if used > 0 {
             BaseState::Mixed
-        } else if self.node.link == NodeLink::Never {
+        } else if self.node.link == NodeLink::Never && self.node.power.is_none() {
             BaseState::Unknown
         } else {
             BaseState::Idle
@@ -89,7 +89,9 @@ impl<'a> NodeView<'a> {
 
     /// Whether its agent is not connected.
     pub(crate) fn silent(&self) -> bool {
-        self.node.link != NodeLink::Up && self.node.config.state != "FUTURE"
+        self.node.link != NodeLink::Up
+            && self.node.config.state != "FUTURE"
+            && self.node.power.is_none()
     }
 
     /// Whether jobs run on it or are being cleaned up.
@@ -144,6 +146,9 @@ impl<'a> NodeView<'a> {
         match self.reboot() {
             Some(true) => out.push('^'),
             Some(false) => out.push('@'),
+            None if self.node.power.is_some() => {
+                out.extend(self.node.power.map(|power| power.shown().1));
+            }
             None if self.silent() => out.push('*'),
             None if in_maintenance => out.push('$'),
             None => {}
@@ -169,6 +174,8 @@ impl<'a> NodeView<'a> {
         ]
         .into_iter()
         .filter_map(|(on, name)| on.then_some(name))
+        .chain((self.node.config.state == "CLOUD").then_some("CLOUD"))
+        .chain(self.node.power.map(|power| power.shown().0))
     }
 
     /// `IDLE+DRAIN`.

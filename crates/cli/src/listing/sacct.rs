@@ -82,7 +82,7 @@ static OPTIONS: &[Opt] = &[
     opt(
         "jobs",
         "LIST",
-        "these jobs: 12, 12_3 (task 3 of array 12), 12.0 (a step), 12.batch",
+        "these jobs: 12, 12_3 (task 3 of array 12), 12+1 (component 1 of job 12), 12.0 (a step), 12.batch",
     )
     .short('j'),
     also("jobs", "job", Arg::Required),
@@ -144,8 +144,7 @@ static OPTIONS: &[Opt] = &[
     flag("version", "print the version").short('V'),
     opt("wckeys", "LIST", "jobs with these keys").short('W'),
     opt("whole-hetjob", "yes|no", "all parts of heterogeneous jobs")
-        .optional()
-        .stored("there are no heterogeneous jobs"),
+        .optional(),
     opt("yaml", "VERSION", "as YAML").optional(),
 ];
 
@@ -348,6 +347,7 @@ impl Options {
                     ))
                 })?);
             }
+            "whole-hetjob" => wishes.whole_het = Some(!value.eq_ignore_ascii_case("no")),
             "wckeys" => query.wckeys = filter::texts(&value),
             "verbose" => self.verbose = true,
             other => {

@@ -65,8 +65,9 @@ fn job(w: &mut Writer<'_>, row: &AcctRow<'_>, ctx: &Ctx) {
     w.list("flags", |_| {});
     w.text("group", &job.group);
     w.map("het", |w| {
-        w.raw("job_id", 0);
-        w.number("job_offset", None, "null");
+        w.raw("job_id", job.het.map_or(0, |part| part.leader.0));
+        let offset = job.het.map(|part| u64::from(part.offset));
+        w.number("job_offset", offset, "null");
     });
     w.raw("job_id", job.id.0);
     w.text("name", &job.name);

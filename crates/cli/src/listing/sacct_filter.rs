@@ -9,12 +9,14 @@ use jiff::Zoned;
 use muster_core::hostlist;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::time::Timestamp;
-use muster_proto::acct::AcctQuery;
+use muster_proto::acct::{AcctJob, AcctQuery};
 
 /// A job or a step as the command line names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RowName {
     pub(super) job: JobId,
+    /// The heterogeneous job, where `12+1` names a component.
+    pub(super) leader: Option<JobId>,
     pub(super) task: Option<u32>,
     pub(super) step: Option<StepNo>,
 }
@@ -23,6 +25,8 @@ pub(super) struct RowName {
 #[derive(Debug, Default)]
 pub(super) struct Wishes {
     pub(super) rows: Vec<RowName>,
+    /// `--whole-hetjob`: all components, or only the one that is named.
+    pub(super) whole_het: Option<bool>,
     pub(super) query: AcctQuery,
     pub(super) states_given: bool,
     pub(super) requeued: bool,
@@ -44,7 +48,7 @@ pub(super) fn texts(list: &str) -> Vec<String> {
     words(list).map(str::to_owned).collect()
 }
 
-/// Reads `--jobs`: `12,12_3,12_[4-6],12.0,12_3.batch`.
+/// Reads `--jobs`: `12,12_3,12_[4-6],12.0,12_3.batch,12+1`.
 pub(super) fn parse_rows(list: &str) -> Result<Vec<RowName>, Failure> {
     let wrong = |word: &str| Failure::new(format!("sacct: fatal: Bad job/step specified: {word}"));
     let mut rows = Vec::new();
@@ -58,8 +62,18 @@ pub(super) fn parse_rows(list: &str) -> Result<Vec<RowName>, Failure> {
             Some((base, tasks)) => (base, Some(tasks)),
             None => (job, None),
         };
+        let (base, component) = match base.split_once('+') {
+            Some((leader, number)) => (leader, Some(number)),
+            None => (base, None),
+        };
+        let number: u64 = base.parse().map_err(|_| wrong(word))?;
+        let offset: u32 = component
+            .map_or(Ok(0), str::parse)
+            .map_err(|_| wrong(word))?;
         let row = RowName {
-            job: JobId(base.parse().map_err(|_| wrong(word))?),
+            // Components are numbered on from their leader.
+            job: JobId(number.saturating_add(offset.into())),
+            leader: component.map(|_| JobId(number)),
             task: None,
             step,
         };
@@ -141,7 +155,9 @@ impl Wishes {
     /// The question for the accounting store.
     pub(super) fn to_query(&self, now: &Zoned, caller: u32) -> Result<AcctQuery, Failure> {
         let mut query = self.query.clone();
-        query.jobs = self.rows.iter().map(|row| (row.job, row.task)).collect();
+        let whole = self.whole_het == Some(true);
+        let asked = |row: &RowName| row.leader.filter(|_| whole).unwrap_or(row.job);
+        query.jobs = self.rows.iter().map(|row| (asked(row), row.task)).collect();
         query.jobs.dedup();
         let (start, end) = self.window(now)?;
         query.start = Some(start);
@@ -202,6 +218,16 @@ impl Wishes {
         !self.states_given || !self.query.states.is_empty() || self.requeued && row.job.requeued
     }
 
+    /// Whether a name stands for a whole heterogeneous job that the job is a component of.
+    fn leads(&self, name: &RowName, job: &AcctJob) -> bool {
+        let leader = job.het.map(|part| part.leader);
+        match self.whole_het {
+            Some(false) => false,
+            Some(true) => leader.is_some_and(|l| l == name.job || name.leader == Some(l)),
+            None => name.leader.is_none() && leader == Some(name.job),
+        }
+    }
+
     fn name_fits(&self, row: &AcctRow<'_>) -> bool {
         if self.rows.is_empty() {
             return true;
@@ -215,7 +241,7 @@ impl Wishes {
                         && (job.array.is_some_and(|(_, index)| index == task)
                             || job.array_pending.as_deref().is_some_and(|p| holds(p, task)))
                 }
-                None => base == name.job || job.id == name.job,
+                None => base == name.job || job.id == name.job || self.leads(name, job),
             };
             // A step's name asks for that step only.
             let same_step = name

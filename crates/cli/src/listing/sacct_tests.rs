@@ -14,6 +14,7 @@ fn job(id: u64, name: &str, state: JobState, exit: (u32, u32)) -> AcctJob {
         id: JobId(id),
         restarts: 0,
         array: None,
+        het: None,
         array_pending: None,
         name: name.to_owned(),
         uid: 0,

@@ -182,6 +182,11 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
 
 /// A job as `show job` takes it: `12`, `12_3`.
 fn parse_job(text: &str) -> Option<(JobId, Option<u32>)> {
+    if let Some((leader, component)) = text.split_once('+') {
+        // Components are numbered on from their leader.
+        let (leader, component): (u64, u32) = (leader.parse().ok()?, component.parse().ok()?);
+        return Some((JobId(leader.checked_add(component.into())?), None));
+    }
     let (id, task) = match text.split_once('_') {
         Some((id, task)) => (id, Some(task.parse().ok()?)),
         None => (text, None),
@@ -251,7 +256,8 @@ fn is_hidden(row: &JobRow<'_>, ctx: &Ctx) -> bool {
 fn rows_of(jobs: &Jobs, id: JobId, task: Option<u32>) -> impl Iterator<Item = JobRow<'_>> {
     jobs.jobs.iter().filter_map(move |job| {
         let row = JobRow::new(job, jobs.array_of(job));
-        if row.base_id() != id && job.id != id {
+        let led = job.het.is_some_and(|part| part.leader == id);
+        if row.base_id() != id && job.id != id && !led {
             return None;
         }
         match (task, &job.array) {

@@ -52,8 +52,20 @@ fn identity(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
             put!(out, "ArrayTaskThrottle={limit} ");
         }
     }
+    if let Some(part) = job.het {
+        put!(
+            out,
+            "HetJobId={} HetJobOffset={} ",
+            part.leader,
+            part.offset
+        );
+    }
     put!(out, "JobName={}", spec.name);
     style.newline(out);
+    if let Some(part) = job.het {
+        put!(out, "HetJobIdSet={}", part.id_set());
+        style.newline(out);
+    }
     let owner = &spec.owner;
     put!(
         out,

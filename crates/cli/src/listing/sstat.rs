@@ -397,6 +397,7 @@ fn job_row(job: &Job, steps: Vec<AcctStep>) -> AcctJob {
     AcctJob {
         id: job.id,
         restarts: job.restarts,
+        het: job.het,
         array: job.task_index().map(|index| (job.submission(), index)),
         array_pending: None,
         name: spec.name.clone(),

@@ -50,20 +50,33 @@ pub(super) struct Holder {
 pub(super) struct NotGranted(pub(super) ExitCode);
 
 impl Holder {
-    /// Submits an allocation and waits until it is granted.
+    /// Submits an allocation, of several components if there are several specifications, and waits until it is granted.
     ///
     /// # Errors
     /// The exit code, after the user was told.
-    pub(super) fn obtain(line: &Line, spec: JobSpec, prefix: &str) -> Result<Holder, NotGranted> {
+    pub(super) fn obtain(
+        line: &Line,
+        mut specs: Vec<JobSpec>,
+        prefix: &str,
+    ) -> Result<Holder, NotGranted> {
         let say = line.say;
-        let immediate = spec.immediate_s.is_some();
-        let hold = spec.interactive;
+        let immediate = specs.iter().any(|spec| spec.immediate_s.is_some());
+        let hold = specs.first().is_some_and(|spec| spec.interactive);
+        let test_only = line.chosen.command == muster_conf::options::Command::Srun
+            && line.chosen.has("test-only");
         let mut client = line::connect(line, prefix).map_err(NotGranted)?;
-        let reply = client.command(UserCommand::Submit {
-            spec: Box::new(spec),
-            blobs: Vec::new(),
-            test_only: line.chosen.command == muster_conf::options::Command::Srun
-                && line.chosen.has("test-only"),
+        let reply = client.command(if specs.len() > 1 {
+            UserCommand::SubmitHet {
+                specs,
+                blobs: Vec::new(),
+                test_only,
+            }
+        } else {
+            UserCommand::Submit {
+                spec: Box::new(specs.pop().unwrap_or_default()),
+                blobs: Vec::new(),
+                test_only,
+            }
         });
         let job = match reply {
             Ok(Reply::Submitted { id, warnings }) => {
@@ -295,6 +308,7 @@ impl Holder {
             targets: vec![muster_core::command::JobTarget {
                 job: self.job,
                 tasks: None,
+                component: None,
             }],
             ..Default::default()
         };
@@ -359,6 +373,7 @@ pub(super) fn variables(info: &AllocationInfo, conf: &str) -> Variables {
         working_cluster: "",
         lead_address: info.addresses.first().map_or("", String::as_str),
         topology: ("", ""),
+        components: &info.components,
     })
 }
 

@@ -1,12 +1,12 @@
 //! The part that sbatch, srun and salloc share: options from command line and environment, and what becomes of a
 //! job before it is sent.
 
+use super::components;
 use super::say::{self, Say};
 use super::zone::{self, LocalZone};
 use crate::connect::{Client, ConnectError};
-use muster_conf::options::getopt::{self, Order};
 use muster_conf::options::job::{self, Ambient, Built};
-use muster_conf::options::{Chosen, Command, OptionError, Source, environment, help, table};
+use muster_conf::options::{Chosen, Command, OptionError, Source, environment, help};
 use muster_core::spec::Owner;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,51 +25,61 @@ pub(super) struct Line {
     pub(super) say: Say,
 }
 
-/// Reads command line and environment.
+/// Reads command line and environment: one line for each component, with what the one before it passes on.
 ///
 /// # Errors
 /// The exit code, when there is nothing more to do: help was printed, or an option was wrong.
-pub(super) fn read(command: Command, args: &[String]) -> Result<Line, ExitCode> {
-    let mut say = Say::new(command.name());
-    let rows = table().iter().filter(|r| r.commands.has(command));
-    let parsed = getopt::parse(rows, args, Order::StopAtWord).map_err(|text| {
+pub(super) fn read(command: Command, args: &[String]) -> Result<Vec<Line>, ExitCode> {
+    read_in(command, args, |_, name| std::env::var(name).ok())
+}
+
+/// The same with an environment for each component.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn read_in(
+    command: Command,
+    args: &[String],
+    variable: impl Fn(usize, &str) -> Option<String>,
+) -> Result<Vec<Line>, ExitCode> {
+    let say = Say::new(command.name());
+    let parts = components::split(command, args).map_err(|text| {
         say.option_error(&OptionError {
             lines: vec![text],
             exit: 255,
             bare: true,
         })
     })?;
-    let mut chosen = Chosen::new(command);
-    for (row, value) in parsed.options {
-        match row.long {
-            "help" => return Err(print(&help::help(command))),
-            "usage" => return Err(print(&help::usage(command))),
-            "version" => return Err(say::version()),
-            _ => chosen.give(row, value, Source::CommandLine),
+    let mut lines: Vec<Line> = Vec::with_capacity(parts.len());
+    for (number, part) in parts.into_iter().enumerate() {
+        let mut chosen = Chosen::new(command);
+        if let Some(before) = lines.last() {
+            components::pass_on(&before.chosen, &mut chosen, Source::CommandLine);
         }
+        for (row, value) in part.options {
+            match row.long {
+                "help" => return Err(print(&help::help(command))),
+                "usage" => return Err(print(&help::usage(command))),
+                "version" => return Err(say::version()),
+                _ => chosen.give(row, value, Source::CommandLine),
+            }
+        }
+        environment::read(&mut chosen, |name| variable(number, name));
+        let mut say = say;
+        say.quiet = chosen.has("quiet");
+        say.verbose = chosen.verbose;
+        lines.push(Line {
+            chosen,
+            words: part.words,
+            say,
+        });
     }
-    environment::read(&mut chosen, |name| std::env::var(name).ok());
-    if parsed.words.first().is_some_and(|w| w == ":") {
-        return Err(heterogeneous(&say));
-    }
-    say.quiet = chosen.has("quiet");
-    say.verbose = chosen.verbose;
-    Ok(Line {
-        chosen,
-        words: parsed.words,
-        say,
-    })
+    Ok(lines)
 }
 
 fn print(text: &str) -> ExitCode {
     say::stdout(text);
     ExitCode::SUCCESS
-}
-
-/// `a : b`.
-pub(super) fn heterogeneous(say: &Say) -> ExitCode {
-    say.error("heterogeneous jobs (parts separated by ':') are not supported; submit one job for each part");
-    say.failed()
 }
 
 /// Makes the job, reads the files that options name, and tells the user what has no effect.

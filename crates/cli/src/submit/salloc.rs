@@ -24,28 +24,34 @@ pub(super) fn main(args: &[String]) -> ExitCode {
 }
 
 fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
-    let mut line = line::read(Program::Salloc, args)?;
-    if has_separator(&line.words) {
-        return Err(line::heterogeneous(&line.say));
+    let mut lines = line::read(Program::Salloc, args)?;
+    let mut specs = Vec::with_capacity(lines.len());
+    for line in &mut lines {
+        specs.push(line::build(line, PREFIX)?.spec);
     }
-    let mut spec = line::build(&mut line, PREFIX)?.spec;
+    let words = lines.last().map(|line| line.words.clone());
+    let mut line = lines.swap_remove(0);
+    line.words = words.unwrap_or_default();
     let kill_signal = kill_signal(&line)?;
-    if spec.name.is_empty() {
-        spec.name = match line.words.first() {
-            Some(command) => line::base_name(command),
-            None => "interactive".to_owned(),
-        };
-    }
-    spec.argv = line.words.clone();
-    spec.submit_line = line::submit_line("salloc", args);
     let no_shell = line.chosen.has("no-shell");
     if no_shell && !line.words.is_empty() {
         line.say
             .error("--no-shell and a command contradict each other");
         return Err(line.say.failed());
     }
-    spec.interactive = !no_shell;
-    let holder = Holder::obtain(&line, spec, PREFIX).map_err(|NotGranted(code)| code)?;
+    for (spec, number) in specs.iter_mut().zip(0..) {
+        if spec.name.is_empty() {
+            spec.name = match line.words.first() {
+                Some(command) => line::base_name(command),
+                None => "interactive".to_owned(),
+            };
+        }
+        spec.argv = line.words.clone();
+        spec.submit_line = line::submit_line("salloc", args);
+        // The holder of the first component holds all.
+        spec.interactive = number == 0 && !no_shell;
+    }
+    let holder = Holder::obtain(&line, specs, PREFIX).map_err(|NotGranted(code)| code)?;
     let say = line.say;
     say.info(&format!("Granted job allocation {}", holder.job));
     if wants_bell(&line) {
@@ -56,14 +62,6 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     Ok(run_command(&line, holder, kill_signal))
-}
-
-/// A `:` between words stands for parts of a heterogeneous job.
-pub(super) fn has_separator(words: &[String]) -> bool {
-    words
-        .iter()
-        .position(|w| w == ":")
-        .is_some_and(|at| words.get(at + 1).is_some_and(|w| w.starts_with('-')))
 }
 
 fn wants_bell(line: &Line) -> bool {

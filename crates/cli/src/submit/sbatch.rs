@@ -1,16 +1,16 @@
 //! sbatch: a script becomes a job. Prints one line, and with `--wait` stays until the job has ended.
 
-use super::capture;
 use super::line::{self, Line};
 use super::say::{self, Say};
 use super::script::{self, Script};
 use super::zone;
+use super::{capture, components};
 use crate::connect::{Client, ConnectError, unexpected};
-use muster_conf::options::{Command, directives};
+use muster_conf::options::{Chosen, Command, Source, directives, environment};
 use muster_core::command::{Reply, UserCommand};
 use muster_core::ids::{BlobId, JobId};
 use muster_core::job::ExitStatus;
-use muster_core::spec::JobSpec;
+use muster_core::spec::{JobKind, JobSpec};
 use muster_proto::client::{RequestBody, Response};
 use std::process::ExitCode;
 
@@ -23,26 +23,99 @@ pub(super) fn main(args: &[String]) -> ExitCode {
 }
 
 fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
-    let mut line = line::read(Command::Sbatch, args)?;
-    let script = read_script(&line)?;
+    let mut lines = line::read(Command::Sbatch, args)?;
+    let last = lines.last().expect("a command line has a first component");
+    let script = read_script(last)?;
+    let words = last.words.clone();
+    read_directives(&mut lines, &script)?;
+    for line in &mut lines {
+        line.say.quiet = line.chosen.has("quiet");
+    }
+    let command = submission(&mut lines, script, &words, args)?;
+    let line = &lines[0];
+    let mut client = line::connect(line, PREFIX)?;
+    let reply = client
+        .command(command)
+        .map_err(|e| line.say.connect_error(PREFIX, &e))?;
+    report(line, client, reply)
+}
+
+/// Options in the script, component by component; there are as many components as the command line or the script has.
+fn read_directives(lines: &mut Vec<Line>, script: &Script) -> Result<(), ExitCode> {
     let name = if script.path.is_empty() {
         &script.name
     } else {
         &script.path
     };
-    directives::read(&mut line.chosen, script.head(), name)
-        .map_err(|e| line.say.option_error(&e))?;
-    line.say.quiet = line.chosen.has("quiet");
-    let (spec, blobs) = make_job(&mut line, script, args)?;
-    let mut client = line::connect(&line, PREFIX)?;
-    let reply = client
-        .command(UserCommand::Submit {
+    let say = lines[0].say;
+    let sections = directives::sections(script.head(), name).map_err(|e| say.option_error(&e))?;
+    while lines.len() < sections.len() {
+        let mut chosen = Chosen::new(Command::Sbatch);
+        if let Some(before) = lines.last() {
+            components::pass_on(&before.chosen, &mut chosen, Source::CommandLine);
+        }
+        environment::read(&mut chosen, |name| std::env::var(name).ok());
+        lines.push(Line {
+            chosen,
+            words: Vec::new(),
+            say,
+        });
+    }
+    for (number, section) in sections.iter().enumerate() {
+        let (before, rest) = lines.split_at_mut(number);
+        let chosen = &mut rest[0].chosen;
+        if let Some(before) = before.last() {
+            components::pass_on(&before.chosen, chosen, Source::Directive);
+        }
+        directives::apply(chosen, section).map_err(|e| say.option_error(&e))?;
+    }
+    Ok(())
+}
+
+fn submission(
+    lines: &mut [Line],
+    script: Script,
+    words: &[String],
+    args: &[String],
+) -> Result<UserCommand, ExitCode> {
+    let test_only = lines[0].chosen.has("test-only");
+    let (first, others) = lines.split_at_mut(1);
+    let (spec, blobs) = make_job(&mut first[0], script, words, args)?;
+    if others.is_empty() {
+        return Ok(UserCommand::Submit {
             spec: Box::new(spec),
             blobs,
-            test_only: line.chosen.has("test-only"),
-        })
-        .map_err(|e| line.say.connect_error(PREFIX, &e))?;
-    report(&line, client, reply)
+            test_only,
+        });
+    }
+    let mut specs = vec![spec];
+    for line in others {
+        let component = beside(line, &specs[0])?;
+        specs.push(component);
+    }
+    Ok(UserCommand::SubmitHet {
+        specs,
+        blobs,
+        test_only,
+    })
+}
+
+/// A component beside the one that runs the script: nodes, and nobody to write mails to.
+fn beside(line: &mut Line, first: &JobSpec) -> Result<JobSpec, ExitCode> {
+    let spec = line::build(line, PREFIX)?.spec;
+    let name = match spec.name.as_str() {
+        "" => first.name.clone(),
+        own => own.to_owned(),
+    };
+    Ok(JobSpec {
+        name,
+        kind: JobKind::Allocation,
+        command: first.command.clone(),
+        argv: first.argv.clone(),
+        submit_line: first.submit_line.clone(),
+        mail: None,
+        ..spec
+    })
 }
 
 fn read_script(line: &Line) -> Result<Script, ExitCode> {
@@ -67,6 +140,7 @@ type Blobs = Vec<(BlobId, minicbor::bytes::ByteVec)>;
 fn make_job(
     line: &mut Line,
     script: Script,
+    words: &[String],
     args: &[String],
 ) -> Result<(JobSpec, Blobs), ExitCode> {
     let mut spec = line::build(line, PREFIX)?.spec;
@@ -78,7 +152,7 @@ fn make_job(
         spec.name = script.name;
     }
     spec.command = script.path;
-    spec.argv = line.words.iter().skip(1).cloned().collect();
+    spec.argv = words.iter().skip(1).cloned().collect();
     spec.submit_line = line::submit_line("sbatch", args);
     // Numbers will do: the controller gives blobs their ids by content.
     let (first, second) = (BlobId([1; 32]), BlobId([2; 32]));

@@ -276,8 +276,13 @@ fn target(text: &str) -> Option<Target> {
     })
 }
 
-/// `J`, `J_1`, `J_[1-3]`, `J_*`.
+/// `J`, `J_1`, `J_[1-3]`, `J_*`, `J+1`.
 pub(crate) fn job_target(text: &str) -> Option<JobTarget> {
+    let (text, component) = match text.split_once('+') {
+        Some((job, component)) if !job.contains('_') => (job, Some(component.parse().ok()?)),
+        Some(_) => return None,
+        None => (text, None),
+    };
     let (job, tasks) = match text.split_once('_') {
         Some((job, "*")) => (job, None),
         Some((job, tasks)) => (job, Some(values::indices(tasks)?)),
@@ -288,6 +293,7 @@ pub(crate) fn job_target(text: &str) -> Option<JobTarget> {
     Some(JobTarget {
         job: JobId(job),
         tasks,
+        component,
     })
 }
 
@@ -461,7 +467,11 @@ fn ask_for_each(say: &Say, client: &mut Client, wish: &Wish) -> Result<Vec<Targe
                 .and_then(|t| t.job.tasks.clone());
             agreed.push(Target {
                 text: job.id.to_string(),
-                job: JobTarget { job: job.id, tasks },
+                job: JobTarget {
+                    job: job.id,
+                    tasks,
+                    component: None,
+                },
                 step: None,
             });
         }

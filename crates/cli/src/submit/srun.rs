@@ -1,6 +1,7 @@
 //! srun: a program, many times, on the nodes of an allocation: of the one that srun is called in, or of one that it
 //! asks for first.
 
+mod het;
 mod input;
 mod multi_prog;
 mod output;
@@ -12,14 +13,13 @@ mod terminal;
 use super::agent::AgentStream;
 use super::holder::{Holder, NotGranted};
 use super::line::{self, Line};
-use super::salloc;
 use super::say::{self, Say};
 use crate::connect::{Client, ConnectError, unexpected};
 use muster_conf::options::{Chosen, Command, OptionError, Source, values};
 use muster_core::ids::JobId;
 use muster_core::job::ExitStatus;
 use muster_proto::client::{AllocationInfo, Query, Response};
-use muster_proto::step::{AgentReply, AgentRequest, StepCreated, StepSpec};
+use muster_proto::step::{AgentReply, AgentRequest, HetStep, StepCreated, StepSpec};
 use request::Streams;
 use session::Session;
 use std::process::ExitCode;
@@ -32,30 +32,32 @@ pub(super) fn main(args: &[String]) -> ExitCode {
 }
 
 fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
-    let mut line = line::read(Command::Srun, args)?;
-    let say = line.say;
-    if line.chosen.value("mpi") == Some("list") {
+    let mut lines = line::read_in(Command::Srun, args, het::variable)?;
+    let say = lines[0].say;
+    if lines[0].chosen.value("mpi") == Some("list") {
         say::stdout(&mpi_kinds());
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(text) = binding_help(&line.chosen) {
+    if let Some(text) = binding_help(&lines[0].chosen) {
         say::stdout(text);
         return Ok(ExitCode::SUCCESS);
     }
-    request::forget_own_binding(&mut line.chosen, |name| std::env::var_os(name).is_some());
-    if let Ok(path) = std::env::var("SLURM_HOSTFILE") {
-        request::read_hostfile(&mut line.chosen, &path).map_err(|e| say.option_error(&e))?;
+    for line in &mut lines {
+        request::forget_own_binding(&mut line.chosen, |name| std::env::var_os(name).is_some());
+        if let Ok(path) = std::env::var("SLURM_HOSTFILE") {
+            request::read_hostfile(&mut line.chosen, &path).map_err(|e| say.option_error(&e))?;
+        }
+        check_mpi(&line.chosen).map_err(|e| say.option_error(&e))?;
     }
-    if salloc::has_separator(&line.words) {
-        return Err(line::heterogeneous(&say));
-    }
-    if line.words.is_empty() {
+    if lines.last().is_none_or(|line| line.words.is_empty()) {
         return Err(say.fatal("No command given to execute."));
     }
-    check_mpi(&line.chosen).map_err(|e| say.option_error(&e))?;
-    match own_job(&line.chosen).map_err(|e| say.option_error(&e))? {
-        Some(job) => inside(&mut line, job, args),
-        None => outside(&mut line, args),
+    let job = own_job(&lines[0].chosen).map_err(|e| say.option_error(&e))?;
+    match (job, het::groups(&lines).map_err(|e| say.option_error(&e))?) {
+        (Some(job), Some(groups)) => het::inside(lines, &groups, job, args),
+        (Some(job), None) => inside(&mut lines[0], job, args),
+        (None, _) if lines.len() > 1 => het::outside(lines, args),
+        (None, _) => outside(&mut lines[0], args),
     }
 }
 
@@ -147,9 +149,18 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
     let (stream, info) = reach_lead(&say, job)?;
     spec.key = info.as_ref().map(|i| i.key.clone());
     let user = own_user();
+    if own_het_job(job) {
+        // Numbers of steps are the whole job's.
+        let (step, total_tasks) = (het::take_number(&say, job)?, None);
+        spec.het = Some(HetStep {
+            step,
+            total_tasks,
+            first_task: 0,
+        });
+    }
     let (stream, created) = create(&say, stream, &mut spec)?;
-    let session = Session::start(&say, line, spec, streams, created, user)?;
-    let outcome = session.run(stream, None);
+    let session = Session::start(&say, line, vec![(spec, created)], streams, user)?;
+    let outcome = session.run(vec![stream], None);
     Ok(outcome.code)
 }
 
@@ -169,12 +180,12 @@ fn outside(line: &mut Line, args: &[String]) -> Result<ExitCode, ExitCode> {
     let made =
         request::step(line, args).map_err(|e| say.build_error("Unable to create step", &e))?;
     let (mut step, streams) = made;
-    let holder = Holder::obtain(line, spec, PREFIX).map_err(|NotGranted(code)| code)?;
+    let holder = Holder::obtain(line, vec![spec], PREFIX).map_err(|NotGranted(code)| code)?;
     request::fill_allocation(&mut step, &holder, &ask);
     let launched = launch(line, &holder, step, streams);
     match launched {
         Ok((session, stream)) => {
-            let outcome = session.run(stream, Some(holder));
+            let outcome = session.run(vec![stream], Some(holder));
             Ok(outcome.code)
         }
         Err(code) => {
@@ -198,8 +209,14 @@ fn launch(
         .unwrap_or_default();
     let stream = AgentStream::connect(&address).map_err(|e| unreachable(&say, &address, &e))?;
     let (stream, created) = create(&say, stream, &mut step)?;
-    let session = Session::start(&say, line, step, streams, created, own_user())?;
+    let session = Session::start(&say, line, vec![(step, created)], streams, own_user())?;
     Ok((session, stream))
+}
+
+/// Whether srun is called in that heterogeneous job.
+fn own_het_job(job: JobId) -> bool {
+    let own = std::env::var("SLURM_JOB_ID").is_ok_and(|id| id == job.to_string());
+    own && std::env::var_os("SLURM_HET_SIZE").is_some()
 }
 
 fn own_user() -> String {

@@ -165,7 +165,6 @@ impl Given {
                 )
             }),
             "oom-kill-step" => value == "0",
-            "het-group" => value == "0",
             _ => false,
         }
     }

@@ -6,23 +6,45 @@ use super::chosen::{Chosen, Source};
 use super::getopt::{self, Order};
 use super::row::Command;
 
-/// Adds the options of a script's directives. `name` is the script's, for messages.
+/// Adds the options of a script's directives, those of its first component if it has several. `name` is the script's,
+/// for messages.
 ///
 /// # Errors
 /// Unknown options and stray words end the submission with exit code 255, bad quoting with 1.
 pub fn read(chosen: &mut Chosen, script: &str, name: &str) -> Result<(), OptionError> {
-    let mut args = Vec::new();
+    let sections = sections(script, name)?;
+    sections.first().map_or(Ok(()), |args| apply(chosen, args))
+}
+
+/// The words of the directives: one list for each component of a heterogeneous job, which `#SBATCH hetjob` separates.
+///
+/// # Errors
+/// Bad quoting.
+pub fn sections(script: &str, name: &str) -> Result<Vec<Vec<String>>, OptionError> {
+    let mut sections = vec![Vec::new()];
     for (number, line) in script.lines().enumerate() {
         if let Some(rest) = line.strip_prefix("#SBATCH") {
+            let mut args = Vec::new();
             words(rest, name, number + 1, &mut args)?;
+            match args.as_slice() {
+                [word] if word == "hetjob" || word == "packjob" => sections.push(Vec::new()),
+                _ => sections
+                    .last_mut()
+                    .into_iter()
+                    .for_each(|s| s.append(&mut args)),
+            }
         } else if !line.trim_start().is_empty() && !line.trim_start().starts_with('#') {
             break;
         }
     }
-    apply(chosen, &args)
+    Ok(sections)
 }
 
-fn apply(chosen: &mut Chosen, args: &[String]) -> Result<(), OptionError> {
+/// Adds the options of one component's directives.
+///
+/// # Errors
+/// Unknown options and stray words.
+pub fn apply(chosen: &mut Chosen, args: &[String]) -> Result<(), OptionError> {
     if args.is_empty() {
         return Ok(());
     }
@@ -35,11 +57,6 @@ fn apply(chosen: &mut Chosen, args: &[String]) -> Result<(), OptionError> {
         bare: true,
     })?;
     if let Some(word) = parsed.words.first() {
-        if word == "hetjob" || word == "packjob" {
-            return Err(OptionError::fatal(
-                "heterogeneous jobs (#SBATCH hetjob) are not supported; submit one job for each part",
-            ));
-        }
         return Err(OptionError::invalid(format!(
             "Invalid directive found in batch script: {word}"
         )));
@@ -130,6 +147,19 @@ mod tests {
         let script =
             "#!/bin/sh\n\n# note\n##SBATCH -t 1\n  # more\n#SBATCH -n 2\ntrue\n#SBATCH -n 9\n";
         assert_eq!(options(script), Ok(vec![("ntasks", Some("2".to_owned()))]));
+    }
+
+    #[test]
+    fn components() {
+        let script =
+            "#!/bin/sh\n#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n 2 -c2\n#SBATCH packjob\ntrue\n";
+        let words = |text: &str| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let found = sections(script, "job.sh").unwrap();
+        assert_eq!(found, [words("-n1"), words("-n 2 -c2"), words("")]);
     }
 
     #[test]

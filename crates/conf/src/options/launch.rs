@@ -53,8 +53,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         "list",
         "parts of a heterogeneous job that run the step",
     )
-    .on(R)
-    .refused("heterogeneous jobs are not supported; submit one job for each part"),
+    .on(R),
     flag(
         "interactive",
         "run as the interactive step of the allocation",

@@ -101,8 +101,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         &["SBATCH_USE_MIN_NODES"],
         &["SLURM_USE_MIN_NODES"],
         &["SALLOC_USE_MIN_NODES"],
-    )
-    .warns("of a range of node counts the scheduler takes what it finds first"),
+    ),
     opt(
         "switches",
         "count[@time]",
@@ -147,8 +146,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         "features that nodes should have if possible",
     )
     .group(Group::Constraint)
-    .env(&["SBATCH_PREFER"], &["SLURM_PREFER"], &["SALLOC_PREFER"])
-    .warns("nodes with these features are not preferred; --constraint is honoured"),
+    .env(&["SBATCH_PREFER"], &["SLURM_PREFER"], &["SALLOC_PREFER"]),
     opt("nodefile", "file", "file with the names of nodes to use")
         .short('F')
         .group(Group::Constraint),

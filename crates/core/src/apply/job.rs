@@ -7,6 +7,7 @@ use crate::job::{
     AfterCompleting, Allocation, ArrayRole, ExitStatus, Hold, Job, JobState, Reason, Step, StepEnd,
 };
 use crate::limits::PRIORITY_TOP;
+use crate::power::Waking;
 use crate::spec::{JobKind, JobSpec};
 use crate::time::{TimeLimit, Timestamp};
 use crate::transition::next_phase;
@@ -57,10 +58,12 @@ impl Job {
             reason_detail: None,
             begin_at: spec.begin.filter(|begin| *begin > at),
             configuring: false,
+            waking: None,
             end_by: None,
             switch_wait_since: None,
             predicted_s: None,
             priority_fixed: spec.priority.is_some_and(|p| p > 0),
+            het: None,
             preempted: None,
             cpus_lent: false,
             resumed: false,
@@ -81,6 +84,7 @@ impl Job {
             reason,
             partition,
             requeueable,
+            het,
         } = event
         else {
             return None;
@@ -92,6 +96,7 @@ impl Job {
         job.reason = *reason;
         job.partition = partition.clone();
         job.requeueable = *requeueable;
+        job.het = *het;
         job.eligible_time = job.is_startable().then_some(*at);
         Some(job)
     }
@@ -120,7 +125,7 @@ impl Job {
     /// are predicted, a job's place is that of a later submission by four times what it is predicted to run, a day at
     /// most: short jobs pass long ones, and none is passed by jobs that are submitted more than a day after it.
     pub fn default_priority(&self) -> u32 {
-        let number = u32::try_from(self.submission().0).unwrap_or(u32::MAX);
+        let number = u32::try_from(self.submitted_as().0).unwrap_or(u32::MAX);
         let later = match self.predicted_s {
             Some(run_s) => {
                 let since_2020 = self.submit_time.unix_s() - 1_577_836_800;
@@ -290,7 +295,16 @@ impl Job {
             }
             JobChange::SpecialExit(special) => self.special_exit = *special,
             JobChange::Detail(text) => self.reason_detail = Some(text.clone()),
-            JobChange::Ready => self.configuring = false,
+            JobChange::Ready => match self.waking {
+                None => self.configuring = false,
+                Some(_) => self.waking = Some(Waking::Nodes),
+            },
+            JobChange::Waking(waking) => self.waking = Some(*waking),
+            JobChange::NodesUp => {
+                self.configuring = self.waking == Some(Waking::NodesAndProlog);
+                self.waking = None;
+                self.start_time = Some(at);
+            }
             JobChange::ReservationGone { spec, hold } => {
                 self.spec = spec.clone();
                 if *hold {
@@ -299,12 +313,12 @@ impl Job {
                 }
             }
             JobChange::EndBy(at) => self.end_by = *at,
-            JobChange::Preempted(how) => self.preempted = Some(*how),
             JobChange::StepLimit { step, limit } => {
                 if let Some(step) = self.steps.iter_mut().find(|s| s.step == *step) {
                     step.time_limit = Some(*limit);
                 }
             }
+            JobChange::Preempted(how) => self.preempted = Some(*how),
             // Nothing else about its waiting changes.
             JobChange::SwitchWait => {
                 self.switch_wait_since = Some(at);
@@ -411,6 +425,7 @@ impl Job {
         self.begin_at = None;
         self.switch_wait_since = None;
         self.expected_start = None;
+        self.waking = None;
     }
 
     fn end_suspension(&mut self, at: Timestamp) {

@@ -5,6 +5,7 @@ use crate::event::{Event, NodeChange};
 use crate::ids::{JobId, NodeIdx};
 use crate::job::{Allocation, GresShare, Job, NodeShare};
 use crate::node::{Node, NodeConfig, NodeInfo, NodeLink, NodeReason};
+use crate::power::Power;
 use crate::time::Timestamp;
 
 impl Node {
@@ -35,6 +36,7 @@ impl Node {
             alone_by_user: 0,
             only_user: None,
             stopped: 0,
+            power: (config.state == "CLOUD").then_some(Power::Down),
         };
         match config.state.as_str() {
             "DOWN" | "FUTURE" => node.down = true,
@@ -56,12 +58,11 @@ impl Node {
     /// Whether jobs may be placed on it now.
     pub fn is_usable(&self) -> bool {
         let rebooting = self.reboot.as_ref().is_some_and(|r| r.issued.is_some());
-        self.link == NodeLink::Up
-            && !self.down
-            && !self.drain
-            && !self.fail
-            && !self.removed
-            && !rebooting
+        let there = match self.power {
+            None => self.link == NodeLink::Up,
+            Some(power) => power.is_asleep(),
+        };
+        there && !self.down && !self.drain && !self.fail && !self.removed && !rebooting
     }
 
     /// Memory that no job holds, MiB.
@@ -214,7 +215,7 @@ impl Node {
     /// Applies an event about this node.
     pub(crate) fn turn(&mut self, event: &Event) {
         match event {
-            Event::NodeRegistered { info, .. } => self.register(info),
+            Event::NodeRegistered { info, at, .. } => self.register(info, *at),
             Event::NodeChanged { change, at, .. } => self.change(change, *at),
             Event::Configured { .. }
             | Event::BlobStored { .. }
@@ -243,9 +244,11 @@ impl Node {
     }
 
     /// Its agent connected.
-    fn register(&mut self, info: &NodeInfo) {
+    fn register(&mut self, info: &NodeInfo, at: Timestamp) {
         self.report = Some(info.clone());
         self.link = NodeLink::Up;
+        // It idles from now on, if no job has been there.
+        self.last_busy.get_or_insert(at);
     }
 
     /// Applies a change.
@@ -295,6 +298,13 @@ impl Node {
                 self.comment = Some(text.clone()).filter(|t| !t.is_empty());
             }
             NodeChange::Reboot(reboot) => self.reboot.clone_from(reboot),
+            NodeChange::Power(power) => {
+                self.power = *power;
+                if power.is_none() {
+                    self.last_busy = Some(at);
+                }
+            }
+            NodeChange::ResumeFailed => self.power = Some(Power::Down),
             NodeChange::Returned => {
                 self.down = false;
                 self.drop_reason_if_in_service();

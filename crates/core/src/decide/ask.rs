@@ -28,6 +28,7 @@ pub(super) fn check(
 fn check_texts(ask: &ResourceAsk) -> Result<(), Refusal> {
     let texts = [
         ("--constraint", &ask.constraint),
+        ("--prefer", &ask.prefer),
         ("--distribution", &ask.distribution),
     ];
     for (option, text) in texts {

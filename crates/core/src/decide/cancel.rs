@@ -2,6 +2,7 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
+use super::het;
 use super::require_owner;
 use super::target::{self, Item, Tally};
 use crate::command::{Identity, JobSelection, JobTarget, Reply, SignalScope};
@@ -156,6 +157,7 @@ fn cancel_item(draft: &mut Draft<'_>, item: Item, uid: u32) -> Result<(), Refusa
     let phase = draft.job(id).map(Job::phase);
     match phase {
         Some(Phase::Pending | Phase::Running | Phase::Suspended | Phase::Requeueing) => {
+            draft.job(id).map_or(Ok(()), het::require_started)?;
             let id = item.own_record(draft);
             ending::end(draft, id, End::cancelled(uid));
             Ok(())

@@ -2,6 +2,7 @@
 //! does not fit any more is dropped alone.
 
 use super::draft::Draft;
+use super::power;
 use crate::command::{Plan, PlannedStart};
 use crate::config::PartitionState;
 use crate::event::{Event, JobChange};
@@ -11,7 +12,7 @@ use crate::licenses;
 use crate::node::Node;
 use crate::reservation::{Flags, Reservation};
 use crate::state::Note;
-use crate::time::Timestamp;
+use crate::time::{TimeLimit, Timestamp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -20,8 +21,21 @@ pub(super) fn commit(draft: &mut Draft<'_>, plan: &Plan) {
     for planned in &plan.preemptions {
         super::preempt::preempt(draft, planned);
     }
-    for planned in &plan.starts {
-        start(draft, planned);
+    let mut starts = plan.starts.as_slice();
+    while let Some((first, rest)) = starts.split_first() {
+        let het = |planned: &PlannedStart| draft.job(planned.job).and_then(|job| job.het);
+        let Some(part) = het(first) else {
+            let place = plan.starts.len() - starts.len();
+            let shorter = plan.limits.iter().find(|(at, _)| *at == place);
+            start(draft, first, shorter.map(|(_, limit)| *limit));
+            starts = rest;
+            continue;
+        };
+        let same = |planned: &&PlannedStart| het(planned).is_some_and(|p| p.leader == part.leader);
+        let count = starts.iter().take_while(same).count();
+        let (together, rest) = starts.split_at(count);
+        super::het::start(draft, part, together);
+        starts = rest;
     }
     super::preempt::undo_in_vain(draft, &plan.preemptions);
     for id in &plan.switch_waits {
@@ -46,21 +60,22 @@ pub(super) fn commit(draft: &mut Draft<'_>, plan: &Plan) {
     }
 }
 
-fn start(draft: &mut Draft<'_>, planned: &PlannedStart) {
+/// Starts a job if it can have what was planned for it, with less time than it has if that is said.
+fn start(draft: &mut Draft<'_>, planned: &PlannedStart, shorter: Option<TimeLimit>) {
     let Some(job) = draft.job(planned.job) else {
         return;
     };
     if !job.is_startable() || !throttle_allows(draft, job) || !fits(draft, job, &planned.alloc) {
         return;
     }
-    let Some(end_by) = reservations_allow(draft, job, &planned.alloc) else {
+    let least = job.spec.time_min.unwrap_or(job.time_limit);
+    let limit = shorter.unwrap_or(job.time_limit);
+    if limit < least || reservations_allow(draft, job, &planned.alloc, limit).is_none() {
         return;
-    };
+    }
     if !licenses_suffice(draft, job, &planned.alloc) || !limits_allow(draft, job, &planned.alloc) {
         return;
     }
-    let billing_milli = billing_milli(draft, job, &planned.alloc);
-    let attempt = Attempt(job.attempt.0.saturating_add(1));
     let is_array = matches!(job.array, ArrayRole::Pending { .. });
     let id = if is_array {
         let Some(index) = draft.first_in_record(planned.job) else {
@@ -70,20 +85,38 @@ fn start(draft: &mut Draft<'_>, planned: &PlannedStart) {
     } else {
         planned.job
     };
+    if let Some(limit) = shorter {
+        draft.change(id, JobChange::TimeLimit(limit));
+    }
+    begin(draft, id, &planned.alloc);
+}
+
+/// The job gets what was planned for it; all checks are passed.
+pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: &Allocation) {
+    let Some(job) = draft.job(id) else {
+        return;
+    };
+    let end_by = reservations_allow(draft, job, alloc, job.time_limit).flatten();
+    let billing_milli = billing_milli(draft, job, alloc);
+    let attempt = Attempt(job.attempt.0.saturating_add(1));
     let at = draft.now;
     let config = draft.state.config.as_ref();
-    let configuring = config.is_some_and(|config| config.prolog_slurmctld);
+    let prolog = config.is_some_and(|config| config.prolog_slurmctld);
+    let asleep = (alloc.nodes.iter()).any(|s| power::sleeps(draft, s.node));
     draft.emit(Event::JobStarted {
         id,
         attempt,
         at,
-        configuring,
+        configuring: prolog || asleep,
         alloc: Arc::new(Allocation {
             end_by,
             billing_milli,
-            ..planned.alloc.clone()
+            ..alloc.clone()
         }),
     });
+    if asleep {
+        power::wake(draft, id, prolog);
+    }
 }
 
 /// Whether the array's `%limit` lets one more task run.
@@ -97,7 +130,7 @@ fn throttle_allows(draft: &Draft<'_>, job: &Job) -> bool {
 }
 
 /// Whether no limit of its association or QOS keeps it from starting.
-fn limits_allow(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> bool {
+pub(super) fn limits_allow(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> bool {
     if !draft.state.keeps_limits() {
         return true;
     }
@@ -108,7 +141,7 @@ fn limits_allow(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> bool {
 }
 
 /// Whether it gets the licenses that it asks for, and these are there.
-fn licenses_suffice(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> bool {
+pub(super) fn licenses_suffice(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> bool {
     let Some(text) = &job.spec.licenses else {
         return alloc.licenses.is_empty();
     };
@@ -157,10 +190,11 @@ fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> u64 {
 }
 
 /// Whether no reservation has what the job would get; when its own one ends it.
-fn reservations_allow(
+pub(super) fn reservations_allow(
     draft: &Draft<'_>,
     job: &Job,
     alloc: &Allocation,
+    limit: TimeLimit,
 ) -> Option<Option<Timestamp>> {
     let all = &draft.state.reservations;
     if all.is_empty() && alloc.reservation.is_none() {
@@ -182,7 +216,7 @@ fn reservations_allow(
     } else if job.spec.reservation.is_some() {
         return None;
     }
-    let by_limit = job.time_limit.seconds().map(|s| draft.now.plus_s(s));
+    let by_limit = limit.seconds().map(|s| draft.now.plus_s(s));
     let end = by_limit.into_iter().chain(end_by).min();
     let end = end.unwrap_or(Timestamp(i64::MAX));
     let anywhere = Flags::FLEX.with(Flags::ANY_NODES);
@@ -206,6 +240,19 @@ fn reservations_allow(
 
 /// Whether the allocation is one that the job may have now.
 fn fits(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> bool {
+    fits_on(draft, job, alloc, |share| {
+        let node = draft.node(share.node);
+        node.is_some_and(|node| share_fits(draft, job, node, share, alloc))
+    })
+}
+
+/// The same, on nodes that `node_fits` knows.
+pub(super) fn fits_on(
+    draft: &Draft<'_>,
+    job: &Job,
+    alloc: &Allocation,
+    node_fits: impl Fn(&NodeShare) -> bool,
+) -> bool {
     let state = draft.state;
     if alloc.nodes.is_empty() || !job.spec.partitions.contains(&alloc.partition) {
         return false;
@@ -227,14 +274,12 @@ fn fits(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> bool {
             .partitions_of
             .get(share.node.0 as usize)
             .is_some_and(|of| of.contains(&position));
-        let node = draft.node(share.node);
-        in_partition
-            && seen.insert(share.node)
-            && node.is_some_and(|node| share_fits(draft, job, node, share, alloc))
+        in_partition && seen.insert(share.node) && node_fits(share)
     })
 }
 
-fn share_fits(
+/// Whether a node has so much free for the job.
+pub(super) fn share_fits(
     draft: &Draft<'_>,
     job: &Job,
     node: &Node,
@@ -255,11 +300,8 @@ fn share_fits(
     if !node.free_cpus.is_superset(&share.cpus) && !may_share(node, share, alloc, others()) {
         return false;
     }
-    let counts_memory = draft
-        .state
-        .config
-        .as_ref()
-        .is_some_and(|c| c.memory_is_consumable);
+    let config = draft.state.config.as_ref();
+    let counts_memory = config.is_some_and(|c| c.memory_is_consumable);
     if counts_memory && share.memory_mib > node.unheld_mib() {
         return false;
     }

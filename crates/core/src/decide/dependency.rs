@@ -386,7 +386,7 @@ fn singleton_outcome(draft: &Draft<'_>, job: &Job) -> Outcome {
         .and_then(|names| names.get(name))
         .and_then(|set| set.iter().find(|(_, id)| is_live(draft, *id, name)));
     match first {
-        Some((submission, _)) if *submission < job.submission() => Outcome::Waits,
+        Some((submission, _)) if *submission < job.submitted_as() => Outcome::Waits,
         Some(_) | None => Outcome::Met,
     }
 }

@@ -40,6 +40,10 @@ pub(super) struct Draft<'a> {
     pub(super) limits: BTreeMap<Scope, InUse>,
     /// Licenses that starts of this draft take, by name and where they come from.
     pub(super) licenses: licenses::InUse,
+    /// Nodes that were powered down, and up.
+    pub(super) powered_down: u32,
+    /// See above.
+    pub(super) powered_up: u32,
     /// Reservations that were changed.
     pub(super) reservations: BTreeSet<String>,
     /// Owners and names whose first record may have changed, for `singleton`.
@@ -74,6 +78,8 @@ impl<'a> Draft<'a> {
             reservations: BTreeSet::new(),
             licenses: licenses::InUse::new(),
             limits: BTreeMap::new(),
+            powered_down: 0,
+            powered_up: 0,
         }
     }
 

@@ -41,6 +41,26 @@ impl End {
         }
     }
 
+    /// Whether it comes back to the queue.
+    pub(super) fn requeues(&self) -> bool {
+        self.requeue.is_some()
+    }
+
+    /// Whether it is held there.
+    pub(super) fn holds(&self) -> bool {
+        self.requeue == Some(true)
+    }
+
+    /// The state that it ends in.
+    pub(super) fn state(&self) -> JobState {
+        self.state
+    }
+
+    /// It could not be launched.
+    pub(super) fn never_ran(&self) -> bool {
+        self.reason == Reason::JobLaunchFailure
+    }
+
     /// Makes room for another, for good or back to the queue.
     pub(super) fn preempted(requeue: bool) -> End {
         End {
@@ -80,9 +100,37 @@ impl End {
     }
 }
 
-/// Ends a job; its nodes, if it has some, are cleaned from now on.
+/// Ends a job; its nodes, if it has some, are cleaned from now on. Other components of a heterogeneous job may end
+/// with it.
 pub(super) fn end(draft: &mut Draft<'_>, id: JobId, how: End) {
+    let het = draft.job(id).and_then(|job| Some((job.het?, job.phase())));
+    let Some((part, phase)) = het else {
+        return end_one(draft, id, how);
+    };
+    // It may have ended with another component in this very decision.
+    match phase {
+        Phase::Ended | Phase::Gone => return,
+        Phase::Completing if how.requeue.is_none() => return,
+        Phase::Completing
+        | Phase::Pending
+        | Phase::Running
+        | Phase::Suspended
+        | Phase::Requeueing => {}
+    }
+    // What cannot come back whole does not come back.
+    let how = if how.requeue.is_some() && !super::het::is_whole(draft, part) {
+        End::new(JobState::NodeFail, how.reason)
+    } else {
+        how
+    };
+    end_one(draft, id, how);
+    super::het::follow(draft, id, part, phase, how);
+}
+
+/// Ends one job, whatever it is a component of.
+pub(super) fn end_one(draft: &mut Draft<'_>, id: JobId, how: End) {
     let at = draft.now;
+    let asleep = super::power::asleep_of(draft, id);
     draft.emit(Event::JobEnding {
         id,
         at,
@@ -92,13 +140,16 @@ pub(super) fn end(draft: &mut Draft<'_>, id: JobId, how: End) {
         cancelled_by: how.cancelled_by,
         requeue: how.requeue,
     });
+    for position in asleep {
+        release(draft, id, position);
+    }
 }
 
 /// Puts a running job back to the queue if the system may do so, else ends it.
 pub(super) fn fail(draft: &mut Draft<'_>, id: JobId, otherwise: End) {
-    let requeueable = draft
-        .job(id)
-        .is_some_and(|job| job.requeueable && job.spec.kind == JobKind::Batch);
+    let requeueable = draft.job(id).is_some_and(|job| {
+        job.requeueable && (job.spec.kind == JobKind::Batch || job.het.is_some())
+    });
     let how = if requeueable {
         End::requeue(otherwise.reason, false)
     } else {
@@ -166,8 +217,18 @@ pub(super) fn lose_node(draft: &mut Draft<'_>, id: JobId, node: NodeIdx) {
         Phase::Running | Phase::Suspended => {
             let lead = position == 0 && job.spec.kind == JobKind::Batch;
             let survives = job.spec.no_kill && !lead && job.nodes_held.len() > 1;
-            if !survives {
+            // What never began can begin again, whatever was asked for.
+            let never_began = job.waking.is_some() && job.spec.kind == JobKind::Batch;
+            if never_began {
+                end(draft, id, End::requeue(Reason::NodeDown, false));
+            } else if !survives {
                 fail(draft, id, End::new(JobState::NodeFail, Reason::NodeDown));
+            }
+            if draft
+                .job(id)
+                .is_none_or(|job| position_on(job, node).is_none())
+            {
+                return;
             }
         }
         Phase::Completing | Phase::Requeueing => {}

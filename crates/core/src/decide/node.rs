@@ -3,7 +3,7 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
-use super::{reboot, tick};
+use super::{power, reboot, tick};
 use crate::command::NodeCommand;
 use crate::event::{Event, JobChange, NodeChange};
 use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
@@ -117,12 +117,15 @@ fn register(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo, present: &[(Jo
         .report
         .as_ref()
         .is_some_and(|known| known.boot_id != info.boot_id);
+    // Its jobs wait for this very boot.
+    let was_asleep = node.is_asleep();
     let at = draft.now;
     draft.emit(Event::NodeRegistered {
         node: idx,
         info: Box::new(info.clone()),
         at,
     });
+    power::registered(draft, idx);
     let jobs = draft.node(idx).map(|n| n.jobs.clone()).unwrap_or_default();
     for id in jobs {
         let Some(job) = draft.job(id) else {
@@ -136,7 +139,7 @@ fn register(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo, present: &[(Jo
             (Phase::Completing | Phase::Requeueing, Some(position)) => {
                 ending::release(draft, id, position);
             }
-            (Phase::Running | Phase::Suspended, _) if rebooted => {
+            (Phase::Running | Phase::Suspended, _) if rebooted && !was_asleep => {
                 ending::lose_node(draft, id, idx);
             }
             // Otherwise it never got there, and is launched again.
@@ -293,6 +296,9 @@ pub(super) fn controllers_prolog(draft: &mut Draft<'_>, launch: (JobId, Attempt)
     }
     let how = match job.spec.kind {
         JobKind::Batch => End::requeue(Reason::JobLaunchFailure, false),
+        JobKind::Allocation if job.het.is_some() && job.requeueable => {
+            End::requeue(Reason::JobLaunchFailure, false)
+        }
         JobKind::Allocation => End::new(JobState::Cancelled, Reason::JobLaunchFailure),
     };
     draft.change(id, JobChange::Detail("PrologSlurmctld failed".to_owned()));
@@ -324,10 +330,17 @@ fn launch_failed(
     let runs = matches!(job.phase(), Phase::Running | Phase::Suspended);
     // A script that never began can be started again, whatever was asked for; on another node it may have begun.
     let safe = position == 0 || job.requeueable;
-    let requeue = fault != LaunchFault::Job && safe && job.spec.kind == JobKind::Batch;
+    let batch = job.spec.kind == JobKind::Batch || (job.het.is_some() && job.requeueable);
+    let requeue = fault != LaunchFault::Job && safe && batch;
     if runs {
         let hold = fault == LaunchFault::Prolog && holds_on_prolog_failure(draft);
-        let (how, detail) = if requeue && hold {
+        let (how, detail) = if requeue && failed_too_often(draft, job) {
+            let detail = format!(
+                "launch failure limit exceeded requeued held: {}",
+                shortened(error)
+            );
+            (End::requeue(Reason::JobLaunchFailure, true), detail)
+        } else if requeue && hold {
             let detail = format!("launch failed requeued held: {}", shortened(error));
             (End::requeue(Reason::JobLaunchFailure, true), detail)
         } else if requeue {
@@ -350,6 +363,14 @@ fn launch_failed(
         LaunchFault::Node => count_failure(draft, idx, error),
         LaunchFault::Prolog => drain(draft, idx, shortened(&format!("Prolog error: {error}"))),
     }
+}
+
+/// `MaxBatchRequeue`: whether so many launches of the job have failed, this one included. Attempts that were no failed
+/// launches are its restarts.
+fn failed_too_often(draft: &Draft<'_>, job: &Job) -> bool {
+    let config = draft.state.config.as_ref();
+    let most = config.and_then(|c| c.max_batch_requeue);
+    most.is_some_and(|most| job.attempt.0.saturating_sub(job.restarts) > most)
 }
 
 /// A failed prolog holds the job unless `SchedulerParameters=nohold_on_prolog_fail`.

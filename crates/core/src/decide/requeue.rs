@@ -6,7 +6,7 @@ use super::target::{self, Item};
 use super::{is_admin, require_owner};
 use crate::command::{Identity, JobTarget, Reply};
 use crate::event::{Event, JobChange};
-use crate::job::{ArrayRole, Reason};
+use crate::job::{ArrayRole, Job, Reason};
 use crate::refusal::{Refusal, RefusalCode};
 use crate::spec::JobKind;
 use crate::transition::Phase;
@@ -29,7 +29,7 @@ pub(super) fn requeue(
     target: &JobTarget,
     how: How,
 ) -> Result<Option<Reply>, Refusal> {
-    let tally = target::for_each(draft, target, |draft, item| {
+    let tally = target::for_each_whole(draft, target, |draft, item| {
         requeue_item(draft, identity, item, how)
     })?;
     tally.reply_for_target()
@@ -85,6 +85,28 @@ fn requeue_item(
                     ),
                 ));
             }
+            let part = job.het;
+            if part
+                .is_some_and(|part| !part.ids().all(|id| draft.job(id).is_some_and(Job::is_over)))
+            {
+                return Err(Refusal::new(
+                    RefusalCode::NotRequeuable,
+                    format!("components of job {id} are still ending or are no longer known"),
+                ));
+            }
+            let others = part.into_iter().flat_map(|part| part.ids().skip(1));
+            for other in others {
+                let kept = draft.job(other).map(|job| ending::after_requeue(job, hold));
+                draft.emit(Event::JobRequeued {
+                    id: other,
+                    at: now,
+                    hold: kept.unwrap_or_default(),
+                    not_before: None,
+                });
+            }
+            let Some(job) = draft.job(id) else {
+                return Err(RefusalCode::InvalidJobId.into());
+            };
             let hold = ending::after_requeue(job, hold);
             draft.emit(Event::JobRequeued {
                 id,

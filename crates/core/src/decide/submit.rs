@@ -34,16 +34,31 @@ pub(super) fn submit(
     if test_only {
         return Ok(None);
     }
-    let (id, now) = (job.id, draft.now);
-    let named = [spec.script, spec.context];
+    let id = job.id;
+    store_blobs(draft, std::slice::from_ref(spec), blobs);
+    accept(draft, job, not_before);
+    Ok(Some(Reply::Submitted {
+        id,
+        warnings: Vec::new(),
+    }))
+}
+
+/// Keeps scripts and contexts that the specifications name and that are not known yet.
+pub(super) fn store_blobs(draft: &mut Draft<'_>, specs: &[JobSpec], blobs: &[(BlobId, ByteVec)]) {
+    let named = specs.iter().flat_map(|spec| [spec.script, spec.context]);
     for (blob, bytes) in blobs {
-        if named.contains(&Some(*blob)) && !draft.state.blobs.contains_key(blob) {
+        if named.clone().any(|id| id == Some(*blob)) && !draft.state.blobs.contains_key(blob) {
             draft.emit(Event::BlobStored {
                 id: *blob,
                 bytes: Arc::new(bytes.clone()),
             });
         }
     }
+}
+
+/// Takes the record into the queue; one whose dependency can never be satisfied may end at once.
+pub(super) fn accept(draft: &mut Draft<'_>, job: Job, not_before: Option<Timestamp>) {
+    let (id, now) = (job.id, draft.now);
     let never = job.reason == Reason::DependencyNeverSatisfied;
     draft.emit(Event::JobSubmitted {
         id,
@@ -56,6 +71,7 @@ pub(super) fn submit(
         reason: job.reason,
         partition: job.partition,
         requeueable: job.requeueable,
+        het: job.het,
     });
     if let Some(time) = not_before {
         draft.change(id, JobChange::NotBefore(time));
@@ -69,10 +85,6 @@ pub(super) fn submit(
     } else {
         dependency::split_decided_tasks(draft, id);
     }
-    Ok(Some(Reply::Submitted {
-        id,
-        warnings: Vec::new(),
-    }))
 }
 
 /// The record that the submission makes, and a time before which it may not start because of a dependency.
@@ -194,7 +206,8 @@ fn owner(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<Owner
     Ok(named.clone())
 }
 
-fn check_blobs(
+/// Refuses a submission whose script or environment is missing or too long.
+pub(super) fn check_blobs(
     draft: &Draft<'_>,
     spec: &JobSpec,
     blobs: &[(BlobId, ByteVec)],

@@ -2,7 +2,7 @@
 //! it goes on, and then may have two users. Its time limit stands still.
 
 use super::draft::Draft;
-use super::{require_admin, target};
+use super::{het, require_admin, target};
 use crate::command::{Identity, JobTarget, Reply};
 use crate::event::Event;
 use crate::ids::JobId;
@@ -17,6 +17,7 @@ pub(super) fn suspend(
     target: &JobTarget,
 ) -> Result<Option<Reply>, Refusal> {
     require_admin(draft.state, identity)?;
+    het::require_whole(draft, target)?;
     let at = draft.now;
     let tally = target::for_each(draft, target, |draft, item| {
         let id = item.record();
@@ -48,6 +49,7 @@ pub(super) fn resume(
     target: &JobTarget,
 ) -> Result<Option<Reply>, Refusal> {
     require_admin(draft.state, identity)?;
+    het::require_whole(draft, target)?;
     let at = draft.now;
     let tally = target::for_each(draft, target, |draft, item| {
         let id = item.record();

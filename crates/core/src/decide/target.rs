@@ -40,7 +40,10 @@ impl Item {
             Item::Record(id) => match draft.job(id).map(|job| &job.array) {
                 Some(ArrayRole::Task { base, index }) => format!("{base}_{index}"),
                 Some(ArrayRole::Pending { indices }) => format!("{id}_[{}]", ranges(indices)),
-                Some(ArrayRole::None) | None => id.to_string(),
+                Some(ArrayRole::None) | None => match draft.job(id).and_then(|job| job.het) {
+                    Some(part) => part.name(),
+                    None => id.to_string(),
+                },
             },
         }
     }
@@ -92,7 +95,10 @@ impl Tally {
 /// As users write a target.
 pub(super) fn text(target: &JobTarget) -> String {
     match &target.tasks {
-        None => target.job.to_string(),
+        None => match target.component {
+            Some(component) => format!("{}+{component}", target.job),
+            None => target.job.to_string(),
+        },
         Some(tasks) => match (tasks.first(), tasks.last()) {
             (Some(first), Some(last)) if first == last => format!("{}_{first}", target.job),
             _ => format!("{}_[{}]", target.job, ranges(tasks)),
@@ -109,13 +115,24 @@ pub(super) fn resolve(draft: &Draft<'_>, target: &JobTarget) -> Result<Vec<Item>
             format!("there is no job {}", text(target)),
         )
     };
+    if let Some(component) = target.component {
+        let id = JobId(base.0.saturating_add(u64::from(component)));
+        let is_part = |job: &&Job| job.het.is_some_and(|part| part.leader == base);
+        let job = draft.job(id).filter(is_part).ok_or_else(unknown)?;
+        return Ok(match job.het {
+            // The leader stands for all.
+            Some(part) if part.leads() => records(super::het::named(draft, part)),
+            _ => vec![Item::Record(id)],
+        });
+    }
     let is_array = draft.counts(base).is_some();
     let Some(tasks) = &target.tasks else {
         if !is_array {
-            return draft
-                .job(base)
-                .map(|job| vec![Item::Record(job.id)])
-                .ok_or_else(unknown);
+            let job = draft.job(base).ok_or_else(unknown)?;
+            return Ok(match job.het {
+                Some(part) => records(super::het::named(draft, part)),
+                None => vec![Item::Record(job.id)],
+            });
         }
         let mut items: BTreeSet<Item> = draft
             .task_records(base)
@@ -151,14 +168,42 @@ pub(super) fn resolve(draft: &Draft<'_>, target: &JobTarget) -> Result<Vec<Item>
     Ok(items)
 }
 
+fn records(ids: Vec<JobId>) -> Vec<Item> {
+    ids.into_iter().map(Item::Record).collect()
+}
+
 /// The records of `target` that `identity` may act upon, each given to `act`; the answer counts what was done.
 pub(super) fn for_each(
     draft: &mut Draft<'_>,
     target: &JobTarget,
-    mut act: impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
+    act: impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
 ) -> Result<Tally, Refusal> {
+    let items = resolve(draft, target)?;
+    Ok(for_items(draft, items, act))
+}
+
+/// The same for what is done to whole jobs only: of a heterogeneous job the leader stands for all.
+pub(super) fn for_each_whole(
+    draft: &mut Draft<'_>,
+    target: &JobTarget,
+    act: impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
+) -> Result<Tally, Refusal> {
+    super::het::require_whole(draft, target)?;
+    let mut items = resolve(draft, target)?;
+    items.retain(|item| {
+        let part = draft.job(item.record()).and_then(|job| job.het);
+        part.is_none_or(|part| part.leads())
+    });
+    Ok(for_items(draft, items, act))
+}
+
+fn for_items(
+    draft: &mut Draft<'_>,
+    items: Vec<Item>,
+    mut act: impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
+) -> Tally {
     let mut tally = Tally::default();
-    for item in resolve(draft, target)? {
+    for item in items {
         match act(draft, item) {
             Ok(()) => tally.done(),
             Err(refusal) => {
@@ -167,7 +212,7 @@ pub(super) fn for_each(
             }
         }
     }
-    Ok(tally)
+    tally
 }
 
 /// Whether a record passes the filters of a selection.

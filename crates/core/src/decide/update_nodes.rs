@@ -1,7 +1,7 @@
 //! `scontrol update nodename=`.
 
 use super::draft::Draft;
-use super::{require_admin, submit, target, tick};
+use super::{power, require_admin, submit, target, tick};
 use crate::command::{Identity, NodeUpdate, Reply};
 use crate::event::{Event, NodeChange};
 use crate::ids::NodeIdx;
@@ -27,6 +27,20 @@ pub(super) fn update(
     update: &NodeUpdate,
 ) -> Result<Option<Reply>, Refusal> {
     require_admin(draft.state, identity)?;
+    if let Some(wish) = update.state.as_deref().and_then(power_wish) {
+        let others = NodeUpdate {
+            state: None,
+            reason: None,
+            ..update.clone()
+        };
+        if others != NodeUpdate::default() {
+            return Err(Refusal::new(
+                RefusalCode::NotSupported,
+                "a node is powered down or up by a command that changes nothing else but its reason",
+            ));
+        }
+        return power::wish(draft, identity, nodes, wish, update.reason.as_deref());
+    }
     let wish = update.state.as_deref().map(wish).transpose()?;
     for text in [&update.reason, &update.comment].into_iter().flatten() {
         submit::too_long("the text", text, TEXT_BYTES_MAX)?;
@@ -57,6 +71,16 @@ pub(super) fn update(
     }))
 }
 
+fn power_wish(state: &str) -> Option<power::Wish> {
+    match state.to_ascii_uppercase().as_str() {
+        "POWER_UP" => Some(power::Wish::Up),
+        "POWER_DOWN" => Some(power::Wish::Down),
+        "POWER_DOWN_ASAP" => Some(power::Wish::DownAsap),
+        "POWER_DOWN_FORCE" => Some(power::Wish::DownForce),
+        _ => None,
+    }
+}
+
 fn wish(state: &str) -> Result<Wish, Refusal> {
     Ok(match state.to_ascii_uppercase().as_str() {
         "DOWN" => Wish::Down,
@@ -70,16 +94,18 @@ fn wish(state: &str) -> Result<Wish, Refusal> {
                 format!("State={other}: use scontrol reboot and scontrol cancel_reboot"),
             ));
         }
-        other if other.starts_with("POWER") || other == "FUTURE" => {
+        "FUTURE" => {
             return Err(Refusal::new(
                 RefusalCode::NotSupported,
-                format!("State={other}: nodes are not powered or added from here"),
+                "State=FUTURE: nodes are added in slurm.conf",
             ));
         }
         other => {
             return Err(Refusal::new(
                 RefusalCode::InvalidNodeState,
-                format!("State={other} is none of DOWN, DRAIN, FAIL, RESUME, IDLE, UNDRAIN"),
+                format!(
+                    "State={other} is none of DOWN, DRAIN, FAIL, RESUME, IDLE, UNDRAIN, POWER_UP, POWER_DOWN, POWER_DOWN_ASAP, POWER_DOWN_FORCE"
+                ),
             ));
         }
     })
@@ -135,7 +161,10 @@ fn update_one(
         (Some(Wish::Fail), Some(reason)) => changes.push(NodeChange::Fail(reason)),
         // Refused before: these need a reason.
         (Some(Wish::Drain | Wish::Fail), None) => {}
-        (Some(Wish::Resume), _) => changes.push(NodeChange::Resume),
+        (Some(Wish::Resume), _) => {
+            power::resumed(draft, idx);
+            changes.push(NodeChange::Resume);
+        }
         (Some(Wish::Undrain), _) => changes.push(NodeChange::Undrain),
         (None, _) => changes.extend(given.map(NodeChange::Reason)),
     }

@@ -111,6 +111,7 @@ fn some_tasks_can_be_cancelled() {
         JobTarget {
             job: base,
             tasks: Some(some),
+            component: None,
         },
     );
     let info = &world.state.arrays[&base];
@@ -136,6 +137,7 @@ fn some_tasks_can_be_cancelled() {
         JobTarget {
             job: base,
             tasks: Some(rest),
+            component: None,
         },
     );
     assert_eq!(world.events.len(), 1, "all that is left is one record");
@@ -146,6 +148,7 @@ fn some_tasks_can_be_cancelled() {
         target: JobTarget {
             job: base,
             tasks: Some(never_ran),
+            component: None,
         },
         hold: false,
         special_exit: false,

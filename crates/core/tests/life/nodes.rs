@@ -775,3 +775,44 @@ fn nodes_are_rebooted_when_no_job_is_there() {
     assert_eq!(reason, Some("reboot requested : reboot complete"));
     world.check_replay();
 }
+
+#[test]
+fn a_job_whose_launches_fail_again_and_again_is_held() {
+    let mut world = World::with(ClusterConfig {
+        max_batch_requeue: Some(2),
+        ..config()
+    });
+    let id = world.submit(spec("j"));
+    for node in [0, 1] {
+        assert!(world.start(id, &[node]));
+        launch_failed(&mut world, id, node, true);
+        assert_eq!(
+            world.state_of(id),
+            (JobState::Pending, Reason::LaunchBackoff)
+        );
+        world.pass(1000);
+    }
+    // A restart is no failed launch.
+    assert!(world.start(id, &[2]));
+    let target = target(id);
+    world.must(
+        0,
+        UserCommand::Requeue {
+            target,
+            hold: false,
+            special_exit: false,
+            incomplete: false,
+        },
+    );
+    world.release(id);
+    world.pass(1000);
+    assert!(world.start(id, &[2]));
+    launch_failed(&mut world, id, 2, true);
+    let job = world.job(id);
+    assert_eq!((job.hold, job.priority), (Hold::Admin, 0));
+    let detail = job.reason_detail.as_deref().unwrap_or("");
+    assert!(
+        detail.starts_with("launch failure limit exceeded"),
+        "{detail}"
+    );
+}

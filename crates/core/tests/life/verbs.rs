@@ -773,6 +773,7 @@ fn one_target_may_be_a_task() {
     let all = JobTarget {
         job: base,
         tasks: None,
+        component: None,
     };
     assert_eq!(world.must(1000, UserCommand::Release { target: all }), 2);
     assert_eq!(world.job(held).reason, Reason::None);

@@ -162,6 +162,7 @@ pub(crate) fn target(id: JobId) -> JobTarget {
     JobTarget {
         job: id,
         tasks: None,
+        component: None,
     }
 }
 
@@ -169,6 +170,7 @@ pub(crate) fn task(id: JobId, index: u32) -> JobTarget {
     JobTarget {
         job: id,
         tasks: Some(IndexSet::single(index)),
+        component: None,
     }
 }
 
@@ -228,6 +230,11 @@ impl World {
             {
                 panic!("after {event:?} of {command:?}: {broken}");
             }
+        }
+        if self.checked
+            && let Err(broken) = self.state.check_het_jobs()
+        {
+            panic!("after {command:?}: {broken}");
         }
         for note in &decision.notes {
             self.state.note(note);

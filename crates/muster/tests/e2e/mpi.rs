@@ -2,6 +2,8 @@
 //! would look well otherwise, so sizes are compared first of all.
 
 use crate::cluster::Cluster;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::process::Child;
 
 /// Each rank tells its number and how many there are; a token goes round, a sum goes over all.
 const RING: &str = r#"
@@ -43,18 +45,68 @@ fn ring(ranks: u32) -> String {
     (0..ranks).map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Nothing of any step is left on the machine that this cluster could have left.
-fn assert_clean(c: &Cluster) {
+/// Directories of steps that the nodes of this cluster have left, wherever they may be.
+fn step_dirs(c: &Cluster) -> Vec<String> {
+    let homes = c.ok("ls -d ../tmp.* 2>/dev/null || true");
+    let mut found = Vec::new();
+    for base in homes.lines().chain(["/dev/shm", "/tmp"]) {
+        let base = c.dir.join(base);
+        let Ok(entries) = std::fs::read_dir(&base) else {
+            continue;
+        };
+        found.extend(entries.flatten().map(|e| e.path().display().to_string()));
+    }
+    let own: Vec<String> = (1..=4)
+        .map(|node| {
+            let mut hasher = DefaultHasher::new();
+            c.path(&format!("spool.n{node}")).hash(&mut hasher);
+            format!(".n{node}.{:016x}", hasher.finish())
+        })
+        .collect();
+    found.retain(|name| name.contains("/muster-pmix.") && own.iter().any(|end| name.contains(end)));
+    found
+}
+
+/// Processes of this cluster's steps: the ranks run in its directory, the rest names it.
+fn step_processes(c: &Cluster) -> String {
     let home = c.path("").display().to_string();
-    let left = c.ok(&format!(
-        "ps -eo pid,args | grep -F '{home}' | grep -v -e grep -e slurmctld -e slurmd -e muster-shim -e ' ps ' -e bash || true"
+    c.ok(&format!(
+        "for p in $(pgrep -x 'bad|ring|muster-stepd|muster-pmix'); do \
+           if readlink /proc/$p/cwd | grep -qF '{home}' || tr '\\0' ' ' < /proc/$p/cmdline | grep -qF '{home}'; \
+           then ps -o pid=,stat=,args= $p | grep -v defunct; fi; done || true"
+    ))
+}
+
+/// Nothing of any step is left on the machine that this cluster could have left.
+#[track_caller]
+fn assert_clean(c: &Cluster) {
+    assert_eq!(step_processes(c), "", "processes are left");
+    assert_eq!(step_dirs(c), Vec::<String>::new(), "directories are left");
+    let sockets = c.ok("ls ../spool.*/step-*.sock 2>/dev/null || true");
+    assert_eq!(sockets, "", "sockets are left");
+}
+
+/// Starts a step that does not end by itself, and waits until its ranks are up and its directories there.
+#[track_caller]
+fn hang(c: &Cluster, options: &str, name: &str) -> Child {
+    let script =
+        format!("exec srun --mpi=pmix -N2 -n4 {options} ./bad hang 0 0 > {name}.out 2> {name}.err");
+    let child = c.command(&script).spawn().unwrap();
+    c.until("the ranks are up", || {
+        c.read_if_there(&format!("{name}.out"))
+            .contains("all are here")
+    });
+    assert_eq!(step_dirs(c).len(), 4, "the test looks in the wrong places");
+    child
+}
+
+/// Processes of a name that belong to a node.
+fn of_node(c: &Cluster, name: &str, node: &str) -> Vec<i32> {
+    let spool = c.path(&format!("spool.{node}")).display().to_string();
+    let pids = c.ok(&format!(
+        "for p in $(pgrep -x {name}); do if grep -qF '{spool}' /proc/$p/cmdline; then echo $p; fi; done"
     ));
-    assert_eq!(left, "", "processes are left");
-    // The cluster's own temporary directories; memory is looked for by the directories' common name.
-    let left = c.ok(&format!(
-        "ls -d {home}tmp.*/muster-pmix.* 2>/dev/null || true"
-    ));
-    assert_eq!(left, "", "files are left");
+    pids.lines().map(|pid| pid.parse().unwrap()).collect()
 }
 
 #[test]
@@ -178,51 +230,86 @@ fn an_end_that_others_would_wait_for_ends_the_step_with_its_status() {
 fn a_step_that_is_ended_from_outside_leaves_nothing() {
     let c = Cluster::start(2, 4);
     build(&c, "bad", BAD);
-    let hang = |name: &str| {
-        let script =
-            format!("exec srun --mpi=pmix -N2 -n4 ./bad hang 0 0 > {name}.out 2> {name}.err");
-        let child = c.command(&script).spawn().unwrap();
-        c.until("the ranks are up", || {
-            c.read_if_there(&format!("{name}.out"))
-                .contains("all are here")
-        });
-        child
-    };
-    let mut child = hang("cancelled");
+    let mut child = hang(&c, "", "cancelled");
     c.ok("scancel 1");
     child.wait().unwrap();
     c.until_prints("squeue -h", "");
     assert_clean(&c);
     // srun itself is lost.
-    let mut child = hang("killed");
+    let mut child = hang(&c, "", "killed");
     child.kill().unwrap();
     child.wait().unwrap();
     c.until_prints("squeue -h", "");
     assert_clean(&c);
-    // A node's step daemon is lost: the rest of the step ends too.
-    let mut child = hang("lost");
-    let daemon = c.ok(&format!(
-        "for p in $(pgrep -x muster-stepd); do if grep -q '{}' /proc/$p/cmdline; then echo $p; fi; done",
-        c.path("spool.n2").display()
-    ));
-    c.kill(daemon.parse().unwrap());
-    assert!(!child.wait().unwrap().success());
-    let told = c.read("lost.err");
-    assert!(told.contains("Node failure on n2"), "{told}");
-    c.until_prints("squeue -h", "");
     // A signal that srun knows nothing of.
-    let mut child = hang("signalled");
+    let mut child = hang(&c, "", "signalled");
     let step = c.ok("squeue -h -s -o %i");
     c.ok(&format!("scancel --signal=KILL {step}"));
     assert!(!child.wait().unwrap().success());
     let last = step.split('.').next().unwrap();
     c.until_prints(&format!("sacct -n -P -j {last}.0 -o ExitCode"), "0:9");
-    // Other tests have ranks of that name too: those of this cluster are in its directory.
-    let left = c.ok(&format!(
-        "for p in $(pgrep -x bad); do readlink /proc/$p/cwd; done | grep -F '{}' || true",
-        c.dir.display()
-    ));
-    assert_eq!(left, "", "ranks are left");
+    assert_clean(&c);
+    // Its own limit of time.
+    let job = last.parse::<u32>().unwrap() + 1;
+    c.ok("salloc -Q -N2 -n4 --no-shell");
+    let mut child = hang(&c, &format!("--jobid={job} --time=0:02"), "late");
+    assert!(!child.wait().unwrap().success());
+    let told = c.read("late.err");
+    assert!(told.contains("DUE TO TIME LIMIT"), "{told}");
+    c.until_prints(&format!("sacct -n -P -j {job}.0 -o State"), "TIMEOUT");
+    assert_clean(&c);
+}
+
+#[test]
+fn a_step_whose_daemons_are_killed_ends_everywhere_and_leaves_nothing() {
+    let c = Cluster::start(2, 4);
+    build(&c, "bad", BAD);
+    // The job goes on: it is the step that has to end, on both nodes.
+    c.ok("salloc -Q -N2 -n4 --no-shell");
+    let mut child = hang(&c, "--jobid=1", "lost");
+    let daemons = of_node(&c, "muster-stepd", "n2");
+    assert_eq!(daemons.len(), 1);
+    c.kill(daemons[0]);
+    assert!(!child.wait().unwrap().success());
+    let told = c.read("lost.err");
+    assert!(told.contains("Node failure on n2"), "{told}");
+    c.until_prints("squeue -h -s -o %i | grep -v batch || true", "");
+    c.until("all of the step has ended", || {
+        step_processes(&c).is_empty() && step_dirs(&c).is_empty()
+    });
+    assert_clean(&c);
+    assert_eq!(c.ok("squeue -h -o %T"), "RUNNING");
+    // The next step of the job finds nothing in its way.
+    assert_eq!(
+        c.ok("srun --jobid=1 --mpi=pmix -N2 -n4 ./bad after 0 0"),
+        ""
+    );
+    c.ok("scancel 1");
+    c.until_prints("squeue -h", "");
+}
+
+#[test]
+fn a_node_that_is_lost_ends_the_step_elsewhere_and_is_clean_when_it_is_back() {
+    let c = Cluster::start(2, 4);
+    build(&c, "bad", BAD);
+    let mut child = hang(&c, "", "lost");
+    // Everything that Muster has on the node goes at once, so that nobody can clean up.
+    let shim = std::fs::read_to_string(c.path("spool.n2/shim.pid")).unwrap();
+    let mut all = vec![c.agent("n2"), shim.trim().parse().unwrap()];
+    all.extend(of_node(&c, "muster-stepd", "n2"));
+    all.extend(of_node(&c, "muster-pmix", "n2"));
+    assert_eq!(all.len(), 4, "{all:?}");
+    let words: Vec<String> = all.iter().map(i32::to_string).collect();
+    c.ok(&format!("kill -9 {}", words.join(" ")));
+    assert!(!child.wait().unwrap().success());
+    let told = c.read("lost.err");
+    assert!(told.contains("Node failure on n2"), "{told}");
+    c.until("the ranks have ended", || step_processes(&c).is_empty());
+    assert_ne!(step_dirs(&c), Vec::<String>::new());
+    c.ok("slurmd -N n2");
+    c.until("nothing is left", || step_dirs(&c).is_empty());
+    c.until_prints("squeue -h", "");
+    assert_clean(&c);
 }
 
 const NAMES: &str = r#"
@@ -286,6 +373,46 @@ int main(int argc, char **argv) {
 }
 "#;
 
+/// Each rank spawns for itself, again and again, while what others have spawned ends.
+const SPAWN_OFTEN: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+  int rank, value = 1, sum = 0;
+  MPI_Comm parent, other;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_get_parent(&parent);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  for (int i = 0; parent == MPI_COMM_NULL && i < 4; i++) {
+    char *commands[2] = {argv[0], argv[0]};
+    int counts[2] = {1, 1};
+    MPI_Info infos[2] = {MPI_INFO_NULL, MPI_INFO_NULL};
+    MPI_Comm_spawn_multiple(2, commands, MPI_ARGVS_NULL, counts, infos, 0, MPI_COMM_SELF, &other,
+                            MPI_ERRCODES_IGNORE);
+    MPI_Reduce(NULL, &value, 1, MPI_INT, MPI_SUM, MPI_ROOT, other);
+    sum += value;
+    MPI_Comm_disconnect(&other);
+  }
+  if (parent == MPI_COMM_NULL) {
+    printf("%d: %d\n", rank, sum);
+  } else {
+    MPI_Reduce(&value, NULL, 1, MPI_INT, MPI_SUM, 0, parent);
+    MPI_Comm_disconnect(&parent);
+  }
+  MPI_Finalize();
+  return 0;
+}
+"#;
+
+#[test]
+fn ranks_spawn_while_what_others_have_spawned_ends() {
+    let c = Cluster::start(2, 4);
+    build(&c, "spawn", SPAWN_OFTEN);
+    let out = c.ok("srun --mpi=pmix -N2 -n4 ./spawn | sort -n");
+    assert_eq!(out, "0: 8\n1: 8\n2: 8\n3: 8");
+    assert_clean(&c);
+}
+
 #[test]
 fn names_are_published_and_processes_spawned() {
     let c = Cluster::start(2, 4);
@@ -305,6 +432,30 @@ fn names_are_published_and_processes_spawned() {
     let missing = c.run("srun --mpi=pmix -n1 ./spawn 0");
     assert_ne!(missing.code, 0);
     assert_clean(&c);
+}
+
+#[test]
+fn hosts_of_a_step_listen_at_the_addresses_of_their_nodes() {
+    let c = Cluster::from_conf(
+        "ClusterName=addresses\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\n\
+         NodeName=n1 NodeAddr=127.0.0.21 CPUs=2\nNodeName=n2 NodeAddr=127.0.0.22 CPUs=2\n\
+         PartitionName=all Nodes=ALL Default=YES\n",
+    );
+    build(&c, "bad", BAD);
+    let mut child = hang(&c, "", "listens");
+    let at: Vec<String> = ["n1", "n2"]
+        .iter()
+        .map(|node| {
+            let host = of_node(&c, "muster-pmix", node)[0];
+            c.ok(&format!(
+                "ss -Hltnp | grep -F 'pid={host},' | grep -o '127.0.0.2[0-9]' | sort -u"
+            ))
+        })
+        .collect();
+    assert_eq!(at, ["127.0.0.21", "127.0.0.22"]);
+    c.ok("scancel 1");
+    child.wait().unwrap();
+    c.until_prints("squeue -h", "");
 }
 
 #[test]

@@ -158,9 +158,11 @@ impl super::Agent {
     /// The first message on a connection.
     pub(super) fn greeting(&self) -> Vec<u8> {
         use muster_proto::client::{Request, RequestBody};
+        let mut info = info::collect(&self.options, self.started);
+        info.cross_memory = self.found.cross_memory.as_ref().map(ToString::to_string);
         let hello = muster_proto::node::NodeHello {
             name: self.options.name.clone(),
-            info: info::collect(&self.options, self.started),
+            info,
             present: self.jobs.iter().map(|(run, _)| run).collect(),
         };
         muster_proto::frame::encode(&Request {

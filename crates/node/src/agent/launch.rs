@@ -99,6 +99,7 @@ impl Agent {
                 &self.settings.topology_addr,
                 &self.settings.topology_pattern,
             ),
+            components: &grant.components,
         }
     }
 

@@ -251,14 +251,58 @@ impl Agent {
         held
     }
 
-    fn start_step(&mut self, grant: &Rc<JobGrant>, waiting: Waiting, placed: Vec<layout::Placed>) {
-        let number = self.steps.next.entry(grant.job).or_default();
-        *number = grant.next_step.max(*number);
-        let step = StepNo(*number);
-        *number += 1;
-        let next = *number;
+    /// The number of a job's next step: the one that was taken for all components, or the next of this job's own.
+    fn next_step(&mut self, grant: &JobGrant, taken: Option<u32>) -> StepNo {
+        let free = |step: &u32| !self.steps.running.contains_key(&(grant.job, StepNo(*step)));
+        let taken = taken.filter(free);
+        let next = self.steps.next.entry(grant.job).or_default();
+        *next = grant.next_step.max(*next);
+        let number = taken.unwrap_or(*next);
+        *next = number.saturating_add(1).max(*next);
+        let next = *next;
+        self.keep((grant.job, grant.attempt), KEPT_NEXT, &next);
+        StepNo(number)
+    }
+
+    /// srun asks for a number for a step of a heterogeneous job that this node leads.
+    pub(super) fn take_step_number(
+        &mut self,
+        job: JobId,
+        key: Option<ByteVec>,
+        uid: u32,
+    ) -> AgentReply {
+        let spec = StepSpec {
+            job,
+            key,
+            argv: vec![String::new()],
+            ..StepSpec::default()
+        };
+        let run = match self.may_create(uid, &spec) {
+            Ok(Some(run)) => run,
+            Ok(None) => return AgentReply::Refused(RefusalCode::JobNotHere.into()),
+            Err(refusal) => return AgentReply::Refused(refusal),
+        };
+        match self.jobs.get(run).and_then(|j| j.grant.clone()) {
+            Some(grant) => AgentReply::StepNumber(self.next_step(&grant, None).0),
+            None => AgentReply::Refused(RefusalCode::JobNotHere.into()),
+        }
+    }
+
+    fn start_step(
+        &mut self,
+        grant: &Rc<JobGrant>,
+        waiting: Waiting,
+        mut placed: Vec<layout::Placed>,
+    ) {
+        let het = waiting.spec.het.clone();
+        let step = self.next_step(grant, het.as_ref().map(|het| het.step));
+        // Tasks are numbered over all components.
+        let first = het.map_or(0, |het| het.first_task);
+        placed
+            .iter_mut()
+            .flat_map(|place| &mut place.tasks)
+            .for_each(|task| *task += first);
         let run = (grant.job, grant.attempt);
-        self.keep(run, KEPT_NEXT, &next);
         let (spec, key) = (waiting.spec, random_key());
         let names: Vec<String> = placed
             .iter()

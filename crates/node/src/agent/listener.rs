@@ -117,6 +117,10 @@ impl Agent {
                 self.signal_from_lead(run, step, signal);
                 let _ = reply.send(AgentReply::Done);
             }
+            AgentRequest::TakeStepNumber { job, key } => {
+                let answer = self.take_step_number(job, key, uid);
+                let _ = reply.send(answer);
+            }
             AgentRequest::Inspect { job } => self.inspect(job, uid, |_| Wish::Processes, reply),
             AgentRequest::Measure { job } => self.inspect(job, uid, Wish::Usage, reply),
         }

@@ -4,6 +4,7 @@ use super::Agent;
 use crate::shim::wire::PmixOrder;
 use muster_proto::node::JobGrant;
 use muster_proto::step::StepLaunch;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
 
 impl Agent {
@@ -33,7 +34,18 @@ impl Agent {
             early: self.settings.mpi.early,
             timeout_s: self.settings.mpi.timeout_s,
             env: self.settings.mpi.env.clone(),
+            cross_memory: self.cross_memory_switch(),
+            plain_network: self.settings.mpi.skip_absent_fabrics && !has_fabric(),
         })
+    }
+
+    /// What MPI is told of cross-memory attach; nothing where it is left to itself, which is to use it.
+    fn cross_memory_switch(&self) -> Option<bool> {
+        match self.settings.mpi.cross_memory {
+            Some(wanted) => Some(wanted),
+            None if self.found.cross_memory.as_ref().is_some_and(|c| !c.pays()) => Some(false),
+            None => None,
+        }
     }
 
     /// Where steps have their files: `PMIxCliTmpDirBase`, else `TmpFS`, or /tmp where there is no such directory.
@@ -51,8 +63,8 @@ impl Agent {
         }
     }
 
-    /// The address by which other nodes reach this one: that of its agent. Agents that are reached by a Unix socket
-    /// share a machine.
+    /// The address by which other nodes reach this one: that of its agent, or its `NodeAddr`. Agents that are reached by
+    /// a Unix socket, and have none of their own, share a machine.
     fn listen_ip(&self, grant: &JobGrant, launch: &StepLaunch) -> String {
         let name = launch.names.get(launch.position as usize);
         let at = grant.alloc.nodes.iter().position(|n| Some(&n.name) == name);
@@ -61,9 +73,33 @@ impl Agent {
             Some((host, _)) if !host.is_empty() && host != "unix" && !host.contains('/') => {
                 host.to_owned()
             }
-            _ => "127.0.0.1".to_owned(),
+            _ => match self.found.listens_at {
+                Some(ip) => ip.to_string(),
+                None => "127.0.0.1".to_owned(),
+            },
         }
     }
+}
+
+/// The IP address of a `NodeAddr`, if it is one of this machine's. A name that stands for the machine only to itself,
+/// as distributions give the host's, is no address for others.
+pub(super) fn own_address(name: &str) -> Option<IpAddr> {
+    let is_own = |ip: &IpAddr| std::net::TcpListener::bind((*ip, 0)).is_ok();
+    if let Ok(ip) = name.parse::<IpAddr>() {
+        return Some(ip).filter(is_own);
+    }
+    let mut found = (name, 0).to_socket_addrs().ok()?.map(|a| a.ip());
+    found.find(|ip| !ip.is_loopback() && is_own(ip))
+}
+
+/// Whether the node has a network that MPI uses by another way than TCP: InfiniBand, RoCE, Omni-Path, EFA (all of them
+/// verbs devices), Slingshot, BXI, Gemini.
+fn has_fabric() -> bool {
+    let classes = ["infiniband", "hfi1", "cxi", "bxi", "gni"];
+    classes.iter().any(|class| {
+        let devices = std::fs::read_dir(format!("/sys/class/{class}"));
+        devices.is_ok_and(|mut d| d.next().is_some())
+    })
 }
 
 /// The version that a kind of MPI asks for, if it is PMIx: `pmix` takes any, `pmix_v4` only that.
@@ -77,6 +113,15 @@ fn pmix_version(kind: &str) -> Option<Option<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_are_this_machines_own() {
+        assert_eq!(own_address("127.0.0.7"), "127.0.0.7".parse().ok());
+        // Of a range that is kept for documentation.
+        assert_eq!(own_address("203.0.113.77"), None);
+        assert_eq!(own_address("localhost"), None);
+        assert_eq!(own_address(""), None);
+    }
 
     #[test]
     fn kinds() {

@@ -354,6 +354,7 @@ impl Agent {
             cpus_on_node: launch.cpus.len(),
             cpus_per_task: spec.cpus_per_task,
             distribution: spec.distribution.as_deref(),
+            total_tasks: spec.het.as_ref().and_then(|het| het.total_tasks),
         };
         let own = job_env::step_env(&self.view(grant), &view);
         let spool = self.options.spool_dir.to_string_lossy().into_owned();

@@ -9,9 +9,11 @@ use muster_core::ids::{Attempt, JobId, StepNo};
 use muster_core::job::Usage;
 use muster_core::time::Timestamp;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -62,6 +64,8 @@ pub(crate) struct Old {
     pub(crate) released: bool,
     /// Step daemons.
     pub(crate) steps: BTreeMap<StepNo, i32>,
+    /// Directories that steps have outside the spool directory.
+    pub(crate) step_dirs: BTreeMap<StepNo, Vec<PathBuf>>,
     /// Its grant.
     pub(crate) grant: Option<ByteVec>,
     /// What the agent asked to keep.
@@ -183,6 +187,12 @@ impl Records {
     /// A step daemon was forked.
     pub(crate) fn step(&mut self, run: Run, step: StepNo, pid: i32) {
         self.line(run, 'S', format_args!("{} {pid}", step.0));
+    }
+
+    /// It has these directories outside the spool directory.
+    pub(crate) fn step_dirs(&mut self, run: Run, step: StepNo, dirs: &[PathBuf]) {
+        let dirs: Vec<&[u8]> = dirs.iter().map(|d| d.as_os_str().as_bytes()).collect();
+        self.line(run, 'M', format_args!("{} {}", step.0, Hex(&dirs.join(&0))));
     }
 
     /// A step daemon ended.
@@ -330,8 +340,15 @@ fn apply(entry: &mut Old, kind: &str, rest: &str) {
                 entry.steps.insert(step, pid);
             }
         }
+        "M" => {
+            let bytes = rest.split_once(' ').and_then(|(_, hex)| unhex(hex));
+            let dirs = bytes.iter().flat_map(|b| b.split(|byte| *byte == 0));
+            let dirs = dirs.map(|d| PathBuf::from(OsStr::from_bytes(d)));
+            entry.step_dirs.insert(step, dirs.collect());
+        }
         "T" => {
             entry.steps.remove(&step);
+            entry.step_dirs.remove(&step);
         }
         "E" => {
             let usage = Usage {
@@ -430,12 +447,16 @@ mod tests {
             max_rss_kib: 7,
             ..Usage::default()
         };
+        let dirs = [PathBuf::from("/tmp/a step's"), PathBuf::from("/dev/shm/x")];
         {
             let (mut records, old, _) = Records::open(&dir, "boot-1").unwrap();
             assert!(old.is_empty());
             records.came(run(1), 1000, true, 77);
             records.forked(run(1), 4242);
             records.step(run(1), StepNo(0), 4300);
+            records.step_dirs(run(1), StepNo(0), &dirs);
+            records.step_dirs(run(1), StepNo(5), &dirs);
+            records.step_gone(run(1), StepNo(5));
             records.came(run(2), 0, false, 78);
             records.came(run(3), 0, true, 79);
             records.failed(run(3), Fault::Prolog, "no such\nfile");
@@ -473,6 +494,8 @@ mod tests {
         let (status, used, end) = first.ended.clone().unwrap();
         assert_eq!((status, used.user_us, end), (256, 5, Timestamp(99)));
         assert_eq!(first.steps[&StepNo(0)], 4300);
+        assert_eq!(first.step_dirs.len(), 1);
+        assert_eq!(first.step_dirs[&StepNo(0)], dirs);
         assert!(!first.released && !first.prolog_over);
         assert_eq!(first.grant.as_ref().unwrap()[..], [0, 127, 255]);
         assert_eq!(first.kept.len(), 1);

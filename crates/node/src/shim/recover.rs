@@ -7,12 +7,13 @@
 use super::jobs::{Entry, Role, Shim, Watched};
 use super::processes::{self, Stat};
 use super::records::Old;
-use super::steps::StepProc;
+use super::steps::{StepProc, remove_dirs};
 use super::wire::{FromShim, Run};
 use crate::{now, sys};
+use muster_core::ids::StepNo;
 use muster_core::job::Usage;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A process started this much later than its record is another one with the same number.
 const START_SLACK_MS: u64 = 2000;
@@ -67,8 +68,11 @@ impl Shim {
             }
             for (&step, &pid) in &old.steps {
                 let alive = is_of(pid, old.boot_ms, u64::MAX);
-                self.take_over_step(run, step, if alive { pid } else { 0 });
+                let dirs = old.step_dirs.get(&step).cloned().unwrap_or_default();
+                self.take_over_step(run, step, if alive { pid } else { 0 }, dirs);
             }
+        } else {
+            old.step_dirs.values().for_each(|dirs| remove_dirs(dirs));
         }
         if let Some((status, usage, end)) = old.ended.clone() {
             let outcome = FromShim::BatchEnded {
@@ -126,10 +130,11 @@ impl Shim {
         self.ending.insert(run);
     }
 
-    fn take_over_step(&mut self, run: Run, step: muster_core::ids::StepNo, pid: i32) {
+    fn take_over_step(&mut self, run: Run, step: StepNo, pid: i32, dirs: Vec<PathBuf>) {
         let proc = StepProc {
             pid,
             control: None,
+            dirs,
             ended: None,
         };
         if let Some(entry) = self.jobs.get_mut(&run) {
@@ -201,11 +206,7 @@ impl Shim {
     }
 
     /// Path of a step's result.
-    pub(super) fn result_path(
-        spool: &Path,
-        run: Run,
-        step: muster_core::ids::StepNo,
-    ) -> std::path::PathBuf {
+    pub(super) fn result_path(spool: &Path, run: Run, step: StepNo) -> PathBuf {
         spool.join(format!("step-{}.{}.{}.end", run.0, run.1.0, step.0))
     }
 }

@@ -1,18 +1,23 @@
 //! Step daemons from the shim's side: forked without exec, told of the job's end, collected with their result.
 
 use super::jobs::{Role, Shim};
-use super::processes::Containment;
-use super::wire::{FromShim, Run, StepOrder};
+use super::processes::{self, Containment};
+use super::wire::{FromShim, PmixOrder, Run, StepOrder};
 use crate::{now, stepd, sys};
 use muster_core::ids::StepNo;
 use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
+use std::collections::BTreeSet;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::chown;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Where memory that processes share has its names.
+const SHARED_MEMORY: &str = "/dev/shm";
 
 /// A step daemon.
 #[derive(Debug)]
@@ -21,6 +26,8 @@ pub(super) struct StepProc {
     pub(super) pid: i32,
     /// Takes lines for the standard error of the step; lost with an earlier shim.
     pub(super) control: Option<UnixStream>,
+    /// Its directories outside the spool directory, for MPI: what is in them when it has ended is nobody's.
+    pub(super) dirs: Vec<PathBuf>,
     /// How its part of the step ended.
     pub(super) ended: Option<StepEnd>,
 }
@@ -76,7 +83,15 @@ impl Shim {
             node: self.node.clone(),
             kill_wait: self.kill_wait,
             result: Shim::result_path(&self.spool, run, step),
+            dirs: order
+                .pmix
+                .as_ref()
+                .map_or_else(Vec::new, |pmix| self.step_dirs(order, pmix)),
         };
+        let dirs = setting.dirs.clone();
+        if !dirs.is_empty() {
+            self.records.step_dirs(run, step, &dirs);
+        }
         match sys::fork()? {
             sys::Fork::Child => become_stepd(order, setting, &listener, &far_end, wire.as_ref()),
             sys::Fork::Parent(pid) => {
@@ -85,6 +100,7 @@ impl Shim {
                 let proc = StepProc {
                     pid,
                     control: Some(control),
+                    dirs,
                     ended: None,
                 };
                 if let Some(entry) = self.jobs.get_mut(&run) {
@@ -95,20 +111,36 @@ impl Shim {
         }
     }
 
+    /// For files of the tasks and of what serves them, and for memory that they share. No other step on this machine
+    /// has a directory of that name, not even of another cluster or emulated node.
+    fn step_dirs(&self, order: &StepOrder, pmix: &PmixOrder) -> Vec<PathBuf> {
+        let mut hasher = DefaultHasher::new();
+        self.spool.hash(&mut hasher);
+        let (uid, node, place) = (order.user.uid, &self.node, hasher.finish());
+        let name = format!("muster-pmix.{uid}.{}.{node}.{place:016x}", pmix.nspace);
+        [pmix.tmp_base.as_str(), SHARED_MEMORY]
+            .map(|base| Path::new(base).join(&name))
+            .into()
+    }
+
     fn step_socket(&self, run: Run, step: StepNo) -> PathBuf {
         self.spool.join(format!("step-{}.{}.sock", run.0, step.0))
     }
 
-    /// A step daemon ended: reads what it left.
+    /// A step daemon ended: reads what it left. One that was killed left no result, perhaps processes, and files.
     pub(super) fn step_ended(&mut self, run: Run, step: StepNo) {
         let _ = fs::remove_file(self.step_socket(run, step));
         let end = fs::read(Shim::result_path(&self.spool, run, step))
             .ok()
-            .and_then(|bytes| minicbor::decode(&bytes).ok())
-            .unwrap_or_else(lost);
+            .and_then(|bytes| minicbor::decode(&bytes).ok());
+        if end.is_none() {
+            self.kill_rest_of(run, step);
+        }
+        let end = end.unwrap_or_else(lost);
         let Some(proc) = self.jobs.get_mut(&run).and_then(|e| e.steps.get_mut(&step)) else {
             return;
         };
+        remove_dirs(&std::mem::take(&mut proc.dirs));
         proc.ended = Some(end.clone());
         proc.control = None;
         self.emit(&FromShim::StepEnded {
@@ -117,6 +149,35 @@ impl Shim {
             end: Box::new(end),
         });
         self.unsettled = true;
+    }
+
+    /// Kills what a step daemon that was killed has left: its tasks go with it, but not what they had started.
+    fn kill_rest_of(&mut self, run: Run, step: StepNo) {
+        let number = step.0.to_string();
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let mut killed = BTreeSet::new();
+        loop {
+            let mut all = self.tree.below(&[own]);
+            if self.jobs.get(&run).is_some_and(|e| e.recovered) {
+                all.extend(self.strays(run));
+            }
+            let left: Vec<i32> = all
+                .into_iter()
+                .filter(|pid| {
+                    let [step] = processes::variables(*pid, ["SLURM_STEP_ID"]);
+                    step.as_deref() == Some(&number) && self.job_by_environment(*pid) == Some(run)
+                })
+                .collect();
+            // One of them may have forked while it was looked for the others.
+            let known = killed.len();
+            for pid in left {
+                sys::kill(pid, libc::SIGKILL);
+                killed.insert(pid);
+            }
+            if killed.len() == known {
+                return;
+            }
+        }
     }
 
     pub(super) fn forget_step(&mut self, run: Run, step: StepNo) {
@@ -227,6 +288,20 @@ fn become_stepd(
     let listener = UnixListener::from(sys::adopt(3));
     let control = UnixStream::from(sys::adopt(4));
     stepd::run(order, setting, listener, control, wire)
+}
+
+/// Removes directories of a step. What ends at this very moment may still write: under another name it cannot find them.
+pub(crate) fn remove_dirs(dirs: &[PathBuf]) {
+    for dir in dirs {
+        let mut aside = dir.clone().into_os_string();
+        aside.push(".gone");
+        let removed = fs::rename(dir, &aside).and_then(|()| fs::remove_dir_all(&aside));
+        if let Err(e) = removed
+            && e.kind() != io::ErrorKind::NotFound
+        {
+            eprintln!("{}: {e}", dir.display());
+        }
+    }
 }
 
 /// A listener for the step's other nodes, at a port of the kernel's choice.

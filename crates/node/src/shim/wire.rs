@@ -382,6 +382,13 @@ pub(crate) struct PmixOrder {
     #[n(9)]
     #[cbor(default)]
     pub(crate) pmi: bool,
+    /// What MPI is told of cross-memory attach.
+    #[n(280)]
+    pub(crate) cross_memory: Option<bool>,
+    /// Open MPI need not look for other networks than TCP.
+    #[n(281)]
+    #[cbor(default)]
+    pub(crate) plain_network: bool,
 }
 
 /// Shim to agent.

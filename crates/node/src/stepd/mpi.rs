@@ -3,6 +3,7 @@
 //! to find in its environment, follows who has joined and who has taken leave, and cleans up.
 
 use super::{Setting, Stepd};
+use crate::cross_memory::switches;
 use crate::shim::wire::{PmixOrder, StepOrder};
 use crate::sys;
 use minicbor::bytes::ByteVec;
@@ -17,7 +18,6 @@ use nix::unistd::Uid;
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -60,9 +60,13 @@ pub(super) struct Pmix {
     connected: BTreeSet<u32>,
     finalized: BTreeSet<u32>,
     /// For files of tasks and library, and for memory that tasks share.
-    dirs: [PathBuf; 2],
+    dirs: Vec<PathBuf>,
     /// `PMIxEnv`.
     site_env: Vec<String>,
+    /// What MPI is told of cross-memory attach.
+    cross_memory: Option<bool>,
+    /// Open MPI need not look for other networks than TCP.
+    plain_network: bool,
     /// Ranks of this node wait for each other without giving up the CPU unless they are told to.
     crowded: bool,
 }
@@ -75,11 +79,10 @@ impl Pmix {
         setting: &Setting,
         listener: Option<TcpListener>,
     ) -> io::Result<Pmix> {
-        let name = dir_name(order, &pmix.nspace, setting);
-        let dirs = [
-            make_dir(order, &pmix.tmp_base, &name)?,
-            make_dir(order, "/dev/shm", &name)?,
-        ];
+        let dirs = setting.dirs.clone();
+        for dir in &dirs {
+            make_dir(order, dir)?;
+        }
         let position = order.launch.position as usize;
         let here = order.launch.tasks.get(position).map_or(0, Vec::len);
         let machine = std::thread::available_parallelism().map_or(1, usize::from);
@@ -91,7 +94,9 @@ impl Pmix {
             tasks: order.launch.tasks.clone(),
             position,
             owner: (order.user.uid, order.user.gid),
-            dir: dirs[0].to_string_lossy().into_owned(),
+            dir: dirs
+                .first()
+                .map_or_else(String::new, |d| d.to_string_lossy().into_owned()),
             key: order.launch.key.to_vec(),
             crowded: here > cpus,
             universe: pmix.universe,
@@ -131,6 +136,8 @@ impl Pmix {
             finalized: BTreeSet::new(),
             dirs,
             site_env: pmix.env.clone(),
+            cross_memory: pmix.cross_memory,
+            plain_network: pmix.plain_network,
             crowded,
         };
         if order.launch.names.len() == 1 {
@@ -212,9 +219,16 @@ impl Pmix {
                 set_default(env, name, value);
             }
         }
-        let memory = self.dirs[1].to_string_lossy();
-        for name in SHARED_MEMORY {
-            set_default(env, name, &memory);
+        if let Some(memory) = self.dirs.get(1) {
+            for name in SHARED_MEMORY {
+                set_default(env, name, &memory.to_string_lossy());
+            }
+        }
+        for (name, value) in self.cross_memory.into_iter().flat_map(switches) {
+            set_default(env, name, value);
+        }
+        if self.plain_network && !chooses_network(env) {
+            set_default(env, "OMPI_MCA_pml", "ob1");
         }
         if self.crowded {
             set_default(env, "OMPI_MCA_mpi_yield_when_idle", "1");
@@ -232,17 +246,6 @@ impl Pmix {
     /// All tasks have been forked: they alone have their sockets.
     pub(super) fn tasks_have_sockets(&mut self) {
         self.sockets.clear();
-    }
-
-    /// Removes what host and tasks leave behind.
-    pub(super) fn clean(&self) {
-        for dir in &self.dirs {
-            if let Err(e) = fs::remove_dir_all(dir)
-                && e.kind() != io::ErrorKind::NotFound
-            {
-                eprintln!("{}: {e}", dir.display());
-            }
-        }
     }
 }
 
@@ -520,32 +523,22 @@ fn become_host(
     sys::exit_now(code)
 }
 
-/// A name that no other step on this machine has, even of other clusters or emulated nodes.
-fn dir_name(order: &StepOrder, nspace: &str, setting: &Setting) -> String {
-    let mut hasher = DefaultHasher::new();
-    setting.result.parent().hash(&mut hasher);
-    let (uid, node, place) = (order.user.uid, &setting.node, hasher.finish());
-    format!("muster-pmix.{uid}.{nspace}.{node}.{place:016x}")
-}
-
 /// A fresh directory of the user's. What an earlier life of this step's number left there goes.
-fn make_dir(order: &StepOrder, base: &str, name: &str) -> io::Result<PathBuf> {
-    let path = Path::new(base).join(name);
-    let make = || fs::DirBuilder::new().mode(0o700).create(&path);
+fn make_dir(order: &StepOrder, path: &Path) -> io::Result<()> {
+    let make = || fs::DirBuilder::new().mode(0o700).create(path);
     let made = match make() {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            fs::remove_dir_all(&path).and_then(|()| make())
+            fs::remove_dir_all(path).and_then(|()| make())
         }
         other => other,
     };
     made.and_then(|()| {
         if Uid::effective().is_root() {
-            chown(&path, Some(order.user.uid), Some(order.user.gid))?;
+            chown(path, Some(order.user.uid), Some(order.user.gid))?;
         }
         Ok(())
     })
-    .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
-    Ok(path)
+    .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
 }
 
 /// The environment of the step, for steps that its tasks spawn.
@@ -556,6 +549,19 @@ fn variables(order: &StepOrder) -> Vec<(String, String)> {
         .filter_map(|v| std::str::from_utf8(v).ok()?.split_once('='))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect()
+}
+
+/// Whether the user tells Open MPI how to send messages: by the environment, or by the file that it reads.
+fn chooses_network(env: &[CString]) -> bool {
+    let value = |name: &str| {
+        let mut of_name = env
+            .iter()
+            .filter_map(|v| v.to_str().ok()?.strip_prefix(name));
+        of_name.next().map(str::to_owned)
+    };
+    let said = ["OMPI_MCA_pml=", "OMPI_MCA_mtl="];
+    let file = value("HOME=").map(|home| format!("{home}/.openmpi/mca-params.conf"));
+    said.iter().any(|name| value(name).is_some()) || file.is_some_and(|f| Path::new(&f).exists())
 }
 
 fn set_default(env: &mut Vec<CString>, name: &str, value: &str) {

@@ -55,6 +55,8 @@ struct Barrier {
     go: OwnedFd,
     /// The daemon's end of `go`, which must not stay open in tasks.
     go_writer: i32,
+    /// The daemon's process.
+    daemon: u32,
 }
 
 impl Stepd<'_> {
@@ -66,6 +68,7 @@ impl Stepd<'_> {
             ready: ready_writer,
             go,
             go_writer: go_writer.as_raw_fd(),
+            daemon: std::process::id(),
         };
         self.ready = Some(ready);
         self.go = Some(go_writer);
@@ -177,7 +180,7 @@ impl Stepd<'_> {
     fn become_task(&self, local: u32, global: u32, ends: Ends, barrier: &Barrier) -> ! {
         sys::close_inherited(barrier.go_writer);
         sys::restore_signals();
-        let code = match self.prepare_task(&ends, local, global) {
+        let code = match self.prepare_task(&ends, barrier, local, global) {
             Err(text) => {
                 say(&text);
                 1
@@ -194,7 +197,13 @@ impl Stepd<'_> {
         sys::exit_now(code)
     }
 
-    fn prepare_task(&self, ends: &Ends, local: u32, global: u32) -> Result<(), String> {
+    fn prepare_task(
+        &self,
+        ends: &Ends,
+        barrier: &Barrier,
+        local: u32,
+        global: u32,
+    ) -> Result<(), String> {
         let (order, spec) = (self.order, &self.order.launch.spec);
         for &(resource, soft) in &order.limits {
             // Propagation of limits is best effort, as in Slurm.
@@ -214,6 +223,12 @@ impl Stepd<'_> {
             sys::become_user(order.user.uid, order.user.gid, &order.user.groups)
                 .map_err(|e| format!("task {global}: cannot become {}: {e}", order.user.name))?;
         }
+        // Nobody would end it, or hear of its end, without the daemon. (A change of identity undoes this.)
+        if !sys::die_with_parent_of(barrier.daemon) {
+            return Err(format!("task {global}: its step daemon is gone"));
+        }
+        // Tasks of a step may copy from each other's memory where Yama asks that this be said.
+        sys::allow_attach(barrier.daemon);
         umask(Mode::from_bits_truncate(spec.context.umask & 0o777));
         let astray = go_to(&spec.work_dir).map_err(|e| format!("chdir to /tmp: {e}"))?;
         self.connect_files(ends)?;

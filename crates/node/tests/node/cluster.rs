@@ -396,6 +396,7 @@ impl JobMaker {
             account: "root".to_owned(),
             qos: "normal".to_owned(),
             next_step: 0,
+            components: Vec::new(),
         };
         let grants = (0..nodes.len())
             .map(|i| JobGrant {

@@ -61,6 +61,7 @@ fn agent(args: &[String]) -> ExitCode {
     let options = AgentOptions {
         name: args[0].clone(),
         cluster: cluster::CLUSTER.to_owned(),
+        address: String::new(),
         controller_socket: args[1].clone().into(),
         spool_dir: args[2].clone().into(),
         claimed_cpus: Some(8),

@@ -301,6 +301,18 @@ impl Host {
         }
     }
 
+    /// A host is gone, perhaps one of a step that ended while it was being told of another: nobody waits for it.
+    pub(super) fn need_not_know(&mut self, host: &str) {
+        let waiting = self.spawns.waiting.iter();
+        let tickets: Vec<u64> = waiting
+            .filter(|(_, w)| w.unaware.contains(host))
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        for ticket in tickets {
+            self.relative_knows(ticket, host);
+        }
+    }
+
     /// Takes in name spaces that are new here.
     fn get_to_know(&mut self, jobs: Vec<Job>) {
         for job in jobs {

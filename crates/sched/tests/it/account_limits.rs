@@ -113,6 +113,7 @@ fn what_an_account_has_counts_all_below_it() {
         target: muster_core::command::JobTarget {
             job: first,
             tasks: None,
+            component: None,
         },
     });
     assert_eq!(started(&mut world), [0u64; 0]);

@@ -66,6 +66,27 @@ n1 DD.BB
 }
 
 #[test]
+fn a_job_with_a_least_time_fits_into_a_gap() {
+    let mut world = World::simple(2, 1);
+    // B needs both nodes when A ends; C asks for 60 minutes and takes the 30 that are left. D would need 40.
+    let shorter = |least, mut spec: JobSpec| {
+        spec.time_min = Some(TimeLimit::Minutes(least));
+        spec
+    };
+    let specs = vec![
+        job(1, 30),
+        wide(2, 2, 20),
+        shorter(40, job(1, 60)),
+        shorter(20, job(1, 60)),
+    ];
+    let expected = "\
+n0 AAABBCCCCCC
+n1 DDDBB
+";
+    assert_eq!(scenario(&mut world, specs, 12), expected);
+}
+
+#[test]
 fn a_long_job_may_use_what_the_reserved_one_leaves() {
     let mut world = World::simple(1, 4);
     // B needs 3 CPUs when A ends; C runs long on the fourth.

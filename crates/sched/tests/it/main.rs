@@ -5,6 +5,8 @@
 mod account_limits;
 mod cost;
 mod drawn;
+mod features;
+mod het;
 mod licenses;
 mod network;
 mod preempt;

@@ -203,7 +203,7 @@ fn features_and_devices() {
         reason_of(&mut world, needs("ib&old")),
         Reason::BadConstraints
     );
-    assert_eq!(reason_of(&mut world, needs("ib*2")), Reason::BadConstraints);
+    assert_eq!(reason_of(&mut world, needs("ib*")), Reason::BadConstraints);
     let gpu = |n, kind: Option<&str>| {
         let ask = GresAsk {
             name: "gpu".into(),

@@ -190,6 +190,7 @@ impl World {
             reason: Reason::None,
             partition: spec.partitions.first().cloned().unwrap_or_default(),
             requeueable: true,
+            het: None,
             spec: Arc::new(spec),
         });
         id

@@ -299,7 +299,11 @@ impl World {
         };
         let owner = self.clients.acknowledged.get(&job).map_or(0, |s| s.uid);
         let uid = if root { 0 } else { owner };
-        let mut target = JobTarget { job, tasks: None };
+        let mut target = JobTarget {
+            job,
+            tasks: None,
+            component: None,
+        };
         if self.random.one_in(4) {
             let mut tasks = IndexSet::default();
             tasks.insert_range(self.random.small(0, 3), self.random.small(2, 6));
@@ -645,6 +649,7 @@ impl World {
             let target = JobTarget {
                 job: job.id,
                 tasks: None,
+                component: None,
             };
             match job.state {
                 JobState::Pending if job.reason == Reason::DependencyNeverSatisfied => {

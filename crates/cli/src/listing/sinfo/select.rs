@@ -17,6 +17,8 @@ pub(super) enum Wish {
     NoRespond,
     Reserved,
     Maintenance,
+    /// One of the flags that `scontrol show node` puts beside the state.
+    Flag(&'static str),
     /// A state of Slurm that nodes here are never in.
     Never,
 }
@@ -61,14 +63,14 @@ const STATES: &[(&str, Wish)] = &[
     ("MAINT", Wish::Maintenance),
     ("PERFCTRS", Wish::Never),
     ("NPC", Wish::Never),
-    ("CLOUD", Wish::Never),
-    ("POWER_DOWN", Wish::Never),
-    ("POWERING_DOWN", Wish::Never),
-    ("POWERED_DOWN", Wish::Never),
-    ("POWER_UP", Wish::Never),
-    ("POWERING_UP", Wish::Never),
-    ("REBOOT_ISSUED", Wish::Never),
-    ("REBOOT_REQUESTED", Wish::Never),
+    ("CLOUD", Wish::Flag("CLOUD")),
+    ("POWER_DOWN", Wish::Flag("POWER_DOWN")),
+    ("POWERING_DOWN", Wish::Flag("POWERING_DOWN")),
+    ("POWERED_DOWN", Wish::Flag("POWERED_DOWN")),
+    ("POWER_UP", Wish::Flag("POWERING_UP")),
+    ("POWERING_UP", Wish::Flag("POWERING_UP")),
+    ("REBOOT_ISSUED", Wish::Flag("REBOOT_ISSUED")),
+    ("REBOOT_REQUESTED", Wish::Flag("REBOOT_REQUESTED")),
     ("INVAL", Wish::Never),
     ("BLOCKED", Wish::Never),
 ];
@@ -147,6 +149,7 @@ fn fits(wish: Wish, view: &NodeView<'_>) -> bool {
         Wish::NoRespond => view.silent(),
         Wish::Reserved => view.reserved.is_some(),
         Wish::Maintenance => view.reserved == Some(true),
+        Wish::Flag(wanted) => view.flags().any(|flag| flag == wanted),
         Wish::Never => false,
     }
 }

@@ -19,6 +19,24 @@ pub(super) struct JobName {
     pub(super) id: JobId,
     /// One task of the array.
     pub(super) task: Option<u32>,
+    /// One component of the heterogeneous job.
+    pub(super) component: Option<u32>,
+}
+
+impl JobName {
+    /// The record to ask for; a leader brings its components along.
+    fn record(&self) -> JobId {
+        JobId(self.id.0 + u64::from(self.component.unwrap_or(0)))
+    }
+
+    /// Whether it names this record, its heterogeneous job or its component of that.
+    fn is_of(&self, job: &Job) -> bool {
+        let part = job.het.filter(|part| part.leader == self.id);
+        match self.component {
+            Some(component) => part.is_some_and(|part| part.offset == component),
+            None => job.id == self.id || part.is_some(),
+        }
+    }
 }
 
 /// Conditions; all that are given must hold, an empty list is none.
@@ -46,16 +64,32 @@ pub(super) fn parse_jobs(list: &str) -> Result<Vec<JobName>, Failure> {
     let mut names = Vec::new();
     for word in words {
         let word = word.trim();
+        if let Some((leader, component)) = word.split_once('+') {
+            names.push(JobName {
+                id: JobId(leader.parse().map_err(|_| wrong(word))?),
+                task: None,
+                component: Some(component.parse().map_err(|_| wrong(word))?),
+            });
+            continue;
+        }
         let (base, tasks) = match word.split_once('_') {
             Some((base, tasks)) => (base, Some(tasks)),
             None => (word, None),
         };
         let id = JobId(base.parse().map_err(|_| wrong(word))?);
         match tasks {
-            None => names.push(JobName { id, task: None }),
+            None => names.push(JobName {
+                id,
+                task: None,
+                component: None,
+            }),
             Some(tasks) => {
                 let tasks = hostlist::parse_ranges(tasks, 1 << 20).map_err(|_| wrong(word))?;
-                names.extend(tasks.into_iter().map(|t| JobName { id, task: Some(t) }));
+                names.extend(tasks.into_iter().map(|t| JobName {
+                    id,
+                    task: Some(t),
+                    component: None,
+                }));
             }
         }
     }
@@ -90,9 +124,9 @@ pub(super) fn parse_nodes(list: &str) -> Result<Vec<String>, Failure> {
 impl Wishes {
     /// What can be asked of the controller.
     pub(super) fn filter(&self, start: bool, document: bool) -> JobFilter {
-        let named = self.jobs.iter().flatten().map(|name| name.id);
+        let named = self.jobs.iter().flatten().map(JobName::record);
         let mut ids: Vec<JobId> = named
-            .chain(self.steps.iter().map(|(name, _)| name.id))
+            .chain(self.steps.iter().map(|(name, _)| name.record()))
             .collect();
         ids.dedup();
         let mut filter = JobFilter {
@@ -235,7 +269,8 @@ fn by_task<'a>(options: &Options, row: JobRow<'a>, rows: &mut Vec<JobRow<'a>>) {
         // No ids: everything.
     } else {
         let here = |name: &&JobName| {
-            name.id == row.base_id() || name.id == row.job.id && name.task.is_none()
+            name.id == row.base_id() && name.component.is_none()
+                || name.task.is_none() && name.is_of(row.job)
         };
         let mut mine = names.into_iter().filter(here).peekable();
         if mine.peek().is_none() {
@@ -287,7 +322,7 @@ pub(super) fn steps<'a>(options: &Options, rows: &[JobRow<'a>]) -> Vec<StepRow<'
             || names.iter().any(|(name, step)| {
                 let same_job = match name.task {
                     Some(task) => row.job.base_id() == name.id && row.job.index() == Some(task),
-                    None => row.job.base_id() == name.id || row.job.job.id == name.id,
+                    None => row.job.base_id() == name.id || name.is_of(row.job.job),
                 };
                 same_job && step.is_none_or(|s| s == row.step.step)
             })

@@ -92,6 +92,7 @@ impl Session {
                 let target = JobTarget {
                     job: job.id,
                     tasks: None,
+                    component: None,
                 };
                 (shown_id(&job), target)
             })

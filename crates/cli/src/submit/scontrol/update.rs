@@ -140,7 +140,7 @@ pub(crate) const NODE_FIELDS: &[Field] = &[
         name: "State",
         letters: 1,
         status: Status::Partly(
-            "DOWN, DRAIN, FAIL, RESUME, IDLE, UNDRAIN; scontrol reboot reboots nodes; they are not powered or added from here",
+            "DOWN, DRAIN, FAIL, RESUME, IDLE, UNDRAIN, POWER_UP, POWER_DOWN, POWER_DOWN_ASAP, POWER_DOWN_FORCE; scontrol reboot reboots nodes; they are not added from here",
         ),
     },
     works("Reason", 1),
@@ -372,7 +372,7 @@ impl Session {
             None => {
                 self.complain(&format!("Invalid input: {}", pair.text));
                 self.complain("Request aborted");
-                self.complain("Valid states are: DOWN DRAIN FAIL IDLE RESUME UNDRAIN");
+                self.complain("Valid states are: DOWN DRAIN FAIL IDLE RESUME UNDRAIN POWER_DOWN POWER_DOWN_ASAP POWER_DOWN_FORCE POWER_UP");
                 self.complain("Not all states are valid given a node's prior state");
             }
         }

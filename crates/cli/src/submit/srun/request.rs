@@ -9,6 +9,7 @@ use muster_conf::options::job::{self, BuildError};
 use muster_conf::options::values::number;
 use muster_conf::options::{Chosen, OptionError, Source};
 use muster_core::distribution::Distribution;
+use muster_core::het::HetComponent;
 use muster_core::spec::{ResourceAsk, StdioSpec};
 use muster_proto::step::{StdinTask, StepSpec};
 use std::ffi::OsStr;
@@ -225,6 +226,28 @@ pub(super) fn fill_allocation(spec: &mut StepSpec, holder: &Holder, ask: &Resour
     spec.exact = false;
     spec.immediate = false;
     spec.time_limit = None;
+}
+
+/// The step in one component of the allocation that was made for it. Says how many tasks it has there.
+pub(super) fn fill_component(
+    spec: &mut StepSpec,
+    component: &HetComponent,
+    asked: Option<u32>,
+) -> u32 {
+    let nodes = u32::try_from(component.alloc.nodes.len()).unwrap_or(u32::MAX);
+    spec.job = component.job;
+    spec.min_nodes = Some(nodes);
+    spec.max_nodes = Some(nodes);
+    let tasks = asked.unwrap_or(component.alloc.ntasks.max(nodes));
+    spec.ntasks = Some(tasks);
+    spec.memory = muster_core::spec::MemoryAsk::Default;
+    spec.gres = Vec::new();
+    spec.nodelist = None;
+    spec.exclude = None;
+    spec.exact = false;
+    spec.immediate = false;
+    spec.time_limit = None;
+    tasks
 }
 
 /// Where the tasks find srun.

@@ -134,13 +134,13 @@ fn due(moment: &mut Option<Instant>) -> bool {
 }
 
 impl Session {
-    /// Opens files and connections. Tasks start when every step daemon has heard the key.
+    /// Opens files and connections. Tasks start when every step daemon has heard the key. The step may have parts in
+    /// several components of a heterogeneous job; what the first one says of streams and signals holds for all.
     pub(super) fn start(
         say: &Say,
         line: &line::Line,
-        spec: StepSpec,
+        parts: Vec<(StepSpec, StepCreated)>,
         streams: Streams,
-        created: StepCreated,
         user: String,
     ) -> Result<Session, ExitCode> {
         let fail = |text: String| {
@@ -148,11 +148,15 @@ impl Session {
             say.failed()
         };
         let chosen = &line.chosen;
-        let step = created.step;
-        let tasks = Tasks::new(&created.nodes);
+        let Some((spec, created)) = parts.first() else {
+            return Err(fail("there is no step".to_owned()));
+        };
+        let (spec, step) = (spec.clone(), created.step);
+        let nodes = parts.iter().flat_map(|(_, created)| &created.nodes);
+        let tasks = Tasks::new(nodes);
         let names = Names {
             job: spec.job,
-            step: created.step,
+            step,
             user: &user,
             job_name: &spec.name,
         };
@@ -177,8 +181,11 @@ impl Session {
         if let Some(prolog) = prolog {
             run_program(say, &prolog);
         }
-        let meshed = !created.wires.is_empty();
-        let peers = greet(say, &spec, created)?;
+        let meshed = parts.iter().any(|(_, created)| !created.wires.is_empty());
+        let mut peers = Vec::new();
+        for (spec, created) in parts {
+            peers.extend(greet(say, &spec, created)?);
+        }
         let id = format!("StepId={}.{step}", spec.job);
         Ok(Session {
             say: *say,
@@ -203,8 +210,8 @@ impl Session {
         })
     }
 
-    /// Stays until the step has ended. `lead` keeps the step alive; `holder` keeps the allocation, if it is ours.
-    pub(super) fn run(mut self, mut lead: AgentStream, mut holder: Option<Holder>) -> Outcome {
+    /// Stays until the step has ended. `leads` keep the step alive; `holder` keeps the allocation, if it is ours.
+    pub(super) fn run(mut self, leads: Vec<AgentStream>, mut holder: Option<Holder>) -> Outcome {
         let signals = match Signals::catch(&CAUGHT) {
             Ok(signals) => signals,
             Err(e) => {
@@ -221,10 +228,13 @@ impl Session {
         if !self.leave && !self.lost {
             // The step is over when every node has told the lead: what follows in a script finds its CPUs free, and
             // the batch script's end finds it recorded. A lost node must not keep srun.
-            let _ = lead.set_patience(STEP_OVER);
-            let _ = lead.receive();
+            for mut lead in leads {
+                let _ = lead.set_patience(STEP_OVER);
+                let _ = lead.receive();
+            }
+        } else {
+            drop(leads);
         }
-        drop(lead);
         self.flush();
         let (exit, mut code) = match self.failed {
             Some(exit) => (exit, tasks::code(exit)),

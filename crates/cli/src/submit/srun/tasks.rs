@@ -23,8 +23,8 @@ pub(super) struct Tasks {
 
 impl Tasks {
     /// Those of a step.
-    pub(super) fn new(nodes: &[StepNode]) -> Tasks {
-        let highest = nodes.iter().flat_map(|n| n.tasks.iter()).max();
+    pub(super) fn new<'n>(nodes: impl IntoIterator<Item = &'n StepNode>) -> Tasks {
+        let highest = nodes.into_iter().flat_map(|n| n.tasks.iter()).max();
         let count = highest.map_or(0, |h| *h as usize + 1);
         Tasks {
             lives: vec![Life::Waiting; count],

@@ -32,6 +32,10 @@ pub fn resource_ask(
             .value("constraint")
             .map(str::to_owned)
             .filter(|c| !c.is_empty()),
+        prefer: chosen
+            .value("prefer")
+            .map(str::to_owned)
+            .filter(|p| !p.is_empty()),
         nodelist: chosen
             .value("nodelist")
             .map(str::to_owned)

@@ -1,0 +1,152 @@
+//! Components of heterogeneous jobs on the command line: options of each, separated by `:`, and what one passes on to
+//! the next.
+
+use muster_conf::options::getopt::{self, Order, Parsed};
+use muster_conf::options::{Chosen, Command, OptionRow, Source, table};
+
+/// What stands between components.
+const SEPARATOR: &str = ":";
+
+/// Options that hold for the following components too, unless they say otherwise, as the guide to heterogeneous jobs
+/// lists them.
+const PASSED_ON: [&str; 49] = [
+    "account",
+    "acctg-freq",
+    "begin",
+    "chdir",
+    "cluster-constraint",
+    "clusters",
+    "comment",
+    "deadline",
+    "delay-boot",
+    "dependency",
+    "distribution",
+    "epilog",
+    "error",
+    "exclude",
+    "export",
+    "export-file",
+    "get-user-env",
+    "gid",
+    "hold",
+    "ignore-pbs",
+    "immediate",
+    "input",
+    "job-name",
+    "kill-on-bad-exit",
+    "label",
+    "mcs-label",
+    "mem",
+    "msg-timeout",
+    "nice",
+    "no-kill",
+    "no-requeue",
+    "open-mode",
+    "output",
+    "parsable",
+    "priority",
+    "profile",
+    "prolog",
+    "propagate",
+    "qos",
+    "quiet",
+    "reboot",
+    "requeue",
+    "reservation",
+    "signal",
+    "test-only",
+    "time",
+    "time-min",
+    "uid",
+    "wckey",
+];
+
+/// One component's options and words, as they stand.
+pub(super) type Part = Parsed<'static, OptionRow>;
+
+/// Takes a command line apart. sbatch and salloc have words after the last component only; with srun each may have a
+/// program of its own.
+///
+/// # Errors
+/// getopt_long's sentence.
+pub(super) fn split(command: Command, args: &[String]) -> Result<Vec<Part>, String> {
+    let mut parts = Vec::new();
+    let mut rest: Option<Vec<String>> = Some(args.to_vec());
+    while let Some(args) = rest.take() {
+        let rows = table().iter().filter(|r| r.commands.has(command));
+        let mut part = getopt::parse(rows, &args, Order::StopAtWord)?;
+        let at = match command {
+            Command::Srun => part.words.iter().position(|w| w == SEPARATOR),
+            Command::Sbatch | Command::Salloc => {
+                (part.words.first().is_some_and(|w| w == SEPARATOR)).then_some(0)
+            }
+        };
+        // A colon at the very end is a word like any other.
+        if let Some(at) = at.filter(|at| at + 1 < part.words.len()) {
+            rest = Some(part.words.split_off(at + 1));
+            part.words.pop();
+        }
+        parts.push(part);
+    }
+    Ok(parts)
+}
+
+/// Gives a component what the one before it passes on.
+pub(super) fn pass_on(from: &Chosen, to: &mut Chosen, source: Source) {
+    for given in from.iter().filter(|given| given.source == source) {
+        if PASSED_ON.contains(&given.row.long) {
+            to.give(given.row, given.value.clone(), source);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn shown(command: Command, text: &str) -> Vec<String> {
+        let parts = split(command, &words(text)).unwrap();
+        let show = |part: Part| {
+            let options = part
+                .options
+                .iter()
+                .map(|(row, value)| format!("{}={}", row.long, value.as_deref().unwrap_or("")));
+            let mut all: Vec<String> = options.collect();
+            all.extend(part.words);
+            all.join(" ")
+        };
+        parts.into_iter().map(show).collect()
+    }
+
+    #[test]
+    fn parts_of_a_line() {
+        assert_eq!(
+            shown(Command::Sbatch, "-n1 -c4 : -n2 : -N3 job.sh : x"),
+            ["ntasks=1 cpus-per-task=4", "ntasks=2", "nodes=3 job.sh : x"]
+        );
+        assert_eq!(
+            shown(Command::Srun, "-n1 server a : -n2 client"),
+            ["ntasks=1 server a", "ntasks=2 client"]
+        );
+        assert_eq!(
+            shown(Command::Srun, "server : client"),
+            ["server", "client"]
+        );
+        assert_eq!(
+            shown(Command::Salloc, "-n1 echo : -n"),
+            ["ntasks=1 echo : -n"]
+        );
+        assert_eq!(shown(Command::Srun, "echo :"), ["echo :"]);
+    }
+
+    #[test]
+    fn every_option_that_is_passed_on_exists() {
+        for long in PASSED_ON {
+            assert!(table().iter().any(|row| row.long == long), "--{long}");
+        }
+    }
+}

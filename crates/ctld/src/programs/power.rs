@@ -1,0 +1,191 @@
+//! `SuspendProgram`, `ResumeProgram` and `ResumeFailProgram`: run once for all nodes that the events of a turn power
+//! down or up. When the controller starts they are run again for nodes that are on their way.
+
+use super::{Invocation, ProgramSettings, variable};
+use muster_conf::Config;
+use muster_core::event::NodeChange;
+use muster_core::hostlist;
+use muster_core::ids::NodeIdx;
+use muster_core::job::Job;
+use muster_core::power::Power;
+use muster_core::state::State;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// What slurm.conf names.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PowerPrograms {
+    suspend: Option<String>,
+    resume: Option<String>,
+    resume_failed: Option<String>,
+    /// Where files for them lie.
+    dir: PathBuf,
+}
+
+impl PowerPrograms {
+    pub(super) fn read(config: &Config) -> PowerPrograms {
+        let text = |key: &str| {
+            let value = config.text(key).filter(|v| !v.is_empty() && *v != "(null)");
+            value.map(str::to_owned)
+        };
+        PowerPrograms {
+            suspend: text("SuspendProgram"),
+            resume: text("ResumeProgram"),
+            resume_failed: text("ResumeFailProgram"),
+            dir: config.paths.state_save_location.clone(),
+        }
+    }
+}
+
+/// Nodes that events were about.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    down: Vec<NodeIdx>,
+    up: Vec<NodeIdx>,
+    failed: Vec<NodeIdx>,
+    /// Files made so far.
+    files: u64,
+}
+
+impl Moves {
+    /// Those that were on their way when the controller stopped.
+    pub(super) fn under_way(state: &State) -> Moves {
+        let mut moves = Moves::default();
+        for node in state.nodes.iter().filter(|n| !n.removed) {
+            moves.heard(node.idx, &NodeChange::Power(node.power));
+        }
+        moves
+    }
+
+    /// Something about a node changed.
+    pub(super) fn heard(&mut self, node: NodeIdx, change: &NodeChange) {
+        match change {
+            NodeChange::Power(Some(Power::GoingDown { .. })) => self.down.push(node),
+            NodeChange::Power(Some(Power::GoingUp { .. })) => self.up.push(node),
+            NodeChange::ResumeFailed => self.failed.push(node),
+            _ => {}
+        }
+    }
+
+    /// What is to be run.
+    pub(super) fn take(&mut self, state: &State, settings: &ProgramSettings) -> Vec<Invocation> {
+        let programs = &settings.power;
+        let (down, up, failed) = (
+            std::mem::take(&mut self.down),
+            std::mem::take(&mut self.up),
+            std::mem::take(&mut self.failed),
+        );
+        let mut out = Vec::new();
+        for (what, program, nodes) in [
+            ("SuspendProgram", &programs.suspend, &down),
+            ("ResumeProgram", &programs.resume, &up),
+            ("ResumeFailProgram", &programs.resume_failed, &failed),
+        ] {
+            let Some(program) = program.clone().filter(|_| !nodes.is_empty()) else {
+                continue;
+            };
+            let hosts = names(state, nodes);
+            log::info!("{what} is run for {hosts}");
+            let mut env = vec![
+                variable("SLURM_CONF", &settings.conf_path),
+                variable("SLURM_CLUSTER_NAME", &settings.cluster),
+            ];
+            let file = (what == "ResumeProgram").then(|| {
+                self.files += 1;
+                let path = programs.dir.join(format!("resume_file.{}", self.files));
+                (path, resume_file(state, &hosts, nodes))
+            });
+            if let Some((path, _)) = &file {
+                env.push(variable("SLURM_RESUME_FILE", path.display()));
+            }
+            out.push(Invocation {
+                what,
+                program,
+                args: vec![hosts],
+                env,
+                file,
+            });
+        }
+        out
+    }
+}
+
+fn names(state: &State, nodes: &[NodeIdx]) -> String {
+    let known = nodes.iter().filter_map(|idx| state.node(*idx));
+    let names: Vec<String> = known.map(|n| n.config.name.clone()).collect();
+    hostlist::compress(&names)
+}
+
+/// Which jobs the nodes are powered up for, as JSON.
+fn resume_file(state: &State, hosts: &str, nodes: &[NodeIdx]) -> String {
+    let jobs = nodes
+        .iter()
+        .filter_map(|idx| state.node(*idx))
+        .flat_map(|n| &n.jobs);
+    let mut jobs: Vec<&Job> = jobs.filter_map(|id| state.jobs.get(id)).collect();
+    jobs.sort_by_key(|job| job.id);
+    jobs.dedup_by_key(|job| job.id);
+    let mut text = format!("{{\"all_nodes_resume\":{},\"jobs\":[", quoted(hosts));
+    for (at, job) in jobs.iter().enumerate() {
+        let comma = if at > 0 { "," } else { "" };
+        let alloc = job.alloc.as_deref();
+        let own = alloc.iter().flat_map(|a| &a.nodes).map(|s| s.node);
+        let resumed: Vec<NodeIdx> = own.filter(|idx| nodes.contains(idx)).collect();
+        let shown = |key: &str| {
+            let pair = job.spec.shown.iter().find(|(k, _)| k == key);
+            pair.map_or_else(|| "null".to_owned(), |(_, v)| quoted(v))
+        };
+        let _ = write!(
+            text,
+            "{comma}{{\"extra\":{},\"job_id\":{},\"features\":{},\"nodes_alloc\":{},\"nodes_resume\":{},\
+             \"oversubscribe\":{},\"partition\":{},\"reservation\":{}}}",
+            shown("extra"),
+            job.id,
+            job.spec
+                .ask
+                .constraint
+                .as_deref()
+                .map_or_else(|| "null".to_owned(), quoted),
+            quoted(alloc.map_or("", |a| &a.hostlist)),
+            quoted(&names(state, &resumed)),
+            quoted(if alloc.is_some_and(|a| a.exclusive) {
+                "NO"
+            } else {
+                "OK"
+            }),
+            quoted(&job.partition),
+            job.spec
+                .reservation
+                .as_deref()
+                .map_or_else(|| "null".to_owned(), quoted),
+        );
+    }
+    text.push_str("]}\n");
+    text
+}
+
+/// A text of JSON.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c < ' ' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_json() {
+        assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000a\"");
+    }
+}

@@ -1,0 +1,126 @@
+//! A private cluster for the time of a check or a measurement, in a directory that goes with it.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// The cluster.
+pub(crate) struct Scratch {
+    home: PathBuf,
+}
+
+impl Scratch {
+    /// Starts it.
+    pub(crate) fn start(nodes: u32, cpus: u32) -> Result<Scratch> {
+        let home = std::env::temp_dir().join(format!("muster-scratch-{}", std::process::id()));
+        std::fs::create_dir_all(home.join("work")).with_context(|| home.display().to_string())?;
+        let scratch = Scratch { home };
+        let (nodes, cpus) = (nodes.to_string(), cpus.to_string());
+        scratch.muster(&["up", "--nodes", &nodes, "--cpus", &cpus])?;
+        Ok(scratch)
+    }
+
+    fn muster(&self, args: &[&str]) -> Result<()> {
+        let output = Command::new(std::env::current_exe()?)
+            .args(args)
+            .env("MUSTER_HOME", &self.home)
+            .stdin(Stdio::null())
+            .output()?;
+        ensure!(
+            output.status.success(),
+            "muster {}: {}",
+            args.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        Ok(())
+    }
+
+    /// A file of the directory that commands run in.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.home.join("work").join(name)
+    }
+
+    /// Replaces mpi.conf.
+    pub(crate) fn set_mpi_conf(&self, text: &str) -> Result<()> {
+        std::fs::write(self.home.join("mpi.conf"), text)?;
+        self.ok("scontrol reconfigure", None)?;
+        Ok(())
+    }
+
+    /// Runs a bash command with the cluster's commands first on its path, then those of another directory, for two
+    /// minutes at most.
+    pub(crate) fn run(&self, script: &str, first: Option<&Path>) -> Result<Output> {
+        let mut path = self.home.join("bin").display().to_string();
+        for dir in first
+            .map(|p| p.display().to_string())
+            .into_iter()
+            .chain(std::env::var("PATH"))
+        {
+            path = format!("{path}:{dir}");
+        }
+        let mut command = Command::new("timeout");
+        command
+            .args(["-k", "5", "120", "bash", "-c", script])
+            .current_dir(self.home.join("work"))
+            .stdin(Stdio::null());
+        let foreign = [
+            "SLURM",
+            "SBATCH",
+            "PMIX",
+            "PMI_",
+            "OMPI_COMM",
+            "OMPI_UNIVERSE",
+        ];
+        for (name, _) in std::env::vars() {
+            if foreign.iter().any(|prefix| name.starts_with(prefix)) {
+                command.env_remove(name);
+            }
+        }
+        command
+            .env("PATH", path)
+            .env("SLURM_CONF", self.home.join("slurm.conf"))
+            // A check that an administrator runs is no reason for Open MPI to refuse.
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            .env("PRTE_ALLOW_RUN_AS_ROOT", "1")
+            .env("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            .output()
+            .context("bash and timeout are needed")
+    }
+
+    /// As [`Self::run`], for a command that must succeed; what it prints.
+    pub(crate) fn ok(&self, script: &str, first: Option<&Path>) -> Result<String> {
+        let output = self.run(script, first)?;
+        if !output.status.success() {
+            bail!("{script}: {}", last_words(&output));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(e) = self.muster(&["down", "--purge"]) {
+            eprintln!("muster: {e}");
+        }
+        let _ = std::fs::remove_dir_all(&self.home);
+    }
+}
+
+/// What a command that failed said about it, in a line.
+pub(crate) fn last_words(output: &Output) -> String {
+    let code = match output.status.code() {
+        Some(124 | 137) => "it has not ended after two minutes".to_owned(),
+        Some(code) => format!("exit status {code}"),
+        None => "it was killed".to_owned(),
+    };
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let mut lines = text
+        .lines()
+        .map(str::trim)
+        .filter(|l| l.chars().any(char::is_alphanumeric));
+    match lines.next() {
+        Some(line) => format!("{code}: {line}"),
+        None => code,
+    }
+}

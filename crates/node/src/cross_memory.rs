@@ -1,0 +1,158 @@
+//! Cross-memory attach: whether a rank may copy straight out of another's memory (process_vm_readv(2)), and whether
+//! that is faster on this machine than copying twice through memory that both share. MPI libraries assume the first
+//! and cannot know the second, so each node measures both once a boot, as a user without rights.
+
+mod probe;
+
+pub(crate) use probe::main;
+
+use crate::shim::SHIM_NAME;
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The argument with which the shim's program measures instead.
+pub(crate) const ARGUMENT: &str = "--cross-memory";
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CrossMemory {
+    /// It works.
+    Works {
+        /// How fast, MB/s.
+        attach: u32,
+        /// How fast two processes copy through memory that they share, MB/s; 0 if that could not be measured.
+        copy: u32,
+    },
+    /// It does not: why, and what to do about it.
+    Fails(String),
+}
+
+impl CrossMemory {
+    /// Measures it in a process of its own, started from this program file.
+    ///
+    /// # Errors
+    /// The process cannot be started, or does not answer as it should.
+    pub fn measure(program: &Path) -> io::Result<CrossMemory> {
+        let output = Command::new(program)
+            .arg0(SHIM_NAME)
+            .arg(ARGUMENT)
+            .env_clear()
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .current_dir("/")
+            .output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        CrossMemory::parse(&text).ok_or_else(|| {
+            let told = String::from_utf8_lossy(&output.stderr);
+            io::Error::other(format!(
+                "the probe of cross-memory attach fails: {}{}",
+                text.trim(),
+                told.trim()
+            ))
+        })
+    }
+
+    /// As [`Self::measure`], but what was measured since the machine started stands in a file.
+    pub(crate) fn remembered(
+        program: &Path,
+        file: &Path,
+        boot_id: &str,
+    ) -> io::Result<CrossMemory> {
+        let known = fs::read_to_string(file).unwrap_or_default();
+        let known = known.strip_prefix(boot_id).and_then(CrossMemory::parse);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let found = CrossMemory::measure(program)?;
+        fs::write(file, format!("{boot_id} {found}\n"))?;
+        Ok(found)
+    }
+
+    /// The words of [`std::fmt::Display`].
+    fn parse(text: &str) -> Option<CrossMemory> {
+        let text = text.trim();
+        if let Some(why) = text.strip_prefix("CrossMemoryAttach=NO CrossMemoryReason=") {
+            return Some(CrossMemory::Fails(why.to_owned()));
+        }
+        let rest = text.strip_prefix("CrossMemoryAttach=YES AttachMBps=")?;
+        let (attach, copy) = rest.split_once(" CopyMBps=")?;
+        Some(CrossMemory::Works {
+            attach: attach.parse().ok()?,
+            copy: copy.parse().ok()?,
+        })
+    }
+
+    /// Whether ranks gain by it here. Copying twice has to be clearly faster before it is preferred: it takes the time
+    /// of two CPUs.
+    pub(crate) fn pays(&self) -> bool {
+        match self {
+            CrossMemory::Works { attach, copy } => {
+                attach.saturating_mul(5) >= copy.saturating_mul(4)
+            }
+            CrossMemory::Fails(_) => false,
+        }
+    }
+}
+
+/// As `scontrol show node` prints it.
+impl std::fmt::Display for CrossMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            CrossMemory::Works { attach, copy } => {
+                write!(
+                    f,
+                    "CrossMemoryAttach=YES AttachMBps={attach} CopyMBps={copy}"
+                )
+            }
+            CrossMemory::Fails(why) => write!(f, "CrossMemoryAttach=NO CrossMemoryReason={why}"),
+        }
+    }
+}
+
+/// What tells MPI libraries whether to use it: Open MPI 4 and 5, UCX, MPICH and Intel MPI. Each looks at its own and
+/// none minds the others'. A library that finds out by itself needs no word to use it.
+pub(crate) fn switches(on: bool) -> &'static [(&'static str, &'static str)] {
+    if on {
+        &[
+            ("OMPI_MCA_btl_vader_single_copy_mechanism", "cma"),
+            ("I_MPI_SHM_CMA", "1"),
+        ]
+    } else {
+        &[
+            ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
+            ("OMPI_MCA_smsc", "^cma"),
+            ("UCX_TLS", "^cma"),
+            ("MPIR_CVAR_CH4_CMA_ENABLE", "0"),
+            ("I_MPI_SHM_CMA", "0"),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_as_they_are_written() {
+        let works = CrossMemory::Works {
+            attach: 5800,
+            copy: 3300,
+        };
+        let fails = CrossMemory::Fails("kernel.yama.ptrace_scope is 3".to_owned());
+        for found in [works, fails] {
+            assert_eq!(CrossMemory::parse(&format!("{found}\n")), Some(found));
+        }
+        assert_eq!(CrossMemory::parse(""), None);
+    }
+
+    #[test]
+    fn copying_twice_is_preferred_only_where_it_is_clearly_faster() {
+        let pays = |attach, copy| CrossMemory::Works { attach, copy }.pays();
+        assert!(pays(5000, 3000) && pays(5000, 6000) && pays(5000, 0));
+        assert!(!pays(5000, 7000));
+        assert!(!CrossMemory::Fails(String::new()).pays());
+    }
+}

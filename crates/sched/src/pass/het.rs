@@ -1,0 +1,334 @@
+//! Heterogeneous jobs in a pass: all components start now, or all are promised nodes from one time on.
+
+use super::Pass;
+use crate::fleet::Kept;
+use crate::ground::{Hold, Live, Running, end_after, take_spare};
+use crate::pass::allocate;
+use crate::place::Ground as _;
+use crate::place::{Pick, Placement};
+use crate::queue::{HeadKey, Reservation};
+use crate::together::{Member, earliest_together};
+use muster_core::command::PlannedStart;
+use muster_core::het::HetPart;
+use muster_core::ids::JobId;
+use muster_core::job::Allocation;
+use muster_core::time::Timestamp;
+use std::cell::Cell;
+
+/// What became of a heterogeneous job in this pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tried {
+    /// All components start.
+    Started,
+    /// Not all of its components wait for nodes: one is held, or cannot run anywhere.
+    Incomplete,
+    /// It does not fit now.
+    Waits,
+}
+
+/// A component and the lanes in which it waits.
+struct Component {
+    job: JobId,
+    lanes: Vec<u32>,
+}
+
+/// A promise to all components.
+pub(super) struct Promise {
+    start: Timestamp,
+    /// The lanes that were chosen, and the nodes in each.
+    picks: Vec<(JobId, u32, Vec<Pick>)>,
+    /// What is kept for each lane that was chosen.
+    holds: Vec<(u32, Vec<(u32, Hold)>)>,
+}
+
+/// Why a component found no place.
+struct Failure {
+    /// Its place among the components.
+    at: usize,
+    /// Promises or earlier components of the same job were in the way.
+    narrowed: bool,
+}
+
+impl Pass<'_> {
+    /// Starts all components if they fit side by side. Tried once in a pass.
+    pub(super) fn try_het(&mut self, lane: u32, part: HetPart) -> Tried {
+        if let Some(known) = self.het_tried.get(&part.leader) {
+            return *known;
+        }
+        let tried = match self.components(part) {
+            None => {
+                self.s.queue.block(lane, false);
+                Tried::Incomplete
+            }
+            Some(components) => self.try_components(components),
+        };
+        self.het_tried.insert(part.leader, tried);
+        tried
+    }
+
+    /// The components, if all of them are in the queue and can run somewhere.
+    fn components(&self, part: HetPart) -> Option<Vec<Component>> {
+        let of = |job: JobId| {
+            let lanes = self.s.queue.lanes_of(job);
+            (!lanes.is_empty()).then_some(Component { job, lanes })
+        };
+        part.ids().map(of).collect()
+    }
+
+    /// Components are placed in their order; if one finds no place beside those before it, it comes first.
+    fn try_components(&mut self, components: Vec<Component>) -> Tried {
+        let mut order: Vec<usize> = (0..components.len()).collect();
+        let mut narrowed = false;
+        for _ in 0..components.len() {
+            match self.place_all(&components, &order) {
+                Ok(starts) => {
+                    self.start_all(starts);
+                    return Tried::Started;
+                }
+                Err(failure) => {
+                    narrowed |= failure.narrowed;
+                    let place = order.iter().position(|c| *c == failure.at).unwrap_or(0);
+                    if place == 0 {
+                        break;
+                    }
+                    let first = order.remove(place);
+                    order.insert(0, first);
+                }
+            }
+        }
+        for lane in components.iter().flat_map(|c| &c.lanes) {
+            self.s.queue.block(*lane, narrowed);
+        }
+        Tried::Waits
+    }
+
+    /// Takes nodes for all components, or gives back what was taken.
+    fn place_all(
+        &mut self,
+        components: &[Component],
+        order: &[usize],
+    ) -> Result<Vec<(JobId, Timestamp, Allocation)>, Failure> {
+        let mut starts = Vec::with_capacity(order.len());
+        let mut kept: Vec<(u32, Kept, Option<Vec<Hold>>)> = Vec::new();
+        let mut any_narrowed = false;
+        for &at in order {
+            let component = &components[at];
+            let mut found = None;
+            for &lane in &component.lanes {
+                let (placement, narrowed, _) = self.try_now(lane, component.job);
+                any_narrowed |= narrowed;
+                if placement == Placement::Scattered {
+                    self.wait_for_switches(lane);
+                }
+                if let Some(picks) = placement.picks() {
+                    found = Some((lane, picks));
+                    break;
+                }
+            }
+            let Some((lane, picks)) = found else {
+                self.give_back(kept);
+                return Err(Failure {
+                    at,
+                    narrowed: any_narrowed,
+                });
+            };
+            for pick in &picks {
+                let holds = self.holds.get(&pick.node).cloned();
+                kept.push((pick.node, self.s.fleet.keep(pick.node), holds));
+            }
+            starts.push(self.take_all(lane, component.job, &picks));
+        }
+        Ok(starts)
+    }
+
+    fn take_all(
+        &mut self,
+        lane: u32,
+        job: JobId,
+        picks: &[Pick],
+    ) -> (JobId, Timestamp, Allocation) {
+        let end = end_after(self.now, self.length_ms(lane));
+        let lane = self.s.queue.lane(lane);
+        let demand = (lane.demand.as_ref()).expect("only lanes that can run have a place in line");
+        let taken = |fleet: &crate::fleet::Fleet, node, want: &crate::fleet::Want| {
+            take_spare(&mut self.holds, fleet, node, end, want);
+        };
+        let alloc = allocate(&mut self.s.fleet, lane.part, demand, picks, taken);
+        (job, end, alloc)
+    }
+
+    fn start_all(&mut self, mut starts: Vec<(JobId, Timestamp, Allocation)>) {
+        starts.sort_by_key(|(job, ..)| *job);
+        for (job, end, alloc) in starts {
+            let nodes = alloc.nodes.iter().map(|share| share.node.0);
+            self.s.dirty_nodes.extend(nodes);
+            self.ends.insert((end, self.plan.starts.len()));
+            self.plan.starts.push(PlannedStart { job, alloc });
+            self.again |= self.parts.iter().any(|p| p.head == Some(job));
+            self.left.insert(job, 0);
+        }
+    }
+
+    /// A component is the first that waits in its partition: all components are promised nodes from one time on, or
+    /// start now if that is now. Says whether they have started.
+    pub(super) fn het_waits(&mut self, part: HetPart, lane: u32, key: HeadKey) -> bool {
+        let number = self.s.queue.lane(lane).part;
+        let component = self.s.fleet.parts[number as usize].component;
+        let cautious = self.is_cautious(key.2);
+        if cautious {
+            self.cautious.insert(component);
+        }
+        if !self.het_promised.contains_key(&part.leader) {
+            let before = self.holds.clone();
+            let promise = self.promise_all(part, cautious);
+            let ready = promise.as_ref().filter(|promise| promise.start == self.now);
+            if let Some(picks) = ready.map(|promise| promise.picks.clone()) {
+                let own = std::mem::replace(&mut self.holds, before);
+                if self.start_picked(picks) {
+                    self.het_tried.insert(part.leader, Tried::Started);
+                    return true;
+                }
+                self.holds = own;
+            }
+            self.het_promised.insert(part.leader, promise);
+            self.s.queue.announce.extend(part.ids());
+        }
+        let promise = self.het_promised.get(&part.leader);
+        let new = promise.and_then(Option::as_ref).map(|promise| Reservation {
+            key,
+            lane,
+            start: promise.start,
+            cautious,
+            holds: promise
+                .holds
+                .iter()
+                .filter(|(of, _)| *of == lane)
+                .flat_map(|(_, holds)| holds.iter().cloned())
+                .collect(),
+        });
+        self.settle_promise(number, new);
+        false
+    }
+
+    /// Starts all components on nodes that were chosen for a promise, if they are free. A promise may count on jobs that
+    /// are still being cleaned up.
+    fn start_picked(&mut self, picks: Vec<(JobId, u32, Vec<Pick>)>) -> bool {
+        let mut starts = Vec::with_capacity(picks.len());
+        let mut kept: Vec<(u32, Kept, Option<Vec<Hold>>)> = Vec::new();
+        for (job, lane, picks) in picks {
+            if !self.are_free(lane, &picks) {
+                self.give_back(kept);
+                return false;
+            }
+            for pick in &picks {
+                let holds = self.holds.get(&pick.node).cloned();
+                kept.push((pick.node, self.s.fleet.keep(pick.node), holds));
+            }
+            starts.push(self.take_all(lane, job, &picks));
+        }
+        self.start_all(starts);
+        true
+    }
+
+    /// Whether the nodes have room now for the tasks that were laid out on them.
+    fn are_free(&self, lane: u32, picks: &[Pick]) -> bool {
+        let end = end_after(self.now, self.length_ms(lane));
+        let lane = self.s.queue.lane(lane);
+        let Ok(demand) = &lane.demand else {
+            return false;
+        };
+        let part = &self.s.fleet.parts[lane.part as usize];
+        let ground = Live {
+            fleet: &self.s.fleet,
+            part,
+            holds: &self.holds,
+            closed: &self.closed,
+            end,
+            latest: end_after(self.now, demand.length_ms),
+            narrowed: Cell::new(false),
+            reserved: Cell::new(None),
+            visited: Cell::new(0),
+            shared: false,
+        };
+        picks.iter().all(|pick| {
+            let class =
+                &self.s.fleet.classes[self.s.fleet.nodes[pick.node as usize].class as usize];
+            let room = ground.room(part.pos_of[pick.node as usize] as usize);
+            demand.tasks_in(class, &room) >= pick.tasks.max(1)
+        })
+    }
+
+    fn give_back(&mut self, kept: Vec<(u32, Kept, Option<Vec<Hold>>)>) {
+        for (node, kept, holds) in kept.into_iter().rev() {
+            self.s.fleet.restore(node, kept);
+            if let Some(holds) = holds {
+                self.holds.insert(node, holds);
+            }
+        }
+    }
+
+    fn promise_all(&mut self, part: HetPart, cautious: bool) -> Option<Promise> {
+        let components = self.components(part)?;
+        let predicts = self.s.planned.predicts() && !cautious;
+        let running = Running {
+            state: self.state,
+            completing: &self.s.completing,
+            starts: &self.plan.starts,
+            started: &self.ends,
+            endless: None,
+            planned: predicts.then(|| self.s.planned.by_time()),
+        };
+        let queue = &self.s.queue;
+        let member = |c: &Component| Member {
+            lanes: (c.lanes.iter())
+                .filter_map(|id| {
+                    let lane = queue.lane(*id);
+                    Some((lane.part, lane.demand.as_ref().ok()?))
+                })
+                .collect(),
+            waited: (self.state.jobs.get(&c.job)).and_then(|job| job.switch_wait_since),
+        };
+        let members: Vec<Member<'_>> = components.iter().map(member).collect();
+        let (start, found) =
+            earliest_together(&members, &self.s.fleet, &mut self.holds, &running, self.now)?;
+        let mut holds = Vec::with_capacity(components.len());
+        let mut chosen = Vec::with_capacity(components.len());
+        for (component, (lane, picks)) in components.iter().zip(found) {
+            let last = |pick: &Pick| Some((pick.node, self.holds.get(&pick.node)?.last()?.clone()));
+            holds.push((
+                component.lanes[lane],
+                picks.iter().filter_map(last).collect(),
+            ));
+            chosen.push((component.job, component.lanes[lane], picks));
+            let known = self.state.jobs.get(&component.job);
+            if known.is_some_and(|job| job.expected_start != Some(start)) {
+                self.plan.expected.push((component.job, start));
+            }
+        }
+        Some(Promise {
+            start,
+            picks: chosen,
+            holds,
+        })
+    }
+
+    /// What is promised in a partition is known now; lanes that an older promise kept back may come again.
+    pub(super) fn settle_promise(&mut self, part: u32, new: Option<Reservation>) {
+        let old = self.s.queue.parts[part as usize].reservation.as_ref();
+        if old.is_some_and(|old| old.loosened_by(new.as_ref())) {
+            let component = self.s.fleet.parts[part as usize].component;
+            let queue = &mut self.s.queue;
+            let fleet = &self.s.fleet;
+            let near = |l: &u32| fleet.parts[queue.lane(*l).part as usize].component == component;
+            let held: Vec<u32> = queue.held.iter().copied().filter(near).collect();
+            for lane in held {
+                self.s.queue.wake(&self.s.fleet, lane);
+                self.push(lane);
+            }
+            self.s.queue.touched.clear();
+        }
+        if let Some(new) = new {
+            self.made.insert(part, new);
+        }
+    }
+}

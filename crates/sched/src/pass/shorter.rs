@@ -1,0 +1,68 @@
+//! `--time-min`: a job that may be given less time than it asks for starts in a gap that would be too short for all of
+//! it, with as much time as the gap leaves.
+
+use super::Pass;
+use crate::ground::{Live, end_after};
+use crate::place::{Ground as _, Pick, Placement, choose};
+use muster_core::ids::JobId;
+use muster_core::time::{TimeLimit, Timestamp};
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+/// Milliseconds of a minute, in which limits are counted.
+const MINUTE_MS: u64 = 60_000;
+
+impl Pass<'_> {
+    /// Nodes on which a job of the lane could start now with less time, at least its `--time-min`, and how much.
+    pub(super) fn try_shorter(&mut self, lane: u32, job: JobId) -> Option<(Vec<Pick>, TimeLimit)> {
+        let least_s = self.state.jobs.get(&job)?.spec.time_min?.seconds()?;
+        let (least_ms, lane) = (least_s.saturating_mul(1000), self.s.queue.lane(lane));
+        let demand = lane.demand.as_ref().ok()?;
+        if demand.length_ms.is_some_and(|ms| ms <= least_ms) {
+            return None;
+        }
+        let part = &self.s.fleet.parts[lane.part as usize];
+        let least = end_after(self.now, Some(least_ms));
+        let ground = self.until(lane.part, least);
+        let switches = demand.switches.map(|(most, _)| most);
+        let found = choose(demand, &self.s.fleet, part, &ground, switches);
+        let visited = ground.visited.get();
+        let Placement::Here(picks) = found else {
+            self.s.cost.nodes_visited += visited;
+            return None;
+        };
+        // What is promised to others on these nodes begins at some time: up to one of these is how long it may run.
+        let full = end_after(self.now, demand.length_ms);
+        let holds = picks.iter().filter_map(|p| self.holds.get(&p.node));
+        let starts: BTreeSet<Timestamp> = holds.flatten().map(|hold| hold.start).collect();
+        let between = starts.into_iter().rev().filter(|t| *t > least && *t < full);
+        let longest = between.chain([least]).find(|end| {
+            let ground = self.until(lane.part, *end);
+            picks.iter().all(|pick| {
+                let class = self.s.fleet.nodes[pick.node as usize].class;
+                let room = ground.room(part.pos_of[pick.node as usize] as usize);
+                demand.tasks_in(&self.s.fleet.classes[class as usize], &room) >= pick.tasks.max(1)
+            })
+        })?;
+        let minutes = longest.since_ms(self.now) / MINUTE_MS;
+        let limit = TimeLimit::Minutes(u32::try_from(minutes).ok().filter(|m| *m > 0)?);
+        self.s.cost.nodes_visited += visited;
+        Some((picks, limit))
+    }
+
+    /// The nodes of a partition for a job that ends then.
+    fn until(&self, part: u32, end: Timestamp) -> Live<'_> {
+        Live {
+            fleet: &self.s.fleet,
+            part: &self.s.fleet.parts[part as usize],
+            holds: &self.holds,
+            closed: &self.closed,
+            end,
+            latest: end,
+            narrowed: Cell::new(false),
+            reserved: Cell::new(None),
+            visited: Cell::new(0),
+            shared: false,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Features of nodes: counts, preferences, and changes while jobs wait.
+
+use crate::world::{World, cluster, job, nodes, wide};
+use muster_core::event::{Event, NodeChange};
+use muster_core::ids::NodeIdx;
+use muster_core::job::Reason;
+use muster_core::spec::JobSpec;
+
+/// Nodes n0, n1, ... with these features.
+fn featured(features: &[&str]) -> World {
+    let mut all = nodes(features.len() as u32, 2);
+    for (node, features) in all.iter_mut().zip(features) {
+        node.features = features.split_whitespace().map(String::from).collect();
+    }
+    World::new(cluster(all))
+}
+
+fn constrained(constraint: &str, mut spec: JobSpec) -> JobSpec {
+    spec.ask.constraint = Some(constraint.into());
+    spec
+}
+
+/// A job without a number of tasks or nodes.
+fn any_nodes(constraint: &str) -> JobSpec {
+    let mut spec = constrained(constraint, job(1, 10));
+    spec.ask.ntasks = None;
+    spec
+}
+
+#[test]
+fn counts_of_nodes() {
+    let mut world = featured(&["a", "b", "b", "a", "", "a b"]);
+    let cases = [
+        // Among the nodes there are so many of the kind.
+        (constrained("a*1", wide(2, 2, 10)), "n0:1 n1:1"),
+        (constrained("a*2", wide(3, 3, 10)), "n0:1 n1:1 n3:1"),
+        // A count alone asks for as many nodes.
+        (any_nodes("[a*2&b*1]"), "n0:1 n1:1 n3:1"),
+        // A node with both is counted once.
+        (any_nodes("[a*3&b*2]"), "n0:1 n1:1 n2:1 n3:1 n5:1"),
+        (constrained("[(a&b)*1&b*1]", wide(2, 2, 10)), "n1:1 n5:1"),
+        // What is not counted holds for all.
+        (constrained("[a*1&b]", wide(2, 2, 10)), "n1:1 n5:1"),
+    ];
+    for (spec, place) in cases {
+        let text = spec.ask.constraint.clone();
+        let id = world.submit(spec);
+        world.pass_by_core();
+        assert_eq!(world.place(id), place, "{text:?}");
+        world.end(id);
+    }
+    let never = world.submit(any_nodes("[a*4&b*1]"));
+    world.pass_by_core();
+    assert_eq!(world.reason(never), Reason::BadConstraints);
+}
+
+#[test]
+fn counted_nodes_are_waited_for() {
+    let mut world = featured(&["a", "", ""]);
+    let mut busy = wide(1, 2, 10);
+    busy.ask.nodelist = Some("n0".into());
+    let busy = world.submit(busy);
+    let counts = world.submit(constrained("a*1", wide(2, 2, 10)));
+    world.pass_by_core();
+    assert_eq!(
+        (world.place(counts).as_str(), world.reason(counts)),
+        ("-", Reason::Resources)
+    );
+    world.end(busy);
+    world.pass_by_core();
+    assert_eq!(world.place(counts), "n0:1 n1:1");
+}
+
+#[test]
+fn preferred_nodes_are_taken_where_they_are_free() {
+    let mut world = featured(&["", "fast", "fast old", ""]);
+    let prefer = |text: &str, mut spec: JobSpec| {
+        spec.ask.prefer = Some(text.into());
+        spec
+    };
+    let first = world.submit(prefer("fast", wide(1, 2, 10)));
+    let second = world.submit(constrained("old", prefer("fast", wide(1, 2, 10))));
+    let third = world.submit(prefer("fast", wide(1, 2, 10)));
+    let unknown = world.submit(prefer("nosuch", wide(1, 2, 10)));
+    world.pass_by_core();
+    let places = [first, second, third, unknown].map(|id| world.place(id));
+    assert_eq!(places, ["n1:2", "n2:2", "n0:2", "n3:2"]);
+}
+
+#[test]
+fn of_a_range_the_least_with_use_min_nodes() {
+    let mut world = World::simple(4, 2);
+    let mut spec = job(1, 10);
+    spec.ask.ntasks = None;
+    (spec.ask.min_nodes, spec.ask.max_nodes) = (2, Some(4));
+    let most = world.submit(spec.clone());
+    world.pass_by_core();
+    assert_eq!(world.place(most).split(' ').count(), 4);
+    world.end(most);
+    spec.ask.use_min_nodes = true;
+    let least = world.submit(spec);
+    world.pass_by_core();
+    assert_eq!(world.place(least).split(' ').count(), 2);
+}
+
+#[test]
+fn a_feature_that_a_node_gets_lets_a_job_start() {
+    let mut world = featured(&["", ""]);
+    let id = world.submit(constrained("new", wide(1, 1, 10)));
+    world.pass_by_core();
+    assert_eq!(world.reason(id), Reason::BadConstraints);
+    world.apply(&Event::NodeChanged {
+        node: NodeIdx(1),
+        change: NodeChange::Features(vec!["new".into()]),
+        at: world.now,
+    });
+    world.pass_by_core();
+    assert_eq!(world.place(id), "n1:1");
+}
