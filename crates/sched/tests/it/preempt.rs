@@ -393,7 +393,12 @@ fn no_more_than_needed(world: &World, plan: &Plan) -> Result<(), TestCaseError> 
     let lower: Vec<JobId> = state
         .jobs
         .values()
-        .filter(|j| state.preemptable(j).is_some() && Some(state.preempt_rank(j)) < highest)
+        .filter(|j| {
+            let open = state
+                .preemptable(j)
+                .is_some_and(|(_, until)| until <= world.now);
+            open && Some(state.preempt_rank(j)) < highest
+        })
         .map(|j| j.id)
         .collect();
     prop_assert!(!without(&lower), "lower ranks would have done: {:?}", lower);
