@@ -114,6 +114,8 @@ pub(crate) struct Kept {
     layers: Vec<CpuSet>,
     /// CPUs that jobs of its partitions held, where that is kept.
     used: Vec<Option<u32>>,
+    /// CPUs that others than sharing jobs had, by partition, where jobs share.
+    closed: Vec<Option<CpuSet>>,
 }
 
 /// A partition.
@@ -470,7 +472,13 @@ impl Fleet {
             let pos = part.pos_of[node as usize] as usize;
             part.used.as_ref().map(|used| used[pos])
         });
+        let closed = view.parts.iter().map(|&part| {
+            let part = &self.parts[part as usize];
+            let pos = part.pos_of[node as usize] as usize;
+            part.sharing.as_ref().map(|s| s.closed[pos].clone())
+        });
         Kept {
+            closed: closed.collect(),
             room: view.room.clone(),
             free: view.free.clone(),
             gres_used: view.gres_used.clone(),
@@ -485,10 +493,15 @@ impl Fleet {
         let view = &mut self.nodes[node as usize];
         (view.room, view.free, view.gres_used) = (kept.room, kept.free, kept.gres_used);
         (view.kept, view.layers) = (kept.kept, kept.layers);
-        for (&part, cpus) in view.parts.iter().zip(kept.used) {
+        let before = kept.used.into_iter().zip(kept.closed);
+        for (&part, (cpus, closed)) in view.parts.iter().zip(before) {
             let part = &mut self.parts[part as usize];
+            let pos = part.pos_of[node as usize] as usize;
             if let (Some(used), Some(cpus)) = (&mut part.used, cpus) {
-                used[part.pos_of[node as usize] as usize] = cpus;
+                used[pos] = cpus;
+            }
+            if let (Some(sharing), Some(closed)) = (&mut part.sharing, closed) {
+                sharing.closed[pos] = closed;
             }
         }
         self.update_trees(node);

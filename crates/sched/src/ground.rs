@@ -441,21 +441,9 @@ enum Ending<'a> {
     Started(&'a Allocation),
 }
 
-/// The earliest time, from a time on, and place for a job that does not fit now; `None` if no end in sight makes room
-/// for it. `waited` is since when it could run on more leaf switches than it asks for, if it could.
-pub(crate) fn earliest(
-    demand: &Demand,
-    (fleet, part): (&Fleet, &PartView),
-    holds: &Holds,
-    running: &Running<'_>,
-    (now, from): (Timestamp, Timestamp),
-    waited: Option<Timestamp>,
-) -> Option<(Timestamp, Vec<Pick>)> {
-    let times = (now, Some(from).filter(|t| *t > now));
-    earliest_from(demand, (fleet, part), holds, running, times, waited)
-}
-
-/// The same, but not before a time, at which it may fit.
+/// The earliest time and place for a job that does not fit now, or not before a time at which it may fit; `None` if no
+/// end in sight makes room for it. `waited` is since when it could run on more leaf switches than it asks for, if it
+/// could.
 pub(crate) fn earliest_from(
     demand: &Demand,
     (fleet, part): (&Fleet, &PartView),

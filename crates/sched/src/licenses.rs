@@ -23,7 +23,7 @@ struct Kept {
 }
 
 /// What a pass knows of licenses.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Licenses {
     /// Taken by starts of this pass.
     taken: BTreeMap<Source, i64>,

@@ -7,7 +7,9 @@ use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
 use crate::demand::Demand;
 use crate::fleet::{Fleet, NOWHERE};
-use crate::ground::{Holds, Live, Running, choose_now, earliest, end_after, promise, take_spare};
+use crate::ground::{
+    Holds, Live, Running, choose_now, earliest_from, end_after, promise, take_spare,
+};
 use crate::licenses::{Licenses, Span};
 use crate::place::{Pick, Placement};
 use crate::queue::{HeadKey, Lane, PartQueue, QueueKey, Reservation};
@@ -297,7 +299,9 @@ impl<'a> Pass<'a> {
             let limited = cause.is_some_and(Reason::is_limit);
             let unlicensed = cause == Some(Reason::Licenses);
             let gap = (narrowed || cause.is_some()) && !limited && !unlicensed;
-            if let Some((picks, limit)) = gap.then(|| self.try_shorter(lane, job.1)).flatten() {
+            let shorter = gap.then(|| self.try_shorter(lane, job.1)).flatten();
+            let shorter = shorter.filter(|(picks, _)| self.limit_on(lane, job.1, picks).is_none());
+            if let Some((picks, limit)) = shorter {
                 self.plan.limits.push((self.plan.starts.len(), limit));
                 self.start(lane, job.1, &picks);
                 self.put_back(now_key, lane);
@@ -310,10 +314,7 @@ impl<'a> Pass<'a> {
             self.s.queue.block(lane, narrowed);
             if limited {
                 // Others' turn comes although it waits.
-                let name = &self.s.fleet.parts[part as usize].config.name;
-                let mut scopes = self.state.scopes_of(&self.state.jobs[&job.1], name);
-                scopes.retain(|scope| self.state.is_limited(scope));
-                self.s.queue.limit(lane, scopes);
+                self.limited(lane, job.1);
                 return;
             }
             if unlicensed && !self.backfill {
@@ -478,13 +479,6 @@ impl<'a> Pass<'a> {
             (lane.part, &lane.demand)
         };
         let Ok(demand) = demand else { return };
-        let view = self.s.queue.lane(lane);
-        let latest = end_after(self.now, demand.length_ms);
-        let span = self.span(view, demand);
-        let licenses = self.licenses.to_be_had(&view.licenses, span);
-        let licenses = licenses.unwrap_or_default();
-        let sources = span.sources(&licenses);
-        self.licenses.take(&licenses, sources, latest);
         let mut alloc = allocate(
             &mut self.s.fleet,
             part,
@@ -494,21 +488,43 @@ impl<'a> Pass<'a> {
                 take_spare(&mut self.holds, fleet, node, end, want);
             },
         );
-        alloc.licenses = licenses;
-        if self.state.keeps_limits() {
-            let tres = amounts(&alloc);
-            for scope in self
-                .state
-                .scopes_of(&self.state.jobs[&job], &alloc.partition)
-            {
-                self.limit_use.entry(scope).or_default().add(&tres);
-            }
-        }
+        self.count_start(lane, job, &mut alloc);
         self.s.dirty_nodes.extend(picks.iter().map(|p| p.node));
         self.ends.insert((end, self.plan.starts.len()));
         self.plan.starts.push(PlannedStart { job, alloc });
         self.again |= self.parts.iter().any(|p| p.head == Some(job));
         self.took_its_turn(job);
+    }
+
+    /// Gives a start its licenses, and counts it towards limits.
+    fn count_start(&mut self, lane: u32, job: JobId, alloc: &mut Allocation) {
+        let lane = self.s.queue.lane(lane);
+        let Ok(demand) = &lane.demand else { return };
+        if !lane.licenses.is_empty() {
+            let latest = end_after(self.now, demand.length_ms);
+            let span = self.span(lane, demand);
+            let licenses = self.licenses.to_be_had(&lane.licenses, span);
+            let licenses = licenses.unwrap_or_default();
+            let sources = span.sources(&licenses);
+            self.licenses.take(&licenses, sources, latest);
+            alloc.licenses = licenses;
+        }
+        if self.state.keeps_limits() {
+            let tres = amounts(alloc);
+            let job = &self.state.jobs[&job];
+            for scope in self.state.scopes_of(job, &alloc.partition) {
+                self.limit_use.entry(scope).or_default().add(&tres);
+            }
+        }
+    }
+
+    /// A limit keeps the lane back until less is in use of what it limits.
+    fn limited(&mut self, lane: u32, job: JobId) {
+        let part = self.s.queue.lane(lane).part;
+        let name = &self.s.fleet.parts[part as usize].config.name;
+        let mut scopes = self.state.scopes_of(&self.state.jobs[&job], name);
+        scopes.retain(|scope| self.state.is_limited(scope));
+        self.s.queue.limit(lane, scopes);
     }
 
     /// One task less of that record is looked at in this pass.
@@ -561,8 +577,8 @@ impl<'a> Pass<'a> {
             false => self.licenses.earliest(&wish.licenses, span, completing),
         };
         let found = licensed.as_ref().and_then(|(from, _)| {
-            let times = (self.now, *from);
-            earliest(demand, place, &self.holds, &running, times, waited)
+            let times = (self.now, Some(*from).filter(|from| *from > self.now));
+            earliest_from(demand, place, &self.holds, &running, times, waited)
         });
         let mut new = None;
         if let Some((start, picks)) = found {

@@ -2,7 +2,7 @@
 
 use crate::demand::Demand;
 use crate::fleet::{Fleet, PartView};
-use crate::ground::{Holds, Live, Running, choose_now, earliest, end_after};
+use crate::ground::{Holds, Live, Running, choose_now, earliest_from, end_after};
 use crate::licenses::{Licenses, Span, asked};
 use crate::pass::allocate;
 use crate::place::{Pick, Placement};
@@ -181,12 +181,12 @@ pub(crate) fn would_start(
             Placement::Here(picks) => Some((now, picks)),
             other => {
                 let waited = (other == Placement::Scattered).then_some(now);
-                earliest(
+                earliest_from(
                     &demand,
                     (&fleet, part),
                     &holds,
                     &running,
-                    (now, from),
+                    (now, Some(from).filter(|from| *from > now)),
                     waited,
                 )
             }

@@ -3,6 +3,7 @@
 
 use super::draft::Draft;
 use super::power;
+use crate::account_limits::amounts;
 use crate::command::{Plan, PlannedStart};
 use crate::config::PartitionState;
 use crate::event::{Event, JobChange};
@@ -73,7 +74,7 @@ fn start(draft: &mut Draft<'_>, planned: &PlannedStart, shorter: Option<TimeLimi
     if limit < least || reservations_allow(draft, job, &planned.alloc, limit).is_none() {
         return;
     }
-    if !licenses_suffice(draft, job, &planned.alloc) || !limits_allow(draft, job, &planned.alloc) {
+    if !counts_allow(draft, &[(job, &planned.alloc)]) {
         return;
     }
     let is_array = matches!(job.array, ArrayRole::Pending { .. });
@@ -129,34 +130,47 @@ fn throttle_allows(draft: &Draft<'_>, job: &Job) -> bool {
     }
 }
 
-/// Whether no limit of its association or QOS keeps it from starting.
-pub(super) fn limits_allow(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> bool {
-    if !draft.state.keeps_limits() {
-        return true;
-    }
-    let tres = crate::account_limits::amounts(alloc);
-    let state = draft.state;
-    let limit = state.start_limit(job, &alloc.partition, &tres, &draft.limits);
-    limit.is_none()
+/// Whether limits of associations and QOS, and licenses, let all of these start.
+pub(super) fn counts_allow(draft: &Draft<'_>, starts: &[(&Job, &Allocation)]) -> bool {
+    limits_allow(draft, starts) && licenses_suffice(draft, starts)
 }
 
-/// Whether it gets the licenses that it asks for, and these are there.
-pub(super) fn licenses_suffice(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> bool {
-    let Some(text) = &job.spec.licenses else {
-        return alloc.licenses.is_empty();
-    };
-    let asked = licenses::parse_ask(text).unwrap_or_default();
-    let end = job.time_limit.seconds().map(|s| draft.now.plus_s(s));
-    let window = (draft.now, draft.now, end.unwrap_or(Timestamp(i64::MAX)));
-    let reservation = alloc.reservation.as_deref();
-    let there = |(name, count): &(String, u32)| {
-        let pool = draft.state.license_pool(name, reservation);
-        let taken = draft.licenses.get(&(name.clone(), pool.to_owned()));
-        let taken = i64::from(taken.copied().unwrap_or(0));
-        let left = draft.state.licenses_left(name, reservation, window);
-        left - taken >= i64::from(*count)
-    };
-    asked.contains(&alloc.licenses) && alloc.licenses.iter().all(there)
+fn limits_allow(draft: &Draft<'_>, starts: &[(&Job, &Allocation)]) -> bool {
+    let state = draft.state;
+    if !state.keeps_limits() {
+        return true;
+    }
+    let mut more = draft.limits.clone();
+    starts.iter().all(|(job, alloc)| {
+        let tres = amounts(alloc);
+        let limit = state.start_limit(job, &alloc.partition, &tres, &more);
+        for scope in state.scopes_of(job, &alloc.partition) {
+            more.entry(scope).or_default().add(&tres);
+        }
+        limit.is_none()
+    })
+}
+
+/// Whether each gets the licenses that it asks for, and these are there for all.
+fn licenses_suffice(draft: &Draft<'_>, starts: &[(&Job, &Allocation)]) -> bool {
+    let mut taken = draft.licenses.clone();
+    starts.iter().all(|(job, alloc)| {
+        let Some(text) = &job.spec.licenses else {
+            return alloc.licenses.is_empty();
+        };
+        let asked = licenses::parse_ask(text).unwrap_or_default();
+        let end = job.time_limit.seconds().map(|s| draft.now.plus_s(s));
+        let window = (draft.now, draft.now, end.unwrap_or(Timestamp(i64::MAX)));
+        let reservation = alloc.reservation.as_deref();
+        asked.contains(&alloc.licenses)
+            && alloc.licenses.iter().all(|(name, count)| {
+                let pool = draft.state.license_pool(name, reservation);
+                let taken = taken.entry((name.clone(), pool.to_owned())).or_default();
+                *taken = taken.saturating_add(*count);
+                let left = draft.state.licenses_left(name, reservation, window);
+                left >= i64::from(*taken)
+            })
+    })
 }
 
 /// What the allocation counts in the user's use, in thousandths: CPUs, or what `TRESBillingWeights` says, times the

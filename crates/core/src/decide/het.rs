@@ -8,7 +8,7 @@ use crate::command::{Identity, JobTarget, PlannedStart, Reply};
 use crate::event::Event;
 use crate::het::HetPart;
 use crate::ids::{BlobId, JobId, NodeIdx};
-use crate::job::{Job, JobState};
+use crate::job::{Allocation, Job, JobState};
 use crate::limits::HET_COMPONENTS_MAX;
 use crate::node::Node;
 use crate::refusal::{Refusal, RefusalCode};
@@ -136,12 +136,7 @@ pub(super) fn start(draft: &mut Draft<'_>, part: HetPart, planned: &[PlannedStar
                 .get(&share.node)
                 .is_some_and(|node| commit::share_fits(draft, job, node, share, &start.alloc))
         });
-        let allowed = commit::licenses_suffice(draft, job, &start.alloc)
-            && commit::limits_allow(draft, job, &start.alloc);
-        if !fits
-            || !allowed
-            || commit::reservations_allow(draft, job, &start.alloc, job.time_limit).is_none()
-        {
+        if !fits || commit::reservations_allow(draft, job, &start.alloc, job.time_limit).is_none() {
             return;
         }
         for share in &start.alloc.nodes {
@@ -149,6 +144,11 @@ pub(super) fn start(draft: &mut Draft<'_>, part: HetPart, planned: &[PlannedStar
                 node.take(start.job, share, &start.alloc);
             }
         }
+    }
+    let jobs = planned.iter().map(|p| Some((draft.job(p.job)?, &p.alloc)));
+    let jobs: Option<Vec<(&Job, &Allocation)>> = jobs.collect();
+    if !jobs.is_some_and(|jobs| commit::counts_allow(draft, &jobs)) {
+        return;
     }
     // The leader last: when its script begins, the other components are there.
     for id in part.ids().rev() {

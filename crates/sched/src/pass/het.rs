@@ -11,7 +11,7 @@ use crate::together::{Member, earliest_together};
 use muster_core::command::PlannedStart;
 use muster_core::het::HetPart;
 use muster_core::ids::JobId;
-use muster_core::job::Allocation;
+use muster_core::job::{Allocation, Reason};
 use muster_core::time::Timestamp;
 use std::cell::Cell;
 
@@ -110,13 +110,17 @@ impl Pass<'_> {
     ) -> Result<Vec<(JobId, Timestamp, Allocation)>, Failure> {
         let mut starts = Vec::with_capacity(order.len());
         let mut kept: Vec<(u32, Kept, Option<Vec<Hold>>)> = Vec::new();
+        let counted = (self.licenses.clone(), self.limit_use.clone());
         let mut any_narrowed = false;
         for &at in order {
             let component = &components[at];
             let mut found = None;
             for &lane in &component.lanes {
-                let (placement, narrowed, _) = self.try_now(lane, component.job);
+                let (placement, narrowed, cause) = self.try_now(lane, component.job);
                 any_narrowed |= narrowed;
+                if cause.is_some_and(Reason::is_limit) {
+                    self.limited(lane, component.job);
+                }
                 if placement == Placement::Scattered {
                     self.wait_for_switches(lane);
                 }
@@ -127,6 +131,7 @@ impl Pass<'_> {
             }
             let Some((lane, picks)) = found else {
                 self.give_back(kept);
+                (self.licenses, self.limit_use) = counted;
                 return Err(Failure {
                     at,
                     narrowed: any_narrowed,
@@ -148,12 +153,14 @@ impl Pass<'_> {
         picks: &[Pick],
     ) -> (JobId, Timestamp, Allocation) {
         let end = end_after(self.now, self.length_ms(lane));
+        let number = lane;
         let lane = self.s.queue.lane(lane);
         let demand = (lane.demand.as_ref()).expect("only lanes that can run have a place in line");
         let taken = |fleet: &crate::fleet::Fleet, node, want: &crate::fleet::Want| {
             take_spare(&mut self.holds, fleet, node, end, want);
         };
-        let alloc = allocate(&mut self.s.fleet, lane.part, demand, picks, taken);
+        let mut alloc = allocate(&mut self.s.fleet, lane.part, demand, picks, taken);
+        self.count_start(number, job, &mut alloc);
         (job, end, alloc)
     }
 
@@ -215,9 +222,11 @@ impl Pass<'_> {
     fn start_picked(&mut self, picks: Vec<(JobId, u32, Vec<Pick>)>) -> bool {
         let mut starts = Vec::with_capacity(picks.len());
         let mut kept: Vec<(u32, Kept, Option<Vec<Hold>>)> = Vec::new();
+        let counted = (self.licenses.clone(), self.limit_use.clone());
         for (job, lane, picks) in picks {
-            if !self.are_free(lane, &picks) {
+            if !self.are_free(lane, &picks) || !self.may_start(lane, job, &picks) {
                 self.give_back(kept);
+                (self.licenses, self.limit_use) = counted;
                 return false;
             }
             for pick in &picks {
@@ -256,6 +265,17 @@ impl Pass<'_> {
             let room = ground.room(part.pos_of[pick.node as usize] as usize);
             demand.tasks_in(class, &room) >= pick.tasks.max(1)
         })
+    }
+
+    /// Whether licenses and limits let it start there.
+    fn may_start(&self, lane: u32, job: JobId, picks: &[Pick]) -> bool {
+        let view = self.s.queue.lane(lane);
+        let Ok(demand) = &view.demand else {
+            return false;
+        };
+        let span = self.span(view, demand);
+        let licensed = self.licenses.to_be_had(&view.licenses, span).is_some();
+        licensed && self.limit_on(lane, job, picks).is_none()
     }
 
     fn give_back(&mut self, kept: Vec<(u32, Kept, Option<Vec<Hold>>)>) {

@@ -331,3 +331,31 @@ fn a_limit_of_one_component_does_not_count_for_another() {
         .collect();
     assert_eq!(limits, [TimeLimit::Minutes(10), TimeLimit::Minutes(30)]);
 }
+
+#[test]
+fn components_get_their_licenses_or_none_starts() {
+    let mut config = cluster(nodes(3, 1));
+    config.licenses = vec![("foo".into(), 2)];
+    let mut world = World::new(config);
+    let licensed = |count: u32, spec: JobSpec| JobSpec {
+        licenses: Some(format!("foo:{count}")),
+        ..spec
+    };
+    let alone = world.submit(licensed(1, job(1, 30)));
+    world.pass_by_core();
+    // One is left: each component could have it, both cannot.
+    let both = world.submit_het(vec![licensed(1, job(1, 20)), licensed(1, job(1, 20))]);
+    assert_eq!(world.pass_by_core(), []);
+    world.end(alone);
+    assert_eq!(world.pass_by_core(), both);
+    let has = |id: &JobId| {
+        world.state.jobs[id]
+            .alloc
+            .as_ref()
+            .unwrap()
+            .licenses
+            .clone()
+    };
+    assert!(both.iter().all(|id| has(id) == [("foo".to_owned(), 1)]));
+    world.state.check_invariants().unwrap();
+}
