@@ -14,6 +14,7 @@ mod nodes;
 pub mod options;
 mod order;
 mod partitions;
+pub mod scheduler_parameters;
 mod show;
 mod source;
 pub mod topology;

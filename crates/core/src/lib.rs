@@ -19,6 +19,7 @@ pub mod distribution;
 pub mod effect;
 mod effects;
 pub mod event;
+pub mod explain;
 pub mod hostlist;
 pub mod ids;
 mod index;

@@ -222,6 +222,22 @@ impl Connection {
             let reply = self.shared.reconfigure(&self.identity).await;
             return self.reply(reply).await;
         }
+        if let UserCommand::Submit {
+            spec,
+            test_only: true,
+            ..
+        } = command
+        {
+            let (reply, answer) = oneshot::channel();
+            let identity = self.identity.clone();
+            self.shared.to_replica(ToReplica::Try {
+                identity,
+                spec,
+                reply,
+            })?;
+            let reply = answer.await.map_err(|_| stopping())?;
+            return self.reply(reply).await;
+        }
         let interactive = matches!(&command, UserCommand::Submit { spec, test_only: false, .. } if spec.interactive);
         let done = match &command {
             UserCommand::EndAllocation { job, .. } => Some(*job),
@@ -387,6 +403,7 @@ fn kind(body: &RequestBody) -> &'static str {
             Query::Differences => "REQUEST_RECONFIGURE",
             Query::Accounts => "REQUEST_SHARE_INFO",
             Query::Priorities => "REQUEST_PRIORITY_FACTORS",
+            Query::Why(_) => "REQUEST_JOB_INFO_SINGLE",
         },
         RequestBody::WaitStarted(_) | RequestBody::WaitEnded(_) => "REQUEST_JOB_READY",
         RequestBody::WaitNodes(_) => "REQUEST_NODE_INFO",

@@ -9,6 +9,7 @@ mod answer;
 mod configuration;
 mod connection;
 pub mod disk;
+pub mod forecaster;
 mod identity;
 pub mod keys;
 pub mod mail;

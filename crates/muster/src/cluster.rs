@@ -26,6 +26,7 @@ A cluster on this machine, without any configuration:
 
 A site's own cluster:
   muster config check FILE                           say what Muster does with each line of a slurm.conf
+  muster why JOBID [--json]                           what a job waits for, and what would start it sooner
   muster sim TRACE.swf[.gz] [--policy WORD]          replay a recorded workload through the scheduler; 'sim --help'
   muster ctld, muster noded                          the daemons; as links: slurmctld, slurmd
   muster generate man|completion|compat DIR          write man pages, completion for bash, the compatibility page

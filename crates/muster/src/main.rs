@@ -58,6 +58,7 @@ fn muster(args: &[String]) -> ExitCode {
         "config" => cluster::config(rest),
         "generate" => report(generate::run(rest)),
         "sim" => report(simulate::main(rest)),
+        "why" => muster_cli::listing::main("why", rest),
         other => match roles::by_command(other) {
             Some((role, name)) => roles::run(role, name, rest),
             None => {

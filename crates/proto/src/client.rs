@@ -6,6 +6,7 @@ use minicbor::{Decode, Encode};
 use muster_core::accounts::Accounts;
 use muster_core::command::{Reply, UserCommand};
 use muster_core::config::{ClusterConfig, PartitionConfig};
+use muster_core::explain::{ExpectedStart, Explanation};
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{ExitStatus, Job, JobState};
 use muster_core::node::Node;
@@ -111,6 +112,9 @@ pub enum Query {
     /// Factors of pending jobs' priorities: one [`Response::Priorities`].
     #[n(22)]
     Priorities,
+    /// Why a job waits, and what would start it sooner: one [`Response::Why`].
+    #[n(240)]
+    Why(#[n(0)] JobId),
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -132,6 +136,10 @@ pub struct JobFilter {
     #[n(4)]
     #[cbor(default)]
     pub active: bool,
+    /// With expected starts of those that wait, as of now.
+    #[n(240)]
+    #[cbor(default)]
+    pub starts: bool,
 }
 
 /// The controller's answer.
@@ -205,6 +213,9 @@ pub enum Response {
     /// To `Priorities`.
     #[n(22)]
     Priorities(#[n(0)] Box<PrioritiesAnswer>),
+    /// To `Why`.
+    #[n(240)]
+    Why(#[n(0)] Box<Explanation>),
 }
 
 /// What sacctmgr keeps, and shares.
@@ -319,6 +330,10 @@ pub struct JobsPart {
     #[n(20)]
     #[cbor(default)]
     pub priorities: Vec<(u32, u32)>,
+    /// Expected starts: place in `jobs`, start.
+    #[n(240)]
+    #[cbor(default)]
+    pub starts: Vec<(u32, ExpectedStart)>,
 }
 
 /// [`Response::Jobs`] as the controller writes it: from the records where they lie.
@@ -353,6 +368,10 @@ pub struct JobsPartRef<'s> {
     #[n(20)]
     #[cbor(default)]
     pub priorities: Vec<(u32, u32)>,
+    /// Expected starts: place in `jobs`, start.
+    #[n(240)]
+    #[cbor(default)]
+    pub starts: Vec<(u32, ExpectedStart)>,
 }
 
 /// Nodes, partitions and settings.

@@ -5,6 +5,8 @@
 use crate::cores;
 use crate::network::{Leaves, Network};
 use crate::reserved::{self, Blocks, Own};
+use crate::settings::Settings;
+use crate::tenants::{Changes, Tenant};
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::job::NodeShare;
@@ -87,6 +89,8 @@ pub(crate) struct NodeView {
     gres_used: Vec<CpuSet>,
     /// Partitions it is in.
     pub(crate) parts: Vec<u32>,
+    /// Who is on it.
+    pub(crate) tenants: Vec<Tenant>,
 }
 
 /// A partition.
@@ -120,9 +124,13 @@ impl PartView {
 
     /// Whether a node is in it.
     pub(crate) fn has(&self, node: u32) -> bool {
-        self.pos_of
-            .get(node as usize)
-            .is_some_and(|pos| *pos != NOWHERE)
+        self.place(node).is_some()
+    }
+
+    /// A node's place in it.
+    pub(crate) fn place(&self, node: u32) -> Option<usize> {
+        let pos = *self.pos_of.get(node as usize)?;
+        (pos != NOWHERE).then_some(pos as usize)
     }
 
     /// CPUs that jobs of this partition may still take on the node at `pos` under `MaxCPUsPerNode`.
@@ -136,6 +144,8 @@ impl PartView {
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     pub(crate) config: Option<Arc<ClusterConfig>>,
+    /// What the configuration says of promises.
+    pub(crate) settings: Settings,
     pub(crate) classes: Vec<NodeClass>,
     /// Room of an empty node, by class.
     pub(crate) empty: Vec<Room>,
@@ -150,6 +160,8 @@ pub(crate) struct Fleet {
     /// The time of the pass.
     pub(crate) now: Timestamp,
     pub(crate) node_by_name: HashMap<String, u32>,
+    /// Nodes that changed.
+    pub(crate) changes: Changes,
 }
 
 impl Fleet {
@@ -157,6 +169,11 @@ impl Fleet {
     pub(crate) fn new(state: &State) -> Fleet {
         let mut fleet = Fleet {
             config: state.config.clone(),
+            settings: state
+                .config
+                .as_ref()
+                .map(|c| Settings::new(c))
+                .unwrap_or_default(),
             ..Fleet::default()
         };
         let Some(config) = fleet.config.clone() else {
@@ -177,6 +194,7 @@ impl Fleet {
                 free: CpuSet::default(),
                 gres_used: Vec::new(),
                 parts: Vec::new(),
+                tenants: Vec::new(),
             });
             fleet
                 .node_by_name
@@ -296,6 +314,7 @@ impl Fleet {
         let Some(source) = state.nodes.get(node as usize) else {
             return false;
         };
+        self.forget_proposed(node);
         let view = &mut self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
         let consumable = self.config.as_ref().is_some_and(|c| c.memory_is_consumable);
@@ -330,6 +349,7 @@ impl Fleet {
     }
 
     fn update_trees(&mut self, node: u32) {
+        self.changes.note(node);
         let view = &self.nodes[node as usize];
         let open = view.room.usable && !view.room.exclusive;
         let value = if open {
@@ -412,6 +432,7 @@ impl Fleet {
             view.room = self.empty[view.class as usize].clone();
             view.free = self.classes[view.class as usize].open.clone();
             view.gres_used.clear();
+            view.tenants.clear();
             self.update_trees(node);
         }
     }

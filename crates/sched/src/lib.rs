@@ -14,20 +14,27 @@
 mod cores;
 mod demand;
 pub mod engine;
+mod explain;
 mod features;
 mod fleet;
+pub mod forecast;
+mod gains;
 mod ground;
 mod network;
 mod node_map;
 mod order;
+mod outlook;
 mod pass;
 mod place;
 mod planned;
 mod queue;
 mod reserved;
 mod scheduler;
+mod settings;
+mod tenants;
 mod trial;
 
+pub use explain::explain;
 pub use scheduler::{Cost, Scheduler};
 
 /// Starts that one plan proposes at most; what is left comes with the next.

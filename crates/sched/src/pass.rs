@@ -3,10 +3,13 @@
 use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
 use crate::fleet::{Fleet, NOWHERE};
-use crate::ground::{Holds, Live, Running, earliest, end_after, promise, take_spare};
-use crate::place::{Pick, Placement, choose};
-use crate::queue::{HeadKey, PartQueue, QueueKey, Reservation};
+use crate::gains::{PartQueue, Reservation, open_cpus};
+use crate::ground::{Holds, Live, end_after, take_spare};
+use crate::outlook::{Outlook, promise};
+use crate::place::{Pick, Placement, Shortfall, choose};
+use crate::queue::{HeadKey, QueueKey};
 use crate::scheduler::{Scheduler, array_budget};
+use crate::tenants::Ends;
 use muster_core::command::{Plan, PlannedStart};
 use muster_core::hostlist;
 use muster_core::ids::JobId;
@@ -22,9 +25,12 @@ const SWITCH_WAITERS_MAX: usize = 32;
 /// Who has waited so long counts on limits, not on predictions: no job that passes by may delay it then. The same span
 /// bounds how far predictions change the order (`Job::default_priority`).
 const CAUTIOUS_AFTER_MS: u64 = 86_400_000;
+/// Among those that may pass by, a wait of so many hours counts for an hour of length. Chosen on recorded workloads:
+/// the longest wait stays near that of a plain queue, and means hardly grow.
+const WAIT_OF_LENGTH: u64 = 40;
 
 /// Order among those that pass by a waiting job: tier, length, then the order of the queue.
-type PassingKey = (Reverse<u32>, u64, HeadKey, u32);
+type PassingKey = (Reverse<u32>, i64, HeadKey, u32);
 
 /// What a pass knows of a partition.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +38,8 @@ struct PartPass {
     touched: bool,
     /// The first job that waits there.
     head: Option<JobId>,
+    /// Jobs that had their chance of a promise.
+    promises: u32,
 }
 
 pub(crate) struct Pass<'a> {
@@ -45,6 +53,9 @@ pub(crate) struct Pass<'a> {
     heap: BinaryHeap<Reverse<(HeadKey, u32)>>,
     /// Lanes behind the first that waits, shortest first, where run times are predicted.
     passing: BinaryHeap<Reverse<PassingKey>>,
+    /// Lanes that did not fit and may fit now, in the order in which they are tried, with what their partition must
+    /// have gained.
+    hopeful: BinaryHeap<Reverse<(PassingKey, u64, u32)>>,
     /// Components in which the first that waits counts on limits.
     cautious: BTreeSet<u32>,
     /// Lanes that are or were in the heap.
@@ -55,13 +66,15 @@ pub(crate) struct Pass<'a> {
     left: HashMap<JobId, u32>,
     /// How many more tasks of an array may start under its `%limit`.
     budget: HashMap<JobId, u32>,
+    /// Jobs whose turn is over because they wait, where several of a shape are promised nodes.
+    promised: HashSet<JobId>,
+    /// What is ahead for lanes behind the first that waits, where nodes are kept for those too.
+    outlooks: HashMap<u32, Outlook>,
     holds: Holds,
     /// Nodes kept for a waiting job, without backfill.
     closed: Vec<bool>,
     /// Promises made in this pass, by partition.
     made: HashMap<u32, Reservation>,
-    /// Starts of this pass by their end.
-    ends: BTreeSet<(Timestamp, usize)>,
     /// A job that others had been kept back for has started in another of its partitions.
     again: bool,
 }
@@ -84,21 +97,39 @@ impl<'a> Pass<'a> {
             parts,
             heap: BinaryHeap::new(),
             passing: BinaryHeap::new(),
+            hopeful: BinaryHeap::new(),
             cautious: BTreeSet::new(),
             seen: HashSet::new(),
             cursor: HashMap::new(),
             left: HashMap::new(),
             budget: HashMap::new(),
+            promised: HashSet::new(),
+            outlooks: HashMap::new(),
             holds: Holds::default(),
             closed,
             made: HashMap::new(),
-            ends: BTreeSet::new(),
             again: false,
         }
     }
 
     pub(crate) fn run(mut self) -> Plan {
         self.seed();
+        self.visit_all();
+        // Where nobody waits any more, what was promised is free for those of other partitions.
+        for part in 0..self.parts.len() {
+            let pass = self.parts[part];
+            if pass.touched && pass.head.is_none() && !self.s.more {
+                self.drop_promise(part);
+            }
+        }
+        if !self.s.more {
+            self.visit_all();
+        }
+        self.finish();
+        self.plan
+    }
+
+    fn visit_all(&mut self) {
         while let Some((key, lane, in_order)) = self.next() {
             let nodes = self.s.cost.nodes_visited;
             if self.plan.starts.len() >= STARTS_PER_PASS_MAX || nodes >= NODES_PER_PASS_MAX {
@@ -107,18 +138,58 @@ impl<'a> Pass<'a> {
             }
             self.visit(key, lane, in_order);
         }
-        self.finish();
-        self.plan
     }
 
     /// The next lane, and whether it comes in the order of the queue: so until every partition has one that waits,
-    /// then those that may pass by come, shortest first.
+    /// then those that may pass by come, shortest first where run times are predicted.
     fn next(&mut self) -> Option<(HeadKey, u32, bool)> {
-        if let Some(Reverse((key, lane))) = self.heap.pop() {
-            return Some((key, lane, true));
+        loop {
+            let predicts = self.s.planned.predicts();
+            let first = self.heap.peek().map(|Reverse((key, _))| *key);
+            let hopeful = self.hopeful.peek().map(|Reverse((key, ..))| *key);
+            let hopeful_comes = hopeful.is_some_and(|key| match (predicts, first) {
+                (false, Some(first)) => key.2 < first,
+                (true, Some(_)) => false,
+                (_, None) => self
+                    .passing
+                    .peek()
+                    .is_none_or(|Reverse(other)| key < *other),
+            });
+            if !hopeful_comes {
+                if let Some(Reverse((key, lane))) = self.heap.pop() {
+                    return Some((key, lane, true));
+                }
+                let Reverse((_, _, key, lane)) = self.passing.pop()?;
+                return Some((key, lane, false));
+            }
+            let Reverse(((_, _, key, lane), due, part)) = self.hopeful.pop()?;
+            let parts = &self.s.queue.parts;
+            if due > parts[part as usize].gain() {
+                // Others have taken it, from this one and from all that need as much.
+                self.hopeful
+                    .retain(|Reverse((_, due, part))| *due <= parts[*part as usize].gain());
+            } else if self.seen.insert(lane) {
+                self.s.cost.shapes_compared += 1;
+                return Some((key, lane, !predicts));
+            }
         }
-        let Reverse((_, _, key, lane)) = self.passing.pop()?;
-        Some((key, lane, false))
+    }
+
+    /// Lanes of a partition that did not fit get their turn if what nodes have gained may be enough for them.
+    fn hope(&mut self, part: u32) {
+        let predicts = self.s.planned.predicts();
+        let lanes = self.s.queue.parts[part as usize].hopefuls(&self.s.fleet);
+        let entry = |(due, lane): (u64, u32)| {
+            let key = self.s.queue.lane(lane).key;
+            let key = key.filter(|_| !self.seen.contains(&lane))?;
+            let length = match predicts {
+                true => self.passing_place(lane, key.2),
+                false => 0,
+            };
+            Some(Reverse(((key.0, length, key, lane), due, part)))
+        };
+        let entries: Vec<_> = lanes.into_iter().filter_map(entry).collect();
+        self.hopeful.extend(entries);
     }
 
     /// A lane's turn comes again, or only now.
@@ -126,11 +197,19 @@ impl<'a> Pass<'a> {
         let view = self.s.queue.lane(lane);
         let behind = self.parts[view.part as usize].head.is_some();
         if behind && self.s.planned.predicts() {
-            let length = view.planned_ms.unwrap_or(u64::MAX);
+            let length = self.passing_place(lane, key.2);
             self.passing.push(Reverse((key.0, length, key, lane)));
         } else {
             self.heap.push(Reverse((key, lane)));
         }
+    }
+
+    /// Where a job stands among those that may pass: the shortest first, but who has waited counts as shorter.
+    fn passing_place(&self, lane: u32, job: JobId) -> i64 {
+        let length_ms = self.s.queue.lane(lane).planned_ms.unwrap_or(u64::MAX / 4);
+        let waited_ms = waited_ms(self.state, job, self.now);
+        let credit_ms = waited_ms / WAIT_OF_LENGTH;
+        i64::try_from(length_ms).unwrap_or(i64::MAX / 2) - i64::try_from(credit_ms).unwrap_or(0)
     }
 
     /// Milliseconds that a job of the lane is taken to run.
@@ -166,29 +245,30 @@ impl<'a> Pass<'a> {
         };
         let late = queue.parts.iter().zip(&fleet.parts).filter(|(p, _)| due(p));
         touched.extend(late.map(|(_, view)| view.component));
-        let mut doubtful = BTreeSet::new();
-        for (number, (part, view)) in queue.parts.iter().zip(&fleet.parts).enumerate() {
+        // A promise whose job has left the queue leaves room to those it kept back.
+        let mut gone = Vec::new();
+        for (number, (part, view)) in queue.parts.iter_mut().zip(&fleet.parts).enumerate() {
             if !touched.contains(&view.component) {
                 continue;
             }
             self.parts[number].touched = true;
-            // A promise that may not be made again leaves room to those it kept back.
-            if let Some(promise) = &part.reservation {
-                let first = part.order.first().map(|(key, _)| *key);
-                if first != Some(promise.key) || queue.woken.contains(&promise.lane) {
-                    doubtful.insert(view.component);
-                }
+            let stands = |promise: &Reservation| part.order.contains(&(promise.key, promise.lane));
+            if part.reservation.as_ref().is_some_and(|r| !stands(r)) {
+                gone.extend(part.reservation.take().map(|r| (view.component, r)));
             }
         }
-        let held: Vec<u32> = queue
-            .held
-            .iter()
-            .copied()
-            .filter(|&lane| doubtful.contains(&component(lane)))
-            .collect();
-        for lane in held {
-            queue.wake(fleet, lane);
+        for (component, promise) in gone {
+            self.loosen(component, &promise, None);
         }
+        if self.s.fleet.settings.promises > 1 {
+            self.wake_touched();
+        }
+        for part in 0..self.parts.len() {
+            if self.backfill && self.parts[part].touched {
+                self.hope(index(part));
+            }
+        }
+        let queue = &mut self.s.queue;
         queue.touched.clear();
         let firsts: Vec<u32> = (queue.parts.iter().zip(&self.parts))
             .filter(|(_, pass)| pass.touched)
@@ -201,6 +281,18 @@ impl<'a> Pass<'a> {
         };
         for lane in firsts.into_iter().chain(woken) {
             self.push(lane);
+        }
+    }
+
+    /// Where many have promises, all of them are made anew.
+    fn wake_touched(&mut self) {
+        let touched = self.s.queue.parts.iter().zip(&self.parts);
+        let lanes: Vec<u32> = touched
+            .filter(|(_, pass)| pass.touched)
+            .flat_map(|(part, _)| part.order.iter().map(|(_, lane)| *lane))
+            .collect();
+        for lane in lanes {
+            self.s.queue.wake(&self.s.fleet, lane);
         }
     }
 
@@ -247,22 +339,44 @@ impl<'a> Pass<'a> {
             self.put_back(now_key, lane);
             return;
         }
-        if !self.backfill || self.s.queue.woken.contains(&lane) {
+        let end = end_after(self.now, self.length_ms(lane));
+        let queue = &mut self.s.queue;
+        if !self.backfill
+            || queue.woken.contains(&lane)
+            || queue.is_hopeful(&self.s.fleet, lane, (&self.holds, end))
+        {
             let (placement, narrowed, cause) = self.try_now(lane, job.1);
             self.s.queue.set_cause(lane, cause);
             if placement == Placement::Scattered {
                 self.wait_for_switches(lane);
             }
-            if let Some(picks) = placement.picks() {
+            if let Placement::Here(picks) = placement {
+                self.s.queue.wake(&self.s.fleet, lane);
                 self.start(lane, job.1, &picks);
                 self.put_back(now_key, lane);
                 return;
             }
-            self.s.queue.block(lane, narrowed);
+            let short = match placement {
+                Placement::Nowhere(short) => short,
+                _ => Shortfall::ANYTHING,
+            };
+            self.s.queue.block(lane, short, narrowed);
         }
         if pass.head.is_none() {
             self.parts[part as usize].head = Some(job.1);
             self.waits(lane, part, key);
+        } else if pass.promises < self.s.fleet.settings.promises {
+            self.waits_too(lane, part, key);
+        }
+        let pass = &mut self.parts[part as usize];
+        pass.promises += 1;
+        if self.backfill && pass.promises < self.s.fleet.settings.promises {
+            // The next of its shape is promised nodes too.
+            self.promised.insert(job.1);
+            if let Some(next) = self.head(lane) {
+                let next = self.s.queue.head_key(lane, key.0.0, next);
+                self.put_back(next, lane);
+            }
         }
     }
 
@@ -277,6 +391,9 @@ impl<'a> Pass<'a> {
         for &key in shape.queue.range(from..) {
             self.s.cost.jobs_visited += 1;
             let job = &self.state.jobs[&key.1];
+            if self.promised.contains(&key.1) {
+                continue;
+            }
             let left = *self.left.entry(key.1).or_insert_with(|| match &job.array {
                 ArrayRole::Pending { indices } => u32::try_from(indices.len()).unwrap_or(u32::MAX),
                 _ => 1,
@@ -297,7 +414,7 @@ impl<'a> Pass<'a> {
         let end = end_after(self.now, self.length_ms(lane));
         let lane = self.s.queue.lane(lane);
         let Ok(demand) = &lane.demand else {
-            return (Placement::Nowhere, false, None);
+            return (Placement::Nowhere(Shortfall::ANYTHING), false, None);
         };
         let waited = self.state.jobs[&job].switch_wait_since;
         let relents = waited.and_then(|since| demand.relents_at(since));
@@ -316,7 +433,7 @@ impl<'a> Pass<'a> {
         };
         let placement = choose(demand, &self.s.fleet, ground.part, &ground, switches);
         self.s.cost.nodes_visited += ground.visited.get();
-        let nowhere = matches!(placement, Placement::Nowhere);
+        let nowhere = matches!(placement, Placement::Nowhere(_));
         let cause = ground.reserved.get().filter(|_| nowhere);
         (placement, ground.narrowed.get(), cause)
     }
@@ -339,6 +456,13 @@ impl<'a> Pass<'a> {
             (lane.part, &lane.demand)
         };
         let Ok(demand) = demand else { return };
+        let limit = end_after(self.now, demand.length_ms);
+        let planned = end_after(self.now, self.s.queue.lane(lane).planned_ms).min(limit);
+        let free = |fleet: &Fleet, node: u32| open_cpus(fleet, node);
+        let before: Vec<u32> = picks
+            .iter()
+            .map(|pick| free(&self.s.fleet, pick.node))
+            .collect();
         let alloc = allocate(
             &mut self.s.fleet,
             part,
@@ -349,11 +473,28 @@ impl<'a> Pass<'a> {
             },
         );
         self.s.dirty_nodes.extend(picks.iter().map(|p| p.node));
-        self.ends.insert((end, self.plan.starts.len()));
+        for (pick, before) in picks.iter().zip(before) {
+            let taken = before - free(&self.s.fleet, pick.node).min(before);
+            for &part in &self.s.fleet.nodes[pick.node as usize].parts {
+                self.s.queue.parts[part as usize].taken(pick.node, taken);
+            }
+        }
+        for share in &alloc.nodes {
+            let ends = (job, planned, limit);
+            self.s.fleet.propose_tenant(share, ends);
+        }
         self.plan.starts.push(PlannedStart { job, alloc });
         self.again |= self.parts.iter().any(|p| p.head == Some(job));
         if let Some(left) = self.left.get_mut(&job) {
             *left -= 1;
+            if *left == 0 {
+                for part in 0..self.parts.len() {
+                    let promise = self.s.queue.parts[part].reservation.as_ref();
+                    if promise.is_some_and(|promise| promise.key.2 == job) {
+                        self.drop_promise(part);
+                    }
+                }
+            }
         }
         if let Some((base, _)) = array_budget(self.state, &self.state.jobs[&job])
             && let Some(budget) = self.budget.get_mut(&base)
@@ -379,33 +520,28 @@ impl<'a> Pass<'a> {
         let Ok(demand) = &self.s.queue.lane(lane).demand else {
             return;
         };
-        let predicts = self.s.planned.predicts() && !cautious;
-        let running = Running {
-            state: self.state,
-            completing: &self.s.completing,
-            starts: &self.plan.starts,
-            started: &self.ends,
-            endless: None,
-            planned: predicts.then(|| self.s.planned.by_time()),
+        let ends = if self.s.planned.predicts() && !cautious {
+            Ends::Planned
+        } else {
+            Ends::Limits
         };
         let place = (&self.s.fleet, view);
+        let stamp = self.s.queue.lane(lane).stamp;
+        let outlook = self.s.outlooks.remove(&part);
+        let outlook = outlook
+            .filter(|(of, outlook)| *of == stamp && outlook.ends() == ends)
+            .and_then(|(_, mut kept)| kept.update(demand, &self.s.fleet, view).then_some(kept))
+            .unwrap_or_else(|| Outlook::new(demand, &self.s.fleet, view, (ends, None)));
         let since = self.state.jobs[&job].switch_wait_since;
         let fresh = || self.plan.switch_waits.contains(&job).then_some(self.now);
         let waited = since.or_else(fresh);
-        let found = earliest(demand, place, &self.holds, &running, self.now, waited);
-        let old = self.s.queue.parts[part as usize].reservation.as_ref();
+        let found = outlook.earliest(demand, place, &self.holds, self.now, waited);
         let mut new = None;
-        if let Some((start, picks)) = found {
-            promise(
-                &mut self.holds,
-                demand,
-                place,
-                (start, &picks),
-                &running,
-                self.now,
-            );
-            let last = |pick: &Pick| Some((pick.node, self.holds.get(&pick.node)?.last()?.clone()));
-            let holds = picks.iter().filter_map(last).collect();
+        if let Some((start, picks)) = found
+            && self.may_promise(job, start)
+        {
+            let place = (&self.s.fleet, part);
+            let holds = promise(&mut self.holds, demand, place, (start, &picks), &outlook);
             new = Some(Reservation {
                 key,
                 lane,
@@ -417,20 +553,85 @@ impl<'a> Pass<'a> {
                 self.plan.expected.push((job, start));
             }
         }
-        if old.is_some_and(|old| old.loosened_by(new.as_ref())) {
-            let component = view.component;
-            let queue = &mut self.s.queue;
-            let fleet = &self.s.fleet;
-            let near = |l: &u32| fleet.parts[queue.lane(*l).part as usize].component == component;
-            let held: Vec<u32> = queue.held.iter().copied().filter(near).collect();
-            for lane in held {
-                self.s.queue.wake(&self.s.fleet, lane);
-                self.push(lane);
-            }
+        let component = view.component;
+        self.s.outlooks.insert(part, (stamp, outlook));
+        if let Some(old) = self.s.queue.parts[part as usize].reservation.take() {
+            self.loosen(component, &old, new.as_ref());
             self.s.queue.touched.clear();
         }
         if let Some(new) = new {
             self.made.insert(part, new);
+        }
+    }
+
+    /// Whether nodes are kept for a job that will start then.
+    fn may_promise(&self, job: JobId, start: Timestamp) -> bool {
+        let settings = &self.s.fleet.settings;
+        let promised = |made: &Reservation| made.key.2 == job;
+        settings
+            .window_ms
+            .is_none_or(|window_ms| start.since_ms(self.now) <= window_ms)
+            && waited_ms(self.state, job, self.now) >= settings.least_age_ms
+            && self.state.jobs[&job].priority >= settings.least_priority
+            && !(settings.one_each && self.made.values().any(promised))
+    }
+
+    /// The job waits behind the first of its partition, and nodes are kept for it as well.
+    fn waits_too(&mut self, lane: u32, part: u32, key: HeadKey) {
+        let job = key.2;
+        let fleet = &self.s.fleet;
+        let view = &fleet.parts[part as usize];
+        let Ok(demand) = &self.s.queue.lane(lane).demand else {
+            return;
+        };
+        let ends = if self.s.planned.predicts() {
+            Ends::Planned
+        } else {
+            Ends::Limits
+        };
+        let kept = self.outlooks.remove(&lane);
+        let outlook = kept
+            .and_then(|mut kept| kept.update(demand, fleet, view).then_some(kept))
+            .unwrap_or_else(|| Outlook::new(demand, fleet, view, (ends, None)));
+        let since = self.state.jobs[&job].switch_wait_since;
+        let found = outlook.earliest(demand, (fleet, view), &self.holds, self.now, since);
+        if let Some((start, picks)) = found
+            && self.may_promise(job, start)
+        {
+            promise(
+                &mut self.holds,
+                demand,
+                (fleet, part),
+                (start, &picks),
+                &outlook,
+            );
+            if self.state.jobs[&job].expected_start != Some(start) {
+                self.plan.expected.push((job, start));
+            }
+        }
+        self.outlooks.insert(lane, outlook);
+    }
+
+    /// The promise of an earlier pass to a partition's first job is not made again.
+    fn drop_promise(&mut self, part: usize) {
+        if let Some(promise) = self.s.queue.parts[part].reservation.take() {
+            self.loosen(self.s.fleet.parts[part].component, &promise, None);
+            self.s.queue.touched.clear();
+        }
+    }
+
+    /// A promise is gone, or another takes its place: those whom it kept back and who may fit now are tried.
+    fn loosen(&mut self, component: u32, old: &Reservation, new: Option<&Reservation>) {
+        let (queue, fleet) = (&mut self.s.queue, &self.s.fleet);
+        if old.cautious && !new.is_some_and(|new| new.cautious) {
+            // Who is taken to run shorter than before may fit without any change of nodes.
+            let near = |l: &u32| fleet.parts[queue.lane(*l).part as usize].component == component;
+            let held: Vec<u32> = queue.held.iter().copied().filter(near).collect();
+            held.iter().for_each(|lane| queue.wake(fleet, *lane));
+            held.into_iter().for_each(|lane| self.push(lane));
+        } else {
+            let parts = queue.loosened(fleet, old.loosened_by(new));
+            parts.into_iter().for_each(|part| self.hope(part));
         }
     }
 
@@ -449,8 +650,21 @@ impl<'a> Pass<'a> {
                     .extend(part.head.into_iter().chain(pass.head));
                 part.head = pass.head;
             }
-            let number = u32::try_from(number).expect("fewer than 2^32 partitions");
-            part.reservation = self.made.remove(&number);
+            let number = index(number);
+            let mut made = self.made.remove(&number);
+            for (node, kept) in made.iter_mut().flat_map(|made| &mut made.holds) {
+                // Jobs that passed by, and promises to others, have left less since it was made.
+                let list = self.holds.get(node).into_iter().flatten();
+                if let Some(hold) = list.into_iter().find(|hold| hold.part == number) {
+                    kept.clone_from(hold);
+                }
+            }
+            part.reservation = made;
+        }
+        if !self.s.more {
+            for part in &mut queue.parts {
+                part.settle(&self.s.fleet);
+            }
         }
         self.reasons();
         let starts = self.plan.starts.iter().map(|s| s.job);
@@ -490,13 +704,22 @@ impl<'a> Pass<'a> {
     }
 }
 
+fn index(n: usize) -> u32 {
+    u32::try_from(n).expect("fewer than 2^32 partitions")
+}
+
 /// Whether a job has waited for more than a day since it could first have run.
 fn waits_long(state: &State, job: JobId, now: Timestamp) -> bool {
+    waited_ms(state, job, now) > CAUTIOUS_AFTER_MS
+}
+
+/// How long a job has waited since it could first have run.
+fn waited_ms(state: &State, job: JobId, now: Timestamp) -> u64 {
     let since = state
         .jobs
         .get(&job)
         .map(|j| j.eligible_time.unwrap_or(j.submit_time));
-    since.is_some_and(|since| now.since_ms(since) > CAUTIOUS_AFTER_MS)
+    since.map_or(0, |since| now.since_ms(since))
 }
 
 /// Takes the nodes picked.

@@ -34,9 +34,9 @@ impl PlannedEnds {
         self.predicts
     }
 
-    /// Expected ends, in order of time.
-    pub(crate) fn by_time(&self) -> &BTreeSet<(Timestamp, JobId)> {
-        &self.by_time
+    /// When a job is expected to end, where that is predicted.
+    pub(crate) fn end_of(&self, id: JobId) -> Option<Timestamp> {
+        self.of.get(&id).copied()
     }
 
     /// Brings the end of one job in line with the state.

@@ -3,10 +3,11 @@
 //! and a blocked lane costs nothing.
 
 use crate::demand::Demand;
-use crate::fleet::{Fleet, PartView};
-use crate::ground::{Hold, Ideal};
+use crate::fleet::{Fleet, PartView, Room};
+use crate::gains::{BlockedKey, Loosened, PartQueue};
+use crate::ground::{Holds, Ideal, narrow};
 use crate::order::{Line, Order};
-use crate::place::choose;
+use crate::place::{Shortfall, choose};
 use crate::reserved::places_of;
 use muster_core::config::PartitionState;
 use muster_core::ids::JobId;
@@ -97,54 +98,16 @@ pub(crate) struct Lane {
     pub(crate) key: Option<HeadKey>,
     /// Least free CPUs with which a node is of any use to it.
     least_cpus: u32,
-    /// A promise to another job is what blocks it, not the nodes.
+    /// Where it stands among those that did not fit.
+    blocked: Option<BlockedKey>,
+    /// A promise to another job made nodes smaller when it was tried last.
     pub(crate) held: bool,
+    /// Another for each demand that there ever was.
+    pub(crate) stamp: u64,
     /// Reservations are in its way.
     cause: Option<Reason>,
     /// What its jobs' ranks have in common, see [`Order::base`].
     base: i64,
-}
-
-/// A promise to the first job that waits in a partition.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Reservation {
-    /// The job's place in line: whoever comes after it must keep the promise.
-    pub(crate) key: HeadKey,
-    pub(crate) lane: u32,
-    pub(crate) start: Timestamp,
-    /// It counts on limits, not on predictions.
-    pub(crate) cautious: bool,
-    pub(crate) holds: Vec<(u32, Hold)>,
-}
-
-impl Reservation {
-    /// Whether a job that this promise kept back might run under `new`.
-    pub(crate) fn loosened_by(&self, new: Option<&Reservation>) -> bool {
-        let Some(new) = new else { return true };
-        let same = self.key == new.key
-            && self.start == new.start
-            && self.holds.len() == new.holds.len()
-            && self
-                .holds
-                .iter()
-                .zip(&new.holds)
-                .all(|((a, old), (b, new))| a == b && !new.spare.has_more_than(&old.spare));
-        !same
-    }
-}
-
-/// The waiting lanes of one partition.
-#[derive(Debug, Default)]
-pub(crate) struct PartQueue {
-    /// All that can run there, by their heads.
-    pub(crate) order: BTreeSet<(HeadKey, u32)>,
-    /// Those that did not fit, by the least free CPUs that could help them.
-    blocked: BTreeSet<(u32, u32)>,
-    /// Every lane, those that cannot run included.
-    lanes: BTreeSet<u32>,
-    /// The first job that waits for resources.
-    pub(crate) head: Option<JobId>,
-    pub(crate) reservation: Option<Reservation>,
 }
 
 /// All that waits.
@@ -166,6 +129,7 @@ pub(crate) struct Queue {
     pub(crate) announce: BTreeSet<JobId>,
     /// Jobs that were kept out of the queue, and why.
     pub(crate) refused: BTreeMap<JobId, Reason>,
+    stamps: u64,
 }
 
 impl Queue {
@@ -261,6 +225,7 @@ impl Queue {
             let view = &fleet.parts[part as usize];
             let demand = feasible(&ask, limit, fleet, view);
             let least_cpus = least_cpus(&demand, fleet);
+            self.stamps += 1;
             let lane = Lane {
                 shape,
                 part,
@@ -269,7 +234,9 @@ impl Queue {
                 planned_ms: planned_ms(limit, predicted_s),
                 key: None,
                 least_cpus,
+                blocked: None,
                 held: false,
+                stamp: self.stamps,
                 cause: None,
                 base: self.order.base(state, job, &view.config),
             };
@@ -318,7 +285,9 @@ impl Queue {
                 }
             }
             None => {
-                queue.blocked.remove(&(lane.least_cpus, id));
+                if let Some(key) = lane.blocked.take() {
+                    queue.unblock(key, id);
+                }
                 lane.held = false;
                 self.held.remove(&id);
                 self.woken.remove(&id);
@@ -356,9 +325,9 @@ impl Queue {
     /// Something may have changed for this lane.
     pub(crate) fn wake(&mut self, fleet: &Fleet, id: u32) {
         let lane = self.lanes.get_mut(id);
-        self.parts[lane.part as usize]
-            .blocked
-            .remove(&(lane.least_cpus, id));
+        if let Some(key) = lane.blocked.take() {
+            self.parts[lane.part as usize].unblock(key, id);
+        }
         self.touched
             .insert(fleet.parts[lane.part as usize].component);
         self.woken.insert(id);
@@ -392,13 +361,16 @@ impl Queue {
             .min()
     }
 
-    /// It did not fit; `held` if only for a promise to another.
-    pub(crate) fn block(&mut self, id: u32, held: bool) {
+    /// It did not fit; `held` if promises to others were in its way.
+    pub(crate) fn block(&mut self, id: u32, short: Shortfall, held: bool) {
         let lane = self.lanes.get_mut(id);
         self.woken.remove(&id);
-        self.parts[lane.part as usize]
-            .blocked
-            .insert((lane.least_cpus, id));
+        let part = &mut self.parts[lane.part as usize];
+        let key = (short.each.max(lane.least_cpus), part.gained + short.cpus);
+        if let Some(old) = lane.blocked.replace(key) {
+            part.unblock(old, id);
+        }
+        part.blocked.entry(key.0).or_default().insert((key.1, id));
         lane.held = held;
         if held {
             self.held.insert(id);
@@ -407,31 +379,70 @@ impl Queue {
         }
     }
 
-    /// A node has more room than it had: wakes the lanes that could use it. Returns how many were looked at.
-    pub(crate) fn node_freed(&mut self, fleet: &Fleet, node: u32) -> u64 {
-        let view = &fleet.nodes[node as usize];
-        let class = &fleet.classes[view.class as usize];
-        let mut looked = 0;
-        for &part in &view.parts {
-            let blocked = self.parts[part as usize]
-                .blocked
-                .range(..=(view.room.cpus, u32::MAX));
-            let helped: Vec<u32> = blocked
-                .map(|&(_, lane)| lane)
-                .inspect(|_| looked += 1)
-                .filter(|&lane| {
-                    let Ok(demand) = &self.lanes.get(lane).demand else {
-                        return false;
-                    };
-                    (0..demand.alternatives.len()).any(|a| demand.admits(a, view.class, node))
-                        && demand.tasks_in(class, &view.room) > 0
-                })
-                .collect();
-            for lane in helped {
-                self.wake(fleet, lane);
+    /// Nodes have more room than they had.
+    pub(crate) fn nodes_freed(&mut self, fleet: &Fleet, nodes: &[u32]) {
+        for &node in nodes {
+            for &part in &fleet.nodes[node as usize].parts {
+                let fresh = &mut self.parts[part as usize].fresh;
+                fresh.freed.push(node);
+                fresh.add(fleet, node);
             }
         }
-        looked
+    }
+
+    /// A promise leaves more of nodes than it did; gives the partitions in which jobs may use that.
+    pub(crate) fn loosened(&mut self, fleet: &Fleet, nodes: Vec<Loosened>) -> BTreeSet<u32> {
+        let mut parts = BTreeSet::new();
+        for loosened in nodes {
+            for &part in &fleet.nodes[loosened.node as usize].parts {
+                let fresh = &mut self.parts[part as usize].fresh;
+                fresh.add(fleet, loosened.node);
+                fresh.loosened.push(loosened.clone());
+                parts.insert(part);
+            }
+        }
+        parts
+    }
+
+    /// Whether what nodes have gained since a lane did not fit may be enough for it. `end` is when its job would end,
+    /// `holds` what is promised so far.
+    pub(crate) fn is_hopeful(
+        &mut self,
+        fleet: &Fleet,
+        id: u32,
+        (holds, end): (&Holds, Timestamp),
+    ) -> bool {
+        let lane = self.lanes.get_mut(id);
+        let (Some((each, due)), Ok(demand)) = (lane.blocked, &lane.demand) else {
+            return false;
+        };
+        let part = &self.parts[lane.part as usize];
+        let fresh = &part.fresh;
+        if due > part.gained + fresh.cpus || each > fresh.most {
+            return false;
+        }
+        let room = |node: u32| &fleet.nodes[node as usize].room;
+        let looser = fresh.loosened.iter().filter(|l| l.helps(end, room(l.node)));
+        let nodes = fresh.freed.iter().copied().chain(looser.map(|l| l.node));
+        let mut held = false;
+        for node in nodes.filter(|&node| may_use(demand, fleet, node, room(node))) {
+            let promised = holds.get(&node).into_iter().flatten();
+            let mut promised = promised.filter(|hold| hold.start < end).peekable();
+            if promised.peek().is_none() {
+                return true;
+            }
+            let mut left = room(node).clone();
+            promised.for_each(|hold| narrow(&mut left, &hold.spare));
+            if may_use(demand, fleet, node, &left) {
+                return true;
+            }
+            held = true;
+        }
+        if held {
+            lane.held = true;
+            self.held.insert(id);
+        }
+        false
     }
 
     /// Nodes of a partition came or went: what can run there is worked out again.
@@ -451,9 +462,11 @@ impl Queue {
             // Out with the old key before the new one, which depends on the new demand.
             self.place(fleet, id, None);
             let least_cpus = least_cpus(&demand, fleet);
+            self.stamps += 1;
             let lane = self.lanes.get_mut(id);
             lane.demand = demand;
             lane.least_cpus = least_cpus;
+            lane.stamp = self.stamps;
             self.place(fleet, id, first);
         }
     }
@@ -490,6 +503,14 @@ impl Queue {
         let first = reasons.next().unwrap_or(Some(Reason::PartitionConfig))?;
         reasons.all(|r| r.is_some()).then_some(first)
     }
+}
+
+/// Whether a node with so much room may take part in a job.
+fn may_use(demand: &Demand, fleet: &Fleet, node: u32, room: &Room) -> bool {
+    let class = fleet.nodes[node as usize].class;
+    let admitted = |a: usize| demand.admits(a, class, node);
+    (0..demand.alternatives.len()).any(admitted)
+        && demand.tasks_in(&fleet.classes[class as usize], room) > 0
 }
 
 /// Milliseconds that jobs with this limit and prediction are taken to run.

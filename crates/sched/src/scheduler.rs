@@ -1,6 +1,7 @@
 //! The scheduler's entry points: following events, preparing a pass.
 
 use crate::fleet::Fleet;
+use crate::outlook::Outlook;
 use crate::pass::Pass;
 use crate::planned::PlannedEnds;
 use crate::queue::Queue;
@@ -14,14 +15,17 @@ use muster_core::refusal::Refusal;
 use muster_core::spec::JobSpec;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Changes of nodes that are kept; who has not seen them begins anew.
+const CHANGES_KEPT: usize = 10_000;
 
 /// What the last pass looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Shapes (in a partition) for which a placement was tried; once per start and once per failure.
     pub shapes_visited: u64,
-    /// Shapes that were only compared with a node that was freed.
+    /// Shapes that were only compared with what nodes have gained.
     pub shapes_compared: u64,
     /// Nodes whose room was looked at for a placement.
     pub nodes_visited: u64,
@@ -35,7 +39,8 @@ pub struct Scheduler {
     pub(crate) fleet: Fleet,
     pub(crate) queue: Queue,
     pub(crate) dirty_nodes: BTreeSet<u32>,
-    pub(crate) completing: BTreeSet<JobId>,
+    /// Nodes and jobs on them, of which how much or until when may have changed.
+    dirty_shares: BTreeSet<(u32, JobId)>,
     dirty_jobs: BTreeSet<JobId>,
     /// When running jobs are expected to end, where run times are predicted.
     pub(crate) planned: PlannedEnds,
@@ -46,6 +51,8 @@ pub struct Scheduler {
     throttled: BTreeMap<JobId, BTreeSet<JobId>>,
     /// When jobs give up their wish for few leaf switches.
     relents: BTreeSet<(Timestamp, JobId)>,
+    /// When and where the first job that waits in a partition will fit, by partition.
+    pub(crate) outlooks: HashMap<u32, (u64, Outlook)>,
     rebuild: bool,
     /// Priorities were worked out since the last pass.
     reranked: bool,
@@ -66,14 +73,14 @@ enum Eligibility {
 impl Scheduler {
     /// Reads everything once; O(jobs + nodes).
     pub fn new(state: &State) -> Scheduler {
-        let fleet = Fleet::new(state);
-        let completing = |id: &&JobId| state.jobs.get(id).is_some_and(|j| j.completing);
+        let mut fleet = Fleet::new(state);
+        let planned = PlannedEnds::new(state);
+        fleet.settle(state, &planned);
         Scheduler {
             queue: Queue::new(state, &fleet),
             fleet,
             dirty_jobs: state.pending.clone(),
-            planned: PlannedEnds::new(state),
-            completing: state.active.iter().filter(completing).copied().collect(),
+            planned,
             ..Scheduler::default()
         }
     }
@@ -90,7 +97,6 @@ impl Scheduler {
             Event::PrioritiesCalculated { .. } => self.reranked = true,
             Event::ReservationStarted { name, .. } => self.reservation_opened(state, name),
             Event::JobSubmitted { id, .. } | Event::JobRequeued { id, .. } => {
-                self.completing.remove(id);
                 self.job(state, *id);
             }
             Event::TaskSplit { base, id, .. } => {
@@ -109,9 +115,7 @@ impl Scheduler {
                 self.job(state, *id);
                 // Its resources come back at another time than was assumed.
                 self.retimed(state, *id);
-                if state.jobs.get(id).is_some_and(|j| j.completing) {
-                    self.completing.insert(*id);
-                } else {
+                if !state.jobs.get(id).is_some_and(|j| j.completing) {
                     self.nodes_of(state, *id);
                 }
             }
@@ -119,15 +123,12 @@ impl Scheduler {
                 let alloc = state.jobs.get(id).and_then(|j| j.alloc.as_ref());
                 if let Some(share) = alloc.and_then(|a| a.nodes.get(*position as usize)) {
                     self.dirty_nodes.insert(share.node.0);
-                }
-                if state.jobs.get(id).is_none_or(|j| !j.completing) {
-                    self.completing.remove(id);
+                    self.dirty_shares.insert((share.node.0, *id));
                 }
                 self.job(state, *id);
             }
             Event::JobsPurged { ids } => {
                 for id in ids {
-                    self.completing.remove(id);
                     if self.queue.jobs.contains_key(id) {
                         self.dirty_jobs.insert(*id);
                     }
@@ -278,6 +279,7 @@ impl Scheduler {
             let Some(view) = self.fleet.nodes.get(share.node.0 as usize) else {
                 continue;
             };
+            self.dirty_shares.insert((share.node.0, id));
             for &part in &view.parts {
                 self.queue
                     .touched
@@ -291,6 +293,10 @@ impl Scheduler {
         let proposed = std::mem::take(&mut self.proposed);
         self.dirty_jobs.extend(&proposed);
         let mut freed = Vec::new();
+        self.fleet.changes.trim(CHANGES_KEPT);
+        for (node, id) in std::mem::take(&mut self.dirty_shares) {
+            self.fleet.set_tenant(state, &self.planned, node, id);
+        }
         for node in std::mem::take(&mut self.dirty_nodes) {
             if self.fleet.sync(state, node) {
                 freed.push(node);
@@ -311,14 +317,13 @@ impl Scheduler {
         for id in proposed {
             self.queue.wake_job(&self.fleet, id);
         }
-        for node in freed {
+        for &node in &freed {
             for &part in &self.fleet.nodes[node as usize].parts {
-                self.queue
-                    .touched
-                    .insert(self.fleet.parts[part as usize].component);
+                let component = self.fleet.parts[part as usize].component;
+                self.queue.touched.insert(component);
             }
-            self.cost.shapes_compared += self.queue.node_freed(&self.fleet, node);
         }
+        self.queue.nodes_freed(&self.fleet, &freed);
     }
 
     /// Remembers when a queued job gives up its wish for few switches.

@@ -2,18 +2,19 @@
 
 use crate::demand::Demand;
 use crate::fleet::Fleet;
-use crate::ground::{Holds, Live, Running, earliest, end_after};
+use crate::ground::{Holds, Live, end_after};
+use crate::outlook::Outlook;
 use crate::pass::allocate;
 use crate::place::{Pick, Placement, choose};
+use crate::planned::PlannedEnds;
 use crate::queue::{feasible, partitions_of};
-use muster_core::ids::JobId;
+use crate::tenants::Ends;
 use muster_core::job::{Allocation, Reason};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::spec::JobSpec;
 use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
 use std::cell::Cell;
-use std::collections::BTreeSet;
 
 /// What is assumed of jobs without a limit.
 const ENDLESS_S: u64 = 365 * 86_400;
@@ -33,18 +34,8 @@ pub(crate) fn would_start(
         .map(|p| p.name.clone())
         .take(1)
         .collect();
-    let completing: BTreeSet<JobId> = (state.active.iter())
-        .filter(|id| state.jobs.get(id).is_some_and(|j| j.completing))
-        .copied()
-        .collect();
-    let running = Running {
-        state,
-        completing: &completing,
-        starts: &[],
-        started: &BTreeSet::new(),
-        endless: Some(now.plus_s(ENDLESS_S)),
-        planned: None,
-    };
+    fleet.settle(state, &PlannedEnds::default());
+    let ends = (Ends::Limits, Some(now.plus_s(ENDLESS_S)));
     let holds = Holds::default();
     let mut refusal = Refusal::from(RefusalCode::InvalidPartition);
     let mut best: Option<(Timestamp, u32, Demand, Vec<Pick>)> = None;
@@ -81,7 +72,8 @@ pub(crate) fn would_start(
             Placement::Here(picks) => Some((now, picks)),
             other => {
                 let waited = (other == Placement::Scattered).then_some(now);
-                earliest(&demand, (&fleet, part), &holds, &running, now, waited)
+                let outlook = Outlook::new(&demand, &fleet, part, ends);
+                outlook.earliest(&demand, (&fleet, part), &holds, now, waited)
             }
         };
         match found {

@@ -7,6 +7,7 @@ mod binding;
 mod cluster;
 mod control;
 mod faults;
+mod forecast;
 mod interactive;
 mod mpi;
 mod mpich;

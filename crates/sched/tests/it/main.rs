@@ -4,6 +4,7 @@
 
 mod cost;
 mod drawn;
+mod forecast;
 mod network;
 mod properties;
 mod ranked;
