@@ -92,7 +92,8 @@ pub enum UserCommand {
         /// The job; its owner is overwritten by the core (root may submit for another with `--uid`).
         #[n(0)]
         spec: Box<JobSpec>,
-        /// Script and context bytes that the spec names.
+        /// Script and context that the spec names. In a client's request any two ids that differ will do: the
+        /// controller replaces them by those of the content.
         #[n(1)]
         blobs: Vec<(BlobId, ByteVec)>,
         /// `--test-only`: say when and where it would start; submit nothing.

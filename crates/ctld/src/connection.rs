@@ -2,6 +2,7 @@
 //! order; waits and holds are answered whenever their time comes.
 
 use crate::mail::{ToReplica, ToWriter};
+use crate::reply::{Direct, Pending, ReplyTo};
 use crate::server::Shared;
 use log::debug;
 use muster_core::command::{Identity, JobSelection, JobTarget, Reply, UserCommand};
@@ -10,6 +11,7 @@ use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::client::{Query, Request, RequestBody, Response};
 use muster_proto::{OLDEST_PROTOCOL, PROTOCOL, frame};
 use std::io;
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -52,6 +54,11 @@ impl FrameReader {
                 return Ok(None);
             }
         }
+    }
+
+    /// Whether nothing has come yet of the next frame.
+    fn is_empty(&self) -> bool {
+        self.buffer.len() == self.start
     }
 
     /// A frame that is already here.
@@ -107,8 +114,13 @@ pub(crate) async fn serve(shared: Rc<Shared>, stream: UnixStream) {
                 }
             }
             body = reader.next() => match body {
-                Ok(Some(body)) => match connection.request(&body).await {
+                Ok(Some(body)) => match connection.request(&body, reader.is_empty()).await {
                     Ok(Served::Next) => {}
+                    Ok(Served::Directly(pending)) => {
+                        if let Err(e) = connection.answered(pending, &reader).await {
+                            break Err(e);
+                        }
+                    }
                     Ok(Served::Node(hello)) => {
                         let Connection { shared, identity, write, .. } = connection;
                         return crate::node_link::serve(shared, identity, *hello, reader, write).await;
@@ -128,11 +140,14 @@ pub(crate) async fn serve(shared: Rc<Shared>, stream: UnixStream) {
 
 enum Served {
     Next,
+    /// The writer answers.
+    Directly(Pending),
     Node(Box<muster_proto::node::NodeHello>),
 }
 
 impl Connection {
-    async fn request(&mut self, body: &[u8]) -> io::Result<Served> {
+    /// Serves one request; `last` says that no other has come yet.
+    async fn request(&mut self, body: &[u8], last: bool) -> io::Result<Served> {
         let started = Instant::now();
         let request: Request = match frame::decode(body) {
             Ok(request) => request,
@@ -150,6 +165,9 @@ impl Connection {
         }
         let kind = kind(&request.body);
         let served = match request.body {
+            RequestBody::Command(command) if last && is_batch(&command) => {
+                return self.submit(command, kind).await;
+            }
             RequestBody::Command(command) => self.command(*command).await?,
             RequestBody::Query(query) => self.query(*query).await?,
             RequestBody::WaitStarted(job) => {
@@ -209,15 +227,40 @@ impl Connection {
         Ok(Served::Next)
     }
 
-    async fn command(&mut self, command: UserCommand) -> io::Result<Served> {
-        if let UserCommand::Submit { blobs, .. } = &command
-            && let Some((id, _)) = blobs
-                .iter()
-                .find(|(id, b)| !crate::keys::blob_matches(id, b))
-        {
-            let detail = format!("blob {id:?} does not have the content that its id promises");
-            return self.refuse(RefusalCode::ProtocolError, detail).await;
-        }
+    /// A submission whose answer nothing here depends on: the writer sends it.
+    async fn submit(
+        &mut self,
+        mut command: Box<UserCommand>,
+        kind: &'static str,
+    ) -> io::Result<Served> {
+        name_blobs(&mut command);
+        let socket = self.write.as_ref().as_fd().try_clone_to_owned()?;
+        let (direct, pending) = Direct::new(socket, kind, self.identity.uid);
+        let identity = self.identity.clone();
+        self.shared.to_writer(ToWriter::User {
+            identity,
+            command,
+            reply: ReplyTo::Socket(direct),
+        })?;
+        Ok(Served::Directly(pending))
+    }
+
+    /// Waits until a submission is answered. Its client says nothing before that but goodbye.
+    async fn answered(&mut self, mut pending: Pending, reader: &FrameReader) -> io::Result<()> {
+        let rest = tokio::select! {
+            rest = pending.rest() => rest,
+            _ = reader.stream.readable() => {
+                if pending.is_answered() {
+                    return Ok(());
+                }
+                pending.rest().await
+            }
+        };
+        self.write.write_all(&rest.map_err(|_| stopping())?).await
+    }
+
+    async fn command(&mut self, mut command: UserCommand) -> io::Result<Served> {
+        name_blobs(&mut command);
         if matches!(command, UserCommand::Reconfigure) {
             let reply = self.shared.reconfigure(&self.identity).await;
             return self.reply(reply).await;
@@ -248,7 +291,7 @@ impl Connection {
         self.shared.to_writer(ToWriter::User {
             identity,
             command: Box::new(command),
-            reply,
+            reply: reply.into(),
         })?;
         let reply = answer.await.map_err(|_| stopping())?;
         if let Reply::Submitted { id, .. } = &reply
@@ -356,8 +399,32 @@ impl Shared {
         let _ = self.to_writer(ToWriter::User {
             identity,
             command,
-            reply,
+            reply: reply.into(),
         });
+    }
+}
+
+/// Whether it submits a batch job: nobody holds it, so its connection need not know its id.
+fn is_batch(command: &UserCommand) -> bool {
+    matches!(command, UserCommand::Submit { spec, .. } if !spec.interactive)
+}
+
+/// Gives the blobs of a submission their ids by content. The client's own serve to tell them apart until here, so that
+/// it need not hash, and none can claim another's content.
+fn name_blobs(command: &mut UserCommand) {
+    let UserCommand::Submit { spec, blobs, .. } = command else {
+        return;
+    };
+    let given = [spec.script, spec.context];
+    for (id, bytes) in blobs {
+        let by_content = crate::keys::blob_id(bytes);
+        let old = std::mem::replace(id, by_content);
+        if given[0] == Some(old) {
+            spec.script = Some(by_content);
+        }
+        if given[1] == Some(old) {
+            spec.context = Some(by_content);
+        }
     }
 }
 
@@ -410,5 +477,38 @@ fn kind(body: &RequestBody) -> &'static str {
         RequestBody::Hold(_) => "REQUEST_RESOURCE_ALLOCATION",
         RequestBody::NodeHello(_) => "MESSAGE_NODE_REGISTRATION_STATUS",
         RequestBody::Shutdown { .. } => "REQUEST_SHUTDOWN",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_core::ids::BlobId;
+    use muster_core::spec::JobSpec;
+
+    #[test]
+    fn blobs_get_their_ids_by_content() {
+        let (script, context) = (BlobId([1; 32]), BlobId([2; 32]));
+        let spec = JobSpec {
+            script: Some(script),
+            context: Some(context),
+            ..JobSpec::default()
+        };
+        let mut command = UserCommand::Submit {
+            spec: Box::new(spec),
+            blobs: vec![
+                (script, b"abc".to_vec().into()),
+                (context, b"env".to_vec().into()),
+            ],
+            test_only: false,
+        };
+        name_blobs(&mut command);
+        let UserCommand::Submit { spec, blobs, .. } = command else {
+            unreachable!("it was a submission");
+        };
+        assert_eq!(spec.script, Some(blobs[0].0));
+        assert_eq!(spec.context, Some(blobs[1].0));
+        // FIPS 180-2, B.1.
+        assert_eq!(blobs[0].0.0[..4], [0xba, 0x78, 0x16, 0xbf]);
     }
 }

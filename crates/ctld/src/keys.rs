@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result};
 use ed25519_dalek::{Signer, SigningKey};
+use muster_core::ids::BlobId;
 use muster_core::ids::{Attempt, JobId};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -93,7 +94,7 @@ fn create(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether a blob is what its id says.
-pub fn blob_matches(id: &muster_core::ids::BlobId, bytes: &[u8]) -> bool {
-    Sha256::digest(bytes)[..] == id.0
+/// The id of a script or context by its content.
+pub fn blob_id(bytes: &[u8]) -> BlobId {
+    BlobId(Sha256::digest(bytes).into())
 }

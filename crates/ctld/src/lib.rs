@@ -17,6 +17,7 @@ mod node_link;
 pub mod programs;
 pub mod recover;
 mod replica;
+pub mod reply;
 mod run;
 mod server;
 pub mod stats;

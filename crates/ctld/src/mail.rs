@@ -2,8 +2,9 @@
 
 use crate::forecaster::Foreseen;
 use crate::programs::ProgramSettings;
+use crate::reply::ReplyTo;
 use minicbor::bytes::ByteVec;
-use muster_core::command::{Identity, KeptPartitions, Reply, UserCommand};
+use muster_core::command::{Identity, KeptPartitions, UserCommand};
 use muster_core::config::ClusterConfig;
 use muster_core::event::Event;
 use muster_core::ids::{Attempt, BlobId, JobId, NodeIdx};
@@ -25,7 +26,7 @@ pub enum ToWriter {
         /// What.
         command: Box<UserCommand>,
         /// Where the answer goes once it is durable.
-        reply: oneshot::Sender<Reply>,
+        reply: ReplyTo,
     },
     /// A node's agent connected.
     NodeHello {

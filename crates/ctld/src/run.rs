@@ -124,7 +124,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
                 ..Identity::default()
             },
             command: Box::new(UserCommand::Cancel { selection }),
-            reply,
+            reply: reply.into(),
         });
     }
     let accounting = if read.config.accounting {

@@ -5,6 +5,7 @@ use crate::accounted::{Accounted, StoredPosition};
 use crate::disk::Reserve;
 use crate::keys::Keys;
 use crate::mail::{Link, ToLink, ToReplica, ToWriter};
+use crate::reply::ReplyTo;
 use crate::stats::Stats;
 use log::{error, info, warn};
 use muster_core::command::{Command, Identity, NodeCommand, Reply, UserCommand};
@@ -65,7 +66,7 @@ pub struct Writer {
 /// Answers that wait for the turn's commit.
 #[derive(Default)]
 struct Outbox {
-    replies: Vec<(oneshot::Sender<Reply>, Reply)>,
+    replies: Vec<(ReplyTo, Reply)>,
     acks: Vec<(NodeIdx, u64)>,
     welcomes: Vec<NewLink>,
     registered: Vec<(NodeIdx, Vec<(JobId, Attempt)>)>,
@@ -496,7 +497,7 @@ impl Writer {
         }
         // From here on the turn is durable and every later read sees it.
         for (reply, answer) in out.replies {
-            let _ = reply.send(answer);
+            reply.send(answer, &self.stats);
         }
         for done in out.configured {
             let _ = done.send(());

@@ -1,5 +1,6 @@
 //! One binary, every role: the name it is called by says which. Links to it bear Slurm's names.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), no_main)]
 
 mod cluster;
 mod daemon;
@@ -12,10 +13,14 @@ mod roles;
 mod simulate;
 mod slurmctld;
 mod slurmd;
+#[cfg(not(test))]
+mod start;
 
 use std::process::ExitCode;
 
-fn main() -> ExitCode {
+/// What the process does, by the name that it was called by.
+#[cfg_attr(test, allow(dead_code))]
+fn main_by_name() -> ExitCode {
     let mut args = std::env::args_os().map(|a| a.to_string_lossy().into_owned());
     let called = args.next().unwrap_or_default();
     let name = called

@@ -314,7 +314,8 @@ impl Loop {
 
 impl Conn {
     fn read(&mut self) {
-        let mut chunk = [0; 64 << 10];
+        // Small: after each fork the first write to a page copies it.
+        let mut chunk = [0; 4 << 10];
         loop {
             match self.stream.read(&mut chunk) {
                 Ok(0) => self.open = false,

@@ -156,7 +156,11 @@ pub(crate) fn set_soft_limit(resource: u32, soft: u64) -> io::Result<()> {
     };
     // SAFETY: the pointer leads to a live local.
     check(unsafe { libc::getrlimit(resource, &raw mut limit) })?;
-    limit.rlim_cur = soft.min(limit.rlim_max);
+    let soft = soft.min(limit.rlim_max);
+    if limit.rlim_cur == soft {
+        return Ok(());
+    }
+    limit.rlim_cur = soft;
     // SAFETY: as above.
     check(unsafe { libc::setrlimit(resource, &raw const limit) }).map(drop)
 }

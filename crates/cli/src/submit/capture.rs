@@ -4,13 +4,11 @@
 use super::say::Say;
 use minicbor::bytes::ByteVec;
 use muster_conf::options::Chosen;
-use muster_core::ids::BlobId;
 use muster_core::job_env;
 use muster_core::limits::CONTEXT_BYTES_MAX;
 use muster_core::spec::ExecContext;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::{Mode, umask};
-use sha2::{Digest, Sha256};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
@@ -279,12 +277,11 @@ fn own_umask() -> u32 {
 }
 
 fn own_nice() -> i32 {
-    // /proc/self/stat field 19; the program's name before it may hold blanks, but ends in the last parenthesis.
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    stat.rsplit_once(')')
-        .and_then(|(_, rest)| rest.split_whitespace().nth(16))
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(0)
+    // SAFETY: it takes numbers and gives a number.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::getpriority(libc::PRIO_PROCESS, 0)
+    }
 }
 
 /// Limits that travel, by name and number.
@@ -327,16 +324,11 @@ fn soft_limits(propagate: Option<Option<&str>>) -> Result<Vec<(u32, u64)>, Strin
         .collect())
 }
 
-/// Content address of a script or context, with its bytes.
-pub(super) fn blob(bytes: Vec<u8>) -> (BlobId, ByteVec) {
-    (BlobId(Sha256::digest(&bytes).into()), bytes.into())
-}
-
 /// An encoded context.
-pub(super) fn context_blob(context: &ExecContext) -> (BlobId, ByteVec) {
+pub(super) fn encoded(context: &ExecContext) -> Vec<u8> {
     let mut bytes = Vec::new();
     minicbor::encode(context, &mut bytes).expect("writing to memory cannot fail");
-    blob(bytes)
+    bytes
 }
 
 #[cfg(test)]
@@ -418,11 +410,10 @@ mod tests {
     }
 
     #[test]
-    fn equal_contexts_have_one_address() {
-        let one = context_blob(&context(env(&[("A", "1")]), None).unwrap());
-        let two = context_blob(&context(env(&[("A", "1")]), None).unwrap());
+    fn equal_contexts_are_equal_bytes() {
+        let one = encoded(&context(env(&[("A", "1")]), None).unwrap());
+        let two = encoded(&context(env(&[("A", "1")]), None).unwrap());
         assert_eq!(one, two);
-        assert_eq!(blob(b"abc".to_vec()).0.0[..4], [0xba, 0x78, 0x16, 0xbf]);
     }
 
     #[test]

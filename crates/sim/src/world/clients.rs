@@ -562,7 +562,7 @@ impl World {
         self.mail(ToWriter::User {
             identity,
             command,
-            reply,
+            reply: reply.into(),
         });
     }
 
