@@ -406,7 +406,7 @@ impl Shared {
 
 /// Whether it submits a batch job: nobody holds it, so its connection need not know its id.
 fn is_batch(command: &UserCommand) -> bool {
-    matches!(command, UserCommand::Submit { spec, .. } if !spec.interactive)
+    matches!(command, UserCommand::Submit { spec, test_only: false, .. } if !spec.interactive)
 }
 
 /// Gives the blobs of a submission their ids by content. The client's own serve to tell them apart until here, so that

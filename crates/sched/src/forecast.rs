@@ -310,7 +310,7 @@ impl Play {
             };
             self.forecast.starts.insert(job.id, start);
             let tasks = match &job.array {
-                ArrayRole::Pending { indices } => indices.len() as u64,
+                ArrayRole::Pending { indices } => indices.len(),
                 _ => 1,
             };
             let runs_ms = run_until(job, at).since_ms(at);

@@ -173,22 +173,18 @@ impl Outlook {
     }
 
     /// The earliest time and place for the job, which does not fit now; `None` if no end in sight makes room for it.
-    /// `waited` is since when it could run on more leaf switches than it asks for, if it could.
+    /// `ends` are those of the promises in `holds`; `waited` is since when it could run on more leaf switches than it
+    /// asks for, if it could.
     pub(crate) fn earliest(
         &self,
         demand: &Demand,
         (fleet, part): (&Fleet, &PartView),
-        holds: &Holds,
+        (holds, ends): (&Holds, &BTreeSet<Timestamp>),
         now: Timestamp,
         waited: Option<Timestamp>,
     ) -> Option<(Timestamp, Vec<Pick>)> {
         let mut future = Future::new(demand, (fleet, part), holds, self, now);
-        let mut promises: BTreeSet<Timestamp> = holds
-            .values()
-            .flatten()
-            .map(|h| h.end)
-            .filter(|t| *t < NEVER)
-            .collect();
+        let mut promises: BTreeSet<Timestamp> = ends.range(..NEVER).copied().collect();
         promises.extend(fleet.blocks.ends(part, now));
         // From then on it takes more switches.
         let mut relents = waited.and_then(|since| demand.relents_at(since));

@@ -71,6 +71,8 @@ pub(crate) struct Pass<'a> {
     /// What is ahead for lanes behind the first that waits, where nodes are kept for those too.
     outlooks: HashMap<u32, Outlook>,
     holds: Holds,
+    /// When what is promised ends.
+    hold_ends: BTreeSet<Timestamp>,
     /// Nodes kept for a waiting job, without backfill.
     closed: Vec<bool>,
     /// Promises made in this pass, by partition.
@@ -106,6 +108,7 @@ impl<'a> Pass<'a> {
             promised: HashSet::new(),
             outlooks: HashMap::new(),
             holds: Holds::default(),
+            hold_ends: BTreeSet::new(),
             closed,
             made: HashMap::new(),
             again: false,
@@ -535,13 +538,21 @@ impl<'a> Pass<'a> {
         let since = self.state.jobs[&job].switch_wait_since;
         let fresh = || self.plan.switch_waits.contains(&job).then_some(self.now);
         let waited = since.or_else(fresh);
-        let found = outlook.earliest(demand, place, &self.holds, self.now, waited);
+        let found = outlook.earliest(
+            demand,
+            place,
+            (&self.holds, &self.hold_ends),
+            self.now,
+            waited,
+        );
         let mut new = None;
         if let Some((start, picks)) = found
             && self.may_promise(job, start)
         {
             let place = (&self.s.fleet, part);
             let holds = promise(&mut self.holds, demand, place, (start, &picks), &outlook);
+            self.hold_ends
+                .extend(holds.first().map(|(_, hold)| hold.end));
             new = Some(Reservation {
                 key,
                 lane,
@@ -594,17 +605,25 @@ impl<'a> Pass<'a> {
             .and_then(|mut kept| kept.update(demand, fleet, view).then_some(kept))
             .unwrap_or_else(|| Outlook::new(demand, fleet, view, (ends, None)));
         let since = self.state.jobs[&job].switch_wait_since;
-        let found = outlook.earliest(demand, (fleet, view), &self.holds, self.now, since);
+        let found = outlook.earliest(
+            demand,
+            (fleet, view),
+            (&self.holds, &self.hold_ends),
+            self.now,
+            since,
+        );
         if let Some((start, picks)) = found
             && self.may_promise(job, start)
         {
-            promise(
+            let holds = promise(
                 &mut self.holds,
                 demand,
                 (fleet, part),
                 (start, &picks),
                 &outlook,
             );
+            self.hold_ends
+                .extend(holds.first().map(|(_, hold)| hold.end));
             if self.state.jobs[&job].expected_start != Some(start) {
                 self.plan.expected.push((job, start));
             }

@@ -15,6 +15,7 @@ use muster_core::spec::JobSpec;
 use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 
 /// What is assumed of jobs without a limit.
 const ENDLESS_S: u64 = 365 * 86_400;
@@ -73,7 +74,8 @@ pub(crate) fn would_start(
             other => {
                 let waited = (other == Placement::Scattered).then_some(now);
                 let outlook = Outlook::new(&demand, &fleet, part, ends);
-                outlook.earliest(&demand, (&fleet, part), &holds, now, waited)
+                let none = BTreeSet::new();
+                outlook.earliest(&demand, (&fleet, part), (&holds, &none), now, waited)
             }
         };
         match found {

@@ -37,6 +37,19 @@ fn easy_fills_the_gap_before_the_first_that_waits() {
 }
 
 #[test]
+fn conservative_backfill_delays_nobody_who_waits() {
+    // D does not delay B, which leaves two processors, but C, which wants all.
+    let jobs = [
+        (0, 600, 3, 600),
+        (10, 300, 2, 300),
+        (20, 300, 4, 300),
+        (30, 2040, 1, 2040),
+    ];
+    assert_eq!(starts(Policy::Easy, &jobs), [0, 600, 2070, 30]);
+    assert_eq!(starts(Policy::Conservative, &jobs), [0, 600, 900, 1200]);
+}
+
+#[test]
 fn without_backfill_nobody_passes() {
     assert_eq!(starts(Policy::Fifo, &GAP), [0, 600, 660, 660]);
 }
@@ -105,6 +118,29 @@ fn the_default_waits_less_than_easy_and_starves_nobody() {
     );
     assert!(
         default.max_wait_s < easy.max_wait_s * 2.0,
+        "{default:?} {easy:?}"
+    );
+}
+
+/// With exact limits and one user nothing is learnt, the machine is overloaded for weeks, and the order alone counts.
+#[test]
+fn the_longest_wait_stays_near_that_of_a_plain_queue() {
+    let options = crate::workload::lublin::Options {
+        jobs: 2000,
+        processors: 64,
+        load: Some(1.0),
+        rounded_limits: false,
+        users: 1,
+        ..Default::default()
+    };
+    let workload = crate::workload::lublin::generate(&options);
+    let [default, easy] = [Policy::Default, Policy::Easy].map(|policy| {
+        let options = Options::new(policy, &workload);
+        let outcome = replay(&workload, &options, &mut |_| ()).unwrap();
+        metrics::metrics(&outcome.jobs, outcome.processors)
+    });
+    assert!(
+        default.mean_wait_s < easy.mean_wait_s && default.max_wait_s < easy.max_wait_s * 1.2,
         "{default:?} {easy:?}"
     );
 }
