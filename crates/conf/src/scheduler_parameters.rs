@@ -2,7 +2,7 @@
 //! part bound the cost of a pass over all jobs; here a pass costs what has changed, so they have nothing to bound.
 
 use crate::diagnostic::{Findings, Origin, Severity};
-use crate::keys::is_near;
+use crate::keys::nearest_of;
 
 /// What a word does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -462,9 +462,9 @@ pub(crate) fn check(words: &[String], origin: &Origin, findings: &mut Findings) 
     for word in words {
         let name = word.split('=').next().unwrap_or(word);
         let Some((known, valued, effect, _)) = find(word) else {
-            let near = WORDS.iter().find(|(known, ..)| is_near(name, known));
+            let near = nearest_of(name, WORDS.iter().map(|(known, ..)| *known));
             let help = match near {
-                Some((near, ..)) => format!("did you mean `{near}`?"),
+                Some(near) => format!("did you mean `{near}`?"),
                 None => "see SchedulerParameters in slurm.conf(5)".to_owned(),
             };
             let message = format!("{KEY}: unknown parameter `{name}`, which is ignored");

@@ -4,7 +4,7 @@ use crate::forecaster::Foreseen;
 use crate::programs::ProgramSettings;
 use crate::reply::ReplyTo;
 use minicbor::bytes::ByteVec;
-use muster_core::command::{Identity, KeptPartitions, UserCommand};
+use muster_core::command::{Identity, KeptPartitions, Reply, UserCommand};
 use muster_core::config::ClusterConfig;
 use muster_core::event::Event;
 use muster_core::ids::{Attempt, BlobId, JobId, NodeIdx};

@@ -1,7 +1,7 @@
 //! Forecasts and explanations of small scenarios: what is foretold is what then happens.
 
 use crate::world::{World, cluster, job, nodes, partition, wide};
-use muster_core::command::Identity;
+use muster_core::command::{Command, Identity, UserCommand};
 use muster_core::event::JobChange;
 use muster_core::explain::Explanation;
 use muster_core::ids::JobId;
@@ -79,19 +79,33 @@ fn everyone_who_waits_has_an_expected_start() {
 
 #[test]
 fn what_is_told_before_submitting_is_what_is_told_after() {
-    let (mut world, _) = gap();
-    for spec in [job(1, 10), job(1, 60), wide(2, 2, 30)] {
+    let mut world = World::simple(2, 1);
+    let identity = Identity {
+        uid: 1000,
+        user: "ann".into(),
+        ..Identity::default()
+    };
+    for (spec, starts_in) in [
+        (job(1, 30), 0),
+        (wide(2, 2, 20), 30),
+        (job(1, 20), 0),
+        (job(1, 60), 50),
+        (job(1, 10), 20),
+        (wide(2, 2, 30), 110),
+    ] {
         let mut spec = of("ann", spec);
         spec.kind = JobKind::Allocation;
-        let identity = Identity {
-            uid: 1000,
-            user: "ann".into(),
-            ..Identity::default()
-        };
         let (id, before) = would_start(&world.state, &identity, &spec, world.now).unwrap();
-        assert_eq!(world.submit(spec), id);
+        assert_eq!(minutes(&world, before.at), starts_in);
+        let submit = UserCommand::Submit {
+            spec: Box::new(spec),
+            blobs: vec![],
+            test_only: false,
+        };
+        world.decide(&Command::User(identity.clone(), submit));
         let after = forecast(&world.state, world.now, Bounds::default());
         assert_eq!(after.starts.get(&id), Some(&before));
+        world.pass_by_core();
     }
 }
 
