@@ -577,6 +577,7 @@ mod tests {
                 more,
                 now: Timestamp(5),
                 priorities: vec![],
+                starts: vec![],
             });
             let bytes = frame::encode_in(&written, &mut writes);
             let read: Response = frame::decode_in(&bytes[4..], &mut reads).unwrap();
@@ -587,6 +588,7 @@ mod tests {
                 more,
                 now: Timestamp(5),
                 priorities: vec![],
+                starts: vec![],
             }));
             assert_eq!(read, expected);
         }
