@@ -2,6 +2,7 @@
 //! tests/clients/use_NAME.py is one; its first line names the packages it needs. They are installed from the
 //! package index, so this is no part of `cargo xtask check`.
 
+use crate::cluster::{Cluster, target};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -46,11 +47,7 @@ enum Ended {
 pub(crate) fn run(names: &[String]) -> Result<()> {
     let clients = find(names)?;
     let place = place()?;
-    let built = Command::new("cargo")
-        .args(["build", "-p", "muster"])
-        .status()?;
-    ensure!(built.success(), "muster does not build");
-    let cluster = Cluster::up(&place)?;
+    let cluster = Cluster::up("clients", &place, &["--nodes", "4", "--cpus", "4"])?;
     println!(
         "installing and running the clients; logs are in {}",
         place.display()
@@ -111,11 +108,6 @@ fn place() -> Result<PathBuf> {
     Ok(fs::canonicalize(place)?)
 }
 
-/// Where cargo builds.
-fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
-}
-
 /// Makes the client's virtual environment; one for all would not do, as their needs exclude each other.
 fn install(place: &Path, client: &Client) -> Result<PathBuf> {
     let venv = place.join("venv").join(&client.name);
@@ -143,57 +135,6 @@ fn install(place: &Path, client: &Client) -> Result<PathBuf> {
     ensure!(done, "it cannot be installed: {}", log.display());
     fs::write(&stamp, needs)?;
     Ok(venv)
-}
-
-/// A cluster that goes away with this value.
-struct Cluster {
-    muster: PathBuf,
-    home: PathBuf,
-    /// Shell text that leads clients to it.
-    env: String,
-}
-
-impl Cluster {
-    fn up(place: &Path) -> Result<Cluster> {
-        let muster = fs::canonicalize(target().join("debug/muster"))?;
-        // Sockets lie in it, and their names must be short.
-        let home = std::env::temp_dir().join(format!("muster-clients-{}", std::process::id()));
-        let mut cluster = Cluster {
-            muster,
-            home,
-            env: String::new(),
-        };
-        let up = cluster
-            .command(&["up", "--nodes", "4", "--cpus", "4"])
-            .stdout(File::create(place.join("up.log"))?)
-            .status()?;
-        ensure!(up.success(), "muster up failed");
-        let output = cluster.command(&["env"]).output()?;
-        cluster.env = String::from_utf8(output.stdout)?;
-        Ok(cluster)
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.muster);
-        command.args(args).env("MUSTER_HOME", &self.home);
-        command
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        let mut down = self.command(&["down", "--purge"]);
-        if !down
-            .stdout(Stdio::null())
-            .status()
-            .is_ok_and(|s| s.success())
-        {
-            eprintln!(
-                "'muster down' failed; the cluster is in {}",
-                self.home.display()
-            );
-        }
-    }
 }
 
 /// Runs one client in a directory of its own.

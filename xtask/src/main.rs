@@ -1,9 +1,11 @@
-//! Development tasks: `cargo xtask check | clients | demo | generate | sim | bench`.
+//! Development tasks: `cargo xtask check | clients | demo | generate | kill | sim | bench`.
 
 mod check;
 mod clients;
+mod cluster;
 mod demo;
 mod generate;
+mod kill;
 mod mpi;
 mod peer;
 mod sim;
@@ -16,6 +18,8 @@ cargo xtask clients           programs that stand on Slurm, installed from the p
                               of their own: [NAME ...], see tests/clients
 cargo xtask demo              build, start a cluster here, run jobs on it, show the listings
 cargo xtask generate          docs/compat.md, from the tables that the commands run on
+cargo xtask kill              daemons of a cluster under load are killed in turn, and nothing may be lost:
+                              [--rounds N] [--nodes N] [--clients N] [--seed S]
 cargo xtask sim               the deterministic simulator: --seeds N [--from S] [--nodes N] [--steps N],
                               or --seed S [--trace] for one
 cargo xtask bench mpi         MPI programs started by srun and by mpirun: start, MPI_Init, ping-pong
@@ -31,6 +35,7 @@ fn main() -> Result<()> {
         ["clients", ..] => clients::run(&args[1..]),
         ["demo"] => demo::run(),
         ["generate"] => generate::run(),
+        ["kill", ..] => kill::run(&args[1..]),
         ["sim", ..] => sim::run(&args[1..]),
         ["bench", "mpi"] => mpi::run(),
         ["bench", "sched"] => sim::bench_sched(),

@@ -274,6 +274,29 @@ pub enum UserCommand {
         #[n(0)]
         name: String,
     },
+    /// scontrol update StepId=.
+    #[n(200)]
+    UpdateStep {
+        /// The job.
+        #[n(0)]
+        target: JobTarget,
+        /// One of its steps; all that srun made when absent.
+        #[n(1)]
+        step: Option<StepNo>,
+        /// `TimeLimit=`, counted from the step's start.
+        #[n(2)]
+        time_limit: TimeLimit,
+    },
+    /// scontrol notify: a line for the job's standard error, or for whoever holds its allocation.
+    #[n(201)]
+    Notify {
+        /// The job.
+        #[n(0)]
+        target: JobTarget,
+        /// The line.
+        #[n(1)]
+        text: String,
+    },
 }
 
 /// One job as users write it: `123`, `123_4`, `123_[1-3]`.

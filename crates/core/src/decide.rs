@@ -23,6 +23,7 @@ mod target;
 mod tick;
 mod update_job;
 mod update_nodes;
+mod update_step;
 
 use crate::command::{Command, Identity, Reply, UserCommand};
 use crate::effect::Effect;
@@ -184,6 +185,12 @@ fn user(
         UserCommand::UpdateReservation(ask) => reservation::update(draft, identity, ask),
         UserCommand::EditAccounts(edit) => accounting::edit(draft, identity, edit),
         UserCommand::DeleteReservation { name } => reservation::delete(draft, identity, name),
+        UserCommand::UpdateStep {
+            target,
+            step,
+            time_limit,
+        } => update_step::update(draft, identity, target, *step, *time_limit),
+        UserCommand::Notify { target, text } => update_step::notify(draft, identity, target, text),
         UserCommand::EndAllocation { job, exit } => {
             cancel::end_allocation(draft, identity, *job, *exit)
         }

@@ -3,6 +3,7 @@
 
 use crate::command::SignalScope;
 use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
+use crate::time::TimeLimit;
 
 /// An order for one node's agent. Repeating one does no harm: agents know attempts they have seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,26 @@ pub enum Effect {
         signal: u32,
         /// Who gets it.
         scope: SignalScope,
+    },
+    /// A step may run for another time than it was started with.
+    StepLimit {
+        /// A node of the job; it may have no part in the step.
+        node: NodeIdx,
+        /// The job.
+        job: JobId,
+        /// Which launch.
+        attempt: Attempt,
+        /// The step.
+        step: StepNo,
+        /// Counted from the step's start.
+        limit: TimeLimit,
+    },
+    /// Tell the standard error of a batch job, or the holder of an allocation.
+    Tell {
+        /// The job.
+        job: JobId,
+        /// One line.
+        text: String,
     },
     /// Run `RebootProgram`.
     Reboot {

@@ -3,11 +3,12 @@
 use crate::command::SignalScope;
 use crate::effect::{Effect, TerminateReason};
 use crate::event::{Event, JobChange, NodeChange};
-use crate::ids::{Attempt, JobId, NodeIdx};
+use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
 use crate::job::{Job, JobState, NodeShare, Reason};
 use crate::node::{NodeLink, Reboot};
 use crate::spec::JobKind;
 use crate::state::State;
+use crate::time::TimeLimit;
 use crate::transition::Phase;
 
 /// SIGSTOP on Linux.
@@ -32,6 +33,11 @@ impl State {
                 change: JobChange::Ready,
                 ..
             } => self.with_job(*id, |job| self.launches(job)),
+            Event::JobChanged {
+                id,
+                change: JobChange::StepLimit { step, limit },
+                ..
+            } => self.with_job(*id, |job| self.step_limits(job, *step, *limit)),
             Event::JobEnding { id, .. } => self.with_job(*id, |job| {
                 let mut out = self.terminations(job);
                 out.extend(notice(job));
@@ -137,10 +143,31 @@ impl State {
                     now: false,
                     why: why_ended(job),
                 }),
-                Phase::Running | Phase::Pending | Phase::Ended | Phase::Gone => {}
+                // A limit that was changed while the node was away.
+                Phase::Running => out.extend(limited(job).map(|(step, limit)| Effect::StepLimit {
+                    node,
+                    job: id,
+                    attempt,
+                    step,
+                    limit,
+                })),
+                Phase::Pending | Phase::Ended | Phase::Gone => {}
             }
         }
         out
+    }
+
+    /// A step's new limit, for all nodes of its job: those that have no part in the step do not mind.
+    fn step_limits(&self, job: &Job, step: StepNo, limit: TimeLimit) -> Vec<Effect> {
+        self.reachable(job)
+            .map(|(_, share)| Effect::StepLimit {
+                node: share.node,
+                job: job.id,
+                attempt: job.attempt,
+                step,
+                limit,
+            })
+            .collect()
     }
 
     /// Jobs that hold resources on a node.
@@ -236,6 +263,14 @@ impl State {
             })
             .collect()
     }
+}
+
+/// Steps of srun's that have limits of their own.
+fn limited(job: &Job) -> impl Iterator<Item = (StepNo, TimeLimit)> {
+    job.steps
+        .iter()
+        .filter(|s| s.step < StepNo::INTERACTIVE)
+        .filter_map(|s| Some((s.step, s.time_limit?)))
 }
 
 /// Whoever holds an allocation waits for its start and its end.

@@ -392,6 +392,16 @@ pub enum JobChange {
     /// From now on only its wish for few leaf switches keeps it waiting.
     #[n(13)]
     SwitchWait,
+    /// A new time limit for a step that runs.
+    #[n(200)]
+    StepLimit {
+        /// The step.
+        #[n(0)]
+        step: StepNo,
+        /// Counted from its start.
+        #[n(1)]
+        limit: TimeLimit,
+    },
 }
 
 /// A change of one node.

@@ -130,6 +130,7 @@ impl Job {
                 | JobChange::Ready
                 | JobChange::ReservationGone { .. }
                 | JobChange::EndBy(_)
+                | JobChange::StepLimit { .. }
                 | JobChange::SwitchWait => Move::Change,
             },
             Event::JobStarted { .. } => Move::Start,

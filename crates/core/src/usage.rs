@@ -90,7 +90,37 @@ pub struct Peaks {
     pub min_cpu_us: Peak,
 }
 
+impl Peaks {
+    /// What samples saw beyond what is known: the greater of each.
+    fn raise(&mut self, sampled: &Peaks) {
+        self.vsize_kib.raise(&sampled.vsize_kib);
+        self.total_vsize_kib = self.total_vsize_kib.max(sampled.total_vsize_kib);
+        self.pages.raise(&sampled.pages);
+        self.read_bytes.raise(&sampled.read_bytes);
+        self.write_bytes.raise(&sampled.write_bytes);
+    }
+}
+
 impl Usage {
+    /// Takes over what samples of the same tasks saw beyond what the kernel told when they ended: memory of several
+    /// processes at a time, virtual memory, bytes that went through caches. CPU time stays the kernel's.
+    pub fn raise(&mut self, sampled: &Usage) {
+        if sampled.max_rss_kib > self.max_rss_kib {
+            self.max_rss_kib = sampled.max_rss_kib;
+            self.max_rss_node.clone_from(&sampled.max_rss_node);
+            self.max_rss_task = sampled.max_rss_task;
+        }
+        self.total_rss_kib = self.total_rss_kib.max(sampled.total_rss_kib);
+        self.pages = self.pages.max(sampled.pages);
+        self.disk_read_bytes = self.disk_read_bytes.max(sampled.disk_read_bytes);
+        self.disk_write_bytes = self.disk_write_bytes.max(sampled.disk_write_bytes);
+        match (&mut self.peaks, &sampled.peaks) {
+            (Some(peaks), Some(sampled)) => peaks.raise(sampled),
+            (peaks @ None, sampled) => peaks.clone_from(sampled),
+            (Some(_), None) => {}
+        }
+    }
+
     /// What one task used, from totals that are its own; `vsize_kib` is 0 where it is not known.
     pub fn of_task(self, task: u32, vsize_kib: u64) -> Usage {
         let peak = |amount| Peak {
@@ -170,9 +200,73 @@ impl Usage {
     }
 }
 
+/// Seconds between samples of tasks that a text such as `30` or `task=30,energy=0` asks for (`JobAcctGatherFrequency`,
+/// `--acctg-freq`); `None` if it says nothing of tasks.
+pub fn task_interval_s(text: &str) -> Option<u32> {
+    let words = text.split(',').map(str::trim);
+    words
+        .filter_map(|word| match word.split_once('=') {
+            Some((kind, seconds)) if kind.trim().eq_ignore_ascii_case("task") => {
+                Some(seconds.trim())
+            }
+            Some(_) => None,
+            None => Some(word),
+        })
+        .find_map(|seconds| seconds.parse().ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn intervals() {
+        for (text, seconds) in [
+            ("30", Some(30)),
+            ("task=5", Some(5)),
+            ("energy=10,Task=0", Some(0)),
+            ("energy=10", None),
+            ("", None),
+            ("task=soon", None),
+        ] {
+            assert_eq!(task_interval_s(text), seconds, "{text}");
+        }
+    }
+
+    #[test]
+    fn samples_raise_what_the_kernel_told() {
+        let mut end = Usage {
+            user_us: 900,
+            max_rss_kib: 50,
+            disk_read_bytes: 512,
+            ..Usage::default()
+        }
+        .of_task(0, 0);
+        end.set_node("a");
+        let mut sampled = Usage {
+            user_us: 400,
+            max_rss_kib: 80,
+            disk_read_bytes: 100,
+            disk_write_bytes: 7,
+            ..Usage::default()
+        }
+        .of_task(3, 1000);
+        sampled.set_node("b");
+        end.raise(&sampled);
+        assert_eq!((end.user_us, end.tasks, end.min_cpu_us), (900, 1, 900));
+        assert_eq!((end.max_rss_kib, end.total_rss_kib), (80, 80));
+        assert_eq!((end.max_rss_node.as_str(), end.max_rss_task), ("b", 3));
+        assert_eq!((end.disk_read_bytes, end.disk_write_bytes), (512, 7));
+        let peaks = end.peaks.expect("both have them");
+        assert_eq!(
+            (peaks.vsize_kib.amount, peaks.total_vsize_kib),
+            (1000, 1000)
+        );
+        assert_eq!(
+            (peaks.read_bytes.amount, peaks.read_bytes.node.as_str()),
+            (512, "a")
+        );
+    }
 
     #[test]
     fn usage_of_tasks_adds_up() {

@@ -7,8 +7,9 @@ use muster_conf as conf;
 use muster_conf::{Config, Severity};
 use muster_core::command::KeptPartitions;
 use muster_core::config::ClusterConfig;
+use muster_core::usage;
 use muster_proto::client::ConfigAnswer;
-use muster_proto::node::{HealthCheck, MpiSettings, NodeSettings};
+use muster_proto::node::{HealthCheck, MemoryCount, MpiSettings, NodeSettings, Sampling};
 use nix::unistd::User;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -205,10 +206,35 @@ fn settings(config: &Config) -> NodeSettings {
                 .unwrap_or(0),
             states: words("HealthCheckNodeState"),
         }),
+        sampling: sampling(config),
         // The writer knows which node it is for.
         topology_addr: String::new(),
         topology_pattern: String::new(),
     }
+}
+
+/// How agents sample what jobs use.
+fn sampling(config: &Config) -> Option<Sampling> {
+    let kind = config.text("JobAcctGatherType").unwrap_or_default();
+    if matches!(kind.rsplit('/').next(), None | Some("" | "none")) {
+        return None;
+    }
+    let params = config.text("JobAcctGatherParams").unwrap_or_default();
+    let has = |name: &str| {
+        params
+            .split(',')
+            .any(|p| p.trim().eq_ignore_ascii_case(name))
+    };
+    let frequency = config.text("JobAcctGatherFrequency").unwrap_or_default();
+    Some(Sampling {
+        interval_s: usage::task_interval_s(frequency).unwrap_or(30),
+        memory: match (has("UsePss"), has("NoShared")) {
+            (true, _) => MemoryCount::Proportional,
+            (false, true) => MemoryCount::Private,
+            (false, false) => MemoryCount::Resident,
+        },
+        over_memory_kill: has("OverMemoryKill"),
+    })
 }
 
 /// mpi.conf beside slurm.conf; what it says wrongly has no effect, as the check of the configuration tells.

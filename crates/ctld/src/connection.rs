@@ -4,7 +4,7 @@
 use crate::mail::{ToReplica, ToWriter};
 use crate::reply::{Direct, Pending, ReplyTo};
 use crate::server::Shared;
-use log::debug;
+use log::{debug, info};
 use muster_core::command::{Identity, JobSelection, JobTarget, Reply, UserCommand};
 use muster_core::ids::JobId;
 use muster_core::refusal::{Refusal, RefusalCode};
@@ -203,6 +203,7 @@ impl Connection {
                 let detail = "only root or SlurmUser may register a node".to_owned();
                 self.refuse(RefusalCode::AccessDenied, detail).await?
             }
+            RequestBody::SetDebug(level) => self.set_debug(&level).await?,
             RequestBody::Shutdown { nodes } => {
                 if self.shared.is_admin(self.identity.uid) {
                     self.write
@@ -257,6 +258,23 @@ impl Connection {
             }
         };
         self.write.write_all(&rest.map_err(|_| stopping())?).await
+    }
+
+    async fn set_debug(&mut self, level: &str) -> io::Result<Served> {
+        if !self.shared.is_admin(self.identity.uid) {
+            return self.refuse(RefusalCode::AccessDenied, String::new()).await;
+        }
+        let Some(filter) = crate::debug_level::filter(level, 0) else {
+            let detail =
+                format!("{level} is no level: quiet, error, info, debug, debug2, or 0 to 9");
+            return self.refuse(RefusalCode::InvalidValue, detail).await;
+        };
+        log::set_max_level(filter);
+        info!("{} has the log show {level} and above", self.identity.user);
+        self.write
+            .write_all(&frame::encode(&Response::Done))
+            .await?;
+        Ok(Served::Next)
     }
 
     async fn command(&mut self, mut command: UserCommand) -> io::Result<Served> {
@@ -447,6 +465,8 @@ fn kind(body: &RequestBody) -> &'static str {
             UserCommand::CreateReservation(_) => "REQUEST_CREATE_RESERVATION",
             UserCommand::UpdateReservation(_) => "REQUEST_UPDATE_RESERVATION",
             UserCommand::DeleteReservation { .. } => "REQUEST_DELETE_RESERVATION",
+            UserCommand::UpdateStep { .. } => "REQUEST_UPDATE_JOB_STEP",
+            UserCommand::Notify { .. } => "REQUEST_JOB_NOTIFY",
             UserCommand::Reconfigure => "REQUEST_RECONFIGURE",
             UserCommand::EndAllocation { .. } => "REQUEST_COMPLETE_JOB_ALLOCATION",
             UserCommand::Requeue { .. } => "REQUEST_JOB_REQUEUE",
@@ -474,6 +494,7 @@ fn kind(body: &RequestBody) -> &'static str {
         },
         RequestBody::WaitStarted(_) | RequestBody::WaitEnded(_) => "REQUEST_JOB_READY",
         RequestBody::WaitNodes(_) => "REQUEST_NODE_INFO",
+        RequestBody::SetDebug(_) => "REQUEST_SET_DEBUG_LEVEL",
         RequestBody::Hold(_) => "REQUEST_RESOURCE_ALLOCATION",
         RequestBody::NodeHello(_) => "MESSAGE_NODE_REGISTRATION_STATUS",
         RequestBody::Shutdown { .. } => "REQUEST_SHUTDOWN",

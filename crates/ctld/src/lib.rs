@@ -8,6 +8,7 @@ mod accounting;
 mod answer;
 mod configuration;
 mod connection;
+pub mod debug_level;
 pub mod disk;
 pub mod forecaster;
 mod identity;

@@ -188,6 +188,13 @@ pub enum ToReplica {
         /// A line for each difference.
         answer: oneshot::Sender<Vec<String>>,
     },
+    /// Somebody has something to say to the holder of an allocation.
+    Tell {
+        /// The job.
+        job: JobId,
+        /// What.
+        text: String,
+    },
     /// What `scontrol show config` prints.
     Config(Box<muster_proto::client::ConfigAnswer>),
     /// Programs of the site that the controller runs.

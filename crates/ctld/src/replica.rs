@@ -126,6 +126,7 @@ impl Replica {
                 } => {
                     let _ = answer.send(self.compare(&cluster, &pairs));
                 }
+                ToReplica::Tell { job, text } => self.waiting.tell_holder(job, &text),
                 ToReplica::Config(config) => self.config = *config,
                 ToReplica::Programs(settings) => self.programs.configure(*settings),
                 ToReplica::Stop => break,

@@ -2,6 +2,7 @@
 
 use crate::accounting::Accounting;
 use crate::configuration::{Read, Source};
+use crate::debug_level;
 use crate::disk::Reserve;
 use crate::forecaster::Forecaster;
 use crate::keys::Keys;
@@ -150,6 +151,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         config: source,
         admins,
         unheld,
+        more_debug: debug_level::above(read.config.slurmctld_debug),
     });
     let writer = spawn("writer", move || writer.run(&writer_inbox))?;
     let replica = spawn("replica", move || replica.run())?;

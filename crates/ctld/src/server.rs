@@ -4,6 +4,7 @@
 use crate::accounting::Accounting;
 use crate::configuration;
 use crate::connection;
+use crate::debug_level;
 use crate::identity::Directory;
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     stopped: Notify,
     /// Allocations whose holder has not come back since the controller started.
     unheld: RefCell<HashMap<JobId, Identity>>,
+    /// Levels that the log was started above what the configuration says (`-v`).
+    more_debug: usize,
 }
 
 /// What a server is made of.
@@ -54,6 +57,7 @@ pub(crate) struct Parts {
     pub(crate) config: crate::configuration::Source,
     pub(crate) admins: Vec<u32>,
     pub(crate) unheld: HashMap<JobId, Identity>,
+    pub(crate) more_debug: usize,
 }
 
 impl Shared {
@@ -72,6 +76,7 @@ impl Shared {
             stopping: Cell::new(false),
             stopped: Notify::new(),
             unheld: RefCell::new(parts.unheld),
+            more_debug: parts.more_debug,
         }
     }
 
@@ -133,6 +138,9 @@ impl Shared {
             }
         };
         *self.admins.borrow_mut() = read.cluster.admin_uids.clone();
+        if let Some(level) = debug_level::filter(read.config.slurmctld_debug, self.more_debug) {
+            log::set_max_level(level);
+        }
         let (done, applied) = oneshot::channel();
         let message = ToWriter::Configure {
             config: read.cluster,

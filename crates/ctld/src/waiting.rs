@@ -134,6 +134,15 @@ impl Waiting {
         }
     }
 
+    /// Passes a message on to whoever holds an allocation.
+    pub(crate) fn tell_holder(&mut self, id: JobId, text: &str) {
+        let waiters = self.ended.get(&id).into_iter().flatten();
+        for holder in waiters.filter(|w| w.holder) {
+            let notice = Response::Notice(text.to_owned());
+            let _ = holder.out.send(frame::encode(&notice));
+        }
+    }
+
     fn job_started(&mut self, state: &State, keys: &Keys, id: JobId) {
         if !self.started.contains_key(&id) {
             return;

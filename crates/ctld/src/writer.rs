@@ -566,6 +566,25 @@ impl Writer {
                     scope,
                 },
             ),
+            Effect::StepLimit {
+                node,
+                job,
+                attempt,
+                step,
+                limit,
+            } => (
+                node,
+                Order::StepLimit {
+                    job,
+                    attempt,
+                    step,
+                    limit,
+                },
+            ),
+            Effect::Tell { job, text } => match self.telling(job, text) {
+                Some(order) => order,
+                None => return,
+            },
             Effect::Reboot { node } => (node, Order::Reboot),
             Effect::Notify { .. } => return,
         };
@@ -587,6 +606,19 @@ impl Writer {
             _ => Vec::new(),
         };
         let _ = link.send.send(ToLink::Order(order, blobs));
+    }
+
+    /// Where the node that runs a job's script is told a message for it; that of a job without one goes to its
+    /// holder.
+    fn telling(&self, job: JobId, text: String) -> Option<(NodeIdx, Order)> {
+        let record = self.engine.state().jobs.get(&job)?;
+        if record.spec.kind == JobKind::Allocation {
+            let _ = self.replica.send(ToReplica::Tell { job, text });
+            return None;
+        }
+        let lead = record.alloc.as_ref()?.nodes.first()?.node;
+        let attempt = record.attempt;
+        Some((lead, Order::Tell { job, attempt, text }))
     }
 
     /// The launch of a job on a node, if it is still to be launched.

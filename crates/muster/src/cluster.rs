@@ -23,12 +23,14 @@ A cluster on this machine, without any configuration:
   eval \"$(muster env)\"                               point sbatch, squeue, ... at it
   muster down [--purge]                              stop it (and remove its state)
   MUSTER_HOME=DIR muster up                          another one, beside the first
+  muster up -f slurm.conf --emulate [--run-time T]   all its nodes from one process; jobs only take their time
 
 A site's own cluster:
   muster config check FILE                           say what Muster does with each line of a slurm.conf
   muster why JOBID [--json]                           what a job waits for, and what would start it sooner
   muster sim TRACE.swf[.gz] [--policy WORD]          replay a recorded workload through the scheduler; 'sim --help'
   muster ctld, muster noded                          the daemons; as links: slurmctld, slurmd
+  muster emulate nodes [NODELIST]                    speak for nodes without running anything; 'emulate --help'
   muster generate man|completion|compat DIR          write man pages, completion for bash, the compatibility page
 
 Commands, each also as a link of that name; 'muster COMMAND --help' says more:
@@ -71,6 +73,10 @@ impl Home {
         self.at("run/ctld.pid")
     }
 
+    fn emulator_pid_file(&self) -> PathBuf {
+        self.at("run/emulator.pid")
+    }
+
     fn node_pid_file(&self, node: &str) -> PathBuf {
         self.at(&format!("run/noded.{node}.pid"))
     }
@@ -97,6 +103,8 @@ struct UpArgs {
     nodes: u32,
     cpus: u32,
     conf: Option<PathBuf>,
+    /// One process speaks for all nodes; jobs run for so long.
+    emulate: Option<String>,
 }
 
 fn up_args(args: &[String]) -> Result<Option<UpArgs>> {
@@ -105,6 +113,7 @@ fn up_args(args: &[String]) -> Result<Option<UpArgs>> {
         nodes: 4,
         cpus,
         conf: None,
+        emulate: None,
     };
     let mut words = args.iter();
     while let Some(word) = words.next() {
@@ -126,6 +135,14 @@ fn up_args(args: &[String]) -> Result<Option<UpArgs>> {
             "--nodes" | "-n" => parsed.nodes = number(value()?, "--nodes", 10_000)?,
             "--cpus" | "-c" => parsed.cpus = number(value()?, "--cpus", 65_536)?,
             "--file" | "-f" => parsed.conf = Some(value()?.into()),
+            "--emulate" => {
+                parsed.emulate.get_or_insert("0".to_owned());
+            }
+            "--run-time" => {
+                let text = value()?;
+                crate::emulate::run_time(&text)?;
+                parsed.emulate = Some(text);
+            }
             "--help" | "-h" => {
                 print!("{HELP}");
                 return Ok(None);
@@ -154,7 +171,8 @@ pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
     link_commands(&home)?;
     write_conf(&home, &args)?;
     let names = home.names();
-    for name in &names {
+    let agents: &[String] = if args.emulate.is_some() { &[] } else { &names };
+    for name in agents {
         for kind in ["spool", "tmp"] {
             let path = home.at(&format!("{kind}.{name}"));
             fs::create_dir_all(&path)
@@ -166,7 +184,10 @@ pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
     if daemon::alive(&home.ctld_pid_file()).is_none() {
         start(&home, "slurmctld", &[], "controller")?;
     }
-    for name in &names {
+    if let Some(run_time) = &args.emulate {
+        start_emulator(&home, run_time)?;
+    }
+    for name in agents {
         if daemon::alive(&home.node_pid_file(name)).is_none() {
             start(
                 &home,
@@ -187,6 +208,23 @@ pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
         home.0.display(),
     );
     Ok(ExitCode::SUCCESS)
+}
+
+fn start_emulator(home: &Home, run_time: &str) -> Result<()> {
+    let pid_file = home.emulator_pid_file();
+    if daemon::alive(&pid_file).is_some() {
+        return Ok(());
+    }
+    let pid_file = pid_file.display().to_string();
+    let words = [
+        "emulate",
+        "nodes",
+        "--run-time",
+        run_time,
+        "--pid-file",
+        &pid_file,
+    ];
+    start(home, "muster", &words, "process that speaks for the nodes")
 }
 
 fn own_name() -> String {
@@ -404,13 +442,18 @@ pub(crate) fn down(args: &[String]) -> Result<ExitCode> {
         .iter()
         .filter_map(|n| daemon::alive(&home.node_pid_file(n)))
         .collect();
+    pids.extend(daemon::alive(&home.emulator_pid_file()));
     pids.extend(daemon::alive(&home.ctld_pid_file()));
     for pid in &pids {
         let _ = kill(Pid::from_raw(*pid), Signal::SIGTERM);
     }
     wait_for_end(&pids)?;
     for name in &names {
-        muster_node::stop_shim(&home.at(&format!("spool.{name}")), true)
+        let spool = home.at(&format!("spool.{name}"));
+        if !spool.exists() {
+            continue;
+        }
+        muster_node::stop_shim(&spool, true)
             .with_context(|| format!("cannot end the processes of node {name}"))?;
     }
     if purge {

@@ -4,8 +4,9 @@ use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe2, setsid};
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 /// Tells the process that waits in the foreground that the daemon is ready.
@@ -93,12 +94,11 @@ impl PidFile {
             .truncate(false)
             .open(path)
             .with_context(|| format!("cannot open the pid file {}", path.display()))?;
-        let Ok(mut lock) = lock_of(file) else {
+        let Ok(lock) = lock_of(file) else {
             let pid = alive(path).map_or_else(|| "?".to_owned(), |pid| pid.to_string());
             bail!("one runs already: process {pid}, by {}", path.display());
         };
-        lock.set_len(0)
-            .and_then(|()| lock.write_all(format!("{}\n", std::process::id()).as_bytes()))
+        write_own_id(&lock)
             .with_context(|| format!("cannot write the pid file {}", path.display()))?;
         Ok(PidFile {
             path: path.to_owned(),
@@ -113,11 +113,38 @@ impl Drop for PidFile {
     }
 }
 
+/// Makes this process's id all that a file says. Its old contents may have been read: it may stand anywhere.
+fn write_own_id(file: &File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0)
+}
+
 /// The daemon that holds a pid file, if there is one.
 pub(crate) fn alive(path: &Path) -> Option<i32> {
     let file = File::open(path).ok()?;
     match Flock::lock(file, FlockArg::LockSharedNonblock) {
         Ok(_) => None,
         Err(_) => fs::read_to_string(path).ok()?.trim().parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_that_was_read_before_leaves_nothing_behind() {
+        let path = std::env::temp_dir().join(format!("muster-pid-{}", std::process::id()));
+        fs::write(&path, "123456789\n").unwrap();
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
+        file.read_to_string(&mut String::new()).unwrap();
+        write_own_id(&file).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(text, format!("{}\n", std::process::id()));
     }
 }

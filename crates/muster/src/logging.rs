@@ -68,19 +68,6 @@ pub(crate) fn start(file: Option<&Path>, stderr: bool, level: LevelFilter) -> io
 
 /// The level that `SlurmctldDebug` or `SlurmdDebug` asks for, plus so many `-v`.
 pub(crate) fn level(setting: &str, more: usize) -> LevelFilter {
-    let levels = [
-        LevelFilter::Off,
-        LevelFilter::Error,
-        LevelFilter::Info,
-        LevelFilter::Debug,
-        LevelFilter::Trace,
-    ];
-    let base = match setting {
-        "quiet" => 0,
-        "fatal" | "error" => 1,
-        "info" | "verbose" => 2,
-        "debug" => 3,
-        _ => 4,
-    };
-    levels[(base + more).min(levels.len() - 1)]
+    // Names were checked when the file was read.
+    muster_ctld::debug_level::filter(setting, more).unwrap_or(LevelFilter::Trace)
 }

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod daemon;
+mod emulate;
 mod flags;
 mod generate;
 mod logging;
@@ -64,6 +65,7 @@ fn muster(args: &[String]) -> ExitCode {
         "generate" => report(generate::run(rest)),
         "sim" => report(simulate::main(rest)),
         "why" => muster_cli::listing::main("why", rest),
+        "emulate" => report(emulate::main(rest)),
         other => match roles::by_command(other) {
             Some((role, name)) => roles::run(role, name, rest),
             None => {

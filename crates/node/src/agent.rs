@@ -14,6 +14,7 @@ mod listener;
 mod measure;
 mod pmix;
 mod reports;
+mod sampling;
 mod scripts;
 mod shim_link;
 mod step_node;
@@ -95,6 +96,8 @@ enum Event {
     HealthCheckDue,
     /// That is done.
     HealthChecked,
+    /// What running jobs use is to be looked at.
+    SampleDue,
 }
 
 /// Runs the agent until it is told to stop (SIGTERM, SIGINT, or the controller). The shim and the jobs go on.
@@ -200,6 +203,9 @@ struct Agent {
     inspections: HashMap<u64, (listener::Wish, mpsc::UnboundedSender<AgentReply>)>,
     next_tag: u64,
     health: health::Checks,
+    samples: sampling::Samples,
+    /// Lists of processes that were asked for to take samples.
+    sampled_runs: HashMap<u64, Run>,
 }
 
 impl Agent {
@@ -233,6 +239,8 @@ impl Agent {
             inspections: HashMap::new(),
             next_tag: 0,
             health: health::Checks::default(),
+            samples: sampling::Samples::default(),
+            sampled_runs: HashMap::new(),
         }
     }
 
@@ -265,6 +273,7 @@ impl Agent {
             Event::GaveUp(wait) => self.gave_up(wait),
             Event::HealthCheckDue => self.check_health(),
             Event::HealthChecked => self.health.checked(),
+            Event::SampleDue => self.sample_due(),
         }
     }
 
@@ -299,6 +308,7 @@ impl Agent {
         self.tell_waits();
         let wanted = self.settings.health_check.clone();
         self.health.configure(wanted, &self.events);
+        self.sample_all();
     }
 
     fn tell_waits(&mut self) {

@@ -44,6 +44,18 @@ fn numa_domains(options: &AgentOptions) -> Option<u32> {
 
 /// Everything for a registration.
 pub(crate) fn collect(options: &AgentOptions, agent_start: Timestamp) -> NodeInfo {
+    let machine = of_machine(agent_start);
+    NodeInfo {
+        cpus: cpus(options),
+        memory_mib: options.claimed_memory_mib.unwrap_or(machine.memory_mib),
+        address: agent_address(&options.spool_dir),
+        numa_domains: numa_domains(options),
+        ..machine
+    }
+}
+
+/// What the machine says of itself.
+pub(crate) fn of_machine(agent_start: Timestamp) -> NodeInfo {
     let uname = nix::sys::utsname::uname().ok();
     let text = |f: fn(&nix::sys::utsname::UtsName) -> &std::ffi::OsStr| {
         uname
@@ -62,16 +74,14 @@ pub(crate) fn collect(options: &AgentOptions, agent_start: Timestamp) -> NodeInf
         boot_id: read("/proc/sys/kernel/random/boot_id").trim().to_owned(),
         boot_time: boot_time(),
         agent_start,
-        cpus: cpus(options),
-        memory_mib: options
-            .claimed_memory_mib
-            .unwrap_or_else(|| meminfo_mib("MemTotal:")),
+        cpus: 0,
+        memory_mib: meminfo_mib("MemTotal:"),
         free_mib,
         load_centi,
-        address: agent_address(&options.spool_dir),
+        address: String::new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         hostname: text(|u| u.nodename()),
-        numa_domains: numa_domains(options),
+        numa_domains: None,
     }
 }
 

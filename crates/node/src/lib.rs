@@ -7,6 +7,7 @@
 
 mod agent;
 mod binding;
+mod emulate;
 mod info;
 mod layout;
 mod options;
@@ -16,6 +17,7 @@ mod stepd;
 mod sys;
 
 pub use agent::run;
+pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
 pub use options::AgentOptions;
 pub use shim::{SHIM_NAME, ShimStop, shim_main, stop_shim};
 

@@ -40,6 +40,45 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Output that srun has not read yet: beyond this, tasks have to wait.
 const OUTPUT_MAX: usize = 1 << 20;
 
+/// Begins a line that is no text for the step's standard error.
+const MARK: char = '\u{1}';
+
+/// What the shim has to say on the line to a step daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    /// A line for the standard error of the step, told to all of its daemons.
+    Text(String),
+    /// The same, told to this one alone.
+    Own(String),
+    /// Seconds that the tasks may run, from their start on; absent: without end.
+    Limit(Option<u64>),
+}
+
+impl Control {
+    /// As it is written, with the line's end.
+    pub(crate) fn line(&self) -> String {
+        match self {
+            Control::Text(text) => format!("{text}\n"),
+            Control::Own(text) => format!("{MARK}own {text}\n"),
+            Control::Limit(None) => format!("{MARK}limit\n"),
+            Control::Limit(Some(seconds)) => format!("{MARK}limit {seconds}\n"),
+        }
+    }
+
+    /// What a line says; nothing if it is of a kind that is not known here.
+    fn read(line: &str) -> Option<Control> {
+        let Some(order) = line.strip_prefix(MARK) else {
+            return Some(Control::Text(line.to_owned()));
+        };
+        match order.split_once(' ') {
+            None if order == "limit" => Some(Control::Limit(None)),
+            Some(("limit", seconds)) => Some(Control::Limit(Some(seconds.parse().ok()?))),
+            Some(("own", text)) => Some(Control::Own(text.to_owned())),
+            _ => None,
+        }
+    }
+}
+
 /// What a step daemon is told beyond its order.
 #[derive(Debug)]
 pub(crate) struct Setting {
@@ -128,6 +167,9 @@ struct Stepd<'a> {
     go: Option<OwnedFd>,
     tree: ProcessTree,
     hello_by: Instant,
+    /// How long tasks may run, and since when they do.
+    limit: Option<Duration>,
+    started: Option<Instant>,
     time_limit: Option<Instant>,
     kill_at: Option<Instant>,
     give_up_at: Option<Instant>,
@@ -175,6 +217,13 @@ impl<'a> Stepd<'a> {
             go: None,
             tree: ProcessTree::new(),
             hello_by: Instant::now() + HELLO_WAIT,
+            limit: order
+                .launch
+                .spec
+                .time_limit
+                .and_then(|l| l.seconds())
+                .map(Duration::from_secs),
+            started: None,
             time_limit: None,
             kill_at: None,
             give_up_at: None,
@@ -385,13 +434,18 @@ impl<'a> Stepd<'a> {
             self.signal_all(libc::SIGKILL);
         }
         // Time that srun spends before it comes is not the step's.
-        let limit = self.order.launch.spec.time_limit;
-        self.time_limit = limit
-            .and_then(|l| l.seconds())
-            .map(|s| Instant::now() + Duration::from_secs(s));
+        self.started = Some(Instant::now());
+        self.limit_time();
         if self.tasks.is_empty() {
             self.phase = Phase::Draining;
         }
+    }
+
+    /// Works out when the time of the tasks is up.
+    fn limit_time(&mut self) {
+        let running = self.phase != Phase::Draining && !self.ending;
+        let since = self.started.filter(|_| running);
+        self.time_limit = since.zip(self.limit).map(|(at, limit)| at + limit);
     }
 
     fn take_ready(&mut self) {
@@ -476,10 +530,20 @@ impl<'a> Stepd<'a> {
         let mut bytes = [0; 4096];
         match control.read(&mut bytes) {
             Ok(n) if n > 0 => {
-                // Every node is told; one of them says it.
-                if self.order.launch.position == 0 {
-                    let text = String::from_utf8_lossy(&bytes[..n]).into_owned();
-                    text.lines().for_each(|l| self.message(l.to_owned()));
+                let text = String::from_utf8_lossy(&bytes[..n]).into_owned();
+                for control in text.lines().filter_map(Control::read) {
+                    match control {
+                        // Every node is told; one of them says it.
+                        Control::Text(line) if self.order.launch.position == 0 => {
+                            self.message(line);
+                        }
+                        Control::Text(_) => {}
+                        Control::Own(line) => self.message(line),
+                        Control::Limit(seconds) => {
+                            self.limit = seconds.map(Duration::from_secs);
+                            self.limit_time();
+                        }
+                    }
                 }
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
@@ -676,5 +740,25 @@ fn output(task: u32, error: bool, bytes: &[u8]) -> FromStepd {
         FromStepd::Stderr { task, bytes }
     } else {
         FromStepd::Stdout { task, bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_lines_are_read_as_they_were_written() {
+        for control in [
+            Control::Text("limit 5".to_owned()),
+            Control::Own("over the limit".to_owned()),
+            Control::Limit(None),
+            Control::Limit(Some(90)),
+        ] {
+            let line = control.line();
+            assert_eq!(Control::read(line.trim_end_matches('\n')), Some(control));
+        }
+        assert_eq!(Control::read("\u{1}other 1"), None);
+        assert_eq!(Control::read("\u{1}limit soon"), None);
     }
 }

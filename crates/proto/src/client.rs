@@ -65,6 +65,10 @@ pub enum RequestBody {
     /// Anyone.
     #[n(7)]
     WaitNodes(#[n(0)] u32),
+    /// How much the controller logs until it reads its configuration again: a level's name or number
+    /// (`scontrol setdebug`). Answered by [`Response::Done`]. Administrator.
+    #[n(200)]
+    SetDebug(#[n(0)] String),
 }
 
 /// A read.
@@ -216,6 +220,12 @@ pub enum Response {
     /// To `Why`.
     #[n(240)]
     Why(#[n(0)] Box<Explanation>),
+    /// To the holder of an allocation, at any time: somebody has something to say (`scontrol notify`).
+    #[n(200)]
+    Notice(#[n(0)] String),
+    /// To `SetDebug`.
+    #[n(201)]
+    Done,
 }
 
 /// What sacctmgr keeps, and shares.

@@ -120,6 +120,39 @@ pub struct NodeSettings {
     #[n(21)]
     #[cbor(default)]
     pub topology_pattern: String,
+    /// How the use of running jobs is sampled; absent: it is not (`JobAcctGatherType=jobacct_gather/none`).
+    #[n(200)]
+    pub sampling: Option<Sampling>,
+}
+
+/// `JobAcctGatherFrequency` and `JobAcctGatherParams`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Sampling {
+    /// Seconds between samples; 0: none, unless a job asks for them.
+    #[n(0)]
+    pub interval_s: u32,
+    /// What counts as memory.
+    #[n(1)]
+    pub memory: MemoryCount,
+    /// `OverMemoryKill`: a step that has more memory than it may is killed.
+    #[n(2)]
+    pub over_memory_kill: bool,
+}
+
+/// What of a process counts as its memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum MemoryCount {
+    /// Its resident set.
+    #[default]
+    #[n(0)]
+    Resident,
+    /// Without what it may share with others (`NoShared`).
+    #[n(1)]
+    Private,
+    /// With its part of what it shares (`UsePss`).
+    #[n(2)]
+    Proportional,
 }
 
 /// A program that looks after a node.
@@ -262,6 +295,35 @@ pub enum Order {
     /// Run `RebootProgram`.
     #[n(3)]
     Reboot,
+    /// A step may run for another time than it was started with; a node without a part of it ignores this.
+    #[n(200)]
+    StepLimit {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// Which launch.
+        #[n(1)]
+        attempt: Attempt,
+        /// The step.
+        #[n(2)]
+        step: StepNo,
+        /// Counted from the step's start.
+        #[n(3)]
+        limit: TimeLimit,
+    },
+    /// A line for the standard error of the batch script.
+    #[n(201)]
+    Tell {
+        /// The job.
+        #[n(0)]
+        job: JobId,
+        /// Which launch.
+        #[n(1)]
+        attempt: Attempt,
+        /// The line.
+        #[n(2)]
+        text: String,
+    },
 }
 
 /// A job's right to a share of a node.

@@ -247,6 +247,7 @@ impl Scheduler {
             | JobChange::TermSent
             | JobChange::SpecialExit(_)
             | JobChange::Detail(_)
+            | JobChange::StepLimit { .. }
             | JobChange::Ready => {}
         }
     }

@@ -168,10 +168,16 @@ impl Options {
         let mut options = Options::default();
         options.environment()?;
         let mut operands = parsed.operands.into_iter();
+        let bare_jobs = parsed
+            .options
+            .iter()
+            .any(|(n, v)| *n == "jobs" && v.is_none());
         for (name, value) in parsed.options {
-            // `-j 12` and `-s 12.0`: the value is optional, but a word that follows is meant as one.
+            // `-j 12` and `-s 12.0`: the value is optional, but a word that follows is meant as one; with `-s -j 12`
+            // as the job's.
             let value = match name {
-                "jobs" | "steps" if value.is_none() => operands.next(),
+                "jobs" if value.is_none() => operands.next(),
+                "steps" if value.is_none() && !bare_jobs => operands.next(),
                 _ => value,
             };
             options.set(name, value.unwrap_or_default())?;

@@ -123,6 +123,10 @@ fn steps() {
     );
     assert_eq!(squeue(&["-h", "-s11_2.batch", "-o", "%i"]), "11_2.batch\n");
     assert_eq!(
+        squeue(&["-h", "-s", "-j", "10", "-o", "%i"]),
+        "10.0\n10.batch\n"
+    );
+    assert_eq!(
         refused(&["-s", "2"]),
         "squeue: error: Invalid job_step id: 2.??"
     );

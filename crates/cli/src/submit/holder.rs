@@ -228,6 +228,7 @@ impl Holder {
         match response {
             Response::JobStarted(info) => self.info = Some(info),
             Response::JobEnded { state, .. } => self.ended = Some(Ended { state }),
+            Response::Notice(text) => self.say.info(&text),
             Response::Held | Response::Reply(_) => {}
             Response::Refused(refusal) if refusal.code == RefusalCode::AlreadyDone => {}
             Response::Refused(refusal) => return Err(refusal.into()),

@@ -4,6 +4,7 @@ mod jobs;
 pub(crate) mod partition;
 mod processes;
 pub(crate) mod reservation;
+mod running;
 mod service;
 pub(crate) mod table;
 pub(crate) mod update;
@@ -203,6 +204,9 @@ impl Session {
                 self.send_change(UserCommand::CancelReboot { nodes }, "cancel_reboot_nodes");
             }
             "listpids" => self.list_processes(rest),
+            "pidinfo" => self.process_info(&rest[0]),
+            "notify" => self.notify(rest),
+            "setdebug" => self.set_debug(&rest[0], rest.get(1)),
             _ => self.service(name, rest),
         }
     }

@@ -27,7 +27,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         &["SLURM_ACCTG_FREQ"],
         &["SALLOC_ACCTG_FREQ"],
     )
-    .stored("usage is taken from the kernel's accounting when tasks end"),
+    .partly("task= of a job, where JobAcctGatherType is set; there are no other samples, and steps go with their job"),
     opt(
         "array",
         "indexes",

@@ -292,6 +292,11 @@ impl Job {
                 }
             }
             JobChange::EndBy(at) => self.end_by = *at,
+            JobChange::StepLimit { step, limit } => {
+                if let Some(step) = self.steps.iter_mut().find(|s| s.step == *step) {
+                    step.time_limit = Some(*limit);
+                }
+            }
             // Nothing else about its waiting changes.
             JobChange::SwitchWait => {
                 self.switch_wait_since = Some(at);

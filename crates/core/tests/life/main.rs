@@ -8,6 +8,7 @@ mod nodes;
 mod partitions;
 mod random;
 mod reservations;
+mod running;
 mod submission;
 mod table;
 mod verbs;

@@ -15,5 +15,6 @@ mod network;
 mod priorities;
 mod refusals;
 mod reservations;
+mod running;
 mod site;
 mod trust;

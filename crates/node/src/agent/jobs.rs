@@ -47,16 +47,17 @@ impl Agent {
                 let exit = exit_status(status);
                 usage.set_node(&self.options.name);
                 let ending = self.jobs.get(run).is_some_and(|j| j.ending);
-                let end = StepEnd {
+                let mut end = StepEnd {
                     end_time: end,
                     exit,
                     state: end_state(exit, ending),
                     usage,
                     cancelled_by: None,
                 };
+                let oom = self.add_samples(run, StepNo::BATCH, &mut end);
                 let report = Report::BatchEnded {
-                    exit,
-                    oom: false,
+                    exit: end.exit,
+                    oom,
                     end: Box::new(end),
                 };
                 self.conclude(run, report);
@@ -172,6 +173,7 @@ impl Agent {
             Some(job) => {
                 job.released = true;
                 self.jobs.has_left(run);
+                self.forget_samples(run);
                 self.reports.push(run.0, run.1, Report::Released);
                 self.refuse_waiting_steps(run);
                 self.launch_queued();
@@ -204,6 +206,21 @@ impl Agent {
                     signal,
                     scope,
                 } => self.signal((job, attempt), step, signal, scope),
+                Order::StepLimit {
+                    job,
+                    attempt,
+                    step,
+                    limit,
+                } => self.shim_order(&ToShim::StepLimit {
+                    run: (job, attempt),
+                    step,
+                    seconds: limit.seconds(),
+                }),
+                Order::Tell { job, attempt, text } => {
+                    let run = (job, attempt);
+                    let step = None;
+                    self.shim_order(&ToShim::Tell { run, text, step });
+                }
                 Order::Reboot => self.reboot(),
             }
         }
@@ -278,7 +295,10 @@ impl Agent {
                 .map(|()| launch::hold(grant, self.around(grant)))
         };
         match order {
-            Ok(order) => self.shim_order(&order),
+            Ok(order) => {
+                self.shim_order(&order);
+                self.sample_from_now(grant);
+            }
             Err((error, node_fault)) => {
                 self.conclude(
                     run,

@@ -432,8 +432,13 @@ impl Agent {
         let Some(running) = self.steps.running.get_mut(&key) else {
             return;
         };
+        // Where one node's part had too much memory, the whole step is ended.
+        let greedy = end.state == JobState::OutOfMemory;
         if let Some(node) = running.record.nodes.get_mut(position as usize) {
             node.end.get_or_insert(end);
+        }
+        if greedy {
+            self.end_step_everywhere(key);
         }
         self.steps.dirty = true;
         let Some(running) = self.steps.running.get(&key) else {

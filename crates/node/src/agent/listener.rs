@@ -23,7 +23,7 @@ pub(super) enum Wish {
     /// Which there are.
     Processes,
     /// What they use.
-    Usage,
+    Usage(Run),
 }
 
 /// Listens in the background.
@@ -117,7 +117,7 @@ impl Agent {
                 self.signal_from_lead(run, step, signal);
                 let _ = reply.send(AgentReply::Done);
             }
-            AgentRequest::Inspect { job } => self.inspect(job, uid, Wish::Processes, reply),
+            AgentRequest::Inspect { job } => self.inspect(job, uid, |_| Wish::Processes, reply),
             AgentRequest::Measure { job } => self.inspect(job, uid, Wish::Usage, reply),
         }
     }
@@ -136,19 +136,20 @@ impl Agent {
         self.shim_order(&order);
     }
 
-    fn inspect(&mut self, job: JobId, uid: u32, wish: Wish, reply: Reply) {
-        let owner = self
+    fn inspect(&mut self, job: JobId, uid: u32, wish: impl Fn(Run) -> Wish, reply: Reply) {
+        let latest = self
             .jobs
             .latest(job)
-            .and_then(|(_, j)| j.grant.as_ref())
-            .map(|g| g.spec.owner.uid);
-        match owner {
+            .and_then(|(run, j)| Some((run, j.grant.as_ref()?.spec.owner.uid)));
+        match latest {
             _ if self.shim.is_none() => refuse(&reply, RefusalCode::Busy),
             None => refuse(&reply, RefusalCode::InvalidJobId),
-            Some(owner) if uid != 0 && uid != owner => refuse(&reply, RefusalCode::AccessDenied),
-            Some(_) => {
+            Some((_, owner)) if uid != 0 && uid != owner => {
+                refuse(&reply, RefusalCode::AccessDenied);
+            }
+            Some((run, _)) => {
                 self.next_tag += 1;
-                self.inspections.insert(self.next_tag, (wish, reply));
+                self.inspections.insert(self.next_tag, (wish(run), reply));
                 self.shim_order(&ToShim::Inspect {
                     job,
                     tag: self.next_tag,
@@ -158,12 +159,24 @@ impl Agent {
     }
 
     pub(super) fn inspected(&mut self, tag: u64, list: Vec<Process>) {
+        if self.sampled(tag, &list) {
+            return;
+        }
         let Some((wish, reply)) = self.inspections.remove(&tag) else {
             return;
         };
         let _ = reply.send(match wish {
             Wish::Processes => AgentReply::Processes(list),
-            Wish::Usage => AgentReply::Measured(measure::steps(&list, &self.options.name)),
+            Wish::Usage(run) => {
+                let mut now = measure::steps(&list, &self.options.name);
+                let seen = self.samples_of(run);
+                for (step, usage) in &mut now {
+                    if let Some((_, seen)) = seen.iter().find(|(s, _)| s == step) {
+                        usage.raise(seen);
+                    }
+                }
+                AgentReply::Measured(now)
+            }
         });
     }
 

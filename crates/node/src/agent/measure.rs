@@ -5,43 +5,64 @@ use crate::shim::wire::Process;
 use crate::sys;
 use muster_core::ids::StepNo;
 use muster_core::job::Usage;
+use muster_proto::node::MemoryCount;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 
-/// What each step uses on this node.
+/// What each step uses on this node; of memory, the most that each of its processes had.
 pub(super) fn steps(list: &[Process], node: &str) -> Vec<(StepNo, Usage)> {
+    let tasks = by_task(list, |_, reading| reading.peak_rss_kib);
+    sum_up(&tasks, node)
+}
+
+/// What each task uses now: usage with its totals only, and its virtual memory, KiB.
+pub(super) type Tasks = BTreeMap<(StepNo, u32), (Usage, u64)>;
+
+/// What each task uses at this moment.
+pub(super) fn tasks_now(list: &[Process], count: MemoryCount) -> Tasks {
+    by_task(list, |pid, reading| match count {
+        MemoryCount::Resident => reading.rss_kib,
+        MemoryCount::Private => reading.rss_kib.saturating_sub(reading.shared_kib),
+        MemoryCount::Proportional => proportional_kib(pid).unwrap_or(reading.rss_kib),
+    })
+}
+
+/// The steps that tasks are of.
+pub(super) fn sum_up(tasks: &Tasks, node: &str) -> Vec<(StepNo, Usage)> {
+    let mut steps: BTreeMap<StepNo, Usage> = BTreeMap::new();
+    for ((step, task), (usage, vsize_kib)) in tasks {
+        let mut usage = usage.clone().of_task(*task, *vsize_kib);
+        usage.set_node(node);
+        steps.entry(*step).or_default().add(&usage);
+    }
+    steps.into_iter().collect()
+}
+
+fn by_task(list: &[Process], memory_kib: impl Fn(u32, &Reading) -> u64) -> Tasks {
     let read: HashMap<u32, Reading> = list
         .iter()
         .filter_map(|(pid, ..)| Some((*pid, Reading::of(*pid)?)))
         .collect();
-    let tasks: HashMap<u32, u32> = list
+    let numbers: HashMap<u32, u32> = list
         .iter()
         .filter_map(|(pid, _, task)| Some((*pid, (*task)?.1)))
         .collect();
-    let mut sums: BTreeMap<(StepNo, u32), Usage> = BTreeMap::new();
-    let mut sizes: BTreeMap<(StepNo, u32), u64> = BTreeMap::new();
+    let mut tasks = Tasks::new();
     for (pid, step, _) in list {
         let Some(reading) = read.get(pid) else {
             continue;
         };
-        let task = task_of(*pid, &tasks, &read).unwrap_or(0);
-        let usage = sums.entry((*step, task)).or_default();
+        let task = task_of(*pid, &numbers, &read).unwrap_or(0);
+        let (usage, vsize_kib) = tasks.entry((*step, task)).or_default();
         usage.user_us += reading.user_us;
         usage.system_us += reading.system_us;
-        usage.max_rss_kib += reading.rss_kib;
+        usage.max_rss_kib += memory_kib(*pid, reading);
         usage.pages += reading.pages;
         usage.disk_read_bytes += reading.read_bytes;
         usage.disk_write_bytes += reading.write_bytes;
-        *sizes.entry((*step, task)).or_default() += reading.vsize_kib;
+        *vsize_kib += reading.vsize_kib;
     }
-    let mut steps: BTreeMap<StepNo, Usage> = BTreeMap::new();
-    for ((step, task), usage) in sums {
-        let size = sizes.get(&(step, task)).copied().unwrap_or(0);
-        let mut usage = usage.of_task(task, size);
-        usage.set_node(node);
-        steps.entry(step).or_default().add(&usage);
-    }
-    steps.into_iter().collect()
+    tasks
 }
 
 /// The task that a process is, or is below of.
@@ -64,7 +85,9 @@ struct Reading {
     user_us: u64,
     system_us: u64,
     pages: u64,
+    peak_rss_kib: u64,
     rss_kib: u64,
+    shared_kib: u64,
     vsize_kib: u64,
     read_bytes: u64,
     write_bytes: u64,
@@ -89,12 +112,20 @@ impl Reading {
             user_us: us(14) + us(16),
             system_us: us(15) + us(17),
             pages: number(12).unwrap_or(0) + number(13).unwrap_or(0),
-            rss_kib: value(&status, "VmHWM:"),
+            peak_rss_kib: value(&status, "VmHWM:"),
+            rss_kib: value(&status, "VmRSS:"),
+            shared_kib: value(&status, "RssFile:") + value(&status, "RssShmem:"),
             vsize_kib: value(&status, "VmPeak:"),
             read_bytes: value(&io, "rchar:"),
             write_bytes: value(&io, "wchar:"),
         })
     }
+}
+
+/// Memory of a process with its part of what it shares, KiB.
+fn proportional_kib(pid: u32) -> Option<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    Some(value(&rollup, "Pss:"))
 }
 
 /// The number behind a name in a file of lines.
@@ -136,5 +167,9 @@ mod tests {
             (5, "n7")
         );
         assert!(super::steps(&[(u32::MAX, StepNo(0), None)], "n7").is_empty());
+        let own = [(pid, StepNo(3), Some((0, 5)))];
+        let kib = |count| tasks_now(&own, count)[&(StepNo(3), 5)].0.max_rss_kib;
+        let resident = kib(MemoryCount::Resident);
+        assert!(kib(MemoryCount::Private) < resident && kib(MemoryCount::Proportional) > 0);
     }
 }

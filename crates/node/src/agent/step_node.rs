@@ -146,6 +146,7 @@ impl Agent {
                 self.node_steps
                     .starting
                     .insert((run, step), (position, origin));
+                self.step_may_have(run, step, launch.memory_mib);
                 let order = self.step_order(&grant, launch, bound);
                 self.shim_order(&ToShim::StartStep(Box::new(order)));
             }
@@ -267,6 +268,7 @@ impl Agent {
     /// A daemon ended: the lead must know, however long it takes.
     pub(super) fn stepd_ended(&mut self, run: Run, step: StepNo, mut end: StepEnd) {
         end.usage.set_node(&self.options.name);
+        self.add_samples(run, step, &mut end);
         let key = (run.0, step);
         let Some(part) = self.node_steps.parts.get(&key).cloned() else {
             return self.shim_order(&ToShim::ForgetStep(run, step));

@@ -45,7 +45,10 @@ impl Shim {
             self.kill_job(run);
         } else if first {
             // The message comes before what the script writes when it is signalled, as in Slurm.
-            let telling = message.as_ref().is_some_and(|text| self.tell(run, text));
+            let telling = message.as_ref().is_some_and(|text| {
+                let text = format!("*** JOB {} ON {} {text} ***", run.0, self.node);
+                self.tell(run, &text, Role::Teller(run))
+            });
             if !telling {
                 self.ask_to_end(run);
             }
@@ -59,25 +62,23 @@ impl Shim {
         self.signal_script(run, libc::SIGTERM);
     }
 
-    /// Has a child write a line into the standard error of the job's script, as its owner; whether one does.
-    fn tell(&mut self, run: Run, text: &str) -> bool {
+    /// Has a child write a line into the standard error of the job's script, as its owner; whether one does. `role`
+    /// says what its end means.
+    pub(super) fn tell(&mut self, run: Run, text: &str, role: Role) -> bool {
         let Some(files) = self.jobs.get(&run).and_then(|e| {
             e.script?;
             e.files.as_ref()
         }) else {
             return false;
         };
-        let line = format!(
-            "slurmstepd: error: *** JOB {} ON {} {text} ***\n",
-            run.0, self.node
-        );
+        let line = format!("slurmstepd: error: {text}\n");
         match sys::fork() {
             Ok(sys::Fork::Child) => {
                 sys::restore_signals();
                 launch::write_line(&files.user, &files.work_dir, &files.stderr, &line)
             }
             Ok(sys::Fork::Parent(pid)) => {
-                self.roles.insert(pid, Role::Teller(run));
+                self.roles.insert(pid, role);
                 true
             }
             Err(e) => {

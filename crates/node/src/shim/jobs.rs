@@ -208,6 +208,11 @@ impl Shim {
                 scope,
             } => self.signal(run, step, signal, scope),
             ToShim::EndStep { run, step } => self.end_step(run, step),
+            ToShim::StepLimit { run, step, seconds } => self.limit_step(run, step, seconds),
+            ToShim::Tell { run, text, step } => match step {
+                Some(step) => self.tell_step(run, step, text),
+                None => drop(self.tell(run, &text, Role::Other)),
+            },
             ToShim::Forget(run) => self.forget(run),
             ToShim::ForgetStep(run, step) => self.forget_step(run, step),
             ToShim::Keep { run, key, bytes } => {

@@ -146,14 +146,36 @@ impl Shim {
         };
         for (step, proc) in entry.steps.iter_mut().filter(|(_, p)| p.ended.is_none()) {
             if let (Some(text), Some(control)) = (&message, &mut proc.control) {
-                let line = format!(
-                    "slurmstepd: error: *** STEP {}.{step} ON {node} {text} ***\n",
+                let text = format!(
+                    "slurmstepd: error: *** STEP {}.{step} ON {node} {text} ***",
                     run.0
                 );
+                let line = stepd::Control::Text(text).line();
                 // A daemon that does not read is being killed anyway.
                 let _ = control.write_all(line.as_bytes());
             }
             sys::kill(proc.pid, libc::SIGTERM);
+        }
+    }
+
+    /// Tells a step daemon that its tasks may run for another time. One whose line was lost with an earlier shim
+    /// keeps its limit.
+    pub(super) fn limit_step(&mut self, run: Run, step: StepNo, seconds: Option<u64>) {
+        self.control_step(run, step, &stepd::Control::Limit(seconds));
+    }
+
+    /// Has a step daemon write a line to the standard error of its step, whichever node it is on.
+    pub(super) fn tell_step(&mut self, run: Run, step: StepNo, text: String) {
+        let line = format!("slurmstepd: error: {text}");
+        self.control_step(run, step, &stepd::Control::Own(line));
+    }
+
+    fn control_step(&mut self, run: Run, step: StepNo, control: &stepd::Control) {
+        let entry = self.jobs.get_mut(&run);
+        let proc = entry.and_then(|e| e.steps.get_mut(&step));
+        if let Some(stream) = proc.and_then(|p| p.control.as_mut()) {
+            // A daemon that does not read is being killed.
+            let _ = stream.write_all(control.line().as_bytes());
         }
     }
 

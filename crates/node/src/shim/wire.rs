@@ -145,6 +145,32 @@ pub(crate) enum ToShim {
         #[n(1)]
         program: Option<String>,
     },
+    /// A step may run for another time than it was started with.
+    #[n(200)]
+    StepLimit {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+        /// Seconds from its start; absent: without end.
+        #[n(2)]
+        seconds: Option<u64>,
+    },
+    /// A line for the standard error of the script, or of a step.
+    #[n(201)]
+    Tell {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// The line.
+        #[n(1)]
+        text: String,
+        /// A step other than the script.
+        #[n(2)]
+        step: Option<StepNo>,
+    },
 }
 
 /// A batch script to start.

@@ -3,9 +3,10 @@
 use super::Test;
 use super::cluster::{Dir, JobMaker, Node, PATIENCE, env_of, fifo};
 use muster_core::effect::TerminateReason;
-use muster_core::ids::{JobId, StepNo};
+use muster_core::ids::{Attempt, JobId, StepNo};
 use muster_core::job::{ExitStatus, JobState, StepEnd};
 use muster_core::spec::{ExecContext, JobKind, StdioSpec};
+use muster_core::time::TimeLimit;
 use muster_proto::frame;
 use muster_proto::node::{Order, Report};
 use muster_proto::step::{
@@ -23,6 +24,7 @@ pub const TESTS: &[Test] = &[
     ("multi_prog", multi_prog),
     ("step_ends_with_srun", srun_gone),
     ("step_time_limit_and_leftovers", time_limit),
+    ("step_gets_another_limit", new_limit),
     ("step_survives_the_agent", survives),
     ("steps_end_with_the_job", job_ends),
     ("processes_are_listed", listed),
@@ -492,7 +494,7 @@ fn time_limit() {
     let mut node = Node::start(&dir, "n1");
     allocate(1, &dir, &mut [&mut node], 1);
     let s = StepSpec {
-        time_limit: Some(muster_core::time::TimeLimit::Minutes(0)),
+        time_limit: Some(TimeLimit::Minutes(0)),
         ..spec(1, &dir, &["sleep", "600"])
     };
     let o = Srun::ask(&node, s).connect().finish();
@@ -516,6 +518,31 @@ fn time_limit() {
     assert_eq!(o.out[&0], "done\n");
     assert_eq!(step_end(&mut node, 1, 1).state, JobState::Completed);
     assert!(inspect(&node, 1).is_empty());
+}
+
+/// A limit that is set while the step runs counts from its start; one that is taken away does not end it.
+fn new_limit() {
+    let dir = Dir::new("newlimit");
+    let mut node = Node::start(&dir, "n1");
+    allocate(1, &dir, &mut [&mut node], 1);
+    let limited = StepSpec {
+        time_limit: Some(TimeLimit::Minutes(1)),
+        ..spec(1, &dir, &["sh", "-c", "read x; echo $x"])
+    };
+    let mut srun = Srun::ask(&node, limited).connect();
+    srun.started();
+    let limit = |limit| Order::StepLimit {
+        job: JobId(1),
+        attempt: Attempt(1),
+        step: StepNo(0),
+        limit,
+    };
+    node.order(Vec::new(), vec![limit(TimeLimit::Unlimited)]);
+    node.order(Vec::new(), vec![limit(TimeLimit::Minutes(0))]);
+    let o = srun.finish();
+    assert_eq!(o.exits[&0].signal, 15, "{o:?}");
+    assert!(o.messages[0].ends_with(" DUE TO TIME LIMIT ***"), "{o:?}");
+    assert_eq!(step_end(&mut node, 1, 0).state, JobState::Timeout);
 }
 
 fn survives() {

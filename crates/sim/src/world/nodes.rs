@@ -58,6 +58,8 @@ impl World {
             }
             // Machines here boot again by chance only.
             ToLink::Order(Order::Reboot, _) => Ok(()),
+            // Scripts and steps here neither read nor are timed.
+            ToLink::Order(Order::Tell { .. } | Order::StepLimit { .. }, _) => Ok(()),
             ToLink::Settings(_) | ToLink::Stop(_) | ToLink::Replaced => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! `scontrol listpids`: what the agent of a node says about the processes of jobs.
+//! `scontrol listpids` and `pidinfo`: what the agent of a node says about the processes of jobs.
 
 use super::Session;
 use super::jobs::query_jobs;
@@ -7,8 +7,9 @@ use crate::submit::agent::AgentStream;
 use crate::submit::line;
 use crate::submit::say;
 use crate::submit::scancel::{job_target, step_number};
+use crate::submit::zone;
 use muster_core::ids::{JobId, StepNo};
-use muster_core::job::JobState;
+use muster_core::job::{Job, JobState};
 use muster_proto::client::{AllocationInfo, JobFilter, Query, Response};
 use muster_proto::step::{AgentReply, AgentRequest};
 use std::fmt::Write as _;
@@ -47,6 +48,59 @@ impl Session {
             };
             self.list_job(job, step, &info, node.as_deref());
         }
+    }
+
+    /// `pidinfo PID`: the job of a process on this host, as the agents here know it.
+    pub(super) fn process_info(&mut self, text: &str) {
+        let Ok(pid) = text.parse::<u32>() else {
+            return self.error(&format!("Invalid process id {text}"));
+        };
+        let job = match self.job_of_process(pid) {
+            Ok(Some(job)) => job,
+            Ok(None) => {
+                return self.complain(&format!(
+                    "slurm_pid2jobid error: process {pid} belongs to no job on this host"
+                ));
+            }
+            Err(error) => return self.request_failed("slurm_pid2jobid error", &error),
+        };
+        let now = zone::now();
+        let ends = job.start_time.zip(job.time_limit.seconds());
+        let text = match ends {
+            Some((start, limit)) => {
+                let end = start.plus_s(limit).plus_ms(job.suspended_ms);
+                format!(
+                    "Slurm job id {} ends at {}\nslurm_get_rem_time is {}\n",
+                    job.id,
+                    zone::show(end),
+                    end.since_ms(now) / 1000
+                )
+            }
+            None => format!(
+                "Slurm job id {} ends at NONE\nslurm_get_rem_time is INFINITE\n",
+                job.id
+            ),
+        };
+        say::stdout(&text);
+    }
+
+    fn job_of_process(&mut self, pid: u32) -> Result<Option<Job>, ConnectError> {
+        for id in self.running()? {
+            let Ok(Response::JobStarted(info)) =
+                self.client().and_then(|c| c.query(Query::Allocation(id)))
+            else {
+                // It has just ended, or is somebody else's.
+                continue;
+            };
+            let here = info.addresses.iter().filter(|a| a.starts_with("unix:"));
+            for address in here {
+                let found = inspect(address, id).unwrap_or_default();
+                if found.iter().any(|(known, ..)| *known == pid) {
+                    return Ok(Some(info.job));
+                }
+            }
+        }
+        Ok(None)
     }
 
     fn running(&mut self) -> Result<Vec<JobId>, ConnectError> {

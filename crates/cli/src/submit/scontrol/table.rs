@@ -50,7 +50,7 @@ pub(crate) static SPEC: Spec = Spec {
     variables: &[("SCONTROL_ALL", "all")],
     notes: "\
 JOBS are numbers such as 5, 7_3 or 7_[1-3], with commas or blanks between them, or JobName=NAME.
-A SPECIFICATION is Key=Value..., with JobId=, NodeName=, PartitionName= or ReservationName= among them.
+A SPECIFICATION is Key=Value..., with JobId=, StepId=, NodeName=, PartitionName= or ReservationName= among them.
 ",
 };
 
@@ -100,7 +100,7 @@ impl Keyword {
 }
 
 const MANY: usize = usize::MAX;
-const LEVEL: &str = "set SlurmctldDebug or DebugFlags in slurm.conf, then scontrol reconfigure";
+const LEVEL: &str = "the scheduler has no log of its own: use setdebug";
 
 /// All commands.
 pub(crate) const KEYWORDS: &[Keyword] = &[
@@ -126,11 +126,9 @@ pub(crate) const KEYWORDS: &[Keyword] = &[
     keyword("holdu", 4, 1, MANY, "JOBS", "the same, but their owners may release them"),
     keyword("listpids", 1, 0, 2, "[JOB[.STEP]] [NODE]", "process ids of jobs on this node"),
     keyword("local", 3, 0, 0, "", "as --local"),
-    keyword("notify", 1, 2, MANY, "JOB MESSAGE", "send a message to a job's terminal")
-        .refused("messages are not delivered into jobs; write to the job's files"),
+    keyword("notify", 1, 2, MANY, "JOB MESSAGE", "write a line to a job's standard error, or to the salloc or srun that holds it"),
     keyword("oneliner", 1, 0, 0, "", "as --oneliner, for the commands that follow"),
-    keyword("pidinfo", 3, 1, 1, "PID", "the job that a process belongs to")
-        .refused("use scontrol listpids JOB"),
+    keyword("pidinfo", 3, 1, 1, "PID", "the job that a process of this node belongs to"),
     keyword("ping", 3, 0, 0, "", "whether the controller answers"),
     keyword("quiet", 4, 0, 0, "", "as --quiet, for the commands that follow"),
     keyword("quit", 4, 0, 0, "", "stop reading commands"),
@@ -142,8 +140,10 @@ pub(crate) const KEYWORDS: &[Keyword] = &[
     keyword("requeuehold", 8, 1, MANY, "[Incomplete] [State=SpecialExit] JOBS", "put jobs back into the queue, held"),
     keyword("resume", 3, 1, MANY, "JOBS", "let stopped jobs go on"),
     keyword("schedloglevel", 3, 1, 1, "LEVEL", "log the scheduler").refused(LEVEL),
-    keyword("setdebug", 4, 1, 2, "LEVEL", "log more or less").refused(LEVEL),
-    keyword("setdebugflags", 9, 1, MANY, "[+|-]FLAG", "log more of something").refused(LEVEL),
+    keyword("setdebug", 4, 1, 2, "LEVEL", "have the controller log more or less until it reads its configuration again")
+        .partly("of the controller, not of agents: set SlurmdDebug in slurm.conf and restart those"),
+    keyword("setdebugflags", 9, 1, MANY, "[+|-]FLAG", "log more of something")
+        .refused("the log goes by level only: use setdebug"),
     keyword("show", 2, 1, MANY, "ENTITY [ID]", "print jobs, nodes, partitions, config, steps, ..."),
     keyword("shutdown", 8, 0, 1, "[slurmctld]", "stop the daemons, or only the controller"),
     keyword("suspend", 2, 1, MANY, "JOBS", "stop running jobs"),
@@ -152,8 +152,8 @@ pub(crate) const KEYWORDS: &[Keyword] = &[
     keyword("token", 3, 0, MANY, "[lifespan=SECONDS]", "make a token").refused("no token service is set up"),
     keyword("top", 3, 1, MANY, "JOBS", "put jobs before the user's others"),
     keyword("uhold", 2, 1, MANY, "JOBS", "as holdu"),
-    keyword("update", 1, 0, MANY, "SPECIFICATION", "change jobs, nodes, partitions or reservations")
-        .partly("fields are listed below; steps cannot be changed"),
+    keyword("update", 1, 0, MANY, "SPECIFICATION", "change jobs, steps, nodes, partitions or reservations")
+        .partly("fields are listed below; of steps TimeLimit; SlurmctldDebug as setdebug"),
     keyword("verbose", 4, 0, 0, "", "as --verbose, for the commands that follow"),
     keyword("version", 4, 0, 0, "", "print the version"),
     keyword("wait_job", 2, 1, 1, "JOB", "wait until a job's nodes are ready"),

@@ -58,6 +58,7 @@ enum Entity {
     Partition,
     Reservation,
     Step,
+    Controller,
     Other,
 }
 
@@ -84,6 +85,7 @@ fn entity(pairs: &[Pair]) -> Entity {
         Some(pair) if pair.is("partitionname", 3) => Entity::Partition,
         Some(pair) if pair.is("reservationname", 3) => Entity::Reservation,
         Some(pair) if pair.key == "name" || pair.key == "job" => Entity::Job,
+        Some(pair) if pair.is("slurmctlddebug", 2) && pairs.len() == 1 => Entity::Controller,
         _ => Entity::Other,
     }
 }
@@ -193,7 +195,11 @@ impl Session {
             Entity::Job => self.update_job(&pairs),
             Entity::Node => self.update_node(&pairs),
             Entity::Partition => self.update_partition(&pairs),
-            Entity::Step => self.error("steps cannot be updated; scancel JOB.STEP ends one"),
+            Entity::Step => self.update_step(&pairs),
+            Entity::Controller => {
+                let level = pairs.first().map(|p| p.value.clone());
+                self.set_debug(&level.unwrap_or_default(), None);
+            }
             Entity::Reservation => self.update_reservation(words),
             Entity::Other => {
                 self.complain("No valid entity in update command");
@@ -445,6 +451,7 @@ mod tests {
                 Entity::Partition => "partition",
                 Entity::Reservation => "reservation",
                 Entity::Step => "step",
+                Entity::Controller => "controller",
                 Entity::Other => "other",
             }
         };
@@ -455,6 +462,8 @@ mod tests {
         assert_eq!(of(&["partitionname=p", "state=up"]), "partition");
         assert_eq!(of(&["partition=p", "state=up"]), "partition");
         assert_eq!(of(&["ReservationName=r"]), "reservation");
+        assert_eq!(of(&["StepId=5.0", "TimeLimit=3"]), "step");
+        assert_eq!(of(&["SlurmctldDebug=debug"]), "controller");
         assert_eq!(of(&["foo=1"]), "other");
     }
 }

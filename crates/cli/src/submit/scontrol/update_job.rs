@@ -105,6 +105,10 @@ const KEYS: &[(&str, usize, Read)] = &[
         c.update.nice = Some(value.parse().map_err(|_| "expected a number")?);
         Ok(())
     }),
+    ("numcpus", 7, |c, p| {
+        c.cpus = Some((cpus(p)?, p.text.clone()));
+        Ok(())
+    }),
     ("numnodes", 7, nodes),
     ("reqnodes", 8, nodes),
     ("numtasks", 8, tasks),
@@ -188,6 +192,12 @@ const KEYS: &[(&str, usize, Read)] = &[
         c.update.time_min = Some(read_limit(&p.value).map_err(|_| "Invalid TimeMin value")?);
         Ok(())
     }),
+    ("wait-for-switch", 5, |c, p| {
+        let seconds = u64::from(number(p)?);
+        let switches = c.ask()?.switches.as_mut();
+        switches.ok_or("the job does not ask for Switches")?.1 = Some(seconds);
+        Ok(())
+    }),
     ("wckey", 1, |c, p| set(&mut c.update.wckey, p)),
     ("workdir", 5, |c, p| set(&mut c.update.work_dir, p)),
 ];
@@ -201,16 +211,14 @@ pub(crate) const REFUSED: &[(&str, &str)] = &[
     ("licenses", "licenses of a job are set when it is submitted"),
     (
         "nodelist",
-        "a running job keeps its nodes; ReqNodeList changes what a pending one asks for",
+        "a running job keeps its nodes until it ends; ReqNodeList changes what a pending one asks for",
     ),
-    ("numcpus", "set NumTasks and CPUsPerTask"),
     ("reboot", "nodes are never rebooted for a job"),
     (
         "resetaccruetime",
         "priorities do not grow by a time that could be reset",
     ),
     ("threadspec", "use CoreSpec"),
-    ("wait-for-switch", "use Switches=COUNT@TIME"),
 ];
 
 /// Fields that are shown with the job and change nothing else.
@@ -231,9 +239,34 @@ struct Change<'a> {
     load: &'a mut dyn FnMut() -> Result<Job, ConnectError>,
     /// Why it could not be loaded.
     failed: Option<ConnectError>,
+    /// `NumCPUs=`, as read and as written: it is worked in when all else has been.
+    cpus: Option<(u32, String)>,
 }
 
 impl Change<'_> {
+    /// Has the tasks take as many CPUs as `NumCPUs=` says: so many more each, or else so many tasks of one CPU.
+    fn settle_cpus(&mut self) -> Result<(), String> {
+        let Some((wanted, _)) = self.cpus else {
+            return Ok(());
+        };
+        let ask = self.ask()?;
+        let (tasks, each) = (ask.task_count(), ask.cpus_of_task());
+        if wanted == tasks.saturating_mul(each) {
+            return Ok(());
+        }
+        if wanted % tasks == 0 {
+            ask.cpus_per_task = Some(wanted / tasks);
+        } else if each == 1 && wanted >= ask.min_nodes {
+            ask.ntasks = Some(wanted);
+        } else {
+            return Err(format!(
+                "{wanted} CPUs cannot be shared by {tasks} tasks on {} nodes; give NumTasks and CPUsPerTask too",
+                ask.min_nodes
+            ));
+        }
+        Ok(())
+    }
+
     fn job(&mut self) -> Result<Job, String> {
         (self.load)().map_err(|e| {
             self.failed = Some(e);
@@ -295,6 +328,22 @@ fn nodes(change: &mut Change<'_>, pair: &Pair) -> Result<(), String> {
     let ask = change.ask()?;
     (ask.min_nodes, ask.max_nodes, ask.nodes_set) = (min, Some(max), true);
     Ok(())
+}
+
+/// The least number of a range: more are not given to a job that can do with it.
+fn cpus(pair: &Pair) -> Result<u32, String> {
+    let expected = || "expected a number, or two with '-' between them".to_owned();
+    let (least, most) = match pair.value.split_once('-') {
+        Some((least, most)) => (least, Some(values::count(most).ok_or_else(expected)?)),
+        None => (pair.value.as_str(), None),
+    };
+    let least = values::count(least)
+        .filter(|n| *n > 0)
+        .ok_or_else(expected)?;
+    if most.is_some_and(|most| most < least) {
+        return Err(expected());
+    }
+    Ok(least)
 }
 
 fn tasks(change: &mut Change<'_>, pair: &Pair) -> Result<(), String> {
@@ -385,6 +434,7 @@ impl Session {
             update: JobUpdate::default(),
             load: &mut load,
             failed: None,
+            cpus: None,
         };
         let mut problem = None;
         for pair in pairs.iter().filter(|p| !is_own(p)) {
@@ -399,6 +449,17 @@ impl Session {
                 problem = Some((pair.clone(), Some(why)));
                 break;
             }
+        }
+        if problem.is_none()
+            && let Err(why) = change.settle_cpus()
+        {
+            let named = |p: &&Pair| {
+                change
+                    .cpus
+                    .as_ref()
+                    .is_some_and(|(_, text)| *text == p.text)
+            };
+            problem = pairs.iter().find(named).map(|p| (p.clone(), Some(why)));
         }
         // `Name=` beside an id is the new name.
         let by_id = pairs.iter().any(|p| p.is("jobid", 4) || p.key == "job");
@@ -505,6 +566,7 @@ mod tests {
             },
             load: &mut load,
             failed: None,
+            cpus: None,
         };
         for text in texts {
             let pair = pair(text);
@@ -514,7 +576,31 @@ mod tests {
                 .ok_or("unknown")?;
             read(&mut change, &pair)?;
         }
+        change.settle_cpus()?;
         Ok(change.update)
+    }
+
+    #[test]
+    fn cpus_are_shared_by_tasks() {
+        let shape = |texts: &[&str]| {
+            read(texts).map(|u| {
+                let ask = u.ask.unwrap();
+                (ask.task_count(), ask.cpus_of_task())
+            })
+        };
+        assert_eq!(shape(&["NumCPUs=4"]), Ok((1, 4)));
+        assert_eq!(shape(&["NumTasks=2", "NumCPUs=8"]), Ok((2, 4)));
+        assert_eq!(shape(&["NumCPUs=8-16", "NumTasks=2"]), Ok((2, 4)));
+        assert_eq!(shape(&["NumTasks=4", "NumCPUs=2"]), Ok((2, 1)));
+        assert_eq!(shape(&["NumTasks=4", "NumCPUs=6"]), Ok((6, 1)));
+        assert_eq!(
+            shape(&["NumTasks=2", "CPUsPerTask=2", "NumCPUs=4"]),
+            Ok((2, 2))
+        );
+        assert!(shape(&["NumTasks=2", "CPUsPerTask=2", "NumCPUs=5"]).is_err());
+        for bad in ["NumCPUs=0", "NumCPUs=8-4", "NumCPUs=x", "NumCPUs="] {
+            assert!(shape(&[bad]).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -1,0 +1,79 @@
+//! What reaches into a running job: the limits of its steps, and words for whoever looks at it.
+
+use super::draft::Draft;
+use super::{require_owner, submit, target};
+use crate::command::{Identity, JobTarget, Reply};
+use crate::effect::Effect;
+use crate::event::JobChange;
+use crate::ids::{JobId, StepNo};
+use crate::job::Job;
+use crate::limits::TEXT_BYTES_MAX;
+use crate::refusal::{Refusal, RefusalCode};
+use crate::time::TimeLimit;
+use crate::transition::Phase;
+
+/// `scontrol update StepId=JOB.STEP TimeLimit=`. A step of which no number is given stands for all of the job's.
+pub(super) fn update(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    target: &JobTarget,
+    step: Option<StepNo>,
+    limit: TimeLimit,
+) -> Result<Option<Reply>, Refusal> {
+    let tally = target::for_each(draft, target, |draft, item| {
+        let job = running(draft, identity, item.record())?;
+        let id = job.id;
+        let numbered = |s: &StepNo| *s < StepNo::INTERACTIVE;
+        let steps = job.steps.iter().map(|s| s.step).filter(numbered);
+        let steps: Vec<StepNo> = steps.filter(|s| step.is_none_or(|w| w == *s)).collect();
+        if steps.is_empty() {
+            let what = step.map_or_else(
+                || format!("job {id} has no step that runs"),
+                |step| match numbered(&step) {
+                    true => format!("step {id}.{step} does not run"),
+                    false => format!("step {id}.{step} runs as long as its job"),
+                },
+            );
+            return Err(Refusal::new(RefusalCode::AlreadyDone, what));
+        }
+        for step in steps {
+            draft.change(id, JobChange::StepLimit { step, limit });
+        }
+        Ok(())
+    })?;
+    tally.reply_for_target()
+}
+
+/// `scontrol notify`.
+pub(super) fn notify(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    target: &JobTarget,
+    text: &str,
+) -> Result<Option<Reply>, Refusal> {
+    submit::too_long("the message", text, TEXT_BYTES_MAX)?;
+    let tally = target::for_each(draft, target, |draft, item| {
+        let job = running(draft, identity, item.record())?.id;
+        // What follows a line end would not bear the name of who says it.
+        let text = text.replace(|c: char| c.is_control(), " ");
+        draft.send([Effect::Tell { job, text }]);
+        Ok(())
+    })?;
+    tally.reply_for_target()
+}
+
+fn running<'d>(draft: &'d Draft<'_>, identity: &Identity, id: JobId) -> Result<&'d Job, Refusal> {
+    let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
+    require_owner(draft.state, identity, job)?;
+    match job.phase() {
+        Phase::Running | Phase::Suspended => Ok(job),
+        Phase::Pending | Phase::Requeueing => Err(Refusal::new(
+            RefusalCode::JobPending,
+            format!("job {id} does not run"),
+        )),
+        Phase::Completing | Phase::Ended | Phase::Gone => Err(Refusal::new(
+            RefusalCode::AlreadyDone,
+            format!("job {id} has ended or is ending"),
+        )),
+    }
+}

@@ -1,0 +1,96 @@
+//! What reaches into running jobs: limits of steps, and messages.
+
+use crate::world::{World, spec, step, target};
+use muster_core::command::{NodeCommand, UserCommand};
+use muster_core::effect::Effect;
+use muster_core::ids::{JobId, NodeIdx, StepNo};
+use muster_core::refusal::RefusalCode;
+use muster_core::time::TimeLimit;
+
+fn limit(id: JobId, step: Option<u32>, minutes: u32) -> UserCommand {
+    UserCommand::UpdateStep {
+        target: target(id),
+        step: step.map(StepNo),
+        time_limit: TimeLimit::Minutes(minutes),
+    }
+}
+
+fn with_steps(numbers: &[u32]) -> (World, JobId) {
+    let mut world = World::new();
+    let id = world.submit(spec("j"));
+    assert!(world.start(id, &[0, 1]));
+    for number in numbers {
+        let attempt = world.job(id).attempt;
+        let step = Box::new(step(*number, world.now));
+        let job = id;
+        world.node(0, NodeCommand::StepStarted { job, attempt, step });
+    }
+    (world, id)
+}
+
+#[test]
+fn a_steps_limit_is_told_to_all_nodes_and_again_to_one_that_comes_back() {
+    let (mut world, id) = with_steps(&[0, 1]);
+    world.must(1000, limit(id, Some(1), 7));
+    let attempt = world.job(id).attempt;
+    let order = |node| Effect::StepLimit {
+        node: NodeIdx(node),
+        job: id,
+        attempt,
+        step: StepNo(1),
+        limit: TimeLimit::Minutes(7),
+    };
+    assert_eq!(world.effects, [order(0), order(1)]);
+    let limits: Vec<_> = world.job(id).steps.iter().map(|s| s.time_limit).collect();
+    assert_eq!(limits, [None, None, Some(TimeLimit::Minutes(7))]);
+    let again = world.state.orders_for_node(NodeIdx(1), &[(id, attempt)]);
+    assert_eq!(again, [order(1)]);
+    world.must(0, limit(id, None, 9));
+    assert_eq!(world.effects.len(), 4);
+    world.check_replay();
+}
+
+#[test]
+fn limits_of_what_does_not_run_are_refused() {
+    let (mut world, id) = with_steps(&[]);
+    assert_eq!(
+        world.refused(1000, limit(id, None, 1)),
+        RefusalCode::AlreadyDone
+    );
+    assert_eq!(
+        world.refused(1000, limit(id, Some(0), 1)),
+        RefusalCode::AlreadyDone
+    );
+    let batch = limit(id, Some(StepNo::BATCH.0), 1);
+    assert_eq!(world.refused(1000, batch), RefusalCode::AlreadyDone);
+    assert_eq!(
+        world.refused(7, limit(id, None, 1)),
+        RefusalCode::AccessDenied
+    );
+    let pending = world.submit(spec("p"));
+    assert_eq!(
+        world.refused(1000, limit(pending, None, 1)),
+        RefusalCode::JobPending
+    );
+}
+
+#[test]
+fn messages_are_one_line_and_change_nothing() {
+    let (mut world, id) = with_steps(&[]);
+    let say = |id, text: &str| UserCommand::Notify {
+        target: target(id),
+        text: text.to_owned(),
+    };
+    world.must(1000, say(id, "maintenance\nat 5"));
+    let text = "maintenance at 5".to_owned();
+    assert_eq!(world.effects, [Effect::Tell { job: id, text }]);
+    assert!(world.events.is_empty());
+    assert_eq!(world.refused(7, say(id, "x")), RefusalCode::AccessDenied);
+    let pending = world.submit(spec("p"));
+    assert_eq!(
+        world.refused(1000, say(pending, "x")),
+        RefusalCode::JobPending
+    );
+    let long = "x".repeat(1 << 20);
+    world.refused(1000, say(id, &long));
+}

@@ -1,0 +1,152 @@
+//! `muster emulate nodes`: the nodes of a slurm.conf without their machines.
+
+use crate::daemon::{self, PidFile, Ready};
+use crate::logging;
+use anyhow::{Context, Result, bail};
+use muster_conf::endpoint::{conf_path, controller_socket};
+use muster_core::hostlist;
+use muster_node::{EmulateOptions, EmulatedNode, RunTime};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+muster emulate nodes [NODELIST] [OPTIONS]
+
+Speaks to the controller for nodes of slurm.conf (all of them, or NODELIST) as their agents would, from one process.
+Jobs get their shares of these nodes and end after a time; nothing is run. For trying a configuration, and for
+measuring. 'muster up -f FILE --emulate' starts a controller and this.
+
+  --run-time T     how long jobs run, in seconds: SECONDS (default 0), exp:MEAN or uniform:LOW:HIGH
+  -f FILE          slurm.conf (default: $SLURM_CONF, else /etc/slurm/slurm.conf)
+  -D               stay in the foreground
+  --pid-file FILE  write the process's number here
+";
+
+struct Args {
+    nodes: Option<String>,
+    conf: PathBuf,
+    run_time: RunTime,
+    foreground: bool,
+    pid_file: Option<PathBuf>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A bad command line or configuration; a controller that refuses the nodes.
+pub(crate) fn main(words: &[String]) -> Result<ExitCode> {
+    let help = words.iter().any(|w| w == "--help" || w == "-h");
+    match words.split_first() {
+        Some((what, rest)) if what == "nodes" && !help => run(&parse(rest)?),
+        _ => {
+            print!("{HELP}");
+            Ok(ExitCode::from(u8::from(!help)))
+        }
+    }
+}
+
+fn parse(words: &[String]) -> Result<Args> {
+    let mut args = Args {
+        nodes: None,
+        conf: conf_path(),
+        run_time: RunTime::Fixed(0.0),
+        foreground: false,
+        pid_file: None,
+    };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let (name, inline) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word.as_str(), None),
+        };
+        let mut value = || {
+            let given = inline.clone().or_else(|| words.next().cloned());
+            given.with_context(|| format!("{name} needs a value"))
+        };
+        match name {
+            "--run-time" => args.run_time = run_time(&value()?)?,
+            "-f" => args.conf = value()?.into(),
+            "-D" => args.foreground = true,
+            "--pid-file" => args.pid_file = Some(value()?.into()),
+            _ if name.starts_with('-') => {
+                bail!("'muster emulate nodes' has no option '{word}'; --help lists them")
+            }
+            _ if args.nodes.is_none() => args.nodes = Some(word.clone()),
+            _ => bail!("'{word}': give all nodes as one list"),
+        }
+    }
+    Ok(args)
+}
+
+/// A run time as the command line says it.
+///
+/// # Errors
+/// What it cannot be.
+pub(crate) fn run_time(text: &str) -> Result<RunTime> {
+    text.parse().map_err(anyhow::Error::msg)
+}
+
+fn run(args: &Args) -> Result<ExitCode> {
+    let conf = std::fs::canonicalize(&args.conf)
+        .with_context(|| format!("cannot read the configuration {}", args.conf.display()))?;
+    let (config, _) = muster_conf::load(&conf);
+    let wanted = args.nodes.as_deref().map(hostlist::parse).transpose()?;
+    let wanted: Option<HashSet<String>> = wanted.map(|names| names.into_iter().collect());
+    let nodes: Vec<EmulatedNode> = config
+        .nodes
+        .iter()
+        .filter(|node| {
+            wanted
+                .as_ref()
+                .is_none_or(|names| names.contains(&node.name))
+        })
+        .map(|node| EmulatedNode {
+            name: node.name.clone(),
+            cpus: node.cpus,
+            memory_mib: node.real_memory_mib,
+        })
+        .collect();
+    if nodes.is_empty() {
+        bail!("{} has none of these nodes", conf.display());
+    }
+    raise_open_files(nodes.len())?;
+    let socket = controller_socket(
+        &config.paths.slurmctld_pid_file,
+        *config.slurmctld_ports.start(),
+    );
+    let ready = match args.foreground {
+        true => Ready::foreground(),
+        false => daemon::daemonise()?,
+    };
+    logging::start(
+        None,
+        args.foreground,
+        logging::level(config.slurmd_debug, 0),
+    )?;
+    let _pid_file = args.pid_file.as_deref().map(PidFile::take).transpose()?;
+    ready.tell();
+    muster_node::emulate(EmulateOptions {
+        nodes,
+        controller_socket: socket,
+        cluster: config.cluster_name.clone(),
+        run_time: args.run_time,
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Each node is a connection.
+fn raise_open_files(nodes: usize) -> Result<()> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    let needed = nodes as u64 + 64;
+    if soft >= needed {
+        return Ok(());
+    }
+    if hard < needed {
+        bail!(
+            "{nodes} nodes need {needed} open files, this process may have {hard}; raise the limit ('ulimit -Hn') or give fewer nodes"
+        );
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("cannot raise the limit of open files")
+}

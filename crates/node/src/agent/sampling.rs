@@ -1,0 +1,224 @@
+//! Samples of what running jobs use (`JobAcctGatherFrequency`, `--acctg-freq`): the most that each task had is added to
+//! what the kernel tells when it ends, and steps that have more memory than they may are killed (`OverMemoryKill`).
+//!
+//! A job costs an entry in a queue when it starts and nothing else before its first sample is due. Samples live in
+//! memory: those of an agent that is gone are lost, what the kernel tells is not.
+
+use super::measure::{self, Tasks};
+use super::{Agent, Event};
+use crate::shim::wire::{Process, Run, ToShim};
+use muster_core::command::SignalScope;
+use muster_core::ids::StepNo;
+use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_core::usage::task_interval_s;
+use muster_proto::node::{JobGrant, Sampling};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What Slurm gives as the signal of what was killed for its memory.
+const OUT_OF_MEMORY: ExitStatus = ExitStatus {
+    code: 0,
+    signal: 125,
+};
+
+/// What was sampled, and what is to be.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    /// When launches are due.
+    due: BTreeSet<(Instant, Run)>,
+    /// When the clock will ring.
+    alarm: Option<Instant>,
+    /// The most that each task of a launch had.
+    seen: HashMap<Run, Tasks>,
+    /// Memory that steps may have here, KiB, where it is not the job's share.
+    may_have: HashMap<(Run, StepNo), u64>,
+    /// Steps that were killed for their memory.
+    killed: HashSet<(Run, StepNo)>,
+}
+
+impl Agent {
+    /// A job has begun here: when it is looked at first.
+    pub(super) fn sample_from_now(&mut self, grant: &JobGrant) {
+        let Some(interval) = interval(self.settings.sampling, grant) else {
+            return;
+        };
+        let run = (grant.job, grant.attempt);
+        self.samples.due.insert((Instant::now() + interval, run));
+        self.set_alarm();
+    }
+
+    /// Jobs that an earlier life of the agent began are looked at too.
+    pub(super) fn sample_all(&mut self) {
+        let known: HashSet<Run> = self.samples.due.iter().map(|(_, run)| *run).collect();
+        let new: Vec<_> = self
+            .jobs
+            .iter()
+            .filter(|(run, job)| !job.released && !known.contains(run))
+            .filter_map(|(_, job)| job.grant.clone())
+            .collect();
+        for grant in new {
+            self.sample_from_now(&grant);
+        }
+    }
+
+    /// What a step that begins here may have.
+    pub(super) fn step_may_have(&mut self, run: Run, step: StepNo, mib: u64) {
+        if mib > 0 && self.settings.sampling.is_some_and(|s| s.over_memory_kill) {
+            self.samples.may_have.insert((run, step), mib * 1024);
+        }
+    }
+
+    fn set_alarm(&mut self) {
+        let samples = &mut self.samples;
+        let Some((first, _)) = samples.due.first() else {
+            return;
+        };
+        if samples.alarm.is_some_and(|at| at <= *first) {
+            return;
+        }
+        let (at, events) = (*first, self.events.clone());
+        samples.alarm = Some(at);
+        tokio::spawn(async move {
+            tokio::time::sleep_until(at).await;
+            let _ = events.send(Event::SampleDue);
+        });
+    }
+
+    /// Asks the shim for the processes of the jobs that are due.
+    pub(super) fn sample_due(&mut self) {
+        let now = Instant::now();
+        self.samples.alarm = None;
+        while let Some((_, run)) = self
+            .samples
+            .due
+            .first()
+            .filter(|(at, _)| *at <= now)
+            .copied()
+        {
+            self.samples.due.pop_first();
+            let job = self.jobs.get(run).filter(|job| !job.released);
+            let Some(grant) = job.and_then(|job| job.grant.clone()) else {
+                continue;
+            };
+            let Some(interval) = interval(self.settings.sampling, &grant) else {
+                continue;
+            };
+            self.samples.due.insert((now + interval, run));
+            if self.shim.is_some() {
+                self.next_tag += 1;
+                let tag = self.next_tag;
+                self.sampled_runs.insert(tag, run);
+                self.shim_order(&ToShim::Inspect { job: run.0, tag });
+            }
+        }
+        self.set_alarm();
+    }
+
+    /// The processes of a job, for a sample: whether they were asked for as one.
+    pub(super) fn sampled(&mut self, tag: u64, list: &[Process]) -> bool {
+        let Some(run) = self.sampled_runs.remove(&tag) else {
+            return false;
+        };
+        let Some(settings) = self.settings.sampling else {
+            return true;
+        };
+        if self.jobs.get(run).is_none_or(|job| job.released) {
+            return true;
+        }
+        let now = measure::tasks_now(list, settings.memory);
+        if settings.over_memory_kill {
+            self.kill_the_greedy(run, &now);
+        }
+        let seen = self.samples.seen.entry(run).or_default();
+        for (task, (usage, vsize_kib)) in now {
+            let (most, most_vsize_kib) = seen.entry(task).or_default();
+            most.user_us = most.user_us.max(usage.user_us);
+            most.system_us = most.system_us.max(usage.system_us);
+            most.max_rss_kib = most.max_rss_kib.max(usage.max_rss_kib);
+            most.pages = most.pages.max(usage.pages);
+            most.disk_read_bytes = most.disk_read_bytes.max(usage.disk_read_bytes);
+            most.disk_write_bytes = most.disk_write_bytes.max(usage.disk_write_bytes);
+            *most_vsize_kib = vsize_kib.max(*most_vsize_kib);
+        }
+        true
+    }
+
+    /// Kills steps that have more memory than they may.
+    fn kill_the_greedy(&mut self, run: Run, now: &Tasks) {
+        let share = self.jobs.get(run).and_then(|job| job.share());
+        let of_job = share.map_or(0, |share| share.memory_mib * 1024);
+        let mut used: HashMap<StepNo, u64> = HashMap::new();
+        for ((step, _), (usage, _)) in now {
+            *used.entry(*step).or_default() += usage.max_rss_kib;
+        }
+        for (step, kib) in used {
+            let most = self.samples.may_have.get(&(run, step));
+            let most = most.copied().unwrap_or(of_job);
+            if most == 0 || kib <= most || !self.samples.killed.insert((run, step)) {
+                continue;
+            }
+            let text = format!(
+                "StepId={}.{step} exceeded memory limit ({} > {}), being killed",
+                run.0,
+                kib * 1024,
+                most * 1024
+            );
+            log::warn!("{text}");
+            let told = Some(step).filter(|step| *step != StepNo::BATCH);
+            let step = Some(step);
+            self.shim_order(&ToShim::Tell {
+                run,
+                text,
+                step: told,
+            });
+            self.shim_order(&ToShim::Signal {
+                run,
+                step,
+                signal: libc::SIGKILL,
+                scope: SignalScope::Full,
+            });
+        }
+    }
+
+    /// Adds what was sampled of a step to what is known of its end. Whether it was killed for its memory.
+    pub(super) fn add_samples(&mut self, run: Run, step: StepNo, end: &mut StepEnd) -> bool {
+        if let Some(seen) = self.samples.seen.get(&run) {
+            let tasks: Tasks = seen
+                .range((step, 0)..=(step, u32::MAX))
+                .map(|(task, used)| (*task, used.clone()))
+                .collect();
+            for (_, usage) in measure::sum_up(&tasks, &self.options.name) {
+                end.usage.raise(&usage);
+            }
+        }
+        self.samples.may_have.remove(&(run, step));
+        // One that ended by itself before the signal came ended well.
+        let killed = self.samples.killed.remove(&(run, step)) && end.exit.signal != 0;
+        if killed {
+            end.state = JobState::OutOfMemory;
+            end.exit = OUT_OF_MEMORY;
+        }
+        killed
+    }
+
+    /// What was sampled so far of each step of a job.
+    pub(super) fn samples_of(&self, run: Run) -> Vec<(StepNo, Usage)> {
+        let seen = self.samples.seen.get(&run);
+        seen.map_or_else(Vec::new, |seen| measure::sum_up(seen, &self.options.name))
+    }
+
+    /// The launch is over.
+    pub(super) fn forget_samples(&mut self, run: Run) {
+        self.samples.seen.remove(&run);
+    }
+}
+
+/// Time between samples of a job; none if it is not to be sampled.
+fn interval(settings: Option<Sampling>, grant: &JobGrant) -> Option<Duration> {
+    let settings = settings?;
+    let own = grant.spec.shown.iter().find(|(key, _)| key == "acctg-freq");
+    let own = own.and_then(|(_, text)| task_interval_s(text));
+    let seconds = own.unwrap_or(settings.interval_s);
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+}

@@ -1,0 +1,411 @@
+//! Many nodes in one process: each has its own connection to the real controller and speaks the agents' protocol, but
+//! its jobs run nowhere. They end after a time that is drawn, so that a site can try its configuration, and we can
+//! measure the controller, with thousands of nodes on one machine.
+//!
+//! What differs from an agent besides: no state survives this process, steps of `srun` do not start, and signatures of
+//! orders are not checked, since nothing is run that they would protect.
+
+use crate::info;
+use crate::now;
+use anyhow::{Context as _, bail};
+use muster_core::ids::{Attempt, JobId};
+use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_core::node::NodeInfo;
+use muster_core::spec::JobKind;
+use muster_core::time::Timestamp;
+use muster_proto::client::{Request, RequestBody, Response};
+use muster_proto::frame::{self, Frames};
+use muster_proto::node::{
+    JobGrant, NodeHello, NumberedReport, Order, Orders, Report, ToCtld, ToNode,
+};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::task::LocalSet;
+
+/// Waits between dials.
+const RETRY_MIN: Duration = Duration::from_millis(50);
+/// See above.
+const RETRY_MAX: Duration = Duration::from_secs(1);
+
+/// How long emulated jobs run. A job that takes longer than its limit is ended by the controller, as a real one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RunTime {
+    /// So many seconds each.
+    Fixed(f64),
+    /// Drawn from an exponential distribution of this mean, seconds.
+    Exponential(f64),
+    /// Drawn between these, seconds, each as likely.
+    Uniform(f64, f64),
+}
+
+impl std::str::FromStr for RunTime {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<RunTime, String> {
+        let seconds = |word: &str| {
+            let number = word
+                .parse()
+                .ok()
+                .filter(|s: &f64| s.is_finite() && *s >= 0.0);
+            number.ok_or_else(|| format!("'{word}' is no number of seconds"))
+        };
+        let words: Vec<&str> = text.split(':').collect();
+        match words[..] {
+            ["exp", mean] => seconds(mean).map(RunTime::Exponential),
+            ["uniform", low, high] => match (seconds(low)?, seconds(high)?) {
+                (low, high) if low <= high => Ok(RunTime::Uniform(low, high)),
+                _ => Err(format!("'{text}': the lower bound comes first")),
+            },
+            [fixed] => seconds(fixed).map(RunTime::Fixed),
+            _ => Err(format!(
+                "a run time is SECONDS, exp:MEAN or uniform:LOW:HIGH, not '{text}'"
+            )),
+        }
+    }
+}
+
+impl RunTime {
+    /// The run time of an attempt, milliseconds: the same each time it is asked for.
+    fn of(self, job: JobId, attempt: Attempt) -> u64 {
+        let share = unit(job.0 << 16 | u64::from(attempt.0 & 0xffff));
+        let seconds = match self {
+            RunTime::Fixed(seconds) => seconds,
+            RunTime::Exponential(mean) => -mean * (1.0 - share).ln(),
+            RunTime::Uniform(low, high) => low + (high - low) * share,
+        };
+        (seconds * 1000.0) as u64
+    }
+}
+
+/// A number from 0 to below 1 from a key: the last step of SplitMix64 (Steele et al., 2014).
+fn unit(key: u64) -> f64 {
+    let mut z = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^= z >> 31;
+    (z >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// A node to speak for.
+#[derive(Clone, Debug)]
+pub struct EmulatedNode {
+    /// `NodeName`.
+    pub name: String,
+    /// CPUs that it registers with.
+    pub cpus: u32,
+    /// Memory, MiB.
+    pub memory_mib: u64,
+}
+
+/// What to emulate.
+#[derive(Clone, Debug)]
+pub struct EmulateOptions {
+    /// The nodes.
+    pub nodes: Vec<EmulatedNode>,
+    /// The controller's socket.
+    pub controller_socket: PathBuf,
+    /// `ClusterName`.
+    pub cluster: String,
+    /// How long jobs run.
+    pub run_time: RunTime,
+}
+
+/// Speaks for the nodes until the controller tells all of them to stop.
+///
+/// # Errors
+/// When there is no runtime, or another cluster's controller answers.
+pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the asynchronous runtime")?;
+    let machine = info::of_machine(now());
+    let options = Rc::new(options);
+    LocalSet::new().block_on(&runtime, async move {
+        let tasks: Vec<_> = options
+            .nodes
+            .iter()
+            .map(|node| {
+                let info = NodeInfo {
+                    cpus: node.cpus,
+                    memory_mib: node.memory_mib,
+                    free_mib: node.memory_mib,
+                    address: "emulated".to_owned(),
+                    hostname: node.name.clone(),
+                    numa_domains: None,
+                    ..machine.clone()
+                };
+                let node = Node::new(node.name.clone(), info, Rc::clone(&options));
+                tokio::task::spawn_local(node.keep())
+            })
+            .collect();
+        for task in tasks {
+            task.await.context("an emulated node")??;
+        }
+        Ok(())
+    })
+}
+
+type Run = (JobId, Attempt);
+
+/// One node.
+struct Node {
+    name: String,
+    info: NodeInfo,
+    options: Rc<EmulateOptions>,
+    /// Jobs that it is part of; true while a script of theirs runs here.
+    jobs: HashMap<Run, bool>,
+    /// When scripts end.
+    ends: BinaryHeap<Reverse<(Timestamp, Run)>>,
+    /// Reports that are not acknowledged, and how many of them were sent on this connection.
+    reports: VecDeque<NumberedReport>,
+    sent: usize,
+    next: u64,
+}
+
+/// Why a connection is over.
+enum End {
+    /// Dial again.
+    Lost,
+    /// Told to stop.
+    Stopped,
+}
+
+impl Node {
+    fn new(name: String, info: NodeInfo, options: Rc<EmulateOptions>) -> Node {
+        Node {
+            name,
+            info,
+            options,
+            jobs: HashMap::new(),
+            ends: BinaryHeap::new(),
+            reports: VecDeque::new(),
+            sent: 0,
+            next: u64::try_from(now().0).unwrap_or(0) << 20,
+        }
+    }
+
+    /// Keeps the connection up.
+    async fn keep(mut self) -> anyhow::Result<()> {
+        let mut wait = RETRY_MIN;
+        loop {
+            match self.session(&mut wait).await {
+                Ok(End::Stopped) => return Ok(()),
+                Ok(End::Lost) => {}
+                Err(e) if e.downcast_ref::<std::io::Error>().is_some() => {}
+                Err(e) => return Err(e),
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(RETRY_MAX);
+        }
+    }
+
+    async fn session(&mut self, wait: &mut Duration) -> anyhow::Result<End> {
+        let stream = UnixStream::connect(&self.options.controller_socket).await?;
+        let (mut read, mut write) = stream.into_split();
+        let mut frames = Frames::default();
+        let mut chunk = vec![0; 16 << 10];
+        let mut out = self.greeting();
+        let mut welcomed = false;
+        loop {
+            let due = self.ends.peek().map(|Reverse((at, _))| *at);
+            let wait_ms = due.map_or(0, |at| at.since_ms(now()));
+            tokio::select! {
+                count = read.read(&mut chunk) => match count? {
+                    0 => return Ok(End::Lost),
+                    n => frames.push(&chunk[..n]),
+                },
+                written = write.write(&out), if !out.is_empty() => drop(out.drain(..written?)),
+                () = tokio::time::sleep(Duration::from_millis(wait_ms)), if due.is_some() => {}
+            }
+            if !welcomed {
+                match frames.take()? {
+                    None => continue,
+                    Some(Response::Welcome(welcome)) => self.check(&welcome.cluster)?,
+                    Some(Response::Refused(r)) => bail!("node {} is refused: {r}", self.name),
+                    Some(other) => bail!("unexpected answer {other:.60?}"),
+                }
+                welcomed = true;
+                *wait = RETRY_MIN;
+                self.sent = 0;
+            }
+            while let Some(message) = frames.take()? {
+                if self.told(message, &mut out)? {
+                    return Ok(End::Stopped);
+                }
+            }
+            self.end_due();
+            self.add_reports(&mut out);
+        }
+    }
+
+    fn check(&self, cluster: &str) -> anyhow::Result<()> {
+        if cluster == self.options.cluster {
+            return Ok(());
+        }
+        bail!(
+            "{} is the controller of cluster '{cluster}', these nodes are of '{}'",
+            self.options.controller_socket.display(),
+            self.options.cluster
+        )
+    }
+
+    fn greeting(&self) -> Vec<u8> {
+        let hello = NodeHello {
+            name: self.name.clone(),
+            info: self.info.clone(),
+            present: self.jobs.keys().copied().collect(),
+        };
+        frame::encode(&Request {
+            version: muster_proto::PROTOCOL,
+            body: RequestBody::NodeHello(Box::new(hello)),
+        })
+    }
+
+    /// Takes a message; whether it says to stop.
+    fn told(&mut self, message: ToNode, out: &mut Vec<u8>) -> anyhow::Result<bool> {
+        match message {
+            ToNode::Signed { orders, .. } => {
+                let orders: Orders = minicbor::decode(&orders).context("orders")?;
+                orders
+                    .orders
+                    .into_iter()
+                    .for_each(|order| self.ordered(order));
+            }
+            ToNode::Ack(seq) => self.acknowledged(seq),
+            ToNode::Ping => {
+                let health = ToCtld::Health {
+                    load_centi: 0,
+                    free_mib: self.info.memory_mib,
+                };
+                frame::encode_into(&health, out);
+            }
+            ToNode::Stop(agents) => return Ok(agents),
+            ToNode::Settings(_) => {}
+        }
+        Ok(false)
+    }
+
+    fn ordered(&mut self, order: Order) {
+        match order {
+            Order::Launch(grant) => self.launch(&grant),
+            Order::Terminate { job, attempt, .. } => {
+                let run = (job, attempt);
+                match self.jobs.remove(&run) {
+                    // Its report is on its way, unless this is about a job that never was here.
+                    None if self.reports.iter().any(|r| (r.job, r.attempt) == run) => return,
+                    Some(true) => self.end_script(
+                        run,
+                        ExitStatus {
+                            code: 0,
+                            signal: 15,
+                        },
+                    ),
+                    _ => {}
+                }
+                self.report(run, Report::Released);
+            }
+            // Nothing is there to be signalled, told or rebooted.
+            Order::Signal { .. } | Order::StepLimit { .. } | Order::Tell { .. } | Order::Reboot => {
+            }
+        }
+    }
+
+    fn launch(&mut self, grant: &JobGrant) {
+        let run = (grant.job, grant.attempt);
+        let told = |r: &NumberedReport| (r.job, r.attempt) == run;
+        if self.jobs.contains_key(&run) || self.reports.iter().any(told) {
+            return;
+        }
+        let script = grant.position == 0 && grant.spec.kind == JobKind::Batch;
+        self.jobs.insert(run, script);
+        if script {
+            let end = now().plus_ms(self.options.run_time.of(run.0, run.1));
+            self.ends.push(Reverse((end, run)));
+        }
+    }
+
+    /// Ends the scripts whose time has come.
+    fn end_due(&mut self) {
+        let now = now();
+        while let Some(Reverse((at, run))) = self.ends.peek().copied()
+            && at <= now
+        {
+            self.ends.pop();
+            if self.jobs.remove(&run).is_some() {
+                self.end_script(run, ExitStatus::default());
+                self.report(run, Report::Released);
+            }
+        }
+    }
+
+    fn end_script(&mut self, run: Run, exit: ExitStatus) {
+        let state = match exit.is_ok() {
+            true => JobState::Completed,
+            false => JobState::Cancelled,
+        };
+        let end = StepEnd {
+            end_time: now(),
+            exit,
+            state,
+            usage: Usage::default(),
+            cancelled_by: None,
+        };
+        let report = Report::BatchEnded {
+            exit,
+            oom: false,
+            end: Box::new(end),
+        };
+        self.report(run, report);
+    }
+
+    fn report(&mut self, (job, attempt): Run, report: Report) {
+        self.reports.push_back(NumberedReport {
+            seq: self.next,
+            job,
+            attempt,
+            report,
+        });
+        self.next += 1;
+    }
+
+    fn add_reports(&mut self, out: &mut Vec<u8>) {
+        let unsent: Vec<_> = self.reports.iter().skip(self.sent).cloned().collect();
+        self.sent = self.reports.len();
+        if !unsent.is_empty() {
+            frame::encode_into(&ToCtld::Reports(unsent), out);
+        }
+    }
+
+    fn acknowledged(&mut self, seq: u64) {
+        let count = self.reports.partition_point(|r| r.seq <= seq);
+        self.reports.drain(..count);
+        self.sent = self.sent.saturating_sub(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_times_are_read_and_drawn() {
+        let draw = |text: &str, job: u64| {
+            let run_time: RunTime = text.parse().unwrap();
+            run_time.of(JobId(job), Attempt(1))
+        };
+        assert_eq!(draw("1.5", 7), 1500);
+        assert!((1..1000).all(|job| (2000..3000).contains(&draw("uniform:2:3", job))));
+        let sum: u64 = (1..=10_000).map(|job| draw("exp:2", job)).sum();
+        assert!((1_900..2_100).contains(&(sum / 10_000)), "{sum}");
+        assert_eq!(draw("exp:2", 5), draw("exp:2", 5));
+        for bad in ["", "-1", "exp", "exp:x", "uniform:3:2", "norm:1:2:3"] {
+            assert!(bad.parse::<RunTime>().is_err(), "{bad}");
+        }
+    }
+}
