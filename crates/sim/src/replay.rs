@@ -33,7 +33,7 @@ pub enum Policy {
     Default,
     /// First come first served, and backfill with one promise, made by limits, to the first job that waits.
     Easy,
-    /// First come first served, and backfill with promises, made by limits, to the first hundred that wait.
+    /// First come first served, and backfill with promises, made by limits, to the first twenty that wait.
     Conservative,
     /// Nobody passes anybody (`sched/builtin`).
     Fifo,
@@ -51,7 +51,7 @@ impl Policy {
         (
             "conservative",
             Policy::Conservative,
-            "the same with promises to the first 100 that wait (bf_promises=100)",
+            "the same with promises to the first 20 that wait (bf_promises=20)",
         ),
         (
             "fifo",
@@ -175,7 +175,7 @@ fn configuration(workload: &Workload, options: &Options) -> Result<ClusterConfig
     let policy = options.policy.settings();
     let mut words = options.parameters.clone();
     if options.policy == Policy::Conservative {
-        words.insert(0, "bf_promises=100".to_owned());
+        words.insert(0, "bf_promises=20".to_owned());
     }
     let parameters = match words.as_slice() {
         [] => String::new(),

@@ -77,7 +77,7 @@ fn a_job_that_is_too_large_is_left_out_and_counted() {
 #[test]
 fn the_same_workload_gives_the_same_schedule() {
     let options = crate::workload::lublin::Options {
-        jobs: 400,
+        jobs: 200,
         processors: 32,
         load: Some(0.9),
         ..Default::default()
@@ -88,7 +88,7 @@ fn the_same_workload_gives_the_same_schedule() {
         let once = replay(&workload, &options, &mut |_| ()).unwrap();
         let again = replay(&workload, &options, &mut |_| ()).unwrap();
         assert_eq!(once.jobs, again.jobs, "{word}");
-        assert_eq!(once.jobs.len(), 400, "{word}");
+        assert_eq!(once.jobs.len(), 200, "{word}");
         let most = once.samples.iter().map(|s| s.busy).max();
         assert!(most <= Some(32), "{word}: {most:?} of 32 processors in use");
     }
