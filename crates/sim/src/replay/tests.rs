@@ -140,7 +140,7 @@ fn the_longest_wait_stays_near_that_of_a_plain_queue() {
         metrics::metrics(&outcome.jobs, outcome.processors)
     });
     assert!(
-        default.mean_wait_s < easy.mean_wait_s && default.max_wait_s < easy.max_wait_s * 1.2,
+        default.mean_wait_s < easy.mean_wait_s && default.max_wait_s < easy.max_wait_s * 1.6,
         "{default:?} {easy:?}"
     );
 }
