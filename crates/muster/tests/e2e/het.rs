@@ -111,9 +111,8 @@ fn allocations_of_several_components() {
     let text = c.ok("salloc -Q -n1 -w n1 : -n2 -w n2 bash -c 'echo $SLURM_HET_SIZE $SLURM_JOB_NODELIST_HET_GROUP_1; \
          srun --het-group=0-1 bash -c \"echo \\$SLURM_PROCID \\$SLURMD_NODENAME\" | sort'");
     assert_eq!(text, "2 n2\n0 n1\n1 n2\n2 n2");
-    let text = c.ok(
-        "srun -l -n1 -w n1 : -n1 -w n2 bash -c 'echo $SLURMD_NODENAME of $SLURM_NTASKS'",
-    );
+    let text =
+        c.ok("srun -l -n1 -w n1 : -n1 -w n2 bash -c 'echo $SLURMD_NODENAME of $SLURM_NTASKS'");
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["0: n1 of 2", "1: n2 of 2"]);

@@ -7,6 +7,7 @@ mod binding;
 mod cluster;
 mod control;
 mod faults;
+mod forecast;
 mod het;
 mod interactive;
 mod mpi;
