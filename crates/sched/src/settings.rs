@@ -3,7 +3,7 @@
 use muster_core::config::ClusterConfig;
 
 /// Whom nodes are kept for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// How far ahead, milliseconds (`bf_window`).
     pub(crate) window_ms: Option<u64>,
@@ -13,17 +13,6 @@ pub(crate) struct Settings {
     pub(crate) least_priority: u32,
     /// A job has nodes kept in one partition only (`bf_one_resv_per_job`).
     pub(crate) one_each: bool,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            window_ms: None,
-            least_age_ms: 0,
-            least_priority: 0,
-            one_each: false,
-        }
-    }
 }
 
 impl Settings {
