@@ -4,7 +4,7 @@
 use crate::listing::format::{Field, Record};
 use crate::listing::{
     job_fields, node_fields, sacct, sacct_fields, sacctmgr, sdiag, sinfo, sprio, squeue, sshare,
-    sstat, step_fields,
+    sstat, step_fields, why,
 };
 use crate::options::{Arg, Spec, Status};
 use crate::submit::scancel;
@@ -111,7 +111,13 @@ pub fn commands() -> Vec<Command> {
     ));
     all.push(of_spec(&sacct::SPEC, vec![sacct_columns()]));
     all.push(of_spec(&sdiag::SPEC, Vec::new()));
-    for spec in [&sprio::SPRIO, &sshare::SPEC, &sstat::SPEC, &sacctmgr::SPEC] {
+    for spec in [
+        &sprio::SPRIO,
+        &sshare::SPEC,
+        &sstat::SPEC,
+        &sacctmgr::SPEC,
+        &why::SPEC,
+    ] {
         all.push(of_spec(spec, Vec::new()));
     }
     all

@@ -36,6 +36,7 @@ mod states;
 pub(crate) mod step_fields;
 mod text;
 pub(crate) mod time_input;
+pub(crate) mod why;
 
 use crate::SLURM_VERSION;
 use crate::connect::ConnectError;
@@ -54,6 +55,7 @@ pub fn main(name: &str, args: &[String]) -> ExitCode {
         "sprio" => sprio::run(args),
         "sshare" => sshare::run(args),
         "sstat" => sstat::run(args),
+        "why" => why::run(args),
         _ => Err(Failure::new(format!(
             "{name}: not a listing command; known are squeue, sinfo, sacct, sacctmgr, sdiag, sprio, sshare and sstat"
         ))),

@@ -410,6 +410,15 @@ pub(crate) fn is_near(name: &str, key: &str) -> bool {
     edit_distance(&name.to_ascii_lowercase(), &key.to_ascii_lowercase()) <= tolerance(key)
 }
 
+/// The one of these words that another may be a misspelling of, in any case.
+pub(crate) fn nearest_of<'w>(name: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    let name = name.to_ascii_lowercase();
+    let distance = |word: &&str| edit_distance(&name, &word.to_ascii_lowercase());
+    words
+        .filter(|word| is_near(&name, word))
+        .min_by_key(distance)
+}
+
 /// Insertions, deletions, replacements and swaps of neighbours between two words.
 fn edit_distance(left: &str, right: &str) -> usize {
     let (left, right): (Vec<char>, Vec<char>) =

@@ -15,6 +15,7 @@ pub mod options;
 mod order;
 mod partitions;
 mod power;
+pub mod scheduler_parameters;
 mod show;
 mod source;
 pub mod topology;

@@ -509,7 +509,7 @@ fn build(path: &Path, whole: &Origin, mut found: Found, findings: &mut Findings)
             .eq_ignore_ascii_case("none"),
         accounting_enforce: accounting_enforce(&reader.list("AccountingStorageEnforce")),
         launch_parameters: reader.list("LaunchParameters"),
-        scheduler_parameters: reader.list("SchedulerParameters"),
+        scheduler_parameters: scheduler_parameters(&reader, findings),
         propagate: propagate(&reader, findings),
         gres_types: reader.list("GresTypes"),
         nodes: built.list,
@@ -712,6 +712,14 @@ fn accounting_enforce(words: &[String]) -> Vec<&'static str> {
         .into_iter()
         .filter(|word| set.contains(word))
         .collect()
+}
+
+fn scheduler_parameters(reader: &Reader<'_>, findings: &mut Findings) -> Vec<String> {
+    let words = reader.list("SchedulerParameters");
+    if let Some(setting) = reader.settings.get("SchedulerParameters") {
+        crate::scheduler_parameters::check(&words, &setting.origin, findings);
+    }
+    words
 }
 
 fn propagate(reader: &Reader<'_>, findings: &mut Findings) -> Propagate {

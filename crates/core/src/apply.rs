@@ -20,6 +20,9 @@ use crate::time::{TimeLimit, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// What stands before the nodes that a job names and cannot have, where reasons are shown.
+const UNAVAILABLE: &str = "UnavailableNodes:";
+
 impl State {
     /// Applies one event. Total: an event that does not fit the state is a bug and panics by name.
     pub fn apply(&mut self, event: &Event) {
@@ -130,6 +133,13 @@ impl State {
             Note::Reason(id, reason) => {
                 if let Some(job) = self.jobs.get_mut(id).filter(|job| job.is_startable()) {
                     job.reason = *reason;
+                    let nodes = |detail: &mut String| detail.starts_with(UNAVAILABLE);
+                    job.reason_detail.take_if(nodes);
+                }
+            }
+            Note::Unavailable(id, nodes) => {
+                if let Some(job) = self.jobs.get_mut(id).filter(|job| job.is_startable()) {
+                    job.reason_detail = Some(format!("{UNAVAILABLE}{nodes}"));
                 }
             }
             Note::Expected(id, time) => {

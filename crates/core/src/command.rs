@@ -56,6 +56,11 @@ pub enum Command {
         /// With exit status 0.
         well: bool,
     },
+    /// A job is over and its nodes are clean: what forecasts assume. No cluster ever decides on it.
+    Assume {
+        /// The job.
+        ended: JobId,
+    },
     /// The configuration was read.
     Configure {
         /// What it says.

@@ -78,6 +78,10 @@ pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
             tick::tick(&mut draft, *accounted);
             None
         }
+        Command::Assume { ended } => {
+            ending::assume(&mut draft, *ended);
+            None
+        }
         Command::PrologEnded { job, attempt, well } => {
             node::controllers_prolog(&mut draft, (*job, *attempt), *well);
             None

@@ -20,6 +20,7 @@ pub mod distribution;
 pub mod effect;
 mod effects;
 pub mod event;
+pub mod explain;
 pub mod het;
 pub mod hostlist;
 pub mod ids;

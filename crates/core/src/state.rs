@@ -142,6 +142,8 @@ pub struct Blob {
 pub enum Note {
     /// Why a job waits.
     Reason(JobId, Reason),
+    /// Nodes that it names and that take no jobs, a hostlist.
+    Unavailable(JobId, String),
     /// When it is expected to start.
     Expected(JobId, Option<Timestamp>),
     /// A node's load and free memory.

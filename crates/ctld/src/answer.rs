@@ -19,13 +19,19 @@ use muster_proto::client::{
     JobsResponse, Pong, PrioritiesAnswer, ReservationsAnswer, Response,
 };
 use muster_proto::frame;
+use muster_sched::forecast::Forecast;
 use std::collections::BTreeSet;
 
 /// Records in one part of an answer.
 const PART: usize = 200;
 
 /// Records of the queue that match a filter, as frames. Specifications are written once.
-pub(crate) fn jobs(state: &State, filter: &JobFilter, send: &mut impl FnMut(Vec<u8>)) {
+pub(crate) fn jobs(
+    state: &State,
+    filter: &JobFilter,
+    starts: Option<&Forecast>,
+    send: &mut impl FnMut(Vec<u8>),
+) {
     let mut answer = JobsAnswer {
         state,
         filter,
@@ -33,6 +39,7 @@ pub(crate) fn jobs(state: &State, filter: &JobFilter, send: &mut impl FnMut(Vec<
         arrays: BTreeSet::new(),
         specs: SpecTable::default(),
         scale: Scale::new(state),
+        starts,
         send,
     };
     let active = |id| &state.jobs[id];
@@ -53,6 +60,7 @@ struct JobsAnswer<'s, S> {
     arrays: BTreeSet<JobId>,
     specs: SpecTable,
     scale: Option<Scale>,
+    starts: Option<&'s Forecast>,
     send: &'s mut S,
 }
 
@@ -104,6 +112,12 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
             let place = u32::try_from(self.part.jobs.len()).unwrap_or(u32::MAX);
             let priority = self.state.priority_of(Some(scale), job);
             self.part.priorities.push((place, priority));
+        }
+        if let Some(start) = self.starts.and_then(|starts| starts.starts.get(&job.id)) {
+            let place = u32::try_from(self.part.jobs.len()).unwrap_or(u32::MAX);
+            if job.state == JobState::Pending {
+                self.part.starts.push((place, start.clone()));
+            }
         }
         self.part.jobs.push(job);
         if self.part.jobs.len() == PART {

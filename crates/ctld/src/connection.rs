@@ -283,6 +283,22 @@ impl Connection {
             let reply = self.shared.reconfigure(&self.identity).await;
             return self.reply(reply).await;
         }
+        if let UserCommand::Submit {
+            spec,
+            test_only: true,
+            ..
+        } = command
+        {
+            let (reply, answer) = oneshot::channel();
+            let identity = self.identity.clone();
+            self.shared.to_replica(ToReplica::Try {
+                identity,
+                spec,
+                reply,
+            })?;
+            let reply = answer.await.map_err(|_| stopping())?;
+            return self.reply(reply).await;
+        }
         let interactive = match &command {
             UserCommand::Submit {
                 spec,
@@ -424,7 +440,7 @@ impl Shared {
 
 /// Whether it submits a batch job: nobody holds it, so its connection need not know its id.
 fn is_batch(command: &UserCommand) -> bool {
-    matches!(command, UserCommand::Submit { spec, .. } if !spec.interactive)
+    matches!(command, UserCommand::Submit { spec, test_only: false, .. } if !spec.interactive)
 }
 
 /// Gives the blobs of a submission their ids by content. The client's own serve to tell them apart until here, so that
@@ -496,6 +512,7 @@ fn kind(body: &RequestBody) -> &'static str {
             Query::Differences => "REQUEST_RECONFIGURE",
             Query::Accounts => "REQUEST_SHARE_INFO",
             Query::Priorities => "REQUEST_PRIORITY_FACTORS",
+            Query::Why(_) => "REQUEST_JOB_INFO_SINGLE",
         },
         RequestBody::WaitStarted(_) | RequestBody::WaitEnded(_) => "REQUEST_JOB_READY",
         RequestBody::WaitNodes(_) => "REQUEST_NODE_INFO",

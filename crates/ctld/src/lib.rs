@@ -10,6 +10,7 @@ mod configuration;
 mod connection;
 pub mod debug_level;
 pub mod disk;
+pub mod forecaster;
 mod identity;
 pub mod keys;
 pub mod mail;

@@ -1,13 +1,15 @@
 //! Messages between the controller's threads.
 
+use crate::forecaster::Foreseen;
 use crate::programs::ProgramSettings;
 use crate::reply::ReplyTo;
 use minicbor::bytes::ByteVec;
-use muster_core::command::{Identity, KeptPartitions, UserCommand};
+use muster_core::command::{Identity, KeptPartitions, Reply, UserCommand};
 use muster_core::config::ClusterConfig;
 use muster_core::event::Event;
 use muster_core::ids::{Attempt, BlobId, JobId, NodeIdx};
 use muster_core::refusal::Refusal;
+use muster_core::spec::JobSpec;
 use muster_core::state::Note;
 use muster_journal::{FinishedSnapshot, Position, SnapshotWriter};
 use muster_proto::client::Query;
@@ -141,6 +143,17 @@ pub enum ToReplica {
         /// Encoded frames; closed after the last.
         answer: mpsc::UnboundedSender<Vec<u8>>,
     },
+    /// When a job would start if it were submitted now.
+    Try {
+        /// Who.
+        identity: Identity,
+        /// What.
+        spec: Box<JobSpec>,
+        /// When, or why never.
+        reply: oneshot::Sender<Reply>,
+    },
+    /// What the forecaster was asked for.
+    Foreseen(Box<Foreseen>),
     /// Tell when a job has started, or ended, whichever comes first.
     WaitStarted {
         /// Who.

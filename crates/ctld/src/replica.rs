@@ -6,6 +6,7 @@
 //! before it answers, and messages are taken in order.
 
 use crate::answer;
+use crate::forecaster::Forecaster;
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
 use crate::programs::Programs;
@@ -21,7 +22,7 @@ use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use muster_journal::Position;
-use muster_proto::client::{ConfigAnswer, Query, Response};
+use muster_proto::client::{ConfigAnswer, JobFilter, Query, Response};
 use muster_proto::frame;
 use std::collections::HashMap;
 use std::io::Write;
@@ -61,6 +62,8 @@ pub(crate) struct Replica {
     pub programs: Programs,
     /// Position of the last snapshot.
     pub snapshot: Position,
+    /// Expected starts.
+    pub forecaster: Forecaster,
 }
 
 impl Replica {
@@ -83,6 +86,19 @@ impl Replica {
                     answer,
                 } => {
                     self.query(&identity, &query, &answer);
+                }
+                ToReplica::Try {
+                    identity,
+                    spec,
+                    reply,
+                } => {
+                    self.forecaster.try_job(&self.state, identity, spec, reply);
+                }
+                ToReplica::Foreseen(foreseen) => {
+                    let (state, position) = (&self.state, self.position);
+                    for (filter, out) in self.forecaster.received(state, position, *foreseen) {
+                        self.jobs(&filter, &out);
+                    }
                 }
                 ToReplica::WaitStarted {
                     identity,
@@ -160,9 +176,16 @@ impl Replica {
     fn query(&mut self, identity: &Identity, query: &Query, out: &mpsc::UnboundedSender<Vec<u8>>) {
         let mut send = |response: Response| drop(out.send(frame::encode(&response)));
         match query {
-            Query::Jobs(filter) => {
-                answer::jobs(&self.state, filter, &mut |frame| drop(out.send(frame)));
+            Query::Jobs(filter) if filter.starts => {
+                // Worked out on another thread; the question waits there, not this one.
+                let position = self.position;
+                let asked = (filter.clone(), out.clone());
+                if let Some((filter, out)) = self.forecaster.ask(&self.state, position, asked) {
+                    self.jobs(&filter, &out);
+                }
             }
+            Query::Jobs(filter) => self.jobs(filter, out),
+            Query::Why(job) => self.forecaster.explain(&self.state, *job, out.clone()),
             Query::Cluster => answer::cluster(&self.state, &mut send),
             Query::Partitions => send(answer::partitions(&self.state)),
             Query::Accounts => send(answer::accounts(&self.state)),
@@ -214,6 +237,12 @@ impl Replica {
                 send(Response::Diag(Box::new(diag)));
             }
         }
+    }
+
+    fn jobs(&self, filter: &JobFilter, out: &mpsc::UnboundedSender<Vec<u8>>) {
+        let starts = self.forecaster.starts().filter(|_| filter.starts);
+        let mut send = |frame| drop(out.send(frame));
+        answer::jobs(&self.state, filter, starts, &mut send);
     }
 
     /// Writes a snapshot when enough happened since the last. The state is encoded here; a thread of its own writes

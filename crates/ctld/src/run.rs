@@ -4,6 +4,7 @@ use crate::accounting::Accounting;
 use crate::configuration::{Read, Source};
 use crate::debug_level;
 use crate::disk::Reserve;
+use crate::forecaster::Forecaster;
 use crate::keys::Keys;
 use crate::mail::ToWriter;
 use crate::programs::{ProgramSettings, Programs};
@@ -98,6 +99,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         waiting: Waiting::default(),
         programs,
         snapshot: recovered.snapshot,
+        forecaster: Forecaster::start(to_replica.clone()).context("no thread for forecasts")?,
     };
     let writer = Writer::new(Parts {
         state: recovered.state,

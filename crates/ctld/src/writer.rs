@@ -331,27 +331,13 @@ impl Writer {
             if !test_only && let Some(cause) = self.reserve.refusal() {
                 return Reply::Refused(Refusal::new(RefusalCode::StorageFull, cause));
             }
-            if *test_only || spec.immediate_s.is_some() {
+            if spec.immediate_s.is_some() {
                 let state = self.engine.state();
                 let start = muster_core::decide::prospective_job(state, &identity, spec, now)
-                    .and_then(|job| {
-                        self.engine
-                            .scheduler()
-                            .would_start(state, &job.spec, now)
-                            .map(|start| (job.id, start))
-                    });
+                    .and_then(|job| self.engine.scheduler().would_start(state, &job.spec, now));
                 match start {
                     Err(refusal) => return Reply::Refused(refusal),
-                    Ok((id, (at, alloc))) if *test_only => {
-                        return Reply::WouldStart {
-                            at,
-                            cpus: alloc.cpus(),
-                            nodes: alloc.hostlist,
-                            partition: alloc.partition,
-                            id,
-                        };
-                    }
-                    Ok((_, (at, _))) if at > now => {
+                    Ok((at, _)) if at > now => {
                         return Reply::Refused(RefusalCode::NotImmediate.into());
                     }
                     Ok(_) => {}

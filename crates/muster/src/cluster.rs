@@ -27,6 +27,7 @@ A cluster on this machine, without any configuration:
 
 A site's own cluster:
   muster config check FILE                           say what Muster does with each line of a slurm.conf
+  muster why JOBID [--json]                           what a job waits for, and what would start it sooner
   muster sim TRACE.swf[.gz] [--policy WORD]          replay a recorded workload through the scheduler; 'sim --help'
   muster doctor [--json]                             what this machine can do as a node, and what would help
   muster bench mpi [OPTIONS]                         MPI started by srun and by mpirun: times and rates; '--help'

@@ -70,6 +70,7 @@ fn muster(args: &[String]) -> ExitCode {
         "sim" => report(simulate::main(rest)),
         "doctor" => report(doctor::main(rest)),
         "bench" => report(bench::main(rest)),
+        "why" => muster_cli::listing::main("why", rest),
         "emulate" => report(emulate::main(rest)),
         other => match roles::by_command(other) {
             Some((role, name)) => roles::run(role, name, rest),

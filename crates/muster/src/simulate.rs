@@ -16,10 +16,7 @@ muster sim --generate lublin [OPTIONS]     replay the workload of a model (Lubli
 
 The jobs go through the controller's own scheduler on a virtual clock, and end when the trace says, or at their limit.
 
-  --policy WORD          default        as Muster ships
-                         easy           first come, first served; backfill by limits
-                         fifo           the same without backfill
-                         all            each of them, one after another
+  --policy WORD          one of those below, or 'all' for each of them, one after another
   --parameters TEXT      further SchedulerParameters, as in slurm.conf
   --procs N              processors of the machine, instead of the trace's own
   --cpus-per-node N      CPUs of each node; by default the trace's nodes, or nodes of one CPU
@@ -30,6 +27,16 @@ The jobs go through the controller's own scheduler on a virtual clock, and end w
   --jobs N, --seed N, --users N, --exact-limits   of --generate: 10000, 1, 64; limits equal to run times
   --write FILE           of --generate: write the workload as a trace, and replay nothing
 ";
+
+/// How to use it, with the policies as the replay knows them.
+fn help() -> String {
+    let mut text = HELP.to_owned();
+    text.push_str("\nPolicies:\n");
+    for (word, _, about) in Policy::ALL {
+        text.push_str(&format!("  {word:<22} {about}\n"));
+    }
+    text
+}
 
 /// What the command line says.
 struct Args {
@@ -51,7 +58,7 @@ struct Args {
 /// A trace that cannot be read, a workload that the scheduler refuses.
 pub(crate) fn main(words: &[String]) -> Result<ExitCode> {
     if words.is_empty() || words.iter().any(|w| w == "--help" || w == "-h") {
-        print!("{HELP}");
+        print!("{}", help());
         return Ok(ExitCode::from(u8::from(words.is_empty())));
     }
     let args = parse(words)?;

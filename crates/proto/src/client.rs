@@ -6,6 +6,7 @@ use minicbor::{Decode, Encode};
 use muster_core::accounts::Accounts;
 use muster_core::command::{Reply, UserCommand};
 use muster_core::config::{ClusterConfig, PartitionConfig};
+use muster_core::explain::{ExpectedStart, Explanation};
 use muster_core::het::HetComponent;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{ExitStatus, Job, JobState};
@@ -119,6 +120,9 @@ pub enum Query {
     /// Licenses: one [`Response::Licenses`].
     #[n(220)]
     Licenses,
+    /// Why a job waits, and what would start it sooner: one [`Response::Why`].
+    #[n(240)]
+    Why(#[n(0)] JobId),
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -140,6 +144,10 @@ pub struct JobFilter {
     #[n(4)]
     #[cbor(default)]
     pub active: bool,
+    /// With expected starts of those that wait, as of now.
+    #[n(240)]
+    #[cbor(default)]
+    pub starts: bool,
 }
 
 /// The controller's answer.
@@ -216,6 +224,9 @@ pub enum Response {
     /// To `Priorities`.
     #[n(22)]
     Priorities(#[n(0)] Box<PrioritiesAnswer>),
+    /// To `Why`.
+    #[n(240)]
+    Why(#[n(0)] Box<Explanation>),
     /// To the holder of an allocation, at any time: somebody has something to say (`scontrol notify`).
     #[n(200)]
     Notice(#[n(0)] String),
@@ -336,6 +347,10 @@ pub struct JobsPart {
     #[n(20)]
     #[cbor(default)]
     pub priorities: Vec<(u32, u32)>,
+    /// Expected starts: place in `jobs`, start.
+    #[n(240)]
+    #[cbor(default)]
+    pub starts: Vec<(u32, ExpectedStart)>,
 }
 
 /// [`Response::Jobs`] as the controller writes it: from the records where they lie.
@@ -370,6 +385,10 @@ pub struct JobsPartRef<'s> {
     #[n(20)]
     #[cbor(default)]
     pub priorities: Vec<(u32, u32)>,
+    /// Expected starts: place in `jobs`, start.
+    #[n(240)]
+    #[cbor(default)]
+    pub starts: Vec<(u32, ExpectedStart)>,
 }
 
 /// Nodes, partitions and settings.
@@ -579,6 +598,7 @@ mod tests {
                 more,
                 now: Timestamp(5),
                 priorities: vec![],
+                starts: vec![],
             });
             let bytes = frame::encode_in(&written, &mut writes);
             let read: Response = frame::decode_in(&bytes[4..], &mut reads).unwrap();
@@ -589,6 +609,7 @@ mod tests {
                 more,
                 now: Timestamp(5),
                 priorities: vec![],
+                starts: vec![],
             }));
             assert_eq!(read, expected);
         }

@@ -7,6 +7,10 @@ use muster_core::command::{Command, Reply};
 use muster_core::decide::decide;
 use muster_core::effect::Effect;
 use muster_core::event::Event;
+use muster_core::hostlist;
+use muster_core::ids::JobId;
+use muster_core::job::Reason;
+use muster_core::node::NodeLink;
 use muster_core::state::{Note, State};
 use muster_core::time::Timestamp;
 
@@ -67,6 +71,11 @@ impl Engine {
         turn.more = self.scheduler.more();
         for &(job, reason) in &plan.reasons {
             self.take_note(Note::Reason(job, reason), turn);
+            if reason == Reason::ReqNodeNotAvail
+                && let Some(nodes) = unavailable(&self.state, job)
+            {
+                self.take_note(Note::Unavailable(job, nodes), turn);
+            }
         }
         for &(job, at) in &plan.expected {
             self.take_note(Note::Expected(job, Some(at)), turn);
@@ -93,4 +102,21 @@ impl Engine {
             turn.events.push(event);
         }
     }
+}
+
+/// The nodes that a job names and that take no jobs.
+fn unavailable(state: &State, job: JobId) -> Option<String> {
+    let named = state.jobs.get(&job)?.spec.ask.nodelist.as_deref()?;
+    let names = hostlist::parse(named).ok()?;
+    let out = |name: &String| {
+        let node = state.node_by_name.get(name);
+        node.and_then(|idx| state.nodes.get(idx.0 as usize))
+            .is_none_or(|n| n.down || n.drain || n.fail || n.link != NodeLink::Up)
+    };
+    let out: Vec<&str> = names
+        .iter()
+        .filter(|name| out(name))
+        .map(String::as_str)
+        .collect();
+    (!out.is_empty()).then(|| hostlist::compress(&out))
 }

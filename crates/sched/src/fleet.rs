@@ -5,6 +5,7 @@
 use crate::cores;
 use crate::network::{Leaves, Network};
 use crate::reserved::{self, Blocks, Own};
+use crate::settings::Settings;
 use crate::sharing::{
     PartSharing, Tenants, closed_cpus, hold, kept_for_stopped, lend, sharing_of, tenants_of,
     wants_nodes_by_user,
@@ -172,6 +173,8 @@ impl PartView {
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     pub(crate) config: Option<Arc<ClusterConfig>>,
+    /// What it says of promises.
+    pub(crate) settings: Settings,
     pub(crate) classes: Vec<NodeClass>,
     /// Room of an empty node, by class.
     pub(crate) empty: Vec<Room>,
@@ -195,6 +198,11 @@ impl Fleet {
     pub(crate) fn new(state: &State) -> Fleet {
         let mut fleet = Fleet {
             config: state.config.clone(),
+            settings: state
+                .config
+                .as_ref()
+                .map(|c| Settings::new(c))
+                .unwrap_or_default(),
             by_user: wants_nodes_by_user(state),
             ..Fleet::default()
         };

@@ -13,8 +13,10 @@
 mod cores;
 mod demand;
 pub mod engine;
+mod explain;
 mod features;
 mod fleet;
+pub mod forecast;
 mod ground;
 mod licenses;
 mod network;
@@ -27,10 +29,12 @@ mod preempt;
 mod queue;
 mod reserved;
 mod scheduler;
+mod settings;
 mod sharing;
 mod together;
 mod trial;
 
+pub use explain::explain;
 pub use scheduler::{Cost, Scheduler};
 
 /// Starts that one plan proposes at most; what is left comes with the next.

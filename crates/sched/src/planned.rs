@@ -34,6 +34,11 @@ impl PlannedEnds {
         self.predicts
     }
 
+    /// When a job is expected to end, where that is predicted.
+    pub(crate) fn end_of(&self, id: JobId) -> Option<Timestamp> {
+        self.of.get(&id).copied()
+    }
+
     /// Expected ends, in order of time.
     pub(crate) fn by_time(&self) -> &BTreeSet<(Timestamp, JobId)> {
         &self.by_time

@@ -4,7 +4,8 @@ use jiff::Timestamp as Instant;
 use jiff::Zoned;
 use jiff::tz::TimeZone;
 use muster_core::config::{ClusterConfig, PartitionConfig};
-use muster_core::ids::NodeIdx;
+use muster_core::explain::ExpectedStart;
+use muster_core::ids::{JobId, NodeIdx};
 use muster_core::node::Node;
 use muster_core::spec::MemoryAsk;
 use muster_core::time::Timestamp;
@@ -39,6 +40,8 @@ pub(crate) struct Ctx {
     pub(crate) nodes: Vec<Node>,
     /// Nodes that a reservation has now, and whether for maintenance.
     pub(crate) reserved: HashMap<NodeIdx, bool>,
+    /// Expected starts, when they were asked for.
+    pub(crate) starts: HashMap<JobId, ExpectedStart>,
     /// `--noconvert`.
     pub(crate) keep_units: bool,
     /// `SLURM_BITSTR_LEN`: longest expression of array indices; 0 is no limit.
@@ -76,6 +79,7 @@ impl Ctx {
             partitions: Vec::new(),
             nodes: Vec::new(),
             reserved: HashMap::new(),
+            starts: HashMap::new(),
             keep_units: false,
             index_text_max: 64,
             zone,

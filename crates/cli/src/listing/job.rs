@@ -363,6 +363,12 @@ impl<'a> JobRow<'a> {
         self.job.start_time.or(self.job.end_time)
     }
 
+    /// The nodes that it is expected to start on.
+    pub(crate) fn sched_nodes<'c>(&self, ctx: &'c Ctx) -> Option<&'c str> {
+        let start = ctx.starts.get(&self.job.id).filter(|_| self.is_pending())?;
+        (!start.nodes.is_empty()).then_some(start.nodes.as_str())
+    }
+
     /// Before when it does not start, while that lies ahead.
     pub(crate) fn begin(&self, ctx: &Ctx) -> Option<Timestamp> {
         self.job.begin_at.filter(|begin| *begin > ctx.now)

@@ -352,7 +352,7 @@ fn priority(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
         w.raw("shared", "null");
         w.texts("show_flags", ["SHOW_ALL", "SHOW_DETAIL", "SHOW_LOCAL"]);
     } else {
-        w.text("scheduled_nodes", "");
+        w.text("scheduled_nodes", row.sched_nodes(ctx).unwrap_or(""));
         w.text("selinux_context", "");
         let shared = match spec.ask.sharing {
             Sharing::Default => None,

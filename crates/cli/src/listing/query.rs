@@ -59,6 +59,12 @@ pub(crate) fn jobs(
                 job.priority = priority;
             }
         }
+        for (place, start) in std::mem::take(&mut part.starts) {
+            if let Some(job) = part.jobs.get_mut(place as usize) {
+                job.expected_start = Some(start.at);
+                ctx.starts.insert(job.id, start);
+            }
+        }
         if all.jobs.is_empty() {
             all.jobs = part.jobs;
         } else {

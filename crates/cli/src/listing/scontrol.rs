@@ -282,6 +282,7 @@ fn load_jobs(call: &str, ids: Vec<JobId>) -> Result<(Ctx, Jobs), Failure> {
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     let filter = JobFilter {
         ids,
+        starts: true,
         ..JobFilter::default()
     };
     let jobs = query::jobs(&mut client, &mut ctx, filter).map_err(&failed)?;

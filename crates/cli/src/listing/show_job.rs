@@ -35,7 +35,7 @@ impl Style {
 pub(crate) fn write_job(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
     identity(out, row, ctx, style);
     times(out, row, ctx, style);
-    place(out, row, style);
+    place(out, row, ctx, style);
     resources(out, row, ctx, style);
     files(out, row, style);
     style.end(out);
@@ -190,7 +190,7 @@ fn limit(out: &mut String, limit: Option<TimeLimit>, none: &str) {
     }
 }
 
-fn place(out: &mut String, row: &JobRow<'_>, style: Style) {
+fn place(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
     let spec = &row.job.spec;
     out.push_str("Partition=");
     row.write_partition(out);
@@ -209,6 +209,9 @@ fn place(out: &mut String, row: &JobRow<'_>, style: Style) {
     );
     style.newline(out);
     put!(out, "NodeList={}", row.nodes());
+    if let Some(nodes) = row.sched_nodes(ctx) {
+        put!(out, " SchedNodeList={nodes}");
+    }
     style.newline(out);
     if let Some(first) = row.shares().next() {
         put!(out, "BatchHost={}", first.name);

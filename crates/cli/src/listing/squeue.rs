@@ -307,9 +307,13 @@ fn once(options: &Options) -> Result<(), Failure> {
     let mut client = Client::connect().map_err(&failed)?;
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     ctx.keep_units = options.keep_units;
-    let filter = options
+    let layouts = Layouts::new(options);
+    let mut filter = options
         .wishes
         .filter(options.start, options.document.is_some());
+    // All jobs as a document are asked for often, by programs: they are not kept waiting for what is ahead.
+    let named = options.document.is_some() && !filter.ids.is_empty();
+    filter.starts = options.start || named || options.document.is_none() && layouts.shows_starts();
     if options.verbose {
         complain(&format!(
             "squeue: asking {} for {filter:?}",
@@ -322,7 +326,6 @@ fn once(options: &Options) -> Result<(), Failure> {
             "{call} error: Invalid job id specified"
         )));
     }
-    let layouts = Layouts::new(options);
     let needs_nodes = options.wishes.nodes.is_some()
         || (layouts.shows_tres() || options.document.is_some())
             && jobs
@@ -378,6 +381,10 @@ impl Layouts {
             }
         }
         Layouts { jobs, steps }
+    }
+
+    fn shows_starts(&self) -> bool {
+        self.jobs.shows(&["starttime", "endtime", "schednodes"])
     }
 
     fn shows_tres(&self) -> bool {

@@ -426,6 +426,7 @@ fn ask_for_each(say: &Say, client: &mut Client, wish: &Wish) -> Result<Vec<Targe
         states: wish.filter.state.into_iter().collect(),
         partitions: wish.filter.partition.clone().into_iter().collect(),
         active: true,
+        starts: false,
     };
     let mut answer = client.query(Query::Jobs(filter));
     let mut agreed = Vec::new();

@@ -145,6 +145,18 @@ pub(super) fn end_one(draft: &mut Draft<'_>, id: JobId, how: End) {
     }
 }
 
+/// The job is over, and well, and nothing of it is left anywhere.
+pub(super) fn assume(draft: &mut Draft<'_>, id: JobId) {
+    let Some(job) = draft.job(id) else { return };
+    if matches!(job.phase(), Phase::Running | Phase::Suspended) {
+        end(draft, id, End::new(JobState::Completed, Reason::None));
+    }
+    let held = draft.job(id).map(|job| job.nodes_held.clone());
+    for position in held.iter().flat_map(|held| held.iter()) {
+        release(draft, id, position);
+    }
+}
+
 /// Puts a running job back to the queue if the system may do so, else ends it.
 pub(super) fn fail(draft: &mut Draft<'_>, id: JobId, otherwise: End) {
     let requeueable = draft.job(id).is_some_and(|job| {

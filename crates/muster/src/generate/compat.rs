@@ -4,6 +4,7 @@ use super::names;
 use muster_cli::catalogue::Command;
 use muster_cli::options::Status;
 use muster_conf::keys::{self, Key, Kind, Table};
+use muster_conf::scheduler_parameters::{Effect, WORDS, Word};
 use std::fmt::Write as _;
 
 const INTRO: &str = "\
@@ -45,7 +46,21 @@ pub(super) fn page() -> String {
         let items: Vec<Item> = table.keys().iter().filter_map(of_key).collect();
         write_items(&mut out, &items);
     }
+    out.push_str("\n## slurm.conf: words of SchedulerParameters\n");
+    write_items(&mut out, &scheduler_words());
     out
+}
+
+fn scheduler_words() -> Vec<Item> {
+    let item = |(name, valued, effect, _): &Word| Item {
+        name: format!("{name}{}", if *valued { "=" } else { "" }),
+        status: match *effect {
+            Effect::Works => Status::Works,
+            Effect::Nothing(why) => Status::StoredOnly { why, warn: false },
+            Effect::Missing(why) => Status::StoredOnly { why, warn: true },
+        },
+    };
+    WORDS.iter().map(item).collect()
 }
 
 fn tables() -> [(&'static str, &'static Table); 11] {

@@ -8,6 +8,7 @@ mod cluster;
 mod control;
 mod emulate;
 mod faults;
+mod forecast;
 mod het;
 mod interactive;
 mod mpi;

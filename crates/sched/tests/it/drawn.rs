@@ -291,3 +291,57 @@ fn of_those_that_may_pass_the_shortest_comes_first() {
     assert_eq!(world.pass(), [short]);
     assert_eq!(world.reason(b), Reason::Resources);
 }
+
+/// A cluster of these nodes with words in `SchedulerParameters`.
+fn tuned(count: u32, cpus: u32, words: &[&str]) -> World {
+    let mut config = cluster(nodes(count, cpus));
+    config.scheduler_parameters = words.iter().map(|w| (*w).to_owned()).collect();
+    World::new(config)
+}
+
+#[test]
+fn nodes_are_kept_for_those_only_that_the_site_says() {
+    let unkept = "\
+n0 AAA.BB
+n1 CCCCBB
+";
+    let kept = "\
+n0 AAABBCCCC
+n1 ...BB
+";
+    for (word, expected) in [
+        ("bf_window=20", unkept),
+        ("bf_window=30", kept),
+        ("bf_min_prio_reserve=1001", unkept),
+        ("bf_min_prio_reserve=1000", kept),
+        ("bf_min_age_reserve=60", unkept),
+        ("bf_min_age_reserve=0", kept),
+    ] {
+        let specs = vec![job(1, 30), wide(2, 2, 20), job(1, 40)];
+        let mut world = tuned(2, 1, &[word]);
+        assert_eq!(scenario(&mut world, specs, 10), expected, "{word}");
+    }
+}
+
+#[test]
+fn a_job_of_two_partitions_may_have_nodes_kept_in_one() {
+    for (words, started) in [(&["bf_one_resv_per_job"][..], 1), (&[], 0)] {
+        let mut config = cluster(nodes(2, 2));
+        config.scheduler_parameters = words.iter().map(|w| (*w).to_owned()).collect();
+        config.partitions = vec![
+            partition("p", &config.nodes[..1]),
+            partition("q", &config.nodes[1..]),
+        ];
+        let mut world = World::new(config);
+        let among = |list: &[&str], mut spec: JobSpec| {
+            spec.partitions = list.iter().map(|p| (*p).to_owned()).collect();
+            spec
+        };
+        world.submit(among(&["p"], job(1, 30)));
+        world.submit(among(&["q"], job(1, 60)));
+        assert_eq!(world.pass().len(), 2);
+        world.submit(among(&["p", "q"], job(2, 10)));
+        world.submit(among(&["q"], job(1, 100)));
+        assert_eq!(world.pass().len(), started, "{words:?}");
+    }
+}

@@ -6,6 +6,7 @@ mod account_limits;
 mod cost;
 mod drawn;
 mod features;
+mod forecast;
 mod het;
 mod licenses;
 mod network;

@@ -1,0 +1,562 @@
+//! The words of `SchedulerParameters`: what each does here, or why it has no effect. Slurm's parameters for the most
+//! part bound the cost of a pass over all jobs; here a pass costs what has changed, so they have nothing to bound.
+
+use crate::diagnostic::{Findings, Origin, Severity};
+use crate::keys::nearest_of;
+
+/// What a word does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It is heeded.
+    Works,
+    /// Nothing, and why that is no loss.
+    Nothing(&'static str),
+    /// Nothing, although it would matter.
+    Missing(&'static str),
+}
+
+/// A word: its name, whether a value follows (`name=value`), what it does, one line about it.
+pub type Word = (&'static str, bool, Effect, &'static str);
+
+use Effect::{Missing, Nothing, Works};
+
+const EVENTS: &str = "a pass runs when something has changed, and looks only at that";
+const ALL: &str = "every job is considered: a pass costs what has changed, not how many jobs wait";
+const ALWAYS: &str = "that is always so";
+
+/// All of them, those of Slurm and our own.
+pub const WORDS: &[Word] = &[
+    (
+        "allow_zero_lic",
+        false,
+        Missing("jobs that ask for licenses there are not are refused"),
+        "accept jobs that ask for more licenses than there are",
+    ),
+    (
+        "assoc_limit_stop",
+        false,
+        Missing("jobs over their limits never keep others back"),
+        "jobs over limits keep others back",
+    ),
+    (
+        "batch_sched_delay",
+        true,
+        Nothing(EVENTS),
+        "seconds that a submission may wait for a pass",
+    ),
+    (
+        "bb_array_stage_cnt",
+        true,
+        Nothing("there are no burst buffers"),
+        "array tasks with burst buffers staged in",
+    ),
+    (
+        "bf_busy_nodes",
+        false,
+        Nothing("nodes that are busy are promised before those that are free, always"),
+        "promise busy nodes first",
+    ),
+    (
+        "bf_continue",
+        false,
+        Nothing("a pass is never interrupted; what changes meanwhile comes with the next"),
+        "go on after locks were released",
+    ),
+    (
+        "bf_hetjob_immediate",
+        false,
+        Nothing("components of a job are placed together, at once"),
+        "start heterogeneous jobs as soon as all parts fit",
+    ),
+    (
+        "bf_hetjob_prio",
+        true,
+        Missing("each component stands where its own priority puts it"),
+        "priority of heterogeneous jobs by their components",
+    ),
+    (
+        "bf_interval",
+        true,
+        Nothing(EVENTS),
+        "seconds between passes of the backfill scheduler",
+    ),
+    (
+        "bf_job_part_count_reserve",
+        true,
+        Nothing("the first job of every partition has a promise"),
+        "jobs of each partition that get promises",
+    ),
+    (
+        "bf_licenses",
+        false,
+        Nothing(ALWAYS),
+        "backfill heeds licenses",
+    ),
+    (
+        "bf_max_job_array_resv",
+        true,
+        Nothing("an array is one entry in line, and its first task gets the promise"),
+        "tasks of an array that get promises",
+    ),
+    (
+        "bf_max_job_assoc",
+        true,
+        Nothing(ALL),
+        "jobs of an association that a pass looks at",
+    ),
+    (
+        "bf_max_job_part",
+        true,
+        Nothing(ALL),
+        "jobs of a partition that a pass looks at",
+    ),
+    (
+        "bf_max_job_start",
+        true,
+        Nothing("what one pass leaves the next one starts at once"),
+        "jobs that a pass of backfill starts",
+    ),
+    (
+        "bf_max_job_test",
+        true,
+        Nothing(ALL),
+        "jobs that a pass of backfill looks at",
+    ),
+    (
+        "bf_max_job_user",
+        true,
+        Nothing(ALL),
+        "jobs of a user that a pass looks at",
+    ),
+    (
+        "bf_max_job_user_part",
+        true,
+        Nothing(ALL),
+        "jobs of a user in a partition that a pass looks at",
+    ),
+    (
+        "bf_max_time",
+        true,
+        Nothing("a pass takes milliseconds"),
+        "seconds that a pass may take",
+    ),
+    (
+        "bf_min_age_reserve",
+        true,
+        Works,
+        "seconds that a job waits before nodes are kept for it",
+    ),
+    (
+        "bf_min_prio_reserve",
+        true,
+        Works,
+        "least priority of a job that nodes are kept for",
+    ),
+    (
+        "bf_node_space_size",
+        true,
+        Nothing("the plan needs no table of fixed size"),
+        "entries in the table of the plan",
+    ),
+    (
+        "bf_one_resv_per_job",
+        false,
+        Works,
+        "a job that waits in several partitions has nodes kept for it in one",
+    ),
+    (
+        "bf_resolution",
+        true,
+        Nothing("times are exact"),
+        "seconds to which the plan rounds",
+    ),
+    (
+        "bf_running_job_reserve",
+        false,
+        Nothing("time-sharing and whole nodes are kept apart already"),
+        "extra promises for running jobs",
+    ),
+    (
+        "bf_window",
+        true,
+        Works,
+        "minutes ahead in which nodes are kept for jobs; without bound unless set",
+    ),
+    (
+        "bf_window_linear",
+        true,
+        Nothing("the plan holds all ends"),
+        "minutes by which the plan grows coarser",
+    ),
+    (
+        "bf_yield_interval",
+        true,
+        Nothing("readers do not wait for the scheduler"),
+        "how often locks are released",
+    ),
+    (
+        "bf_yield_sleep",
+        true,
+        Nothing("readers do not wait for the scheduler"),
+        "how long locks are released",
+    ),
+    (
+        "build_queue_timeout",
+        true,
+        Nothing("the queue is kept, not built anew"),
+        "microseconds to build the queue in",
+    ),
+    (
+        "correspond_after_task_cnt",
+        true,
+        Nothing("an array may be of any size for aftercorr"),
+        "tasks to split for aftercorr",
+    ),
+    (
+        "default_queue_depth",
+        true,
+        Nothing(ALL),
+        "jobs that a quick pass looks at",
+    ),
+    (
+        "defer",
+        false,
+        Nothing("submissions of a turn are scheduled together; each costs microseconds"),
+        "no attempt to start a job when it is submitted",
+    ),
+    (
+        "defer_batch",
+        false,
+        Nothing("submissions of a turn are scheduled together; each costs microseconds"),
+        "the same for batch jobs",
+    ),
+    (
+        "delay_boot",
+        true,
+        Missing("nodes are not rebooted for features"),
+        "seconds before nodes are rebooted for features",
+    ),
+    (
+        "disable_hetjob_steps",
+        false,
+        Missing("steps may span components"),
+        "no steps over several components",
+    ),
+    (
+        "disable_job_shrink",
+        false,
+        Nothing("jobs cannot shrink"),
+        "jobs may not shrink",
+    ),
+    (
+        "enable_hetjob_steps",
+        false,
+        Nothing(ALWAYS),
+        "steps over several components",
+    ),
+    (
+        "enable_user_top",
+        false,
+        Works,
+        "users may use 'scontrol top'",
+    ),
+    (
+        "Ignore_NUMA",
+        false,
+        Missing("NUMA domains are as the node reports them"),
+        "ignore NUMA domains",
+    ),
+    (
+        "ignore_prefer_validation",
+        false,
+        Missing("--prefer is not supported"),
+        "accept any --prefer",
+    ),
+    (
+        "max_array_tasks",
+        true,
+        Missing("MaxArraySize bounds arrays"),
+        "most tasks of an array",
+    ),
+    (
+        "max_rpc_cnt",
+        true,
+        Nothing("requests do not wait for the scheduler"),
+        "requests at which scheduling pauses",
+    ),
+    (
+        "max_sched_time",
+        true,
+        Nothing("a pass takes milliseconds"),
+        "seconds that a quick pass may take",
+    ),
+    (
+        "max_script_size",
+        true,
+        Missing("scripts may have 4 MiB"),
+        "bytes of a batch script",
+    ),
+    (
+        "max_submit_line_size",
+        true,
+        Nothing("the whole line is kept"),
+        "bytes of the command line that are kept",
+    ),
+    (
+        "max_switch_wait",
+        true,
+        Works,
+        "seconds that jobs may wait for few leaf switches; 300 unless set",
+    ),
+    (
+        "no_backup_scheduling",
+        false,
+        Nothing("a controller that is not in charge does not schedule"),
+        "a backup controller starts nothing",
+    ),
+    (
+        "no_env_cache",
+        false,
+        Nothing("environments are not cached"),
+        "no cached environments",
+    ),
+    (
+        "no_predict_run_times",
+        false,
+        Works,
+        "plan by time limits alone (Muster's own)",
+    ),
+    (
+        "nohold_on_prolog_fail",
+        false,
+        Works,
+        "requeue, not hold, jobs whose prolog fails",
+    ),
+    (
+        "pack_serial_at_end",
+        false,
+        Missing("jobs of one CPU are placed like others, on nodes that are in use already"),
+        "serial jobs on the last nodes",
+    ),
+    (
+        "partition_job_depth",
+        true,
+        Nothing(ALL),
+        "jobs of a partition that a quick pass looks at",
+    ),
+    (
+        "predict_run_times",
+        false,
+        Works,
+        "predict how long jobs run, to plan by (Muster's own)",
+    ),
+    (
+        "preempt_reorder_count",
+        true,
+        Nothing("the fewest jobs of the lowest rank make room, whatever their order"),
+        "attempts at reordering jobs to preempt",
+    ),
+    (
+        "preempt_strict_order",
+        false,
+        Works,
+        "preempt in order of priority alone",
+    ),
+    (
+        "preempt_youngest_first",
+        false,
+        Works,
+        "preempt the youngest first",
+    ),
+    (
+        "reduce_completing_frag",
+        false,
+        Nothing("completing nodes hold up nobody else"),
+        "limits to what CompleteWait holds up",
+    ),
+    (
+        "requeue_setup_env_fail",
+        false,
+        Nothing("environments are captured at submission"),
+        "requeue jobs whose environment cannot be set up",
+    ),
+    (
+        "salloc_wait_nodes",
+        false,
+        Nothing("an allocation starts when its nodes answer"),
+        "salloc waits for all nodes",
+    ),
+    (
+        "sbatch_wait_nodes",
+        false,
+        Nothing("an allocation starts when its nodes answer"),
+        "sbatch waits for all nodes",
+    ),
+    (
+        "sched_interval",
+        true,
+        Nothing(EVENTS),
+        "seconds between passes over all jobs",
+    ),
+    (
+        "sched_max_job_start",
+        true,
+        Nothing("what one pass leaves the next one starts at once"),
+        "jobs that a pass starts",
+    ),
+    (
+        "sched_min_interval",
+        true,
+        Nothing("what happens while a pass runs is one pass afterwards"),
+        "microseconds between passes",
+    ),
+    (
+        "spec_cores_first",
+        false,
+        Missing("core specialisation takes the last cores"),
+        "specialised cores are the first ones",
+    ),
+    (
+        "step_retry_count",
+        true,
+        Nothing("steps that wait are started by events"),
+        "steps to retry at once",
+    ),
+    (
+        "step_retry_time",
+        true,
+        Nothing("steps that wait are started by events"),
+        "seconds between retries of steps",
+    ),
+    (
+        "time_min_as_soft_limit",
+        false,
+        Missing("--time-min is a wish at the start only"),
+        "--time-min as a soft limit",
+    ),
+    (
+        "whole_hetjob",
+        true,
+        Missing("components are cancelled and changed one by one"),
+        "operations on one component are for all",
+    ),
+];
+
+/// The row of a word, which may have a value.
+pub fn find(word: &str) -> Option<&'static Word> {
+    let name = word.split('=').next().unwrap_or(word).trim();
+    WORDS
+        .iter()
+        .find(|(known, ..)| known.eq_ignore_ascii_case(name))
+}
+
+/// Says which words do nothing, and which are none.
+pub(crate) fn check(words: &[String], origin: &Origin, findings: &mut Findings) {
+    const KEY: &str = "SchedulerParameters";
+    for word in words {
+        let name = word.split('=').next().unwrap_or(word);
+        let Some((known, valued, effect, _)) = find(word) else {
+            let near = nearest_of(name, WORDS.iter().map(|(known, ..)| *known));
+            let help = match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "see SchedulerParameters in slurm.conf(5)".to_owned(),
+            };
+            let message = format!("{KEY}: unknown parameter `{name}`, which is ignored");
+            findings.warn(origin, KEY, message, help);
+            continue;
+        };
+        if *valued != word.contains('=') {
+            let message = if *valued {
+                format!("{KEY}: {known} needs a value")
+            } else {
+                format!("{KEY}: {known} takes no value")
+            };
+            findings.warn(
+                origin,
+                KEY,
+                message,
+                format!("write {known}{}", if *valued { "=N" } else { "" }),
+            );
+        }
+        match effect {
+            Works => {}
+            Nothing(why) => {
+                let message = format!("{KEY}: {known} has no effect in Muster: {why}");
+                findings.add(Severity::NoEffect, origin, KEY, message, "");
+            }
+            Missing(why) => {
+                let message = format!("{KEY}: {known} is not implemented and is ignored: {why}");
+                findings.warn(origin, KEY, message, "");
+            }
+        }
+        numbers(word, known, origin, findings);
+    }
+}
+
+/// Values of words that are heeded.
+fn numbers(word: &str, name: &str, origin: &Origin, findings: &mut Findings) {
+    let heeded = [
+        "bf_min_age_reserve",
+        "bf_min_prio_reserve",
+        "bf_window",
+        "max_switch_wait",
+    ];
+    let (Some((_, value)), true) = (word.split_once('='), heeded.contains(&name)) else {
+        return;
+    };
+    if value.parse::<u32>().is_err() {
+        let message =
+            format!("SchedulerParameters: `{value}` is no number for {name}, which is ignored");
+        findings.warn(origin, "SchedulerParameters", message, "");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> Vec<String> {
+        let conf = format!(
+            "ClusterName=c\nSlurmctldHost=h\nNodeName=n CPUs=1\nPartitionName=p Nodes=n\nSchedulerParameters={text}\n"
+        );
+        let (_, findings) = crate::load_text(std::path::Path::new("slurm.conf"), &conf);
+        let mine = findings
+            .iter()
+            .filter(|f| f.message.contains("SchedulerParameters"));
+        mine.map(|f| format!("{}: {} {}", f.severity, f.message, f.help))
+            .collect()
+    }
+
+    #[test]
+    fn words_in_order_each_once() {
+        let names = || WORDS.iter().map(|(name, ..)| name.to_ascii_lowercase());
+        assert!(names().zip(names().skip(1)).all(|(a, b)| a < b));
+    }
+
+    #[test]
+    fn what_does_nothing_is_told_with_the_reason() {
+        assert_eq!(
+            told("bf_window=4320,max_switch_wait=60,predict_run_times"),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            told("bf_interval=30,pack_serial_at_end"),
+            [
+                "no effect: SchedulerParameters: bf_interval has no effect in Muster: a pass runs when something has changed, and looks only at that ",
+                "warning: SchedulerParameters: pack_serial_at_end is not implemented and is ignored: jobs of one CPU are placed like others, on nodes that are in use already ",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_unknown_is_told_with_the_nearest() {
+        assert_eq!(
+            told("bf_max_job_tset=5,bf_window,bf_min_age_reserve=x"),
+            [
+                "warning: SchedulerParameters: unknown parameter `bf_max_job_tset`, which is ignored did you mean `bf_max_job_test`?",
+                "warning: SchedulerParameters: bf_window needs a value write bf_window=N",
+                "warning: SchedulerParameters: `x` is no number for bf_min_age_reserve, which is ignored ",
+            ]
+        );
+    }
+}

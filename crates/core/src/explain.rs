@@ -1,0 +1,108 @@
+//! What is told of a job that waits: when and where it is expected to start, whom it waits for, and what would start
+//! it sooner. Worked out by the scheduler on a copy of the state (`muster_sched::forecast`); nothing here is history.
+
+use crate::ids::JobId;
+use crate::job::Reason;
+use crate::time::Timestamp;
+use minicbor::{Decode, Encode};
+
+/// When and where a job is expected to start.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct ExpectedStart {
+    /// When.
+    #[n(0)]
+    pub at: Timestamp,
+    /// Its nodes, a hostlist; empty in an estimate.
+    #[n(1)]
+    pub nodes: String,
+    /// CPUs that it gets.
+    #[n(2)]
+    pub cpus: u64,
+    /// The partition.
+    #[n(3)]
+    pub partition: String,
+    /// Not played through to there: an estimate from the work that is ahead of it.
+    #[n(4)]
+    pub estimate: bool,
+}
+
+/// A job that another one waits for.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Ahead {
+    /// The job.
+    #[n(0)]
+    pub job: JobId,
+    /// Its owner.
+    #[n(1)]
+    pub user: String,
+    /// Its name.
+    #[n(2)]
+    pub name: String,
+    /// Its partition.
+    #[n(3)]
+    pub partition: String,
+    /// CPUs that it has, or asks for.
+    #[n(4)]
+    pub cpus: u64,
+    /// The nodes that it runs on; empty while it waits.
+    #[n(5)]
+    pub nodes: String,
+    /// It runs; else it waits, with a better place in line.
+    #[n(6)]
+    pub runs: bool,
+    /// When it is expected to end, if it runs, or to start.
+    #[n(7)]
+    pub until: Option<Timestamp>,
+}
+
+/// A change of the job that would start it sooner.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Sooner {
+    /// The option or options of `sbatch` that it would be submitted with, or without.
+    #[n(0)]
+    pub change: String,
+    /// The same in words.
+    #[n(1)]
+    pub words: String,
+    /// When and where it would start then.
+    #[n(2)]
+    pub start: ExpectedStart,
+}
+
+/// Why a job waits, and until when.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Explanation {
+    /// The job.
+    #[n(0)]
+    pub job: JobId,
+    /// Its reason, as listings show it.
+    #[n(1)]
+    pub reason: Reason,
+    /// What it waits for, a sentence each.
+    #[n(2)]
+    pub waits_for: Vec<String>,
+    /// Who is ahead of it on what it needs: those that run first, then those that wait.
+    #[n(3)]
+    pub ahead: Vec<Ahead>,
+    /// How many are, those not listed included.
+    #[n(4)]
+    pub ahead_count: u32,
+    /// When it is expected to start; absent when nothing that is foreseen starts it.
+    #[n(5)]
+    pub start: Option<ExpectedStart>,
+    /// Jobs are taken to run as long as predicted; else to their limits.
+    #[n(6)]
+    pub predicted: bool,
+    /// What would start it sooner, soonest first.
+    #[n(7)]
+    pub sooner: Vec<Sooner>,
+    /// Changes that were tried.
+    #[n(8)]
+    pub tried: u32,
+    /// The controller's time.
+    #[n(9)]
+    pub now: Timestamp,
+    /// It does not wait: it runs, or is over.
+    #[n(10)]
+    pub waits: bool,
+}

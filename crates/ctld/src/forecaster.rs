@@ -1,0 +1,180 @@
+//! Expected starts and explanations. They are worked out on a copy of the state and on a thread of their own, so that
+//! neither the writer nor other readers wait for them; what was worked out serves until the state has changed and the
+//! work may be done again.
+
+use crate::mail::ToReplica;
+use crate::writer::now;
+use muster_core::command::{Identity, Reply};
+use muster_core::ids::JobId;
+use muster_core::refusal::RefusalCode;
+use muster_core::spec::JobSpec;
+use muster_core::state::State;
+use muster_core::time::Timestamp;
+use muster_journal::Position;
+use muster_proto::client::{JobFilter, Response};
+use muster_proto::frame;
+use muster_sched::explain;
+use muster_sched::forecast::{Bounds, Forecast, forecast, would_start};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+
+/// After so long expected starts are worked out again though nothing has changed: time has passed.
+const SERVES_MS: u64 = 30_000;
+/// The thread rests for so many times the time that it worked, so that listings in a loop do not keep it busy.
+const REST: u32 = 3;
+
+/// A question about jobs and where its answer goes.
+pub(crate) type Asked = (JobFilter, mpsc::UnboundedSender<Vec<u8>>);
+
+/// What was worked out.
+pub struct Foreseen {
+    forecast: Forecast,
+    /// Position of the last event that it knows.
+    position: Position,
+    at: Timestamp,
+    took: Duration,
+}
+
+/// Something to work out.
+enum Task {
+    Starts(Box<State>, Position),
+    Why(Box<State>, JobId, mpsc::UnboundedSender<Vec<u8>>),
+    Try(Box<State>, Identity, Box<JobSpec>, oneshot::Sender<Reply>),
+}
+
+/// The replica's end of the thread.
+pub(crate) struct Forecaster {
+    tasks: Sender<Task>,
+    latest: Option<(Foreseen, Instant)>,
+    /// Questions that wait for what is being worked out.
+    waiting: Vec<(Position, Asked)>,
+}
+
+impl Forecaster {
+    /// Starts the thread; what it works out goes to the replica.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    pub(crate) fn start(to_replica: Sender<ToReplica>) -> std::io::Result<Forecaster> {
+        let (tasks, inbox) = channel();
+        std::thread::Builder::new()
+            .name("forecast".into())
+            .spawn(move || work(&inbox, &to_replica))?;
+        Ok(Forecaster {
+            tasks,
+            latest: None,
+            waiting: Vec::new(),
+        })
+    }
+
+    /// Expected starts as they were worked out last.
+    pub(crate) fn starts(&self) -> Option<&Forecast> {
+        self.latest.as_ref().map(|(latest, _)| &latest.forecast)
+    }
+
+    /// Gives a question back if it can be answered from what is known, else keeps it until the answer is known.
+    pub(crate) fn ask(&mut self, state: &State, position: Position, asked: Asked) -> Option<Asked> {
+        let waits = |id: &JobId| state.pending.contains(id) || state.arrays.contains_key(id);
+        let ids = &asked.0.ids;
+        if state.pending.is_empty() || !(ids.is_empty() || ids.iter().any(waits)) {
+            return Some(asked);
+        }
+        if let Some((latest, received)) = &self.latest {
+            let fresh = now().since_ms(latest.at) < SERVES_MS && latest.position == position;
+            if fresh || received.elapsed() < latest.took * REST {
+                return Some(asked);
+            }
+        }
+        if self.waiting.is_empty() {
+            let task = Task::Starts(Box::new(state.clone()), position);
+            if self.tasks.send(task).is_err() {
+                return Some(asked);
+            }
+        }
+        self.waiting.push((position, asked));
+        None
+    }
+
+    /// What was asked for has come: the questions that can be answered now. Who has seen more than that waits for
+    /// the next.
+    pub(crate) fn received(
+        &mut self,
+        state: &State,
+        position: Position,
+        foreseen: Foreseen,
+    ) -> Vec<Asked> {
+        let known = foreseen.position;
+        self.latest = Some((foreseen, Instant::now()));
+        let waiting = std::mem::take(&mut self.waiting);
+        let (answered, later): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|(seen, _)| *seen <= known);
+        self.waiting = later;
+        let task = || Task::Starts(Box::new(state.clone()), position);
+        if !self.waiting.is_empty() && self.tasks.send(task()).is_err() {
+            self.waiting.clear();
+        }
+        answered.into_iter().map(|(_, asked)| asked).collect()
+    }
+
+    /// Why a job waits.
+    pub(crate) fn explain(&self, state: &State, job: JobId, out: mpsc::UnboundedSender<Vec<u8>>) {
+        let _ = self
+            .tasks
+            .send(Task::Why(Box::new(state.clone()), job, out));
+    }
+
+    /// When a job would start.
+    pub(crate) fn try_job(
+        &self,
+        state: &State,
+        identity: Identity,
+        spec: Box<JobSpec>,
+        reply: oneshot::Sender<Reply>,
+    ) {
+        let state = Box::new(state.clone());
+        let _ = self.tasks.send(Task::Try(state, identity, spec, reply));
+    }
+}
+
+fn work(inbox: &Receiver<Task>, to_replica: &Sender<ToReplica>) {
+    while let Ok(task) = inbox.recv() {
+        match task {
+            Task::Starts(state, position) => {
+                let (begin, at) = (Instant::now(), now());
+                let foreseen = Foreseen {
+                    forecast: forecast(&state, at, Bounds::default()),
+                    position,
+                    at,
+                    took: begin.elapsed(),
+                };
+                if to_replica
+                    .send(ToReplica::Foreseen(Box::new(foreseen)))
+                    .is_err()
+                {
+                    return;
+                }
+            }
+            Task::Why(state, job, out) => {
+                let response = match explain(&state, job, now()) {
+                    Some(explanation) => Response::Why(Box::new(explanation)),
+                    None => Response::Refused(RefusalCode::InvalidJobId.into()),
+                };
+                let _ = out.send(frame::encode(&response));
+            }
+            Task::Try(state, identity, spec, reply) => {
+                let answer = match would_start(&state, &identity, &spec, now()) {
+                    Ok((id, start)) => Reply::WouldStart {
+                        at: start.at,
+                        cpus: start.cpus,
+                        nodes: start.nodes,
+                        partition: start.partition,
+                        id,
+                    },
+                    Err(refusal) => Reply::Refused(refusal),
+                };
+                let _ = reply.send(answer);
+            }
+        }
+    }
+}

@@ -1,0 +1,511 @@
+//! `muster why`: what a job waits for, who is ahead of it, when it will start and what would start it sooner. The
+//! times come from forecasts; each change is tried by a forecast of its own.
+
+use crate::forecast::{Bounds, Forecast, forecast, with_change};
+use muster_core::command::Identity;
+use muster_core::decide::prospective_job;
+use muster_core::explain::{Ahead, ExpectedStart, Explanation, Sooner};
+use muster_core::hostlist;
+use muster_core::ids::JobId;
+use muster_core::job::{Job, JobState, Reason};
+use muster_core::node::{Node, NodeLink};
+use muster_core::spec::{DependencyKind, DependencyTerm, JobSpec, Sharing};
+use muster_core::state::State;
+use muster_core::time::{TimeLimit, Timestamp};
+use std::collections::BTreeSet;
+
+/// Jobs ahead that are listed.
+const AHEAD_MAX: usize = 10;
+/// Changes that are tried.
+const CHANGES_MAX: usize = 24;
+/// Instants that all forecasts of changes may play through.
+const INSTANTS_MAX: usize = 60_000;
+/// A change that gains less is not worth telling, milliseconds.
+const GAIN_MS: u64 = 30_000;
+
+/// Explains why a job waits; `None` if there is no such job.
+pub fn explain(state: &State, id: JobId, now: Timestamp) -> Option<Explanation> {
+    let job = state.jobs.get(&id)?;
+    let mut told = Explanation {
+        job: id,
+        reason: job.reason,
+        waits: job.state == JobState::Pending,
+        now,
+        ..Explanation::default()
+    };
+    if !told.waits {
+        return Some(told);
+    }
+    let found = forecast(
+        state,
+        now,
+        Bounds {
+            job: Some(id),
+            ..Bounds::default()
+        },
+    );
+    told.predicted = found.predicted;
+    told.start = found.starts.get(&id).cloned();
+    told.waits_for = waits_for(state, job);
+    (told.ahead, told.ahead_count) = ahead(state, job, &found);
+    (told.sooner, told.tried) = sooner(state, job, told.start.as_ref(), now);
+    Some(told)
+}
+
+/// What a job waits for, a sentence each.
+fn waits_for(state: &State, job: &Job) -> Vec<String> {
+    let ask = &job.spec.ask;
+    let partitions = match job.spec.partitions.as_slice() {
+        [] => job.partition.clone(),
+        several => several.join(","),
+    };
+    match job.reason {
+        Reason::Dependency => job.waiting_on.iter().map(dependency).collect(),
+        Reason::DependencyNeverSatisfied => vec![
+            "A job that it depends on ended in a way that can never satisfy the dependency: cancel it, or change the dependency."
+                .into(),
+        ],
+        Reason::Priority => vec![format!(
+            "Jobs that come first wait for nodes of partition {partitions} as well."
+        )],
+        Reason::Resources | Reason::None => vec![format!(
+            "It is next in partition {partitions}; {} must become free.",
+            wanted(job)
+        )],
+        Reason::BeginTime => vec!["It may not begin before the time that was asked for.".into()],
+        Reason::LaunchBackoff => {
+            vec!["It could not be started on its node and is tried again after a while.".into()]
+        }
+        Reason::JobHeldUser => {
+            vec![format!("It is held: 'scontrol release {}' lets it go.", job.id)]
+        }
+        Reason::JobHeldAdmin | Reason::JobHoldMaxRequeue => vec![format!(
+            "An administrator or the system holds it: an administrator lets it go with 'scontrol release {}'.",
+            job.id
+        )],
+        Reason::JobArrayTaskLimit => {
+            vec!["As many tasks of its array run as the array's '%' limit allows.".into()]
+        }
+        Reason::ReqNodeNotAvail | Reason::NodesUnavailable => unavailable(state, job),
+        Reason::PartitionDown | Reason::PartitionInactive => vec![format!(
+            "Partition {partitions} starts no jobs: an administrator sets its state with 'scontrol update PartitionName={partitions} State=UP'."
+        )],
+        Reason::PartitionNodeLimit => limits_of(state, job, |p| {
+            let most = p.max_nodes.map_or("any number of".into(), |n| n.to_string());
+            format!("{} to {most} nodes", p.min_nodes.max(1))
+        }),
+        Reason::PartitionTimeLimit => limits_of(state, job, |p| match p.max_time {
+            TimeLimit::Minutes(m) => format!("at most {m} minutes"),
+            TimeLimit::Unlimited => "any time".into(),
+        }),
+        Reason::BadConstraints | Reason::PartitionConfig => vec![format!(
+            "No node of partition {partitions} can ever give it {}{}.",
+            wanted(job),
+            ask.constraint
+                .as_ref()
+                .map_or(String::new(), |c| format!(" with '{c}'"))
+        )],
+        Reason::Reservation => vec![format!(
+            "Its reservation {} has not begun.",
+            job.spec.reservation.as_deref().unwrap_or("")
+        )],
+        Reason::ReservationDeleted => vec!["The reservation that it asked for is gone.".into()],
+        Reason::NodesReserved => {
+            vec!["Nodes that it needs are reserved for others at a time when it would run.".into()]
+        }
+        Reason::ReservedForMaintenance => {
+            vec!["Nodes that it needs are reserved for maintenance at a time when it would run.".into()]
+        }
+        Reason::Cleaning => vec!["Its last run is still being cleaned up.".into()],
+        other => vec![format!("Its reason is {}.", other.name())],
+    }
+}
+
+fn dependency(term: &DependencyTerm) -> String {
+    match term {
+        DependencyTerm::Singleton => {
+            "Earlier jobs of the same name and owner must be over (singleton).".into()
+        }
+        DependencyTerm::Job {
+            kind, job, task, ..
+        } => {
+            let job = match task {
+                Some(task) => format!("{job}_{task}"),
+                None => job.to_string(),
+            };
+            match kind {
+                DependencyKind::After => format!("Job {job} must have started (after)."),
+                DependencyKind::AfterAny => format!("Job {job} must be over (afterany)."),
+                DependencyKind::AfterOk => format!("Job {job} must end well (afterok)."),
+                DependencyKind::AfterNotOk => format!("Job {job} must fail (afternotok)."),
+                DependencyKind::AfterCorr => {
+                    format!("The task of the same number of array {job} must end well (aftercorr).")
+                }
+            }
+        }
+    }
+}
+
+/// What it asks for, in words.
+fn wanted(job: &Job) -> String {
+    let ask = &job.spec.ask;
+    let count = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let cpus = u64::from(ask.task_count()) * u64::from(ask.cpus_of_task());
+    let mut text = count(cpus, "CPU");
+    if ask.min_nodes > 1 || ask.nodes_set {
+        text += &format!(" on {}", count(u64::from(ask.min_nodes.max(1)), "node"));
+    }
+    for gres in &ask.gres {
+        text += &format!(" with {} {} each", gres.per_node, gres.name);
+    }
+    if ask.sharing == Sharing::Exclusive {
+        text += " that nobody else is on";
+    }
+    if let Some((most, _)) = ask.switches {
+        text += &format!(", below {} at most", count(u64::from(most), "switch"));
+    }
+    text
+}
+
+/// Nodes that are out of service and that it needs.
+fn unavailable(state: &State, job: &Job) -> Vec<String> {
+    let required = job
+        .spec
+        .ask
+        .nodelist
+        .as_deref()
+        .and_then(|list| hostlist::parse(list).ok());
+    let names: BTreeSet<String> = required.unwrap_or_default().into_iter().collect();
+    let partitions = partitions_of(job);
+    let mine = |node: &&Node| {
+        if !names.is_empty() {
+            return names.contains(&node.config.name);
+        }
+        let has = |name: &&String| {
+            let partition = state.partitions.iter().find(|p| p.name == **name);
+            partition.is_some_and(|p| p.nodes.contains(&node.config.name))
+        };
+        partitions.iter().any(|name| has(&name))
+    };
+    let what = |node: &Node| {
+        let text = node
+            .reason
+            .as_ref()
+            .map(|r| format!(" ({})", r.text))
+            .unwrap_or_default();
+        let state = match node {
+            n if n.down => "down",
+            n if n.drain => "drained",
+            n if n.fail => "failing",
+            n if n.link != NodeLink::Up => "not connected",
+            _ => return None,
+        };
+        Some(format!("Node {} is {state}{text}.", node.config.name))
+    };
+    let mut lines: Vec<String> = state.nodes.iter().filter(mine).filter_map(what).collect();
+    let more = lines.len().saturating_sub(AHEAD_MAX);
+    lines.truncate(AHEAD_MAX);
+    if more > 0 {
+        lines.push(format!("So are {more} more."));
+    }
+    lines
+}
+
+fn limits_of(
+    state: &State,
+    job: &Job,
+    says: impl Fn(&muster_core::config::PartitionConfig) -> String,
+) -> Vec<String> {
+    let of = |name: &String| {
+        let partition = state.partitions.iter().find(|p| p.name == *name)?;
+        Some(format!(
+            "Partition {name} takes jobs of {}.",
+            says(partition)
+        ))
+    };
+    partitions_of(job).iter().filter_map(of).collect()
+}
+
+fn partitions_of(job: &Job) -> Vec<String> {
+    match job.spec.partitions.as_slice() {
+        [] => vec![job.partition.clone()],
+        several => several.to_vec(),
+    }
+}
+
+/// Who is ahead: those that run on the nodes where it will start, and those that start on them first.
+fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<Ahead>, u32) {
+    let Some(start) = found.starts.get(&job.id) else {
+        return (Vec::new(), 0);
+    };
+    let names = |list: &str| -> BTreeSet<String> {
+        hostlist::parse(list)
+            .unwrap_or_default()
+            .into_iter()
+            .collect()
+    };
+    let nodes = names(&start.nodes);
+    let entry = |other: &Job| Ahead {
+        job: other.id,
+        user: other.spec.owner.user.clone(),
+        name: other.spec.name.clone(),
+        partition: other.partition.clone(),
+        ..Ahead::default()
+    };
+    let mut running = Vec::new();
+    for other in state.active.iter().filter_map(|id| state.jobs.get(id)) {
+        let Some(alloc) = other.alloc.as_ref().filter(|_| !other.completing) else {
+            continue;
+        };
+        let shares = |share: &muster_core::job::NodeShare| nodes.contains(&share.name);
+        if alloc.nodes.iter().any(shares) {
+            running.push(Ahead {
+                cpus: alloc.cpus(),
+                nodes: alloc.hostlist.clone(),
+                runs: true,
+                until: state.limit_end(other),
+                ..entry(other)
+            });
+        }
+    }
+    running.sort_by_key(|a| (a.until.unwrap_or(Timestamp(i64::MAX)), a.job));
+    let mut waiting = Vec::new();
+    for (id, theirs) in &found.starts {
+        let Some(other) = state
+            .jobs
+            .get(id)
+            .filter(|_| *id != job.id && theirs.at <= start.at)
+        else {
+            continue;
+        };
+        if names(&theirs.nodes).is_disjoint(&nodes) {
+            continue;
+        }
+        waiting.push(Ahead {
+            cpus: theirs.cpus,
+            until: Some(theirs.at),
+            ..entry(other)
+        });
+    }
+    waiting.sort_by_key(|a| (a.until, a.job));
+    let count = u32::try_from(running.len() + waiting.len()).unwrap_or(u32::MAX);
+    running.truncate(AHEAD_MAX);
+    waiting.truncate(AHEAD_MAX);
+    running.append(&mut waiting);
+    (running, count)
+}
+
+/// A change to try.
+struct Change {
+    /// Those of a kind are tried from the least on.
+    kind: u32,
+    option: String,
+    words: String,
+    spec: JobSpec,
+    limit: TimeLimit,
+}
+
+/// What would start the job sooner, soonest first; how many changes were tried.
+fn sooner(
+    state: &State,
+    job: &Job,
+    base: Option<&ExpectedStart>,
+    now: Timestamp,
+) -> (Vec<Sooner>, u32) {
+    let (mut found, mut tried, mut cost): (Vec<(u32, Sooner)>, u32, usize) = Default::default();
+    if base.is_some_and(|base| base.at <= now) || job.priority == 0 {
+        return (Vec::new(), 0);
+    }
+    for change in changes(state, job, now).into_iter().take(CHANGES_MAX) {
+        let best_of_kind = found.iter().filter(|(kind, _)| *kind == change.kind);
+        let best = best_of_kind.map(|(_, s)| s.start.at).min();
+        let until = best.or(base.map(|base| base.at));
+        let until = until.map(|at| Timestamp(at.0.saturating_sub(GAIN_MS as i64)));
+        if cost >= INSTANTS_MAX || until.is_some_and(|until| until < now) {
+            continue;
+        }
+        tried += 1;
+        let changed = with_change(state, job.id, change.spec, change.limit);
+        let bounds = Bounds {
+            job: Some(job.id),
+            until,
+            ..Bounds::default()
+        };
+        let mut outcome = forecast(&changed, now, bounds);
+        cost += outcome.cost;
+        if let Some(start) = outcome.starts.remove(&job.id) {
+            let sooner = Sooner {
+                change: change.option,
+                words: change.words,
+                start,
+            };
+            found.push((change.kind, sooner));
+        }
+    }
+    let mut found: Vec<Sooner> = found.into_iter().map(|(_, sooner)| sooner).collect();
+    found.sort_by_key(|sooner| sooner.start.at);
+    (found, tried)
+}
+
+fn changes(state: &State, job: &Job, now: Timestamp) -> Vec<Change> {
+    let mut all = Vec::new();
+    smaller(job, &mut all);
+    shorter(job, &mut all);
+    elsewhere(state, job, now, &mut all);
+    without(job, &mut all);
+    all
+}
+
+/// Half as much, a quarter, ... of `n`, down to one.
+fn halves(n: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(n / 2), |k| Some(k / 2)).take_while(|k| *k > 0)
+}
+
+fn smaller(job: &Job, all: &mut Vec<Change>) {
+    let (spec, limit) = (&*job.spec, job.time_limit);
+    let nodes = spec.ask.min_nodes;
+    for k in halves(nodes).take(3) {
+        let mut spec = spec.clone();
+        (spec.ask.min_nodes, spec.ask.max_nodes) = (k, Some(k));
+        let mut option = format!("--nodes={k}");
+        if let Some(tasks) = spec.ask.ntasks {
+            let tasks = (u64::from(tasks) * u64::from(k)).div_ceil(u64::from(nodes));
+            let tasks = u32::try_from(tasks).unwrap_or(u32::MAX).max(k);
+            spec.ask.ntasks = Some(tasks);
+            option += &format!(" --ntasks={tasks}");
+        }
+        all.push(Change {
+            kind: 0,
+            option,
+            words: format!("on {k} instead of {nodes} nodes"),
+            spec,
+            limit,
+        });
+    }
+    if nodes > 1 && spec.ask.ntasks.is_some() && spec.ask.nodelist.is_none() {
+        let mut spec = spec.clone();
+        (spec.ask.min_nodes, spec.ask.max_nodes) = (1, None);
+        spec.ask.nodes_set = false;
+        all.push(Change {
+            kind: 1,
+            option: "without --nodes".into(),
+            words: "with all its tasks, on as many nodes as it takes".into(),
+            spec,
+            limit,
+        });
+    }
+    if let Some(tasks) = spec.ask.ntasks.filter(|tasks| nodes <= 1 && *tasks > 1) {
+        for k in halves(tasks).take(3) {
+            let mut spec = spec.clone();
+            spec.ask.ntasks = Some(k);
+            all.push(Change {
+                kind: 2,
+                option: format!("--ntasks={k}"),
+                words: format!("with {k} instead of {tasks} tasks"),
+                spec,
+                limit,
+            });
+        }
+    }
+    let cpus = spec.ask.cpus_per_task.unwrap_or(1);
+    for k in halves(cpus).take(2) {
+        let mut spec = spec.clone();
+        spec.ask.cpus_per_task = Some(k);
+        all.push(Change {
+            kind: 3,
+            option: format!("--cpus-per-task={k}"),
+            words: format!("with {k} instead of {cpus} CPUs for each task"),
+            spec,
+            limit,
+        });
+    }
+}
+
+fn shorter(job: &Job, all: &mut Vec<Change>) {
+    let minutes = match job.time_limit {
+        TimeLimit::Minutes(minutes) => minutes,
+        // Any limit at all may help.
+        TimeLimit::Unlimited => 7 * 24 * 60,
+    };
+    let first = (job.time_limit == TimeLimit::Unlimited).then_some(minutes);
+    for k in first.into_iter().chain(halves(minutes).take(4)) {
+        let mut spec = (*job.spec).clone();
+        spec.time_limit = Some(TimeLimit::Minutes(k));
+        all.push(Change {
+            kind: 4,
+            option: format!("--time={k}"),
+            words: match job.time_limit {
+                TimeLimit::Unlimited => format!("with a limit of {k} minutes"),
+                TimeLimit::Minutes(_) => {
+                    format!("with a limit of {k} instead of {minutes} minutes")
+                }
+            },
+            spec,
+            limit: TimeLimit::Minutes(k),
+        });
+    }
+}
+
+fn elsewhere(state: &State, job: &Job, now: Timestamp, all: &mut Vec<Change>) {
+    let owner = &job.spec.owner;
+    let identity = Identity {
+        uid: owner.uid,
+        gid: owner.gid,
+        user: owner.user.clone(),
+        group: owner.group.clone(),
+        groups: Vec::new(),
+    };
+    let mine = partitions_of(job);
+    for partition in state.partitions.iter().filter(|p| !mine.contains(&p.name)) {
+        let mut spec = (*job.spec).clone();
+        spec.partitions = vec![partition.name.clone()];
+        // Who may not submit there is not sent there.
+        if prospective_job(state, &identity, &spec, now).is_err() {
+            continue;
+        }
+        all.push(Change {
+            kind: 5 + u32::try_from(all.len()).unwrap_or(0),
+            option: format!("--partition={}", partition.name),
+            words: format!("in partition {}", partition.name),
+            spec,
+            limit: job.time_limit,
+        });
+    }
+}
+
+fn without(job: &Job, all: &mut Vec<Change>) {
+    type Drop = fn(&mut JobSpec);
+    let ask = &job.spec.ask;
+    let list: [(bool, &str, Drop); 8] = [
+        (ask.switches.is_some(), "--switches", |s| {
+            s.ask.switches = None
+        }),
+        (ask.contiguous, "--contiguous", |s| s.ask.contiguous = false),
+        (ask.sharing == Sharing::Exclusive, "--exclusive", |s| {
+            s.ask.sharing = Sharing::Default;
+        }),
+        (ask.constraint.is_some(), "--constraint", |s| {
+            s.ask.constraint = None
+        }),
+        (ask.nodelist.is_some(), "--nodelist", |s| {
+            s.ask.nodelist = None
+        }),
+        (ask.exclude.is_some(), "--exclude", |s| s.ask.exclude = None),
+        (!ask.gres.is_empty(), "--gres", |s| s.ask.gres.clear()),
+        (job.spec.reservation.is_some(), "--reservation", |s| {
+            s.reservation = None
+        }),
+    ];
+    for (given, option, drop) in list.into_iter().filter(|(given, ..)| *given) {
+        debug_assert!(given);
+        let mut spec = (*job.spec).clone();
+        drop(&mut spec);
+        all.push(Change {
+            kind: 1000 + u32::try_from(all.len()).unwrap_or(0),
+            option: format!("without {option}"),
+            words: format!("without {option}"),
+            spec,
+            limit: job.time_limit,
+        });
+    }
+}

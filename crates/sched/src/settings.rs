@@ -1,0 +1,35 @@
+//! What `SchedulerParameters` says of promises to those who wait.
+
+use muster_core::config::ClusterConfig;
+
+/// Whom nodes are kept for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// How far ahead, milliseconds (`bf_window`).
+    pub(crate) window_ms: Option<u64>,
+    /// How long a job has waited at least, milliseconds (`bf_min_age_reserve`).
+    pub(crate) least_age_ms: u64,
+    /// The priority it has at least (`bf_min_prio_reserve`).
+    pub(crate) least_priority: u32,
+    /// A job has nodes kept in one partition only (`bf_one_resv_per_job`).
+    pub(crate) one_each: bool,
+}
+
+impl Settings {
+    /// From the words; what is no number counts as not written.
+    pub(crate) fn new(config: &ClusterConfig) -> Settings {
+        let words = &config.scheduler_parameters;
+        let value = |name: &str| {
+            let pairs = words.iter().rev().filter_map(|word| word.split_once('='));
+            let mut named = pairs.filter(|(key, _)| *key == name);
+            named.next().map(|(_, value)| value)
+        };
+        let number = |name: &str| value(name).and_then(|value| value.parse::<u32>().ok());
+        Settings {
+            window_ms: number("bf_window").map(|minutes| u64::from(minutes) * 60_000),
+            least_age_ms: u64::from(number("bf_min_age_reserve").unwrap_or(0)) * 1000,
+            least_priority: number("bf_min_prio_reserve").unwrap_or(0),
+            one_each: words.iter().any(|word| word == "bf_one_resv_per_job"),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Forecasts and explanations of small scenarios: what is foretold is what then happens.
+
+use crate::world::{World, cluster, job, nodes, partition, wide};
+use muster_core::command::{Command, Identity, UserCommand};
+use muster_core::event::JobChange;
+use muster_core::explain::Explanation;
+use muster_core::ids::JobId;
+use muster_core::job::Hold;
+use muster_core::spec::{DependencyKind, DependencyTerm, JobKind, JobSpec};
+use muster_core::time::Timestamp;
+use muster_sched::explain;
+use muster_sched::forecast::{Bounds, forecast, would_start};
+
+/// Minutes from now until a job is expected to start, and where.
+fn foretold(world: &World, id: JobId) -> Option<(u64, String)> {
+    let found = forecast(&world.state, world.now, Bounds::default());
+    let start = found.starts.get(&id)?;
+    assert!(!start.estimate);
+    Some((minutes(world, start.at), start.nodes.clone()))
+}
+
+fn minutes(world: &World, at: Timestamp) -> u64 {
+    at.since_ms(world.now) / 60_000
+}
+
+fn why(world: &World, id: JobId) -> Explanation {
+    explain(&world.state, id, world.now).unwrap()
+}
+
+/// Option and minutes from now of each change that helps.
+fn sooner(world: &World, id: JobId) -> Vec<(String, u64)> {
+    let told = why(world, id);
+    told.sooner
+        .iter()
+        .map(|s| (s.change.clone(), minutes(world, s.start.at)))
+        .collect()
+}
+
+fn of(name: &str, mut spec: JobSpec) -> JobSpec {
+    spec.owner.user = name.into();
+    spec.owner.uid = 1000;
+    spec
+}
+
+/// n0 A A A B B C C C C
+/// n1 D D . B B
+fn gap() -> (World, [JobId; 4]) {
+    let mut world = World::simple(2, 1);
+    let a = world.submit(job(1, 30));
+    let b = world.submit(wide(2, 2, 20));
+    let c = world.submit(job(1, 40));
+    let d = world.submit(job(1, 20));
+    assert_eq!(world.pass(), [a, d]);
+    (world, [a, b, c, d])
+}
+
+#[test]
+fn everyone_who_waits_has_an_expected_start() {
+    let (mut world, [a, b, c, d]) = gap();
+    assert_eq!(foretold(&world, b), Some((30, "n[0-1]".into())));
+    assert_eq!(foretold(&world, c), Some((50, "n0".into())));
+    assert_eq!(foretold(&world, a), None);
+    // As foretold.
+    let expected = world.now.plus_s(50 * 60);
+    for minutes in [20, 10, 20] {
+        world.now = world.now.plus_s(minutes * 60);
+        let over: Vec<JobId> = world.state.by_limit.iter().map(|(_, id)| *id).collect();
+        let ends = |id: &JobId| world.state.limit_end(&world.state.jobs[id]);
+        let over: Vec<JobId> = over
+            .into_iter()
+            .filter(|id| ends(id).is_some_and(|end| end <= world.now))
+            .collect();
+        over.into_iter().for_each(|id| world.end(id));
+        world.pass_by_core();
+    }
+    assert_eq!(world.state.jobs[&c].start_time, Some(expected));
+    assert!(world.state.jobs[&d].state.is_ended());
+}
+
+#[test]
+fn what_is_told_before_submitting_is_what_is_told_after() {
+    let mut world = World::simple(2, 1);
+    let identity = Identity {
+        uid: 1000,
+        user: "ann".into(),
+        ..Identity::default()
+    };
+    for (spec, starts_in) in [
+        (job(1, 30), 0),
+        (wide(2, 2, 20), 30),
+        (job(1, 20), 0),
+        (job(1, 60), 50),
+        (job(1, 10), 20),
+        (wide(2, 2, 30), 110),
+    ] {
+        let mut spec = of("ann", spec);
+        spec.kind = JobKind::Allocation;
+        let (id, before) = would_start(&world.state, &identity, &spec, world.now).unwrap();
+        assert_eq!(minutes(&world, before.at), starts_in);
+        let submit = UserCommand::Submit {
+            spec: Box::new(spec),
+            blobs: vec![],
+            test_only: false,
+        };
+        world.decide(&Command::User(identity.clone(), submit));
+        let after = forecast(&world.state, world.now, Bounds::default());
+        assert_eq!(after.starts.get(&id), Some(&before));
+        world.pass_by_core();
+    }
+}
+
+#[test]
+fn what_cannot_start_has_no_expected_start() {
+    let (mut world, [_, b, c, _]) = gap();
+    let hold = Hold::User;
+    world.change(b, JobChange::Hold { hold, priority: 0 });
+    assert_eq!(foretold(&world, b), None);
+    // Nobody is kept back by a job that is held.
+    assert_eq!(foretold(&world, c), Some((20, "n1".into())));
+    let told = why(&world, b);
+    assert_eq!((told.start, told.sooner), (None, vec![]));
+}
+
+#[test]
+fn one_that_waits_for_another_starts_after_it() {
+    let (mut world, [_, _, c, _]) = gap();
+    let mut spec = job(1, 5);
+    let term = DependencyTerm::Job {
+        kind: DependencyKind::AfterOk,
+        job: c,
+        task: None,
+        delay_minutes: 0,
+    };
+    spec.dependency.terms = vec![term.clone()];
+    let waits = world.submit(spec);
+    world.change(
+        waits,
+        JobChange::WaitingOn {
+            terms: vec![term],
+            reason: muster_core::job::Reason::Dependency,
+        },
+    );
+    assert_eq!(foretold(&world, waits), Some((90, "n0".into())));
+    let told = why(&world, waits);
+    assert_eq!(
+        told.waits_for,
+        [format!("Job {c} must end well (afterok).")]
+    );
+}
+
+#[test]
+fn a_shorter_limit_or_fewer_nodes_start_it_sooner() {
+    let (world, [a, b, c, d]) = gap();
+    // Ten minutes fit between D and B.
+    assert_eq!(sooner(&world, c), [("--time=10".into(), 20)]);
+    // One node is free when D ends.
+    let helps = [("--nodes=1 --ntasks=1".into(), 20)];
+    assert_eq!(sooner(&world, b), helps);
+    let told = why(&world, b);
+    let ahead: Vec<(JobId, bool)> = told.ahead.iter().map(|a| (a.job, a.runs)).collect();
+    assert_eq!(ahead, [(d, true), (a, true)]);
+    assert_eq!(
+        told.waits_for,
+        ["It is next in partition p; 2 CPUs on 2 nodes must become free."]
+    );
+    let told = why(&world, c);
+    let ahead: Vec<(JobId, bool)> = told.ahead.iter().map(|a| (a.job, a.runs)).collect();
+    assert_eq!(ahead, [(a, true), (b, false)]);
+    assert!(!told.predicted && told.tried > 1);
+}
+
+#[test]
+fn another_partition_may_be_free() {
+    let mut config = cluster(nodes(2, 1));
+    let second = config.nodes[1..].to_vec();
+    config.partitions = vec![partition("p", &config.nodes[..1]), partition("q", &second)];
+    let mut world = World::new(config);
+    world.submit(of("ann", job(1, 60)));
+    let waits = world.submit(of("ann", job(1, 60)));
+    assert_eq!(world.pass().len(), 1);
+    assert_eq!(sooner(&world, waits), [("--partition=q".into(), 0)]);
+}
+
+#[test]
+fn few_switches_are_worth_waiting_for_or_not() {
+    let mut config = cluster(nodes(4, 1));
+    config.topologies = vec![crate::network::tree(&[2, 2], false)];
+    let mut world = World::new(config);
+    let mut on = |node: &str, minutes| {
+        let mut spec = job(1, minutes);
+        spec.ask.nodelist = Some(node.into());
+        world.submit(spec)
+    };
+    on("n0", 60);
+    on("n2", 90);
+    assert_eq!(world.pass().len(), 2);
+    let mut spec = wide(2, 2, 10);
+    spec.ask.switches = Some((1, None));
+    let waits = world.submit(spec);
+    assert_eq!(world.pass(), []);
+    // The site lets it wait for five minutes at most.
+    assert_eq!(foretold(&world, waits), Some((5, "n[1,3]".into())));
+    let told = sooner(&world, waits);
+    assert!(told.contains(&("without --switches".into(), 0)), "{told:?}");
+    assert!(
+        told.contains(&("--nodes=1 --ntasks=1".into(), 0)),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn nodes_that_are_out_of_service_are_named() {
+    let mut world = World::simple(2, 1);
+    world.drain(1);
+    let mut spec = job(1, 10);
+    spec.ask.nodelist = Some("n1".into());
+    let waits = world.submit(spec);
+    assert_eq!(world.pass(), []);
+    let told = why(&world, waits);
+    assert_eq!(told.waits_for, ["Node n1 is drained (test)."]);
+    assert_eq!(told.start, None);
+    assert_eq!(sooner(&world, waits), [("without --nodelist".into(), 0)]);
+}
+
+#[test]
+fn beyond_the_bound_times_are_estimates() {
+    let mut world = World::simple(1, 1);
+    let all: Vec<JobId> = (0..50).map(|_| world.submit(job(1, 10))).collect();
+    world.pass();
+    let bounds = Bounds {
+        starts: 10,
+        ..Bounds::default()
+    };
+    let found = forecast(&world.state, world.now, bounds);
+    assert_eq!(found.starts.len(), 49);
+    assert!(!found.starts[&all[10]].estimate && found.starts[&all[49]].estimate);
+    assert!(found.starts[&all[49]].at > found.starts[&all[20]].at);
+}
