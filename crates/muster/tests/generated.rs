@@ -53,7 +53,7 @@ fn man_pages_render_without_warnings() {
         );
         assert!(output.stdout.len() > 500, "{}", path.display());
     }
-    assert_eq!(pages, 16);
+    assert_eq!(pages, 17);
 }
 
 /// What bash offers for a line.
@@ -86,6 +86,8 @@ fn bash_completes() {
         (&["scontrol", "rec"], "reconfigure"),
         (&["scontrol", "show", "part"], "partitions"),
         (&["slurmctld", "--v"], "--version"),
+        (&["muster", "wh"], "why"),
+        (&["muster", "why", "--js"], "--json"),
     ] {
         assert_eq!(completed(&script, line), [word], "{line:?}");
     }

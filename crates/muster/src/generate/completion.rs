@@ -80,7 +80,7 @@ pub(super) fn script() -> String {
         let _ = writeln!(
             out,
             "_muster_options_{}='{}'",
-            command.name,
+            word(command).replace('-', "_"),
             options(command).join(" ")
         );
         if command.name == "scontrol" {
@@ -88,13 +88,16 @@ pub(super) fn script() -> String {
             let _ = writeln!(out, "_muster_scontrol_entities='{}'", listed(command, 1));
         }
     }
-    let links: Vec<&str> = all.iter().map(|c| c.name).collect();
+    let words: Vec<&str> = all.iter().map(word).collect();
+    let links: Vec<&str> = (all.iter().map(|c| c.name))
+        .filter(|name| !name.starts_with(OWN))
+        .collect();
     let _ = writeln!(
         out,
         "_muster_options_muster='--help --version'\n_muster_options_up='--nodes= --cpus= --file= --help'\n\
          _muster_options_down='--purge --help'\n\
-         _muster_commands='up down env config generate ctld noded help version {}'",
-        links.join(" ")
+         _muster_commands='up down env config sim emulate doctor bench generate ctld noded help version {}'",
+        words.join(" ")
     );
     out.push_str(FUNCTIONS);
     let _ = writeln!(
@@ -103,6 +106,14 @@ pub(super) fn script() -> String {
         links.join(" ")
     );
     out
+}
+
+/// Pages of commands that have no link of their own begin so.
+const OWN: &str = "muster-";
+
+/// The word after `muster` that stands for a command.
+fn word(command: &Command) -> &'static str {
+    command.name.strip_prefix(OWN).unwrap_or(command.name)
 }
 
 /// Names of options that are not refused; those that need a value end in `=`.
