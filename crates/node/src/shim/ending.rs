@@ -4,8 +4,8 @@
 //! after each script's end it is enough to look whether the shim has children that it did not fork.
 
 use super::around::is_of_the_site;
+use super::files;
 use super::jobs::{Role, Shim};
-use super::launch;
 use super::processes::{self, Containment};
 use super::wire::{FromShim, Run};
 use crate::sys;
@@ -75,7 +75,7 @@ impl Shim {
         match sys::fork() {
             Ok(sys::Fork::Child) => {
                 sys::restore_signals();
-                launch::write_line(&files.user, &files.work_dir, &files.stderr, &line)
+                files::write_line(&files.user, &files.work_dir, &files.stderr, &line)
             }
             Ok(sys::Fork::Parent(pid)) => {
                 self.roles.insert(pid, role);
