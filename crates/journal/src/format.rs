@@ -7,7 +7,7 @@ use crc32fast::Hasher;
 use crate::{Batch, Error, LogId, Position};
 
 /// The format that this release writes, and the newest that it reads.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 1;
 /// Length of the header of a segment or snapshot file, bytes.
 pub(crate) const FILE_HEADER: usize = 64;
 /// Length of the header of a record, bytes.

@@ -88,7 +88,8 @@ impl Shim {
         }
     }
 
-    /// Signals the script, its descendants, and orphans of the job.
+    /// Signals the script, its descendants, and orphans of the job: parents first, so that none sees a child end by the
+    /// signal, and goes on or ends by itself, before it has the signal too.
     pub(super) fn signal_script(&mut self, run: Run, signal: i32) {
         let mut roots: Vec<i32> = self
             .jobs
@@ -97,9 +98,8 @@ impl Shim {
             .into_iter()
             .collect();
         roots.extend(self.leftovers(run));
-        let mut all = self.tree.below(&roots);
-        all.extend(roots);
-        for pid in all {
+        let below = self.tree.below(&roots);
+        for pid in roots.into_iter().chain(below) {
             sys::kill(pid, signal);
         }
     }
