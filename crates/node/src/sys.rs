@@ -139,7 +139,9 @@ impl Drop for Stack {
 }
 
 /// Makes a child that shares this process's memory, and waits until it has executed a program or ended: nothing is
-/// copied, which is half of what a fork of a process of some size costs. `body` runs in the child and gives its exit
+/// copied, which is half of what a fork of a process of some size costs. Unlike in a [`nursery`], the body may do what it
+/// likes, and the parent stands still meanwhile, also when the child's user stops it: for a process that has nothing to
+/// do but this user's step. `body` runs in the child and gives its exit
 /// code. What it allocates and does not free stays allocated here. Only for processes with one thread and without
 /// signal handlers.
 pub(crate) fn fork_shared(stack: &Stack, mut body: impl FnMut() -> i32) -> io::Result<i32> {
