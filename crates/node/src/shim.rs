@@ -19,7 +19,7 @@ pub(crate) mod wire;
 
 pub(crate) use files::{go_to, open_as, output_flags, say};
 pub(crate) use processes::{Containment, ProcessTree};
-pub(crate) use steps::remove_dirs;
+pub(crate) use steps::{SHARED_MEMORY, remove_dirs};
 
 use crate::sys;
 use jobs::Shim;

@@ -19,7 +19,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 /// Where memory that processes share has its names.
-const SHARED_MEMORY: &str = "/dev/shm";
+pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Daemons without a step that a job keeps at most.
 const SPARES_MAX: usize = 16;
@@ -217,9 +217,10 @@ impl Shim {
         self.spool.hash(&mut hasher);
         let (uid, node, place) = (order.user.uid, &self.node, hasher.finish());
         let name = format!("muster-pmix.{uid}.{}.{node}.{place:016x}", pmix.nspace);
-        [pmix.tmp_base.as_str(), SHARED_MEMORY]
-            .map(|base| Path::new(base).join(&name))
-            .into()
+        let bases = [pmix.tmp_base.as_str(), SHARED_MEMORY];
+        let mut dirs: Vec<PathBuf> = bases.map(|base| Path::new(base).join(&name)).into();
+        dirs.dedup();
+        dirs
     }
 
     fn step_socket(&self, run: Run, step: StepNo) -> PathBuf {
