@@ -44,6 +44,7 @@ fn main() -> Result<()> {
         ["bench", "mpi", ..] => mpi::run(&args[2..]),
         ["bench", "sched"] => sim::bench_sched(),
         ["bench", "peer", ..] => peer::run(&args[2..]),
+        [peer::INSIDE, ..] => peer::burst(&args[1..]),
         [] | ["help" | "--help"] => {
             print!("{HELP}");
             Ok(())

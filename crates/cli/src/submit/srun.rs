@@ -148,7 +148,6 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
     spec.job = job;
     let (stream, info) = reach_lead(&say, job)?;
     spec.key = info.as_ref().map(|i| i.key.clone());
-    let user = own_user();
     if own_het_job(job) {
         // Numbers of steps are the whole job's.
         let (step, total_tasks) = (het::take_number(&say, job)?, None);
@@ -159,7 +158,7 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
         });
     }
     let (stream, created) = create(&say, stream, &mut spec)?;
-    let session = Session::start(&say, line, vec![(spec, created)], streams, user)?;
+    let session = Session::start(&say, line, vec![(spec, created)], streams)?;
     let outcome = session.run(vec![stream], None);
     Ok(outcome.code)
 }
@@ -209,7 +208,7 @@ fn launch(
         .unwrap_or_default();
     let stream = AgentStream::connect(&address).map_err(|e| unreachable(&say, &address, &e))?;
     let (stream, created) = create(&say, stream, &mut step)?;
-    let session = Session::start(&say, line, vec![(step, created)], streams, own_user())?;
+    let session = Session::start(&say, line, vec![(step, created)], streams)?;
     Ok((session, stream))
 }
 
