@@ -99,12 +99,9 @@ pub(super) fn throughput(bench: &mut Bench) -> Result<()> {
             );
         }
     }
-    let rows = site.text(
-        &[
-            "sacct", "-X", "-n", "-S", "now-1day", "-s", "CD", "-o", "jobid",
-        ],
-        &bench.dir,
-    )?;
+    let completed = ["-s", "CD", "-S", "now-1day", "-E", "now"];
+    let args = [&["sacct", "-X", "-n", "-o", "jobid"][..], &completed].concat();
+    let rows = site.text(&args, &bench.dir)?;
     let rows = rows.lines().count();
     ensure!(
         rows == count as usize,
