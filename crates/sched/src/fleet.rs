@@ -2,6 +2,9 @@
 //! tree that finds the next node with enough room. Follows the state by node; a pass takes room away here and the
 //! next pass puts right what was not committed.
 
+mod tree;
+
+use self::tree::Tree;
 use crate::cores;
 use crate::network::{Leaves, Network};
 use crate::reserved::{self, Blocks, Own};
@@ -789,69 +792,6 @@ fn take_gres(
             used[i].union_with(&ids);
             let (name, kind) = (has.clone(), has_kind.clone());
             out.push(muster_core::job::GresShare { name, kind, ids });
-        }
-    }
-}
-
-/// The most free CPUs and memory over ranges of places.
-#[derive(Debug)]
-struct Tree {
-    /// Leaves, a power of two.
-    leaves: usize,
-    most: Vec<(u32, u64)>,
-}
-
-impl Tree {
-    fn new(len: usize) -> Tree {
-        let leaves = len.next_power_of_two();
-        Tree {
-            leaves,
-            most: vec![(0, 0); leaves * 2],
-        }
-    }
-
-    fn set(&mut self, pos: usize, value: (u32, u64)) {
-        let mut at = self.leaves + pos;
-        if self.most[at] == value {
-            return;
-        }
-        self.most[at] = value;
-        while at > 1 {
-            at /= 2;
-            let (a, b) = (self.most[at * 2], self.most[at * 2 + 1]);
-            let new = (a.0.max(b.0), a.1.max(b.1));
-            if self.most[at] == new {
-                break;
-            }
-            self.most[at] = new;
-        }
-    }
-
-    fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
-        if from >= self.leaves {
-            return None;
-        }
-        // An empty or closed node is (0, 0); something asked for is at least one CPU.
-        let cpus = cpus.max(1);
-        let enough = |at: usize| self.most[at].0 >= cpus && self.most[at].1 >= mib;
-        let mut at = self.leaves + from;
-        loop {
-            if enough(at) {
-                if at >= self.leaves {
-                    return Some(at - self.leaves);
-                }
-                at *= 2;
-                continue;
-            }
-            // On to the subtree to the right. Both maxima may come from different nodes, so a subtree that has
-            // enough may still have no node that does.
-            while at & 1 == 1 {
-                at >>= 1;
-            }
-            if at == 0 {
-                return None;
-            }
-            at += 1;
         }
     }
 }

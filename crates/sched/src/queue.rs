@@ -2,6 +2,9 @@
 //! a shape in one of its partitions; it is `woken` when something may have changed for it and otherwise blocked,
 //! and a blocked lane costs nothing.
 
+mod slab;
+
+use self::slab::Slab;
 use crate::demand::Demand;
 use crate::fleet::{Fleet, PartView};
 use crate::ground::{Hold, Ideal};
@@ -753,54 +756,4 @@ pub(crate) fn feasible(
     } else {
         Reason::NodesUnavailable
     })
-}
-
-/// Values under small numbers that are used again.
-#[derive(Debug)]
-struct Slab<T> {
-    slots: Vec<Option<T>>,
-    free: Vec<u32>,
-}
-
-impl<T> Default for Slab<T> {
-    fn default() -> Slab<T> {
-        Slab {
-            slots: Vec::new(),
-            free: Vec::new(),
-        }
-    }
-}
-
-impl<T> Slab<T> {
-    fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
-    fn insert(&mut self, value: T) -> u32 {
-        if let Some(id) = self.free.pop() {
-            self.slots[id as usize] = Some(value);
-            return id;
-        }
-        self.slots.push(Some(value));
-        u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 shapes wait")
-    }
-
-    fn remove(&mut self, id: u32) -> T {
-        self.free.push(id);
-        self.slots[id as usize]
-            .take()
-            .expect("ids are handed out for values that are there")
-    }
-
-    fn get(&self, id: u32) -> &T {
-        self.slots[id as usize]
-            .as_ref()
-            .expect("ids are handed out for values that are there")
-    }
-
-    fn get_mut(&mut self, id: u32) -> &mut T {
-        self.slots[id as usize]
-            .as_mut()
-            .expect("ids are handed out for values that are there")
-    }
 }

@@ -111,6 +111,10 @@ impl Scheduler {
             Event::JobStarted { id, .. }
             | Event::JobSuspended { id, .. }
             | Event::JobResumed { id, .. } => {
+                if matches!(event, Event::JobResumed { .. }) && state.preemption().is_some() {
+                    // It took what came back at once, and may have to give it to another than had it before.
+                    self.opened.insert(*id);
+                }
                 self.job(state, *id);
                 self.nodes_of(state, *id);
                 self.retimed(state, *id);

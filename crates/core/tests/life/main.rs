@@ -9,6 +9,7 @@ mod nodes;
 mod partitions;
 mod power;
 mod random;
+mod reboots;
 mod reservations;
 mod running;
 mod submission;

@@ -405,6 +405,132 @@ fn no_more_than_needed(world: &World, plan: &Plan) -> Result<(), TestCaseError> 
     Ok(())
 }
 
+/// Who goes on in place of the one that had stopped it may be stopped for another that had nobody to stop before.
+#[test]
+fn who_goes_on_can_be_stopped_for_another() {
+    let submit = |part, tasks, nodes| Op::Submit {
+        part,
+        tasks,
+        nodes,
+        mib: 0,
+    };
+    let before = [(0, 1, 1), (0, 4, 2), (1, 1, 2)];
+    let after = [(0, 1, 2), (2, 1, 1), (2, 1, 2), (2, 6, 2), (1, 1, 2)];
+    let all = |jobs: &[(usize, u32, u32)]| {
+        let jobs = jobs
+            .iter()
+            .map(|&(part, tasks, nodes)| submit(part, tasks, nodes));
+        jobs.chain([Op::Pass]).collect::<Vec<Op>>()
+    };
+    let mut ops = all(&before);
+    ops.extend(all(&after));
+    ops.extend([Op::Pass, Op::End(2), Op::Clean(0), Op::Pass]);
+    soundly(32, &ops).expect("every plan is sound");
+}
+
+/// Plays operations and checks every plan against one made anew.
+fn soundly(flags: u32, ops: &[Op]) -> Result<(), TestCaseError> {
+    let mode = [
+        PreemptMode::Cancel,
+        PreemptMode::Requeue,
+        PreemptMode::Suspend,
+    ][flags as usize % 3];
+    let mut config = config(3, 4, mode);
+    config.memory_is_consumable = flags & 4 != 0;
+    config.backfill = flags & 8 == 0;
+    if flags & 16 != 0 {
+        config.partitions[0].grace_time_s = 20;
+    }
+    if flags & 32 != 0 {
+        config.order.preemption.exempt_s = 30;
+    }
+    let mut world = World::new(config);
+    let mut all: Vec<JobId> = Vec::new();
+    for op in ops {
+        match op {
+            Op::Submit {
+                part,
+                tasks,
+                nodes,
+                mib,
+            } => {
+                let mut spec = within(
+                    ["p", "mid", "hi"][*part],
+                    wide(*nodes, (*tasks).max(*nodes), 60),
+                );
+                spec.ask.memory = MemoryAsk::PerNode(mib + 1);
+                all.push(world.submit(spec));
+            }
+            Op::End(i) => {
+                let running: Vec<JobId> = all
+                    .iter()
+                    .filter(|id| world.state_of(**id) == (JobState::Running, false))
+                    .copied()
+                    .collect();
+                if let Some(id) = running.get(i % running.len().max(1)) {
+                    world.ending(*id);
+                }
+            }
+            Op::Clean(i) => {
+                let gone: Vec<JobId> = all
+                    .iter()
+                    .filter(|id| world.state.jobs[id].completing)
+                    .copied()
+                    .collect();
+                if let Some(id) = gone.get(i % gone.len().max(1)) {
+                    world.clean(*id);
+                }
+            }
+            Op::Later(s) => {
+                world.now = world.now.plus_s(*s);
+                world.tick();
+            }
+            Op::Pass => {
+                let plan = world.sched.plan(&world.state, world.now);
+                let fresh =
+                    muster_sched::Scheduler::new(&world.state).plan(&world.state, world.now);
+                prop_assert_eq!(&plan.starts, &fresh.starts);
+                prop_assert_eq!(&plan.preemptions, &fresh.preemptions);
+                no_more_than_needed(&world, &plan)?;
+                world.carry_out(plan);
+            }
+        }
+        prop_assert_eq!(world.state.check_invariants(), Ok(()));
+    }
+    // When everything that runs has ended often enough, nobody is left behind.
+    for _ in 0..all.len() * 3 + 3 {
+        world.now = world.now.plus_s(60);
+        world.tick();
+        world.preempting_pass();
+        let gone: Vec<JobId> = all
+            .iter()
+            .filter(|id| world.state.jobs[id].completing)
+            .copied()
+            .collect();
+        gone.iter().for_each(|id| world.clean(*id));
+        world.preempting_pass();
+        if let Some(id) = all
+            .iter()
+            .find(|id| world.state_of(**id).0 == JobState::Running)
+        {
+            world.end_by_core(*id);
+        }
+    }
+    for id in &all {
+        let job = &world.state.jobs[id];
+        prop_assert!(
+            job.state.is_ended()
+                || job.reason == Reason::BadConstraints
+                || job.reason == Reason::PartitionConfig,
+            "{} is left {:?} {:?}",
+            id,
+            job.state,
+            job.reason
+        );
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(std::env::var("PROPTEST_CASES").map_or(200, |n| n.parse().expect("a number"))))]
 
@@ -413,68 +539,6 @@ proptest! {
         flags in 0u32..64,
         ops in proptest::collection::vec(op(), 1..60),
     ) {
-        let mode = [PreemptMode::Cancel, PreemptMode::Requeue, PreemptMode::Suspend][flags as usize % 3];
-        let mut config = config(3, 4, mode);
-        config.memory_is_consumable = flags & 4 != 0;
-        config.backfill = flags & 8 == 0;
-        if flags & 16 != 0 {
-            config.partitions[0].grace_time_s = 20;
-        }
-        if flags & 32 != 0 {
-            config.order.preemption.exempt_s = 30;
-        }
-        let mut world = World::new(config);
-        let mut all: Vec<JobId> = Vec::new();
-        for op in &ops {
-            match op {
-                Op::Submit { part, tasks, nodes, mib } => {
-                    let mut spec = within(["p", "mid", "hi"][*part], wide(*nodes, (*tasks).max(*nodes), 60));
-                    spec.ask.memory = MemoryAsk::PerNode(mib + 1);
-                    all.push(world.submit(spec));
-                }
-                Op::End(i) => {
-                    let running: Vec<JobId> = all.iter().filter(|id| world.state_of(**id) == (JobState::Running, false)).copied().collect();
-                    if let Some(id) = running.get(i % running.len().max(1)) {
-                        world.ending(*id);
-                    }
-                }
-                Op::Clean(i) => {
-                    let gone: Vec<JobId> = all.iter().filter(|id| world.state.jobs[id].completing).copied().collect();
-                    if let Some(id) = gone.get(i % gone.len().max(1)) {
-                        world.clean(*id);
-                    }
-                }
-                Op::Later(s) => {
-                    world.now = world.now.plus_s(*s);
-                    world.tick();
-                }
-                Op::Pass => {
-                    let plan = world.sched.plan(&world.state, world.now);
-                    let fresh = muster_sched::Scheduler::new(&world.state).plan(&world.state, world.now);
-                    prop_assert_eq!(&plan.starts, &fresh.starts);
-                    prop_assert_eq!(&plan.preemptions, &fresh.preemptions);
-                    no_more_than_needed(&world, &plan)?;
-                    world.carry_out(plan);
-                }
-            }
-            prop_assert_eq!(world.state.check_invariants(), Ok(()));
-        }
-        // When everything that runs has ended often enough, nobody is left behind.
-        for _ in 0..all.len() * 3 + 3 {
-            world.now = world.now.plus_s(60);
-            world.tick();
-            world.preempting_pass();
-            let gone: Vec<JobId> = all.iter().filter(|id| world.state.jobs[id].completing).copied().collect();
-            gone.iter().for_each(|id| world.clean(*id));
-            world.preempting_pass();
-            if let Some(id) = all.iter().find(|id| world.state_of(**id).0 == JobState::Running) {
-                world.end_by_core(*id);
-            }
-        }
-        for id in &all {
-            let job = &world.state.jobs[id];
-            prop_assert!(job.state.is_ended() || job.reason == Reason::BadConstraints || job.reason == Reason::PartitionConfig,
-                "{} is left {:?} {:?}", id, job.state, job.reason);
-        }
+        soundly(flags, &ops)?;
     }
 }
