@@ -32,6 +32,8 @@ pub(crate) struct Keys {
     /// It has licenses.
     pub(crate) licenses: Option<Arc<Allocation>>,
     waits_for: Vec<(JobId, Option<u32>)>,
+    /// The submission that it belongs to, if it waits for earlier ones of its name.
+    singleton: Option<JobId>,
 }
 
 /// What a record counts for in its array.
@@ -169,6 +171,8 @@ impl State {
         if phase == Phase::Pending {
             keys.begin = job.begin_at;
             keys.deadline = job.too_late_at();
+            let singleton = job.waiting_on.contains(&DependencyTerm::Singleton);
+            keys.singleton = singleton.then(|| job.submitted_as());
             keys.waits_for = job
                 .waiting_on
                 .iter()
@@ -191,6 +195,11 @@ impl State {
         self.shift_counted(&before.counted, &after.counted);
         if before.licenses.is_some() != after.licenses.is_some() {
             self.shift_licenses(before, after);
+        }
+        if before.singleton != after.singleton {
+            let entry = |submission| (submission, id);
+            before.singleton.map(|s| self.singletons.remove(&entry(s)));
+            after.singleton.map(|s| self.singletons.insert(entry(s)));
         }
         if before.waits_for != after.waits_for {
             for key in &before.waits_for {
@@ -275,6 +284,7 @@ impl State {
         self.pending = BTreeSet::new();
         self.active = BTreeSet::new();
         self.dependents = BTreeMap::new();
+        self.singletons = BTreeSet::new();
         self.by_owner = BTreeMap::new();
         self.specs = HashMap::new();
         self.by_reservation = BTreeMap::new();
@@ -398,6 +408,11 @@ impl State {
         let power = self.power_due.first().map(|(time, _)| put_off(*time));
         let purge = self.next_purge().map(put_off);
         [due, purge, power].into_iter().flatten().min()
+    }
+
+    /// Whether a job may leave that one purge had to leave for the next.
+    pub fn purge_is_due(&self, now: Timestamp) -> bool {
+        self.next_purge().is_some_and(|at| at <= now)
     }
 
     /// When the job that ended first may leave; `MinJobAge=0` keeps all.

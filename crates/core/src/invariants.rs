@@ -283,6 +283,10 @@ impl State {
         ensure!(self.specs == fresh.specs, "index specs is wrong");
         ensure!(self.by_owner == fresh.by_owner, "index by_owner is wrong");
         ensure!(
+            self.singletons == fresh.singletons,
+            "index singletons is wrong"
+        );
+        ensure!(
             self.by_reservation == fresh.by_reservation,
             "index by_reservation is wrong"
         );

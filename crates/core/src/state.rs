@@ -73,6 +73,8 @@ pub struct State {
     pub power_rates: PowerRates,
     /// Index: records that are not over, by owner and job name, as (submission, record), for `singleton` and filters.
     pub by_owner: BTreeMap<u32, BTreeMap<String, BTreeSet<(JobId, JobId)>>>,
+    /// Index: pending records that wait for earlier ones of their name, as (submission, record).
+    pub singletons: BTreeSet<(JobId, JobId)>,
     /// Index: what counts towards limits, where they are kept.
     pub limit_use: BTreeMap<crate::account_limits::Scope, crate::account_limits::InUse>,
     /// Index: licenses that jobs have.
