@@ -209,6 +209,8 @@ fn jobs_on_the_same_cpus_take_turns() {
     let second = job("second");
     let states = || format!("{} {}", state_of(&c, first), state_of(&c, second));
     c.until("the second waits", || states() == "RUNNING SUSPENDED");
+    let why = c.ok(&format!("{} why {second}", env!("CARGO_BIN_EXE_muster")));
+    assert!(why.contains("take turns of 5 s"), "{why}");
     let ran = |file: &str| c.read_if_there(file).len();
     c.until("it has its turn", || states() == "SUSPENDED RUNNING");
     let (stopped, before) = (ran("first"), ran("second"));
