@@ -13,6 +13,7 @@ use crate::sharing::{
     PartSharing, Tenants, closed_cpus, hold, kept_for_stopped, lend, sharing_of, tenants_of,
     wants_nodes_by_user,
 };
+use crate::tenants::{Changes, Tenant};
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::job::NodeShare;
@@ -105,6 +106,8 @@ pub(crate) struct NodeView {
     pub(crate) layers: Vec<CpuSet>,
     /// Partitions it is in.
     pub(crate) parts: Vec<u32>,
+    /// Who is on it.
+    pub(crate) tenants: Vec<Tenant>,
 }
 
 /// What a node had left at some point of a pass.
@@ -155,9 +158,13 @@ impl PartView {
 
     /// Whether a node is in it.
     pub(crate) fn has(&self, node: u32) -> bool {
-        self.pos_of
-            .get(node as usize)
-            .is_some_and(|pos| *pos != NOWHERE)
+        self.place(node).is_some()
+    }
+
+    /// A node's place in it.
+    pub(crate) fn place(&self, node: u32) -> Option<usize> {
+        let pos = *self.pos_of.get(node as usize)?;
+        (pos != NOWHERE).then_some(pos as usize)
     }
 
     /// CPUs of the node at `pos` that a job which shares may have.
@@ -176,7 +183,7 @@ impl PartView {
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     pub(crate) config: Option<Arc<ClusterConfig>>,
-    /// What it says of promises.
+    /// What the configuration says of promises.
     pub(crate) settings: Settings,
     pub(crate) classes: Vec<NodeClass>,
     /// Room of an empty node, by class.
@@ -194,6 +201,8 @@ pub(crate) struct Fleet {
     /// The time of the pass.
     pub(crate) now: Timestamp,
     pub(crate) node_by_name: HashMap<String, u32>,
+    /// Nodes that changed.
+    pub(crate) changes: Changes,
 }
 
 impl Fleet {
@@ -201,12 +210,12 @@ impl Fleet {
     pub(crate) fn new(state: &State) -> Fleet {
         let mut fleet = Fleet {
             config: state.config.clone(),
+            by_user: wants_nodes_by_user(state),
             settings: state
                 .config
                 .as_ref()
                 .map(|c| Settings::new(c))
                 .unwrap_or_default(),
-            by_user: wants_nodes_by_user(state),
             ..Fleet::default()
         };
         let Some(config) = fleet.config.clone() else {
@@ -229,6 +238,7 @@ impl Fleet {
                 gres_used: Vec::new(),
                 layers: Vec::new(),
                 parts: Vec::new(),
+                tenants: Vec::new(),
             });
             fleet
                 .node_by_name
@@ -347,6 +357,7 @@ impl Fleet {
         let Some(source) = state.nodes.get(node as usize) else {
             return false;
         };
+        self.forget_proposed(node);
         let by_user = self.by_user;
         let view = &mut self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
@@ -393,6 +404,7 @@ impl Fleet {
     }
 
     fn update_trees(&mut self, node: u32) {
+        self.changes.note(node);
         let view = &self.nodes[node as usize];
         let open = view.room.usable && !view.room.exclusive;
         let value = if open {
@@ -489,13 +501,13 @@ impl Fleet {
             part.sharing.as_ref().map(|s| s.closed[pos].clone())
         });
         Kept {
-            closed: closed.collect(),
             room: view.room.clone(),
             free: view.free.clone(),
             gres_used: view.gres_used.clone(),
             kept: view.kept.clone(),
             layers: view.layers.clone(),
             used: used.collect(),
+            closed: closed.collect(),
         }
     }
 
@@ -599,6 +611,7 @@ impl Fleet {
                     sharing.closed[pos] = CpuSet::default();
                 }
             }
+            view.tenants.clear();
             self.update_trees(node);
         }
     }
