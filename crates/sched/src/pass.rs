@@ -273,6 +273,7 @@ impl<'a> Pass<'a> {
         touched.extend(late.map(|(_, view)| view.component));
         if !queue.het.is_empty() {
             queue.link(fleet, &mut touched);
+            queue.wake_het(fleet, &touched);
         }
         // What is kept for those who make room is worked out anew, and lanes that it kept back may fit.
         let renewed = queue.renew_claims(fleet, &touched);

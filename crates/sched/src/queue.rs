@@ -453,6 +453,19 @@ impl Queue {
         }
     }
 
+    /// Heterogeneous jobs in these components are tried again: where components are placed side by side, less room for
+    /// one may lead to a place for all.
+    pub(crate) fn wake_het(&mut self, fleet: &Fleet, touched: &BTreeSet<u32>) {
+        let near = |lane: &u32| {
+            let part = self.lanes.get(*lane).part;
+            touched.contains(&fleet.parts[part as usize].component)
+        };
+        let lanes = self.het.keys().flat_map(|job| self.lanes_of(*job));
+        for lane in lanes.filter(near).collect::<Vec<u32>>() {
+            self.wake(fleet, lane);
+        }
+    }
+
     /// When a queued job gives up its wish for few leaf switches, which has kept it waiting since `since`.
     pub(crate) fn relents_at(&self, job: JobId, since: Timestamp) -> Option<Timestamp> {
         let (shape, _) = self.jobs.get(&job)?;

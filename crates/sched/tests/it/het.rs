@@ -364,6 +364,32 @@ fn who_a_heterogeneous_job_kept_back_starts_once_it_is_held() {
     assert!(world.state.active.contains(&kept_back));
 }
 
+/// Components are placed one after another: less room for one may lead to a place for all.
+#[test]
+fn a_start_of_another_may_make_components_fit() {
+    let all = nodes(6, 2);
+    let mut config = cluster(all.clone());
+    config.partitions = vec![partition("p", &all[..4]), partition("q", &all[2..])];
+    let mut world = World::new(config);
+    // First in both partitions, and too large for one of them.
+    world.submit_het(vec![
+        within("q", job(1, 10)),
+        wide(2, 4, 10),
+        wide(3, 3, 10),
+    ]);
+    let choice = JobSpec {
+        partitions: vec!["q".into(), "p".into()],
+        ..wide(3, 3, 10)
+    };
+    let het = world.submit_het(vec![choice, within("q", wide(2, 4, 10))]);
+    assert_eq!(world.pass_by_core(), []);
+    let mut named = job(1, 10);
+    named.ask.nodelist = Some("n2".into());
+    let other = world.submit(named);
+    assert_eq!(world.pass_by_core(), [other]);
+    assert_eq!(world.pass_by_core(), het);
+}
+
 #[test]
 fn a_limit_of_one_component_does_not_count_for_another() {
     let mut world = World::simple(2, 1);
