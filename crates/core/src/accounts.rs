@@ -51,7 +51,7 @@ pub struct Terms {
     #[n(3)]
     pub qos: Option<Vec<String>>,
     /// What it limits.
-    #[n(220)]
+    #[n(4)]
     #[cbor(default)]
     pub limits: Limits,
 }
@@ -101,7 +101,7 @@ pub struct Qos {
     #[n(7)]
     pub usage_factor_millionths: Option<u64>,
     /// What it limits.
-    #[n(220)]
+    #[n(8)]
     #[cbor(default)]
     pub limits: Limits,
 }

@@ -322,7 +322,7 @@ pub struct JobTarget {
     #[n(1)]
     pub tasks: Option<crate::index_set::IndexSet>,
     /// One component of the heterogeneous job.
-    #[n(260)]
+    #[n(2)]
     #[cbor(default)]
     pub component: Option<u32>,
 }
@@ -451,7 +451,7 @@ pub struct JobUpdate {
     #[n(20)]
     pub time_min: Option<TimeLimit>,
     /// `SiteFactor=`.
-    #[n(40)]
+    #[n(21)]
     pub site_factor: Option<i32>,
 }
 

@@ -102,7 +102,7 @@ pub struct ClusterConfig {
     #[cbor(default)]
     pub can_reboot: bool,
     /// Priorities, preemption, reservations.
-    #[n(40)]
+    #[n(29)]
     #[cbor(default)]
     pub order: OrderConfig,
     /// Shapes of the network; none for `topology/flat`.
@@ -110,14 +110,14 @@ pub struct ClusterConfig {
     #[cbor(default)]
     pub topologies: Vec<Topology>,
     /// `Licenses`: name and count.
-    #[n(220)]
+    #[n(32)]
     #[cbor(default)]
     pub licenses: Vec<(String, u32)>,
     /// Power saving, if there is any.
-    #[n(200)]
+    #[n(30)]
     pub power: Option<PowerConfig>,
     /// `MaxBatchRequeue`: launches of a batch job that may fail before it is held; absent: any number.
-    #[n(201)]
+    #[n(31)]
     pub max_batch_requeue: Option<u32>,
 }
 

@@ -77,7 +77,7 @@ pub enum Event {
         #[n(9)]
         requeueable: bool,
         /// Its place in a heterogeneous job.
-        #[n(260)]
+        #[n(10)]
         #[cbor(default)]
         het: Option<HetPart>,
     },

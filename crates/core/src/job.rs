@@ -130,37 +130,37 @@ pub struct Job {
     #[cbor(default)]
     pub configuring: bool,
     /// Ended at this time whatever its limit says: its reservation ends.
-    #[n(40)]
+    #[n(37)]
     pub end_by: Option<Timestamp>,
     /// Since when it could run if it did not ask for so few leaf switches (`--switches`).
     #[n(36)]
     pub switch_wait_since: Option<Timestamp>,
     /// Seconds that it is taken to run for planning, fixed at submission; absent where limits alone count.
-    #[n(60)]
+    #[n(39)]
     #[cbor(default)]
     pub predicted_s: Option<u32>,
     /// Its priority was set and is not worked out.
-    #[n(41)]
+    #[n(38)]
     #[cbor(default)]
     pub priority_fixed: bool,
     /// Its place in a heterogeneous job.
-    #[n(260)]
+    #[n(44)]
     #[cbor(default)]
     pub het: Option<HetPart>,
     /// It was chosen to make room for another in this run.
-    #[n(220)]
+    #[n(41)]
     #[cbor(default)]
     pub preempted: Option<Preempted>,
     /// It was stopped: its CPUs are others' to use until it goes on.
-    #[n(221)]
+    #[n(42)]
     #[cbor(default)]
     pub cpus_lent: bool,
     /// It was stopped and goes on in this run: others may have got its CPUs meanwhile, and have them with it now.
-    #[n(222)]
+    #[n(43)]
     #[cbor(default)]
     pub resumed: bool,
     /// It has its nodes, and some of them are being powered up.
-    #[n(200)]
+    #[n(40)]
     pub waking: Option<Waking>,
 }
 
@@ -666,25 +666,25 @@ pub struct Allocation {
     #[n(4)]
     pub ntasks: u32,
     /// The reservation that it is in.
-    #[n(10)]
+    #[n(5)]
     pub reservation: Option<String>,
     /// When the reservation ends it.
-    #[n(11)]
+    #[n(6)]
     pub end_by: Option<Timestamp>,
     /// What an hour of it counts in the user's use (`TRESBillingWeights`, `UsageFactor`), in thousandths.
-    #[n(12)]
+    #[n(7)]
     #[cbor(default)]
     pub billing_milli: u64,
     /// Jobs of its partition that may have each of its CPUs at once (`OverSubscribe`); 0: its CPUs are its own.
-    #[n(220)]
+    #[n(8)]
     #[cbor(default)]
     pub sharers: u32,
     /// Only jobs of this uid may be on its nodes (`--exclusive=user`, `ExclusiveUser`).
-    #[n(221)]
+    #[n(9)]
     #[cbor(default)]
     pub only_user: Option<u32>,
     /// Licenses that it holds: name and count.
-    #[n(222)]
+    #[n(10)]
     #[cbor(default)]
     pub licenses: Vec<(String, u32)>,
 }

@@ -66,7 +66,7 @@ pub struct NodeConfig {
     #[cbor(default)]
     pub spec_mib: u64,
     /// With true it is never powered down because it idles (`SuspendExcNodes`, `SuspendExcParts`).
-    #[n(200)]
+    #[n(18)]
     pub stays_up: Option<bool>,
 }
 
@@ -164,28 +164,28 @@ pub struct Node {
     #[cbor(default)]
     pub reboot: Option<Reboot>,
     /// CPUs that several jobs have: the first set those that at least two have, the next three, and so on.
-    #[n(220)]
+    #[n(19)]
     #[cbor(default)]
     pub shared_cpus: Vec<CpuSet>,
     /// Jobs that have it alone and are not stopped; more than one only when one of them was told to go on beside
     /// another. `exclusive` is whether there are any.
-    #[n(221)]
+    #[n(20)]
     #[cbor(default)]
     pub alone: u32,
     /// Jobs that have it for their user alone.
-    #[n(222)]
+    #[n(21)]
     #[cbor(default)]
     pub alone_by_user: u32,
     /// That user's uid.
-    #[n(223)]
+    #[n(22)]
     #[cbor(default)]
     pub only_user: Option<u32>,
     /// Jobs here that are stopped.
-    #[n(224)]
+    #[n(23)]
     #[cbor(default)]
     pub stopped: u32,
     /// Where it is in power saving; absent: it is up.
-    #[n(200)]
+    #[n(18)]
     pub power: Option<Power>,
 }
 
@@ -282,6 +282,6 @@ pub struct NodeInfo {
     #[n(12)]
     pub numa_domains: Option<u32>,
     /// Whether ranks may copy from each other's memory there, as `scontrol show node` prints it; absent if unknown.
-    #[n(280)]
+    #[n(13)]
     pub cross_memory: Option<String>,
 }

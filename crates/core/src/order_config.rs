@@ -21,11 +21,11 @@ pub struct OrderConfig {
     #[cbor(default)]
     pub enforce_qos: bool,
     /// `PreemptType` and what goes with it.
-    #[n(220)]
+    #[n(4)]
     #[cbor(default)]
     pub preemption: crate::preemption::Preemption,
     /// `AccountingStorageEnforce` has `limits`: limits of associations and QOS hold.
-    #[n(221)]
+    #[n(5)]
     #[cbor(default)]
     pub enforce_limits: bool,
 }

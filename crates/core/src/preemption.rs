@@ -68,7 +68,7 @@ pub struct Preemption {
     #[n(6)]
     pub send_user_signal: bool,
     /// `strict_order`: the lowest first, however many are needed.
-    #[n(8)]
+    #[n(7)]
     pub strict_order: bool,
 }
 

@@ -124,7 +124,7 @@ pub struct JobSpec {
     #[n(37)]
     pub wait_all_nodes: bool,
     /// `scontrol update SiteFactor=`.
-    #[n(50)]
+    #[n(39)]
     #[cbor(default)]
     pub site_factor: i32,
     /// Where the holder of an interactive allocation can be told of its start and end; absent for batch jobs.
@@ -341,7 +341,7 @@ pub struct ResourceAsk {
     #[n(25)]
     pub nodes_set: bool,
     /// `--prefer`: like `constraint`, where nodes that satisfy it are free.
-    #[n(261)]
+    #[n(26)]
     #[cbor(default)]
     pub prefer: Option<String>,
 }

@@ -8,6 +8,7 @@
 
 mod around;
 mod ending;
+mod files;
 mod jobs;
 mod launch;
 mod processes;
@@ -16,7 +17,7 @@ mod recover;
 mod steps;
 pub(crate) mod wire;
 
-pub(crate) use launch::{go_to, open_as, output_flags, say};
+pub(crate) use files::{go_to, open_as, output_flags, say};
 pub(crate) use processes::{Containment, ProcessTree};
 pub(crate) use steps::remove_dirs;
 

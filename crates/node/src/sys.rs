@@ -1,6 +1,9 @@
-//! System calls that neither std nor nix offers in the form needed here. All `unsafe` of this crate is in this file;
-//! nothing here knows what a job is.
+//! System calls that neither std nor nix offers in the form needed here. All `unsafe` of this crate is in this file
+//! and the two below it; nothing here knows what a job is.
 #![allow(unsafe_code)]
+
+pub(crate) mod bare;
+pub(crate) mod nursery;
 
 use muster_core::cpuset::CpuSet;
 use muster_core::limits::NODE_CPUS_MAX;
@@ -188,9 +191,12 @@ pub(crate) fn reset_signals() {
     unblock_signals();
 }
 
+/// Signals whose disposition this program changes.
+pub(crate) const CHANGED_SIGNALS: [i32; 2] = [libc::SIGHUP, libc::SIGPIPE];
+
 /// Sets the dispositions that this program changes back to their default, and blocks none.
 pub(crate) fn restore_signals() {
-    for signal in [libc::SIGHUP, libc::SIGPIPE] {
+    for signal in CHANGED_SIGNALS {
         // SAFETY: SIG_DFL is a valid disposition.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
@@ -478,7 +484,8 @@ pub(crate) fn set_memory_policy(mode: MemoryMode, domains: &CpuSet) -> io::Resul
     check(i32::try_from(rc).unwrap_or(-1)).map(drop)
 }
 
-fn bitmap(set: &CpuSet) -> Vec<u64> {
+/// A set as the kernel takes it.
+pub(crate) fn bitmap(set: &CpuSet) -> Vec<u64> {
     let highest = set.iter().last().unwrap_or(0);
     let mut words = vec![0u64; (highest / 64 + 1) as usize];
     set.iter()
@@ -528,8 +535,8 @@ impl SharedSlots {
     }
 
     /// Writes a text, cut to what fits.
-    pub(crate) fn put(&self, slot: usize, text: &str) {
-        let bytes = &text.as_bytes()[..text.len().min(SLOT - 1)];
+    pub(crate) fn put(&self, slot: usize, text: &[u8]) {
+        let bytes = text.get(..SLOT - 1).unwrap_or(text);
         if slot < self.count && !bytes.is_empty() {
             // SAFETY: the slot lies in the mapping, the text fits into it, and only the one child that was given
             // this slot writes it.

@@ -147,7 +147,7 @@ pub struct AcctJob {
     #[cbor(default)]
     pub requeued: bool,
     /// Its place in a heterogeneous job.
-    #[n(260)]
+    #[n(45)]
     #[cbor(default)]
     pub het: Option<HetPart>,
 }

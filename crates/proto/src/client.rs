@@ -145,7 +145,7 @@ pub struct JobFilter {
     #[cbor(default)]
     pub active: bool,
     /// With expected starts of those that wait, as of now.
-    #[n(240)]
+    #[n(5)]
     #[cbor(default)]
     pub starts: bool,
 }
@@ -344,11 +344,11 @@ pub struct JobsPart {
     #[n(4)]
     pub now: Timestamp,
     /// Priorities that are worked out: place in `jobs`, priority.
-    #[n(20)]
+    #[n(5)]
     #[cbor(default)]
     pub priorities: Vec<(u32, u32)>,
     /// Expected starts: place in `jobs`, start.
-    #[n(240)]
+    #[n(6)]
     #[cbor(default)]
     pub starts: Vec<(u32, ExpectedStart)>,
 }
@@ -382,11 +382,11 @@ pub struct JobsPartRef<'s> {
     #[n(4)]
     pub now: Timestamp,
     /// Priorities that are worked out: place in `jobs`, priority.
-    #[n(20)]
+    #[n(5)]
     #[cbor(default)]
     pub priorities: Vec<(u32, u32)>,
     /// Expected starts: place in `jobs`, start.
-    #[n(240)]
+    #[n(6)]
     #[cbor(default)]
     pub starts: Vec<(u32, ExpectedStart)>,
 }
@@ -413,7 +413,7 @@ pub struct ClusterPart {
     #[n(5)]
     pub completing: Vec<muster_core::ids::NodeIdx>,
     /// Nodes of this part that a reservation has now, and whether for maintenance.
-    #[n(20)]
+    #[n(6)]
     #[cbor(default)]
     pub reserved: Vec<(muster_core::ids::NodeIdx, bool)>,
 }
@@ -475,7 +475,7 @@ pub struct AllocationInfo {
     #[n(4)]
     pub cluster: String,
     /// The components of the heterogeneous job that it is one of; empty for others.
-    #[n(260)]
+    #[n(5)]
     #[cbor(default)]
     pub components: Vec<HetComponent>,
 }

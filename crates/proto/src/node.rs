@@ -122,7 +122,7 @@ pub struct NodeSettings {
     #[cbor(default)]
     pub topology_pattern: String,
     /// How the use of running jobs is sampled; absent: it is not (`JobAcctGatherType=jobacct_gather/none`).
-    #[n(200)]
+    #[n(22)]
     pub sampling: Option<Sampling>,
 }
 
@@ -189,10 +189,10 @@ pub struct MpiSettings {
     #[n(4)]
     pub env: Vec<String>,
     /// `CrossMemoryAttach`: whether MPI libraries use it; absent: as the node has measured.
-    #[n(280)]
+    #[n(5)]
     pub cross_memory: Option<bool>,
     /// `SkipAbsentFabrics`: Open MPI is told where there is no other network than TCP.
-    #[n(281)]
+    #[n(6)]
     #[cbor(default)]
     pub skip_absent_fabrics: bool,
 }
@@ -387,7 +387,7 @@ pub struct JobGrant {
     #[n(14)]
     pub next_step: u32,
     /// The components of the heterogeneous job that it is one of; empty for others.
-    #[n(260)]
+    #[n(15)]
     #[cbor(default)]
     pub components: Vec<HetComponent>,
 }

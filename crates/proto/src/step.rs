@@ -247,7 +247,7 @@ pub struct StepSpec {
     #[n(38)]
     pub ntasks_per_socket: Option<u32>,
     /// Its place among the steps of several components that run as one.
-    #[n(260)]
+    #[n(39)]
     #[cbor(default)]
     pub het: Option<HetStep>,
 }

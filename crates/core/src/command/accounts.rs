@@ -125,7 +125,7 @@ pub struct TermsAsk {
     #[n(3)]
     pub qos: Option<(Option<char>, Vec<String>)>,
     /// Limits, in order.
-    #[n(220)]
+    #[n(4)]
     #[cbor(default)]
     pub limits: Vec<LimitAsk>,
 }
@@ -155,7 +155,7 @@ pub struct QosAsk {
     #[n(6)]
     pub usage_factor_millionths: Option<u64>,
     /// Limits, in order.
-    #[n(220)]
+    #[n(7)]
     #[cbor(default)]
     pub limits: Vec<LimitAsk>,
 }

@@ -2,8 +2,8 @@
 //! this node and after the last of it is gone. A job's launch and its steps wait for the former, its release for the
 //! latter. What these programs leave in the background is the site's, and left alone.
 
+use super::files::open_as;
 use super::jobs::{Entry, Role, Shim};
-use super::launch::open_as;
 use super::processes;
 use super::records::Fault;
 use super::wire::{FromShim, Launch, Run, StepOrder};

@@ -4,8 +4,8 @@
 //! after each script's end it is enough to look whether the shim has children that it did not fork.
 
 use super::around::is_of_the_site;
+use super::files;
 use super::jobs::{Role, Shim};
-use super::launch;
 use super::processes::{self, Containment};
 use super::wire::{FromShim, Run};
 use crate::sys;
@@ -75,7 +75,7 @@ impl Shim {
         match sys::fork() {
             Ok(sys::Fork::Child) => {
                 sys::restore_signals();
-                launch::write_line(&files.user, &files.work_dir, &files.stderr, &line)
+                files::write_line(&files.user, &files.work_dir, &files.stderr, &line)
             }
             Ok(sys::Fork::Parent(pid)) => {
                 self.roles.insert(pid, role);
@@ -88,7 +88,8 @@ impl Shim {
         }
     }
 
-    /// Signals the script, its descendants, and orphans of the job.
+    /// Signals the script, its descendants, and orphans of the job: parents first, so that none sees a child end by the
+    /// signal, and goes on or ends by itself, before it has the signal too.
     pub(super) fn signal_script(&mut self, run: Run, signal: i32) {
         let mut roots: Vec<i32> = self
             .jobs
@@ -97,9 +98,8 @@ impl Shim {
             .into_iter()
             .collect();
         roots.extend(self.leftovers(run));
-        let mut all = self.tree.below(&roots);
-        all.extend(roots);
-        for pid in all {
+        let below = self.tree.below(&roots);
+        for pid in roots.into_iter().chain(below) {
             sys::kill(pid, signal);
         }
     }

@@ -1,10 +1,11 @@
 //! What the shim knows of jobs, and the rules by which they start and are forgotten.
 
-use super::launch::{self, Prepared};
+use super::launch::{self, Script, Strings};
 use super::processes::{self, Containment, ProcessTree};
 use super::records::{Fault, Records};
 use super::steps::StepProc;
 use super::wire::{Around, FromShim, Known, Launch, Process, Run, StepOrder, ToShim, User};
+use crate::sys::nursery::Nursery;
 use crate::{now, sys};
 use minicbor::bytes::ByteVec;
 use muster_core::command::SignalScope;
@@ -12,10 +13,10 @@ use muster_core::ids::{BlobId, JobId, StepNo};
 use muster_core::job::Usage;
 use muster_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Launches whose child can tell of a failure before exec at the same time; further ones fail with an exit code.
@@ -119,10 +120,12 @@ pub(super) struct Shim {
     pub(super) roles: HashMap<i32, Role>,
     /// Sessions that scripts lead or led, by their number.
     pub(super) sessions: HashMap<i32, Run>,
-    contexts: HashMap<BlobId, Vec<CString>>,
+    contexts: HashMap<BlobId, Rc<Strings>>,
+    /// Scripts that are being started.
+    nursery: Nursery<Script>,
     pub(super) records: Records,
     pub(super) tree: ProcessTree,
-    slots: sys::SharedSlots,
+    slots: Rc<sys::SharedSlots>,
     free_slots: Vec<usize>,
     pub(super) kill_wait: Duration,
     /// How long after SIGKILL processes count as unkillable, and what is run then.
@@ -154,9 +157,10 @@ impl Shim {
             roles: HashMap::new(),
             sessions: HashMap::new(),
             contexts: HashMap::new(),
+            nursery: Nursery::new(),
             records,
             tree: ProcessTree::new(),
-            slots: sys::SharedSlots::new(SLOTS)?,
+            slots: Rc::new(sys::SharedSlots::new(SLOTS)?),
             free_slots: (0..SLOTS).rev().collect(),
             kill_wait: Duration::from_secs(30),
             unkillable: None,
@@ -190,9 +194,8 @@ impl Shim {
                 self.unkillable = timeout.map(|ms| (Duration::from_millis(ms), program));
             }
             ToShim::Context(id, env) => {
-                let env = env.into_iter().map(Vec::from);
-                self.contexts
-                    .insert(id, env.filter_map(|v| CString::new(v).ok()).collect());
+                let env = Strings::of(env.iter().map(|v| v.as_slice()));
+                self.contexts.insert(id, Rc::new(env));
             }
             ToShim::DropContext(id) => drop(self.contexts.remove(&id)),
             ToShim::Hold {
@@ -386,21 +389,15 @@ impl Shim {
     pub(super) fn fork_script(&mut self, order: Launch) {
         let run = order.run;
         let slot = self.free_slots.pop();
-        let empty = Vec::new();
-        let prepared = Prepared {
-            order: &order,
-            context: order
-                .context
-                .and_then(|id| self.contexts.get(&id))
-                .unwrap_or(&empty),
-            slots: &self.slots,
-            slot: slot.unwrap_or(usize::MAX),
-            root: self.root,
-        };
-        let forked = match sys::fork() {
-            Ok(sys::Fork::Child) => launch::become_script(&prepared),
-            Ok(sys::Fork::Parent(pid)) => Ok(pid),
-            Err(e) => Err(e),
+        let context = order.context.and_then(|id| self.contexts.get(&id));
+        let slots = (Rc::clone(&self.slots), slot.unwrap_or(usize::MAX));
+        let script = Script::new(&order, context.map(Rc::clone), self.root, slots);
+        let forked = match script {
+            Ok(script) => self.nursery.start(script, Script::run),
+            Err(error) => {
+                self.free_slots.extend(slot);
+                return self.fail(run, error, Fault::Job);
+            }
         };
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;

@@ -1,39 +1,17 @@
-//! The child side of a batch launch: from a fork of the shim to the user's script, with nothing of root left. Also
-//! the small children that write a line into a job's file as its user.
+//! A batch launch: what the shim works out, and what its child does with it, from the clone to the user's script with
+//! nothing of root left. The child shares the shim's memory until then ([`sys::nursery`]), so everything that needs
+//! memory is done before.
 
-use super::wire::{Launch, User};
-use crate::sys;
-use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::{Mode, umask};
-use nix::unistd::{Uid, chdir, execve, setsid};
-use std::ffi::CString;
-use std::io::{self, Write};
-use std::os::fd::AsRawFd;
-use std::path::Path;
+use super::files::output_flags;
+use super::wire::Launch;
+use crate::sys::bare::{self, Errno, Line};
+use crate::sys::{self, CHANGED_SIGNALS, SharedSlots};
+use std::ffi::{CStr, CString, c_char};
+use std::rc::Rc;
 
-/// A launch with everything worked out that the child need not do.
-pub(crate) struct Prepared<'a> {
-    /// The order.
-    pub(crate) order: &'a Launch,
-    /// The submitter's environment.
-    pub(crate) context: &'a [CString],
-    /// Where to tell of a failure before exec.
-    pub(crate) slots: &'a sys::SharedSlots,
-    /// See above.
-    pub(crate) slot: usize,
-    /// This process is root and must not stay it.
-    pub(crate) root: bool,
-}
-
-/// Becomes the batch script. Never returns.
-pub(crate) fn become_script(p: &Prepared) -> ! {
-    let error = match prepare(p) {
-        Ok(()) => exec(p),
-        Err(error) => error,
-    };
-    p.slots.put(p.slot, &error);
-    sys::exit_now(1)
+/// Text without memory of its own.
+macro_rules! message {
+    ($($text:tt)*) => { Line::of(format_args!($($text)*)) };
 }
 
 /// First letter of a message in a slot: whose fault it is.
@@ -48,134 +26,240 @@ pub(crate) fn failure(text: &str) -> (bool, String) {
     )
 }
 
-fn prepare(p: &Prepared) -> Result<(), String> {
-    let o = p.order;
-    sys::restore_signals();
-    setsid().map_err(|e| format!("{NODE}setsid: {e}"))?;
-    if let Some(cpus) = &o.cpus {
-        // The CPUs were there when the agent started; if some are not any more, the script runs wherever it may.
-        let _ = sys::set_affinity(cpus);
-    }
-    for &(resource, soft) in &o.limits {
-        // A limit that cannot be set is not worth the job; sbatch(1) says that propagation is best effort.
-        let _ = sys::set_soft_limit(resource, soft);
-    }
-    if p.root {
-        sys::become_user(o.user.uid, o.user.gid, &o.user.groups).map_err(|e| {
-            format!(
-                "{NODE}cannot become user {} (uid {}): {e}",
-                o.user.name, o.user.uid
-            )
-        })?;
-    }
-    let mask = Mode::from_bits_truncate(o.umask & 0o777);
-    umask(mask);
-    let astray = go_to(&o.work_dir).map_err(|e| format!("{JOB}chdir to /tmp: {e}"))?;
-    connect(o)?;
-    if let Some(line) = astray {
-        say(&line);
-    }
-    Ok(())
+/// What can fail before exec.
+#[derive(Clone, Copy)]
+enum Step {
+    Session,
+    User,
+    Directory,
+    Stdin,
+    Stdout,
+    Stderr,
 }
 
-/// Changes into a directory, or into /tmp with a line that says so.
-pub(crate) fn go_to(dir: &str) -> io::Result<Option<String>> {
-    let Err(e) = chdir(dir) else {
-        return Ok(None);
-    };
-    chdir("/tmp")?;
-    Ok(Some(format!(
-        "couldn't chdir to `{dir}': {}: going to /tmp instead",
-        e.desc()
-    )))
+/// Strings for the kernel, one after another.
+#[derive(Debug, Default)]
+pub(crate) struct Strings {
+    bytes: Vec<u8>,
+    starts: Vec<usize>,
+}
+
+impl Strings {
+    /// The strings of these that have no zero byte.
+    pub(crate) fn of<'a>(strings: impl IntoIterator<Item = &'a [u8]>) -> Strings {
+        let mut all = Strings::default();
+        for string in strings {
+            if !string.contains(&0) {
+                all.starts.push(all.bytes.len());
+                all.bytes.extend_from_slice(string);
+                all.bytes.push(0);
+            }
+        }
+        all
+    }
+
+    /// Where they are, as long as this is not changed or dropped.
+    fn pointers(&self) -> impl Iterator<Item = *const c_char> {
+        let at = |start: &usize| self.bytes[*start..].as_ptr().cast();
+        self.starts.iter().map(at)
+    }
+}
+
+/// A script that is to be started, in the form in which a child needs it.
+pub(crate) struct Script {
+    path: CString,
+    /// Pointers into `strings`, `context` and `task_pid`, with a null pointer at the end.
+    argv: Vec<*const c_char>,
+    env: Vec<*const c_char>,
+    /// See above: only kept.
+    _strings: [Strings; 2],
+    _context: Option<Rc<Strings>>,
+    /// Whom to become, where this process is root.
+    user: Option<(u32, u32, Vec<u32>)>,
+    user_name: String,
+    work_dir: CString,
+    stdin: CString,
+    stdout: CString,
+    stderr: Option<CString>,
+    append: bool,
+    umask: u32,
+    limits: Vec<(u32, u64)>,
+    /// CPUs as the kernel takes them.
+    cpus: Option<Vec<u64>>,
+    /// Where to tell of a failure before exec.
+    slots: Rc<SharedSlots>,
+    slot: usize,
+}
+
+impl Script {
+    /// # Errors
+    /// A path has a zero byte.
+    pub(crate) fn new(
+        order: &Launch,
+        context: Option<Rc<Strings>>,
+        root: bool,
+        (slots, slot): (Rc<SharedSlots>, usize),
+    ) -> Result<Script, String> {
+        let path = |text: &str| {
+            CString::new(text).map_err(|_| format!("{text:?}: a path cannot have a zero byte"))
+        };
+        let argv = [&order.script].into_iter().chain(&order.args);
+        let argv = Strings::of(argv.map(|s| s.as_bytes()));
+        let own = Strings::of(order.env.iter().map(|s| s.as_bytes()));
+        let end = || [std::ptr::null()];
+        let inherited = context.iter().flat_map(|c| c.pointers());
+        // One place more, for the process id, which only the child knows.
+        let env = inherited.chain(own.pointers()).chain(end()).chain(end());
+        let user = &order.user;
+        Ok(Script {
+            path: path(&order.script)?,
+            argv: argv.pointers().chain(end()).collect(),
+            env: env.collect(),
+            _strings: [argv, own],
+            user: root.then(|| (user.uid, user.gid, user.groups.clone())),
+            user_name: user.name.clone(),
+            work_dir: path(&order.work_dir)?,
+            stdin: path(&order.stdin)?,
+            stdout: path(&order.stdout)?,
+            stderr: order.stderr.as_deref().map(path).transpose()?,
+            append: order.append,
+            umask: order.umask & 0o777,
+            limits: order.limits.clone(),
+            cpus: order.cpus.as_ref().map(sys::bitmap),
+            _context: context,
+            slots,
+            slot,
+        })
+    }
+
+    /// In a child: becomes the batch script.
+    pub(crate) fn run(&mut self) -> ! {
+        let (step, error) = match self.prepare() {
+            Ok(()) => self.exec(),
+            Err(failed) => failed,
+        };
+        let text = self.explain(step, error);
+        self.slots.put(self.slot, text.as_bytes());
+        bare::exit(1)
+    }
+
+    fn explain(&self, failed: Step, e: Errno) -> Line<255> {
+        let could_not = |what: &str, path: &CStr| {
+            let path = Shown(path);
+            message!("{JOB}Could not open {what} file {path}: {e}")
+        };
+        match failed {
+            Step::Session => message!("{NODE}setsid: {e}"),
+            Step::User => {
+                let uid = self.user.as_ref().map_or(0, |user| user.0);
+                let name = &self.user_name;
+                message!("{NODE}cannot become user {name} (uid {uid}): {e}")
+            }
+            Step::Directory => message!("{JOB}chdir to /tmp: {e}"),
+            Step::Stdin => could_not("stdin", &self.stdin),
+            Step::Stdout => could_not("stdout", &self.stdout),
+            Step::Stderr => could_not("stderr", self.stderr.as_deref().unwrap_or(&self.stdout)),
+        }
+    }
+
+    fn prepare(&self) -> Result<(), (Step, Errno)> {
+        let at = |step: Step| move |e: Errno| (step, e);
+        bare::restore_signals(&CHANGED_SIGNALS);
+        bare::setsid().map_err(at(Step::Session))?;
+        if let Some(cpus) = &self.cpus {
+            // The CPUs were there when the agent started; if some are not any more, the script runs wherever it may.
+            let _ = bare::set_affinity(cpus);
+        }
+        for &(resource, soft) in &self.limits {
+            // A limit that cannot be set is not worth the job; sbatch(1) says that propagation is best effort.
+            let _ = bare::set_soft_limit(resource, soft);
+        }
+        if let Some((uid, gid, groups)) = &self.user {
+            bare::become_user(*uid, *gid, groups).map_err(at(Step::User))?;
+        }
+        bare::umask(self.umask);
+        let astray = bare::chdir(&self.work_dir).err();
+        if astray.is_some() {
+            bare::chdir(c"/tmp").map_err(at(Step::Directory))?;
+        }
+        open_as(&self.stdin, libc::O_RDONLY, 0).map_err(at(Step::Stdin))?;
+        let flags = output_flags(self.append).bits();
+        open_as(&self.stdout, flags, 1).map_err(at(Step::Stdout))?;
+        match &self.stderr {
+            Some(path) if *path != self.stdout => open_as(path, flags, 2),
+            _ => bare::copy_to(1, 2),
+        }
+        .map_err(at(Step::Stderr))?;
+        bare::close_on_exec_from(3);
+        if let Some(e) = astray {
+            let dir = Shown(&self.work_dir);
+            say(&message!(
+                "couldn't chdir to `{dir}': {e}: going to /tmp instead"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Executes the script, or ends as one that cannot be executed.
+    fn exec(&mut self) -> ! {
+        let pid = bare::getpid();
+        // The buffer is longer than any such line, so a zero byte follows.
+        let task_pid = Line::<32>::of(format_args!("SLURM_TASK_PID={pid}\0"));
+        if let [.., last, _] = self.env.as_mut_slice() {
+            *last = task_pid.as_bytes().as_ptr().cast();
+        }
+        // SAFETY: `new` made both lists from strings that are kept here, and ended them; the line lives until exec.
+        #[allow(unsafe_code)]
+        let e = unsafe { bare::execve(&self.path, self.argv.as_ptr(), self.env.as_ptr()) };
+        let path = Shown(&self.path);
+        say(&message!("execve(): {path}: {e}"));
+        // Slurm makes the errno the exit code.
+        bare::exit(e.0)
+    }
+}
+
+/// A path in a message.
+struct Shown<'a>(&'a CStr);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let chunks = self.0.to_bytes().utf8_chunks();
+        chunks
+            .into_iter()
+            .try_for_each(|chunk| f.write_str(chunk.valid()))
+    }
 }
 
 /// Writes a line to standard error as slurmstepd does.
-pub(crate) fn say(text: &str) {
-    // Nothing can be done when the job's own file cannot be written.
-    let _ = io::stderr().write_all(format!("slurmstepd: error: {text}\n").as_bytes());
-}
-
-fn connect(o: &Launch) -> Result<(), String> {
-    open_as(&o.stdin, OFlag::O_RDONLY, 0)
-        .map_err(|e| format!("{JOB}Could not open stdin file {}: {e}", o.stdin))?;
-    let flags = output_flags(o.append);
-    open_as(&o.stdout, flags, 1)
-        .map_err(|e| format!("{JOB}Could not open stdout file {}: {e}", o.stdout))?;
-    match &o.stderr {
-        Some(path) if *path != o.stdout => open_as(path, flags, 2)
-            .map_err(|e| format!("{JOB}Could not open stderr file {path}: {e}"))?,
-        _ => sys::dup_to(1, 2).map_err(|e| format!("{NODE}dup2: {e}"))?,
-    }
-    sys::close_on_exec_from(3);
-    Ok(())
-}
-
-/// Flags of output files: always append, so that several writers do not overwrite each other.
-pub(crate) fn output_flags(append: bool) -> OFlag {
-    let flags = OFlag::O_CREAT | OFlag::O_WRONLY | OFlag::O_APPEND;
-    if append {
-        flags
-    } else {
-        flags | OFlag::O_TRUNC
-    }
+fn say(text: &Line<512>) {
+    bare::write(2, b"slurmstepd: error: ");
+    bare::write(2, text.as_bytes());
+    bare::write(2, b"\n");
 }
 
 /// Opens a file as a standard descriptor. Directories of an output file that do not exist are made: programs that
 /// name them after the job can only make them once they know its number, and by then the job may have started.
-pub(crate) fn open_as(path: &str, flags: OFlag, target: i32) -> Result<(), String> {
-    let mode = Mode::from_bits_truncate(0o666);
-    let try_open = || open(path, flags | OFlag::O_CLOEXEC | OFlag::O_NOCTTY, mode);
+fn open_as(path: &CStr, flags: i32, target: i32) -> Result<(), Errno> {
+    let try_open = || bare::open(path, flags | libc::O_CLOEXEC | libc::O_NOCTTY, 0o666);
     let mut opened = try_open();
-    if matches!(opened, Err(Errno::ENOENT)) && flags.contains(OFlag::O_CREAT) {
-        let directory = Path::new(path).parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(directory).map_err(|e| e.to_string())?;
+    if opened == Err(Errno(libc::ENOENT)) && flags & libc::O_CREAT != 0 {
+        make_directories(path)?;
         opened = try_open();
     }
-    let fd = opened.map_err(|e| e.desc().to_owned())?;
-    sys::dup_to(fd.as_raw_fd(), target).map_err(|e| e.to_string())?;
-    if fd.as_raw_fd() <= 2 {
-        // It took the place of a standard descriptor that was closed; it must not be closed again.
-        std::mem::forget(fd);
+    bare::move_to(opened?, target)
+}
+
+/// Makes the directories that lead to a path.
+fn make_directories(path: &CStr) -> Result<(), Errno> {
+    let mut part = [0u8; libc::PATH_MAX as usize];
+    for (at, byte) in path.to_bytes().iter().enumerate() {
+        if *byte == b'/' && at > 0 {
+            match bare::mkdir(&part, 0o777) {
+                Ok(()) | Err(Errno(libc::EEXIST)) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        *part.get_mut(at).ok_or(Errno(libc::ENAMETOOLONG))? = *byte;
     }
     Ok(())
-}
-
-/// Executes the script; gives an error only if even that cannot be tried.
-fn exec(p: &Prepared) -> String {
-    let o = p.order;
-    let Ok(path) = CString::new(o.script.as_str()) else {
-        return format!("{NODE}the script's path has a zero byte");
-    };
-    let mut argv = vec![path.clone()];
-    argv.extend(o.args.iter().filter_map(|a| CString::new(a.as_str()).ok()));
-    let pid = CString::new(format!("SLURM_TASK_PID={}", std::process::id()))
-        .expect("digits have no zero byte");
-    let own: Vec<CString> = o
-        .env
-        .iter()
-        .filter_map(|v| CString::new(v.as_str()).ok())
-        .collect();
-    let env: Vec<&CString> = p.context.iter().chain(&own).chain([&pid]).collect();
-    let Err(e) = execve(&path, &argv, &env);
-    say(&format!("execve(): {}: {}", o.script, e.desc()));
-    // Slurm makes the errno the exit code.
-    sys::exit_now(e as i32)
-}
-
-/// In a fresh fork: writes a line at the end of a job's file as its user, and ends.
-pub(crate) fn write_line(user: &User, work_dir: &str, path: &str, line: &str) -> ! {
-    let write = || -> Option<()> {
-        if Uid::effective().is_root() {
-            sys::become_user(user.uid, user.gid, &user.groups).ok()?;
-        }
-        go_to(work_dir).ok()?;
-        let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
-        let fd = open(path, flags, Mode::empty()).ok()?;
-        let mut file = std::fs::File::from(fd);
-        file.write_all(line.as_bytes()).ok()
-    };
-    // The message is a courtesy; a job whose file is gone ends all the same.
-    let code = i32::from(write().is_none());
-    sys::exit_now(code)
 }

@@ -301,7 +301,7 @@ pub(crate) struct StepOrder {
     #[cbor(default)]
     pub(crate) binding: TaskBinding,
     /// How the tasks find each other, if by PMIx.
-    #[n(20)]
+    #[n(11)]
     pub(crate) pmix: Option<PmixOrder>,
 }
 
@@ -383,10 +383,10 @@ pub(crate) struct PmixOrder {
     #[cbor(default)]
     pub(crate) pmi: bool,
     /// What MPI is told of cross-memory attach.
-    #[n(280)]
+    #[n(10)]
     pub(crate) cross_memory: Option<bool>,
     /// Open MPI need not look for other networks than TCP.
-    #[n(281)]
+    #[n(11)]
     #[cbor(default)]
     pub(crate) plain_network: bool,
 }

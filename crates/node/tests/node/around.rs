@@ -289,12 +289,14 @@ fn site_daemon() {
     let mut node = Node::start(&dir, "n1");
     let (up, go, pid) = (dir.path("up"), dir.path("go"), dir.path("pid"));
     [&up, &go].into_iter().for_each(|f| fifo(f));
+    // The prolog ends when the daemon has a session of its own; before that it is one of the prolog's processes.
     let text = format!(
-        "setsid sh -c 'echo $$ >{}; echo up >{}; read x <{}' &\n",
+        "mkfifo own\nsetsid sh -c 'echo $$ >{}; echo >own; echo up >{}; read x <{}' &\nread x <own\n",
         pid.display(),
         up.display(),
         go.display()
     );
+    let text = format!("cd {}\n{text}", dir.0.display());
     let prolog = program(&dir, "prolog", &text);
     configure(&mut node, Some(prolog), None);
     node.run(&JobMaker::new(1, &dir.0, "#!/bin/sh\nexit 2\n"));
