@@ -1,26 +1,24 @@
 //! One pass: lanes in order of their heads, placements, promises, reasons.
 
 mod het;
+mod promises;
 mod shorter;
+pub(crate) mod starts;
 
 use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
-use crate::demand::Demand;
-use crate::fleet::{Fleet, NOWHERE};
-use crate::gains::{PartQueue, Reservation, open_cpus};
-use crate::ground::{Holds, Live, choose_now, end_after, take_spare};
-use crate::licenses::{Due, Licenses, Span};
-use crate::outlook::{Outlook, promise};
-use crate::place::{Pick, Placement, Shortfall};
-use crate::queue::{HeadKey, Lane, QueueKey};
+use crate::gains::{PartQueue, Reservation};
+use crate::ground::{Holds, Live, choose_now, end_after};
+use crate::licenses::Licenses;
+use crate::outlook::Outlook;
+use crate::place::{Placement, Shortfall};
+use crate::queue::{HeadKey, QueueKey};
 use crate::scheduler::{Scheduler, array_budget};
-use crate::tenants::Ends;
-use muster_core::account_limits::{Amounts, InUse, Scope, amounts};
-use muster_core::command::{Plan, PlannedStart};
+use muster_core::account_limits::{InUse, Scope};
+use muster_core::command::Plan;
 use muster_core::het::HetPart;
-use muster_core::hostlist;
 use muster_core::ids::JobId;
-use muster_core::job::{Allocation, ArrayRole, Reason};
+use muster_core::job::{ArrayRole, Reason};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::cell::Cell;
@@ -569,55 +567,6 @@ impl<'a> Pass<'a> {
         (placement, ground.narrowed.get(), cause)
     }
 
-    /// The limit that keeps a job from starting with so much in that partition.
-    fn limit_for(&self, job: JobId, part: u32, tres: &Amounts) -> Option<Reason> {
-        if !self.state.keeps_limits() {
-            return None;
-        }
-        let name = &self.s.fleet.parts[part as usize].config.name;
-        let job = &self.state.jobs[&job];
-        self.state.start_limit(job, name, tres, &self.limit_use)
-    }
-
-    /// The limit that keeps a job of the lane from starting on those nodes.
-    pub(crate) fn limit_on(&self, lane: u32, job: JobId, picks: &[Pick]) -> Option<Reason> {
-        if !self.state.keeps_limits() {
-            return None;
-        }
-        let lane = self.s.queue.lane(lane);
-        let demand = lane.demand.as_ref().ok()?;
-        let (fleet, mut tres) = (&self.s.fleet, BTreeMap::<String, u64>::new());
-        let memory = fleet
-            .config
-            .as_ref()
-            .is_some_and(|c| c.memory_is_consumable);
-        for pick in picks {
-            let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
-            let want = demand.want(class, pick.tasks);
-            *tres.entry("cpu".to_owned()).or_default() += u64::from(want.cpus);
-            *tres.entry("mem".to_owned()).or_default() += if memory { want.mib } else { 0 };
-            *tres.entry("node".to_owned()).or_default() += 1;
-            for (name, _, count) in &want.gres {
-                *tres.entry(format!("gres/{name}")).or_default() += count;
-            }
-        }
-        self.limit_for(job, lane.part, &tres.into_iter().collect())
-    }
-
-    /// Where and when a job of the lane would have licenses.
-    fn span<'b>(&'b self, lane: &Lane, demand: &Demand) -> Span<'b> {
-        let own = self.s.fleet.parts[lane.part as usize].own.as_ref();
-        Span {
-            state: self.state,
-            reservation: own.map(|own| {
-                let blocks = &self.s.fleet.blocks;
-                blocks.all[own.at as usize].record.name.as_str()
-            }),
-            now: self.now,
-            end: end_after(self.now, demand.length_ms),
-        }
-    }
-
     /// Jobs of the lane would fit now, but for their wish for few switches: their wait begins.
     fn wait_for_switches(&mut self, lane: u32) {
         let shape = self.s.queue.shape(self.s.queue.lane(lane).shape);
@@ -627,299 +576,6 @@ impl<'a> Pass<'a> {
             job.switch_wait_since.is_none() && self.left.get(id) != Some(&0)
         });
         self.plan.switch_waits.extend(new);
-    }
-
-    pub(crate) fn start(&mut self, lane: u32, job: JobId, picks: &[Pick]) {
-        let shorter = self.plan.limits.last();
-        let shorter = shorter.filter(|(at, _)| *at == self.plan.starts.len());
-        let shorter = shorter.and_then(|(_, limit)| limit.seconds());
-        let shorter_ms = shorter.map(|s| s * 1000);
-        let end = end_after(self.now, shorter_ms.or_else(|| self.length_ms(lane)));
-        let (part, demand) = {
-            let lane = self.s.queue.lane(lane);
-            (lane.part, &lane.demand)
-        };
-        let Ok(demand) = demand else { return };
-        let view = self.s.queue.lane(lane);
-        let limit = end_after(self.now, shorter_ms.or(demand.length_ms));
-        let planned = end_after(self.now, view.planned_ms).min(limit);
-        let free = |fleet: &Fleet, node: u32| open_cpus(fleet, node);
-        let before: Vec<u32> = picks
-            .iter()
-            .map(|pick| free(&self.s.fleet, pick.node))
-            .collect();
-        let mut alloc = allocate(
-            &mut self.s.fleet,
-            part,
-            demand,
-            picks,
-            |fleet, node, want| {
-                take_spare(&mut self.holds, fleet, node, end, want);
-            },
-        );
-        self.count_start(lane, job, &mut alloc);
-        for (pick, before) in picks.iter().zip(before) {
-            let taken = before - free(&self.s.fleet, pick.node).min(before);
-            for &part in &self.s.fleet.nodes[pick.node as usize].parts {
-                self.s.queue.parts[part as usize].taken(pick.node, taken);
-            }
-        }
-        self.propose((job, planned, limit), alloc);
-        self.took_its_turn(job);
-    }
-
-    /// Notes a start in the plan, and who is on the nodes from now on.
-    fn propose(&mut self, ends: (JobId, Timestamp, Timestamp), alloc: Allocation) {
-        let job = ends.0;
-        for share in &alloc.nodes {
-            self.s.dirty_nodes.insert(share.node.0);
-            self.s.fleet.propose_tenant(share, ends);
-        }
-        self.plan.starts.push(PlannedStart { job, alloc });
-        self.again |= self.parts.iter().any(|p| p.head == Some(job));
-    }
-
-    /// Gives a start its licenses, and counts it towards limits.
-    fn count_start(&mut self, lane: u32, job: JobId, alloc: &mut Allocation) {
-        let lane = self.s.queue.lane(lane);
-        let Ok(demand) = &lane.demand else { return };
-        if !lane.licenses.is_empty() {
-            let latest = end_after(self.now, demand.length_ms);
-            let span = self.span(lane, demand);
-            let licenses = self.licenses.to_be_had(&lane.licenses, span);
-            let licenses = licenses.unwrap_or_default();
-            let sources = span.sources(&licenses);
-            self.licenses.take(&licenses, sources, latest);
-            alloc.licenses = licenses;
-        }
-        if self.state.keeps_limits() {
-            let tres = amounts(alloc);
-            let job = &self.state.jobs[&job];
-            for scope in self.state.scopes_of(job, &alloc.partition) {
-                self.limit_use.entry(scope).or_default().add(&tres);
-            }
-        }
-    }
-
-    /// A limit keeps the lane back until less is in use of what it limits.
-    fn limited(&mut self, lane: u32, job: JobId) {
-        let part = self.s.queue.lane(lane).part;
-        let name = &self.s.fleet.parts[part as usize].config.name;
-        let mut scopes = self.state.scopes_of(&self.state.jobs[&job], name);
-        scopes.retain(|scope| self.state.is_limited(scope));
-        self.s.queue.limit(lane, scopes);
-    }
-
-    /// One task less of that record is looked at in this pass.
-    pub(crate) fn took_its_turn(&mut self, job: JobId) {
-        if let Some(left) = self.left.get_mut(&job) {
-            *left -= 1;
-            if *left == 0 {
-                self.drop_promises_to(job);
-            }
-        }
-        if let Some((base, _)) = array_budget(self.state, &self.state.jobs[&job])
-            && let Some(budget) = self.budget.get_mut(&base)
-        {
-            *budget -= 1;
-        }
-    }
-
-    /// The job is the first that waits in its partition: what it needs is kept for it.
-    fn waits(&mut self, lane: u32, part: u32, key: HeadKey) {
-        let job = key.2;
-        let view = &self.s.fleet.parts[part as usize];
-        if !self.backfill {
-            view.order
-                .iter()
-                .for_each(|&node| self.closed[node as usize] = true);
-            return;
-        }
-        let cautious = self.is_cautious(job);
-        if cautious {
-            self.cautious.insert(view.component);
-        }
-        let Ok(demand) = &self.s.queue.lane(lane).demand else {
-            return;
-        };
-        let ends = if self.s.planned.predicts() && !cautious {
-            Ends::Planned
-        } else {
-            Ends::Limits
-        };
-        let place = (&self.s.fleet, view);
-        let stamp = self.s.queue.lane(lane).stamp;
-        let outlook = self.s.outlooks.remove(&part);
-        let outlook = outlook
-            .filter(|(of, outlook)| *of == stamp && outlook.ends() == ends)
-            .and_then(|(_, mut kept)| kept.update(demand, &self.s.fleet, view).then_some(kept))
-            .unwrap_or_else(|| Outlook::new(demand, &self.s.fleet, view, (ends, None)));
-        let since = self.state.jobs[&job].switch_wait_since;
-        let fresh = || self.plan.switch_waits.contains(&job).then_some(self.now);
-        let waited = since.or_else(fresh);
-        let licensed = self.licensed(lane, demand);
-        let found = licensed.as_ref().and_then(|(from, _)| {
-            let promised = (&self.holds, &self.hold_ends);
-            outlook.earliest(demand, place, promised, (self.now, *from), waited)
-        });
-        let mut new = None;
-        if let Some((start, picks)) = found
-            && self.may_promise(job, start)
-        {
-            let place = (&self.s.fleet, view, lane);
-            let holds = promise(&mut self.holds, demand, place, (start, &picks), &outlook);
-            self.hold_ends
-                .extend(holds.first().map(|(_, hold)| hold.end));
-            let counts = licensed.map_or(Vec::new(), |(_, counts)| counts);
-            let licensed = !counts.is_empty();
-            self.licenses.keep(start, counts);
-            new = Some(Reservation {
-                key,
-                lane,
-                start,
-                cautious,
-                licensed,
-                holds,
-            });
-            if self.state.jobs[&job].expected_start != Some(start) {
-                self.plan.expected.push((job, start));
-            }
-        }
-        self.s.outlooks.insert(part, (stamp, outlook));
-        self.settle_promise(part, new);
-    }
-
-    /// The licenses that the lane's jobs ask for: from when on they can be had, absent where that is now, and what
-    /// there will be of them; `None` if no end in sight sets them free.
-    fn licensed(&self, lane: u32, demand: &Demand) -> Option<(Option<Timestamp>, Due)> {
-        let view = self.s.queue.lane(lane);
-        if view.licenses.is_empty() {
-            return Some((None, Vec::new()));
-        }
-        let (span, completing) = (self.span(view, demand), &self.s.completing);
-        let (at, counts) = self.licenses.earliest(&view.licenses, span, completing)?;
-        Some((Some(at).filter(|at| *at > self.now), counts))
-    }
-
-    /// What is promised in a partition is known now; lanes that an older promise kept back may come again.
-    fn settle_promise(&mut self, part: u32, new: Option<Reservation>) {
-        let component = self.s.fleet.parts[part as usize].component;
-        if let Some(old) = self.s.queue.parts[part as usize].reservation.take() {
-            self.loosen(component, &old, new.as_ref());
-            self.s.queue.touched.clear();
-        }
-        if let Some(new) = new {
-            self.made.insert(part, new);
-        }
-    }
-
-    /// Whether nodes are kept for a job that will start then.
-    fn may_promise(&self, job: JobId, start: Timestamp) -> bool {
-        let settings = &self.s.fleet.settings;
-        let promised = |made: &Reservation| made.key.2 == job;
-        settings
-            .window_ms
-            .is_none_or(|window_ms| start.since_ms(self.now) <= window_ms)
-            && waited_ms(self.state, job, self.now) >= settings.least_age_ms
-            && self.state.jobs[&job].priority >= settings.least_priority
-            && !(settings.one_each && self.made.values().any(promised))
-    }
-
-    /// The job waits behind the first of its partition, and nodes are kept for it as well.
-    fn waits_too(&mut self, lane: u32, part: u32, key: HeadKey) {
-        let job = key.2;
-        let fleet = &self.s.fleet;
-        let view = &fleet.parts[part as usize];
-        let Ok(demand) = &self.s.queue.lane(lane).demand else {
-            return;
-        };
-        let ends = if self.s.planned.predicts() {
-            Ends::Planned
-        } else {
-            Ends::Limits
-        };
-        let kept = self.outlooks.remove(&lane);
-        let outlook = kept
-            .and_then(|mut kept| kept.update(demand, fleet, view).then_some(kept))
-            .unwrap_or_else(|| Outlook::new(demand, fleet, view, (ends, None)));
-        let since = self.state.jobs[&job].switch_wait_since;
-        let licensed = self.licensed(lane, demand);
-        let found = licensed.as_ref().and_then(|(from, _)| {
-            let promised = (&self.holds, &self.hold_ends);
-            outlook.earliest(demand, (fleet, view), promised, (self.now, *from), since)
-        });
-        if let Some((start, picks)) = found
-            && self.may_promise(job, start)
-        {
-            let holds = promise(
-                &mut self.holds,
-                demand,
-                (fleet, view, lane),
-                (start, &picks),
-                &outlook,
-            );
-            let counts = licensed.map_or(Vec::new(), |(_, counts)| counts);
-            self.licenses.keep(start, counts);
-            self.hold_ends
-                .extend(holds.first().map(|(_, hold)| hold.end));
-            if self.state.jobs[&job].expected_start != Some(start) {
-                self.plan.expected.push((job, start));
-            }
-        }
-        self.outlooks.insert(lane, outlook);
-    }
-
-    /// What earlier passes promised to a job that starts is for others.
-    fn drop_promises_to(&mut self, job: JobId) {
-        for part in 0..self.parts.len() {
-            let promise = self.s.queue.parts[part].reservation.as_ref();
-            if promise.is_some_and(|promise| promise.key.2 == job) {
-                self.drop_promise(part);
-            }
-        }
-    }
-
-    /// Promises of earlier passes to those whose turn is over, and who had none made in this pass, are gone: who comes
-    /// after them may fit. Says whether there were any.
-    fn drop_promises_before(&mut self, next: Option<HeadKey>) -> bool {
-        let mut any = false;
-        while let Some(&(key, part)) = self.earlier.first()
-            && next.is_none_or(|next| key < next)
-        {
-            self.earlier.pop_first();
-            any |= self.s.queue.parts[part].reservation.is_some();
-            self.drop_promise(part);
-        }
-        any
-    }
-
-    /// The promise of an earlier pass to a partition's first job is not made again.
-    fn drop_promise(&mut self, part: usize) {
-        if let Some(promise) = self.s.queue.parts[part].reservation.take() {
-            self.loosen(self.s.fleet.parts[part].component, &promise, None);
-            self.s.queue.touched.clear();
-        }
-    }
-
-    /// A promise is gone, or another takes its place: those whom it kept back and who may fit now are tried.
-    fn loosen(&mut self, component: u32, old: &Reservation, new: Option<&Reservation>) {
-        let (queue, fleet) = (&mut self.s.queue, &self.s.fleet);
-        if old.cautious && !new.is_some_and(|new| new.cautious) {
-            // Who is taken to run shorter than before may fit without any change of nodes.
-            let near = |l: &u32| fleet.parts[queue.lane(*l).part as usize].component == component;
-            let held: Vec<u32> = queue.held.iter().copied().filter(near).collect();
-            held.iter().for_each(|lane| queue.wake(fleet, *lane));
-            held.into_iter().for_each(|lane| self.push(lane));
-        } else {
-            let parts = queue.loosened(fleet, old.loosened_by(new));
-            parts.into_iter().for_each(|part| self.hope(part));
-        }
-        if old.licensed && !new.is_some_and(|new| new.key == old.key && new.start == old.start) {
-            let fleet = &self.s.fleet;
-            for lane in self.s.queue.licenses_freed(fleet) {
-                self.push(lane);
-            }
-        }
     }
 
     /// Remembers heads and promises, says which reasons changed.
@@ -1013,40 +669,4 @@ fn waited_ms(state: &State, job: JobId, now: Timestamp) -> u64 {
         .get(&job)
         .map(|j| j.eligible_time.unwrap_or(j.submit_time));
     since.map_or(0, |since| now.since_ms(since))
-}
-
-/// Takes the nodes picked.
-pub(crate) fn allocate(
-    fleet: &mut Fleet,
-    part: u32,
-    demand: &crate::demand::Demand,
-    picks: &[Pick],
-    mut taken: impl FnMut(&Fleet, u32, &crate::fleet::Want),
-) -> Allocation {
-    let mut alloc = Allocation {
-        partition: fleet.parts[part as usize].config.name.clone(),
-        reservation: fleet.parts[part as usize]
-            .own
-            .as_ref()
-            .map(|own| fleet.blocks.all[own.at as usize].record.name.clone()),
-        exclusive: demand.alone,
-        sharers: demand.sharers,
-        only_user: demand.user.filter(|_| demand.only_user),
-        ..Allocation::default()
-    };
-    for pick in picks {
-        debug_assert_ne!(pick.node, NOWHERE);
-        let class = fleet.nodes[pick.node as usize].class as usize;
-        let want = demand.want(&fleet.classes[class], pick.tasks);
-        taken(fleet, pick.node, &want);
-        let window = (fleet.now, fleet.now, end_after(fleet.now, demand.length_ms));
-        let share = fleet.take_allowed(pick.node, part, &want, window);
-        alloc.nodes.push(share);
-        alloc.ntasks += pick.tasks;
-    }
-    alloc.hostlist = match alloc.nodes.as_slice() {
-        [one] => one.name.clone(),
-        many => hostlist::compress(&many.iter().map(|n| n.name.as_str()).collect::<Vec<_>>()),
-    };
-    alloc
 }

@@ -5,7 +5,7 @@ use crate::fleet::{Fleet, PartView};
 use crate::ground::{Holds, Live, choose_now, end_after};
 use crate::licenses::{Licenses, Span, asked};
 use crate::outlook::Outlook;
-use crate::pass::allocate;
+use crate::pass::starts::allocate;
 use crate::place::{Pick, Placement, Shortfall};
 use crate::planned::PlannedEnds;
 use crate::queue::{feasible, partitions_of};

@@ -4,7 +4,7 @@ use super::Pass;
 use crate::fleet::Kept;
 use crate::gains::Reservation;
 use crate::ground::{Hold, Live, end_after, take_spare};
-use crate::pass::allocate;
+use crate::pass::starts::allocate;
 use crate::place::Ground as _;
 use crate::place::{Pick, Placement, Shortfall};
 use crate::queue::HeadKey;
