@@ -57,7 +57,10 @@ pub fn explain(state: &State, id: JobId, now: Timestamp) -> Option<Explanation> 
 fn standing(state: &State, job: &Job) -> String {
     let nodes = job.alloc.as_ref().map_or("", |a| a.hostlist.as_str());
     if job.completing {
-        return format!("It is {}; what is left of it on {nodes} is cleaned up.", job.state.name());
+        return format!(
+            "It is {}; what is left of it on {nodes} is cleaned up.",
+            job.state.name()
+        );
     }
     match (job.state, &job.preempted) {
         (JobState::Suspended, _) if job.waits_for_turn() => {
