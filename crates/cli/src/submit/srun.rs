@@ -15,6 +15,7 @@ use super::holder::{Holder, NotGranted};
 use super::line::{self, Line};
 use super::say::{self, Say};
 use crate::connect::{Client, ConnectError, unexpected};
+use muster_conf::endpoint;
 use muster_conf::options::{Chosen, Command, OptionError, Source, values};
 use muster_core::ids::JobId;
 use muster_core::job::ExitStatus;
@@ -42,7 +43,11 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         say::stdout(text);
         return Ok(ExitCode::SUCCESS);
     }
+    let site = endpoint::read(&endpoint::conf_path()).ok();
     for line in &mut lines {
+        if let Some(site) = &site {
+            request::fill_from_site(&mut line.chosen, site);
+        }
         request::forget_own_binding(&mut line.chosen, |name| std::env::var_os(name).is_some());
         if let Ok(path) = std::env::var("SLURM_HOSTFILE") {
             request::read_hostfile(&mut line.chosen, &path).map_err(|e| say.option_error(&e))?;

@@ -13,7 +13,6 @@ use crate::submit::agent::AgentStream;
 use crate::submit::holder::{Holder, timeout};
 use crate::submit::say::{self, Say};
 use crate::submit::signals::Signals;
-use muster_conf::endpoint;
 use muster_conf::options::Chosen;
 use muster_core::job::{ExitStatus, JobState};
 use muster_proto::step::{FromStepd, StdinTask, StepCreated, StepSpec, ToStepd};
@@ -701,19 +700,11 @@ fn open_input(feed: &Feed, names: &Names<'_>) -> Result<Input, String> {
     })
 }
 
-/// What runs before and after the step: `--prolog` and `--epilog`, `none` being none; without an option what slurm.conf
-/// says.
+/// What runs before and after the step: `--prolog` and `--epilog`, `none` being none.
 fn site_programs(chosen: &Chosen) -> (Option<String>, Option<String>) {
     let given = |long| chosen.value(long).map(str::to_owned);
-    let (mut prolog, mut epilog) = (given("prolog"), given("epilog"));
-    if (prolog.is_none() || epilog.is_none())
-        && let Ok(site) = endpoint::read(&endpoint::conf_path())
-    {
-        prolog = prolog.or(site.srun_prolog);
-        epilog = epilog.or(site.srun_epilog);
-    }
     let named = |p: &String| !p.is_empty() && !p.eq_ignore_ascii_case("none");
-    (prolog.filter(named), epilog.filter(named))
+    (given("prolog").filter(named), given("epilog").filter(named))
 }
 
 /// `--prolog`, `--epilog`, `SrunProlog`, `SrunEpilog`.
