@@ -145,7 +145,8 @@ pub(super) fn agents(bench: &mut Bench) -> Result<()> {
     let nodes = bench.size(10_000);
     let site = bench.emulated(nodes, 128, "")?;
     std::thread::sleep(Duration::from_secs(2));
-    let idle = Duration::from_secs(10);
+    // Two rounds of the question whether they are there.
+    let idle = Duration::from_secs(32);
     let all = |site: &Site| -> Result<u64> {
         let used = site.cpu_ms()?;
         Ok(used
