@@ -58,7 +58,8 @@ impl Bench {
         self.site(&conf, &["--emulate"])
     }
 
-    fn site(&self, conf: &str, words: &[&str]) -> Result<Site> {
+    /// Muster with that configuration.
+    pub(super) fn site(&self, conf: &str, words: &[&str]) -> Result<Site> {
         let home = self.dir.join("m");
         let product = peer::start_muster_of(&home, conf, words)?;
         Ok(Site { product, home })
