@@ -73,6 +73,27 @@ fn a_step_daemon_serves_the_steps_of_its_job_one_after_another() {
 }
 
 #[test]
+fn a_daemon_that_is_killed_without_a_step_is_not_missed() {
+    let c = Cluster::start(1, 4);
+    let mut child = c
+        .command(
+            "exec salloc -Q -n1 bash -c 'srun -Q true; touch done; while [ ! -e go ]; do sleep 0.01; done; \
+             srun -Q bash -c \"exit 7\"'",
+        )
+        .spawn()
+        .unwrap();
+    c.until("the step is over", || c.dir.join("done").exists());
+    let waiting = daemons(&c);
+    assert_eq!(waiting.len(), 1);
+    c.kill(waiting[0]);
+    c.write("go", "");
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+    c.until_prints("squeue -h", "");
+    assert_eq!(daemons(&c), Vec::<i32>::new());
+    assert_eq!(c.ok("ls ../spool.n1 | grep ^step- || true"), "");
+}
+
+#[test]
 fn steps_at_once_have_a_daemon_each() {
     let c = Cluster::start(1, 4);
     let out = c.ok(
