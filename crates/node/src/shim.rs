@@ -238,6 +238,7 @@ impl Loop {
         for (fd, seen) in watched.iter().zip(&fds[2 + conns..]) {
             if seen.revents != 0 {
                 self.shim.watched_ended(*fd);
+                self.shim.hear_daemon(*fd);
             }
         }
         if fds[1].revents != 0 {
