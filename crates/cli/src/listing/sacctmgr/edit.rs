@@ -509,6 +509,52 @@ mod tests {
     }
 
     #[test]
+    fn what_is_told() {
+        let told = |line: &str, verb, entity| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let read = read(verb, entity, &words).unwrap();
+            let user = muster_core::accounts::User {
+                name: "nobody".into(),
+                accounts: [("capture".to_owned(), Default::default())].into(),
+                ..Default::default()
+            };
+            let mut before = Accounts::default();
+            before.users.insert("nobody".into(), user);
+            said(verb, entity, &read, "peer", &before)
+        };
+        assert_eq!(
+            told(
+                "capture Description=x Organization=y",
+                Verb::Add,
+                Entity::Account
+            ),
+            " Adding Account(s)\n  capture\n Settings\n  Description     = x\n  Organization    = y\n Associations\n  \
+             A = capture    C = peer      \n Settings\n  Parent        = root\n"
+        );
+        assert_eq!(
+            told("nobody Account=capture", Verb::Add, Entity::User),
+            " Adding User(s)\n  nobody\n Associations =\n  U = nobody    A = capture    C = peer      \n Non Default \
+             Settings\n"
+        );
+        assert_eq!(
+            told("nobody set MaxJobs=1", Verb::Modify, Entity::User),
+            " Modified user associations...\n  C = peer       A = capture              U = nobody   \n"
+        );
+        assert_eq!(
+            told(
+                "nobody set DefaultAccount=capture",
+                Verb::Modify,
+                Entity::User
+            ),
+            " Modified users...\n  nobody\n"
+        );
+        assert_eq!(
+            told("nobody", Verb::Delete, Entity::User),
+            " Deleting users...\n  nobody\n"
+        );
+    }
+
+    #[test]
     fn limits_are_refused_by_name() {
         let error = asked("add user u account=a grpwall=5").unwrap_err();
         assert!(error.contains("grpwall=5"), "{error}");
