@@ -161,10 +161,12 @@ impl Job {
                 at,
                 alloc,
                 configuring,
+                priority,
                 ..
             } => {
                 self.start(*attempt, *at, alloc);
                 self.configuring = *configuring;
+                self.priority = priority.unwrap_or(self.priority);
             }
             Event::JobEnding {
                 at,
@@ -467,7 +469,8 @@ impl Job {
         self.begin_at = not_before.filter(|time| *time > at);
         self.priority = match hold {
             Hold::User | Hold::Admin => 0,
-            Hold::None if self.priority == 0 => self.default_priority(),
+            // A start leaves what the factors made of it then.
+            Hold::None if !self.priority_fixed => self.default_priority(),
             Hold::None => self.priority,
         };
         self.reason = if unseen {

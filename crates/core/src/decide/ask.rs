@@ -19,6 +19,7 @@ pub(super) fn check(
     check_nodelists(state, partitions, ask)?;
     check_counts(ask)?;
     check_memory(state, partitions, ask)?;
+    check_sizes(state, partitions, ask)?;
     if let Some(constraint) = &ask.constraint {
         check_constraint(state, constraint)?;
     }
@@ -107,6 +108,61 @@ fn check_memory(
     Ok(())
 }
 
+/// More than every node has is refused at once, and more than so many nodes have. What is more than the whole
+/// partition has waits, as in Slurm: partitions may grow.
+fn check_sizes(
+    state: &State,
+    partitions: &[&PartitionConfig],
+    ask: &ResourceAsk,
+) -> Result<(), Refusal> {
+    let cpus = |nodes: &[&Node]| nodes.iter().map(|n| u64::from(n.config.cpus)).sum::<u64>();
+    let all: Vec<&Node> = nodes_of(state, partitions).collect();
+    if all.len() < ask.min_nodes as usize || cpus(&all) < u64::from(ask.min_cpus()) {
+        return Ok(());
+    }
+    let refuse = |why: &str| Err(Refusal::new(RefusalCode::NodeConfigUnavailable, why));
+    let of_task = if ask.overcommit {
+        1
+    } else {
+        ask.cpus_of_task()
+    };
+    let of_node = of_task
+        .saturating_mul(ask.ntasks_per_node.unwrap_or(1).max(1))
+        .max(ask.min_cpus_per_node.unwrap_or(1));
+    if all.iter().all(|node| node.config.cpus < of_node) {
+        return refuse("CPU count per node can not be satisfied");
+    }
+    let has_shape = |node: &&Node| {
+        let shape = [
+            (ask.sockets_per_node, node.config.sockets),
+            (ask.cores_per_socket, node.config.cores_per_socket),
+            (ask.threads_per_core, node.config.threads_per_core),
+        ];
+        (shape.iter()).all(|(asked, has)| asked.unwrap_or(0) <= (*has).max(1))
+    };
+    if !all.iter().any(has_shape) {
+        return refuse("Socket, core and/or thread specification can not be satisfied");
+    }
+    if (all.iter()).all(|node| node.config.tmp_disk_mib < ask.tmp_disk_mib) {
+        return refuse("Temporary disk specification can not be satisfied");
+    }
+    let mut left = all;
+    if let Some(list) = &ask.exclude {
+        let excluded = known_nodes(state, list)?;
+        left.retain(|node| !excluded.iter().any(|e| e.idx == node.idx));
+    }
+    left.sort_by_key(|node| std::cmp::Reverse(node.config.cpus));
+    let most = ask.max_nodes.map_or(left.len(), |most| most as usize);
+    left.truncate(most);
+    if left.len() < ask.min_nodes as usize {
+        return refuse("too few nodes are left by --exclude");
+    }
+    if cpus(&left) < u64::from(ask.min_cpus()) {
+        return refuse("the nodes that it may have do not have so many CPUs");
+    }
+    Ok(())
+}
+
 fn within(most: MemoryAsk, ask: &ResourceAsk) -> bool {
     match (most, ask.memory) {
         (MemoryAsk::Default, _) | (_, MemoryAsk::Default) => true,
@@ -144,13 +200,23 @@ fn check_nodelists(
     partitions: &[&PartitionConfig],
     ask: &mut ResourceAsk,
 ) -> Result<(), Refusal> {
-    if let Some(list) = &ask.exclude {
-        known_nodes(state, list)?;
-    }
+    let excluded = match &ask.exclude {
+        Some(list) => known_nodes(state, list)?,
+        None => Vec::new(),
+    };
     let Some(list) = &ask.nodelist else {
         return Ok(());
     };
     let nodes = known_nodes(state, list)?;
+    if let Some(node) = excluded
+        .iter()
+        .find(|e| nodes.iter().any(|n| n.idx == e.idx))
+    {
+        return Err(Refusal::new(
+            RefusalCode::InvalidNode,
+            format!("node {} is both asked for and excluded", node.config.name),
+        ));
+    }
     let together = partitions.iter().any(|partition| {
         nodes.iter().all(|node| {
             state

@@ -128,6 +128,49 @@ fn impossible_wishes_are_refused_with_slurms_errors() {
             asking(|a| a.exclude = Some("n[1-9]".into())),
             R::InvalidNode,
         ),
+        (
+            asking(|a| {
+                a.nodelist = Some("n[1-2]".into());
+                a.exclude = Some("n2".into());
+            }),
+            R::InvalidNode,
+        ),
+        // The largest node has 8 CPUs, all together have 16.
+        (
+            asking(|a| a.cpus_per_task = Some(9)),
+            R::NodeConfigUnavailable,
+        ),
+        (
+            asking(|a| {
+                a.ntasks_per_node = Some(3);
+                a.cpus_per_task = Some(3);
+            }),
+            R::NodeConfigUnavailable,
+        ),
+        (
+            asking(|a| a.min_cpus_per_node = Some(9)),
+            R::NodeConfigUnavailable,
+        ),
+        (
+            asking(|a| (a.ntasks, a.max_nodes) = (Some(9), Some(1))),
+            R::NodeConfigUnavailable,
+        ),
+        (
+            asking(|a| (a.ntasks, a.exclude) = (Some(9), Some("n3".into()))),
+            R::NodeConfigUnavailable,
+        ),
+        (
+            asking(|a| (a.min_nodes, a.exclude) = (2, Some("n[1-2]".into()))),
+            R::NodeConfigUnavailable,
+        ),
+        (
+            asking(|a| a.sockets_per_node = Some(64)),
+            R::NodeConfigUnavailable,
+        ),
+        (
+            asking(|a| a.tmp_disk_mib = 1 << 40),
+            R::NodeConfigUnavailable,
+        ),
         (asking(|a| a.min_nodes = 0), R::InvalidNodeCount),
         (asking(|a| a.max_nodes = Some(0)), R::InvalidNodeCount),
         (asking(|a| a.ntasks = Some(0)), R::InvalidTaskCount),
