@@ -1,5 +1,6 @@
 //! Development tasks: `cargo xtask check | clients | demo | generate | kill | mpi4py | sim | bench`.
 
+mod bench;
 mod check;
 mod clients;
 mod cluster;
@@ -27,6 +28,8 @@ cargo xtask sim               the deterministic simulator: --seeds N [--from S] 
 cargo xtask bench mpi         MPI programs started by srun and by mpirun: start, MPI_Init, messages; [OPTIONS] of
                               'muster bench mpi'
 cargo xtask bench sched       passes of the scheduler over 10,000 nodes and 100,000 waiting jobs: times, memory
+cargo xtask bench all         throughput, latency, memory, restart beside peers and limits, as a table, JSON and
+                              plots: [--only=NAME,...] [--scale=X] [--large] [--no-peers]; see docs/performance.md
 cargo xtask bench peer        Muster beside Slurm (where it is installed), with ratios
 ";
 
@@ -43,7 +46,9 @@ fn main() -> Result<()> {
         ["sim", ..] => sim::run(&args[1..]),
         ["bench", "mpi", ..] => mpi::run(&args[2..]),
         ["bench", "sched"] => sim::bench_sched(),
+        ["bench", "all", ..] => bench::run(&args[2..]),
         ["bench", "peer", ..] => peer::run(&args[2..]),
+        [peer::INSIDE, ..] => peer::burst(&args[1..]),
         [] | ["help" | "--help"] => {
             print!("{HELP}");
             Ok(())

@@ -1,20 +1,25 @@
 //! `cargo xtask bench peer`: Muster and, where it is installed, Slurm on this machine in one run, through their
 //! commands, with the ratio between them. Absolute figures depend on the machine; ratios are what counts.
 
+mod steps;
+
+pub(crate) use steps::{INSIDE, burst};
+
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A product under test: how to reach it.
-struct Product {
-    name: &'static str,
+pub(crate) struct Product {
+    pub(crate) name: &'static str,
     env: Vec<(String, String)>,
-    pid_file: PathBuf,
-    start: String,
+    pub(crate) pid_file: PathBuf,
+    pub(crate) start: String,
     down: Vec<String>,
 }
 
@@ -29,7 +34,7 @@ struct Figure {
     measure: fn(&Product, &Path) -> Result<f64>,
 }
 
-const FIGURES: [Figure; 11] = [
+const FIGURES: [Figure; 15] = [
     Figure {
         name: "array of 2,000 true jobs, end to end",
         unit: "jobs/s",
@@ -93,6 +98,38 @@ const FIGURES: [Figure; 11] = [
         ratio: None,
         limit: None,
         measure: srun_four,
+    },
+    Figure {
+        name: "steps in an allocation, one after another",
+        unit: "/s",
+        more_is_better: true,
+        ratio: Some(10.0),
+        limit: None,
+        measure: steps::one_after_another,
+    },
+    Figure {
+        name: "steps in an allocation, 8 at once",
+        unit: "/s",
+        more_is_better: true,
+        ratio: Some(10.0),
+        limit: None,
+        measure: steps::eight_at_once,
+    },
+    Figure {
+        name: "steps in an allocation, over 4 nodes",
+        unit: "/s",
+        more_is_better: true,
+        ratio: Some(10.0),
+        limit: None,
+        measure: steps::over_four_nodes,
+    },
+    Figure {
+        name: "steps in an allocation, of the bare program's rate",
+        unit: "%",
+        more_is_better: true,
+        ratio: None,
+        limit: Some(50.0),
+        measure: steps::share_of_the_bare_program,
     },
     Figure {
         name: "squeue of 10,000 pending",
@@ -198,7 +235,14 @@ fn row(
     });
     let bar = match (figure.ratio, figure.limit) {
         (Some(bar), _) => ratio.map(|r| (format!("{bar}x"), r >= bar)),
-        (None, Some(limit)) => Some((format!("{limit} {}", figure.unit), ours <= limit)),
+        (None, Some(limit)) => {
+            let met = if figure.more_is_better {
+                ours >= limit
+            } else {
+                ours <= limit
+            };
+            Some((format!("{limit} {}", figure.unit), met))
+        }
         (None, None) => None,
     };
     let show = |v: f64| {
@@ -209,7 +253,7 @@ fn row(
         }
     };
     println!(
-        "{:<48} {:>10} {:<7} slurm {:>9}  ratio {:>7}  bar {}",
+        "{:<50} {:>10} {:<7} slurm {:>9}  ratio {:>7}  bar {}",
         figure.name,
         show(ours),
         figure.unit,
@@ -226,35 +270,54 @@ fn row(
     )
 }
 
-fn median(values: &mut [f64]) -> f64 {
+pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
+/// The settings of the peer's cluster: CPUs are handed out, memory is not; ended jobs leave listings soon.
+pub(crate) const CONF: &str = "\
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+MaxArraySize=1000001
+MaxJobCount=2000000
+MinJobAge=2
+KillWait=5
+ReturnToService=2
+AccountingStorageType=accounting_storage/slurmdbd
+";
+
+/// The nodes of the peer's cluster.
+pub(crate) const NODES: &str = "\
+NodeName=n[1-4] CPUs=512 RealMemory=8000 State=UNKNOWN
+PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP
+";
+
 fn start_muster(home: &Path) -> Result<Product> {
-    let status = Command::new("cargo")
-        .args(["build", "--release", "-p", "muster"])
-        .status()?;
-    anyhow::ensure!(status.success(), "muster does not build");
-    let muster = fs::canonicalize("target/release/muster")?;
+    start_muster_of(home, &format!("{CONF}{NODES}"), &[])
+}
+
+/// Builds Muster for release and starts a cluster of that configuration.
+pub(crate) fn start_muster_of(home: &Path, conf: &str, words: &[&str]) -> Result<Product> {
+    // Once: nothing is to be built between two measurements.
+    static BUILT: OnceLock<bool> = OnceLock::new();
+    let build = || {
+        let mut built = Command::new("cargo");
+        built.args(["build", "--release", "-p", "muster"]);
+        built.status().is_ok_and(|status| status.success())
+    };
+    anyhow::ensure!(*BUILT.get_or_init(build), "muster does not build");
+    let muster = fs::canonicalize(crate::cluster::target().join("release/muster"))?;
     fs::create_dir_all(home)?;
-    // The same settings as the peer's: CPUs are handed out, memory is not; ended jobs leave listings soon.
-    let conf = home.with_extension("conf");
+    let file = home.with_extension("conf");
     let host = String::from_utf8(Command::new("hostname").output()?.stdout)?;
-    fs::write(
-        &conf,
-        format!(
-            "ClusterName=bench\nSlurmctldHost={}\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nMaxArraySize=100001\n\
-         MaxJobCount=300000\nMinJobAge=2\nKillWait=5\nReturnToService=2\nAccountingStorageType=accounting_storage/slurmdbd\n\
-         NodeName=n[1-4] CPUs=512 RealMemory=8000 State=UNKNOWN\nPartitionName=batch Nodes=ALL Default=YES \
-         MaxTime=INFINITE DefaultTime=60 State=UP\n",
-            host.trim()
-        ),
-    )?;
+    let head = format!("ClusterName=bench\nSlurmctldHost={}\n", host.trim());
+    fs::write(&file, head + conf)?;
     let up = Command::new(&muster)
         .arg("up")
         .arg("-f")
-        .arg(&conf)
+        .arg(&file)
+        .args(words)
         .env("MUSTER_HOME", home)
         .stdout(Stdio::null())
         .status()?;
@@ -279,7 +342,7 @@ fn start_muster(home: &Path) -> Result<Product> {
     })
 }
 
-fn start_slurm(dir: &Path) -> Result<Option<Product>> {
+pub(crate) fn start_slurm(dir: &Path) -> Result<Option<Product>> {
     let output = Command::new("bench/slurm-peer.sh")
         .arg("up")
         .arg(dir)
@@ -309,7 +372,7 @@ fn start_slurm(dir: &Path) -> Result<Option<Product>> {
     }))
 }
 
-fn stop(product: &Product) {
+pub(crate) fn stop(product: &Product) {
     let _ = Command::new(&product.down[0])
         .args(&product.down[1..])
         .stdout(Stdio::null())
@@ -317,7 +380,7 @@ fn stop(product: &Product) {
 }
 
 impl Product {
-    fn command(&self, args: &[&str], dir: &Path) -> Command {
+    pub(crate) fn command(&self, args: &[&str], dir: &Path) -> Command {
         // The shell's own look-up is avoided: PATH of the child is searched by hand.
         let path = self
             .env
@@ -338,7 +401,7 @@ impl Product {
         command
     }
 
-    fn text(&self, args: &[&str], dir: &Path) -> Result<String> {
+    pub(crate) fn text(&self, args: &[&str], dir: &Path) -> Result<String> {
         let output = self.command(args, dir).output()?;
         anyhow::ensure!(
             output.status.success(),
@@ -348,7 +411,7 @@ impl Product {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    fn quiet(&self, args: &[&str], dir: &Path) -> Result<()> {
+    pub(crate) fn quiet(&self, args: &[&str], dir: &Path) -> Result<()> {
         let status = self
             .command(args, dir)
             .stdout(Stdio::null())
@@ -365,7 +428,7 @@ impl Product {
             .count())
     }
 
-    fn drain(&self, dir: &Path, every: Duration) -> Result<()> {
+    pub(crate) fn drain(&self, dir: &Path, every: Duration) -> Result<()> {
         let started = Instant::now();
         while self.active(dir)? > 0 {
             anyhow::ensure!(
@@ -377,7 +440,7 @@ impl Product {
         Ok(())
     }
 
-    fn clear(&self, dir: &Path) -> Result<()> {
+    pub(crate) fn clear(&self, dir: &Path) -> Result<()> {
         let _ = self
             .command(&["scancel", "-u", &user()], dir)
             .stderr(Stdio::null())
@@ -386,7 +449,13 @@ impl Product {
     }
 
     /// Runs a command `count` times, `parallel` at once; seconds it took.
-    fn burst(&self, count: u32, parallel: u32, args: &[&str], dir: &Path) -> Result<f64> {
+    pub(crate) fn burst(
+        &self,
+        count: u32,
+        parallel: u32,
+        args: &[&str],
+        dir: &Path,
+    ) -> Result<f64> {
         let next = AtomicU32::new(0);
         let failed = AtomicU32::new(0);
         let started = Instant::now();

@@ -22,6 +22,7 @@ pub(crate) struct Keys {
     warning: Option<Timestamp>,
     begin: Option<Timestamp>,
     deadline: Option<Timestamp>,
+    turn: Option<Timestamp>,
     ended: Option<Timestamp>,
     pending: bool,
     active: bool,
@@ -31,6 +32,8 @@ pub(crate) struct Keys {
     /// It has licenses.
     pub(crate) licenses: Option<Arc<Allocation>>,
     waits_for: Vec<(JobId, Option<u32>)>,
+    /// The submission that it belongs to, if it waits for earlier ones of its name.
+    singleton: Option<JobId>,
 }
 
 /// What a record counts for in its array.
@@ -162,9 +165,14 @@ impl State {
             keys.limit = self.limit_end(job);
             keys.warning = job.warning_time();
         }
+        if phase == Phase::Suspended {
+            keys.turn = job.turn_due;
+        }
         if phase == Phase::Pending {
             keys.begin = job.begin_at;
             keys.deadline = job.too_late_at();
+            let singleton = job.waiting_on.contains(&DependencyTerm::Singleton);
+            keys.singleton = singleton.then(|| job.submitted_as());
             keys.waits_for = job
                 .waiting_on
                 .iter()
@@ -180,12 +188,18 @@ impl State {
         shift(&mut self.by_warning, id, before.warning, after.warning);
         shift(&mut self.by_begin, id, before.begin, after.begin);
         shift(&mut self.by_deadline, id, before.deadline, after.deadline);
+        shift(&mut self.by_turn, id, before.turn, after.turn);
         shift(&mut self.ended, id, before.ended, after.ended);
         flip(&mut self.pending, id, before.pending, after.pending);
         flip(&mut self.active, id, before.active, after.active);
         self.shift_counted(&before.counted, &after.counted);
         if before.licenses.is_some() != after.licenses.is_some() {
             self.shift_licenses(before, after);
+        }
+        if before.singleton != after.singleton {
+            let entry = |submission| (submission, id);
+            before.singleton.map(|s| self.singletons.remove(&entry(s)));
+            after.singleton.map(|s| self.singletons.insert(entry(s)));
         }
         if before.waits_for != after.waits_for {
             for key in &before.waits_for {
@@ -265,10 +279,12 @@ impl State {
         self.by_warning = BTreeSet::new();
         self.by_begin = BTreeSet::new();
         self.by_deadline = BTreeSet::new();
+        self.by_turn = BTreeSet::new();
         self.ended = BTreeSet::new();
         self.pending = BTreeSet::new();
         self.active = BTreeSet::new();
         self.dependents = BTreeMap::new();
+        self.singletons = BTreeSet::new();
         self.by_owner = BTreeMap::new();
         self.specs = HashMap::new();
         self.by_reservation = BTreeMap::new();
@@ -378,6 +394,7 @@ impl State {
             &self.by_warning,
             &self.by_begin,
             &self.by_deadline,
+            &self.by_turn,
         ]
         .into_iter()
         .filter_map(|index| index.first().map(|(time, _)| *time))
@@ -391,6 +408,11 @@ impl State {
         let power = self.power_due.first().map(|(time, _)| put_off(*time));
         let purge = self.next_purge().map(put_off);
         [due, purge, power].into_iter().flatten().min()
+    }
+
+    /// Whether a job may leave that one purge had to leave for the next.
+    pub fn purge_is_due(&self, now: Timestamp) -> bool {
+        self.next_purge().is_some_and(|at| at <= now)
     }
 
     /// When the job that ended first may leave; `MinJobAge=0` keeps all.

@@ -262,6 +262,7 @@ impl State {
             "index by_warning is wrong"
         );
         ensure!(self.by_begin == fresh.by_begin, "index by_begin is wrong");
+        ensure!(self.by_turn == fresh.by_turn, "index by_turn is wrong");
         ensure!(
             self.by_deadline == fresh.by_deadline,
             "index by_deadline is wrong"
@@ -281,6 +282,10 @@ impl State {
         );
         ensure!(self.specs == fresh.specs, "index specs is wrong");
         ensure!(self.by_owner == fresh.by_owner, "index by_owner is wrong");
+        ensure!(
+            self.singletons == fresh.singletons,
+            "index singletons is wrong"
+        );
         ensure!(
             self.by_reservation == fresh.by_reservation,
             "index by_reservation is wrong"

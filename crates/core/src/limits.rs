@@ -24,8 +24,8 @@ pub const LAUNCH_BACKOFF_S: u64 = 10;
 pub const LAUNCH_BACKOFF_MAX_S: u64 = 300;
 /// Tasks that one job may ask for.
 pub const TASKS_MAX: u32 = 1 << 24;
-/// Ended jobs that one tick takes out of the queue.
-pub const PURGE_MAX: usize = 4096;
+/// Ended jobs that one tick takes out of the queue. Where more are due the next turn goes on, so that none is long.
+pub const PURGE_MAX: usize = 2048;
 /// Priority of the job with number 0; each later job has one less.
 pub const PRIORITY_TOP: u32 = 4_294_901_759;
 /// Launches that may fail on a node one after another before it is drained.

@@ -52,6 +52,8 @@ pub struct State {
     pub ended: BTreeSet<(Timestamp, JobId)>,
     /// Index: pending jobs that wait for a time (`--begin`, back-off, `after+minutes`).
     pub by_begin: BTreeSet<(Timestamp, JobId)>,
+    /// Index: stopped jobs that wait for their turn on CPUs that others have too, by when it may come.
+    pub by_turn: BTreeSet<(Timestamp, JobId)>,
     /// Index: who waits on a job (or on the array of that number).
     /// The key is the job or array that is named and the task, if one is.
     pub dependents: BTreeMap<(JobId, Option<u32>), BTreeSet<JobId>>,
@@ -71,6 +73,8 @@ pub struct State {
     pub power_rates: PowerRates,
     /// Index: records that are not over, by owner and job name, as (submission, record), for `singleton` and filters.
     pub by_owner: BTreeMap<u32, BTreeMap<String, BTreeSet<(JobId, JobId)>>>,
+    /// Index: pending records that wait for earlier ones of their name, as (submission, record).
+    pub singletons: BTreeSet<(JobId, JobId)>,
     /// Index: what counts towards limits, where they are kept.
     pub limit_use: BTreeMap<crate::account_limits::Scope, crate::account_limits::InUse>,
     /// Index: licenses that jobs have.

@@ -44,6 +44,7 @@ pub(crate) fn jobs(
     };
     let active = |id| &state.jobs[id];
     match (filter.ids.is_empty(), filter.active) {
+        (true, true) if !filter.uids.is_empty() => answer.add_of_owners(),
         (true, true) => answer.add_all(state.pending.union(&state.active).map(active)),
         (true, false) => answer.add_all(state.jobs.values()),
         (false, _) => answer.add_named(),
@@ -67,6 +68,16 @@ struct JobsAnswer<'s, S> {
 impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
     fn add_all(&mut self, jobs: impl Iterator<Item = &'s Job>) {
         jobs.for_each(|job| self.add(job));
+    }
+
+    /// Records of some users that are not over, without a look at those of others.
+    fn add_of_owners(&mut self) {
+        let state = self.state;
+        let owned = |uid: &u32| state.by_owner.get(uid);
+        let names = self.filter.uids.iter().filter_map(owned);
+        let records = names.flat_map(|names| names.values().flatten());
+        let ids: BTreeSet<JobId> = records.map(|(_, id)| *id).collect();
+        self.add_all(ids.into_iter().filter_map(|id| state.jobs.get(&id)));
     }
 
     fn add_named(&mut self) {

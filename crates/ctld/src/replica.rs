@@ -28,11 +28,15 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Events after which the log's head is cut by a snapshot.
+/// Events after which the log's head is cut by a snapshot, if there are few jobs.
 const SNAPSHOT_EVENTS: u64 = 500_000;
+/// The same for each job that there is: a snapshot costs what all jobs are, and must stay a small part of what the
+/// events cost that it stands for.
+const SNAPSHOT_EVENTS_PER_JOB: u64 = 4;
 
 /// The replica's state and what it serves.
 pub(crate) struct Replica {
@@ -62,6 +66,10 @@ pub(crate) struct Replica {
     pub programs: Programs,
     /// Position of the last snapshot.
     pub snapshot: Position,
+    /// How large it was.
+    pub snapshot_bytes: usize,
+    /// Writes it.
+    pub snapshot_thread: Option<JoinHandle<()>>,
     /// Expected starts.
     pub forecaster: Forecaster,
 }
@@ -248,7 +256,8 @@ impl Replica {
     /// Writes a snapshot when enough happened since the last. The state is encoded here; a thread of its own writes
     /// it, and makes it valid only when accounting has everything that it lets the log forget.
     fn snapshot_if_due(&mut self) {
-        if self.position.saturating_sub(self.snapshot) < SNAPSHOT_EVENTS {
+        let due = (self.state.jobs.len() as u64 * SNAPSHOT_EVENTS_PER_JOB).max(SNAPSHOT_EVENTS);
+        if self.position.saturating_sub(self.snapshot) < due || self.snapshot_is_written() {
             return;
         }
         self.snapshot = self.position;
@@ -261,8 +270,9 @@ impl Replica {
         {
             return;
         }
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(self.snapshot_bytes + (self.snapshot_bytes >> 3));
         self.state.encode_snapshot(&mut bytes);
+        self.snapshot_bytes = bytes.len();
         let follower = Arc::clone(&self.follower);
         let writer = self.writer.clone();
         let write = move || {
@@ -287,11 +297,19 @@ impl Replica {
                 Err(e) => warn!("snapshot of the state not finished: {e}"),
             }
         };
-        if let Err(e) = std::thread::Builder::new()
+        match std::thread::Builder::new()
             .name("snapshot".into())
             .spawn(write)
         {
-            warn!("no thread to write a snapshot: {e}");
+            Ok(thread) => self.snapshot_thread = Some(thread),
+            Err(e) => warn!("no thread to write a snapshot: {e}"),
         }
+    }
+
+    /// Whether the last snapshot is still on its way to the disk: the next one waits for that.
+    fn snapshot_is_written(&self) -> bool {
+        self.snapshot_thread
+            .as_ref()
+            .is_some_and(|thread| !thread.is_finished())
     }
 }

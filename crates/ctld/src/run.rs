@@ -99,6 +99,8 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         waiting: Waiting::default(),
         programs,
         snapshot: recovered.snapshot,
+        snapshot_bytes: 0,
+        snapshot_thread: None,
         forecaster: Forecaster::start(to_replica.clone()).context("no thread for forecasts")?,
     };
     let writer = Writer::new(Parts {

@@ -226,7 +226,11 @@ impl Writer {
             let accounted = self.accounted.covers(now, u64::from(age));
             self.engine
                 .decide(0, &Command::Tick { accounted }, now, turn);
-            self.due = self.engine.state().next_tick(now);
+            let state = self.engine.state();
+            self.due = match accounted && state.purge_is_due(now) {
+                true => Some(now),
+                false => state.next_tick(now),
+            };
         }
     }
 

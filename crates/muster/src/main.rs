@@ -9,6 +9,7 @@ mod doctor;
 mod emulate;
 mod flags;
 mod generate;
+mod heap;
 mod logging;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod math;
@@ -22,6 +23,9 @@ mod slurmd;
 mod start;
 
 use std::process::ExitCode;
+
+#[global_allocator]
+static HEAP: heap::Heap = heap::Heap;
 
 /// What the process does, by the name that it was called by.
 #[cfg_attr(test, allow(dead_code))]

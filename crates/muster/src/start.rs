@@ -2,21 +2,35 @@
 //! set up a signal stack to report overflows on: a tenth of what a command costs. What matters of them is done here.
 
 use nix::libc;
+use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::IntoRawFd;
 use std::process::ExitCode;
 
-/// Called by the C library. Arguments are read where they are needed, by `std::env::args_os`.
+/// Called by the C library. Arguments are read where they are needed, by `std::env::args_os`; only the choice of the heap
+/// comes before anything is allocated.
 // SAFETY: the one definition of this symbol, with the signature that the C library calls.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
-extern "C" fn main(_argc: libc::c_int, _argv: *const *const libc::c_char) -> libc::c_int {
+extern "C" fn main(argc: libc::c_int, argv: *const *const libc::c_char) -> libc::c_int {
+    if (0..2.min(argc)).any(|i| is_controller(argv, i)) {
+        crate::heap::of_the_controller();
+    }
     fill_standard_streams();
     ignore_broken_pipes();
     // As std does: a panic has said its words, and the exit status is 101.
     let code = std::panic::catch_unwind(super::main_by_name).map_or(101, number);
     // This, and not a return, writes what standard output still holds.
     std::process::exit(code)
+}
+
+/// Whether the program's name or its first argument says that it is the controller, or what works as hard.
+fn is_controller(argv: *const *const libc::c_char, index: libc::c_int) -> bool {
+    // SAFETY: the C library hands over `argc` pointers to strings, and `index` is less than `argc`.
+    #[allow(unsafe_code)]
+    let word = unsafe { CStr::from_ptr(*argv.offset(index as isize)) }.to_bytes();
+    let name = word.rsplit(|b| *b == b'/').next().unwrap_or_default();
+    matches!(name, b"slurmctld" | b"ctld" | b"emulate" | b"sim")
 }
 
 /// Files opened later must not become standard streams because those were closed.

@@ -303,7 +303,8 @@ impl Scheduler {
                     self.follow_switch_wait(job);
                 }
             }
-            JobChange::Requeueable(_)
+            JobChange::TurnDue(_)
+            | JobChange::Requeueable(_)
             | JobChange::Warned
             | JobChange::TermSent
             | JobChange::SpecialExit(_)

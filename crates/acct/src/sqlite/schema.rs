@@ -103,7 +103,7 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), St
     connection
         .execute_batch(
             "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-32768;
-             PRAGMA wal_autocheckpoint=4000; PRAGMA journal_size_limit=67108864;",
+             PRAGMA wal_autocheckpoint=16000; PRAGMA journal_size_limit=67108864;",
         )
         .map_err(failed)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;

@@ -266,22 +266,19 @@ fn split_and_settle(draft: &mut Draft<'_>, array: JobId, index: u32) {
 
 /// The first submission of that name and owner that is left may start now.
 fn resolve_singletons(draft: &mut Draft<'_>, uid: u32, name: &str) {
+    if draft.state.singletons.is_empty() {
+        return;
+    }
     let Some(set) = draft.state.by_owner.get(&uid).and_then(|n| n.get(name)) else {
         return;
     };
     let Some((first, _)) = set.iter().find(|(_, id)| is_live(draft, *id, name)) else {
         return;
     };
-    let candidates: Vec<JobId> = set
-        .range((*first, JobId(0))..=(*first, JobId(u64::MAX)))
-        .map(|(_, id)| *id)
-        .filter(|id| {
-            draft
-                .job(*id)
-                .is_some_and(|job| job.waiting_on.contains(&DependencyTerm::Singleton))
-        })
-        .collect();
-    for id in candidates {
+    let records = (*first, JobId(0))..=(*first, JobId(u64::MAX));
+    let waiting = draft.state.singletons.range(records);
+    let waiting: Vec<JobId> = waiting.map(|(_, id)| *id).collect();
+    for id in waiting {
         settle(draft, id);
     }
 }
