@@ -381,6 +381,9 @@ impl<'a> Pass<'a> {
             return;
         }
         let end = end_after(self.now, self.length_ms(lane));
+        // Who passes by keeps the promises to all that wait first; who has become one of those himself does not.
+        let leads = pass.head.is_none() && self.s.planned.predicts();
+        let leads = leads && self.s.queue.lane(lane).held;
         let het = self.s.queue.het_of(lane);
         let queue = &mut self.s.queue;
         if let Some(part) = het {
@@ -388,6 +391,7 @@ impl<'a> Pass<'a> {
                 return;
             }
         } else if !self.backfill
+            || leads
             || queue.woken.contains(&lane)
             || queue.is_hopeful(&self.s.fleet, lane, (&self.holds, end))
         {

@@ -548,6 +548,29 @@ fn plain_spec() -> impl Strategy<Value = JobSpec> {
     })
 }
 
+/// Behind the first of its partition a job keeps the promise to the first of another; once it is the first itself, and
+/// of a higher tier, it does not.
+#[test]
+fn who_becomes_the_first_is_not_kept_back_by_those_after_him() {
+    let mut world = world(8 + 16 + 32);
+    let on_one_leaf = |mut spec: JobSpec, wait_s| {
+        spec.ask.switches = Some((1, Some(wait_s)));
+        spec
+    };
+    let mut first = on_one_leaf(job(1, 10), 0);
+    (first.ask.min_nodes, first.ask.max_nodes) = (2, Some(2));
+    first.ask.cpus_per_task = Some(2);
+    first.partitions = vec!["q".into(), "p".into()];
+    let mut second = on_one_leaf(job(5, 10), 100);
+    second.ask.nodelist = Some("n1".into());
+    let mut third = job(4, 10);
+    third.partitions = vec!["q".into()];
+    for spec in [first, second, third] {
+        world.submit_with(spec, 1);
+    }
+    pass(&mut world).expect("the plan that follows events is the plan made anew");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::world::cases(150)))]
 
