@@ -109,15 +109,15 @@ fn check_memory(
 }
 
 /// More than every node has is refused at once, and more than so many nodes have. What is more than the whole
-/// partition has waits, as in Slurm: partitions may grow.
+/// partition has waits, as in Slurm: partitions may grow. For what nearly all jobs ask for, a few nodes are looked at.
 fn check_sizes(
     state: &State,
     partitions: &[&PartitionConfig],
     ask: &ResourceAsk,
 ) -> Result<(), Refusal> {
-    let cpus = |nodes: &[&Node]| nodes.iter().map(|n| u64::from(n.config.cpus)).sum::<u64>();
-    let all: Vec<&Node> = nodes_of(state, partitions).collect();
-    if all.len() < ask.min_nodes as usize || cpus(&all) < u64::from(ask.min_cpus()) {
+    let all = || nodes_of(state, partitions);
+    let cpus = ask.min_cpus();
+    if !is_enough(all(), ask.min_nodes, cpus) {
         return Ok(());
     }
     let refuse = |why: &str| Err(Refusal::new(RefusalCode::NodeConfigUnavailable, why));
@@ -129,10 +129,10 @@ fn check_sizes(
     let of_node = of_task
         .saturating_mul(ask.ntasks_per_node.unwrap_or(1).max(1))
         .max(ask.min_cpus_per_node.unwrap_or(1));
-    if all.iter().all(|node| node.config.cpus < of_node) {
+    if all().all(|node| node.config.cpus < of_node) {
         return refuse("CPU count per node can not be satisfied");
     }
-    let has_shape = |node: &&Node| {
+    let has_shape = |node: &Node| {
         let shape = [
             (ask.sockets_per_node, node.config.sockets),
             (ask.cores_per_socket, node.config.cores_per_socket),
@@ -140,27 +140,44 @@ fn check_sizes(
         ];
         (shape.iter()).all(|(asked, has)| asked.unwrap_or(0) <= (*has).max(1))
     };
-    if !all.iter().any(has_shape) {
+    if !all().any(has_shape) {
         return refuse("Socket, core and/or thread specification can not be satisfied");
     }
-    if (all.iter()).all(|node| node.config.tmp_disk_mib < ask.tmp_disk_mib) {
+    if all().all(|node| node.config.tmp_disk_mib < ask.tmp_disk_mib) {
         return refuse("Temporary disk specification can not be satisfied");
     }
-    let mut left = all;
-    if let Some(list) = &ask.exclude {
-        let excluded = known_nodes(state, list)?;
-        left.retain(|node| !excluded.iter().any(|e| e.idx == node.idx));
-    }
-    left.sort_by_key(|node| std::cmp::Reverse(node.config.cpus));
-    let most = ask.max_nodes.map_or(left.len(), |most| most as usize);
-    left.truncate(most);
-    if left.len() < ask.min_nodes as usize {
+    let excluded = match &ask.exclude {
+        Some(list) => known_nodes(state, list)?,
+        None => Vec::new(),
+    };
+    let left = || all().filter(|node| !excluded.iter().any(|e| e.idx == node.idx));
+    if !excluded.is_empty() && !is_enough(left(), ask.min_nodes, 0) {
         return refuse("too few nodes are left by --exclude");
     }
-    if cpus(&left) < u64::from(ask.min_cpus()) {
-        return refuse("the nodes that it may have do not have so many CPUs");
+    let most = ask.max_nodes.map_or(usize::MAX, |most| most as usize);
+    if !is_enough(left().take(most), 0, cpus) {
+        // Not any of them will do; the largest may.
+        let mut sizes: Vec<u32> = left().map(|node| node.config.cpus).collect();
+        sizes.sort_unstable_by_key(|cpus| std::cmp::Reverse(*cpus));
+        let largest = sizes.into_iter().take(most).map(u64::from);
+        if largest.sum::<u64>() < u64::from(cpus) {
+            return refuse("the nodes that it may have do not have so many CPUs");
+        }
     }
     Ok(())
+}
+
+/// Whether there are so many of these nodes, with so many CPUs; no more of them are looked at than it takes.
+fn is_enough<'a>(nodes: impl Iterator<Item = &'a Node>, least: u32, cpus: u32) -> bool {
+    let (mut missing, mut wanted) = (least, u64::from(cpus));
+    for node in nodes {
+        if missing == 0 && wanted == 0 {
+            return true;
+        }
+        missing = missing.saturating_sub(1);
+        wanted = wanted.saturating_sub(u64::from(node.config.cpus));
+    }
+    missing == 0 && wanted == 0
 }
 
 fn within(most: MemoryAsk, ask: &ResourceAsk) -> bool {
