@@ -48,6 +48,7 @@ fn main() -> Result<()> {
         ["bench", "sched"] => sim::bench_sched(),
         ["bench", "all", ..] => bench::run(&args[2..]),
         ["bench", "peer", ..] => peer::run(&args[2..]),
+        [peer::INSIDE, ..] => peer::burst(&args[1..]),
         [] | ["help" | "--help"] => {
             print!("{HELP}");
             Ok(())

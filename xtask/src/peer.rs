@@ -1,6 +1,10 @@
 //! `cargo xtask bench peer`: Muster and, where it is installed, Slurm on this machine in one run, through their
 //! commands, with the ratio between them. Absolute figures depend on the machine; ratios are what counts.
 
+mod steps;
+
+pub(crate) use steps::{INSIDE, burst};
+
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::fs;
@@ -30,7 +34,7 @@ struct Figure {
     measure: fn(&Product, &Path) -> Result<f64>,
 }
 
-const FIGURES: [Figure; 11] = [
+const FIGURES: [Figure; 15] = [
     Figure {
         name: "array of 2,000 true jobs, end to end",
         unit: "jobs/s",
@@ -94,6 +98,38 @@ const FIGURES: [Figure; 11] = [
         ratio: None,
         limit: None,
         measure: srun_four,
+    },
+    Figure {
+        name: "steps in an allocation, one after another",
+        unit: "/s",
+        more_is_better: true,
+        ratio: Some(10.0),
+        limit: None,
+        measure: steps::one_after_another,
+    },
+    Figure {
+        name: "steps in an allocation, 8 at once",
+        unit: "/s",
+        more_is_better: true,
+        ratio: Some(10.0),
+        limit: None,
+        measure: steps::eight_at_once,
+    },
+    Figure {
+        name: "steps in an allocation, over 4 nodes",
+        unit: "/s",
+        more_is_better: true,
+        ratio: Some(10.0),
+        limit: None,
+        measure: steps::over_four_nodes,
+    },
+    Figure {
+        name: "steps in an allocation, of the bare program's rate",
+        unit: "%",
+        more_is_better: true,
+        ratio: None,
+        limit: Some(50.0),
+        measure: steps::share_of_the_bare_program,
     },
     Figure {
         name: "squeue of 10,000 pending",
@@ -199,7 +235,14 @@ fn row(
     });
     let bar = match (figure.ratio, figure.limit) {
         (Some(bar), _) => ratio.map(|r| (format!("{bar}x"), r >= bar)),
-        (None, Some(limit)) => Some((format!("{limit} {}", figure.unit), ours <= limit)),
+        (None, Some(limit)) => {
+            let met = if figure.more_is_better {
+                ours >= limit
+            } else {
+                ours <= limit
+            };
+            Some((format!("{limit} {}", figure.unit), met))
+        }
         (None, None) => None,
     };
     let show = |v: f64| {
@@ -210,7 +253,7 @@ fn row(
         }
     };
     println!(
-        "{:<48} {:>10} {:<7} slurm {:>9}  ratio {:>7}  bar {}",
+        "{:<50} {:>10} {:<7} slurm {:>9}  ratio {:>7}  bar {}",
         figure.name,
         show(ours),
         figure.unit,

@@ -155,7 +155,7 @@ pub fn changes(state: &State, event: &Event) -> Vec<Change> {
             .map(|job| Change::Fresh(Box::new(JobRow::of(state, job))))
             .into_iter()
             .collect(),
-        Event::JobSuspended { id, at } => {
+        Event::JobSuspended { id, at, .. } => {
             with_run(job(id), |run| Change::Suspended { run, at: *at })
                 .chain(running(state, job(id)))
                 .collect()

@@ -463,6 +463,7 @@ fn suspended_jobs_are_found_by_when_they_were() {
     scene.happens(Event::JobSuspended {
         id: JobId(2),
         at: at(60),
+        turn: None,
     });
     scene.happens(Event::JobResumed {
         id: JobId(2),
@@ -471,6 +472,7 @@ fn suspended_jobs_are_found_by_when_they_were() {
     scene.happens(Event::JobSuspended {
         id: JobId(2),
         at: at(80),
+        turn: None,
     });
     scene.end(JobId(2), JobState::Cancelled, None, 90);
     for (start, end, found) in [

@@ -21,6 +21,10 @@ pub struct Endpoint {
     pub srun_prolog: Option<String>,
     /// `SrunEpilog`.
     pub srun_epilog: Option<String>,
+    /// `KillOnBadExit`.
+    pub kill_on_bad_exit: bool,
+    /// `WaitTime`, as it is written.
+    pub wait_time: Option<String>,
 }
 
 /// `$SLURM_CONF`, else `/etc/slurm/slurm.conf`.
@@ -57,6 +61,8 @@ pub fn read(path: &Path) -> io::Result<Endpoint> {
         port,
         srun_prolog: scan.srun_prolog,
         srun_epilog: scan.srun_epilog,
+        kill_on_bad_exit: scan.kill_on_bad_exit,
+        wait_time: scan.wait_time,
     })
 }
 
@@ -68,6 +74,8 @@ struct Scan {
     port: Option<u16>,
     srun_prolog: Option<String>,
     srun_epilog: Option<String>,
+    kill_on_bad_exit: bool,
+    wait_time: Option<String>,
 }
 
 const INCLUDE_DEPTH_MAX: u32 = 16;
@@ -85,7 +93,7 @@ impl Scan {
     fn line(&mut self, line: &str, path: &Path, depth: u32) -> io::Result<()> {
         let line = line.trim_start();
         // Only lines that begin with one of the letters that matter are looked at further.
-        if !line.starts_with(['c', 'C', 's', 'S', 'i', 'I']) {
+        if !line.starts_with(['c', 'C', 's', 'S', 'i', 'I', 'k', 'K', 'w', 'W']) {
             return Ok(());
         }
         if depth < INCLUDE_DEPTH_MAX
@@ -107,6 +115,11 @@ impl Scan {
             .trim_matches('"');
         match key.trim().to_ascii_lowercase().as_str() {
             "clustername" => self.cluster = Some(value.to_owned()),
+            "killonbadexit" => {
+                let yes = ["1", "yes", "true"];
+                self.kill_on_bad_exit = yes.iter().any(|word| value.eq_ignore_ascii_case(word));
+            }
+            "waittime" => self.wait_time = Some(value.to_owned()),
             "slurmctldpidfile" => self.pid_file = Some(PathBuf::from(value)),
             "slurmctldport" => self.port = value.split('-').next().and_then(|p| p.parse().ok()),
             "srunprolog" => self.srun_prolog = Some(value.to_owned()),

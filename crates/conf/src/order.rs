@@ -26,7 +26,16 @@ impl Config {
             enforce_qos: enforces("qos"),
             preemption: self.preemption(),
             enforce_limits: self.accounting_enforce.contains(&"limits"),
+            time_slice_s: self.time_slice_s(),
         }
+    }
+
+    /// Jobs take turns on CPUs that they share.
+    fn time_slice_s(&self) -> Option<u32> {
+        let modes = self.words("PreemptMode");
+        let gang = modes.iter().any(|mode| mode == "gang");
+        let slice = self.text("SchedulerTimeSlice");
+        gang.then(|| slice.and_then(|s| s.trim().parse().ok()).unwrap_or(30))
     }
 
     fn preemption(&self) -> Preemption {

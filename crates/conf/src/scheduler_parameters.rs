@@ -165,6 +165,12 @@ pub const WORDS: &[Word] = &[
         "a job that waits in several partitions has nodes kept for it in one",
     ),
     (
+        "bf_promises",
+        true,
+        Works,
+        "jobs of each partition that nodes are kept for; 1 unless set, 'all' for conservative backfill (Muster's own)",
+    ),
+    (
         "bf_resolution",
         true,
         Nothing("times are exact"),
@@ -499,12 +505,14 @@ fn numbers(word: &str, name: &str, origin: &Origin, findings: &mut Findings) {
         "bf_min_age_reserve",
         "bf_min_prio_reserve",
         "bf_window",
+        "bf_promises",
         "max_switch_wait",
     ];
     let (Some((_, value)), true) = (word.split_once('='), heeded.contains(&name)) else {
         return;
     };
-    if value.parse::<u32>().is_err() {
+    let all = name == "bf_promises" && value == "all";
+    if !all && value.parse::<u32>().is_err() {
         let message =
             format!("SchedulerParameters: `{value}` is no number for {name}, which is ignored");
         findings.warn(origin, "SchedulerParameters", message, "");

@@ -83,8 +83,12 @@ impl State {
                 }
             }
             Event::JobSuspended { id, .. } | Event::JobResumed { id, .. } => {
+                let lent = |state: &State| state.jobs.get(id).map(|job| job.cpus_lent);
+                let before = lent(self);
                 self.turn_job(*id, event);
-                self.lend_or_hold_cpus(*id);
+                if before != lent(self) {
+                    self.lend_or_hold_cpus(*id);
+                }
             }
             Event::JobRequeued { id, .. }
             | Event::StepStarted { id, .. }

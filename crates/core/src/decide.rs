@@ -24,6 +24,7 @@ mod submit;
 mod suspend;
 mod target;
 mod tick;
+mod turns;
 mod update_job;
 mod update_nodes;
 mod update_step;

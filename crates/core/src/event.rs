@@ -183,7 +183,7 @@ pub enum Event {
         #[n(3)]
         not_before: Option<Timestamp>,
     },
-    /// A job was stopped and its CPUs may be used by others.
+    /// A job was stopped and its CPUs may be used by others, or it waits for its turn.
     #[n(9)]
     JobSuspended {
         /// The job.
@@ -192,6 +192,9 @@ pub enum Event {
         /// When.
         #[n(1)]
         at: Timestamp,
+        /// It keeps its CPUs, and others that share them run; from this time on they may have to wait for it.
+        #[n(2)]
+        turn: Option<Timestamp>,
     },
     /// It goes on.
     #[n(10)]
@@ -397,6 +400,9 @@ pub enum JobChange {
     /// From now on only its wish for few leaf switches keeps it waiting.
     #[n(13)]
     SwitchWait,
+    /// It waits for its turn at least until then.
+    #[n(221)]
+    TurnDue(#[n(0)] Timestamp),
     /// It has its nodes, but some of them must be powered up before it is launched.
     #[n(201)]
     Waking(#[n(0)] crate::power::Waking),

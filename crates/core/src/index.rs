@@ -22,6 +22,7 @@ pub(crate) struct Keys {
     warning: Option<Timestamp>,
     begin: Option<Timestamp>,
     deadline: Option<Timestamp>,
+    turn: Option<Timestamp>,
     ended: Option<Timestamp>,
     pending: bool,
     active: bool,
@@ -164,6 +165,9 @@ impl State {
             keys.limit = self.limit_end(job);
             keys.warning = job.warning_time();
         }
+        if phase == Phase::Suspended {
+            keys.turn = job.turn_due;
+        }
         if phase == Phase::Pending {
             keys.begin = job.begin_at;
             keys.deadline = job.too_late_at();
@@ -184,6 +188,7 @@ impl State {
         shift(&mut self.by_warning, id, before.warning, after.warning);
         shift(&mut self.by_begin, id, before.begin, after.begin);
         shift(&mut self.by_deadline, id, before.deadline, after.deadline);
+        shift(&mut self.by_turn, id, before.turn, after.turn);
         shift(&mut self.ended, id, before.ended, after.ended);
         flip(&mut self.pending, id, before.pending, after.pending);
         flip(&mut self.active, id, before.active, after.active);
@@ -274,6 +279,7 @@ impl State {
         self.by_warning = BTreeSet::new();
         self.by_begin = BTreeSet::new();
         self.by_deadline = BTreeSet::new();
+        self.by_turn = BTreeSet::new();
         self.ended = BTreeSet::new();
         self.pending = BTreeSet::new();
         self.active = BTreeSet::new();
@@ -388,6 +394,7 @@ impl State {
             &self.by_warning,
             &self.by_begin,
             &self.by_deadline,
+            &self.by_turn,
         ]
         .into_iter()
         .filter_map(|index| index.first().map(|(time, _)| *time))

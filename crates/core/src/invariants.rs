@@ -262,6 +262,7 @@ impl State {
             "index by_warning is wrong"
         );
         ensure!(self.by_begin == fresh.by_begin, "index by_begin is wrong");
+        ensure!(self.by_turn == fresh.by_turn, "index by_turn is wrong");
         ensure!(
             self.by_deadline == fresh.by_deadline,
             "index by_deadline is wrong"

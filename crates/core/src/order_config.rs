@@ -28,6 +28,9 @@ pub struct OrderConfig {
     #[n(5)]
     #[cbor(default)]
     pub enforce_limits: bool,
+    /// Jobs that have the same CPUs take turns of so many seconds (`SchedulerTimeSlice`): `PreemptMode` has `GANG`.
+    #[n(6)]
+    pub time_slice_s: Option<u32>,
 }
 
 /// Settings of `priority/multifactor`, slurm.conf(5) `Priority*`.

@@ -95,6 +95,11 @@ impl Job {
         self.preempted.as_ref()?.end
     }
 
+    /// Whether it is stopped because others that have its CPUs too have their turn.
+    pub fn waits_for_turn(&self) -> bool {
+        self.state == JobState::Suspended && self.turn_due.is_some()
+    }
+
     /// Whether it goes on by itself when its CPUs are free.
     pub fn is_stopped_for_another(&self) -> bool {
         let by_preemption = |p: &Preempted| p.mode == PreemptMode::Suspend;

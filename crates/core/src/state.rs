@@ -53,6 +53,8 @@ pub struct State {
     pub ended: BTreeSet<(Timestamp, JobId)>,
     /// Index: pending jobs that wait for a time (`--begin`, back-off, `after+minutes`).
     pub by_begin: BTreeSet<(Timestamp, JobId)>,
+    /// Index: stopped jobs that wait for their turn on CPUs that others have too, by when it may come.
+    pub by_turn: BTreeSet<(Timestamp, JobId)>,
     /// Index: who waits on a job (or on the array of that number).
     /// The key is the job or array that is named and the task, if one is.
     pub dependents: BTreeMap<(JobId, Option<u32>), BTreeSet<JobId>>,

@@ -135,6 +135,7 @@ impl Job {
                 | JobChange::Waking(_)
                 | JobChange::NodesUp
                 | JobChange::SwitchWait => Move::Change,
+                JobChange::TurnDue(_) => Move::Change,
             },
             Event::JobStarted { .. } => Move::Start,
             Event::JobEnding { requeue: None, .. } => Move::End,

@@ -19,7 +19,7 @@ pub(crate) mod wire;
 
 pub(crate) use files::{go_to, open_as, output_flags, say};
 pub(crate) use processes::{Containment, ProcessTree};
-pub(crate) use steps::remove_dirs;
+pub(crate) use steps::{SHARED_MEMORY, remove_dirs};
 
 use crate::sys;
 use jobs::Shim;
@@ -238,6 +238,7 @@ impl Loop {
         for (fd, seen) in watched.iter().zip(&fds[2 + conns..]) {
             if seen.revents != 0 {
                 self.shim.watched_ended(*fd);
+                self.shim.hear_daemon(*fd);
             }
         }
         if fds[1].revents != 0 {

@@ -1,6 +1,7 @@
 //! The step daemon: one process per step and node, a fork of the shim. It starts the tasks, carries their streams to
 //! srun and back, tells how they ended, and leaves its result in a file of the spool, so that nothing else need be
-//! alive when it ends. One thread, one poll loop.
+//! alive when it ends. One thread, one poll loop. A daemon whose step left nothing behind may be given the next step of
+//! its job by the shim, which costs less than a fork of the shim.
 //!
 //! Its life: listens; waits for srun's key; forks all tasks, which open their files and wait for each other; lets
 //! them go; carries bytes until the last task has ended, kills what those left behind, sends the rest, and exits.
@@ -9,26 +10,27 @@
 mod around;
 mod bind;
 mod client;
+mod home;
 mod mpi;
 mod program;
 mod streams;
 mod task;
 
+use crate::shim::Containment as _;
 use crate::shim::wire::StepOrder;
-use crate::shim::{Containment, ProcessTree};
 use crate::{now, sys};
 use client::Client;
+use home::Home;
+pub(crate) use home::{Control, NextStep};
 use minicbor::bytes::ByteVec;
 use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_proto::step::{FromStepd, ToStepd};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use streams::Stream;
 use task::Task;
@@ -39,45 +41,6 @@ const HELLO_WAIT: Duration = Duration::from_secs(30);
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Output that srun has not read yet: beyond this, tasks have to wait.
 const OUTPUT_MAX: usize = 1 << 20;
-
-/// Begins a line that is no text for the step's standard error.
-const MARK: char = '\u{1}';
-
-/// What the shim has to say on the line to a step daemon.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Control {
-    /// A line for the standard error of the step, told to all of its daemons.
-    Text(String),
-    /// The same, told to this one alone.
-    Own(String),
-    /// Seconds that the tasks may run, from their start on; absent: without end.
-    Limit(Option<u64>),
-}
-
-impl Control {
-    /// As it is written, with the line's end.
-    pub(crate) fn line(&self) -> String {
-        match self {
-            Control::Text(text) => format!("{text}\n"),
-            Control::Own(text) => format!("{MARK}own {text}\n"),
-            Control::Limit(None) => format!("{MARK}limit\n"),
-            Control::Limit(Some(seconds)) => format!("{MARK}limit {seconds}\n"),
-        }
-    }
-
-    /// What a line says; nothing if it is of a kind that is not known here.
-    fn read(line: &str) -> Option<Control> {
-        let Some(order) = line.strip_prefix(MARK) else {
-            return Some(Control::Text(line.to_owned()));
-        };
-        match order.split_once(' ') {
-            None if order == "limit" => Some(Control::Limit(None)),
-            Some(("limit", seconds)) => Some(Control::Limit(Some(seconds.parse().ok()?))),
-            Some(("own", text)) => Some(Control::Own(text.to_owned())),
-            _ => None,
-        }
-    }
-}
 
 /// What a step daemon is told beyond its order.
 #[derive(Debug)]
@@ -96,38 +59,82 @@ pub(crate) struct Setting {
 /// Runs the daemon in a fork of the shim. Never returns.
 pub(crate) fn run(
     order: &StepOrder,
-    setting: Setting,
+    setting: &Setting,
     listener: UnixListener,
     control: UnixStream,
     wire: Option<TcpListener>,
 ) -> ! {
-    let served = Stepd::open(order, &setting, listener, control).and_then(|mut s| {
-        s.start_pmix(wire);
-        let end = s.run();
-        crate::shim::remove_dirs(&setting.dirs);
-        end
-    });
-    let end = match served {
-        Ok(end) => end,
+    let mut home = match Home::open(listener, control) {
+        Ok(home) => home,
         Err(e) => {
-            eprintln!("step {}.{}: {e}", order.run.0, order.launch.step);
-            StepEnd {
-                end_time: now(),
-                exit: ExitStatus { code: 1, signal: 0 },
-                state: JobState::Failed,
-                usage: Usage::default(),
-                cancelled_by: None,
-            }
+            let end = broken(order, &e);
+            leave(&setting.result, &end);
+            sys::exit_now(0)
         }
     };
-    if let Err(e) = leave_result(&setting.result, &end) {
-        eprintln!("{}: {e}", setting.result.display());
+    let mut end = serve(order, setting, &mut home, wire);
+    let mut result = setting.result.clone();
+    // The shim has the end of a step from here when it gives another.
+    while end.reusable && home.tell_end(&end.end) {
+        let Some(next) = home.next_step() else {
+            break;
+        };
+        let (order, setting) = next.parts(setting);
+        end = serve(&order, &setting, &mut home, None);
+        result = setting.result;
+    }
+    if !home.is_known() {
+        leave(&result, &end.end);
     }
     sys::exit_now(0)
 }
 
+/// The end of a step, and whether its daemon can have another.
+struct Served {
+    end: StepEnd,
+    reusable: bool,
+}
+
+fn serve(
+    order: &StepOrder,
+    setting: &Setting,
+    home: &mut Home,
+    wire: Option<TcpListener>,
+) -> Served {
+    let mut stepd = Stepd::new(order, setting, home);
+    stepd.start_pmix(wire);
+    let served = stepd.run();
+    let reusable = stepd.left_nothing();
+    crate::shim::remove_dirs(&setting.dirs);
+    match served {
+        Ok(end) => Served { end, reusable },
+        Err(e) => Served {
+            end: broken(order, &e),
+            reusable: false,
+        },
+    }
+}
+
+/// The end of a step whose daemon cannot go on.
+fn broken(order: &StepOrder, error: &io::Error) -> StepEnd {
+    eprintln!("step {}.{}: {error}", order.run.0, order.launch.step);
+    StepEnd {
+        end_time: now(),
+        exit: ExitStatus { code: 1, signal: 0 },
+        state: JobState::Failed,
+        usage: Usage::default(),
+        cancelled_by: None,
+    }
+}
+
+fn leave(path: &Path, end: &StepEnd) {
+    if let Err(e) = leave_result(path, end) {
+        eprintln!("{}: {e}", path.display());
+    }
+}
+
 /// Written under another name first: half a result is none.
-fn leave_result(path: &std::path::Path, end: &StepEnd) -> io::Result<()> {
+fn leave_result(path: &Path, end: &StepEnd) -> io::Result<()> {
     let bytes = minicbor::to_vec(end).expect("writing to memory cannot fail");
     let next = path.with_extension("next");
     fs::write(&next, bytes)?;
@@ -150,10 +157,8 @@ enum Phase {
 struct Stepd<'a> {
     order: &'a StepOrder,
     setting: &'a Setting,
-    signals: SignalFd,
-    listener: UnixListener,
-    /// Lines from the shim for the step's standard error.
-    control: Option<UnixStream>,
+    /// What outlives the step.
+    home: &'a mut Home,
     /// Connections that have not shown the key.
     strangers: Vec<Client>,
     client: Option<Client>,
@@ -166,7 +171,6 @@ struct Stepd<'a> {
     ready: Option<OwnedFd>,
     ready_count: usize,
     go: Option<OwnedFd>,
-    tree: ProcessTree,
     hello_by: Instant,
     /// How long tasks may run, and since when they do.
     limit: Option<Duration>,
@@ -182,31 +186,16 @@ struct Stepd<'a> {
     /// Why there is none.
     pmix_error: Option<String>,
     usage: Usage,
+    /// This process has no children any more, and so, as orphans become its children, the tasks have left none.
+    childless: bool,
 }
 
 impl<'a> Stepd<'a> {
-    fn open(
-        order: &'a StepOrder,
-        setting: &'a Setting,
-        listener: UnixListener,
-        control: UnixStream,
-    ) -> io::Result<Stepd<'a>> {
-        sys::set_name(c"muster-stepd");
-        sys::become_subreaper()?;
-        // The shim's mask blocks these already; a descriptor of the daemon's own takes them.
-        let mut mask = SigSet::empty();
-        for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGUSR1] {
-            mask.add(signal);
-        }
-        mask.thread_block()?;
-        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        control.set_nonblocking(true)?;
-        Ok(Stepd {
+    fn new(order: &'a StepOrder, setting: &'a Setting, home: &'a mut Home) -> Stepd<'a> {
+        Stepd {
             order,
             setting,
-            signals,
-            listener,
-            control: Some(control),
+            home,
             strangers: Vec::new(),
             client: None,
             phase: Phase::Waiting,
@@ -216,7 +205,6 @@ impl<'a> Stepd<'a> {
             ready: None,
             ready_count: 0,
             go: None,
-            tree: ProcessTree::new(),
             hello_by: Instant::now() + HELLO_WAIT,
             limit: order
                 .launch
@@ -234,20 +222,29 @@ impl<'a> Stepd<'a> {
             pmix: None,
             pmix_error: None,
             usage: Usage::default(),
-        })
+            childless: false,
+        }
+    }
+
+    /// Nothing of the step is left that another step in this process could meet.
+    fn left_nothing(&self) -> bool {
+        let orderly = self.phase == Phase::Draining && !self.ending && self.childless;
+        orderly && self.order.pmix.is_none() && self.streams.iter().all(|s| !s.has_output())
     }
 
     fn run(&mut self) -> io::Result<StepEnd> {
         loop {
             self.deadlines();
+            // Last words go in one write.
+            if self.is_done() {
+                return Ok(self.result());
+            }
             if let Some(client) = &mut self.client {
                 client.write();
                 if !client.open {
                     self.client_lost();
+                    continue;
                 }
-            }
-            if self.is_done() {
-                return Ok(self.result());
             }
             self.wait()?;
         }
@@ -274,8 +271,8 @@ impl<'a> Stepd<'a> {
                     Some(client) => {
                         if !std::mem::replace(&mut client.told_closed, true) {
                             client.send(&FromStepd::Closed);
-                            client.write();
                         }
+                        client.write();
                         client.output.is_empty() || !client.open
                     }
                 }
@@ -294,12 +291,9 @@ impl<'a> Stepd<'a> {
         };
         // A negative descriptor is skipped by poll(2).
         let raw = |fd: Option<i32>| fd.unwrap_or(-1);
-        add(self.signals.as_fd().as_raw_fd(), libc::POLLIN);
-        add(self.listener.as_raw_fd(), libc::POLLIN);
-        add(
-            raw(self.control.as_ref().map(|c| c.as_raw_fd())),
-            libc::POLLIN,
-        );
+        add(self.home.signals.as_fd().as_raw_fd(), libc::POLLIN);
+        add(self.home.listener.as_raw_fd(), libc::POLLIN);
+        add(raw(self.home.control_fd()), libc::POLLIN);
         add(
             raw(self.ready.as_ref().map(|c| c.as_raw_fd())),
             libc::POLLIN,
@@ -402,7 +396,7 @@ impl<'a> Stepd<'a> {
     }
 
     fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
+        while let Ok((stream, _)) = self.home.listener.accept() {
             if let Ok(client) = Client::new(stream) {
                 self.strangers.push(client);
             }
@@ -439,6 +433,8 @@ impl<'a> Stepd<'a> {
         self.limit_time();
         if self.tasks.is_empty() {
             self.phase = Phase::Draining;
+        } else if self.go.is_none() {
+            self.tasks_run();
         }
     }
 
@@ -475,6 +471,10 @@ impl<'a> Stepd<'a> {
         if self.ready.is_some() || unready || self.go.take().is_none() {
             return;
         }
+        self.tasks_run();
+    }
+
+    fn tasks_run(&mut self) {
         if self.phase == Phase::Starting {
             self.phase = Phase::Running;
         }
@@ -523,39 +523,28 @@ impl<'a> Stepd<'a> {
         }
     }
 
-    /// Lines that the shim wants said.
+    /// What the shim wants said or done.
     fn take_control(&mut self) {
-        let Some(control) = &mut self.control else {
-            return;
-        };
-        let mut bytes = [0; 4096];
-        match control.read(&mut bytes) {
-            Ok(n) if n > 0 => {
-                let text = String::from_utf8_lossy(&bytes[..n]).into_owned();
-                for control in text.lines().filter_map(Control::read) {
-                    match control {
-                        // Every node is told; one of them says it.
-                        Control::Text(line) if self.order.launch.position == 0 => {
-                            self.message(line);
-                        }
-                        Control::Text(_) => {}
-                        Control::Own(line) => self.message(line),
-                        Control::Limit(seconds) => {
-                            self.limit = seconds.map(Duration::from_secs);
-                            self.limit_time();
-                        }
-                    }
+        for control in self.home.heard() {
+            match control {
+                // Every node is told; one of them says it.
+                Control::Text(line) if self.order.launch.position == 0 => self.message(line),
+                Control::Text(_) => {}
+                Control::Own(line) => self.message(line),
+                Control::End => self.begin_end(),
+                Control::Limit(seconds) => {
+                    self.limit = seconds.map(Duration::from_secs);
+                    self.limit_time();
                 }
+                // Those are for a daemon without a step.
+                Control::Next(_) | Control::Leave => {}
             }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            // The shim is gone; that is no reason to end.
-            _ => self.control = None,
         }
     }
 
     fn take_signals(&mut self) {
         let mut children = false;
-        while let Ok(Some(info)) = self.signals.read_signal() {
+        while let Ok(Some(info)) = self.home.signals.read_signal() {
             match i32::try_from(info.ssi_signo).unwrap_or(0) {
                 libc::SIGCHLD => children = true,
                 libc::SIGTERM => {
@@ -572,7 +561,15 @@ impl<'a> Stepd<'a> {
     }
 
     fn reap(&mut self) {
-        while let sys::Reap::Ended(r) = sys::reap() {
+        loop {
+            let r = match sys::reap() {
+                sys::Reap::Ended(r) => r,
+                sys::Reap::Running => break,
+                sys::Reap::Childless => {
+                    self.childless = true;
+                    break;
+                }
+            };
             if let Some(at) = self.epilogs.iter().position(|(pid, _)| *pid == r.pid) {
                 let (_, exited) = self.epilogs.swap_remove(at);
                 self.send(&exited);
@@ -622,8 +619,10 @@ impl<'a> Stepd<'a> {
     fn all_ended(&mut self) {
         self.phase = Phase::Draining;
         self.time_limit = None;
-        for pid in self.of_tasks() {
-            sys::kill(pid, libc::SIGKILL);
+        if !self.childless {
+            for pid in self.of_tasks() {
+                sys::kill(pid, libc::SIGKILL);
+            }
         }
         if let Some(pmix) = &mut self.pmix {
             pmix.stop();
@@ -662,7 +661,7 @@ impl<'a> Stepd<'a> {
     fn signal_all(&self, signal: i32) {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let host = self.host_pid();
-        let mut found = self.tree.below(&[own]);
+        let mut found = self.home.tree.below(&[own]);
         // The host ends by itself, after them.
         found.retain(|pid| Some(*pid) != host);
         for pid in found {
@@ -673,9 +672,9 @@ impl<'a> Stepd<'a> {
     /// Processes of the tasks: all below this one but the PMIx host and what it started.
     fn of_tasks(&self) -> Vec<i32> {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
-        let mut found = self.tree.below(&[own]);
+        let mut found = self.home.tree.below(&[own]);
         if let Some(host) = self.host_pid() {
-            let of_host = self.tree.below(&[host]);
+            let of_host = self.home.tree.below(&[host]);
             found.retain(|pid| *pid != host && !of_host.contains(pid));
         }
         found
@@ -741,25 +740,5 @@ fn output(task: u32, error: bool, bytes: &[u8]) -> FromStepd {
         FromStepd::Stderr { task, bytes }
     } else {
         FromStepd::Stdout { task, bytes }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_lines_are_read_as_they_were_written() {
-        for control in [
-            Control::Text("limit 5".to_owned()),
-            Control::Own("over the limit".to_owned()),
-            Control::Limit(None),
-            Control::Limit(Some(90)),
-        ] {
-            let line = control.line();
-            assert_eq!(Control::read(line.trim_end_matches('\n')), Some(control));
-        }
-        assert_eq!(Control::read("\u{1}other 1"), None);
-        assert_eq!(Control::read("\u{1}limit soon"), None);
     }
 }

@@ -7,7 +7,7 @@ pub(crate) mod nursery;
 
 use muster_core::cpuset::CpuSet;
 use muster_core::limits::NODE_CPUS_MAX;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -95,6 +95,116 @@ pub(crate) fn fork() -> io::Result<Fork> {
         0 => Ok(Fork::Child),
         pid => Ok(Fork::Parent(pid)),
     }
+}
+
+/// Memory for the stack of a child made by [`fork_shared`].
+#[derive(Debug)]
+pub(crate) struct Stack {
+    base: *mut libc::c_void,
+}
+
+impl Stack {
+    const BYTES: usize = 512 << 10;
+    const GUARD: usize = 4 << 10;
+
+    /// Maps one, with a page below it that may not be touched.
+    pub(crate) fn new() -> io::Result<Stack> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE;
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                Self::BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let stack = Stack { base };
+        // SAFETY: the page is the first of the mapping that was just made.
+        check(unsafe { libc::mprotect(base, Self::GUARD, libc::PROT_NONE) })?;
+        Ok(stack)
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this object's own; the child that used it has left it before its maker went on.
+        unsafe { libc::munmap(self.base, Self::BYTES) };
+    }
+}
+
+/// Makes a child that shares this process's memory, and waits until it has executed a program or ended: nothing is
+/// copied, which is half of what a fork of a process of some size costs. Unlike in a [`nursery`], the body may do what it
+/// likes, and the parent stands still meanwhile, also when the child's user stops it: for a process that has nothing to
+/// do but this user's step. `body` runs in the child and gives its exit
+/// code. What it allocates and does not free stays allocated here. Only for processes with one thread and without
+/// signal handlers.
+pub(crate) fn fork_shared(stack: &Stack, mut body: impl FnMut() -> i32) -> io::Result<i32> {
+    extern "C" fn enter<F: FnMut() -> i32>(body: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: `fork_shared` passes a pointer to its own `body`, which it keeps, and does not touch, until the
+        // child is gone or has another memory. A panic ends the child: it cannot leave an `extern "C"` function.
+        let body = unsafe { &mut *body.cast::<F>() };
+        exit_now(body())
+    }
+    fn entry<F: FnMut() -> i32>(_: &F) -> extern "C" fn(*mut libc::c_void) -> libc::c_int {
+        enter::<F>
+    }
+    let enter = entry(&body);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the stack is mapped, grows down from its end, and is used by nobody else meanwhile: CLONE_VFORK holds this
+    // thread, the only one, until the child has left the shared memory. Descriptors, signal dispositions, directory and
+    // credentials are the child's own.
+    let pid = unsafe {
+        let top = stack.base.byte_add(Stack::BYTES);
+        libc::clone(enter, top, flags, (&raw mut body).cast())
+    };
+    check(pid)
+}
+
+/// Words for exec(2), made ready ahead of the fork.
+#[derive(Debug)]
+pub(crate) struct Words {
+    /// What `pointers` leads to.
+    _owned: Vec<CString>,
+    /// Pointers to the words, room for one more, and the null that ends them.
+    pointers: Vec<*const libc::c_char>,
+}
+
+impl Words {
+    pub(crate) fn new(words: Vec<CString>) -> Words {
+        let mut pointers: Vec<_> = words.iter().map(|w| w.as_ptr()).collect();
+        pointers.extend([std::ptr::null(); 2]);
+        Words {
+            _owned: words,
+            pointers,
+        }
+    }
+}
+
+/// Executes a program with one more variable than `environment` has. Gives the error if that fails; allocates nothing.
+pub(crate) fn exec(
+    program: &CStr,
+    words: &Words,
+    environment: &mut Words,
+    variable: &CStr,
+) -> nix::errno::Errno {
+    let last = environment.pointers.len() - 2;
+    environment.pointers[last] = variable.as_ptr();
+    // SAFETY: both lists end in null and lead to strings that end in NUL and outlive the call.
+    unsafe {
+        libc::execve(
+            program.as_ptr(),
+            words.pointers.as_ptr(),
+            environment.pointers.as_ptr(),
+        )
+    };
+    environment.pointers[last] = std::ptr::null();
+    nix::errno::Errno::last()
 }
 
 /// Ends the process without running destructors or exit handlers: for forked children.

@@ -10,6 +10,7 @@ use crate::info::{Infos, Value};
 use crate::job::{self, Job, Local};
 use crate::library::{Library, library};
 use crate::mesh::{Happening, Mesh};
+use crate::prompt::Prompt;
 use crate::server::Server;
 use crate::upcall::{Modex, Upcall};
 use crate::{ProcName, status};
@@ -173,6 +174,9 @@ struct Host {
     spawns: Spawns,
     /// Lines and orders for the step daemon.
     outbox: Vec<FromHost>,
+    prompt: Prompt,
+    /// Tasks of this node that have come.
+    connected: BTreeSet<u32>,
     finalized: BTreeSet<u32>,
     /// Whether upcalls about other hosts may be dealt with: it is known where they are.
     has_peers: bool,
@@ -213,6 +217,8 @@ impl Host {
             names: Names::new(mesh.own.clone()),
             spawns: Spawns::default(),
             outbox: Vec::new(),
+            prompt: Prompt::new(),
+            connected: BTreeSet::new(),
             finalized: BTreeSet::new(),
             has_peers: false,
             met_own: false,
@@ -302,6 +308,7 @@ impl Host {
         let mut fds = vec![
             entry((control.stream.as_raw_fd(), libc::POLLIN)),
             entry((self.server.queue.wake.as_fd().as_raw_fd(), libc::POLLIN)),
+            entry((self.prompt.fd(), libc::POLLIN)),
         ];
         let spawned = self.spawns.interests();
         fds.extend(spawned.iter().map(|fd| entry((*fd, libc::POLLIN))));
@@ -313,6 +320,9 @@ impl Host {
             self.timeout_ms()
         };
         poll(&mut fds, timeout)?;
+        if fds[2].revents != 0 {
+            self.prompt.serve();
+        }
         let seen: Vec<bool> = fds[links..].iter().map(|f| f.revents != 0).collect();
         if fds[0].revents != 0 {
             for message in control.read() {
@@ -325,7 +335,7 @@ impl Host {
                 Happening::Gone(host, orderly) => self.gone(&host, orderly),
             }
         }
-        let ready: Vec<bool> = fds[2..links].iter().map(|f| f.revents != 0).collect();
+        let ready: Vec<bool> = fds[3..links].iter().map(|f| f.revents != 0).collect();
         self.serve_spawned(&ready);
         if fds[1].revents != 0 {
             for upcall in self.server.queue.take() {

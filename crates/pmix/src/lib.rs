@@ -17,6 +17,7 @@ mod library;
 mod link;
 mod mesh;
 pub mod pmi;
+mod prompt;
 mod server;
 mod sys;
 mod upcall;

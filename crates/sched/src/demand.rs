@@ -186,6 +186,15 @@ impl Demand {
         }
     }
 
+    /// CPUs that each further task takes at least.
+    pub(crate) fn cpus_of_tasks(&self) -> u32 {
+        if self.overcommit {
+            0
+        } else {
+            self.cpus_of_task
+        }
+    }
+
     /// When a job that could run since `since` but for its wish for few leaf switches gives the wish up.
     pub(crate) fn relents_at(&self, since: Timestamp) -> Option<Timestamp> {
         self.switches.map(|(_, wait_ms)| since.plus_ms(wait_ms))

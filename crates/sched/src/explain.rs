@@ -34,6 +34,7 @@ pub fn explain(state: &State, id: JobId, now: Timestamp) -> Option<Explanation> 
         ..Explanation::default()
     };
     if !told.waits {
+        told.waits_for = vec![standing(state, job)];
         return Some(told);
     }
     let found = forecast(
@@ -50,6 +51,40 @@ pub fn explain(state: &State, id: JobId, now: Timestamp) -> Option<Explanation> 
     (told.ahead, told.ahead_count) = ahead(state, job, &found);
     (told.sooner, told.tried) = sooner(state, job, told.start.as_ref(), now);
     Some(told)
+}
+
+/// What a job that is not in the queue does.
+fn standing(state: &State, job: &Job) -> String {
+    let nodes = job.alloc.as_ref().map_or("", |a| a.hostlist.as_str());
+    if job.completing {
+        return format!(
+            "It is {}; what is left of it on {nodes} is cleaned up.",
+            job.state.name()
+        );
+    }
+    match (job.state, &job.preempted) {
+        (JobState::Suspended, _) if job.waits_for_turn() => {
+            let order = state.config.as_ref().map(|config| &config.order);
+            let slice_s = order.and_then(|order| order.time_slice_s).unwrap_or(0);
+            format!(
+                "It is stopped on {nodes}: jobs that have the same CPUs take turns of {slice_s} s (PreemptMode=GANG), \
+                 and others have theirs."
+            )
+        }
+        (JobState::Suspended, Some(by)) if job.is_stopped_for_another() => format!(
+            "It is stopped on {nodes} to make room for job {}, and goes on when its CPUs are free.",
+            by.by
+        ),
+        (JobState::Suspended, _) => format!(
+            "An administrator stopped it on {nodes}; 'scontrol resume {}' lets it go on.",
+            job.id
+        ),
+        (JobState::Running, _) if state.is_configuring(job) => {
+            format!("It has its nodes, {nodes}, which are being made ready for it.")
+        }
+        (JobState::Running, _) => format!("It runs on {nodes}."),
+        _ => format!("It is over: {}.", job.state.name()),
+    }
 }
 
 /// What a job waits for, a sentence each.

@@ -2,8 +2,10 @@
 //! tree that finds the next node with enough room. Follows the state by node; a pass takes room away here and the
 //! next pass puts right what was not committed.
 
+mod devices;
 mod tree;
 
+use self::devices::{devices_near, gres_room, take_gres};
 use self::tree::Tree;
 use crate::cores;
 use crate::network::{Leaves, Network};
@@ -13,6 +15,7 @@ use crate::sharing::{
     PartSharing, Tenants, closed_cpus, hold, kept_for_stopped, lend, sharing_of, tenants_of,
     wants_nodes_by_user,
 };
+use crate::tenants::{Changes, Tenant};
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::job::NodeShare;
@@ -20,7 +23,6 @@ use muster_core::node::Node;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// A position that does not exist.
@@ -105,6 +107,8 @@ pub(crate) struct NodeView {
     pub(crate) layers: Vec<CpuSet>,
     /// Partitions it is in.
     pub(crate) parts: Vec<u32>,
+    /// Who is on it.
+    pub(crate) tenants: Vec<Tenant>,
 }
 
 /// What a node had left at some point of a pass.
@@ -155,9 +159,13 @@ impl PartView {
 
     /// Whether a node is in it.
     pub(crate) fn has(&self, node: u32) -> bool {
-        self.pos_of
-            .get(node as usize)
-            .is_some_and(|pos| *pos != NOWHERE)
+        self.place(node).is_some()
+    }
+
+    /// A node's place in it.
+    pub(crate) fn place(&self, node: u32) -> Option<usize> {
+        let pos = *self.pos_of.get(node as usize)?;
+        (pos != NOWHERE).then_some(pos as usize)
     }
 
     /// CPUs of the node at `pos` that a job which shares may have.
@@ -176,7 +184,7 @@ impl PartView {
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     pub(crate) config: Option<Arc<ClusterConfig>>,
-    /// What it says of promises.
+    /// What the configuration says of promises.
     pub(crate) settings: Settings,
     pub(crate) classes: Vec<NodeClass>,
     /// Room of an empty node, by class.
@@ -194,6 +202,8 @@ pub(crate) struct Fleet {
     /// The time of the pass.
     pub(crate) now: Timestamp,
     pub(crate) node_by_name: HashMap<String, u32>,
+    /// Nodes that changed.
+    pub(crate) changes: Changes,
 }
 
 impl Fleet {
@@ -201,12 +211,12 @@ impl Fleet {
     pub(crate) fn new(state: &State) -> Fleet {
         let mut fleet = Fleet {
             config: state.config.clone(),
+            by_user: wants_nodes_by_user(state),
             settings: state
                 .config
                 .as_ref()
                 .map(|c| Settings::new(c))
                 .unwrap_or_default(),
-            by_user: wants_nodes_by_user(state),
             ..Fleet::default()
         };
         let Some(config) = fleet.config.clone() else {
@@ -229,6 +239,7 @@ impl Fleet {
                 gres_used: Vec::new(),
                 layers: Vec::new(),
                 parts: Vec::new(),
+                tenants: Vec::new(),
             });
             fleet
                 .node_by_name
@@ -347,6 +358,7 @@ impl Fleet {
         let Some(source) = state.nodes.get(node as usize) else {
             return false;
         };
+        self.forget_proposed(node);
         let by_user = self.by_user;
         let view = &mut self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
@@ -393,6 +405,7 @@ impl Fleet {
     }
 
     fn update_trees(&mut self, node: u32) {
+        self.changes.note(node);
         let view = &self.nodes[node as usize];
         let open = view.room.usable && !view.room.exclusive;
         let value = if open {
@@ -489,13 +502,13 @@ impl Fleet {
             part.sharing.as_ref().map(|s| s.closed[pos].clone())
         });
         Kept {
-            closed: closed.collect(),
             room: view.room.clone(),
             free: view.free.clone(),
             gres_used: view.gres_used.clone(),
             kept: view.kept.clone(),
             layers: view.layers.clone(),
             used: used.collect(),
+            closed: closed.collect(),
         }
     }
 
@@ -599,6 +612,7 @@ impl Fleet {
                     sharing.closed[pos] = CpuSet::default();
                 }
             }
+            view.tenants.clear();
             self.update_trees(node);
         }
     }
@@ -717,81 +731,4 @@ pub(crate) fn whole_granules(free: &CpuSet, granule: u32) -> u32 {
 fn effective_weight(node: &Node) -> u32 {
     let asleep = if node.is_asleep() { 1 << 31 } else { 0 };
     (node.config.weight & !(1 << 31)) | asleep
-}
-
-fn gres_room(class: &NodeClass, used: &[CpuSet]) -> Vec<u32> {
-    class
-        .gres
-        .iter()
-        .enumerate()
-        .map(|(i, (_, _, count))| {
-            let count = u32::try_from(*count).unwrap_or(u32::MAX);
-            count.saturating_sub(used.get(i).map_or(0, CpuSet::len))
-        })
-        .collect()
-}
-
-/// Whether enough of the wanted devices are free next to these CPUs, as far as the configuration says where they are.
-fn devices_near(class: &NodeClass, used: &[CpuSet], want: &Want, cpus: Range<u32>) -> bool {
-    want.gres.iter().all(|(name, kind, count)| {
-        let (mut there, mut placed) = (0u64, false);
-        for (i, entry) in class.gres.iter().enumerate() {
-            if !is_a(entry, name, kind.as_deref()) {
-                continue;
-            }
-            placed |= !class.near[i].is_empty();
-            let free = |id: u32| !used.get(i).is_some_and(|set| set.contains(id));
-            let by_id = class.near[i].iter().zip(0u32..);
-            there += by_id
-                .filter(|(near, id)| free(*id) && cpus.clone().any(|cpu| near.contains(cpu)))
-                .count() as u64;
-        }
-        !placed || there >= *count
-    })
-}
-
-fn is_a(entry: &(String, Option<String>, u64), name: &str, kind: Option<&str>) -> bool {
-    entry.0 == name && (kind.is_none() || kind == entry.1.as_deref())
-}
-
-/// Takes instances, those next to the job's CPUs first.
-fn take_gres(
-    class: &NodeClass,
-    used: &mut Vec<CpuSet>,
-    (name, kind, count): (&str, Option<&str>, u64),
-    cpus: &CpuSet,
-    out: &mut Vec<muster_core::job::GresShare>,
-) {
-    used.resize(class.gres.len().max(used.len()), CpuSet::default());
-    let mut free: Vec<(bool, usize, u32)> = Vec::new();
-    for (i, entry) in class.gres.iter().enumerate() {
-        if !is_a(entry, name, kind) {
-            continue;
-        }
-        for id in 0..u32::try_from(entry.2).unwrap_or(u32::MAX) {
-            let near = class.near.get(i).and_then(|near| near.get(id as usize));
-            let far = near.is_some_and(|near| !near.intersects(cpus));
-            if !used[i].contains(id) {
-                free.push((far, i, id));
-            }
-            // Enough of the first are as good as any where nothing says where they are.
-            if class.near.get(i).is_none_or(Vec::is_empty) && free.len() as u64 >= count {
-                break;
-            }
-        }
-    }
-    free.sort_unstable();
-    free.truncate(usize::try_from(count).unwrap_or(usize::MAX));
-    for (i, (has, has_kind, _)) in class.gres.iter().enumerate() {
-        let ids: CpuSet = free
-            .iter()
-            .filter(|(_, e, _)| *e == i)
-            .map(|(.., id)| *id)
-            .collect();
-        if !ids.is_empty() {
-            used[i].union_with(&ids);
-            let (name, kind) = (has.clone(), has_kind.clone());
-            out.push(muster_core::job::GresShare { name, kind, ids });
-        }
-    }
 }

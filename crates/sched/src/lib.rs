@@ -5,8 +5,6 @@
 //! O(changed shapes + starts), not O(jobs). The first job that waits in each partition gets a reservation, and later
 //! jobs start only where they do not delay it (EASY backfill). What a plan takes is put right at the next pass if it
 //! was not committed.
-//!
-//! Not here yet: `--time-min`.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -17,11 +15,13 @@ mod explain;
 mod features;
 mod fleet;
 pub mod forecast;
+mod gains;
 mod ground;
 mod licenses;
 mod network;
 mod node_map;
 mod order;
+mod outlook;
 mod pass;
 mod place;
 mod planned;
@@ -31,8 +31,10 @@ mod reserved;
 mod scheduler;
 mod settings;
 mod sharing;
+mod tenants;
 mod together;
 mod trial;
+mod vacated;
 
 pub use explain::explain;
 pub use scheduler::{Cost, Scheduler};

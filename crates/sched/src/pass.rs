@@ -1,24 +1,24 @@
 //! One pass: lanes in order of their heads, placements, promises, reasons.
 
 mod het;
+mod promises;
 mod shorter;
+pub(crate) mod starts;
 
 use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
-use crate::demand::Demand;
-use crate::fleet::{Fleet, NOWHERE};
-use crate::ground::{
-    Holds, Live, Running, choose_now, earliest_from, end_after, promise, take_spare,
-};
-use crate::licenses::{Licenses, Span};
-use crate::place::{Pick, Placement};
-use crate::queue::{HeadKey, Lane, PartQueue, QueueKey, Reservation};
+use crate::gains::{PartQueue, Reservation};
+use crate::ground::{Holds, Live, choose_now, end_after};
+use crate::licenses::Licenses;
+use crate::outlook::Outlook;
+use crate::place::{Placement, Shortfall};
+use crate::queue::{HeadKey, QueueKey};
 use crate::scheduler::{Scheduler, array_budget};
-use muster_core::account_limits::{Amounts, InUse, Scope, amounts};
-use muster_core::command::{Plan, PlannedStart};
-use muster_core::hostlist;
+use muster_core::account_limits::{InUse, Scope};
+use muster_core::command::Plan;
+use muster_core::het::HetPart;
 use muster_core::ids::JobId;
-use muster_core::job::{Allocation, ArrayRole, Reason};
+use muster_core::job::{ArrayRole, Reason};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::cell::Cell;
@@ -43,6 +43,15 @@ struct PartPass {
     touched: bool,
     /// The first job that waits there.
     head: Option<JobId>,
+    /// Jobs that had their chance of a promise.
+    promises: u32,
+}
+
+/// What became of a job that does not fit.
+enum Done {
+    /// It starts, or waits for those who make room.
+    Settled,
+    Waits,
 }
 
 pub(crate) struct Pass<'a> {
@@ -56,6 +65,9 @@ pub(crate) struct Pass<'a> {
     heap: BinaryHeap<Reverse<(HeadKey, u32)>>,
     /// Lanes behind the first that waits, shortest first, where run times are predicted.
     passing: BinaryHeap<Reverse<PassingKey>>,
+    /// Lanes that did not fit and may fit now, in the order in which they are tried, with what their partition must
+    /// have gained.
+    hopeful: BinaryHeap<Reverse<(PassingKey, u64, u32)>>,
     /// Components in which the first that waits counts on limits.
     cautious: BTreeSet<u32>,
     /// Lanes that are or were in the heap.
@@ -66,7 +78,13 @@ pub(crate) struct Pass<'a> {
     left: HashMap<JobId, u32>,
     /// How many more tasks of an array may start under its `%limit`.
     budget: HashMap<JobId, u32>,
+    /// Jobs whose turn is over because they wait, where several of a shape are promised nodes.
+    promised: HashSet<JobId>,
+    /// What is ahead for lanes behind the first that waits, where nodes are kept for those too.
+    outlooks: HashMap<u32, Outlook>,
     pub(crate) holds: Holds,
+    /// When what is promised ends.
+    pub(crate) hold_ends: BTreeSet<Timestamp>,
     /// What starts of this pass count towards limits.
     limit_use: BTreeMap<Scope, InUse>,
     /// Licenses taken and kept in this pass.
@@ -79,8 +97,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) claimed: usize,
     /// Promises made in this pass, by partition.
     made: HashMap<u32, Reservation>,
-    /// Starts of this pass by their end.
-    ends: BTreeSet<(Timestamp, usize)>,
+    /// Promises of earlier passes in partitions that this one looks at, in order.
+    earlier: BTreeSet<(HeadKey, usize)>,
     /// A job that others had been kept back for has started in another of its partitions.
     again: bool,
     /// Heterogeneous jobs that were tried, and what is promised to those that wait first, by leader.
@@ -106,19 +124,23 @@ impl<'a> Pass<'a> {
             parts,
             heap: BinaryHeap::new(),
             passing: BinaryHeap::new(),
+            hopeful: BinaryHeap::new(),
             cautious: BTreeSet::new(),
             seen: HashSet::new(),
             cursor: HashMap::new(),
             left: HashMap::new(),
             budget: HashMap::new(),
+            promised: HashSet::new(),
+            outlooks: HashMap::new(),
             holds: Holds::default(),
+            hold_ends: BTreeSet::new(),
             limit_use: BTreeMap::new(),
             licenses: Licenses::default(),
             closed,
             chosen: BTreeMap::new(),
             claimed: 0,
             made: HashMap::new(),
-            ends: BTreeSet::new(),
+            earlier: BTreeSet::new(),
             again: false,
             het_tried: HashMap::new(),
             het_promised: HashMap::new(),
@@ -140,13 +162,59 @@ impl<'a> Pass<'a> {
     }
 
     /// The next lane, and whether it comes in the order of the queue: so until every partition has one that waits,
-    /// then those that may pass by come, shortest first.
+    /// then those that may pass by come, shortest first where run times are predicted.
     fn next(&mut self) -> Option<(HeadKey, u32, bool)> {
-        if let Some(Reverse((key, lane))) = self.heap.pop() {
-            return Some((key, lane, true));
+        loop {
+            let predicts = self.s.planned.predicts();
+            let first = self.heap.peek().map(|Reverse((key, _))| *key);
+            let hopeful = self.hopeful.peek().map(|Reverse((key, ..))| *key);
+            let in_line = hopeful.filter(|_| !predicts).map(|key| key.2);
+            if self.drop_promises_before(first.into_iter().chain(in_line).min()) {
+                continue;
+            }
+            let hopeful_comes = hopeful.is_some_and(|key| match (predicts, first) {
+                (false, Some(first)) => key.2 < first,
+                (true, Some(_)) => false,
+                (_, None) => self
+                    .passing
+                    .peek()
+                    .is_none_or(|Reverse(other)| key < *other),
+            });
+            if !hopeful_comes {
+                if let Some(Reverse((key, lane))) = self.heap.pop() {
+                    return Some((key, lane, true));
+                }
+                let Reverse((_, _, key, lane)) = self.passing.pop()?;
+                return Some((key, lane, false));
+            }
+            let Reverse(((_, _, key, lane), due, part)) = self.hopeful.pop()?;
+            let parts = &self.s.queue.parts;
+            if due > parts[part as usize].gain() {
+                // Others have taken it, from this one and from all that need as much.
+                self.hopeful
+                    .retain(|Reverse((_, due, part))| *due <= parts[*part as usize].gain());
+            } else if self.seen.insert(lane) {
+                self.s.cost.shapes_compared += 1;
+                return Some((key, lane, !predicts));
+            }
         }
-        let Reverse((_, _, key, lane)) = self.passing.pop()?;
-        Some((key, lane, false))
+    }
+
+    /// Lanes of a partition that did not fit get their turn if what nodes have gained may be enough for them.
+    fn hope(&mut self, part: u32) {
+        let predicts = self.s.planned.predicts();
+        let lanes = self.s.queue.parts[part as usize].hopefuls(&self.s.fleet);
+        let entry = |(due, lane): (u64, u32)| {
+            let key = self.s.queue.lane(lane).key;
+            let key = key.filter(|_| !self.seen.contains(&lane))?;
+            let length = match predicts {
+                true => self.passing_place(lane, key.2),
+                false => 0,
+            };
+            Some(Reverse(((key.0, length, key, lane), due, part)))
+        };
+        let entries: Vec<_> = lanes.into_iter().filter_map(entry).collect();
+        self.hopeful.extend(entries);
     }
 
     /// A lane's turn comes again, or only now.
@@ -203,31 +271,42 @@ impl<'a> Pass<'a> {
         touched.extend(late.map(|(_, view)| view.component));
         if !queue.het.is_empty() {
             queue.link(fleet, &mut touched);
+            queue.wake_het(fleet, &touched);
         }
-        let mut doubtful = queue.renew_claims(fleet, &touched);
-        let component = |lane: u32| fleet.parts[queue.lane(lane).part as usize].component;
-        for (number, (part, view)) in queue.parts.iter().zip(&fleet.parts).enumerate() {
+        // What is kept for those who make room is worked out anew, and lanes that it kept back may fit.
+        let renewed = queue.renew_claims(fleet, &touched);
+        if !renewed.is_empty() {
+            let component = |lane: u32| fleet.parts[queue.lane(lane).part as usize].component;
+            let near = |lane: &u32| renewed.contains(&component(*lane));
+            let held: Vec<u32> = queue.held.iter().copied().filter(near).collect();
+            held.into_iter().for_each(|lane| queue.wake(fleet, lane));
+        }
+        // A promise whose job has left the queue leaves room to those it kept back.
+        let mut gone = Vec::new();
+        for (number, (part, view)) in queue.parts.iter_mut().zip(&fleet.parts).enumerate() {
             if !touched.contains(&view.component) {
                 continue;
             }
             self.parts[number].touched = true;
-            // A promise that may not be made again leaves room to those it kept back.
-            if let Some(promise) = &part.reservation {
-                let first = part.order.first().map(|(key, _)| *key);
-                if first != Some(promise.key) || queue.woken.contains(&promise.lane) {
-                    doubtful.insert(view.component);
-                }
+            let stands = |promise: &Reservation| part.order.contains(&(promise.key, promise.lane));
+            if part.reservation.as_ref().is_some_and(|r| !stands(r)) {
+                gone.extend(part.reservation.take().map(|r| (view.component, r)));
+            }
+            let earlier = part.reservation.as_ref().map(|r| (r.key, number));
+            self.earlier.extend(earlier);
+        }
+        for (component, promise) in gone {
+            self.loosen(component, &promise, None);
+        }
+        if self.s.fleet.settings.promises > 1 {
+            self.wake_touched();
+        }
+        for part in 0..self.parts.len() {
+            if self.backfill && self.parts[part].touched {
+                self.hope(index(part));
             }
         }
-        let held: Vec<u32> = queue
-            .held
-            .iter()
-            .copied()
-            .filter(|&lane| doubtful.contains(&component(lane)))
-            .collect();
-        for lane in held {
-            queue.wake(fleet, lane);
-        }
+        let queue = &mut self.s.queue;
         queue.touched.clear();
         let firsts: Vec<u32> = (queue.parts.iter().zip(&self.parts))
             .filter(|(_, pass)| pass.touched)
@@ -240,6 +319,18 @@ impl<'a> Pass<'a> {
         };
         for lane in firsts.into_iter().chain(woken) {
             self.push(lane);
+        }
+    }
+
+    /// Where many have promises, all of them are made anew.
+    fn wake_touched(&mut self) {
+        let touched = self.s.queue.parts.iter().zip(&self.parts);
+        let lanes: Vec<u32> = touched
+            .filter(|(_, pass)| pass.touched)
+            .flat_map(|(part, _)| part.order.iter().map(|(_, lane)| *lane))
+            .collect();
+        for lane in lanes {
+            self.s.queue.wake(&self.s.fleet, lane);
         }
     }
 
@@ -279,7 +370,7 @@ impl<'a> Pass<'a> {
         let Some(job) = self.head(lane) else {
             // All of its jobs start in this pass, or wait for those who make room.
             if self.s.queue.has_claim(lane) {
-                self.s.queue.block(lane, false);
+                self.s.queue.block(lane, Shortfall::ANYTHING, false);
             }
             return;
         };
@@ -289,39 +380,44 @@ impl<'a> Pass<'a> {
             self.put_back(now_key, lane);
             return;
         }
+        let end = end_after(self.now, self.length_ms(lane));
         let het = self.s.queue.het_of(lane);
+        let queue = &mut self.s.queue;
         if let Some(part) = het {
             if self.try_het(lane, part) != het::Tried::Waits {
                 return;
             }
-        } else if !self.backfill || self.s.queue.woken.contains(&lane) {
+        } else if !self.backfill
+            || queue.woken.contains(&lane)
+            || queue.is_hopeful(&self.s.fleet, lane, (&self.holds, end))
+        {
             let (placement, narrowed, cause) = self.try_now(lane, job.1);
             self.s.queue.set_cause(lane, cause);
             if placement == Placement::Scattered {
                 self.wait_for_switches(lane);
             }
-            let nowhere = placement == Placement::Nowhere;
-            if let Some(picks) = placement.picks() {
+            if let Placement::Here(picks) = placement {
+                self.s.queue.wake(&self.s.fleet, lane);
                 self.start(lane, job.1, &picks);
                 self.put_back(now_key, lane);
                 return;
+            }
+            let short = match placement {
+                Placement::Nowhere(short) => Some(short),
+                _ => None,
+            };
+            match self.make_do(lane, job.1, (narrowed, cause), short.is_some()) {
+                Done::Settled => {
+                    self.s.queue.wake(&self.s.fleet, lane);
+                    return self.put_back(now_key, lane);
+                }
+                Done::Waits => {}
             }
             let limited = cause.is_some_and(Reason::is_limit);
             let unlicensed = cause == Some(Reason::Licenses);
-            let gap = (narrowed || cause.is_some()) && !limited && !unlicensed;
-            let shorter = gap.then(|| self.try_shorter(lane, job.1)).flatten();
-            let shorter = shorter.filter(|(picks, _)| self.limit_on(lane, job.1, picks).is_none());
-            if let Some((picks, limit)) = shorter {
-                self.plan.limits.push((self.plan.starts.len(), limit));
-                self.start(lane, job.1, &picks);
-                self.put_back(now_key, lane);
-                return;
-            }
-            if nowhere && !unlicensed && !limited && self.preempt(lane, job.1) {
-                self.put_back(now_key, lane);
-                return;
-            }
-            self.s.queue.block(lane, narrowed);
+            let short = short.filter(|_| !limited && !unlicensed);
+            let short = short.unwrap_or(Shortfall::ANYTHING);
+            self.s.queue.block(lane, short, narrowed);
             if limited {
                 // Others' turn comes although it waits.
                 self.limited(lane, job.1);
@@ -332,14 +428,63 @@ impl<'a> Pass<'a> {
                 return;
             }
         }
+        self.keep_for(lane, key, het);
+    }
+
+    /// What else may let a job start that does not fit: less time, or others that make room.
+    fn make_do(
+        &mut self,
+        lane: u32,
+        job: JobId,
+        (narrowed, cause): (bool, Option<Reason>),
+        nowhere: bool,
+    ) -> Done {
+        let elsewhere = |cause: Reason| cause.is_limit() || cause == Reason::Licenses;
+        if cause.is_some_and(elsewhere) {
+            return Done::Waits;
+        }
+        let gap = narrowed || cause.is_some();
+        let shorter = gap.then(|| self.try_shorter(lane, job)).flatten();
+        let shorter = shorter.filter(|(picks, _)| self.limit_on(lane, job, picks).is_none());
+        if let Some((picks, limit)) = shorter {
+            self.plan.limits.push((self.plan.starts.len(), limit));
+            self.start(lane, job, &picks);
+            return Done::Settled;
+        }
+        match nowhere && self.preempt(lane, job) {
+            true => Done::Settled,
+            false => Done::Waits,
+        }
+    }
+
+    /// A job waits: the first of its partition, and some behind it if so configured, have nodes kept for them.
+    fn keep_for(&mut self, lane: u32, key: HeadKey, het: Option<HetPart>) {
+        let part = self.s.queue.lane(lane).part;
+        let pass = self.parts[part as usize];
+        let job = key.2;
+        let het = het.filter(|_| self.backfill);
         if pass.head.is_none() {
-            let het = het.filter(|_| self.backfill);
             if het.is_some_and(|het| self.het_waits(het, lane, key)) {
                 return;
             }
-            self.parts[part as usize].head = Some(job.1);
+            self.parts[part as usize].head = Some(job);
             if het.is_none() {
                 self.waits(lane, part, key);
+            }
+        } else if pass.promises < self.s.fleet.settings.promises {
+            match het {
+                Some(het) => self.het_waits_too(het, key),
+                None => self.waits_too(lane, part, key),
+            }
+        }
+        let pass = &mut self.parts[part as usize];
+        pass.promises += 1;
+        if self.backfill && pass.promises < self.s.fleet.settings.promises {
+            // The next of its shape is promised nodes too.
+            self.promised.insert(job);
+            if let Some(next) = self.head(lane) {
+                let next = self.s.queue.head_key(lane, key.0.0, next);
+                self.put_back(next, lane);
             }
         }
     }
@@ -355,6 +500,9 @@ impl<'a> Pass<'a> {
         for &key in shape.queue.range(from..) {
             self.s.cost.jobs_visited += 1;
             let job = &self.state.jobs[&key.1];
+            if self.promised.contains(&key.1) {
+                continue;
+            }
             let left = *self.left.entry(key.1).or_insert_with(|| match &job.array {
                 ArrayRole::Pending { indices } => u32::try_from(indices.len()).unwrap_or(u32::MAX),
                 _ => 1,
@@ -373,14 +521,15 @@ impl<'a> Pass<'a> {
     fn try_now(&mut self, lane: u32, job: JobId) -> (Placement, bool, Option<Reason>) {
         self.s.cost.shapes_visited += 1;
         let end = end_after(self.now, self.length_ms(lane));
+        let nowhere = Placement::Nowhere(Shortfall::ANYTHING);
         let lane_number = lane;
         let lane = self.s.queue.lane(lane);
         let Ok(demand) = &lane.demand else {
-            return (Placement::Nowhere, false, None);
+            return (nowhere, false, None);
         };
         let span = self.span(lane, demand);
         if self.licenses.to_be_had(&lane.licenses, span).is_none() {
-            return (Placement::Nowhere, false, Some(Reason::Licenses));
+            return (nowhere, false, Some(Reason::Licenses));
         }
         let ask = &self.state.jobs[&job].spec.ask;
         let least = vec![
@@ -388,7 +537,7 @@ impl<'a> Pass<'a> {
             ("node".to_owned(), u64::from(ask.min_nodes)),
         ];
         if let Some(limit) = self.limit_for(job, lane.part, &least) {
-            return (Placement::Nowhere, false, Some(limit));
+            return (nowhere, false, Some(limit));
         }
         let waited = self.state.jobs[&job].switch_wait_since;
         let relents = waited.and_then(|since| demand.relents_at(since));
@@ -411,60 +560,11 @@ impl<'a> Pass<'a> {
         if let Placement::Here(picks) = &placement
             && let Some(limit) = self.limit_on(lane_number, job, picks)
         {
-            return (Placement::Nowhere, false, Some(limit));
+            return (nowhere, false, Some(limit));
         }
-        let nowhere = matches!(placement, Placement::Nowhere);
-        let cause = ground.reserved.get().filter(|_| nowhere);
+        let fits_not = matches!(placement, Placement::Nowhere(_));
+        let cause = ground.reserved.get().filter(|_| fits_not);
         (placement, ground.narrowed.get(), cause)
-    }
-
-    /// The limit that keeps a job from starting with so much in that partition.
-    fn limit_for(&self, job: JobId, part: u32, tres: &Amounts) -> Option<Reason> {
-        if !self.state.keeps_limits() {
-            return None;
-        }
-        let name = &self.s.fleet.parts[part as usize].config.name;
-        let job = &self.state.jobs[&job];
-        self.state.start_limit(job, name, tres, &self.limit_use)
-    }
-
-    /// The limit that keeps a job of the lane from starting on those nodes.
-    pub(crate) fn limit_on(&self, lane: u32, job: JobId, picks: &[Pick]) -> Option<Reason> {
-        if !self.state.keeps_limits() {
-            return None;
-        }
-        let lane = self.s.queue.lane(lane);
-        let demand = lane.demand.as_ref().ok()?;
-        let (fleet, mut tres) = (&self.s.fleet, BTreeMap::<String, u64>::new());
-        let memory = fleet
-            .config
-            .as_ref()
-            .is_some_and(|c| c.memory_is_consumable);
-        for pick in picks {
-            let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
-            let want = demand.want(class, pick.tasks);
-            *tres.entry("cpu".to_owned()).or_default() += u64::from(want.cpus);
-            *tres.entry("mem".to_owned()).or_default() += if memory { want.mib } else { 0 };
-            *tres.entry("node".to_owned()).or_default() += 1;
-            for (name, _, count) in &want.gres {
-                *tres.entry(format!("gres/{name}")).or_default() += count;
-            }
-        }
-        self.limit_for(job, lane.part, &tres.into_iter().collect())
-    }
-
-    /// Where and when a job of the lane would have licenses.
-    fn span<'b>(&'b self, lane: &Lane, demand: &Demand) -> Span<'b> {
-        let own = self.s.fleet.parts[lane.part as usize].own.as_ref();
-        Span {
-            state: self.state,
-            reservation: own.map(|own| {
-                let blocks = &self.s.fleet.blocks;
-                blocks.all[own.at as usize].record.name.as_str()
-            }),
-            now: self.now,
-            end: end_after(self.now, demand.length_ms),
-        }
     }
 
     /// Jobs of the lane would fit now, but for their wish for few switches: their wait begins.
@@ -476,160 +576,6 @@ impl<'a> Pass<'a> {
             job.switch_wait_since.is_none() && self.left.get(id) != Some(&0)
         });
         self.plan.switch_waits.extend(new);
-    }
-
-    pub(crate) fn start(&mut self, lane: u32, job: JobId, picks: &[Pick]) {
-        let shorter = self.plan.limits.last();
-        let shorter = shorter.filter(|(at, _)| *at == self.plan.starts.len());
-        let shorter = shorter.and_then(|(_, limit)| limit.seconds());
-        let length_ms = shorter.map_or_else(|| self.length_ms(lane), |s| Some(s * 1000));
-        let end = end_after(self.now, length_ms);
-        let (part, demand) = {
-            let lane = self.s.queue.lane(lane);
-            (lane.part, &lane.demand)
-        };
-        let Ok(demand) = demand else { return };
-        let mut alloc = allocate(
-            &mut self.s.fleet,
-            part,
-            demand,
-            picks,
-            |fleet, node, want| {
-                take_spare(&mut self.holds, fleet, node, end, want);
-            },
-        );
-        self.count_start(lane, job, &mut alloc);
-        self.s.dirty_nodes.extend(picks.iter().map(|p| p.node));
-        self.ends.insert((end, self.plan.starts.len()));
-        self.plan.starts.push(PlannedStart { job, alloc });
-        self.again |= self.parts.iter().any(|p| p.head == Some(job));
-        self.took_its_turn(job);
-    }
-
-    /// Gives a start its licenses, and counts it towards limits.
-    fn count_start(&mut self, lane: u32, job: JobId, alloc: &mut Allocation) {
-        let lane = self.s.queue.lane(lane);
-        let Ok(demand) = &lane.demand else { return };
-        if !lane.licenses.is_empty() {
-            let latest = end_after(self.now, demand.length_ms);
-            let span = self.span(lane, demand);
-            let licenses = self.licenses.to_be_had(&lane.licenses, span);
-            let licenses = licenses.unwrap_or_default();
-            let sources = span.sources(&licenses);
-            self.licenses.take(&licenses, sources, latest);
-            alloc.licenses = licenses;
-        }
-        if self.state.keeps_limits() {
-            let tres = amounts(alloc);
-            let job = &self.state.jobs[&job];
-            for scope in self.state.scopes_of(job, &alloc.partition) {
-                self.limit_use.entry(scope).or_default().add(&tres);
-            }
-        }
-    }
-
-    /// A limit keeps the lane back until less is in use of what it limits.
-    fn limited(&mut self, lane: u32, job: JobId) {
-        let part = self.s.queue.lane(lane).part;
-        let name = &self.s.fleet.parts[part as usize].config.name;
-        let mut scopes = self.state.scopes_of(&self.state.jobs[&job], name);
-        scopes.retain(|scope| self.state.is_limited(scope));
-        self.s.queue.limit(lane, scopes);
-    }
-
-    /// One task less of that record is looked at in this pass.
-    pub(crate) fn took_its_turn(&mut self, job: JobId) {
-        if let Some(left) = self.left.get_mut(&job) {
-            *left -= 1;
-        }
-        if let Some((base, _)) = array_budget(self.state, &self.state.jobs[&job])
-            && let Some(budget) = self.budget.get_mut(&base)
-        {
-            *budget -= 1;
-        }
-    }
-
-    /// The job is the first that waits in its partition: what it needs is kept for it.
-    fn waits(&mut self, lane: u32, part: u32, key: HeadKey) {
-        let job = key.2;
-        let view = &self.s.fleet.parts[part as usize];
-        if !self.backfill {
-            view.order
-                .iter()
-                .for_each(|&node| self.closed[node as usize] = true);
-            return;
-        }
-        let cautious = self.is_cautious(job);
-        if cautious {
-            self.cautious.insert(view.component);
-        }
-        let Ok(demand) = &self.s.queue.lane(lane).demand else {
-            return;
-        };
-        let predicts = self.s.planned.predicts() && !cautious;
-        let running = Running {
-            state: self.state,
-            completing: &self.s.completing,
-            starts: &self.plan.starts,
-            started: &self.ends,
-            endless: None,
-            planned: predicts.then(|| self.s.planned.by_time()),
-        };
-        let place = (&self.s.fleet, view);
-        let since = self.state.jobs[&job].switch_wait_since;
-        let fresh = || self.plan.switch_waits.contains(&job).then_some(self.now);
-        let waited = since.or_else(fresh);
-        let wish = self.s.queue.lane(lane);
-        let span = self.span(wish, demand);
-        let completing = &self.s.completing;
-        let licensed = match wish.licenses.is_empty() {
-            true => Some((self.now, Vec::new())),
-            false => self.licenses.earliest(&wish.licenses, span, completing),
-        };
-        let found = licensed.as_ref().and_then(|(from, _)| {
-            let times = (self.now, Some(*from).filter(|from| *from > self.now));
-            earliest_from(demand, place, &self.holds, &running, times, waited)
-        });
-        let mut new = None;
-        if let Some((start, picks)) = found
-            && self.may_promise(job, start)
-        {
-            promise(
-                &mut self.holds,
-                demand,
-                place,
-                (start, &picks),
-                &running,
-                self.now,
-            );
-            self.licenses
-                .keep(start, licensed.map_or(Vec::new(), |(_, counts)| counts));
-            let last = |pick: &Pick| Some((pick.node, self.holds.get(&pick.node)?.last()?.clone()));
-            let holds = picks.iter().filter_map(last).collect();
-            new = Some(Reservation {
-                key,
-                lane,
-                start,
-                cautious,
-                holds,
-            });
-            if self.state.jobs[&job].expected_start != Some(start) {
-                self.plan.expected.push((job, start));
-            }
-        }
-        self.settle_promise(part, new);
-    }
-
-    /// Whether nodes are kept for a job that will start then.
-    fn may_promise(&self, job: JobId, start: Timestamp) -> bool {
-        let settings = &self.s.fleet.settings;
-        let promised = |made: &Reservation| made.key.2 == job;
-        settings
-            .window_ms
-            .is_none_or(|window_ms| start.since_ms(self.now) <= window_ms)
-            && waited_ms(self.state, job, self.now) >= settings.least_age_ms
-            && self.state.jobs[&job].priority >= settings.least_priority
-            && !(settings.one_each && self.made.values().any(promised))
     }
 
     /// Remembers heads and promises, says which reasons changed.
@@ -647,8 +593,21 @@ impl<'a> Pass<'a> {
                     .extend(part.head.into_iter().chain(pass.head));
                 part.head = pass.head;
             }
-            let number = u32::try_from(number).expect("fewer than 2^32 partitions");
-            part.reservation = self.made.remove(&number);
+            let number = index(number);
+            let mut made = self.made.remove(&number);
+            for (node, kept) in made.iter_mut().flat_map(|made| &mut made.holds) {
+                // Jobs that passed by, and promises to others, have left less since it was made.
+                let list = self.holds.get(node).into_iter().flatten();
+                if let Some(hold) = list.into_iter().find(|hold| hold.lane == kept.lane) {
+                    kept.clone_from(hold);
+                }
+            }
+            part.reservation = made;
+        }
+        if !self.s.more {
+            for part in &mut queue.parts {
+                part.settle(&self.s.fleet);
+            }
         }
         self.reasons();
         let starts = self.plan.starts.iter().map(|s| s.job);
@@ -694,6 +653,10 @@ impl<'a> Pass<'a> {
     }
 }
 
+fn index(n: usize) -> u32 {
+    u32::try_from(n).expect("fewer than 2^32 partitions")
+}
+
 /// Whether a job has waited for more than a day since it could first have run.
 fn waits_long(state: &State, job: JobId, now: Timestamp) -> bool {
     waited_ms(state, job, now) > CAUTIOUS_AFTER_MS
@@ -706,40 +669,4 @@ fn waited_ms(state: &State, job: JobId, now: Timestamp) -> u64 {
         .get(&job)
         .map(|j| j.eligible_time.unwrap_or(j.submit_time));
     since.map_or(0, |since| now.since_ms(since))
-}
-
-/// Takes the nodes picked.
-pub(crate) fn allocate(
-    fleet: &mut Fleet,
-    part: u32,
-    demand: &crate::demand::Demand,
-    picks: &[Pick],
-    mut taken: impl FnMut(&Fleet, u32, &crate::fleet::Want),
-) -> Allocation {
-    let mut alloc = Allocation {
-        partition: fleet.parts[part as usize].config.name.clone(),
-        reservation: fleet.parts[part as usize]
-            .own
-            .as_ref()
-            .map(|own| fleet.blocks.all[own.at as usize].record.name.clone()),
-        exclusive: demand.alone,
-        sharers: demand.sharers,
-        only_user: demand.user.filter(|_| demand.only_user),
-        ..Allocation::default()
-    };
-    for pick in picks {
-        debug_assert_ne!(pick.node, NOWHERE);
-        let class = fleet.nodes[pick.node as usize].class as usize;
-        let want = demand.want(&fleet.classes[class], pick.tasks);
-        taken(fleet, pick.node, &want);
-        let window = (fleet.now, fleet.now, end_after(fleet.now, demand.length_ms));
-        let share = fleet.take_allowed(pick.node, part, &want, window);
-        alloc.nodes.push(share);
-        alloc.ntasks += pick.tasks;
-    }
-    alloc.hostlist = match alloc.nodes.as_slice() {
-        [one] => one.name.clone(),
-        many => hostlist::compress(&many.iter().map(|n| n.name.as_str()).collect::<Vec<_>>()),
-    };
-    alloc
 }

@@ -10,6 +10,7 @@ use crate::demand::Demand;
 use crate::fleet::{Fleet, NOWHERE, PartView, Room};
 use crate::network::{Leaves, Network};
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -17,6 +18,10 @@ use std::ops::Range;
 pub(crate) trait Ground {
     /// The first place in a range that may have so much free.
     fn next(&self, places: Range<usize>, cpus: u32, mib: u64) -> Option<usize>;
+    /// Whether the node at a place may hold so many tasks; not exact, and cheaper than its room.
+    fn may_hold(&self, _pos: usize, _tasks: u32) -> bool {
+        true
+    }
     /// The room on the node at a place.
     fn room(&self, pos: usize) -> Cow<'_, Room>;
     /// Leaves of the network that may have so many CPUs free, in the order in which they are tried.
@@ -47,7 +52,29 @@ pub(crate) enum Placement {
     /// It fits, but only on more leaf switches than allowed.
     Scattered,
     /// It does not fit on this ground.
-    Nowhere,
+    Nowhere(Shortfall),
+}
+
+/// What at least would have to become free for a job that does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shortfall {
+    /// CPUs that a node must have free to be of any help.
+    pub(crate) each: u32,
+    /// CPUs on such nodes, all together.
+    pub(crate) cpus: u64,
+}
+
+impl Shortfall {
+    /// Nothing is known but that something must change.
+    pub(crate) const ANYTHING: Shortfall = Shortfall { each: 0, cpus: 0 };
+
+    /// Less than either.
+    fn or(self, other: Shortfall) -> Shortfall {
+        Shortfall {
+            each: self.each.min(other.each),
+            cpus: self.cpus.min(other.cpus),
+        }
+    }
 }
 
 impl Placement {
@@ -55,7 +82,7 @@ impl Placement {
     pub(crate) fn picks(self) -> Option<Vec<Pick>> {
         match self {
             Placement::Here(picks) => Some(picks),
-            Placement::Scattered | Placement::Nowhere => None,
+            Placement::Scattered | Placement::Nowhere(_) => None,
         }
     }
 }
@@ -68,7 +95,8 @@ pub(crate) fn choose(
     ground: &impl Ground,
     switches: Option<u32>,
 ) -> Placement {
-    let mut failure = Placement::Nowhere;
+    let mut scattered = false;
+    let mut least: Option<Shortfall> = None;
     for alternative in 0..demand.alternatives.len() {
         let search = Search {
             demand,
@@ -76,15 +104,23 @@ pub(crate) fn choose(
             part,
             ground,
             alternative,
+            short: Cell::new(Shortfall::ANYTHING),
         };
-        let Some(chosen) = search.run() else { continue };
+        let Some(chosen) = search.run() else {
+            let short = search.short.get();
+            least = Some(least.map_or(short, |least| least.or(short)));
+            continue;
+        };
         if switches.is_some_and(|most| search.leaf_count(&chosen) > most as usize) {
-            failure = Placement::Scattered;
+            scattered = true;
             continue;
         }
         return Placement::Here(search.lay_out(chosen));
     }
-    failure
+    if scattered {
+        return Placement::Scattered;
+    }
+    Placement::Nowhere(least.unwrap_or(Shortfall::ANYTHING))
 }
 
 struct Search<'a, G: Ground> {
@@ -93,6 +129,8 @@ struct Search<'a, G: Ground> {
     part: &'a PartView,
     ground: &'a G,
     alternative: usize,
+    /// What was missing, where that is known.
+    short: Cell<Shortfall>,
 }
 
 /// The fewest nodes that could do, each with its even part.
@@ -138,11 +176,45 @@ impl<G: Ground> Search<'_, G> {
                 .tasks
                 .is_some_and(|t| u64::from(best) * even.count as u64 == u64::from(t));
             if d.tasks.is_none() || (even.count == max_nodes && (even.count == 1 || full)) {
+                self.lacks_nodes(even.count - found.len(), even.each);
                 return None;
             }
         }
         let rest = self.first(usize::MAX, d.tasks_least());
+        self.lacks(&required, &rest, max_nodes);
         self.fewest(&required, rest, max_nodes)
+    }
+
+    /// So many more nodes would have to hold so many tasks each.
+    fn lacks_nodes(&self, nodes: usize, tasks: u32) {
+        let floor = self
+            .demand
+            .floor(self.alternative, &self.fleet.classes, tasks);
+        self.short.set(Shortfall {
+            each: floor.0,
+            cpus: nodes as u64 * u64::from(floor.0),
+        });
+    }
+
+    /// Notes what these nodes lack at least. A node that gets so many CPUs free holds so many tasks more at most, also
+    /// among the best `max_nodes`.
+    fn lacks(&self, required: &[Candidate], rest: &[Candidate], max_nodes: usize) {
+        let d = self.demand;
+        let have = required.len() + rest.len();
+        self.lacks_nodes((d.min_nodes as usize).saturating_sub(have), d.tasks_least());
+        let Some(tasks) = d.tasks else { return };
+        let mut most: Vec<u32> = required.iter().chain(rest).map(|c| c.most).collect();
+        if most.len() > max_nodes {
+            most.select_nth_unstable_by_key(max_nodes - 1, |most| std::cmp::Reverse(*most));
+            most.truncate(max_nodes);
+        }
+        let held: u64 = most.iter().copied().map(u64::from).sum();
+        let lacking = u64::from(tasks).saturating_sub(held);
+        let nodes = self.short.get();
+        self.short.set(Shortfall {
+            cpus: nodes.cpus.max(lacking * u64::from(d.cpus_of_tasks())),
+            ..nodes
+        });
     }
 
     fn by_load(&self) -> bool {
@@ -236,7 +308,9 @@ impl<G: Ground> Search<'_, G> {
             let Some(pos) = self.ground.next(places.clone(), cpus, mib) else {
                 break;
             };
-            found.extend(self.candidate(pos, each));
+            if self.ground.may_hold(pos, each) {
+                found.extend(self.candidate(pos, each));
+            }
             places.start = pos + 1;
         }
     }

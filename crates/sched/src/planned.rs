@@ -39,11 +39,6 @@ impl PlannedEnds {
         self.of.get(&id).copied()
     }
 
-    /// Expected ends, in order of time.
-    pub(crate) fn by_time(&self) -> &BTreeSet<(Timestamp, JobId)> {
-        &self.by_time
-    }
-
     /// Brings the end of one job in line with the state.
     pub(crate) fn follow(&mut self, state: &State, id: JobId) {
         if !self.predicts {

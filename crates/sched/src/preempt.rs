@@ -2,10 +2,10 @@
 //! on their way out already are counted on before another is chosen, and what was made free for a job is kept for it.
 
 use crate::fleet::{Fleet, NOWHERE};
-use crate::ground::{Future, add_holds, pledge};
-use crate::node_map::NodeMap;
+use crate::ground::add_holds;
 use crate::pass::Pass;
 use crate::place::{Pick, choose};
+use crate::vacated::Vacated;
 use muster_core::command::PlannedPreemption;
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::JobId;
@@ -76,11 +76,6 @@ impl Yielding {
             self.exempt.insert((until, id));
         }
         self.of.insert(id, (key, until));
-    }
-
-    /// Whether a job is one of them.
-    pub(crate) fn has(&self, id: JobId) -> bool {
-        self.of.contains_key(&id) || self.aside.contains(&id)
     }
 
     /// Those whose time alone has passed.
@@ -218,6 +213,12 @@ impl<'a> Pass<'a> {
         self.start(lane, id, &room.picks);
         for (node, cpus) in freed {
             self.s.fleet.keep_for_stopped(node, &cpus);
+            // What the job took was not only what partitions had gained.
+            for &part in &self.s.fleet.nodes[node as usize].parts {
+                self.s.queue.parts[part as usize]
+                    .fresh
+                    .recount(&self.s.fleet);
+            }
         }
     }
 
@@ -227,10 +228,12 @@ impl<'a> Pass<'a> {
             let Some(search) = Search::new(self, lane) else {
                 return;
             };
-            let future = search.future(&room.freed);
-            pledge(&future, search.demand, &room.picks)
+            let vacated = search.without(&room.freed);
+            vacated.pledge(search.demand, &room.picks)
         };
-        add_holds(&mut self.holds, made);
+        add_holds(&mut self.holds, &made);
+        self.hold_ends
+            .extend(made.first().map(|(_, hold)| hold.end));
         self.claimed += 1;
         self.s.queue.claim(&self.s.fleet, lane, id);
         self.took_its_turn(id);
@@ -261,24 +264,15 @@ impl<'a> Search<'a> {
     }
 
     /// The nodes as they are when these jobs have left.
-    fn future(&self, freed: &Freed<'_>) -> Future<'a> {
-        let mut future = Future {
-            fleet: self.fleet,
-            part: self.part,
-            holds: self.holds,
-            grown: NodeMap::default(),
-            lent: NodeMap::default(),
-            layers: NodeMap::default(),
-            start: self.now,
-            length_ms: self.demand.length_ms,
-            shared: false,
-        };
+    fn without(&self, freed: &Freed<'_>) -> Vacated<'a> {
+        let times = (self.now, self.demand.length_ms);
+        let mut vacated = Vacated::new(self.fleet, self.part, self.holds, times);
         for (job, whole) in freed {
             for (share, _) in job.held() {
-                future.release_of(job, share, *whole);
+                vacated.release_of(job, share, *whole);
             }
         }
-        future
+        vacated
     }
 
     /// The nodes and who leaves them.
@@ -352,9 +346,9 @@ impl<'a> Search<'a> {
     }
 
     fn place(&self, freed: &Freed<'_>) -> Option<Vec<Pick>> {
-        let future = self.future(freed);
+        let vacated = self.without(freed);
         let switches = self.demand.switches.map(|(most, _)| most);
-        let picks = choose(self.demand, self.fleet, self.part, &future, switches).picks()?;
+        let picks = choose(self.demand, self.fleet, self.part, &vacated, switches).picks()?;
         let open = |p: &Pick| !self.closed.get(p.node as usize).copied().unwrap_or(false);
         picks.iter().all(open).then_some(picks)
     }

@@ -6,11 +6,12 @@ mod slab;
 
 use self::slab::Slab;
 use crate::demand::Demand;
-use crate::fleet::{Fleet, PartView};
-use crate::ground::{Hold, Ideal};
+use crate::fleet::{Fleet, PartView, Room};
+use crate::gains::{BlockedKey, Loosened, PartQueue};
+use crate::ground::{Holds, Ideal, narrow};
 use crate::licenses::asked;
 use crate::order::{Line, Order};
-use crate::place::choose;
+use crate::place::{Shortfall, choose};
 use crate::reserved::places_of;
 use muster_core::account_limits::Scope;
 use muster_core::config::PartitionState;
@@ -133,8 +134,12 @@ pub(crate) struct Lane {
     pub(crate) key: Option<HeadKey>,
     /// Least free CPUs with which a node is of any use to it.
     least_cpus: u32,
-    /// A promise to another job is what blocks it, not the nodes.
+    /// Where it stands among those that did not fit.
+    blocked: Option<BlockedKey>,
+    /// A promise to another job made nodes smaller when it was tried last.
     pub(crate) held: bool,
+    /// Another for each demand that there ever was.
+    pub(crate) stamp: u64,
     /// Reservations are in its way.
     cause: Option<Reason>,
     /// What its jobs' ranks have in common, see [`Order::base`].
@@ -143,48 +148,17 @@ pub(crate) struct Lane {
     pub(crate) preempts: bool,
     /// Licenses that its jobs ask for: all of one of these.
     pub(crate) licenses: Vec<Counts>,
+    /// More than the free room of nodes decides whether its jobs fit: who makes room, licenses, components elsewhere,
+    /// or gaps in which a job may have less time. What they lack is not counted; it is tried whenever nodes of its
+    /// partition gain anything.
+    restless: bool,
 }
 
-/// A promise to the first job that waits in a partition.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Reservation {
-    /// The job's place in line: whoever comes after it must keep the promise.
-    pub(crate) key: HeadKey,
-    pub(crate) lane: u32,
-    pub(crate) start: Timestamp,
-    /// It counts on limits, not on predictions.
-    pub(crate) cautious: bool,
-    pub(crate) holds: Vec<(u32, Hold)>,
-}
-
-impl Reservation {
-    /// Whether a job that this promise kept back might run under `new`.
-    pub(crate) fn loosened_by(&self, new: Option<&Reservation>) -> bool {
-        let Some(new) = new else { return true };
-        let same = self.key == new.key
-            && self.start == new.start
-            && self.holds.len() == new.holds.len()
-            && self
-                .holds
-                .iter()
-                .zip(&new.holds)
-                .all(|((a, old), (b, new))| a == b && !new.spare.has_more_than(&old.spare));
-        !same
+impl Lane {
+    /// Whether it is tried at every gain. CPUs that jobs share are not counted among free ones either.
+    fn is_restless(&self) -> bool {
+        self.restless || self.demand.as_ref().is_ok_and(|demand| demand.sharers > 1)
     }
-}
-
-/// The waiting lanes of one partition.
-#[derive(Debug, Default)]
-pub(crate) struct PartQueue {
-    /// All that can run there, by their heads.
-    pub(crate) order: BTreeSet<(HeadKey, u32)>,
-    /// Those that did not fit, by the least free CPUs that could help them.
-    blocked: BTreeSet<(u32, u32)>,
-    /// Every lane, those that cannot run included.
-    lanes: BTreeSet<u32>,
-    /// The first job that waits for resources.
-    pub(crate) head: Option<JobId>,
-    pub(crate) reservation: Option<Reservation>,
 }
 
 /// All that waits.
@@ -216,6 +190,7 @@ pub(crate) struct Queue {
     claims: BTreeMap<u32, u32>,
     /// The jobs, likewise.
     pub(crate) claimants: BTreeMap<JobId, u32>,
+    stamps: u64,
 }
 
 impl Queue {
@@ -306,6 +281,7 @@ impl Queue {
         let parts = kind.parts(fleet);
         let (ask, limit, predicted_s) = (kind.ask.clone(), kind.limit, kind.predicted_s);
         let (user, licenses) = (kind.user, asked(kind.licenses.as_deref()));
+        let restless = !licenses.is_empty() || kind.het.is_some() || kind.time_min.is_some();
         let shape = self.shapes.insert(Shape {
             kind,
             hash,
@@ -317,6 +293,7 @@ impl Queue {
             let view = &fleet.parts[part as usize];
             let demand = feasible(&ask, limit, fleet, view, user);
             let least_cpus = least_cpus(&demand, fleet);
+            self.stamps += 1;
             let lane = Lane {
                 shape,
                 part,
@@ -325,11 +302,14 @@ impl Queue {
                 planned_ms: planned_ms(limit, predicted_s),
                 key: None,
                 least_cpus,
+                blocked: None,
                 held: false,
+                stamp: self.stamps,
                 cause: None,
                 base: self.order.base(state, job, &view.config),
                 preempts: state.may_preempt(job, &view.config.name),
                 licenses: licenses.clone(),
+                restless: restless || state.may_preempt(job, &view.config.name),
             };
             let licensed = !licenses.is_empty();
             let lane = self.lanes.insert(lane);
@@ -378,7 +358,9 @@ impl Queue {
                 }
             }
             None => {
-                queue.blocked.remove(&(lane.least_cpus, id));
+                if let Some(key) = lane.blocked.take() {
+                    queue.unblock(key, id);
+                }
                 lane.held = false;
                 self.held.remove(&id);
                 self.woken.remove(&id);
@@ -416,9 +398,9 @@ impl Queue {
     /// Something may have changed for this lane.
     pub(crate) fn wake(&mut self, fleet: &Fleet, id: u32) {
         let lane = self.lanes.get_mut(id);
-        self.parts[lane.part as usize]
-            .blocked
-            .remove(&(lane.least_cpus, id));
+        if let Some(key) = lane.blocked.take() {
+            self.parts[lane.part as usize].unblock(key, id);
+        }
         self.touched
             .insert(fleet.parts[lane.part as usize].component);
         self.woken.insert(id);
@@ -471,6 +453,19 @@ impl Queue {
         }
     }
 
+    /// Heterogeneous jobs in these components are tried again: where components are placed side by side, less room for
+    /// one may lead to a place for all.
+    pub(crate) fn wake_het(&mut self, fleet: &Fleet, touched: &BTreeSet<u32>) {
+        let near = |lane: &u32| {
+            let part = self.lanes.get(*lane).part;
+            touched.contains(&fleet.parts[part as usize].component)
+        };
+        let lanes = self.het.keys().flat_map(|job| self.lanes_of(*job));
+        for lane in lanes.filter(near).collect::<Vec<u32>>() {
+            self.wake(fleet, lane);
+        }
+    }
+
     /// When a queued job gives up its wish for few leaf switches, which has kept it waiting since `since`.
     pub(crate) fn relents_at(&self, job: JobId, since: Timestamp) -> Option<Timestamp> {
         let (shape, _) = self.jobs.get(&job)?;
@@ -487,13 +482,19 @@ impl Queue {
             .min()
     }
 
-    /// It did not fit; `held` if only for a promise to another.
-    pub(crate) fn block(&mut self, id: u32, held: bool) {
+    /// It did not fit; `held` if promises to others were in its way.
+    pub(crate) fn block(&mut self, id: u32, short: Shortfall, held: bool) {
         let lane = self.lanes.get_mut(id);
         self.woken.remove(&id);
-        self.parts[lane.part as usize]
-            .blocked
-            .insert((lane.least_cpus, id));
+        let part = &mut self.parts[lane.part as usize];
+        let key = match lane.is_restless() {
+            true => (0, part.gained),
+            false => (short.each.max(lane.least_cpus), part.gained + short.cpus),
+        };
+        if let Some(old) = lane.blocked.replace(key) {
+            part.unblock(old, id);
+        }
+        part.blocked.entry(key.0).or_default().insert((key.1, id));
         lane.held = held;
         if held {
             self.held.insert(id);
@@ -522,13 +523,12 @@ impl Queue {
         }
     }
 
-    /// Licenses came back.
-    pub(crate) fn licenses_freed(&mut self, fleet: &Fleet) {
-        for lane in self.licensed.clone() {
-            if self.lanes.get(lane).key.is_some() {
-                self.wake(fleet, lane);
-            }
-        }
+    /// Licenses came back, or are no longer kept: gives the lanes that may have them.
+    pub(crate) fn licenses_freed(&mut self, fleet: &Fleet) -> Vec<u32> {
+        let waits = |lane: &u32| self.lanes.get(*lane).key.is_some();
+        let lanes: Vec<u32> = self.licensed.iter().copied().filter(waits).collect();
+        lanes.iter().for_each(|lane| self.wake(fleet, *lane));
+        lanes
     }
 
     /// Room is being made for a job of the lane.
@@ -571,44 +571,73 @@ impl Queue {
         had
     }
 
-    /// A node has more room than it had: wakes the lanes that could use it. Returns how many were looked at. `yields`:
-    /// jobs on it would make room for others.
-    pub(crate) fn node_freed(&mut self, fleet: &Fleet, node: u32, yields: bool) -> u64 {
-        let view = &fleet.nodes[node as usize];
-        let class = &fleet.classes[view.class as usize];
-        let empty = &fleet.empty[view.class as usize];
-        let mut looked = 0;
-        let mut own = view.room.clone();
-        let shared = |part: &u32| {
-            let part = &fleet.parts[*part as usize];
-            part.shared_cpus(part.pos_of[node as usize] as usize)
-        };
-        own.cpus = view
-            .parts
-            .iter()
-            .filter_map(shared)
-            .fold(own.cpus, u32::max);
-        let most = if yields { empty.cpus } else { own.cpus };
-        for &part in &view.parts {
-            let blocked = self.parts[part as usize].blocked.range(..=(most, u32::MAX));
-            let helped: Vec<u32> = blocked
-                .map(|&(_, lane)| lane)
-                .inspect(|_| looked += 1)
-                .filter(|&lane| {
-                    let lane = self.lanes.get(lane);
-                    let Ok(demand) = &lane.demand else {
-                        return false;
-                    };
-                    let room = if yields && lane.preempts { empty } else { &own };
-                    (0..demand.alternatives.len()).any(|a| demand.admits(a, view.class, node))
-                        && demand.tasks_in(class, room) > 0
-                })
-                .collect();
-            for lane in helped {
-                self.wake(fleet, lane);
+    /// Nodes have more room than they had.
+    pub(crate) fn nodes_freed(&mut self, fleet: &Fleet, nodes: &[u32]) {
+        for &node in nodes {
+            for &part in &fleet.nodes[node as usize].parts {
+                let fresh = &mut self.parts[part as usize].fresh;
+                fresh.freed.push(node);
+                fresh.add(fleet, node);
             }
         }
-        looked
+    }
+
+    /// A promise leaves more of nodes than it did; gives the partitions in which jobs may use that.
+    pub(crate) fn loosened(&mut self, fleet: &Fleet, nodes: Vec<Loosened>) -> BTreeSet<u32> {
+        let mut parts = BTreeSet::new();
+        for loosened in nodes {
+            for &part in &fleet.nodes[loosened.node as usize].parts {
+                let fresh = &mut self.parts[part as usize].fresh;
+                fresh.add(fleet, loosened.node);
+                fresh.loosened.push(loosened.clone());
+                parts.insert(part);
+            }
+        }
+        parts
+    }
+
+    /// Whether what nodes have gained since a lane did not fit may be enough for it. `end` is when its job would end,
+    /// `holds` what is promised so far.
+    pub(crate) fn is_hopeful(
+        &mut self,
+        fleet: &Fleet,
+        id: u32,
+        (holds, end): (&Holds, Timestamp),
+    ) -> bool {
+        let lane = self.lanes.get_mut(id);
+        let (Some((each, due)), Ok(demand)) = (lane.blocked, &lane.demand) else {
+            return false;
+        };
+        let part = &self.parts[lane.part as usize];
+        let fresh = &part.fresh;
+        if due > part.gained + fresh.cpus || each > fresh.most {
+            return false;
+        }
+        if lane.is_restless() {
+            return true;
+        }
+        let room = |node: u32| &fleet.nodes[node as usize].room;
+        let looser = fresh.loosened.iter().filter(|l| l.helps(end, room(l.node)));
+        let nodes = fresh.freed.iter().copied().chain(looser.map(|l| l.node));
+        let mut held = false;
+        for node in nodes.filter(|&node| may_use(demand, fleet, node, room(node))) {
+            let promised = holds.get(&node).into_iter().flatten();
+            let mut promised = promised.filter(|hold| hold.start < end).peekable();
+            if promised.peek().is_none() {
+                return true;
+            }
+            let mut left = room(node).clone();
+            promised.for_each(|hold| narrow(&mut left, &hold.spare));
+            if may_use(demand, fleet, node, &left) {
+                return true;
+            }
+            held = true;
+        }
+        if held {
+            lane.held = true;
+            self.held.insert(id);
+        }
+        false
     }
 
     /// Nodes of a partition came or went: what can run there is worked out again.
@@ -629,9 +658,11 @@ impl Queue {
             // Out with the old key before the new one, which depends on the new demand.
             self.place(fleet, id, None);
             let least_cpus = least_cpus(&demand, fleet);
+            self.stamps += 1;
             let lane = self.lanes.get_mut(id);
             lane.demand = demand;
             lane.least_cpus = least_cpus;
+            lane.stamp = self.stamps;
             self.place(fleet, id, first);
         }
     }
@@ -668,6 +699,14 @@ impl Queue {
         let first = reasons.next().unwrap_or(Some(Reason::PartitionConfig))?;
         reasons.all(|r| r.is_some()).then_some(first)
     }
+}
+
+/// Whether a node with so much room may take part in a job.
+fn may_use(demand: &Demand, fleet: &Fleet, node: u32, room: &Room) -> bool {
+    let class = fleet.nodes[node as usize].class;
+    let admitted = |a: usize| demand.admits(a, class, node);
+    (0..demand.alternatives.len()).any(admitted)
+        && demand.tasks_in(&fleet.classes[class as usize], room) > 0
 }
 
 /// Milliseconds that jobs with this limit and prediction are taken to run.

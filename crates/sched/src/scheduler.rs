@@ -1,6 +1,7 @@
 //! The scheduler's entry points: following events, preparing a pass.
 
 use crate::fleet::Fleet;
+use crate::outlook::Outlook;
 use crate::pass::Pass;
 use crate::planned::PlannedEnds;
 use crate::preempt::Yielding;
@@ -16,14 +17,17 @@ use muster_core::refusal::Refusal;
 use muster_core::spec::{JobSpec, Sharing};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Changes of nodes that are kept; who has not seen them begins anew.
+const CHANGES_KEPT: usize = 10_000;
 
 /// What the last pass looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Shapes (in a partition) for which a placement was tried; once per start and once per failure.
     pub shapes_visited: u64,
-    /// Shapes that were only compared with a node that was freed.
+    /// Shapes that were only compared with what nodes have gained.
     pub shapes_compared: u64,
     /// Nodes whose room was looked at for a placement.
     pub nodes_visited: u64,
@@ -37,7 +41,10 @@ pub struct Scheduler {
     pub(crate) fleet: Fleet,
     pub(crate) queue: Queue,
     pub(crate) dirty_nodes: BTreeSet<u32>,
+    /// Jobs that are being cleaned up: they end any moment.
     pub(crate) completing: BTreeSet<JobId>,
+    /// Nodes and jobs on them, of which how much or until when may have changed.
+    dirty_shares: BTreeSet<(u32, JobId)>,
     dirty_jobs: BTreeSet<JobId>,
     /// When running jobs are expected to end, where run times are predicted.
     pub(crate) planned: PlannedEnds,
@@ -52,6 +59,8 @@ pub struct Scheduler {
     opened: BTreeSet<JobId>,
     /// When jobs give up their wish for few leaf switches.
     relents: BTreeSet<(Timestamp, JobId)>,
+    /// When and where the first job that waits in a partition will fit, by partition.
+    pub(crate) outlooks: HashMap<u32, (u64, Outlook)>,
     rebuild: bool,
     /// Less counts towards limits of these since the last pass.
     freed_scopes: BTreeSet<Scope>,
@@ -74,13 +83,15 @@ enum Eligibility {
 impl Scheduler {
     /// Reads everything once; O(jobs + nodes).
     pub fn new(state: &State) -> Scheduler {
-        let fleet = Fleet::new(state);
+        let mut fleet = Fleet::new(state);
         let completing = |id: &&JobId| state.jobs.get(id).is_some_and(|j| j.completing);
+        let planned = PlannedEnds::new(state);
+        fleet.settle(state, &planned);
         Scheduler {
             queue: Queue::new(state, &fleet),
             fleet,
             dirty_jobs: state.pending.clone(),
-            planned: PlannedEnds::new(state),
+            planned,
             yielding: Yielding::new(state),
             completing: state.active.iter().filter(completing).copied().collect(),
             ..Scheduler::default()
@@ -141,6 +152,7 @@ impl Scheduler {
                 let alloc = state.jobs.get(id).and_then(|j| j.alloc.as_ref());
                 if let Some(share) = alloc.and_then(|a| a.nodes.get(*position as usize)) {
                     self.dirty_nodes.insert(share.node.0);
+                    self.dirty_shares.insert((share.node.0, *id));
                 }
                 if state.jobs.get(id).is_none_or(|j| !j.completing) {
                     self.completing.remove(id);
@@ -291,7 +303,8 @@ impl Scheduler {
                     self.follow_switch_wait(job);
                 }
             }
-            JobChange::Requeueable(_)
+            JobChange::TurnDue(_)
+            | JobChange::Requeueable(_)
             | JobChange::Warned
             | JobChange::TermSent
             | JobChange::SpecialExit(_)
@@ -351,6 +364,7 @@ impl Scheduler {
             let Some(view) = self.fleet.nodes.get(share.node.0 as usize) else {
                 continue;
             };
+            self.dirty_shares.insert((share.node.0, id));
             for &part in &view.parts {
                 self.queue
                     .touched
@@ -364,12 +378,15 @@ impl Scheduler {
         let proposed = std::mem::take(&mut self.proposed);
         self.dirty_jobs.extend(&proposed);
         let mut freed = Vec::new();
+        self.fleet.changes.trim(CHANGES_KEPT);
+        for (node, id) in std::mem::take(&mut self.dirty_shares) {
+            self.fleet.set_tenant(state, &self.planned, node, id);
+        }
         for node in std::mem::take(&mut self.dirty_nodes) {
             let held = &state.nodes[node as usize].jobs;
             let opened = held.iter().any(|id| self.opened.contains(id));
             if self.fleet.sync(state, node) || opened {
-                let yields = opened || held.iter().any(|id| self.yielding.has(*id));
-                freed.push((node, yields));
+                freed.push(node);
             }
         }
         for part in 0..self.fleet.parts.len() {
@@ -395,14 +412,13 @@ impl Scheduler {
             self.queue.wake_job(&self.fleet, id);
         }
         self.opened.clear();
-        for (node, yields) in freed {
+        for &node in &freed {
             for &part in &self.fleet.nodes[node as usize].parts {
-                self.queue
-                    .touched
-                    .insert(self.fleet.parts[part as usize].component);
+                let component = self.fleet.parts[part as usize].component;
+                self.queue.touched.insert(component);
             }
-            self.cost.shapes_compared += self.queue.node_freed(&self.fleet, node, yields);
         }
+        self.queue.nodes_freed(&self.fleet, &freed);
     }
 
     /// Remembers when a queued job gives up its wish for few switches.

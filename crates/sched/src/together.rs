@@ -3,44 +3,59 @@
 
 use crate::demand::Demand;
 use crate::fleet::Fleet;
-use crate::ground::{Holds, Running, earliest_from, promise};
+use crate::ground::{Hold, Holds};
+use crate::outlook::{Outlook, promise};
 use crate::place::Pick;
+use crate::tenants::{Ends, NEVER};
 use muster_core::time::Timestamp;
+use std::collections::BTreeSet;
 
 /// Times that are tried for all components at most, so that a job of many parts cannot hold up a pass.
 const TIMES_MAX: usize = 1000;
 
 /// One component: where it may run and what it needs there, in its order.
 pub(crate) struct Member<'a> {
-    pub(crate) lanes: Vec<(u32, &'a Demand)>,
+    /// Lanes and their partitions.
+    pub(crate) lanes: Vec<(u32, u32, &'a Demand)>,
     /// Since when it could run on more leaf switches than it asks for, if it could.
     pub(crate) waited: Option<Timestamp>,
 }
 
-/// Where a component would run: the place in its list of lanes, and the nodes.
-pub(crate) type Found = (usize, Vec<Pick>);
+/// Where a component would run: the place in its list of lanes, the nodes, and what is kept of these.
+pub(crate) type Found = (usize, Vec<Pick>, Vec<(u32, Hold)>);
+
+/// All components and what is ahead for each of their lanes. Nodes are looked at anew for each such job: there are few.
+struct Search<'a> {
+    members: &'a [Member<'a>],
+    outlooks: Vec<Vec<Outlook>>,
+    fleet: &'a Fleet,
+    now: Timestamp,
+}
 
 /// The earliest time at which all members fit at once, now included, and where. What they take is added to `holds`.
 pub(crate) fn earliest_together(
     members: &[Member<'_>],
     fleet: &Fleet,
     holds: &mut Holds,
-    running: &Running<'_>,
+    ends: (Ends, Option<Timestamp>),
     now: Timestamp,
 ) -> Option<(Timestamp, Vec<Found>)> {
-    // After the last end and the last promise nothing changes any more.
-    let promised = holds.values().flatten().map(|hold| hold.end);
-    let finite = |time: &Timestamp| time.0 < i64::MAX;
-    let last = promised.filter(finite).chain(running.last_end(now)).max();
-    let reserved = members.iter().flat_map(|member| &member.lanes);
-    let reserved = reserved.filter_map(|(part, _)| {
-        let part = &fleet.parts[*part as usize];
-        fleet.blocks.ends(part, now).pop_last()
-    });
-    let last = reserved.chain(last).max().unwrap_or(now);
+    let outlook = |(_, part, demand): &(u32, u32, &Demand)| {
+        Outlook::new(demand, fleet, &fleet.parts[*part as usize], ends)
+    };
+    let outlooks = members
+        .iter()
+        .map(|member| member.lanes.iter().map(outlook).collect());
+    let search = Search {
+        members,
+        outlooks: outlooks.collect(),
+        fleet,
+        now,
+    };
+    let last = search.last_change(holds);
     let mut at = now;
     for _ in 0..TIMES_MAX {
-        match arrange(members, fleet, holds, running, (now, at)) {
+        match search.arrange(holds, at) {
             Arranged::Together(taken, found) => {
                 *holds = taken;
                 return Some((at, found));
@@ -60,67 +75,78 @@ enum Arranged {
     Never,
 }
 
-/// Places all members at a time, one after another; one that finds no place beside those before it comes first.
-fn arrange(
-    members: &[Member<'_>],
-    fleet: &Fleet,
-    holds: &Holds,
-    running: &Running<'_>,
-    (now, at): (Timestamp, Timestamp),
-) -> Arranged {
-    let mut order: Vec<usize> = (0..members.len()).collect();
-    let mut next: Option<Timestamp> = None;
-    for _ in 0..members.len() {
-        let mut taken = holds.clone();
-        let mut found: Vec<Found> = vec![Found::default(); members.len()];
-        let mut late = None;
-        for (place, &number) in order.iter().enumerate() {
-            let member = &members[number];
-            let first = first_of(member, fleet, &taken, running, (now, at));
-            let Some((start, lane, picks)) = first else {
-                return Arranged::Never;
-            };
-            if start > at {
-                next = Some(next.map_or(start, |known| known.min(start)));
-                late = Some(place);
-                break;
-            }
-            let (part, demand) = member.lanes[lane];
-            let on = (fleet, &fleet.parts[part as usize]);
-            promise(&mut taken, demand, on, (at, &picks), running, now);
-            found[number] = (lane, picks);
-        }
-        match late {
-            None => return Arranged::Together(taken, found),
-            // It does not fit alone either.
-            Some(0) => break,
-            Some(place) => {
-                let first = order.remove(place);
-                order.insert(0, first);
-            }
-        }
+impl Search<'_> {
+    /// After the last end and the last promise nothing changes any more.
+    fn last_change(&self, holds: &Holds) -> Timestamp {
+        let promised = holds.values().flatten().map(|hold| hold.end);
+        let ends = self.outlooks.iter().flatten().filter_map(Outlook::last_end);
+        let reserved = self.members.iter().flat_map(|member| &member.lanes);
+        let reserved = reserved.filter_map(|(_, part, _)| {
+            let part = &self.fleet.parts[*part as usize];
+            self.fleet.blocks.ends(part, self.now).pop_last()
+        });
+        let finite = |time: &Timestamp| *time < NEVER;
+        let last = promised.filter(finite).chain(ends).chain(reserved).max();
+        last.unwrap_or(self.now).max(self.now)
     }
-    next.map_or(Arranged::Never, Arranged::NotBefore)
-}
 
-/// The earliest of a member's lanes from a time on.
-fn first_of(
-    member: &Member<'_>,
-    fleet: &Fleet,
-    holds: &Holds,
-    running: &Running<'_>,
-    (now, from): (Timestamp, Timestamp),
-) -> Option<(Timestamp, usize, Vec<Pick>)> {
-    let mut best: Option<(Timestamp, usize, Vec<Pick>)> = None;
-    for (lane, (part, demand)) in member.lanes.iter().enumerate() {
-        let place = (fleet, &fleet.parts[*part as usize]);
-        let times = (now, Some(from));
-        let found = earliest_from(demand, place, holds, running, times, member.waited);
-        if let Some((at, picks)) = found
-            && best.as_ref().is_none_or(|(known, ..)| at < *known)
-        {
-            best = Some((at, lane, picks));
+    /// Places all members at a time, one after another; one that finds no place beside those before it comes first.
+    fn arrange(&self, holds: &Holds, at: Timestamp) -> Arranged {
+        let mut order: Vec<usize> = (0..self.members.len()).collect();
+        let mut next: Option<Timestamp> = None;
+        for _ in 0..self.members.len() {
+            let mut taken = holds.clone();
+            let mut found: Vec<Found> = vec![Found::default(); self.members.len()];
+            let mut late = None;
+            for (place, &number) in order.iter().enumerate() {
+                let Some((start, place_in, picks)) = self.first_of(number, &taken, at) else {
+                    return Arranged::Never;
+                };
+                if start > at {
+                    next = Some(next.map_or(start, |known| known.min(start)));
+                    late = Some(place);
+                    break;
+                }
+                let (lane, part, demand) = self.members[number].lanes[place_in];
+                let on = (self.fleet, &self.fleet.parts[part as usize], lane);
+                let outlook = &self.outlooks[number][place_in];
+                let made = promise(&mut taken, demand, on, (at, &picks), outlook);
+                found[number] = (place_in, picks, made);
+            }
+            match late {
+                None => return Arranged::Together(taken, found),
+                // It does not fit alone either.
+                Some(0) => break,
+                Some(place) => {
+                    let first = order.remove(place);
+                    order.insert(0, first);
+                }
+            }
         }
+        next.map_or(Arranged::Never, Arranged::NotBefore)
     }
-    best
+
+    /// The earliest of a member's lanes from a time on.
+    fn first_of(
+        &self,
+        number: usize,
+        holds: &Holds,
+        from: Timestamp,
+    ) -> Option<(Timestamp, usize, Vec<Pick>)> {
+        let member = &self.members[number];
+        let ends: BTreeSet<Timestamp> = holds.values().flatten().map(|hold| hold.end).collect();
+        let mut best: Option<(Timestamp, usize, Vec<Pick>)> = None;
+        for (at, (_, part, demand)) in member.lanes.iter().enumerate() {
+            let place = (self.fleet, &self.fleet.parts[*part as usize]);
+            let times = (self.now, Some(from));
+            let outlook = &self.outlooks[number][at];
+            let found = outlook.earliest(demand, place, (holds, &ends), times, member.waited);
+            if let Some((start, picks)) = found
+                && best.as_ref().is_none_or(|(known, ..)| start < *known)
+            {
+                best = Some((start, at, picks));
+            }
+        }
+        best
+    }
 }

@@ -2,11 +2,14 @@
 
 use crate::demand::Demand;
 use crate::fleet::{Fleet, PartView};
-use crate::ground::{Holds, Live, Running, choose_now, earliest_from, end_after};
+use crate::ground::{Holds, Live, choose_now, end_after};
 use crate::licenses::{Licenses, Span, asked};
-use crate::pass::allocate;
-use crate::place::{Pick, Placement};
+use crate::outlook::Outlook;
+use crate::pass::starts::allocate;
+use crate::place::{Pick, Placement, Shortfall};
+use crate::planned::PlannedEnds;
 use crate::queue::{feasible, partitions_of};
+use crate::tenants::Ends;
 use crate::together::{Member, earliest_together};
 use muster_core::ids::JobId;
 use muster_core::job::{Allocation, Reason};
@@ -48,6 +51,7 @@ pub(crate) fn would_start_together(
 ) -> Result<(Timestamp, Vec<Allocation>), Refusal> {
     let mut fleet = Fleet::new(state);
     fleet.now = now;
+    fleet.settle(state, &PlannedEnds::default());
     let default = default_partition(state);
     let mut demands: Vec<Vec<(u32, Demand)>> = Vec::with_capacity(specs.len());
     for spec in specs {
@@ -72,21 +76,16 @@ pub(crate) fn would_start_together(
     let members: Vec<Member<'_>> = demands
         .iter()
         .map(|lanes| Member {
-            lanes: lanes.iter().map(|(part, demand)| (*part, demand)).collect(),
+            lanes: lanes
+                .iter()
+                .map(|(part, demand)| (0, *part, demand))
+                .collect(),
             waited: None,
         })
         .collect();
-    let completing = completing(state);
-    let running = Running {
-        state,
-        completing: &completing,
-        starts: &[],
-        started: &BTreeSet::new(),
-        endless: Some(now.plus_s(ENDLESS_S)),
-        planned: None,
-    };
+    let ends = (Ends::Limits, Some(now.plus_s(ENDLESS_S)));
     let mut holds = Holds::default();
-    let found = earliest_together(&members, &fleet, &mut holds, &running, now);
+    let found = earliest_together(&members, &fleet, &mut holds, ends, now);
     let Some((at, places)) = found else {
         let text = "the components never fit beside each other";
         return Err(Refusal::new(RefusalCode::NodeConfigUnavailable, text));
@@ -94,7 +93,7 @@ pub(crate) fn would_start_together(
     if at > now {
         fleet.clear();
     }
-    let allocs = demands.iter().zip(places).map(|(lanes, (lane, picks))| {
+    let allocs = demands.iter().zip(places).map(|(lanes, (lane, picks, _))| {
         let (part, demand) = &lanes[lane];
         allocate(&mut fleet, *part, demand, &picks, |_, _, _| {})
     });
@@ -117,14 +116,8 @@ pub(crate) fn would_start(
     }
     let default = default_partition(state);
     let completing = completing(state);
-    let running = Running {
-        state,
-        completing: &completing,
-        starts: &[],
-        started: &BTreeSet::new(),
-        endless: Some(now.plus_s(ENDLESS_S)),
-        planned: None,
-    };
+    fleet.settle(state, &PlannedEnds::default());
+    let ends = (Ends::Limits, Some(now.plus_s(ENDLESS_S)));
     let holds = Holds::default();
     let mut refusal = Refusal::from(RefusalCode::InvalidPartition);
     let mut best: Option<(Timestamp, u32, Demand, Vec<Pick>)> = None;
@@ -174,21 +167,16 @@ pub(crate) fn would_start(
             continue;
         };
         let placement = match from > now {
-            true => Placement::Nowhere,
+            true => Placement::Nowhere(Shortfall::ANYTHING),
             false => choose_now(&demand, &mut ground, switches),
         };
         let found = match placement {
             Placement::Here(picks) => Some((now, picks)),
             other => {
                 let waited = (other == Placement::Scattered).then_some(now);
-                earliest_from(
-                    &demand,
-                    (&fleet, part),
-                    &holds,
-                    &running,
-                    (now, Some(from).filter(|from| *from > now)),
-                    waited,
-                )
+                let outlook = Outlook::new(&demand, &fleet, part, ends);
+                let (none, times) = (BTreeSet::new(), (now, Some(from).filter(|t| *t > now)));
+                outlook.earliest(&demand, (&fleet, part), (&holds, &none), times, waited)
             }
         };
         match found {

@@ -33,27 +33,40 @@ pub enum Policy {
     Default,
     /// First come first served, and backfill with one promise, made by limits, to the first job that waits.
     Easy,
+    /// First come first served, and backfill with promises, made by limits, to the first twenty that wait.
+    Conservative,
     /// Nobody passes anybody (`sched/builtin`).
     Fifo,
 }
 
 impl Policy {
     /// All of them, with their words and what they are.
-    pub const ALL: [(&'static str, Policy, &'static str); 3] = [
+    pub const ALL: [(&'static str, Policy, &'static str); 4] = [
         ("default", Policy::Default, "as Muster ships"),
         (
             "easy",
             Policy::Easy,
             "first come, first served; backfill by limits",
         ),
-        ("fifo", Policy::Fifo, "the same without backfill"),
+        (
+            "conservative",
+            Policy::Conservative,
+            "the same with promises to the first 20 that wait (bf_promises=20)",
+        ),
+        (
+            "fifo",
+            Policy::Fifo,
+            "first come, first served, without backfill",
+        ),
     ];
 
     /// The lines of slurm.conf that make it.
     fn settings(self) -> &'static str {
         match self {
             Policy::Default => "",
-            Policy::Easy => "PriorityType=priority/basic\nSchedulerType=sched/backfill\n",
+            Policy::Easy | Policy::Conservative => {
+                "PriorityType=priority/basic\nSchedulerType=sched/backfill\n"
+            }
             Policy::Fifo => "PriorityType=priority/basic\nSchedulerType=sched/builtin\n",
         }
     }
@@ -160,7 +173,11 @@ fn configuration(workload: &Workload, options: &Options) -> Result<ClusterConfig
     let cpus = options.cpus_per_node.max(1);
     let nodes = workload.processors.div_ceil(cpus).max(1);
     let policy = options.policy.settings();
-    let parameters = match options.parameters.as_slice() {
+    let mut words = options.parameters.clone();
+    if options.policy == Policy::Conservative {
+        words.insert(0, "bf_promises=20".to_owned());
+    }
+    let parameters = match words.as_slice() {
         [] => String::new(),
         words => format!("SchedulerParameters={}\n", words.join(",")),
     };

@@ -166,6 +166,7 @@ impl Driver {
                 .map(|job| Event::JobSuspended {
                     id: job.id,
                     at: now,
+                    turn: None,
                 }),
             8 => self
                 .pick(which, phase(&[Phase::Suspended]))

@@ -65,6 +65,7 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         cpus_lent: false,
         resumed: false,
         waking: None,
+        turn_due: None,
         id: JobId(id),
         spec: Arc::new(spec),
         array: ArrayRole::None,

@@ -72,7 +72,10 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
 fn text(told: &Explanation, ctx: &Ctx) -> String {
     let mut out = String::new();
     if !told.waits {
-        let _ = writeln!(out, "Job {} does not wait: it runs, or is over.", told.job);
+        let _ = writeln!(out, "Job {} does not wait in the queue.", told.job);
+        for line in &told.waits_for {
+            let _ = writeln!(out, "  {line}");
+        }
         return out;
     }
     let _ = writeln!(out, "Job {} waits: {}", told.job, told.reason.name());

@@ -15,6 +15,7 @@ use super::holder::{Holder, NotGranted};
 use super::line::{self, Line};
 use super::say::{self, Say};
 use crate::connect::{Client, ConnectError, unexpected};
+use muster_conf::endpoint;
 use muster_conf::options::{Chosen, Command, OptionError, Source, values};
 use muster_core::ids::JobId;
 use muster_core::job::ExitStatus;
@@ -42,7 +43,11 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         say::stdout(text);
         return Ok(ExitCode::SUCCESS);
     }
+    let site = endpoint::read(&endpoint::conf_path()).ok();
     for line in &mut lines {
+        if let Some(site) = &site {
+            request::fill_from_site(&mut line.chosen, site);
+        }
         request::forget_own_binding(&mut line.chosen, |name| std::env::var_os(name).is_some());
         if let Ok(path) = std::env::var("SLURM_HOSTFILE") {
             request::read_hostfile(&mut line.chosen, &path).map_err(|e| say.option_error(&e))?;
@@ -148,7 +153,6 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
     spec.job = job;
     let (stream, info) = reach_lead(&say, job)?;
     spec.key = info.as_ref().map(|i| i.key.clone());
-    let user = own_user();
     if own_het_job(job) {
         // Numbers of steps are the whole job's.
         let (step, total_tasks) = (het::take_number(&say, job)?, None);
@@ -159,7 +163,7 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
         });
     }
     let (stream, created) = create(&say, stream, &mut spec)?;
-    let session = Session::start(&say, line, vec![(spec, created)], streams, user)?;
+    let session = Session::start(&say, line, vec![(spec, created)], streams)?;
     let outcome = session.run(vec![stream], None);
     Ok(outcome.code)
 }
@@ -209,7 +213,7 @@ fn launch(
         .unwrap_or_default();
     let stream = AgentStream::connect(&address).map_err(|e| unreachable(&say, &address, &e))?;
     let (stream, created) = create(&say, stream, &mut step)?;
-    let session = Session::start(&say, line, vec![(step, created)], streams, own_user())?;
+    let session = Session::start(&say, line, vec![(step, created)], streams)?;
     Ok((session, stream))
 }
 

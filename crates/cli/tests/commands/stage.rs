@@ -301,6 +301,7 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
         cpus_lent: false,
         resumed: false,
         waking: None,
+        turn_due: None,
         id: JobId(5),
         spec: Arc::new(spec),
         array: ArrayRole::None,

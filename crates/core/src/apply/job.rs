@@ -66,6 +66,7 @@ impl Job {
             het: None,
             preempted: None,
             cpus_lent: false,
+            turn_due: None,
             resumed: false,
             spec,
         }
@@ -193,17 +194,20 @@ impl Job {
                 not_before,
                 ..
             } => self.requeue(*at, *hold, *not_before),
-            Event::JobSuspended { at, .. } => {
+            Event::JobSuspended { at, turn, .. } => {
                 self.state = JobState::Suspended;
                 self.suspend_time = Some(*at);
-                self.cpus_lent = true;
+                self.cpus_lent = turn.is_none();
+                self.turn_due = *turn;
             }
             Event::JobResumed { at, .. } => {
                 self.state = JobState::Running;
                 self.end_suspension(*at);
-                self.cpus_lent = false;
-                self.resumed = true;
-                self.preempted = None;
+                if std::mem::take(&mut self.cpus_lent) {
+                    self.resumed = true;
+                    self.preempted = None;
+                }
+                self.turn_due = None;
             }
             Event::StepStarted { step, .. } => self.start_step(step),
             Event::StepEnded { step, end, .. } => self.end_step(*step, end),
@@ -320,6 +324,7 @@ impl Job {
             }
             JobChange::Preempted(how) => self.preempted = Some(*how),
             // Nothing else about its waiting changes.
+            JobChange::TurnDue(due) => self.turn_due = Some(*due),
             JobChange::SwitchWait => {
                 self.switch_wait_since = Some(at);
                 return;
@@ -377,6 +382,7 @@ impl Job {
         self.attempt = attempt;
         self.preempted = None;
         self.cpus_lent = false;
+        self.turn_due = None;
         self.resumed = false;
         self.start_time = Some(at);
         self.end_time = None;
@@ -446,6 +452,7 @@ impl Job {
         self.hold = hold;
         self.alloc = None;
         self.cpus_lent = false;
+        self.turn_due = None;
         self.start_time = None;
         self.end_time = None;
         self.term_time = None;

@@ -2,7 +2,7 @@
 //! does not fit any more is dropped alone.
 
 use super::draft::Draft;
-use super::power;
+use super::{power, turns};
 use crate::account_limits::amounts;
 use crate::command::{Plan, PlannedStart};
 use crate::config::PartitionState;
@@ -118,6 +118,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: &Allocation) {
     if asleep {
         power::wake(draft, id, prolog);
     }
+    turns::began(draft, id);
 }
 
 /// Whether the array's `%limit` lets one more task run.

@@ -241,8 +241,12 @@ impl<'a> Draft<'a> {
             | Event::StepStarted { id, .. }
             | Event::StepEnded { id, .. } => self.turn_job(*id, &event),
             Event::JobSuspended { id, .. } | Event::JobResumed { id, .. } => {
+                let lent = |draft: &Self| draft.job(*id).map(|job| job.cpus_lent);
+                let before = lent(self);
                 self.turn_job(*id, &event);
-                self.lend_or_hold_cpus(*id);
+                if before != lent(self) {
+                    self.lend_or_hold_cpus(*id);
+                }
             }
             Event::NodeRegistered { node, .. } | Event::NodeChanged { node, .. } => {
                 if let Some(node) = self.node_mut(*node) {

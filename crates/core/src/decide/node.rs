@@ -3,7 +3,7 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
-use super::{power, reboot, tick};
+use super::{power, reboot, tick, turns};
 use crate::command::NodeCommand;
 use crate::event::{Event, JobChange, NodeChange};
 use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
@@ -292,7 +292,8 @@ pub(super) fn controllers_prolog(draft: &mut Draft<'_>, launch: (JobId, Attempt)
         return;
     };
     if well {
-        return draft.change(id, JobChange::Ready);
+        draft.change(id, JobChange::Ready);
+        return turns::began(draft, id);
     }
     let how = match job.spec.kind {
         JobKind::Batch => End::requeue(Reason::JobLaunchFailure, false),

@@ -38,7 +38,7 @@ pub(super) fn preempt(draft: &mut Draft<'_>, planned: &PlannedPreemption) {
     };
     draft.change(id, JobChange::Preempted(how));
     if mode == PreemptMode::Suspend {
-        draft.emit(Event::JobSuspended { id, at });
+        draft.emit(Event::JobSuspended { id, at, turn: None });
     } else if how.end.is_none() {
         ending::end(draft, id, End::preempted(mode == PreemptMode::Requeue));
     }
@@ -96,4 +96,5 @@ pub(super) fn resume_on(draft: &mut Draft<'_>, node: NodeIdx) {
             draft.emit(Event::JobResumed { id, at });
         }
     }
+    super::turns::fill(draft, node);
 }

@@ -2,7 +2,7 @@
 //! it goes on, and then may have two users. Its time limit stands still.
 
 use super::draft::Draft;
-use super::{het, require_admin, target};
+use super::{het, require_admin, target, turns};
 use crate::command::{Identity, JobTarget, Reply};
 use crate::event::Event;
 use crate::ids::JobId;
@@ -29,17 +29,26 @@ pub(super) fn suspend(
                 ));
             }
             Phase::Running => {
-                draft.emit(Event::JobSuspended { id, at });
+                draft.emit(Event::JobSuspended { id, at, turn: None });
                 let nodes = super::preempt::nodes_of(draft, id);
                 nodes
                     .into_iter()
                     .for_each(|n| super::preempt::resume_on(draft, n));
+            }
+            Phase::Suspended if waits_for_turn(draft, id) => {
+                // From now on it waits for an administrator.
+                draft.emit(Event::JobResumed { id, at });
+                draft.emit(Event::JobSuspended { id, at, turn: None });
             }
             other => return Err(wrong_phase(id, other)),
         }
         Ok(())
     })?;
     tally.reply_for_target()
+}
+
+fn waits_for_turn(draft: &Draft<'_>, id: JobId) -> bool {
+    draft.job(id).is_some_and(Job::waits_for_turn)
 }
 
 /// `scontrol resume`.
@@ -54,6 +63,7 @@ pub(super) fn resume(
     let tally = target::for_each(draft, target, |draft, item| {
         let id = item.record();
         match phase(draft, id)? {
+            Phase::Suspended if waits_for_turn(draft, id) => turns::give(draft, id),
             Phase::Suspended => draft.emit(Event::JobResumed { id, at }),
             other => return Err(wrong_phase(id, other)),
         }

@@ -35,6 +35,7 @@ pub(super) fn tick(draft: &mut Draft<'_>, accounted: bool) {
         ending::end(draft, id, how);
     }
     super::reservation::tick(draft);
+    super::turns::tick(draft);
     super::power::tick(draft);
     priorities(draft);
     if accounted {

@@ -14,5 +14,6 @@ mod reservations;
 mod running;
 mod submission;
 mod table;
+mod turns;
 mod verbs;
 mod world;

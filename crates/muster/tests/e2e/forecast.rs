@@ -48,7 +48,7 @@ fn a_job_that_waits_is_explained() {
     );
     assert_eq!(
         c.ok(&format!("{muster} why {first}")),
-        format!("Job {first} does not wait: it runs, or is over.")
+        format!("Job {first} does not wait in the queue.\n  It runs on n1.")
     );
     let unknown = c.run(&format!("{muster} why 4711")).err;
     assert!(unknown.contains("Invalid job id specified"), "{unknown}");

@@ -22,4 +22,5 @@ mod refusals;
 mod reservations;
 mod running;
 mod site;
+mod steps;
 mod trust;

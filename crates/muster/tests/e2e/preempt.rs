@@ -192,3 +192,32 @@ AccountingStorageEnforce=limits,qos
     c.ok(&format!("scancel {first}"));
     c.until_prints(&format!("sacct -X -n -P -j {second} -o State"), "COMPLETED");
 }
+
+#[test]
+fn jobs_on_the_same_cpus_take_turns() {
+    let conf = conf("GANG", "OverSubscribe=FORCE:2");
+    let conf = conf.replace("preempt/partition_prio", "preempt/none");
+    let c = Cluster::from_conf(&format!(
+        "{conf}SchedulerTimeSlice=5\nSelectTypeParameters=CR_Core\n"
+    ));
+    let job = |file: &str| {
+        let script = format!("while echo x; do sleep 0.05; done >{file}");
+        c.sbatch(&format!("-n2 -o /dev/null --wrap '{script}'"))
+    };
+    let first = job("first");
+    c.until("it runs", || !c.read_if_there("first").is_empty());
+    let second = job("second");
+    let states = || format!("{} {}", state_of(&c, first), state_of(&c, second));
+    c.until("the second waits", || states() == "RUNNING SUSPENDED");
+    let why = c.ok(&format!("{} why {second}", env!("CARGO_BIN_EXE_muster")));
+    assert!(why.contains("take turns of 5 s"), "{why}");
+    let ran = |file: &str| c.read_if_there(file).len();
+    c.until("it has its turn", || states() == "SUSPENDED RUNNING");
+    let (stopped, before) = (ran("first"), ran("second"));
+    c.until("it runs", || ran("second") > before + 10);
+    // A line may have been on its way when it was stopped.
+    assert!(ran("first") <= stopped + 2);
+    c.ok(&format!("scancel {second}"));
+    c.until("the first goes on", || ran("first") > stopped + 10);
+    c.ok(&format!("scancel {first}"));
+}

@@ -311,6 +311,18 @@ fn srun_runs_the_sites_programs_where_it_is() {
 }
 
 #[test]
+fn the_site_says_what_srun_does_about_tasks_that_fail() {
+    let c = Cluster::start(1, 2);
+    let tasks = "bash -c '[ $SLURM_PROCID = 0 ] && exit 3; sleep 1000'";
+    configure(&c, "KillOnBadExit=1");
+    assert_eq!(c.run(&format!("srun -n2 {tasks}")).code, 137);
+    configure(&c, "KillOnBadExit=0\nWaitTime=1");
+    assert_eq!(c.run(&format!("srun -n2 {tasks}")).code, 137);
+    // What the user says goes first.
+    assert_eq!(c.run("srun -n2 -K0 -W0 bash -c 'exit 3'").code, 3);
+}
+
+#[test]
 fn a_reboot_waits_for_the_nodes_jobs() {
     let c = Cluster::start(2, 2);
     let refused = c.run("scontrol reboot n1");

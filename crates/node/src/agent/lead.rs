@@ -265,27 +265,20 @@ impl Agent {
     }
 
     /// srun asks for a number for a step of a heterogeneous job that this node leads.
-    pub(super) fn take_step_number(
-        &mut self,
-        job: JobId,
-        key: Option<ByteVec>,
-        uid: u32,
-    ) -> AgentReply {
-        let spec = StepSpec {
-            job,
-            key,
-            argv: vec![String::new()],
-            ..StepSpec::default()
-        };
-        let run = match self.may_create(uid, &spec) {
+    pub(super) fn take_step_number(&mut self, asked: Asked) {
+        let run = match self.may_create(asked.uid, &asked.spec) {
             Ok(Some(run)) => run,
-            Ok(None) => return AgentReply::Refused(RefusalCode::JobNotHere.into()),
-            Err(refusal) => return AgentReply::Refused(refusal),
+            Ok(None) => return self.wait_early(Early::Number(Box::new(asked))),
+            Err(refusal) => {
+                let _ = asked.reply.send(AgentReply::Refused(refusal));
+                return;
+            }
         };
-        match self.jobs.get(run).and_then(|j| j.grant.clone()) {
+        let answer = match self.jobs.get(run).and_then(|j| j.grant.clone()) {
             Some(grant) => AgentReply::StepNumber(self.next_step(&grant, None).0),
             None => AgentReply::Refused(RefusalCode::JobNotHere.into()),
-        }
+        };
+        let _ = asked.reply.send(answer);
     }
 
     fn start_step(

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::frame;
-use muster_proto::step::{AgentReply, AgentRequest};
+use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tokio::io::AsyncWriteExt;
@@ -118,8 +118,18 @@ impl Agent {
                 let _ = reply.send(AgentReply::Done);
             }
             AgentRequest::TakeStepNumber { job, key } => {
-                let answer = self.take_step_number(job, key, uid);
-                let _ = reply.send(answer);
+                let spec = StepSpec {
+                    job,
+                    key,
+                    argv: vec![String::new()],
+                    ..StepSpec::default()
+                };
+                self.take_step_number(Asked {
+                    conn,
+                    uid,
+                    spec,
+                    reply,
+                });
             }
             AgentRequest::Inspect { job } => self.inspect(job, uid, |_| Wish::Processes, reply),
             AgentRequest::Measure { job } => self.inspect(job, uid, Wish::Usage, reply),

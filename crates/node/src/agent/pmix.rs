@@ -1,6 +1,7 @@
 //! Whether a step's tasks find each other by PMIx or PMI, and with which settings.
 
 use super::Agent;
+use crate::shim::SHARED_MEMORY;
 use crate::shim::wire::PmixOrder;
 use muster_proto::node::JobGrant;
 use muster_proto::step::StepLaunch;
@@ -48,19 +49,18 @@ impl Agent {
         }
     }
 
-    /// Where steps have their files: `PMIxCliTmpDirBase`, else `TmpFS`, or /tmp where there is no such directory.
+    /// Where steps have their files: `PMIxCliTmpDirBase`; else in memory, as nothing in them outlives the step; where
+    /// there is no such directory, in `TmpFS` or /tmp.
     fn tmp_base(&self) -> String {
         let name = &self.options.name;
-        let base = self.settings.mpi.tmp_base.as_ref();
-        let path = base
-            .unwrap_or(&self.settings.tmp_fs)
-            .replace("%n", name)
-            .replace("%h", name);
-        if Path::new(&path).is_dir() {
-            path
-        } else {
-            "/tmp".to_owned()
-        }
+        let base = self.settings.mpi.tmp_base.as_deref();
+        let bases = base
+            .into_iter()
+            .chain([SHARED_MEMORY, &self.settings.tmp_fs]);
+        bases
+            .map(|base| base.replace("%n", name).replace("%h", name))
+            .find(|base| Path::new(base).is_dir())
+            .unwrap_or_else(|| "/tmp".to_owned())
     }
 
     /// The address by which other nodes reach this one: that of its agent, or its `NodeAddr`. Agents that are reached by

@@ -47,13 +47,15 @@ pub(super) enum Early {
     Start(Box<StepLaunch>, Origin),
     /// srun asks for a step that is to be led from here.
     Create(Box<Asked>),
+    /// srun asks for the number of a step that this node leads a part of.
+    Number(Box<Asked>),
 }
 
 impl Early {
     fn job(&self) -> JobId {
         match self {
             Early::Start(launch, _) => launch.spec.job,
-            Early::Create(asked) => asked.spec.job,
+            Early::Create(asked) | Early::Number(asked) => asked.spec.job,
         }
     }
 }
@@ -181,6 +183,7 @@ impl Agent {
             match self.node_steps.early.remove(&wait) {
                 Some(Early::Start(launch, origin)) => self.start_here(*launch, origin),
                 Some(Early::Create(asked)) => self.create_step(*asked),
+                Some(Early::Number(asked)) => self.take_step_number(*asked),
                 None => {}
             }
         }
@@ -189,7 +192,10 @@ impl Agent {
     /// Whoever asked has gone: nothing is started for it.
     pub(super) fn forget_early(&mut self, conn: u64) {
         let early = &mut self.node_steps.early;
-        early.retain(|_, e| !matches!(e, Early::Create(asked) if asked.conn == conn));
+        early.retain(|_, e| match e {
+            Early::Create(asked) | Early::Number(asked) => asked.conn != conn,
+            Early::Start(..) => true,
+        });
     }
 
     /// The job did not come.
@@ -198,7 +204,7 @@ impl Agent {
             Some(Early::Start(launch, origin)) => {
                 self.step_refused(&launch, origin, "the controller has not given it the job");
             }
-            Some(Early::Create(asked)) => asked.refuse_unknown(),
+            Some(Early::Create(asked) | Early::Number(asked)) => asked.refuse_unknown(),
             None => {}
         }
     }

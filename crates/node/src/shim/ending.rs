@@ -7,6 +7,7 @@ use super::around::is_of_the_site;
 use super::files;
 use super::jobs::{Role, Shim};
 use super::processes::{self, Containment};
+use super::steps::StepProc;
 use super::wire::{FromShim, Run};
 use crate::sys;
 use muster_core::ids::{Attempt, JobId};
@@ -25,6 +26,7 @@ impl Shim {
         let ending = entry.ending.get_or_insert_default();
         ending.killed |= killed;
         ending.kill_at.get_or_insert(kill_at);
+        entry.dismiss_spares();
         self.ending.insert(run);
         self.unsettled = true;
     }
@@ -111,11 +113,9 @@ impl Shim {
         for pid in self.tree.below(&daemons) {
             sys::kill(pid, libc::SIGKILL);
         }
-        for pid in daemons {
-            // A daemon that has no task yet must not start one.
-            sys::kill(pid, libc::SIGTERM);
-        }
         if let Some(entry) = self.jobs.get_mut(&run) {
+            // A daemon that has no task yet must not start one.
+            entry.steps.values_mut().for_each(StepProc::ask_to_end);
             let ending = entry.ending.get_or_insert_default();
             ending.killed = true;
             ending.kill_at = Some(Instant::now() + AFTER_KILL);

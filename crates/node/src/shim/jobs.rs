@@ -3,7 +3,7 @@
 use super::launch::{self, Script, Strings};
 use super::processes::{self, Containment, ProcessTree};
 use super::records::{Fault, Records};
-use super::steps::StepProc;
+use super::steps::{Daemon, StepProc};
 use super::wire::{Around, FromShim, Known, Launch, Process, Run, StepOrder, ToShim, User};
 use crate::sys::nursery::Nursery;
 use crate::{now, sys};
@@ -28,6 +28,8 @@ pub(super) enum Role {
     Script(Run),
     /// A step daemon.
     Step(Run, StepNo),
+    /// A step daemon that waits for another step.
+    Spare(Run),
     /// A child that writes the message of a job that is being ended.
     Teller(Run),
     /// The programs that run before a job.
@@ -50,6 +52,8 @@ pub(super) struct Entry {
     /// How its script ended, or why it did not start.
     pub(super) outcome: Option<FromShim>,
     pub(super) steps: BTreeMap<StepNo, StepProc>,
+    /// Daemons of steps that are over, for others.
+    pub(super) spares: Vec<Daemon>,
     /// It is being ended.
     pub(super) ending: Option<Ending>,
     pub(super) released: bool,
@@ -138,6 +142,8 @@ pub(super) struct Shim {
     to_fork: Vec<Launch>,
     output: Vec<u8>,
     pub(super) watched: Vec<Watched>,
+    /// Lines to step daemons, with their steps.
+    pub(super) lines: BTreeMap<RawFd, (Run, StepNo)>,
     pub(super) old: Option<(BTreeMap<Run, super::records::Old>, bool)>,
     exit: bool,
     /// Everything is killed: no program is started around jobs any more.
@@ -170,6 +176,7 @@ impl Shim {
             to_fork: Vec::new(),
             output: Vec::new(),
             watched: Vec::new(),
+            lines: BTreeMap::new(),
             old: Some((old, same_boot)),
             exit: false,
             killing: false,
@@ -473,6 +480,7 @@ impl Shim {
                     self.script_ended(run, Some(r.status), usage.of_task(0, 0), end);
                 }
                 Some(Role::Step(run, step)) => self.step_ended(run, step),
+                Some(Role::Spare(run)) => self.spare_ended(run, r.pid),
                 Some(Role::Teller(run)) => self.ask_to_end(run),
                 Some(Role::Prolog(run)) => self.prolog_ended(run, r.status),
                 Some(Role::Epilog(run)) => self.epilog_ended(run, r.status),
@@ -603,8 +611,10 @@ impl Shim {
         self.exit && self.busy() == 0 && self.ending.is_empty()
     }
 
+    /// Descriptors that tell of something when they can be read: [`Shim::watched_ended`], [`Shim::hear_daemon`].
     pub(super) fn watched_fds(&self) -> Vec<RawFd> {
-        self.watched.iter().map(|w| w.pidfd.as_raw_fd()).collect()
+        let watched = self.watched.iter().map(|w| w.pidfd.as_raw_fd());
+        watched.chain(self.lines.keys().copied()).collect()
     }
 }
 

@@ -6,7 +6,7 @@
 use super::wire::{Around, FromShim, Run};
 use minicbor::bytes::ByteVec;
 use muster_core::ids::{Attempt, JobId, StepNo};
-use muster_core::job::Usage;
+use muster_core::job::{StepEnd, Usage};
 use muster_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -64,6 +64,8 @@ pub(crate) struct Old {
     pub(crate) released: bool,
     /// Step daemons.
     pub(crate) steps: BTreeMap<StepNo, i32>,
+    /// How steps ended, as far as they told.
+    pub(crate) step_ends: BTreeMap<StepNo, StepEnd>,
     /// Directories that steps have outside the spool directory.
     pub(crate) step_dirs: BTreeMap<StepNo, Vec<PathBuf>>,
     /// Its grant.
@@ -82,18 +84,24 @@ struct Live {
     lines: String,
     /// The latest line of each thing kept.
     kept: BTreeMap<u32, String>,
+    /// Lines of each step that is not forgotten.
+    steps: BTreeMap<u32, String>,
 }
 
 impl Live {
     fn add(&mut self, kind: &str, rest: &str, line: &str) {
-        if kind != "K" {
+        if !matches!(kind, "K" | "S" | "M" | "Z" | "T") {
             return self.lines.push_str(line);
         }
         let mut words = rest.split(' ');
         let Some(key) = words.next().and_then(|w| w.parse().ok()) else {
             return;
         };
-        if words.next().is_none_or(str::is_empty) {
+        if kind == "T" {
+            self.steps.remove(&key);
+        } else if kind != "K" {
+            self.steps.entry(key).or_default().push_str(line);
+        } else if words.next().is_none_or(str::is_empty) {
             self.kept.remove(&key);
         } else {
             self.kept.insert(key, line.to_owned());
@@ -195,7 +203,13 @@ impl Records {
         self.line(run, 'M', format_args!("{} {}", step.0, Hex(&dirs.join(&0))));
     }
 
-    /// A step daemon ended.
+    /// A step ended, as its daemon told.
+    pub(crate) fn step_ended(&mut self, run: Run, step: StepNo, end: &StepEnd) {
+        let bytes = minicbor::to_vec(end).expect("writing to memory cannot fail");
+        self.line(run, 'Z', format_args!("{} {}", step.0, Hex(&bytes)));
+    }
+
+    /// A step is forgotten.
     pub(crate) fn step_gone(&mut self, run: Run, step: StepNo) {
         self.line(run, 'T', format_args!("{}", step.0));
     }
@@ -272,7 +286,8 @@ impl Records {
         let mut text = format!("B {}\n", self.boot_id);
         for live in self.live.values() {
             text.push_str(&live.lines);
-            live.kept.values().for_each(|line| text.push_str(line));
+            let parts = live.kept.values().chain(live.steps.values());
+            parts.for_each(|lines| text.push_str(lines));
         }
         let next = self.path.with_extension("next");
         let mut file = OpenOptions::new()
@@ -346,7 +361,14 @@ fn apply(entry: &mut Old, kind: &str, rest: &str) {
             let dirs = dirs.map(|d| PathBuf::from(OsStr::from_bytes(d)));
             entry.step_dirs.insert(step, dirs.collect());
         }
+        "Z" => {
+            let bytes = rest.split_once(' ').and_then(|(_, hex)| unhex(hex));
+            if let Some(end) = bytes.and_then(|b| minicbor::decode(&b).ok()) {
+                entry.step_ends.insert(step, end);
+            }
+        }
         "T" => {
+            entry.step_ends.remove(&step);
             entry.steps.remove(&step);
             entry.step_dirs.remove(&step);
         }
@@ -436,6 +458,16 @@ mod tests {
         (JobId(job), Attempt(1))
     }
 
+    fn end_of_a_step() -> StepEnd {
+        StepEnd {
+            end_time: Timestamp(5),
+            exit: muster_core::job::ExitStatus { code: 3, signal: 0 },
+            state: muster_core::job::JobState::Failed,
+            usage: Usage::default(),
+            cancelled_by: None,
+        }
+    }
+
     #[test]
     fn what_is_written_is_read_back_and_forgotten_attempts_are_not() {
         let dir = std::env::temp_dir().join(format!("muster-records-{}", std::process::id()));
@@ -457,6 +489,11 @@ mod tests {
             records.step_dirs(run(1), StepNo(0), &dirs);
             records.step_dirs(run(1), StepNo(5), &dirs);
             records.step_gone(run(1), StepNo(5));
+            for step in [StepNo(6), StepNo(7)] {
+                records.step(run(1), step, 4301);
+                records.step_ended(run(1), step, &end_of_a_step());
+            }
+            records.step_gone(run(1), StepNo(6));
             records.came(run(2), 0, false, 78);
             records.came(run(3), 0, true, 79);
             records.failed(run(3), Fault::Prolog, "no such\nfile");
@@ -494,6 +531,9 @@ mod tests {
         let (status, used, end) = first.ended.clone().unwrap();
         assert_eq!((status, used.user_us, end), (256, 5, Timestamp(99)));
         assert_eq!(first.steps[&StepNo(0)], 4300);
+        assert_eq!(first.steps.keys().map(|s| s.0).collect::<Vec<_>>(), [0, 7]);
+        assert_eq!(first.step_ends.len(), 1);
+        assert_eq!(first.step_ends[&StepNo(7)], end_of_a_step());
         assert_eq!(first.step_dirs.len(), 1);
         assert_eq!(first.step_dirs[&StepNo(0)], dirs);
         assert!(!first.released && !first.prolog_over);

@@ -68,8 +68,7 @@ impl Shim {
             }
             for (&step, &pid) in &old.steps {
                 let alive = is_of(pid, old.boot_ms, u64::MAX);
-                let dirs = old.step_dirs.get(&step).cloned().unwrap_or_default();
-                self.take_over_step(run, step, if alive { pid } else { 0 }, dirs);
+                self.take_over_step(run, step, if alive { pid } else { 0 }, old);
             }
         } else {
             old.step_dirs.values().for_each(|dirs| remove_dirs(dirs));
@@ -130,17 +129,20 @@ impl Shim {
         self.ending.insert(run);
     }
 
-    fn take_over_step(&mut self, run: Run, step: StepNo, pid: i32, dirs: Vec<PathBuf>) {
+    fn take_over_step(&mut self, run: Run, step: StepNo, pid: i32, old: &Old) {
+        let dirs = old.step_dirs.get(&step).cloned().unwrap_or_default();
+        let ended = old.step_ends.get(&step).cloned();
         let proc = StepProc {
             pid,
-            control: None,
+            daemon: None,
             dirs,
-            ended: None,
+            ended,
         };
+        let over = proc.ended.is_some();
         if let Some(entry) = self.jobs.get_mut(&run) {
             entry.steps.insert(step, proc);
         }
-        if pid == 0 || !self.watch(pid, Role::Step(run, step)) {
+        if !over && (pid == 0 || !self.watch(pid, Role::Step(run, step))) {
             self.step_ended(run, step);
         }
     }
@@ -178,7 +180,7 @@ impl Shim {
                 self.script_ended(run, status, Usage::default(), now());
             }
             Role::Step(run, step) => self.step_ended(run, step),
-            Role::Teller(_) | Role::Prolog(_) | Role::Epilog(_) | Role::Other => {}
+            Role::Teller(_) | Role::Prolog(_) | Role::Epilog(_) | Role::Spare(_) | Role::Other => {}
         }
     }
 

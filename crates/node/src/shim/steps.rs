@@ -1,35 +1,88 @@
-//! Step daemons from the shim's side: forked without exec, told of the job's end, collected with their result.
+//! Step daemons from the shim's side: forked without exec, told of the job's end, collected with their result. One whose
+//! step left nothing behind is kept for the next step of its job.
 
-use super::jobs::{Role, Shim};
+use super::jobs::{Entry, Role, Shim};
 use super::processes::{self, Containment};
 use super::wire::{FromShim, PmixOrder, Run, StepOrder};
 use crate::{now, stepd, sys};
 use muster_core::ids::StepNo;
 use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_proto::frame::{self, Frames};
 use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpListener;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::chown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 /// Where memory that processes share has its names.
-const SHARED_MEMORY: &str = "/dev/shm";
+pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 
-/// A step daemon.
+/// Daemons without a step that a job keeps at most.
+const SPARES_MAX: usize = 16;
+/// An order for a daemon that has had a step may have so many bytes: they fit into the line to it.
+const ORDER_MAX: usize = 64 << 10;
+
+/// The process of a step daemon that this shim forked.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    pub(super) pid: i32,
+    /// The line to it: [`stepd::Control`] one way, ends of steps the other.
+    control: UnixStream,
+    input: Frames,
+    /// Where srun reaches it.
+    socket: PathBuf,
+}
+
+impl Daemon {
+    fn tell(&mut self, control: &stepd::Control) -> io::Result<()> {
+        self.control.write_all(&frame::encode(control))
+    }
+
+    /// Has one without a step end.
+    fn dismiss(mut self) {
+        let _ = fs::remove_file(&self.socket);
+        // If it is gone already, so much the better.
+        let _ = self.tell(&stepd::Control::Leave);
+    }
+}
+
+/// A step and its daemon.
 #[derive(Debug)]
 pub(super) struct StepProc {
-    /// Its process; 0 for one that did not outlive an earlier shim.
+    /// The daemon's process; 0 for one that did not outlive an earlier shim.
     pub(super) pid: i32,
-    /// Takes lines for the standard error of the step; lost with an earlier shim.
-    pub(super) control: Option<UnixStream>,
+    /// The daemon; lost with an earlier shim, and when the step is over.
+    pub(super) daemon: Option<Daemon>,
     /// Its directories outside the spool directory, for MPI: what is in them when it has ended is nobody's.
     pub(super) dirs: Vec<PathBuf>,
     /// How its part of the step ended.
     pub(super) ended: Option<StepEnd>,
+}
+
+impl StepProc {
+    /// Has the daemon end its tasks: TERM, after a while KILL.
+    pub(super) fn ask_to_end(&mut self) {
+        if self.ended.is_some() {
+            return;
+        }
+        let told = self.daemon.as_mut().map(|d| d.tell(&stepd::Control::End));
+        if !matches!(told, Some(Ok(()))) {
+            sys::kill(self.pid, libc::SIGTERM);
+        }
+    }
+}
+
+impl Entry {
+    /// Has the daemons that wait for another step end.
+    pub(super) fn dismiss_spares(&mut self) {
+        for spare in self.spares.drain(..) {
+            spare.dismiss();
+        }
+    }
 }
 
 impl Shim {
@@ -46,7 +99,7 @@ impl Shim {
         };
         let started = match refused {
             Some(why) => Err(io::Error::other(why)),
-            None => self.fork_step(&order),
+            None => self.place_step(&order),
         };
         let event = match started {
             Ok((socket, wire)) => FromShim::StepReady {
@@ -64,7 +117,57 @@ impl Shim {
         self.emit(&event);
     }
 
-    /// Gives where the daemon listens: for srun, and for the step's other nodes.
+    /// Has a daemon take the step: one that is there, or a new one. Gives where it listens: for srun, and for the
+    /// step's other nodes.
+    fn place_step(&mut self, order: &StepOrder) -> io::Result<(PathBuf, Option<String>)> {
+        let run = order.run;
+        while order.pmix.is_none() {
+            let Some(spare) = self.jobs.get_mut(&run).and_then(|e| e.spares.pop()) else {
+                break;
+            };
+            if let Some(socket) = self.give_step(spare, order) {
+                return Ok((socket, None));
+            }
+        }
+        self.fork_step(order)
+    }
+
+    /// Gives a step to a daemon that has had one; nothing if that fails.
+    fn give_step(&mut self, mut daemon: Daemon, order: &StepOrder) -> Option<PathBuf> {
+        let (run, step) = (order.run, order.launch.step);
+        let result = Shim::result_path(&self.spool, run, step);
+        let next = stepd::Control::Next(Box::new(stepd::NextStep {
+            order: order.clone(),
+            kill_wait_ms: u64::try_from(self.kill_wait.as_millis()).unwrap_or(u64::MAX),
+            result: result.to_string_lossy().into_owned(),
+        }));
+        let frame = frame::encode(&next);
+        if frame.len() > ORDER_MAX || daemon.control.write_all(&frame).is_err() {
+            sys::kill(daemon.pid, libc::SIGKILL);
+            let _ = fs::remove_file(&daemon.socket);
+            return None;
+        }
+        let socket = daemon.socket.clone();
+        self.enter_step(run, step, daemon, Vec::new());
+        Some(socket)
+    }
+
+    fn enter_step(&mut self, run: Run, step: StepNo, daemon: Daemon, dirs: Vec<PathBuf>) {
+        let pid = daemon.pid;
+        self.records.step(run, step, pid);
+        self.roles.insert(pid, Role::Step(run, step));
+        self.lines.insert(daemon.control.as_raw_fd(), (run, step));
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            let proc = StepProc {
+                pid,
+                daemon: Some(daemon),
+                dirs,
+                ended: None,
+            };
+            entry.steps.insert(step, proc);
+        }
+    }
+
     fn fork_step(&mut self, order: &StepOrder) -> io::Result<(PathBuf, Option<String>)> {
         let (run, step) = (order.run, order.launch.step);
         let socket = self.step_socket(run, step);
@@ -93,19 +196,15 @@ impl Shim {
             self.records.step_dirs(run, step, &dirs);
         }
         match sys::fork()? {
-            sys::Fork::Child => become_stepd(order, setting, &listener, &far_end, wire.as_ref()),
+            sys::Fork::Child => become_stepd(order, &setting, &listener, &far_end, wire.as_ref()),
             sys::Fork::Parent(pid) => {
-                self.records.step(run, step, pid);
-                self.roles.insert(pid, Role::Step(run, step));
-                let proc = StepProc {
+                let daemon = Daemon {
                     pid,
-                    control: Some(control),
-                    dirs,
-                    ended: None,
+                    control,
+                    input: Frames::default(),
+                    socket: socket.clone(),
                 };
-                if let Some(entry) = self.jobs.get_mut(&run) {
-                    entry.steps.insert(step, proc);
-                }
+                self.enter_step(run, step, daemon, dirs);
                 Ok((socket, address.map(|a| a.to_string())))
             }
         }
@@ -118,31 +217,102 @@ impl Shim {
         self.spool.hash(&mut hasher);
         let (uid, node, place) = (order.user.uid, &self.node, hasher.finish());
         let name = format!("muster-pmix.{uid}.{}.{node}.{place:016x}", pmix.nspace);
-        [pmix.tmp_base.as_str(), SHARED_MEMORY]
-            .map(|base| Path::new(base).join(&name))
-            .into()
+        let bases = [pmix.tmp_base.as_str(), SHARED_MEMORY];
+        let mut dirs: Vec<PathBuf> = bases.map(|base| Path::new(base).join(&name)).into();
+        dirs.dedup();
+        dirs
     }
 
     fn step_socket(&self, run: Run, step: StepNo) -> PathBuf {
         self.spool.join(format!("step-{}.{}.sock", run.0, step.0))
     }
 
+    /// A daemon has something to say: its step has ended. Others that end leave a file.
+    pub(super) fn hear_daemon(&mut self, fd: RawFd) {
+        let Some(&(run, step)) = self.lines.get(&fd) else {
+            return;
+        };
+        let entry = self.jobs.get_mut(&run);
+        let Some(proc) = entry.and_then(|e| e.steps.get_mut(&step)) else {
+            self.lines.remove(&fd);
+            return;
+        };
+        let Some(daemon) = &mut proc.daemon else {
+            self.lines.remove(&fd);
+            return;
+        };
+        let mut chunk = [0; 4 << 10];
+        match daemon.control.read(&mut chunk) {
+            Ok(n) if n > 0 => daemon.input.push(&chunk[..n]),
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+                ) => {}
+            // What it has not said is in its file, or lost: its end tells.
+            _ => {
+                self.lines.remove(&fd);
+                return;
+            }
+        }
+        match daemon.input.take::<StepEnd>() {
+            Ok(Some(end)) => {
+                let daemon = proc.daemon.take();
+                self.lines.remove(&fd);
+                self.records.step_ended(run, step, &end);
+                self.end_of_step(run, step, end);
+                if let Some(daemon) = daemon {
+                    self.keep_daemon(run, daemon);
+                }
+            }
+            Ok(None) => {}
+            Err(_) => {
+                self.lines.remove(&fd);
+            }
+        }
+    }
+
+    fn keep_daemon(&mut self, run: Run, daemon: Daemon) {
+        self.roles.insert(daemon.pid, Role::Spare(run));
+        match self.jobs.get_mut(&run) {
+            Some(entry) if entry.ending.is_none() && entry.spares.len() < SPARES_MAX => {
+                entry.spares.push(daemon);
+            }
+            _ => daemon.dismiss(),
+        }
+    }
+
+    /// A daemon without a step has ended.
+    pub(super) fn spare_ended(&mut self, run: Run, pid: i32) {
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            entry.spares.retain(|spare| spare.pid != pid);
+        }
+    }
+
     /// A step daemon ended: reads what it left. One that was killed left no result, perhaps processes, and files.
     pub(super) fn step_ended(&mut self, run: Run, step: StepNo) {
-        let _ = fs::remove_file(self.step_socket(run, step));
+        let entry = self.jobs.get(&run);
+        let daemon = entry.and_then(|e| e.steps.get(&step)?.daemon.as_ref());
+        let socket = daemon.map(|d| d.socket.clone());
+        let _ = fs::remove_file(socket.unwrap_or_else(|| self.step_socket(run, step)));
         let end = fs::read(Shim::result_path(&self.spool, run, step))
             .ok()
             .and_then(|bytes| minicbor::decode(&bytes).ok());
         if end.is_none() {
             self.kill_rest_of(run, step);
         }
-        let end = end.unwrap_or_else(lost);
+        self.end_of_step(run, step, end.unwrap_or_else(lost));
+    }
+
+    fn end_of_step(&mut self, run: Run, step: StepNo, end: StepEnd) {
         let Some(proc) = self.jobs.get_mut(&run).and_then(|e| e.steps.get_mut(&step)) else {
             return;
         };
         remove_dirs(&std::mem::take(&mut proc.dirs));
         proc.ended = Some(end.clone());
-        proc.control = None;
+        if let Some(daemon) = proc.daemon.take() {
+            self.lines.remove(&daemon.control.as_raw_fd());
+        }
         self.emit(&FromShim::StepEnded {
             run,
             step,
@@ -206,16 +376,15 @@ impl Shim {
             return;
         };
         for (step, proc) in entry.steps.iter_mut().filter(|(_, p)| p.ended.is_none()) {
-            if let (Some(text), Some(control)) = (&message, &mut proc.control) {
+            if let (Some(text), Some(daemon)) = (&message, &mut proc.daemon) {
                 let text = format!(
                     "slurmstepd: error: *** STEP {}.{step} ON {node} {text} ***",
                     run.0
                 );
-                let line = stepd::Control::Text(text).line();
                 // A daemon that does not read is being killed anyway.
-                let _ = control.write_all(line.as_bytes());
+                let _ = daemon.tell(&stepd::Control::Text(text));
             }
-            sys::kill(proc.pid, libc::SIGTERM);
+            proc.ask_to_end();
         }
     }
 
@@ -234,16 +403,16 @@ impl Shim {
     fn control_step(&mut self, run: Run, step: StepNo, control: &stepd::Control) {
         let entry = self.jobs.get_mut(&run);
         let proc = entry.and_then(|e| e.steps.get_mut(&step));
-        if let Some(stream) = proc.and_then(|p| p.control.as_mut()) {
+        if let Some(daemon) = proc.and_then(|p| p.daemon.as_mut()) {
             // A daemon that does not read is being killed.
-            let _ = stream.write_all(control.line().as_bytes());
+            let _ = daemon.tell(control);
         }
     }
 
     pub(super) fn end_step(&mut self, run: Run, step: StepNo) {
-        let proc = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
-        if let Some(proc) = proc.filter(|p| p.ended.is_none()) {
-            sys::kill(proc.pid, libc::SIGTERM);
+        let entry = self.jobs.get_mut(&run);
+        if let Some(proc) = entry.and_then(|e| e.steps.get_mut(&step)) {
+            proc.ask_to_end();
         }
     }
 
@@ -255,7 +424,7 @@ impl Shim {
         };
         let tasks = self.tree.below(&[pid]);
         if tasks.is_empty() && matches!(signal, libc::SIGKILL | libc::SIGTERM | libc::SIGINT) {
-            sys::kill(pid, libc::SIGTERM);
+            self.end_step(run, step);
         }
         for task in tasks {
             sys::kill(task, signal);
@@ -266,7 +435,7 @@ impl Shim {
 /// In a fresh fork: keeps only what a step daemon needs.
 fn become_stepd(
     order: &StepOrder,
-    setting: stepd::Setting,
+    setting: &stepd::Setting,
     listener: &UnixListener,
     control: &UnixStream,
     wire: Option<&TcpListener>,

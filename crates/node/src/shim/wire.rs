@@ -264,7 +264,7 @@ pub(crate) struct User {
 }
 
 /// A step daemon to start.
-#[derive(Clone, Debug, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub(crate) struct StepOrder {
     /// The job.
     #[n(0)]
@@ -349,7 +349,7 @@ pub(crate) struct MemoryPolicy {
 }
 
 /// What the PMIx host of a step needs beyond the launch.
-#[derive(Clone, Debug, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub(crate) struct PmixOrder {
     /// Name space: unique in the cluster.
     #[n(0)]

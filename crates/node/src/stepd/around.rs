@@ -2,6 +2,7 @@
 //! task's environment, as srun(1) says: `export NAME=value`, `unset NAME`, and `print TEXT` for its standard output.
 
 use super::Stepd;
+use super::program::TASK_PID;
 use crate::shim::{go_to, say};
 use crate::sys;
 use nix::unistd::Uid;
@@ -13,6 +14,10 @@ impl Stepd<'_> {
     /// In a task's child, before exec: runs the prologs and applies what they say.
     pub(super) fn run_prologs(&self, env: &mut Vec<CString>) {
         let programs = [&self.order.task_prolog, &self.order.launch.spec.task_prolog];
+        if programs.iter().all(|p| p.is_none()) {
+            return;
+        }
+        env.extend(own_pid());
         for program in programs.into_iter().flatten() {
             let output = command(program, env)
                 .stdout(Stdio::piped())
@@ -23,6 +28,8 @@ impl Stepd<'_> {
                 Err(e) => say(&format!("task prolog {program}: {e}")),
             }
         }
+        // The program is given it when it is executed.
+        unset(env, TASK_PID);
     }
 
     /// Forks a child that runs the epilogs of a task; nothing if there are none.
@@ -48,7 +55,8 @@ impl Stepd<'_> {
         }
         // An epilog in /tmp is better than none.
         let _ = go_to(&self.order.launch.spec.work_dir);
-        let env = self.task_env(u32::try_from(local).unwrap_or(0), global);
+        let mut env = self.task_env(u32::try_from(local).unwrap_or(0), global);
+        env.extend(own_pid());
         for program in programs {
             let mut command = command(program, &env);
             // Its result changes nothing, and there is nowhere to tell of a failure but the node's log.
@@ -58,6 +66,11 @@ impl Stepd<'_> {
         }
         sys::exit_now(0)
     }
+}
+
+/// The variable with this process's id.
+fn own_pid() -> Option<CString> {
+    CString::new(format!("{TASK_PID}={}", std::process::id())).ok()
 }
 
 fn command(program: &str, env: &[CString]) -> Command {

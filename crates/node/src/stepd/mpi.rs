@@ -59,7 +59,7 @@ pub(super) struct Pmix {
     pub(super) ended: bool,
     connected: BTreeSet<u32>,
     finalized: BTreeSet<u32>,
-    /// For files of tasks and library, and for memory that tasks share.
+    /// For files of tasks and library, and, last, for memory that tasks share; they may be one.
     dirs: Vec<PathBuf>,
     /// `PMIxEnv`.
     site_env: Vec<String>,
@@ -219,7 +219,7 @@ impl Pmix {
                 set_default(env, name, value);
             }
         }
-        if let Some(memory) = self.dirs.get(1) {
+        if let Some(memory) = self.dirs.last() {
             for name in SHARED_MEMORY {
                 set_default(env, name, &memory.to_string_lossy());
             }

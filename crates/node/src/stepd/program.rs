@@ -1,7 +1,74 @@
 //! Which program a task runs: the step's, or its line of a `--multi-prog` file; and where that program is.
 
+use crate::shim::say;
+use crate::sys::{self, Words};
 use muster_core::hostlist;
+use std::ffi::{CStr, CString};
+use std::io::{self, Write};
 use std::path::Path;
+
+/// The variable with a task's process id.
+pub(super) const TASK_PID: &str = "SLURM_TASK_PID";
+
+/// A task's program, worked out as far as can be before the task exists.
+pub(super) struct Program {
+    argv: Vec<String>,
+    words: Option<Words>,
+    environment: Words,
+    path: Option<String>,
+    /// Where it was found. It has its place here, as what a child that shares this memory allocates must have an owner.
+    file: Option<CString>,
+}
+
+impl Program {
+    pub(super) fn new(argv: Vec<String>, environment: Vec<CString>) -> Program {
+        let path = environment
+            .iter()
+            .find_map(|v| v.to_str().ok()?.strip_prefix("PATH="));
+        let path = path.map(str::to_owned);
+        let words: Option<Vec<CString>> =
+            argv.iter().map(|a| CString::new(a.as_str()).ok()).collect();
+        Program {
+            words: words.map(Words::new),
+            environment: Words::new(environment),
+            path,
+            argv,
+            file: None,
+        }
+    }
+
+    /// In a task's child: executes it; gives an exit code if it cannot be. `last` is done last before.
+    pub(super) fn exec(&mut self, global: u32, last: impl FnOnce() -> io::Result<()>) -> i32 {
+        let Some(name) = self.argv.first() else {
+            say(&format!("no program is given for task {global}"));
+            return 1;
+        };
+        self.file = CString::new(locate(name, self.path.as_deref())).ok();
+        sys::close_on_exec_from(3);
+        if let Err(e) = last() {
+            say(&format!(
+                "task {global}: its PMI socket cannot be handed over: {e}"
+            ));
+            return 1;
+        }
+        let (Some(words), Some(file)) = (&self.words, &self.file) else {
+            say("an argument has a zero byte");
+            return 1;
+        };
+        let mut pid = [0; 32];
+        // Ten digits at most: it fits.
+        let _ = write!(&mut pid[..], "{TASK_PID}={}\0", std::process::id());
+        let pid = CStr::from_bytes_until_nul(&pid).unwrap_or_default();
+        let e = sys::exec(file, words, &mut self.environment, pid);
+        say(&format!(
+            "execve(): {}: {}",
+            file.to_string_lossy(),
+            e.desc()
+        ));
+        // Slurm makes the errno the exit code.
+        e as i32
+    }
+}
 
 /// Command line of a task out of a `--multi-prog` file: `%t` is the task's number, `%o` its place in the line's set.
 pub(super) fn of_task(lines: &[(String, String)], task: u32) -> Option<Vec<String>> {

@@ -1,8 +1,10 @@
 //! Tasks: forked together, each prepares its identity and streams as its user, and all are let go at once, so that no
-//! output is written before every file is open.
+//! output is written before every file is open. One that is alone, and does nothing on the way that may take long, is
+//! started in the daemon's own memory instead of a copy.
 
+use super::Stepd;
+use super::program::{self, Program};
 use super::streams::{Kind, Stream};
-use super::{Stepd, program};
 use crate::pattern::{Symbols, expand};
 use crate::shim::{go_to, open_as, output_flags};
 use crate::sys;
@@ -12,7 +14,7 @@ use muster_proto::step::StdinTask;
 use nix::fcntl::OFlag;
 use nix::pty::openpty;
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::{Pid, Uid, execve, pipe2, setpgid, setsid};
+use nix::unistd::{Pid, Uid, pipe2, setpgid, setsid};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -62,6 +64,14 @@ struct Barrier {
 impl Stepd<'_> {
     /// Forks all tasks of this node. They wait until they are let go.
     pub(super) fn fork_tasks(&mut self) -> io::Result<()> {
+        let position = self.order.launch.position as usize;
+        let globals = self.order.launch.tasks.get(position).cloned();
+        let globals = globals.unwrap_or_default();
+        if let [global] = globals[..]
+            && self.starts_at_once()
+        {
+            return self.start_alone(global);
+        }
         let (ready, ready_writer) = pipe2(OFlag::O_CLOEXEC)?;
         let (go, go_writer) = pipe2(OFlag::O_CLOEXEC)?;
         let barrier = Barrier {
@@ -72,14 +82,6 @@ impl Stepd<'_> {
         };
         self.ready = Some(ready);
         self.go = Some(go_writer);
-        let position = self.order.launch.position as usize;
-        let globals = self
-            .order
-            .launch
-            .tasks
-            .get(position)
-            .cloned()
-            .unwrap_or_default();
         for (local, global) in (0u32..).zip(globals) {
             let ends = self.ends(local, global)?;
             match sys::fork()? {
@@ -94,6 +96,41 @@ impl Stepd<'_> {
         if let Some(pmix) = &mut self.pmix {
             pmix.tasks_have_sockets();
         }
+        Ok(())
+    }
+
+    /// Whether a task does nothing before its program that may take long: the daemon waits for it if it is alone.
+    fn starts_at_once(&self) -> bool {
+        let (order, spec) = (self.order, &self.order.launch.spec);
+        let files = [&spec.stdio.stdin, &spec.stdio.stdout, &spec.stdio.stderr];
+        let prologs = [&order.task_prolog, &spec.task_prolog];
+        self.pmix.is_none()
+            && spec.pty.is_none()
+            && files.into_iter().chain(prologs).all(Option::is_none)
+    }
+
+    /// Starts the only task of this node. It has nobody to wait for.
+    fn start_alone(&mut self, global: u32) -> io::Result<()> {
+        let ends = self.ends(0, global)?;
+        let daemon = std::process::id();
+        let mut program = Program::new(self.argv(global), self.task_env(0, global));
+        let stack = self.home.take_stack()?;
+        let started = sys::fork_shared(&stack, || {
+            sys::restore_signals();
+            match self.prepare_task(&ends, daemon, 0, global) {
+                Err(text) => {
+                    say(&text);
+                    1
+                }
+                Ok(()) => program.exec(global, || Ok(())),
+            }
+        });
+        self.home.put_stack(stack);
+        self.tasks.push(Task {
+            global,
+            pid: started?,
+            exit: None,
+        });
         Ok(())
     }
 
@@ -180,7 +217,7 @@ impl Stepd<'_> {
     fn become_task(&self, local: u32, global: u32, ends: Ends, barrier: &Barrier) -> ! {
         sys::close_inherited(barrier.go_writer);
         sys::restore_signals();
-        let code = match self.prepare_task(&ends, barrier, local, global) {
+        let code = match self.prepare_task(&ends, barrier.daemon, local, global) {
             Err(text) => {
                 say(&text);
                 1
@@ -200,7 +237,7 @@ impl Stepd<'_> {
     fn prepare_task(
         &self,
         ends: &Ends,
-        barrier: &Barrier,
+        daemon: u32,
         local: u32,
         global: u32,
     ) -> Result<(), String> {
@@ -224,11 +261,11 @@ impl Stepd<'_> {
                 .map_err(|e| format!("task {global}: cannot become {}: {e}", order.user.name))?;
         }
         // Nobody would end it, or hear of its end, without the daemon. (A change of identity undoes this.)
-        if !sys::die_with_parent_of(barrier.daemon) {
+        if !sys::die_with_parent_of(daemon) {
             return Err(format!("task {global}: its step daemon is gone"));
         }
         // Tasks of a step may copy from each other's memory where Yama asks that this be said.
-        sys::allow_attach(barrier.daemon);
+        sys::allow_attach(daemon);
         umask(Mode::from_bits_truncate(spec.context.umask & 0o777));
         let astray = go_to(&spec.work_dir).map_err(|e| format!("chdir to /tmp: {e}"))?;
         self.connect_files(ends)?;
@@ -257,11 +294,10 @@ impl Stepd<'_> {
         if ends.terminal.is_some() {
             return Ok(());
         }
-        let null = "/dev/null".to_owned();
         let input = match &ends.stdin {
             Input::Pipe(_) => None,
-            Input::File(path) => Some(path),
-            Input::Null => Some(&null),
+            Input::File(path) => Some(path.as_str()),
+            Input::Null => Some("/dev/null"),
         };
         if let Some(path) = input {
             open_as(path, OFlag::O_RDONLY, 0)
@@ -279,49 +315,32 @@ impl Stepd<'_> {
         Ok(())
     }
 
-    /// Executes the task's program; gives an exit code if it cannot be.
+    /// Executes the program of a task that was forked; gives an exit code if it cannot be.
     fn exec_task(&self, local: u32, global: u32) -> i32 {
-        let spec = &self.order.launch.spec;
-        let argv = if spec.multi_prog.is_empty() {
-            Some(spec.argv.clone())
-        } else {
-            program::of_task(&spec.multi_prog, global)
-        };
-        let Some(argv) = argv.filter(|a| !a.is_empty()) else {
-            say(&format!("no program is given for task {global}"));
-            return 1;
-        };
         let mut env = self.task_env(local, global);
         self.run_prologs(&mut env);
-        let path = env
-            .iter()
-            .find_map(|v| v.to_str().ok()?.strip_prefix("PATH="));
-        let file = program::locate(&argv[0], path);
-        sys::close_on_exec_from(3);
-        if let Some(Err(e)) = self.pmix.as_ref().map(|pmix| pmix.hand_over(local)) {
-            say(&format!(
-                "task {global}: its PMI socket cannot be handed over: {e}"
-            ));
-            return 1;
-        }
-        let words: Option<Vec<CString>> =
-            argv.iter().map(|a| CString::new(a.as_str()).ok()).collect();
-        let (Some(argv), Ok(program)) = (words, CString::new(file.as_str())) else {
-            say("an argument has a zero byte");
-            return 1;
-        };
-        let Err(e) = execve(&program, &argv, &env);
-        say(&format!("execve(): {file}: {}", e.desc()));
-        // Slurm makes the errno the exit code.
-        e as i32
+        Program::new(self.argv(global), env).exec(global, || match &self.pmix {
+            Some(pmix) => pmix.hand_over(local),
+            None => Ok(()),
+        })
     }
 
-    /// The environment of one task.
+    /// The command line of a task.
+    fn argv(&self, global: u32) -> Vec<String> {
+        let spec = &self.order.launch.spec;
+        if spec.multi_prog.is_empty() {
+            spec.argv.clone()
+        } else {
+            program::of_task(&spec.multi_prog, global).unwrap_or_default()
+        }
+    }
+
+    /// The environment of one task, but for its process id.
     pub(super) fn task_env(&self, local: u32, global: u32) -> Vec<CString> {
-        let mut own = job_env::task_env(global, local);
-        own.push(("SLURM_TASK_PID".to_owned(), std::process::id().to_string()));
+        let own = job_env::task_env(global, local);
         let is_own = |variable: &[u8]| {
-            own.iter().any(|(name, _)| {
+            let names = own.iter().map(|(name, _)| name.as_str());
+            names.chain([program::TASK_PID]).any(|name| {
                 variable
                     .strip_prefix(name.as_bytes())
                     .is_some_and(|rest| rest.first() == Some(&b'='))

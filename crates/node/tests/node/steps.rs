@@ -280,13 +280,23 @@ fn ahead() {
     let mut node = Node::start(&dir, "n1");
     let mut with_key = spec(1, &dir, &["true"]);
     with_key.key = Some(vec![9; 16].into());
-    let early = Srun::ask_once(&node, with_key);
+    let early = Srun::ask_once(&node, with_key.clone());
+    let mut number = connect(&node);
+    let ask = AgentRequest::TakeStepNumber {
+        job: with_key.job,
+        key: with_key.key,
+    };
+    frame::write(&mut number, &ask).unwrap();
     // An answer to a later request proves that the early one was heard.
     match Srun::ask_once(&node, spec(99, &dir, &["true"])).reply() {
         AgentReply::Refused(_) => {}
         other => panic!("{other:?}"),
     }
     allocate(1, &dir, &mut [&mut node], 1);
+    match frame::read(&mut number).unwrap() {
+        AgentReply::StepNumber(_) => {}
+        other => panic!("{other:?}"),
+    }
     let outcome = early.connect().finish();
     assert_eq!(outcome.exits[&0], ExitStatus::default());
 }

@@ -2,13 +2,14 @@
 
 use super::Pass;
 use crate::fleet::Kept;
-use crate::ground::{Hold, Live, Running, end_after, take_spare};
-use crate::pass::allocate;
+use crate::gains::Reservation;
+use crate::ground::{Hold, Live, end_after, take_spare};
+use crate::pass::starts::allocate;
 use crate::place::Ground as _;
-use crate::place::{Pick, Placement};
-use crate::queue::{HeadKey, Reservation};
+use crate::place::{Pick, Placement, Shortfall};
+use crate::queue::HeadKey;
+use crate::tenants::Ends;
 use crate::together::{Member, earliest_together};
-use muster_core::command::PlannedStart;
 use muster_core::het::HetPart;
 use muster_core::ids::JobId;
 use muster_core::job::{Allocation, Reason};
@@ -37,9 +38,12 @@ pub(super) struct Promise {
     start: Timestamp,
     /// The lanes that were chosen, and the nodes in each.
     picks: Vec<(JobId, u32, Vec<Pick>)>,
-    /// What is kept for each lane that was chosen.
-    holds: Vec<(u32, Vec<(u32, Hold)>)>,
+    /// What is kept for all of them, by node.
+    holds: Vec<(u32, Hold)>,
 }
+
+/// A component that starts, when it is expected to end and when it ends at the latest, and what it gets.
+type Start = ((JobId, Timestamp, Timestamp), Allocation);
 
 /// Why a component found no place.
 struct Failure {
@@ -57,7 +61,7 @@ impl Pass<'_> {
         }
         let tried = match self.components(part) {
             None => {
-                self.s.queue.block(lane, false);
+                self.s.queue.block(lane, Shortfall::ANYTHING, false);
                 Tried::Incomplete
             }
             Some(components) => self.try_components(components),
@@ -97,7 +101,7 @@ impl Pass<'_> {
             }
         }
         for lane in components.iter().flat_map(|c| &c.lanes) {
-            self.s.queue.block(*lane, narrowed);
+            self.s.queue.block(*lane, Shortfall::ANYTHING, narrowed);
         }
         Tried::Waits
     }
@@ -107,7 +111,7 @@ impl Pass<'_> {
         &mut self,
         components: &[Component],
         order: &[usize],
-    ) -> Result<Vec<(JobId, Timestamp, Allocation)>, Failure> {
+    ) -> Result<Vec<Start>, Failure> {
         let mut starts = Vec::with_capacity(order.len());
         let mut kept: Vec<(u32, Kept, Option<Vec<Hold>>)> = Vec::new();
         let counted = (self.licenses.clone(), self.limit_use.clone());
@@ -146,33 +150,28 @@ impl Pass<'_> {
         Ok(starts)
     }
 
-    fn take_all(
-        &mut self,
-        lane: u32,
-        job: JobId,
-        picks: &[Pick],
-    ) -> (JobId, Timestamp, Allocation) {
+    fn take_all(&mut self, lane: u32, job: JobId, picks: &[Pick]) -> Start {
         let end = end_after(self.now, self.length_ms(lane));
         let number = lane;
         let lane = self.s.queue.lane(lane);
         let demand = (lane.demand.as_ref()).expect("only lanes that can run have a place in line");
+        let limit = end_after(self.now, demand.length_ms);
+        let planned = end_after(self.now, lane.planned_ms).min(limit);
         let taken = |fleet: &crate::fleet::Fleet, node, want: &crate::fleet::Want| {
             take_spare(&mut self.holds, fleet, node, end, want);
         };
         let mut alloc = allocate(&mut self.s.fleet, lane.part, demand, picks, taken);
         self.count_start(number, job, &mut alloc);
-        (job, end, alloc)
+        ((job, planned, limit), alloc)
     }
 
-    fn start_all(&mut self, mut starts: Vec<(JobId, Timestamp, Allocation)>) {
-        starts.sort_by_key(|(job, ..)| *job);
-        for (job, end, alloc) in starts {
-            let nodes = alloc.nodes.iter().map(|share| share.node.0);
-            self.s.dirty_nodes.extend(nodes);
-            self.ends.insert((end, self.plan.starts.len()));
-            self.plan.starts.push(PlannedStart { job, alloc });
-            self.again |= self.parts.iter().any(|p| p.head == Some(job));
-            self.left.insert(job, 0);
+    fn start_all(&mut self, mut starts: Vec<Start>) {
+        starts.sort_by_key(|(ends, _)| ends.0);
+        for (ends, alloc) in starts {
+            // Of what partitions have gained so much less is left; that is counted again before it matters.
+            self.propose(ends, alloc);
+            self.left.insert(ends.0, 0);
+            self.drop_promises_to(ends.0);
         }
     }
 
@@ -187,7 +186,7 @@ impl Pass<'_> {
         }
         if !self.het_promised.contains_key(&part.leader) {
             let before = self.holds.clone();
-            let promise = self.promise_all(part, cautious);
+            let promise = self.promise_all(part, key.2, cautious);
             let ready = promise.as_ref().filter(|promise| promise.start == self.now);
             if let Some(picks) = ready.map(|promise| promise.picks.clone()) {
                 let own = std::mem::replace(&mut self.holds, before);
@@ -206,15 +205,21 @@ impl Pass<'_> {
             lane,
             start: promise.start,
             cautious,
-            holds: promise
-                .holds
-                .iter()
-                .filter(|(of, _)| *of == lane)
-                .flat_map(|(_, holds)| holds.iter().cloned())
-                .collect(),
+            // Components of such jobs have licenses as they start; none are kept.
+            licensed: false,
+            holds: promise.holds.clone(),
         });
         self.settle_promise(number, new);
         false
+    }
+
+    /// The job waits behind the first of a partition, and nodes are kept for it as well.
+    pub(super) fn het_waits_too(&mut self, part: HetPart, key: HeadKey) {
+        if !self.het_promised.contains_key(&part.leader) {
+            let cautious = self.is_cautious(key.2);
+            let promise = self.promise_all(part, key.2, cautious);
+            self.het_promised.insert(part.leader, promise);
+        }
     }
 
     /// Starts all components on nodes that were chosen for a promise, if they are free. A promise may count on jobs that
@@ -287,68 +292,48 @@ impl Pass<'_> {
         }
     }
 
-    fn promise_all(&mut self, part: HetPart, cautious: bool) -> Option<Promise> {
+    fn promise_all(&mut self, part: HetPart, first: JobId, cautious: bool) -> Option<Promise> {
         let components = self.components(part)?;
-        let predicts = self.s.planned.predicts() && !cautious;
-        let running = Running {
-            state: self.state,
-            completing: &self.s.completing,
-            starts: &self.plan.starts,
-            started: &self.ends,
-            endless: None,
-            planned: predicts.then(|| self.s.planned.by_time()),
+        let ends = match self.s.planned.predicts() && !cautious {
+            true => Ends::Planned,
+            false => Ends::Limits,
         };
         let queue = &self.s.queue;
         let member = |c: &Component| Member {
             lanes: (c.lanes.iter())
                 .filter_map(|id| {
                     let lane = queue.lane(*id);
-                    Some((lane.part, lane.demand.as_ref().ok()?))
+                    Some((*id, lane.part, lane.demand.as_ref().ok()?))
                 })
                 .collect(),
             waited: (self.state.jobs.get(&c.job)).and_then(|job| job.switch_wait_since),
         };
         let members: Vec<Member<'_>> = components.iter().map(member).collect();
+        let mut taken = self.holds.clone();
+        let times = ((ends, None), self.now);
         let (start, found) =
-            earliest_together(&members, &self.s.fleet, &mut self.holds, &running, self.now)?;
-        let mut holds = Vec::with_capacity(components.len());
+            earliest_together(&members, &self.s.fleet, &mut taken, times.0, times.1)?;
+        if start > self.now && !self.may_promise(first, start) {
+            return None;
+        }
+        self.holds = taken;
+        let mut holds = Vec::new();
         let mut chosen = Vec::with_capacity(components.len());
-        for (component, (lane, picks)) in components.iter().zip(found) {
-            let last = |pick: &Pick| Some((pick.node, self.holds.get(&pick.node)?.last()?.clone()));
-            holds.push((
-                component.lanes[lane],
-                picks.iter().filter_map(last).collect(),
-            ));
+        for (component, (lane, picks, made)) in components.iter().zip(found) {
+            self.hold_ends
+                .extend(made.first().map(|(_, hold)| hold.end));
+            holds.extend(made);
             chosen.push((component.job, component.lanes[lane], picks));
             let known = self.state.jobs.get(&component.job);
             if known.is_some_and(|job| job.expected_start != Some(start)) {
                 self.plan.expected.push((component.job, start));
             }
         }
+        holds.sort_by_key(|(node, _)| *node);
         Some(Promise {
             start,
             picks: chosen,
             holds,
         })
-    }
-
-    /// What is promised in a partition is known now; lanes that an older promise kept back may come again.
-    pub(super) fn settle_promise(&mut self, part: u32, new: Option<Reservation>) {
-        let old = self.s.queue.parts[part as usize].reservation.as_ref();
-        if old.is_some_and(|old| old.loosened_by(new.as_ref())) {
-            let component = self.s.fleet.parts[part as usize].component;
-            let queue = &mut self.s.queue;
-            let fleet = &self.s.fleet;
-            let near = |l: &u32| fleet.parts[queue.lane(*l).part as usize].component == component;
-            let held: Vec<u32> = queue.held.iter().copied().filter(near).collect();
-            for lane in held {
-                self.s.queue.wake(&self.s.fleet, lane);
-                self.push(lane);
-            }
-            self.s.queue.touched.clear();
-        }
-        if let Some(new) = new {
-            self.made.insert(part, new);
-        }
     }
 }

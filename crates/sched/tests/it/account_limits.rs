@@ -182,7 +182,7 @@ fn submissions_over_a_limit_are_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(std::env::var("PROPTEST_CASES").map_or(60, |n| n.parse().expect("a number"))))]
+    #![proptest_config(ProptestConfig::with_cases(crate::world::cases(60)))]
 
     /// No limit is ever exceeded, the core starts all that is planned, and a new scheduler plans the same.
     #[test]

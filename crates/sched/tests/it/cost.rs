@@ -29,6 +29,47 @@ fn a_pass_after_an_end_does_not_touch_the_other_jobs() {
     assert_eq!(world.state.jobs[&first].reason, Reason::None);
 }
 
+/// Hundreds of shapes wait behind a promise, all too long for the gap before it: an end looks at those alone that
+/// what it freed may be enough for, and at the nodes that it freed.
+#[test]
+fn an_end_looks_only_at_shapes_that_what_it_freed_may_help() {
+    let mut world = World::simple(200, 8);
+    let runs: Vec<_> = (0..200).map(|i| world.submit(job(8, 60 + i))).collect();
+    assert_eq!(world.pass().len(), 200);
+    // The first in line needs half of the nodes, in two hours and more.
+    world.submit(wide(100, 800, 60));
+    for i in 0..600 {
+        // Many tasks that may run anywhere, on single nodes, on several.
+        let spec = match i % 3 {
+            0 => job(9 + i, 3000 + i),
+            1 => wide(1, 5 + i % 4, 3000 + i),
+            _ => wide(2 + i % 9, 8 * (2 + i % 9), 3000 + i),
+        };
+        world.submit(spec);
+    }
+    assert_eq!(world.pass(), []);
+    assert_eq!(world.sched.shapes(), 601);
+    world.pass();
+    // What becomes free is promised, and they are all too long for it; but for two that come later.
+    let ended = |world: &mut World, run, starts| {
+        world.end(run);
+        let plan = world.sched.plan(&world.state, world.now);
+        let cost = world.sched.cost();
+        assert_eq!(plan.starts.len(), starts, "{cost:?}");
+        assert!(cost.shapes_visited <= 2, "{cost:?}");
+        assert!(cost.shapes_compared <= 210, "{cost:?}");
+        assert!(cost.nodes_visited <= 3, "{cost:?}");
+        world.commit(&plan);
+        world.pass();
+    };
+    ended(&mut world, runs[10], 0);
+    let first = world.submit(job(8, 20));
+    let second = world.submit(job(8, 20));
+    assert_eq!(world.pass(), [first]);
+    ended(&mut world, runs[199], 1);
+    assert_ne!(world.place(second), "-");
+}
+
 #[test]
 fn a_pass_in_which_nothing_changed_costs_nothing() {
     let mut world = World::simple(4, 4);

@@ -300,6 +300,53 @@ fn tuned(count: u32, cpus: u32, words: &[&str]) -> World {
 }
 
 #[test]
+fn with_promises_to_all_nobody_who_waits_is_delayed() {
+    // C waits for two nodes, D for all three: E would delay D, not C.
+    let specs = || {
+        vec![
+            job(1, 30),
+            job(1, 30),
+            wide(2, 2, 20),
+            wide(3, 3, 10),
+            job(1, 100),
+        ]
+    };
+    let easy = "\
+n0 AAACC.....D
+n1 BBBCC.....D
+n2 EEEEEEEEEED
+";
+    assert_eq!(scenario(&mut tuned(3, 1, &[]), specs(), 16), easy);
+    let conservative = "\
+n0 AAACCDEEEEEEEEEE
+n1 BBBCCD
+n2 .....D
+";
+    for words in ["bf_promises=2", "bf_promises=all"] {
+        let mut world = tuned(3, 1, &[words]);
+        assert_eq!(scenario(&mut world, specs(), 16), conservative, "{words}");
+    }
+}
+
+#[test]
+fn jobs_of_one_shape_are_promised_nodes_one_by_one() {
+    // Both wide jobs are kept nodes for; what is left between suits nobody but the short one.
+    let specs = vec![
+        job(1, 20),
+        wide(2, 2, 20),
+        wide(2, 2, 20),
+        job(1, 40),
+        job(1, 20),
+    ];
+    let expected = "\
+n0 AABBCCDDDD
+n1 EEBBCC
+";
+    let mut world = tuned(2, 1, &["bf_promises=10"]);
+    assert_eq!(scenario(&mut world, specs, 12), expected);
+}
+
+#[test]
 fn nodes_are_kept_for_those_only_that_the_site_says() {
     let unkept = "\
 n0 AAA.BB

@@ -153,8 +153,8 @@ n1 ..CC
 /// What happens in a drawn history.
 #[derive(Clone, Debug)]
 enum Op {
-    Plain(Box<JobSpec>),
-    Het(Vec<JobSpec>),
+    Plain(Ask),
+    Het(Vec<Ask>),
     End(usize),
     Later(u64),
     Hold(usize),
@@ -163,20 +163,38 @@ enum Op {
     Pass,
 }
 
-fn specs() -> impl Strategy<Value = JobSpec> {
+/// What a drawn job asks for.
+#[derive(Clone, Debug)]
+struct Ask {
+    nodes: u32,
+    tasks: u32,
+    minutes: u32,
+    places: Vec<&'static str>,
+}
+
+impl Ask {
+    fn spec(&self) -> JobSpec {
+        let mut spec = wide(self.nodes, self.tasks, self.minutes);
+        spec.partitions = self.places.iter().map(|name| (*name).to_owned()).collect();
+        spec
+    }
+}
+
+fn asks() -> impl Strategy<Value = Ask> {
     let places = prop_oneof![Just(vec!["p"]), Just(vec!["q"]), Just(vec!["q", "p"])];
     let shape = (1u32..4, 1u32..4, 1u32..6, places);
-    shape.prop_map(|(nodes, more, tens, places)| {
-        let mut spec = wide(nodes, nodes + (more - 1).min(nodes), tens * 10);
-        spec.partitions = places.into_iter().map(String::from).collect();
-        spec
+    shape.prop_map(|(nodes, more, tens, places)| Ask {
+        nodes,
+        tasks: nodes + (more - 1).min(nodes),
+        minutes: tens * 10,
+        places,
     })
 }
 
 fn ops() -> impl Strategy<Value = Op> {
     prop_oneof![
-        3 => specs().prop_map(|spec| Op::Plain(Box::new(spec))),
-        3 => proptest::collection::vec(specs(), 2..4).prop_map(Op::Het),
+        3 => asks().prop_map(Op::Plain),
+        3 => proptest::collection::vec(asks(), 2..4).prop_map(Op::Het),
         3 => (0usize..100).prop_map(Op::End),
         1 => (1u64..2000).prop_map(Op::Later),
         1 => (0usize..100).prop_map(Op::Hold),
@@ -237,11 +255,11 @@ fn happens(world: &mut World, op: &Op) -> Result<(), TestCaseError> {
         component: None,
     };
     match op {
-        Op::Plain(spec) => {
-            world.submit((**spec).clone());
+        Op::Plain(ask) => {
+            world.submit(ask.spec());
         }
-        Op::Het(specs) => {
-            world.submit_het(specs.clone());
+        Op::Het(asks) => {
+            world.submit_het(asks.iter().map(Ask::spec).collect());
         }
         Op::End(which) => {
             let runs = of(world, |job| !job.nodes_held.is_empty());
@@ -285,7 +303,7 @@ fn happens(world: &mut World, op: &Op) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(crate::world::cases(64)))]
 
     /// Whatever happens: never a part alone, the plan that follows events is the plan made anew, and once all that
     /// runs has ended often enough nothing is left waiting that could run.
@@ -318,6 +336,58 @@ proptest! {
             prop_assert!(nodes > 4, "job {id} never starts: {:?}", job.reason);
         }
     }
+}
+
+/// What is kept for a component that is not the first of its partition is given up with the rest.
+#[test]
+fn who_a_heterogeneous_job_kept_back_starts_once_it_is_held() {
+    let all = nodes(6, 2);
+    let mut config = cluster(all.clone());
+    config.partitions = vec![partition("p", &all[..4]), partition("q", &all[2..])];
+    let mut world = World::new(config);
+    let in_q = |nodes, tasks| within("q", wide(nodes, tasks, 10));
+    let before = world.submit_het(vec![job(1, 10), job(1, 10)]);
+    world.submit(wide(2, 4, 10));
+    let het = world.submit_het(vec![in_q(2, 4), in_q(2, 2)]);
+    pass(&mut world).unwrap();
+    finish(&mut world, before[0]);
+    let kept_back = world.submit(wide(1, 2, 10));
+    world.now = world.now.plus_s(1);
+    pass(&mut world).unwrap();
+    assert!(!world.state.active.contains(&kept_back));
+    let hold = JobChange::Hold {
+        hold: Hold::User,
+        priority: 0,
+    };
+    world.change(het[0], hold);
+    pass(&mut world).unwrap();
+    assert!(world.state.active.contains(&kept_back));
+}
+
+/// Components are placed one after another: less room for one may lead to a place for all.
+#[test]
+fn a_start_of_another_may_make_components_fit() {
+    let all = nodes(6, 2);
+    let mut config = cluster(all.clone());
+    config.partitions = vec![partition("p", &all[..4]), partition("q", &all[2..])];
+    let mut world = World::new(config);
+    // First in both partitions, and too large for one of them.
+    world.submit_het(vec![
+        within("q", job(1, 10)),
+        wide(2, 4, 10),
+        wide(3, 3, 10),
+    ]);
+    let choice = JobSpec {
+        partitions: vec!["q".into(), "p".into()],
+        ..wide(3, 3, 10)
+    };
+    let het = world.submit_het(vec![choice, within("q", wide(2, 4, 10))]);
+    assert_eq!(world.pass_by_core(), []);
+    let mut named = job(1, 10);
+    named.ask.nodelist = Some("n2".into());
+    let other = world.submit(named);
+    assert_eq!(world.pass_by_core(), [other]);
+    assert_eq!(world.pass_by_core(), het);
 }
 
 #[test]

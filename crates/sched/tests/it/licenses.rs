@@ -115,7 +115,7 @@ fn reserved_licenses_are_for_the_reservations_jobs() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(std::env::var("PROPTEST_CASES").map_or(100, |n| n.parse().expect("a number"))))]
+    #![proptest_config(ProptestConfig::with_cases(crate::world::cases(100)))]
 
     /// Never more than there are, the core agrees, and a new scheduler plans the same.
     #[test]

@@ -10,6 +10,7 @@ use muster_core::job::{Job, JobState, Reason};
 use muster_core::preemption::{PreemptMode, PreemptType};
 use muster_core::spec::{JobSpec, MemoryAsk};
 use proptest::prelude::*;
+use std::cmp::Reverse;
 
 /// Partitions `p` (tier 1), `mid` (tier 5) and `hi` (tier 10) over the same nodes.
 fn config(count: u32, cpus: u32, mode: PreemptMode) -> ClusterConfig {
@@ -343,7 +344,7 @@ fn fits(free: &[(u32, u64)], spec: &JobSpec, memory: bool) -> bool {
         .filter(|(cpus, has)| *cpus > 0 && *has >= mib)
         .map(|(cpus, _)| *cpus)
         .collect();
-    caps.sort_by_key(|c| std::cmp::Reverse(*c));
+    caps.sort_by_key(|c| Reverse(*c));
     caps.truncate(spec.ask.max_nodes.unwrap_or(99) as usize);
     caps.len() >= spec.ask.min_nodes as usize && caps.iter().sum::<u32>() >= spec.ask.task_count()
 }
@@ -358,7 +359,19 @@ fn no_more_than_needed(world: &World, plan: &Plan) -> Result<(), TestCaseError> 
     let goes = |j: &Job| j.completing || j.cpus_lent || j.grace_end().is_some();
     let busy = state.jobs.values().any(goes);
     let others = plan.starts.iter().any(|s| s.job != first.by);
-    if busy || others || plan.preemptions.iter().any(|p| p.by != first.by) {
+    // Nodes are kept for who waits before it.
+    let tier = |j: &Job| {
+        let part = state.partitions.iter().find(|p| p.name == j.partition);
+        part.map(|p| p.priority_tier)
+    };
+    let place = |j: &Job| (Reverse(tier(j)), j.id);
+    let by = place(&state.jobs[&first.by]);
+    let waits = |j: &Job| j.is_startable() && place(j) < by;
+    if busy
+        || others
+        || state.jobs.values().any(waits)
+        || plan.preemptions.iter().any(|p| p.by != first.by)
+    {
         return Ok(());
     }
     let waiting = &state.jobs[&first.by];
@@ -426,6 +439,33 @@ fn who_goes_on_can_be_stopped_for_another() {
     ops.extend(all(&after));
     ops.extend([Op::Pass, Op::End(2), Op::Clean(0), Op::Pass]);
     soundly(32, &ops).expect("every plan is sound");
+}
+
+/// What is left of those who are stopped for another is theirs: it is not what the nodes gained for those who wait.
+#[test]
+fn what_ends_helps_who_waits_although_another_is_stopped_there() {
+    let submit = |part, tasks, nodes| Op::Submit {
+        part,
+        tasks,
+        nodes,
+        mib: 0,
+    };
+    let ops = [
+        submit(0, 6, 2),
+        Op::Pass,
+        submit(1, 1, 2),
+        submit(0, 1, 2),
+        submit(1, 3, 1),
+        submit(1, 1, 2),
+        Op::Pass,
+        submit(1, 2, 1),
+        Op::End(3),
+        Op::End(1),
+        Op::Clean(0),
+        Op::Clean(0),
+        Op::Pass,
+    ];
+    soundly(2, &ops).expect("every plan is sound");
 }
 
 /// Plays operations and checks every plan against one made anew.
@@ -532,7 +572,7 @@ fn soundly(flags: u32, ops: &[Op]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(std::env::var("PROPTEST_CASES").map_or(200, |n| n.parse().expect("a number"))))]
+    #![proptest_config(ProptestConfig::with_cases(crate::world::cases(200)))]
 
     #[test]
     fn room_is_made_soundly(

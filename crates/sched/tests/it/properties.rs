@@ -549,7 +549,7 @@ fn plain_spec() -> impl Strategy<Value = JobSpec> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(std::env::var("PROPTEST_CASES").map_or(150, |n| n.parse().expect("a number"))))]
+    #![proptest_config(ProptestConfig::with_cases(crate::world::cases(150)))]
 
     #[test]
     fn plans_are_sound_and_incremental(

@@ -211,7 +211,7 @@ fn working_out_anew_moves_only_what_changed() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(crate::world::cases(60)))]
 
     /// Jobs start in order of the priorities that the state tells, and a scheduler that followed events plans what a
     /// new one plans.

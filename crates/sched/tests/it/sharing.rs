@@ -91,7 +91,7 @@ fn a_user_has_nodes_alone() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(std::env::var("PROPTEST_CASES").map_or(100, |n| n.parse().expect("a number"))))]
+    #![proptest_config(ProptestConfig::with_cases(crate::world::cases(100)))]
 
     /// The core starts all that is planned, counts are kept, and a new scheduler plans the same.
     #[test]

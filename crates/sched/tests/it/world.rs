@@ -371,3 +371,9 @@ impl World {
         started
     }
 }
+
+/// How many cases a property test draws: `PROPTEST_CASES`, else so many.
+pub(crate) fn cases(usual: u32) -> u32 {
+    let wanted = std::env::var("PROPTEST_CASES");
+    wanted.map_or(usual, |cases| cases.parse().expect("a number"))
+}

@@ -37,6 +37,19 @@ fn easy_fills_the_gap_before_the_first_that_waits() {
 }
 
 #[test]
+fn conservative_backfill_delays_nobody_who_waits() {
+    // D does not delay B, which leaves two processors, but C, which wants all.
+    let jobs = [
+        (0, 600, 3, 600),
+        (10, 300, 2, 300),
+        (20, 300, 4, 300),
+        (30, 2040, 1, 2040),
+    ];
+    assert_eq!(starts(Policy::Easy, &jobs), [0, 600, 2070, 30]);
+    assert_eq!(starts(Policy::Conservative, &jobs), [0, 600, 900, 1200]);
+}
+
+#[test]
 fn without_backfill_nobody_passes() {
     assert_eq!(starts(Policy::Fifo, &GAP), [0, 600, 660, 660]);
 }
@@ -64,7 +77,7 @@ fn a_job_that_is_too_large_is_left_out_and_counted() {
 #[test]
 fn the_same_workload_gives_the_same_schedule() {
     let options = crate::workload::lublin::Options {
-        jobs: 400,
+        jobs: 200,
         processors: 32,
         load: Some(0.9),
         ..Default::default()
@@ -75,7 +88,7 @@ fn the_same_workload_gives_the_same_schedule() {
         let once = replay(&workload, &options, &mut |_| ()).unwrap();
         let again = replay(&workload, &options, &mut |_| ()).unwrap();
         assert_eq!(once.jobs, again.jobs, "{word}");
-        assert_eq!(once.jobs.len(), 400, "{word}");
+        assert_eq!(once.jobs.len(), 200, "{word}");
         let most = once.samples.iter().map(|s| s.busy).max();
         assert!(most <= Some(32), "{word}: {most:?} of 32 processors in use");
     }
@@ -105,6 +118,29 @@ fn the_default_waits_less_than_easy_and_starves_nobody() {
     );
     assert!(
         default.max_wait_s < easy.max_wait_s * 2.0,
+        "{default:?} {easy:?}"
+    );
+}
+
+/// With exact limits and one user nothing is learnt, the machine is overloaded for weeks, and the order alone counts.
+#[test]
+fn the_longest_wait_stays_near_that_of_a_plain_queue() {
+    let options = crate::workload::lublin::Options {
+        jobs: 2000,
+        processors: 64,
+        load: Some(1.0),
+        rounded_limits: false,
+        users: 1,
+        ..Default::default()
+    };
+    let workload = crate::workload::lublin::generate(&options);
+    let [default, easy] = [Policy::Default, Policy::Easy].map(|policy| {
+        let options = Options::new(policy, &workload);
+        let outcome = replay(&workload, &options, &mut |_| ()).unwrap();
+        metrics::metrics(&outcome.jobs, outcome.processors)
+    });
+    assert!(
+        default.mean_wait_s < easy.mean_wait_s && default.max_wait_s < easy.max_wait_s * 1.6,
         "{default:?} {easy:?}"
     );
 }

@@ -177,6 +177,7 @@ fn draw_preemption(random: &mut Random, config: &mut ClusterConfig) {
     config.partitions[0].grace_time_s = *random.pick(&[0, 0, 5]);
     if random.one_in(3) {
         config.partitions[0].over_subscribe = OverSubscribe::Force(random.small(1, 3));
+        config.order.time_slice_s = random.one_in(2).then_some(5);
     }
 }
 

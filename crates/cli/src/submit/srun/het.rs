@@ -3,7 +3,7 @@
 
 use super::request::{self, Streams};
 use super::session::Session;
-use super::{PREFIX, allocation, create, own_user, reach_lead, unreachable};
+use super::{PREFIX, allocation, create, reach_lead, unreachable};
 use crate::submit::agent::AgentStream;
 use crate::submit::holder::{Holder, NotGranted};
 use crate::submit::line::{self, Line};
@@ -266,7 +266,7 @@ fn tasks_of(part: &Part, component: &HetComponent) -> u32 {
 }
 
 fn run(say: &Say, line: &Line, made: Made, holder: Option<Holder>) -> Result<ExitCode, ExitCode> {
-    let session = Session::start(say, line, made.parts, made.streams, own_user())?;
+    let session = Session::start(say, line, made.parts, made.streams)?;
     Ok(session.run(made.leads, holder).code)
 }
 

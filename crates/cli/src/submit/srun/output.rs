@@ -131,7 +131,7 @@ pub(super) struct Names<'a> {
     /// `%s`.
     pub(super) step: StepNo,
     /// `%u`.
-    pub(super) user: &'a str,
+    pub(super) user: fn() -> String,
     /// `%x`.
     pub(super) job_name: &'a str,
 }
@@ -167,7 +167,7 @@ pub(super) fn expand(pattern: &str, names: &Names<'_>) -> String {
             }
             'J' => out.push_str(&format!("{job}.{}", names.step)),
             's' => out.push_str(&names.step.to_string()),
-            'u' => out.push_str(names.user),
+            'u' => out.push_str(&(names.user)()),
             'x' => out.push_str(names.job_name),
             '%' => out.push('%'),
             other => {
@@ -249,7 +249,7 @@ mod tests {
         let names = Names {
             job: JobId(7),
             step: StepNo(2),
-            user: "u",
+            user: || "u".to_owned(),
             job_name: "n",
         };
         assert_eq!(expand("%j-%4j_%J_%s_%u_%x%%", &names), "7-0007_7.2_2_u_n%");

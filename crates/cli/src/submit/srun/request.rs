@@ -5,6 +5,7 @@ use super::terminal;
 use crate::submit::capture::{self, Environment};
 use crate::submit::holder::Holder;
 use crate::submit::line::{self, Line};
+use muster_conf::endpoint::Endpoint;
 use muster_conf::options::job::{self, BuildError};
 use muster_conf::options::values::number;
 use muster_conf::options::{Chosen, OptionError, Source};
@@ -125,6 +126,22 @@ pub(super) fn read_hostfile(chosen: &mut Chosen, path: &str) -> Result<(), Optio
     chosen.set("nodelist", Some(names[..tasks].join(",")));
     chosen.set("distribution", Some("arbitrary".to_owned()));
     Ok(())
+}
+
+/// What slurm.conf says where no option does.
+pub(super) fn fill_from_site(chosen: &mut Chosen, site: &Endpoint) {
+    let kills = site.kill_on_bad_exit.then(|| "1".to_owned());
+    let words = [
+        ("prolog", site.srun_prolog.clone()),
+        ("epilog", site.srun_epilog.clone()),
+        ("kill-on-bad-exit", kills),
+        ("wait", site.wait_time.clone()),
+    ];
+    for (option, word) in words {
+        if word.is_some() && !chosen.has(option) {
+            chosen.set(option, word);
+        }
+    }
 }
 
 /// The step that the options ask for, without its job.

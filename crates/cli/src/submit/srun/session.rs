@@ -13,7 +13,6 @@ use crate::submit::agent::AgentStream;
 use crate::submit::holder::{Holder, timeout};
 use crate::submit::say::{self, Say};
 use crate::submit::signals::Signals;
-use muster_conf::endpoint::{self, Endpoint};
 use muster_conf::options::Chosen;
 use muster_core::job::{ExitStatus, JobState};
 use muster_proto::step::{FromStepd, StdinTask, StepCreated, StepSpec, ToStepd};
@@ -58,7 +57,12 @@ struct Rules {
 }
 
 impl Rules {
-    fn read(say: &Say, chosen: &Chosen, spec: &StepSpec) -> Result<Rules, ExitCode> {
+    fn read(
+        say: &Say,
+        chosen: &Chosen,
+        spec: &StepSpec,
+        epilog: Option<String>,
+    ) -> Result<Rules, ExitCode> {
         Ok(Rules {
             kill_on_bad_exit: spec.kill_on_bad_exit,
             keeps_going: chosen.has("kill-on-bad-exit") && !spec.kill_on_bad_exit,
@@ -68,7 +72,7 @@ impl Rules {
             disable_status: chosen.has("disable-status"),
             quit_on_interrupt: chosen.has("quit-on-interrupt"),
             pty: spec.pty.is_some(),
-            epilog: site_program(chosen.value("epilog"), |conf| conf.srun_epilog),
+            epilog,
             tell_once: std::env::var("SLURM_SRUN_REDUCE_TASK_EXIT_MSG").is_ok_and(|v| v != "0"),
         })
     }
@@ -141,7 +145,6 @@ impl Session {
         line: &line::Line,
         parts: Vec<(StepSpec, StepCreated)>,
         streams: Streams,
-        user: String,
     ) -> Result<Session, ExitCode> {
         let fail = |text: String| {
             say.error(&text);
@@ -157,7 +160,7 @@ impl Session {
         let names = Names {
             job: spec.job,
             step,
-            user: &user,
+            user: super::own_user,
             job_name: &spec.name,
         };
         let append = spec.append.unwrap_or(false);
@@ -176,8 +179,8 @@ impl Session {
                 "--input={task}: the step has {count} tasks, numbered from 0"
             )));
         }
-        let rules = Rules::read(say, chosen, &spec)?;
-        let prolog = site_program(chosen.value("prolog"), |conf| conf.srun_prolog);
+        let (prolog, epilog) = site_programs(chosen);
+        let rules = Rules::read(say, chosen, &spec, epilog)?;
         if let Some(prolog) = prolog {
             run_program(say, &prolog);
         }
@@ -697,13 +700,11 @@ fn open_input(feed: &Feed, names: &Names<'_>) -> Result<Input, String> {
     })
 }
 
-/// The program of an option, `none` being none; without the option the one of slurm.conf.
-fn site_program(given: Option<&str>, site: fn(Endpoint) -> Option<String>) -> Option<String> {
-    let program = match given {
-        Some(given) => Some(given.to_owned()),
-        None => site(endpoint::read(&endpoint::conf_path()).ok()?),
-    };
-    program.filter(|p| !p.is_empty() && !p.eq_ignore_ascii_case("none"))
+/// What runs before and after the step: `--prolog` and `--epilog`, `none` being none.
+fn site_programs(chosen: &Chosen) -> (Option<String>, Option<String>) {
+    let given = |long| chosen.value(long).map(str::to_owned);
+    let named = |p: &String| !p.is_empty() && !p.eq_ignore_ascii_case("none");
+    (given("prolog").filter(named), given("epilog").filter(named))
 }
 
 /// `--prolog`, `--epilog`, `SrunProlog`, `SrunEpilog`.

@@ -1,0 +1,136 @@
+//! Step daemons: one serves one step of its job after another, and what that must not change.
+
+use crate::cluster::{Cluster, alive};
+
+/// Processes of step daemons that this cluster's node has.
+fn daemons(c: &Cluster) -> Vec<i32> {
+    let spool = c.path("spool.n1").display().to_string();
+    let pids = c.ok(&format!(
+        "for p in $(pgrep -x muster-stepd); do if grep -qF '{spool}' /proc/$p/cmdline; then echo $p; fi; done"
+    ));
+    pids.lines().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn kill_shim(c: &Cluster) {
+    let pid: i32 = c.ok("cat ../spool.n1/shim.pid").parse().unwrap();
+    c.kill(pid);
+}
+
+#[test]
+fn a_step_daemon_serves_the_steps_of_its_job_one_after_another() {
+    let c = Cluster::start(1, 4);
+    c.write(
+        "steps.sh",
+        "#!/bin/bash\n#SBATCH -n 2 -o steps.out\n\
+         step() { srun -Q -n1 \"$@\"; echo \"is $?\"; }\n\
+         step bash -c 'echo daemon $PPID; exit 3'\n\
+         step bash -c 'umask 077; cd /; ulimit -c 0; trap \"\" HUP; echo daemon $PPID'\n\
+         step bash -c 'echo daemon $PPID; umask; pwd; echo in $SLURM_STEP_ID, env $(env | grep -c ^SLURM_TASK_PID=$$)'\n\
+         step /nosuch/program\n\
+         echo given | step cat\n\
+         srun -Q -n2 bash -c 'echo daemon $PPID'\n\
+         step bash -c 'kill -SEGV $$'\n\
+         step bash -c '(trap \"\" TERM; exec setsid sleep 1001) & echo $PPID'\n\
+         step true\n",
+    );
+    c.ok("sbatch -W steps.sh || true");
+    let out = c.read("steps.out");
+    let told = |l: &&str| !l.starts_with("srun: error: ");
+    let lines: Vec<&str> = out.lines().filter(told).collect();
+    let daemon = lines[0];
+    assert!(daemon.starts_with("daemon "), "{out}");
+    let here = c.dir.canonicalize().unwrap();
+    let expected = [
+        daemon,
+        "is 3",
+        daemon,
+        "is 0",
+        daemon,
+        "0022",
+        here.to_str().unwrap(),
+        "in 2, env 1",
+        "is 0",
+    ];
+    assert_eq!(lines[..9], expected, "{out}");
+    let text = lines[9..].join("\n");
+    for part in [
+        "slurmstepd: error: execve(): /nosuch/program: No such file or directory",
+        "is 2",
+        "given\nis 0",
+        "is 139",
+    ] {
+        assert!(text.contains(part), "'{part}' is missing: {out}");
+    }
+    assert_eq!(out.matches(daemon).count(), 5, "{out}");
+    c.until("the daemon is gone with its job", || daemons(&c).is_empty());
+    assert_eq!(c.ok("pgrep -fx 'sleep 1001' || true"), "");
+    assert_eq!(c.ok("ls ../spool.n1 | grep ^step- || true"), "");
+    c.until_prints(
+        "sacct -n -P -j 1 -o JobID,State,ExitCode | grep '[.][0-9]'",
+        "1.0|FAILED|3:0\n1.1|COMPLETED|0:0\n1.2|COMPLETED|0:0\n1.3|FAILED|2:0\n1.4|COMPLETED|0:0\n\
+         1.5|COMPLETED|0:0\n1.6|FAILED|0:11\n1.7|COMPLETED|0:0\n1.8|COMPLETED|0:0",
+    );
+}
+
+#[test]
+fn steps_at_once_have_a_daemon_each() {
+    let c = Cluster::start(1, 4);
+    let out = c.ok(
+        "salloc -Q -n3 bash -c 'for round in 1 2; do for i in 1 2 3; do \
+         srun -Q -n1 --exact bash -c \"echo \\$PPID; while [ \\$(ls at.$round.* 2>/dev/null | wc -l) -lt 3 ]; \
+         do touch at.$round.$i; sleep 0.01; done\" & done; wait; done'",
+    );
+    let mut pids: Vec<&str> = out.lines().collect();
+    let mut again = pids.split_off(3);
+    pids.sort_unstable();
+    again.sort_unstable();
+    assert_eq!(pids, again, "the second round has the daemons of the first");
+    pids.dedup();
+    assert_eq!(pids.len(), 3);
+}
+
+#[test]
+fn a_lost_shim_costs_steps_nothing() {
+    let c = Cluster::start(1, 4);
+    let job = c.sbatch(
+        "-n2 -o steps.out --wrap 'srun -Q -n1 bash -c \"exit 4\"; \
+         srun -Q -n1 --exact bash -c \"echo up; while [ ! -e go ]; do sleep 0.01; done; exit 5\"; echo is $?; \
+         srun -Q -n1 bash -c \"exit 6\"; echo is $?'",
+    );
+    c.until("the second step runs", || {
+        c.read_if_there("steps.out").contains("up")
+    });
+    let daemon = daemons(&c);
+    assert_eq!(daemon.len(), 1, "the first step's daemon has the second");
+    kill_shim(&c);
+    c.until("there is another shim", || {
+        let pid = c.ok("cat ../spool.n1/shim.pid");
+        pid.parse().is_ok_and(alive)
+    });
+    assert!(alive(daemon[0]));
+    c.write("go", "");
+    c.until_prints("squeue -h", "");
+    let out = c.read("steps.out");
+    assert!(out.contains("\nis 5\n") && out.ends_with("is 6\n"), "{out}");
+    c.until_prints(
+        &format!("sacct -n -P -j {job} -o JobID,State,ExitCode | grep '[.][0-9]'"),
+        &format!("{job}.0|FAILED|4:0\n{job}.1|FAILED|5:0\n{job}.2|FAILED|6:0"),
+    );
+    assert_eq!(daemons(&c), Vec::<i32>::new());
+}
+
+#[test]
+fn a_lost_shim_takes_daemons_without_a_step_along() {
+    let c = Cluster::start(1, 4);
+    let mut child = c
+        .command("exec salloc -Q -n1 bash -c 'srun -Q true; touch done; while [ ! -e go ]; do sleep 0.01; done; srun -Q bash -c \"exit 7\"'")
+        .spawn()
+        .unwrap();
+    c.until("the step is over", || c.dir.join("done").exists());
+    assert_eq!(daemons(&c).len(), 1);
+    kill_shim(&c);
+    c.until("it has noticed", || daemons(&c).is_empty());
+    c.write("go", "");
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+    c.until_prints("squeue -h", "");
+}

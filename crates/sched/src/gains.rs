@@ -1,0 +1,174 @@
+//! What partitions gain from pass to pass, by ends of jobs and by promises given up, and which lanes that may help: a
+//! lane that did not fit is kept with what was missing, and is not looked at before its partition has gained as much.
+
+use crate::fleet::{Fleet, Room};
+use crate::ground::{Hold, narrow};
+use crate::queue::HeadKey;
+use muster_core::ids::JobId;
+use muster_core::time::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Free CPUs with which a node is of any help, and how much its partition must have gained by then.
+pub(crate) type BlockedKey = (u32, u64);
+
+/// A promise to the first job that waits in a partition.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Reservation {
+    /// The job's place in line: whoever comes after it must keep the promise.
+    pub(crate) key: HeadKey,
+    pub(crate) lane: u32,
+    pub(crate) start: Timestamp,
+    /// It counts on limits, not on predictions.
+    pub(crate) cautious: bool,
+    /// Licenses are kept for the job as well.
+    pub(crate) licensed: bool,
+    /// By node. For a component of a heterogeneous job what is kept for all of its components.
+    pub(crate) holds: Vec<(u32, Hold)>,
+}
+
+/// A node of which a promise keeps less than it did, or later.
+#[derive(Clone, Debug)]
+pub(crate) struct Loosened {
+    pub(crate) node: u32,
+    pub(crate) old: Hold,
+    /// What is kept of it now.
+    pub(crate) new: Option<Hold>,
+}
+
+impl Loosened {
+    /// Whether a job that ends at `end` may have more of the node than it could.
+    pub(crate) fn helps(&self, end: Timestamp, room: &Room) -> bool {
+        let left = |hold: Option<&Hold>| {
+            let mut left = room.clone();
+            if let Some(hold) = hold.filter(|hold| hold.start < end) {
+                narrow(&mut left, &hold.spare);
+            }
+            left
+        };
+        left(self.new.as_ref()).has_more_than(&left(Some(&self.old)))
+    }
+}
+
+impl Reservation {
+    /// The nodes on which a job that this promise kept back might run under `new`.
+    pub(crate) fn loosened_by(&self, new: Option<&Reservation>) -> Vec<Loosened> {
+        let looser =
+            |new: &Hold, old: &Hold| new.start > old.start || new.spare.has_more_than(&old.spare);
+        let loosened = self.holds.iter().filter_map(|(node, old)| {
+            let all = new.map_or(&[][..], |new| &new.holds);
+            let from = all.partition_point(|(other, _)| other < node);
+            let mut here = all[from..].iter().take_while(|(other, _)| other == node);
+            // Components of one job may have parts of a node: each of them keeps others from what it keeps.
+            let kept = here.clone().any(|(_, new)| !looser(new, old));
+            (!kept).then(|| Loosened {
+                node: *node,
+                old: old.clone(),
+                new: here.next().map(|(_, new)| new.clone()),
+            })
+        });
+        loosened.collect()
+    }
+}
+
+/// The waiting lanes of one partition.
+#[derive(Debug, Default)]
+pub(crate) struct PartQueue {
+    /// All that can run there, by their heads.
+    pub(crate) order: BTreeSet<(HeadKey, u32)>,
+    /// Those that did not fit, by the least free CPUs on a node that could help them and by how much the partition
+    /// must have gained before they may fit.
+    pub(crate) blocked: BTreeMap<u32, BTreeSet<(u64, u32)>>,
+    /// CPUs that have become free or that promises have given up, on nodes of the partition, ever, without those of
+    /// this pass.
+    pub(crate) gained: u64,
+    /// What this pass began with.
+    pub(crate) fresh: Fresh,
+    /// Every lane, those that cannot run included.
+    pub(crate) lanes: BTreeSet<u32>,
+    /// The first job that waits for resources.
+    pub(crate) head: Option<JobId>,
+    pub(crate) reservation: Option<Reservation>,
+}
+
+/// Nodes of a partition of which there is more to have than at the last pass.
+#[derive(Debug, Default)]
+pub(crate) struct Fresh {
+    nodes: BTreeSet<u32>,
+    pub(crate) freed: Vec<u32>,
+    pub(crate) loosened: Vec<Loosened>,
+    /// CPUs that are free on all of them.
+    pub(crate) cpus: u64,
+    /// CPUs that are free on one of them at most.
+    pub(crate) most: u32,
+}
+
+impl Fresh {
+    pub(crate) fn add(&mut self, fleet: &Fleet, node: u32) {
+        if self.nodes.insert(node) {
+            let cpus = open_cpus(fleet, node);
+            self.cpus += u64::from(cpus);
+            self.most = self.most.max(cpus);
+        }
+    }
+
+    /// Counts again what is free.
+    pub(crate) fn recount(&mut self, fleet: &Fleet) {
+        let cpus = self.nodes.iter().map(|&node| open_cpus(fleet, node));
+        self.cpus = cpus.clone().map(u64::from).sum();
+        self.most = cpus.max().unwrap_or(0);
+    }
+}
+
+/// CPUs that a node has free for jobs.
+pub(crate) fn open_cpus(fleet: &Fleet, node: u32) -> u32 {
+    let room = &fleet.nodes[node as usize].room;
+    if room.usable && !room.exclusive {
+        room.cpus
+    } else {
+        0
+    }
+}
+
+impl PartQueue {
+    /// Jobs have taken so many CPUs of a node.
+    pub(crate) fn taken(&mut self, node: u32, cpus: u32) {
+        if self.fresh.nodes.contains(&node) {
+            self.fresh.cpus = self.fresh.cpus.saturating_sub(u64::from(cpus));
+        }
+    }
+
+    /// Counts what nodes have gained; gives the blocked lanes for which that may be enough, with what they need.
+    pub(crate) fn hopefuls(&mut self, fleet: &Fleet) -> Vec<(u64, u32)> {
+        self.fresh.recount(fleet);
+        if self.fresh.nodes.is_empty() {
+            return Vec::new();
+        }
+        let due = (self.gained + self.fresh.cpus, u32::MAX);
+        let buckets = self.blocked.range(..=self.fresh.most);
+        let lanes = buckets.flat_map(|(_, lanes)| lanes.range(..=due));
+        lanes.copied().collect()
+    }
+
+    /// How much the partition has gained, this pass included.
+    pub(crate) fn gain(&self) -> u64 {
+        self.gained + self.fresh.cpus
+    }
+
+    /// The pass is over: what is left of what was gained counts for those who come later.
+    pub(crate) fn settle(&mut self, fleet: &Fleet) {
+        if !self.fresh.nodes.is_empty() {
+            self.fresh.recount(fleet);
+            self.gained += self.fresh.cpus;
+            self.fresh = Fresh::default();
+        }
+    }
+
+    pub(crate) fn unblock(&mut self, (each, due): BlockedKey, lane: u32) {
+        if let Some(lanes) = self.blocked.get_mut(&each) {
+            lanes.remove(&(due, lane));
+            if lanes.is_empty() {
+                self.blocked.remove(&each);
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What a pass keeps for those who wait: promises to the first of each partition, and how they give way.
+
+use super::{Pass, waited_ms};
+use crate::demand::Demand;
+use crate::gains::Reservation;
+use crate::licenses::Due;
+use crate::outlook::{Outlook, promise};
+use crate::queue::HeadKey;
+use crate::tenants::Ends;
+use muster_core::ids::JobId;
+use muster_core::time::Timestamp;
+
+impl Pass<'_> {
+    /// The job is the first that waits in its partition: what it needs is kept for it.
+    pub(super) fn waits(&mut self, lane: u32, part: u32, key: HeadKey) {
+        let job = key.2;
+        let view = &self.s.fleet.parts[part as usize];
+        if !self.backfill {
+            view.order
+                .iter()
+                .for_each(|&node| self.closed[node as usize] = true);
+            return;
+        }
+        let cautious = self.is_cautious(job);
+        if cautious {
+            self.cautious.insert(view.component);
+        }
+        let Ok(demand) = &self.s.queue.lane(lane).demand else {
+            return;
+        };
+        let ends = if self.s.planned.predicts() && !cautious {
+            Ends::Planned
+        } else {
+            Ends::Limits
+        };
+        let place = (&self.s.fleet, view);
+        let stamp = self.s.queue.lane(lane).stamp;
+        let outlook = self.s.outlooks.remove(&part);
+        let outlook = outlook
+            .filter(|(of, outlook)| *of == stamp && outlook.ends() == ends)
+            .and_then(|(_, mut kept)| kept.update(demand, &self.s.fleet, view).then_some(kept))
+            .unwrap_or_else(|| Outlook::new(demand, &self.s.fleet, view, (ends, None)));
+        let since = self.state.jobs[&job].switch_wait_since;
+        let fresh = || self.plan.switch_waits.contains(&job).then_some(self.now);
+        let waited = since.or_else(fresh);
+        let licensed = self.licensed(lane, demand);
+        let found = licensed.as_ref().and_then(|(from, _)| {
+            let promised = (&self.holds, &self.hold_ends);
+            outlook.earliest(demand, place, promised, (self.now, *from), waited)
+        });
+        let mut new = None;
+        if let Some((start, picks)) = found
+            && self.may_promise(job, start)
+        {
+            let place = (&self.s.fleet, view, lane);
+            let holds = promise(&mut self.holds, demand, place, (start, &picks), &outlook);
+            self.hold_ends
+                .extend(holds.first().map(|(_, hold)| hold.end));
+            let counts = licensed.map_or(Vec::new(), |(_, counts)| counts);
+            let licensed = !counts.is_empty();
+            self.licenses.keep(start, counts);
+            new = Some(Reservation {
+                key,
+                lane,
+                start,
+                cautious,
+                licensed,
+                holds,
+            });
+            if self.state.jobs[&job].expected_start != Some(start) {
+                self.plan.expected.push((job, start));
+            }
+        }
+        self.s.outlooks.insert(part, (stamp, outlook));
+        self.settle_promise(part, new);
+    }
+
+    /// The licenses that the lane's jobs ask for: from when on they can be had, absent where that is now, and what
+    /// there will be of them; `None` if no end in sight sets them free.
+    pub(super) fn licensed(&self, lane: u32, demand: &Demand) -> Option<(Option<Timestamp>, Due)> {
+        let view = self.s.queue.lane(lane);
+        if view.licenses.is_empty() {
+            return Some((None, Vec::new()));
+        }
+        let (span, completing) = (self.span(view, demand), &self.s.completing);
+        let (at, counts) = self.licenses.earliest(&view.licenses, span, completing)?;
+        Some((Some(at).filter(|at| *at > self.now), counts))
+    }
+
+    /// What is promised in a partition is known now; lanes that an older promise kept back may come again.
+    pub(super) fn settle_promise(&mut self, part: u32, new: Option<Reservation>) {
+        let component = self.s.fleet.parts[part as usize].component;
+        if let Some(old) = self.s.queue.parts[part as usize].reservation.take() {
+            self.loosen(component, &old, new.as_ref());
+            self.s.queue.touched.clear();
+        }
+        if let Some(new) = new {
+            self.made.insert(part, new);
+        }
+    }
+
+    /// Whether nodes are kept for a job that will start then.
+    pub(super) fn may_promise(&self, job: JobId, start: Timestamp) -> bool {
+        let settings = &self.s.fleet.settings;
+        let promised = |made: &Reservation| made.key.2 == job;
+        settings
+            .window_ms
+            .is_none_or(|window_ms| start.since_ms(self.now) <= window_ms)
+            && waited_ms(self.state, job, self.now) >= settings.least_age_ms
+            && self.state.jobs[&job].priority >= settings.least_priority
+            && !(settings.one_each && self.made.values().any(promised))
+    }
+
+    /// The job waits behind the first of its partition, and nodes are kept for it as well.
+    pub(super) fn waits_too(&mut self, lane: u32, part: u32, key: HeadKey) {
+        let job = key.2;
+        let fleet = &self.s.fleet;
+        let view = &fleet.parts[part as usize];
+        let Ok(demand) = &self.s.queue.lane(lane).demand else {
+            return;
+        };
+        let ends = if self.s.planned.predicts() {
+            Ends::Planned
+        } else {
+            Ends::Limits
+        };
+        let kept = self.outlooks.remove(&lane);
+        let outlook = kept
+            .and_then(|mut kept| kept.update(demand, fleet, view).then_some(kept))
+            .unwrap_or_else(|| Outlook::new(demand, fleet, view, (ends, None)));
+        let since = self.state.jobs[&job].switch_wait_since;
+        let licensed = self.licensed(lane, demand);
+        let found = licensed.as_ref().and_then(|(from, _)| {
+            let promised = (&self.holds, &self.hold_ends);
+            outlook.earliest(demand, (fleet, view), promised, (self.now, *from), since)
+        });
+        if let Some((start, picks)) = found
+            && self.may_promise(job, start)
+        {
+            let holds = promise(
+                &mut self.holds,
+                demand,
+                (fleet, view, lane),
+                (start, &picks),
+                &outlook,
+            );
+            let counts = licensed.map_or(Vec::new(), |(_, counts)| counts);
+            self.licenses.keep(start, counts);
+            self.hold_ends
+                .extend(holds.first().map(|(_, hold)| hold.end));
+            if self.state.jobs[&job].expected_start != Some(start) {
+                self.plan.expected.push((job, start));
+            }
+        }
+        self.outlooks.insert(lane, outlook);
+    }
+
+    /// What earlier passes promised to a job that starts is for others.
+    pub(super) fn drop_promises_to(&mut self, job: JobId) {
+        for part in 0..self.parts.len() {
+            let promise = self.s.queue.parts[part].reservation.as_ref();
+            if promise.is_some_and(|promise| promise.key.2 == job) {
+                self.drop_promise(part);
+            }
+        }
+    }
+
+    /// Promises of earlier passes to those whose turn is over, and who had none made in this pass, are gone: who comes
+    /// after them may fit. Says whether there were any.
+    pub(super) fn drop_promises_before(&mut self, next: Option<HeadKey>) -> bool {
+        let mut any = false;
+        while let Some(&(key, part)) = self.earlier.first()
+            && next.is_none_or(|next| key < next)
+        {
+            self.earlier.pop_first();
+            any |= self.s.queue.parts[part].reservation.is_some();
+            self.drop_promise(part);
+        }
+        any
+    }
+
+    /// The promise of an earlier pass to a partition's first job is not made again.
+    pub(super) fn drop_promise(&mut self, part: usize) {
+        if let Some(promise) = self.s.queue.parts[part].reservation.take() {
+            self.loosen(self.s.fleet.parts[part].component, &promise, None);
+            self.s.queue.touched.clear();
+        }
+    }
+
+    /// A promise is gone, or another takes its place: those whom it kept back and who may fit now are tried.
+    pub(super) fn loosen(&mut self, component: u32, old: &Reservation, new: Option<&Reservation>) {
+        let (queue, fleet) = (&mut self.s.queue, &self.s.fleet);
+        if old.cautious && !new.is_some_and(|new| new.cautious) {
+            // Who is taken to run shorter than before may fit without any change of nodes.
+            let near = |l: &u32| fleet.parts[queue.lane(*l).part as usize].component == component;
+            let held: Vec<u32> = queue.held.iter().copied().filter(near).collect();
+            held.iter().for_each(|lane| queue.wake(fleet, *lane));
+            held.into_iter().for_each(|lane| self.push(lane));
+        } else {
+            let parts = queue.loosened(fleet, old.loosened_by(new));
+            parts.into_iter().for_each(|part| self.hope(part));
+        }
+        if old.licensed && !new.is_some_and(|new| new.key == old.key && new.start == old.start) {
+            let fleet = &self.s.fleet;
+            for lane in self.s.queue.licenses_freed(fleet) {
+                self.push(lane);
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What a start takes: nodes, licenses, a part of what limits allow.
+
+use super::Pass;
+use crate::demand::Demand;
+use crate::fleet::{Fleet, NOWHERE};
+use crate::gains::open_cpus;
+use crate::ground::{end_after, take_spare};
+use crate::licenses::Span;
+use crate::place::Pick;
+use crate::queue::Lane;
+use crate::scheduler::array_budget;
+use muster_core::account_limits::{Amounts, amounts};
+use muster_core::command::PlannedStart;
+use muster_core::hostlist;
+use muster_core::ids::JobId;
+use muster_core::job::{Allocation, Reason};
+use muster_core::time::Timestamp;
+use std::collections::BTreeMap;
+
+impl Pass<'_> {
+    /// The limit that keeps a job from starting with so much in that partition.
+    pub(super) fn limit_for(&self, job: JobId, part: u32, tres: &Amounts) -> Option<Reason> {
+        if !self.state.keeps_limits() {
+            return None;
+        }
+        let name = &self.s.fleet.parts[part as usize].config.name;
+        let job = &self.state.jobs[&job];
+        self.state.start_limit(job, name, tres, &self.limit_use)
+    }
+
+    /// The limit that keeps a job of the lane from starting on those nodes.
+    pub(crate) fn limit_on(&self, lane: u32, job: JobId, picks: &[Pick]) -> Option<Reason> {
+        if !self.state.keeps_limits() {
+            return None;
+        }
+        let lane = self.s.queue.lane(lane);
+        let demand = lane.demand.as_ref().ok()?;
+        let (fleet, mut tres) = (&self.s.fleet, BTreeMap::<String, u64>::new());
+        let memory = fleet
+            .config
+            .as_ref()
+            .is_some_and(|c| c.memory_is_consumable);
+        for pick in picks {
+            let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
+            let want = demand.want(class, pick.tasks);
+            *tres.entry("cpu".to_owned()).or_default() += u64::from(want.cpus);
+            *tres.entry("mem".to_owned()).or_default() += if memory { want.mib } else { 0 };
+            *tres.entry("node".to_owned()).or_default() += 1;
+            for (name, _, count) in &want.gres {
+                *tres.entry(format!("gres/{name}")).or_default() += count;
+            }
+        }
+        self.limit_for(job, lane.part, &tres.into_iter().collect())
+    }
+
+    /// Where and when a job of the lane would have licenses.
+    pub(super) fn span<'b>(&'b self, lane: &Lane, demand: &Demand) -> Span<'b> {
+        let own = self.s.fleet.parts[lane.part as usize].own.as_ref();
+        Span {
+            state: self.state,
+            reservation: own.map(|own| {
+                let blocks = &self.s.fleet.blocks;
+                blocks.all[own.at as usize].record.name.as_str()
+            }),
+            now: self.now,
+            end: end_after(self.now, demand.length_ms),
+        }
+    }
+
+    pub(crate) fn start(&mut self, lane: u32, job: JobId, picks: &[Pick]) {
+        let shorter = self.plan.limits.last();
+        let shorter = shorter.filter(|(at, _)| *at == self.plan.starts.len());
+        let shorter = shorter.and_then(|(_, limit)| limit.seconds());
+        let shorter_ms = shorter.map(|s| s * 1000);
+        let end = end_after(self.now, shorter_ms.or_else(|| self.length_ms(lane)));
+        let (part, demand) = {
+            let lane = self.s.queue.lane(lane);
+            (lane.part, &lane.demand)
+        };
+        let Ok(demand) = demand else { return };
+        let view = self.s.queue.lane(lane);
+        let limit = end_after(self.now, shorter_ms.or(demand.length_ms));
+        let planned = end_after(self.now, view.planned_ms).min(limit);
+        let free = |fleet: &Fleet, node: u32| open_cpus(fleet, node);
+        let before: Vec<u32> = picks
+            .iter()
+            .map(|pick| free(&self.s.fleet, pick.node))
+            .collect();
+        let mut alloc = allocate(
+            &mut self.s.fleet,
+            part,
+            demand,
+            picks,
+            |fleet, node, want| {
+                take_spare(&mut self.holds, fleet, node, end, want);
+            },
+        );
+        self.count_start(lane, job, &mut alloc);
+        for (pick, before) in picks.iter().zip(before) {
+            let taken = before - free(&self.s.fleet, pick.node).min(before);
+            for &part in &self.s.fleet.nodes[pick.node as usize].parts {
+                self.s.queue.parts[part as usize].taken(pick.node, taken);
+            }
+        }
+        self.propose((job, planned, limit), alloc);
+        self.took_its_turn(job);
+    }
+
+    /// Notes a start in the plan, and who is on the nodes from now on.
+    pub(super) fn propose(&mut self, ends: (JobId, Timestamp, Timestamp), alloc: Allocation) {
+        let job = ends.0;
+        for share in &alloc.nodes {
+            self.s.dirty_nodes.insert(share.node.0);
+            self.s.fleet.propose_tenant(share, ends);
+        }
+        self.plan.starts.push(PlannedStart { job, alloc });
+        self.again |= self.parts.iter().any(|p| p.head == Some(job));
+    }
+
+    /// Gives a start its licenses, and counts it towards limits.
+    pub(super) fn count_start(&mut self, lane: u32, job: JobId, alloc: &mut Allocation) {
+        let lane = self.s.queue.lane(lane);
+        let Ok(demand) = &lane.demand else { return };
+        if !lane.licenses.is_empty() {
+            let latest = end_after(self.now, demand.length_ms);
+            let span = self.span(lane, demand);
+            let licenses = self.licenses.to_be_had(&lane.licenses, span);
+            let licenses = licenses.unwrap_or_default();
+            let sources = span.sources(&licenses);
+            self.licenses.take(&licenses, sources, latest);
+            alloc.licenses = licenses;
+        }
+        if self.state.keeps_limits() {
+            let tres = amounts(alloc);
+            let job = &self.state.jobs[&job];
+            for scope in self.state.scopes_of(job, &alloc.partition) {
+                self.limit_use.entry(scope).or_default().add(&tres);
+            }
+        }
+    }
+
+    /// A limit keeps the lane back until less is in use of what it limits.
+    pub(super) fn limited(&mut self, lane: u32, job: JobId) {
+        let part = self.s.queue.lane(lane).part;
+        let name = &self.s.fleet.parts[part as usize].config.name;
+        let mut scopes = self.state.scopes_of(&self.state.jobs[&job], name);
+        scopes.retain(|scope| self.state.is_limited(scope));
+        self.s.queue.limit(lane, scopes);
+    }
+
+    /// One task less of that record is looked at in this pass.
+    pub(crate) fn took_its_turn(&mut self, job: JobId) {
+        if let Some(left) = self.left.get_mut(&job) {
+            *left -= 1;
+            if *left == 0 {
+                self.drop_promises_to(job);
+            }
+        }
+        if let Some((base, _)) = array_budget(self.state, &self.state.jobs[&job])
+            && let Some(budget) = self.budget.get_mut(&base)
+        {
+            *budget -= 1;
+        }
+    }
+}
+
+/// Takes the nodes picked.
+pub(crate) fn allocate(
+    fleet: &mut Fleet,
+    part: u32,
+    demand: &crate::demand::Demand,
+    picks: &[Pick],
+    mut taken: impl FnMut(&Fleet, u32, &crate::fleet::Want),
+) -> Allocation {
+    let mut alloc = Allocation {
+        partition: fleet.parts[part as usize].config.name.clone(),
+        reservation: fleet.parts[part as usize]
+            .own
+            .as_ref()
+            .map(|own| fleet.blocks.all[own.at as usize].record.name.clone()),
+        exclusive: demand.alone,
+        sharers: demand.sharers,
+        only_user: demand.user.filter(|_| demand.only_user),
+        ..Allocation::default()
+    };
+    for pick in picks {
+        debug_assert_ne!(pick.node, NOWHERE);
+        let class = fleet.nodes[pick.node as usize].class as usize;
+        let want = demand.want(&fleet.classes[class], pick.tasks);
+        taken(fleet, pick.node, &want);
+        let window = (fleet.now, fleet.now, end_after(fleet.now, demand.length_ms));
+        let share = fleet.take_allowed(pick.node, part, &want, window);
+        alloc.nodes.push(share);
+        alloc.ntasks += pick.tasks;
+    }
+    alloc.hostlist = match alloc.nodes.as_slice() {
+        [one] => one.name.clone(),
+        many => hostlist::compress(&many.iter().map(|n| n.name.as_str()).collect::<Vec<_>>()),
+    };
+    alloc
+}

@@ -1,0 +1,216 @@
+//! Who is on a node, how much of it they have and until when: from this follows what a node has free at a later time.
+//! Follows the state by job and node.
+
+use crate::fleet::{Fleet, NodeClass, Room};
+use crate::planned::PlannedEnds;
+use crate::sharing::{Tenants, lend};
+use muster_core::cpuset::CpuSet;
+use muster_core::ids::JobId;
+use muster_core::job::NodeShare;
+use muster_core::state::State;
+use muster_core::time::Timestamp;
+
+/// When a job ends of which nothing is known.
+pub(crate) const NEVER: Timestamp = Timestamp(i64::MAX);
+/// When a job ends that is being cleaned up.
+const ANY_MOMENT: Timestamp = Timestamp(i64::MIN);
+
+/// A job on a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Tenant {
+    job: JobId,
+    /// When it is expected to end.
+    planned: Timestamp,
+    /// When it ends at the latest.
+    limit: Timestamp,
+    cpus: CpuSet,
+    /// It is stopped: others have its CPUs, and it is not counted among the node's jobs.
+    lent: bool,
+    mib: u64,
+    /// Devices, by their place in the node's class.
+    gres: Vec<(u32, u32)>,
+    /// It is in a plan that is not carried out yet.
+    proposed: bool,
+}
+
+/// Which of a job's ends are counted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// Those that are expected.
+    Planned,
+    /// Those that limits enforce.
+    Limits,
+}
+
+impl Tenant {
+    fn new(
+        class: &NodeClass,
+        share: &NodeShare,
+        (job, planned, limit): (JobId, Timestamp, Timestamp),
+    ) -> Tenant {
+        let mut gres = Vec::new();
+        for held in &share.gres {
+            for ((name, kind, _), at) in class.gres.iter().zip(0u32..) {
+                if *name == held.name && *kind == held.kind {
+                    gres.push((at, held.ids.len()));
+                }
+            }
+        }
+        Tenant {
+            job,
+            planned,
+            limit,
+            cpus: share.cpus.clone(),
+            lent: false,
+            mib: share.memory_mib,
+            gres,
+            proposed: false,
+        }
+    }
+
+    /// When it leaves; jobs of which that is not known leave at `endless`, if there is such a time.
+    pub(crate) fn end(&self, (ends, endless): (Ends, Option<Timestamp>)) -> Timestamp {
+        let end = match ends {
+            Ends::Planned => self.planned,
+            Ends::Limits => self.limit,
+        };
+        if end == NEVER {
+            return endless.unwrap_or(NEVER);
+        }
+        end
+    }
+
+    /// What it has goes back to the node. `layers` are CPUs that several of those have who are still there.
+    pub(crate) fn leave(&self, class: &NodeClass, room: &mut Room, layers: &mut [CpuSet]) {
+        if !self.lent {
+            let freed = match layers {
+                [] => self.cpus.len(),
+                layers => lend(layers, &self.cpus).len(),
+            };
+            room.cpus = room.cpus.saturating_add(freed).min(class.job_cpus());
+            room.jobs = room.jobs.saturating_sub(1);
+        }
+        room.mib = room.mib.saturating_add(self.mib).min(class.mib);
+        if room.jobs == 0 {
+            (room.exclusive, room.by_user, room.tenants) = (false, false, Tenants::None);
+        }
+        for &(at, count) in &self.gres {
+            let most = u32::try_from(class.gres[at as usize].2).unwrap_or(u32::MAX);
+            let free = &mut room.gres[at as usize];
+            *free = free.saturating_add(count).min(most);
+        }
+    }
+}
+
+impl Fleet {
+    /// Reads all jobs that hold nodes.
+    pub(crate) fn settle(&mut self, state: &State, ends: &PlannedEnds) {
+        for id in &state.active {
+            let alloc = state.jobs.get(id).and_then(|job| job.alloc.as_ref());
+            for share in alloc.iter().flat_map(|alloc| &alloc.nodes) {
+                self.set_tenant(state, ends, share.node.0, *id);
+            }
+        }
+    }
+
+    /// Reads again what a job has of a node, and until when.
+    pub(crate) fn set_tenant(&mut self, state: &State, ends: &PlannedEnds, node: u32, id: JobId) {
+        let Some(view) = self.nodes.get_mut(node as usize) else {
+            return;
+        };
+        view.tenants.retain(|tenant| tenant.job != id);
+        if let Some(job) = state.jobs.get(&id)
+            && let Some(alloc) = &job.alloc
+        {
+            let mut held = alloc.nodes.iter().zip(0u32..);
+            let share = held.find(|(s, i)| s.node.0 == node && job.nodes_held.contains(*i));
+            if let Some((share, _)) = share {
+                let limit = match state.limit_end(job) {
+                    _ if job.completing => ANY_MOMENT,
+                    end => end.unwrap_or(NEVER),
+                };
+                let planned = ends.end_of(id).unwrap_or(limit).min(limit);
+                let class = &self.classes[view.class as usize];
+                view.tenants.push(Tenant {
+                    lent: job.cpus_lent,
+                    ..Tenant::new(class, share, (id, planned, limit))
+                });
+            }
+        }
+        self.changes.note(node);
+    }
+
+    /// A job is going to have a share, if the plan is carried out.
+    pub(crate) fn propose_tenant(
+        &mut self,
+        share: &NodeShare,
+        (job, planned, limit): (JobId, Timestamp, Timestamp),
+    ) {
+        let view = &mut self.nodes[share.node.0 as usize];
+        let class = &self.classes[view.class as usize];
+        view.tenants.push(Tenant {
+            proposed: true,
+            ..Tenant::new(class, share, (job, planned, limit))
+        });
+    }
+
+    /// Plans are carried out or not: what is known of a node is what is so.
+    pub(crate) fn forget_proposed(&mut self, node: u32) {
+        let tenants = &mut self.nodes[node as usize].tenants;
+        tenants.retain(|tenant| !tenant.proposed);
+    }
+
+    /// The room on a node once all have left whose time has come by then.
+    pub(crate) fn room_at(
+        &self,
+        node: u32,
+        at: Timestamp,
+        ends: (Ends, Option<Timestamp>),
+    ) -> Room {
+        let view = &self.nodes[node as usize];
+        let class = &self.classes[view.class as usize];
+        let (mut room, mut layers) = (view.room.clone(), view.layers.clone());
+        let gone = |tenant: &&Tenant| tenant.end(ends) <= at.min(Timestamp(NEVER.0 - 1));
+        for tenant in view.tenants.iter().filter(gone) {
+            tenant.leave(class, &mut room, &mut layers);
+        }
+        room
+    }
+}
+
+/// Nodes in the order in which their room or what is on them changed.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    nodes: Vec<u32>,
+    /// Changes that are no longer in `nodes`.
+    dropped: u64,
+}
+
+impl Changes {
+    /// A node changed.
+    pub(crate) fn note(&mut self, node: u32) {
+        if self.nodes.last() != Some(&node) {
+            self.nodes.push(node);
+        }
+    }
+
+    /// All changes so far; to be given to [`Changes::since`].
+    pub(crate) fn count(&self) -> u64 {
+        self.dropped + self.nodes.len() as u64
+    }
+
+    /// What changed after the first `count`; `None` if that is too long ago.
+    pub(crate) fn since(&self, count: u64) -> Option<&[u32]> {
+        let from = usize::try_from(count.checked_sub(self.dropped)?).ok()?;
+        // The last one noted may have changed once more without being noted again.
+        self.nodes.get(from.saturating_sub(1)..)
+    }
+
+    /// Keeps no more than so many.
+    pub(crate) fn trim(&mut self, most: usize) {
+        if self.nodes.len() > most {
+            self.dropped += self.nodes.len() as u64;
+            self.nodes.clear();
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The nodes of a partition as they are once some jobs have left them, whenever that is: what is looked at to choose
+//! who makes room.
+
+use crate::demand::Demand;
+use crate::fleet::{Fleet, PartView, Room};
+use crate::ground::{CLAIM, Hold, Holds, end_after, minus, needs_of, tightest};
+use crate::node_map::NodeMap;
+use crate::place::{Ground, Pick};
+use crate::sharing::{Tenants, lend};
+use muster_core::cpuset::CpuSet;
+use muster_core::job::{Job, NodeShare};
+use muster_core::time::Timestamp;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Nodes without the shares of jobs that were released.
+pub(crate) struct Vacated<'a> {
+    fleet: &'a Fleet,
+    part: &'a PartView,
+    holds: &'a Holds,
+    grown: NodeMap<Room>,
+    /// CPUs of stopped jobs that were counted as free already.
+    lent: NodeMap<CpuSet>,
+    /// CPUs that several jobs have still.
+    layers: NodeMap<Vec<CpuSet>>,
+    start: Timestamp,
+    length_ms: Option<u64>,
+}
+
+impl<'a> Vacated<'a> {
+    /// The nodes as they are, for a job that starts then.
+    pub(crate) fn new(
+        fleet: &'a Fleet,
+        part: &'a PartView,
+        holds: &'a Holds,
+        (start, length_ms): (Timestamp, Option<u64>),
+    ) -> Vacated<'a> {
+        Vacated {
+            fleet,
+            part,
+            holds,
+            grown: NodeMap::default(),
+            lent: NodeMap::default(),
+            layers: NodeMap::default(),
+            start,
+            length_ms,
+        }
+    }
+
+    fn bare(&self, node: u32) -> &Room {
+        self.grown
+            .get(&node)
+            .unwrap_or(&self.fleet.nodes[node as usize].room)
+    }
+
+    fn end(&self) -> Timestamp {
+        end_after(self.start, self.length_ms)
+    }
+
+    /// The room without what is promised to others while the job would run.
+    fn left(&self, node: u32) -> Cow<'_, Room> {
+        let mut room = Cow::Borrowed(self.bare(node));
+        if let Some(holds) = self.holds.get(&node) {
+            let end = self.end();
+            for hold in holds.iter().filter(|h| h.start < end && self.start < h.end) {
+                room = Cow::Owned(minus(&room, &hold.needs));
+            }
+        }
+        let window = (self.fleet.now, self.start, self.end());
+        let blocks = &self.fleet.blocks;
+        blocks.narrow(self.part, node, window, room).0
+    }
+
+    /// A job's share comes back: all of it as the job ends, or its CPUs as it is stopped. What is stopped already has
+    /// lent its CPUs and is not counted among the node's jobs.
+    pub(crate) fn release_of(&mut self, job: &Job, share: &NodeShare, whole: bool) {
+        if job.cpus_lent && !whole {
+            return self.show_stopped(share);
+        }
+        self.give_back(share, whole, !job.cpus_lent);
+    }
+
+    /// CPUs of a stopped job that are free, and kept for it.
+    fn show_stopped(&mut self, share: &NodeShare) {
+        let node = share.node.0;
+        let fleet = self.fleet;
+        let mut more = fleet.kept_for_stopped(node).clone();
+        more.intersect_with(&share.cpus);
+        let known = self.lent.entry(node).or_default();
+        more.subtract(known);
+        known.union_with(&more);
+        let room =
+            (self.grown.entry(node)).or_insert_with(|| fleet.nodes[node as usize].room.clone());
+        room.cpus = room.cpus.saturating_add(more.len());
+    }
+
+    /// `rest`: what is not CPUs comes back, too. `runs`: its CPUs come back.
+    fn give_back(&mut self, share: &NodeShare, rest: bool, runs: bool) {
+        let node = share.node.0;
+        if !self.part.has(node) {
+            return;
+        }
+        let fleet = self.fleet;
+        let view = &fleet.nodes[node as usize];
+        let class = &fleet.classes[view.class as usize];
+        let room = self.grown.entry(node).or_insert_with(|| view.room.clone());
+        if runs {
+            let freed = match fleet.layers(node) {
+                [] => share.cpus.len(),
+                layers => {
+                    let left = self.layers.entry(node);
+                    lend(left.or_insert_with(|| layers.to_vec()), &share.cpus).len()
+                }
+            };
+            room.cpus = room.cpus.saturating_add(freed).min(class.job_cpus());
+        }
+        room.jobs = room.jobs.saturating_sub(u32::from(runs));
+        if room.jobs == 0 {
+            room.exclusive = false;
+            if rest {
+                (room.by_user, room.tenants) = (false, Tenants::None);
+            }
+        }
+        if !rest {
+            return;
+        }
+        room.mib = room.mib.saturating_add(share.memory_mib).min(class.mib);
+        for gres in &share.gres {
+            for (i, (name, kind, count)) in class.gres.iter().enumerate() {
+                if *name == gres.name && *kind == gres.kind {
+                    let count = u32::try_from(*count).unwrap_or(u32::MAX);
+                    room.gres[i] = room.gres[i].saturating_add(gres.ids.len()).min(count);
+                }
+            }
+        }
+    }
+
+    /// What is kept of each node for the job for which room is made.
+    pub(crate) fn pledge(&self, demand: &Demand, picks: &[Pick]) -> Vec<(u32, Hold)> {
+        let (fleet, start, end) = (self.fleet, self.start, self.end());
+        let hold = |pick: &Pick| {
+            let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
+            let needs = needs_of(fleet, pick.node, &demand.want(class, pick.tasks));
+            let spare = minus(&self.left(pick.node), &needs);
+            let hold = Hold {
+                lane: CLAIM,
+                start,
+                end,
+                needs,
+                spare,
+            };
+            (pick.node, hold)
+        };
+        picks.iter().map(hold).collect()
+    }
+}
+
+impl Ground for Vacated<'_> {
+    fn next(&self, mut places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
+        places.find(|&pos| {
+            let room = self.bare(self.part.order[pos]);
+            room.usable && !room.exclusive && room.cpus >= cpus && room.mib >= mib
+        })
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        tightest(self.part, cpus, |pos| {
+            Cow::Borrowed(self.bare(self.part.order[pos]))
+        })
+    }
+
+    fn room(&self, pos: usize) -> Cow<'_, Room> {
+        self.left(self.part.order[pos])
+    }
+}
