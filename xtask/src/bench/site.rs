@@ -39,7 +39,14 @@ impl Bench {
             return Ok(None);
         }
         let home = self.dir.join("s");
-        let product = peer::start_slurm(&home)?;
+        let product = peer::start_slurm(&home).inspect_err(|_| {
+            // What of it did start.
+            let down = Command::new("bench/slurm-peer.sh")
+                .arg("down")
+                .arg(&home)
+                .status();
+            drop(down);
+        })?;
         if product.is_none() {
             println!(
                 "  Slurm is not measured: slurm-wlm, slurmctld, slurmd or munge is not installed"
