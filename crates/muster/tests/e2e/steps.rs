@@ -68,7 +68,7 @@ fn a_step_daemon_serves_the_steps_of_its_job_one_after_another() {
     c.until_prints(
         "sacct -n -P -j 1 -o JobID,State,ExitCode | grep '[.][0-9]'",
         "1.0|FAILED|3:0\n1.1|COMPLETED|0:0\n1.2|COMPLETED|0:0\n1.3|FAILED|2:0\n1.4|COMPLETED|0:0\n\
-         1.5|COMPLETED|0:0\n1.6|FAILED|0:11\n1.7|COMPLETED|0:0\n1.8|COMPLETED|0:0",
+         1.5|COMPLETED|0:0\n1.6|CANCELLED|0:11\n1.7|COMPLETED|0:0\n1.8|COMPLETED|0:0",
     );
 }
 
