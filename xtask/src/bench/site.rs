@@ -27,12 +27,6 @@ impl Deref for Site {
     }
 }
 
-impl Drop for Site {
-    fn drop(&mut self) {
-        peer::stop(&self.product);
-    }
-}
-
 impl Bench {
     /// Muster with four real agents.
     pub(super) fn real(&self) -> Result<Site> {
