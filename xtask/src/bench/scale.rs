@@ -170,7 +170,9 @@ pub(super) fn agents(bench: &mut Bench) -> Result<()> {
             .lines()
             .filter_map(|l| l.trim().parse::<u32>().ok())
             .sum();
-        if up >= nodes {
+        // The state on disk says that they are there: their connections say that they are back.
+        let connected = site.diag(bench, "Server thread count").unwrap_or(0);
+        if up >= nodes && connected >= u64::from(nodes) {
             break;
         }
         ensure!(
