@@ -4,9 +4,9 @@ use crate::world::{World, cluster, job, nodes, partition, wide};
 use muster_core::accounts::{AccountsChange, Qos};
 use muster_core::command::{Command, NodeCommand, Plan};
 use muster_core::config::ClusterConfig;
-use muster_core::event::{Event, JobChange};
+use muster_core::event::Event;
 use muster_core::ids::JobId;
-use muster_core::job::{Hold, Job, JobState, Reason};
+use muster_core::job::{Job, JobState, Reason};
 use muster_core::preemption::{PreemptMode, PreemptType};
 use muster_core::spec::{JobSpec, MemoryAsk};
 use proptest::prelude::*;
@@ -279,9 +279,6 @@ fn qos_lists_say_who_goes_before_whom() {
     world.clean(low);
     assert_eq!(world.preempting_pass().1, [high.0]);
     world.end_by_core(high);
-    // Back in the queue it has the priority that any job has there; it is not to come in between.
-    let (hold, priority) = (Hold::User, 0);
-    world.change(low, JobChange::Hold { hold, priority });
     let own = world.submit_with(of("own"), 3000);
     world.preempting_pass();
     assert_eq!(world.state_of(own).0, JobState::Running);
