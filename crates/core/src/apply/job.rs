@@ -469,8 +469,7 @@ impl Job {
         self.begin_at = not_before.filter(|time| *time > at);
         self.priority = match hold {
             Hold::User | Hold::Admin => 0,
-            // A start leaves what the factors made of it then.
-            Hold::None if !self.priority_fixed => self.default_priority(),
+            Hold::None if self.priority == 0 => self.default_priority(),
             Hold::None => self.priority,
         };
         self.reason = if unseen {
