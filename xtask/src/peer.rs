@@ -371,6 +371,22 @@ pub(crate) fn start_slurm(dir: &Path) -> Result<Option<Product>> {
     }))
 }
 
+/// Runs something `count` times, `parallel` at once; how often it failed.
+pub(crate) fn together(count: u32, parallel: u32, run: impl Fn() -> bool + Sync) -> u32 {
+    let next = AtomicU32::new(0);
+    let failed = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..parallel {
+            scope.spawn(|| {
+                while next.fetch_add(1, Ordering::Relaxed) < count {
+                    failed.fetch_add(u32::from(!run()), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    failed.into_inner()
+}
+
 impl Drop for Product {
     fn drop(&mut self) {
         let _ = Command::new(&self.down[0])
@@ -457,21 +473,8 @@ impl Product {
         args: &[&str],
         dir: &Path,
     ) -> Result<f64> {
-        let next = AtomicU32::new(0);
-        let failed = AtomicU32::new(0);
         let started = Instant::now();
-        std::thread::scope(|scope| {
-            for _ in 0..parallel {
-                scope.spawn(|| {
-                    while next.fetch_add(1, Ordering::Relaxed) < count {
-                        if self.quiet(args, dir).is_err() {
-                            failed.fetch_add(1, Ordering::Relaxed);
-                        }
-                    }
-                });
-            }
-        });
-        let failed = failed.into_inner();
+        let failed = together(count, parallel, || self.quiet(args, dir).is_ok());
         anyhow::ensure!(failed == 0, "{failed} of {count} commands {args:?} failed");
         Ok(started.elapsed().as_secs_f64())
     }

@@ -3,13 +3,12 @@
 
 use super::site::Site;
 use super::{Bench, Beside};
-use crate::peer::Product;
+use crate::peer::{self, Product};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// HyperQueue's own cluster in one process, which runs a script so many times; prints the rate.
@@ -42,31 +41,18 @@ fn script(bench: &Bench) -> Result<PathBuf> {
 
 /// How many of them a second two processes start and wait for, with nothing around it.
 fn bare(bench: &Bench, program: &Path, count: u32, parallel: u32) -> Result<f64> {
-    let next = AtomicU32::new(0);
-    let failed = AtomicU32::new(0);
     let started = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..parallel {
-            scope.spawn(|| {
-                while next.fetch_add(1, Ordering::Relaxed) < count {
-                    let status = Command::new(program)
-                        .current_dir(&bench.dir)
-                        .stdin(Stdio::null())
-                        .stdout(Stdio::null())
-                        .stderr(Stdio::null())
-                        .status();
-                    if !status.is_ok_and(|s| s.success()) {
-                        failed.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-            });
-        }
-    });
-    ensure!(
-        failed.into_inner() == 0,
-        "{} does not run",
-        program.display()
-    );
+    let run = || {
+        let status = Command::new(program)
+            .current_dir(&bench.dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        status.is_ok_and(|s| s.success())
+    };
+    let failed = peer::together(count, parallel, run);
+    ensure!(failed == 0, "{} does not run", program.display());
     Ok(f64::from(count) / started.elapsed().as_secs_f64())
 }
 

@@ -1,11 +1,10 @@
 //! Steps in an allocation: so many sruns a second. This program calls itself inside the allocation, so that nothing but
 //! srun is started there.
 
-use super::Product;
+use super::{Product, together};
 use anyhow::Result;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 /// First argument of this program where it is called inside an allocation.
@@ -20,25 +19,13 @@ pub(crate) fn burst(args: &[String]) -> Result<()> {
         anyhow::bail!("{INSIDE} COUNT PARALLEL PROGRAM [ARGUMENT...]");
     };
     let (count, parallel): (u32, u32) = (count.parse()?, parallel.parse()?);
-    let next = AtomicU32::new(0);
-    let failed = AtomicU32::new(0);
     let started = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..parallel {
-            scope.spawn(|| {
-                while next.fetch_add(1, Ordering::Relaxed) < count {
-                    let status = Command::new(program)
-                        .args(words)
-                        .stdin(Stdio::null())
-                        .status();
-                    if !status.is_ok_and(|s| s.success()) {
-                        failed.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-            });
-        }
-    });
-    let failed = failed.into_inner();
+    let run = || {
+        let mut command = Command::new(program);
+        let status = command.args(words).stdin(Stdio::null()).status();
+        status.is_ok_and(|s| s.success())
+    };
+    let failed = together(count, parallel, run);
     anyhow::ensure!(
         failed == 0,
         "{failed} of {count} commands {program} {words:?} failed"
