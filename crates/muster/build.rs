@@ -1,8 +1,6 @@
-//! Links for a quick start: commands run for a millisecond, and what the loader does for each of them is a good part
-//! of that (0.4 of 1.5 ms were saved here). Without `-no-pie`, 60 pages of tables with
-//! addresses are written at every start; as a shared library, libgcc_s is mapped, relocated and asks the processor for
-//! its features, which is slow in virtual machines. Functions that every job needs lie side by side: spread over all of
-//! the program, each brings a page fault of its own, to sbatch and to the process that becomes the job. Heap, stack and libraries stay at random addresses.
+//! What the program carries and how it is laid out. Functions that every job needs lie side by side: spread over all of the
+//! program, each brings a page fault of its own to the process that becomes the job. Without `-no-pie`, 60 pages of tables
+//! with addresses would be written, and copied into every child that a shim forks.
 
 use std::path::Path;
 
@@ -17,16 +15,8 @@ fn main() {
         return;
     }
     println!("cargo:rustc-link-arg-bins=-no-pie");
-    // What the linker finds first as libgcc_s says to take the static parts of it.
-    let dir = var("OUT_DIR");
-    let script = Path::new(&dir).join("libgcc_s.so");
-    if let Err(e) = std::fs::write(&script, "GROUP ( -lgcc_eh -lgcc )\n") {
-        println!("cargo:warning=libgcc_s stays a shared library: {e}");
-        return;
-    }
-    println!("cargo:rustc-link-search=native={dir}");
     if var("PROFILE") == "release" {
-        early_text(&Path::new(&dir).join("early_text.ld"));
+        early_text(&Path::new(&var("OUT_DIR")).join("early_text.ld"));
     }
 }
 

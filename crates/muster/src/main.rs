@@ -12,8 +12,6 @@ mod generate;
 mod heap;
 mod install;
 mod logging;
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-mod math;
 mod mpi;
 mod roles;
 mod scratch;
