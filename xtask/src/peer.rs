@@ -366,15 +366,18 @@ pub(crate) fn start_slurm(dir: &Path) -> Result<Option<Product>> {
     }))
 }
 
-/// Runs something `count` times, `parallel` at once; how often it failed.
-pub(crate) fn together(count: u32, parallel: u32, run: impl Fn() -> bool + Sync) -> u32 {
+/// Runs a command `count` times, `parallel` at once; how often it failed. Each of them makes it once: what is measured
+/// shares the processors with this.
+pub(crate) fn together(count: u32, parallel: u32, make: impl Fn() -> Command + Sync) -> u32 {
     let next = AtomicU32::new(0);
     let failed = AtomicU32::new(0);
     std::thread::scope(|scope| {
         for _ in 0..parallel {
             scope.spawn(|| {
+                let mut command = make();
                 while next.fetch_add(1, Ordering::Relaxed) < count {
-                    failed.fetch_add(u32::from(!run()), Ordering::Relaxed);
+                    let good = command.status().is_ok_and(|status| status.success());
+                    failed.fetch_add(u32::from(!good), Ordering::Relaxed);
                 }
             });
         }
@@ -423,12 +426,15 @@ impl Product {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
+    /// The same, with nobody to read what it writes.
+    fn silent(&self, args: &[&str], dir: &Path) -> Command {
+        let mut command = self.command(args, dir);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
     pub(crate) fn quiet(&self, args: &[&str], dir: &Path) -> Result<()> {
-        let status = self
-            .command(args, dir)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()?;
+        let status = self.silent(args, dir).status()?;
         anyhow::ensure!(status.success(), "{args:?} failed with {status}");
         Ok(())
     }
@@ -469,7 +475,7 @@ impl Product {
         dir: &Path,
     ) -> Result<f64> {
         let started = Instant::now();
-        let failed = together(count, parallel, || self.quiet(args, dir).is_ok());
+        let failed = together(count, parallel, || self.silent(args, dir));
         anyhow::ensure!(failed == 0, "{failed} of {count} commands {args:?} failed");
         Ok(started.elapsed().as_secs_f64())
     }

@@ -42,16 +42,13 @@ fn script(bench: &Bench) -> Result<PathBuf> {
 /// How many of them a second two processes start and wait for, with nothing around it.
 fn bare(bench: &Bench, program: &Path, count: u32, parallel: u32) -> Result<f64> {
     let started = Instant::now();
-    let run = || {
-        let status = Command::new(program)
-            .current_dir(&bench.dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        status.is_ok_and(|s| s.success())
+    let make = || {
+        let mut command = Command::new(program);
+        command.current_dir(&bench.dir).stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
     };
-    let failed = peer::together(count, parallel, run);
+    let failed = peer::together(count, parallel, make);
     ensure!(failed == 0, "{} does not run", program.display());
     Ok(f64::from(count) / started.elapsed().as_secs_f64())
 }

@@ -20,12 +20,12 @@ pub(crate) fn burst(args: &[String]) -> Result<()> {
     };
     let (count, parallel): (u32, u32) = (count.parse()?, parallel.parse()?);
     let started = Instant::now();
-    let run = || {
+    let make = || {
         let mut command = Command::new(program);
-        let status = command.args(words).stdin(Stdio::null()).status();
-        status.is_ok_and(|s| s.success())
+        command.args(words).stdin(Stdio::null());
+        command
     };
-    let failed = together(count, parallel, run);
+    let failed = together(count, parallel, make);
     anyhow::ensure!(
         failed == 0,
         "{failed} of {count} commands {program} {words:?} failed"
