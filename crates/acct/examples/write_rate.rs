@@ -185,6 +185,7 @@ fn script(n: u64) -> Change {
             submit_line: String::new(),
             time_limit: None,
             distribution: None,
+            maker: None,
         }),
     }
 }

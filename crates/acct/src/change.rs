@@ -325,7 +325,7 @@ impl JobRow {
     }
 }
 
-/// Memory asked for over all nodes, MiB; what it got when that was all or no particular amount.
+/// Memory asked for over all nodes, MiB. No particular amount is all that the nodes have.
 fn memory_asked(state: &State, job: &Job) -> u64 {
     let ask = &job.spec.ask;
     let partition = || state.partitions.iter().find(|p| p.name == job.partition);
@@ -336,15 +336,32 @@ fn memory_asked(state: &State, job: &Job) -> u64 {
             .or_else(|| state.config.as_ref().map(|config| config.default_memory))
             .unwrap_or_default()
     };
-    let given = || job.alloc.as_ref().map_or(0, |alloc| alloc.memory_mib());
     match ask.memory {
         MemoryAsk::Default => match default() {
-            MemoryAsk::Default | MemoryAsk::PerNode(0) => given(),
+            MemoryAsk::Default | MemoryAsk::PerNode(0) => whole_nodes(state, job),
             memory => total(memory, job),
         },
-        MemoryAsk::PerNode(0) => given(),
+        MemoryAsk::PerNode(0) => whole_nodes(state, job),
         memory => total(memory, job),
     }
+}
+
+/// Memory of the nodes that it got, or of as many as it needs of its partition, MiB.
+fn whole_nodes(state: &State, job: &Job) -> u64 {
+    let memory = |node: &Node| node.config.memory_mib;
+    if let Some(alloc) = &job.alloc {
+        let nodes = alloc
+            .nodes
+            .iter()
+            .filter_map(|share| state.node(share.node));
+        return nodes.map(memory).sum();
+    }
+    let first = state
+        .partition(&job.partition)
+        .and_then(|p| p.nodes.first());
+    let node = first.and_then(|name| state.node_named(name));
+    node.map_or(0, memory)
+        .saturating_mul(u64::from(job.spec.ask.min_nodes.max(1)))
 }
 
 fn total(memory: MemoryAsk, job: &Job) -> u64 {

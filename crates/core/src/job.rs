@@ -689,9 +689,24 @@ pub struct Step {
     /// Time limit of its own, if any.
     #[n(10)]
     pub time_limit: Option<TimeLimit>,
-    /// Distribution, as text.
+    /// How its tasks are spread, as listings show it.
     #[n(11)]
     pub distribution: Option<String>,
+    /// The srun that made it.
+    #[n(12)]
+    #[cbor(default)]
+    pub maker: Option<StepMaker>,
+}
+
+/// The process that made a step.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct StepMaker {
+    /// Where it runs.
+    #[n(0)]
+    pub host: String,
+    /// Its number there.
+    #[n(1)]
+    pub pid: u32,
 }
 
 /// How a step ended.

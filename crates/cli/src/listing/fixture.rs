@@ -173,6 +173,7 @@ pub(crate) fn step(number: StepNo, name: &str, tasks: u32) -> Step {
         submit_line: String::new(),
         time_limit: None,
         distribution: Some("Block".to_owned()),
+        maker: None,
     }
 }
 

@@ -451,7 +451,9 @@ pub(crate) fn write_step(out: &mut String, row: &StepRow<'_>, ctx: &Ctx, style: 
         put!(out, " Dist={distribution}");
     }
     style.newline(out);
-    // The program that made the step is not known to the controller: steps are made by the job's own nodes.
-    out.push_str("SrunHost:Pid=(null):0");
+    match &step.maker {
+        Some(maker) => put!(out, "SrunHost:Pid={}:{}", maker.host, maker.pid),
+        None => out.push_str("SrunHost:Pid=(null):0"),
+    }
     style.end(out);
 }

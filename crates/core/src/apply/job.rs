@@ -417,6 +417,7 @@ impl Job {
                 submit_line: self.spec.submit_line.clone(),
                 time_limit: None,
                 distribution: None,
+                maker: None,
             });
         }
     }

@@ -9,6 +9,7 @@ use crate::shim::wire::{Known, Run, ToShim};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::cpuset::CpuSet;
+use muster_core::distribution::Distribution;
 use muster_core::hostlist;
 use muster_core::ids::{Attempt, JobId, StepNo};
 use muster_core::job::{ExitStatus, GresShare, JobState, Step, StepEnd, Usage};
@@ -678,20 +679,25 @@ impl Agent {
 
 /// The step as listings show it.
 fn describe(step: StepNo, spec: &StepSpec, placed: &[layout::Placed], names: &[String]) -> Step {
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let tasks = count(placed.iter().map(|p| p.tasks.len()).sum());
+    let spread = Distribution::parse(spec.distribution.as_deref().unwrap_or(""))
+        .unwrap_or_default()
+        .with_default(tasks, count(placed.len()));
     Step {
         step,
         name: spec.name.clone(),
         hostlist: hostlist::compress(names),
-        nodes: u32::try_from(placed.len()).unwrap_or(u32::MAX),
-        tasks: u32::try_from(placed.iter().map(|p| p.tasks.len()).sum::<usize>())
-            .unwrap_or(u32::MAX),
+        nodes: count(placed.len()),
+        tasks,
         cpus: placed.iter().map(|p| p.cpus.len()).sum(),
         memory_mib: placed.iter().map(|p| p.memory_mib).sum(),
         start_time: now(),
         stdio: spec.stdio.clone(),
         submit_line: spec.submit_line.clone(),
         time_limit: spec.time_limit,
-        distribution: spec.distribution.clone(),
+        distribution: Some(spread.title()),
+        maker: spec.maker.clone(),
     }
 }
 
