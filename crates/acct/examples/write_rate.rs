@@ -101,7 +101,7 @@ fn lives(jobs: u64, lag: u64) -> Vec<Change> {
 fn key(n: u64) -> RunKey {
     RunKey {
         job: JobId(n + 1),
-        restarts: 0,
+        number: 0,
     }
 }
 

@@ -168,6 +168,13 @@ pub struct Job {
     /// It is stopped and waits for its turn on CPUs that others have too, at least until then.
     #[n(45)]
     pub turn_due: Option<Timestamp>,
+    /// When it last gave up nodes in this run.
+    #[n(46)]
+    pub resize_time: Option<Timestamp>,
+    /// How often it gave up nodes, in all its runs.
+    #[n(47)]
+    #[cbor(default)]
+    pub resizes: u32,
 }
 
 impl Job {

@@ -84,6 +84,8 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         restarts: 0,
         attempt: Attempt(0),
         alloc: None,
+        resize_time: None,
+        resizes: 0,
         nodes_held: CpuSet::default(),
         exit: ExitStatus::default(),
         derived_exit: ExitStatus::default(),

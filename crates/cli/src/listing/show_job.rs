@@ -157,6 +157,10 @@ fn times(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
         "Unknown",
     );
     style.newline(out);
+    if job.resize_time.is_some() {
+        time(out, "ResizeTime", job.resize_time, "None");
+        style.newline(out);
+    }
     let endless = job.time_limit == TimeLimit::Unlimited && job.end_time.is_none();
     time(out, "StartTime", row.start(ctx), "Unknown");
     time(

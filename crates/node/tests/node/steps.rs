@@ -711,7 +711,7 @@ fn around() {
                 signal: 0
             }
         );
-        assert_eq!(o.out.get(&0), None);
+        assert_eq!(o.out[&0], "");
     }
 }
 
