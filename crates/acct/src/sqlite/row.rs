@@ -111,7 +111,7 @@ pub(super) fn last_row(job: JobId) -> Result<i64, StoreError> {
 pub(super) fn row_run(row: i64) -> RunKey {
     RunKey {
         job: JobId(u64::try_from(row >> RUN_BITS).unwrap_or(0)),
-        restarts: u32::try_from(row & RUN_MAX).unwrap_or(0),
+        number: u32::try_from(row & RUN_MAX).unwrap_or(0),
     }
 }
 
