@@ -273,7 +273,7 @@ mod tests {
     fn runs_and_rows_are_one_to_one_in_order() {
         let key = |job, restarts| RunKey {
             job: JobId(job),
-            restarts,
+            number: restarts,
         };
         let keys = [
             key(1, 0),
