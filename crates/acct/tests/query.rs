@@ -437,7 +437,7 @@ fn a_job_that_was_made_smaller_has_a_row_for_each_size() {
                     1,
                     Some(at(30)),
                     Some(at(40)),
-                    vec![StepNo(1), StepNo::BATCH]
+                    vec![StepNo::BATCH, StepNo(1)]
                 ),
             ]
         );
