@@ -101,7 +101,7 @@ fn lives(jobs: u64, lag: u64) -> Vec<Change> {
 fn key(n: u64) -> RunKey {
     RunKey {
         job: JobId(n + 1),
-        restarts: 0,
+        number: 0,
     }
 }
 
@@ -185,6 +185,7 @@ fn script(n: u64) -> Change {
             submit_line: String::new(),
             time_limit: None,
             distribution: None,
+            maker: None,
         }),
     }
 }

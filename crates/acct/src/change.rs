@@ -13,13 +13,13 @@ use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
 use std::sync::Arc;
 
-/// A run of a job: its number and how often it had been requeued before.
+/// A run of a job: its number and how often it had been requeued or made smaller before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunKey {
     /// The job.
     pub job: JobId,
-    /// [`Job::restarts`] during the run.
-    pub restarts: u32,
+    /// [`Job::restarts`] and [`Job::resizes`] during the run.
+    pub number: u32,
 }
 
 /// One thing to write. Writing the same changes again, in order, changes nothing.
@@ -62,6 +62,15 @@ pub enum Change {
         run: RunKey,
         /// When.
         at: Timestamp,
+    },
+    /// The run goes on as another, with fewer nodes, and the steps that run with it.
+    Resized {
+        /// The run that is over.
+        run: RunKey,
+        /// When.
+        at: Timestamp,
+        /// The run that follows it.
+        next: Box<JobRow>,
     },
     /// What a node's service state is now.
     Node(Box<NodeNow>),
@@ -140,6 +149,10 @@ pub fn changes(state: &State, event: &Event) -> Vec<Change> {
         Event::TaskSplit { id, .. } => whole(state, job(id)),
         Event::JobChanged { id, change, .. } => match change {
             JobChange::Spec(_) => whole(state, job(id)),
+            JobChange::Resized(_) => job(id)
+                .into_iter()
+                .flat_map(|j| resized(state, j))
+                .collect(),
             JobChange::Warned | JobChange::TermSent | JobChange::Requeueable(_) => Vec::new(),
             // The row of a run that is over keeps what its end said.
             _ => running(state, job(id).filter(|job| job.end_time.is_none())),
@@ -244,6 +257,18 @@ fn running(state: &State, job: Option<&Job>) -> Vec<Change> {
         .collect()
 }
 
+fn resized(state: &State, job: &Job) -> Option<Change> {
+    let next = JobRow::of(state, job);
+    Some(Change::Resized {
+        run: RunKey {
+            number: next.key.number.checked_sub(1)?,
+            ..next.key
+        },
+        at: job.resize_time?,
+        next: Box::new(next),
+    })
+}
+
 fn with_run(
     job: Option<&Job>,
     make: impl FnOnce(RunKey) -> Change,
@@ -283,7 +308,7 @@ impl RunKey {
     pub fn of(job: &Job) -> RunKey {
         RunKey {
             job: job.id,
-            restarts: job.restarts,
+            number: job.restarts + job.resizes,
         }
     }
 }
@@ -312,7 +337,7 @@ impl JobRow {
             derived_exit: job.derived_exit,
             submit: job.submit_time,
             eligible: job.eligible_time,
-            start: job.start_time,
+            start: job.resize_time.or(job.start_time),
             end: job.end_time,
             suspended_ms: job.suspended_ms,
             time_limit: job.time_limit,
@@ -325,7 +350,7 @@ impl JobRow {
     }
 }
 
-/// Memory asked for over all nodes, MiB; what it got when that was all or no particular amount.
+/// Memory asked for over all nodes, MiB. No particular amount is all that the nodes have.
 fn memory_asked(state: &State, job: &Job) -> u64 {
     let ask = &job.spec.ask;
     let partition = || state.partitions.iter().find(|p| p.name == job.partition);
@@ -336,15 +361,32 @@ fn memory_asked(state: &State, job: &Job) -> u64 {
             .or_else(|| state.config.as_ref().map(|config| config.default_memory))
             .unwrap_or_default()
     };
-    let given = || job.alloc.as_ref().map_or(0, |alloc| alloc.memory_mib());
     match ask.memory {
         MemoryAsk::Default => match default() {
-            MemoryAsk::Default | MemoryAsk::PerNode(0) => given(),
+            MemoryAsk::Default | MemoryAsk::PerNode(0) => whole_nodes(state, job),
             memory => total(memory, job),
         },
-        MemoryAsk::PerNode(0) => given(),
+        MemoryAsk::PerNode(0) => whole_nodes(state, job),
         memory => total(memory, job),
     }
+}
+
+/// Memory of the nodes that it got, or of as many as it needs of its partition, MiB.
+fn whole_nodes(state: &State, job: &Job) -> u64 {
+    let memory = |node: &Node| node.config.memory_mib;
+    if let Some(alloc) = &job.alloc {
+        let nodes = alloc
+            .nodes
+            .iter()
+            .filter_map(|share| state.node(share.node));
+        return nodes.map(memory).sum();
+    }
+    let first = state
+        .partition(&job.partition)
+        .and_then(|p| p.nodes.first());
+    let node = first.and_then(|name| state.node_named(name));
+    node.map_or(0, memory)
+        .saturating_mul(u64::from(job.spec.ask.min_nodes.max(1)))
 }
 
 fn total(memory: MemoryAsk, job: &Job) -> u64 {

@@ -71,7 +71,9 @@ impl SqliteStore {
     }
 
     fn try_write(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError> {
-        let plan = plan::Plan::of(changes)?;
+        // What comes after a run was made smaller is about the run that follows it.
+        let parts = changes.split_inclusive(|c| matches!(c, Change::Resized { .. }));
+        let plans = parts.map(plan::Plan::of).collect::<Result<Vec<_>, _>>()?;
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -80,7 +82,9 @@ impl SqliteStore {
             texts: &mut self.texts,
             open_nodes: &mut self.open_nodes,
         };
-        writer.carry_out(&plan)?;
+        for plan in &plans {
+            writer.carry_out(plan)?;
+        }
         schema::set_position(&transaction, position)?;
         transaction.commit()?;
         Ok(())

@@ -7,9 +7,9 @@ mod support;
 use muster_acct::{
     Change, History, JobRow, Reader, RunKey, SqliteStore, Store, StoreError, changes,
 };
-use muster_core::event::{Event, NodeChange};
+use muster_core::event::{Event, JobChange, NodeChange};
 use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
-use muster_core::job::{ExitStatus, Hold, JobState, Reason};
+use muster_core::job::{ExitStatus, Hold, JobState, Reason, Step, StepEnd, Usage};
 use muster_core::node::NodeReason;
 use muster_core::state::State;
 use muster_core::time::TimeLimit;
@@ -366,6 +366,86 @@ fn a_requeued_run_keeps_its_row() {
 }
 
 #[test]
+fn a_job_that_was_made_smaller_has_a_row_for_each_size() {
+    let mut scene = Scene::new();
+    let id = scene.submit(1, None, 10);
+    scene.start(id, &[0, 1], 20);
+    let step = |no: u32| Event::StepStarted {
+        id,
+        step: Box::new(Step {
+            step: StepNo(no),
+            name: "step".to_owned(),
+            hostlist: "n[0-1]".to_owned(),
+            nodes: 2,
+            tasks: 2,
+            cpus: 2,
+            memory_mib: 0,
+            start_time: at(21),
+            stdio: Default::default(),
+            submit_line: String::new(),
+            time_limit: None,
+            distribution: None,
+            maker: None,
+        }),
+    };
+    for no in 0..2 {
+        scene.happens(step(no));
+    }
+    let end = Box::new(StepEnd {
+        end_time: at(25),
+        exit: ExitStatus::default(),
+        state: JobState::Completed,
+        usage: Usage::default(),
+        cancelled_by: None,
+    });
+    let ended = |no: u32| Event::StepEnded {
+        id,
+        step: StepNo(no),
+        end: end.clone(),
+    };
+    scene.happens(ended(0));
+    scene.happens(Event::NodeReleased {
+        id,
+        position: 1,
+        at: at(30),
+    });
+    scene.happens(Event::JobChanged {
+        id,
+        change: JobChange::Resized(Arc::new(allocation(&[0], 1))),
+        at: at(30),
+    });
+    scene.happens(ended(1));
+    scene.end(id, JobState::Completed, None, 40);
+    for duplicates in [false, true] {
+        let runs = scene.ask(&AcctQuery {
+            duplicates,
+            ..jobs(&[(id.0, None)])
+        });
+        let facts: Vec<_> = runs
+            .iter()
+            .map(|run| {
+                let steps: Vec<_> = run.steps.iter().map(|s| s.step).collect();
+                (run.resized, run.alloc_nodes, run.start, run.end, steps)
+            })
+            .collect();
+        assert_eq!(
+            facts,
+            [
+                (true, 2, Some(at(20)), Some(at(30)), vec![StepNo(0)]),
+                (
+                    false,
+                    1,
+                    Some(at(30)),
+                    Some(at(40)),
+                    vec![StepNo::BATCH, StepNo(1)]
+                ),
+            ]
+        );
+        assert_eq!(runs[1].state, JobState::Completed);
+    }
+}
+
+#[test]
 fn an_array_is_found_by_its_number_and_by_task() {
     let mut scene = Scene::new();
     let base = scene.submit(1, Some(4), 10);
@@ -603,7 +683,7 @@ fn a_number_that_is_too_high_is_named_and_writes_nothing() {
     let high = JobRow {
         key: RunKey {
             job: JobId(1 << 50),
-            restarts: 0,
+            number: 0,
         },
         ..row
     };

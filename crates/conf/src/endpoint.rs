@@ -25,6 +25,8 @@ pub struct Endpoint {
     pub kill_on_bad_exit: bool,
     /// `WaitTime`, as it is written.
     pub wait_time: Option<String>,
+    /// `KillWait`, seconds.
+    pub kill_wait_s: u32,
 }
 
 /// `$SLURM_CONF`, else `/etc/slurm/slurm.conf`.
@@ -63,6 +65,7 @@ pub fn read(path: &Path) -> io::Result<Endpoint> {
         srun_epilog: scan.srun_epilog,
         kill_on_bad_exit: scan.kill_on_bad_exit,
         wait_time: scan.wait_time,
+        kill_wait_s: scan.kill_wait_s.unwrap_or(KILL_WAIT_S),
     })
 }
 
@@ -76,9 +79,12 @@ struct Scan {
     srun_epilog: Option<String>,
     kill_on_bad_exit: bool,
     wait_time: Option<String>,
+    kill_wait_s: Option<u32>,
 }
 
 const INCLUDE_DEPTH_MAX: u32 = 16;
+/// Where slurm.conf does not say `KillWait`.
+pub const KILL_WAIT_S: u32 = 30;
 
 impl Scan {
     fn file(&mut self, path: &Path, depth: u32) -> io::Result<()> {
@@ -119,6 +125,7 @@ impl Scan {
                 let yes = ["1", "yes", "true"];
                 self.kill_on_bad_exit = yes.iter().any(|word| value.eq_ignore_ascii_case(word));
             }
+            "killwait" => self.kill_wait_s = value.parse().ok(),
             "waittime" => self.wait_time = Some(value.to_owned()),
             "slurmctldpidfile" => self.pid_file = Some(PathBuf::from(value)),
             "slurmctldport" => self.port = value.split('-').next().and_then(|p| p.parse().ok()),

@@ -561,15 +561,17 @@ impl Tree {
             .filter(|n| !n.share.user.is_empty())
             .count();
         let mut left = total;
-        let mut groups = vec![vec![0usize]];
-        // Depth first: a group of equals is taken apart into its children's groups, in order.
-        while let Some(group) = groups.pop() {
+        let mut groups = vec![(vec![0usize], None)];
+        // Depth first: a group of equals is taken apart into its children's groups, in order. Users who are equal to
+        // an account are equal to the first below it, too.
+        while let Some((group, tied)) = groups.pop() {
             let users: Vec<usize> = group
                 .iter()
                 .copied()
                 .filter(|n| !self.nodes[*n].share.user.is_empty())
                 .collect();
-            let value = left as f64 / total.max(1) as f64;
+            let value = tied.unwrap_or(left as f64 / total.max(1) as f64);
+            let tied = if users.is_empty() { tied } else { Some(value) };
             for user in &users {
                 self.nodes[*user].share.fair_share = value;
             }
@@ -582,7 +584,9 @@ impl Tree {
             let same = |a: &usize, b: &usize| {
                 self.nodes[*a].share.level_fs == self.nodes[*b].share.level_fs
             };
-            let parts: Vec<Vec<usize>> = below.chunk_by(same).map(<[usize]>::to_vec).collect();
+            let parts = below.chunk_by(same).map(<[usize]>::to_vec);
+            let ties = std::iter::once(tied).chain(std::iter::repeat(None));
+            let parts: Vec<(Vec<usize>, Option<f64>)> = parts.zip(ties).collect();
             groups.extend(parts.into_iter().rev());
         }
     }
@@ -711,6 +715,19 @@ mod tests {
             ],
         );
         assert!(fair(&mut all, true).iter().all(|(_, f)| *f == 1.0));
+    }
+
+    #[test]
+    fn a_user_beside_an_account_is_equal_to_the_first_below_it() {
+        // Nobody has used anything: root in the account root, and u in an account beside root.
+        let mut all = with(
+            &[("a", "root", 1)],
+            &[("root", "root", 1, 0.0), ("u", "a", 1, 0.0)],
+        );
+        assert_eq!(
+            fair(&mut all, true),
+            [("root".to_owned(), 1.0), ("u".to_owned(), 1.0)]
+        );
     }
 
     #[test]

@@ -227,13 +227,18 @@ impl State {
         self.moved(id, base, &keys, counts);
     }
 
-    /// A job that begins or ceases to run is charged from now on, or no more.
+    /// A job that begins or ceases to run is charged from now on, or no more; one with fewer nodes is charged for them.
     fn charge(&mut self, id: JobId, before: u64, event: &Event) {
         let at = match event {
             Event::JobStarted { at, .. }
             | Event::JobEnding { at, .. }
             | Event::JobSuspended { at, .. }
-            | Event::JobResumed { at, .. } => *at,
+            | Event::JobResumed { at, .. }
+            | Event::JobChanged {
+                change: JobChange::Resized(_),
+                at,
+                ..
+            } => *at,
             _ => return,
         };
         let Some(job) = self.jobs.get(&id) else {

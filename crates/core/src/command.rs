@@ -453,6 +453,9 @@ pub struct JobUpdate {
     /// `SiteFactor=`.
     #[n(21)]
     pub site_factor: Option<i32>,
+    /// `NodeList=`: the nodes that a running job keeps.
+    #[n(22)]
+    pub nodelist: Option<String>,
 }
 
 /// `scontrol update nodename=`.

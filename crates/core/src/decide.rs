@@ -20,6 +20,7 @@ mod preempt;
 mod reboot;
 mod requeue;
 mod reservation;
+mod resize;
 mod submit;
 mod suspend;
 mod target;

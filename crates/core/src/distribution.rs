@@ -115,6 +115,29 @@ impl Distribution {
         text
     }
 
+    /// As listings of steps show it: `Block`, `CFCyclic`, `BBlockCyclic,Pack`.
+    pub fn title(&self) -> String {
+        let (whole, letter) = match self.nodes {
+            None | Some(NodeSpread::Block) => ("Block", "B"),
+            Some(NodeSpread::Cyclic) => ("Cyclic", "C"),
+            Some(NodeSpread::Plane(_)) => ("Plane", "Plane"),
+            Some(NodeSpread::Arbitrary) => ("Arbitrary", "Arbitrary"),
+        };
+        let mut text = match (self.sockets, self.cores) {
+            (None, None) => whole.to_owned(),
+            (sockets, cores) => {
+                let sockets = sockets.unwrap_or(CpuSpread::Cyclic).title();
+                format!("{letter}{sockets}{}", cores.map_or("", CpuSpread::title))
+            }
+        };
+        match self.pack {
+            Some(true) => text.push_str(",Pack"),
+            Some(false) => text.push_str(",NoPack"),
+            None => {}
+        }
+        text
+    }
+
     /// What a step of so many tasks on so many nodes does when nothing is said of nodes: with no more tasks than
     /// nodes each has its own.
     pub fn with_default(mut self, tasks: u32, nodes: u32) -> Distribution {
@@ -162,6 +185,14 @@ impl CpuSpread {
             CpuSpread::FullCyclic => "fcyclic",
         }
     }
+
+    fn title(self) -> &'static str {
+        match self {
+            CpuSpread::Block => "Block",
+            CpuSpread::Cyclic => "Cyclic",
+            CpuSpread::FullCyclic => "FCyclic",
+        }
+    }
 }
 
 impl fmt::Display for NoDistribution {
@@ -204,6 +235,16 @@ mod tests {
             ("cyclic:*:block", "cyclic:*:block"),
         ] {
             assert_eq!(parse(text).variable(), variable);
+        }
+        for (text, title) in [
+            ("", "Block"),
+            ("plane=2", "Plane"),
+            ("cyclic:fcyclic", "CFCyclic"),
+            ("cyclic:block:cyclic", "CBlockCyclic"),
+            ("*:*:fcyclic", "BCyclicFCyclic"),
+            ("block:block,pack", "BBlock,Pack"),
+        ] {
+            assert_eq!(parse(text).title(), title);
         }
         for text in [
             "foo",

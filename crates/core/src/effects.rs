@@ -40,6 +40,15 @@ impl State {
                 change: JobChange::StepLimit { step, limit },
                 ..
             } => self.with_job(*id, |job| self.step_limits(job, *step, *limit)),
+            // Agents take it as what they have of the job from now on.
+            Event::JobChanged {
+                id,
+                change: JobChange::Resized(_),
+                ..
+            } => self.with_job(*id, |job| match self.is_configuring(job) {
+                true => Vec::new(),
+                false => self.launches(job),
+            }),
             Event::JobEnding { id, .. } => self.with_job(*id, |job| {
                 let mut out = self.terminations(job);
                 out.extend(notice(job));
@@ -117,10 +126,17 @@ impl State {
                     job: *id,
                     attempt: *attempt,
                     now: false,
-                    why: self
-                        .jobs
-                        .get(id)
-                        .map_or(TerminateReason::Finished, why_ended),
+                    why: match self.jobs.get(id) {
+                        None => TerminateReason::Finished,
+                        // It gave this node up while the node was away.
+                        Some(job) if job.resize_time.is_some() && job.attempt == *attempt => {
+                            match job.phase() {
+                                Phase::Running | Phase::Suspended => TerminateReason::Cancelled,
+                                _ => why_ended(job),
+                            }
+                        }
+                        Some(job) => why_ended(job),
+                    },
                 });
             }
         }
@@ -129,7 +145,8 @@ impl State {
             let there = present.contains(&(id, attempt));
             match job.phase() {
                 Phase::Running | Phase::Suspended if self.is_configuring(job) => {}
-                Phase::Running if !there => out.push(Effect::Launch {
+                // The order that told it of a smaller allocation may have been lost with the connection.
+                Phase::Running if !there || job.resize_time.is_some() => out.push(Effect::Launch {
                     node,
                     job: id,
                     attempt,
@@ -137,7 +154,8 @@ impl State {
                 // The order to stop may have been lost with the connection, and that to launch. Others may have the
                 // job's CPUs: their launches come after this.
                 Phase::Suspended => {
-                    out.extend((!there).then_some(Effect::Launch {
+                    let launch = !there || job.resize_time.is_some();
+                    out.extend(launch.then_some(Effect::Launch {
                         node,
                         job: id,
                         attempt,
@@ -269,7 +287,7 @@ impl State {
             .collect()
     }
 
-    /// A job that goes on without one of its nodes (`--no-kill`): if that one was only set down and is connected, it
+    /// A job that goes on without one of its nodes (`--no-kill`, or it was made smaller): if that one is connected, it
     /// is told. In other cases the node said itself that nothing is left, or was told when the job ended.
     fn end_of_share(&self, job: &Job, position: u32) -> Vec<Effect> {
         if !matches!(job.phase(), Phase::Running | Phase::Suspended) {
@@ -288,7 +306,10 @@ impl State {
                 job: job.id,
                 attempt: job.attempt,
                 now: false,
-                why: TerminateReason::NodeFailure,
+                why: match self.node(share.node) {
+                    Some(node) if node.down => TerminateReason::NodeFailure,
+                    _ => TerminateReason::Cancelled,
+                },
             })
             .into_iter()
             .collect()

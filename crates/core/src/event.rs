@@ -386,6 +386,13 @@ pub enum JobChange {
     /// `PrologSlurmctld` has ended well.
     #[n(12)]
     Ready,
+    /// It runs on with fewer nodes: what it has now. What it had of the others was released before.
+    #[n(14)]
+    Resized(
+        #[n(0)]
+        #[cbor(with = "crate::cbor::arc")]
+        Arc<Allocation>,
+    ),
     /// The reservation that it asked for is gone: its specification without it, and whether it is held for that.
     #[n(20)]
     ReservationGone {

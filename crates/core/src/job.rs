@@ -168,6 +168,13 @@ pub struct Job {
     /// It is stopped and waits for its turn on CPUs that others have too, at least until then.
     #[n(45)]
     pub turn_due: Option<Timestamp>,
+    /// When it last gave up nodes in this run.
+    #[n(46)]
+    pub resize_time: Option<Timestamp>,
+    /// How often it gave up nodes, in all its runs.
+    #[n(47)]
+    #[cbor(default)]
+    pub resizes: u32,
 }
 
 impl Job {
@@ -689,9 +696,24 @@ pub struct Step {
     /// Time limit of its own, if any.
     #[n(10)]
     pub time_limit: Option<TimeLimit>,
-    /// Distribution, as text.
+    /// How its tasks are spread, as listings show it.
     #[n(11)]
     pub distribution: Option<String>,
+    /// The srun that made it.
+    #[n(12)]
+    #[cbor(default)]
+    pub maker: Option<StepMaker>,
+}
+
+/// The process that made a step.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct StepMaker {
+    /// Where it runs.
+    #[n(0)]
+    pub host: String,
+    /// Its number there.
+    #[n(1)]
+    pub pid: u32,
 }
 
 /// How a step ended.

@@ -115,8 +115,9 @@ pub fn is_job_variable(name: &str) -> bool {
         "SLURM_LAUNCH_NODE_",
         "SLURM_GPUS",
     ];
-    const NAMES: [&str; 16] = [
+    const NAMES: [&str; 17] = [
         "SLURM_HET_SIZE",
+        "SLURM_PACK_SIZE",
         "SLURM_JOBID",
         "SLURM_NPROCS",
         "SLURM_NNODES",
@@ -136,6 +137,7 @@ pub fn is_job_variable(name: &str) -> bool {
     PREFIXES.iter().any(|p| name.starts_with(p))
         || NAMES.contains(&name)
         || name.contains("_HET_GROUP_")
+        || name.contains("_PACK_GROUP_")
 }
 
 /// What the holder of an allocation sees (`salloc`'s command), and what every process of the job sees too.
@@ -186,7 +188,9 @@ fn components(view: &JobView, env: &mut Env) {
     if view.components.is_empty() {
         return;
     }
-    env.set("SLURM_HET_SIZE", view.components.len().to_string());
+    let size = view.components.len().to_string();
+    env.set("SLURM_HET_SIZE", &size);
+    env.set("SLURM_PACK_SIZE", size);
     for (number, component) in view.components.iter().enumerate() {
         let own = allocation_env(&JobView {
             job: component.job,
@@ -200,18 +204,16 @@ fn components(view: &JobView, env: &mut Env) {
             ..*view
         });
         for (name, value) in own.into_iter().filter(|(name, _)| differs(name)) {
-            env.set(&format!("{name}_HET_GROUP_{number}"), value);
+            env.set(&format!("{name}_HET_GROUP_{number}"), &value);
+            // The name that these had in older releases, which programs still read.
+            env.set(&format!("{name}_PACK_GROUP_{number}"), value);
         }
     }
 }
 
 /// Whether a variable may have another value in each component.
 fn differs(name: &str) -> bool {
-    !(name.starts_with("SLURM_SUBMIT_")
-        || matches!(
-            name,
-            "SLURM_CLUSTER_NAME" | "SLURM_CONF" | "SLURM_JOBID" | "SLURM_NODE_ALIASES"
-        ))
+    !(name.starts_with("SLURM_SUBMIT_") || matches!(name, "SLURM_CLUSTER_NAME" | "SLURM_CONF"))
 }
 
 /// Variables that are there only because the user asked for something.

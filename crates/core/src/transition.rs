@@ -130,6 +130,7 @@ impl Job {
                 | JobChange::Ready
                 | JobChange::ReservationGone { .. }
                 | JobChange::EndBy(_)
+                | JobChange::Resized(_)
                 | JobChange::StepLimit { .. }
                 | JobChange::Preempted(_)
                 | JobChange::Waking(_)

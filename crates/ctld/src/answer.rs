@@ -237,7 +237,8 @@ pub(crate) fn priorities(state: &State) -> Response {
         jobs: Vec::new(),
     };
     let pending = state.pending.iter().filter_map(|id| state.jobs.get(id));
-    for job in pending.filter(|job| job.priority > 0) {
+    // Those that could start, as sprio lists them.
+    for job in pending.filter(|job| job.priority > 0 && job.eligible_time.is_some()) {
         for partition in job
             .spec
             .partitions

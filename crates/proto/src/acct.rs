@@ -12,7 +12,7 @@ pub struct AcctJob {
     /// Its number (`JobIDRaw`).
     #[n(0)]
     pub id: JobId,
-    /// Which run, from 0: how often it had been requeued.
+    /// Which run, from 0: how often it had been requeued or made smaller.
     #[n(1)]
     pub restarts: u32,
     /// Array it is of, and its index there.
@@ -150,6 +150,10 @@ pub struct AcctJob {
     #[n(45)]
     #[cbor(default)]
     pub het: Option<HetPart>,
+    /// The run went on with fewer nodes, as another row: shown as `RESIZING`.
+    #[n(46)]
+    #[cbor(default)]
+    pub resized: bool,
 }
 
 /// A step.

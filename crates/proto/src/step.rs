@@ -250,6 +250,10 @@ pub struct StepSpec {
     #[n(39)]
     #[cbor(default)]
     pub het: Option<HetStep>,
+    /// The srun that asks for it.
+    #[n(40)]
+    #[cbor(default)]
+    pub maker: Option<muster_core::job::StepMaker>,
 }
 
 /// A step in one component of a heterogeneous job.

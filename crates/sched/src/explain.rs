@@ -243,6 +243,9 @@ fn unavailable(state: &State, job: &Job) -> Vec<String> {
     if more > 0 {
         lines.push(format!("So are {more} more."));
     }
+    if lines.is_empty() {
+        lines.push("Jobs in a partition of a higher priority tier wait for its nodes, too.".into());
+    }
     lines
 }
 

@@ -585,6 +585,7 @@ impl<'a> Pass<'a> {
     /// Remembers heads and promises, says which reasons changed.
     fn finish(&mut self) {
         let queue = &mut self.s.queue;
+        let mut moved = false;
         for (number, pass) in self.parts.iter().enumerate() {
             // A pass that was cut has not come to everyone's turn.
             if !pass.touched || (self.s.more && pass.head.is_none()) {
@@ -596,6 +597,7 @@ impl<'a> Pass<'a> {
                     .announce
                     .extend(part.head.into_iter().chain(pass.head));
                 part.head = pass.head;
+                moved = true;
             }
             let number = index(number);
             let mut made = self.made.remove(&number);
@@ -607,6 +609,11 @@ impl<'a> Pass<'a> {
                 }
             }
             part.reservation = made;
+        }
+        if moved {
+            // Why one waits may be who is first elsewhere.
+            let heads = queue.parts.iter().filter_map(|part| part.head);
+            queue.announce.extend(heads);
         }
         if !self.s.more {
             for part in &mut queue.parts {
@@ -621,7 +628,31 @@ impl<'a> Pass<'a> {
         self.s.more |= self.again;
     }
 
+    /// Those that are first in a partition while others wait for nodes of it in one of a higher tier.
+    fn below_others(&self) -> BTreeSet<JobId> {
+        let (heads, views) = (&self.s.queue.parts, &self.s.fleet.parts);
+        let waiting = || heads.iter().zip(views).filter(|(p, _)| p.head.is_some());
+        let mut highest: BTreeMap<u32, u32> = BTreeMap::new();
+        for (_, view) in waiting().filter(|(_, view)| view.own.is_none()) {
+            let tier = highest.entry(view.component).or_default();
+            *tier = view.config.priority_tier.max(*tier);
+        }
+        let below = waiting().filter(|(_, view)| {
+            let tier = highest.get(&view.component);
+            view.own.is_none() && tier.is_some_and(|tier| *tier > view.config.priority_tier)
+        });
+        let above: BTreeSet<JobId> = waiting()
+            .filter(|(_, view)| highest.get(&view.component) == Some(&view.config.priority_tier))
+            .filter_map(|(p, _)| p.head)
+            .collect();
+        below
+            .filter_map(|(p, _)| p.head)
+            .filter(|id| !above.contains(id))
+            .collect()
+    }
+
     fn reasons(&mut self) {
+        let below = self.below_others();
         let queue = &mut self.s.queue;
         let heads: BTreeSet<JobId> = queue.parts.iter().filter_map(|p| p.head).collect();
         let mut changed = std::mem::take(&mut queue.refused);
@@ -640,6 +671,8 @@ impl<'a> Pass<'a> {
             }
             let waiting = if let Some(cause) = queue.cause(shape) {
                 cause
+            } else if below.contains(&id) && !claims {
+                Reason::NodesUnavailable
             } else if claims || heads.contains(&id) || first_beside(id) {
                 Reason::Resources
             } else {

@@ -291,6 +291,12 @@ impl Scheduler {
             | JobChange::NotBefore(_) => self.job(state, id),
             JobChange::ReservationGone { .. } => self.job(state, id),
             JobChange::EndBy(_) | JobChange::NodesUp => self.retimed(state, id),
+            JobChange::Resized(_) => {
+                self.job(state, id);
+                self.nodes_of(state, id);
+                self.follow_limits(state, id);
+                self.retimed(state, id);
+            }
             JobChange::Preempted(_) => {
                 self.job(state, id);
                 self.opened.insert(id);

@@ -19,6 +19,8 @@ pub(super) struct Plan<'a> {
     pub(super) derived: Vec<(i64, ExitStatus)>,
     /// Suspensions that began or ended (true), in order.
     pub(super) suspensions: Vec<(i64, Timestamp, bool)>,
+    /// A run that goes on as another since a time: nothing follows it in the plan.
+    pub(super) resized: Option<(i64, i64, Timestamp)>,
     /// Nodes, in order.
     pub(super) nodes: Vec<&'a NodeNow>,
     job_at: HashMap<i64, usize>,
@@ -78,6 +80,10 @@ impl<'a> Plan<'a> {
             }
             Change::Suspended { run, at } => self.suspensions.push((run_row(*run)?, *at, false)),
             Change::Resumed { run, at } => self.suspensions.push((run_row(*run)?, *at, true)),
+            Change::Resized { run, at, next } => {
+                self.job(next, true, false)?;
+                self.resized = Some((run_row(*run)?, run_row(next.key)?, *at));
+            }
             Change::Node(now) => self.nodes.push(now),
         }
         Ok(())

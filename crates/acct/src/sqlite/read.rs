@@ -1,8 +1,8 @@
 //! Answering sacct from the file. Each query is one read transaction: the writer goes on beside it.
 
 use super::row::{
-    ASKED, Context, LIFE, OPEN, Owner, STEP_END, STEP_START, first_row, key_exit, key_limit,
-    key_state, key_step, last_row, row_run, small, time, unsigned,
+    ASKED, Context, LIFE, OPEN, Owner, RESIZED, STEP_END, STEP_START, first_row, key_exit,
+    key_limit, key_state, key_step, last_row, row_run, small, time, unsigned,
 };
 use super::text::{Texts, find};
 use crate::array_text::pending_text;
@@ -159,7 +159,12 @@ impl Pages<'_> {
     fn add(&mut self, id: JobId, jobs: Vec<AcctJob>) -> ControlFlow<()> {
         match self.held.replace((id, jobs)) {
             Some((before, jobs)) if self.duplicates || before != id => self.give(jobs),
-            _ => ControlFlow::Continue(()),
+            // What it was before it was made smaller is part of the same run.
+            Some((_, jobs)) => {
+                let resized = jobs.into_iter().filter(|job| job.resized).collect();
+                self.give(resized)
+            }
+            None => ControlFlow::Continue(()),
         }
     }
 
@@ -398,7 +403,7 @@ impl Search<'_> {
         let array = run.array_id.zip(run.array_index);
         Ok(AcctJob {
             id: key.job,
-            restarts: key.restarts,
+            restarts: key.number,
             array: array.map(|(base, index)| (JobId(unsigned(base)), small(index))),
             array_pending: None,
             name: run.name.to_owned(),
@@ -410,7 +415,8 @@ impl Search<'_> {
             partition: self.text(run.partition)?,
             qos: self.text(run.qos)?,
             state: run.state()?,
-            requeued: run.requeued != 0,
+            requeued: run.requeued == 1,
+            resized: run.requeued == RESIZED,
             cancelled_by: run.cancelled_by.map(small),
             exit: key_exit(run.exit),
             derived_exit: key_exit(run.derived_exit),

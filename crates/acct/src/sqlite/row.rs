@@ -81,13 +81,15 @@ pub(super) const STEP_END: &[&str] = &[
 
 /// `end_ms` of a run that has not ended.
 pub(super) const OPEN: i64 = i64::MAX;
+/// `requeued` of a run that went on with fewer nodes as the next one.
+pub(super) const RESIZED: i64 = 2;
 /// Bits of a row's number that say which run of the job it is. Runs beyond share the last.
 pub(super) const RUN_BITS: u32 = 16;
 const RUN_MAX: i64 = (1 << RUN_BITS) - 1;
 
 /// The row of a run.
 pub(super) fn run_row(key: RunKey) -> Result<i64, StoreError> {
-    let run = i64::from(key.restarts).min(RUN_MAX);
+    let run = i64::from(key.number).min(RUN_MAX);
     Ok(first_row(key.job)? | run)
 }
 
@@ -109,7 +111,7 @@ pub(super) fn last_row(job: JobId) -> Result<i64, StoreError> {
 pub(super) fn row_run(row: i64) -> RunKey {
     RunKey {
         job: JobId(u64::try_from(row >> RUN_BITS).unwrap_or(0)),
-        restarts: u32::try_from(row & RUN_MAX).unwrap_or(0),
+        number: u32::try_from(row & RUN_MAX).unwrap_or(0),
     }
 }
 
@@ -271,7 +273,7 @@ mod tests {
     fn runs_and_rows_are_one_to_one_in_order() {
         let key = |job, restarts| RunKey {
             job: JobId(job),
-            restarts,
+            number: restarts,
         };
         let keys = [
             key(1, 0),

@@ -2,8 +2,8 @@
 
 use super::plan::{JobWrite, Plan, StepWrite};
 use super::row::{
-    ASKED, Context, LIFE, OPEN, Owner, STEP_END, STEP_START, cbor, exit_key, limit_key, signed,
-    some, state_key, step_key,
+    ASKED, Context, LIFE, OPEN, Owner, RESIZED, STEP_END, STEP_START, cbor, exit_key, limit_key,
+    signed, some, state_key, step_key,
 };
 use super::text::Interned;
 use crate::change::{JobRow, NodeNow};
@@ -136,6 +136,17 @@ impl Writer<'_> {
         }
         for now in &plan.nodes {
             self.node(now)?;
+        }
+        if let Some((run, next, at)) = plan.resized {
+            self.connection
+                .prepare_cached("UPDATE job SET requeued = ?2, end_ms = ?3 WHERE row = ?1")?
+                .execute((run, RESIZED, at.0))?;
+            for sql in [
+                "UPDATE OR REPLACE step SET job = ?2 WHERE job = ?1 AND end_ms IS NULL",
+                "UPDATE OR REPLACE suspension SET job = ?2 WHERE job = ?1 AND end_ms IS NULL",
+            ] {
+                self.connection.prepare_cached(sql)?.execute((run, next))?;
+            }
         }
         Ok(())
     }

@@ -371,6 +371,7 @@ fn step_start(job: &Job, at: Timestamp) -> Event {
             submit_line: "srun hostname".to_owned(),
             time_limit: None,
             distribution: None,
+            maker: None,
         }),
     }
 }

@@ -68,6 +68,7 @@ impl<'a> AcctRow<'a> {
         match self.state() {
             // A lost node or a preemption says more than that the job went back to the queue.
             state @ (JobState::NodeFail | JobState::Preempted) => state.name(),
+            _ if self.step.is_none() && self.job.resized => "RESIZING",
             _ if self.step.is_none() && self.job.requeued => "REQUEUED",
             state => state.name(),
         }

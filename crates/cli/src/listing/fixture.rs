@@ -84,6 +84,8 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         restarts: 0,
         attempt: Attempt(0),
         alloc: None,
+        resize_time: None,
+        resizes: 0,
         nodes_held: CpuSet::default(),
         exit: ExitStatus::default(),
         derived_exit: ExitStatus::default(),
@@ -173,6 +175,7 @@ pub(crate) fn step(number: StepNo, name: &str, tasks: u32) -> Step {
         submit_line: String::new(),
         time_limit: None,
         distribution: Some("Block".to_owned()),
+        maker: None,
     }
 }
 

@@ -345,7 +345,7 @@ fn priority(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
         w.raw("required_switches", spec.ask.switches.map_or(0, |s| s.0));
     }
     w.raw("requeue", job.requeueable);
-    w.time("resize_time", None);
+    w.time("resize_time", job.resize_time);
     w.raw("restart_cnt", job.restarts);
     w.text_or_empty("resv_name", spec.reservation.as_deref());
     if w.is_old() {

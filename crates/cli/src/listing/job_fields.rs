@@ -113,7 +113,10 @@ pub(crate) static FIELDS: &[Field<Jobs>] = fields![JobRow<'_>;
     b'-' ["reboot"] "REBOOT" cut _r _c o => o.push('0');
     b'-' ["reqswitch"] "REQ_SWITCH" cut r _c o => put!(o, "{}", r.job.spec.ask.switches.map_or(0, |s| s.0));
     b'-' ["requeue"] "REQUEUE" cut r _c o => put!(o, "{}", r.requeue());
-    b'-' ["resizetime"] "RESIZE_TIME" run _r _c o => o.push_str("N/A");
+    b'-' ["resizetime"] "RESIZE_TIME" run r c o => match r.job.resize_time {
+        Some(at) => c.time(o, at),
+        None => o.push_str("N/A"),
+    };
     b'-' ["restartcnt"] "RESTART_COUNT" cut r _c o => put!(o, "{}", r.job.restarts);
     b'-' ["siblingsactive"] "ACTIVE_SIBLINGS" cut _r _c o => o.push_str("NA");
     b'-' ["siblingsactiveraw"] "ACTIVE_SIBLINGS_RAW" cut _r _c o => o.push_str("NA");

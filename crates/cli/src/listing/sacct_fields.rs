@@ -67,7 +67,7 @@ pub(crate) static FIELDS: &[Field] = table![
     "JobID" -12 r _c o => r.write_id(o);
     "JobIDRaw" -12 r _c o => r.write_raw_id(o);
     "JobName" 10 r _c o => o.push_str(r.step.map_or(&r.job.name, |s| &s.name));
-    "Layout" 9 r _c o => o.push_str(r.step.map_or("", |s| &s.distribution));
+    "Layout" 9 r _c o => o.push_str(layout(r));
     "MaxDiskRead" 12 r _c o => peaks(r, |_, p| put!(o, "{}", p.read_bytes.amount));
     "MaxDiskReadNode" 15 r _c o => peaks(r, |_, p| o.push_str(&p.read_bytes.node));
     "MaxDiskReadTask" 15 r _c o => peaks(r, |_, p| put!(o, "{}", p.read_bytes.task));
@@ -263,6 +263,15 @@ fn tasks(r: &AcctRow<'_>, out: &mut String) {
 
 fn frequency(r: &AcctRow<'_>, out: &mut String) {
     out.push_str(if r.is_batch_step() { "0" } else { "Unknown" });
+}
+
+/// How the tasks of a step are spread; nothing is known of that of a script.
+fn layout<'a>(r: &AcctRow<'a>) -> &'a str {
+    match r.step {
+        None => "",
+        Some(step) if step.distribution.is_empty() => "Unknown",
+        Some(step) => &step.distribution,
+    }
 }
 
 fn asked_memory(r: &AcctRow<'_>, out: &mut String) {

@@ -60,6 +60,7 @@ fn job(id: u64, name: &str, state: JobState, exit: (u32, u32)) -> AcctJob {
         steps: Vec::new(),
         submit_host: "vm".to_owned(),
         requeued: false,
+        resized: false,
     }
 }
 

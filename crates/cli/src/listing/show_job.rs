@@ -157,6 +157,10 @@ fn times(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
         "Unknown",
     );
     style.newline(out);
+    if job.resize_time.is_some() {
+        time(out, "ResizeTime", job.resize_time, "None");
+        style.newline(out);
+    }
     let endless = job.time_limit == TimeLimit::Unlimited && job.end_time.is_none();
     time(out, "StartTime", row.start(ctx), "Unknown");
     time(
@@ -451,7 +455,9 @@ pub(crate) fn write_step(out: &mut String, row: &StepRow<'_>, ctx: &Ctx, style: 
         put!(out, " Dist={distribution}");
     }
     style.newline(out);
-    // The program that made the step is not known to the controller: steps are made by the job's own nodes.
-    out.push_str("SrunHost:Pid=(null):0");
+    match &step.maker {
+        Some(maker) => put!(out, "SrunHost:Pid={}:{}", maker.host, maker.pid),
+        None => out.push_str("SrunHost:Pid=(null):0"),
+    }
     style.end(out);
 }

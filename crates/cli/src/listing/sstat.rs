@@ -460,5 +460,6 @@ fn job_row(job: &Job, steps: Vec<AcctStep>) -> AcctJob {
         steps,
         submit_host: String::new(),
         requeued: false,
+        resized: false,
     }
 }

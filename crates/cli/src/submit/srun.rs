@@ -24,6 +24,7 @@ use muster_proto::step::{AgentReply, AgentRequest, HetStep, StepCreated, StepSpe
 use request::Streams;
 use session::Session;
 use std::process::ExitCode;
+use std::time::Duration;
 
 const PREFIX: &str = "Unable to allocate resources";
 
@@ -330,6 +331,13 @@ fn create(
             }
         }
     }
+}
+
+/// Between TERM and KILL when srun ends a step: `KillWait`, read when it is needed.
+fn kill_wait() -> Duration {
+    let site = endpoint::read(&endpoint::conf_path());
+    let seconds = site.map_or(endpoint::KILL_WAIT_S, |site| site.kill_wait_s);
+    Duration::from_secs(seconds.into())
 }
 
 /// A limit that `--wait`, `--kill-on-bad-exit` and their like give as text.

@@ -156,12 +156,13 @@ fn one_bad_exit_ends_all() {
             }
             loop {
                 match frame::read(stream).unwrap() {
-                    ToStepd::Signal(9) => break,
-                    ToStepd::Stdin { .. } => {}
+                    ToStepd::Signal(15) => break,
+                    // What is stopped goes on first.
+                    ToStepd::Signal(18) | ToStepd::Stdin { .. } => {}
                     other => panic!("{other:?}"),
                 }
             }
-            tell(stream, &[exited(1, 0, 9), FromStepd::Closed]);
+            tell(stream, &[exited(1, 0, 15), FromStepd::Closed]);
         },
     );
     let seen = run_inside(&stage, &["srun", "-K", "-n2", "prog"], "");
@@ -169,9 +170,9 @@ fn one_bad_exit_ends_all() {
         seen.stderr,
         "srun: error: n1: task 0: Exited with exit code 1\n\
          srun: Terminating StepId=5.0\n\
-         srun: error: n2: task 1: Killed\n"
+         srun: error: n2: task 1: Terminated\n"
     );
-    assert_eq!(seen.code, 137);
+    assert_eq!(seen.code, 143);
 }
 
 #[test]

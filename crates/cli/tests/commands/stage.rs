@@ -320,6 +320,8 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
         restarts: 0,
         attempt: Attempt(1),
         alloc: Some(Arc::new(alloc)),
+        resize_time: None,
+        resizes: 0,
         nodes_held: CpuSet::default(),
         exit: ExitStatus::default(),
         derived_exit: ExitStatus::default(),

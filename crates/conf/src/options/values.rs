@@ -42,7 +42,7 @@ pub fn number(long: &str, text: &str, least: u32) -> Result<u32, OptionError> {
     })
 }
 
-/// `--nodes`: least and most.
+/// `--nodes`: least, which is one at least, and most, which is 0 only where nothing else is said.
 ///
 /// # Errors
 /// Not a count or range.
@@ -58,10 +58,7 @@ pub fn nodes(text: &str) -> Result<(u32, u32), OptionError> {
             "Maximum node count {max} is less than minimum node count {min}"
         )));
     }
-    if max == 0 {
-        return Err(bad());
-    }
-    Ok((min.max(1), max))
+    Ok((min.clamp(1, max.max(1)), max))
 }
 
 /// Array indices: `0-15:4%2`, `1,3,5`, `[1-3]`. A limit of 0 is none.

@@ -2,7 +2,7 @@
 //! it has made so far (`decide::draft`) and when they are applied.
 
 use crate::event::{Event, JobChange};
-use crate::ids::{Attempt, JobId, StepNo};
+use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
 use crate::job::{
     AfterCompleting, Allocation, ArrayRole, ExitStatus, Hold, Job, JobState, Reason, Step, StepEnd,
 };
@@ -11,6 +11,7 @@ use crate::power::Waking;
 use crate::spec::{JobKind, JobSpec};
 use crate::time::{TimeLimit, Timestamp};
 use crate::transition::next_phase;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Job {
@@ -61,6 +62,8 @@ impl Job {
             waking: None,
             end_by: None,
             switch_wait_since: None,
+            resize_time: None,
+            resizes: 0,
             predicted_s: None,
             priority_fixed: spec.priority.is_some_and(|p| p > 0),
             het: None,
@@ -319,6 +322,7 @@ impl Job {
                 }
             }
             JobChange::EndBy(at) => self.end_by = *at,
+            JobChange::Resized(alloc) => self.resize(alloc, at),
             JobChange::StepLimit { step, limit } => {
                 if let Some(step) = self.steps.iter_mut().find(|s| s.step == *step) {
                     step.time_limit = Some(*limit);
@@ -391,6 +395,7 @@ impl Job {
         self.term_time = None;
         self.suspend_time = None;
         self.suspended_ms = 0;
+        self.resize_time = None;
         self.nodes_held = (0..u32::try_from(alloc.nodes.len()).unwrap_or(u32::MAX)).collect();
         self.partition = alloc.partition.clone();
         self.end_by = alloc.end_by;
@@ -417,8 +422,21 @@ impl Job {
                 submit_line: self.spec.submit_line.clone(),
                 time_limit: None,
                 distribution: None,
+                maker: None,
             });
         }
+    }
+
+    fn resize(&mut self, alloc: &Arc<Allocation>, at: Timestamp) {
+        let held: BTreeSet<NodeIdx> = self.held().map(|(share, _)| share.node).collect();
+        self.nodes_held = (0u32..)
+            .zip(&alloc.nodes)
+            .filter(|(_, share)| held.contains(&share.node))
+            .map(|(position, _)| position)
+            .collect();
+        self.alloc = Some(alloc.clone());
+        self.resize_time = Some(at);
+        self.resizes += 1;
     }
 
     fn end(&mut self, at: Timestamp, state: JobState, reason: Reason, exit: ExitStatus) {

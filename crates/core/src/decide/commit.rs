@@ -179,7 +179,7 @@ fn licenses_suffice(draft: &Draft<'_>, starts: &[(&Job, &Allocation)]) -> bool {
 
 /// What the allocation counts in the user's use, in thousandths: CPUs, or what `TRESBillingWeights` says, times the
 /// `UsageFactor` of the QOS.
-fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> u64 {
+pub(super) fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> u64 {
     let state = draft.state;
     let weights = state
         .partition(&alloc.partition)

@@ -236,11 +236,13 @@ pub(super) fn lose_node(draft: &mut Draft<'_>, id: JobId, node: NodeIdx) {
             } else if !survives {
                 fail(draft, id, End::new(JobState::NodeFail, Reason::NodeDown));
             }
-            if draft
-                .job(id)
-                .is_none_or(|job| position_on(job, node).is_none())
-            {
+            let Some(job) = draft.job(id).filter(|job| position_on(job, node).is_some()) else {
                 return;
+            };
+            if survives && !never_began {
+                let others = job.held().map(|(share, _)| share.node);
+                let kept = others.filter(|other| *other != node).collect();
+                return super::resize::shrink(draft, id, &kept);
             }
         }
         Phase::Completing | Phase::Requeueing => {}

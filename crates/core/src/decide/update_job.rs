@@ -4,7 +4,7 @@
 use super::draft::Draft;
 use super::submit::{check_times, too_long};
 use super::target::{self, Item};
-use super::{ask, dependency, is_admin, partition_access, require_owner, reservation};
+use super::{ask, dependency, is_admin, partition_access, require_owner, reservation, resize};
 use crate::command::{Identity, JobTarget, JobUpdate, Reply};
 use crate::config::PartitionConfig;
 use crate::event::JobChange;
@@ -53,9 +53,24 @@ fn update_item(
             ));
         }
     };
+    let (mut kept, mut rest) = (None, None);
+    if pending && update.nodelist.is_some() {
+        return Err(Refusal::new(
+            RefusalCode::JobPending,
+            format!("job {id} has no nodes yet; ReqNodeList says which it asks for"),
+        ));
+    }
     if !pending {
         refuse_unless_pending(job, update)?;
+        kept = resize::wanted(job, update)?;
+        rest = Some(JobUpdate {
+            ask: None,
+            nodelist: None,
+            ..update.clone()
+        });
     }
+    // What is said of the nodes of a job that runs is no change of what it asked for.
+    let update = rest.as_ref().unwrap_or(update);
     refuse_unless_admin(draft, identity, job, update)?;
     let limit = new_limit(draft, identity, job, update)?;
     let rank = new_rank(draft, identity, job, update)?;
@@ -93,6 +108,9 @@ fn update_item(
         dependency::conclude(draft, id, verdict);
         dependency::split_decided_tasks(draft, id);
     }
+    if let Some(kept) = kept {
+        resize::shrink(draft, id, &kept);
+    }
     Ok(())
 }
 
@@ -103,7 +121,13 @@ fn refuse_unless_pending(job: &Job, update: &JobUpdate) -> Result<(), Refusal> {
         ("Dependency", update.dependency.is_some()),
         ("Reservation", update.reservation.is_some()),
         ("StartTime", update.begin.is_some()),
-        ("the resources", update.ask.is_some()),
+        (
+            "the resources",
+            update
+                .ask
+                .as_ref()
+                .is_some_and(|ask| !resize::only_nodes_differ(&job.spec.ask, ask)),
+        ),
         ("StdOut, StdErr and StdIn", update.stdio.is_some()),
         ("WorkDir", update.work_dir.is_some()),
         ("Account", update.account.is_some()),

@@ -11,6 +11,7 @@ mod power;
 mod random;
 mod reboots;
 mod reservations;
+mod resizing;
 mod running;
 mod submission;
 mod table;

@@ -14,7 +14,7 @@ use muster_core::node::{GresConfig, NodeLink};
 use muster_core::refusal::RefusalCode;
 use muster_core::spec::JobSpec;
 
-fn set(nodes: &str, state: &str, reason: Option<&str>) -> UserCommand {
+pub(crate) fn set(nodes: &str, state: &str, reason: Option<&str>) -> UserCommand {
     UserCommand::UpdateNodes {
         nodes: nodes.to_owned(),
         update: NodeUpdate {

@@ -8,7 +8,9 @@ use muster_core::command::{
 use muster_core::event::Event;
 use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
 use muster_core::job::{ExitStatus, Job, JobState};
-use muster_core::spec::{Dependency, DependencyKind, DependencyTerm, JobSpec, WarnSignal};
+use muster_core::spec::{
+    Dependency, DependencyKind, DependencyTerm, JobSpec, ResourceAsk, WarnSignal,
+};
 use muster_core::time::TimeLimit;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -84,7 +86,7 @@ fn ops() -> impl Strategy<Value = Op> {
         2 => (any::<u32>(), 0u8..4).prop_map(|(pick, kind)| Op::Trouble { pick, kind }),
         6 => (any::<u32>(), 0u8..11, uid.clone(), prop::option::of(0u8..8))
             .prop_map(|(pick, verb, uid, index)| Op::Verb { pick, verb, uid, index }),
-        2 => (any::<u32>(), 0u8..12, 0u32..40, uid.clone())
+        2 => (any::<u32>(), 0u8..14, 0u32..40, uid.clone())
             .prop_map(|(pick, field, value, uid)| Op::Update { pick, field, value, uid }),
         1 => (uid, 0u8..4).prop_map(|(uid, what)| Op::Filter { uid, what }),
         3 => (0u8..3, 0u8..10).prop_map(|(idx, verb)| Op::Node { idx, verb }),
@@ -256,6 +258,14 @@ fn update(world: &World, field: u8, value: u32) -> JobUpdate {
         8 => update.begin = Some(world.now.plus_s(u64::from(value))),
         9 => update.array_throttle = Some(value % 4),
         10 => update.requeue = Some(value.is_multiple_of(2)),
+        11 => {
+            let ask = pick(world, value).map(|job| job.spec.ask.clone());
+            update.ask = ask.map(|ask| ResourceAsk {
+                min_nodes: 1 + value % 3,
+                ..ask
+            });
+        }
+        12 => update.nodelist = Some(["n1", "n[1-2]", "n[1,3]"][value as usize % 3].to_owned()),
         _ => update.deadline = Some(world.now.plus_s(u64::from(value) * 20)),
     }
     update

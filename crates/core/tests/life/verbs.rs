@@ -561,8 +561,12 @@ fn updates_change_what_they_may() {
     };
     world.must(1000, update(id, |u| u.ask = Some(big.clone())));
     assert!(world.start(id, &[0, 1]));
+    let other = ResourceAsk {
+        cpus_per_task: Some(2),
+        ..big
+    };
     assert_eq!(
-        world.refused(1000, update(id, |u| u.ask = Some(big))),
+        world.refused(1000, update(id, |u| u.ask = Some(other))),
         RefusalCode::JobNotPending
     );
     world.must(

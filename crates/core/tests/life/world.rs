@@ -530,5 +530,6 @@ pub(crate) fn step(no: u32, at: Timestamp) -> muster_core::job::Step {
         submit_line: String::new(),
         time_limit: None,
         distribution: None,
+        maker: None,
     }
 }

@@ -344,3 +344,54 @@ fn the_cluster_of_a_sites_slurm_conf_is_emulated_here() {
         "1|72|COMPLETED\n1.batch|36|COMPLETED"
     );
 }
+
+#[test]
+fn a_running_job_gives_up_nodes() {
+    let c = Cluster::start(3, 2);
+    c.write(
+        "shrink.sh",
+        "#!/bin/bash\n#SBATCH -N3 -n3 -o shrink.out\n\
+         srun --ntasks-per-node=1 bash -c 'touch runs.$SLURMD_NODENAME; until [ -e go ]; do sleep 0.05; done' &\n\
+         until [ -e runs.n3 ]; do sleep 0.05; done\n\
+         scontrol update JobId=$SLURM_JOB_ID NumNodes=2\n\
+         . ./slurm_job_${SLURM_JOB_ID}_resize.sh\n\
+         echo $SLURM_JOB_NODELIST $SLURM_NNODES $SLURM_JOB_CPUS_PER_NODE ${SLURM_NTASKS-none}\n\
+         srun --overlap -l bash -c 'echo $SLURMD_NODENAME of $SLURM_JOB_NODELIST'\n\
+         srun --overlap -N3 true; echo three: $?\n\
+         wait\n",
+    );
+    let job = c.sbatch("shrink.sh");
+    c.until("it is smaller", || {
+        c.read_if_there("shrink.out").contains("three: ")
+    });
+    let out = c.read("shrink.out");
+    for line in [
+        "n[1-2] 2 1(x2) none\n",
+        "0: n1 of n[1-2]\n",
+        "1: n2 of n[1-2]\n",
+        "three: 1\n",
+    ] {
+        assert!(out.contains(line), "{line}: {out}");
+    }
+    c.until_prints(&format!("squeue -h -j {job} -o '%D %N %C'"), "2 n[1-2] 2");
+    let shown = c.ok(&format!("scontrol show job {job}"));
+    for part in ["ResizeTime=2", "NumNodes=2 NumCPUs=2"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    // Others have the node, at once.
+    assert_eq!(c.ok("srun -w n3 -n2 echo other"), "other\nother");
+    let more = c.run(&format!("scontrol update JobId={job} NumNodes=3"));
+    assert!(
+        more.code == 1 && more.err.contains("not supported"),
+        "{more:?}"
+    );
+    // A controller that comes back knows, and so does an agent.
+    c.kill(c.controller());
+    assert_eq!(c.start_controller().code, 0);
+    c.until_prints(&format!("squeue -h -j {job} -o '%D %N'"), "2 n[1-2]");
+    c.write("go", "");
+    c.until_prints(
+        &format!("sacct -X -n -P -j {job} -o State,NNodes,NodeList"),
+        "RESIZING|3|n[1-3]\nCOMPLETED|2|n[1-2]",
+    );
+}

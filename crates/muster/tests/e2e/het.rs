@@ -108,9 +108,9 @@ fn a_killed_controller_never_leaves_a_part_alone() {
 #[test]
 fn allocations_of_several_components() {
     let c = Cluster::start(2, 2);
-    let text = c.ok("salloc -Q -n1 -w n1 : -n2 -w n2 bash -c 'echo $SLURM_HET_SIZE $SLURM_JOB_NODELIST_HET_GROUP_1; \
+    let text = c.ok("salloc -Q -n1 -w n1 : -n2 -w n2 bash -c 'echo $SLURM_HET_SIZE $SLURM_PACK_SIZE $SLURM_JOB_NODELIST_HET_GROUP_1 $SLURM_JOB_NODELIST_PACK_GROUP_1; \
          srun --het-group=0-1 bash -c \"echo \\$SLURM_PROCID \\$SLURMD_NODENAME\" | sort'");
-    assert_eq!(text, "2 n2\n0 n1\n1 n2\n2 n2");
+    assert_eq!(text, "2 2 n2 n2\n0 n1\n1 n2\n2 n2");
     let text =
         c.ok("srun -l -n1 -w n1 : -n1 -w n2 bash -c 'echo $SLURMD_NODENAME of $SLURM_NTASKS'");
     let mut lines: Vec<&str> = text.lines().collect();

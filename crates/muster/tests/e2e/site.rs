@@ -315,7 +315,11 @@ fn the_site_says_what_srun_does_about_tasks_that_fail() {
     let c = Cluster::start(1, 2);
     let tasks = "bash -c '[ $SLURM_PROCID = 0 ] && exit 3; sleep 1000'";
     configure(&c, "KillOnBadExit=1");
-    assert_eq!(c.run(&format!("srun -n2 {tasks}")).code, 137);
+    assert_eq!(c.run(&format!("srun -n2 {tasks}")).code, 143);
+    // Who does not mind TERM is killed after KillWait.
+    configure(&c, "KillWait=1");
+    let stubborn = "bash -c 'trap \"\" TERM; [ $SLURM_PROCID = 0 ] && exit 3; sleep 1000'";
+    assert_eq!(c.run(&format!("srun -n2 {stubborn}")).code, 137);
     configure(&c, "KillOnBadExit=0\nWaitTime=1");
     assert_eq!(c.run(&format!("srun -n2 {tasks}")).code, 137);
     // What the user says goes first.

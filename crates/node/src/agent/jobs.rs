@@ -247,10 +247,17 @@ impl Agent {
     fn launch(&mut self, grant: &Rc<JobGrant>) {
         let run = (grant.job, grant.attempt);
         if let Some(known) = self.jobs.get_mut(run) {
-            if known.grant.is_none() {
+            // A job that was made smaller has less from now on.
+            let nodes = |grant: &Rc<JobGrant>| grant.alloc.nodes.len();
+            if known
+                .grant
+                .as_ref()
+                .is_none_or(|had| nodes(had) > nodes(grant))
+            {
                 known.grant = Some(Rc::clone(grant));
                 let order = launch::hold(grant, None);
                 self.shim_order(&order);
+                self.steps_may_fit();
             }
             return;
         }

@@ -9,9 +9,12 @@ use crate::shim::wire::{Known, Run, ToShim};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::cpuset::CpuSet;
+use muster_core::distribution::Distribution;
 use muster_core::hostlist;
 use muster_core::ids::{Attempt, JobId, StepNo};
-use muster_core::job::{ExitStatus, GresShare, JobState, Step, StepEnd, Usage};
+use muster_core::job::{
+    Allocation, ExitStatus, GresShare, JobState, NodeShare, Step, StepEnd, Usage,
+};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::node::{JobGrant, Report};
 use muster_proto::step::{AgentReply, AgentRequest, StepCreated, StepLaunch, StepNode, StepSpec};
@@ -101,7 +104,7 @@ struct Record {
 /// A node of a step.
 #[derive(Clone, Debug, Encode, Decode)]
 struct RecordNode {
-    /// Position in the allocation.
+    /// Position in the allocation that the job had then.
     #[n(0)]
     at: u32,
     #[n(1)]
@@ -114,6 +117,22 @@ struct RecordNode {
     tasks: Vec<u32>,
     #[n(5)]
     end: Option<StepEnd>,
+    /// Its name.
+    #[n(6)]
+    #[cbor(default)]
+    name: String,
+}
+
+impl RecordNode {
+    /// Position in the allocation that the job has now; none if it gave the node up.
+    fn position(&self, alloc: &Allocation) -> Option<usize> {
+        let at = self.at as usize;
+        let is_it = |share: &&NodeShare| share.name == self.name;
+        match alloc.nodes.get(at).filter(is_it) {
+            Some(_) => Some(at),
+            None => alloc.nodes.iter().position(|share| is_it(&share)),
+        }
+    }
 }
 
 impl Record {
@@ -173,6 +192,11 @@ impl Agent {
             return Err(Refusal::new(RefusalCode::InvalidValue, "no program to run"));
         }
         Ok(Some(run))
+    }
+
+    /// Something else than the end of a step lets waiting ones start, or refuses them.
+    pub(super) fn steps_may_fit(&mut self) {
+        self.steps.dirty = true;
     }
 
     /// Starts waiting steps that fit, in the order in which they came. A step that waits holds up later ones of its
@@ -240,7 +264,8 @@ impl Agent {
         let of_run = self.steps.running.values().filter(|r| r.run == run);
         for running in of_run.filter(|r| r.record.holds) {
             for node in running.record.nodes.iter().filter(|n| n.end.is_none()) {
-                let Some(at) = held.get_mut(node.at as usize) else {
+                let position = node.position(&grant.alloc);
+                let Some(at) = position.and_then(|at| held.get_mut(at)) else {
                     continue;
                 };
                 at.cpus.union_with(&node.cpus);
@@ -319,6 +344,7 @@ impl Agent {
                     },
                     tasks: p.tasks.clone(),
                     end: None,
+                    name: grant.alloc.nodes[p.node].name.clone(),
                 })
                 .collect(),
         };
@@ -549,7 +575,8 @@ impl Agent {
             .nodes
             .iter()
             .filter(|n| n.end.is_none())
-            .map(|n| n.at as usize)
+            // A node that the job gave up ends all that it has of the job.
+            .filter_map(|n| n.position(&grant.alloc))
             .collect();
         for node in nodes {
             if node == 0 {
@@ -678,20 +705,25 @@ impl Agent {
 
 /// The step as listings show it.
 fn describe(step: StepNo, spec: &StepSpec, placed: &[layout::Placed], names: &[String]) -> Step {
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let tasks = count(placed.iter().map(|p| p.tasks.len()).sum());
+    let spread = Distribution::parse(spec.distribution.as_deref().unwrap_or(""))
+        .unwrap_or_default()
+        .with_default(tasks, count(placed.len()));
     Step {
         step,
         name: spec.name.clone(),
         hostlist: hostlist::compress(names),
-        nodes: u32::try_from(placed.len()).unwrap_or(u32::MAX),
-        tasks: u32::try_from(placed.iter().map(|p| p.tasks.len()).sum::<usize>())
-            .unwrap_or(u32::MAX),
+        nodes: count(placed.len()),
+        tasks,
         cpus: placed.iter().map(|p| p.cpus.len()).sum(),
         memory_mib: placed.iter().map(|p| p.memory_mib).sum(),
         start_time: now(),
         stdio: spec.stdio.clone(),
         submit_line: spec.submit_line.clone(),
         time_limit: spec.time_limit,
-        distribution: spec.distribution.clone(),
+        distribution: Some(spread.title()),
+        maker: spec.maker.clone(),
     }
 }
 

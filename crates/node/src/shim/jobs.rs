@@ -313,7 +313,8 @@ impl Shim {
 
     fn hold(&mut self, run: Run, grant: ByteVec, uid: u32, around: Option<Box<Around>>) {
         if let Some(entry) = self.jobs.get_mut(&run) {
-            if entry.grant.is_none() {
+            // It changes where a job gives up nodes.
+            if entry.grant.as_ref() != Some(&grant) {
                 self.records.grant(run, &grant);
                 entry.grant = Some(grant);
             }

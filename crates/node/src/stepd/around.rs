@@ -12,24 +12,41 @@ use std::process::{Command, Stdio};
 
 impl Stepd<'_> {
     /// In a task's child, before exec: runs the prologs and applies what they say.
-    pub(super) fn run_prologs(&self, env: &mut Vec<CString>) {
-        let programs = [&self.order.task_prolog, &self.order.launch.spec.task_prolog];
-        if programs.iter().all(|p| p.is_none()) {
-            return;
+    ///
+    /// # Errors
+    /// A prolog that fails keeps the task from running: the exit code that the task has then.
+    pub(super) fn run_prologs(&self, env: &mut Vec<CString>) -> Result<(), i32> {
+        let programs = [
+            ("TaskProlog", &self.order.task_prolog),
+            ("--task-prolog", &self.order.launch.spec.task_prolog),
+        ];
+        if programs.iter().all(|(_, p)| p.is_none()) {
+            return Ok(());
         }
         env.extend(own_pid());
-        for program in programs.into_iter().flatten() {
+        for (what, program) in programs {
+            let Some(program) = program else { continue };
+            let failed = |status: i32, why: &str| {
+                say(&format!("{what} {program} failed status={status}: {why}"));
+                status
+            };
+            if !program.starts_with('/') {
+                return Err(failed(1, "it must be named with its whole path"));
+            }
             let output = command(program, env)
                 .stdout(Stdio::piped())
                 .stderr(Stdio::inherit())
-                .output();
-            match output {
-                Ok(output) => apply(&output.stdout, env),
-                Err(e) => say(&format!("task prolog {program}: {e}")),
+                .output()
+                .map_err(|e| failed(1, &e.to_string()))?;
+            if !output.status.success() {
+                let status = output.status.code().unwrap_or(1);
+                return Err(failed(status, &output.status.to_string()));
             }
+            apply(&output.stdout, env);
         }
         // The program is given it when it is executed.
         unset(env, TASK_PID);
+        Ok(())
     }
 
     /// Forks a child that runs the epilogs of a task; nothing if there are none.

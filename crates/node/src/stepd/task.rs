@@ -318,7 +318,9 @@ impl Stepd<'_> {
     /// Executes the program of a task that was forked; gives an exit code if it cannot be.
     fn exec_task(&self, local: u32, global: u32) -> i32 {
         let mut env = self.task_env(local, global);
-        self.run_prologs(&mut env);
+        if let Err(status) = self.run_prologs(&mut env) {
+            return status;
+        }
         Program::new(self.argv(global), env).exec(global, || match &self.pmix {
             Some(pmix) => pmix.hand_over(local),
             None => Ok(()),

@@ -694,6 +694,25 @@ fn around() {
     let o = Srun::ask(&node, s).connect().finish();
     assert_eq!(o.out[&0], "hello\nprolog0\n");
     assert_eq!(dir.text("epilog"), "0\n");
+    // Without its prolog a task does not run.
+    std::fs::write(dir.path("pro"), "#!/bin/sh\nexit 3\n").unwrap();
+    for (program, status) in [
+        (file("pro"), 3),
+        (file("nosuch"), 1),
+        (Some("pro".to_owned()), 1),
+    ] {
+        let mut s = spec(1, &dir, &["sh", "-c", "echo ran"]);
+        s.task_prolog = program;
+        let o = Srun::ask(&node, s).connect().finish();
+        assert_eq!(
+            o.exits[&0],
+            ExitStatus {
+                code: status,
+                signal: 0
+            }
+        );
+        assert_eq!(o.out[&0], "");
+    }
 }
 
 fn survives_shim() {

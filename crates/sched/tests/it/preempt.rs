@@ -103,6 +103,25 @@ fn a_higher_tier_ends_the_fewest_of_a_lower_one() {
 }
 
 #[test]
+fn who_is_first_waits_for_nodes_that_a_higher_tier_waits_for_too() {
+    let mut world = tiers(1, 4, PreemptMode::Off);
+    let runs = world.submit(within("hi", job(4, 60)));
+    world.pass();
+    let low = world.submit(job(4, 60));
+    world.pass();
+    assert_eq!(world.reason(low), Reason::Resources);
+    let high = world.submit(within("hi", job(4, 60)));
+    world.pass();
+    assert_eq!(
+        (world.reason(high), world.reason(low)),
+        (Reason::Resources, Reason::NodesUnavailable)
+    );
+    world.end(runs);
+    world.pass();
+    assert_eq!(world.reason(low), Reason::Resources);
+}
+
+#[test]
 fn two_that_need_room_get_each_its_own() {
     let mut world = tiers(2, 4, PreemptMode::Requeue);
     let low: Vec<JobId> = (0..2).map(|_| world.submit(job(4, 60))).collect();

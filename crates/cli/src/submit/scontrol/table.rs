@@ -116,7 +116,7 @@ pub(crate) const KEYWORDS: &[Keyword] = &[
         .partly("partitions and reservations: nodes are removed in slurm.conf"),
     keyword("details", 3, 0, 0, "", "as --details, for the commands that follow"),
     keyword("errnumstr", 2, 1, 1, "NUMBER", "an error number's text")
-        .partly("the system's numbers, not Slurm's own"),
+        .partly("the system's numbers, and Slurm's of the refusals that are given here"),
     keyword("exit", 1, 0, 0, "", "stop reading commands"),
     keyword("fsdampeningfactor", 3, 1, 1, "FACTOR", "dampen fair shares")
         .refused("set FairShareDampeningFactor in slurm.conf, then scontrol reconfigure"),

@@ -9,7 +9,8 @@ use crate::submit::zone::{self, LocalZone};
 use muster_conf::options::job::read_limit;
 use muster_conf::options::values::{self, parse_mem_mib, time};
 use muster_core::command::{JobTarget, JobUpdate, UserCommand};
-use muster_core::job::Job;
+use muster_core::job::{Allocation, Job};
+use muster_core::job_env;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::spec::{Dependency, MemoryAsk, ResourceAsk, Sharing};
 use muster_core::time::{TimeLimit, Timestamp};
@@ -109,6 +110,7 @@ const KEYS: &[(&str, usize, Read)] = &[
         c.cpus = Some((cpus(p)?, p.text.clone()));
         Ok(())
     }),
+    ("nodelist", 8, |c, p| set(&mut c.update.nodelist, p)),
     ("numnodes", 7, nodes),
     ("reqnodes", 8, nodes),
     ("numtasks", 8, tasks),
@@ -209,10 +211,6 @@ pub(crate) const REFUSED: &[(&str, &str)] = &[
     ("clusterfeatures", "this cluster is not in a federation"),
     ("delayboot", "nodes are never rebooted for a job"),
     ("licenses", "licenses of a job are set when it is submitted"),
-    (
-        "nodelist",
-        "a running job keeps its nodes until it ends; ReqNodeList changes what a pending one asks for",
-    ),
     ("reboot", "nodes are never rebooted for a job"),
     (
         "resetaccruetime",
@@ -325,6 +323,9 @@ fn point(pair: &Pair) -> Result<Timestamp, String> {
 
 fn nodes(change: &mut Change<'_>, pair: &Pair) -> Result<(), String> {
     let (min, max) = values::nodes(&pair.value).map_err(|e| e.lines.join("; "))?;
+    if max == 0 {
+        return Err("a job has one node at least".to_owned());
+    }
     let ask = change.ask()?;
     (ask.min_nodes, ask.max_nodes, ask.nodes_set) = (min, Some(max), true);
     Ok(())
@@ -496,8 +497,43 @@ impl Session {
                 update: Box::new(update.clone()),
             };
             let result = self.client().and_then(|c| c.command(command));
-            self.job_done(text, result);
+            let done = result.is_ok();
+            if self.job_done(text, result).is_none() && done && changes_nodes(update) {
+                self.write_size(target);
+            }
         }
+    }
+
+    /// Within the job whose size was changed: files that bring its environment up to date. A job that waits has none.
+    fn write_size(&mut self, target: &JobTarget) {
+        let own = std::env::var("SLURM_JOB_ID").or_else(|_| std::env::var("SLURM_JOBID"));
+        if own.as_deref() != Ok(target.job.to_string().as_str()) {
+            return;
+        }
+        let filter = JobFilter {
+            ids: vec![target.job],
+            ..JobFilter::default()
+        };
+        let job = match self.client().and_then(|c| query_jobs(c, filter)) {
+            Ok(jobs) => jobs.into_iter().next(),
+            Err(error) => return self.error(&error.to_string()),
+        };
+        let Some(alloc) = job.as_ref().and_then(|job| job.alloc.as_deref()) else {
+            return;
+        };
+        let (bourne, csh) = size_scripts(alloc);
+        let name = format!("slurm_job_{}_resize", target.job);
+        for (end, text) in [("sh", bourne), ("csh", csh)] {
+            let path = format!("{name}.{end}");
+            if let Err(error) = write_script(&path, &text) {
+                return self.error(&format!("cannot write {path}: {error}"));
+            }
+        }
+        crate::submit::say::stdout(&format!(
+            "To reset Slurm environment variables, execute\n\
+             \x20 For bash or sh shells:  . ./{name}.sh\n\
+             \x20 For csh shells:         source ./{name}.csh\n"
+        ));
     }
 
     /// `JobId=`, or `JobName=` with `UserID=`.
@@ -529,6 +565,46 @@ impl Session {
             .map_or("", |p| p.value.as_str());
         self.named(name, owner).map_err(|e| (name.to_owned(), e))
     }
+}
+
+fn changes_nodes(update: &JobUpdate) -> bool {
+    update.nodelist.is_some() || update.ask.is_some()
+}
+
+/// What a shell, and a C shell, has to know after the job became smaller.
+fn size_scripts(alloc: &Allocation) -> (String, String) {
+    let (mut bourne, mut csh) = (String::new(), String::new());
+    let count = alloc.nodes.len().to_string();
+    let cpus = job_env::per_node_text(alloc.nodes.iter().map(|share| share.cpus.len()));
+    for (name, value, quoted) in [
+        ("SLURM_NODELIST", &alloc.hostlist, true),
+        ("SLURM_JOB_NODELIST", &alloc.hostlist, true),
+        ("SLURM_NNODES", &count, false),
+        ("SLURM_JOB_NUM_NODES", &count, false),
+        ("SLURM_JOB_CPUS_PER_NODE", &cpus, true),
+    ] {
+        let quote = if quoted { "\"" } else { "" };
+        bourne += &format!("export {name}={quote}{value}{quote}\n");
+        csh += &format!("setenv {name} {quote}{value}{quote}\n");
+    }
+    for name in ["SLURM_NPROCS", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE"] {
+        bourne += &format!("unset {name}\n");
+        csh += &format!("unsetenv {name}\n");
+    }
+    (bourne, csh)
+}
+
+fn write_script(path: &str, text: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o700)
+        .open(path)?;
+    file.write_all(text.as_bytes())
 }
 
 fn is_name(pair: &Pair) -> bool {

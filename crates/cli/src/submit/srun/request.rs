@@ -11,6 +11,7 @@ use muster_conf::options::values::number;
 use muster_conf::options::{Chosen, OptionError, Source};
 use muster_core::distribution::Distribution;
 use muster_core::het::HetComponent;
+use muster_core::job::StepMaker;
 use muster_core::spec::{ResourceAsk, StdioSpec};
 use muster_proto::step::{StdinTask, StepSpec};
 use std::ffi::OsStr;
@@ -65,6 +66,10 @@ pub(super) fn forget_other_counts(chosen: &mut Chosen) {
         chosen.remove("ntasks");
     }
     if from(chosen, "nodelist") == line && from(chosen, "nodes") == env {
+        chosen.remove("nodes");
+    }
+    // In an allocation no nodes are no wish.
+    if chosen.value("nodes") == Some("0") {
         chosen.remove("nodes");
     }
     // The job's name is not the step's.
@@ -182,6 +187,10 @@ pub(super) fn step(line: &Line, args: &[String]) -> Result<(StepSpec, Streams), 
         task_prolog: program(chosen, "task-prolog"),
         task_epilog: program(chosen, "task-epilog"),
         stdin_task,
+        maker: Some(StepMaker {
+            host: line::host(),
+            pid: std::process::id(),
+        }),
         unbuffered: chosen.has("unbuffered"),
         append: job::stdio(chosen)?.append,
         extra_env: vec![

@@ -26,10 +26,8 @@ use std::time::{Duration, Instant};
 const TOGETHER: Duration = Duration::from_millis(50);
 /// A second Ctrl-C within this time ends the step.
 const TWICE: Duration = Duration::from_secs(1);
-/// Seconds between TERM and KILL when srun ends a step.
-const KILL_AFTER: Duration = Duration::from_secs(30);
-/// How long a step that was told to end may take before srun leaves.
-const LEAVE_AFTER: Duration = Duration::from_secs(32);
+/// How much longer than `KillWait` a step that was told to end may take before srun leaves.
+const LEAVE_AFTER: Duration = Duration::from_secs(2);
 /// How long srun waits for a step's last node to be heard of.
 const STEP_OVER: Duration = Duration::from_secs(2);
 /// Input waits while a node has so many bytes to take.
@@ -387,7 +385,7 @@ impl Session {
         for peer in self.peers.iter_mut().filter(|p| !p.is_closed()) {
             peer.send(&ToStepd::Fail(exit));
         }
-        self.clock.leave = Some(Instant::now() + LEAVE_AFTER);
+        self.clock.leave = Some(leave_at());
     }
 
     fn exited(&mut self, at: usize, task: u32, exit: ExitStatus, oom: bool) {
@@ -408,9 +406,19 @@ impl Session {
             if self.meshed {
                 self.fail(exit);
             } else {
-                self.terminate();
+                self.terminate_gently();
             }
         }
+    }
+
+    /// Ends the step as one that is cancelled: TERM, after `KillWait` KILL.
+    fn terminate_gently(&mut self) {
+        self.aborted = true;
+        self.say.info(&format!("Terminating {}", self.id));
+        self.broadcast(Signal::SIGCONT);
+        self.broadcast(Signal::SIGTERM);
+        self.clock.kill = Some(Instant::now() + super::kill_wait());
+        self.clock.leave = Some(leave_at());
     }
 
     /// Ends the step at once.
@@ -418,7 +426,7 @@ impl Session {
         self.aborted = true;
         self.say.info(&format!("Terminating {}", self.id));
         self.broadcast(Signal::SIGKILL);
-        self.clock.leave = Some(Instant::now() + LEAVE_AFTER);
+        self.clock.leave = Some(leave_at());
     }
 
     fn broadcast(&mut self, signal: Signal) {
@@ -488,7 +496,7 @@ impl Session {
                 self.say.info("forcing job termination");
                 self.broadcast(Signal::SIGCONT);
                 self.broadcast(Signal::SIGTERM);
-                self.clock.kill = Some(Instant::now() + KILL_AFTER);
+                self.clock.kill = Some(Instant::now() + super::kill_wait());
             }
             other => self.broadcast(other),
         }
@@ -535,15 +543,19 @@ impl Session {
         self.announce_abort();
         self.broadcast(Signal::SIGCONT);
         self.broadcast(Signal::SIGTERM);
-        self.clock.kill = Some(Instant::now() + KILL_AFTER);
-        self.clock.leave = Some(Instant::now() + LEAVE_AFTER);
+        self.clock.kill = Some(Instant::now() + super::kill_wait());
+        self.clock.leave = Some(leave_at());
     }
 
     fn announce_abort(&mut self) {
-        const TEXT: &str = "Job step aborted: Waiting up to 32 seconds for job step to finish.";
-        if !self.told.iter().any(|t| t == TEXT) {
-            self.told.push(TEXT.to_owned());
-            self.say.info(TEXT);
+        let wait = super::kill_wait() + LEAVE_AFTER;
+        let text = format!(
+            "Job step aborted: Waiting up to {} seconds for job step to finish.",
+            wait.as_secs()
+        );
+        if !self.told.contains(&text) {
+            self.say.info(&text);
+            self.told.push(text);
         }
     }
 
@@ -565,7 +577,7 @@ impl Session {
             }
             // The nodes end the tasks; what remains is to hear of it.
             self.aborted = true;
-            self.clock.leave = Some(Instant::now() + LEAVE_AFTER);
+            self.clock.leave = Some(leave_at());
         }
     }
 
@@ -612,6 +624,11 @@ impl Session {
         }
         self.tell();
     }
+}
+
+/// When srun gives up on a step that was told to end.
+fn leave_at() -> Instant {
+    Instant::now() + super::kill_wait() + LEAVE_AFTER
 }
 
 /// Opens the connections and proves to each step daemon that it is this step's srun.

@@ -7,6 +7,7 @@ use crate::options::chosen::{Chosen, Source};
 use crate::options::row::Command;
 use crate::options::values::{self, number};
 use crate::value::parse_mem_mib;
+use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::spec::{GresAsk, MemoryAsk, ResourceAsk, Sharing};
 
 /// Everything that shapes the allocation.
@@ -24,7 +25,7 @@ pub fn resource_ask(
     let mut ask = ResourceAsk {
         ntasks: optional("ntasks", 1)?,
         cpus_per_task: optional("cpus-per-task", 1)?,
-        ntasks_per_node: optional("ntasks-per-node", 0)?.filter(|n| *n > 0),
+        ntasks_per_node: optional("ntasks-per-node", 1)?,
         ntasks_per_socket: optional("ntasks-per-socket", 1)?,
         ntasks_per_core: optional("ntasks-per-core", 1)?,
         min_cpus_per_node: optional("mincpus", 1)?,
@@ -75,9 +76,13 @@ fn node_count(
     chosen: &Chosen,
     ask: &mut ResourceAsk,
     warnings: &mut Vec<String>,
-) -> Result<(), OptionError> {
+) -> Result<(), BuildError> {
     if let Some(text) = chosen.value("nodes") {
         let (min, max) = values::nodes(text)?;
+        if max == 0 {
+            let detail = format!("--nodes={text}: a job has one node at least");
+            return Err(Refusal::new(RefusalCode::InvalidNodeCount, detail).into());
+        }
         (ask.min_nodes, ask.max_nodes, ask.nodes_set) = (min, Some(max), true);
     }
     if !ask.nodes_set
@@ -96,7 +101,8 @@ fn node_count(
             Some(max) if max < named => {
                 return Err(OptionError::fatal(format!(
                     "--nodelist names {named} nodes but --nodes allows at most {max}; name fewer or raise --nodes"
-                )));
+                ))
+                .into());
             }
             _ => ask.min_nodes = ask.min_nodes.max(named),
         }

@@ -11,6 +11,7 @@ fn counts_and_nodes() {
     assert_eq!(nodes("2"), Ok((2, 2)));
     assert_eq!(nodes("2-4"), Ok((2, 4)));
     assert_eq!(nodes("0-4"), Ok((1, 4)));
+    assert_eq!(nodes("0"), Ok((1, 0)));
     assert_eq!(nodes("1k"), Ok((1024, 1024)));
     assert_eq!(
         nodes("a").unwrap_err().lines,

@@ -1,0 +1,103 @@
+//! Jobs that run on with fewer nodes than they started with: because their owner gives some up (`scontrol update`), or
+//! because a node failed that they can do without (`--no-kill`). What they had there is released first; then what is
+//! left is their allocation, on which steps are laid out and which is charged and accounted from then on.
+
+use super::commit::billing_milli;
+use super::draft::Draft;
+use super::ending;
+use crate::command::JobUpdate;
+use crate::event::JobChange;
+use crate::hostlist;
+use crate::ids::{JobId, NodeIdx};
+use crate::job::{Allocation, Job, NodeShare};
+use crate::refusal::{Refusal, RefusalCode};
+use crate::spec::ResourceAsk;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The nodes that an update leaves to a running job; none if it is about other things, or about as many as it has.
+///
+/// # Errors
+/// It would get more, or others, or none.
+pub(super) fn wanted(job: &Job, update: &JobUpdate) -> Result<Option<BTreeSet<NodeIdx>>, Refusal> {
+    let count = update.ask.as_ref().map(|ask| ask.min_nodes as usize);
+    let refuse = |code, why: String| Err(Refusal::new(code, format!("job {}: {why}", job.id)));
+    let Some(alloc) = &job.alloc else {
+        return Ok(None);
+    };
+    let kept: Vec<&NodeShare> = match (&update.nodelist, count) {
+        (Some(list), _) => {
+            let bad = |why: String| Refusal::new(RefusalCode::InvalidNode, why);
+            let names = hostlist::parse(list).map_err(|e| bad(e.to_string()))?;
+            let names: BTreeSet<String> = names.into_iter().collect();
+            let is_own = |name: &&String| alloc.nodes.iter().any(|share| share.name == **name);
+            if let Some(other) = names.iter().find(|name| !is_own(name)) {
+                return Err(bad(format!("{other} is no node of job {}", job.id)));
+            }
+            let shares = alloc.nodes.iter();
+            shares.filter(|share| names.contains(&share.name)).collect()
+        }
+        (None, Some(count)) if count > alloc.nodes.len() => {
+            let has = alloc.nodes.len();
+            let why = format!("it has {has} nodes and gets no more while it runs");
+            return refuse(RefusalCode::NotSupported, why);
+        }
+        (None, Some(count)) => alloc.nodes.iter().take(count).collect(),
+        (None, None) => return Ok(None),
+    };
+    if kept.len() == alloc.nodes.len() {
+        return Ok(None);
+    }
+    let lead = alloc.nodes.first().map(|share| share.node);
+    if kept.first().map(|share| share.node) != lead {
+        let first = alloc.nodes.first().map_or("", |share| &share.name);
+        let why = format!("it cannot do without its first node, {first}");
+        return refuse(RefusalCode::InvalidNode, why);
+    }
+    if job.het.is_some() {
+        let why = "components of heterogeneous jobs keep their nodes".to_owned();
+        return refuse(RefusalCode::NotSupported, why);
+    }
+    if job.configuring || job.waking.is_some() {
+        let why = "its nodes are still being made ready for it".to_owned();
+        return refuse(RefusalCode::JobNotRunning, why);
+    }
+    Ok(Some(kept.into_iter().map(|share| share.node).collect()))
+}
+
+/// Whether two requests differ in nothing but the number of nodes.
+pub(super) fn only_nodes_differ(old: &ResourceAsk, new: &ResourceAsk) -> bool {
+    let same = ResourceAsk {
+        min_nodes: old.min_nodes,
+        max_nodes: old.max_nodes,
+        nodes_set: old.nodes_set,
+        ..new.clone()
+    };
+    same == *old
+}
+
+/// The job goes on with these of its nodes. What it has on others ends there.
+pub(super) fn shrink(draft: &mut Draft<'_>, id: JobId, kept: &BTreeSet<NodeIdx>) {
+    let held = draft.job(id).map(|job| job.nodes_held.clone());
+    let alloc = draft.job(id).and_then(|job| job.alloc.clone());
+    let (Some(held), Some(alloc)) = (held, alloc) else {
+        return;
+    };
+    let dropped = (0u32..)
+        .zip(&alloc.nodes)
+        .filter(|(position, share)| held.contains(*position) && !kept.contains(&share.node));
+    for (position, _) in dropped {
+        ending::release(draft, id, position);
+    }
+    let Some(job) = draft.job(id) else { return };
+    let nodes: Vec<NodeShare> = job.held().map(|(share, _)| share.clone()).collect();
+    let names: Vec<&str> = nodes.iter().map(|share| share.name.as_str()).collect();
+    let mut left = Allocation {
+        hostlist: hostlist::compress(&names),
+        ntasks: nodes.iter().map(|share| share.tasks).sum(),
+        nodes,
+        ..(*alloc).clone()
+    };
+    left.billing_milli = billing_milli(draft, job, &left);
+    draft.change(id, JobChange::Resized(Arc::new(left)));
+}
