@@ -21,6 +21,7 @@ cargo xtask bench all [OPTIONS]
   --scale=X        sizes times X (default 1), such as 0.01 for a try
   --large          arrays of 20,000 real jobs instead of 2,000
   --no-peers       without Slurm and HyperQueue
+  --muster=FILE    this program instead of one that is built from here
   --plots=DIR      where plots are written (default: beside the JSON, in cargo's target directory)
   --list           the sections
 ";
@@ -32,7 +33,7 @@ struct Section {
     run: fn(&mut Bench) -> Result<()>,
 }
 
-const SECTIONS: [Section; 11] = [
+const SECTIONS: [Section; 12] = [
     Section {
         name: "array",
         what: "an array of real jobs over 4 agents",
@@ -57,6 +58,11 @@ const SECTIONS: [Section; 11] = [
         name: "emulated",
         what: "an array through 1,000 emulated nodes, and whether it slows down",
         run: emulated::throughput,
+    },
+    Section {
+        name: "flow",
+        what: "single submissions from 64 connections, run while they come",
+        run: emulated::flow,
     },
     Section {
         name: "ideas",
@@ -128,6 +134,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         match arg.split_once('=') {
             Some(("--scale", x)) => bench.scale = x.parse().context("--scale takes a number")?,
             Some(("--only", names)) => only = names.split(',').map(str::to_owned).collect(),
+            Some(("--muster", file)) => crate::build::use_given(file)?,
             Some(("--plots", dir)) => bench.plots = dir.into(),
             _ if arg == "--large" => bench.large = true,
             _ if arg == "--no-peers" => bench.peers = false,

@@ -1,18 +1,36 @@
 //! `cargo xtask build`: Muster with its user commands linked statically inside, where the toolchain can do that.
 
 use crate::cluster::target;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 /// The target whose C library asks the processor nothing at its start.
 fn static_target() -> String {
     format!("{}-unknown-linux-musl", std::env::consts::ARCH)
 }
 
+/// A program to be used instead of one that is built.
+static GIVEN: OnceLock<PathBuf> = OnceLock::new();
+
+/// From now on, this program is used, and none is built.
+///
+/// # Errors
+/// There is no such file.
+pub(crate) fn use_given(file: &str) -> Result<()> {
+    let file = fs::canonicalize(file).with_context(|| file.to_owned())?;
+    // Given twice, the first counts.
+    let _ = GIVEN.set(file);
+    Ok(())
+}
+
 /// Builds it, for release or with debug assertions, and says where it is.
 pub(crate) fn muster(release: bool) -> Result<PathBuf> {
+    if let Some(given) = GIVEN.get() {
+        return Ok(given.clone());
+    }
     let commands = commands(release)?;
     let mut build = cargo(&["build", "-p", "muster"], release);
     if let Some(commands) = commands {

@@ -1,5 +1,6 @@
 //! A cluster of the debug build for one task, in a directory of its own; it goes away with its value.
 
+use crate::guard::Guard;
 use anyhow::{Result, ensure};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ pub(crate) struct Cluster {
     pub(crate) env: String,
     /// It is to stay, for somebody to look at.
     pub(crate) keep: bool,
+    guard: Option<Guard>,
 }
 
 impl Cluster {
@@ -21,11 +23,14 @@ impl Cluster {
         let muster = crate::build::muster(false)?;
         // Sockets lie in it, and their names must be short.
         let home = std::env::temp_dir().join(format!("muster-{name}-{}", std::process::id()));
+        let down = [&*muster.to_string_lossy(), "down", "--purge"];
+        let guard = Guard::new(&down, &[("MUSTER_HOME", &*home.to_string_lossy())], None)?;
         let mut cluster = Cluster {
             muster,
             home,
             env: String::new(),
             keep: false,
+            guard: Some(guard),
         };
         let up = cluster
             .command(&["up"])
@@ -51,20 +56,10 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        let stop: &[&str] = match self.keep {
-            true => &["down"],
-            false => &["down", "--purge"],
-        };
-        let mut down = self.command(stop);
-        if !down
-            .stdout(Stdio::null())
-            .status()
-            .is_ok_and(|s| s.success())
-        {
-            eprintln!(
-                "'muster down' failed; the cluster is in {}",
-                self.home.display()
-            );
+        let guard = self.guard.take();
+        if self.keep {
+            guard.into_iter().for_each(Guard::stand_down);
+            let _ = self.command(&["down"]).stdout(Stdio::null()).status();
         }
     }
 }

@@ -42,6 +42,10 @@ impl Wish {
         };
         let mut words = args.iter();
         while let Some(word) = words.next() {
+            if word == "--muster" {
+                crate::build::use_given(words.next().context("--muster: a program must follow")?)?;
+                continue;
+            }
             let value = words.next().and_then(|v| v.parse().ok());
             let value = value.with_context(|| format!("{word}: a number must follow"))?;
             match word.as_str() {
@@ -49,7 +53,7 @@ impl Wish {
                 "--nodes" => wish.nodes = value.max(1),
                 "--clients" => wish.clients = value.max(1),
                 "--seed" => wish.seed = value.max(1),
-                _ => bail!("{word}: --rounds, --nodes, --clients and --seed are known"),
+                _ => bail!("{word}: --rounds, --nodes, --clients, --seed and --muster are known"),
             }
         }
         Ok(wish)

@@ -7,6 +7,7 @@ mod clients;
 mod cluster;
 mod demo;
 mod generate;
+mod guard;
 mod kill;
 mod mpi;
 mod mpi4py;
@@ -23,7 +24,7 @@ cargo xtask clients           programs that stand on Slurm, installed from the p
 cargo xtask demo              build, start a cluster here, run jobs on it, show the listings
 cargo xtask generate          docs/compat.md, from the tables that the commands run on
 cargo xtask kill              daemons of a cluster under load are killed in turn, and nothing may be lost:
-                              [--rounds N] [--nodes N] [--clients N] [--seed S]
+                              [--rounds N] [--nodes N] [--clients N] [--seed S] [--muster FILE]
 cargo xtask mpi4py            mpi4py's own tests, started by srun and by mpirun over two nodes: [test_NAME ...]
 cargo xtask sim               the deterministic simulator: --seeds N [--from S] [--nodes N] [--steps N],
                               or --seed S [--trace] for one
@@ -31,7 +32,7 @@ cargo xtask bench mpi         MPI programs started by srun and by mpirun: start,
                               'muster bench mpi'
 cargo xtask bench sched       passes of the scheduler over 10,000 nodes and 100,000 waiting jobs: times, memory
 cargo xtask bench all         throughput, latency, memory, restart beside peers and limits, as a table, JSON and
-                              plots: [--only=NAME,...] [--scale=X] [--large] [--no-peers]; see docs/performance.md
+                              plots: [--only=NAME,...] [--scale=X] [--large] [--no-peers] [--muster=FILE]; see docs/performance.md
 cargo xtask bench peer        Muster beside Slurm (where it is installed), with ratios
 ";
 

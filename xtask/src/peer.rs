@@ -5,6 +5,7 @@ mod steps;
 
 pub(crate) use steps::{INSIDE, burst};
 
+use crate::guard::Guard;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::fs;
@@ -20,7 +21,7 @@ pub(crate) struct Product {
     env: Vec<(String, String)>,
     pub(crate) pid_file: PathBuf,
     pub(crate) start: String,
-    down: Vec<String>,
+    _guard: Guard,
 }
 
 /// A figure: name, unit, whether more is better, the bar (ratio Muster must reach against Slurm, or an absolute
@@ -302,6 +303,12 @@ pub(crate) fn start_muster_of(home: &Path, conf: &str, words: &[&str]) -> Result
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let built = BUILT.get_or_init(|| crate::build::muster(true).ok());
     let muster = built.as_ref().context("muster does not build")?;
+    let home_text = home.display().to_string();
+    let guard = Guard::new(
+        &[&*muster.to_string_lossy(), "down", "--purge"],
+        &[("MUSTER_HOME", &home_text)],
+        Some(home),
+    )?;
     fs::create_dir_all(home)?;
     let file = home.with_extension("conf");
     let host = String::from_utf8(Command::new("hostname").output()?.stdout)?;
@@ -316,7 +323,6 @@ pub(crate) fn start_muster_of(home: &Path, conf: &str, words: &[&str]) -> Result
         .stdout(Stdio::null())
         .status()?;
     anyhow::ensure!(up.success(), "muster up failed");
-    let home_text = home.display().to_string();
     let path = format!("{home_text}/bin:{}", std::env::var("PATH")?);
     Ok(Product {
         name: "muster",
@@ -326,17 +332,13 @@ pub(crate) fn start_muster_of(home: &Path, conf: &str, words: &[&str]) -> Result
         ],
         pid_file: home.join("run/ctld.pid"),
         start: format!("SLURM_CONF={home_text}/slurm.conf {home_text}/bin/slurmctld"),
-        down: vec![
-            "env".into(),
-            format!("MUSTER_HOME={home_text}"),
-            muster.display().to_string(),
-            "down".into(),
-            "--purge".into(),
-        ],
+        _guard: guard,
     })
 }
 
 pub(crate) fn start_slurm(dir: &Path) -> Result<Option<Product>> {
+    let down = ["bench/slurm-peer.sh", "down", &dir.display().to_string()];
+    let guard = Guard::new(&down, &[], Some(dir))?;
     let output = Command::new("bench/slurm-peer.sh")
         .arg("up")
         .arg(dir)
@@ -358,11 +360,7 @@ pub(crate) fn start_slurm(dir: &Path) -> Result<Option<Product>> {
         env: vec![("SLURM_CONF".into(), value("SLURM_CONF"))],
         pid_file: value("PIDFILE").into(),
         start: value("START"),
-        down: vec![
-            "bench/slurm-peer.sh".into(),
-            "down".into(),
-            dir.display().to_string(),
-        ],
+        _guard: guard,
     }))
 }
 
@@ -383,15 +381,6 @@ pub(crate) fn together(count: u32, parallel: u32, make: impl Fn() -> Command + S
         }
     });
     failed.into_inner()
-}
-
-impl Drop for Product {
-    fn drop(&mut self) {
-        let _ = Command::new(&self.down[0])
-            .args(&self.down[1..])
-            .stdout(Stdio::null())
-            .status();
-    }
 }
 
 impl Product {

@@ -20,8 +20,17 @@ mod zone;
 
 pub(crate) use srun::tasks::signal_text;
 
+use muster_core::command::UserCommand;
 use say::Say;
 use std::process::ExitCode;
+
+/// What sbatch with these arguments asks the controller for.
+///
+/// # Errors
+/// The exit code of sbatch, after it has written why.
+pub fn request(args: &[String]) -> Result<UserCommand, ExitCode> {
+    sbatch::request(args)
+}
 
 /// Runs the command `name` with `args`, its own name left out.
 pub fn main(name: &str, args: &[String]) -> ExitCode {

@@ -1,6 +1,7 @@
 //! sacct's questions: asked on a connection of their own to the store, in a thread of their own, after the store has
-//! caught up with what was acknowledged before the question came.
+//! caught up with what was acknowledged before the question came. Users take turns.
 
+use crate::turns::Turns;
 use log::warn;
 use muster_acct::{Follower, History};
 use muster_core::refusal::{Refusal, RefusalCode};
@@ -9,8 +10,8 @@ use muster_proto::client::{AccountingPart, Response};
 use muster_proto::frame;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// Jobs in one part of an answer.
@@ -18,7 +19,13 @@ const PART: usize = 1000;
 /// How long a question waits for the store to catch up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-type Question = (AcctQuery, u64, UnboundedSender<Vec<u8>>);
+/// A question: from whom, what, as of which position of the journal, and where the answer goes.
+struct Question {
+    uid: u32,
+    query: AcctQuery,
+    position: u64,
+    answer: UnboundedSender<Vec<u8>>,
+}
 
 /// Where questions go.
 pub(crate) struct Accounting {
@@ -41,31 +48,33 @@ impl Accounting {
     /// # Errors
     /// When no thread can be started.
     pub(crate) fn start(
-        mut history: Box<dyn History>,
+        history: Box<dyn History>,
         follower: Arc<Follower>,
         position: Box<dyn Fn() -> u64>,
     ) -> std::io::Result<Accounting> {
         let (questions, inbox) = channel::<Question>();
         std::thread::Builder::new()
             .name("sacct".into())
-            .spawn(move || {
-                for (query, position, answer) in inbox {
-                    match follower.wait_stored(position, PATIENCE) {
-                        Ok(true) => reply(history.as_mut(), &query, &answer),
-                        _ => late(&follower, &answer),
-                    }
-                }
-            })?;
+            .spawn(move || serve(history, &follower, &inbox))?;
         Ok(Accounting {
             questions: Some(questions),
             position,
         })
     }
 
-    /// Asks.
-    pub(crate) fn ask(&self, query: AcctQuery, answer: UnboundedSender<Vec<u8>>) {
+    /// Asks for a user.
+    pub(crate) fn ask(&self, uid: u32, query: AcctQuery, answer: UnboundedSender<Vec<u8>>) {
         let asked = match &self.questions {
-            Some(questions) => questions.send((query, (self.position)(), answer)).is_ok(),
+            Some(questions) => {
+                let position = (self.position)();
+                let question = Question {
+                    uid,
+                    query,
+                    position,
+                    answer,
+                };
+                questions.send(question).is_ok()
+            }
             None => {
                 let refusal = Refusal::from(RefusalCode::AccountingDisabled);
                 let _ = answer.send(frame::encode(&Response::Refused(refusal)));
@@ -74,6 +83,31 @@ impl Accounting {
         };
         if !asked {
             warn!("the accounting reader is gone");
+        }
+    }
+}
+
+/// Answers one question after another until nobody can ask any more.
+fn serve(mut history: Box<dyn History>, follower: &Follower, inbox: &Receiver<Question>) {
+    let mut turns = Turns::default();
+    loop {
+        if turns.is_empty() {
+            let Ok(question) = inbox.recv() else {
+                return;
+            };
+            turns.push(question.uid, question);
+        }
+        for question in inbox.try_iter() {
+            turns.push(question.uid, question);
+        }
+        if let Some((uid, question)) = turns.next() {
+            let begun = Instant::now();
+            match follower.wait_stored(question.position, PATIENCE) {
+                Ok(true) => reply(history.as_mut(), &question.query, &question.answer),
+                _ => late(follower, &question.answer),
+            }
+            let took = begun.elapsed().as_nanos();
+            turns.charge(uid, u64::try_from(took).unwrap_or(u64::MAX));
         }
     }
 }

@@ -70,9 +70,14 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
         jobs.for_each(|job| self.add(job));
     }
 
-    /// Records of some users that are not over, without a look at those of others.
+    /// Records of some users that are not over, without a look at those of others, nor at those that wait if they are
+    /// not asked for.
     fn add_of_owners(&mut self) {
         let state = self.state;
+        let states = &self.filter.states;
+        if !states.is_empty() && !states.contains(&JobState::Pending) {
+            return self.add_all(state.active.iter().filter_map(|id| state.jobs.get(id)));
+        }
         let owned = |uid: &u32| state.by_owner.get(uid);
         let names = self.filter.uids.iter().filter_map(owned);
         let records = names.flat_map(|names| names.values().flatten());

@@ -354,7 +354,9 @@ impl Connection {
         let (answer, mut parts) = mpsc::unbounded_channel();
         let identity = self.identity.clone();
         if let Query::Accounting(query) = query {
-            self.shared.accounting.ask(*query, answer);
+            self.shared
+                .accounting
+                .ask(self.identity.uid, *query, answer);
         } else {
             self.shared.to_replica(ToReplica::Query {
                 identity,

@@ -22,6 +22,7 @@ pub mod reply;
 mod run;
 mod server;
 pub mod stats;
+mod turns;
 mod waiting;
 pub mod writer;
 

@@ -121,8 +121,8 @@ async fn talk(
                 if count == 0 || messages.iter().any(|m| matches!(m, ToLink::Replaced)) {
                     return Ok(End::Replaced);
                 }
-                shared.stats.to_nodes.fetch_add(messages.len() as u64, Relaxed);
-                let bytes = outgoing.encode(messages.drain(..));
+                let (bytes, frames) = outgoing.encode(messages.drain(..));
+                shared.stats.to_nodes.fetch_add(frames, Relaxed);
                 write.write_all(&bytes).await?;
             }
             body = reader.next() => {
@@ -172,9 +172,10 @@ fn take(
 }
 
 impl Outgoing {
-    /// Frames for a run of messages: neighbouring orders share one signature.
-    fn encode(&mut self, messages: impl Iterator<Item = ToLink>) -> Vec<u8> {
+    /// Frames for a run of messages, and how many: neighbouring orders share one, and a signature.
+    fn encode(&mut self, messages: impl Iterator<Item = ToLink>) -> (Vec<u8>, u64) {
         let mut out = Vec::new();
+        let mut frames = 0;
         let mut batch = Batch::default();
         for message in messages {
             let other = match message {
@@ -191,11 +192,11 @@ impl Outgoing {
                 ToLink::Stop(too) => frame::encode(&ToNode::Stop(too)),
                 ToLink::Replaced => continue,
             };
-            self.seal(&mut batch, &mut out);
+            frames += self.seal(&mut batch, &mut out) + 1;
             out.extend_from_slice(&other);
         }
-        self.seal(&mut batch, &mut out);
-        out
+        frames += self.seal(&mut batch, &mut out);
+        (out, frames)
     }
 
     fn add(&mut self, batch: &mut Batch, order: Order, blobs: Vec<(BlobId, Arc<ByteVec>)>) {
@@ -208,9 +209,10 @@ impl Outgoing {
         batch.orders.push(order);
     }
 
-    fn seal(&mut self, batch: &mut Batch, out: &mut Vec<u8>) {
+    /// Makes a frame of the orders, if there are any; how many it made.
+    fn seal(&mut self, batch: &mut Batch, out: &mut Vec<u8>) -> u64 {
         if batch.orders.is_empty() {
-            return;
+            return 0;
         }
         // Blobs that this very batch needs are at the end of the queue and stay.
         let excess = self
@@ -234,6 +236,7 @@ impl Outgoing {
             },
             out,
         );
+        1
     }
 }
 

@@ -3,7 +3,8 @@
 //! rows, and writes snapshots.
 //!
 //! A read sees everything that was acknowledged before it arrived: the writer hands a turn's events to this thread
-//! before it answers, and messages are taken in order.
+//! before it answers, and what has arrived is taken before the next answer. Users take turns with their questions, so
+//! that a flood of one delays only what that one asks.
 
 use crate::answer;
 use crate::forecaster::Forecaster;
@@ -11,6 +12,7 @@ use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
 use crate::programs::Programs;
 use crate::stats::Stats;
+use crate::turns::Turns;
 use crate::waiting::Waiting;
 use log::{error, info, warn};
 use muster_acct::{Follower, changes};
@@ -26,10 +28,11 @@ use muster_proto::client::{ConfigAnswer, JobFilter, Query, Response};
 use muster_proto::frame;
 use std::collections::HashMap;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// Events after which the log's head is cut by a snapshot, if there are few jobs.
@@ -37,6 +40,8 @@ const SNAPSHOT_EVENTS: u64 = 500_000;
 /// The same for each job that there is: a snapshot costs what all jobs are, and must stay a small part of what the
 /// events cost that it stands for.
 const SNAPSHOT_EVENTS_PER_JOB: u64 = 4;
+/// Messages taken between two answers at most.
+const MESSAGES_MAX: usize = 4096;
 
 /// The replica's state and what it serves.
 pub(crate) struct Replica {
@@ -72,74 +77,115 @@ pub(crate) struct Replica {
     pub snapshot_thread: Option<JoinHandle<()>>,
     /// Expected starts.
     pub forecaster: Forecaster,
+    /// Questions that wait.
+    pub questions: Turns<Question>,
+}
+
+/// A question, and where its answer goes.
+pub(crate) struct Question {
+    identity: Identity,
+    query: Box<Query>,
+    answer: mpsc::UnboundedSender<Vec<u8>>,
 }
 
 impl Replica {
     /// Runs until told to stop.
     pub(crate) fn run(mut self) {
-        while let Ok(message) = self.inbox.recv() {
-            match message {
-                ToReplica::Batch {
-                    first,
-                    events,
-                    notes,
-                } => {
-                    self.follow(first, &events);
-                    notes.iter().for_each(|note| self.state.note(note));
-                    self.snapshot_if_due();
+        loop {
+            if self.questions.is_empty() {
+                let Ok(message) = self.inbox.recv() else {
+                    return;
+                };
+                if self.take(message).is_break() {
+                    return;
                 }
-                ToReplica::Query {
+            }
+            for _ in 0..MESSAGES_MAX {
+                let Ok(message) = self.inbox.try_recv() else {
+                    break;
+                };
+                if self.take(message).is_break() {
+                    return;
+                }
+            }
+            if let Some((uid, question)) = self.questions.next() {
+                let begun = Instant::now();
+                self.query(&question.identity, &question.query, &question.answer);
+                let took = begun.elapsed().as_nanos();
+                self.questions
+                    .charge(uid, u64::try_from(took).unwrap_or(u64::MAX));
+            }
+        }
+    }
+
+    fn take(&mut self, message: ToReplica) -> ControlFlow<()> {
+        match message {
+            ToReplica::Batch {
+                first,
+                events,
+                notes,
+            } => {
+                self.follow(first, &events);
+                notes.iter().for_each(|note| self.state.note(note));
+                self.snapshot_if_due();
+            }
+            ToReplica::Query {
+                identity,
+                query,
+                answer,
+            } => {
+                let question = Question {
                     identity,
                     query,
                     answer,
-                } => {
-                    self.query(&identity, &query, &answer);
-                }
-                ToReplica::Try {
-                    identity,
-                    spec,
-                    reply,
-                } => {
-                    self.forecaster.try_job(&self.state, identity, spec, reply);
-                }
-                ToReplica::Foreseen(foreseen) => {
-                    let (state, position) = (&self.state, self.position);
-                    for (filter, out) in self.forecaster.received(state, position, *foreseen) {
-                        self.jobs(&filter, &out);
-                    }
-                }
-                ToReplica::WaitStarted {
-                    identity,
-                    job,
-                    answer,
-                } => {
-                    let keys = self.keys.clone();
-                    self.waiting
-                        .wait_started(&self.state, &keys, &identity, job, answer);
-                }
-                ToReplica::WaitEnded {
-                    job,
-                    holder,
-                    answer,
-                } => {
-                    self.waiting.wait_ended(&self.state, job, holder, answer);
-                }
-                ToReplica::WaitNodes { count, answer } => {
-                    self.waiting.wait_nodes(&self.state, count, answer);
-                }
-                ToReplica::Compare {
-                    cluster,
-                    pairs,
-                    answer,
-                } => {
-                    let _ = answer.send(self.compare(&cluster, &pairs));
-                }
-                ToReplica::Tell { job, text } => self.waiting.tell_holder(job, &text),
-                ToReplica::Config(config) => self.config = *config,
-                ToReplica::Programs(settings) => self.programs.configure(*settings),
-                ToReplica::Stop => break,
+                };
+                self.questions.push(question.identity.uid, question);
             }
+            ToReplica::Try {
+                identity,
+                spec,
+                reply,
+            } => {
+                self.forecaster.try_job(&self.state, identity, spec, reply);
+            }
+            ToReplica::Foreseen(foreseen) => {
+                let (state, position) = (&self.state, self.position);
+                for (filter, out) in self.forecaster.received(state, position, *foreseen) {
+                    self.jobs(&filter, &out);
+                }
+            }
+            ToReplica::WaitStarted {
+                identity,
+                job,
+                answer,
+            } => {
+                let keys = self.keys.clone();
+                self.waiting
+                    .wait_started(&self.state, &keys, &identity, job, answer);
+            }
+            ToReplica::WaitEnded {
+                job,
+                holder,
+                answer,
+            } => {
+                self.waiting.wait_ended(&self.state, job, holder, answer);
+            }
+            ToReplica::WaitNodes { count, answer } => {
+                self.waiting.wait_nodes(&self.state, count, answer);
+            }
+            ToReplica::Compare {
+                cluster,
+                pairs,
+                answer,
+            } => {
+                let _ = answer.send(self.compare(&cluster, &pairs));
+            }
+            ToReplica::Tell { job, text } => self.waiting.tell_holder(job, &text),
+            ToReplica::Config(config) => self.config = *config,
+            ToReplica::Programs(settings) => self.programs.configure(*settings),
+            ToReplica::Stop => return ControlFlow::Break(()),
         }
+        ControlFlow::Continue(())
     }
 
     /// Applies events and passes on what follows from them.

@@ -12,6 +12,7 @@ use crate::recover::{Recovered, recover};
 use crate::replica::Replica;
 use crate::server::{self, Shared};
 use crate::stats::Stats;
+use crate::turns::Turns;
 use crate::waiting::Waiting;
 use crate::writer::{Parts, Writer, now};
 use anyhow::{Context, Result, bail};
@@ -102,6 +103,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         snapshot_bytes: 0,
         snapshot_thread: None,
         forecaster: Forecaster::start(to_replica.clone()).context("no thread for forecasts")?,
+        questions: Turns::default(),
     };
     let writer = Writer::new(Parts {
         state: recovered.state,

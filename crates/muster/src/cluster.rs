@@ -219,6 +219,7 @@ fn start_emulator(home: &Home, run_time: &str) -> Result<()> {
         return Ok(());
     }
     let pid_file = pid_file.display().to_string();
+    let report = home.at("run/emulator.json").display().to_string();
     let words = [
         "emulate",
         "nodes",
@@ -226,6 +227,8 @@ fn start_emulator(home: &Home, run_time: &str) -> Result<()> {
         run_time,
         "--pid-file",
         &pid_file,
+        "--report",
+        &report,
     ];
     start(home, "muster", &words, "process that speaks for the nodes")
 }

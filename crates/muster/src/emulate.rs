@@ -1,4 +1,6 @@
-//! `muster emulate nodes`: the nodes of a slurm.conf without their machines.
+//! `muster emulate nodes`: the nodes of a slurm.conf without their machines. `muster emulate jobs`: users who submit.
+
+mod jobs;
 
 use crate::daemon::{self, PidFile, Ready};
 use crate::logging;
@@ -22,6 +24,12 @@ measuring. 'muster up -f FILE --emulate' starts a controller and this.
   -f FILE          slurm.conf (default: $SLURM_CONF, else /etc/slurm/slurm.conf)
   -D               stay in the foreground
   --pid-file FILE  write the process's number here
+  --report FILE    keep counts there, as JSON: jobs by the milliseconds from their start to their launch on the node
+
+muster emulate jobs COUNT [--clients N] [--json] -- SBATCH-ARGUMENTS
+
+Submits COUNT jobs as sbatch with these arguments would, over N connections (default 1) that stay open, each waiting for
+the acknowledgement of one job before it submits the next, and tells how long acknowledgements took.
 ";
 
 struct Args {
@@ -30,6 +38,7 @@ struct Args {
     run_time: RunTime,
     foreground: bool,
     pid_file: Option<PathBuf>,
+    report: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -40,6 +49,7 @@ pub(crate) fn main(words: &[String]) -> Result<ExitCode> {
     let help = words.iter().any(|w| w == "--help" || w == "-h");
     match words.split_first() {
         Some((what, rest)) if what == "nodes" && !help => run(&parse(rest)?),
+        Some((what, rest)) if what == "jobs" && !help => jobs::main(rest),
         _ => {
             print!("{HELP}");
             Ok(ExitCode::from(u8::from(!help)))
@@ -54,6 +64,7 @@ fn parse(words: &[String]) -> Result<Args> {
         run_time: RunTime::Fixed(0.0),
         foreground: false,
         pid_file: None,
+        report: None,
     };
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -70,6 +81,7 @@ fn parse(words: &[String]) -> Result<Args> {
             "-f" => args.conf = value()?.into(),
             "-D" => args.foreground = true,
             "--pid-file" => args.pid_file = Some(value()?.into()),
+            "--report" => args.report = Some(value()?.into()),
             _ if name.starts_with('-') => {
                 bail!("'muster emulate nodes' has no option '{word}'; --help lists them")
             }
@@ -132,6 +144,7 @@ fn run(args: &Args) -> Result<ExitCode> {
         controller_socket: socket,
         cluster: config.cluster_name.clone(),
         run_time: args.run_time,
+        report: args.report.clone(),
     })?;
     Ok(ExitCode::SUCCESS)
 }

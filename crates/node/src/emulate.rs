@@ -18,9 +18,10 @@ use muster_proto::frame::{self, Frames};
 use muster_proto::node::{
     JobGrant, NodeHello, NumberedReport, Order, Orders, Report, ToCtld, ToNode,
 };
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,6 +32,10 @@ use tokio::task::LocalSet;
 const RETRY_MIN: Duration = Duration::from_millis(50);
 /// See above.
 const RETRY_MAX: Duration = Duration::from_secs(1);
+/// Time between two versions of the report.
+const REPORT: Duration = Duration::from_millis(200);
+/// Launches that took so many milliseconds, or more, are counted together.
+const LATE_MS: usize = 1000;
 
 /// How long emulated jobs run. A job that takes longer than its limit is ended by the controller, as a real one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,6 +118,8 @@ pub struct EmulateOptions {
     pub cluster: String,
     /// How long jobs run.
     pub run_time: RunTime,
+    /// Where counts are kept, if they are.
+    pub report: Option<PathBuf>,
 }
 
 /// Speaks for the nodes until the controller tells all of them to stop.
@@ -127,6 +134,10 @@ pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
     let machine = info::of_machine(now());
     let options = Rc::new(options);
     LocalSet::new().block_on(&runtime, async move {
+        let launches = Rc::new(RefCell::new(Launches::default()));
+        if let Some(file) = options.report.clone() {
+            tokio::task::spawn_local(Launches::keep(Rc::clone(&launches), file));
+        }
         let tasks: Vec<_> = options
             .nodes
             .iter()
@@ -141,7 +152,17 @@ pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
                     cross_memory: None,
                     ..machine.clone()
                 };
-                let node = Node::new(node.name.clone(), info, Rc::clone(&options));
+                let node = Node {
+                    name: node.name.clone(),
+                    info,
+                    options: Rc::clone(&options),
+                    launches: Rc::clone(&launches),
+                    jobs: HashMap::new(),
+                    ends: BinaryHeap::new(),
+                    reports: VecDeque::new(),
+                    sent: 0,
+                    next: u64::try_from(now().0).unwrap_or(0) << 20,
+                };
                 tokio::task::spawn_local(node.keep())
             })
             .collect();
@@ -154,11 +175,56 @@ pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
 
 type Run = (JobId, Attempt);
 
+/// Launches by the milliseconds from the start that the controller gave the job until its order was here: both are on
+/// one machine and have one clock.
+struct Launches {
+    by_ms: Vec<u64>,
+    counted: bool,
+}
+
+impl Default for Launches {
+    fn default() -> Launches {
+        Launches {
+            by_ms: vec![0; LATE_MS + 1],
+            counted: true,
+        }
+    }
+}
+
+impl Launches {
+    fn count(&mut self, start: Timestamp) {
+        let ms = usize::try_from(now().since_ms(start)).unwrap_or(LATE_MS);
+        self.by_ms[ms.min(LATE_MS)] += 1;
+        self.counted = true;
+    }
+
+    /// Writes the counts whenever they have changed.
+    async fn keep(launches: Rc<RefCell<Launches>>, file: PathBuf) {
+        loop {
+            if std::mem::take(&mut launches.borrow_mut().counted) {
+                let text = format!("{{\"launches_by_ms\": {:?}}}\n", launches.borrow().by_ms);
+                if let Err(e) = replace(&file, &text) {
+                    log::warn!("{}: {e}", file.display());
+                }
+            }
+            tokio::time::sleep(REPORT).await;
+        }
+    }
+}
+
+/// Whoever reads the file finds one version or the next.
+fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    let next = file.with_extension("next");
+    std::fs::write(&next, text)?;
+    std::fs::rename(&next, file)
+}
+
 /// One node.
 struct Node {
     name: String,
     info: NodeInfo,
     options: Rc<EmulateOptions>,
+    launches: Rc<RefCell<Launches>>,
     /// Jobs that it is part of; true while a script of theirs runs here.
     jobs: HashMap<Run, bool>,
     /// When scripts end.
@@ -178,19 +244,6 @@ enum End {
 }
 
 impl Node {
-    fn new(name: String, info: NodeInfo, options: Rc<EmulateOptions>) -> Node {
-        Node {
-            name,
-            info,
-            options,
-            jobs: HashMap::new(),
-            ends: BinaryHeap::new(),
-            reports: VecDeque::new(),
-            sent: 0,
-            next: u64::try_from(now().0).unwrap_or(0) << 20,
-        }
-    }
-
     /// Keeps the connection up.
     async fn keep(mut self) -> anyhow::Result<()> {
         let mut wait = RETRY_MIN;
@@ -323,6 +376,7 @@ impl Node {
         if self.jobs.contains_key(&run) || self.reports.iter().any(told) {
             return;
         }
+        self.launches.borrow_mut().count(grant.start_time);
         let script = grant.position == 0 && grant.spec.kind == JobKind::Batch;
         self.jobs.insert(run, script);
         if script {

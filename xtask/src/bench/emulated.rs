@@ -2,9 +2,10 @@
 //! has already run or with what waits, and what each of the ideas costs or gives.
 
 use super::plot::Plot;
-use super::site::{Site, number};
+use super::site::{Site, number, second_number};
 use super::{Bench, Beside};
 use anyhow::{Result, ensure};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Jobs that ended, by time since the submission in seconds.
@@ -71,10 +72,10 @@ fn array(count: u32) -> String {
 pub(super) fn throughput(bench: &mut Bench) -> Result<()> {
     let count = bench.size(1_000_000);
     let site = bench.emulated(1_000, 64, "")?;
-    let (resident, before) = (site.resident()?, site.cpu_ms()?);
+    let (resident, before, starved) = (site.resident()?, site.cpu_ms()?, site.starved_ms()?);
     let submit = ["sbatch", &array(count), "-o", "/dev/null", "--wrap", "true"];
     let curve = follow(bench, &site, &submit, u64::from(count))?;
-    let after = site.cpu_ms()?;
+    let (after, starved_after) = (site.cpu_ms()?, site.starved_ms()?);
     let took = curve.last().map_or(1.0, |last| last.0);
     let name = format!("{count} emulated jobs on 1,000 nodes, to the last row");
     let rate = f64::from(count) / took;
@@ -99,6 +100,12 @@ pub(super) fn throughput(bench: &mut Bench) -> Result<()> {
             );
         }
     }
+    for thread in ["writer", "replica", "accounting", "slurmctld"] {
+        let of = |all: &BTreeMap<String, u64>| all.get(thread).copied().unwrap_or(0);
+        let share = (of(&starved_after) - of(&starved)) as f64 / took / 10.0;
+        let name = format!("of the time, ready without a processor: {thread}");
+        bench.figure(&name, share, "%", &Beside::Nothing);
+    }
     let completed = ["-s", "CD", "-S", "now-1day", "-E", "now"];
     let args = [&["sacct", "-X", "-n", "-o", "jobid"][..], &completed].concat();
     let rows = site.text(&args, &bench.dir)?;
@@ -107,8 +114,10 @@ pub(super) fn throughput(bench: &mut Bench) -> Result<()> {
         rows == count as usize,
         "{rows} of {count} rows in the accounting store"
     );
-    // Ended jobs leave MinJobAge later.
-    std::thread::sleep(Duration::from_secs(4));
+    site.until("ended jobs have left", || {
+        let all = ["squeue", "-h", "-t", "all", "-o", "%A"];
+        Ok(site.text(&all, &bench.dir)?.is_empty())
+    })?;
     let grown = site.resident()?.saturating_sub(resident) as f64 / f64::from(count);
     bench.figure(
         "memory that is left of each when all are over",
@@ -129,52 +138,119 @@ pub(super) fn throughput(bench: &mut Bench) -> Result<()> {
     )
 }
 
+/// Single jobs from many clients at once, and all of them run meanwhile.
+pub(super) fn flow(bench: &mut Bench) -> Result<()> {
+    let count = bench.size(200_000);
+    let site = bench.emulated(1_000, 64, "")?;
+    let before = site.diag(bench, "Jobs completed")?;
+    let started = Instant::now();
+    let args = ["-o", "/dev/null", "--wrap", "true"];
+    let submitted = site.submit(count, 64, &args, &bench.dir)?;
+    site.until("all jobs are accounted for", || {
+        let text = site.text(&["sdiag"], &bench.dir)?;
+        let done = number(&text, "Jobs completed")? - before;
+        Ok(done >= u64::from(count) && number(&text, "DBD Agent queue size")? == 0)
+    })?;
+    let rate = f64::from(count) / started.elapsed().as_secs_f64();
+    let name = format!("{count} single submissions by 64 clients, to the last row");
+    bench.figure(&name, rate, "jobs/s", &Beside::Nothing);
+    for (name, ms) in [
+        ("  acknowledged, half of them", submitted.half),
+        ("  acknowledged, 99 of 100", submitted.most),
+    ] {
+        bench.figure(name, ms, "ms", &Beside::Nothing);
+    }
+    Ok(())
+}
+
+/// Settings of slurm.conf for a row of the table.
+type Setting = (&'static str, &'static str);
+
+const NO_ACCOUNTING: &str = "AccountingStorageType=accounting_storage/none\n";
+const FIFO: &str = "SchedulerType=sched/builtin\nPriorityType=priority/basic\n";
+const MULTIFACTOR: &str =
+    "PriorityType=priority/multifactor\nPriorityWeightAge=1000\nPriorityWeightFairshare=10000\n";
+
 /// Each idea on and off.
 pub(super) fn ideas(bench: &mut Bench) -> Result<()> {
-    let count = bench.size(100_000);
-    let submit = ["sbatch", &array(count), "-o", "/dev/null", "--wrap", "true"];
-    let settings = [
-        ("as it is: accounting, order by prediction", ""),
+    let both = format!("{NO_ACCOUNTING}{FIFO}");
+    let settings: [Setting; 5] = [
+        ("as it is: accounting, backfill, order by prediction", ""),
+        ("accounting off", NO_ACCOUNTING),
+        ("FIFO (sched/builtin, priority/basic)", FIFO),
         (
-            "accounting off",
-            "AccountingStorageType=accounting_storage/none\n",
-        ),
-        (
-            "FIFO (sched/builtin)",
-            "SchedulerType=sched/builtin\nPriorityType=priority/basic\n",
-        ),
-        (
-            "backfill, order of submission (priority/basic)",
+            "order of submission (priority/basic), backfill",
             "PriorityType=priority/basic\n",
         ),
-        (
-            "priority/multifactor",
-            "PriorityType=priority/multifactor\nPriorityWeightAge=1000\nPriorityWeightFairshare=10000\n",
-        ),
+        ("priority/multifactor", MULTIFACTOR),
     ];
     for (name, more) in settings {
-        let site = bench.emulated(1_000, 64, more)?;
-        let before = site.cpu_ms()?;
-        let curve = follow(bench, &site, &submit, u64::from(count))?;
-        let rate = f64::from(count) / curve.last().map_or(1.0, |last| last.0);
-        let used = site.cpu_ms()?;
-        let of = |all: &std::collections::BTreeMap<String, u64>| -> u64 {
-            all.iter()
-                .filter(|(name, _)| *name != "emulator")
-                .map(|(_, ms)| ms)
-                .sum()
-        };
-        let each = (of(&used) - of(&before)) as f64 * 1e3 / f64::from(count);
-        bench.figure(name, rate, "jobs/s", &Beside::Nothing);
-        bench.figure(
-            "  processor time of the controller, a job",
-            each,
-            "us",
-            &Beside::Nothing,
-        );
+        idea(bench, name, more)?;
     }
+    idea(bench, "accounting off and FIFO", &both)?;
+    pull(bench)?;
     shapes(bench)?;
     commits(bench)
+}
+
+fn idea(bench: &mut Bench, name: &str, more: &str) -> Result<()> {
+    let count = bench.size(100_000);
+    let submit = ["sbatch", &array(count), "-o", "/dev/null", "--wrap", "true"];
+    let site = bench.emulated(1_000, 64, more)?;
+    let before = site.cpu_ms()?;
+    let curve = follow(bench, &site, &submit, u64::from(count))?;
+    let rate = f64::from(count) / curve.last().map_or(1.0, |last| last.0);
+    let used = site.cpu_ms()?;
+    let of = |all: &BTreeMap<String, u64>| -> u64 {
+        let controller = all.iter().filter(|(name, _)| *name != "emulator");
+        controller.map(|(_, ms)| ms).sum()
+    };
+    let each = (of(&used) - of(&before)) as f64 * 1e3 / f64::from(count);
+    bench.figure(name, rate, "jobs/s", &Beside::Nothing);
+    bench.figure(
+        "  processor time of the controller, a job",
+        each,
+        "us",
+        &Beside::Nothing,
+    );
+    Ok(())
+}
+
+/// Messages between controller and agents: when each job comes alone, and when the answer to one's end carries the next.
+fn pull(bench: &mut Bench) -> Result<()> {
+    let site = bench.emulated(4, 4, "")?;
+    let messages = |site: &Site| -> Result<u64> {
+        let text = site.text(&["sdiag"], &bench.dir)?;
+        Ok(number(&text, "Agents")? + second_number(&text, "Agents")?)
+    };
+    let alone = bench.size(50).max(5);
+    let before = messages(&site)?;
+    for _ in 0..alone {
+        let wait = ["sbatch", "-W", "-o", "/dev/null", "--wrap", "true"];
+        site.quiet(&wait, &bench.dir)?;
+    }
+    let between = messages(&site)?;
+    let many = bench.size(20_000);
+    let submit = ["sbatch", &array(many), "-o", "/dev/null", "--wrap", "true"];
+    follow(bench, &site, &submit, u64::from(many))?;
+    let after = messages(&site)?;
+    let rows = [
+        (
+            "push: messages with agents for a job that comes alone",
+            between - before,
+            alone,
+        ),
+        (
+            "pull: the same while the next waits for its end",
+            after - between,
+            many,
+        ),
+    ];
+    for (name, count, jobs) in rows {
+        let each = count as f64 / f64::from(jobs);
+        bench.figure(name, each, "", &Beside::Nothing);
+    }
+    Ok(())
 }
 
 /// As many arrays of a shape each.
@@ -216,15 +292,18 @@ fn shapes(bench: &mut Bench) -> Result<()> {
 
 /// One client waits for a sync for each of its jobs; several share them.
 fn commits(bench: &mut Bench) -> Result<()> {
-    let count = bench.size(2_000);
     let site = bench.emulated(1_000, 64, "")?;
-    for clients in [1, 8] {
+    for (clients, count) in [(1, 2_000), (8, 10_000), (64, 50_000)] {
+        let count = bench.size(count);
         let before = journal_commits(bench, &site)?;
-        let args = ["sbatch", "-H", "-o", "/dev/null", "--wrap", "true"];
-        let took = site.burst(count, clients, &args, &bench.dir)?;
+        let args = ["-H", "-o", "/dev/null", "--wrap", "true"];
+        let submitted = site.submit(count, clients, &args, &bench.dir)?;
         let commits = journal_commits(bench, &site)? - before;
-        let name = format!("sbatch, held, {clients} clients");
-        bench.figure(&name, f64::from(count) / took, "/s", &Beside::Nothing);
+        let name = match clients {
+            1 => "a sync for each job: one client submits".to_owned(),
+            _ => format!("group commit: {clients} clients submit"),
+        };
+        bench.figure(&name, submitted.rate, "/s", &Beside::Nothing);
         let each = commits as f64 / f64::from(count);
         bench.figure("  syncs of the journal, a job", each, "", &Beside::Nothing);
     }
@@ -261,8 +340,8 @@ pub(super) fn queue(bench: &mut Bench) -> Result<()> {
     let mut waiting = 0;
     for queue in [0, 1_000, 10_000, 30_000, 100_000] {
         let queue = bench.size(queue).max(waiting);
-        let wait = ["sbatch", "-w", "n1000", "-o", "/dev/null", "--wrap", "true"];
-        site.burst(queue - waiting, 4, &wait, &bench.dir)?;
+        let wait = ["-w", "n1000", "-o", "/dev/null", "--wrap", "true"];
+        site.submit(queue - waiting, 8, &wait, &bench.dir)?;
         waiting = queue;
         let curve = follow(bench, &site, &submit, u64::from(count))?;
         let rate = f64::from(count) / curve.last().map_or(1.0, |last| last.0);

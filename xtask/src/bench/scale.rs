@@ -1,19 +1,31 @@
 //! Large clusters and long queues: answers while many look, agents, restarts, memory.
 
 use super::emulated::follow;
-use super::site::{Site, children_ms};
+use super::site::{Site, children_ms, within};
 use super::{Bench, Beside};
 use anyhow::{Result, ensure};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a command may take to come true.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// The first of the users who wait and look, where the benchmark may act for others: numbers that no user has.
+const FIRST_UID: u32 = 61_000;
+/// Connections of the one who floods the controller with questions.
+const FLOOD: u32 = 8;
+
 /// What one look at a busy cluster shows.
 struct Look {
     /// Milliseconds to the acknowledgement that 99 of 100 submissions had.
     acknowledged: f64,
+    /// Milliseconds from the start of a job to its launch on the node that half, and 99 of 100, had, when few come.
+    launched: (f64, f64),
     /// Milliseconds of a listing of everything.
     listing: f64,
     /// Microseconds of the thread that decides, a job.
@@ -24,6 +36,14 @@ struct Look {
     clients: f64,
 }
 
+/// A client that asks again and again.
+struct Poller {
+    uid: Option<u32>,
+    args: &'static [&'static str],
+    /// Time between two questions; none: as often as it is answered.
+    every: Duration,
+}
+
 /// Answers with a long queue, without and with clients that look at it.
 pub(super) fn pollers(bench: &mut Bench) -> Result<()> {
     let (pending, users, whole) = (bench.size(100_000), bench.size(200), bench.size(5));
@@ -31,50 +51,50 @@ pub(super) fn pollers(bench: &mut Bench) -> Result<()> {
     let site = bench.emulated(nodes, 128, "")?;
     let last = format!("n{nodes}");
     let update = format!("nodename={last}");
+    site.settle(bench, nodes)?;
     site.quiet(
         &["scontrol", "update", &update, "state=drain", "reason=bench"],
         &bench.dir,
     )?;
-    let wait = ["sbatch", "-w", &last, "-o", "/dev/null", "--wrap", "true"];
-    site.burst(pending, 4, &wait, &bench.dir)?;
-    let calm = look(bench, &site, &last)?;
-    let stop = AtomicBool::new(false);
-    let polled = std::thread::scope(|scope| {
-        for number in 0..users + whole {
-            let (site, stop, bench) = (&site, &stop, &*bench);
-            let args: &[&str] = match number < users {
-                true => &["squeue", "--me", "-t", "R"],
-                false => &["squeue"],
-            };
-            scope.spawn(move || poll(bench, site, args, number, stop));
-        }
-        let polled = look(bench, &site, &last);
-        stop.store(true, Ordering::Relaxed);
-        polled
-    })?;
-    println!(
-        "  {pending} jobs wait, {nodes} nodes; then {users} clients ask 'squeue --me' and {whole} ask 'squeue', once a second"
-    );
-    for (when, look) in [("calm", &calm), ("polled", &polled)] {
-        bench.figure(
-            &format!("{when}: sbatch acknowledged, p99"),
-            look.acknowledged,
-            "ms",
-            &Beside::AtMost(10.0),
-        );
-        bench.figure(
-            &format!("{when}: squeue of everything"),
-            look.listing,
-            "ms",
-            &Beside::AtMost(300.0),
-        );
-        bench.figure(
-            &format!("{when}: throughput"),
-            look.rate,
-            "jobs/s",
-            &Beside::Nothing,
-        );
+    let owners = owners(users)?;
+    let each = (pending / users).max(1).to_string();
+    let wait = [
+        "-w",
+        &last,
+        "-o",
+        "/dev/null",
+        "-D",
+        "/tmp",
+        "--wrap",
+        "true",
+    ];
+    let head = ["muster", "emulate", "jobs", &each, "--json", "--"];
+    for uid in &owners {
+        let mut submit = site.command(&[&head[..], &wait].concat(), Path::new("/tmp"));
+        submit.stdout(Stdio::null());
+        act_for(&mut submit, *uid);
+        ensure!(submit.status()?.success(), "user {uid:?} cannot submit");
     }
+    let calm = look(bench, &site, &last)?;
+    let second = Duration::from_secs(1);
+    let mut clients: Vec<Poller> = Vec::new();
+    clients.extend(owners.iter().map(|uid| Poller {
+        uid: *uid,
+        args: &["squeue", "--me"],
+        every: second,
+    }));
+    clients.extend((0..whole).map(|_| Poller {
+        uid: None,
+        args: &["squeue"],
+        every: second,
+    }));
+    let polled = beside(bench, &site, &clients, || look(bench, &site, &last))?;
+    println!(
+        "  {pending} jobs of {users} users wait, {nodes} nodes; then {users} clients ask 'squeue --me' and {whole} ask \
+         'squeue', once a second"
+    );
+    tell(bench, "calm", &calm);
+    tell(bench, "polled", &polled);
     bench.figure(
         "polled: the writer's time a job",
         polled.writer,
@@ -87,17 +107,122 @@ pub(super) fn pollers(bench: &mut Bench) -> Result<()> {
         "",
         &Beside::Nothing,
     );
-    Ok(())
+    flood(bench, &site, owners.first().copied().flatten())
 }
 
-/// Asks once a second.
-fn poll(bench: &Bench, site: &Site, args: &[&str], number: u32, stop: &AtomicBool) {
-    std::thread::sleep(Duration::from_millis(u64::from(number) * 37 % 1000));
+fn tell(bench: &mut Bench, when: &str, look: &Look) {
+    let figures = [
+        ("sbatch acknowledged, 99 of 100", look.acknowledged, 10.0),
+        (
+            "a job's start to its launch, half of them",
+            look.launched.0,
+            20.0,
+        ),
+        (
+            "a job's start to its launch, 99 of 100",
+            look.launched.1,
+            20.0,
+        ),
+        ("squeue of everything", look.listing, 300.0),
+    ];
+    for (what, ms, most) in figures {
+        bench.figure(&format!("{when}: {what}"), ms, "ms", &Beside::AtMost(most));
+    }
+    let name = format!("{when}: throughput");
+    bench.figure(&name, look.rate, "jobs/s", &Beside::Nothing);
+}
+
+/// The users: others than this one where that may be.
+fn owners(users: u32) -> Result<Vec<Option<u32>>> {
+    let root = fs::metadata("/proc/self")?.uid() == 0;
+    if !root {
+        println!("  one user for all: only root may act for others");
+    }
+    Ok((0..users).map(|n| root.then_some(FIRST_UID + n)).collect())
+}
+
+/// Has a command run as another user, if one is named.
+fn act_for(command: &mut Command, uid: Option<u32>) {
+    if let Some(uid) = uid {
+        command.uid(uid).gid(uid);
+    }
+}
+
+/// Does something while clients ask.
+fn beside<T>(
+    bench: &Bench,
+    site: &Site,
+    clients: &[Poller],
+    then: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (number, client) in clients.iter().enumerate() {
+            let stop = &stop;
+            scope.spawn(move || poll(bench, site, client, number, stop));
+        }
+        let result = then();
+        stop.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+fn poll(bench: &Bench, site: &Site, client: &Poller, number: usize, stop: &AtomicBool) {
+    // Not all in the same moment.
+    std::thread::sleep(client.every.mul_f64((number * 37 % 1000) as f64 / 1e3));
     while !stop.load(Ordering::Relaxed) {
         let started = Instant::now();
-        let _ = site.quiet(args, &bench.dir);
-        std::thread::sleep(Duration::from_secs(1).saturating_sub(started.elapsed()));
+        let _ = ask(bench, site, client);
+        std::thread::sleep(client.every.saturating_sub(started.elapsed()));
     }
+}
+
+/// Milliseconds of a question.
+fn ask(bench: &Bench, site: &Site, client: &Poller) -> Result<f64> {
+    let started = Instant::now();
+    let mut command = site.command(client.args, &bench.dir);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    act_for(&mut command, client.uid);
+    ensure!(command.status()?.success(), "{:?} failed", client.args);
+    Ok(started.elapsed().as_secs_f64() * 1e3)
+}
+
+/// How long one user waits for a listing, alone and while another asks for everything all the time.
+fn flood(bench: &mut Bench, site: &Site, uid: Option<u32>) -> Result<()> {
+    let Some(uid) = uid else {
+        println!("  no flood: it takes two users");
+        return Ok(());
+    };
+    let client = |uid, args| Poller {
+        uid: Some(uid),
+        args,
+        every: Duration::ZERO,
+    };
+    let other = client(uid + 1, &["squeue", "--me"]);
+    let waits = || -> Result<f64> {
+        let mut waits = Vec::new();
+        for _ in 0..20 {
+            waits.push(ask(bench, site, &other)?);
+        }
+        waits.sort_by(f64::total_cmp);
+        Ok(waits[waits.len() / 2])
+    };
+    let alone = waits()?;
+    let flood: Vec<Poller> = (0..FLOOD).map(|_| client(uid, &["squeue"])).collect();
+    let (others, own) = beside(bench, site, &flood, || {
+        Ok((waits()?, ask(bench, site, &flood[0])?))
+    })?;
+    for (name, ms) in [
+        ("squeue --me of one user", alone),
+        (
+            "the same while another asks for everything 8 times at once",
+            others,
+        ),
+        ("what the other waits for one of them", own),
+    ] {
+        bench.figure(name, ms, "ms", &Beside::Nothing);
+    }
+    Ok(())
 }
 
 fn look(bench: &Bench, site: &Site, avoid: &str) -> Result<Look> {
@@ -118,25 +243,40 @@ fn look(bench: &Bench, site: &Site, avoid: &str) -> Result<Look> {
     let curve = follow(bench, site, &submit, u64::from(jobs))?;
     let after = site.cpu_ms()?;
     let took = curve.last().map_or(1.0, |last| last.0);
+    let clients = (children_ms() - clients) as f64 / started.elapsed().as_secs_f64() / 1e3;
+    // One job after another, as a user sees it.
+    let launches = site.launches()?;
     let mut acks = Vec::new();
-    for _ in 0..bench.size(500).max(20) {
+    let count = bench.size(500).max(20);
+    let done = site.diag(bench, "Jobs completed")?;
+    for _ in 0..count {
         let started = Instant::now();
         site.quiet(
-            &["sbatch", "-H", "-o", "/dev/null", "--wrap", "true"],
+            &["sbatch", "-x", avoid, "-o", "/dev/null", "--wrap", "true"],
             &bench.dir,
         )?;
         acks.push(started.elapsed().as_secs_f64() * 1e3);
     }
     acks.sort_by(f64::total_cmp);
+    let seen: u64 = launches.iter().sum();
+    site.until("the jobs are launched", || {
+        let all = site.launches()?.iter().sum::<u64>() >= seen + u64::from(count);
+        Ok(all && site.diag(bench, "Jobs completed")? >= done + u64::from(count))
+    })?;
+    let launched = site.launches()?;
     let listing = site.burst(3, 1, &["squeue"], &bench.dir)? / 3.0 * 1e3;
     let used =
         after.get("writer").copied().unwrap_or(0) - before.get("writer").copied().unwrap_or(0);
     Ok(Look {
         acknowledged: acks[acks.len() * 99 / 100],
+        launched: (
+            within(&launches, &launched, 0.5),
+            within(&launches, &launched, 0.99),
+        ),
         listing,
         writer: used as f64 * 1e3 / f64::from(jobs),
         rate: f64::from(jobs) / took,
-        clients: (children_ms() - clients) as f64 / started.elapsed().as_secs_f64() / 1e3,
+        clients,
     })
 }
 
@@ -144,7 +284,7 @@ fn look(bench: &Bench, site: &Site, avoid: &str) -> Result<Look> {
 pub(super) fn agents(bench: &mut Bench) -> Result<()> {
     let nodes = bench.size(10_000);
     let site = bench.emulated(nodes, 128, "")?;
-    std::thread::sleep(Duration::from_secs(2));
+    site.settle(bench, nodes)?;
     // Two rounds of the question whether they are there.
     let idle = Duration::from_secs(32);
     let all = |site: &Site| -> Result<u64> {
@@ -195,8 +335,8 @@ pub(super) fn restart(bench: &mut Bench) -> Result<()> {
     let (singles, tasks) = (bench.size(100_000), bench.size(1_000_000));
     let site = bench.emulated(4, 64, "")?;
     let empty = site.resident()?;
-    let args = ["sbatch", "-H", "-o", "/dev/null", "--wrap", "true"];
-    site.burst(singles, 4, &args, &bench.dir)?;
+    let args = ["-H", "-o", "/dev/null", "--wrap", "true"];
+    site.submit(singles, 8, &args, &bench.dir)?;
     let full = site.resident()?;
     let each = (full.saturating_sub(empty)) as f64 / f64::from(singles);
     bench.figure(

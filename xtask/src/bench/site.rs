@@ -3,12 +3,18 @@
 use super::Bench;
 use crate::peer::{self, Product};
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// How long something may take to come true.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Time between two looks whether it has.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Milliseconds of one tick of the clock that /proc counts with, which is 100 Hz on Linux for every program.
 const TICK_MS: u64 = 10;
@@ -39,14 +45,7 @@ impl Bench {
             return Ok(None);
         }
         let home = self.dir.join("s");
-        let product = peer::start_slurm(&home).inspect_err(|_| {
-            // What of it did start.
-            let down = Command::new("bench/slurm-peer.sh")
-                .arg("down")
-                .arg(&home)
-                .status();
-            drop(down);
-        })?;
+        let product = peer::start_slurm(&home)?;
         if product.is_none() {
             println!(
                 "  Slurm is not measured: slurm-wlm, slurmctld, slurmd or munge is not installed"
@@ -98,6 +97,73 @@ impl Site {
         Ok(all)
     }
 
+    /// How long the controller's threads were ready to run and had no processor, by name, milliseconds. Other work on the
+    /// machine shows here.
+    pub(super) fn starved_ms(&self) -> Result<BTreeMap<String, u64>> {
+        let mut all = BTreeMap::new();
+        for task in fs::read_dir(format!("/proc/{}/task", self.pid()?))? {
+            let place = task?.path();
+            let name = fs::read_to_string(place.join("comm")).unwrap_or_default();
+            let text = fs::read_to_string(place.join("schedstat")).unwrap_or_default();
+            let ns: Option<u64> = text.split_whitespace().nth(1).and_then(|w| w.parse().ok());
+            *all.entry(name.trim().to_owned()).or_default() += ns.unwrap_or(0) / 1_000_000;
+        }
+        Ok(all)
+    }
+
+    /// Submits jobs over connections that stay open; what `muster emulate jobs` tells of it.
+    pub(super) fn submit(
+        &self,
+        count: u32,
+        clients: u32,
+        args: &[&str],
+        dir: &Path,
+    ) -> Result<Submitted> {
+        if count == 0 {
+            return Ok(Submitted::default());
+        }
+        let (count, clients) = (count.to_string(), clients.to_string());
+        let head = [
+            "muster",
+            "emulate",
+            "jobs",
+            &count,
+            "--json",
+            "--clients",
+            &clients,
+            "--",
+        ];
+        Submitted::read(&self.text(&[&head[..], args].concat(), dir)?)
+    }
+
+    /// Launches so far by the milliseconds from a job's start to its launch on an emulated node.
+    pub(super) fn launches(&self) -> Result<Vec<u64>> {
+        let text = fs::read_to_string(self.home.join("run/emulator.json"))?;
+        let value: Value = serde_json::from_str(&text)?;
+        let counts = value["launches_by_ms"].as_array();
+        let counts = counts.context("the emulator's report has no launches")?;
+        Ok(counts.iter().filter_map(Value::as_u64).collect())
+    }
+
+    /// Asks until something is so.
+    pub(super) fn until(&self, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+        let started = Instant::now();
+        while !holds()? {
+            ensure!(started.elapsed() < PATIENCE, "gave up waiting until {what}");
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Waits until so many agents are connected and everything of theirs is accounted for.
+    pub(super) fn settle(&self, bench: &Bench, nodes: u32) -> Result<()> {
+        self.until("all agents are connected", || {
+            let text = self.text(&["sdiag"], &bench.dir)?;
+            let connected = number(&text, "Server thread count")? >= u64::from(nodes);
+            Ok(connected && number(&text, "DBD Agent queue size")? == 0)
+        })
+    }
+
     /// Resident memory of the controller, bytes.
     pub(super) fn resident(&self) -> Result<u64> {
         let text = fs::read_to_string(format!("/proc/{}/status", self.pid()?))?;
@@ -139,12 +205,63 @@ impl Site {
     }
 }
 
+/// What came of submissions.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Submitted {
+    /// A second.
+    pub(super) rate: f64,
+    /// Milliseconds to the acknowledgement: half of them, 99 of 100.
+    pub(super) half: f64,
+    /// See above.
+    pub(super) most: f64,
+}
+
+impl Submitted {
+    /// From the JSON of `muster emulate jobs`.
+    pub(super) fn read(text: &str) -> Result<Submitted> {
+        let value: Value = serde_json::from_str(text)?;
+        let number = |key: &str| {
+            let number = value[key].as_f64();
+            number.with_context(|| format!("no '{key}' in {text}"))
+        };
+        Ok(Submitted {
+            rate: number("rate")?,
+            half: number("p50_ms")?,
+            most: number("p99_ms")?,
+        })
+    }
+}
+
+/// The millisecond within which such a share of what was counted between two looks lies.
+pub(super) fn within(before: &[u64], after: &[u64], share: f64) -> f64 {
+    let grown = |ms: usize| after[ms] - before.get(ms).copied().unwrap_or(0);
+    let all: u64 = (0..after.len()).map(grown).sum();
+    let mut seen = 0;
+    for ms in 0..after.len() {
+        seen += grown(ms);
+        if seen as f64 >= all as f64 * share {
+            return ms as f64;
+        }
+    }
+    after.len() as f64
+}
+
 /// The number after a key in what `sdiag` printed.
 pub(super) fn number(text: &str, key: &str) -> Result<u64> {
     let after = text.lines().find_map(|l| l.trim().strip_prefix(key));
     let word = after.and_then(|l| l.trim_start_matches(':').split_whitespace().next());
     word.and_then(|w| w.parse().ok())
         .with_context(|| format!("sdiag prints no '{key}'"))
+}
+
+/// The number after that.
+pub(super) fn second_number(text: &str, key: &str) -> Result<u64> {
+    let after = text.lines().find_map(|l| l.trim().strip_prefix(key));
+    let words = after.into_iter().flat_map(str::split_whitespace);
+    let mut numbers = words.filter_map(|w| w.parse().ok());
+    numbers
+        .nth(1)
+        .with_context(|| format!("sdiag prints no second number for '{key}'"))
 }
 
 /// Name and processor time of a thread or process.

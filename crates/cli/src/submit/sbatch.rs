@@ -23,6 +23,24 @@ pub(super) fn main(args: &[String]) -> ExitCode {
 }
 
 fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
+    let (lines, command) = prepared(args)?;
+    let line = &lines[0];
+    let mut client = line::connect(line, PREFIX)?;
+    let reply = client
+        .command(command)
+        .map_err(|e| line.say.connect_error(PREFIX, &e))?;
+    report(line, client, reply)
+}
+
+/// What a command line asks the controller for.
+///
+/// # Errors
+/// The exit code, after the error was written.
+pub(super) fn request(args: &[String]) -> Result<UserCommand, ExitCode> {
+    prepared(args).map(|(_, command)| command)
+}
+
+fn prepared(args: &[String]) -> Result<(Vec<Line>, UserCommand), ExitCode> {
     let mut lines = line::read(Command::Sbatch, args)?;
     let last = lines.last().expect("a command line has a first component");
     let script = read_script(last)?;
@@ -32,12 +50,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         line.say.quiet = line.chosen.has("quiet");
     }
     let command = submission(&mut lines, script, &words, args)?;
-    let line = &lines[0];
-    let mut client = line::connect(line, PREFIX)?;
-    let reply = client
-        .command(command)
-        .map_err(|e| line.say.connect_error(PREFIX, &e))?;
-    report(line, client, reply)
+    Ok((lines, command))
 }
 
 /// Options in the script, component by component; there are as many components as the command line or the script has.
