@@ -13,6 +13,8 @@ if [ "$verb" = down ]; then
   done
   exit
 fi
+# Another one may be running.
+while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 20)); done
 command -v slurmctld slurmd munged >/dev/null || { echo "slurm-peer: slurmctld, slurmd or munged is not installed" >&2; exit 3; }
 mkdir -p "$dir"/{run,log,state,munge}; chmod 755 "$dir" "$dir/run" "$dir/munge"
 [ -s "$dir/munge/key" ] || (umask 077; head -c 1024 /dev/urandom >"$dir/munge/key")

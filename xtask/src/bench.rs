@@ -32,7 +32,7 @@ struct Section {
     run: fn(&mut Bench) -> Result<()>,
 }
 
-const SECTIONS: [Section; 10] = [
+const SECTIONS: [Section; 11] = [
     Section {
         name: "array",
         what: "an array of real jobs over 4 agents",
@@ -82,6 +82,11 @@ const SECTIONS: [Section; 10] = [
         name: "restart",
         what: "restart with a long queue, and memory of what waits",
         run: scale::restart,
+    },
+    Section {
+        name: "wide",
+        what: "messages that a step over many nodes costs the controller",
+        run: scale::wide,
     },
 ];
 

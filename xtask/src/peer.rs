@@ -188,8 +188,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         }
         Ok(())
     })();
-    stop(&muster);
-    peer.iter().for_each(stop);
+    drop((muster, peer));
     let _ = fs::remove_dir_all(&dir);
     result?;
     let out = Path::new("target/bench-peer.json");
@@ -372,11 +371,13 @@ pub(crate) fn start_slurm(dir: &Path) -> Result<Option<Product>> {
     }))
 }
 
-pub(crate) fn stop(product: &Product) {
-    let _ = Command::new(&product.down[0])
-        .args(&product.down[1..])
-        .stdout(Stdio::null())
-        .status();
+impl Drop for Product {
+    fn drop(&mut self) {
+        let _ = Command::new(&self.down[0])
+            .args(&self.down[1..])
+            .stdout(Stdio::null())
+            .status();
+    }
 }
 
 impl Product {

@@ -3,7 +3,7 @@
 use muster_core::hostlist;
 use muster_core::index_set::IndexSet;
 
-/// `[1-3]`, `[1-3%2]`, or `[0-8:2]` when there are at least three and all are the same distance apart.
+/// `[1-3]`, `[1-3%2]`, or `[0-12:2]` when they span more than ten and all are the same distance apart.
 pub(crate) fn pending_text(indices: &IndexSet, throttle: Option<u32>) -> String {
     let throttle = throttle.filter(|limit| *limit > 0);
     let limit = throttle.map_or_else(String::new, |limit| format!("%{limit}"));
@@ -17,9 +17,10 @@ pub(crate) fn pending_text(indices: &IndexSet, throttle: Option<u32>) -> String 
 
 /// The distance between neighbours if it is the same everywhere and more than 1.
 fn stride(indices: &[u32]) -> Option<u32> {
-    let [first, second, _, ..] = indices else {
+    let (first, second) = (indices.first()?, indices.get(1)?);
+    if indices.last()? - first <= 10 {
         return None;
-    };
+    }
     let step = second - first;
     let same = indices.windows(2).all(|pair| pair[1] - pair[0] == step);
     (step > 1 && same).then_some(step)
@@ -37,7 +38,9 @@ mod tests {
             (&[1, 2, 3], Some(0), "[1-3]"),
             (&[5], None, "[5]"),
             (&[1, 3], None, "[1,3]"),
-            (&[0, 2, 4, 6], Some(1), "[0-6:2%1]"),
+            (&[0, 2, 4, 6], Some(1), "[0,2,4,6%1]"),
+            (&[0, 4, 8, 12], Some(1), "[0-12:4%1]"),
+            (&[1, 12], None, "[1-12:11]"),
             (&[0, 2, 4, 7], None, "[0,2,4,7]"),
             (&[], None, "[]"),
         ] {

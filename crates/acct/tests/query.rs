@@ -78,6 +78,7 @@ impl Scene {
             at: at(s),
             alloc,
             configuring: false,
+            priority: None,
         });
     }
 

@@ -18,6 +18,8 @@ mod signals;
 mod srun;
 mod zone;
 
+pub(crate) use srun::tasks::signal_text;
+
 use say::Say;
 use std::process::ExitCode;
 

@@ -127,6 +127,9 @@ pub enum Event {
         #[n(4)]
         #[cbor(default)]
         configuring: bool,
+        /// What the job's factors made of its priority, where that is how jobs are ordered.
+        #[n(5)]
+        priority: Option<u32>,
     },
     /// A running, suspended or pending job ends: its state is final (or it goes back to the queue), its nodes are
     /// being cleaned. A job without nodes has ended with this event.

@@ -291,7 +291,7 @@ impl State {
         self.licenses_used = BTreeMap::new();
         self.limit_use = BTreeMap::new();
         let jobs = std::mem::take(&mut self.jobs);
-        for (id, job) in &jobs {
+        for (id, job) in jobs.iter() {
             let keys = self.keys_of(job);
             self.reindex(*id, &Keys::default(), &keys);
         }

@@ -602,7 +602,7 @@ impl Reason {
             Reason::ReservedForMaintenance => "ReqNodeNotAvail, Reserved for maintenance",
             Reason::ReservationDeleted => "ReservationDeleted",
             Reason::NonZeroExitCode => "NonZeroExitCode",
-            Reason::RaisedSignal => "RaisedSignal:Terminated",
+            Reason::RaisedSignal => "RaisedSignal",
             Reason::TimeLimit => "TimeLimit",
             Reason::NodeDown => "NodeDown",
             Reason::JobLaunchFailure => "JobLaunchFailure",

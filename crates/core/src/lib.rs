@@ -29,6 +29,7 @@ pub mod index_set;
 mod invariants;
 pub mod job;
 pub mod job_env;
+pub mod job_table;
 pub mod licenses;
 pub mod limits;
 pub mod node;

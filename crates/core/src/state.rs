@@ -3,7 +3,8 @@
 use crate::accounts::Accounts;
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::ids::{BlobId, JobId, NodeIdx};
-use crate::job::{Job, Reason};
+use crate::job::Reason;
+use crate::job_table::JobTable;
 use crate::node::Node;
 use crate::power::PowerRates;
 use crate::reservation::Reservations;
@@ -25,7 +26,7 @@ pub struct State {
     /// Nodes by index. Never shrinks.
     pub nodes: Vec<Node>,
     /// Every record of the queue: pending, running, and ended ones until they are purged.
-    pub jobs: BTreeMap<JobId, Job>,
+    pub jobs: JobTable,
     /// Arrays that have a record left.
     pub arrays: BTreeMap<JobId, ArrayInfo>,
     /// Scripts and contexts in use.

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::OwnedWriteHalf;
@@ -120,17 +121,20 @@ async fn talk(
                 if count == 0 || messages.iter().any(|m| matches!(m, ToLink::Replaced)) {
                     return Ok(End::Replaced);
                 }
+                shared.stats.to_nodes.fetch_add(messages.len() as u64, Relaxed);
                 let bytes = outgoing.encode(messages.drain(..));
                 write.write_all(&bytes).await?;
             }
             body = reader.next() => {
                 asked = false;
                 let Some(body) = body? else { return Ok(End::Closed) };
-                let mut reports = Vec::new();
+                let (mut reports, mut frames) = (Vec::new(), 1);
                 take(shared, node, &body, &mut reports)?;
                 while let Some(body) = reader.take()? {
                     take(shared, node, &body, &mut reports)?;
+                    frames += 1;
                 }
+                shared.stats.from_nodes.fetch_add(frames, Relaxed);
                 if !reports.is_empty() {
                     shared.to_writer(ToWriter::Reports { node, generation, reports })?;
                 }

@@ -19,6 +19,10 @@ pub struct Stats {
     pub commits: AtomicU64,
     /// Events in them.
     pub events: AtomicU64,
+    /// Messages from agents.
+    pub from_nodes: AtomicU64,
+    /// Messages to agents.
+    pub to_nodes: AtomicU64,
     /// Open connections.
     pub connections: AtomicU64,
     durable: AtomicU64,
@@ -69,6 +73,8 @@ impl Stats {
             &self.pass_max_us,
             &self.commits,
             &self.events,
+            &self.from_nodes,
+            &self.to_nodes,
         ];
         for count in counts {
             count.store(0, Relaxed);
@@ -84,6 +90,8 @@ impl Stats {
         diag.pass_max_us = self.pass_max_us.load(Relaxed);
         diag.commits = self.commits.load(Relaxed);
         diag.events = self.events.load(Relaxed);
+        diag.from_nodes = self.from_nodes.load(Relaxed);
+        diag.to_nodes = self.to_nodes.load(Relaxed);
         diag.connections = self.connections.load(Relaxed);
         let requests = self.requests.lock().unwrap_or_else(|e| e.into_inner());
         diag.requests = requests

@@ -126,10 +126,11 @@ impl Waiting {
                 requeue,
                 ..
             } => {
+                // As sdiag counts: what failed by its own fault was completed all the same.
                 match end {
-                    JobState::Completed => self.counts.completed += 1,
                     JobState::Cancelled => self.counts.cancelled += 1,
-                    _ => self.counts.failed += 1,
+                    JobState::NodeFail | JobState::BootFail => self.counts.failed += 1,
+                    _ => self.counts.completed += 1,
                 }
                 self.job_ending(state, *id, requeue.is_some());
             }

@@ -14,6 +14,7 @@ use muster_core::command::{Command, Identity, NodeCommand, Reply, UserCommand};
 use muster_core::effect::Effect;
 use muster_core::ids::{Attempt, JobId, NodeIdx};
 use muster_core::job::ArrayRole;
+use muster_core::limits::PURGE_MAX;
 use muster_core::node::{NodeInfo, NodeLink};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::spec::JobKind;
@@ -224,12 +225,20 @@ impl Writer {
         if due.is_some_and(|at| at <= now) {
             let age = state.config.as_ref().map_or(0, |c| c.min_job_age_s);
             let accounted = self.accounted.covers(now, u64::from(age));
-            self.engine
-                .decide(0, &Command::Tick { accounted }, now, turn);
-            let state = self.engine.state();
-            self.due = match accounted && state.purge_is_due(now) {
+            // Purges keep up with the jobs that end, and take no more of a turn than what it was for.
+            let mut most = turn.events.len();
+            let more = loop {
+                self.engine
+                    .decide(0, &Command::Tick { accounted }, now, turn);
+                let more = accounted && self.engine.state().purge_is_due(now);
+                if !more || most < PURGE_MAX {
+                    break more;
+                }
+                most -= PURGE_MAX;
+            };
+            self.due = match more {
                 true => Some(now),
-                false => state.next_tick(now),
+                false => self.engine.state().next_tick(now),
             };
         }
     }

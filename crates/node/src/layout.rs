@@ -371,6 +371,8 @@ impl<'a> Layout<'a> {
         let free = self.free(node);
         let needed = count_of(tasks.len()).saturating_mul(self.spec.cpus_per_task.unwrap_or(1));
         let memory_mib = match self.spec.memory {
+            // Where memory is not given out, a job has none to share among its steps.
+            _ if share.memory_mib == 0 => 0,
             MemoryAsk::Default => 0,
             MemoryAsk::PerNode(mib) => mib,
             MemoryAsk::PerCpu(mib) if self.spec.overcommit => {

@@ -718,7 +718,7 @@ impl<'a> Stepd<'a> {
             JobState::Failed
         } else if exit.is_ok() {
             JobState::Completed
-        } else if self.ending && exit.signal != 0 {
+        } else if exit.signal != 0 {
             JobState::Cancelled
         } else {
             JobState::Failed

@@ -546,6 +546,14 @@ pub struct Diag {
     /// Where the queue's record count stands.
     #[n(20)]
     pub queue: u64,
+    /// Messages from agents and to them.
+    #[n(21)]
+    #[cbor(default)]
+    pub from_nodes: u64,
+    /// See above.
+    #[n(22)]
+    #[cbor(default)]
+    pub to_nodes: u64,
 }
 
 /// A step named by a user.

@@ -145,7 +145,8 @@ pub(super) fn agents(bench: &mut Bench) -> Result<()> {
     let nodes = bench.size(10_000);
     let site = bench.emulated(nodes, 128, "")?;
     std::thread::sleep(Duration::from_secs(2));
-    let idle = Duration::from_secs(10);
+    // Two rounds of the question whether they are there.
+    let idle = Duration::from_secs(32);
     let all = |site: &Site| -> Result<u64> {
         let used = site.cpu_ms()?;
         Ok(used
@@ -169,7 +170,9 @@ pub(super) fn agents(bench: &mut Bench) -> Result<()> {
             .lines()
             .filter_map(|l| l.trim().parse::<u32>().ok())
             .sum();
-        if up >= nodes {
+        // The state on disk says that they are there: their connections say that they are back.
+        let connected = site.diag(bench, "Server thread count").unwrap_or(0);
+        if up >= nodes && connected >= u64::from(nodes) {
             break;
         }
         ensure!(
@@ -235,5 +238,37 @@ pub(super) fn restart(bench: &mut Bench) -> Result<()> {
     );
     let name = format!("restart with {tasks} array tasks and {singles} single jobs");
     bench.figure(&name, took, "s", &Beside::AtMost(3.0));
+    Ok(())
+}
+
+/// How many messages a step costs the controller, by how many nodes it has.
+pub(super) fn wide(bench: &mut Bench) -> Result<()> {
+    let most = bench.size(64).max(4);
+    let conf = format!(
+        "{}NodeName=n[1-{most}] CPUs=4 RealMemory=1000 State=UNKNOWN\n\
+         PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP\n",
+        crate::peer::CONF
+    );
+    let site = bench.site(&conf, &[])?;
+    let steps: u32 = 10;
+    for nodes in [1, most / 4, most] {
+        let shell = format!(
+            "srun -Q -N{nodes} true; sdiag; for i in $(seq {steps}); do srun -Q -N{nodes} true; done; sdiag"
+        );
+        let width = format!("-N{nodes}");
+        let text = site.text(&["salloc", "-Q", &width, "bash", "-c", &shell], &bench.dir)?;
+        let looks: Vec<u64> = text
+            .lines()
+            .filter_map(|l| l.strip_prefix("Agents: "))
+            .map(|l| {
+                let numbers = l.split_whitespace().filter_map(|w| w.parse::<u64>().ok());
+                numbers.sum()
+            })
+            .collect();
+        ensure!(looks.len() == 2, "the steps did not run: {text}");
+        let each = (looks[1] - looks[0]) as f64 / f64::from(steps);
+        let name = format!("messages between controller and agents, a step of {nodes} nodes");
+        bench.figure(&name, each, "", &Beside::AtMost(8.0));
+    }
     Ok(())
 }

@@ -27,12 +27,6 @@ impl Deref for Site {
     }
 }
 
-impl Drop for Site {
-    fn drop(&mut self) {
-        peer::stop(&self.product);
-    }
-}
-
 impl Bench {
     /// Muster with four real agents.
     pub(super) fn real(&self) -> Result<Site> {
@@ -45,7 +39,14 @@ impl Bench {
             return Ok(None);
         }
         let home = self.dir.join("s");
-        let product = peer::start_slurm(&home)?;
+        let product = peer::start_slurm(&home).inspect_err(|_| {
+            // What of it did start.
+            let down = Command::new("bench/slurm-peer.sh")
+                .arg("down")
+                .arg(&home)
+                .status();
+            drop(down);
+        })?;
         if product.is_none() {
             println!(
                 "  Slurm is not measured: slurm-wlm, slurmctld, slurmd or munge is not installed"
@@ -64,7 +65,8 @@ impl Bench {
         self.site(&conf, &["--emulate"])
     }
 
-    fn site(&self, conf: &str, words: &[&str]) -> Result<Site> {
+    /// Muster with that configuration.
+    pub(super) fn site(&self, conf: &str, words: &[&str]) -> Result<Site> {
         let home = self.dir.join("m");
         let product = peer::start_muster_of(&home, conf, words)?;
         Ok(Site { product, home })

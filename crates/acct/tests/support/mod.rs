@@ -256,6 +256,7 @@ impl Driver {
             at,
             alloc: Arc::new(allocation(&nodes, cpu)),
             configuring: false,
+            priority: None,
         });
         events
     }

@@ -159,6 +159,7 @@ impl<'a> JobRow<'a> {
             (Some(detail), Reason::JobHeldAdmin) if detail.starts_with(REQUEUED_HELD) => {
                 REQUEUED_HELD.into()
             }
+            (_, Reason::RaisedSignal) => raised(self.job.exit.signal),
             (_, reason) => reason.name().into(),
         }
     }
@@ -361,6 +362,13 @@ impl<'a> JobRow<'a> {
             return self.job.expected_start.or(self.begin(ctx));
         }
         self.job.start_time.or(self.job.end_time)
+    }
+
+    /// When the scheduler looked at it last: a start is such a look.
+    pub(crate) fn last_sched_eval(&self) -> Option<Timestamp> {
+        self.job
+            .last_sched_eval
+            .or(self.job.start_time.filter(|_| !self.is_pending()))
     }
 
     /// The nodes that it is expected to start on.
@@ -621,6 +629,13 @@ fn write_term(out: &mut String, term: &DependencyTerm, hopeless: bool) {
     } else {
         "(unfulfilled)"
     });
+}
+
+/// `RaisedSignal:9(Killed)`.
+fn raised(number: u32) -> Cow<'static, str> {
+    let name = Reason::RaisedSignal.name();
+    let text = crate::submit::signal_text(number).replace(' ', "_");
+    format!("{name}:{number}({text})").into()
 }
 
 /// Array indices: `0-3,7`, and `1-199:3` where they are evenly spaced over more than ten. Beyond `max` bytes they end

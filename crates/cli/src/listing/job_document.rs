@@ -243,7 +243,7 @@ fn place(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
         }
         w.texts("job_state", states);
     }
-    w.time("last_sched_evaluation", row.job.last_sched_eval);
+    w.time("last_sched_evaluation", row.last_sched_eval());
     let spec = &row.job.spec;
     w.text_or_empty("licenses", spec.licenses.as_deref());
     if !w.is_old() {
@@ -374,7 +374,7 @@ fn state(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     let job = row.job;
     w.time("start_time", row.start(ctx));
     w.text_or_empty("state_description", job.reason_detail.as_deref());
-    w.text("state_reason", job.reason.name());
+    w.text("state_reason", &row.reason());
     for (key, which) in [
         ("standard_error", Stdio::Err),
         ("standard_input", Stdio::In),

@@ -15,7 +15,7 @@ use muster_core::accounts::{Accounts, NORMAL, PARENT_SHARES, Qos, ROOT, Terms};
 pub(crate) static SPEC: Spec = Spec {
     name: "sacctmgr",
     about: "Shows and changes accounts, users with their associations, and QOS.",
-    operands: "show|add|modify|delete account|user|qos|association|cluster|tres [NAME,...] [KEY=VALUE...] [set KEY=VALUE...]",
+    operands: "show|add|modify|delete account|user|qos|association|cluster|tres|runawayjobs [NAME,...] [KEY=VALUE...] [set KEY=VALUE...]",
     options: &[
         flag("associations", "with 'show user': associations, too").short('s'),
         flag("help", "print this help"),
@@ -26,6 +26,9 @@ pub(crate) static SPEC: Spec = Spec {
         flag("quiet", "say less").short('Q'),
         flag("readonly", "refuse changes").short('r'),
         flag("usage", "print a short summary"),
+        flag("verbose", "say more")
+            .short('v')
+            .stored("there is no more to say"),
         flag("version", "print the version").short('V'),
     ],
     variables: &[],
@@ -254,6 +257,12 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
         }
         return done;
     }
+    if let [verb, what, ..] = parsed.operands.as_slice()
+        && (begins("show", verb) || begins("list", verb))
+        && begins("runawayjobs", what)
+    {
+        return no_runaways();
+    }
     let question = Question::new(&parsed.operands, associations)?;
     let failed = |e: ConnectError| Failure::new(format!("sacctmgr: error: {e}"));
     let mut client = Client::connect().map_err(failed)?;
@@ -265,6 +274,15 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
         &question.rows(&answer.cluster, &host, &answer.accounts),
     ));
     Ok(())
+}
+
+/// Accounting follows the controller's own events, so no job of it can run on there alone.
+fn no_runaways() -> Result<(), Failure> {
+    let client = Client::connect().map_err(|e| Failure::new(format!("sacctmgr: error: {e}")))?;
+    said(&format!(
+        "Runaway Jobs: No runaway jobs found on cluster {}\n",
+        client.endpoint.cluster
+    ))
 }
 
 fn said(text: &str) -> Result<(), Failure> {

@@ -81,6 +81,7 @@ pub(crate) enum Entity {
     HostlistSorted,
     Licenses,
     Frontend,
+    Aliases,
     Nothing,
 }
 
@@ -108,12 +109,7 @@ pub(crate) const ENTITIES: &[(&str, usize, Entity, Status)] = &[
     ("burstbuffers", 2, Entity::Nothing, NOTHING),
     ("bbstat", 2, Entity::Nothing, NOTHING),
     ("dwstat", 2, Entity::Nothing, NOTHING),
-    (
-        "aliases",
-        2,
-        Entity::Nothing,
-        Status::Refused("scontrol show nodes has NodeAddr and NodeHostName"),
-    ),
+    ("aliases", 2, Entity::Aliases, Status::Works),
     (
         "assoc_mgr",
         2,
@@ -132,17 +128,27 @@ const NOTHING: Status = Status::Partly("there are none: nothing is printed");
 
 fn entity(word: &str) -> Option<(Entity, Status)> {
     let word = word.to_ascii_lowercase();
-    ENTITIES
+    // Users also name an entity as its records begin: JobId, NodeName, StepId, ....
+    let short = ["id", "name"]
         .iter()
-        .find(|(name, least, ..)| word.len() >= *least && name.starts_with(&word))
-        .map(|(_, _, entity, status)| (*entity, *status))
+        .find_map(|end| word.strip_suffix(end).filter(|rest| !rest.is_empty()));
+    let named = |word: &str| {
+        ENTITIES
+            .iter()
+            .find(|(name, least, ..)| word.len() >= *least && name.starts_with(word))
+            .map(|(_, _, entity, status)| (*entity, *status))
+    };
+    named(&word).or_else(|| short.and_then(named))
 }
 
 fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
     let (what, which) = match words {
         [] => return Err(Failure::new("too few arguments for keyword:show")),
-        [what] => (what, None),
-        [what, which] => (what, Some(which.as_str())),
+        [what] => match what.split_once('=') {
+            Some((what, which)) => (what, Some(which)),
+            None => (what.as_str(), None),
+        },
+        [what, which] => (what.as_str(), Some(which.as_str())),
         _ => return Err(Failure::new("too many arguments for keyword:show")),
     };
     let invalid = || Failure::new(format!("invalid entity:{what} for keyword:show "));
@@ -172,6 +178,7 @@ fn show(words: &[String], flags: ScontrolFlags) -> Result<(), Failure> {
         Entity::Hostlist => host_list(which, hostlist::compress),
         Entity::HostlistSorted => host_list(which, hostlist::compress_sorted),
         Entity::Licenses => licenses(which, flags),
+        Entity::Aliases => aliases(which),
         Entity::Frontend => {
             print("No nodes in the system\n");
             Ok(())
@@ -527,6 +534,24 @@ fn daemons() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Nodes on a host; without one, all of them.
+fn aliases(host: Option<&str>) -> Result<(), Failure> {
+    let failed = failed_call("slurm_load_node");
+    let mut client = Client::connect().map_err(&failed)?;
+    let mut ctx = Ctx::new(&client.endpoint.cluster);
+    query::cluster(&mut client, &mut ctx).map_err(&failed)?;
+    let on_it = ctx
+        .nodes
+        .iter()
+        .map(|node| &node.config)
+        .filter(|config| host.is_none_or(|host| config.hostname == host));
+    let names: Vec<&str> = on_it.map(|config| config.name.as_str()).collect();
+    if !names.is_empty() {
+        print(&format!("{}\n", names.join(" ")));
+    }
+    Ok(())
+}
+
 fn hostnames(which: Option<&str>) -> Result<(), Failure> {
     let from_job = || {
         ["SLURM_JOB_NODELIST", "SLURM_NODELIST"]
@@ -575,6 +600,11 @@ mod tests {
             ("jo", Entity::Job),
             ("job", Entity::Job),
             ("jobs", Entity::Job),
+            ("JobId", Entity::Job),
+            ("nodename", Entity::Node),
+            ("PartitionName", Entity::Partition),
+            ("reservationname", Entity::Reservation),
+            ("StepId", Entity::Step),
             ("node", Entity::Node),
             ("part", Entity::Partition),
             ("hostname", Entity::Hostnames),
@@ -587,7 +617,9 @@ mod tests {
         ] {
             assert_eq!(entity(word).map(|e| e.0), Some(wanted), "{word}");
         }
-        assert!(entity("nosuch").is_none());
+        for word in ["nosuch", "id", "name", "nosuchid"] {
+            assert!(entity(word).is_none(), "{word}");
+        }
         assert!(entity("host").is_none());
     }
 }

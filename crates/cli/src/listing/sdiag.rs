@@ -157,9 +157,15 @@ fn schedule(out: &mut String, diag: &Diag) {
     out.push_str("\tLast queue length: 0\n\tLast table size: 0\n\n");
     put!(
         out,
-        "Journal: {} commits, {} events\n\n",
+        "Journal: {} commits, {} events\n",
         diag.commits,
         diag.events
+    );
+    put!(
+        out,
+        "Agents: {} messages from them, {} to them\n\n",
+        diag.from_nodes,
+        diag.to_nodes
     );
 }
 

@@ -5,7 +5,7 @@ use super::job::{JobRow, Stdio};
 use super::job_fields::star;
 use super::step_fields::StepRow;
 use super::text::{self, put};
-use muster_core::job::{GresShare, NodeShare};
+use muster_core::job::{GresShare, NodeShare, Reason};
 use muster_core::preemption::PreemptType;
 use muster_core::spec::{JobKind, MemoryAsk};
 use muster_core::time::{TimeLimit, Timestamp};
@@ -117,7 +117,10 @@ fn identity(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
 /// Parsers split records at blanks, so a reason has none.
 fn reason(out: &mut String, row: &JobRow<'_>) {
     let start = out.len();
-    out.push_str(row.job.reason.name());
+    match row.job.reason {
+        Reason::RaisedSignal => out.push_str(&row.reason()),
+        other => out.push_str(other.name()),
+    }
     if let Some(detail) = row.job.reason_detail.as_deref().filter(|d| !d.is_empty()) {
         put!(out, ",_{detail}");
     }
@@ -147,7 +150,12 @@ fn times(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
         "Unknown",
     );
     style.newline(out);
-    time(out, "AccrueTime", job.eligible_time, "Unknown");
+    time(
+        out,
+        "AccrueTime",
+        job.eligible_time.or(row.begin(ctx)),
+        "Unknown",
+    );
     style.newline(out);
     let endless = job.time_limit == TimeLimit::Unlimited && job.end_time.is_none();
     time(out, "StartTime", row.start(ctx), "Unknown");
@@ -170,7 +178,7 @@ fn times(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
     }
     time(out, "SuspendTime", job.suspend_time, "None");
     put!(out, " SecsPreSuspend={} ", pre_suspend_s(row, ctx));
-    time(out, "LastSchedEval", job.last_sched_eval, "Unknown");
+    time(out, "LastSchedEval", row.last_sched_eval(), "Unknown");
     out.push_str(" Scheduler=Main");
     style.newline(out);
 }

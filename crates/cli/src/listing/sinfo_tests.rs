@@ -94,7 +94,7 @@ short|up|30:00|2|idle|n[3-4]|0/32/0/32|8000|(null)|(null)|16|1:16:1|11.10|20765
         "2,mixed\n2,idle\n",
         "a node counts once"
     );
-    assert_eq!(sinfo(&["-o", "%N", "-h"]), "n[1-4]\n");
+    assert_eq!(sinfo(&["-o", "%N|%5N", "-h"]), "n[1-4]|n[1-4\n");
     assert_eq!(
         sinfo(&["-o", "%R", "-h", "-N", "-n", "n2"]),
         "batch\nshort\n"

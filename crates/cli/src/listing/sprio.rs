@@ -42,7 +42,7 @@ pub(crate) static SPRIO: Spec = Spec {
 };
 
 const LONG: &str = "%.15i %9r %.8u %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10Q %.11N %.20T";
-const NOT_RUNNING: &str = "You are not running a supported priority plugin\n(priority/basic).\nOnly 'priority/multifactor' is supported.\n";
+const NOT_RUNNING: &str = "You are not running a supported priority plugin\n(priority/basic).\nOnly 'priority/multifactor' is supported.";
 
 #[derive(Debug, Default)]
 struct Options {
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let failed = failed_call("slurm_load_job_prio");
     let mut client = Client::connect().map_err(&failed)?;
     let answer = query::priorities(&mut client).map_err(&failed)?;
-    print(&render(&options, &answer));
+    print(&render(&options, &answer)?);
     Ok(())
 }
 
@@ -116,10 +116,11 @@ fn said(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn render(options: &Options, answer: &PrioritiesAnswer) -> String {
-    let Some(weights) = &answer.settings else {
-        return NOT_RUNNING.to_owned();
-    };
+fn render(options: &Options, answer: &PrioritiesAnswer) -> Result<String, Failure> {
+    let weights = answer
+        .settings
+        .as_ref()
+        .ok_or_else(|| Failure::new(NOT_RUNNING))?;
     let format = match (&options.format, options.long) {
         (Some(format), _) => format.clone(),
         (None, true) => LONG.to_owned(),
@@ -132,7 +133,7 @@ fn render(options: &Options, answer: &PrioritiesAnswer) -> String {
     }
     if options.weights {
         line(&mut out, &columns, |letter| weight(letter, weights));
-        return out;
+        return Ok(out);
     }
     let fits = |p: &&JobPriority| {
         let array = p.array.map(|(base, _)| base.0);
@@ -147,7 +148,7 @@ fn render(options: &Options, answer: &PrioritiesAnswer) -> String {
     for job in jobs {
         line(&mut out, &columns, |letter| cell(letter, job, weights));
     }
-    out
+    Ok(out)
 }
 
 /// Site, then what has a weight.
@@ -386,12 +387,12 @@ mod tests {
         let expected = "          JOBID PARTITION   PRIORITY       SITE        AGE  FAIRSHARE  PARTITION        QOS\n\
                         \u{20}            14 short          11000          0          0      10000       1000          0\n\
                         \u{20}            15 batch          11000          0          0      10000       1000          0\n";
-        assert_eq!(render(&Options::default(), &answer()), expected);
+        assert_eq!(render(&Options::default(), &answer()).unwrap(), expected);
         let long = Options {
             long: true,
             ..Options::default()
         };
-        let text = render(&long, &answer());
+        let text = render(&long, &answer()).unwrap();
         let first = text.lines().next().unwrap_or_default();
         assert_eq!(
             first,
@@ -403,7 +404,7 @@ mod tests {
             ..Options::default()
         };
         assert_eq!(
-            render(&weights, &answer()),
+            render(&weights, &answer()).unwrap(),
             "        Weights                               1       1000      10000       1000       1000\n"
         );
     }
@@ -417,9 +418,10 @@ mod tests {
             ..Options::default()
         };
         assert_eq!(
-            render(&options, &answer()),
+            render(&options, &answer()).unwrap(),
             "15 1.0000000 0.00000256113708\n14 1.0000000 0.00000256113708\n"
         );
-        assert_eq!(render(&options, &PrioritiesAnswer::default()), NOT_RUNNING);
+        let refused = render(&options, &PrioritiesAnswer::default()).unwrap_err();
+        assert_eq!(refused.to_string(), NOT_RUNNING);
     }
 }

@@ -213,7 +213,8 @@ impl Options {
             "Format" => (self.names, self.letters) = (Some(value), None),
             "noheader" => self.no_header = true,
             "iterate" => self.iterate_s = Some(interval(&value)?),
-            "jobs" => wishes.jobs = Some(pick::parse_jobs(&value)?),
+            // Without a list it is all jobs.
+            "jobs" => wishes.jobs = Some(pick::parse_jobs(&value)?).filter(|jobs| !jobs.is_empty()),
             "json" | "yaml" => {
                 self.document = Some(Dialect::parse("squeue", name == "yaml", &value)?)
             }

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::listing::fixture;
+use muster_core::job::{JobState, Reason};
 
 fn squeue(args: &[&str]) -> String {
     squeue_of(args, &fixture::jobs(), &fixture::ctx())
@@ -78,6 +79,26 @@ fn tasks_one_by_one() {
     };
     assert!(text.contains(&(line(4) + &line(6) + &line(8))), "{text}");
     assert_eq!(text.lines().count(), DEFAULT.lines().count() + 2);
+}
+
+#[test]
+fn jobs_without_a_list_are_all_jobs() {
+    assert_eq!(squeue(&["-j"]), DEFAULT);
+}
+
+#[test]
+fn a_signal_is_told_with_its_number_and_name() {
+    let mut jobs = fixture::jobs();
+    let job = jobs.jobs.iter_mut().find(|j| j.id.0 == 9).unwrap();
+    fixture::end(job, JobState::Failed, Reason::RaisedSignal, 1);
+    job.exit.signal = 11;
+    let text = squeue_of(
+        &["-h", "-j", "9", "-t", "F", "-o", "%r %R"],
+        &jobs,
+        &fixture::ctx(),
+    );
+    let reason = "RaisedSignal:11(Segmentation_fault)";
+    assert_eq!(text, format!("{reason} ({reason})\n"));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::connect::{Client, unexpected};
 use crate::options::{Arg, Opt, Spec, also, flag, opt};
 use crate::submit::agent::AgentStream;
 use crate::submit::scancel::{job_target, step_number};
+use muster_core::command::JobTarget;
 use muster_core::hostlist;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{Job, Step, Usage};
@@ -123,44 +124,37 @@ impl Options {
             ));
         }
         let columns = self.columns()?;
+        let named: Vec<(&str, JobTarget, Option<StepNo>)> = (self.jobs.iter())
+            .map(|text| named(text))
+            .collect::<Result<_, _>>()?;
         let mut client = Client::connect().map_err(super::failed_call("slurm_load_jobs"))?;
         let mut out = String::new();
         if !self.no_header {
             self.header(&mut out, &columns);
         }
         let ctx = Ctx::new(&client.endpoint.cluster);
-        let mut failed = false;
-        for text in &self.jobs {
-            match self.measured(&mut client, text) {
+        for (text, target, step) in &named {
+            match self.measured(&mut client, (text, target), *step) {
                 Ok((job, pids)) => self.rows(&mut out, &columns, (&job, &pids), &ctx),
-                Err(why) => {
-                    complain(&format!("sstat: error: {why}"));
-                    failed = true;
-                }
+                // A job that is gone is no failure of sstat's, as scripts that poll it expect.
+                Err(why) => complain(&format!("sstat: error: {why}")),
             }
         }
         print(&out);
-        if failed {
-            return Err(Failure::silent());
-        }
         Ok(())
     }
 
     /// The steps that a word names, with what they use, or with their processes.
-    fn measured(&self, client: &mut Client, text: &str) -> Result<(AcctJob, Pids), String> {
-        let (job, step) = match text.split_once('.') {
-            Some((job, step)) => (job, Some(step)),
-            None => (text, None),
-        };
-        let wrong = || format!("invalid job or step {text}: expected such as 12, 12.0 or 12.batch");
-        let target = job_target(job).ok_or_else(wrong)?;
-        let step = match step {
-            Some(step) => Some(step_number(step).ok_or_else(wrong)?),
-            None => None,
-        };
+    fn measured(
+        &self,
+        client: &mut Client,
+        (text, target): (&str, &JobTarget),
+        step: Option<StepNo>,
+    ) -> Result<(AcctJob, Pids), String> {
         let id = match target.tasks {
             None => target.job,
             Some(_) => {
+                let job = text.split_once('.').map_or(text, |(job, _)| job);
                 task_id(client, target.job, job).ok_or_else(|| format!("no job {job} runs"))?
             }
         };
@@ -213,7 +207,7 @@ impl Options {
             let field = find(name).filter(|_| known).ok_or_else(invalid)?;
             let width = match width {
                 Some(width) => width.parse().map_err(|_| invalid())?,
-                None => field.width,
+                None => width_of(field),
             };
             columns.push((field, width));
         }
@@ -287,6 +281,28 @@ impl Options {
             }
             out.push('\n');
         }
+    }
+}
+
+/// `12`, `12.0`, `12_3.batch`: the text, the job and the step.
+fn named(text: &str) -> Result<(&str, JobTarget, Option<StepNo>), Failure> {
+    let wrong = || {
+        Failure::new(format!(
+            "sstat: fatal: Bad job/step specified: {text}; expected such as 12, 12.0 or 12.batch"
+        ))
+    };
+    let (job, step) = match text.split_once('.') {
+        Some((job, step)) => (job, Some(step_number(step).ok_or_else(wrong)?)),
+        None => (text, None),
+    };
+    Ok((text, job_target(job).ok_or_else(wrong)?, step))
+}
+
+/// sstat has these narrower than sacct.
+fn width_of(field: &Field) -> i32 {
+    match field.name {
+        "AveDiskRead" | "AveDiskWrite" => 12,
+        _ => field.width,
     }
 }
 

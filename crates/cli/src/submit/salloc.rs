@@ -41,10 +41,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     }
     for (spec, number) in specs.iter_mut().zip(0..) {
         if spec.name.is_empty() {
-            spec.name = match line.words.first() {
-                Some(command) => line::base_name(command),
-                None => "interactive".to_owned(),
-            };
+            "interactive".clone_into(&mut spec.name);
         }
         spec.argv = line.words.clone();
         spec.submit_line = line::submit_line("salloc", args);
@@ -132,7 +129,7 @@ fn run_command(line: &Line, holder: Holder, kill_signal: Option<Signal>) -> Exit
                 code: 127,
                 signal: 0,
             });
-            return ExitCode::from(127);
+            return say.failed();
         }
     };
     let session = Session {

@@ -1,8 +1,10 @@
-//! scancel: ends jobs, or sends them a signal. A job that is gone is no failure, unless `-v` asks to hear of it.
+//! scancel: ends jobs, or sends them a signal. To end a job that is gone is no failure, and said only with `-v`;
+//! a signal or a step that finds nothing is one.
 
 use super::line;
 use super::say::{self, Say};
 use crate::connect::{Client, ConnectError};
+use crate::listing::this_cluster;
 use crate::options::{Arg, Opt, Spec, also, flag, opt};
 use muster_conf::options::values;
 use muster_core::command::{JobSelection, JobTarget, Reply, SignalScope, UserCommand};
@@ -39,9 +41,13 @@ static OPTIONS: &[Opt] = &[
     )
     .refused("completion scripts are not made by the commands themselves"),
     flag("batch", "signal the batch script's shell only").short('b'),
-    opt("clusters", "NAME", "cluster that has the jobs")
-        .short('M')
-        .refused("only this cluster is known; set SLURM_CONF to reach another"),
+    opt(
+        "clusters",
+        "NAME",
+        "cluster that has the jobs; only this one is known",
+    )
+    .short('M'),
+    also("clusters", "cluster", Arg::Required),
     flag("cron", "jobs of scrontab")
         .short('c')
         .refused("there are no scrontab jobs here"),
@@ -190,6 +196,12 @@ fn apply(say: &Say, wish: &mut Wish, option: &str, value: String) -> Result<(), 
     match option {
         "account" => filter.account = Some(value),
         "batch" => wish.batch = true,
+        "clusters" => {
+            if let Err(failure) = this_cluster("scancel", &value) {
+                say::stderr(&format!("{failure}\n"));
+                return Err(say.failed());
+            }
+        }
         "full" => wish.full = true,
         "interactive" => wish.interactive = true,
         "me" => filter.uid = Some(nix::unistd::getuid().as_raw()),
@@ -381,13 +393,13 @@ fn send(
         Ok(Reply::Done { refused, .. }) => {
             let mut failed = false;
             for (id, refusal) in refused {
-                failed |= complain(say, &id, is_step, refusal.code);
+                failed |= complain(say, &id, wish.signal.is_some(), is_step, refusal.code);
             }
             failed
         }
         Err(ConnectError::Refused(refusal)) => {
             let id = targets.first().map_or("", |t| t.text.as_str());
-            complain(say, id, is_step, refusal.code)
+            complain(say, id, wish.signal.is_some(), is_step, refusal.code)
         }
         Ok(other) => {
             say.error(&format!("unexpected answer {other:.60?}"));
@@ -400,12 +412,14 @@ fn send(
     }
 }
 
-/// A job that is gone already is what the user wanted; that is said only with `-v`.
-fn complain(say: &Say, id: &str, is_step: bool, code: RefusalCode) -> bool {
-    let gone = matches!(
-        code,
-        RefusalCode::InvalidJobId | RefusalCode::AlreadyDone | RefusalCode::JobPending
-    );
+/// A job that is gone already is what the user wanted; that is said only with `-v`. One that was to be signalled,
+/// and a step, should have been there.
+fn complain(say: &Say, id: &str, signal: bool, is_step: bool, code: RefusalCode) -> bool {
+    let gone = match code {
+        RefusalCode::InvalidJobId | RefusalCode::AlreadyDone => !signal && !is_step,
+        RefusalCode::JobPending => true,
+        _ => false,
+    };
     if gone && (say.verbose == 0 || say.quiet) {
         return false;
     }

@@ -7,7 +7,7 @@ mod multi_prog;
 mod output;
 mod request;
 mod session;
-mod tasks;
+pub(super) mod tasks;
 mod terminal;
 
 use super::agent::AgentStream;

@@ -309,7 +309,7 @@ fn salloc_holds_while_its_command_runs() {
     assert_eq!(requests.last(), Some(&RequestBody::Command(Box::new(end))));
     drop(requests);
     let seen = stage.run(&["salloc", "/nosuch/program"]);
-    assert_eq!(seen.code, 127);
+    assert_eq!(seen.code, 1);
     assert!(
         seen.stderr
             .contains("salloc: error: Unable to exec command \"/nosuch/program\"")
@@ -343,6 +343,14 @@ fn scancel_asks_and_stays_quiet() {
          scancel: error: Kill job error on job id 99999: Invalid job id specified\n"
     );
     assert_eq!(seen.code, 0);
+    for args in [
+        &["scancel", "-s", "USR1", "99999"][..],
+        &["scancel", "99999.0"],
+    ] {
+        let seen = stage.run(args);
+        assert!(seen.stderr.ends_with(": Invalid job id specified\n"));
+        assert_eq!(seen.code, 1, "{args:?}");
+    }
     stage.run(&["scancel", "7", "--signal", "USR2", "-b"]);
     let requests = stage.requests.lock().unwrap();
     match requests.last() {

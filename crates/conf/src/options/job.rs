@@ -83,7 +83,7 @@ pub fn build(chosen: &Chosen, ambient: &Ambient<'_>) -> Result<Built, BuildError
         comment: text("comment"),
         wckey: text("wckey"),
         licenses: text("licenses").filter(|l| !l.is_empty()),
-        reservation: text("reservation"),
+        reservation: text("reservation").filter(|name| !name.is_empty()),
         mail: mail(chosen)?,
         no_kill: no_kill(chosen)?,
         shown: shown(chosen),

@@ -64,10 +64,10 @@ pub fn nodes(text: &str) -> Result<(u32, u32), OptionError> {
     Ok((min.max(1), max))
 }
 
-/// Array indices: `0-15:4%2`, `1,3,5`, `[1-3]`.
+/// Array indices: `0-15:4%2`, `1,3,5`, `[1-3]`. A limit of 0 is none.
 pub fn array(text: &str) -> Option<ArraySpec> {
     let (list, throttle) = match text.split_once('%') {
-        Some((list, limit)) => (list, Some(count(limit).filter(|n| *n > 0)?)),
+        Some((list, limit)) => (list, Some(count(limit)?).filter(|n| *n > 0)),
         None => (text, None),
     };
     let indices = indices(list)?;

@@ -161,10 +161,12 @@ impl Job {
                 at,
                 alloc,
                 configuring,
+                priority,
                 ..
             } => {
                 self.start(*attempt, *at, alloc);
                 self.configuring = *configuring;
+                self.priority = priority.unwrap_or(self.priority);
             }
             Event::JobEnding {
                 at,

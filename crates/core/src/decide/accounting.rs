@@ -223,11 +223,7 @@ fn add_user(
     terms: &TermsAsk,
 ) -> Result<Option<AccountsChange>, Refusal> {
     let known = state.accounts.users.get(name);
-    let mut user = known.cloned().unwrap_or_else(|| User {
-        name: name.to_owned(),
-        admin_level: "None".to_owned(),
-        ..User::default()
-    });
+    let mut user = known.cloned().unwrap_or_else(|| new_user(name));
     let named = accounts
         .iter()
         .map(String::as_str)
@@ -258,6 +254,20 @@ fn add_user(
         user.admin_level = level_of(admin_level)?;
     }
     Ok(new.then_some(AccountsChange::User(user)))
+}
+
+/// A user without associations. Root, who is in the account root before anybody adds anything, stays there.
+fn new_user(name: &str) -> User {
+    let mut user = User {
+        name: name.to_owned(),
+        admin_level: "None".to_owned(),
+        ..User::default()
+    };
+    if name == ROOT {
+        user.accounts.insert(ROOT.to_owned(), Terms::default());
+        user.default_account = ROOT.to_owned();
+    }
+    user
 }
 
 fn check_name(name: &str) -> Result<(), Refusal> {

@@ -19,6 +19,7 @@ pub(super) fn check(
     check_nodelists(state, partitions, ask)?;
     check_counts(ask)?;
     check_memory(state, partitions, ask)?;
+    check_sizes(state, partitions, ask)?;
     if let Some(constraint) = &ask.constraint {
         check_constraint(state, constraint)?;
     }
@@ -107,6 +108,78 @@ fn check_memory(
     Ok(())
 }
 
+/// More than every node has is refused at once, and more than so many nodes have. What is more than the whole
+/// partition has waits, as in Slurm: partitions may grow. For what nearly all jobs ask for, a few nodes are looked at.
+fn check_sizes(
+    state: &State,
+    partitions: &[&PartitionConfig],
+    ask: &ResourceAsk,
+) -> Result<(), Refusal> {
+    let all = || nodes_of(state, partitions);
+    let cpus = ask.min_cpus();
+    if !is_enough(all(), ask.min_nodes, cpus) {
+        return Ok(());
+    }
+    let refuse = |why: &str| Err(Refusal::new(RefusalCode::NodeConfigUnavailable, why));
+    let of_task = if ask.overcommit {
+        1
+    } else {
+        ask.cpus_of_task()
+    };
+    let of_node = of_task
+        .saturating_mul(ask.ntasks_per_node.unwrap_or(1).max(1))
+        .max(ask.min_cpus_per_node.unwrap_or(1));
+    if all().all(|node| node.config.cpus < of_node) {
+        return refuse("CPU count per node can not be satisfied");
+    }
+    let has_shape = |node: &Node| {
+        let shape = [
+            (ask.sockets_per_node, node.config.sockets),
+            (ask.cores_per_socket, node.config.cores_per_socket),
+            (ask.threads_per_core, node.config.threads_per_core),
+        ];
+        (shape.iter()).all(|(asked, has)| asked.unwrap_or(0) <= (*has).max(1))
+    };
+    if !all().any(has_shape) {
+        return refuse("Socket, core and/or thread specification can not be satisfied");
+    }
+    if all().all(|node| node.config.tmp_disk_mib < ask.tmp_disk_mib) {
+        return refuse("Temporary disk specification can not be satisfied");
+    }
+    let excluded = match &ask.exclude {
+        Some(list) => known_nodes(state, list)?,
+        None => Vec::new(),
+    };
+    let left = || all().filter(|node| !excluded.iter().any(|e| e.idx == node.idx));
+    if !excluded.is_empty() && !is_enough(left(), ask.min_nodes, 0) {
+        return refuse("too few nodes are left by --exclude");
+    }
+    let most = ask.max_nodes.map_or(usize::MAX, |most| most as usize);
+    if !is_enough(left().take(most), 0, cpus) {
+        // Not any of them will do; the largest may.
+        let mut sizes: Vec<u32> = left().map(|node| node.config.cpus).collect();
+        sizes.sort_unstable_by_key(|cpus| std::cmp::Reverse(*cpus));
+        let largest = sizes.into_iter().take(most).map(u64::from);
+        if largest.sum::<u64>() < u64::from(cpus) {
+            return refuse("the nodes that it may have do not have so many CPUs");
+        }
+    }
+    Ok(())
+}
+
+/// Whether there are so many of these nodes, with so many CPUs; no more of them are looked at than it takes.
+fn is_enough<'a>(nodes: impl Iterator<Item = &'a Node>, least: u32, cpus: u32) -> bool {
+    let (mut missing, mut wanted) = (least, u64::from(cpus));
+    for node in nodes {
+        if missing == 0 && wanted == 0 {
+            return true;
+        }
+        missing = missing.saturating_sub(1);
+        wanted = wanted.saturating_sub(u64::from(node.config.cpus));
+    }
+    missing == 0 && wanted == 0
+}
+
 fn within(most: MemoryAsk, ask: &ResourceAsk) -> bool {
     match (most, ask.memory) {
         (MemoryAsk::Default, _) | (_, MemoryAsk::Default) => true,
@@ -144,13 +217,23 @@ fn check_nodelists(
     partitions: &[&PartitionConfig],
     ask: &mut ResourceAsk,
 ) -> Result<(), Refusal> {
-    if let Some(list) = &ask.exclude {
-        known_nodes(state, list)?;
-    }
+    let excluded = match &ask.exclude {
+        Some(list) => known_nodes(state, list)?,
+        None => Vec::new(),
+    };
     let Some(list) = &ask.nodelist else {
         return Ok(());
     };
     let nodes = known_nodes(state, list)?;
+    if let Some(node) = excluded
+        .iter()
+        .find(|e| nodes.iter().any(|n| n.idx == e.idx))
+    {
+        return Err(Refusal::new(
+            RefusalCode::InvalidNode,
+            format!("node {} is both asked for and excluded", node.config.name),
+        ));
+    }
     let together = partitions.iter().any(|partition| {
         nodes.iter().all(|node| {
             state

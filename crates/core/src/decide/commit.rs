@@ -104,10 +104,13 @@ pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: &Allocation) {
     let config = draft.state.config.as_ref();
     let prolog = config.is_some_and(|config| config.prolog_slurmctld);
     let asleep = (alloc.nodes.iter()).any(|s| power::sleeps(draft, s.node));
+    let (state, scale) = (draft.state, draft.scale());
+    let priority = scale.map(|scale| state.priority_of(Some(scale), job));
     draft.emit(Event::JobStarted {
         id,
         attempt,
         at,
+        priority,
         configuring: prolog || asleep,
         alloc: Arc::new(Allocation {
             end_by,

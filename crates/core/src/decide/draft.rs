@@ -13,9 +13,11 @@ use crate::index_set::IndexSet;
 use crate::job::{Allocation, ArrayRole, Job, NodeShare};
 use crate::licenses;
 use crate::node::Node;
+use crate::priority::Scale;
 use crate::state::{Note, State};
 use crate::time::Timestamp;
 use crate::transition::Phase;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The state and what was decided on it so far.
@@ -48,6 +50,8 @@ pub(super) struct Draft<'a> {
     pub(super) reservations: BTreeSet<String>,
     /// Owners and names whose first record may have changed, for `singleton`.
     pub(super) touched_names: BTreeSet<(u32, String)>,
+    /// Made when the first job starts; `None` inside where priority is first come, first served.
+    scale: OnceCell<Option<Scale>>,
 }
 
 /// Tasks that left an array's record in this draft.
@@ -80,7 +84,13 @@ impl<'a> Draft<'a> {
             limits: BTreeMap::new(),
             powered_down: 0,
             powered_up: 0,
+            scale: OnceCell::new(),
         }
+    }
+
+    /// What priorities are worked out by, if they are.
+    pub(super) fn scale(&self) -> Option<&Scale> {
+        self.scale.get_or_init(|| Scale::new(self.state)).as_ref()
     }
 
     /// Resolves what waits for what happened, and hands the decision over.

@@ -1,11 +1,11 @@
 //! What is accepted, refused and filled in.
 
-use crate::world::{World, array, config, spec, user};
+use crate::world::{World, array, config, spec, target, user};
 use muster_core::command::{Reply, UserCommand};
 use muster_core::config::{ClusterConfig, EnforcePartLimits, PartitionConfig, PartitionState};
 use muster_core::decide::prospective_job;
 use muster_core::job::{Hold, JobState, Reason};
-use muster_core::limits::PRIORITY_TOP;
+use muster_core::limits::{PRIORITY_TOP, PURGE_MAX};
 use muster_core::node::GresConfig;
 use muster_core::refusal::RefusalCode;
 use muster_core::spec::{ArraySpec, GresAsk, JobSpec, MemoryAsk, Owner, ResourceAsk};
@@ -127,6 +127,49 @@ fn impossible_wishes_are_refused_with_slurms_errors() {
         (
             asking(|a| a.exclude = Some("n[1-9]".into())),
             R::InvalidNode,
+        ),
+        (
+            asking(|a| {
+                a.nodelist = Some("n[1-2]".into());
+                a.exclude = Some("n2".into());
+            }),
+            R::InvalidNode,
+        ),
+        // The largest node has 8 CPUs, all together have 16.
+        (
+            asking(|a| a.cpus_per_task = Some(9)),
+            R::NodeConfigUnavailable,
+        ),
+        (
+            asking(|a| {
+                a.ntasks_per_node = Some(3);
+                a.cpus_per_task = Some(3);
+            }),
+            R::NodeConfigUnavailable,
+        ),
+        (
+            asking(|a| a.min_cpus_per_node = Some(9)),
+            R::NodeConfigUnavailable,
+        ),
+        (
+            asking(|a| (a.ntasks, a.max_nodes) = (Some(9), Some(1))),
+            R::NodeConfigUnavailable,
+        ),
+        (
+            asking(|a| (a.ntasks, a.exclude) = (Some(9), Some("n3".into()))),
+            R::NodeConfigUnavailable,
+        ),
+        (
+            asking(|a| (a.min_nodes, a.exclude) = (2, Some("n[1-2]".into()))),
+            R::NodeConfigUnavailable,
+        ),
+        (
+            asking(|a| a.sockets_per_node = Some(64)),
+            R::NodeConfigUnavailable,
+        ),
+        (
+            asking(|a| a.tmp_disk_mib = 1 << 40),
+            R::NodeConfigUnavailable,
         ),
         (asking(|a| a.min_nodes = 0), R::InvalidNodeCount),
         (asking(|a| a.max_nodes = Some(0)), R::InvalidNodeCount),
@@ -444,4 +487,21 @@ fn without_a_configuration_nothing_is_accepted() {
     );
     let decision = muster_core::decide::decide(&state, &command, Default::default());
     assert!(matches!(decision.reply, Some(Reply::Refused(r)) if r.code == RefusalCode::Busy));
+}
+
+#[test]
+fn jobs_that_one_purge_leaves_are_due_at_once() {
+    let mut world = World::new();
+    // Thousands of records, each checked after each event, would take minutes.
+    world.checked = false;
+    for _ in 0..PURGE_MAX + 5 {
+        let id = world.submit(spec("j"));
+        world.cancel(1000, target(id));
+    }
+    assert!(!world.state.purge_is_due(world.now));
+    world.pass(301);
+    assert_eq!(world.state.jobs.len(), 5);
+    assert!(world.state.purge_is_due(world.now));
+    world.tick();
+    assert!(world.state.jobs.is_empty() && !world.state.purge_is_due(world.now));
 }

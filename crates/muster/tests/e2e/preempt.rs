@@ -175,16 +175,16 @@ AccountingStorageEnforce=limits,qos
         c.ok("sacctmgr -n -P show assoc user=root account=bio format=account,grptres,maxsubmit"),
         "bio||"
     );
-    let first = c.sbatch("-n2 --mem=1 -o /dev/null --wrap 'sleep 1000'");
+    let first = c.sbatch("-A bio -n2 --mem=1 -o /dev/null --wrap 'sleep 1000'");
     c.until_prints(&format!("squeue -h -j {first},{first} -o %T"), "RUNNING");
-    let second = c.sbatch("-n2 --mem=1 -o /dev/null --wrap true");
-    let third = c.sbatch("-n1 --mem=1 -o /dev/null --wrap 'sleep 1000'");
+    let second = c.sbatch("-A bio -n2 --mem=1 -o /dev/null --wrap true");
+    let third = c.sbatch("-A bio -n1 --mem=1 -o /dev/null --wrap 'sleep 1000'");
     c.until_prints(&format!("squeue -h -j {third},{third} -o %T"), "RUNNING");
     assert_eq!(
         c.ok(&format!("squeue -h -j {second},{second} -o %r")),
         "AssocGrpCpuLimit"
     );
-    let refused = c.run("sbatch --wrap true");
+    let refused = c.run("sbatch -A bio --wrap true");
     assert!(
         refused.err.contains("Job violates accounting/QOS policy"),
         "{refused:?}"

@@ -23,30 +23,33 @@ fn factors_and_shares_are_told() {
     c.ok("sacctmgr -i add qos high priority=10");
     assert_eq!(
         c.ok("sacctmgr -n -P show assoc format=account,user,share"),
-        "root||1\nbio||5\nbio|root|1"
+        "root||1\nroot|root|1\nbio||5\nbio|root|1"
     );
     assert_eq!(
         c.ok("sacctmgr -n -P show qos format=name,priority"),
         "normal|0\nhigh|10"
     );
-    let running = c.sbatch("-n2 -o /dev/null --wrap 'sleep 1000'");
+    let running = c.sbatch("-A bio -n2 -o /dev/null --wrap 'sleep 1000'");
     c.until_prints(
         &format!("squeue -h -j {running},{running} -o %T"),
         "RUNNING",
     );
-    let plain = c.sbatch("-n2 -o /dev/null --wrap 'echo plain >>order'");
-    let urgent = c.sbatch("-n2 --qos=high --nice=5 -o /dev/null --wrap 'echo urgent >>order'");
+    let plain = c.sbatch("-A bio -n2 -o /dev/null --wrap 'echo plain >>order'");
+    let urgent =
+        c.sbatch("-A bio -n2 --qos=high --nice=5 -o /dev/null --wrap 'echo urgent >>order'");
+    // Root, who is in the account root too and has used nothing there, comes first.
+    c.until("use is counted", || {
+        let used = c.ok("sshare -n -P -a -U -o rawusage");
+        let counts = |line: &str| line.parse::<u64>().is_ok_and(|n| n > 0);
+        used.lines().any(counts)
+    });
     assert_eq!(
         c.ok("sprio -h -o '%i %F %Q %N'"),
-        format!("{plain} 10000 0 0\n{urgent} 10000 1000 5")
+        format!("{plain} 5000 0 0\n{urgent} 5000 1000 5")
     );
     assert_eq!(c.ok("sprio -h -w -o '%F|%Q|%A'"), "10000|1000|100");
     // The one with the QOS goes first, whatever came first.
     assert_eq!(c.ok("squeue -h -t PD -o %i"), format!("{urgent}\n{plain}"));
-    c.until("use is counted", || {
-        let used = c.ok("sshare -n -P -a -U -o rawusage");
-        used.parse::<u64>().is_ok_and(|n| n > 0)
-    });
     c.ok(&format!("scancel {running}"));
     c.until_prints(
         &format!("sacct -X -n -P -j {plain},{urgent} -o State"),
@@ -65,6 +68,6 @@ fn factors_and_shares_are_told() {
     });
     assert_eq!(
         c.ok("sacctmgr -n -P show user root format=defaultaccount"),
-        "bio"
+        "root"
     );
 }

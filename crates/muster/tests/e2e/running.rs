@@ -46,7 +46,7 @@ fn messages_reach_scripts_and_holders_of_allocations() {
     c.until("it is granted", || {
         c.read_if_there("salloc.err").contains("Granted")
     });
-    let held = c.ok("squeue -h -n sleep -o %i");
+    let held = c.ok("squeue -h -n interactive -o %i");
     c.ok(&format!("scontrol notify {held} hello there"));
     c.until("it is told", || {
         c.read("salloc.err").contains("salloc: hello there\n")

@@ -68,8 +68,29 @@ fn a_step_daemon_serves_the_steps_of_its_job_one_after_another() {
     c.until_prints(
         "sacct -n -P -j 1 -o JobID,State,ExitCode | grep '[.][0-9]'",
         "1.0|FAILED|3:0\n1.1|COMPLETED|0:0\n1.2|COMPLETED|0:0\n1.3|FAILED|2:0\n1.4|COMPLETED|0:0\n\
-         1.5|COMPLETED|0:0\n1.6|FAILED|0:11\n1.7|COMPLETED|0:0\n1.8|COMPLETED|0:0",
+         1.5|COMPLETED|0:0\n1.6|CANCELLED|0:11\n1.7|COMPLETED|0:0\n1.8|COMPLETED|0:0",
     );
+}
+
+#[test]
+fn a_daemon_that_is_killed_without_a_step_is_not_missed() {
+    let c = Cluster::start(1, 4);
+    let mut child = c
+        .command(
+            "exec salloc -Q -n1 bash -c 'srun -Q true; touch done; while [ ! -e go ]; do sleep 0.01; done; \
+             srun -Q bash -c \"exit 7\"'",
+        )
+        .spawn()
+        .unwrap();
+    c.until("the step is over", || c.dir.join("done").exists());
+    let waiting = daemons(&c);
+    assert_eq!(waiting.len(), 1);
+    c.kill(waiting[0]);
+    c.write("go", "");
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+    c.until_prints("squeue -h", "");
+    assert_eq!(daemons(&c), Vec::<i32>::new());
+    assert_eq!(c.ok("ls ../spool.n1 | grep ^step- || true"), "");
 }
 
 #[test]

@@ -46,11 +46,10 @@ impl Agent {
             } => {
                 let exit = exit_status(status);
                 usage.set_node(&self.options.name);
-                let ending = self.jobs.get(run).is_some_and(|j| j.ending);
                 let mut end = StepEnd {
                     end_time: end,
                     exit,
-                    state: end_state(exit, ending),
+                    state: end_state(exit),
                     usage,
                     cancelled_by: None,
                 };
@@ -395,11 +394,11 @@ impl Agent {
     }
 }
 
-/// Slurm's state for the end of a script or step.
-pub(super) fn end_state(exit: ExitStatus, ending: bool) -> JobState {
+/// Slurm's state for the end of a script or step: whom a signal ended was cancelled, whoever sent it.
+pub(super) fn end_state(exit: ExitStatus) -> JobState {
     if exit.is_ok() {
         JobState::Completed
-    } else if ending && exit.signal != 0 {
+    } else if exit.signal != 0 {
         JobState::Cancelled
     } else {
         JobState::Failed

@@ -284,8 +284,11 @@ impl Shim {
 
     /// A daemon without a step has ended.
     pub(super) fn spare_ended(&mut self, run: Run, pid: i32) {
-        if let Some(entry) = self.jobs.get_mut(&run) {
-            entry.spares.retain(|spare| spare.pid != pid);
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        if let Some(at) = entry.spares.iter().position(|spare| spare.pid == pid) {
+            let _ = fs::remove_file(&entry.spares.swap_remove(at).socket);
         }
     }
 
@@ -294,6 +297,13 @@ impl Shim {
         let entry = self.jobs.get(&run);
         let daemon = entry.and_then(|e| e.steps.get(&step)?.daemon.as_ref());
         let socket = daemon.map(|d| d.socket.clone());
+        if let Some((pid, line)) = daemon.map(|d| (d.pid, d.control.as_raw_fd())) {
+            // It may have told of the step's end and then been killed.
+            self.hear_daemon(line);
+            if !self.lines.contains_key(&line) && self.roles.remove(&pid).is_some() {
+                return self.spare_ended(run, pid);
+            }
+        }
         let _ = fs::remove_file(socket.unwrap_or_else(|| self.step_socket(run, step)));
         let end = fs::read(Shim::result_path(&self.spool, run, step))
             .ok()

@@ -62,6 +62,8 @@ fn age_counts_until_it_is_full() {
     let mut w = world(1, weights);
     let running = w.submit(job(1, 100));
     assert_eq!(w.pass_by_core(), [running]);
+    // What it had when it started stays with it, as squeue and sacct show it.
+    assert_eq!(w.state.jobs[&running].priority, 1);
     let a = w.submit(job(1, 10));
     w.now = w.now.plus_s(100);
     let mut preferred = job(1, 10);

@@ -227,6 +227,7 @@ impl World {
                 at: self.now,
                 alloc,
                 configuring: false,
+                priority: None,
             });
             started.push(id);
         }

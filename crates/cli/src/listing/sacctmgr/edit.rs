@@ -1,10 +1,12 @@
 //! `sacctmgr add`, `modify` and `delete`: what users write becomes one edit.
 
-use super::super::{Failure, print};
+use super::super::{Failure, print, query};
 use super::begins;
 use crate::connect::{Client, ConnectError};
 use muster_core::account_limits::{LimitAsk, Limits, NOT_KEPT};
+use muster_core::accounts::{Accounts, ROOT};
 use muster_core::command::{AccountsAsk, AccountsEdit, QosAsk, Reply, TermsAsk, UserCommand};
+use std::fmt::Write as _;
 use std::io::{BufRead as _, Write as _};
 
 /// What is edited.
@@ -83,27 +85,34 @@ fn edit(verb: Verb, words: &[String], immediate: bool, quiet: bool) -> Result<()
         names: read.names.clone(),
         ask: ask(verb, entity, &read)?,
     };
+    let told = |cluster: &str, before: &Accounts| match quiet {
+        true => String::new(),
+        false => said(verb, entity, &read, cluster, before),
+    };
+    let mut client = Client::connect().map_err(error)?;
+    let before = query::accounts(&mut client).map_err(error)?;
     if !(immediate || quiet) {
-        print(&said(verb, entity, &read));
+        print(&told(&before.cluster, &before.accounts));
         if !agreed()? {
             print(" Changes Discarded\n");
             return Ok(());
         }
     }
-    let answer =
-        Client::connect().and_then(|mut c| c.command(UserCommand::EditAccounts(Box::new(edit))));
-    match answer {
+    match client.command(UserCommand::EditAccounts(Box::new(edit))) {
         Ok(Reply::Done { changed: 0, .. }) => {
             print(match verb {
                 Verb::Add => " Nothing new added.\n",
                 Verb::Modify => " Nothing modified\n",
                 Verb::Delete => " Nothing deleted\n",
             });
-            Ok(())
+            match verb {
+                Verb::Add | Verb::Modify => Err(Failure::silent()),
+                Verb::Delete => Ok(()),
+            }
         }
         Ok(_) => {
-            if immediate && !quiet {
-                print(&said(verb, entity, &read));
+            if immediate {
+                print(&told(&before.cluster, &before.accounts));
             }
             Ok(())
         }
@@ -203,6 +212,11 @@ impl Words {
             Entity::Account | Entity::User => return self.take_terms(key, sign, value),
         }
         Ok(true)
+    }
+
+    /// Whether what is set belongs to associations, not to the user.
+    fn changes_associations(&self) -> bool {
+        self.terms != TermsAsk::default()
     }
 
     fn take_terms(&mut self, key: &str, sign: Option<char>, value: &str) -> Result<bool, Failure> {
@@ -335,8 +349,8 @@ fn ask(verb: Verb, entity: Entity, w: &Words) -> Result<AccountsAsk, Failure> {
     })
 }
 
-/// What is told before it is done.
-fn said(verb: Verb, entity: Entity, w: &Words) -> String {
+/// What is told before it is done, as scripts look for it.
+fn said(verb: Verb, entity: Entity, w: &Words, cluster: &str, before: &Accounts) -> String {
     let name = match entity {
         Entity::Account => "Account(s)",
         Entity::User => "User(s)",
@@ -347,13 +361,84 @@ fn said(verb: Verb, entity: Entity, w: &Words) -> String {
         Entity::User => "users",
         Entity::Qos => "QOS's",
     };
+    if verb == Verb::Modify && entity == Entity::User && w.changes_associations() {
+        return modified_associations(w, cluster, before);
+    }
     let mut out = match verb {
         Verb::Add => format!(" Adding {name}\n"),
         Verb::Modify => format!(" Modified {plural}...\n"),
         Verb::Delete => format!(" Deleting {plural}...\n"),
     };
     for name in &w.names {
-        out.push_str(&format!("  {name}\n"));
+        let _ = writeln!(out, "  {name}");
+    }
+    match (verb, entity) {
+        (Verb::Add, Entity::Account) => out + &added_accounts(w, cluster),
+        (Verb::Add, Entity::User) => out + &added_users(w, cluster),
+        (Verb::Add, Entity::Qos) => out + &added_qos(w),
+        (Verb::Modify | Verb::Delete, _) => out,
+    }
+}
+
+fn added_accounts(w: &Words, cluster: &str) -> String {
+    let given = |text: &str, none: &str| match text {
+        "" => none.to_owned(),
+        text => text.to_owned(),
+    };
+    let description = given(w.description.as_deref().unwrap_or(""), "Account Name");
+    let organization = given(&w.organization, "Parent/Account Name");
+    let mut out = format!(
+        " Settings\n  Description     = {description}\n  Organization    = {organization}\n Associations\n"
+    );
+    for name in &w.names {
+        let _ = writeln!(out, "  A = {name:<10} C = {cluster:<10}");
+    }
+    let _ = writeln!(
+        out,
+        " Settings\n  Parent        = {}",
+        given(&w.parent, ROOT)
+    );
+    out
+}
+
+fn added_users(w: &Words, cluster: &str) -> String {
+    let mut out = String::from(" Associations =\n");
+    let default = Some(&w.default_account).filter(|a| !a.is_empty() && !w.accounts.contains(a));
+    for name in &w.names {
+        for account in w.accounts.iter().chain(default) {
+            let _ = writeln!(out, "  U = {name:<9} A = {account:<10} C = {cluster:<10}");
+        }
+    }
+    out.push_str(" Non Default Settings\n");
+    if !w.admin_level.is_empty() {
+        let _ = writeln!(out, "  Admin Level     = {}", w.admin_level);
+    }
+    out
+}
+
+fn added_qos(w: &Words) -> String {
+    let mut out = String::from(" Settings\n");
+    for name in &w.names {
+        let description = w.description.as_deref().unwrap_or(name);
+        let _ = writeln!(out, "  Description    = {description}");
+    }
+    for (key, value) in &w.qos.limits {
+        let _ = writeln!(out, "  {key:<14} = {value}");
+    }
+    if let Some(priority) = w.qos.priority {
+        let _ = writeln!(out, "  Priority                 = {priority}");
+    }
+    out
+}
+
+fn modified_associations(w: &Words, cluster: &str, before: &Accounts) -> String {
+    let mut out = String::from(" Modified user associations...\n");
+    for name in &w.names {
+        let of_user = before.users.get(name).into_iter();
+        let accounts = of_user.flat_map(|user| user.accounts.keys());
+        for account in accounts.filter(|a| w.accounts.is_empty() || w.accounts.contains(a)) {
+            let _ = writeln!(out, "  C = {cluster:<10} A = {account:<20} U = {name:<9}");
+        }
     }
     out
 }
@@ -421,6 +506,52 @@ mod tests {
             panic!("{ask:?}");
         };
         assert_eq!((qos.priority, qos.grace_time_s), (Some(10), Some(60)));
+    }
+
+    #[test]
+    fn what_is_told() {
+        let told = |line: &str, verb, entity| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let read = read(verb, entity, &words).unwrap();
+            let user = muster_core::accounts::User {
+                name: "nobody".into(),
+                accounts: [("capture".to_owned(), Default::default())].into(),
+                ..Default::default()
+            };
+            let mut before = Accounts::default();
+            before.users.insert("nobody".into(), user);
+            said(verb, entity, &read, "peer", &before)
+        };
+        assert_eq!(
+            told(
+                "capture Description=x Organization=y",
+                Verb::Add,
+                Entity::Account
+            ),
+            " Adding Account(s)\n  capture\n Settings\n  Description     = x\n  Organization    = y\n Associations\n  \
+             A = capture    C = peer      \n Settings\n  Parent        = root\n"
+        );
+        assert_eq!(
+            told("nobody Account=capture", Verb::Add, Entity::User),
+            " Adding User(s)\n  nobody\n Associations =\n  U = nobody    A = capture    C = peer      \n Non Default \
+             Settings\n"
+        );
+        assert_eq!(
+            told("nobody set MaxJobs=1", Verb::Modify, Entity::User),
+            " Modified user associations...\n  C = peer       A = capture              U = nobody   \n"
+        );
+        assert_eq!(
+            told(
+                "nobody set DefaultAccount=capture",
+                Verb::Modify,
+                Entity::User
+            ),
+            " Modified users...\n  nobody\n"
+        );
+        assert_eq!(
+            told("nobody", Verb::Delete, Entity::User),
+            " Deleting users...\n  nobody\n"
+        );
     }
 
     #[test]

@@ -43,14 +43,11 @@ impl Session {
             }
         }
         // Slurm says it once more for these, under one name for all of them.
-        let again = matches!(
-            name,
-            "hold" | "holdu" | "uhold" | "release" | "suspend" | "resume"
-        );
+        let again = matches!(name, "hold" | "holdu" | "uhold" | "release");
         if let Some(code) = failed
             && again
         {
-            self.complain(&format!("slurm_suspend error: {}", code.text()));
+            self.complain(&format!("slurm_suspend error: {}", text(code)));
         }
     }
 
@@ -133,7 +130,7 @@ impl Session {
                 if !refusal.detail.is_empty() && refusal.code != RefusalCode::InvalidJobId {
                     self.error(&refusal.detail);
                 }
-                self.complain(&format!("{} for job {id}", refusal.code.text()));
+                self.complain(&format!("{} for job {id}", text(refusal.code)));
                 Some(refusal.code)
             }
             other => {
@@ -141,6 +138,14 @@ impl Session {
                 None
             }
         }
+    }
+}
+
+/// A refusal in Slurm's words, which has some of its own for changes that come too late.
+fn text(code: RefusalCode) -> &'static str {
+    match code {
+        RefusalCode::AlreadyDone => "Job has already finished",
+        other => other.text(),
     }
 }
 

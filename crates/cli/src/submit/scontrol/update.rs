@@ -187,7 +187,15 @@ impl Session {
         }
         // A word without a value means something for reservations only.
         let skips = |word: &&String| !word.eq_ignore_ascii_case("skip");
-        let words_with_values: Vec<String> = words.iter().filter(skips).cloned().collect();
+        let mut words_with_values: Vec<String> = words.iter().filter(skips).cloned().collect();
+        // `update job 12 ...` is `update job=12 ...`.
+        if let [entity, name, ..] = words_with_values.as_slice()
+            && !entity.contains('=')
+            && !name.contains('=')
+        {
+            let named = format!("{entity}={name}");
+            words_with_values.splice(..2, [named]);
+        }
         let Some(pairs) = self.pairs(&words_with_values) else {
             return;
         };

@@ -167,7 +167,12 @@ fn how(exit: ExitStatus, oom: bool) -> String {
             code => format!("Exited with exit code {code}"),
         };
     }
-    match signal_name(exit.signal) {
+    signal_text(exit.signal)
+}
+
+/// A signal in words, as strsignal(3) has them.
+pub(crate) fn signal_text(signal: u32) -> String {
+    match signal_name(signal) {
         "HUP" => "Hangup".to_owned(),
         "INT" => "Interrupt".to_owned(),
         "QUIT" => "Quit".to_owned(),
@@ -186,7 +191,7 @@ fn how(exit: ExitStatus, oom: bool) -> String {
         "XCPU" => "CPU time limit exceeded".to_owned(),
         "XFSZ" => "File size limit exceeded".to_owned(),
         "SYS" => "Bad system call".to_owned(),
-        _ => format!("Signal {}", exit.signal),
+        _ => format!("Signal {signal}"),
     }
 }
 

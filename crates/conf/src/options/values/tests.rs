@@ -30,11 +30,12 @@ fn counts_and_nodes() {
 fn arrays() {
     let list = |t: &str| array(t).map(|a| (a.indices.iter().collect::<Vec<_>>(), a.throttle));
     assert_eq!(list("0-3%2"), Some((vec![0, 1, 2, 3], Some(2))));
+    assert_eq!(list("0-1%0"), Some((vec![0, 1], None)));
     assert_eq!(list("0-15:4"), Some((vec![0, 4, 8, 12], None)));
     assert_eq!(list("1,3,5-7"), Some((vec![1, 3, 5, 6, 7], None)));
     assert_eq!(list("[2-3]"), Some((vec![2, 3], None)));
     for bad in [
-        "5-1", "", "a", "1-", "-1", "1-3:0", "1%0", "1%", "[1", "1,,2", "1-2-3",
+        "5-1", "", "a", "1-", "-1", "1-3:0", "1%a", "1%", "[1", "1,,2", "1-2-3",
     ] {
         assert!(array(bad).is_none(), "{bad}");
     }
