@@ -12,7 +12,7 @@ use crate::ground::{Holds, Live, choose_now, end_after};
 use crate::licenses::Licenses;
 use crate::outlook::Outlook;
 use crate::place::{Placement, Shortfall};
-use crate::queue::{HeadKey, QueueKey};
+use crate::queue::{HeadKey, QueueKey, Standing};
 use crate::scheduler::{Scheduler, array_budget};
 use muster_core::account_limits::{InUse, Scope};
 use muster_core::command::Plan;
@@ -34,8 +34,8 @@ const CAUTIOUS_AFTER_MS: u64 = 86_400_000;
 /// the longest wait stays near that of a plain queue, and means hardly grow.
 const WAIT_OF_LENGTH: u64 = 40;
 
-/// Order among those that pass by a waiting job: tier, length, then the order of the queue.
-type PassingKey = (Reverse<u32>, i64, HeadKey, u32);
+/// Order among those that pass by a waiting job: standing, length, then the order of the queue.
+type PassingKey = (Standing, i64, HeadKey, u32);
 
 /// What a pass knows of a partition.
 #[derive(Clone, Copy, Debug, Default)]
@@ -374,7 +374,7 @@ impl<'a> Pass<'a> {
             }
             return;
         };
-        let now_key = self.s.queue.head_key(lane, key.0.0, job);
+        let now_key = self.s.queue.head_key(lane, key.0, job);
         if now_key != key {
             // Another lane of its shape has started what was its head.
             self.put_back(now_key, lane);
@@ -487,7 +487,7 @@ impl<'a> Pass<'a> {
             // The next of its shape is promised nodes too.
             self.promised.insert(job);
             if let Some(next) = self.head(lane) {
-                let next = self.s.queue.head_key(lane, key.0.0, next);
+                let next = self.s.queue.head_key(lane, key.0, next);
                 self.put_back(next, lane);
             }
         }

@@ -2,114 +2,38 @@
 //! a shape in one of its partitions; it is `woken` when something may have changed for it and otherwise blocked,
 //! and a blocked lane costs nothing.
 
+mod feasible;
+mod kind;
 mod slab;
 
+pub(crate) use self::feasible::{feasible, partitions_of};
+use self::feasible::{least_cpus, may_use, planned_ms};
+use self::kind::Kind;
 use self::slab::Slab;
 use crate::demand::Demand;
-use crate::fleet::{Fleet, PartView, Room};
+use crate::fleet::Fleet;
 use crate::gains::{BlockedKey, Loosened, PartQueue};
-use crate::ground::{Holds, Ideal, narrow};
+use crate::ground::{Holds, narrow};
 use crate::licenses::asked;
-use crate::order::{Line, Order};
-use crate::place::{Shortfall, choose};
-use crate::reserved::places_of;
+use crate::order::Order;
+use crate::place::Shortfall;
 use muster_core::account_limits::Scope;
-use muster_core::config::PartitionState;
 use muster_core::het::HetPart;
 use muster_core::ids::JobId;
 use muster_core::job::{Job, Reason};
 use muster_core::licenses::Counts;
-use muster_core::preemption::PreemptType;
-use muster_core::spec::{JobSpec, ResourceAsk};
 use muster_core::state::State;
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_core::time::Timestamp;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Order inside a shape: place, then number.
 pub(crate) type QueueKey = (Reverse<i64>, JobId);
-/// Order over all lanes: tier, rank, number, place of the partition in the job's list.
-pub(crate) type HeadKey = (Reverse<u32>, Reverse<i64>, JobId, u32);
-
-/// What makes jobs alike.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Kind {
-    ask: ResourceAsk,
-    partitions: Vec<String>,
-    limit: TimeLimit,
-    /// Seconds that its jobs are taken to run, for planning.
-    predicted_s: Option<u32>,
-    /// Reservations that they may run in.
-    reservations: Vec<String>,
-    /// They may run outside of reservations.
-    outside: bool,
-    /// Where they stand in line.
-    line: Line,
-    /// The least time that they may be given instead.
-    time_min: Option<TimeLimit>,
-    /// A component of a heterogeneous job is alike to no other job.
-    het: Option<HetPart>,
-    /// Licenses that they ask for.
-    licenses: Option<String>,
-    /// Account, user and QOS, where limits of these are kept.
-    counts_for: Option<(String, String, String)>,
-    /// Their owner, where users have nodes to themselves.
-    user: Option<u32>,
-    /// The QOS, where that says whom they may preempt.
-    qos: Option<String>,
-}
-
-impl Kind {
-    /// The kind of a job.
-    pub(crate) fn of(state: &State, order: &Order, job: &Job, by_user: bool) -> Kind {
-        let (reservations, outside) = if state.reservations.is_empty() {
-            (Vec::new(), job.spec.reservation.is_none())
-        } else {
-            places_of(state, job)
-        };
-        let fallback = [job.partition.clone()];
-        Kind {
-            ask: job.spec.ask.clone(),
-            partitions: partitions_of(&job.spec, &fallback).to_vec(),
-            limit: job.time_limit,
-            predicted_s: job.predicted_s,
-            reservations,
-            outside,
-            line: order.line(state, job),
-            time_min: job.spec.time_min,
-            het: job.het,
-            licenses: job.spec.licenses.clone(),
-            counts_for: state.keeps_limits().then(|| {
-                let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
-                (
-                    account.to_owned(),
-                    user.clone(),
-                    state.qos_of(job).to_owned(),
-                )
-            }),
-            user: by_user.then_some(job.spec.owner.uid),
-            qos: (state
-                .preemption()
-                .is_some_and(|p| p.kind == PreemptType::Qos))
-            .then(|| state.qos_of(job).to_owned()),
-        }
-    }
-
-    /// Partitions in which they may run, those of reservations first.
-    fn parts(&self, fleet: &Fleet) -> Vec<u32> {
-        let inside = self.reservations.iter().flat_map(|reservation| {
-            self.partitions.iter().filter_map(|name| {
-                let key = (reservation.clone(), name.clone());
-                fleet.part_in.get(&key).copied()
-            })
-        });
-        let outside = self.partitions.iter().filter(|_| self.outside);
-        inside
-            .chain(outside.filter_map(|name| fleet.part_by_name.get(name).copied()))
-            .collect()
-    }
-}
+/// What comes before rank: who may preempt others, then the tier of the partition. Higher is earlier.
+pub(crate) type Standing = Reverse<(u32, u32)>;
+/// Order over all lanes: standing, rank, number, place of the partition in the job's list.
+pub(crate) type HeadKey = (Standing, Reverse<i64>, JobId, u32);
 
 /// Jobs that are alike.
 #[derive(Debug)]
@@ -331,8 +255,12 @@ impl Queue {
     fn place(&mut self, fleet: &Fleet, id: u32, first: Option<QueueKey>) {
         let lane = self.lanes.get_mut(id);
         let view = &fleet.parts[lane.part as usize];
-        let tier = Reverse(view.config.priority_tier);
-        let line = &self.shapes.get(lane.shape).kind.line;
+        let kind = &self.shapes.get(lane.shape).kind;
+        let tier = Reverse((
+            self.order.level(kind.qos.as_deref()),
+            view.config.priority_tier,
+        ));
+        let line = &kind.line;
         let key = match (&lane.demand, first) {
             (Ok(_), Some((Reverse(within), job))) => {
                 let rank = self.order.rank(line, lane.base, within);
@@ -369,11 +297,16 @@ impl Queue {
     }
 
     /// The place in line that a lane has with that job as its first.
-    pub(crate) fn head_key(&self, id: u32, tier: u32, (Reverse(within), job): QueueKey) -> HeadKey {
+    pub(crate) fn head_key(
+        &self,
+        id: u32,
+        standing: Standing,
+        (Reverse(within), job): QueueKey,
+    ) -> HeadKey {
         let lane = self.lanes.get(id);
         let line = &self.shapes.get(lane.shape).kind.line;
         let rank = self.order.rank(line, lane.base, within);
-        (Reverse(tier), Reverse(rank), job, lane.ordinal)
+        (standing, Reverse(rank), job, lane.ordinal)
     }
 
     /// Priorities were worked out: every lane's rank is looked at, and only those that changed move. O(lanes).
@@ -699,100 +632,4 @@ impl Queue {
         let first = reasons.next().unwrap_or(Some(Reason::PartitionConfig))?;
         reasons.all(|r| r.is_some()).then_some(first)
     }
-}
-
-/// Whether a node with so much room may take part in a job.
-fn may_use(demand: &Demand, fleet: &Fleet, node: u32, room: &Room) -> bool {
-    let class = fleet.nodes[node as usize].class;
-    let admitted = |a: usize| demand.admits(a, class, node);
-    (0..demand.alternatives.len()).any(admitted)
-        && demand.tasks_in(&fleet.classes[class as usize], room) > 0
-}
-
-/// Milliseconds that jobs with this limit and prediction are taken to run.
-fn planned_ms(limit: TimeLimit, predicted_s: Option<u32>) -> Option<u64> {
-    let limit_s = limit.seconds();
-    let planned_s = predicted_s.map(u64::from).into_iter().chain(limit_s).min();
-    planned_s.map(|s| s.saturating_mul(1000))
-}
-
-/// The partitions a job may run in, in its order.
-pub(crate) fn partitions_of<'a>(spec: &'a JobSpec, fallback: &'a [String]) -> &'a [String] {
-    if spec.partitions.is_empty() {
-        fallback
-    } else {
-        &spec.partitions
-    }
-}
-
-fn least_cpus(demand: &Result<Demand, Reason>, fleet: &Fleet) -> u32 {
-    let Ok(demand) = demand else { return 0 };
-    (0..demand.alternatives.len())
-        .map(|a| demand.floor(a, &fleet.classes, demand.tasks_least()).0)
-        .min()
-        .unwrap_or(0)
-}
-
-/// What a shape needs in a partition.
-///
-/// # Errors
-/// Why it cannot run there as the partition and its nodes are, whatever else runs.
-pub(crate) fn feasible(
-    ask: &ResourceAsk,
-    limit: TimeLimit,
-    fleet: &Fleet,
-    part: &PartView,
-    user: Option<u32>,
-) -> Result<Demand, Reason> {
-    if part.own.as_ref().is_some_and(|own| !own.open) {
-        return Err(Reason::Reservation);
-    }
-    match part.config.state {
-        PartitionState::Up | PartitionState::Drain => {}
-        PartitionState::Down => return Err(Reason::PartitionDown),
-        PartitionState::Inactive => return Err(Reason::PartitionInactive),
-    }
-    if limit > part.config.max_time {
-        return Err(Reason::PartitionTimeLimit);
-    }
-    let demand = Demand::new(ask, limit, fleet, part, user)?;
-    if part
-        .config
-        .max_nodes
-        .is_some_and(|most| demand.min_nodes > most)
-        || ask
-            .max_nodes
-            .is_some_and(|most| most < part.config.min_nodes)
-    {
-        return Err(Reason::PartitionNodeLimit);
-    }
-    if demand.min_nodes as usize > part.order.len() {
-        return Err(Reason::PartitionConfig);
-    }
-    let on = |usable_only| {
-        choose(
-            &demand,
-            fleet,
-            part,
-            &Ideal {
-                fleet,
-                part,
-                usable_only,
-            },
-            None,
-        )
-        .picks()
-    };
-    if on(true).is_some() {
-        return Ok(demand);
-    }
-    if on(false).is_none() {
-        return Err(Reason::BadConstraints);
-    }
-    let down = |node: &u32| !fleet.nodes[*node as usize].room.usable;
-    Err(if demand.required.iter().any(down) {
-        Reason::ReqNodeNotAvail
-    } else {
-        Reason::NodesUnavailable
-    })
 }

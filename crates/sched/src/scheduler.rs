@@ -35,6 +35,23 @@ pub struct Cost {
     pub jobs_visited: u64,
 }
 
+/// A part of a node that the last pass kept for a job that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promised {
+    /// For whom: of a heterogeneous job the component that waits first.
+    pub job: JobId,
+    /// Of which node, by its place in the state.
+    pub node: u32,
+    /// From when on.
+    pub start: Timestamp,
+    /// Until when at the latest.
+    pub end: Timestamp,
+    /// CPUs.
+    pub cpus: u32,
+    /// MiB of memory, where memory is consumable.
+    pub mib: u64,
+}
+
 /// Waiting jobs and free room, kept up to date by events.
 #[derive(Debug, Default)]
 pub struct Scheduler {
@@ -232,6 +249,22 @@ impl Scheduler {
     /// What the last pass looked at.
     pub fn cost(&self) -> Cost {
         self.cost
+    }
+
+    /// What is kept for the first that waits in each partition.
+    pub fn promised(&self) -> Vec<Promised> {
+        let promises = self.queue.parts.iter().flat_map(|part| &part.reservation);
+        let parts = promises.flat_map(|promise| {
+            promise.holds.iter().map(|(node, hold)| Promised {
+                job: promise.key.2,
+                node: *node,
+                start: hold.start,
+                end: hold.end,
+                cpus: hold.needs.cpus,
+                mib: hold.needs.mib,
+            })
+        });
+        parts.collect()
     }
 
     /// Number of shapes that wait.
