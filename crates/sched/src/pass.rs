@@ -12,6 +12,7 @@ use crate::ground::{Holds, Live, choose_now, end_after};
 use crate::licenses::Licenses;
 use crate::outlook::Outlook;
 use crate::place::{Placement, Shortfall};
+use crate::preempt::Made;
 use crate::queue::{HeadKey, QueueKey, Standing};
 use crate::scheduler::{Scheduler, array_budget};
 use muster_core::account_limits::{InUse, Scope};
@@ -51,7 +52,9 @@ struct PartPass {
 enum Done {
     /// It starts, or waits for those who make room.
     Settled,
-    Waits,
+    /// It waits: what it misses where it may do with less or others may make room, and whether promises to others are in
+    /// the way there.
+    Waits(Shortfall, bool),
 }
 
 pub(crate) struct Pass<'a> {
@@ -380,14 +383,16 @@ impl<'a> Pass<'a> {
             self.put_back(now_key, lane);
             return;
         }
-        let end = end_after(self.now, self.length_ms(lane));
+        let length_ms = self.length_ms(lane);
+        let least_ms = self.s.queue.lane(lane).least_ms.or(length_ms);
+        let end = end_after(self.now, least_ms.min(length_ms).or(least_ms));
         // Who passes by keeps the promises to all that wait first; who has become one of those himself does not.
         let leads = pass.head.is_none() && self.s.planned.predicts();
         let leads = leads && self.s.queue.lane(lane).held;
         let het = self.s.queue.het_of(lane);
         let queue = &mut self.s.queue;
         if let Some(part) = het {
-            if self.try_het(lane, part) != het::Tried::Waits {
+            if self.try_het(lane, part, leads) != het::Tried::Waits {
                 return;
             }
         } else if !self.backfill
@@ -410,18 +415,18 @@ impl<'a> Pass<'a> {
                 Placement::Nowhere(short) => Some(short),
                 _ => None,
             };
-            match self.make_do(lane, job.1, (narrowed, cause), short.is_some()) {
+            let (other, held) = match self.make_do(lane, job.1, (narrowed, cause), short.is_some())
+            {
                 Done::Settled => {
                     self.s.queue.wake(&self.s.fleet, lane);
                     return self.put_back(now_key, lane);
                 }
-                Done::Waits => {}
-            }
+                Done::Waits(short, held) => (short, held),
+            };
             let limited = cause.is_some_and(Reason::is_limit);
             let unlicensed = cause == Some(Reason::Licenses);
-            let short = short.filter(|_| !limited && !unlicensed);
-            let short = short.unwrap_or(Shortfall::ANYTHING);
-            self.s.queue.block(lane, short, narrowed);
+            let short = short.map_or(Shortfall::ANYTHING, |short| short.or(other));
+            self.s.queue.block(lane, short, narrowed || held);
             if limited {
                 // Others' turn comes although it waits.
                 self.limited(lane, job.1);
@@ -445,19 +450,23 @@ impl<'a> Pass<'a> {
     ) -> Done {
         let elsewhere = |cause: Reason| cause.is_limit() || cause == Reason::Licenses;
         if cause.is_some_and(elsewhere) {
-            return Done::Waits;
+            return Done::Waits(Shortfall::NO_NODES, false);
         }
-        let gap = narrowed || cause.is_some();
-        let shorter = gap.then(|| self.try_shorter(lane, job)).flatten();
-        let shorter = shorter.filter(|(picks, _)| self.limit_on(lane, job, picks).is_none());
-        if let Some((picks, limit)) = shorter {
-            self.plan.limits.push((self.plan.starts.len(), limit));
-            self.start(lane, job, &picks);
-            return Done::Settled;
+        let mut waits_for = Shortfall::NO_NODES;
+        if narrowed || cause.is_some() {
+            match self.try_shorter(lane, job) {
+                Ok((picks, limit)) if self.limit_on(lane, job, &picks).is_none() => {
+                    self.plan.limits.push((self.plan.starts.len(), limit));
+                    self.start(lane, job, &picks);
+                    return Done::Settled;
+                }
+                Ok(_) => waits_for = Shortfall::ANYTHING,
+                Err(short) => waits_for = short,
+            }
         }
-        match nowhere && self.preempt(lane, job) {
-            true => Done::Settled,
-            false => Done::Waits,
+        match self.preempt(lane, job, nowhere) {
+            Made::Settled => Done::Settled,
+            Made::Short(short, held) => Done::Waits(waits_for.or(short), held),
         }
     }
 
@@ -532,8 +541,14 @@ impl<'a> Pass<'a> {
             return (nowhere, false, None);
         };
         let span = self.span(lane, demand);
+        // What this pass has taken may come back without being told.
+        let no_nodes = |certain: bool| match certain {
+            true => Placement::Nowhere(Shortfall::NO_NODES),
+            false => Placement::Nowhere(Shortfall::ANYTHING),
+        };
         if self.licenses.to_be_had(&lane.licenses, span).is_none() {
-            return (nowhere, false, Some(Reason::Licenses));
+            let placement = no_nodes(self.licenses.are_untaken());
+            return (placement, false, Some(Reason::Licenses));
         }
         let ask = &self.state.jobs[&job].spec.ask;
         let least = vec![
@@ -541,7 +556,8 @@ impl<'a> Pass<'a> {
             ("node".to_owned(), u64::from(ask.min_nodes)),
         ];
         if let Some(limit) = self.limit_for(job, lane.part, &least) {
-            return (nowhere, false, Some(limit));
+            let placement = no_nodes(self.limit_use.is_empty());
+            return (placement, false, Some(limit));
         }
         let waited = self.state.jobs[&job].switch_wait_since;
         let relents = waited.and_then(|since| demand.relents_at(since));

@@ -72,16 +72,14 @@ pub(crate) struct Lane {
     pub(crate) preempts: bool,
     /// Licenses that its jobs ask for: all of one of these.
     pub(crate) licenses: Vec<Counts>,
-    /// More than the free room of nodes decides whether its jobs fit: who makes room, licenses, components elsewhere,
-    /// or gaps in which a job may have less time. What they lack is not counted; it is tried whenever nodes of its
-    /// partition gain anything.
-    restless: bool,
+    /// Milliseconds that its jobs may be given at least, where that is less than their limit.
+    pub(crate) least_ms: Option<u64>,
 }
 
 impl Lane {
-    /// Whether it is tried at every gain. CPUs that jobs share are not counted among free ones either.
-    fn is_restless(&self) -> bool {
-        self.restless || self.demand.as_ref().is_ok_and(|demand| demand.sharers > 1)
+    /// Whether more than free CPUs matters: running jobs may make room for its jobs, or share with them.
+    fn counts_whole(&self) -> bool {
+        self.preempts || self.demand.as_ref().is_ok_and(|demand| demand.sharers > 1)
     }
 }
 
@@ -106,6 +104,10 @@ pub(crate) struct Queue {
     pub(crate) refused: BTreeMap<JobId, Reason>,
     /// Components of heterogeneous jobs that wait.
     pub(crate) het: BTreeMap<JobId, HetPart>,
+    /// Those of which each component would fit, though not all beside each other, by leader.
+    pub(crate) het_restless: BTreeSet<JobId>,
+    /// Whether empty nodes have place for all components, by leader, as far as that was looked at.
+    pub(crate) het_fits: BTreeMap<JobId, bool>,
     /// Lanes that limits keep back, and what is limited for their jobs.
     limited: BTreeMap<u32, Vec<Scope>>,
     /// Lanes whose jobs ask for licenses.
@@ -160,8 +162,20 @@ impl Queue {
         let shape = self.shape_for(state, fleet, job, kind);
         self.shapes.get_mut(shape).queue.insert(key);
         self.jobs.insert(job.id, (shape, key));
-        self.het.extend(job.het.map(|part| (job.id, part)));
+        if let Some(part) = job.het {
+            self.het.insert(job.id, part);
+            self.het_changed(fleet, part);
+        }
         self.reorder(fleet, shape);
+    }
+
+    /// A component came, or what it may have changed: the others' turn comes, too.
+    fn het_changed(&mut self, fleet: &Fleet, part: HetPart) {
+        self.het_fits.remove(&part.leader);
+        let lanes = part.ids().flat_map(|id| self.lanes_of(id));
+        for lane in lanes.collect::<Vec<u32>>() {
+            self.wake(fleet, lane);
+        }
     }
 
     /// Takes a job out.
@@ -169,7 +183,10 @@ impl Queue {
         let Some((shape, key)) = self.jobs.remove(&job) else {
             return;
         };
-        self.het.remove(&job);
+        if let Some(part) = self.het.remove(&job) {
+            self.het_fits.remove(&part.leader);
+            self.het_restless.remove(&part.leader);
+        }
         self.shapes.get_mut(shape).queue.remove(&key);
         self.reorder(fleet, shape);
         if self.shapes.get(shape).queue.is_empty() {
@@ -205,7 +222,9 @@ impl Queue {
         let parts = kind.parts(fleet);
         let (ask, limit, predicted_s) = (kind.ask.clone(), kind.limit, kind.predicted_s);
         let (user, licenses) = (kind.user, asked(kind.licenses.as_deref()));
-        let restless = !licenses.is_empty() || kind.het.is_some() || kind.time_min.is_some();
+        let least_ms = (kind.time_min)
+            .and_then(|least| least.seconds())
+            .map(|s| s.saturating_mul(1000));
         let shape = self.shapes.insert(Shape {
             kind,
             hash,
@@ -233,7 +252,7 @@ impl Queue {
                 base: self.order.base(state, job, &view.config),
                 preempts: state.may_preempt(job, &view.config.name),
                 licenses: licenses.clone(),
-                restless: restless || state.may_preempt(job, &view.config.name),
+                least_ms,
             };
             let licensed = !licenses.is_empty();
             let lane = self.lanes.insert(lane);
@@ -386,14 +405,16 @@ impl Queue {
         }
     }
 
-    /// Heterogeneous jobs in these components are tried again: where components are placed side by side, less room for
-    /// one may lead to a place for all.
+    /// Heterogeneous jobs in these components are tried again if each of their components would have fitted: where they
+    /// are placed side by side, less room for one may lead to a place for all.
     pub(crate) fn wake_het(&mut self, fleet: &Fleet, touched: &BTreeSet<u32>) {
         let near = |lane: &u32| {
             let part = self.lanes.get(*lane).part;
             touched.contains(&fleet.parts[part as usize].component)
         };
-        let lanes = self.het.keys().flat_map(|job| self.lanes_of(*job));
+        let restless = |part: &&HetPart| self.het_restless.contains(&part.leader);
+        let jobs = self.het.iter().filter(|(_, part)| restless(part));
+        let lanes = jobs.flat_map(|(job, _)| self.lanes_of(*job));
         for lane in lanes.filter(near).collect::<Vec<u32>>() {
             self.wake(fleet, lane);
         }
@@ -420,14 +441,24 @@ impl Queue {
         let lane = self.lanes.get_mut(id);
         self.woken.remove(&id);
         let part = &mut self.parts[lane.part as usize];
-        let key = match lane.is_restless() {
-            true => (0, part.gained),
-            false => (short.each.max(lane.least_cpus), part.gained + short.cpus),
+        let key = match lane.counts_whole() {
+            true => BlockedKey::Whole(part.gained_whole + short.cpus),
+            false => {
+                let each = short.each.max(lane.least_cpus);
+                BlockedKey::Free(each, part.gained + short.cpus)
+            }
         };
         if let Some(old) = lane.blocked.replace(key) {
             part.unblock(old, id);
         }
-        part.blocked.entry(key.0).or_default().insert((key.1, id));
+        match key {
+            BlockedKey::Whole(due) => {
+                part.blocked_whole.insert((due, id));
+            }
+            BlockedKey::Free(each, due) => {
+                part.blocked.entry(each).or_default().insert((due, id));
+            }
+        }
         lane.held = held;
         if held {
             self.held.insert(id);
@@ -538,16 +569,15 @@ impl Queue {
         (holds, end): (&Holds, Timestamp),
     ) -> bool {
         let lane = self.lanes.get_mut(id);
-        let (Some((each, due)), Ok(demand)) = (lane.blocked, &lane.demand) else {
+        let (Some(key), Ok(demand)) = (lane.blocked, &lane.demand) else {
             return false;
         };
         let part = &self.parts[lane.part as usize];
         let fresh = &part.fresh;
-        if due > part.gained + fresh.cpus || each > fresh.most {
-            return false;
-        }
-        if lane.is_restless() {
-            return true;
+        match key {
+            BlockedKey::Whole(due) => return fresh.whole > 0 && due <= part.gain_whole(),
+            BlockedKey::Free(each, due) if due > part.gain() || each > fresh.most => return false,
+            BlockedKey::Free(..) => {}
         }
         let room = |node: u32| &fleet.nodes[node as usize].room;
         let looser = fresh.loosened.iter().filter(|l| l.helps(end, room(l.node)));
@@ -576,6 +606,11 @@ impl Queue {
     /// Nodes of a partition came or went: what can run there is worked out again.
     pub(crate) fn partition_changed(&mut self, fleet: &Fleet, part: u32) {
         self.touched.insert(fleet.parts[part as usize].component);
+        for het in std::mem::take(&mut self.het_fits).into_keys() {
+            if let Some(part) = self.het.get(&het).copied() {
+                self.het_changed(fleet, part);
+            }
+        }
         for id in self.parts[part as usize].lanes.clone() {
             let lane = self.lanes.get(id);
             let shape = self.shapes.get(lane.shape);

@@ -11,6 +11,7 @@ use muster_core::cpuset::CpuSet;
 use muster_core::job::{Job, NodeShare};
 use muster_core::time::Timestamp;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ops::Range;
 
 /// Nodes without the shares of jobs that were released.
@@ -27,6 +28,8 @@ pub(crate) struct Vacated<'a> {
     back: NodeMap<Vec<(Timestamp, Room)>>,
     start: Timestamp,
     length_ms: Option<u64>,
+    /// Set when a promise made a node smaller than it is.
+    pub(crate) narrowed: Cell<bool>,
 }
 
 impl<'a> Vacated<'a> {
@@ -47,6 +50,7 @@ impl<'a> Vacated<'a> {
             back: NodeMap::default(),
             start,
             length_ms,
+            narrowed: Cell::new(false),
         }
     }
 
@@ -76,6 +80,9 @@ impl<'a> Vacated<'a> {
     fn beside<'r>(&self, node: u32, holds: &[Hold], room: Cow<'r, Room>) -> Cow<'r, Room> {
         let end = self.end();
         let holds = holds.iter().filter(|h| h.start < end && self.start < h.end);
+        let mut holds = holds.peekable();
+        self.narrowed
+            .set(self.narrowed.get() || holds.peek().is_some());
         let (claims, promises): (Vec<&Hold>, Vec<&Hold>) = holds.partition(|h| h.lane == CLAIM);
         let without = |room: Cow<'r, Room>, holds: &[&Hold]| {
             holds

@@ -25,6 +25,8 @@ use muster_ctld::mail::ToWriter;
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;
 
+/// Virtual time after the last fault in which all that can start has started, milliseconds.
+const LONG_MS: u64 = 3 * 3600 * 1000;
 /// Memory of every node, MiB.
 const MEMORY_MIB: u64 = 4000;
 
@@ -635,6 +637,12 @@ impl World {
         Ok(())
     }
 
+    /// Whether all that can start must have done so.
+    fn heals_long(&self) -> bool {
+        let since = self.healing_since.unwrap_or(self.now);
+        self.now - since > LONG_MS
+    }
+
     /// What an administrator does at the end so that nothing waits for somebody. Repeated until all is over.
     pub(crate) fn heal(&mut self) {
         self.later(20_000, Happening::Heal);
@@ -675,6 +683,10 @@ impl World {
             };
             match job.state {
                 JobState::Pending if job.reason == Reason::DependencyNeverSatisfied => {
+                    commands.push(cancel(vec![target]));
+                }
+                // Its components may never fit beside each other.
+                JobState::Pending if job.het.is_some() && self.heals_long() => {
                     commands.push(cancel(vec![target]));
                 }
                 // There will be no more reservations.
