@@ -203,7 +203,8 @@ impl Outlook {
         (now, from): (Timestamp, Option<Timestamp>),
         waited: Option<Timestamp>,
     ) -> Option<(Timestamp, Vec<Pick>)> {
-        let mut future = Future::new(demand, (fleet, part), holds, self, now);
+        let mut future = Future::new(demand, (fleet, part), holds, self, (now, ROOMS));
+        future.most.clone_from(&self.now);
         let held = holds.iter().filter_map(|(node, list)| {
             let place = part.place(*node)?;
             Some((place, list.as_slice()))
@@ -337,7 +338,7 @@ impl<'a> Future<'a> {
         (fleet, part): (&'a Fleet, &'a PartView),
         holds: &'a Holds,
         outlook: &Outlook,
-        start: Timestamp,
+        (start, rooms): (Timestamp, usize),
     ) -> Future<'a> {
         Future {
             fleet,
@@ -348,11 +349,11 @@ impl<'a> Future<'a> {
             start,
             length_ms: demand.length_ms,
             shared: outlook.shared,
-            most: outlook.now.clone(),
+            most: Vec::new(),
             held: Vec::new(),
             open: Vec::new(),
             grown: 0,
-            rooms: RefCell::new(NodeMap::with_capacity_and_hasher(ROOMS, Default::default())),
+            rooms: RefCell::new(NodeMap::with_capacity_and_hasher(rooms, Default::default())),
         }
     }
 
@@ -500,7 +501,7 @@ pub(crate) fn promise(
     outlook: &Outlook,
 ) -> Vec<(u32, Hold)> {
     let end = end_after(start, demand.length_ms);
-    let future = Future::new(demand, (fleet, part), holds, outlook, start);
+    let future = Future::new(demand, (fleet, part), holds, outlook, (start, picks.len()));
     let made: Vec<(u32, Hold)> = picks
         .iter()
         .map(|pick| {

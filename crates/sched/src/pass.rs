@@ -10,6 +10,7 @@ use crate::STARTS_PER_PASS_MAX;
 use crate::gains::{PartQueue, Reservation};
 use crate::ground::{Holds, Live, choose_now, end_after};
 use crate::licenses::Licenses;
+use crate::node_map::{NumberMap, NumberSet};
 use crate::outlook::Outlook;
 use crate::place::{Placement, Shortfall};
 use crate::preempt::Made;
@@ -24,7 +25,7 @@ use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::cell::Cell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 /// Jobs of a shape whose wait for few leaf switches begins at once; the others' begins when they come this far.
 const SWITCH_WAITERS_MAX: usize = 32;
@@ -74,15 +75,15 @@ pub(crate) struct Pass<'a> {
     /// Components in which the first that waits counts on limits.
     cautious: BTreeSet<u32>,
     /// Lanes that are or were in the heap.
-    seen: HashSet<u32>,
+    seen: NumberSet<u32>,
     /// Where a lane goes on in its shape's queue.
-    cursor: HashMap<u32, QueueKey>,
+    cursor: NumberMap<u32, QueueKey>,
     /// How many more tasks of a record may start; 0 once a job was started.
-    left: HashMap<JobId, u32>,
+    left: NumberMap<JobId, u32>,
     /// How many more tasks of an array may start under its `%limit`.
     budget: HashMap<JobId, u32>,
     /// Jobs whose turn is over because they wait, where several of a shape are promised nodes.
-    promised: HashSet<JobId>,
+    promised: NumberSet<JobId>,
     /// What is ahead for lanes behind the first that waits, where nodes are kept for those too.
     outlooks: HashMap<u32, Outlook>,
     pub(crate) holds: Holds,
@@ -129,11 +130,11 @@ impl<'a> Pass<'a> {
             passing: BinaryHeap::new(),
             hopeful: BinaryHeap::new(),
             cautious: BTreeSet::new(),
-            seen: HashSet::new(),
-            cursor: HashMap::new(),
-            left: HashMap::new(),
+            seen: NumberSet::default(),
+            cursor: NumberMap::default(),
+            left: NumberMap::default(),
             budget: HashMap::new(),
-            promised: HashSet::new(),
+            promised: NumberSet::default(),
             outlooks: HashMap::new(),
             holds: Holds::default(),
             hold_ends: BTreeSet::new(),

@@ -15,6 +15,7 @@ use crate::fleet::Fleet;
 use crate::gains::{BlockedKey, Loosened, PartQueue};
 use crate::ground::{Holds, narrow};
 use crate::licenses::asked;
+use crate::node_map::NumberMap;
 use crate::order::Order;
 use crate::place::Shortfall;
 use muster_core::account_limits::Scope;
@@ -77,6 +78,11 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
+    /// What keeps it back beside nodes.
+    pub(crate) fn cause(&self) -> Option<Reason> {
+        self.cause
+    }
+
     /// Whether more than free CPUs matters: running jobs may make room for its jobs, or share with them.
     fn counts_whole(&self) -> bool {
         self.preempts || self.demand.as_ref().is_ok_and(|demand| demand.sharers > 1)
@@ -91,7 +97,7 @@ pub(crate) struct Queue {
     lanes: Slab<Lane>,
     /// Shapes by hash; only looked up, never iterated.
     by_hash: HashMap<u64, Vec<u32>>,
-    pub(crate) jobs: HashMap<JobId, (u32, QueueKey)>,
+    pub(crate) jobs: NumberMap<JobId, (u32, QueueKey)>,
     pub(crate) parts: Vec<PartQueue>,
     pub(crate) woken: BTreeSet<u32>,
     /// Lanes that promises keep back.
@@ -356,6 +362,13 @@ impl Queue {
         self.touched
             .insert(fleet.parts[lane.part as usize].component);
         self.woken.insert(id);
+    }
+
+    /// Wakes a lane if there still is one of that number whose jobs wait.
+    pub(crate) fn wake_lane(&mut self, fleet: &Fleet, id: u32) {
+        if self.lanes.find(id).is_some_and(|lane| lane.key.is_some()) {
+            self.wake(fleet, id);
+        }
     }
 
     /// Wakes every lane of a job's shape, if it waits.
