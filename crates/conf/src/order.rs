@@ -27,6 +27,7 @@ impl Config {
             preemption: self.preemption(),
             enforce_limits: self.accounting_enforce.contains(&"limits"),
             time_slice_s: self.time_slice_s(),
+            enforce_safe: self.accounting_enforce.contains(&"safe"),
         }
     }
 
@@ -128,6 +129,7 @@ impl Config {
                 tres: flag("no_normal_all") || flag("no_normal_tres"),
             },
             utc_offset_s: 0,
+            max_tres: flag("max_tres"),
         }
     }
 

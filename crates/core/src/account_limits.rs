@@ -1,10 +1,18 @@
-//! Limits of associations and QOS (`AccountingStorageEnforce=limits`): how many jobs may run or be submitted, and what
-//! they may have at once. What counts towards each is kept as jobs change, so that looking is a matter of the depth of
-//! the tree of accounts.
+//! Limits of associations and QOS (`AccountingStorageEnforce=limits`): how many jobs may run or be submitted, what they
+//! may have at once, and how much they may use in the course of time. What counts towards each is kept as jobs change,
+//! so that looking is a matter of the depth of the tree of accounts. How limits are written is in `edit`, whether a job
+//! is within them in `verdict`.
 
-use crate::job::{Allocation, ArrayRole, Job, JobState, Reason};
+mod edit;
+mod verdict;
+
+pub use edit::{LimitAsk, NOT_KEPT};
+pub use verdict::Over;
+
+use crate::accounts::Qos;
+use crate::job::{Allocation, ArrayRole, Job, JobState};
 use crate::state::State;
-use crate::time::TimeLimit;
+use crate::time::Timestamp;
 use minicbor::{Decode, Encode};
 use std::collections::BTreeMap;
 
@@ -29,34 +37,126 @@ pub struct Limits {
     /// `MaxSubmitJobs`: running and waiting, likewise.
     #[n(4)]
     pub max_submit: Option<u32>,
-    /// `MaxTRES` of each job: `cpu` and `node`.
+    /// `MaxTRES` of each job.
     #[n(5)]
     pub max_tres: Amounts,
     /// `MaxWall` of each job, minutes.
     #[n(6)]
     pub max_wall_min: Option<u32>,
-    /// `MaxTRESPerUser` of a QOS: `cpu` and `node`.
+    /// `MaxTRESPerUser` of a QOS.
     #[n(7)]
     pub max_tres_user: Amounts,
+    /// `GrpWall`: run times of all below an account or with a QOS, added up, minutes.
+    #[n(8)]
+    pub grp_wall_min: Option<u64>,
+    /// `GrpTRESMins`: what they have used times minutes.
+    #[n(9)]
+    #[cbor(default)]
+    pub grp_tres_mins: Amounts,
+    /// `GrpTRESRunMins`: what those that run have, times the minutes that they may still run.
+    #[n(10)]
+    #[cbor(default)]
+    pub grp_tres_run_mins: Amounts,
+    /// `MaxTRESMins` of each job: what it has times the minutes of its limit.
+    #[n(11)]
+    #[cbor(default)]
+    pub max_tres_mins: Amounts,
+    /// `MaxTRESPerNode` of each job, on average over its nodes.
+    #[n(12)]
+    #[cbor(default)]
+    pub max_tres_node: Amounts,
+    /// `MaxJobsPerAccount` of a QOS.
+    #[n(13)]
+    pub max_jobs_account: Option<u32>,
+    /// `MaxSubmitJobsPerAccount` of a QOS.
+    #[n(14)]
+    pub max_submit_account: Option<u32>,
+    /// `MaxTRESPerAccount` of a QOS.
+    #[n(15)]
+    #[cbor(default)]
+    pub max_tres_account: Amounts,
+    /// `MinTRESPerJob` of a QOS.
+    #[n(16)]
+    #[cbor(default)]
+    pub min_tres: Amounts,
 }
 
-/// What is said of limits that cannot be set.
-pub const NOT_KEPT: &str = "is not kept here";
-
-/// One edit of limits: the limit's name in lower case, and its value; -1 clears.
-pub type LimitAsk = (String, String);
-
 /// Whose use is counted.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub enum Scope {
     /// An account with all below it.
-    Account(String),
+    #[n(0)]
+    Account(#[n(0)] String),
     /// A user in an account.
-    Association(String, String),
+    #[n(1)]
+    Association(#[n(0)] String, #[n(1)] String),
     /// A QOS.
-    Qos(String),
+    #[n(2)]
+    Qos(#[n(0)] String),
     /// A user with a QOS.
-    QosUser(String, String),
+    #[n(3)]
+    QosUser(#[n(0)] String, #[n(1)] String),
+    /// An account with a QOS.
+    #[n(4)]
+    QosAccount(#[n(0)] String, #[n(1)] String),
+}
+
+/// What was used in the course of time, and is used now.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct TresUsage {
+    /// As of when `raw` is.
+    #[n(0)]
+    pub at: Timestamp,
+    /// Amounts times seconds, decayed to `at`, by name; `wall` counts jobs.
+    #[n(1)]
+    pub raw: BTreeMap<String, f64>,
+    /// Amounts of jobs that run.
+    #[n(2)]
+    pub rate: BTreeMap<String, u64>,
+}
+
+impl TresUsage {
+    /// Brings it to a later time.
+    pub(crate) fn move_to(&mut self, now: Timestamp, half_life_s: u64) {
+        let seconds = now.since_ms(self.at) as f64 / 1000.0;
+        self.at = self.at.max(now);
+        let (left, grown) = decay(seconds, half_life_s);
+        self.raw.values_mut().for_each(|raw| *raw *= left);
+        for (name, rate) in &self.rate {
+            *self.raw.entry(name.clone()).or_default() += *rate as f64 * grown;
+        }
+    }
+
+    /// Amount times minutes at a later time.
+    fn minutes(&self, name: &str, now: Timestamp, half_life_s: u64) -> u64 {
+        let seconds = now.since_ms(self.at) as f64 / 1000.0;
+        let (left, grown) = decay(seconds, half_life_s);
+        let raw = self.raw.get(name).copied().unwrap_or(0.0);
+        let rate = self.rate.get(name).copied().unwrap_or(0);
+        ((raw * left + rate as f64 * grown) / 60.0) as u64
+    }
+
+    /// A job begins or ceases to have so much.
+    pub(crate) fn shift(&mut self, amounts: &Amounts, more: bool) {
+        for (name, amount) in amounts {
+            let rate = self.rate.entry(name.clone()).or_default();
+            *rate = match more {
+                true => rate.saturating_add(*amount),
+                false => rate.saturating_sub(*amount),
+            };
+        }
+        self.rate.retain(|_, rate| *rate > 0);
+    }
+}
+
+/// The part of what was used that counts after so many seconds, and what one unit that is used all that time adds.
+fn decay(seconds: f64, half_life_s: u64) -> (f64, f64) {
+    if half_life_s == 0 {
+        return (1.0, seconds);
+    }
+    let life = half_life_s as f64;
+    let left = (-seconds / life).exp2();
+    (left, life / std::f64::consts::LN_2 * (1.0 - left))
 }
 
 /// What counts towards limits.
@@ -68,6 +168,8 @@ pub struct InUse {
     pub submitted: u32,
     /// What those that run have.
     pub tres: BTreeMap<String, u64>,
+    /// The same times the seconds since 1970 at which they end at the latest, for those that have limits.
+    pub ends: BTreeMap<String, (u64, u128)>,
 }
 
 /// What one record counts for.
@@ -77,6 +179,8 @@ pub(crate) struct Counted {
     jobs: u32,
     submitted: u32,
     tres: Amounts,
+    /// When it ends at the latest.
+    end: Option<Timestamp>,
 }
 
 /// What an allocation has of what is counted.
@@ -111,121 +215,41 @@ impl InUse {
             };
         }
         self.tres.retain(|_, amount| *amount > 0);
+        let Some(end) = counted.end else { return };
+        let end_s = u128::try_from(end.unix_s()).unwrap_or(0);
+        for (name, amount) in &counted.tres {
+            let (all, ends) = self.ends.entry(name.clone()).or_default();
+            let product = u128::from(*amount) * end_s;
+            (*all, *ends) = match more {
+                true => (all.saturating_add(*amount), ends.saturating_add(product)),
+                false => (all.saturating_sub(*amount), ends.saturating_sub(product)),
+            };
+        }
+        self.ends.retain(|_, (all, _)| *all > 0);
     }
 
-    /// With one more job running that has so much.
-    pub fn add(&mut self, tres: &Amounts) {
+    /// With one more job running that has so much, until then at the latest.
+    pub fn add(&mut self, tres: &Amounts, end: Option<Timestamp>) {
         let counted = Counted {
             jobs: 1,
             tres: tres.clone(),
+            end,
             ..Counted::default()
         };
         self.shift(&counted, true);
     }
 
+    /// What those that run have, times the minutes that they may still run.
+    fn run_minutes(&self, name: &str, now: Timestamp) -> u64 {
+        let (all, ends) = self.ends.get(name).copied().unwrap_or_default();
+        let now_s = u128::try_from(now.unix_s()).unwrap_or(0);
+        let left_s = ends.saturating_sub(u128::from(all) * now_s);
+        u64::try_from(left_s / 60).unwrap_or(u64::MAX)
+    }
+
     fn of(&self, name: &str) -> u64 {
         self.tres.get(name).copied().unwrap_or(0)
     }
-}
-
-impl Limits {
-    /// Sets one; what is wrong about it if it cannot be set.
-    ///
-    /// # Errors
-    /// Why not, naming the limit.
-    pub fn set(&mut self, (key, value): &LimitAsk, qos: bool) -> Result<(), String> {
-        let number = || match value.as_str() {
-            "-1" => Ok(None),
-            _ => (value.parse().map(Some))
-                .map_err(|_| format!("{key}={value}: expected a number, or -1 for none")),
-        };
-        match key.as_str() {
-            "grpjobs" => self.grp_jobs = number()?,
-            "grpsubmit" | "grpsubmitjobs" => self.grp_submit = number()?,
-            "grptres" => set_amounts(&mut self.grp_tres, key, value, &["cpu", "mem", "node"])?,
-            "maxjobs" if !qos => self.max_jobs = number()?,
-            "maxsubmit" | "maxsubmitjobs" if !qos => self.max_submit = number()?,
-            "maxjobsperuser" | "maxjobspu" | "maxjobs" => self.max_jobs = number()?,
-            "maxsubmitjobsperuser"
-            | "maxsubmitpu"
-            | "maxsubmitjobspu"
-            | "maxsubmit"
-            | "maxsubmitjobs" => self.max_submit = number()?,
-            "maxtres" | "maxtresperjob" | "maxtrespj" => {
-                set_amounts(&mut self.max_tres, key, value, &["cpu", "node"])?;
-            }
-            "maxtresperuser" | "maxtrespu" if qos => {
-                set_amounts(&mut self.max_tres_user, key, value, &["cpu", "node"])?;
-            }
-            "maxwall" | "maxwalldurationperjob" => {
-                self.max_wall_min = match value.as_str() {
-                    "-1" => None,
-                    _ => match value.parse() {
-                        Ok(TimeLimit::Minutes(minutes)) => Some(minutes),
-                        Ok(TimeLimit::Unlimited) => None,
-                        Err(_) => return Err(format!("{key}={value}: expected a time")),
-                    },
-                };
-            }
-            _ => return Err(format!("{key} {NOT_KEPT}")),
-        }
-        Ok(())
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        *self == Limits::default()
-    }
-}
-
-fn set_amounts(
-    amounts: &mut Amounts,
-    key: &str,
-    value: &str,
-    known: &[&str],
-) -> Result<(), String> {
-    for word in value.split(',').filter(|w| !w.is_empty()) {
-        let wrong = || {
-            let known = known.join(", ");
-            let devices = if known.contains("mem") {
-                " or gres/NAME"
-            } else {
-                ""
-            };
-            format!("{key}={word}: expected name=number with {known}{devices}; -1 for none")
-        };
-        let (name, count) = word.split_once('=').ok_or_else(wrong)?;
-        let name = name.to_ascii_lowercase();
-        let is_known = known.contains(&name.as_str())
-            || (known.contains(&"mem") && name.starts_with("gres/") && name.len() > 5);
-        if !is_known {
-            return Err(wrong());
-        }
-        amounts.retain(|(n, _)| *n != name);
-        if count != "-1" {
-            let units = [('K', 0u32), ('M', 0), ('G', 10), ('T', 20)];
-            let upper = count.to_ascii_uppercase();
-            let unit = units
-                .iter()
-                .find(|(u, _)| upper.ends_with(*u) && name == "mem");
-            let digits = unit.map_or(upper.as_str(), |(u, _)| upper.trim_end_matches(*u));
-            let number: u64 = digits.parse().map_err(|_| wrong())?;
-            let shift = unit.map_or(0, |(_, shift)| *shift);
-            let number = match unit {
-                Some(('K', _)) => number.div_ceil(1024),
-                _ => number.checked_shl(shift).unwrap_or(u64::MAX),
-            };
-            amounts.push((name, number));
-        }
-    }
-    amounts.sort();
-    Ok(())
-}
-
-/// Over which limit a job is that would have so much of what some of its scopes count.
-fn over(name: &str, amount: u64, used: u64, limits: &Amounts) -> bool {
-    let limit = limits.iter().find(|(n, _)| n == name);
-    limit.is_some_and(|(_, most)| amount > 0 && used.saturating_add(amount) > *most)
 }
 
 impl State {
@@ -244,25 +268,31 @@ impl State {
         std::iter::successors(Some(account), parent).take(64)
     }
 
-    /// QOS whose limits hold for a job: its own, and that of its partition.
+    /// QOS whose limits hold for a job: that of its partition and its own, the one that says more first.
     fn qos_of_limits<'s>(&'s self, job: &'s Job, partition: &str) -> Vec<&'s str> {
         let own = self.qos_of(job);
         let of_partition = self.partition(partition).and_then(|p| p.qos.as_deref());
         let mut all = vec![own];
-        all.extend(of_partition.filter(|name| *name != own));
+        if let Some(name) = of_partition.filter(|name| *name != own) {
+            let own = self.accounts.qos.get(own);
+            let at = usize::from(own.is_some_and(|q| q.has(Qos::OVER_PART_QOS)));
+            all.insert(at, name);
+        }
         all
     }
 
-    /// Whose use a job in that partition counts for.
+    /// Whose use a job in that partition counts for; whose limits come first first.
     pub fn scopes_of(&self, job: &Job, partition: &str) -> Vec<Scope> {
         let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
-        let mut scopes = vec![Scope::Association(account.to_owned(), user.clone())];
-        let above = self.accounts_above(account);
-        scopes.extend(above.map(|name| Scope::Account(name.to_owned())));
+        let mut scopes = Vec::new();
         for qos in self.qos_of_limits(job, partition) {
             scopes.push(Scope::Qos(qos.to_owned()));
             scopes.push(Scope::QosUser(qos.to_owned(), user.clone()));
+            scopes.push(Scope::QosAccount(qos.to_owned(), account.to_owned()));
         }
+        scopes.push(Scope::Association(account.to_owned(), user.clone()));
+        let above = self.accounts_above(account);
+        scopes.extend(above.map(|name| Scope::Account(name.to_owned())));
         scopes
     }
 
@@ -285,6 +315,7 @@ impl State {
                 Some(alloc) if runs => amounts(alloc),
                 _ => Amounts::new(),
             },
+            end: self.limit_end(job).filter(|_| runs),
         }
     }
 
@@ -304,169 +335,53 @@ impl State {
         }
     }
 
-    /// Limits of a scope, and of what there was set above for a user in an account.
-    fn limits_in(&self, scope: &Scope) -> Limits {
-        let accounts = &self.accounts;
-        match scope {
-            Scope::Account(name) => {
-                let record = accounts.accounts.get(name);
-                record.map(|a| a.terms.limits.clone()).unwrap_or_default()
-            }
-            Scope::Association(account, user) => {
-                let own = accounts
-                    .users
-                    .get(user)
-                    .and_then(|u| u.accounts.get(account));
-                let mut limits = own.map(|t| t.limits.clone()).unwrap_or_default();
-                for name in self.accounts_above(account) {
-                    let Some(above) = accounts.accounts.get(name).map(|a| &a.terms.limits) else {
-                        continue;
-                    };
-                    limits.max_jobs = limits.max_jobs.or(above.max_jobs);
-                    limits.max_submit = limits.max_submit.or(above.max_submit);
-                    limits.max_wall_min = limits.max_wall_min.or(above.max_wall_min);
-                    for (name, most) in &above.max_tres {
-                        if !limits.max_tres.iter().any(|(n, _)| n == name) {
-                            limits.max_tres.push((name.clone(), *most));
-                        }
-                    }
-                }
-                limits
-            }
-            Scope::Qos(name) | Scope::QosUser(name, _) => {
-                let record = accounts.qos.get(name);
-                record.map(|q| q.limits.clone()).unwrap_or_default()
-            }
+    /// A job that runs uses this from now on, or no more: kept where limits are, for those of use in the course of time.
+    pub(crate) fn charge_limits(
+        &mut self,
+        scopes: &[Scope],
+        (before, after): (&Amounts, &Amounts),
+        at: Timestamp,
+    ) {
+        for scope in scopes {
+            let half_life_s = self.limits_half_life_s(scope);
+            let new = || TresUsage {
+                at,
+                ..TresUsage::default()
+            };
+            let usage = &mut self.accounts.tres_usage;
+            let usage = usage.entry(scope.clone()).or_insert_with(new);
+            usage.move_to(at, half_life_s);
+            usage.shift(before, false);
+            usage.shift(after, true);
         }
     }
 
-    /// Whether anything is limited for a scope.
-    pub fn is_limited(&self, scope: &Scope) -> bool {
-        !self.limits_in(scope).is_empty()
-    }
-
-    /// The limit that keeps so many more jobs of this kind from being submitted.
-    pub fn submit_limit(&self, job: &Job, tasks: u32) -> Option<&'static str> {
-        if !self.keeps_limits() {
-            return None;
-        }
-        self.scopes_of(job, &job.partition)
-            .iter()
-            .find_map(|scope| {
-                let limits = self.limits_in(scope);
-                let used = self.limit_use.get(scope).map_or(0, |u| u.submitted);
-                let full = |most: Option<u32>| most.is_some_and(|m| used.saturating_add(tasks) > m);
-                match scope {
-                    Scope::Account(_) | Scope::Qos(_) => {
-                        full(limits.grp_submit).then_some("GrpSubmitJobs")
-                    }
-                    Scope::Association(..) => {
-                        let group = full(limits.grp_submit).then_some("GrpSubmitJobs");
-                        group.or(full(limits.max_submit).then_some("MaxSubmitJobs"))
-                    }
-                    Scope::QosUser(..) => full(limits.max_submit).then_some("MaxSubmitJobsPerUser"),
-                }
-            })
-    }
-
-    /// The limit that keeps a job from starting with so much in that partition, given what is in use beside what the
-    /// state knows.
-    pub fn start_limit(
-        &self,
-        job: &Job,
-        partition: &str,
-        tres: &Amounts,
-        more: &BTreeMap<Scope, InUse>,
-    ) -> Option<Reason> {
-        if !self.keeps_limits() {
-            return None;
-        }
-        let wall = job.time_limit;
-        let none = InUse::default();
-        self.scopes_of(job, partition).iter().find_map(|scope| {
-            let limits = self.limits_in(scope);
-            if limits.is_empty() {
-                return None;
-            }
-            let used = self.limit_use.get(scope).unwrap_or(&none);
-            let fresh = more.get(scope).unwrap_or(&none);
-            let jobs = used.jobs.saturating_add(fresh.jobs);
-            let full = |most: Option<u32>| most.is_some_and(|most| jobs >= most);
-            let group = || {
-                let over = |(name, amount): &&(String, u64)| {
-                    let used = used.of(name).saturating_add(fresh.of(name));
-                    over(name, *amount, used, &limits.grp_tres)
-                };
-                tres.iter().find(over).map(|(name, _)| name.as_str())
-            };
-            let each = || {
-                let over =
-                    |(name, amount): &&(String, u64)| over(name, *amount, 0, &limits.max_tres);
-                tres.iter().find(over).map(|(name, _)| name.as_str())
-            };
-            let by_user = || {
-                let over = |(name, amount): &&(String, u64)| {
-                    let used = used.of(name).saturating_add(fresh.of(name));
-                    over(name, *amount, used, &limits.max_tres_user)
-                };
-                tres.iter().find(over).map(|(name, _)| name.as_str())
-            };
-            let too_long = limits.max_wall_min.is_some_and(|most| match wall {
-                TimeLimit::Minutes(minutes) => minutes > most,
-                TimeLimit::Unlimited => true,
-            });
-            match scope {
-                Scope::Account(_) => full(limits.grp_jobs)
-                    .then_some(Reason::AssocGrpJobsLimit)
-                    .or_else(|| group().map(assoc_group)),
-                Scope::Association(..) => full(limits.max_jobs)
-                    .then_some(Reason::AssocMaxJobsLimit)
-                    .or(full(limits.grp_jobs).then_some(Reason::AssocGrpJobsLimit))
-                    .or(too_long.then_some(Reason::AssocMaxWallDurationPerJobLimit))
-                    .or_else(|| group().map(assoc_group))
-                    .or_else(|| {
-                        each().map(|name| match name {
-                            "cpu" => Reason::AssocMaxCpuPerJobLimit,
-                            _ => Reason::AssocMaxNodePerJobLimit,
-                        })
-                    }),
-                Scope::Qos(_) => full(limits.grp_jobs)
-                    .then_some(Reason::QOSGrpJobsLimit)
-                    .or(too_long.then_some(Reason::QOSMaxWallDurationPerJobLimit))
-                    .or_else(|| group().map(qos_group))
-                    .or_else(|| {
-                        each().map(|name| match name {
-                            "cpu" => Reason::QOSMaxCpuPerJobLimit,
-                            _ => Reason::QOSMaxNodePerJobLimit,
-                        })
-                    }),
-                Scope::QosUser(..) => full(limits.max_jobs)
-                    .then_some(Reason::QOSMaxJobsPerUserLimit)
-                    .or_else(|| {
-                        by_user().map(|name| match name {
-                            "cpu" => Reason::QOSMaxCpuPerUserLimit,
-                            _ => Reason::QOSMaxNodePerUserLimit,
-                        })
-                    }),
-            }
-        })
+    /// How fast what counts towards limits is forgotten: as for fair share, and not at all without that.
+    fn limits_half_life_s(&self, scope: &Scope) -> u64 {
+        let kept = match scope {
+            Scope::Qos(name) => self
+                .accounts
+                .qos
+                .get(name)
+                .is_some_and(|q| q.has("NoDecay")),
+            _ => false,
+        };
+        let settings = self
+            .config
+            .as_ref()
+            .and_then(|c| c.order.multifactor.as_ref());
+        settings.filter(|_| !kept).map_or(0, |s| s.half_life_s)
     }
 }
 
-fn assoc_group(name: &str) -> Reason {
-    match name {
-        "cpu" => Reason::AssocGrpCpuLimit,
-        "mem" => Reason::AssocGrpMemLimit,
-        "node" => Reason::AssocGrpNodeLimit,
-        _ => Reason::AssocGrpGRES,
-    }
-}
-
-fn qos_group(name: &str) -> Reason {
-    match name {
-        "cpu" => Reason::QOSGrpCpuLimit,
-        "mem" => Reason::QOSGrpMemLimit,
-        "node" => Reason::QOSGrpNodeLimit,
-        _ => Reason::QOSGrpGRES,
+/// What a job that runs is charged with, its time included.
+pub(crate) fn charged(job: &Job) -> Amounts {
+    match (job.state, &job.alloc) {
+        (JobState::Running, Some(alloc)) if !job.completing => {
+            let mut all = amounts(alloc);
+            all.push(("wall".to_owned(), 1));
+            all
+        }
+        _ => Amounts::new(),
     }
 }

@@ -2,7 +2,7 @@
 //! is a fair share of the cluster for each user. Shares are worked out when an event says so, so that everyone who
 //! applied the same events has the same.
 
-use crate::account_limits::Limits;
+use crate::account_limits::{Limits, Scope, TresUsage};
 use crate::order_config::Multifactor;
 use crate::time::Timestamp;
 use minicbor::{Decode, Encode};
@@ -104,6 +104,30 @@ pub struct Qos {
     #[n(8)]
     #[cbor(default)]
     pub limits: Limits,
+    /// `Flags`, as in [`Qos::FLAGS`].
+    #[n(9)]
+    #[cbor(default)]
+    pub flags: Vec<String>,
+}
+
+impl Qos {
+    /// Limits of a job's QOS come before those of its partition's.
+    pub(crate) const OVER_PART_QOS: &'static str = "OverPartQOS";
+    /// Flags that are kept: jobs over a limit are refused at submission; use that counts towards limits is not
+    /// forgotten; no nodes are kept for jobs that wait; the QOS of the job comes before that of the partition; jobs must
+    /// ask for a reservation.
+    pub const FLAGS: [&'static str; 5] = [
+        "DenyOnLimit",
+        "NoDecay",
+        "NoReserve",
+        Qos::OVER_PART_QOS,
+        "RequiresReservation",
+    ];
+
+    /// Whether it has a flag.
+    pub fn has(&self, flag: &str) -> bool {
+        self.flags.iter().any(|own| own == flag)
+    }
 }
 
 /// What a user's jobs in an account have used.
@@ -202,6 +226,10 @@ pub struct Accounts {
     /// Fair share by account and user; made from `shares`.
     #[n(7)]
     pub fair: BTreeMap<String, BTreeMap<String, f64>>,
+    /// What counts towards limits of use in the course of time.
+    #[n(8)]
+    #[cbor(default)]
+    pub tres_usage: BTreeMap<Scope, TresUsage>,
 }
 
 /// One change of it.
@@ -260,6 +288,16 @@ impl Accounts {
                     if which.as_ref().is_none_or(|w| w == key) {
                         (usage.raw, usage.at) = (0.0, at);
                     }
+                }
+                let concerns = |scope: &Scope| match (which, scope) {
+                    (None, _) => true,
+                    (Some((account, user)), Scope::Association(a, u)) => (account, user) == (a, u),
+                    (Some(_), _) => false,
+                };
+                let all = self.tres_usage.iter_mut();
+                for (_, usage) in all.filter(|(scope, _)| concerns(scope)) {
+                    usage.raw.clear();
+                    usage.at = at;
                 }
                 if which.is_none() {
                     self.reset_at = at;

@@ -4,6 +4,7 @@
 mod job;
 mod node;
 
+use crate::account_limits::{Amounts, charged};
 use crate::accounts::Accounts;
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::event::{Event, JobChange};
@@ -13,6 +14,7 @@ use crate::index_set::IndexSet;
 use crate::job::{Allocation, ArrayRole, Job, JobState};
 use crate::node::Node;
 use crate::order_config::Multifactor;
+use crate::priority::Scale;
 use crate::reservation::{Flags, Reservation};
 use crate::spec::JobSpec;
 use crate::state::{ArrayInfo, Blob, Note, State};
@@ -97,7 +99,10 @@ impl State {
             Event::NodeRegistered { node, .. } | Event::NodeChanged { node, .. } => {
                 self.turn_node(*node, event);
             }
-            Event::PartitionChanged { partition } => self.change_partition(partition),
+            Event::PartitionChanged { partition } => {
+                self.change_partition(partition);
+                self.scale = Scale::work_out(self);
+            }
             Event::PartitionRemoved { name } => {
                 self.partitions.retain(|p| p.name != *name);
                 self.rebuild_indexes();
@@ -111,8 +116,12 @@ impl State {
                     self.rebuild_indexes();
                 }
                 self.calculate_shares(*at);
+                self.scale = Scale::work_out(self);
             }
-            Event::PrioritiesCalculated { at } => self.calculate_shares(*at),
+            Event::PrioritiesCalculated { at } => {
+                self.calculate_shares(*at);
+                self.scale = Scale::work_out(self);
+            }
             Event::ReservationSet { reservation } => {
                 if self.reservations.get(&reservation.name).is_none() {
                     self.reservations_made += 1;
@@ -219,16 +228,17 @@ impl State {
             .unwrap_or_else(|| panic!("job {id} does not exist: {event:?}"));
         let (keys, counts, base) = (self.keys_of(job), Counts::of(job), job.submission());
         let before = billing(job);
+        let used = self.keeps_limits().then(|| charged(job));
         let mut job = self.jobs.get_mut(&id);
         if let Some(job) = &mut job {
             job.turn(event);
         }
-        self.charge(id, before, event);
+        self.charge(id, (before, used), event);
         self.moved(id, base, &keys, counts);
     }
 
     /// A job that begins or ceases to run is charged from now on, or no more; one with fewer nodes is charged for them.
-    fn charge(&mut self, id: JobId, before: u64, event: &Event) {
+    fn charge(&mut self, id: JobId, (before, used): (u64, Option<Amounts>), event: &Event) {
         let at = match event {
             Event::JobStarted { at, .. }
             | Event::JobEnding { at, .. }
@@ -250,6 +260,13 @@ impl State {
             let half_life_s = self.half_life_s();
             let moved = (after, before);
             self.accounts.charge(account, user, moved, at, half_life_s);
+        }
+        let Some(used) = used else { return };
+        let job = &self.jobs[&id];
+        let uses = charged(job);
+        if used != uses {
+            let scopes = self.scopes_of(job, &job.partition);
+            self.charge_limits(&scopes, (&used, &uses), at);
         }
     }
 

@@ -7,6 +7,7 @@ use crate::ids::{JobId, NodeIdx};
 use crate::job::{Allocation, ArrayRole, Job, JobState};
 use crate::node::NodeLink;
 use crate::power::{Power, PowerConfig};
+use crate::priority::Scale;
 use crate::reservation::Reservation;
 use crate::spec::{DependencyKind, DependencyTerm, JobSpec};
 use crate::state::{ArrayInfo, State};
@@ -314,6 +315,7 @@ impl State {
                 .collect()
         });
         self.index_partitions();
+        self.scale = Scale::work_out(self);
     }
 
     fn index_partitions(&mut self) {

@@ -299,6 +299,10 @@ impl State {
             fresh.limit_use
         );
         ensure!(
+            self.scale == crate::priority::Scale::work_out(self),
+            "what priorities are worked out by is out of date"
+        );
+        ensure!(
             self.licenses_used == fresh.licenses_used,
             "index licenses_used is wrong"
         );

@@ -570,13 +570,157 @@ pub enum Reason {
     /// `MaxWall`, likewise.
     #[n(239)]
     QOSMaxWallDurationPerJobLimit,
+    /// `GrpWall` of its association or an account above.
+    #[n(240)]
+    AssocGrpWallLimit,
+    /// `GrpTRESMins=cpu`, likewise.
+    #[n(241)]
+    AssocGrpCPUMinutesLimit,
+    /// `GrpTRESMins=mem`, likewise.
+    #[n(242)]
+    AssocGrpMemMinutes,
+    /// `GrpTRESMins=node`, likewise.
+    #[n(243)]
+    AssocGrpNodeMinutes,
+    /// `GrpTRESMins=gres/...`, likewise.
+    #[n(244)]
+    AssocGrpGRESMinutes,
+    /// `GrpTRESRunMins=cpu`, likewise.
+    #[n(245)]
+    AssocGrpCPURunMinutesLimit,
+    /// `GrpTRESRunMins=mem`, likewise.
+    #[n(246)]
+    AssocGrpMemRunMinutes,
+    /// `GrpTRESRunMins=node`, likewise.
+    #[n(247)]
+    AssocGrpNodeRunMinutes,
+    /// `GrpTRESRunMins=gres/...`, likewise.
+    #[n(248)]
+    AssocGrpGRESRunMinutes,
+    /// `MaxTRES=mem` of its association.
+    #[n(249)]
+    AssocMaxMemPerJob,
+    /// `MaxTRES=gres/...`, likewise.
+    #[n(250)]
+    AssocMaxGRESPerJob,
+    /// `MaxTRESMins=cpu`, likewise.
+    #[n(251)]
+    AssocMaxCpuMinutesPerJobLimit,
+    /// `MaxTRESMins=mem`, likewise.
+    #[n(252)]
+    AssocMaxMemMinutesPerJob,
+    /// `MaxTRESMins=node`, likewise.
+    #[n(253)]
+    AssocMaxNodeMinutesPerJob,
+    /// `MaxTRESMins=gres/...`, likewise.
+    #[n(254)]
+    AssocMaxGRESMinutesPerJob,
+    /// `MaxTRESPerNode=cpu`, likewise.
+    #[n(255)]
+    AssocMaxCpuPerNode,
+    /// `MaxTRESPerNode=mem`, likewise.
+    #[n(256)]
+    AssocMaxMemPerNode,
+    /// `MaxTRESPerNode=gres/...`, likewise.
+    #[n(257)]
+    AssocMaxGRESPerNode,
+    /// `GrpWall` of its QOS.
+    #[n(258)]
+    QOSGrpWallLimit,
+    /// `GrpTRESMins=cpu`, likewise.
+    #[n(259)]
+    QOSGrpCPUMinutesLimit,
+    /// `GrpTRESMins=mem`, likewise.
+    #[n(260)]
+    QOSGrpMemoryMinutes,
+    /// `GrpTRESMins=node`, likewise.
+    #[n(261)]
+    QOSGrpNodeMinutes,
+    /// `GrpTRESMins=gres/...`, likewise.
+    #[n(262)]
+    QOSGrpGRESMinutes,
+    /// `GrpTRESRunMins=cpu`, likewise.
+    #[n(263)]
+    QOSGrpCPURunMinutesLimit,
+    /// `GrpTRESRunMins=mem`, likewise.
+    #[n(264)]
+    QOSGrpMemoryRunMinutes,
+    /// `GrpTRESRunMins=node`, likewise.
+    #[n(265)]
+    QOSGrpNodeRunMinutes,
+    /// `GrpTRESRunMins=gres/...`, likewise.
+    #[n(266)]
+    QOSGrpGRESRunMinutes,
+    /// `MaxTRES=mem` of its QOS.
+    #[n(267)]
+    QOSMaxMemoryPerJob,
+    /// `MaxTRES=gres/...`, likewise.
+    #[n(268)]
+    QOSMaxGRESPerJob,
+    /// `MaxTRESMins=cpu`, likewise.
+    #[n(269)]
+    QOSMaxCpuMinutesPerJobLimit,
+    /// `MaxTRESMins=mem`, likewise.
+    #[n(270)]
+    QOSMaxMemoryMinutesPerJob,
+    /// `MaxTRESMins=node`, likewise.
+    #[n(271)]
+    QOSMaxNodeMinutesPerJob,
+    /// `MaxTRESMins=gres/...`, likewise.
+    #[n(272)]
+    QOSMaxGRESMinutesPerJob,
+    /// `MaxTRESPerNode=cpu`, likewise.
+    #[n(273)]
+    QOSMaxCpuPerNode,
+    /// `MaxTRESPerNode=mem`, likewise.
+    #[n(274)]
+    QOSMaxMemoryPerNode,
+    /// `MaxTRESPerNode=gres/...`, likewise.
+    #[n(275)]
+    QOSMaxGRESPerNode,
+    /// `MaxTRESPerUser=mem`, likewise.
+    #[n(276)]
+    QOSMaxMemoryPerUser,
+    /// `MaxTRESPerUser=gres/...`, likewise.
+    #[n(277)]
+    QOSMaxGRESPerUser,
+    /// `MaxJobsPerAccount`, likewise.
+    #[n(278)]
+    MaxJobsPerAccount,
+    /// `MaxTRESPerAccount=cpu`, likewise.
+    #[n(279)]
+    MaxCpuPerAccount,
+    /// `MaxTRESPerAccount=mem`, likewise.
+    #[n(280)]
+    MaxMemoryPerAccount,
+    /// `MaxTRESPerAccount=node`, likewise.
+    #[n(281)]
+    MaxNodePerAccount,
+    /// `MaxTRESPerAccount=gres/...`, likewise.
+    #[n(282)]
+    MaxGRESPerAccount,
+    /// `MinTRES=cpu`, likewise.
+    #[n(283)]
+    QOSMinCpuNotSatisfied,
+    /// `MinTRES=mem`, likewise.
+    #[n(284)]
+    QOSMinMemory,
+    /// `MinTRES=node`, likewise.
+    #[n(285)]
+    QOSMinNode,
+    /// `MinTRES=gres/...`, likewise.
+    #[n(286)]
+    QOSMinGRES,
 }
 
 impl Reason {
     /// Whether a limit of its association or QOS keeps the job back.
     pub fn is_limit(self) -> bool {
         let name = self.name();
-        name.starts_with("QOS") || name.starts_with("AssocGrp") || name.starts_with("AssocMax")
+        ["QOS", "AssocGrp", "AssocMax"]
+            .iter()
+            .any(|word| name.starts_with(word))
+            || name.ends_with("PerAccount")
     }
 
     /// The word that `squeue %r` prints.
@@ -638,6 +782,53 @@ impl Reason {
             Reason::QOSMaxCpuPerJobLimit => "QOSMaxCpuPerJobLimit",
             Reason::QOSMaxNodePerJobLimit => "QOSMaxNodePerJobLimit",
             Reason::QOSMaxWallDurationPerJobLimit => "QOSMaxWallDurationPerJobLimit",
+            Reason::AssocGrpWallLimit => "AssocGrpWallLimit",
+            Reason::AssocGrpCPUMinutesLimit => "AssocGrpCPUMinutesLimit",
+            Reason::AssocGrpMemMinutes => "AssocGrpMemMinutes",
+            Reason::AssocGrpNodeMinutes => "AssocGrpNodeMinutes",
+            Reason::AssocGrpGRESMinutes => "AssocGrpGRESMinutes",
+            Reason::AssocGrpCPURunMinutesLimit => "AssocGrpCPURunMinutesLimit",
+            Reason::AssocGrpMemRunMinutes => "AssocGrpMemRunMinutes",
+            Reason::AssocGrpNodeRunMinutes => "AssocGrpNodeRunMinutes",
+            Reason::AssocGrpGRESRunMinutes => "AssocGrpGRESRunMinutes",
+            Reason::AssocMaxMemPerJob => "AssocMaxMemPerJob",
+            Reason::AssocMaxGRESPerJob => "AssocMaxGRESPerJob",
+            Reason::AssocMaxCpuMinutesPerJobLimit => "AssocMaxCpuMinutesPerJobLimit",
+            Reason::AssocMaxMemMinutesPerJob => "AssocMaxMemMinutesPerJob",
+            Reason::AssocMaxNodeMinutesPerJob => "AssocMaxNodeMinutesPerJob",
+            Reason::AssocMaxGRESMinutesPerJob => "AssocMaxGRESMinutesPerJob",
+            Reason::AssocMaxCpuPerNode => "AssocMaxCpuPerNode",
+            Reason::AssocMaxMemPerNode => "AssocMaxMemPerNode",
+            Reason::AssocMaxGRESPerNode => "AssocMaxGRESPerNode",
+            Reason::QOSGrpWallLimit => "QOSGrpWallLimit",
+            Reason::QOSGrpCPUMinutesLimit => "QOSGrpCPUMinutesLimit",
+            Reason::QOSGrpMemoryMinutes => "QOSGrpMemoryMinutes",
+            Reason::QOSGrpNodeMinutes => "QOSGrpNodeMinutes",
+            Reason::QOSGrpGRESMinutes => "QOSGrpGRESMinutes",
+            Reason::QOSGrpCPURunMinutesLimit => "QOSGrpCPURunMinutesLimit",
+            Reason::QOSGrpMemoryRunMinutes => "QOSGrpMemoryRunMinutes",
+            Reason::QOSGrpNodeRunMinutes => "QOSGrpNodeRunMinutes",
+            Reason::QOSGrpGRESRunMinutes => "QOSGrpGRESRunMinutes",
+            Reason::QOSMaxMemoryPerJob => "QOSMaxMemoryPerJob",
+            Reason::QOSMaxGRESPerJob => "QOSMaxGRESPerJob",
+            Reason::QOSMaxCpuMinutesPerJobLimit => "QOSMaxCpuMinutesPerJobLimit",
+            Reason::QOSMaxMemoryMinutesPerJob => "QOSMaxMemoryMinutesPerJob",
+            Reason::QOSMaxNodeMinutesPerJob => "QOSMaxNodeMinutesPerJob",
+            Reason::QOSMaxGRESMinutesPerJob => "QOSMaxGRESMinutesPerJob",
+            Reason::QOSMaxCpuPerNode => "QOSMaxCpuPerNode",
+            Reason::QOSMaxMemoryPerNode => "QOSMaxMemoryPerNode",
+            Reason::QOSMaxGRESPerNode => "QOSMaxGRESPerNode",
+            Reason::QOSMaxMemoryPerUser => "QOSMaxMemoryPerUser",
+            Reason::QOSMaxGRESPerUser => "QOSMaxGRESPerUser",
+            Reason::MaxJobsPerAccount => "MaxJobsPerAccount",
+            Reason::MaxCpuPerAccount => "MaxCpuPerAccount",
+            Reason::MaxMemoryPerAccount => "MaxMemoryPerAccount",
+            Reason::MaxNodePerAccount => "MaxNodePerAccount",
+            Reason::MaxGRESPerAccount => "MaxGRESPerAccount",
+            Reason::QOSMinCpuNotSatisfied => "QOSMinCpuNotSatisfied",
+            Reason::QOSMinMemory => "QOSMinMemory",
+            Reason::QOSMinNode => "QOSMinNode",
+            Reason::QOSMinGRES => "QOSMinGRES",
         }
     }
 }

@@ -31,6 +31,11 @@ pub struct OrderConfig {
     /// Jobs that have the same CPUs take turns of so many seconds (`SchedulerTimeSlice`): `PreemptMode` has `GANG`.
     #[n(6)]
     pub time_slice_s: Option<u32>,
+    /// `AccountingStorageEnforce` has `safe`: no job starts that could not run to its limit within `GrpTRESMins` and
+    /// `GrpWall`.
+    #[n(7)]
+    #[cbor(default)]
+    pub enforce_safe: bool,
 }
 
 /// Settings of `priority/multifactor`, slurm.conf(5) `Priority*`.
@@ -90,6 +95,10 @@ pub struct Multifactor {
     /// Seconds east of UTC, for the days of `usage_reset`.
     #[n(17)]
     pub utc_offset_s: i32,
+    /// `PriorityFlags=MAX_TRES`: billing is the largest of the weighted resources, not their sum.
+    #[n(18)]
+    #[cbor(default)]
+    pub max_tres: bool,
 }
 
 /// `PriorityFlags=NO_NORMAL_ASSOC`, `_PART`, `_QOS`, `_TRES`.

@@ -1,12 +1,14 @@
 //! Which jobs may be ended or stopped so that others can start, and how: `PreemptType`, `PreemptMode` of the cluster,
 //! partitions and QOS, times for which a job is left alone. Which of them are chosen is up to the scheduler.
 
+use crate::accounts::Qos;
 use crate::ids::JobId;
 use crate::job::{Job, JobState};
 use crate::spec::JobKind;
 use crate::state::State;
 use crate::time::Timestamp;
 use minicbor::{Decode, Encode};
+use std::collections::BTreeMap;
 
 /// `PreemptType`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
@@ -209,6 +211,32 @@ impl State {
                 qos.preempt.iter().any(|name| name == other)
             }
         }
+    }
+
+    /// Levels of QOS in the order of jobs: one above all that they may preempt, so that who made room does not come
+    /// before those whom it was made for when it is back in the queue. QOS that may preempt none are at level 0 and not
+    /// listed; those that may preempt each other are as if they might not.
+    pub fn preempt_levels(&self) -> BTreeMap<String, u32> {
+        let mut levels = BTreeMap::new();
+        if self.preemption().map(|s| s.kind) != Some(PreemptType::Qos) {
+            return levels;
+        }
+        // Each round finds those that are above one found in the round before; a circle would go on for ever.
+        for _ in 0..self.accounts.qos.len() {
+            let level = |name: &String| levels.get(name).copied().unwrap_or(0);
+            let above = |qos: &Qos| {
+                let below = qos.preempt.iter().filter(|name| **name != qos.name);
+                let level = below.map(|name| level(name).saturating_add(1)).max()?;
+                Some((qos.name.clone(), level))
+            };
+            let next: BTreeMap<String, u32> =
+                (self.accounts.qos.values().filter_map(above)).collect();
+            if next == levels {
+                break;
+            }
+            levels = next;
+        }
+        levels
     }
 
     /// Whether there may ever be jobs that a waiting one, placed in that partition, goes before.

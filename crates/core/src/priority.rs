@@ -58,7 +58,7 @@ impl Factors {
 }
 
 /// What factors are divided by, and what else is the same for all jobs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scale {
     settings: Multifactor,
     calculated_at: Timestamp,
@@ -70,8 +70,13 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// From the state; `None` if priority is first come, first served. O(nodes, partitions, QOS, associations).
+    /// As the state has it; `None` if priority is first come, first served.
     pub fn new(state: &State) -> Option<Scale> {
+        state.scale.clone()
+    }
+
+    /// From the rest of the state: O(nodes, partitions, QOS, associations), worked out anew when one of these changes.
+    pub(crate) fn work_out(state: &State) -> Option<Scale> {
         let settings = state.config.as_ref()?.order.multifactor.clone()?;
         let parts = state.partitions.iter().map(|p| p.priority_job_factor);
         let nodes = state.nodes.iter().filter(|n| !n.removed);

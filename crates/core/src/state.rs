@@ -78,6 +78,8 @@ pub struct State {
     pub singletons: BTreeSet<(JobId, JobId)>,
     /// Index: what counts towards limits, where they are kept.
     pub limit_use: BTreeMap<crate::account_limits::Scope, crate::account_limits::InUse>,
+    /// Index: what priorities are worked out by, if they are.
+    pub scale: Option<crate::priority::Scale>,
     /// Index: licenses that jobs have.
     pub licenses_used: crate::licenses::InUse,
     /// Index: positions in `partitions` of the partitions that each node is in.

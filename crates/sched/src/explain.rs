@@ -2,6 +2,7 @@
 //! times come from forecasts; each change is tried by a forecast of its own.
 
 use crate::forecast::{Bounds, Forecast, forecast, with_change};
+use muster_core::account_limits::Scope;
 use muster_core::command::Identity;
 use muster_core::decide::prospective_job;
 use muster_core::explain::{Ahead, ExpectedStart, Explanation, Sooner};
@@ -47,7 +48,7 @@ pub fn explain(state: &State, id: JobId, now: Timestamp) -> Option<Explanation> 
     );
     told.predicted = found.predicted;
     told.start = found.starts.get(&id).cloned();
-    told.waits_for = waits_for(state, job);
+    told.waits_for = waits_for(state, job, now);
     (told.ahead, told.ahead_count) = ahead(state, job, &found);
     (told.sooner, told.tried) = sooner(state, job, told.start.as_ref(), now);
     Some(told)
@@ -88,7 +89,7 @@ fn standing(state: &State, job: &Job) -> String {
 }
 
 /// What a job waits for, a sentence each.
-fn waits_for(state: &State, job: &Job) -> Vec<String> {
+fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
     let ask = &job.spec.ask;
     let partitions = match job.spec.partitions.as_slice() {
         [] => job.partition.clone(),
@@ -152,8 +153,29 @@ fn waits_for(state: &State, job: &Job) -> Vec<String> {
             vec!["Nodes that it needs are reserved for maintenance at a time when it would run.".into()]
         }
         Reason::Cleaning => vec!["Its last run is still being cleaned up.".into()],
+        reason if reason.is_limit() => vec![limit(state, job, now)],
         other => vec![format!("Its reason is {}.", other.name())],
     }
+}
+
+/// The limit that keeps it back, whose that is, and what counts already.
+fn limit(state: &State, job: &Job, now: Timestamp) -> String {
+    let reason = job.reason.name();
+    let Some(over) = state.waits_for_limit(job, now) else {
+        return format!("A limit keeps it back: {reason}.");
+    };
+    let whose = match &over.scope {
+        Scope::Account(account) => format!("account {account}"),
+        Scope::Association(account, user) => format!("user {user} in account {account}"),
+        Scope::Qos(qos) => format!("QOS {qos}"),
+        Scope::QosUser(qos, user) => format!("QOS {qos}, for user {user}"),
+        Scope::QosAccount(qos, account) => format!("QOS {qos}, for account {account}"),
+    };
+    let used = match over.used {
+        0 => String::new(),
+        used => format!("; {used} of that are in use"),
+    };
+    format!("{} of {whose} keeps it back{used}.", over.limit)
 }
 
 fn dependency(term: &DependencyTerm) -> String {

@@ -8,8 +8,14 @@ use muster_core::ids::JobId;
 use muster_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Free CPUs with which a node is of any help, and how much its partition must have gained by then.
-pub(crate) type BlockedKey = (u32, u64);
+/// What a lane that did not fit waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BlockedKey {
+    /// Free CPUs with which a node is of any help, and how much its partition must have gained by then.
+    Free(u32, u64),
+    /// How much it must have gained if all CPUs of nodes are counted.
+    Whole(u64),
+}
 
 /// A promise to the first job that waits in a partition.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,6 +87,11 @@ pub(crate) struct PartQueue {
     /// CPUs that have become free or that promises have given up, on nodes of the partition, ever, without those of
     /// this pass.
     pub(crate) gained: u64,
+    /// Those to whom more than free CPUs matters: running jobs may make room for theirs, or share with them. By how much
+    /// nodes must have gained if all of their CPUs are counted, whoever has them.
+    pub(crate) blocked_whole: BTreeSet<(u64, u32)>,
+    /// That much they have gained, ever, without this pass.
+    pub(crate) gained_whole: u64,
     /// What this pass began with.
     pub(crate) fresh: Fresh,
     /// Every lane, those that cannot run included.
@@ -98,6 +109,8 @@ pub(crate) struct Fresh {
     pub(crate) loosened: Vec<Loosened>,
     /// CPUs that are free on all of them.
     pub(crate) cpus: u64,
+    /// CPUs that they have.
+    pub(crate) whole: u64,
     /// CPUs that are free on one of them at most.
     pub(crate) most: u32,
 }
@@ -108,6 +121,8 @@ impl Fresh {
             let cpus = open_cpus(fleet, node);
             self.cpus += u64::from(cpus);
             self.most = self.most.max(cpus);
+            let class = fleet.nodes[node as usize].class;
+            self.whole += u64::from(fleet.classes[class as usize].cpus);
         }
     }
 
@@ -145,8 +160,15 @@ impl PartQueue {
         }
         let due = (self.gained + self.fresh.cpus, u32::MAX);
         let buckets = self.blocked.range(..=self.fresh.most);
-        let lanes = buckets.flat_map(|(_, lanes)| lanes.range(..=due));
-        lanes.copied().collect()
+        let lanes = buckets.flat_map(|(_, lanes)| lanes.range(..=due)).copied();
+        // What others take of it does not count for these: they are tried whatever is left.
+        let whole = self.blocked_whole.range(..=(self.gain_whole(), u32::MAX));
+        lanes.chain(whole.map(|(_, lane)| (0, *lane))).collect()
+    }
+
+    /// How much the partition has gained, this pass included, if all CPUs of nodes are counted.
+    pub(crate) fn gain_whole(&self) -> u64 {
+        self.gained_whole + self.fresh.whole
     }
 
     /// How much the partition has gained, this pass included.
@@ -159,11 +181,19 @@ impl PartQueue {
         if !self.fresh.nodes.is_empty() {
             self.fresh.recount(fleet);
             self.gained += self.fresh.cpus;
+            self.gained_whole += self.fresh.whole;
             self.fresh = Fresh::default();
         }
     }
 
-    pub(crate) fn unblock(&mut self, (each, due): BlockedKey, lane: u32) {
+    pub(crate) fn unblock(&mut self, key: BlockedKey, lane: u32) {
+        let (each, due) = match key {
+            BlockedKey::Free(each, due) => (each, due),
+            BlockedKey::Whole(due) => {
+                self.blocked_whole.remove(&(due, lane));
+                return;
+            }
+        };
         if let Some(lanes) = self.blocked.get_mut(&each) {
             lanes.remove(&(due, lane));
             if lanes.is_empty() {

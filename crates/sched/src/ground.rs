@@ -238,7 +238,7 @@ pub(crate) fn end_after(start: Timestamp, length_ms: Option<u64>) -> Timestamp {
 pub(crate) fn add_holds(holds: &mut Holds, made: &[(u32, Hold)]) {
     holds.reserve(made.len());
     for (node, hold) in made {
-        let list = holds.entry(*node).or_default();
+        let list = holds.entry(*node).or_insert_with(|| Vec::with_capacity(1));
         for earlier in list.iter_mut() {
             if hold.start <= earlier.start && earlier.start < hold.end {
                 earlier.spare = minus(&earlier.spare, &hold.needs);

@@ -37,7 +37,7 @@ mod trial;
 mod vacated;
 
 pub use explain::explain;
-pub use scheduler::{Cost, Scheduler};
+pub use scheduler::{Cost, Promised, Scheduler};
 
 /// Starts that one plan proposes at most; what is left comes with the next.
 pub const STARTS_PER_PASS_MAX: usize = 4096;

@@ -64,6 +64,11 @@ pub(crate) fn asked(text: Option<&str>) -> Vec<Counts> {
 }
 
 impl Licenses {
+    /// Whether no start of this pass has taken any.
+    pub(crate) fn are_untaken(&self) -> bool {
+        self.taken.is_empty()
+    }
+
     /// The first of the wishes that can be had now; `None` if none can. No wish is an empty one.
     pub(crate) fn to_be_had(&self, asked: &[Counts], span: Span<'_>) -> Option<Counts> {
         if asked.is_empty() {

@@ -1,17 +1,21 @@
-//! Maps by node number. Passes look nodes up by the million, so the hash is one multiplication; a node's number is not
-//! chosen by users, and the maps are never iterated where order could matter.
+//! Maps by node, job or lane number. Passes look these up by the million, so the hash is one multiplication; the numbers
+//! are not chosen by users, and the maps are never iterated where order could matter.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map by node number.
-pub(crate) type NodeMap<V> = HashMap<u32, V, BuildHasherDefault<NodeHasher>>;
+pub(crate) type NodeMap<V> = NumberMap<u32, V>;
+/// A map by such a number.
+pub(crate) type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
+/// A set of such numbers.
+pub(crate) type NumberSet<K> = HashSet<K, BuildHasherDefault<NumberHasher>>;
 
 /// Multiplies by an odd constant whose bits are well mixed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct NodeHasher(u64);
+pub(crate) struct NumberHasher(u64);
 
-impl Hasher for NodeHasher {
+impl Hasher for NumberHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -23,7 +27,11 @@ impl Hasher for NodeHasher {
     }
 
     fn write_u32(&mut self, number: u32) {
-        let mixed = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = mixed ^ (mixed >> 32);
     }
 }

@@ -7,6 +7,7 @@ use muster_core::config::PartitionConfig;
 use muster_core::job::Job;
 use muster_core::priority::Scale;
 use muster_core::state::State;
+use std::collections::BTreeMap;
 
 /// What makes jobs equal to the order, but for their age.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +30,8 @@ pub(crate) enum Line {
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     scale: Option<Scale>,
+    /// Who may preempt others comes before them, by QOS.
+    levels: BTreeMap<String, u32>,
 }
 
 impl Order {
@@ -36,7 +39,14 @@ impl Order {
     pub(crate) fn new(state: &State) -> Order {
         Order {
             scale: Scale::new(state),
+            levels: state.preempt_levels(),
         }
+    }
+
+    /// How far before others jobs of a QOS come because they may preempt them.
+    pub(crate) fn level(&self, qos: Option<&str>) -> u32 {
+        let level = qos.and_then(|name| self.levels.get(name));
+        level.copied().unwrap_or(0)
     }
 
     /// The line that a job stands in.

@@ -203,7 +203,13 @@ impl Outlook {
         (now, from): (Timestamp, Option<Timestamp>),
         waited: Option<Timestamp>,
     ) -> Option<(Timestamp, Vec<Pick>)> {
-        let mut future = Future::new(demand, (fleet, part), holds, self, now);
+        let mut future = Future::new(demand, (fleet, part), holds, self, (now, ROOMS));
+        future.most.clone_from(&self.now);
+        let held = holds.iter().filter_map(|(node, list)| {
+            let place = part.place(*node)?;
+            Some((place, list.as_slice()))
+        });
+        future.held = held.collect();
         let mut promises: BTreeSet<Timestamp> = ends.range(..NEVER).copied().collect();
         promises.extend(fleet.blocks.ends(part, now));
         promises.extend(from);
@@ -232,10 +238,14 @@ impl Outlook {
                 changed = true;
             }
             let early = from.is_some_and(|from| future.start < from);
-            if early || !changed || nodes < self.nodes_needed || tasks < self.tasks_needed {
+            let enough = |(nodes, tasks)| nodes >= self.nodes_needed && tasks >= self.tasks_needed;
+            if early || !changed || !enough((nodes, tasks)) {
                 continue;
             }
             changed = false;
+            if !enough(future.count_open(demand, self.least, (nodes, tasks))) {
+                continue;
+            }
             if part.network.is_none() {
                 if let Some(picks) = self.latest(demand, &future) {
                     return Some((future.start, picks));
@@ -277,11 +287,11 @@ impl Outlook {
             };
             let mut last = true;
             for pos in places.by_ref() {
-                if future.most[pos] == 0 || std::mem::replace(&mut among.kept[pos], true) {
+                if future.may_have(pos) == 0 || std::mem::replace(&mut among.kept[pos], true) {
                     continue;
                 }
                 among.places.push(pos);
-                (nodes, tasks) = (nodes + 1, tasks + u64::from(future.most[pos]));
+                (nodes, tasks) = (nodes + 1, tasks + u64::from(future.may_have(pos)));
                 if enough(nodes, tasks) {
                     last = false;
                     break;
@@ -312,6 +322,10 @@ struct Future<'a> {
     shared: bool,
     /// Tasks of the job by place, at `start`.
     most: Vec<u32>,
+    /// Places of which promises keep something.
+    held: Vec<(usize, &'a [Hold])>,
+    /// Likewise without what promises take, at most; not kept where there are none.
+    open: Vec<u32>,
     /// Steps that have been taken by then.
     grown: usize,
     /// Rooms that were worked out for `start`.
@@ -324,7 +338,7 @@ impl<'a> Future<'a> {
         (fleet, part): (&'a Fleet, &'a PartView),
         holds: &'a Holds,
         outlook: &Outlook,
-        start: Timestamp,
+        (start, rooms): (Timestamp, usize),
     ) -> Future<'a> {
         Future {
             fleet,
@@ -335,9 +349,11 @@ impl<'a> Future<'a> {
             start,
             length_ms: demand.length_ms,
             shared: outlook.shared,
-            most: outlook.now.clone(),
+            most: Vec::new(),
+            held: Vec::new(),
+            open: Vec::new(),
             grown: 0,
-            rooms: RefCell::new(NodeMap::with_capacity_and_hasher(ROOMS, Default::default())),
+            rooms: RefCell::new(NodeMap::with_capacity_and_hasher(rooms, Default::default())),
         }
     }
 
@@ -346,6 +362,47 @@ impl<'a> Future<'a> {
             self.start = time;
         }
         self.rooms.get_mut().clear();
+    }
+
+    /// Tasks that a place holds at most beside what is promised.
+    fn may_have(&self, pos: usize) -> u32 {
+        self.open.get(pos).copied().unwrap_or(self.most[pos])
+    }
+
+    /// Of so many nodes and tasks those that promises leave, at most. Room is only looked at where that is enough.
+    fn count_open(
+        &mut self,
+        demand: &Demand,
+        least: u32,
+        (mut nodes, mut tasks): (u64, u64),
+    ) -> (u64, u64) {
+        if self.held.is_empty() {
+            return (nodes, tasks);
+        }
+        self.open.clone_from(&self.most);
+        let (start, end) = (self.start, end_after(self.start, self.length_ms));
+        for (pos, list) in &self.held {
+            let most = self.most[*pos];
+            if most == 0 {
+                continue;
+            }
+            let (mut taken, mut alone) = (0u32, false);
+            for hold in list.iter().filter(|h| h.start < end && start < h.end) {
+                taken = taken.saturating_add(hold.needs.cpus);
+                alone |= hold.needs.exclusive;
+            }
+            let class = self.fleet.nodes[self.part.order[*pos] as usize].class;
+            let all = self.fleet.classes[class as usize].job_cpus();
+            let left = match all.saturating_sub(taken) {
+                left if alone || left == 0 => 0,
+                left => left.checked_div(demand.cpus_of_tasks()).unwrap_or(most),
+            };
+            let open = if left < least { 0 } else { left.min(most) };
+            self.open[*pos] = open;
+            nodes -= u64::from(open == 0);
+            tasks -= u64::from(most - open);
+        }
+        (nodes, tasks)
     }
 
     /// The node's room without those who have left.
@@ -371,8 +428,11 @@ impl<'a> Future<'a> {
                 room = minus(&room, &hold.needs);
             }
         }
-        let window = (self.fleet.now, self.start, end);
         let blocks = &self.fleet.blocks;
+        if blocks.all.is_empty() {
+            return room;
+        }
+        let window = (self.fleet.now, self.start, end);
         let left = blocks.narrow(self.part, node, window, Cow::Owned(room));
         left.0.into_owned()
     }
@@ -380,11 +440,11 @@ impl<'a> Future<'a> {
 
 impl Ground for Future<'_> {
     fn next(&self, mut places: Range<usize>, _: u32, _: u64) -> Option<usize> {
-        places.find(|&pos| self.most[pos] > 0)
+        places.find(|&pos| self.may_have(pos) > 0)
     }
 
     fn may_hold(&self, pos: usize, tasks: u32) -> bool {
-        self.most[pos] >= tasks
+        self.may_have(pos) >= tasks
     }
 
     fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
@@ -441,7 +501,7 @@ pub(crate) fn promise(
     outlook: &Outlook,
 ) -> Vec<(u32, Hold)> {
     let end = end_after(start, demand.length_ms);
-    let future = Future::new(demand, (fleet, part), holds, outlook, start);
+    let future = Future::new(demand, (fleet, part), holds, outlook, (start, picks.len()));
     let made: Vec<(u32, Hold)> = picks
         .iter()
         .map(|pick| {

@@ -10,9 +10,11 @@ use crate::STARTS_PER_PASS_MAX;
 use crate::gains::{PartQueue, Reservation};
 use crate::ground::{Holds, Live, choose_now, end_after};
 use crate::licenses::Licenses;
+use crate::node_map::{NumberMap, NumberSet};
 use crate::outlook::Outlook;
 use crate::place::{Placement, Shortfall};
-use crate::queue::{HeadKey, QueueKey};
+use crate::preempt::Made;
+use crate::queue::{HeadKey, QueueKey, Standing};
 use crate::scheduler::{Scheduler, array_budget};
 use muster_core::account_limits::{InUse, Scope};
 use muster_core::command::Plan;
@@ -23,7 +25,7 @@ use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::cell::Cell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 /// Jobs of a shape whose wait for few leaf switches begins at once; the others' begins when they come this far.
 const SWITCH_WAITERS_MAX: usize = 32;
@@ -34,8 +36,8 @@ const CAUTIOUS_AFTER_MS: u64 = 86_400_000;
 /// the longest wait stays near that of a plain queue, and means hardly grow.
 const WAIT_OF_LENGTH: u64 = 40;
 
-/// Order among those that pass by a waiting job: tier, length, then the order of the queue.
-type PassingKey = (Reverse<u32>, i64, HeadKey, u32);
+/// Order among those that pass by a waiting job: standing, length, then the order of the queue.
+type PassingKey = (Standing, i64, HeadKey, u32);
 
 /// What a pass knows of a partition.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,7 +53,9 @@ struct PartPass {
 enum Done {
     /// It starts, or waits for those who make room.
     Settled,
-    Waits,
+    /// It waits: what it misses where it may do with less or others may make room, and whether promises to others are in
+    /// the way there.
+    Waits(Shortfall, bool),
 }
 
 pub(crate) struct Pass<'a> {
@@ -71,15 +75,15 @@ pub(crate) struct Pass<'a> {
     /// Components in which the first that waits counts on limits.
     cautious: BTreeSet<u32>,
     /// Lanes that are or were in the heap.
-    seen: HashSet<u32>,
+    seen: NumberSet<u32>,
     /// Where a lane goes on in its shape's queue.
-    cursor: HashMap<u32, QueueKey>,
+    cursor: NumberMap<u32, QueueKey>,
     /// How many more tasks of a record may start; 0 once a job was started.
-    left: HashMap<JobId, u32>,
+    left: NumberMap<JobId, u32>,
     /// How many more tasks of an array may start under its `%limit`.
     budget: HashMap<JobId, u32>,
     /// Jobs whose turn is over because they wait, where several of a shape are promised nodes.
-    promised: HashSet<JobId>,
+    promised: NumberSet<JobId>,
     /// What is ahead for lanes behind the first that waits, where nodes are kept for those too.
     outlooks: HashMap<u32, Outlook>,
     pub(crate) holds: Holds,
@@ -126,11 +130,11 @@ impl<'a> Pass<'a> {
             passing: BinaryHeap::new(),
             hopeful: BinaryHeap::new(),
             cautious: BTreeSet::new(),
-            seen: HashSet::new(),
-            cursor: HashMap::new(),
-            left: HashMap::new(),
+            seen: NumberSet::default(),
+            cursor: NumberMap::default(),
+            left: NumberMap::default(),
             budget: HashMap::new(),
-            promised: HashSet::new(),
+            promised: NumberSet::default(),
             outlooks: HashMap::new(),
             holds: Holds::default(),
             hold_ends: BTreeSet::new(),
@@ -374,20 +378,22 @@ impl<'a> Pass<'a> {
             }
             return;
         };
-        let now_key = self.s.queue.head_key(lane, key.0.0, job);
+        let now_key = self.s.queue.head_key(lane, key.0, job);
         if now_key != key {
             // Another lane of its shape has started what was its head.
             self.put_back(now_key, lane);
             return;
         }
-        let end = end_after(self.now, self.length_ms(lane));
+        let length_ms = self.length_ms(lane);
+        let least_ms = self.s.queue.lane(lane).least_ms.or(length_ms);
+        let end = end_after(self.now, least_ms.min(length_ms).or(least_ms));
         // Who passes by keeps the promises to all that wait first; who has become one of those himself does not.
         let leads = pass.head.is_none() && self.s.planned.predicts();
         let leads = leads && self.s.queue.lane(lane).held;
         let het = self.s.queue.het_of(lane);
         let queue = &mut self.s.queue;
         if let Some(part) = het {
-            if self.try_het(lane, part) != het::Tried::Waits {
+            if self.try_het(lane, part, leads) != het::Tried::Waits {
                 return;
             }
         } else if !self.backfill
@@ -410,18 +416,18 @@ impl<'a> Pass<'a> {
                 Placement::Nowhere(short) => Some(short),
                 _ => None,
             };
-            match self.make_do(lane, job.1, (narrowed, cause), short.is_some()) {
+            let (other, held) = match self.make_do(lane, job.1, (narrowed, cause), short.is_some())
+            {
                 Done::Settled => {
                     self.s.queue.wake(&self.s.fleet, lane);
                     return self.put_back(now_key, lane);
                 }
-                Done::Waits => {}
-            }
+                Done::Waits(short, held) => (short, held),
+            };
             let limited = cause.is_some_and(Reason::is_limit);
             let unlicensed = cause == Some(Reason::Licenses);
-            let short = short.filter(|_| !limited && !unlicensed);
-            let short = short.unwrap_or(Shortfall::ANYTHING);
-            self.s.queue.block(lane, short, narrowed);
+            let short = short.map_or(Shortfall::ANYTHING, |short| short.or(other));
+            self.s.queue.block(lane, short, narrowed || held);
             if limited {
                 // Others' turn comes although it waits.
                 self.limited(lane, job.1);
@@ -445,19 +451,23 @@ impl<'a> Pass<'a> {
     ) -> Done {
         let elsewhere = |cause: Reason| cause.is_limit() || cause == Reason::Licenses;
         if cause.is_some_and(elsewhere) {
-            return Done::Waits;
+            return Done::Waits(Shortfall::NO_NODES, false);
         }
-        let gap = narrowed || cause.is_some();
-        let shorter = gap.then(|| self.try_shorter(lane, job)).flatten();
-        let shorter = shorter.filter(|(picks, _)| self.limit_on(lane, job, picks).is_none());
-        if let Some((picks, limit)) = shorter {
-            self.plan.limits.push((self.plan.starts.len(), limit));
-            self.start(lane, job, &picks);
-            return Done::Settled;
+        let mut waits_for = Shortfall::NO_NODES;
+        if narrowed || cause.is_some() {
+            match self.try_shorter(lane, job) {
+                Ok((picks, limit)) if self.limit_on(lane, job, &picks).is_none() => {
+                    self.plan.limits.push((self.plan.starts.len(), limit));
+                    self.start(lane, job, &picks);
+                    return Done::Settled;
+                }
+                Ok(_) => waits_for = Shortfall::ANYTHING,
+                Err(short) => waits_for = short,
+            }
         }
-        match nowhere && self.preempt(lane, job) {
-            true => Done::Settled,
-            false => Done::Waits,
+        match self.preempt(lane, job, nowhere) {
+            Made::Settled => Done::Settled,
+            Made::Short(short, held) => Done::Waits(waits_for.or(short), held),
         }
     }
 
@@ -487,7 +497,7 @@ impl<'a> Pass<'a> {
             // The next of its shape is promised nodes too.
             self.promised.insert(job);
             if let Some(next) = self.head(lane) {
-                let next = self.s.queue.head_key(lane, key.0.0, next);
+                let next = self.s.queue.head_key(lane, key.0, next);
                 self.put_back(next, lane);
             }
         }
@@ -532,8 +542,14 @@ impl<'a> Pass<'a> {
             return (nowhere, false, None);
         };
         let span = self.span(lane, demand);
+        // What this pass has taken may come back without being told.
+        let no_nodes = |certain: bool| match certain {
+            true => Placement::Nowhere(Shortfall::NO_NODES),
+            false => Placement::Nowhere(Shortfall::ANYTHING),
+        };
         if self.licenses.to_be_had(&lane.licenses, span).is_none() {
-            return (nowhere, false, Some(Reason::Licenses));
+            let placement = no_nodes(self.licenses.are_untaken());
+            return (placement, false, Some(Reason::Licenses));
         }
         let ask = &self.state.jobs[&job].spec.ask;
         let least = vec![
@@ -541,7 +557,8 @@ impl<'a> Pass<'a> {
             ("node".to_owned(), u64::from(ask.min_nodes)),
         ];
         if let Some(limit) = self.limit_for(job, lane.part, &least) {
-            return (nowhere, false, Some(limit));
+            let placement = no_nodes(self.limit_use.is_empty());
+            return (placement, false, Some(limit));
         }
         let waited = self.state.jobs[&job].switch_wait_since;
         let relents = waited.and_then(|since| demand.relents_at(since));

@@ -67,9 +67,14 @@ pub(crate) struct Shortfall {
 impl Shortfall {
     /// Nothing is known but that something must change.
     pub(crate) const ANYTHING: Shortfall = Shortfall { each: 0, cpus: 0 };
+    /// No nodes help: it waits for something else.
+    pub(crate) const NO_NODES: Shortfall = Shortfall {
+        each: u32::MAX,
+        cpus: u64::MAX / 2,
+    };
 
     /// Less than either.
-    fn or(self, other: Shortfall) -> Shortfall {
+    pub(crate) fn or(self, other: Shortfall) -> Shortfall {
         Shortfall {
             each: self.each.min(other.each),
             cpus: self.cpus.min(other.cpus),

@@ -1,17 +1,18 @@
 //! When running jobs are expected to end: after the time they are predicted to run, and once that has passed, at their
 //! limit. Kept only where run times are predicted (`muster_core::run_times`).
 
+use crate::node_map::NumberMap;
 use muster_core::ids::JobId;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 /// Expected ends of running jobs.
 #[derive(Debug, Default)]
 pub(crate) struct PlannedEnds {
     predicts: bool,
     by_time: BTreeSet<(Timestamp, JobId)>,
-    of: HashMap<JobId, Timestamp>,
+    of: NumberMap<JobId, Timestamp>,
 }
 
 impl PlannedEnds {

@@ -4,7 +4,7 @@
 use crate::fleet::{Fleet, NOWHERE};
 use crate::ground::add_holds;
 use crate::pass::Pass;
-use crate::place::{Pick, choose};
+use crate::place::{Pick, Placement, Shortfall, choose};
 use crate::vacated::Vacated;
 use muster_core::command::PlannedPreemption;
 use muster_core::cpuset::CpuSet;
@@ -13,6 +13,7 @@ use muster_core::job::Job;
 use muster_core::preemption::PreemptMode;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
@@ -96,6 +97,15 @@ impl Yielding {
     }
 }
 
+/// What came of a job's wish that others make room for it.
+pub(crate) enum Made {
+    /// It starts, or waits for those who make room.
+    Settled,
+    /// There is no room to be made: what nodes lack although all leave that may have to, and whether promises to others
+    /// are in the way.
+    Short(Shortfall, bool),
+}
+
 /// Jobs whose shares come back: all of them, or only their CPUs.
 type Freed<'s> = Vec<(&'s Job, bool)>;
 
@@ -110,15 +120,18 @@ struct Room<'s> {
 }
 
 impl<'a> Pass<'a> {
-    /// Makes room for the next job of a lane that does not fit, if it may. Whether that job is settled for this pass:
-    /// it starts, or waits for those who make room.
-    pub(crate) fn preempt(&mut self, lane: u32, id: JobId) -> bool {
+    /// Makes room for the next job of a lane that does not fit, if it may; `nowhere` says that there are no nodes for it
+    /// at all, not that they are too far from each other.
+    pub(crate) fn preempt(&mut self, lane: u32, id: JobId, nowhere: bool) -> Made {
         let state = self.state;
         let Some(waiting) = state.jobs.get(&id) else {
-            return false;
+            return Made::Short(Shortfall::NO_NODES, false);
         };
-        if self.claimed >= CLAIMS_MAX || !self.s.queue.lane(lane).preempts {
-            return false;
+        if !nowhere || !self.s.queue.lane(lane).preempts {
+            return Made::Short(Shortfall::NO_NODES, false);
+        }
+        if self.claimed >= CLAIMS_MAX {
+            return Made::Short(Shortfall::ANYTHING, true);
         }
         let part = self.s.queue.lane(lane).part;
         let name = self.s.fleet.parts[part as usize].config.name.clone();
@@ -131,14 +144,17 @@ impl<'a> Pass<'a> {
             .filter(|(_, job)| outranked(job))
             .map(|(key, job)| (key, job, state.preempt_mode(job) != PreemptMode::Suspend))
             .collect();
-        let found = Search::new(self, lane)
-            .and_then(|search| search.find_room(&stopped, &leaving, &candidates, state));
+        let Some(search) = Search::new(self, lane) else {
+            return Made::Short(Shortfall::NO_NODES, false);
+        };
+        let found = search.find_room(&stopped, &leaving, &candidates, state);
+        let (short, held) = (search.short.get(), search.narrowed.get());
         self.s.cost.nodes_visited += 1 + candidates.len() as u64;
         let Some(room) = found else {
-            return false;
+            return Made::Short(short, held);
         };
         if self.limit_on(lane, id, &room.picks).is_some() {
-            return false;
+            return Made::Short(Shortfall::ANYTHING, held);
         }
         for (victim, whole) in &room.victims {
             self.chosen.insert(victim.id, !whole);
@@ -156,7 +172,7 @@ impl<'a> Pass<'a> {
         if !room.victims.is_empty() {
             self.look_again_behind(lane);
         }
-        true
+        Made::Settled
     }
 
     /// What those who make room leave beyond what they make it for may be enough for others that come later.
@@ -248,6 +264,10 @@ struct Search<'a> {
     holds: &'a crate::ground::Holds,
     closed: &'a [bool],
     now: Timestamp,
+    /// What was missing when it was looked for a place last.
+    short: Cell<Shortfall>,
+    /// Promises to others made nodes smaller.
+    narrowed: Cell<bool>,
 }
 
 impl<'a> Search<'a> {
@@ -260,6 +280,8 @@ impl<'a> Search<'a> {
             holds: &pass.holds,
             closed: &pass.closed,
             now: pass.now,
+            short: Cell::new(Shortfall::ANYTHING),
+            narrowed: Cell::new(false),
         })
     }
 
@@ -332,7 +354,9 @@ impl<'a> Search<'a> {
         large.sort_by_key(|((rank, _, cpus, start), job, _)| {
             (*rank, Reverse(*cpus), *start, job.id)
         });
-        let other = self.greedy(base, &large)?;
+        let Some(other) = self.greedy(base, &large) else {
+            return Some(best);
+        };
         let cost = |victims: &Freed<'s>| {
             let highest = victims.iter().map(|(job, _)| state.preempt_rank(job)).max();
             let cpus = victims.iter().filter_map(|(job, _)| job.alloc.as_ref());
@@ -348,7 +372,14 @@ impl<'a> Search<'a> {
     fn place(&self, freed: &Freed<'_>) -> Option<Vec<Pick>> {
         let vacated = self.without(freed);
         let switches = self.demand.switches.map(|(most, _)| most);
-        let picks = choose(self.demand, self.fleet, self.part, &vacated, switches).picks()?;
+        let placement = choose(self.demand, self.fleet, self.part, &vacated, switches);
+        self.narrowed
+            .set(self.narrowed.get() || vacated.narrowed.get());
+        self.short.set(match placement {
+            Placement::Nowhere(short) => short,
+            Placement::Here(_) | Placement::Scattered => Shortfall::ANYTHING,
+        });
+        let picks = placement.picks()?;
         let open = |p: &Pick| !self.closed.get(p.node as usize).copied().unwrap_or(false);
         picks.iter().all(open).then_some(picks)
     }

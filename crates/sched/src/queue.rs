@@ -2,114 +2,39 @@
 //! a shape in one of its partitions; it is `woken` when something may have changed for it and otherwise blocked,
 //! and a blocked lane costs nothing.
 
+mod feasible;
+mod kind;
 mod slab;
 
+pub(crate) use self::feasible::{feasible, partitions_of};
+use self::feasible::{least_cpus, may_use, planned_ms};
+use self::kind::Kind;
 use self::slab::Slab;
 use crate::demand::Demand;
-use crate::fleet::{Fleet, PartView, Room};
+use crate::fleet::Fleet;
 use crate::gains::{BlockedKey, Loosened, PartQueue};
-use crate::ground::{Holds, Ideal, narrow};
+use crate::ground::{Holds, narrow};
 use crate::licenses::asked;
-use crate::order::{Line, Order};
-use crate::place::{Shortfall, choose};
-use crate::reserved::places_of;
+use crate::node_map::NumberMap;
+use crate::order::Order;
+use crate::place::Shortfall;
 use muster_core::account_limits::Scope;
-use muster_core::config::PartitionState;
 use muster_core::het::HetPart;
 use muster_core::ids::JobId;
 use muster_core::job::{Job, Reason};
 use muster_core::licenses::Counts;
-use muster_core::preemption::PreemptType;
-use muster_core::spec::{JobSpec, ResourceAsk};
 use muster_core::state::State;
-use muster_core::time::{TimeLimit, Timestamp};
+use muster_core::time::Timestamp;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Order inside a shape: place, then number.
 pub(crate) type QueueKey = (Reverse<i64>, JobId);
-/// Order over all lanes: tier, rank, number, place of the partition in the job's list.
-pub(crate) type HeadKey = (Reverse<u32>, Reverse<i64>, JobId, u32);
-
-/// What makes jobs alike.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Kind {
-    ask: ResourceAsk,
-    partitions: Vec<String>,
-    limit: TimeLimit,
-    /// Seconds that its jobs are taken to run, for planning.
-    predicted_s: Option<u32>,
-    /// Reservations that they may run in.
-    reservations: Vec<String>,
-    /// They may run outside of reservations.
-    outside: bool,
-    /// Where they stand in line.
-    line: Line,
-    /// The least time that they may be given instead.
-    time_min: Option<TimeLimit>,
-    /// A component of a heterogeneous job is alike to no other job.
-    het: Option<HetPart>,
-    /// Licenses that they ask for.
-    licenses: Option<String>,
-    /// Account, user and QOS, where limits of these are kept.
-    counts_for: Option<(String, String, String)>,
-    /// Their owner, where users have nodes to themselves.
-    user: Option<u32>,
-    /// The QOS, where that says whom they may preempt.
-    qos: Option<String>,
-}
-
-impl Kind {
-    /// The kind of a job.
-    pub(crate) fn of(state: &State, order: &Order, job: &Job, by_user: bool) -> Kind {
-        let (reservations, outside) = if state.reservations.is_empty() {
-            (Vec::new(), job.spec.reservation.is_none())
-        } else {
-            places_of(state, job)
-        };
-        let fallback = [job.partition.clone()];
-        Kind {
-            ask: job.spec.ask.clone(),
-            partitions: partitions_of(&job.spec, &fallback).to_vec(),
-            limit: job.time_limit,
-            predicted_s: job.predicted_s,
-            reservations,
-            outside,
-            line: order.line(state, job),
-            time_min: job.spec.time_min,
-            het: job.het,
-            licenses: job.spec.licenses.clone(),
-            counts_for: state.keeps_limits().then(|| {
-                let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
-                (
-                    account.to_owned(),
-                    user.clone(),
-                    state.qos_of(job).to_owned(),
-                )
-            }),
-            user: by_user.then_some(job.spec.owner.uid),
-            qos: (state
-                .preemption()
-                .is_some_and(|p| p.kind == PreemptType::Qos))
-            .then(|| state.qos_of(job).to_owned()),
-        }
-    }
-
-    /// Partitions in which they may run, those of reservations first.
-    fn parts(&self, fleet: &Fleet) -> Vec<u32> {
-        let inside = self.reservations.iter().flat_map(|reservation| {
-            self.partitions.iter().filter_map(|name| {
-                let key = (reservation.clone(), name.clone());
-                fleet.part_in.get(&key).copied()
-            })
-        });
-        let outside = self.partitions.iter().filter(|_| self.outside);
-        inside
-            .chain(outside.filter_map(|name| fleet.part_by_name.get(name).copied()))
-            .collect()
-    }
-}
+/// What comes before rank: who may preempt others, then the tier of the partition. Higher is earlier.
+pub(crate) type Standing = Reverse<(u32, u32)>;
+/// Order over all lanes: standing, rank, number, place of the partition in the job's list.
+pub(crate) type HeadKey = (Standing, Reverse<i64>, JobId, u32);
 
 /// Jobs that are alike.
 #[derive(Debug)]
@@ -148,16 +73,19 @@ pub(crate) struct Lane {
     pub(crate) preempts: bool,
     /// Licenses that its jobs ask for: all of one of these.
     pub(crate) licenses: Vec<Counts>,
-    /// More than the free room of nodes decides whether its jobs fit: who makes room, licenses, components elsewhere,
-    /// or gaps in which a job may have less time. What they lack is not counted; it is tried whenever nodes of its
-    /// partition gain anything.
-    restless: bool,
+    /// Milliseconds that its jobs may be given at least, where that is less than their limit.
+    pub(crate) least_ms: Option<u64>,
 }
 
 impl Lane {
-    /// Whether it is tried at every gain. CPUs that jobs share are not counted among free ones either.
-    fn is_restless(&self) -> bool {
-        self.restless || self.demand.as_ref().is_ok_and(|demand| demand.sharers > 1)
+    /// What keeps it back beside nodes.
+    pub(crate) fn cause(&self) -> Option<Reason> {
+        self.cause
+    }
+
+    /// Whether more than free CPUs matters: running jobs may make room for its jobs, or share with them.
+    fn counts_whole(&self) -> bool {
+        self.preempts || self.demand.as_ref().is_ok_and(|demand| demand.sharers > 1)
     }
 }
 
@@ -169,7 +97,7 @@ pub(crate) struct Queue {
     lanes: Slab<Lane>,
     /// Shapes by hash; only looked up, never iterated.
     by_hash: HashMap<u64, Vec<u32>>,
-    pub(crate) jobs: HashMap<JobId, (u32, QueueKey)>,
+    pub(crate) jobs: NumberMap<JobId, (u32, QueueKey)>,
     pub(crate) parts: Vec<PartQueue>,
     pub(crate) woken: BTreeSet<u32>,
     /// Lanes that promises keep back.
@@ -182,6 +110,10 @@ pub(crate) struct Queue {
     pub(crate) refused: BTreeMap<JobId, Reason>,
     /// Components of heterogeneous jobs that wait.
     pub(crate) het: BTreeMap<JobId, HetPart>,
+    /// Those of which each component would fit, though not all beside each other, by leader.
+    pub(crate) het_restless: BTreeSet<JobId>,
+    /// Whether empty nodes have place for all components, by leader, as far as that was looked at.
+    pub(crate) het_fits: BTreeMap<JobId, bool>,
     /// Lanes that limits keep back, and what is limited for their jobs.
     limited: BTreeMap<u32, Vec<Scope>>,
     /// Lanes whose jobs ask for licenses.
@@ -236,8 +168,20 @@ impl Queue {
         let shape = self.shape_for(state, fleet, job, kind);
         self.shapes.get_mut(shape).queue.insert(key);
         self.jobs.insert(job.id, (shape, key));
-        self.het.extend(job.het.map(|part| (job.id, part)));
+        if let Some(part) = job.het {
+            self.het.insert(job.id, part);
+            self.het_changed(fleet, part);
+        }
         self.reorder(fleet, shape);
+    }
+
+    /// A component came, or what it may have changed: the others' turn comes, too.
+    fn het_changed(&mut self, fleet: &Fleet, part: HetPart) {
+        self.het_fits.remove(&part.leader);
+        let lanes = part.ids().flat_map(|id| self.lanes_of(id));
+        for lane in lanes.collect::<Vec<u32>>() {
+            self.wake(fleet, lane);
+        }
     }
 
     /// Takes a job out.
@@ -245,7 +189,10 @@ impl Queue {
         let Some((shape, key)) = self.jobs.remove(&job) else {
             return;
         };
-        self.het.remove(&job);
+        if let Some(part) = self.het.remove(&job) {
+            self.het_fits.remove(&part.leader);
+            self.het_restless.remove(&part.leader);
+        }
         self.shapes.get_mut(shape).queue.remove(&key);
         self.reorder(fleet, shape);
         if self.shapes.get(shape).queue.is_empty() {
@@ -281,7 +228,9 @@ impl Queue {
         let parts = kind.parts(fleet);
         let (ask, limit, predicted_s) = (kind.ask.clone(), kind.limit, kind.predicted_s);
         let (user, licenses) = (kind.user, asked(kind.licenses.as_deref()));
-        let restless = !licenses.is_empty() || kind.het.is_some() || kind.time_min.is_some();
+        let least_ms = (kind.time_min)
+            .and_then(|least| least.seconds())
+            .map(|s| s.saturating_mul(1000));
         let shape = self.shapes.insert(Shape {
             kind,
             hash,
@@ -309,7 +258,7 @@ impl Queue {
                 base: self.order.base(state, job, &view.config),
                 preempts: state.may_preempt(job, &view.config.name),
                 licenses: licenses.clone(),
-                restless: restless || state.may_preempt(job, &view.config.name),
+                least_ms,
             };
             let licensed = !licenses.is_empty();
             let lane = self.lanes.insert(lane);
@@ -331,8 +280,12 @@ impl Queue {
     fn place(&mut self, fleet: &Fleet, id: u32, first: Option<QueueKey>) {
         let lane = self.lanes.get_mut(id);
         let view = &fleet.parts[lane.part as usize];
-        let tier = Reverse(view.config.priority_tier);
-        let line = &self.shapes.get(lane.shape).kind.line;
+        let kind = &self.shapes.get(lane.shape).kind;
+        let tier = Reverse((
+            self.order.level(kind.qos.as_deref()),
+            view.config.priority_tier,
+        ));
+        let line = &kind.line;
         let key = match (&lane.demand, first) {
             (Ok(_), Some((Reverse(within), job))) => {
                 let rank = self.order.rank(line, lane.base, within);
@@ -369,11 +322,16 @@ impl Queue {
     }
 
     /// The place in line that a lane has with that job as its first.
-    pub(crate) fn head_key(&self, id: u32, tier: u32, (Reverse(within), job): QueueKey) -> HeadKey {
+    pub(crate) fn head_key(
+        &self,
+        id: u32,
+        standing: Standing,
+        (Reverse(within), job): QueueKey,
+    ) -> HeadKey {
         let lane = self.lanes.get(id);
         let line = &self.shapes.get(lane.shape).kind.line;
         let rank = self.order.rank(line, lane.base, within);
-        (Reverse(tier), Reverse(rank), job, lane.ordinal)
+        (standing, Reverse(rank), job, lane.ordinal)
     }
 
     /// Priorities were worked out: every lane's rank is looked at, and only those that changed move. O(lanes).
@@ -404,6 +362,13 @@ impl Queue {
         self.touched
             .insert(fleet.parts[lane.part as usize].component);
         self.woken.insert(id);
+    }
+
+    /// Wakes a lane if there still is one of that number whose jobs wait.
+    pub(crate) fn wake_lane(&mut self, fleet: &Fleet, id: u32) {
+        if self.lanes.find(id).is_some_and(|lane| lane.key.is_some()) {
+            self.wake(fleet, id);
+        }
     }
 
     /// Wakes every lane of a job's shape, if it waits.
@@ -453,14 +418,16 @@ impl Queue {
         }
     }
 
-    /// Heterogeneous jobs in these components are tried again: where components are placed side by side, less room for
-    /// one may lead to a place for all.
+    /// Heterogeneous jobs in these components are tried again if each of their components would have fitted: where they
+    /// are placed side by side, less room for one may lead to a place for all.
     pub(crate) fn wake_het(&mut self, fleet: &Fleet, touched: &BTreeSet<u32>) {
         let near = |lane: &u32| {
             let part = self.lanes.get(*lane).part;
             touched.contains(&fleet.parts[part as usize].component)
         };
-        let lanes = self.het.keys().flat_map(|job| self.lanes_of(*job));
+        let restless = |part: &&HetPart| self.het_restless.contains(&part.leader);
+        let jobs = self.het.iter().filter(|(_, part)| restless(part));
+        let lanes = jobs.flat_map(|(job, _)| self.lanes_of(*job));
         for lane in lanes.filter(near).collect::<Vec<u32>>() {
             self.wake(fleet, lane);
         }
@@ -487,14 +454,24 @@ impl Queue {
         let lane = self.lanes.get_mut(id);
         self.woken.remove(&id);
         let part = &mut self.parts[lane.part as usize];
-        let key = match lane.is_restless() {
-            true => (0, part.gained),
-            false => (short.each.max(lane.least_cpus), part.gained + short.cpus),
+        let key = match lane.counts_whole() {
+            true => BlockedKey::Whole(part.gained_whole + short.cpus),
+            false => {
+                let each = short.each.max(lane.least_cpus);
+                BlockedKey::Free(each, part.gained + short.cpus)
+            }
         };
         if let Some(old) = lane.blocked.replace(key) {
             part.unblock(old, id);
         }
-        part.blocked.entry(key.0).or_default().insert((key.1, id));
+        match key {
+            BlockedKey::Whole(due) => {
+                part.blocked_whole.insert((due, id));
+            }
+            BlockedKey::Free(each, due) => {
+                part.blocked.entry(each).or_default().insert((due, id));
+            }
+        }
         lane.held = held;
         if held {
             self.held.insert(id);
@@ -605,16 +582,15 @@ impl Queue {
         (holds, end): (&Holds, Timestamp),
     ) -> bool {
         let lane = self.lanes.get_mut(id);
-        let (Some((each, due)), Ok(demand)) = (lane.blocked, &lane.demand) else {
+        let (Some(key), Ok(demand)) = (lane.blocked, &lane.demand) else {
             return false;
         };
         let part = &self.parts[lane.part as usize];
         let fresh = &part.fresh;
-        if due > part.gained + fresh.cpus || each > fresh.most {
-            return false;
-        }
-        if lane.is_restless() {
-            return true;
+        match key {
+            BlockedKey::Whole(due) => return fresh.whole > 0 && due <= part.gain_whole(),
+            BlockedKey::Free(each, due) if due > part.gain() || each > fresh.most => return false,
+            BlockedKey::Free(..) => {}
         }
         let room = |node: u32| &fleet.nodes[node as usize].room;
         let looser = fresh.loosened.iter().filter(|l| l.helps(end, room(l.node)));
@@ -643,6 +619,11 @@ impl Queue {
     /// Nodes of a partition came or went: what can run there is worked out again.
     pub(crate) fn partition_changed(&mut self, fleet: &Fleet, part: u32) {
         self.touched.insert(fleet.parts[part as usize].component);
+        for het in std::mem::take(&mut self.het_fits).into_keys() {
+            if let Some(part) = self.het.get(&het).copied() {
+                self.het_changed(fleet, part);
+            }
+        }
         for id in self.parts[part as usize].lanes.clone() {
             let lane = self.lanes.get(id);
             let shape = self.shapes.get(lane.shape);
@@ -699,100 +680,4 @@ impl Queue {
         let first = reasons.next().unwrap_or(Some(Reason::PartitionConfig))?;
         reasons.all(|r| r.is_some()).then_some(first)
     }
-}
-
-/// Whether a node with so much room may take part in a job.
-fn may_use(demand: &Demand, fleet: &Fleet, node: u32, room: &Room) -> bool {
-    let class = fleet.nodes[node as usize].class;
-    let admitted = |a: usize| demand.admits(a, class, node);
-    (0..demand.alternatives.len()).any(admitted)
-        && demand.tasks_in(&fleet.classes[class as usize], room) > 0
-}
-
-/// Milliseconds that jobs with this limit and prediction are taken to run.
-fn planned_ms(limit: TimeLimit, predicted_s: Option<u32>) -> Option<u64> {
-    let limit_s = limit.seconds();
-    let planned_s = predicted_s.map(u64::from).into_iter().chain(limit_s).min();
-    planned_s.map(|s| s.saturating_mul(1000))
-}
-
-/// The partitions a job may run in, in its order.
-pub(crate) fn partitions_of<'a>(spec: &'a JobSpec, fallback: &'a [String]) -> &'a [String] {
-    if spec.partitions.is_empty() {
-        fallback
-    } else {
-        &spec.partitions
-    }
-}
-
-fn least_cpus(demand: &Result<Demand, Reason>, fleet: &Fleet) -> u32 {
-    let Ok(demand) = demand else { return 0 };
-    (0..demand.alternatives.len())
-        .map(|a| demand.floor(a, &fleet.classes, demand.tasks_least()).0)
-        .min()
-        .unwrap_or(0)
-}
-
-/// What a shape needs in a partition.
-///
-/// # Errors
-/// Why it cannot run there as the partition and its nodes are, whatever else runs.
-pub(crate) fn feasible(
-    ask: &ResourceAsk,
-    limit: TimeLimit,
-    fleet: &Fleet,
-    part: &PartView,
-    user: Option<u32>,
-) -> Result<Demand, Reason> {
-    if part.own.as_ref().is_some_and(|own| !own.open) {
-        return Err(Reason::Reservation);
-    }
-    match part.config.state {
-        PartitionState::Up | PartitionState::Drain => {}
-        PartitionState::Down => return Err(Reason::PartitionDown),
-        PartitionState::Inactive => return Err(Reason::PartitionInactive),
-    }
-    if limit > part.config.max_time {
-        return Err(Reason::PartitionTimeLimit);
-    }
-    let demand = Demand::new(ask, limit, fleet, part, user)?;
-    if part
-        .config
-        .max_nodes
-        .is_some_and(|most| demand.min_nodes > most)
-        || ask
-            .max_nodes
-            .is_some_and(|most| most < part.config.min_nodes)
-    {
-        return Err(Reason::PartitionNodeLimit);
-    }
-    if demand.min_nodes as usize > part.order.len() {
-        return Err(Reason::PartitionConfig);
-    }
-    let on = |usable_only| {
-        choose(
-            &demand,
-            fleet,
-            part,
-            &Ideal {
-                fleet,
-                part,
-                usable_only,
-            },
-            None,
-        )
-        .picks()
-    };
-    if on(true).is_some() {
-        return Ok(demand);
-    }
-    if on(false).is_none() {
-        return Err(Reason::BadConstraints);
-    }
-    let down = |node: &u32| !fleet.nodes[*node as usize].room.usable;
-    Err(if demand.required.iter().any(down) {
-        Reason::ReqNodeNotAvail
-    } else {
-        Reason::NodesUnavailable
-    })
 }

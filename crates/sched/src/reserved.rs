@@ -186,6 +186,9 @@ impl Fleet {
         end: Timestamp,
         room: Cow<'r, Room>,
     ) -> (Cow<'r, Room>, Option<Reason>) {
+        if self.blocks.all.is_empty() {
+            return (room, None);
+        }
         let window = (self.now, self.now, end);
         let (mut left, why) = self.blocks.narrow(part, node, window, room);
         let by_core = self.blocks.by_core(node);

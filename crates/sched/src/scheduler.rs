@@ -22,6 +22,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// Changes of nodes that are kept; who has not seen them begins anew.
 const CHANGES_KEPT: usize = 10_000;
 
+/// How often those are tried again that limits of use keep back, seconds: limits are in minutes.
+const USE_LOOKED_AT_S: u64 = 60;
+
 /// What the last pass looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
@@ -33,6 +36,23 @@ pub struct Cost {
     pub nodes_visited: u64,
     /// Jobs that were queued, moved or considered.
     pub jobs_visited: u64,
+}
+
+/// A part of a node that the last pass kept for a job that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promised {
+    /// For whom: of a heterogeneous job the component that waits first.
+    pub job: JobId,
+    /// Of which node, by its place in the state.
+    pub node: u32,
+    /// From when on.
+    pub start: Timestamp,
+    /// Until when at the latest.
+    pub end: Timestamp,
+    /// CPUs.
+    pub cpus: u32,
+    /// MiB of memory, where memory is consumable.
+    pub mib: u64,
 }
 
 /// Waiting jobs and free room, kept up to date by events.
@@ -64,6 +84,9 @@ pub struct Scheduler {
     rebuild: bool,
     /// Less counts towards limits of these since the last pass.
     freed_scopes: BTreeSet<Scope>,
+    /// Lanes that limits of use keep back: time alone may let them go. When they are tried again.
+    pub(crate) limited_by_use: BTreeSet<u32>,
+    use_looked_at: Option<Timestamp>,
     /// Licenses came back since the last pass.
     licenses_freed: bool,
     /// Priorities were worked out since the last pass.
@@ -214,13 +237,28 @@ impl Scheduler {
             self.relents.pop_first();
             self.queue.wake_job(&self.fleet, id);
         }
-        Pass::new(self, state, now).run()
+        if self.use_looked_at.is_some_and(|at| at <= now) {
+            self.use_looked_at = None;
+            for lane in std::mem::take(&mut self.limited_by_use) {
+                self.queue.wake_lane(&self.fleet, lane);
+            }
+        }
+        let plan = Pass::new(self, state, now).run();
+        if !self.limited_by_use.is_empty() && self.use_looked_at.is_none() {
+            self.use_looked_at = Some(now.plus_s(USE_LOOKED_AT_S));
+        }
+        plan
     }
 
     /// When a plan should be made even if nothing happens until then.
     pub fn next_look(&self) -> Option<Timestamp> {
         let relents = self.relents.first().map(|(at, _)| *at);
-        relents.into_iter().chain(self.yielding.next_open()).min()
+        let others = self
+            .yielding
+            .next_open()
+            .into_iter()
+            .chain(self.use_looked_at);
+        relents.into_iter().chain(others).min()
     }
 
     /// Whether another plan should follow at once: the last one stopped at its bound, or it started a job that it
@@ -232,6 +270,22 @@ impl Scheduler {
     /// What the last pass looked at.
     pub fn cost(&self) -> Cost {
         self.cost
+    }
+
+    /// What is kept for the first that waits in each partition.
+    pub fn promised(&self) -> Vec<Promised> {
+        let promises = self.queue.parts.iter().flat_map(|part| &part.reservation);
+        let parts = promises.flat_map(|promise| {
+            promise.holds.iter().map(|(node, hold)| Promised {
+                job: promise.key.2,
+                node: *node,
+                start: hold.start,
+                end: hold.end,
+                cpus: hold.needs.cpus,
+                mib: hold.needs.mib,
+            })
+        });
+        parts.collect()
     }
 
     /// Number of shapes that wait.

@@ -154,6 +154,12 @@ impl Fleet {
         });
     }
 
+    /// When a job is expected to leave a node.
+    pub(crate) fn expected_end(&self, node: u32, id: JobId) -> Option<Timestamp> {
+        let mut tenants = self.nodes[node as usize].tenants.iter();
+        Some(tenants.find(|tenant| tenant.job == id)?.planned)
+    }
+
     /// Plans are carried out or not: what is known of a node is what is so.
     pub(crate) fn forget_proposed(&mut self, node: u32) {
         let tenants = &mut self.nodes[node as usize].tenants;

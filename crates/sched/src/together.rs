@@ -2,13 +2,16 @@
 //! all of them fit side by side.
 
 use crate::demand::Demand;
-use crate::fleet::Fleet;
-use crate::ground::{Hold, Holds};
+use crate::fleet::{Fleet, Room};
+use crate::ground::{Hold, Holds, Ideal, minus, needs_of};
+use crate::node_map::NodeMap;
 use crate::outlook::{Outlook, promise};
-use crate::place::Pick;
+use crate::place::{Ground, Pick, choose};
 use crate::tenants::{Ends, NEVER};
 use muster_core::time::Timestamp;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Times that are tried for all components at most, so that a job of many parts cannot hold up a pass.
 const TIMES_MAX: usize = 1000;
@@ -65,6 +68,74 @@ pub(crate) fn earliest_together(
         }
     }
     None
+}
+
+/// Whether all members find places side by side on empty nodes, the way they are looked for on others.
+pub(crate) fn could_fit(members: &[Member<'_>], fleet: &Fleet) -> bool {
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    for _ in 0..members.len() {
+        let mut taken = NodeMap::<Room>::default();
+        let alone = order.iter().position(|&number| {
+            let lanes = members[number].lanes.iter();
+            let mut places = lanes.map(|(_, part, demand)| {
+                let part = &fleet.parts[*part as usize];
+                let ground = Emptied {
+                    ideal: Ideal {
+                        fleet,
+                        part,
+                        usable_only: true,
+                    },
+                    taken: &taken,
+                };
+                Some((choose(demand, fleet, part, &ground, None).picks()?, *demand))
+            });
+            let Some((picks, demand)) = places.find_map(|found| found) else {
+                return true;
+            };
+            for pick in picks {
+                let class = fleet.nodes[pick.node as usize].class as usize;
+                let want = demand.want(&fleet.classes[class], pick.tasks);
+                let needs = needs_of(fleet, pick.node, &want);
+                let room = taken.entry(pick.node);
+                let room = room.or_insert_with(|| fleet.empty[class].clone());
+                *room = minus(room, &needs);
+            }
+            false
+        });
+        match alone {
+            None => return true,
+            Some(0) => return false,
+            Some(place) => {
+                let first = order.remove(place);
+                order.insert(0, first);
+            }
+        }
+    }
+    false
+}
+
+/// Empty nodes without what other components have of them.
+struct Emptied<'a> {
+    ideal: Ideal<'a>,
+    taken: &'a NodeMap<Room>,
+}
+
+impl Ground for Emptied<'_> {
+    fn next(&self, places: Range<usize>, cpus: u32, mib: u64) -> Option<usize> {
+        self.ideal.next(places, cpus, mib)
+    }
+
+    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
+        self.ideal.leaves(cpus)
+    }
+
+    fn room(&self, pos: usize) -> Cow<'_, Room> {
+        let room = self.ideal.room(pos);
+        match self.taken.get(&self.ideal.part.order[pos]) {
+            Some(left) if room.usable => Cow::Borrowed(left),
+            _ => room,
+        }
+    }
 }
 
 /// What came of placing all members at one time.

@@ -3,7 +3,7 @@
 
 use crate::demand::Demand;
 use crate::fleet::{Fleet, PartView, Room};
-use crate::ground::{CLAIM, Hold, Holds, end_after, minus, needs_of, tightest};
+use crate::ground::{CLAIM, Hold, Holds, end_after, minus, narrow, needs_of, tightest};
 use crate::node_map::NodeMap;
 use crate::place::{Ground, Pick};
 use crate::sharing::{Tenants, lend};
@@ -11,6 +11,7 @@ use muster_core::cpuset::CpuSet;
 use muster_core::job::{Job, NodeShare};
 use muster_core::time::Timestamp;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ops::Range;
 
 /// Nodes without the shares of jobs that were released.
@@ -23,8 +24,12 @@ pub(crate) struct Vacated<'a> {
     lent: NodeMap<CpuSet>,
     /// CPUs that several jobs have still.
     layers: NodeMap<Vec<CpuSet>>,
+    /// What has come back of a node, and when it was expected to.
+    back: NodeMap<Vec<(Timestamp, Room)>>,
     start: Timestamp,
     length_ms: Option<u64>,
+    /// Set when a promise made a node smaller than it is.
+    pub(crate) narrowed: Cell<bool>,
 }
 
 impl<'a> Vacated<'a> {
@@ -42,8 +47,10 @@ impl<'a> Vacated<'a> {
             grown: NodeMap::default(),
             lent: NodeMap::default(),
             layers: NodeMap::default(),
+            back: NodeMap::default(),
             start,
             length_ms,
+            narrowed: Cell::new(false),
         }
     }
 
@@ -61,14 +68,52 @@ impl<'a> Vacated<'a> {
     fn left(&self, node: u32) -> Cow<'_, Room> {
         let mut room = Cow::Borrowed(self.bare(node));
         if let Some(holds) = self.holds.get(&node) {
-            let end = self.end();
-            for hold in holds.iter().filter(|h| h.start < end && self.start < h.end) {
-                room = Cow::Owned(minus(&room, &hold.needs));
-            }
+            room = self.beside(node, holds, room);
         }
         let window = (self.fleet.now, self.start, self.end());
         let blocks = &self.fleet.blocks;
         blocks.narrow(self.part, node, window, room).0
+    }
+
+    /// What promises leave of a room. A promise that counts on others that will have ended by then may leave all that
+    /// there is now.
+    fn beside<'r>(&self, node: u32, holds: &[Hold], room: Cow<'r, Room>) -> Cow<'r, Room> {
+        let end = self.end();
+        let holds = holds.iter().filter(|h| h.start < end && self.start < h.end);
+        let mut holds = holds.peekable();
+        self.narrowed
+            .set(self.narrowed.get() || holds.peek().is_some());
+        let (claims, promises): (Vec<&Hold>, Vec<&Hold>) = holds.partition(|h| h.lane == CLAIM);
+        let without = |room: Cow<'r, Room>, holds: &[&Hold]| {
+            holds
+                .iter()
+                .fold(room, |room, hold| Cow::Owned(minus(&room, &hold.needs)))
+        };
+        let most = without(room, &claims);
+        let mut least = without(most.clone(), &promises);
+        if promises.is_empty() {
+            return least;
+        }
+        let mut then = most.into_owned();
+        for hold in promises {
+            let mut spare = hold.spare.clone();
+            let back = self.back.get(&node).into_iter().flatten();
+            for (_, more) in back.filter(|(expected, _)| *expected > hold.start) {
+                spare.cpus = spare.cpus.saturating_add(more.cpus);
+                spare.mib = spare.mib.saturating_add(more.mib);
+                let all = spare.gres.iter_mut().zip(&more.gres);
+                all.for_each(|(have, more)| *have = have.saturating_add(*more));
+            }
+            narrow(&mut then, &spare);
+        }
+        let left = least.to_mut();
+        if !left.exclusive {
+            left.cpus = left.cpus.max(then.cpus);
+        }
+        left.mib = left.mib.max(then.mib);
+        let gres = left.gres.iter_mut().zip(&then.gres);
+        gres.for_each(|(left, then)| *left = (*left).max(*then));
+        least
     }
 
     /// A job's share comes back: all of it as the job ends, or its CPUs as it is stopped. What is stopped already has
@@ -77,7 +122,16 @@ impl<'a> Vacated<'a> {
         if job.cpus_lent && !whole {
             return self.show_stopped(share);
         }
+        let node = share.node.0;
+        let alone = whole && !job.cpus_lent && self.fleet.layers(node).is_empty();
+        let promised = self.holds.contains_key(&node) && alone;
+        let expected = self.fleet.expected_end(node, job.id).filter(|_| promised);
+        let before = expected.map(|end| (end, self.bare(node).clone()));
         self.give_back(share, whole, !job.cpus_lent);
+        if let Some((end, before)) = before {
+            let more = minus(self.bare(node), &before);
+            self.back.entry(node).or_default().push((end, more));
+        }
     }
 
     /// CPUs of a stopped job that are free, and kept for it.

@@ -24,6 +24,7 @@ fn broken<T>(invariant: &'static str, detail: String) -> Result<T, Violation> {
 /// All that is compared whenever events became durable.
 pub(crate) fn after_events(world: &World) -> Outcome {
     invariant_the_state_is_consistent(world)?;
+    invariant_heterogeneous_jobs_are_whole(world)?;
     invariant_replay_gives_the_same_state(world)?;
     invariant_the_replica_is_the_state(world)
 }
@@ -38,6 +39,15 @@ pub(crate) fn invariant_the_state_is_consistent(world: &World) -> Outcome {
         .state()
         .check_invariants()
         .or_else(|detail| broken("invariant_the_state_is_consistent", detail))
+}
+
+/// A heterogeneous job runs as a whole or not at all.
+pub(crate) fn invariant_heterogeneous_jobs_are_whole(world: &World) -> Outcome {
+    let Some(controller) = &world.controller else {
+        return Ok(());
+    };
+    let checked = controller.writer.state().check_het_jobs();
+    checked.or_else(|detail| broken("invariant_heterogeneous_jobs_are_whole", detail))
 }
 
 /// The events that became durable, read back from their encoding, make the writer's state.

@@ -3,11 +3,14 @@
 //! compare the controller and the nodes with this.
 
 use crate::Violation;
+use muster_core::cpuset::CpuSet;
 use muster_core::event::{Event, NodeChange};
 use muster_core::ids::{Attempt, JobId, NodeIdx};
-use muster_core::job::{ExitStatus, JobState};
+use muster_core::job::{Allocation, ExitStatus, JobState};
+use muster_core::reservation::Flags;
 use muster_core::spec::JobSpec;
 use muster_core::state::State;
+use muster_core::time::Timestamp;
 use muster_journal::Position;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -80,9 +83,14 @@ impl Ledger {
                 }
             }
             Event::JobStarted {
-                id, attempt, alloc, ..
+                id,
+                attempt,
+                at,
+                alloc,
+                ..
             } => {
                 self.starts += 1;
+                self.keeps_off(*id, *at, alloc)?;
                 let nodes = alloc.nodes.iter().map(|share| share.node).collect();
                 let launch = Launch {
                     started_at: position,
@@ -127,6 +135,38 @@ impl Ledger {
             _ => {}
         }
         self.state.apply(event);
+        Ok(())
+    }
+
+    /// What is reserved for others while a job may run is not given to it.
+    fn keeps_off(&self, id: JobId, at: Timestamp, alloc: &Allocation) -> Result<(), Violation> {
+        let reservations = &self.state.reservations;
+        let named = |name: &String| reservations.get(name);
+        let own = alloc.reservation.as_ref().and_then(named);
+        if own.is_some_and(|own| own.flags.has(Flags::MAINT.with(Flags::OVERLAP))) {
+            return Ok(());
+        }
+        let limit = self.state.jobs.get(&id).map(|job| job.time_limit);
+        let end = limit.and_then(|limit| limit.seconds());
+        let end = end.map_or(Timestamp(i64::MAX), |s| at.plus_s(s));
+        for share in &alloc.nodes {
+            let others = reservations.iter().filter(|r| {
+                let other = alloc.reservation.as_ref() != Some(&r.name);
+                other && at < r.end && r.start < end
+            });
+            for other in others {
+                let mut here = other.nodes.iter().filter(|n| n.node == share.node);
+                let taken = |cpus: &Option<CpuSet>| match cpus {
+                    None => true,
+                    Some(cpus) => cpus.intersects(&share.cpus),
+                };
+                if here.any(|n| taken(&n.cpus)) {
+                    let (node, name) = (&share.name, &other.name);
+                    let detail = format!("job {id} starts on {node}, which {name} has then");
+                    return Err(Violation::new("invariant_reservations_are_kept", detail));
+                }
+            }
+        }
         Ok(())
     }
 

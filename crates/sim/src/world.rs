@@ -6,6 +6,7 @@ mod faults;
 mod network;
 pub(crate) mod nodes;
 mod turns;
+mod wishes;
 
 use crate::agent::{Agent, Run};
 use crate::controller::{Controller, create_journal};

@@ -134,14 +134,23 @@ static FIELDS: &[Field] = &[
     field("GrpJobs", "GrpJobs", 7, |r| count(limits(r).grp_jobs)),
     field("GrpTRES", "GrpTRES", 13, |r| amounts(&limits(r).grp_tres)),
     field("GrpSubmit", "GrpSubmit", 9, |r| count(limits(r).grp_submit)),
-    unset("GrpWall", 11),
-    unset("GrpTRESMins", 13),
+    field("GrpWall", "GrpWall", 11, |r| {
+        let minutes = limits(r)
+            .grp_wall_min
+            .and_then(|m| u32::try_from(m * 60).ok());
+        minutes.map_or(String::new(), clock)
+    }),
+    field("GrpTRESMins", "GrpTRESMins", 13, |r| {
+        amounts(&limits(r).grp_tres_mins)
+    }),
     unset("GrpCPUs", 8),
     unset("GrpMem", 7),
     unset("GrpNodes", 8),
     field("MaxJobs", "MaxJobs", 7, |r| count(r.terms.limits.max_jobs)),
     field("MaxTRES", "MaxTRES", 13, |r| amounts(&limits(r).max_tres)),
-    unset("MaxTRESPerNode", 14),
+    field("MaxTRESPerNode", "MaxTRESPerNode", 14, |r| {
+        amounts(&limits(r).max_tres_node)
+    }),
     field("MaxSubmit", "MaxSubmit", 9, |r| {
         count(r.terms.limits.max_submit)
     }),
@@ -150,7 +159,9 @@ static FIELDS: &[Field] = &[
             .max_wall_min
             .map_or(String::new(), |m| clock(m * 60))
     }),
-    unset("MaxTRESMins", 13),
+    field("MaxTRESMins", "MaxTRESMins", 13, |r| {
+        amounts(&limits(r).max_tres_mins)
+    }),
     field("QOS", "QOS", 20, |r| {
         r.terms
             .qos
@@ -160,7 +171,9 @@ static FIELDS: &[Field] = &[
     field("DefaultQOS", "Def QOS", 9, |r| {
         r.terms.default_qos.clone().unwrap_or_default()
     }),
-    unset("GrpTRESRunMin", 13),
+    field("GrpTRESRunMin", "GrpTRESRunMin", 13, |r| {
+        amounts(&limits(r).grp_tres_run_mins)
+    }),
     field("DefaultAccount", "Def Acct", 10, |r| {
         r.default_account.clone()
     }),
@@ -179,7 +192,7 @@ static FIELDS: &[Field] = &[
         let mode = r.qos.preempt_mode.as_deref().unwrap_or("cluster");
         mode.to_ascii_lowercase()
     }),
-    unset("Flags", 40),
+    field("Flags", "Flags", 40, |r| r.qos.flags.join(",")),
     unset("UsageThres", 10),
     field("UsageFactor", "UsageFactor", 11, |r| {
         let millionths = r.qos.usage_factor_millionths.unwrap_or(1_000_000);
@@ -194,10 +207,18 @@ static FIELDS: &[Field] = &[
     field("MaxSubmitPU", "MaxSubmitPU", 11, |r| {
         count(r.qos.limits.max_submit)
     }),
-    unset("MaxTRESPA", 13),
-    unset("MaxJobsPA", 9),
-    unset("MaxSubmitPA", 11),
-    unset("MinTRES", 13),
+    field("MaxTRESPA", "MaxTRESPA", 13, |r| {
+        amounts(&r.qos.limits.max_tres_account)
+    }),
+    field("MaxJobsPA", "MaxJobsPA", 9, |r| {
+        count(r.qos.limits.max_jobs_account)
+    }),
+    field("MaxSubmitPA", "MaxSubmitPA", 11, |r| {
+        count(r.qos.limits.max_submit_account)
+    }),
+    field("MinTRES", "MinTRES", 13, |r| {
+        amounts(&r.qos.limits.min_tres)
+    }),
     field("ControlHost", "ControlHost", 15, |r| r.description.clone()),
     field("ControlPort", "ControlPort", 12, |r| r.organization.clone()),
     field("RPC", "RPC", 5, |r| r.parent.clone()),

@@ -158,4 +158,7 @@ pub struct QosAsk {
     #[n(7)]
     #[cbor(default)]
     pub limits: Vec<LimitAsk>,
+    /// `Flags`, with `+` or `-` in front of the equal sign.
+    #[n(8)]
+    pub flags: Option<(Option<char>, Vec<String>)>,
 }

@@ -12,6 +12,7 @@ use crate::limits::NAME_BYTES_MAX;
 use crate::preemption::parse_mode;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::state::State;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Carries an edit out, all of it or nothing.
 pub(super) fn edit(
@@ -203,6 +204,7 @@ pub(super) fn edit(
             }
         }
     }
+    no_circle(draft.state, &changes)?;
     let changed = u32::try_from(changes.len()).unwrap_or(u32::MAX);
     if !changes.is_empty() {
         let at = draft.now;
@@ -212,6 +214,41 @@ pub(super) fn edit(
         changed,
         refused: Vec::new(),
     }))
+}
+
+/// Who may preempt whom has no circles: each would make room for the other for ever.
+fn no_circle(state: &State, changes: &[AccountsChange]) -> Result<(), Refusal> {
+    let mut lists: BTreeMap<&str, &[String]> = BTreeMap::new();
+    for qos in state.accounts.qos.values() {
+        lists.insert(&qos.name, &qos.preempt);
+    }
+    let mut changed = Vec::new();
+    for change in changes {
+        if let AccountsChange::Qos(qos) = change {
+            lists.insert(&qos.name, &qos.preempt);
+            changed.push(qos.name.as_str());
+        }
+    }
+    for start in changed {
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        let mut next: Vec<&str> = vec![start];
+        while let Some(name) = next.pop() {
+            for below in lists.get(name).into_iter().flat_map(|list| list.iter()) {
+                if below == start && name != start {
+                    return Err(Refusal::new(
+                        RefusalCode::InvalidQos,
+                        format!(
+                            "Preempt: {start} may preempt {name} or one that may, and {name} may preempt {start}"
+                        ),
+                    ));
+                }
+                if seen.insert(below) {
+                    next.push(below);
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 fn add_user(
@@ -428,6 +465,22 @@ fn set_qos(
             return Err(no_qos(name));
         }
         edit_list(&mut qos.preempt, *sign, names);
+    }
+    if let Some((sign, words)) = &ask.flags {
+        let known = |word: &String| {
+            let same = |flag: &&&str| flag.eq_ignore_ascii_case(word);
+            Qos::FLAGS.iter().find(same).copied().ok_or_else(|| {
+                let all = Qos::FLAGS.join(", ");
+                let text = format!("Flags={word} is not kept here; {all} are");
+                Refusal::new(RefusalCode::InvalidValue, text)
+            })
+        };
+        let words = words.iter().filter(|word| *word != "-1");
+        let flags: Vec<String> = words
+            .map(|word| known(word).map(str::to_owned))
+            .collect::<Result<_, _>>()?;
+        edit_list(&mut qos.flags, *sign, &flags);
+        qos.flags.sort_unstable();
     }
     if let Some(mode) = &ask.preempt_mode {
         let upper = mode.to_ascii_uppercase();

@@ -147,9 +147,10 @@ fn limits_allow(draft: &Draft<'_>, starts: &[(&Job, &Allocation)]) -> bool {
     let mut more = draft.limits.clone();
     starts.iter().all(|(job, alloc)| {
         let tres = amounts(alloc);
-        let limit = state.start_limit(job, &alloc.partition, &tres, &more);
+        let limit = state.start_limit((job, &alloc.partition), &tres, &more, draft.now);
+        let end = job.time_limit.seconds().map(|s| draft.now.plus_s(s));
         for scope in state.scopes_of(job, &alloc.partition) {
-            more.entry(scope).or_default().add(&tres);
+            more.entry(scope).or_default().add(&tres, end);
         }
         limit.is_none()
     })
@@ -185,7 +186,10 @@ pub(super) fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) ->
         .partition(&alloc.partition)
         .and_then(|p| p.billing_weights.as_deref())
         .unwrap_or("CPU=1");
-    let mut units = 0.0;
+    let most = (state.config.as_ref())
+        .and_then(|c| c.order.multifactor.as_ref())
+        .is_some_and(|m| m.max_tres);
+    let mut units: f64 = 0.0;
     for (name, weight) in crate::priority::tres_weights(weights) {
         let amount = match name.to_ascii_lowercase().as_str() {
             "cpu" => alloc.cpus() as f64,
@@ -199,7 +203,10 @@ pub(super) fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) ->
                     .sum()
             }
         };
-        units += amount * weight;
+        units = match most {
+            true => units.max(amount * weight),
+            false => units + amount * weight,
+        };
     }
     let factor = state.accounts.qos(state.qos_of(job));
     let factor = factor.and_then(|q| q.usage_factor_millionths);

@@ -17,7 +17,6 @@ use crate::priority::Scale;
 use crate::state::{Note, State};
 use crate::time::Timestamp;
 use crate::transition::Phase;
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The state and what was decided on it so far.
@@ -50,8 +49,6 @@ pub(super) struct Draft<'a> {
     pub(super) reservations: BTreeSet<String>,
     /// Owners and names whose first record may have changed, for `singleton`.
     pub(super) touched_names: BTreeSet<(u32, String)>,
-    /// Made when the first job starts; `None` inside where priority is first come, first served.
-    scale: OnceCell<Option<Scale>>,
 }
 
 /// Tasks that left an array's record in this draft.
@@ -84,13 +81,12 @@ impl<'a> Draft<'a> {
             limits: BTreeMap::new(),
             powered_down: 0,
             powered_up: 0,
-            scale: OnceCell::new(),
         }
     }
 
     /// What priorities are worked out by, if they are.
-    pub(super) fn scale(&self) -> Option<&Scale> {
-        self.scale.get_or_init(|| Scale::new(self.state)).as_ref()
+    pub(super) fn scale(&self) -> Option<&'a Scale> {
+        self.state.scale.as_ref()
     }
 
     /// Resolves what waits for what happened, and hands the decision over.
@@ -302,9 +298,10 @@ impl<'a> Draft<'a> {
         let scopes = self
             .job(id)
             .map(|job| self.state.scopes_of(job, &alloc.partition));
-        let tres = amounts(alloc);
+        let limit = self.job(id).and_then(|job| job.time_limit.seconds());
+        let (tres, end) = (amounts(alloc), limit.map(|s| self.now.plus_s(s)));
         for scope in scopes.into_iter().flatten() {
-            self.limits.entry(scope).or_default().add(&tres);
+            self.limits.entry(scope).or_default().add(&tres, end);
         }
     }
 

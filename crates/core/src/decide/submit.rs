@@ -144,6 +144,12 @@ pub(super) fn prepare(
             format!("{name} of the job's association or QOS is reached"),
         ));
     }
+    if let Some(over) = state.denied_by(&job, now) {
+        return Err(Refusal::new(
+            RefusalCode::AccountingPolicy,
+            format!("the job's QOS refuses jobs over {}", over.limit),
+        ));
+    }
     if held {
         job.hold = Hold::User;
     } else {

@@ -6,7 +6,7 @@ use super::ending::{self, End};
 use crate::accounts::AccountsChange;
 use crate::event::{Event, JobChange, NodeChange};
 use crate::ids::{JobId, NodeIdx};
-use crate::job::{JobState, Reason};
+use crate::job::{Job, JobState, Reason};
 use crate::limits::PURGE_MAX;
 use crate::node::NodeReason;
 use crate::time::Timestamp;
@@ -164,6 +164,26 @@ fn priorities(draft: &mut Draft<'_>) {
         draft.emit(Event::AccountsChanged { changes, at });
     } else {
         draft.emit(Event::PrioritiesCalculated { at });
+        end_of_use(draft);
+    }
+}
+
+/// Jobs of those who have used all that they may are ended.
+fn end_of_use(draft: &mut Draft<'_>) {
+    let state = draft.state;
+    let used_up = state.used_up(draft.now);
+    if used_up.is_empty() {
+        return;
+    }
+    for id in &state.active {
+        let runs = |job: &&Job| job.state == JobState::Running && !job.completing;
+        let Some(job) = draft.job(*id).filter(runs) else {
+            continue;
+        };
+        let scopes = state.scopes_of(job, &job.partition);
+        if scopes.iter().any(|scope| used_up.contains(scope)) {
+            ending::end(draft, *id, End::new(JobState::Timeout, Reason::TimeLimit));
+        }
     }
 }
 

@@ -442,3 +442,121 @@ fn they_survive_a_snapshot() {
     assert_eq!(read.reservations, w.state.reservations);
     assert_eq!(read.digest(), w.state.digest());
 }
+
+#[test]
+fn nodes_may_be_reserved_twice_only_where_that_is_said() {
+    let mut w = World::new();
+    create(&mut w, on(&w, "first", 600, 60, "n1")).unwrap();
+    let again = on(&w, "again", 600, 60, "n1");
+    assert_eq!(create(&mut w, again.clone()), Err(RefusalCode::ReservationOverlap));
+    for (flag, name) in [(Flags::OVERLAP, "over"), (Flags::MAINT, "maint")] {
+        let over = ReservationAsk {
+            name: Some(name.into()),
+            flags: flag,
+            ..again.clone()
+        };
+        assert_eq!(create(&mut w, over), Ok(name.into()));
+    }
+    // At another time they are free for all.
+    assert_eq!(create(&mut w, on(&w, "later", 4200, 60, "n1")), Ok("later".into()));
+}
+
+/// The next node takes the place of one that gets a job (`REPLACE`), or that fails (either).
+#[test]
+fn nodes_are_replaced_as_the_flags_say() {
+    for (flag, by_job) in [(Flags::REPLACE, true), (Flags::REPLACE_DOWN, false)] {
+        let mut w = World::new();
+        let r = ReservationAsk {
+            node_count: Some(1),
+            flags: flag,
+            ..ask(&w, "r", 0, 60)
+        };
+        create(&mut w, r).unwrap();
+        assert_eq!(get(&w, "r").hostlist, "n1");
+        let a = w.submit(inside("r"));
+        start_inside(&mut w, a);
+        w.tick();
+        let after = if by_job { "n2" } else { "n1" };
+        assert_eq!(get(&w, "r").hostlist, after, "{flag:?}");
+        w.must(
+            0,
+            UserCommand::UpdateNodes {
+                nodes: after.into(),
+                update: NodeUpdate {
+                    state: Some("DRAIN".into()),
+                    reason: Some("test".into()),
+                    ..NodeUpdate::default()
+                },
+            },
+        );
+        assert_ne!(get(&w, "r").hostlist, after, "{flag:?}");
+    }
+    let mut w = World::new();
+    let named_nodes = ReservationAsk {
+        flags: Flags::REPLACE,
+        ..on(&w, "r", 0, 60, "n1")
+    };
+    assert!(create(&mut w, named_nodes).is_err());
+}
+
+#[test]
+fn repeating_ones_go_on_to_their_next_day() {
+    // 1970-01-12 13:46:40 UTC, when the world begins, is a Monday.
+    let days = [
+        (Flags::DAILY, 1),
+        (Flags::WEEKDAY, 1),
+        (Flags::WEEKLY, 7),
+    ];
+    for (flag, day) in days {
+        let mut w = World::new();
+        let r = ReservationAsk {
+            flags: flag,
+            ..on(&w, "r", 60, 10, "n1")
+        };
+        create(&mut w, r).unwrap();
+        let first = get(&w, "r").start;
+        w.now = first;
+        w.tick();
+        assert!(get(&w, "r").active, "{flag:?}");
+        w.now = w.now.plus_s(600);
+        w.tick();
+        let next = get(&w, "r");
+        let weekend = flag == Flags::WEEKDAY && next.start.since_ms(first) > 86_400_000;
+        assert!(!next.active, "{flag:?}");
+        assert!(
+            weekend || next.start == first.plus_s(day * 86_400),
+            "{flag:?}: {:?}",
+            next.start
+        );
+    }
+}
+
+#[test]
+fn one_that_floats_never_begins() {
+    let mut w = World::new();
+    let r = ReservationAsk {
+        flags: Flags::TIME_FLOAT,
+        ..on(&w, "r", 600, 60, "n1")
+    };
+    create(&mut w, r).unwrap();
+    w.now = w.now.plus_s(1200);
+    w.tick();
+    let r = get(&w, "r");
+    assert!(!r.active);
+    let (begin, _) = r.occurrences(w.now).next().unwrap();
+    assert_eq!(begin, w.now.plus_s(600));
+}
+
+#[test]
+fn the_first_cores_of_each_node() {
+    let mut w = World::new();
+    let r = ReservationAsk {
+        core_counts: vec![1],
+        node_count: Some(1),
+        flags: Flags::FIRST_CORES,
+        ..ask(&w, "r", 0, 60)
+    };
+    create(&mut w, r).unwrap();
+    let cpus = get(&w, "r").nodes[0].cpus.clone().unwrap();
+    assert_eq!(cpus.iter().next(), Some(0));
+}

@@ -9,7 +9,7 @@ use crate::place::Ground as _;
 use crate::place::{Pick, Placement, Shortfall};
 use crate::queue::HeadKey;
 use crate::tenants::Ends;
-use crate::together::{Member, earliest_together};
+use crate::together::{Member, could_fit, earliest_together};
 use muster_core::het::HetPart;
 use muster_core::ids::JobId;
 use muster_core::job::{Allocation, Reason};
@@ -51,23 +51,66 @@ struct Failure {
     at: usize,
     /// Promises or earlier components of the same job were in the way.
     narrowed: bool,
+    /// What it missed in each of its lanes, and whether promises were in the way there; `None` if that is not known.
+    missing: Option<Vec<(u32, Shortfall, bool)>>,
 }
 
 impl Pass<'_> {
-    /// Starts all components if they fit side by side. Tried once in a pass.
-    pub(super) fn try_het(&mut self, lane: u32, part: HetPart) -> Tried {
+    /// Starts all components if they fit side by side. Tried once in a pass, and only if what one of them missed may be
+    /// there; `leads` says that it has become the first in line.
+    pub(super) fn try_het(&mut self, lane: u32, part: HetPart, leads: bool) -> Tried {
         if let Some(known) = self.het_tried.get(&part.leader) {
             return *known;
         }
-        let tried = match self.components(part) {
-            None => {
-                self.s.queue.block(lane, Shortfall::ANYTHING, false);
-                Tried::Incomplete
-            }
-            Some(components) => self.try_components(components),
+        let Some(components) = self.components(part) else {
+            self.s.queue.block(lane, Shortfall::ANYTHING, false);
+            self.het_tried.insert(part.leader, Tried::Incomplete);
+            return Tried::Incomplete;
+        };
+        let fits = self.fits_empty_nodes(part, &components);
+        // Nobody waits behind one that would find no place even then; it has one when it finds one.
+        let waits = if fits {
+            Tried::Waits
+        } else {
+            Tried::Incomplete
+        };
+        if self.backfill && !leads && !self.may_fit(part, &components) {
+            return waits;
+        }
+        let tried = match self.try_components(part, components) {
+            Tried::Waits => waits,
+            tried => tried,
         };
         self.het_tried.insert(part.leader, tried);
         tried
+    }
+
+    /// Whether the components find places beside each other on empty nodes that take jobs. Looked at once.
+    fn fits_empty_nodes(&mut self, part: HetPart, components: &[Component]) -> bool {
+        if let Some(known) = self.s.queue.het_fits.get(&part.leader) {
+            return *known;
+        }
+        let fits = could_fit(&self.members(components), &self.s.fleet);
+        self.s.queue.het_fits.insert(part.leader, fits);
+        fits
+    }
+
+    /// Whether what one of the components missed may be there now.
+    fn may_fit(&mut self, part: HetPart, components: &[Component]) -> bool {
+        if self.s.queue.het_restless.contains(&part.leader) {
+            return true;
+        }
+        let lanes = components.iter().flat_map(|c| &c.lanes);
+        lanes
+            .copied()
+            .collect::<Vec<u32>>()
+            .into_iter()
+            .any(|lane| {
+                let end = end_after(self.now, self.length_ms(lane));
+                let queue = &mut self.s.queue;
+                queue.woken.contains(&lane)
+                    || queue.is_hopeful(&self.s.fleet, lane, (&self.holds, end))
+            })
     }
 
     /// The components, if all of them are in the queue and can run somewhere.
@@ -79,10 +122,12 @@ impl Pass<'_> {
         part.ids().map(of).collect()
     }
 
-    /// Components are placed in their order; if one finds no place beside those before it, it comes first.
-    fn try_components(&mut self, components: Vec<Component>) -> Tried {
+    /// Components are placed in their order; if one finds no place beside those before it, it comes first. If it finds
+    /// none even then, all wait until it may.
+    fn try_components(&mut self, part: HetPart, components: Vec<Component>) -> Tried {
         let mut order: Vec<usize> = (0..components.len()).collect();
         let mut narrowed = false;
+        let mut missing = None;
         for _ in 0..components.len() {
             match self.place_all(&components, &order) {
                 Ok(starts) => {
@@ -93,6 +138,7 @@ impl Pass<'_> {
                     narrowed |= failure.narrowed;
                     let place = order.iter().position(|c| *c == failure.at).unwrap_or(0);
                     if place == 0 {
+                        missing = failure.missing;
                         break;
                     }
                     let first = order.remove(place);
@@ -100,8 +146,21 @@ impl Pass<'_> {
                 }
             }
         }
+        let certain = missing.is_some();
+        match certain {
+            true => self.s.queue.het_restless.remove(&part.leader),
+            false => self.s.queue.het_restless.insert(part.leader),
+        };
+        let missing = missing.unwrap_or_default();
         for lane in components.iter().flat_map(|c| &c.lanes) {
-            self.s.queue.block(*lane, Shortfall::ANYTHING, narrowed);
+            let own = missing.iter().find(|(of, ..)| of == lane);
+            let (short, held) = match own {
+                Some((_, short, held)) => (*short, *held),
+                // It waits for another component.
+                None if certain => (Shortfall::NO_NODES, false),
+                None => (Shortfall::ANYTHING, narrowed),
+            };
+            self.s.queue.block(*lane, short, held);
         }
         Tried::Waits
     }
@@ -119,9 +178,20 @@ impl Pass<'_> {
         for &at in order {
             let component = &components[at];
             let mut found = None;
+            let mut missing = Some(Vec::new());
             for &lane in &component.lanes {
                 let (placement, narrowed, cause) = self.try_now(lane, component.job);
                 any_narrowed |= narrowed;
+                missing = match placement {
+                    // More than nodes is missing, or they may do with a wait.
+                    Placement::Nowhere(_) if cause.is_some() => None,
+                    Placement::Scattered => None,
+                    Placement::Nowhere(short) => missing.map(|mut all: Vec<_>| {
+                        all.push((lane, short, narrowed));
+                        all
+                    }),
+                    Placement::Here(_) => missing,
+                };
                 if cause.is_some_and(Reason::is_limit) {
                     self.limited(lane, component.job);
                 }
@@ -139,6 +209,7 @@ impl Pass<'_> {
                 return Err(Failure {
                     at,
                     narrowed: any_narrowed,
+                    missing,
                 });
             };
             for pick in &picks {
@@ -292,12 +363,7 @@ impl Pass<'_> {
         }
     }
 
-    fn promise_all(&mut self, part: HetPart, first: JobId, cautious: bool) -> Option<Promise> {
-        let components = self.components(part)?;
-        let ends = match self.s.planned.predicts() && !cautious {
-            true => Ends::Planned,
-            false => Ends::Limits,
-        };
+    fn members(&self, components: &[Component]) -> Vec<Member<'_>> {
         let queue = &self.s.queue;
         let member = |c: &Component| Member {
             lanes: (c.lanes.iter())
@@ -308,7 +374,16 @@ impl Pass<'_> {
                 .collect(),
             waited: (self.state.jobs.get(&c.job)).and_then(|job| job.switch_wait_since),
         };
-        let members: Vec<Member<'_>> = components.iter().map(member).collect();
+        components.iter().map(member).collect()
+    }
+
+    fn promise_all(&mut self, part: HetPart, first: JobId, cautious: bool) -> Option<Promise> {
+        let components = self.components(part)?;
+        let ends = match self.s.planned.predicts() && !cautious {
+            true => Ends::Planned,
+            false => Ends::Limits,
+        };
+        let members = self.members(&components);
         let mut taken = self.holds.clone();
         let times = ((ends, None), self.now);
         let (start, found) =

@@ -103,6 +103,10 @@ impl Pass<'_> {
     pub(super) fn may_promise(&self, job: JobId, start: Timestamp) -> bool {
         let settings = &self.s.fleet.settings;
         let promised = |made: &Reservation| made.key.2 == job;
+        let qos = |job| self.state.accounts.qos.get(self.state.qos_of(job));
+        if qos(&self.state.jobs[&job]).is_some_and(|qos| qos.has("NoReserve")) {
+            return false;
+        }
         settings
             .window_ms
             .is_none_or(|window_ms| start.since_ms(self.now) <= window_ms)

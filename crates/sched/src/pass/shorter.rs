@@ -3,7 +3,7 @@
 
 use super::Pass;
 use crate::ground::{Live, end_after};
-use crate::place::{Ground as _, Pick, Placement, choose};
+use crate::place::{Ground as _, Pick, Placement, Shortfall, choose};
 use muster_core::ids::JobId;
 use muster_core::time::{TimeLimit, Timestamp};
 use std::cell::Cell;
@@ -14,12 +14,27 @@ const MINUTE_MS: u64 = 60_000;
 
 impl Pass<'_> {
     /// Nodes on which a job of the lane could start now with less time, at least its `--time-min`, and how much.
-    pub(super) fn try_shorter(&mut self, lane: u32, job: JobId) -> Option<(Vec<Pick>, TimeLimit)> {
-        let least_s = self.state.jobs.get(&job)?.spec.time_min?.seconds()?;
+    ///
+    /// # Errors
+    /// What it misses even so.
+    pub(super) fn try_shorter(
+        &mut self,
+        lane: u32,
+        job: JobId,
+    ) -> Result<(Vec<Pick>, TimeLimit), Shortfall> {
+        // It takes no less.
+        let as_it_is = Err(Shortfall::NO_NODES);
+        let spec = self.state.jobs.get(&job).map(|job| &job.spec);
+        let least = spec.and_then(|spec| spec.time_min);
+        let Some(least_s) = least.and_then(|least| least.seconds()) else {
+            return as_it_is;
+        };
         let (least_ms, lane) = (least_s.saturating_mul(1000), self.s.queue.lane(lane));
-        let demand = lane.demand.as_ref().ok()?;
+        let Ok(demand) = &lane.demand else {
+            return as_it_is;
+        };
         if demand.length_ms.is_some_and(|ms| ms <= least_ms) {
-            return None;
+            return as_it_is;
         }
         let part = &self.s.fleet.parts[lane.part as usize];
         let least = end_after(self.now, Some(least_ms));
@@ -27,9 +42,16 @@ impl Pass<'_> {
         let switches = demand.switches.map(|(most, _)| most);
         let found = choose(demand, &self.s.fleet, part, &ground, switches);
         let visited = ground.visited.get();
-        let Placement::Here(picks) = found else {
-            self.s.cost.nodes_visited += visited;
-            return None;
+        let picks = match found {
+            Placement::Here(picks) => picks,
+            Placement::Nowhere(short) => {
+                self.s.cost.nodes_visited += visited;
+                return Err(short);
+            }
+            Placement::Scattered => {
+                self.s.cost.nodes_visited += visited;
+                return Err(Shortfall::ANYTHING);
+            }
         };
         // What is promised to others on these nodes begins at some time: up to one of these is how long it may run.
         let full = end_after(self.now, demand.length_ms);
@@ -43,11 +65,13 @@ impl Pass<'_> {
                 let room = ground.room(part.pos_of[pick.node as usize] as usize);
                 demand.tasks_in(&self.s.fleet.classes[class as usize], &room) >= pick.tasks.max(1)
             })
-        })?;
-        let minutes = longest.since_ms(self.now) / MINUTE_MS;
-        let limit = TimeLimit::Minutes(u32::try_from(minutes).ok().filter(|m| *m > 0)?);
+        });
         self.s.cost.nodes_visited += visited;
-        Some((picks, limit))
+        let minutes = longest.map_or(0, |end| end.since_ms(self.now) / MINUTE_MS);
+        match u32::try_from(minutes).ok().filter(|m| *m > 0) {
+            Some(minutes) => Ok((picks, TimeLimit::Minutes(minutes))),
+            None => Err(Shortfall::ANYTHING),
+        }
     }
 
     /// The nodes of a partition for a job that ends then.

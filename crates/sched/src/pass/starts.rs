@@ -14,6 +14,7 @@ use muster_core::command::PlannedStart;
 use muster_core::hostlist;
 use muster_core::ids::JobId;
 use muster_core::job::{Allocation, Reason};
+use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::collections::BTreeMap;
 
@@ -25,7 +26,8 @@ impl Pass<'_> {
         }
         let name = &self.s.fleet.parts[part as usize].config.name;
         let job = &self.state.jobs[&job];
-        self.state.start_limit(job, name, tres, &self.limit_use)
+        let over = (self.state).start_limit((job, name), tres, &self.limit_use, self.now);
+        over.map(|over| over.reason)
     }
 
     /// The limit that keeps a job of the lane from starting on those nodes.
@@ -132,9 +134,10 @@ impl Pass<'_> {
         }
         if self.state.keeps_limits() {
             let tres = amounts(alloc);
+            let end = demand.length_ms.map(|ms| self.now.plus_ms(ms));
             let job = &self.state.jobs[&job];
             for scope in self.state.scopes_of(job, &alloc.partition) {
-                self.limit_use.entry(scope).or_default().add(&tres);
+                self.limit_use.entry(scope).or_default().add(&tres, end);
             }
         }
     }
@@ -146,6 +149,15 @@ impl Pass<'_> {
         let mut scopes = self.state.scopes_of(&self.state.jobs[&job], name);
         scopes.retain(|scope| self.state.is_limited(scope));
         self.s.queue.limit(lane, scopes);
+        if self
+            .s
+            .queue
+            .lane(lane)
+            .cause()
+            .is_some_and(State::is_limited_by_use)
+        {
+            self.s.limited_by_use.insert(lane);
+        }
     }
 
     /// One task less of that record is looked at in this pass.

@@ -43,6 +43,10 @@ impl<T> Slab<T> {
             .expect("ids are handed out for values that are there")
     }
 
+    pub(super) fn find(&self, id: u32) -> Option<&T> {
+        self.slots.get(id as usize)?.as_ref()
+    }
+
     pub(super) fn get_mut(&mut self, id: u32) -> &mut T {
         self.slots[id as usize]
             .as_mut()

@@ -1,6 +1,6 @@
 //! Limits of associations and QOS: who waits for them says which, others pass, and what ends lets the next go.
 
-use crate::world::{World, cluster, job, nodes};
+use crate::world::{World, cluster, job, nodes, wide};
 use muster_core::account_limits::Limits;
 use muster_core::accounts::{Account, AccountsChange, Qos, Terms, User};
 use muster_core::command::{Command, Identity, Reply, UserCommand};
@@ -8,9 +8,10 @@ use muster_core::event::Event;
 use muster_core::ids::JobId;
 use muster_core::job::Reason;
 use muster_core::refusal::RefusalCode;
-use muster_core::spec::{JobKind, JobSpec};
+use muster_core::spec::{JobKind, JobSpec, MemoryAsk};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 fn limits(text: &str, qos: bool) -> Limits {
     let mut limits = Limits::default();
@@ -85,6 +86,159 @@ fn started(world: &mut World) -> Vec<u64> {
     all.sort_unstable();
     world.state.check_invariants().unwrap();
     all
+}
+
+/// Every limit of a job's QOS and association, the job that breaks it, and Slurm's word for that.
+#[test]
+fn each_limit_has_its_reason() {
+    let large = || {
+        let mut spec = wide(2, 4, 60);
+        spec.ask.memory = MemoryAsk::PerNode(500);
+        spec
+    };
+    let cases = [
+        ("", "maxtres=mem=600", Reason::QOSMaxMemoryPerJob),
+        ("maxtres=mem=600", "", Reason::AssocMaxMemPerJob),
+        (
+            "maxtresmins=cpu=239",
+            "",
+            Reason::AssocMaxCpuMinutesPerJobLimit,
+        ),
+        ("", "maxtresmins=node=119", Reason::QOSMaxNodeMinutesPerJob),
+        ("maxtrespernode=cpu=1", "", Reason::AssocMaxCpuPerNode),
+        ("", "maxtrespernode=mem=499", Reason::QOSMaxMemoryPerNode),
+        (
+            "grptresrunmins=cpu=239",
+            "",
+            Reason::AssocGrpCPURunMinutesLimit,
+        ),
+        (
+            "",
+            "grptresrunmins=mem=59999",
+            Reason::QOSGrpMemoryRunMinutes,
+        ),
+        ("grptresmins=cpu=0", "", Reason::AssocGrpCPUMinutesLimit),
+        ("", "grptresmins=node=0", Reason::QOSGrpNodeMinutes),
+        ("grpwall=0", "", Reason::AssocGrpWallLimit),
+        ("", "grpwall=0", Reason::QOSGrpWallLimit),
+        ("", "maxtrespu=mem=999", Reason::QOSMaxMemoryPerUser),
+        ("", "maxtrespa=cpu=3", Reason::MaxCpuPerAccount),
+        ("", "maxjobspa=0", Reason::MaxJobsPerAccount),
+        ("", "mintres=cpu=5", Reason::QOSMinCpuNotSatisfied),
+        ("", "mintres=mem=1001", Reason::QOSMinMemory),
+        // What a QOS limits its association does not.
+        (
+            "maxtres=cpu=1",
+            "maxtres=cpu=3",
+            Reason::QOSMaxCpuPerJobLimit,
+        ),
+        ("maxtres=cpu=1", "maxtres=cpu=4", Reason::None),
+        ("grptres=cpu=1", "grptres=cpu=4", Reason::None),
+        (
+            "maxtres=cpu=1",
+            "maxtres=node=2",
+            Reason::AssocMaxCpuPerJobLimit,
+        ),
+    ];
+    for (user, qos, reason) in cases {
+        let mut world = with("", "", user, qos);
+        let mut config = (**world.state.config.as_ref().unwrap()).clone();
+        config.memory_is_consumable = true;
+        let at = world.now;
+        world.apply(&Event::Configured {
+            config: Arc::new(config),
+            at,
+            partitions: None,
+        });
+        let id = world.submit(with_qos("u", large()));
+        let runs = started(&mut world);
+        assert_eq!(world.reason(id), reason, "{user} {qos}");
+        assert_eq!(runs.is_empty(), reason != Reason::None, "{user} {qos}");
+        if reason != Reason::None {
+            let told = muster_sched::explain(&world.state, id, world.now);
+            let text = told.expect("it waits").waits_for.join(" ");
+            assert!(text.contains("keeps it back"), "{user} {qos}: {text}");
+        }
+    }
+}
+
+/// What those that run may still use comes down as time goes by, and lets the next go without any other change.
+#[test]
+fn minutes_that_are_left_to_run_let_others_go_in_time() {
+    let mut world = with("grptresrunmins=cpu=120", "", "", "");
+    let first = world.submit(of("u", job(1, 100)));
+    let second = world.submit(of("v", job(1, 40)));
+    assert_eq!(started(&mut world), [first.0]);
+    assert_eq!(world.reason(second), Reason::AssocGrpCPURunMinutesLimit);
+    let start = world.now;
+    for _ in 0..40 {
+        world.now = world.sched.next_look().expect("it is tried again");
+        if !started(&mut world).is_empty() {
+            break;
+        }
+    }
+    assert_eq!(world.now.since_ms(start) / 60_000, 20);
+    assert_eq!(world.state.active.len(), 2);
+}
+
+/// What was used in the course of time counts, whoever below the account used it.
+#[test]
+fn use_counts_after_the_end() {
+    for safe in [false, true] {
+        let mut world = with("grptresmins=cpu=100", "", "", "");
+        let mut config = (**world.state.config.as_ref().unwrap()).clone();
+        config.order.enforce_safe = safe;
+        let at = world.now;
+        world.apply(&Event::Configured {
+            config: Arc::new(config),
+            at,
+            partitions: None,
+        });
+        let first = world.submit(of("u", job(2, 45)));
+        assert_eq!(started(&mut world), [first.0]);
+        world.now = world.now.plus_s(40 * 60);
+        world.end(first);
+        // 80 of 100 are used.
+        let long = world.submit(of("v", job(1, 30)));
+        let short = world.submit(of("v", job(1, 20)));
+        let runs = started(&mut world);
+        if safe {
+            assert_eq!(runs, [short.0]);
+            assert_eq!(world.reason(long), Reason::AssocGrpCPUMinutesLimit);
+        } else {
+            assert_eq!(runs, [long.0, short.0]);
+        }
+    }
+}
+
+/// `DenyOnLimit` refuses what no other job's end would let start.
+#[test]
+fn a_qos_may_refuse_who_is_over_its_limits() {
+    let mut world = with("", "", "", "maxtres=cpu=2");
+    let mut qos = world.state.accounts.qos["q"].clone();
+    qos.flags = vec!["DenyOnLimit".into()];
+    let (changes, at) = (vec![AccountsChange::Qos(qos)], world.now);
+    world.apply(&Event::AccountsChanged { changes, at });
+    let mut submit = |tasks| {
+        let mut spec = with_qos("u", job(tasks, 10));
+        (spec.kind, spec.interactive) = (JobKind::Allocation, true);
+        let who = Identity {
+            uid: 1,
+            user: "u".into(),
+            ..Identity::default()
+        };
+        let command = UserCommand::Submit {
+            spec: Box::new(spec),
+            blobs: vec![],
+            test_only: false,
+        };
+        world.decide(&Command::User(who, command))
+    };
+    match submit(3) {
+        Some(Reply::Refused(refusal)) => assert_eq!(refusal.code, RefusalCode::AccountingPolicy),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(submit(2), Some(Reply::Submitted { .. })));
 }
 
 #[test]

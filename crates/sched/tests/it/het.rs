@@ -93,6 +93,56 @@ fn a_component_with_a_choice_leaves_the_node_to_one_without() {
     );
 }
 
+/// Each component would fit alone, but never beside the other: nobody waits behind such a job.
+#[test]
+fn components_that_never_fit_beside_each_other_hold_nobody_up() {
+    for backfill in [true, false] {
+        let mut config = cluster(nodes(2, 2));
+        config.backfill = backfill;
+        let mut world = World::new(config);
+        let ids = world.submit_het(vec![job(3, 10), job(2, 10)]);
+        let other = world.submit_with(job(1, 10), 1);
+        assert_eq!(world.pass_by_core(), [other]);
+        // With less they fit.
+        let ask = {
+            let mut spec = (*world.state.jobs[&ids[0]].spec).clone();
+            spec.ask.ntasks = Some(1);
+            spec
+        };
+        world.change(ids[0], JobChange::Spec(std::sync::Arc::new(ask)));
+        assert_eq!(world.pass_by_core(), ids);
+    }
+}
+
+/// A component that finds no place on its own waits for what it misses, and its whole job with it.
+#[test]
+fn a_het_job_waits_for_what_a_component_misses() {
+    let mut world = World::simple(8, 4);
+    let runs: Vec<JobId> = (0..8).map(|i| world.submit(job(4, 100 + i))).collect();
+    assert_eq!(world.pass_by_core().len(), 8);
+    // Behind one that waits for all nodes.
+    world.submit(wide(8, 32, 100));
+    let ids = world.submit_het(vec![wide(4, 16, 10), job(1, 10)]);
+    assert!(world.pass_by_core().is_empty());
+    assert!(world.pass_by_core().is_empty());
+    // Three nodes come free one after another: that is not what four nodes miss.
+    for id in &runs[..3] {
+        world.end(*id);
+        assert!(world.pass_by_core().is_empty());
+        let cost = world.sched.cost();
+        assert_eq!(
+            (cost.shapes_visited, cost.nodes_visited),
+            (0, 0),
+            "{cost:?}"
+        );
+    }
+    world.end(runs[3]);
+    assert!(world.pass_by_core().is_empty());
+    assert!(world.sched.cost().shapes_visited > 0);
+    world.end(runs[4]);
+    assert_eq!(world.pass_by_core(), ids);
+}
+
 #[test]
 fn a_held_component_keeps_the_others_waiting_but_nobody_else() {
     let mut world = World::simple(1, 2);

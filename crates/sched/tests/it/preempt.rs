@@ -6,9 +6,11 @@ use muster_core::command::{Command, NodeCommand, Plan};
 use muster_core::config::ClusterConfig;
 use muster_core::event::Event;
 use muster_core::ids::JobId;
-use muster_core::job::{Job, JobState, Reason};
+use muster_core::job::{Job, JobState, NodeShare, Reason};
 use muster_core::preemption::{PreemptMode, PreemptType};
 use muster_core::spec::{JobSpec, MemoryAsk};
+use muster_core::time::Timestamp;
+use muster_sched::{Promised, Scheduler};
 use proptest::prelude::*;
 use std::cmp::Reverse;
 
@@ -307,6 +309,76 @@ fn qos_lists_say_who_goes_before_whom() {
     assert_eq!(world.preempting_pass().0, [own.0]);
 }
 
+/// In the order of submission a job that had to make room would come first again when it is back in the queue, and
+/// have what it made room with, again and again.
+#[test]
+fn who_made_room_comes_after_those_whom_it_was_made_for() {
+    let mut config = cluster(nodes(1, 4));
+    config.order.preemption.kind = PreemptType::Qos;
+    config.order.preemption.mode = PreemptMode::Requeue;
+    let mut world = World::new(config);
+    // `top` may preempt `high` and that `low`: one above another, though `top` does not list `low`.
+    for (name, preempt) in [("low", ""), ("high", "low"), ("top", "high")] {
+        let qos = Qos {
+            name: name.into(),
+            preempt: preempt.split_whitespace().map(str::to_owned).collect(),
+            ..Qos::default()
+        };
+        let (changes, at) = (vec![AccountsChange::Qos(qos)], world.now);
+        world.apply(&Event::AccountsChanged { changes, at });
+    }
+    let submit = |world: &mut World, priority, name: &str| {
+        let spec = JobSpec {
+            qos: Some(name.into()),
+            ..job(4, 60)
+        };
+        world.submit_with(spec, priority)
+    };
+    // Who comes earlier has the higher priority, as in the order of submission.
+    let low = submit(&mut world, 30, "low");
+    world.pass_by_core();
+    let high = submit(&mut world, 20, "high");
+    assert_eq!(world.preempting_pass(), (vec![low.0], vec![]));
+    let top = submit(&mut world, 10, "top");
+    world.clean(low);
+    assert_eq!(world.state_of(low), (JobState::Pending, false));
+    assert_eq!(world.preempting_pass(), (vec![], vec![top.0]));
+    // It may not preempt that one, and comes after it all the same.
+    assert_eq!(world.preempting_pass(), (vec![], vec![]));
+    world.end_by_core(top);
+    assert_eq!(world.preempting_pass(), (vec![], vec![high.0]));
+    world.end_by_core(high);
+    assert_eq!(world.preempting_pass(), (vec![], vec![low.0]));
+    assert_eq!(world.state.jobs[&low].restarts, 1);
+}
+
+/// A promise keeps what there will be when others have ended: what is free until then and left over is counted, too.
+#[test]
+fn what_a_promise_leaves_counts_beside_what_is_made_free() {
+    let mut world = tiers(3, 4, PreemptMode::Cancel);
+    let on = |list: &str, mut spec: JobSpec| {
+        spec.ask.nodelist = Some(list.into());
+        spec
+    };
+    let pairs = |spec: JobSpec| {
+        let mut spec = spec;
+        spec.ask.cpus_per_task = Some(2);
+        spec
+    };
+    world.submit(within("hi", on("n0", job(2, 10))));
+    world.submit(within("hi", on("n1", job(4, 10))));
+    let low = world.submit(on("n2", job(4, 60)));
+    assert_eq!(world.pass_by_core().len(), 3);
+    // It waits for n1, and has two CPUs of n0 kept from then on, when four will be free there.
+    let first = world.submit(within("hi", on("n[0-1]", pairs(wide(2, 2, 60)))));
+    let next = world.submit(within("mid", pairs(wide(2, 2, 60))));
+    assert_eq!(world.preempting_pass(), (vec![low.0], vec![]));
+    world.clean(low);
+    assert_eq!(world.preempting_pass(), (vec![], vec![next.0]));
+    assert_eq!(world.place(next), "n0:2 n2:2");
+    assert_eq!(world.reason(first), Reason::Resources);
+}
+
 #[test]
 fn tasks_of_an_array_get_room_in_one_go() {
     let mut world = tiers(3, 2, PreemptMode::Cancel);
@@ -368,6 +440,61 @@ fn fits(free: &[(u32, u64)], spec: &JobSpec, memory: bool) -> bool {
     caps.len() >= spec.ask.min_nodes as usize && caps.iter().sum::<u32>() >= spec.ask.task_count()
 }
 
+/// How far before others a job stands in line.
+fn standing(world: &World, job: &Job) -> (Reverse<u32>, JobId) {
+    (Reverse(world.state.preempt_rank(job)), job.id)
+}
+
+/// What a job would find on the nodes now if these were gone: free CPUs and memory without what is promised to those
+/// before it in line. By the simplest means.
+fn left_without(world: &World, id: JobId, gone: &[JobId]) -> Vec<(u32, u64)> {
+    let state = &world.state;
+    let waiting = &state.jobs[&id];
+    let stops = state.preemption().unwrap().mode == PreemptMode::Suspend;
+    let end = world
+        .now
+        .plus_s(waiting.time_limit.seconds().expect("all have limits"));
+    // At a time, those gone whose limit passes by then included.
+    let free_at = |node: usize, at: Timestamp| {
+        let record = &state.nodes[node];
+        let mut free = (record.free_cpus.len(), record.unheld_mib());
+        for id in &state.active {
+            let job = &state.jobs[id];
+            let ended = state.limit_end(job).is_some_and(|end| end <= at);
+            let leaves = ended || gone.contains(id);
+            let here = |share: &&NodeShare| share.node.0 as usize == node && leaves;
+            for share in job.held().map(|(share, _)| share).filter(here) {
+                free.0 += if job.cpus_lent { 0 } else { share.cpus.len() };
+                free.1 += if ended || !stops { share.memory_mib } else { 0 };
+            }
+        }
+        free
+    };
+    let before = |p: &&Promised| {
+        let job = &state.jobs[&p.job];
+        p.start < end && standing(world, job) < standing(world, waiting)
+    };
+    let promised = world.sched.promised();
+    let promised: Vec<&Promised> = promised.iter().filter(before).collect();
+    let mut left: Vec<(u32, u64)> = (0..state.nodes.len())
+        .map(|node| free_at(node, Timestamp(i64::MIN)))
+        .collect();
+    for (node, left) in left.iter_mut().enumerate() {
+        for promise in promised.iter().filter(|p| p.node as usize == node) {
+            let mut then = free_at(node, promise.start);
+            let beside = |p: &&&Promised| {
+                p.node as usize == node && p.start <= promise.start && promise.start < p.end
+            };
+            for other in promised.iter().filter(beside) {
+                then.0 = then.0.saturating_sub(other.cpus);
+                then.1 = then.1.saturating_sub(other.mib);
+            }
+            *left = (left.0.min(then.0), left.1.min(then.1));
+        }
+    }
+    left
+}
+
 /// The first preemption of a plan: nobody could have been spared, and none of a lower rank alone would have done.
 fn no_more_than_needed(world: &World, plan: &Plan) -> Result<(), TestCaseError> {
     let Some(first) = plan.preemptions.first() else {
@@ -378,40 +505,14 @@ fn no_more_than_needed(world: &World, plan: &Plan) -> Result<(), TestCaseError> 
     let goes = |j: &Job| j.completing || j.cpus_lent || j.grace_end().is_some();
     let busy = state.jobs.values().any(goes);
     let others = plan.starts.iter().any(|s| s.job != first.by);
-    // Nodes are kept for who waits before it.
-    let tier = |j: &Job| {
-        let part = state.partitions.iter().find(|p| p.name == j.partition);
-        part.map(|p| p.priority_tier)
-    };
-    let place = |j: &Job| (Reverse(tier(j)), j.id);
-    let by = place(&state.jobs[&first.by]);
-    let waits = |j: &Job| j.is_startable() && place(j) < by;
-    if busy
-        || others
-        || state.jobs.values().any(waits)
-        || plan.preemptions.iter().any(|p| p.by != first.by)
-    {
+    if busy || others || plan.preemptions.iter().any(|p| p.by != first.by) {
         return Ok(());
     }
     let waiting = &state.jobs[&first.by];
     let memory = state.config.as_ref().unwrap().memory_is_consumable;
-    let stops = state.preemption().unwrap().mode == PreemptMode::Suspend;
     let victims: Vec<JobId> = plan.preemptions.iter().map(|p| p.victim).collect();
-    let without = |gone: &[JobId]| {
-        let mut free: Vec<(u32, u64)> = state
-            .nodes
-            .iter()
-            .map(|n| (n.free_cpus.len(), n.unheld_mib()))
-            .collect();
-        for job in gone.iter().map(|id| &state.jobs[id]) {
-            for (share, _) in job.held() {
-                let node = &mut free[share.node.0 as usize];
-                node.0 += share.cpus.len();
-                node.1 += if stops { 0 } else { share.memory_mib };
-            }
-        }
-        fits(&free, &waiting.spec, memory)
-    };
+    let without =
+        |gone: &[JobId]| fits(&left_without(world, first.by, gone), &waiting.spec, memory);
     prop_assert!(!without(&[]), "nobody had to make room");
     prop_assert!(without(&victims), "{:?} do not make room", victims);
     for spared in &victims {
@@ -434,6 +535,51 @@ fn no_more_than_needed(world: &World, plan: &Plan) -> Result<(), TestCaseError> 
         .map(|j| j.id)
         .collect();
     prop_assert!(!without(&lower), "lower ranks would have done: {:?}", lower);
+    Ok(())
+}
+
+/// Once those who made room have left, those for whom they did start, or one that comes before them in line.
+fn is_used(world: &World, plan: &Plan) -> Result<(), TestCaseError> {
+    let state = world.state.clone();
+    let mut world = World {
+        sched: Scheduler::new(&state),
+        state,
+        now: world.now,
+    };
+    let ends = |job: &Job| job.grace_end();
+    let grace_end = world.state.jobs.values().filter_map(ends).max();
+    if let Some(end) = grace_end {
+        world.now = world.now.max(end);
+        world.tick();
+    }
+    let gone = |job: &&Job| job.completing;
+    let gone: Vec<JobId> = world
+        .state
+        .jobs
+        .values()
+        .filter(gone)
+        .map(|j| j.id)
+        .collect();
+    gone.iter().for_each(|id| world.clean(*id));
+    let mut started = Vec::new();
+    loop {
+        let new = world.preempting_pass().1;
+        if new.is_empty() {
+            break;
+        }
+        started.extend(new.into_iter().map(JobId));
+    }
+    let place = |id: &JobId| standing(&world, &world.state.jobs[id]);
+    for preemption in &plan.preemptions {
+        let by = preemption.by;
+        let runs = !world.state.jobs[&by].is_startable();
+        let before = started.iter().any(|id| place(id) < place(&by));
+        prop_assert!(
+            runs || before,
+            "{by} has nothing of the room made by {}",
+            preemption.victim
+        );
+    }
     Ok(())
 }
 
@@ -494,7 +640,15 @@ fn soundly(flags: u32, ops: &[Op]) -> Result<(), TestCaseError> {
         PreemptMode::Requeue,
         PreemptMode::Suspend,
     ][flags as usize % 3];
-    let mut config = config(3, 4, mode);
+    let by_qos = flags & 64 != 0;
+    let mut config = match by_qos {
+        true => cluster(nodes(3, 4)),
+        false => config(3, 4, mode),
+    };
+    if by_qos {
+        config.order.preemption.kind = PreemptType::Qos;
+        config.order.preemption.mode = mode;
+    }
     config.memory_is_consumable = flags & 4 != 0;
     config.backfill = flags & 8 == 0;
     if flags & 16 != 0 {
@@ -504,6 +658,19 @@ fn soundly(flags: u32, ops: &[Op]) -> Result<(), TestCaseError> {
         config.order.preemption.exempt_s = 30;
     }
     let mut world = World::new(config);
+    let lists: [(&str, u32, &[&str]); 3] =
+        [("p", 1, &[]), ("mid", 5, &["p"]), ("hi", 10, &["p", "mid"])];
+    let changes = lists.map(|(name, priority, preempt)| {
+        AccountsChange::Qos(Qos {
+            name: name.into(),
+            priority,
+            preempt: preempt.iter().map(|n| (*n).to_owned()).collect(),
+            grace_time_s: u32::from(flags & 16 != 0 && name == "p") * 20,
+            ..Qos::default()
+        })
+    });
+    let (changes, at) = (changes.to_vec(), world.now);
+    world.apply(&Event::AccountsChanged { changes, at });
     let mut all: Vec<JobId> = Vec::new();
     for op in ops {
         match op {
@@ -513,10 +680,13 @@ fn soundly(flags: u32, ops: &[Op]) -> Result<(), TestCaseError> {
                 nodes,
                 mib,
             } => {
-                let mut spec = within(
-                    ["p", "mid", "hi"][*part],
-                    wide(*nodes, (*tasks).max(*nodes), 60),
-                );
+                let name = ["p", "mid", "hi"][*part];
+                let mut spec = wide(*nodes, (*tasks).max(*nodes), 60);
+                if by_qos {
+                    spec.qos = Some(name.into());
+                } else {
+                    spec = within(name, spec);
+                }
                 spec.ask.memory = MemoryAsk::PerNode(mib + 1);
                 all.push(world.submit(spec));
             }
@@ -546,12 +716,12 @@ fn soundly(flags: u32, ops: &[Op]) -> Result<(), TestCaseError> {
             }
             Op::Pass => {
                 let plan = world.sched.plan(&world.state, world.now);
-                let fresh =
-                    muster_sched::Scheduler::new(&world.state).plan(&world.state, world.now);
+                let fresh = Scheduler::new(&world.state).plan(&world.state, world.now);
                 prop_assert_eq!(&plan.starts, &fresh.starts);
                 prop_assert_eq!(&plan.preemptions, &fresh.preemptions);
                 no_more_than_needed(&world, &plan)?;
-                world.carry_out(plan);
+                world.carry_out(plan.clone());
+                is_used(&world, &plan)?;
             }
         }
         prop_assert_eq!(world.state.check_invariants(), Ok(()));
@@ -595,7 +765,7 @@ proptest! {
 
     #[test]
     fn room_is_made_soundly(
-        flags in 0u32..64,
+        flags in 0u32..128,
         ops in proptest::collection::vec(op(), 1..60),
     ) {
         soundly(flags, &ops)?;

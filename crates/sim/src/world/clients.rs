@@ -25,6 +25,8 @@ use muster_ctld::mail::ToWriter;
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;
 
+/// Virtual time after the last fault in which all that can start has started, milliseconds.
+const LONG_MS: u64 = 3 * 3600 * 1000;
 /// Memory of every node, MiB.
 const MEMORY_MIB: u64 = 4000;
 
@@ -48,6 +50,17 @@ pub(crate) struct Submission {
     pub(crate) ask: ResourceAsk,
     pub(crate) array: Option<ArraySpec>,
     pub(crate) uid: u32,
+}
+
+impl Submission {
+    pub(crate) fn of(spec: &JobSpec, uid: u32) -> Submission {
+        Submission {
+            name: spec.name.clone(),
+            ask: spec.ask.clone(),
+            array: spec.array.clone(),
+            uid,
+        }
+    }
 }
 
 struct Request {
@@ -236,6 +249,18 @@ impl Clients {
         self.acknowledged.len() as u64
     }
 
+    /// A name that no other job has.
+    pub(crate) fn next_name(&mut self) -> String {
+        let name = format!("j{}", self.next_job);
+        self.next_job += 1;
+        name
+    }
+
+    /// A submission is sent.
+    pub(crate) fn remember(&mut self, submission: Submission) {
+        self.sent.insert(submission.name.clone(), submission);
+    }
+
     /// Submissions whose acknowledgement arrived.
     pub(crate) fn submissions(&self) -> impl Iterator<Item = (JobId, &Submission)> {
         self.acknowledged
@@ -282,13 +307,15 @@ impl World {
         self.clients.steps_left = left;
         let delay = self.random.around(1_500);
         self.later(delay, Happening::Step);
-        match self.random.below(40) {
+        match self.random.below(46) {
             0..=19 => self.submit(),
             20 | 21 => {
                 for _ in 0..8 {
                     self.submit();
                 }
             }
+            40..=42 => self.submit_het(),
+            43..=45 => self.reserve(),
             choice => self.change_something(choice),
         }
     }
@@ -391,17 +418,11 @@ impl World {
     }
 
     fn submit(&mut self) {
-        let name = format!("j{}", self.clients.next_job);
-        self.clients.next_job += 1;
+        let name = self.clients.next_name();
         let uid = 1000 + self.random.small(0, 2);
         let spec = self.make_spec(&name);
-        let submission = Submission {
-            name: name.clone(),
-            ask: spec.ask.clone(),
-            array: spec.array.clone(),
-            uid,
-        };
-        self.clients.sent.insert(name, submission.clone());
+        let submission = Submission::of(&spec, uid);
+        self.clients.remember(submission.clone());
         let blobs = spec
             .script
             .map(|id| (id, b"#!/bin/sh\nexit\n".to_vec().into()))
@@ -415,7 +436,8 @@ impl World {
         self.ask(uid, command, Some(submission));
     }
 
-    fn make_spec(&mut self, name: &str) -> JobSpec {
+    pub(super) fn make_spec(&mut self, name: &str) -> JobSpec {
+        let reservation = self.wished_reservation();
         let random = &mut self.random;
         let few = random.one_in(4);
         let partition = &self.config.partitions[usize::from(few)];
@@ -499,6 +521,7 @@ impl World {
             kill_on_invalid_dep: random.one_in(4).then(|| random.one_in(2)),
             begin: begin_in.map(|ms| self.clock().plus_ms(ms)),
             no_kill: self.random.one_in(10),
+            reservation,
             ..JobSpec::default()
         }
     }
@@ -540,7 +563,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, uid: u32, command: UserCommand, submission: Option<Submission>) {
+    pub(super) fn ask(&mut self, uid: u32, command: UserCommand, submission: Option<Submission>) {
         let id = self.clients.next_request;
         self.clients.next_request += 1;
         let user = if uid == 0 {
@@ -614,6 +637,12 @@ impl World {
         Ok(())
     }
 
+    /// Whether all that can start must have done so.
+    fn heals_long(&self) -> bool {
+        let since = self.healing_since.unwrap_or(self.now);
+        self.now - since > LONG_MS
+    }
+
     /// What an administrator does at the end so that nothing waits for somebody. Repeated until all is over.
     pub(crate) fn heal(&mut self) {
         self.later(20_000, Happening::Heal);
@@ -656,17 +685,30 @@ impl World {
                 JobState::Pending if job.reason == Reason::DependencyNeverSatisfied => {
                     commands.push(cancel(vec![target]));
                 }
+                // Its components may never fit beside each other.
+                JobState::Pending if job.het.is_some() && self.heals_long() => {
+                    commands.push(cancel(vec![target]));
+                }
+                // There will be no more reservations.
+                JobState::Pending if job.spec.reservation.is_some() => {
+                    commands.push(cancel(vec![target]));
+                }
                 JobState::Pending if job.hold != Hold::None => {
                     commands.push(UserCommand::Release { target });
                 }
                 JobState::Suspended => commands.push(UserCommand::Resume { target }),
-                JobState::Running if job.spec.kind == JobKind::Allocation => {
+                // Components end with the first one.
+                JobState::Running
+                    if job.spec.kind == JobKind::Allocation
+                        && job.het.is_none_or(|part| part.leads()) =>
+                {
                     let exit = ExitStatus::default();
                     commands.push(UserCommand::EndAllocation { job: job.id, exit });
                 }
                 _ => {}
             }
         }
+        self.end_reservations(&mut commands);
         commands
             .into_iter()
             .for_each(|command| self.ask(0, command, None));

@@ -154,7 +154,7 @@ fn read(verb: Verb, entity: Entity, words: &[String]) -> Result<Words, Failure> 
         }
         if !read.take(entity, &key, sign, value, condition)? {
             return Err(error(format!(
-                "Unknown option: {word}; of limits GrpJobs, GrpSubmitJobs, GrpTRES, MaxJobs, MaxSubmitJobs, MaxTRES, MaxWall and a QOS' MaxTRESPerUser are kept"
+                "Unknown option: {word}; of limits GrpJobs, GrpSubmitJobs, GrpTRES, GrpTRESMins, GrpTRESRunMins, GrpWall, MaxJobs, MaxSubmitJobs, MaxTRES, MaxTRESMins, MaxTRESPerNode, MaxWall and a QOS' MaxJobsPerAccount, MaxSubmitJobsPerAccount, MaxTRESPerAccount, MaxTRESPerUser, MinTRES are kept"
             )));
         }
     }
@@ -240,6 +240,7 @@ impl Words {
         match key {
             "priority" => self.qos.priority = Some(number(key, value)?),
             "preempt" => self.qos.preempt = Some((sign, list(value))),
+            "flags" => self.qos.flags = Some((sign, list(value))),
             "preemptmode" => self.qos.preempt_mode = Some(value.to_owned()),
             "preemptexempttime" => self.qos.preempt_exempt_s = Some(seconds(key, value)?),
             "gracetime" => self.qos.grace_time_s = Some(seconds(key, value)?.unwrap_or(0)),

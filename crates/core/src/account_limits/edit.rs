@@ -1,0 +1,113 @@
+//! How limits are written, as sacctmgr takes them.
+
+use super::{Amounts, Limits};
+use crate::time::TimeLimit;
+
+/// What is said of limits that cannot be set.
+pub const NOT_KEPT: &str = "is not kept here";
+
+/// One edit of limits: the limit's name in lower case, and its value; -1 clears.
+pub type LimitAsk = (String, String);
+
+impl Limits {
+    /// Sets one; what is wrong about it if it cannot be set.
+    ///
+    /// # Errors
+    /// Why not, naming the limit.
+    pub fn set(&mut self, (key, value): &LimitAsk, qos: bool) -> Result<(), String> {
+        let number = || match value.as_str() {
+            "-1" => Ok(None),
+            _ => (value.parse().map(Some))
+                .map_err(|_| format!("{key}={value}: expected a number, or -1 for none")),
+        };
+        match key.as_str() {
+            "grpjobs" => self.grp_jobs = number()?,
+            "grpsubmit" | "grpsubmitjobs" => self.grp_submit = number()?,
+            "grptres" => set_amounts(&mut self.grp_tres, key, value)?,
+            "grptresmins" => set_amounts(&mut self.grp_tres_mins, key, value)?,
+            "grptresrunmins" | "grptresrunmin" => {
+                set_amounts(&mut self.grp_tres_run_mins, key, value)?;
+            }
+            "grpwall" => self.grp_wall_min = minutes(key, value)?.map(u64::from),
+            "maxtresmins" | "maxtresminsperjob" | "maxtresminspj" => {
+                set_amounts(&mut self.max_tres_mins, key, value)?;
+            }
+            "maxtrespernode" | "maxtrespn" => set_amounts(&mut self.max_tres_node, key, value)?,
+            "maxjobsperaccount" | "maxjobspa" if qos => self.max_jobs_account = number()?,
+            "maxsubmitjobsperaccount" | "maxsubmitpa" | "maxsubmitjobspa" if qos => {
+                self.max_submit_account = number()?;
+            }
+            "maxtresperaccount" | "maxtrespa" if qos => {
+                set_amounts(&mut self.max_tres_account, key, value)?;
+            }
+            "mintres" | "mintresperjob" | "mintrespj" if qos => {
+                set_amounts(&mut self.min_tres, key, value)?;
+            }
+            "maxjobs" if !qos => self.max_jobs = number()?,
+            "maxsubmit" | "maxsubmitjobs" if !qos => self.max_submit = number()?,
+            "maxjobsperuser" | "maxjobspu" | "maxjobs" => self.max_jobs = number()?,
+            "maxsubmitjobsperuser"
+            | "maxsubmitpu"
+            | "maxsubmitjobspu"
+            | "maxsubmit"
+            | "maxsubmitjobs" => self.max_submit = number()?,
+            "maxtres" | "maxtresperjob" | "maxtrespj" => {
+                set_amounts(&mut self.max_tres, key, value)?;
+            }
+            "maxtresperuser" | "maxtrespu" if qos => {
+                set_amounts(&mut self.max_tres_user, key, value)?;
+            }
+            "maxwall" | "maxwalldurationperjob" => self.max_wall_min = minutes(key, value)?,
+            _ => return Err(format!("{key} {NOT_KEPT}")),
+        }
+        Ok(())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        *self == Limits::default()
+    }
+}
+
+fn minutes(key: &str, value: &str) -> Result<Option<u32>, String> {
+    match (value, value.parse()) {
+        ("-1", _) | (_, Ok(TimeLimit::Unlimited)) => Ok(None),
+        (_, Ok(TimeLimit::Minutes(minutes))) => Ok(Some(minutes)),
+        (_, Err(_)) => Err(format!("{key}={value}: expected a time")),
+    }
+}
+
+fn set_amounts(amounts: &mut Amounts, key: &str, value: &str) -> Result<(), String> {
+    for word in value.split(',').filter(|w| !w.is_empty()) {
+        let wrong = || {
+            format!(
+                "{key}={word}: expected name=number with cpu, mem, node or gres/NAME; -1 for none"
+            )
+        };
+        let (name, count) = word.split_once('=').ok_or_else(wrong)?;
+        let name = name.to_ascii_lowercase();
+        let is_known = ["cpu", "mem", "node"].contains(&name.as_str())
+            || (name.starts_with("gres/") && name.len() > 5);
+        if !is_known {
+            return Err(wrong());
+        }
+        amounts.retain(|(n, _)| *n != name);
+        if count != "-1" {
+            let units = [('K', 0u32), ('M', 0), ('G', 10), ('T', 20)];
+            let upper = count.to_ascii_uppercase();
+            let unit = units
+                .iter()
+                .find(|(u, _)| upper.ends_with(*u) && name == "mem");
+            let digits = unit.map_or(upper.as_str(), |(u, _)| upper.trim_end_matches(*u));
+            let number: u64 = digits.parse().map_err(|_| wrong())?;
+            let shift = unit.map_or(0, |(_, shift)| *shift);
+            let number = match unit {
+                Some(('K', _)) => number.div_ceil(1024),
+                _ => number.checked_shl(shift).unwrap_or(u64::MAX),
+            };
+            amounts.push((name, number));
+        }
+    }
+    amounts.sort();
+    Ok(())
+}

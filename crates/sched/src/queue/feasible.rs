@@ -1,0 +1,106 @@
+//! What a shape needs in a partition, and whether it could ever have that there.
+
+use crate::demand::Demand;
+use crate::fleet::{Fleet, PartView, Room};
+use crate::ground::Ideal;
+use crate::place::choose;
+use muster_core::config::PartitionState;
+use muster_core::job::Reason;
+use muster_core::spec::{JobSpec, ResourceAsk};
+use muster_core::time::TimeLimit;
+
+/// Whether a node with so much room may take part in a job.
+pub(super) fn may_use(demand: &Demand, fleet: &Fleet, node: u32, room: &Room) -> bool {
+    let class = fleet.nodes[node as usize].class;
+    let admitted = |a: usize| demand.admits(a, class, node);
+    (0..demand.alternatives.len()).any(admitted)
+        && demand.tasks_in(&fleet.classes[class as usize], room) > 0
+}
+
+/// Milliseconds that jobs with this limit and prediction are taken to run.
+pub(super) fn planned_ms(limit: TimeLimit, predicted_s: Option<u32>) -> Option<u64> {
+    let limit_s = limit.seconds();
+    let planned_s = predicted_s.map(u64::from).into_iter().chain(limit_s).min();
+    planned_s.map(|s| s.saturating_mul(1000))
+}
+
+/// The partitions a job may run in, in its order.
+pub(crate) fn partitions_of<'a>(spec: &'a JobSpec, fallback: &'a [String]) -> &'a [String] {
+    if spec.partitions.is_empty() {
+        fallback
+    } else {
+        &spec.partitions
+    }
+}
+
+pub(super) fn least_cpus(demand: &Result<Demand, Reason>, fleet: &Fleet) -> u32 {
+    let Ok(demand) = demand else { return 0 };
+    (0..demand.alternatives.len())
+        .map(|a| demand.floor(a, &fleet.classes, demand.tasks_least()).0)
+        .min()
+        .unwrap_or(0)
+}
+
+/// What a shape needs in a partition.
+///
+/// # Errors
+/// Why it cannot run there as the partition and its nodes are, whatever else runs.
+pub(crate) fn feasible(
+    ask: &ResourceAsk,
+    limit: TimeLimit,
+    fleet: &Fleet,
+    part: &PartView,
+    user: Option<u32>,
+) -> Result<Demand, Reason> {
+    if part.own.as_ref().is_some_and(|own| !own.open) {
+        return Err(Reason::Reservation);
+    }
+    match part.config.state {
+        PartitionState::Up | PartitionState::Drain => {}
+        PartitionState::Down => return Err(Reason::PartitionDown),
+        PartitionState::Inactive => return Err(Reason::PartitionInactive),
+    }
+    if limit > part.config.max_time {
+        return Err(Reason::PartitionTimeLimit);
+    }
+    let demand = Demand::new(ask, limit, fleet, part, user)?;
+    if part
+        .config
+        .max_nodes
+        .is_some_and(|most| demand.min_nodes > most)
+        || ask
+            .max_nodes
+            .is_some_and(|most| most < part.config.min_nodes)
+    {
+        return Err(Reason::PartitionNodeLimit);
+    }
+    if demand.min_nodes as usize > part.order.len() {
+        return Err(Reason::PartitionConfig);
+    }
+    let on = |usable_only| {
+        choose(
+            &demand,
+            fleet,
+            part,
+            &Ideal {
+                fleet,
+                part,
+                usable_only,
+            },
+            None,
+        )
+        .picks()
+    };
+    if on(true).is_some() {
+        return Ok(demand);
+    }
+    if on(false).is_none() {
+        return Err(Reason::BadConstraints);
+    }
+    let down = |node: &u32| !fleet.nodes[*node as usize].room.usable;
+    Err(if demand.required.iter().any(down) {
+        Reason::ReqNodeNotAvail
+    } else {
+        Reason::NodesUnavailable
+    })
+}

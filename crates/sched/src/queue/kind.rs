@@ -1,0 +1,91 @@
+//! What makes waiting jobs alike to placement and to the order.
+
+use super::partitions_of;
+use crate::fleet::Fleet;
+use crate::order::{Line, Order};
+use crate::reserved::places_of;
+use muster_core::het::HetPart;
+use muster_core::job::Job;
+use muster_core::preemption::PreemptType;
+use muster_core::spec::ResourceAsk;
+use muster_core::state::State;
+use muster_core::time::TimeLimit;
+
+/// What makes jobs alike.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Kind {
+    pub(super) ask: ResourceAsk,
+    pub(super) partitions: Vec<String>,
+    pub(super) limit: TimeLimit,
+    /// Seconds that its jobs are taken to run, for planning.
+    pub(super) predicted_s: Option<u32>,
+    /// Reservations that they may run in.
+    pub(super) reservations: Vec<String>,
+    /// They may run outside of reservations.
+    pub(super) outside: bool,
+    /// Where they stand in line.
+    pub(super) line: Line,
+    /// The least time that they may be given instead.
+    pub(super) time_min: Option<TimeLimit>,
+    /// A component of a heterogeneous job is alike to no other job.
+    pub(super) het: Option<HetPart>,
+    /// Licenses that they ask for.
+    pub(super) licenses: Option<String>,
+    /// Account, user and QOS, where limits of these are kept.
+    pub(super) counts_for: Option<(String, String, String)>,
+    /// Their owner, where users have nodes to themselves.
+    pub(super) user: Option<u32>,
+    /// The QOS, where that says whom they may preempt.
+    pub(super) qos: Option<String>,
+}
+
+impl Kind {
+    /// The kind of a job.
+    pub(crate) fn of(state: &State, order: &Order, job: &Job, by_user: bool) -> Kind {
+        let (reservations, outside) = if state.reservations.is_empty() {
+            (Vec::new(), job.spec.reservation.is_none())
+        } else {
+            places_of(state, job)
+        };
+        let fallback = [job.partition.clone()];
+        Kind {
+            ask: job.spec.ask.clone(),
+            partitions: partitions_of(&job.spec, &fallback).to_vec(),
+            limit: job.time_limit,
+            predicted_s: job.predicted_s,
+            reservations,
+            outside,
+            line: order.line(state, job),
+            time_min: job.spec.time_min,
+            het: job.het,
+            licenses: job.spec.licenses.clone(),
+            counts_for: state.keeps_limits().then(|| {
+                let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
+                (
+                    account.to_owned(),
+                    user.clone(),
+                    state.qos_of(job).to_owned(),
+                )
+            }),
+            user: by_user.then_some(job.spec.owner.uid),
+            qos: (state
+                .preemption()
+                .is_some_and(|p| p.kind == PreemptType::Qos))
+            .then(|| state.qos_of(job).to_owned()),
+        }
+    }
+
+    /// Partitions in which they may run, those of reservations first.
+    pub(super) fn parts(&self, fleet: &Fleet) -> Vec<u32> {
+        let inside = self.reservations.iter().flat_map(|reservation| {
+            self.partitions.iter().filter_map(|name| {
+                let key = (reservation.clone(), name.clone());
+                fleet.part_in.get(&key).copied()
+            })
+        });
+        let outside = self.partitions.iter().filter(|_| self.outside);
+        inside
+            .chain(outside.filter_map(|name| fleet.part_by_name.get(name).copied()))
+            .collect()
+    }
+}
