@@ -9,6 +9,7 @@ use crate::model::{
 use crate::value::TimeLimit;
 use muster_core::config::{self as core, ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
+use muster_core::job::GpuEnv;
 use muster_core::node::{GresConfig, NodeConfig};
 use muster_core::run_times::PREDICT;
 use muster_core::spec::MemoryAsk;
@@ -255,7 +256,10 @@ fn gres_config(node: &NodeDef, gres: &GresCount, lines: &[GresLine]) -> GresConf
     if lines.iter().all(|line| line.cores.is_empty()) {
         near.clear();
     }
+    let of_node = lines.iter().filter(on_node).filter(same);
+    let flags = of_node.flat_map(|line| line.flags.iter().map(String::as_str));
     GresConfig {
+        env: GpuEnv::from_flags(flags),
         name: gres.name.clone(),
         kind: gres.model.clone(),
         count: gres.count,

@@ -2,6 +2,7 @@
 
 use crate::cpuset::CpuSet;
 use crate::ids::{JobId, NodeIdx};
+use crate::job::GpuEnv;
 use crate::power::Power;
 use crate::time::Timestamp;
 use minicbor::{Decode, Encode};
@@ -85,7 +86,7 @@ impl NodeConfig {
 }
 
 /// A generic resource of a node.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct GresConfig {
     /// `gpu`.
     #[n(0)]
@@ -103,6 +104,10 @@ pub struct GresConfig {
     #[n(4)]
     #[cbor(default)]
     pub near: Vec<CpuSet>,
+    /// Which variables tell programs of them, if they are GPUs.
+    #[n(5)]
+    #[cbor(default)]
+    pub env: GpuEnv,
 }
 
 /// A node as the cluster knows it.

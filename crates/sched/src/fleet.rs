@@ -15,10 +15,11 @@ use crate::sharing::{
     PartSharing, Tenants, closed_cpus, hold, kept_for_stopped, lend, sharing_of, tenants_of,
     wants_nodes_by_user,
 };
+use crate::sockets::{self, Nearness};
 use crate::tenants::{Changes, Tenant};
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
-use muster_core::job::NodeShare;
+use muster_core::job::{GpuEnv, NodeShare};
 use muster_core::node::Node;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
@@ -49,6 +50,8 @@ pub(crate) struct NodeClass {
     pub(crate) gres: Vec<(String, Option<String>, u64)>,
     /// CPUs next to each instance of each of them; empty where it is not known.
     pub(crate) near: Vec<Vec<CpuSet>>,
+    /// How programs are told of each of them.
+    pub(crate) gpu_env: Vec<GpuEnv>,
 }
 
 impl NodeClass {
@@ -93,6 +96,13 @@ impl Room {
     }
 }
 
+/// What is free on a node, one by one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Detail {
+    pub(crate) free: CpuSet,
+    pub(crate) gres_used: Vec<CpuSet>,
+}
+
 /// A node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeView {
@@ -102,7 +112,7 @@ pub(crate) struct NodeView {
     pub(crate) free: CpuSet,
     /// CPUs that nobody uses but that are kept for jobs that were stopped.
     kept: CpuSet,
-    gres_used: Vec<CpuSet>,
+    pub(crate) gres_used: Vec<CpuSet>,
     /// CPUs that more than one job has, more than two, and so on.
     pub(crate) layers: Vec<CpuSet>,
     /// Partitions it is in.
@@ -446,12 +456,19 @@ impl Fleet {
             }
             None => view.free.clone(),
         };
-        let cpus = cores::pick(class, &from, want.cpus, near);
+        let exact = want.near.as_ref().and_then(|_| {
+            let detail = Detail {
+                free: from.clone(),
+                gres_used: view.gres_used.clone(),
+            };
+            sockets::choose(class, &detail, want)
+        });
+        let cpus = exact.unwrap_or_else(|| cores::pick(class, &from, want.cpus, near));
         hold(view, &cpus);
         let mut gres = Vec::new();
-        for (name, kind, count) in &want.gres {
-            let wish = (name.as_str(), kind.as_deref(), *count);
-            take_gres(class, &mut view.gres_used, wish, &cpus, &mut gres);
+        for part in want.gres_by_socket(class, &cpus) {
+            let wish = (part.name, part.kind, part.count);
+            take_gres(class, &mut view.gres_used, wish, &part.cpus, &mut gres);
         }
         let consumable = self.config.as_ref().is_some_and(|c| c.memory_is_consumable);
         let mib = if consumable { want.mib } else { 0 };
@@ -639,6 +656,8 @@ pub(crate) struct Want {
     pub(crate) mib: u64,
     pub(crate) tasks: u32,
     pub(crate) gres: Vec<(String, Option<String>, u64)>,
+    /// What must be next to what.
+    pub(crate) near: Option<Nearness>,
     /// Nobody else may be there.
     pub(crate) alone: bool,
     /// Jobs that may have each of its CPUs at once; 0: they are its own.
@@ -695,6 +714,7 @@ fn class_of(node: &Node, config: &ClusterConfig) -> NodeClass {
             .map(|g| (g.name.clone(), g.kind.clone(), g.count))
             .collect(),
         near: c.gres.iter().map(|g| g.near.clone()).collect(),
+        gpu_env: c.gres.iter().map(|g| g.env).collect(),
     }
 }
 

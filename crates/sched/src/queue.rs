@@ -157,7 +157,8 @@ pub(crate) struct Lane {
 impl Lane {
     /// Whether it is tried at every gain. CPUs that jobs share are not counted among free ones either.
     fn is_restless(&self) -> bool {
-        self.restless || self.demand.as_ref().is_ok_and(|demand| demand.sharers > 1)
+        let restless = |demand: &Demand| demand.sharers > 1 || demand.is_intricate();
+        self.restless || self.demand.as_ref().is_ok_and(restless)
     }
 }
 

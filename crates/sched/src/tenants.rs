@@ -1,7 +1,7 @@
 //! Who is on a node, how much of it they have and until when: from this follows what a node has free at a later time.
 //! Follows the state by job and node.
 
-use crate::fleet::{Fleet, NodeClass, Room};
+use crate::fleet::{Detail, Fleet, NodeClass, Room};
 use crate::planned::PlannedEnds;
 use crate::sharing::{Tenants, lend};
 use muster_core::cpuset::CpuSet;
@@ -28,7 +28,7 @@ pub(crate) struct Tenant {
     lent: bool,
     mib: u64,
     /// Devices, by their place in the node's class.
-    gres: Vec<(u32, u32)>,
+    gres: Vec<(u32, CpuSet)>,
     /// It is in a plan that is not carried out yet.
     proposed: bool,
 }
@@ -52,7 +52,7 @@ impl Tenant {
         for held in &share.gres {
             for ((name, kind, _), at) in class.gres.iter().zip(0u32..) {
                 if *name == held.name && *kind == held.kind {
-                    gres.push((at, held.ids.len()));
+                    gres.push((at, held.ids.clone()));
                 }
             }
         }
@@ -94,10 +94,10 @@ impl Tenant {
         if room.jobs == 0 {
             (room.exclusive, room.by_user, room.tenants) = (false, false, Tenants::None);
         }
-        for &(at, count) in &self.gres {
-            let most = u32::try_from(class.gres[at as usize].2).unwrap_or(u32::MAX);
-            let free = &mut room.gres[at as usize];
-            *free = free.saturating_add(count).min(most);
+        for (at, ids) in &self.gres {
+            let most = u32::try_from(class.gres[*at as usize].2).unwrap_or(u32::MAX);
+            let free = &mut room.gres[*at as usize];
+            *free = free.saturating_add(ids.len()).min(most);
         }
     }
 }
@@ -175,6 +175,35 @@ impl Fleet {
             tenant.leave(class, &mut room, &mut layers);
         }
         room
+    }
+}
+
+impl Fleet {
+    /// What is free then one by one; `None` where several jobs have the same CPUs.
+    pub(crate) fn detail_at(
+        &self,
+        node: u32,
+        at: Timestamp,
+        ends: (Ends, Option<Timestamp>),
+    ) -> Option<Detail> {
+        let view = &self.nodes[node as usize];
+        if !view.layers.is_empty() {
+            return None;
+        }
+        let mut detail = Detail {
+            free: view.free.clone(),
+            gres_used: view.gres_used.clone(),
+        };
+        let gone = |tenant: &&Tenant| tenant.end(ends) <= at.min(Timestamp(NEVER.0 - 1));
+        for tenant in view.tenants.iter().filter(gone) {
+            detail.free.union_with(&tenant.cpus);
+            for (at, ids) in &tenant.gres {
+                if let Some(used) = detail.gres_used.get_mut(*at as usize) {
+                    used.subtract(ids);
+                }
+            }
+        }
+        Some(detail)
     }
 }
 

@@ -351,7 +351,7 @@ fn write_gres_with_ids(out: &mut String, shares: &[GresShare]) {
         if i > 0 {
             out.push(',');
         }
-        let ids: Vec<u32> = share.ids.iter().collect();
+        let ids: Vec<u32> = share.numbers().collect();
         put!(out, "{}", share.name);
         if let Some(kind) = &share.kind {
             put!(out, ":{kind}");
@@ -401,10 +401,9 @@ fn files(out: &mut String, row: &JobRow<'_>, style: Style) {
     }
     style.newline(out);
     out.push_str("Power=");
-    if !spec.ask.gres.is_empty() {
+    for (key, text) in row.by_devices() {
         style.newline(out);
-        out.push_str("TresPerNode=");
-        row.write_gres_asked(out);
+        put!(out, "{key}={text}");
     }
     if let Some((kinds, user)) = &spec.mail {
         style.newline(out);

@@ -152,13 +152,14 @@ fn devices_and_cpus_are_next_to_each_other() {
         count: 4,
         files: vec![],
         near: vec![left.clone(), left, right.clone(), right],
+        ..GresConfig::default()
     }];
     let mut world = World::new(config(vec![line], &[]));
     let mut spec = job(1, 60);
     spec.ask.gres = vec![GresAsk {
         name: "gpu".into(),
         kind: None,
-        per_node: 2,
+        count: 2,
     }];
     let got = |world: &World, id: JobId| {
         let share = &world.state.jobs[&id].alloc.as_ref().unwrap().nodes[0];
