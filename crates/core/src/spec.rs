@@ -374,7 +374,7 @@ pub struct ResourceAsk {
     /// See above.
     #[n(18)]
     pub threads_per_core: Option<u32>,
-    /// `--core-spec`.
+    /// `--core-spec`: cores of each node that the system keeps, in place of the node's own number.
     #[n(19)]
     pub core_spec: Option<u32>,
     /// `--overcommit`: one CPU per node is enough, however many tasks.
@@ -409,6 +409,12 @@ pub struct ResourceAsk {
     #[n(29)]
     #[cbor(default)]
     pub segments: Segments,
+    /// `--thread-spec`.
+    #[n(30)]
+    pub thread_spec: Option<u32>,
+    /// `--batch`: features of the node that runs the batch script.
+    #[n(31)]
+    pub batch: Option<String>,
 }
 
 /// Where the segments of a job are to each other.
@@ -460,6 +466,8 @@ impl Default for ResourceAsk {
             devices: None,
             segment: None,
             segments: Segments::Anywhere,
+            thread_spec: None,
+            batch: None,
         }
     }
 }

@@ -183,7 +183,9 @@ impl Machine {
                     tasks: node.tasks,
                     cpus_per_task: spec.cpus_per_task.unwrap_or(1),
                     unit,
-                    sockets: dist.sockets.unwrap_or(default_spread(&dist)),
+                    sockets: dist
+                        .sockets
+                        .unwrap_or(default_spread(&dist, settings.block_sockets)),
                     cores: dist.cores,
                     threads_per_core: spec.threads_per_core,
                     tasks_per_socket: spec.ntasks_per_socket,
@@ -233,8 +235,9 @@ impl Machine {
 }
 
 /// Without a distribution over sockets: neighbours of a plane share one, other tasks take turns.
-fn default_spread(dist: &Distribution) -> CpuSpread {
+fn default_spread(dist: &Distribution, by_block: bool) -> CpuSpread {
     match dist.nodes {
+        _ if by_block => CpuSpread::Block,
         Some(muster_core::distribution::NodeSpread::Plane(_)) => CpuSpread::Block,
         _ => CpuSpread::Cyclic,
     }

@@ -9,7 +9,7 @@ use crate::sharing::Tenants;
 use muster_core::config::OverSubscribe;
 use muster_core::hostlist;
 use muster_core::job::Reason;
-use muster_core::spec::{MemoryAsk, ResourceAsk, Segments, Sharing};
+use muster_core::spec::{DeviceBinding, MemoryAsk, ResourceAsk, Segments, Sharing};
 use muster_core::time::{TimeLimit, Timestamp};
 use std::collections::BTreeSet;
 
@@ -71,6 +71,10 @@ pub(crate) struct Demand {
     pub(crate) devices: DeviceDemand,
     /// All CPUs of each node.
     whole: bool,
+    /// Cores of each node, or threads (true), that the system keeps, in place of what the configuration says.
+    spec: Option<(u32, bool)>,
+    /// Classes of nodes that may run the batch script, if not all.
+    pub(crate) batch: Option<Vec<bool>>,
     /// Nobody else on its nodes.
     pub(crate) alone: bool,
     /// Jobs that may have each of its CPUs at once; 0: they are its own.
@@ -112,7 +116,13 @@ impl Demand {
             OverSubscribe::Yes(most) if ask.sharing == Sharing::Oversubscribe => (most, true),
             OverSubscribe::No | OverSubscribe::Yes(_) | OverSubscribe::Exclusive => (0, true),
         };
+        let spec = match (ask.core_spec, ask.thread_spec) {
+            _ if !config.spec_by_job => None,
+            (Some(cores), _) => Some((cores, false)),
+            (None, threads) => threads.map(|n| (n, true)),
+        };
         let whole = config.whole_nodes
+            || spec.is_some()
             || (ask.sharing == Sharing::Exclusive && may_refuse)
             || part.config.over_subscribe == OverSubscribe::Exclusive;
         let only_user = ask.sharing == Sharing::ExclusiveUser || part.config.exclusive_user;
@@ -130,8 +140,11 @@ impl Demand {
             .max(part.config.min_nodes)
             .max(1);
         let hint = |word: &str| config.select_parameters.iter().any(|p| p == word);
-        let alone = whole && sharers < 2;
-        let devices = DeviceDemand::new(ask, alone && !config.whole_nodes)?;
+        let alone = (whole && sharers < 2) || spec.is_some();
+        let mut devices = DeviceDemand::new(ask, alone && !config.whole_nodes)?;
+        if hint("ENFORCE_BINDING_GRES") && ask.devices().binding == DeviceBinding::Preferred {
+            devices.enforce();
+        }
         Ok(Demand {
             tasks: ask.ntasks.map(|n| n.max(1)),
             tasks_each: ask.ntasks_per_node.unwrap_or(1).max(1),
@@ -179,6 +192,8 @@ impl Demand {
             memory: memory_of(ask, part, fleet),
             devices,
             whole,
+            spec,
+            batch: batch_mask(ask, &fleet.classes)?,
             alone,
             sharers,
             only_user,
@@ -242,6 +257,17 @@ impl Demand {
         !self.whole && (self.devices.looks_at_sockets() || self.tasks_per_socket.is_some())
     }
 
+    /// CPUs of a node that the job has alone.
+    fn whole_cpus(&self, class: &NodeClass) -> u32 {
+        match self.spec {
+            Some((count, threads)) => {
+                let open = class.cpus_without(count, threads);
+                crate::fleet::whole_granules(&open, class.granule)
+            }
+            None => class.job_cpus(),
+        }
+    }
+
     /// CPUs that tasks may use in this room, within limits and memory; 0 if it is of no use.
     fn usable_cpus(&self, class: &NodeClass, room: &Room) -> u32 {
         if !room.usable || room.exclusive || (self.alone && room.jobs > 0) {
@@ -259,9 +285,10 @@ impl Demand {
         if self.whole && room.cpus < class.job_cpus() {
             return 0;
         }
-        let mut cpus = room
-            .cpus
-            .min(if self.whole { u32::MAX } else { self.cpus_max });
+        let mut cpus = match self.whole {
+            true => self.whole_cpus(class),
+            false => room.cpus.min(self.cpus_max),
+        };
         match self.memory {
             Memory::None | Memory::PerGpu(_) => {}
             Memory::All if room.mib < class.mib => return 0,
@@ -361,6 +388,9 @@ impl Demand {
             mib: self.mib_for(class, cpus, gpus),
             tasks: pick.tasks,
             gres,
+            open: self
+                .spec
+                .map(|(count, threads)| class.cpus_without(count, threads)),
             near: self.devices.nearness(of_socket).filter(|_| !self.whole),
             alone: self.alone,
             sharers: self.sharers,
@@ -372,7 +402,7 @@ impl Demand {
     fn cpus_for(&self, class: &NodeClass, tasks: u32, gpus: u64) -> u32 {
         let (used, granule) = self.core(class);
         if self.whole {
-            return class.job_cpus();
+            return self.whole_cpus(class);
         }
         // A node that is taken only to make up the number has room for a task too: that is what it was chosen by.
         let for_tasks = if self.overcommit {
@@ -487,6 +517,16 @@ fn memory_of(ask: &ResourceAsk, part: &PartView, fleet: &Fleet) -> Memory {
         _ if config.memory_is_consumable => Memory::All,
         _ => Memory::None,
     }
+}
+
+/// Which classes may run the batch script, if `--batch` says.
+fn batch_mask(ask: &ResourceAsk, classes: &[NodeClass]) -> Result<Option<Vec<bool>>, Reason> {
+    let Some(text) = &ask.batch else {
+        return Ok(None);
+    };
+    let alternatives = features::alternatives(text).ok_or(Reason::BadConstraints)?;
+    let holds = |class: &NodeClass| alternatives.iter().any(|a| a.each.holds(&class.features));
+    Ok(Some(classes.iter().map(holds).collect()))
 }
 
 /// Whether nodes of each class may be used.

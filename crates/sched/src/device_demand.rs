@@ -107,6 +107,11 @@ impl DeviceDemand {
         })
     }
 
+    /// The site has CPUs next to devices only.
+    pub(crate) fn enforce(&mut self) {
+        self.enforced = true;
+    }
+
     /// Whether there is nothing to look at when a node is.
     pub(crate) fn is_empty(&self) -> bool {
         self.fixed.is_empty() && self.per_task.is_empty() && self.per_job.is_empty()

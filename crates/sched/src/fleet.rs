@@ -7,7 +7,7 @@ mod tree;
 
 use self::devices::{devices_near, gres_room, take_gres};
 use self::tree::Tree;
-use crate::cores;
+use crate::cores::{self, Far};
 use crate::network::{Leaves, Network};
 use crate::reserved::{self, Blocks, Own};
 use crate::settings::Settings;
@@ -16,11 +16,11 @@ use crate::sharing::{
     wants_nodes_by_user,
 };
 use crate::sockets::{self, Nearness};
-use crate::tenants::{Changes, Tenant};
+use crate::tenants::{Changes, Tenant, memory_near};
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::job::{GpuEnv, NodeShare};
-use muster_core::node::Node;
+use muster_core::node::{Node, last_cpus};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::collections::HashMap;
@@ -58,6 +58,14 @@ impl NodeClass {
     /// CPUs that jobs may get, in whole granules.
     pub(crate) fn job_cpus(&self) -> u32 {
         whole_granules(&self.open, self.granule)
+    }
+
+    /// CPUs that are left if the system keeps so many of the last cores, or threads.
+    pub(crate) fn cpus_without(&self, count: u32, threads: bool) -> CpuSet {
+        let mut cpus = CpuSet::first(self.cpus);
+        let shape = (self.cpus, self.sockets, self.cores_per_socket);
+        cpus.subtract(&last_cpus(shape, count, threads));
+        cpus
     }
 }
 
@@ -446,7 +454,11 @@ impl Fleet {
     pub(crate) fn take(&mut self, node: u32, part: u32, want: &Want) -> NodeShare {
         let view = &mut self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
-        let near = |first: u32, end: u32| devices_near(class, &view.gres_used, want, first..end);
+        let consumable = self.config.as_ref().is_some_and(|c| c.memory_is_consumable);
+        let far = |first: u32, end: u32| Far {
+            devices: !devices_near(class, &view.gres_used, want, first..end),
+            memory: consumable && !memory_near(class, &view.tenants, want, first..end),
+        };
         let sharing = self.parts[part as usize].sharing.as_ref();
         let shared = sharing.filter(|_| want.sharers > 1 && view.room.cpus < want.cpus);
         let from = match shared {
@@ -454,7 +466,7 @@ impl Fleet {
                 let pos = self.parts[part as usize].pos_of[node as usize] as usize;
                 sharing.least_used(class, pos, view, want.cpus)
             }
-            None => view.free.clone(),
+            None => want.open.clone().unwrap_or_else(|| view.free.clone()),
         };
         let exact = want.near.as_ref().and_then(|_| {
             let detail = Detail {
@@ -463,14 +475,13 @@ impl Fleet {
             };
             sockets::choose(class, &detail, want)
         });
-        let cpus = exact.unwrap_or_else(|| cores::pick(class, &from, want.cpus, near));
+        let cpus = exact.unwrap_or_else(|| cores::pick(class, &from, want.cpus, far));
         hold(view, &cpus);
         let mut gres = Vec::new();
         for part in want.gres_by_socket(class, &cpus) {
             let wish = (part.name, part.kind, part.count);
             take_gres(class, &mut view.gres_used, wish, &part.cpus, &mut gres);
         }
-        let consumable = self.config.as_ref().is_some_and(|c| c.memory_is_consumable);
         let mib = if consumable { want.mib } else { 0 };
         view.room.cpus = whole_granules(&view.free, class.granule);
         view.room.mib = view.room.mib.saturating_sub(mib);
@@ -658,6 +669,8 @@ pub(crate) struct Want {
     pub(crate) gres: Vec<(String, Option<String>, u64)>,
     /// What must be next to what.
     pub(crate) near: Option<Nearness>,
+    /// These CPUs, whatever the node keeps for the system.
+    pub(crate) open: Option<CpuSet>,
     /// Nobody else may be there.
     pub(crate) alone: bool,
     /// Jobs that may have each of its CPUs at once; 0: they are its own.

@@ -1,7 +1,7 @@
 //! Which CPUs of a node a job gets that says what must be next to what: CPUs only of the sockets that its devices are
 //! at, devices on each of some sockets, tasks of a socket at most. Looks at CPUs and devices one by one.
 
-use crate::cores;
+use crate::cores::{self, Far};
 use crate::device_demand::Wish;
 use crate::fleet::{Detail, NodeClass, Want, whole_granules};
 use muster_core::cpuset::CpuSet;
@@ -109,7 +109,7 @@ fn take(class: &NodeClass, sockets: &[&Socket], cpus: u32) -> CpuSet {
     let (mut left, mut out) = (cpus.div_ceil(granule), CpuSet::default());
     for socket in order {
         let part = left.div_ceil(others).min(socket.room / granule);
-        let picked = cores::pick(class, &socket.free, part * granule, |_, _| true);
+        let picked = cores::pick(class, &socket.free, part * granule, |_, _| Far::default());
         out.union_with(&picked);
         (left, others) = (left - part, others - 1);
     }

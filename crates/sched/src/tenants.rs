@@ -1,7 +1,7 @@
 //! Who is on a node, how much of it they have and until when: from this follows what a node has free at a later time.
 //! Follows the state by job and node.
 
-use crate::fleet::{Detail, Fleet, NodeClass, Room};
+use crate::fleet::{Detail, Fleet, NodeClass, Room, Want};
 use crate::planned::PlannedEnds;
 use crate::sharing::{Tenants, lend};
 use muster_core::cpuset::CpuSet;
@@ -9,6 +9,7 @@ use muster_core::ids::JobId;
 use muster_core::job::NodeShare;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
+use std::ops::Range;
 
 /// When a job ends of which nothing is known.
 pub(crate) const NEVER: Timestamp = Timestamp(i64::MAX);
@@ -100,6 +101,31 @@ impl Tenant {
             *free = free.saturating_add(ids.len()).min(most);
         }
     }
+}
+
+/// Whether the memory that goes with these CPUs has room for the job's part there. Who has CPUs of several domains is
+/// taken to have memory of each in proportion.
+pub(crate) fn memory_near(
+    class: &NodeClass,
+    tenants: &[Tenant],
+    want: &Want,
+    cpus: Range<u32>,
+) -> bool {
+    if want.mib == 0 || class.cpus == 0 {
+        return true;
+    }
+    let part = |mib: u64, of: u32, all: u32| mib * u64::from(of) / u64::from(all.max(1));
+    let width = cpus.end - cpus.start;
+    let used = tenants.iter().map(|tenant| {
+        let here = cpus
+            .clone()
+            .filter(|cpu| tenant.cpus.contains(*cpu))
+            .count();
+        let here = u32::try_from(here).unwrap_or(u32::MAX);
+        part(tenant.mib, here, tenant.cpus.len())
+    });
+    let needed = part(want.mib, width.min(want.cpus), want.cpus);
+    used.sum::<u64>() + needed <= part(class.mib, width, class.cpus)
 }
 
 impl Fleet {

@@ -258,8 +258,13 @@ fn resources(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
     star(ask.ntasks_per_socket, out);
     out.push(':');
     star(ask.ntasks_per_core, out);
-    out.push_str(" CoreSpec=");
-    star(ask.core_spec, out);
+    match ask.thread_spec {
+        Some(threads) => put!(out, " ThreadSpec={threads}"),
+        None => {
+            out.push_str(" CoreSpec=");
+            star(ask.core_spec, out);
+        }
+    }
     style.newline(out);
     if style.details > 0 {
         details(out, row, style);

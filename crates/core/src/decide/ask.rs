@@ -22,7 +22,10 @@ pub(super) fn check(
     check_memory(state, partitions, ask)?;
     check_sizes(state, partitions, ask)?;
     if let Some(constraint) = &ask.constraint {
-        check_constraint(state, constraint)?;
+        check_constraint(state, "--constraint", constraint)?;
+    }
+    if let Some(batch) = &ask.batch {
+        check_constraint(state, "--batch", batch)?;
     }
     check_segment(state, partitions, ask)?;
     check_devices(state, ask)
@@ -70,6 +73,7 @@ fn check_texts(ask: &ResourceAsk) -> Result<(), Refusal> {
     let texts = [
         ("--constraint", &ask.constraint),
         ("--prefer", &ask.prefer),
+        ("--batch", &ask.batch),
         ("--distribution", &ask.distribution),
     ];
     for (option, text) in texts {
@@ -321,7 +325,7 @@ fn known_nodes<'a>(state: &'a State, list: &str) -> Result<Vec<&'a Node>, Refusa
 }
 
 /// Every feature that the expression names must be on some node; what its operators mean is the scheduler's matter.
-fn check_constraint(state: &State, constraint: &str) -> Result<(), Refusal> {
+fn check_constraint(state: &State, option: &str, constraint: &str) -> Result<(), Refusal> {
     let refuse = |why: String| Err(Refusal::new(RefusalCode::InvalidFeature, why));
     let mut open: Vec<char> = Vec::new();
     for c in constraint.chars() {
@@ -335,11 +339,11 @@ fn check_constraint(state: &State, constraint: &str) -> Result<(), Refusal> {
             _ => continue,
         };
         if open.pop() != Some(closes) {
-            return refuse(format!("--constraint={constraint}: {c} closes nothing"));
+            return refuse(format!("{option}={constraint}: {c} closes nothing"));
         }
     }
     if let Some(c) = open.last() {
-        return refuse(format!("--constraint={constraint}: {c} is not closed"));
+        return refuse(format!("{option}={constraint}: {c} is not closed"));
     }
     let words = constraint.split(['&', '|', '(', ')', '[', ']', ',']);
     let mut found = false;
@@ -364,7 +368,7 @@ fn check_constraint(state: &State, constraint: &str) -> Result<(), Refusal> {
     if found {
         Ok(())
     } else {
-        refuse(format!("--constraint={constraint} names no feature"))
+        refuse(format!("{option}={constraint} names no feature"))
     }
 }
 

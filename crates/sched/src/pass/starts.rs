@@ -193,6 +193,12 @@ pub(crate) fn allocate(
         alloc.nodes.push(share);
         alloc.ntasks += pick.tasks;
     }
+    if let Some(batch) = &demand.batch {
+        // The first node leads. If none is of the kind it is any.
+        let class = |node: u32| fleet.nodes[node as usize].class as usize;
+        let lead = alloc.nodes.iter().position(|s| batch[class(s.node.0)]);
+        alloc.nodes[..=lead.unwrap_or(0)].rotate_right(1);
+    }
     alloc.hostlist = match alloc.nodes.as_slice() {
         [one] => one.name.clone(),
         many => hostlist::compress(&many.iter().map(|n| n.name.as_str()).collect::<Vec<_>>()),

@@ -48,11 +48,20 @@ pub fn resource_ask(
         cores_per_socket: optional("cores-per-socket", 1)?,
         threads_per_core: optional("threads-per-core", 1)?,
         core_spec: optional("core-spec", 0)?,
+        thread_spec: optional("thread-spec", 0)?,
+        batch: chosen
+            .value("batch")
+            .map(str::to_owned)
+            .filter(|b| !b.is_empty()),
         overcommit: chosen.has("overcommit"),
         spread: chosen.has("spread-job"),
         use_min_nodes: chosen.has("use-min-nodes"),
         ..ResourceAsk::default()
     };
+    if ask.core_spec.is_some() && ask.thread_spec.is_some() {
+        let why = "-S/--core-spec and --thread-spec options are mutually exclusive";
+        return Err(OptionError::fatal(why).into());
+    }
     if let Some(text) = chosen.value("tmp") {
         ask.tmp_disk_mib = mem_value("tmp", text)?;
     }
@@ -66,6 +75,7 @@ pub fn resource_ask(
     tres_per_task(chosen, &mut ask)?;
     ask.memory = memory(chosen)?;
     node_count(chosen, &mut ask, warnings)?;
+    tasks_by_shape(chosen, &mut ask);
     devices::apply(chosen, &mut ask)?;
     Ok(ask)
 }
@@ -116,6 +126,24 @@ fn node_count(
     }
     too_many_for_nodes(ask, warnings);
     Ok(())
+}
+
+/// `-B` and its kin without `--ntasks` ask for a task on each of so many threads of every node.
+fn tasks_by_shape(chosen: &Chosen, ask: &mut ResourceAsk) {
+    let given = [
+        ("sockets-per-node", ask.sockets_per_node),
+        ("cores-per-socket", ask.cores_per_socket),
+        ("threads-per-core", ask.threads_per_core),
+    ];
+    let whole = chosen.has("extra-node-info");
+    let shape = given.iter().filter(|(long, _)| whole || chosen.has(long));
+    let mut each = shape.filter_map(|(_, count)| *count).peekable();
+    let fixed = ask.max_nodes.is_none_or(|most| most == ask.min_nodes);
+    let counted = ask.ntasks.is_some() || ask.ntasks_per_node.is_some();
+    if counted || !fixed || chosen.has("jobid") || each.peek().is_none() {
+        return;
+    }
+    ask.ntasks = Some(each.fold(ask.min_nodes, u32::saturating_mul));
 }
 
 /// With a fixed number of nodes, `--ntasks` beats a `--ntasks-per-node` that has no room for them.
