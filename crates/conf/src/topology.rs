@@ -462,7 +462,11 @@ mod tests {
              PartitionName=p Nodes=ALL\n"
         );
         let (config, _) = load_text(Path::new("/etc/slurm.conf"), &conf);
-        let (topologies, findings) = resolve(&config, &|_| Ok(text.as_bytes().to_vec()));
+        let read = |path: &Path| match path.ends_with("topology.conf") {
+            true => Ok(text.as_bytes().to_vec()),
+            false => Err(std::io::Error::other("not there")),
+        };
+        let (topologies, findings) = resolve(&config, &read);
         (
             topologies,
             findings.iter().map(|d| d.message.clone()).collect(),

@@ -456,6 +456,11 @@ impl Demand {
             let gpus = self.devices.least_gpus(tasks);
             let cpus = self.cpus_for(class, tasks, gpus);
             let mib = self.mib_for(class, cpus, gpus);
+            // What the system keeps is never free, although the job may have it.
+            let cpus = match self.spec {
+                Some(_) => cpus.min(class.job_cpus()),
+                None => cpus,
+            };
             floor = (floor.0.min(cpus), floor.1.min(mib));
         }
         floor

@@ -74,19 +74,23 @@ impl<G: Ground> Search<'_, G> {
         open.sort_by_key(|list| Reverse((named(list), most(list))));
         let (mut left, mut chosen) = (wanted, Vec::new());
         while left > 0 {
-            // One that is enough, and has least beside; else the one with most.
+            // Those with nodes that the job names, then one that is enough and has least beside, else that with most.
+            let others = open.iter().filter(|list| named(list) > 0).count();
             let enough = open
                 .iter()
                 .enumerate()
                 .filter(|(_, list)| most(list) >= left);
-            let tightest =
-                enough.min_by_key(|(place, list)| (Reverse(named(list)), list.len(), *place));
-            let place = tightest.map_or(0, |(place, _)| place);
+            let tightest = enough.min_by_key(|(place, list)| (list.len(), *place));
+            let place = match tightest {
+                Some((place, _)) if others == 0 => place,
+                _ => 0,
+            };
             if open.is_empty() {
                 return None;
             }
             let list = open.remove(place);
-            let taken = most(list).min(left);
+            let for_others = others.saturating_sub(1).min(left - 1);
+            let taken = most(list).min(left - for_others);
             chosen.extend(list.iter().take(taken * segment).copied());
             left -= taken;
         }

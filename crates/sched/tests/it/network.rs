@@ -441,7 +441,7 @@ fn segments_are_each_in_one_block() {
     // The first pair of blocks has room for two.
     assert_eq!(placed(segments(2, 1, Together)), "n6 n7");
     assert_eq!(placed(segments(4, 1, Together)), "n1 n2 n3 n6");
-    assert_eq!(placed(on(segments(4, 2, Anywhere), "n7")), "n6 n7 n12 n13");
+    assert_eq!(placed(on(segments(4, 2, Anywhere), "n7")), "n1 n2 n6 n7");
     // Half a segment is none.
     assert_eq!(placed(segments(3, 2, Anywhere)), "-");
 }
