@@ -9,7 +9,8 @@ use crate::model::{
 use crate::value::TimeLimit;
 use muster_core::config::{self as core, ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
-use muster_core::node::{GresConfig, NodeConfig};
+use muster_core::job::GpuEnv;
+use muster_core::node::{GresConfig, NodeConfig, last_cpus};
 use muster_core::run_times::PREDICT;
 use muster_core::spec::MemoryAsk;
 use muster_core::time;
@@ -78,6 +79,9 @@ impl Config {
                 .unwrap_or_default(),
             power: self.power_config(),
             max_batch_requeue: self.text("MaxBatchRequeue").and_then(|n| n.parse().ok()),
+            spec_by_job: self
+                .text("AllowSpecResourcesUsage")
+                .is_some_and(|word| crate::value::parse_bool(word) == Ok(true)),
         }
     }
 
@@ -195,28 +199,14 @@ fn node_config(node: &NodeDef, lines: &[GresLine], stays_up: bool) -> NodeConfig
     }
 }
 
-/// CPUs that the system keeps: those listed, else so many cores, the last of the last socket first, then of the socket
-/// before it, and so on round.
+/// CPUs that the system keeps: those listed, else so many cores.
 fn spec_cpus(node: &NodeDef) -> CpuSet {
     if !node.cpu_spec.is_empty() {
-        return node
-            .cpu_spec
-            .iter()
-            .copied()
-            .filter(|cpu| *cpu < node.cpus)
-            .collect();
+        let listed = node.cpu_spec.iter().copied();
+        return listed.filter(|cpu| *cpu < node.cpus).collect();
     }
-    let (sockets, cores) = (node.sockets.max(1), node.cores_per_socket.max(1));
-    // A node must keep a core for jobs.
-    let count = node
-        .core_spec_count
-        .min((sockets * cores).saturating_sub(1));
-    let kept = (0..cores)
-        .rev()
-        .flat_map(|core| (0..sockets).rev().map(move |s| s * cores + core));
-    kept.take(count as usize)
-        .flat_map(|core| cpus_of(node, core))
-        .collect()
+    let shape = (node.cpus, node.sockets, node.cores_per_socket);
+    last_cpus(shape, node.core_spec_count, false)
 }
 
 /// CPUs of a core: its threads, or one where CPUs count cores.
@@ -255,7 +245,10 @@ fn gres_config(node: &NodeDef, gres: &GresCount, lines: &[GresLine]) -> GresConf
     if lines.iter().all(|line| line.cores.is_empty()) {
         near.clear();
     }
+    let of_node = lines.iter().filter(on_node).filter(same);
+    let flags = of_node.flat_map(|line| line.flags.iter().map(String::as_str));
     GresConfig {
+        env: GpuEnv::from_flags(flags),
         name: gres.name.clone(),
         kind: gres.model.clone(),
         count: gres.count,

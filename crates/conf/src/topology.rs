@@ -1,5 +1,7 @@
-//! The network's shape: topology.conf beside slurm.conf, checked against the nodes that there are, into what the core
-//! keeps. A finding names the switch, the line and the way out.
+//! The network's shape: topology.yaml or topology.conf beside slurm.conf, checked against the nodes that there are, into
+//! what the core keeps. A finding names the switch, the line and the way out.
+
+mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -54,22 +56,29 @@ pub fn load_with(path: &Path, read: ReadFile<'_>) -> (Network, Vec<Diagnostic>) 
     (network, findings.sorted())
 }
 
-/// The networks that a configuration has: those of `TopologyPlugin` and the file beside slurm.conf.
+/// The networks that a configuration has: those of topology.yaml if there is one, else that of `TopologyPlugin` and
+/// topology.conf.
 pub fn resolve(config: &Config, read: ReadFile<'_>) -> (Vec<Topology>, Vec<Diagnostic>) {
     let mut findings = Findings::default();
+    let yaml = config.path.with_file_name("topology.yaml");
+    let topologies = match read(&yaml) {
+        Ok(bytes) => from_yaml(config, &yaml, &bytes, &mut findings),
+        Err(_) => from_conf(config, read, &mut findings).into_iter().collect(),
+    };
+    partitions(config, &topologies, &mut findings);
+    (topologies, findings.sorted())
+}
+
+fn from_conf(config: &Config, read: ReadFile<'_>, findings: &mut Findings) -> Option<Topology> {
     let plugin = config.text("TopologyPlugin").unwrap_or("");
     let plugin = plugin.rsplit('/').next().unwrap_or("").to_ascii_lowercase();
     let kind = match plugin.as_str() {
         "tree" => TopologyKind::Tree,
         "block" => TopologyKind::Block,
-        _ => return (Vec::new(), Vec::new()),
+        _ => return None,
     };
     let path = config.path.with_file_name("topology.conf");
-    let whole = Origin {
-        file: path.to_string_lossy().into(),
-        line: 0,
-        column: 0,
-    };
+    let whole = whole(&path);
     if let Err(error) = read(&path) {
         let message = format!(
             "TopologyPlugin=topology/{plugin} needs {}: {error}",
@@ -77,19 +86,72 @@ pub fn resolve(config: &Config, read: ReadFile<'_>) -> (Vec<Topology>, Vec<Diagn
         );
         let help = "describe the network there, or set TopologyPlugin=topology/flat";
         findings.error(&whole, "TopologyPlugin", message, help);
-        return (Vec::new(), findings.sorted());
+        return None;
     }
-    let network = read_conf(&path, read, &mut findings);
-    let mut topology = build(&network, kind, &whole, &mut findings);
-    check_nodes(&mut topology, &network, kind, config, &whole, &mut findings);
+    let network = read_conf(&path, read, findings);
+    let mut topology = build(&network, kind, &whole, findings);
+    check_nodes(&mut topology, &network, kind, config, &whole, findings);
     topology.name = "default".to_owned();
     topology.cluster_default = true;
-    topology.optional = config.text("TopologyParam").is_some_and(|words| {
-        words
-            .split(',')
-            .any(|w| w.trim().eq_ignore_ascii_case("TopoOptional"))
-    });
-    (vec![topology], findings.sorted())
+    topology.optional = is_optional(config);
+    Some(topology)
+}
+
+fn from_yaml(config: &Config, path: &Path, bytes: &[u8], findings: &mut Findings) -> Vec<Topology> {
+    let text = String::from_utf8_lossy(bytes);
+    let all = yaml::read(path, &text, findings);
+    if all.is_empty() {
+        let help = "describe a network there, or remove the file";
+        findings.error(&whole(path), "", "the file describes no network", help);
+    }
+    let default = all.iter().position(|named| named.cluster_default);
+    let mut topologies = Vec::new();
+    for (place, named) in all.into_iter().enumerate() {
+        let mut topology = match named.kind {
+            TopologyKind::Flat => Topology::default(),
+            kind => {
+                let mut topology = build(&named.network, kind, &named.origin, findings);
+                let (network, at) = (&named.network, &named.origin);
+                check_nodes(&mut topology, network, kind, config, at, findings);
+                topology
+            }
+        };
+        topology.kind = named.kind;
+        topology.name = named.name;
+        topology.cluster_default = default == Some(place);
+        topology.optional = is_optional(config);
+        topologies.push(topology);
+    }
+    topologies
+}
+
+fn whole(path: &Path) -> Origin {
+    Origin {
+        file: path.to_string_lossy().into(),
+        line: 0,
+        column: 0,
+    }
+}
+
+fn is_optional(config: &Config) -> bool {
+    let words = config.text("TopologyParam").unwrap_or("");
+    let optional = |w: &str| w.trim().eq_ignore_ascii_case("TopoOptional");
+    words.split(',').any(optional)
+}
+
+/// Partitions that name a network there is not.
+fn partitions(config: &Config, topologies: &[Topology], findings: &mut Findings) {
+    for partition in &config.partitions {
+        let Some(name) = &partition.topology else {
+            continue;
+        };
+        if topologies.iter().any(|t| t.name == *name) {
+            continue;
+        }
+        let message = format!("partition {}: there is no topology {name}", partition.name);
+        let help = "name one of topology.yaml; the partition has a flat network until then";
+        findings.error(&partition.origin, "Topology", message, help);
+    }
 }
 
 fn read_conf(path: &Path, read: ReadFile<'_>, findings: &mut Findings) -> Network {
@@ -400,7 +462,11 @@ mod tests {
              PartitionName=p Nodes=ALL\n"
         );
         let (config, _) = load_text(Path::new("/etc/slurm.conf"), &conf);
-        let (topologies, findings) = resolve(&config, &|_| Ok(text.as_bytes().to_vec()));
+        let read = |path: &Path| match path.ends_with("topology.conf") {
+            true => Ok(text.as_bytes().to_vec()),
+            false => Err(std::io::Error::other("not there")),
+        };
+        let (topologies, findings) = resolve(&config, &read);
         (
             topologies,
             findings.iter().map(|d| d.message.clone()).collect(),
@@ -476,5 +542,96 @@ mod tests {
         assert_eq!(topologies[0].switches[1].nodes, "n[3-4]");
         let odd = resolved("block", "BlockName=b1 Nodes=n[1-4]\nBlockSizes=2,6\n").1;
         assert_eq!(odd, ["BlockSizes: 6 is not 2 times a power of two"]);
+    }
+
+    const SEVERAL: &str = "---\n\
+        - topology: a\n  cluster_default: true\n  tree:\n    switches:\n\
+        \x20     - switch: top\n        children: s[1-2]\n\
+        \x20     - switch: s1\n        nodes: n[1-2]\n\
+        \x20     - switch: s2\n        nodes: n[3-4]\n\
+        - topology: b # comment\n  cluster_default: false\n  block:\n    block_sizes: [2, 4]\n\
+        \x20   blocks:\n      - block: b1\n        nodes: n[1-2]\n      - {block: b2, nodes: 'n[3-4]'}\n\
+        - topology: c\n  flat: true\n";
+
+    fn from_file(text: &str, partition: &str) -> (Vec<Topology>, Vec<String>) {
+        let conf = format!(
+            "ClusterName=c\nSlurmctldHost=h\nTopologyPlugin=topology/tree\nNodeName=n[1-4]\n\
+             PartitionName=p Nodes=ALL {partition}\n"
+        );
+        let (config, _) = load_text(Path::new("/etc/slurm.conf"), &conf);
+        let read = |path: &Path| match path.ends_with("topology.yaml") {
+            true => Ok(text.as_bytes().to_vec()),
+            false => Err(std::io::Error::other("not there")),
+        };
+        let (topologies, findings) = resolve(&config, &read);
+        let said = |d: &Diagnostic| format!("{}: {}", d.origin, d.message);
+        (topologies, findings.iter().map(said).collect())
+    }
+
+    #[test]
+    fn several_networks_in_one_file() {
+        let (all, findings) = from_file(SEVERAL, "Topology=b");
+        assert_eq!(findings, Vec::<String>::new());
+        let kinds: Vec<_> = all
+            .iter()
+            .map(|t| (t.name.as_str(), t.kind, t.cluster_default))
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                ("a", TopologyKind::Tree, true),
+                ("b", TopologyKind::Block, false),
+                ("c", TopologyKind::Flat, false)
+            ]
+        );
+        assert_eq!(
+            (all[0].switches[0].level, all[0].nodes_below(0).len()),
+            (1, 4)
+        );
+        assert_eq!(all[1].block_sizes, [2, 4]);
+        assert_eq!(all[1].switches[1].nodes, "n[3-4]");
+    }
+
+    #[test]
+    fn what_is_wrong_in_the_file_has_its_place() {
+        let found = |text: &str| from_file(text, "").1;
+        for (text, wanted) in [
+            ("- topology: a\n  tree: [\n", "topology.yaml:"),
+            (
+                "- flat: true\n",
+                "topology.yaml:1:3: the network has no name",
+            ),
+            (
+                "- topology: a\n",
+                "topology a is neither tree, block nor flat",
+            ),
+            (
+                "- topology: a\n  flat: true\n  block:\n    blocks: []\n",
+                "3:3: topology a is of more than one kind",
+            ),
+            (
+                "- topology: a\n  flat: true\n- topology: a\n  flat: true\n",
+                "3:3: topology a is there already",
+            ),
+            (
+                "- topology: a\n  tree:\n    switches:\n      - switch: s\n        nodes: n[1-4]\n        speed: 3\n",
+                "6:9: speed is not known in topology.yaml",
+            ),
+            (
+                "- topology: a\n  tree:\n    switches:\n      - switch: s\n        children: t\n",
+                "4:9: Switches: there is no switch t",
+            ),
+            (
+                "- topology: a\n  block:\n    block_sizes: [x]\n    blocks:\n      - block: b\n        nodes: n[1-4]\n",
+                "3:19: block_sizes: `x` is not a number of nodes",
+            ),
+            ("a: b\n", "a list of networks is expected"),
+            ("", "the file describes no network"),
+        ] {
+            let all = found(text);
+            assert!(all.iter().any(|m| m.contains(wanted)), "{text}: {all:?}");
+        }
+        let (_, findings) = from_file(SEVERAL, "Topology=d");
+        assert!(findings[0].contains("partition p: there is no topology d"));
     }
 }

@@ -119,6 +119,10 @@ pub struct ClusterConfig {
     /// `MaxBatchRequeue`: launches of a batch job that may fail before it is held; absent: any number.
     #[n(31)]
     pub max_batch_requeue: Option<u32>,
+    /// `AllowSpecResourcesUsage`: jobs may say what the system keeps of their nodes (`--core-spec`).
+    #[n(33)]
+    #[cbor(default)]
+    pub spec_by_job: bool,
 }
 
 impl Default for ClusterConfig {
@@ -158,6 +162,7 @@ impl Default for ClusterConfig {
             licenses: Vec::new(),
             power: None,
             max_batch_requeue: None,
+            spec_by_job: false,
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::time::{TimeLimit, Timestamp};
 use minicbor::{Decode, Encode};
 use std::sync::Arc;
 
-pub use self::allocation::{Allocation, GresShare, NodeShare};
+pub use self::allocation::{Allocation, GpuEnv, GresShare, NodeShare};
 pub use crate::usage::{Peak, Peaks, Usage};
 
 /// One record of the queue: a job, a task of an array, or an array's tasks that have not left it yet.

@@ -4,10 +4,11 @@
 
 use crate::binding::MemBind;
 use crate::distribution::{Distribution, NodeSpread};
+use crate::gpu_bind;
 use crate::het::HetComponent;
 use crate::ids::{JobId, StepNo};
-use crate::job::{Allocation, ArrayRole, NodeShare};
-use crate::spec::{JobSpec, MemoryAsk};
+use crate::job::{Allocation, ArrayRole, GpuEnv, GresShare};
+use crate::spec::{GPU, GresAsk, JobSpec, MemoryAsk};
 use crate::state::ArrayInfo;
 use crate::time::{TimeLimit, Timestamp};
 
@@ -67,6 +68,8 @@ pub struct StepView<'a> {
     pub node: &'a str,
     /// CPUs of the step on this node.
     pub cpus_on_node: u32,
+    /// Devices of the step on this node.
+    pub gres: &'a [GresShare],
     /// `-c`, if it was given.
     pub cpus_per_task: Option<u32>,
     /// `--distribution`, if it was given.
@@ -115,7 +118,7 @@ pub fn is_job_variable(name: &str) -> bool {
         "SLURM_LAUNCH_NODE_",
         "SLURM_GPUS",
     ];
-    const NAMES: [&str; 17] = [
+    const NAMES: [&str; 19] = [
         "SLURM_HET_SIZE",
         "SLURM_PACK_SIZE",
         "SLURM_JOBID",
@@ -132,6 +135,8 @@ pub fn is_job_variable(name: &str) -> bool {
         "SLURM_DISTRIBUTION",
         "SLURM_DIST_PLANESIZE",
         "SLURM_UMASK",
+        "SLURM_GPU_BIND",
+        "SLURM_TRES_BIND",
         "MUSTER_NODE",
     ];
     PREFIXES.iter().any(|p| name.starts_with(p))
@@ -242,6 +247,7 @@ fn asked(view: &JobView, env: &mut Env) {
     if ask.overcommit {
         env.set("SLURM_OVERCOMMIT", "1");
     }
+    by_gpu(spec, env);
     if let Some(text) = &ask.distribution {
         env.distribution(Distribution::parse(text).unwrap_or_default());
     }
@@ -259,6 +265,40 @@ fn asked(view: &JobView, env: &mut Env) {
     }
     if view.restarts > 0 {
         env.set("SLURM_RESTART_COUNT", view.restarts.to_string());
+    }
+}
+
+/// `--gpus` and its kin, which srun goes by in the job.
+fn by_gpu(spec: &JobSpec, env: &mut Env) {
+    let devices = spec.ask.devices();
+    let lists = [
+        ("SLURM_GPUS", &devices.per_job),
+        ("SLURM_GPUS_PER_SOCKET", &devices.per_socket),
+        ("SLURM_GPUS_PER_TASK", &devices.per_task),
+    ];
+    for (name, list) in lists {
+        let text = |gres: &GresAsk| match &gres.kind {
+            Some(kind) => format!("{kind}:{}", gres.count),
+            None => gres.count.to_string(),
+        };
+        let gpus: Vec<String> = list.iter().filter(|g| g.name == GPU).map(text).collect();
+        if !gpus.is_empty() {
+            env.set(name, gpus.join(","));
+        }
+    }
+    env.number("SLURM_CPUS_PER_GPU", devices.cpus_per_gpu);
+    env.number("SLURM_NTASKS_PER_GPU", devices.ntasks_per_gpu);
+    if let Some(mib) = devices.mib_per_gpu {
+        env.set("SLURM_MEM_PER_GPU", mib.to_string());
+    }
+    let shown = |name: &str| spec.shown.iter().find(|(key, _)| key == name);
+    for (option, name) in [
+        ("gpu-bind", "SLURM_GPU_BIND"),
+        ("tres-bind", "SLURM_TRES_BIND"),
+    ] {
+        if let Some((_, text)) = shown(option) {
+            env.set(name, text);
+        }
     }
 }
 
@@ -293,23 +333,32 @@ fn member_env(view: &JobView, node: &str, cpus_on_node: u32, env: &mut Env) {
     }
 }
 
-/// Devices of a node's share: what CUDA programs read, and how many there are.
-fn device_env(share: &NodeShare, env: &mut Env) {
-    let mut ids: Vec<u32> = share
-        .gres
-        .iter()
-        .filter(|g| g.name == "gpu")
-        .flat_map(|g| g.ids.iter())
-        .collect();
-    if ids.is_empty() {
+/// Devices of a node's share: what programs read that use GPUs, and how many there are.
+fn device_env(shares: &[GresShare], env: &mut Env) {
+    let numbers: Vec<u32> = gpu_bind::gpus_of(shares).iter().map(|g| g.number).collect();
+    if numbers.is_empty() {
         return;
     }
-    ids.sort_unstable();
-    let text: Vec<String> = ids.iter().map(u32::to_string).collect();
-    let text = text.join(",");
-    env.set("SLURM_GPUS_ON_NODE", ids.len().to_string());
-    env.set("SLURM_JOB_GPUS", &text);
-    env.set("CUDA_VISIBLE_DEVICES", text);
+    env.set("SLURM_GPUS_ON_NODE", numbers.len().to_string());
+    env.set("SLURM_JOB_GPUS", comma_separated(&numbers));
+    for (name, value) in gpu_variables(shares, &numbers) {
+        env.set(name, value);
+    }
+}
+
+fn comma_separated(numbers: &[u32]) -> String {
+    let text: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    text.join(",")
+}
+
+/// The variables by which programs find GPUs of these numbers, as far as gres.conf wants them set.
+pub fn gpu_variables(shares: &[GresShare], numbers: &[u32]) -> Vec<(&'static str, String)> {
+    let gpus = || shares.iter().filter(|share| share.name == GPU);
+    let wanted = |name: &str| gpus().any(|share| share.env.names().any(|n| n == name));
+    let all = GpuEnv::VARIABLES.iter().map(|(_, name, _)| *name);
+    all.filter(|name| wanted(name))
+        .map(|name| (name, comma_separated(numbers)))
+        .collect()
 }
 
 /// What a batch script sees. `SLURM_TASK_PID` is added by who forks it; `TMPDIR` is set only if the submitter's
@@ -320,7 +369,7 @@ pub fn batch_env(view: &JobView, position: usize) -> Variables {
         return env.0;
     };
     member_env(view, &share.name, share.cpus.len(), &mut env);
-    device_env(share, &mut env);
+    device_env(&share.gres, &mut env);
     env.set("ENVIRONMENT", "BATCH");
     env.set("HOSTNAME", &share.name);
     for name in [
@@ -360,7 +409,7 @@ pub fn program_env(view: &JobView, position: usize) -> Variables {
     }
     if let Some(share) = alloc.nodes.get(position) {
         env.set("SLURMD_NODENAME", &share.name);
-        device_env(share, &mut env);
+        device_env(&share.gres, &mut env);
         // Not for programs that are not the job's.
         env.0.retain(|(name, _)| name != "SLURM_GPUS_ON_NODE");
     }
@@ -376,7 +425,19 @@ pub fn step_env(view: &JobView, step: &StepView) -> Variables {
     let mut env = Env(allocation_env(view));
     member_env(view, step.node, step.cpus_on_node, &mut env);
     if let Some(share) = view.alloc.nodes.iter().find(|n| n.name == step.node) {
-        device_env(share, &mut env);
+        device_env(&share.gres, &mut env);
+        // The step may have fewer of them than the job, or none.
+        let own: Vec<u32> = gpu_bind::gpus_of(step.gres)
+            .iter()
+            .map(|g| g.number)
+            .collect();
+        for (name, value) in gpu_variables(&share.gres, &own) {
+            env.set(name, value);
+        }
+        if !own.is_empty() {
+            env.set("SLURM_GPUS_ON_NODE", own.len().to_string());
+            env.set("SLURM_STEP_GPUS", comma_separated(&own));
+        }
     }
     let nodes = step.tasks.len().to_string();
     let per_node: Vec<u32> = step.tasks.iter().map(|t| count(t.len())).collect();

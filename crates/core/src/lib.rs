@@ -21,6 +21,7 @@ pub mod effect;
 mod effects;
 pub mod event;
 pub mod explain;
+pub mod gpu_bind;
 pub mod het;
 pub mod hostlist;
 pub mod ids;

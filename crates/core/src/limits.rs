@@ -22,6 +22,10 @@ pub const NODE_CPUS_MAX: u32 = 65_536;
 pub const LAUNCH_BACKOFF_S: u64 = 10;
 /// Most seconds that a job waits after a failed launch.
 pub const LAUNCH_BACKOFF_MAX_S: u64 = 300;
+/// Kinds of devices that a job may count over all of its nodes (`--gpus=a:1,b:2`).
+pub const JOB_DEVICES_MAX: usize = 4;
+/// Devices of one kind that a job may ask a node for: each is kept by number.
+pub const NODE_DEVICES_MAX: u64 = 1 << 20;
 /// Tasks that one job may ask for.
 pub const TASKS_MAX: u32 = 1 << 24;
 /// Ended jobs that one tick takes out of the queue. Where more are due the next turn goes on, so that none is long.

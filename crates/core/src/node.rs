@@ -2,6 +2,7 @@
 
 use crate::cpuset::CpuSet;
 use crate::ids::{JobId, NodeIdx};
+use crate::job::GpuEnv;
 use crate::power::Power;
 use crate::time::Timestamp;
 use minicbor::{Decode, Encode};
@@ -84,8 +85,26 @@ impl NodeConfig {
     }
 }
 
+/// The last so many cores of a node with so many CPUs, sockets and cores in each, or so many of their threads: those
+/// of the last socket first, then of the socket before it, and so on round. One core stays.
+pub fn last_cpus((cpus, sockets, cores): (u32, u32, u32), count: u32, threads: bool) -> CpuSet {
+    let (sockets, cores) = (sockets.max(1), cores.max(1));
+    let all = sockets.saturating_mul(cores);
+    let width = (cpus / all).max(1);
+    let order = (0..cores)
+        .rev()
+        .flat_map(|core| (0..sockets).rev().map(move |s| s * cores + core));
+    let kept = order.take(all.saturating_sub(1) as usize);
+    let cpus_of = |core: u32| (core * width..(core + 1) * width).rev();
+    if threads {
+        kept.flat_map(cpus_of).take(count as usize).collect()
+    } else {
+        kept.take(count as usize).flat_map(cpus_of).collect()
+    }
+}
+
 /// A generic resource of a node.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct GresConfig {
     /// `gpu`.
     #[n(0)]
@@ -103,6 +122,10 @@ pub struct GresConfig {
     #[n(4)]
     #[cbor(default)]
     pub near: Vec<CpuSet>,
+    /// Which variables tell programs of them, if they are GPUs.
+    #[n(5)]
+    #[cbor(default)]
+    pub env: GpuEnv,
 }
 
 /// A node as the cluster knows it.

@@ -199,13 +199,14 @@ impl Scale {
                         Some(kind) => full == wanted || format!("{full}:{kind}") == wanted,
                         None => full == wanted,
                     };
-                    let asked = ask.gres.iter().filter(|g| has(&g.name, &g.kind));
-                    let asked: u64 = asked.map(|g| g.per_node).sum();
+                    let all = ask.gres_of_job(ask.min_nodes);
+                    let asked = all.iter().filter(|g| has(&g.name, &g.kind));
+                    let asked: u64 = asked.map(|g| g.count).sum();
                     let there = of_partition()
                         .flat_map(|n| &n.config.gres)
                         .filter(|g| has(&g.name, &g.kind))
                         .map(|g| g.count as f64);
-                    (asked as f64 * nodes, there.sum())
+                    (asked as f64, there.sum())
                 }
             }
         };

@@ -254,10 +254,65 @@ pub struct GresAsk {
     /// `a100`.
     #[n(1)]
     pub kind: Option<String>,
-    /// How many on each node.
+    /// How many: of each node, or of what the list counts by that it is in.
     #[n(2)]
-    pub per_node: u64,
+    pub count: u64,
 }
+
+/// Devices that are counted by something else than nodes, and what is counted by GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct DeviceAsk {
+    /// `--gpus`: of the whole job.
+    #[n(0)]
+    pub per_job: Vec<GresAsk>,
+    /// `--gpus-per-socket`.
+    #[n(1)]
+    pub per_socket: Vec<GresAsk>,
+    /// `--gpus-per-task`, `--tres-per-task`.
+    #[n(2)]
+    pub per_task: Vec<GresAsk>,
+    /// `--cpus-per-gpu`.
+    #[n(3)]
+    pub cpus_per_gpu: Option<u32>,
+    /// `--mem-per-gpu`, MiB.
+    #[n(4)]
+    pub mib_per_gpu: Option<u64>,
+    /// `--ntasks-per-gpu`.
+    #[n(5)]
+    pub ntasks_per_gpu: Option<u32>,
+    /// `--gres-flags`.
+    #[n(6)]
+    pub binding: DeviceBinding,
+}
+
+/// `--gres-flags`: how devices and CPUs go together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum DeviceBinding {
+    /// Next to each other where that can be.
+    #[default]
+    #[n(0)]
+    Preferred,
+    /// `enforce-binding`: no CPUs but those next to the devices.
+    #[n(1)]
+    Enforced,
+    /// `disable-binding`: any.
+    #[n(2)]
+    Disabled,
+}
+
+/// The devices that `--gpus` and its kin count.
+pub const GPU: &str = "gpu";
+
+static NO_DEVICES: DeviceAsk = DeviceAsk {
+    per_job: Vec::new(),
+    per_socket: Vec::new(),
+    per_task: Vec::new(),
+    cpus_per_gpu: None,
+    mib_per_gpu: None,
+    ntasks_per_gpu: None,
+    binding: DeviceBinding::Preferred,
+};
 
 /// Nodes, tasks, CPUs, memory and devices asked for. Jobs with equal asks are of one shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
@@ -319,7 +374,7 @@ pub struct ResourceAsk {
     /// See above.
     #[n(18)]
     pub threads_per_core: Option<u32>,
-    /// `--core-spec`.
+    /// `--core-spec`: cores of each node that the system keeps, in place of the node's own number.
     #[n(19)]
     pub core_spec: Option<u32>,
     /// `--overcommit`: one CPU per node is enough, however many tasks.
@@ -344,6 +399,38 @@ pub struct ResourceAsk {
     #[n(26)]
     #[cbor(default)]
     pub prefer: Option<String>,
+    /// `--gpus` and its kin; `--gpus-per-node` is in `gres`.
+    #[n(27)]
+    pub devices: Option<Box<DeviceAsk>>,
+    /// `--segment`: so many nodes must be in one block of the network.
+    #[n(28)]
+    pub segment: Option<u32>,
+    /// `--consolidate-segments`, `--spread-segments`.
+    #[n(29)]
+    #[cbor(default)]
+    pub segments: Segments,
+    /// `--thread-spec`.
+    #[n(30)]
+    pub thread_spec: Option<u32>,
+    /// `--batch`: features of the node that runs the batch script.
+    #[n(31)]
+    pub batch: Option<String>,
+}
+
+/// Where the segments of a job are to each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Segments {
+    /// Anywhere; in few blocks where that can be.
+    #[default]
+    #[n(0)]
+    Anywhere,
+    /// In the smallest group of blocks that has room for all.
+    #[n(1)]
+    Together,
+    /// Each in a block of its own.
+    #[n(2)]
+    Apart,
 }
 
 impl Default for ResourceAsk {
@@ -376,6 +463,11 @@ impl Default for ResourceAsk {
             use_min_nodes: false,
             nodes_set: false,
             prefer: None,
+            devices: None,
+            segment: None,
+            segments: Segments::Anywhere,
+            thread_spec: None,
+            batch: None,
         }
     }
 }
@@ -404,7 +496,65 @@ impl ResourceAsk {
             self.task_count().saturating_mul(self.cpus_of_task())
         };
         let per_node = self.min_cpus_per_node.unwrap_or(1).max(1);
-        tasks.max(self.min_nodes.saturating_mul(per_node))
+        tasks
+            .max(self.min_nodes.saturating_mul(per_node))
+            .max(self.cpus_by_gpu())
+    }
+
+    fn cpus_by_gpu(&self) -> u32 {
+        let Some(each) = self.devices().cpus_per_gpu else {
+            return 0;
+        };
+        let all = self.gres_of_job(self.min_nodes);
+        let gpus: u64 = all.iter().filter(|g| g.name == GPU).map(|g| g.count).sum();
+        u32::try_from(gpus.saturating_mul(u64::from(each))).unwrap_or(u32::MAX)
+    }
+
+    /// Devices that are not counted by node, and what is counted by GPU.
+    pub fn devices(&self) -> &DeviceAsk {
+        self.devices.as_deref().unwrap_or(&NO_DEVICES)
+    }
+
+    /// Devices of the whole job on so many nodes.
+    pub fn gres_of_job(&self, nodes: u32) -> Vec<GresAsk> {
+        let devices = self.devices();
+        let sockets = self.sockets_per_node.unwrap_or(1).max(1);
+        let lists = [
+            (&self.gres, nodes),
+            (&devices.per_job, 1),
+            (&devices.per_task, self.task_count()),
+            (&devices.per_socket, nodes.saturating_mul(sockets)),
+        ];
+        let mut all: Vec<GresAsk> = Vec::new();
+        for (list, times) in lists {
+            for gres in list {
+                let count = gres.count.saturating_mul(u64::from(times));
+                // What is counted in two ways is the same devices.
+                match all
+                    .iter_mut()
+                    .find(|g| g.name == gres.name && g.kind == gres.kind)
+                {
+                    Some(known) => known.count = known.count.max(count),
+                    None => all.push(GresAsk {
+                        count,
+                        ..gres.clone()
+                    }),
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether it asks for devices in any way.
+    pub fn wants_devices(&self) -> bool {
+        let devices = self.devices();
+        let lists = [
+            &self.gres,
+            &devices.per_job,
+            &devices.per_task,
+            &devices.per_socket,
+        ];
+        lists.iter().any(|list| !list.is_empty())
     }
 }
 

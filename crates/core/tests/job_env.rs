@@ -258,6 +258,7 @@ fn task_of_a_step() {
         position: 1,
         node: "n2",
         cpus_on_node: 4,
+        gres: &[],
         cpus_per_task: Some(2),
         distribution: None,
         total_tasks: None,

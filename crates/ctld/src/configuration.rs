@@ -170,6 +170,10 @@ fn settings(config: &Config) -> NodeSettings {
         kill_wait_s: small(config.timeouts.kill_wait_s),
         unkillable_timeout_s: small(config.timeouts.unkillable_step_s),
         append: config.job_file_append,
+        block_sockets: has(
+            &config.select_parameters.others,
+            "CR_CORE_DEFAULT_DIST_BLOCK",
+        ),
         bind_tasks: config
             .task_plugins
             .iter()

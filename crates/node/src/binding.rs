@@ -13,6 +13,7 @@ use masks::Wish;
 use muster_core::binding::{CpuBind, CpuBindKind, MemBind, MemBindKind, Unit, mask_text};
 use muster_core::cpuset::CpuSet;
 use muster_core::distribution::{CpuSpread, Distribution};
+use muster_core::gpu_bind::{self, GpuBind};
 use muster_proto::node::NodeSettings;
 use muster_proto::step::StepLaunch;
 use std::path::Path;
@@ -90,7 +91,40 @@ impl Machine {
             variables.extend(bind.variables());
             self.bind_memory(&bind, tasks_here(launch), &mut out);
         }
+        if let Some(text) = &launch.spec.gpu_bind {
+            self.bind_gpus(text, launch, &mut out)?;
+        }
         Ok((out, variables))
+    }
+
+    /// Which GPUs each task sees. A step of one task has them all.
+    fn bind_gpus(
+        &self,
+        text: &str,
+        launch: &StepLaunch,
+        out: &mut TaskBinding,
+    ) -> Result<(), Refused> {
+        let bind =
+            GpuBind::parse(text).map_err(|word| format!("--gpu-bind={word} is not known"))?;
+        let tasks: usize = launch.tasks.iter().map(Vec::len).sum();
+        if tasks < 2 {
+            return Ok(());
+        }
+        let mut gpus = gpu_bind::gpus_of(&launch.gres);
+        // Where devices are is said in the node's numbers of CPUs, where tasks run in the kernel's.
+        let topology = self.topology.as_ref().ok();
+        for gpu in &mut gpus {
+            gpu.near = gpu
+                .near
+                .take()
+                .zip(topology)
+                .map(|(near, t)| t.threads(&near));
+        }
+        let cpus = |task: u32| out.cpus.get(task as usize).cloned();
+        let here = tasks_here(launch);
+        let bound = bind.tasks(&gpus, here, cpus);
+        (out.gpus, out.tell_gpus) = (bound, bind.verbose);
+        Ok(())
     }
 
     fn bind_cpus(
@@ -149,7 +183,9 @@ impl Machine {
                     tasks: node.tasks,
                     cpus_per_task: spec.cpus_per_task.unwrap_or(1),
                     unit,
-                    sockets: dist.sockets.unwrap_or(default_spread(&dist)),
+                    sockets: dist
+                        .sockets
+                        .unwrap_or(default_spread(&dist, settings.block_sockets)),
                     cores: dist.cores,
                     threads_per_core: spec.threads_per_core,
                     tasks_per_socket: spec.ntasks_per_socket,
@@ -199,8 +235,9 @@ impl Machine {
 }
 
 /// Without a distribution over sockets: neighbours of a plane share one, other tasks take turns.
-fn default_spread(dist: &Distribution) -> CpuSpread {
+fn default_spread(dist: &Distribution, by_block: bool) -> CpuSpread {
     match dist.nodes {
+        _ if by_block => CpuSpread::Block,
         Some(muster_core::distribution::NodeSpread::Plane(_)) => CpuSpread::Block,
         _ => CpuSpread::Cyclic,
     }

@@ -10,7 +10,7 @@ use muster_core::distribution::{Distribution, NodeSpread};
 use muster_core::hostlist;
 use muster_core::job::{Allocation, GresShare, NodeShare};
 use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::MemoryAsk;
+use muster_core::spec::{GresAsk, MemoryAsk};
 use muster_proto::step::StepSpec;
 use std::collections::HashSet;
 
@@ -131,9 +131,10 @@ impl<'a> Layout<'a> {
         } else {
             self.spread_out()?
         };
+        let of_step = self.of_step(&tasks);
         let mut placed = Vec::with_capacity(tasks.len());
-        for (node, tasks) in tasks {
-            placed.push(self.share(node, tasks)?);
+        for ((node, tasks), of_step) in tasks.into_iter().zip(of_step) {
+            placed.push(self.share(node, tasks, &of_step)?);
         }
         Ok(placed)
     }
@@ -228,7 +229,12 @@ impl<'a> Layout<'a> {
             nodes.sort_unstable();
             let room: u64 = nodes.iter().map(|&i| u64::from(self.slots(i))).sum();
             let all_usable = nodes.iter().all(|&i| self.slots(i) > 0);
-            if nodes.len() == count && all_usable && room >= u64::from(ntasks) {
+            let (.., of_all) = self.asked();
+            let given = of_all.iter().all(|ask| {
+                let there = nodes.iter().map(|&i| self.count_free(i, ask));
+                there.sum::<u64>() >= ask.count
+            });
+            if nodes.len() == count && all_usable && given && room >= u64::from(ntasks) {
                 return Some(nodes);
             }
             others.sort_by_key(|&i| std::cmp::Reverse(self.slots(i)));
@@ -266,10 +272,7 @@ impl<'a> Layout<'a> {
                 MemoryAsk::Default | MemoryAsk::PerNode(_) | MemoryAsk::PerCpu(_) => {}
             }
         }
-        if self.devices(share, held).is_none() {
-            slots = 0;
-        }
-        slots
+        slots.min(self.slots_by_devices(node))
     }
 
     fn taken_memory(&self, held: &Held) -> u64 {
@@ -288,40 +291,126 @@ impl<'a> Layout<'a> {
         cpus
     }
 
-    /// Devices for the step on a node: what it asks for out of what is free, or all of the job's if it does not ask.
-    fn devices(&self, share: &NodeShare, held: &Held) -> Option<Vec<GresShare>> {
-        if self.spec.gres.is_empty() {
+    /// What the step asks for of each node, of each task, and over all nodes.
+    fn asked(&self) -> (&[GresAsk], &[GresAsk], &[GresAsk]) {
+        let devices = self.spec.devices.as_deref();
+        (
+            &self.spec.gres,
+            devices.map_or(&[], |d| &d.per_task),
+            devices.map_or(&[], |d| &d.per_job),
+        )
+    }
+
+    /// Devices for so many tasks of the step on a node: what it asks for out of what is free, or all of the job's if it
+    /// does not ask. `of_step` says how many the node gives of those that are counted over all nodes.
+    fn devices(
+        &self,
+        (share, held): (&NodeShare, &Held),
+        tasks: u32,
+        of_step: &[u64],
+    ) -> Option<Vec<GresShare>> {
+        if !self.spec.wants_devices() {
             return Some(share.gres.clone());
         }
-        let mut out = Vec::new();
-        for ask in self.spec.gres.iter().filter(|g| g.per_node > 0) {
-            let mut wanted = u32::try_from(ask.per_node).ok()?;
-            for have in &share.gres {
-                if have.name != ask.name || (ask.kind.is_some() && ask.kind != have.kind) {
-                    continue;
-                }
-                let mut free = have.ids.clone();
-                let same = |h: &&GresShare| h.name == have.name && h.kind == have.kind;
-                if !self.spec.overlap {
-                    held.gres
-                        .iter()
-                        .filter(same)
-                        .for_each(|h| free.subtract(&h.ids));
-                }
+        let (of_node, of_task, of_all) = self.asked();
+        let tasks = u64::from(tasks);
+        let wanted = (of_node.iter().map(|g| (g, g.count)))
+            .chain(of_task.iter().map(|g| (g, g.count.saturating_mul(tasks))))
+            .chain(of_all.iter().zip(of_step.iter().copied()));
+        let mut out: Vec<GresShare> = Vec::new();
+        for (ask, count) in wanted.filter(|(_, count)| *count > 0) {
+            let mut wanted = u32::try_from(count).ok()?;
+            for have in share.gres.iter().filter(|have| is_a(have, ask)) {
+                let mut free = self.free_of(have, held);
+                let same = |g: &&GresShare| g.name == have.name && g.kind == have.kind;
+                let taken = out.iter().find(same);
+                taken.into_iter().for_each(|g| free.subtract(&g.ids));
                 let ids = free.lowest(wanted);
                 wanted -= ids.len();
-                if !ids.is_empty() {
-                    out.push(GresShare {
+                if ids.is_empty() {
+                    continue;
+                }
+                match out
+                    .iter_mut()
+                    .find(|g| g.name == have.name && g.kind == have.kind)
+                {
+                    Some(known) => known.ids.union_with(&ids),
+                    None => out.push(GresShare {
                         ids,
                         ..have.clone()
-                    });
+                    }),
                 }
             }
             if wanted > 0 {
                 return None;
             }
         }
+        for part in &mut out {
+            let whole = share
+                .gres
+                .iter()
+                .find(|g| g.name == part.name && g.kind == part.kind);
+            let near = whole.into_iter().flat_map(|g| g.ids.iter().zip(&g.near));
+            part.near = near
+                .filter(|(id, _)| part.ids.contains(*id))
+                .map(|(_, cpus)| cpus.clone())
+                .collect();
+        }
         Some(out)
+    }
+
+    /// Devices of a share that no other step holds.
+    fn free_of(&self, have: &GresShare, held: &Held) -> CpuSet {
+        let mut free = have.ids.clone();
+        let same = |h: &&GresShare| h.name == have.name && h.kind == have.kind;
+        if !self.spec.overlap {
+            let others = held.gres.iter().filter(same);
+            others.for_each(|h| free.subtract(&h.ids));
+        }
+        free
+    }
+
+    /// How many a node has free of what is asked for.
+    fn count_free(&self, node: usize, ask: &GresAsk) -> u64 {
+        let (share, held) = (&self.alloc.nodes[node], &self.held[node]);
+        let free = share.gres.iter().filter(|have| is_a(have, ask));
+        free.map(|have| u64::from(self.free_of(have, held).len()))
+            .sum()
+    }
+
+    /// Most tasks that there are devices for on a node.
+    fn slots_by_devices(&self, node: usize) -> u32 {
+        let (of_node, of_task, of_all) = self.asked();
+        let lacks = |ask: &GresAsk| self.count_free(node, ask) < ask.count;
+        let none = |ask: &GresAsk| self.count_free(node, ask) == 0;
+        if of_node.iter().any(lacks) || (!of_all.is_empty() && of_all.iter().all(none)) {
+            return 0;
+        }
+        let each = of_task.iter().filter(|ask| ask.count > 0);
+        let most = each.map(|ask| self.count_free(node, ask) / ask.count).min();
+        u32::try_from(most.unwrap_or(u64::MAX)).unwrap_or(u32::MAX)
+    }
+
+    /// How many of what is counted over all nodes each of these gives: as evenly for their tasks as can be.
+    fn of_step(&self, nodes: &[(usize, Vec<u32>)]) -> Vec<Vec<u64>> {
+        let (.., of_all) = self.asked();
+        let mut out = vec![vec![0; of_all.len()]; nodes.len()];
+        for (kind, ask) in of_all.iter().enumerate() {
+            let most: Vec<u64> = nodes
+                .iter()
+                .map(|(n, _)| self.count_free(*n, ask))
+                .collect();
+            for _ in 0..ask.count {
+                let open = (0..nodes.len()).filter(|i| out[*i][kind] < most[*i]);
+                let next = open.min_by_key(|&i| {
+                    let tasks = nodes[i].1.len().max(1) as u64;
+                    ((out[i][kind] + 1) * 1_000_000 / tasks, i)
+                });
+                let Some(next) = next else { break };
+                out[next][kind] += 1;
+            }
+        }
+        out
     }
 
     /// Tasks per node. Block distribution too deals them out one at a time, so that no node is left empty.
@@ -366,7 +455,7 @@ impl<'a> Layout<'a> {
         out
     }
 
-    fn share(&self, node: usize, tasks: Vec<u32>) -> Result<Placed, Refusal> {
+    fn share(&self, node: usize, tasks: Vec<u32>, of_step: &[u64]) -> Result<Placed, Refusal> {
         let (share, held) = (&self.alloc.nodes[node], &self.held[node]);
         let free = self.free(node);
         let needed = count_of(tasks.len()).saturating_mul(self.spec.cpus_per_task.unwrap_or(1));
@@ -381,7 +470,7 @@ impl<'a> Layout<'a> {
             MemoryAsk::PerCpu(mib) => mib * u64::from(needed),
         };
         let gres = self
-            .devices(share, held)
+            .devices((share, held), count_of(tasks.len()), of_step)
             .ok_or_else(|| Refusal::from(RefusalCode::InvalidGres))?;
         Ok(Placed {
             node,
@@ -395,6 +484,10 @@ impl<'a> Layout<'a> {
             tasks,
         })
     }
+}
+
+fn is_a(have: &GresShare, ask: &GresAsk) -> bool {
+    have.name == ask.name && (ask.kind.is_none() || ask.kind == have.kind)
 }
 
 fn names(list: Option<&str>) -> Result<Vec<String>, Refusal> {
@@ -585,6 +678,69 @@ mod tests {
             ..overcommit
         };
         assert_eq!(idle(&a, &with_memory), "n1:0,1,2,3,4,5,6,7,8/4");
+    }
+
+    #[test]
+    fn devices_of_steps() {
+        use muster_core::spec::DeviceAsk;
+        let mut a = alloc(&[4, 4]);
+        for (node, count) in a.nodes.iter_mut().zip([4, 2]) {
+            node.gres = vec![GresShare {
+                name: "gpu".to_owned(),
+                ids: CpuSet::first(count),
+                near: (0..count).map(|i| CpuSet::from_iter([i])).collect(),
+                ..GresShare::default()
+            }];
+        }
+        let gpus = |count| {
+            vec![GresAsk {
+                name: "gpu".to_owned(),
+                kind: None,
+                count,
+            }]
+        };
+        let with = |devices, ntasks| StepSpec {
+            devices: Some(Box::new(devices)),
+            ..spec(ntasks)
+        };
+        let shown = |spec: &StepSpec, held: &[Held]| -> String {
+            match lay_out(&a, spec, held) {
+                Ok(placed) => (placed.iter())
+                    .map(|p| {
+                        let ids = p.gres.iter().flat_map(|g| g.ids.iter());
+                        let ids: Vec<String> = ids.map(|id| id.to_string()).collect();
+                        let near: usize = p.gres.iter().map(|g| g.near.len()).sum();
+                        assert_eq!(near, ids.len());
+                        format!("n{}:{}/{}", p.node + 1, p.tasks.len(), ids.join(","))
+                    })
+                    .collect::<Vec<_>>()
+                    .join(" "),
+                Err(NoLayout::Busy) => "busy".to_owned(),
+                Err(NoLayout::Never(r)) => format!("{:?}", r.code),
+            }
+        };
+        let mut held = vec![Held::default(), Held::default()];
+        let of_task = |count| DeviceAsk {
+            per_task: gpus(count),
+            ..DeviceAsk::default()
+        };
+        let of_step = |count| DeviceAsk {
+            per_job: gpus(count),
+            ..DeviceAsk::default()
+        };
+        assert_eq!(shown(&with(of_task(1), 4), &held), "n1:2/0,1 n2:2/0,1");
+        assert_eq!(shown(&with(of_task(2), 3), &held), "n1:2/0,1,2,3 n2:1/0,1");
+        assert_eq!(shown(&with(of_task(3), 2), &held), "NodeConfigUnavailable");
+        assert_eq!(shown(&with(of_step(5), 4), &held), "n1:2/0,1,2 n2:2/0,1");
+        assert_eq!(shown(&with(of_step(7), 4), &held), "NodeConfigUnavailable");
+        // A step that does not ask has them all, and keeps them from nobody.
+        assert_eq!(shown(&spec(2), &held), "n1:1/0,1,2,3 n2:1/0,1");
+        held[0].gres = vec![GresShare {
+            ids: CpuSet::first(2),
+            ..a.nodes[0].gres[0].clone()
+        }];
+        assert_eq!(shown(&with(of_step(4), 2), &held), "n1:1/2,3 n2:1/0,1");
+        assert_eq!(shown(&with(of_step(5), 2), &held), "busy");
     }
 
     #[test]

@@ -124,6 +124,10 @@ pub struct NodeSettings {
     /// How the use of running jobs is sampled; absent: it is not (`JobAcctGatherType=jobacct_gather/none`).
     #[n(22)]
     pub sampling: Option<Sampling>,
+    /// `CR_CORE_DEFAULT_DIST_BLOCK`: tasks fill one socket before the next where nothing else is said.
+    #[n(23)]
+    #[cbor(default)]
+    pub block_sockets: bool,
 }
 
 /// `JobAcctGatherFrequency` and `JobAcctGatherParams`.

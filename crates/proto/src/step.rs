@@ -11,7 +11,7 @@ use muster_core::cpuset::CpuSet;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{ExitStatus, GresShare, StepEnd, Usage};
 use muster_core::refusal::Refusal;
-use muster_core::spec::{ExecContext, GresAsk, MemoryAsk, StdioSpec};
+use muster_core::spec::{DeviceAsk, ExecContext, GresAsk, MemoryAsk, StdioSpec};
 use muster_core::time::TimeLimit;
 
 /// To an agent's listener, from srun, sstat, scontrol or another agent. One per connection, but for `Create`.
@@ -254,6 +254,20 @@ pub struct StepSpec {
     #[n(40)]
     #[cbor(default)]
     pub maker: Option<muster_core::job::StepMaker>,
+    /// `--gpus` and its kin: devices that are counted by step or task.
+    #[n(41)]
+    pub devices: Option<Box<DeviceAsk>>,
+    /// `--gpu-bind`, or implied by other options, as text.
+    #[n(42)]
+    pub gpu_bind: Option<String>,
+}
+
+impl StepSpec {
+    /// Whether it asks for devices; a step that does not has all of the job's.
+    pub fn wants_devices(&self) -> bool {
+        let counted = |d: &DeviceAsk| !d.per_job.is_empty() || !d.per_task.is_empty();
+        !self.gres.is_empty() || self.devices.as_deref().is_some_and(counted)
+    }
 }
 
 /// A step in one component of a heterogeneous job.

@@ -10,17 +10,25 @@ use std::cmp::Reverse;
 struct Part {
     place: usize,
     free: u32,
-    /// Devices that the job gets are elsewhere.
-    far: bool,
+    /// How much of what the job gets beside CPUs is elsewhere.
+    far: Far,
 }
 
-/// Picks so many CPUs of those that are free. `near` says whether the job's devices can be had next to a range of
-/// CPUs, given as its first and the one after its last.
+/// What of a job's devices and memory cannot be had next to some CPUs. Devices weigh more: what is far of memory is
+/// still reached, only slower.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Far {
+    pub(crate) devices: bool,
+    pub(crate) memory: bool,
+}
+
+/// Picks so many CPUs of those that are free. `far` says what cannot be had next to a range of CPUs, given as its first
+/// and the one after its last.
 pub(crate) fn pick(
     class: &NodeClass,
     free: &CpuSet,
     cpus: u32,
-    near: impl Fn(u32, u32) -> bool,
+    far: impl Fn(u32, u32) -> Far,
 ) -> CpuSet {
     let granule = class.granule.max(1);
     let want = cpus.div_ceil(granule);
@@ -36,6 +44,7 @@ pub(crate) fn pick(
             .collect()
     };
     let all: Vec<Vec<u32>> = (0..sockets * each).map(granules).collect();
+    let several = all.len() > 1;
     let domains: Vec<Part> = all
         .iter()
         .enumerate()
@@ -44,7 +53,10 @@ pub(crate) fn pick(
             Part {
                 place,
                 free: count(list.len()),
-                far: !near(first, first + width),
+                far: match several {
+                    true => far(first, first + width),
+                    false => Far::default(),
+                },
             }
         })
         .collect();
@@ -84,7 +96,7 @@ fn spread(domains: &[Part], each: usize, want: u32) -> Vec<(usize, u32)> {
     // One socket: the one that needs the fewest domains, which are left with least.
     let one = domains.chunks(each).filter_map(|socket| {
         let chosen = fewest(socket, want)?;
-        let far = chosen.iter().any(|d| d.far);
+        let far = chosen.iter().map(|d| d.far).max().unwrap_or_default();
         let left = chosen.iter().map(|d| d.free).sum::<u32>() - want;
         let free: u32 = socket.iter().map(|d| d.free).sum();
         Some(((far, chosen.len(), left, free), chosen))
@@ -98,7 +110,7 @@ fn spread(domains: &[Part], each: usize, want: u32) -> Vec<(usize, u32)> {
         .map(|(place, socket)| Part {
             place,
             free: socket.iter().map(|d| d.free).sum(),
-            far: socket.iter().all(|d| d.far),
+            far: socket.iter().map(|d| d.far).min().unwrap_or_default(),
         })
         .collect();
     let Some(chosen) = fewest(&sockets, want) else {
@@ -183,7 +195,7 @@ mod tests {
 
     fn picked(taken: &[u32], cpus: u32) -> Vec<u32> {
         let class = epyc();
-        pick(&class, &without(&class, taken), cpus, |_, _| true)
+        pick(&class, &without(&class, taken), cpus, |_, _| Far::default())
             .iter()
             .collect()
     }
@@ -214,7 +226,11 @@ mod tests {
     #[test]
     fn devices_draw_their_jobs() {
         let class = epyc();
-        let chosen = pick(&class, &without(&class, &[]), 2, |first, _| first == 20);
+        let far = |first, _| Far {
+            devices: first != 20,
+            memory: false,
+        };
+        let chosen = pick(&class, &without(&class, &[]), 2, far);
         assert_eq!(chosen.iter().collect::<Vec<_>>(), [20, 21]);
     }
 
@@ -227,7 +243,7 @@ mod tests {
             let class = epyc();
             let free = without(&class, &taken);
             prop_assume!(free.len() >= cpus);
-            let chosen = pick(&class, &free, cpus, |_, _| true);
+            let chosen = pick(&class, &free, cpus, |_, _| Far::default());
             prop_assert_eq!(chosen.len(), cpus);
             prop_assert!(free.is_superset(&chosen));
             let of = |set: u32| (0..8).filter(move |d| set & (1 << d) != 0);

@@ -1,13 +1,15 @@
 //! What a job needs of one partition, worked out once per shape: how many tasks a node of each class can hold, and
 //! what a number of tasks takes of it.
 
+use crate::device_demand::{self, DeviceDemand, JobShare};
 use crate::features::{self, Alternative};
-use crate::fleet::{Fleet, NodeClass, PartView, Room, Want};
+use crate::fleet::{Detail, Fleet, NodeClass, PartView, Room, Want};
+use crate::place::Pick;
 use crate::sharing::Tenants;
 use muster_core::config::OverSubscribe;
 use muster_core::hostlist;
 use muster_core::job::Reason;
-use muster_core::spec::{MemoryAsk, ResourceAsk, Sharing};
+use muster_core::spec::{DeviceBinding, MemoryAsk, ResourceAsk, Segments, Sharing};
 use muster_core::time::{TimeLimit, Timestamp};
 use std::collections::BTreeSet;
 
@@ -22,6 +24,7 @@ enum Memory {
     All,
     PerNode(u64),
     PerCpu(u64),
+    PerGpu(u64),
 }
 
 /// A job's needs in one partition.
@@ -33,6 +36,8 @@ pub(crate) struct Demand {
     pub(crate) min_nodes: u32,
     /// Most nodes; `u32::MAX` for as many as the tasks need.
     pub(crate) max_nodes: u32,
+    /// No more nodes than devices of the job need, where tasks do not say.
+    pub(crate) fewest: bool,
     /// Tasks are spread evenly over the nodes rather than filling one after another.
     pub(crate) even: bool,
     /// As many nodes as there are.
@@ -42,6 +47,8 @@ pub(crate) struct Demand {
     pub(crate) contiguous: bool,
     /// Most leaf switches, and milliseconds to wait for so few; absent where the network is flat.
     pub(crate) switches: Option<(u32, u64)>,
+    /// Nodes that must be at one leaf each time, where leaves are blocks.
+    pub(crate) segment: Option<(usize, Segments)>,
     /// Nodes that must be in the allocation.
     pub(crate) required: Vec<u32>,
     excluded: BTreeSet<u32>,
@@ -61,9 +68,13 @@ pub(crate) struct Demand {
     threads_used: Option<u32>,
     overcommit: bool,
     memory: Memory,
-    gres: Vec<(String, Option<String>, u64)>,
+    pub(crate) devices: DeviceDemand,
     /// All CPUs of each node.
     whole: bool,
+    /// Cores of each node, or threads (true), that the system keeps, in place of what the configuration says.
+    spec: Option<(u32, bool)>,
+    /// Classes of nodes that may run the batch script, if not all.
+    pub(crate) batch: Option<Vec<bool>>,
     /// Nobody else on its nodes.
     pub(crate) alone: bool,
     /// Jobs that may have each of its CPUs at once; 0: they are its own.
@@ -105,7 +116,13 @@ impl Demand {
             OverSubscribe::Yes(most) if ask.sharing == Sharing::Oversubscribe => (most, true),
             OverSubscribe::No | OverSubscribe::Yes(_) | OverSubscribe::Exclusive => (0, true),
         };
+        let spec = match (ask.core_spec, ask.thread_spec) {
+            _ if !config.spec_by_job => None,
+            (Some(cores), _) => Some((cores, false)),
+            (None, threads) => threads.map(|n| (n, true)),
+        };
         let whole = config.whole_nodes
+            || spec.is_some()
             || (ask.sharing == Sharing::Exclusive && may_refuse)
             || part.config.over_subscribe == OverSubscribe::Exclusive;
         let only_user = ask.sharing == Sharing::ExclusiveUser || part.config.exclusive_user;
@@ -123,17 +140,25 @@ impl Demand {
             .max(part.config.min_nodes)
             .max(1);
         let hint = |word: &str| config.select_parameters.iter().any(|p| p == word);
+        let alone = (whole && sharers < 2) || spec.is_some();
+        let mut devices = DeviceDemand::new(ask, alone && !config.whole_nodes)?;
+        if hint("ENFORCE_BINDING_GRES") && ask.devices().binding == DeviceBinding::Preferred {
+            devices.enforce();
+        }
         Ok(Demand {
             tasks: ask.ntasks.map(|n| n.max(1)),
             tasks_each: ask.ntasks_per_node.unwrap_or(1).max(1),
             min_nodes,
             max_nodes: match (ask.max_nodes, ask.ntasks) {
                 // Tasks take the fewest nodes that they fit on; without them a range is all that there is.
-                (Some(_), None) if ask.use_min_nodes => min_nodes,
+                (Some(_), None) if ask.use_min_nodes && !devices.of_job() => min_nodes,
                 (Some(most), _) => most,
                 (None, Some(_)) => u32::MAX,
+                (None, None) if devices.of_job() => u32::MAX,
                 (None, None) => min_nodes,
-            },
+            }
+            .min(devices.most_nodes()),
+            fewest: devices.of_job() && (ask.max_nodes.is_none() || ask.use_min_nodes),
             even: packs(ask, hint("CR_Pack_Nodes")).map_or(
                 ask.nodes_set || min_nodes > 1 || ask.spread || text(&ask.distribution, "cyclic"),
                 |packs| !packs,
@@ -145,6 +170,7 @@ impl Demand {
                 .switches
                 .filter(|(count, _)| *count > 0 && part.network.is_some())
                 .map(|(count, wait)| (count, switch_wait_ms(wait, &config.scheduler_parameters))),
+            segment: ask.segment.map(|n| (n as usize, ask.segments)),
             required,
             excluded: named(&ask.exclude)
                 .unwrap_or_default()
@@ -164,13 +190,11 @@ impl Demand {
             threads_used: ask.threads_per_core,
             overcommit,
             memory: memory_of(ask, part, fleet),
-            gres: ask
-                .gres
-                .iter()
-                .map(|g| (g.name.clone(), g.kind.clone(), g.per_node))
-                .collect(),
+            devices,
             whole,
-            alone: whole && sharers < 2,
+            spec,
+            batch: batch_mask(ask, &fleet.classes)?,
+            alone,
             sharers,
             only_user,
             user,
@@ -223,8 +247,29 @@ impl Demand {
         (used, class.granule)
     }
 
-    /// Most tasks that a node of this class holds in this room; 0 if it is of no use.
-    pub(crate) fn tasks_in(&self, class: &NodeClass, room: &Room) -> u32 {
+    /// Whether counts alone do not say if a node holds it: devices of the whole job, or what is next to what.
+    pub(crate) fn is_intricate(&self) -> bool {
+        self.devices.of_job() || self.looks_at_sockets()
+    }
+
+    /// Whether CPUs and devices of a node must be looked at one by one.
+    pub(crate) fn looks_at_sockets(&self) -> bool {
+        !self.whole && (self.devices.looks_at_sockets() || self.tasks_per_socket.is_some())
+    }
+
+    /// CPUs of a node that the job has alone.
+    fn whole_cpus(&self, class: &NodeClass) -> u32 {
+        match self.spec {
+            Some((count, threads)) => {
+                let open = class.cpus_without(count, threads);
+                crate::fleet::whole_granules(&open, class.granule)
+            }
+            None => class.job_cpus(),
+        }
+    }
+
+    /// CPUs that tasks may use in this room, within limits and memory; 0 if it is of no use.
+    fn usable_cpus(&self, class: &NodeClass, room: &Room) -> u32 {
         if !room.usable || room.exclusive || (self.alone && room.jobs > 0) {
             return 0;
         }
@@ -240,11 +285,12 @@ impl Demand {
         if self.whole && room.cpus < class.job_cpus() {
             return 0;
         }
-        let mut cpus = room
-            .cpus
-            .min(if self.whole { u32::MAX } else { self.cpus_max });
+        let mut cpus = match self.whole {
+            true => self.whole_cpus(class),
+            false => room.cpus.min(self.cpus_max),
+        };
         match self.memory {
-            Memory::None => {}
+            Memory::None | Memory::PerGpu(_) => {}
             Memory::All if room.mib < class.mib => return 0,
             Memory::All => {}
             Memory::PerNode(mib) if mib > room.mib => return 0,
@@ -259,11 +305,22 @@ impl Demand {
                 cpus = cpus.min(u32::try_from(most).unwrap_or(u32::MAX));
             }
         }
-        if !self.gres.is_empty() && !self.gres_fit(class, room) {
-            return 0;
-        }
         let usable = cpus / granule * used;
-        if usable < self.cpus_min {
+        if usable < self.cpus_min { 0 } else { usable }
+    }
+
+    /// Memory that each GPU brings along.
+    fn mib_of_gpu(&self) -> u64 {
+        match self.memory {
+            Memory::PerGpu(mib) => mib,
+            _ => 0,
+        }
+    }
+
+    /// Most tasks that a node of this class holds in this room; 0 if it is of no use.
+    pub(crate) fn tasks_in(&self, class: &NodeClass, room: &Room) -> u32 {
+        let usable = self.usable_cpus(class, room);
+        if usable == 0 {
             return 0;
         }
         let by_cpu = if self.overcommit {
@@ -274,33 +331,67 @@ impl Demand {
         let by_socket = self
             .tasks_per_socket
             .map(|n| n.max(1).saturating_mul(class.sockets));
-        let tasks = by_cpu
+        let mut tasks = by_cpu
             .min(self.tasks_max)
             .min(by_socket.unwrap_or(u32::MAX));
+        if !self.devices.is_empty() {
+            let left = (usable, self.mib_of_gpu(), room);
+            tasks = tasks.min(self.devices.tasks_in(class, left));
+        }
         if tasks < self.tasks_least() { 0 } else { tasks }
     }
 
-    fn gres_fit(&self, class: &NodeClass, room: &Room) -> bool {
-        self.gres.iter().all(|(name, kind, count)| {
-            let has: u64 = class
-                .gres
-                .iter()
-                .zip(&room.gres)
-                .filter(|((n, k, _), _)| n == name && (kind.is_none() || kind == k))
-                .map(|(_, free)| u64::from(*free))
-                .sum();
-            has >= *count
-        })
+    /// What a node gives of the devices of the whole job.
+    pub(crate) fn share_in(&self, class: &NodeClass, room: &Room) -> JobShare {
+        let usable = self.usable_cpus(class, room);
+        self.devices
+            .share_in(class, (usable, self.mib_of_gpu(), room))
     }
 
-    /// What so many tasks take of a node of this class.
-    pub(crate) fn want(&self, class: &NodeClass, tasks: u32) -> Want {
-        let cpus = self.cpus_for(class, tasks);
+    /// Most tasks of so many, and devices of the whole job, that the node holds to the socket.
+    pub(crate) fn fit_to_sockets(
+        &self,
+        class: &NodeClass,
+        detail: &Detail,
+        mut pick: Pick,
+    ) -> Option<Pick> {
+        let fits = |pick: &Pick| {
+            let want = self.want(class, pick);
+            crate::sockets::choose(class, detail, &want).is_some()
+        };
+        let most = self.tasks.unwrap_or(u32::MAX).min(pick.tasks);
+        loop {
+            pick.tasks = most;
+            while pick.tasks >= self.tasks_least().max(1) {
+                if fits(&pick) {
+                    return Some(pick);
+                }
+                pick.tasks -= 1;
+            }
+            let fewer = pick.share.iter_mut().find(|n| **n > 1)?;
+            *fewer -= 1;
+        }
+    }
+
+    /// What is taken of a node of this class for so many tasks and devices of the whole job.
+    pub(crate) fn want(&self, class: &NodeClass, pick: &Pick) -> Want {
+        let gres = self.devices.on_node(class, pick);
+        let gpus = device_demand::gpus(&gres);
+        let cpus = self.cpus_for(class, pick.tasks, gpus);
+        let (used, granule) = self.core(class);
+        let of_socket = self.tasks_per_socket.filter(|_| !self.whole).map(|tasks| {
+            let cpus = tasks.max(1).saturating_mul(self.cpus_of_task);
+            cpus.div_ceil(used).saturating_mul(granule)
+        });
         Want {
             cpus,
-            mib: self.mib_for(class, cpus),
-            tasks,
-            gres: self.gres.clone(),
+            mib: self.mib_for(class, cpus, gpus),
+            tasks: pick.tasks,
+            gres,
+            open: self
+                .spec
+                .map(|(count, threads)| class.cpus_without(count, threads)),
+            near: self.devices.nearness(of_socket).filter(|_| !self.whole),
             alone: self.alone,
             sharers: self.sharers,
             only_user: self.only_user,
@@ -308,10 +399,10 @@ impl Demand {
         }
     }
 
-    fn cpus_for(&self, class: &NodeClass, tasks: u32) -> u32 {
+    fn cpus_for(&self, class: &NodeClass, tasks: u32, gpus: u64) -> u32 {
         let (used, granule) = self.core(class);
         if self.whole {
-            return class.job_cpus();
+            return self.whole_cpus(class);
         }
         // A node that is taken only to make up the number has room for a task too: that is what it was chosen by.
         let for_tasks = if self.overcommit {
@@ -321,17 +412,19 @@ impl Demand {
         };
         for_tasks
             .max(self.cpus_min)
+            .max(self.devices.cpus_for(gpus))
             .max(1)
             .div_ceil(used)
             .saturating_mul(granule)
     }
 
-    fn mib_for(&self, class: &NodeClass, cpus: u32) -> u64 {
+    fn mib_for(&self, class: &NodeClass, cpus: u32, gpus: u64) -> u64 {
         match self.memory {
             Memory::None => 0,
             Memory::All => class.mib,
             Memory::PerNode(mib) => mib,
             Memory::PerCpu(mib) => mib.saturating_mul(u64::from(cpus)).min(class.mib),
+            Memory::PerGpu(mib) => mib.saturating_mul(gpus).min(class.mib),
         }
     }
 
@@ -360,8 +453,15 @@ impl Demand {
             .zip(&self.alternatives[alternative])
             .filter(|(_, ok)| **ok)
         {
-            let cpus = self.cpus_for(class, tasks);
-            floor = (floor.0.min(cpus), floor.1.min(self.mib_for(class, cpus)));
+            let gpus = self.devices.least_gpus(tasks);
+            let cpus = self.cpus_for(class, tasks, gpus);
+            let mib = self.mib_for(class, cpus, gpus);
+            // What the system keeps is never free, although the job may have it.
+            let cpus = match self.spec {
+                Some(_) => cpus.min(class.job_cpus()),
+                None => cpus,
+            };
+            floor = (floor.0.min(cpus), floor.1.min(mib));
         }
         floor
     }
@@ -407,6 +507,9 @@ fn memory_of(ask: &ResourceAsk, part: &PartView, fleet: &Fleet) -> Memory {
     let Some(config) = &fleet.config else {
         return Memory::None;
     };
+    if let Some(mib) = ask.devices().mib_per_gpu.filter(|mib| *mib > 0) {
+        return Memory::PerGpu(mib);
+    }
     let mut wish = ask.memory;
     for default in [part.config.default_memory, config.default_memory] {
         if wish == MemoryAsk::Default {
@@ -419,6 +522,16 @@ fn memory_of(ask: &ResourceAsk, part: &PartView, fleet: &Fleet) -> Memory {
         _ if config.memory_is_consumable => Memory::All,
         _ => Memory::None,
     }
+}
+
+/// Which classes may run the batch script, if `--batch` says.
+fn batch_mask(ask: &ResourceAsk, classes: &[NodeClass]) -> Result<Option<Vec<bool>>, Reason> {
+    let Some(text) = &ask.batch else {
+        return Ok(None);
+    };
+    let alternatives = features::alternatives(text).ok_or(Reason::BadConstraints)?;
+    let holds = |class: &NodeClass| alternatives.iter().any(|a| a.each.holds(&class.features));
+    Ok(Some(classes.iter().map(holds).collect()))
 }
 
 /// Whether nodes of each class may be used.

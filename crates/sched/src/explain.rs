@@ -10,7 +10,7 @@ use muster_core::hostlist;
 use muster_core::ids::JobId;
 use muster_core::job::{Job, JobState, Reason};
 use muster_core::node::{Node, NodeLink};
-use muster_core::spec::{DependencyKind, DependencyTerm, JobSpec, Sharing};
+use muster_core::spec::{DependencyKind, DependencyTerm, DeviceBinding, JobSpec, Sharing};
 use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
 use std::collections::BTreeSet;
@@ -213,7 +213,18 @@ fn wanted(job: &Job) -> String {
         text += &format!(" on {}", count(u64::from(ask.min_nodes.max(1)), "node"));
     }
     for gres in &ask.gres {
-        text += &format!(" with {} {} each", gres.per_node, gres.name);
+        text += &format!(" with {} {} each", gres.count, gres.name);
+    }
+    let devices = ask.devices();
+    let others = [
+        (&devices.per_job, "in all"),
+        (&devices.per_socket, "each socket"),
+        (&devices.per_task, "each task"),
+    ];
+    for (list, of_what) in others {
+        for gres in list {
+            text += &format!(" with {} {} {of_what}", gres.count, gres.name);
+        }
     }
     if ask.sharing == Sharing::Exclusive {
         text += " that nobody else is on";
@@ -536,7 +547,7 @@ fn elsewhere(state: &State, job: &Job, now: Timestamp, all: &mut Vec<Change>) {
 fn without(job: &Job, all: &mut Vec<Change>) {
     type Drop = fn(&mut JobSpec);
     let ask = &job.spec.ask;
-    let list: [(bool, &str, Drop); 8] = [
+    let list: [(bool, &str, Drop); 9] = [
         (ask.switches.is_some(), "--switches", |s| {
             s.ask.switches = None
         }),
@@ -551,7 +562,19 @@ fn without(job: &Job, all: &mut Vec<Change>) {
             s.ask.nodelist = None
         }),
         (ask.exclude.is_some(), "--exclude", |s| s.ask.exclude = None),
-        (!ask.gres.is_empty(), "--gres", |s| s.ask.gres.clear()),
+        (ask.wants_devices(), "--gres and --gpus", |s| {
+            s.ask.gres.clear();
+            s.ask.devices = None;
+        }),
+        (
+            ask.devices().binding == DeviceBinding::Enforced,
+            "--gres-flags",
+            |s| {
+                if let Some(devices) = &mut s.ask.devices {
+                    devices.binding = DeviceBinding::Preferred;
+                }
+            },
+        ),
         (job.spec.reservation.is_some(), "--reservation", |s| {
             s.reservation = None
         }),

@@ -7,7 +7,7 @@ mod tree;
 
 use self::devices::{devices_near, gres_room, take_gres};
 use self::tree::Tree;
-use crate::cores;
+use crate::cores::{self, Far};
 use crate::network::{Leaves, Network};
 use crate::reserved::{self, Blocks, Own};
 use crate::settings::Settings;
@@ -15,11 +15,12 @@ use crate::sharing::{
     PartSharing, Tenants, closed_cpus, hold, kept_for_stopped, lend, sharing_of, tenants_of,
     wants_nodes_by_user,
 };
-use crate::tenants::{Changes, Tenant};
+use crate::sockets::{self, Nearness};
+use crate::tenants::{Changes, Tenant, memory_near};
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
-use muster_core::job::NodeShare;
-use muster_core::node::Node;
+use muster_core::job::{GpuEnv, NodeShare};
+use muster_core::node::{Node, last_cpus};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::collections::HashMap;
@@ -49,12 +50,22 @@ pub(crate) struct NodeClass {
     pub(crate) gres: Vec<(String, Option<String>, u64)>,
     /// CPUs next to each instance of each of them; empty where it is not known.
     pub(crate) near: Vec<Vec<CpuSet>>,
+    /// How programs are told of each of them.
+    pub(crate) gpu_env: Vec<GpuEnv>,
 }
 
 impl NodeClass {
     /// CPUs that jobs may get, in whole granules.
     pub(crate) fn job_cpus(&self) -> u32 {
         whole_granules(&self.open, self.granule)
+    }
+
+    /// CPUs that are left if the system keeps so many of the last cores, or threads.
+    pub(crate) fn cpus_without(&self, count: u32, threads: bool) -> CpuSet {
+        let mut cpus = CpuSet::first(self.cpus);
+        let shape = (self.cpus, self.sockets, self.cores_per_socket);
+        cpus.subtract(&last_cpus(shape, count, threads));
+        cpus
     }
 }
 
@@ -93,6 +104,13 @@ impl Room {
     }
 }
 
+/// What is free on a node, one by one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Detail {
+    pub(crate) free: CpuSet,
+    pub(crate) gres_used: Vec<CpuSet>,
+}
+
 /// A node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeView {
@@ -102,7 +120,7 @@ pub(crate) struct NodeView {
     pub(crate) free: CpuSet,
     /// CPUs that nobody uses but that are kept for jobs that were stopped.
     kept: CpuSet,
-    gres_used: Vec<CpuSet>,
+    pub(crate) gres_used: Vec<CpuSet>,
     /// CPUs that more than one job has, more than two, and so on.
     pub(crate) layers: Vec<CpuSet>,
     /// Partitions it is in.
@@ -436,7 +454,11 @@ impl Fleet {
     pub(crate) fn take(&mut self, node: u32, part: u32, want: &Want) -> NodeShare {
         let view = &mut self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
-        let near = |first: u32, end: u32| devices_near(class, &view.gres_used, want, first..end);
+        let consumable = self.config.as_ref().is_some_and(|c| c.memory_is_consumable);
+        let far = |first: u32, end: u32| Far {
+            devices: !devices_near(class, &view.gres_used, want, first..end),
+            memory: consumable && !memory_near(class, &view.tenants, want, first..end),
+        };
         let sharing = self.parts[part as usize].sharing.as_ref();
         let shared = sharing.filter(|_| want.sharers > 1 && view.room.cpus < want.cpus);
         let from = match shared {
@@ -444,16 +466,22 @@ impl Fleet {
                 let pos = self.parts[part as usize].pos_of[node as usize] as usize;
                 sharing.least_used(class, pos, view, want.cpus)
             }
-            None => view.free.clone(),
+            None => want.open.clone().unwrap_or_else(|| view.free.clone()),
         };
-        let cpus = cores::pick(class, &from, want.cpus, near);
+        let exact = want.near.as_ref().and_then(|_| {
+            let detail = Detail {
+                free: from.clone(),
+                gres_used: view.gres_used.clone(),
+            };
+            sockets::choose(class, &detail, want)
+        });
+        let cpus = exact.unwrap_or_else(|| cores::pick(class, &from, want.cpus, far));
         hold(view, &cpus);
         let mut gres = Vec::new();
-        for (name, kind, count) in &want.gres {
-            let wish = (name.as_str(), kind.as_deref(), *count);
-            take_gres(class, &mut view.gres_used, wish, &cpus, &mut gres);
+        for part in want.gres_by_socket(class, &cpus) {
+            let wish = (part.name, part.kind, part.count);
+            take_gres(class, &mut view.gres_used, wish, &part.cpus, &mut gres);
         }
-        let consumable = self.config.as_ref().is_some_and(|c| c.memory_is_consumable);
         let mib = if consumable { want.mib } else { 0 };
         view.room.cpus = whole_granules(&view.free, class.granule);
         view.room.mib = view.room.mib.saturating_sub(mib);
@@ -639,6 +667,10 @@ pub(crate) struct Want {
     pub(crate) mib: u64,
     pub(crate) tasks: u32,
     pub(crate) gres: Vec<(String, Option<String>, u64)>,
+    /// What must be next to what.
+    pub(crate) near: Option<Nearness>,
+    /// These CPUs, whatever the node keeps for the system.
+    pub(crate) open: Option<CpuSet>,
     /// Nobody else may be there.
     pub(crate) alone: bool,
     /// Jobs that may have each of its CPUs at once; 0: they are its own.
@@ -695,6 +727,7 @@ fn class_of(node: &Node, config: &ClusterConfig) -> NodeClass {
             .map(|g| (g.name.clone(), g.kind.clone(), g.count))
             .collect(),
         near: c.gres.iter().map(|g| g.near.clone()).collect(),
+        gpu_env: c.gres.iter().map(|g| g.env).collect(),
     }
 }
 

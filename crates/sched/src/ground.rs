@@ -2,7 +2,7 @@
 //! Nodes as they will be at a later time are in `outlook`.
 
 use crate::demand::Demand;
-use crate::fleet::{Fleet, PartView, Room};
+use crate::fleet::{Detail, Fleet, PartView, Room};
 use crate::node_map::NodeMap;
 use crate::place::{Ground, Placement, choose};
 use crate::sharing::Tenants;
@@ -156,6 +156,11 @@ impl Ground for Live<'_> {
         }
         room
     }
+
+    fn detail(&self, pos: usize) -> Option<Detail> {
+        let node = self.part.order[pos];
+        (!self.shared).then(|| self.fleet.detail_now(self.part, node, self.latest))
+    }
 }
 
 /// All nodes empty.
@@ -185,6 +190,14 @@ impl Ground for Ideal<'_> {
             return Cow::Owned(Room::default());
         }
         Cow::Borrowed(&self.fleet.empty[node.class as usize])
+    }
+
+    fn detail(&self, pos: usize) -> Option<Detail> {
+        let class = self.fleet.nodes[self.part.order[pos] as usize].class;
+        Some(Detail {
+            free: self.fleet.classes[class as usize].open.clone(),
+            gres_used: Vec::new(),
+        })
     }
 }
 

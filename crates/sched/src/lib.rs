@@ -10,6 +10,7 @@
 
 mod cores;
 mod demand;
+mod device_demand;
 pub mod engine;
 mod explain;
 mod features;
@@ -31,6 +32,7 @@ mod reserved;
 mod scheduler;
 mod settings;
 mod sharing;
+mod sockets;
 mod tenants;
 mod together;
 mod trial;

@@ -22,6 +22,8 @@ pub(crate) struct Network {
     sizes: Vec<u32>,
     /// Only for jobs that ask for few switches.
     pub(crate) optional: bool,
+    /// Leaves are blocks.
+    pub(crate) blocks: bool,
 }
 
 impl Network {
@@ -41,6 +43,7 @@ impl Network {
                 _ => Vec::new(),
             },
             optional: topology.optional,
+            blocks: topology.kind == TopologyKind::Block,
         };
         for (place, leaf) in order.into_iter().zip(0..) {
             for name in topology.nodes_at(place) {

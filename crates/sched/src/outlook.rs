@@ -5,7 +5,7 @@
 //! rest stays, so that a pass does not look at all that runs.
 
 use crate::demand::Demand;
-use crate::fleet::{Fleet, PartView, Room};
+use crate::fleet::{Detail, Fleet, PartView, Room};
 use crate::ground::{Hold, Holds, add_holds, end_after, minus, needs_of, tightest};
 use crate::node_map::NodeMap;
 use crate::place::{Ground, Pick, Placement, choose};
@@ -178,7 +178,8 @@ impl Outlook {
                 at += 1;
             }
             let most = holds(&room);
-            if most > last {
+            // Where counts do not say all, any end may help.
+            if most > last || (most > 0 && demand.is_intricate()) {
                 steps.push(Step {
                     at: end,
                     free: Reverse(view.room.cpus),
@@ -456,6 +457,11 @@ impl Ground for Future<'_> {
     fn room(&self, pos: usize) -> Cow<'_, Room> {
         Cow::Owned(self.left(self.part.order[pos]))
     }
+
+    fn detail(&self, pos: usize) -> Option<Detail> {
+        let ends = (self.ends, self.endless);
+        self.fleet.detail_at(self.part.order[pos], self.start, ends)
+    }
 }
 
 /// A ground without some of its nodes.
@@ -490,6 +496,10 @@ impl Ground for Among<'_> {
             Cow::Owned(Room::default())
         }
     }
+
+    fn detail(&self, pos: usize) -> Option<Detail> {
+        self.ground.detail(pos)
+    }
 }
 
 /// Promises nodes to the first job of a lane, from `start` on; gives what each node keeps for it.
@@ -506,7 +516,7 @@ pub(crate) fn promise(
         .iter()
         .map(|pick| {
             let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
-            let needs = needs_of(fleet, pick.node, &demand.want(class, pick.tasks));
+            let needs = needs_of(fleet, pick.node, &demand.want(class, pick));
             let spare = minus(&future.left(pick.node), &needs);
             let hold = Hold {
                 lane,

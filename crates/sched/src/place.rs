@@ -5,9 +5,11 @@
 //! flat, fewest leaf switches come first (`leaves`).
 
 mod leaves;
+mod segments;
 
 use crate::demand::Demand;
-use crate::fleet::{Fleet, NOWHERE, PartView, Room};
+use crate::device_demand::JobShare;
+use crate::fleet::{Detail, Fleet, NOWHERE, PartView, Room};
 use crate::network::{Leaves, Network};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -24,6 +26,10 @@ pub(crate) trait Ground {
     }
     /// The room on the node at a place.
     fn room(&self, pos: usize) -> Cow<'_, Room>;
+    /// What is free there one by one, where that is known.
+    fn detail(&self, _pos: usize) -> Option<Detail> {
+        None
+    }
     /// Leaves of the network that may have so many CPUs free, in the order in which they are tried.
     fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_>;
 }
@@ -33,6 +39,8 @@ pub(crate) trait Ground {
 pub(crate) struct Pick {
     pub(crate) node: u32,
     pub(crate) tasks: u32,
+    /// Devices of the whole job that it gives.
+    pub(crate) share: JobShare,
 }
 
 /// A candidate: its place in the partition and the tasks it could hold.
@@ -42,6 +50,8 @@ struct Candidate {
     node: u32,
     most: u32,
     cpus: u32,
+    /// Devices of the whole job that it could give.
+    share: JobShare,
 }
 
 /// What came of the choice.
@@ -165,11 +175,15 @@ impl<G: Ground> Search<'_, G> {
         if d.contiguous {
             return self.contiguous(max_nodes);
         }
+        if let Some((segment, how)) = d.segment {
+            let (network, leaves) = self.network().filter(|(network, _)| network.blocks)?;
+            return self.in_segments(network, leaves, (segment, how), best);
+        }
         if let Some((network, leaves)) = self.network() {
             return self.by_leaves(network, leaves, max_nodes, best);
         }
         let required = self.required()?;
-        if required.is_empty() && !self.by_load() {
+        if required.is_empty() && !self.by_load() && !d.devices.of_job() {
             // Found without looking at the rest.
             let even = self.even(max_nodes, best)?;
             let found = self.first(even.wanted, even.each);
@@ -205,6 +219,9 @@ impl<G: Ground> Search<'_, G> {
     /// among the best `max_nodes`.
     fn lacks(&self, required: &[Candidate], rest: &[Candidate], max_nodes: usize) {
         let d = self.demand;
+        if d.is_intricate() {
+            return;
+        }
         let have = required.len() + rest.len();
         self.lacks_nodes((d.min_nodes as usize).saturating_sub(have), d.tasks_least());
         let Some(tasks) = d.tasks else { return };
@@ -231,7 +248,8 @@ impl<G: Ground> Search<'_, G> {
         let (number, leaves) = self.part.network.as_ref()?;
         let network = &self.fleet.networks[*number as usize];
         let guides = !network.optional && !self.by_load();
-        (guides || self.demand.switches.is_some()).then_some((network, leaves))
+        let asked = self.demand.switches.is_some() || self.demand.segment.is_some();
+        (guides || asked).then_some((network, leaves))
     }
 
     /// On how many leaves of the network nodes are.
@@ -271,14 +289,29 @@ impl<G: Ground> Search<'_, G> {
             return None;
         }
         let room = self.ground.room(pos);
-        let most = self
-            .demand
-            .tasks_in(&self.fleet.classes[class as usize], &room);
-        (most >= least.max(1)).then_some(Candidate {
+        let class = &self.fleet.classes[class as usize];
+        let mut pick = Pick {
+            node,
+            tasks: self.demand.tasks_in(class, &room),
+            share: JobShare::default(),
+        };
+        if pick.tasks < least.max(1) {
+            return None;
+        }
+        if self.demand.devices.of_job() {
+            pick.share = self.demand.share_in(class, &room);
+        }
+        if self.demand.looks_at_sockets()
+            && let Some(detail) = self.ground.detail(pos)
+        {
+            pick = self.demand.fit_to_sockets(class, &detail, pick)?;
+        }
+        (pick.tasks >= least.max(1)).then_some(Candidate {
             pos,
             node,
-            most,
+            most: pick.tasks,
             cpus: room.cpus,
+            share: pick.share,
         })
     }
 
@@ -342,10 +375,19 @@ impl<G: Ground> Search<'_, G> {
             } else if d.spread {
                 within.sort_by_key(|c| std::cmp::Reverse(c.cpus));
             } else {
-                within.sort_by_key(|c| std::cmp::Reverse(c.most));
+                within.sort_by_key(|c| std::cmp::Reverse((c.share, c.most)));
             }
-            if let Some(chosen) = self.enough(required.iter().copied().chain(within), max_nodes) {
-                return Some(chosen);
+            let candidates = required.iter().chain(&within).copied();
+            if let Some(chosen) = self.enough(candidates, max_nodes) {
+                return Some(self.tightened(required.len(), chosen, &within));
+            }
+            if d.devices.of_job() && !self.by_load() {
+                // There are two sums to reach; what has fewest devices may have most CPUs.
+                within.sort_by_key(|c| std::cmp::Reverse((c.most, c.share)));
+                let candidates = required.iter().chain(&within).copied();
+                if let Some(chosen) = self.enough(candidates, max_nodes) {
+                    return Some(chosen);
+                }
             }
             if end >= rest.len() {
                 return None;
@@ -366,12 +408,14 @@ impl<G: Ground> Search<'_, G> {
         let mut chosen = Vec::new();
         let mut tasks = 0u64;
         let done = |chosen: &[Candidate], tasks: u64| {
-            chosen.len() >= least && d.tasks.is_none_or(|t| tasks >= u64::from(t))
+            chosen.len() >= least
+                && d.tasks.is_none_or(|t| tasks >= u64::from(t))
+                && self.gives_all(chosen)
         };
         let most = match d.tasks {
             Some(tasks) if d.spread => max_nodes.min((tasks as usize).max(least)),
-            Some(_) => 0,
-            None => max_nodes,
+            None if d.spread || !d.fewest => max_nodes,
+            Some(_) | None => 0,
         };
         for candidate in candidates {
             if chosen.len() >= max_nodes || done(&chosen, tasks) && chosen.len() >= most {
@@ -381,6 +425,52 @@ impl<G: Ground> Search<'_, G> {
             chosen.push(candidate);
         }
         done(&chosen, tasks).then_some(chosen)
+    }
+
+    /// Whether these nodes have the devices of the whole job.
+    fn gives_all(&self, chosen: &[Candidate]) -> bool {
+        let needs = self.demand.devices.of_all_nodes().enumerate();
+        { needs }.all(|(kind, count)| {
+            let given = chosen.iter().map(|c| u64::from(c.share[kind]));
+            given.sum::<u64>() >= count
+        })
+    }
+
+    /// Nodes were taken for having most devices; each gives way to the one that does with the fewest, the last first.
+    fn tightened(
+        &self,
+        required: usize,
+        mut chosen: Vec<Candidate>,
+        candidates: &[Candidate],
+    ) -> Vec<Candidate> {
+        /// Of more nodes only the last gives way.
+        const LOOKED_AT: usize = 32;
+        let d = self.demand;
+        if !d.devices.of_job() || self.by_load() {
+            return chosen;
+        }
+        let size = |c: &Candidate| (c.share, c.most);
+        let first = required.max(chosen.len().saturating_sub(match chosen.len() {
+            0..LOOKED_AT => LOOKED_AT,
+            _ => 1,
+        }));
+        for at in (first..chosen.len()).rev() {
+            let tasks: u64 = chosen.iter().map(|c| u64::from(c.most)).sum();
+            let others = tasks - u64::from(chosen[at].most);
+            let lacking = d.tasks.map_or(0, u64::from).saturating_sub(others);
+            for candidate in candidates {
+                let known = chosen.iter().any(|c| c.node == candidate.node);
+                let better = size(candidate) < size(&chosen[at]);
+                if known || !better || u64::from(candidate.most) < lacking {
+                    continue;
+                }
+                let before = std::mem::replace(&mut chosen[at], *candidate);
+                if !self.gives_all(&chosen) {
+                    chosen[at] = before;
+                }
+            }
+        }
+        chosen
     }
 
     /// So many nodes of each kind as the constraint counts, the named ones among them, and others as needed. The kind
@@ -419,14 +509,18 @@ impl<G: Ground> Search<'_, G> {
         let tasks = |chosen: &[Candidate]| chosen.iter().map(|c| u64::from(c.most)).sum::<u64>();
         let wanted = d.tasks.map_or(0, u64::from);
         for candidate in rest {
-            let full = chosen.len() >= d.min_nodes as usize && tasks(&chosen) >= wanted;
-            let more = d.tasks.is_none() && chosen.len() < max_nodes;
+            let full = chosen.len() >= d.min_nodes as usize
+                && tasks(&chosen) >= wanted
+                && self.gives_all(&chosen);
+            let more = d.tasks.is_none() && !d.fewest && chosen.len() < max_nodes;
             if full && !more {
                 break;
             }
             chosen.push(candidate);
         }
-        let enough = chosen.len() >= d.min_nodes as usize && tasks(&chosen) >= wanted;
+        let enough = chosen.len() >= d.min_nodes as usize
+            && tasks(&chosen) >= wanted
+            && self.gives_all(&chosen);
         (enough && chosen.len() <= max_nodes).then_some(chosen)
     }
 
@@ -447,47 +541,68 @@ impl<G: Ground> Search<'_, G> {
         })
     }
 
-    /// Tasks per node, in node order.
+    /// Tasks and devices per node, in node order.
     fn lay_out(&self, mut chosen: Vec<Candidate>) -> Vec<Pick> {
         chosen.sort_unstable_by_key(|c| c.node);
-        let d = self.demand;
-        let mut picks: Vec<Pick> = chosen
-            .iter()
-            .map(|c| Pick {
-                node: c.node,
-                tasks: 0,
-            })
-            .collect();
-        let Some(mut left) = d.tasks else {
-            picks.iter_mut().for_each(|p| p.tasks = d.tasks_each);
-            return picks;
-        };
-        if !d.even {
-            // Every node taken gets a task before the first is filled.
-            let mut others = u32::try_from(picks.len()).unwrap_or(u32::MAX);
-            for (pick, c) in picks.iter_mut().zip(&chosen) {
-                others -= 1;
-                pick.tasks = c.most.min(left.saturating_sub(others)).max(left.min(1));
-                left -= pick.tasks;
-            }
-            return picks;
-        }
-        while left > 0 {
-            let open: Vec<usize> = (0..picks.len())
-                .filter(|&i| picks[i].tasks < chosen[i].most)
-                .collect();
-            let count = u32::try_from(open.len()).unwrap_or(u32::MAX);
-            if count == 0 {
-                break;
-            }
-            let (each, more) = (left / count, left % count);
-            for (n, i) in open.into_iter().enumerate() {
-                let share = each + u32::from(each == 0 && n < more as usize);
-                let add = share.min(chosen[i].most - picks[i].tasks).min(left);
-                picks[i].tasks += add;
-                left -= add;
-            }
+        let tasks = self.tasks_of(&chosen);
+        let picks = chosen.iter().zip(tasks).map(|(c, tasks)| Pick {
+            node: c.node,
+            tasks,
+            share: JobShare::default(),
+        });
+        let mut picks: Vec<Pick> = picks.collect();
+        if self.demand.devices.of_job() {
+            let most: Vec<JobShare> = chosen.iter().map(|c| c.share).collect();
+            self.demand.devices.share_out(&mut picks, &most);
         }
         picks
+    }
+
+    fn tasks_of(&self, chosen: &[Candidate]) -> Vec<u32> {
+        let d = self.demand;
+        let Some(tasks) = d.tasks else {
+            return vec![d.tasks_each; chosen.len()];
+        };
+        // Tasks that share a GPU stay together.
+        let unit = d.devices.tasks_per_gpu().unwrap_or(1);
+        let most: Vec<u32> = chosen.iter().map(|c| (c.most / unit).max(1)).collect();
+        let (mut left, mut counts) = (tasks.div_ceil(unit), vec![0; chosen.len()]);
+        if d.even {
+            deal_out(left, &most, &mut counts);
+        } else {
+            // Every node taken gets a task before the first is filled.
+            let mut others = u32::try_from(most.len()).unwrap_or(u32::MAX);
+            for (count, most) in counts.iter_mut().zip(&most) {
+                others -= 1;
+                *count = (*most).min(left.saturating_sub(others)).max(left.min(1));
+                left -= *count;
+            }
+        }
+        if unit > 1 {
+            let mut left = tasks;
+            for count in &mut counts {
+                *count = count.saturating_mul(unit).min(left);
+                left -= *count;
+            }
+        }
+        counts
+    }
+}
+
+/// Evenly, as far as each has room.
+fn deal_out(mut left: u32, most: &[u32], counts: &mut [u32]) {
+    while left > 0 {
+        let open: Vec<usize> = (0..most.len()).filter(|&i| counts[i] < most[i]).collect();
+        let count = u32::try_from(open.len()).unwrap_or(u32::MAX);
+        if count == 0 {
+            break;
+        }
+        let (each, more) = (left / count, left % count);
+        for (n, i) in open.into_iter().enumerate() {
+            let share = each + u32::from(each == 0 && n < more as usize);
+            let add = share.min(most[i] - counts[i]).min(left);
+            counts[i] += add;
+            left -= add;
+        }
     }
 }

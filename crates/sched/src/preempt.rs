@@ -389,7 +389,7 @@ impl<'a> Search<'a> {
         picks.iter().all(|pick| {
             let pos = self.part.pos_of[pick.node as usize] as usize;
             let class = &self.fleet.classes[self.fleet.nodes[pick.node as usize].class as usize];
-            let want = self.demand.want(class, pick.tasks);
+            let want = self.demand.want(class, pick);
             let within = self
                 .part
                 .cpus_left(pos)

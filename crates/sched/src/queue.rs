@@ -83,9 +83,11 @@ impl Lane {
         self.cause
     }
 
-    /// Whether more than free CPUs matters: running jobs may make room for its jobs, or share with them.
+    /// Whether more than free CPUs matters: running jobs may make room for its jobs, or share with them, or counts alone
+    /// do not say whether a node holds one.
     fn counts_whole(&self) -> bool {
-        self.preempts || self.demand.as_ref().is_ok_and(|demand| demand.sharers > 1)
+        let whole = |demand: &Demand| demand.sharers > 1 || demand.is_intricate();
+        self.preempts || self.demand.as_ref().is_ok_and(whole)
     }
 }
 

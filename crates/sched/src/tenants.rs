@@ -1,7 +1,7 @@
 //! Who is on a node, how much of it they have and until when: from this follows what a node has free at a later time.
 //! Follows the state by job and node.
 
-use crate::fleet::{Fleet, NodeClass, Room};
+use crate::fleet::{Detail, Fleet, NodeClass, Room, Want};
 use crate::planned::PlannedEnds;
 use crate::sharing::{Tenants, lend};
 use muster_core::cpuset::CpuSet;
@@ -9,6 +9,7 @@ use muster_core::ids::JobId;
 use muster_core::job::NodeShare;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
+use std::ops::Range;
 
 /// When a job ends of which nothing is known.
 pub(crate) const NEVER: Timestamp = Timestamp(i64::MAX);
@@ -28,7 +29,7 @@ pub(crate) struct Tenant {
     lent: bool,
     mib: u64,
     /// Devices, by their place in the node's class.
-    gres: Vec<(u32, u32)>,
+    gres: Vec<(u32, CpuSet)>,
     /// It is in a plan that is not carried out yet.
     proposed: bool,
 }
@@ -52,7 +53,7 @@ impl Tenant {
         for held in &share.gres {
             for ((name, kind, _), at) in class.gres.iter().zip(0u32..) {
                 if *name == held.name && *kind == held.kind {
-                    gres.push((at, held.ids.len()));
+                    gres.push((at, held.ids.clone()));
                 }
             }
         }
@@ -94,12 +95,37 @@ impl Tenant {
         if room.jobs == 0 {
             (room.exclusive, room.by_user, room.tenants) = (false, false, Tenants::None);
         }
-        for &(at, count) in &self.gres {
-            let most = u32::try_from(class.gres[at as usize].2).unwrap_or(u32::MAX);
-            let free = &mut room.gres[at as usize];
-            *free = free.saturating_add(count).min(most);
+        for (at, ids) in &self.gres {
+            let most = u32::try_from(class.gres[*at as usize].2).unwrap_or(u32::MAX);
+            let free = &mut room.gres[*at as usize];
+            *free = free.saturating_add(ids.len()).min(most);
         }
     }
+}
+
+/// Whether the memory that goes with these CPUs has room for the job's part there. Who has CPUs of several domains is
+/// taken to have memory of each in proportion.
+pub(crate) fn memory_near(
+    class: &NodeClass,
+    tenants: &[Tenant],
+    want: &Want,
+    cpus: Range<u32>,
+) -> bool {
+    if want.mib == 0 || class.cpus == 0 {
+        return true;
+    }
+    let part = |mib: u64, of: u32, all: u32| mib * u64::from(of) / u64::from(all.max(1));
+    let width = cpus.end - cpus.start;
+    let used = tenants.iter().map(|tenant| {
+        let here = cpus
+            .clone()
+            .filter(|cpu| tenant.cpus.contains(*cpu))
+            .count();
+        let here = u32::try_from(here).unwrap_or(u32::MAX);
+        part(tenant.mib, here, tenant.cpus.len())
+    });
+    let needed = part(want.mib, width.min(want.cpus), want.cpus);
+    used.sum::<u64>() + needed <= part(class.mib, width, class.cpus)
 }
 
 impl Fleet {
@@ -181,6 +207,35 @@ impl Fleet {
             tenant.leave(class, &mut room, &mut layers);
         }
         room
+    }
+}
+
+impl Fleet {
+    /// What is free then one by one; `None` where several jobs have the same CPUs.
+    pub(crate) fn detail_at(
+        &self,
+        node: u32,
+        at: Timestamp,
+        ends: (Ends, Option<Timestamp>),
+    ) -> Option<Detail> {
+        let view = &self.nodes[node as usize];
+        if !view.layers.is_empty() {
+            return None;
+        }
+        let mut detail = Detail {
+            free: view.free.clone(),
+            gres_used: view.gres_used.clone(),
+        };
+        let gone = |tenant: &&Tenant| tenant.end(ends) <= at.min(Timestamp(NEVER.0 - 1));
+        for tenant in view.tenants.iter().filter(gone) {
+            detail.free.union_with(&tenant.cpus);
+            for (at, ids) in &tenant.gres {
+                if let Some(used) = detail.gres_used.get_mut(*at as usize) {
+                    used.subtract(ids);
+                }
+            }
+        }
+        Some(detail)
     }
 }
 

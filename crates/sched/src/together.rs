@@ -94,7 +94,7 @@ pub(crate) fn could_fit(members: &[Member<'_>], fleet: &Fleet) -> bool {
             };
             for pick in picks {
                 let class = fleet.nodes[pick.node as usize].class as usize;
-                let want = demand.want(&fleet.classes[class], pick.tasks);
+                let want = demand.want(&fleet.classes[class], &pick);
                 let needs = needs_of(fleet, pick.node, &want);
                 let room = taken.entry(pick.node);
                 let room = room.or_insert_with(|| fleet.empty[class].clone());

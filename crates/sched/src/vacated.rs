@@ -194,7 +194,7 @@ impl<'a> Vacated<'a> {
         let (fleet, start, end) = (self.fleet, self.start, self.end());
         let hold = |pick: &Pick| {
             let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
-            let needs = needs_of(fleet, pick.node, &demand.want(class, pick.tasks));
+            let needs = needs_of(fleet, pick.node, &demand.want(class, pick));
             let spare = minus(&self.left(pick.node), &needs);
             let hold = Hold {
                 lane: CLAIM,

@@ -347,11 +347,10 @@ impl<'a> JobRow<'a> {
         }
         let nodes = self.node_count();
         put!(out, ",node={nodes},billing={}", ask.min_cpus());
-        for gres in &ask.gres {
-            let count = gres.per_node * u64::from(nodes);
-            write_gres_tres(out, &gres.name, None, count);
+        for gres in ask.gres_of_job(nodes) {
+            write_gres_tres(out, &gres.name, None, gres.count);
             if gres.kind.is_some() {
-                write_gres_tres(out, &gres.name, gres.kind.as_deref(), count);
+                write_gres_tres(out, &gres.name, gres.kind.as_deref(), gres.count);
             }
         }
     }
@@ -470,14 +469,45 @@ impl<'a> JobRow<'a> {
         }
     }
 
-    /// Devices on each node as they were asked for: `gres/gpu:a100:2`.
-    pub(crate) fn write_gres_asked(&self, out: &mut String) {
-        for (i, gres) in self.job.spec.ask.gres.iter().enumerate() {
-            if i > 0 {
-                out.push(',');
-            }
-            write_gres(out, gres);
-        }
+    /// What is asked for by devices, and devices by what, as `scontrol show job` calls it; only what there is.
+    pub(crate) fn by_devices(&self) -> Vec<(&'static str, String)> {
+        let (ask, devices) = (&self.job.spec.ask, self.job.spec.ask.devices());
+        let list = |list: &[GresAsk]| {
+            let text = |gres: &GresAsk| {
+                let mut out = String::new();
+                write_gres(&mut out, gres);
+                out
+            };
+            list.iter().map(text).collect::<Vec<_>>().join(",")
+        };
+        let of_gpu = |n: u64| match n {
+            0 => String::new(),
+            n => format!("gres/gpu:{n}"),
+        };
+        let bind = self.shown("tres-bind").map(str::to_owned);
+        let gpu_bind = self.shown("gpu-bind").map(|b| format!("gres/gpu:{b}"));
+        let all = [
+            (
+                "CpusPerTres",
+                of_gpu(devices.cpus_per_gpu.map_or(0, u64::from)),
+            ),
+            ("MemPerTres", of_gpu(devices.mib_per_gpu.unwrap_or(0))),
+            ("TresBind", bind.or(gpu_bind).unwrap_or_default()),
+            ("TresPerJob", list(&devices.per_job)),
+            ("TresPerNode", list(&ask.gres)),
+            ("TresPerSocket", list(&devices.per_socket)),
+            ("TresPerTask", list(&devices.per_task)),
+        ];
+        { all }
+            .into_iter()
+            .filter(|(_, text)| !text.is_empty())
+            .collect()
+    }
+
+    /// One of [`JobRow::by_devices`].
+    pub(crate) fn by_device(&self, key: &str) -> Option<String> {
+        let mut all = self.by_devices().into_iter();
+        all.find(|(name, _)| *name == key).map(|(_, text)| text)
     }
 
     /// A value of an option that is only kept and shown.
@@ -593,7 +623,7 @@ pub(crate) fn write_gres(out: &mut String, gres: &GresAsk) {
     if let Some(kind) = &gres.kind {
         put!(out, ":{kind}");
     }
-    put!(out, ":{}", gres.per_node);
+    put!(out, ":{}", gres.count);
 }
 
 fn write_term(out: &mut String, term: &DependencyTerm, hopeless: bool) {

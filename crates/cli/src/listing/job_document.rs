@@ -140,7 +140,7 @@ fn limits(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     ] {
         w.number(key, None, "null");
     }
-    w.text("cpus_per_tres", "");
+    w.text("cpus_per_tres", &by_device(row, "CpusPerTres"));
     if !w.is_old() {
         w.text("cron", "");
     }
@@ -193,13 +193,17 @@ fn ends(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     w.raw("job_id", job.id.0);
 }
 
+fn by_device(row: &JobRow<'_>, key: &str) -> String {
+    row.by_device(key).unwrap_or_default()
+}
+
 fn gres_of(share: &NodeShare) -> String {
     collect(|out| {
         for (i, gres) in share.gres.iter().enumerate() {
             if i > 0 {
                 out.push(',');
             }
-            let ids: Vec<u32> = gres.ids.iter().collect();
+            let ids: Vec<u32> = gres.numbers().collect();
             let kind = gres
                 .kind
                 .as_ref()
@@ -255,7 +259,7 @@ fn place(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     some(w, "max_cpus", 0u64);
     some(w, "max_nodes", ask.max_nodes.unwrap_or(0));
     w.text_or_empty("mcs_label", row.shown("mcs-label"));
-    w.text("memory_per_tres", "");
+    w.text("memory_per_tres", &by_device(row, "MemPerTres"));
     w.text("name", &spec.name);
     if !w.is_old() {
         w.text_or_empty("network", row.shown("network"));
@@ -403,12 +407,12 @@ fn state(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
 }
 
 fn resources(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
-    w.text_or_empty("tres_bind", row.shown("tres-bind"));
+    w.text("tres_bind", &by_device(row, "TresBind"));
     w.text("tres_freq", "");
-    w.text("tres_per_job", "");
-    w.text("tres_per_node", &collect(|o| row.write_gres_asked(o)));
-    w.text("tres_per_socket", "");
-    w.text("tres_per_task", "");
+    w.text("tres_per_job", &by_device(row, "TresPerJob"));
+    w.text("tres_per_node", &by_device(row, "TresPerNode"));
+    w.text("tres_per_socket", &by_device(row, "TresPerSocket"));
+    w.text("tres_per_task", &by_device(row, "TresPerTask"));
     w.text("tres_req_str", &collect(|o| row.write_tres_asked(o, ctx)));
     let held = if row.is_pending() {
         String::new()

@@ -83,7 +83,7 @@ pub(crate) static FIELDS: &[Field<Jobs>] = fields![JobRow<'_>;
     b'-' ["clusterfeature"] "CLUSTER_FEATURES" cut _r _c o => o.push_str("(null)");
     b'-' ["container"] "CONTAINER" cut r _c o => o.push_str(text::or_null(r.shown("container")));
     b'-' ["cpus-per-task"] "CPUS_PER_TASK" cut r _c o => put!(o, "{}", r.job.spec.ask.cpus_of_task());
-    b'-' ["cpus-per-tres"] "CPUS_PER_TRES" cut _r _c o => o.push_str("N/A");
+    b'-' ["cpus-per-tres"] "CPUS_PER_TRES" cut r _c o => o.push_str(&r.by_device("CpusPerTres").unwrap_or_else(|| "N/A".to_owned()));
     b'-' ["deadline"] "DEADLINE" run r c o => c.time_or(o, r.job.spec.deadline, "N/A");
     b'-' ["delayboot"] "DELAY_BOOT" run _r _c o => o.push_str("0:00");
     b'-' ["derivedec"] "DERIVED_EC" cut r _c o => put!(o, "{}", JobRow::wait_status(r.job.derived_exit));
@@ -96,7 +96,7 @@ pub(crate) static FIELDS: &[Field<Jobs>] = fields![JobRow<'_>;
     b'-' ["maxcpus"] "MAX_CPUS" cut r _c o => put!(o, "{}", r.cpus());
     b'-' ["maxnodes"] "MAX_NODES" cut r _c o => put!(o, "{}", r.job.spec.ask.max_nodes.unwrap_or(r.node_count()));
     b'-' ["mcslabel"] "MCSLABEL" cut r _c o => o.push_str(text::or_null(r.shown("mcs-label")));
-    b'-' ["mem-per-tres"] "MEM_PER_TRES" cut _r _c o => o.push_str("N/A");
+    b'-' ["mem-per-tres"] "MEM_PER_TRES" cut r _c o => o.push_str(&r.by_device("MemPerTres").unwrap_or_else(|| "N/A".to_owned()));
     b'-' ["mintime"] "TIME_MIN" run r _c o => min_time(r, o);
     b'-' ["ntperboard"] "NTASKS_PER_BOARD" cut _r _c o => o.push('0');
     b'-' ["ntpercore"] "NTASKS_PER_CORE" cut r _c o => or_na(r.job.spec.ask.ntasks_per_core, o);
@@ -128,11 +128,11 @@ pub(crate) static FIELDS: &[Field<Jobs>] = fields![JobRow<'_>;
     b'-' ["stdout"] "STDOUT" cut r _c o => stdio(r, Stdio::Out, o);
     b'-' ["system_comment"] "SYSTEM_COMMENT" cut _r _c o => o.push_str("(null)");
     b'-' ["tres-alloc", "tres"] "TRES_ALLOC" cut r c o => r.write_tres(o, c);
-    b'-' ["tres-bind"] "TRES_BIND" cut r _c o => o.push_str(r.shown("tres-bind").unwrap_or("N/A"));
+    b'-' ["tres-bind"] "TRES_BIND" cut r _c o => o.push_str(&r.by_device("TresBind").unwrap_or_else(|| "N/A".to_owned()));
     b'-' ["tres-freq"] "TRES_FREQ" cut _r _c o => o.push_str("N/A");
-    b'-' ["tres-per-job"] "TRES_PER_JOB" cut _r _c o => o.push_str("N/A");
-    b'-' ["tres-per-socket"] "TRES_PER_SOCKET" cut _r _c o => o.push_str("N/A");
-    b'-' ["tres-per-task"] "TRES_PER_TASK" cut _r _c o => o.push_str("N/A");
+    b'-' ["tres-per-job"] "TRES_PER_JOB" cut r _c o => o.push_str(&r.by_device("TresPerJob").unwrap_or_else(|| "N/A".to_owned()));
+    b'-' ["tres-per-socket"] "TRES_PER_SOCKET" cut r _c o => o.push_str(&r.by_device("TresPerSocket").unwrap_or_else(|| "N/A".to_owned()));
+    b'-' ["tres-per-task"] "TRES_PER_TASK" cut r _c o => o.push_str(&r.by_device("TresPerTask").unwrap_or_else(|| "N/A".to_owned()));
     b'-' ["wait4switch"] "WAIT4SWITCH" run r _c o => wait_for_switch(r, o);
 ];
 
@@ -145,11 +145,10 @@ fn het(row: &JobRow<'_>, out: &mut String, say: fn(HetPart) -> String) {
 }
 
 fn gres(r: &JobRow<'_>, out: &mut String) {
-    if r.job.spec.ask.gres.is_empty() {
-        out.push_str("N/A");
-    } else {
-        r.write_gres_asked(out);
-    }
+    out.push_str(
+        &r.by_device("TresPerNode")
+            .unwrap_or_else(|| "N/A".to_owned()),
+    );
 }
 
 fn end_time(r: &JobRow<'_>, ctx: &Ctx, out: &mut String) {

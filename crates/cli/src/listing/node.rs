@@ -251,12 +251,16 @@ impl<'a> NodeView<'a> {
                 out.push(',');
             }
             write_gres_name(out, gres);
-            let used: Vec<u32> = self
-                .node
-                .used_gres
-                .get(i)
-                .map(|s| s.iter().collect())
-                .unwrap_or_default();
+            // Numbered over all types of the name, as in the environment of jobs.
+            let before = self.node.config.gres[..i].iter();
+            let first: u64 = (before.filter(|g| g.name == gres.name))
+                .map(|g| g.count)
+                .sum();
+            let first = u32::try_from(first).unwrap_or(u32::MAX);
+            let used = self.node.used_gres.get(i);
+            let used: Vec<u32> = used.map_or(Vec::new(), |s| {
+                s.iter().map(|id| first.saturating_add(id)).collect()
+            });
             put!(out, ":{}", used.len());
             if used.is_empty() {
                 out.push_str("(IDX:N/A)");

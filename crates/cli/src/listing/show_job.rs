@@ -262,8 +262,13 @@ fn resources(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
     star(ask.ntasks_per_socket, out);
     out.push(':');
     star(ask.ntasks_per_core, out);
-    out.push_str(" CoreSpec=");
-    star(ask.core_spec, out);
+    match ask.thread_spec {
+        Some(threads) => put!(out, " ThreadSpec={threads}"),
+        None => {
+            out.push_str(" CoreSpec=");
+            star(ask.core_spec, out);
+        }
+    }
     style.newline(out);
     if style.details > 0 {
         details(out, row, style);
@@ -355,7 +360,7 @@ fn write_gres_with_ids(out: &mut String, shares: &[GresShare]) {
         if i > 0 {
             out.push(',');
         }
-        let ids: Vec<u32> = share.ids.iter().collect();
+        let ids: Vec<u32> = share.numbers().collect();
         put!(out, "{}", share.name);
         if let Some(kind) = &share.kind {
             put!(out, ":{kind}");
@@ -405,10 +410,9 @@ fn files(out: &mut String, row: &JobRow<'_>, style: Style) {
     }
     style.newline(out);
     out.push_str("Power=");
-    if !spec.ask.gres.is_empty() {
+    for (key, text) in row.by_devices() {
         style.newline(out);
-        out.push_str("TresPerNode=");
-        row.write_gres_asked(out);
+        put!(out, "{key}={text}");
     }
     if let Some((kinds, user)) = &spec.mail {
         style.newline(out);

@@ -60,8 +60,11 @@ pub(super) const ROWS: &[OptionRow] = &[
     .on(R)
     .group(Group::Affinity)
     .srun_env(&["SLURM_CPU_BIND"]),
-    opt("accel-bind", "options", "devices that each task may use")
-        .on(R)
-        .group(Group::Affinity)
-        .warns("every task sees all devices of its step"),
+    opt(
+        "accel-bind",
+        "options",
+        "g: each task sees the GPUs next to its CPUs",
+    )
+    .on(R)
+    .group(Group::Affinity),
 ];

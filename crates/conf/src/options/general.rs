@@ -42,8 +42,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         "features of the node that runs the script",
     )
     .on(B)
-    .sbatch_env(&["SBATCH_BATCH"])
-    .refused("the script runs on the first node; use --constraint for all nodes"),
+    .sbatch_env(&["SBATCH_BATCH"]),
     opt("bb", "spec", "burst buffer")
         .env(&[], &["SLURM_BURST_BUFFER"], &["SALLOC_BURST_BUFFER"])
         .refused(NO_BURST_BUFFER),

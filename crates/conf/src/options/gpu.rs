@@ -44,14 +44,17 @@ pub(super) const ROWS: &[OptionRow] = &[
     opt("ntasks-per-gpu", "n", "tasks for each GPU")
         .group(Group::Gpu)
         .srun_env(&["SLURM_NTASKS_PER_GPU"]),
-    opt("gpu-bind", "type", "GPUs that each task may use")
-        .group(Group::Gpu)
-        .env(
-            &["SBATCH_GPU_BIND"],
-            &["SLURM_GPU_BIND"],
-            &["SALLOC_GPU_BIND"],
-        )
-        .warns("every task sees all GPUs of its step"),
+    opt(
+        "gpu-bind",
+        "type",
+        "GPUs that each task may use: closest, single:n, per_task:n, map_gpu:list, ...",
+    )
+    .group(Group::Gpu)
+    .env(
+        &["SBATCH_GPU_BIND"],
+        &["SLURM_GPU_BIND"],
+        &["SALLOC_GPU_BIND"],
+    ),
     opt("gpu-freq", "value", "GPU frequency")
         .group(Group::Gpu)
         .env(
@@ -71,12 +74,15 @@ pub(super) const ROWS: &[OptionRow] = &[
         &["SLURM_TRES_PER_TASK"],
         &["SALLOC_TRES_PER_TASK"],
     ),
-    opt("tres-bind", "list", "devices that each task may use")
-        .group(Group::Gpu)
-        .env(
-            &["SBATCH_TRES_BIND"],
-            &["SLURM_TRES_BIND"],
-            &["SALLOC_TRES_BIND"],
-        )
-        .warns("every task sees all devices of its step"),
+    opt(
+        "tres-bind",
+        "list",
+        "devices that each task may use: gres/gpu:type",
+    )
+    .group(Group::Gpu)
+    .env(
+        &["SBATCH_TRES_BIND"],
+        &["SLURM_TRES_BIND"],
+        &["SALLOC_TRES_BIND"],
+    ),
 ];

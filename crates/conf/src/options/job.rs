@@ -2,6 +2,7 @@
 
 mod ask;
 mod bind;
+mod devices;
 
 use super::chosen::Chosen;
 use super::row::Command;
@@ -13,8 +14,8 @@ use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::spec::{JobKind, JobSpec, StdioSpec};
 use muster_core::time::{TimeLimit, Timestamp};
 
-pub use ask::{Devices, devices, memory, resource_ask};
-pub use bind::{cpu_bind, mem_bind};
+pub use ask::{memory, resource_ask};
+pub use bind::{cpu_bind, gpu_bind, mem_bind};
 
 /// Why options make no job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +63,7 @@ pub fn build(chosen: &Chosen, ambient: &Ambient<'_>) -> Result<Built, BuildError
     let mut warnings = chosen.check_status()?;
     let ask = resource_ask(chosen, &mut warnings)?;
     mem_bind(chosen)?;
+    gpu_bind(chosen)?;
     let text = |long| chosen.value(long).map(str::to_owned);
     let mut spec = JobSpec {
         name: text("job-name").unwrap_or_default(),

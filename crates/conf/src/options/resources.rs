@@ -36,13 +36,16 @@ pub(super) const ROWS: &[OptionRow] = &[
         &["SLURM_GRES", "SLURM_STEP_GRES"],
         &["SALLOC_GRES"],
     ),
-    opt("gres-flags", "type", "how devices and CPUs go together")
-        .env(
-            &["SBATCH_GRES_FLAGS"],
-            &["SLURM_GRES_FLAGS"],
-            &["SALLOC_GRES_FLAGS"],
-        )
-        .warns("devices are not tied to the CPUs next to them"),
+    opt(
+        "gres-flags",
+        "type",
+        "enforce-binding: no CPUs but those next to the devices",
+    )
+    .env(
+        &["SBATCH_GRES_FLAGS"],
+        &["SLURM_GRES_FLAGS"],
+        &["SALLOC_GRES_FLAGS"],
+    ),
     opt("nodes", "N", "number of nodes: count or min-max")
         .short('N')
         .srun_env(&["SLURM_NNODES", "SLURM_JOB_NUM_NODES"]),
@@ -62,8 +65,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         "oversubscribe",
         "share CPUs with other jobs, where the partition allows it",
     )
-    .short('s')
-    .stored("CPUs belong to one job at a time, also where others would share"),
+    .short('s'),
     flag("share", "old name of --oversubscribe").same_as("oversubscribe"),
     opt(
         "core-spec",
@@ -76,7 +78,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         &["SLURM_CORE_SPEC"],
         &["SALLOC_CORE_SPEC"],
     )
-    .warns("no cores are set aside; the job may use all it was given"),
+    .partly("where AllowSpecResourcesUsage=YES; elsewhere nodes keep what slurm.conf says"),
     opt(
         "thread-spec",
         "threads",
@@ -87,7 +89,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         &["SLURM_THREAD_SPEC"],
         &["SALLOC_THREAD_SPEC"],
     )
-    .refused("no threads of a job are set aside; remove the option"),
+    .partly("where AllowSpecResourcesUsage=YES; elsewhere nodes keep what slurm.conf says"),
     flag("spread-job", "use as many nodes as possible").env(
         &["SBATCH_SPREAD_JOB"],
         &["SLURM_SPREAD_JOB"],
@@ -121,12 +123,12 @@ pub(super) const ROWS: &[OptionRow] = &[
         &["SBATCH_SEGMENT_SIZE"],
         &["SRUN_SEGMENT_SIZE"],
         &["SALLOC_SEGMENT_SIZE"],
-    )
-    .refused("block topologies are not known here; remove the option"),
-    flag("consolidate-segments", "put segments next to each other")
-        .refused("block topologies are not known here; remove the option"),
-    flag("spread-segments", "put segments into different blocks")
-        .refused("block topologies are not known here"),
+    ),
+    flag(
+        "consolidate-segments",
+        "put segments into the smallest group of blocks",
+    ),
+    flag("spread-segments", "put segments into different blocks"),
     flag("contiguous", "nodes next to each other").group(Group::Constraint),
     opt(
         "constraint",

@@ -287,7 +287,7 @@ pub fn gres(text: &str) -> Option<Vec<GresAsk>> {
             return None;
         }
         let name = parts.remove(0);
-        let per_node = match parts.last() {
+        let count = match parts.last() {
             Some(last) if last.starts_with(|c: char| c.is_ascii_digit()) => {
                 let n = crate::value::parse_count(last).ok()?;
                 parts.pop();
@@ -300,7 +300,7 @@ pub fn gres(text: &str) -> Option<Vec<GresAsk>> {
             [kind] => Some((*kind).to_owned()),
             _ => return None,
         };
-        push_gres(&mut list, name, kind, per_node);
+        push_gres(&mut list, name, kind, count);
     }
     Some(list)
 }
@@ -320,14 +320,14 @@ pub fn gpus(text: &str) -> Option<Vec<GresAsk>> {
 }
 
 /// Adds to a list of devices; the same device twice adds up, none of it is nothing.
-pub fn push_gres(list: &mut Vec<GresAsk>, name: &str, kind: Option<String>, per_node: u64) {
+pub fn push_gres(list: &mut Vec<GresAsk>, name: &str, kind: Option<String>, count: u64) {
     if let Some(known) = list.iter_mut().find(|g| g.name == name && g.kind == kind) {
-        known.per_node = known.per_node.saturating_add(per_node);
-    } else if per_node > 0 {
+        known.count = known.count.saturating_add(count);
+    } else if count > 0 {
         list.push(GresAsk {
             name: name.to_owned(),
             kind,
-            per_node,
+            count,
         });
     }
 }

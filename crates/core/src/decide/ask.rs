@@ -3,11 +3,12 @@
 use super::partition_access::max_memory;
 use super::target::node_names;
 use crate::config::PartitionConfig;
-use crate::limits::{NODE_CPUS_MAX, TASKS_MAX, TEXT_BYTES_MAX};
+use crate::limits::{JOB_DEVICES_MAX, NODE_CPUS_MAX, NODE_DEVICES_MAX, TASKS_MAX, TEXT_BYTES_MAX};
 use crate::node::Node;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::spec::{GresAsk, MemoryAsk, ResourceAsk};
 use crate::state::State;
+use crate::topology::{Topology, TopologyKind};
 
 /// Checks an ask against the cluster, and completes it: nodes named are nodes needed.
 pub(super) fn check(
@@ -21,15 +22,58 @@ pub(super) fn check(
     check_memory(state, partitions, ask)?;
     check_sizes(state, partitions, ask)?;
     if let Some(constraint) = &ask.constraint {
-        check_constraint(state, constraint)?;
+        check_constraint(state, "--constraint", constraint)?;
     }
-    ask.gres.iter().try_for_each(|gres| check_gres(state, gres))
+    if let Some(batch) = &ask.batch {
+        check_constraint(state, "--batch", batch)?;
+    }
+    check_segment(state, partitions, ask)?;
+    check_devices(state, ask)
+}
+
+/// `--segment` is about blocks: the network of one of the partitions must be made of them, and have such large ones.
+fn check_segment(
+    state: &State,
+    partitions: &[&PartitionConfig],
+    ask: &ResourceAsk,
+) -> Result<(), Refusal> {
+    let Some(segment) = ask.segment else {
+        return Ok(());
+    };
+    let refuse = |why: String| Err(Refusal::new(RefusalCode::InvalidNodeCount, why));
+    if segment == 0 || ask.min_nodes % segment != 0 {
+        return refuse(format!(
+            "--nodes={} is no multiple of --segment={segment}",
+            ask.min_nodes
+        ));
+    }
+    let all = state.config.as_ref().map_or(&[][..], |c| &c.topologies);
+    let default = all.iter().find(|t| t.cluster_default);
+    let network_of = |partition: &&PartitionConfig| match &partition.topology {
+        Some(name) => all.iter().find(|t| t.name == *name),
+        None => default,
+    };
+    let blocks = |topology: &&Topology| topology.kind == TopologyKind::Block;
+    let networks = partitions.iter().filter_map(network_of).filter(blocks);
+    let largest = networks.map(|topology| {
+        let blocks = 0..u32::try_from(topology.switches.len()).unwrap_or(u32::MAX);
+        let sizes = blocks.map(|place| topology.nodes_at(place).len());
+        u32::try_from(sizes.max().unwrap_or(0)).unwrap_or(u32::MAX)
+    });
+    match largest.max() {
+        None => refuse("--segment needs a partition with a block topology".to_owned()),
+        Some(most) if most < segment => refuse(format!(
+            "no block has {segment} nodes for a --segment, the largest has {most}"
+        )),
+        Some(_) => Ok(()),
+    }
 }
 
 fn check_texts(ask: &ResourceAsk) -> Result<(), Refusal> {
     let texts = [
         ("--constraint", &ask.constraint),
         ("--prefer", &ask.prefer),
+        ("--batch", &ask.batch),
         ("--distribution", &ask.distribution),
     ];
     for (option, text) in texts {
@@ -281,7 +325,7 @@ fn known_nodes<'a>(state: &'a State, list: &str) -> Result<Vec<&'a Node>, Refusa
 }
 
 /// Every feature that the expression names must be on some node; what its operators mean is the scheduler's matter.
-fn check_constraint(state: &State, constraint: &str) -> Result<(), Refusal> {
+fn check_constraint(state: &State, option: &str, constraint: &str) -> Result<(), Refusal> {
     let refuse = |why: String| Err(Refusal::new(RefusalCode::InvalidFeature, why));
     let mut open: Vec<char> = Vec::new();
     for c in constraint.chars() {
@@ -295,11 +339,11 @@ fn check_constraint(state: &State, constraint: &str) -> Result<(), Refusal> {
             _ => continue,
         };
         if open.pop() != Some(closes) {
-            return refuse(format!("--constraint={constraint}: {c} closes nothing"));
+            return refuse(format!("{option}={constraint}: {c} closes nothing"));
         }
     }
     if let Some(c) = open.last() {
-        return refuse(format!("--constraint={constraint}: {c} is not closed"));
+        return refuse(format!("{option}={constraint}: {c} is not closed"));
     }
     let words = constraint.split(['&', '|', '(', ')', '[', ']', ',']);
     let mut found = false;
@@ -324,42 +368,114 @@ fn check_constraint(state: &State, constraint: &str) -> Result<(), Refusal> {
     if found {
         Ok(())
     } else {
-        refuse(format!("--constraint={constraint} names no feature"))
+        refuse(format!("{option}={constraint} names no feature"))
+    }
+}
+
+/// Devices that the job asks for, however they are counted: what one node must have of them, and all together.
+fn check_devices(state: &State, ask: &ResourceAsk) -> Result<(), Refusal> {
+    if !ask.wants_devices() {
+        return Ok(());
+    }
+    let devices = ask.devices();
+    if devices.per_job.len() > JOB_DEVICES_MAX {
+        return Err(Refusal::new(
+            RefusalCode::InvalidGres,
+            format!("a job counts at most {JOB_DEVICES_MAX} kinds of devices over all nodes"),
+        ));
+    }
+    let all = ask.gres_of_job(ask.min_nodes);
+    for gres in &all {
+        let typed = |g: &GresAsk| g.name == gres.name && g.kind.is_some() != gres.kind.is_some();
+        if all.iter().any(typed) {
+            return Err(Refusal::new(
+                RefusalCode::InvalidGres,
+                format!("give a type to every {} asked for, or to none", gres.name),
+            ));
+        }
+    }
+    // What one node must have at least.
+    let of_node = (ask.gres.iter().cloned())
+        .chain(devices.per_task.iter().cloned())
+        .chain(devices.per_socket.iter().map(|g| {
+            GresAsk {
+                count: g
+                    .count
+                    .saturating_mul(u64::from(ask.sockets_per_node.unwrap_or(1))),
+                ..g.clone()
+            }
+        }))
+        .chain(devices.per_job.iter().map(|g| {
+            let nodes = u64::from(ask.max_nodes.unwrap_or(u32::MAX));
+            GresAsk {
+                count: g.count.div_ceil(nodes.max(1)),
+                ..g.clone()
+            }
+        }));
+    { of_node }.try_for_each(|gres| check_gres(state, &gres))?;
+    (devices.per_job.iter()).try_for_each(|gres| {
+        let there: u64 = state.nodes.iter().map(|node| count_on(node, gres)).sum();
+        if there >= gres.count {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            RefusalCode::NodeConfigUnavailable,
+            format!(
+                "all nodes together have {there} of {}, {} are asked for",
+                gres_text(gres),
+                gres.count
+            ),
+        ))
+    })
+}
+
+fn count_on(node: &Node, gres: &GresAsk) -> u64 {
+    let entries = node.config.gres.iter().filter(|_| !node.removed);
+    entries
+        .filter(|g| g.name == gres.name && (gres.kind.is_none() || g.kind == gres.kind))
+        .map(|g| g.count)
+        .sum()
+}
+
+fn gres_text(gres: &GresAsk) -> String {
+    match &gres.kind {
+        Some(kind) => format!("{}:{kind}", gres.name),
+        None => gres.name.clone(),
     }
 }
 
 fn check_gres(state: &State, gres: &GresAsk) -> Result<(), Refusal> {
-    let of_node = |node: &Node| {
-        let entries = node.config.gres.iter();
-        entries
-            .filter(|g| g.name == gres.name && (gres.kind.is_none() || g.kind == gres.kind))
-            .map(|g| g.count)
-            .sum::<u64>()
-    };
-    let text = match &gres.kind {
-        Some(kind) => format!("{}:{kind}", gres.name),
-        None => gres.name.clone(),
-    };
+    if gres.count > NODE_DEVICES_MAX {
+        return Err(Refusal::new(
+            RefusalCode::InvalidGres,
+            format!(
+                "{} of {} are more than a job can have of a node, {NODE_DEVICES_MAX}",
+                gres.count,
+                gres_text(gres)
+            ),
+        ));
+    }
     let (mut most, mut known) = (0, false);
-    for node in state.nodes.iter().filter(|node| !node.removed) {
-        let count = of_node(node);
+    for node in &state.nodes {
+        let count = count_on(node, gres);
         known |= count > 0;
         most = most.max(count);
-        if most >= gres.per_node && known {
+        if most >= gres.count && known {
             return Ok(());
         }
     }
     if !known {
         return Err(Refusal::new(
             RefusalCode::InvalidGres,
-            format!("no node has a {text}"),
+            format!("no node has a {}", gres_text(gres)),
         ));
     }
     Err(Refusal::new(
         RefusalCode::NodeConfigUnavailable,
         format!(
-            "no node has {} of {text}, the most is {most}",
-            gres.per_node
+            "no node has {} of {}, the most is {most}",
+            gres.count,
+            gres_text(gres)
         ),
     ))
 }

@@ -14,6 +14,7 @@ use crate::node::Node;
 use crate::reservation::{Flags, Reservation};
 use crate::state::Note;
 use crate::time::{TimeLimit, Timestamp};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -322,10 +323,19 @@ pub(super) fn share_fits(
     if node.exclusive || (alloc.exclusive && others().next().is_some()) {
         return false;
     }
-    if !node.free_cpus.is_superset(&share.cpus) && !may_share(node, share, alloc, others()) {
+    let config = draft.state.config.as_ref();
+    let mut free = Cow::Borrowed(&node.free_cpus);
+    let ask = &job.spec.ask;
+    if (ask.core_spec.is_some() || ask.thread_spec.is_some())
+        && config.is_some_and(|c| c.spec_by_job)
+        && alloc.exclusive
+    {
+        // What the system keeps there is the job's to say.
+        free.to_mut().union_with(&node.config.spec_cpus);
+    }
+    if !free.is_superset(&share.cpus) && !may_share(node, share, alloc, others()) {
         return false;
     }
-    let config = draft.state.config.as_ref();
     let counts_memory = config.is_some_and(|c| c.memory_is_consumable);
     if counts_memory && share.memory_mib > node.unheld_mib() {
         return false;

@@ -83,7 +83,7 @@ pub struct NodeShare {
 }
 
 /// Instances of a generic resource given to a job on one node.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct GresShare {
     /// `gpu`.
     #[n(0)]
@@ -94,4 +94,61 @@ pub struct GresShare {
     /// Indices of the instances.
     #[n(2)]
     pub ids: CpuSet,
+    /// Devices of the same name that the node has before those of this type: as users and programs number them, the
+    /// first of these is that many.
+    #[n(3)]
+    #[cbor(default)]
+    pub first: u32,
+    /// CPUs next to each of them, in order; empty where that is not known.
+    #[n(4)]
+    #[cbor(default)]
+    pub near: Vec<CpuSet>,
+    /// Which variables tell programs of them, if they are GPUs.
+    #[n(5)]
+    #[cbor(default)]
+    pub env: GpuEnv,
+}
+
+/// `Flags` of gres.conf: the variables that tell programs which GPUs they have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct GpuEnv(#[n(0)] pub u32);
+
+impl GpuEnv {
+    /// The flag of each variable. Without any of these flags all are set.
+    pub const VARIABLES: [(&'static str, &'static str, u32); 4] = [
+        ("nvidia_gpu_env", "CUDA_VISIBLE_DEVICES", 1),
+        ("amd_gpu_env", "ROCR_VISIBLE_DEVICES", 2),
+        ("intel_gpu_env", "ZE_AFFINITY_MASK", 4),
+        ("opencl_env", "GPU_DEVICE_ORDINAL", 8),
+    ];
+    /// `no_gpu_env`.
+    pub const NONE: GpuEnv = GpuEnv(1 << 31);
+
+    /// Reads the flags; those that are about something else are passed over.
+    pub fn from_flags<'a>(flags: impl Iterator<Item = &'a str>) -> GpuEnv {
+        let mut env = GpuEnv::default();
+        for flag in flags.map(str::to_ascii_lowercase) {
+            if flag == "no_gpu_env" {
+                return GpuEnv::NONE;
+            }
+            let known = GpuEnv::VARIABLES.iter().find(|(name, ..)| *name == flag);
+            env.0 |= known.map_or(0, |(.., bit)| *bit);
+        }
+        env
+    }
+
+    /// The variables.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let all = GpuEnv::VARIABLES.iter();
+        all.filter(move |(.., bit)| self.0 == 0 || self.0 & bit != 0)
+            .map(|(_, name, _)| *name)
+    }
+}
+
+impl GresShare {
+    /// The instances, numbered over all types of the node.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.ids.iter().map(|id| self.first + id)
+    }
 }

@@ -504,6 +504,7 @@ fn a_plan_is_checked_start_by_start() {
         count: 2,
         files: Vec::new(),
         near: Vec::new(),
+        ..GresConfig::default()
     }];
     let mut world = World::with(gpu);
     let ids: Vec<JobId> = (0..8).map(|_| world.submit(spec("j"))).collect();
@@ -518,6 +519,7 @@ fn a_plan_is_checked_start_by_start() {
             name: "gpu".into(),
             kind: None,
             ids: [id].into_iter().collect(),
+            ..GresShare::default()
         }]
     };
     let starts = vec![

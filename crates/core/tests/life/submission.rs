@@ -115,7 +115,7 @@ fn impossible_wishes_are_refused_with_slurms_errors() {
                 a.gres = vec![GresAsk {
                     name: "gpu".into(),
                     kind: None,
-                    per_node: 1,
+                    count: 1,
                 }]
             }),
             R::InvalidGres,
@@ -384,6 +384,7 @@ fn nodes_named_count_and_gres_must_exist() {
         count: 4,
         files: Vec::new(),
         near: Vec::new(),
+        ..GresConfig::default()
     }];
     config.nodes[0].features = vec!["ib".into(), "avx".into()];
     let mut world = World::with(config);
@@ -399,7 +400,7 @@ fn nodes_named_count_and_gres_must_exist() {
             a.gres = vec![GresAsk {
                 name: "gpu".into(),
                 kind: kind.map(Into::into),
-                per_node: n,
+                count: n,
             }]
         })
     };

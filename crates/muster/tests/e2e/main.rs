@@ -9,6 +9,7 @@ mod control;
 mod emulate;
 mod faults;
 mod forecast;
+mod gpus;
 mod het;
 mod interactive;
 mod mpi;

@@ -171,3 +171,60 @@ fn what_the_system_keeps_of_a_node_is_shown_and_given_to_nobody() {
     assert_eq!(c.read("out"), "3\n");
     assert_eq!(c.ok("sinfo -h -o %T"), "idle");
 }
+
+#[test]
+fn partitions_have_networks_of_their_own() {
+    let c = Cluster::start(4, 2);
+    let conf = c.path("slurm.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    let text = text
+        + "PartitionName=blocks Nodes=ALL Topology=b\nPartitionName=flat Nodes=ALL Topology=c\n";
+    std::fs::write(&conf, text).unwrap();
+    let networks = "- topology: a\n  cluster_default: true\n  tree:\n    switches:\n      \
+                    - switch: ls0\n        nodes: n[1-2]\n      - switch: ls1\n        nodes: n[3-4]\n      \
+                    - switch: ss0\n        children: ls[0-1]\n\
+                    - topology: b\n  block:\n    block_sizes: [1, 2]\n    blocks:\n      \
+                    - block: b1\n        nodes: n1\n      - block: b2\n        nodes: n[2-4]\n\
+                    - topology: c\n  flat: true\n";
+    std::fs::write(c.path("topology.yaml"), networks).unwrap();
+    let diff = c.ok("scontrol reconfigure --dry-run");
+    assert!(diff.contains("+ SwitchName=ls0: Nodes=n[1-2]"), "{diff}");
+    c.ok("scontrol reconfigure");
+    assert_eq!(
+        c.ok("scontrol show topology"),
+        "Topology=a\n\
+         SwitchName=ls0 Level=0 LinkSpeed=1 Nodes=n[1-2]\n\
+         SwitchName=ls1 Level=0 LinkSpeed=1 Nodes=n[3-4]\n\
+         SwitchName=ss0 Level=1 LinkSpeed=1 Nodes=n[1-4] Switches=ls[0-1]\n\
+         Topology=b\n\
+         BlockName=b1 BlockIndex=0 Nodes=n1 BlockSize=1\n\
+         BlockName=b2 BlockIndex=1 Nodes=n[2-4] BlockSize=1"
+    );
+    let nodes = |args: &str| {
+        c.ok(&format!(
+            "srun {args} --exclusive bash -c 'echo $SLURMD_NODENAME' | sort | xargs"
+        ))
+    };
+    assert_eq!(nodes("-N2 -n2 -w n2"), "n1 n2");
+    assert_eq!(nodes("-p blocks -N2 -n2 -w n2"), "n2 n3");
+    assert_eq!(nodes("-p flat -N2 -n2 -w n2"), "n1 n2");
+    assert_eq!(nodes("-p blocks -N3 -n3 --segment=3"), "n2 n3 n4");
+    for (args, why) in [
+        (
+            "-p blocks -N3 --segment=2",
+            "--nodes=3 is no multiple of --segment=2",
+        ),
+        ("-p blocks -N4 --segment=4", "the largest has 3"),
+        (
+            "-p flat -N2 --segment=2",
+            "--segment needs a partition with a block topology",
+        ),
+    ] {
+        let refused = c.run(&format!("sbatch {args} --wrap true"));
+        assert!(
+            refused.code != 0 && refused.err.contains(why),
+            "{}",
+            refused.err
+        );
+    }
+}

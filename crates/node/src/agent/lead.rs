@@ -337,10 +337,10 @@ impl Agent {
                     cpus: p.cpus.clone(),
                     memory_mib: p.memory_mib,
                     // Devices of a step that asked for none are shared.
-                    gres: if spec.gres.is_empty() {
-                        Vec::new()
-                    } else {
+                    gres: if spec.wants_devices() {
                         p.gres.clone()
+                    } else {
+                        Vec::new()
                     },
                     tasks: p.tasks.clone(),
                     end: None,

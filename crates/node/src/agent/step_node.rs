@@ -358,6 +358,7 @@ impl Agent {
             position: launch.position as usize,
             node: &self.options.name,
             cpus_on_node: launch.cpus.len(),
+            gres: &launch.gres,
             cpus_per_task: spec.cpus_per_task,
             distribution: spec.distribution.as_deref(),
             total_tasks: spec.het.as_ref().and_then(|het| het.total_tasks),

@@ -323,6 +323,14 @@ pub(crate) struct TaskBinding {
     /// Memory.
     #[n(4)]
     pub(crate) memory: Option<MemoryPolicy>,
+    /// GPUs by local task; empty lets each see all of the step's.
+    #[n(5)]
+    #[cbor(default)]
+    pub(crate) gpus: Vec<CpuSet>,
+    /// Each task tells of its GPUs.
+    #[n(6)]
+    #[cbor(default)]
+    pub(crate) tell_gpus: bool,
 }
 
 /// `--mem-bind` for the tasks of a step on one node.

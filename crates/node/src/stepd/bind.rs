@@ -6,6 +6,8 @@ use crate::shim::wire::MemoryPolicy;
 use crate::sys::{self, MemoryMode};
 use muster_core::binding::mask_text;
 use muster_core::cpuset::CpuSet;
+use muster_core::gpu_bind;
+use muster_core::job_env::{self, Variables};
 use std::io::{self, Write};
 
 impl Stepd<'_> {
@@ -36,10 +38,44 @@ impl Stepd<'_> {
             }
         }
         result.map_err(|e| format!("task {global}: cannot be bound to its CPUs: {e}"))?;
+        if binding.tell_gpus
+            && let Some(gpus) = binding.gpus.get(local as usize)
+        {
+            self.tell_gpus(gpus);
+        }
         match &binding.memory {
             Some(policy) => self.bind_memory(policy, local, global),
             None => Ok(()),
         }
+    }
+
+    /// The variables that tell a task of the GPUs that it is bound to.
+    pub(super) fn gpu_env(&self, local: u32) -> Variables {
+        let Some(gpus) = self.order.binding.gpus.get(local as usize) else {
+            return Variables::new();
+        };
+        let numbers: Vec<u32> = gpus.iter().collect();
+        let all = job_env::gpu_variables(&self.order.launch.gres, &numbers);
+        all.into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+
+    /// The line of `--gpu-bind=verbose`, in Slurm's form.
+    fn tell_gpus(&self, gpus: &CpuSet) {
+        let all: CpuSet = (gpu_bind::gpus_of(&self.order.launch.gres).iter())
+            .map(|gpu| gpu.number)
+            .collect();
+        let list: Vec<String> = gpus.iter().map(|n| n.to_string()).collect();
+        let list = list.join(",");
+        let line = format!(
+            "gpu-bind: usable_gres={}; bit_alloc={}; local_inx={}; global_list={list}; local_list={list}\n",
+            mask_text(gpus, 1),
+            mask_text(&all, 1),
+            all.len()
+        );
+        // Nothing can be done when standard error cannot be written.
+        let _ = io::stderr().write_all(line.as_bytes());
     }
 
     fn bind_memory(&self, policy: &MemoryPolicy, local: u32, global: u32) -> Result<(), String> {

@@ -339,7 +339,8 @@ impl Stepd<'_> {
 
     /// The environment of one task, but for its process id.
     pub(super) fn task_env(&self, local: u32, global: u32) -> Vec<CString> {
-        let own = job_env::task_env(global, local);
+        let mut own = job_env::task_env(global, local);
+        own.extend(self.gpu_env(local));
         let is_own = |variable: &[u8]| {
             let names = own.iter().map(|(name, _)| name.as_str());
             names.chain([program::TASK_PID]).any(|name| {

@@ -2,6 +2,7 @@
 
 use super::{NodeClass, Want};
 use muster_core::cpuset::CpuSet;
+use muster_core::job::GresShare;
 use std::ops::Range;
 
 pub(super) fn gres_room(class: &NodeClass, used: &[CpuSet]) -> Vec<u32> {
@@ -50,7 +51,7 @@ pub(super) fn take_gres(
     used: &mut Vec<CpuSet>,
     (name, kind, count): (&str, Option<&str>, u64),
     cpus: &CpuSet,
-    out: &mut Vec<muster_core::job::GresShare>,
+    out: &mut Vec<GresShare>,
 ) {
     used.resize(class.gres.len().max(used.len()), CpuSet::default());
     let mut free: Vec<(bool, usize, u32)> = Vec::new();
@@ -78,10 +79,34 @@ pub(super) fn take_gres(
             .filter(|(_, e, _)| *e == i)
             .map(|(.., id)| *id)
             .collect();
-        if !ids.is_empty() {
-            used[i].union_with(&ids);
-            let (name, kind) = (has.clone(), has_kind.clone());
-            out.push(muster_core::job::GresShare { name, kind, ids });
+        if ids.is_empty() {
+            continue;
         }
+        used[i].union_with(&ids);
+        let known = (out.iter_mut()).find(|share| share.name == *has && share.kind == *has_kind);
+        let share = match known {
+            Some(share) => share,
+            None => {
+                out.push(GresShare {
+                    name: has.clone(),
+                    kind: has_kind.clone(),
+                    first: before(class, i),
+                    env: class.gpu_env.get(i).copied().unwrap_or_default(),
+                    ..GresShare::default()
+                });
+                out.last_mut().expect("it was just put there")
+            }
+        };
+        share.ids.union_with(&ids);
+        let near = |id: u32| class.near.get(i)?.get(id as usize).cloned();
+        share.near = share.ids.iter().map_while(near).collect();
     }
+}
+
+/// Devices of the same name that come before those of an entry.
+fn before(class: &NodeClass, entry: usize) -> u32 {
+    let name = &class.gres[entry].0;
+    let counts = class.gres[..entry].iter().filter(|(n, ..)| n == name);
+    let sum = counts.map(|(.., count)| *count).sum::<u64>();
+    u32::try_from(sum).unwrap_or(u32::MAX)
 }

@@ -44,7 +44,7 @@ impl Pass<'_> {
             .is_some_and(|c| c.memory_is_consumable);
         for pick in picks {
             let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
-            let want = demand.want(class, pick.tasks);
+            let want = demand.want(class, pick);
             *tres.entry("cpu".to_owned()).or_default() += u64::from(want.cpus);
             *tres.entry("mem".to_owned()).or_default() += if memory { want.mib } else { 0 };
             *tres.entry("node".to_owned()).or_default() += 1;
@@ -198,12 +198,18 @@ pub(crate) fn allocate(
     for pick in picks {
         debug_assert_ne!(pick.node, NOWHERE);
         let class = fleet.nodes[pick.node as usize].class as usize;
-        let want = demand.want(&fleet.classes[class], pick.tasks);
+        let want = demand.want(&fleet.classes[class], pick);
         taken(fleet, pick.node, &want);
         let window = (fleet.now, fleet.now, end_after(fleet.now, demand.length_ms));
         let share = fleet.take_allowed(pick.node, part, &want, window);
         alloc.nodes.push(share);
         alloc.ntasks += pick.tasks;
+    }
+    if let Some(batch) = &demand.batch {
+        // The first node leads. If none is of the kind it is any.
+        let class = |node: u32| fleet.nodes[node as usize].class as usize;
+        let lead = alloc.nodes.iter().position(|s| batch[class(s.node.0)]);
+        alloc.nodes[..=lead.unwrap_or(0)].rotate_right(1);
     }
     alloc.hostlist = match alloc.nodes.as_slice() {
         [one] => one.name.clone(),

@@ -28,6 +28,9 @@ impl<G: Ground> Search<'_, G> {
         let mut known = ByLeaf::new();
         // The fewest nodes come before the tightest leaf.
         let few = self.lightest(|leaf| {
+            if d.devices.of_job() {
+                return None;
+            }
             let mut here = Vec::new();
             for places in &leaves.places[leaf as usize] {
                 self.first_of(span(places), even.wanted, even.each, &mut here);
@@ -37,7 +40,7 @@ impl<G: Ground> Search<'_, G> {
         if few.is_some() {
             return few;
         }
-        if d.tasks.is_some() || self.by_load() {
+        if d.tasks.is_some() || self.by_load() || d.devices.of_job() {
             let single = self.lightest(|leaf| {
                 let here = self.at_leaf(leaves, leaf);
                 known.insert(leaf, here.clone());
@@ -172,6 +175,10 @@ impl<G: Ground> Search<'_, G> {
     /// How much of the job a leaf could hold: nodes where their number is given, else tasks.
     fn capacity(&self, list: &[Candidate]) -> u64 {
         let d = self.demand;
+        if d.devices.of_job() {
+            let of = |c: &Candidate| c.share.iter().map(|n| u64::from(*n)).sum::<u64>();
+            return list.iter().map(of).sum();
+        }
         match d.tasks {
             Some(tasks) if d.max_nodes > d.min_nodes => {
                 let most = |c: &Candidate| u64::from(c.most.min(tasks));
@@ -192,7 +199,7 @@ impl<G: Ground> Search<'_, G> {
         max_nodes: usize,
         best: u32,
     ) -> Option<Vec<Candidate>> {
-        if required.is_empty() && !self.by_load() {
+        if required.is_empty() && !self.by_load() && !self.demand.devices.of_job() {
             let even = self.even(max_nodes, best)?;
             let holds = |c: &&Candidate| c.most >= even.each;
             let found: Vec<Candidate> = candidates

@@ -28,6 +28,23 @@ fn any_nodes(constraint: &str) -> JobSpec {
 }
 
 #[test]
+fn the_script_runs_on_a_node_of_its_kind() {
+    let mut world = featured(&["slow", "slow", "fast big", "fast"]);
+    let mut spec = wide(4, 4, 10);
+    let mut first = |batch: &str| {
+        spec.ask.batch = Some(batch.into());
+        let id = world.submit(spec.clone());
+        world.pass_by_core();
+        let place = world.place(id);
+        world.end(id);
+        place
+    };
+    assert_eq!(first("fast"), "n2:1 n0:1 n1:1 n3:1");
+    assert_eq!(first("big|slow"), "n0:1 n1:1 n2:1 n3:1");
+    assert_eq!(first("big&slow"), "n0:1 n1:1 n2:1 n3:1");
+}
+
+#[test]
 fn counts_of_nodes() {
     let mut world = featured(&["a", "b", "b", "a", "", "a b"]);
     let cases = [

@@ -5,7 +5,7 @@ use crate::world::{World, cluster, job, nodes, wide};
 use muster_core::config::ClusterConfig;
 use muster_core::ids::JobId;
 use muster_core::job::Reason;
-use muster_core::spec::{JobSpec, Sharing};
+use muster_core::spec::{JobSpec, Segments, Sharing};
 use muster_core::topology::{Switch, Topology, TopologyKind};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -390,4 +390,75 @@ proptest! {
             }
         }
     }
+}
+
+/// Blocks of so many nodes each, in pairs.
+fn blocks(sizes: &[u32]) -> World {
+    let mut config = config(sizes, 1, false);
+    let tree = config.topologies.remove(0);
+    config.topologies.push(Topology {
+        kind: TopologyKind::Block,
+        switches: tree.switches[..sizes.len()].to_vec(),
+        block_sizes: vec![4, 8],
+        ..tree
+    });
+    World::new(config)
+}
+
+fn segments(nodes: u32, each: u32, how: Segments) -> JobSpec {
+    let mut spec = wide(nodes, nodes, 10);
+    spec.ask.segment = Some(each);
+    spec.ask.segments = how;
+    spec
+}
+
+#[test]
+fn segments_are_each_in_one_block() {
+    // Nodes 0-3, 4-7, 8-11 and 12-15; of the first block three are free, of the second two, of the third one.
+    let busy = |world: &mut World| {
+        for node in ["n0", "n4", "n5", "n8", "n9", "n10"] {
+            world.submit(on(job(1, 60), node));
+        }
+        world.pass();
+    };
+    let placed = |spec: JobSpec| {
+        let mut world = blocks(&[4, 4, 4, 4]);
+        busy(&mut world);
+        let id = world.submit(spec);
+        world.pass_by_core();
+        world.place(id).replace(":1", "")
+    };
+    use Segments::{Anywhere, Apart, Together};
+    // The tightest block that does.
+    assert_eq!(placed(segments(2, 2, Anywhere)), "n6 n7");
+    assert_eq!(placed(segments(3, 3, Anywhere)), "n1 n2 n3");
+    // In one block if there is one, else in the fewest.
+    assert_eq!(placed(segments(4, 2, Anywhere)), "n12 n13 n14 n15");
+    assert_eq!(placed(segments(6, 2, Anywhere)), "n6 n7 n12 n13 n14 n15");
+    assert_eq!(placed(segments(8, 4, Anywhere)), "-");
+    assert_eq!(placed(segments(4, 2, Apart)), "n1 n2 n6 n7");
+    assert_eq!(placed(segments(8, 2, Apart)), "-");
+    // The first pair of blocks has room for two.
+    assert_eq!(placed(segments(2, 1, Together)), "n6 n7");
+    assert_eq!(placed(segments(4, 1, Together)), "n1 n2 n3 n6");
+    assert_eq!(placed(on(segments(4, 2, Anywhere), "n7")), "n1 n2 n6 n7");
+    // Half a segment is none.
+    assert_eq!(placed(segments(3, 2, Anywhere)), "-");
+}
+
+#[test]
+fn segments_are_waited_for() {
+    let mut world = blocks(&[2, 2]);
+    let first = world.submit(on(job(1, 60), "n0"));
+    let second = world.submit(on(job(1, 30), "n2"));
+    world.pass();
+    let waits = world.submit(segments(2, 2, Segments::Anywhere));
+    world.pass_by_core();
+    assert_eq!(world.place(waits), "-");
+    let expected = world.state.jobs[&waits].expected_start;
+    assert_eq!(expected, Some(world.now.plus_s(30 * 60)));
+    world.end(second);
+    world.pass_by_core();
+    assert_eq!(world.place(waits), "n2:1 n3:1");
+    world.end(first);
 }

@@ -195,6 +195,7 @@ fn features_and_devices() {
         count: 2,
         files,
         near: Vec::new(),
+        ..GresConfig::default()
     }];
     let mut world = World::new(cluster(lines));
     let needs = |c: &str| with(job(1, 9), |s| s.ask.constraint = Some(c.into()));
@@ -208,7 +209,7 @@ fn features_and_devices() {
         let ask = GresAsk {
             name: "gpu".into(),
             kind: kind.map(str::to_string),
-            per_node: n,
+            count: n,
         };
         with(job(1, 9), |s| s.ask.gres = vec![ask])
     };

@@ -65,6 +65,29 @@ fn the_domains_that_a_node_reports_count() {
 }
 
 #[test]
+fn memory_is_near_where_it_can_be() {
+    let mut config = config(vec![two_sockets("n0", 1)], &[]);
+    config.memory_is_consumable = true;
+    let mut world = World::new(config);
+    let with = |mib| {
+        let mut spec = job(1, 60);
+        spec.ask.memory = MemoryAsk::PerNode(mib);
+        spec
+    };
+    // Half of the memory is at each socket: the second job's is at the other one, the third's fits beside the first's.
+    let first = world.submit(with(400));
+    let second = world.submit(with(300));
+    let third = world.submit(with(100));
+    // What is left is at the second.
+    let fourth = world.submit(with(200));
+    world.pass();
+    assert_eq!(cpus(&world, first), [0]);
+    assert_eq!(cpus(&world, second), [4]);
+    assert_eq!(cpus(&world, third), [1]);
+    assert_eq!(cpus(&world, fourth), [5]);
+}
+
+#[test]
 fn whole_sockets_are_given_with_cr_socket() {
     let mut world = World::new(config(vec![two_sockets("n0", 2)], &["CR_Socket"]));
     let one = world.submit(job(3, 60));
@@ -142,6 +165,34 @@ fn what_the_system_keeps_no_job_gets() {
 }
 
 #[test]
+fn jobs_say_what_the_system_keeps() {
+    let mut line = two_sockets("n0", 2);
+    line.spec_cpus = CpuSet::from_iter([14, 15]);
+    let mut config = config(vec![line], &[]);
+    let with = |config: &ClusterConfig, cores: Option<u32>, threads: Option<u32>| {
+        let mut world = World::new(config.clone());
+        let mut spec = job(1, 60);
+        (spec.ask.core_spec, spec.ask.thread_spec) = (cores, threads);
+        let id = world.submit(spec);
+        world.pass_by_core();
+        let got = cpus(&world, id);
+        // What is given back is what the node has for jobs.
+        world.end(id);
+        assert_eq!(world.state.nodes[0].free_cpus.len(), 14);
+        got
+    };
+    // Not where the site does not let them.
+    assert_eq!(with(&config, Some(2), None), [8, 9]);
+    config.spec_by_job = true;
+    assert_eq!(with(&config, Some(0), None), (0..16).collect::<Vec<_>>());
+    let two: Vec<u32> = (0..6).chain(8..14).collect();
+    assert_eq!(with(&config, Some(2), None), two);
+    config.whole_cores = false;
+    let three: Vec<u32> = (0..7).chain(8..14).collect();
+    assert_eq!(with(&config, None, Some(3)), three);
+}
+
+#[test]
 fn devices_and_cpus_are_next_to_each_other() {
     let mut line = two_sockets("n0", 1);
     let left = CpuSet::first(4);
@@ -152,13 +203,14 @@ fn devices_and_cpus_are_next_to_each_other() {
         count: 4,
         files: vec![],
         near: vec![left.clone(), left, right.clone(), right],
+        ..GresConfig::default()
     }];
     let mut world = World::new(config(vec![line], &[]));
     let mut spec = job(1, 60);
     spec.ask.gres = vec![GresAsk {
         name: "gpu".into(),
         kind: None,
-        per_node: 2,
+        count: 2,
     }];
     let got = |world: &World, id: JobId| {
         let share = &world.state.jobs[&id].alloc.as_ref().unwrap().nodes[0];

@@ -694,7 +694,7 @@ mod tests {
         let ask = u.ask.unwrap();
         assert_eq!((ask.min_nodes, ask.max_nodes), (2, Some(3)));
         assert_eq!(
-            (u.priority, u.nice, ask.gres[0].per_node),
+            (u.priority, u.nice, ask.gres[0].count),
             (Some(5), Some(100), 2)
         );
         assert_eq!(read(&["TimeLimit=+5"]).unwrap().time_delta_min, Some(5));

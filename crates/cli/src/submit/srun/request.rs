@@ -72,6 +72,9 @@ pub(super) fn forget_other_counts(chosen: &mut Chosen) {
     if chosen.value("nodes") == Some("0") {
         chosen.remove("nodes");
     }
+    if chosen.has("jobid") {
+        forget_devices_of_job(chosen);
+    }
     // The job's name is not the step's.
     if from(chosen, "job-name") == env {
         chosen.remove("job-name");
@@ -81,6 +84,28 @@ pub(super) fn forget_other_counts(chosen: &mut Chosen) {
     if packed.is_some_and(|d| d.is_ok_and(|d| d.pack == Some(true))) && from(chosen, "nodes") == env
     {
         chosen.remove("nodes");
+    }
+}
+
+/// Devices and what goes with them were counted for the job; a step has what is there of them. How tasks are bound
+/// stays.
+fn forget_devices_of_job(chosen: &mut Chosen) {
+    let implied = job::gpu_bind(chosen).ok().flatten();
+    let counts = [
+        "gpus",
+        "gpus-per-socket",
+        "gpus-per-task",
+        "ntasks-per-gpu",
+        "cpus-per-gpu",
+        "mem-per-gpu",
+    ];
+    for long in counts {
+        if chosen.source(long) == Some(Source::Environment) {
+            chosen.remove(long);
+        }
+    }
+    if implied.is_some() && job::gpu_bind(chosen).ok().flatten() != implied {
+        chosen.set("gpu-bind", implied);
     }
 }
 
@@ -182,6 +207,7 @@ pub(super) fn step(line: &Line, args: &[String]) -> Result<(StepSpec, Streams), 
         kill_on_bad_exit: kill_on_bad_exit(chosen)?,
         cpu_bind: job::cpu_bind(chosen)?,
         mem_bind: job::mem_bind(chosen)?,
+        gpu_bind: job::gpu_bind(chosen)?,
         mpi: chosen.value("mpi").map(str::to_owned),
         submit_line: line::submit_line("srun", args),
         task_prolog: program(chosen, "task-prolog"),
@@ -228,6 +254,7 @@ fn copy_ask(spec: &mut StepSpec, ask: &ResourceAsk) {
     spec.distribution = ask.distribution.clone();
     spec.memory = ask.memory;
     spec.gres = ask.gres.clone();
+    spec.devices = ask.devices.clone();
     spec.overcommit = ask.overcommit;
 }
 
@@ -246,6 +273,7 @@ pub(super) fn fill_allocation(spec: &mut StepSpec, holder: &Holder, ask: &Resour
     }
     spec.memory = muster_core::spec::MemoryAsk::Default;
     spec.gres = Vec::new();
+    spec.devices = None;
     // These chose the nodes of the allocation; they have nothing more to choose from.
     spec.nodelist = None;
     spec.exclude = None;
@@ -268,6 +296,7 @@ pub(super) fn fill_component(
     spec.ntasks = Some(tasks);
     spec.memory = muster_core::spec::MemoryAsk::Default;
     spec.gres = Vec::new();
+    spec.devices = None;
     spec.nodelist = None;
     spec.exclude = None;
     spec.exact = false;

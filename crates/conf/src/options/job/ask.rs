@@ -1,14 +1,12 @@
-//! Nodes, tasks, CPUs, memory and devices that options ask for. What is counted by GPU is turned into what is counted
-//! by node here, so that the scheduler knows one form.
+//! Nodes, tasks, CPUs and memory that options ask for. Devices are in `devices`.
 
-use super::{BuildError, bind};
+use super::{BuildError, bind, devices};
 use crate::options::OptionError;
 use crate::options::chosen::{Chosen, Source};
-use crate::options::row::Command;
 use crate::options::values::{self, number};
 use crate::value::parse_mem_mib;
 use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::{GresAsk, MemoryAsk, ResourceAsk, Sharing};
+use muster_core::spec::{MemoryAsk, ResourceAsk, Segments, Sharing};
 
 /// Everything that shapes the allocation.
 ///
@@ -51,24 +49,35 @@ pub fn resource_ask(
         cores_per_socket: optional("cores-per-socket", 1)?,
         threads_per_core: optional("threads-per-core", 1)?,
         core_spec: optional("core-spec", 0)?,
+        thread_spec: optional("thread-spec", 0)?,
+        batch: chosen
+            .value("batch")
+            .map(str::to_owned)
+            .filter(|b| !b.is_empty()),
         overcommit: chosen.has("overcommit"),
         spread: chosen.has("spread-job"),
         use_min_nodes: chosen.has("use-min-nodes"),
         ..ResourceAsk::default()
     };
+    if ask.core_spec.is_some() && ask.thread_spec.is_some() {
+        let why = "-S/--core-spec and --thread-spec options are mutually exclusive";
+        return Err(OptionError::fatal(why).into());
+    }
     if let Some(text) = chosen.value("tmp") {
         ask.tmp_disk_mib = mem_value("tmp", text)?;
     }
     if let Some(text) = chosen.value("switches") {
         ask.switches = Some(values::switches(text)?);
     }
+    segments(chosen, &mut ask)?;
     ask.distribution = distribution(chosen)?;
     extra_node_info(chosen, &mut ask)?;
     hint(chosen, &mut ask, warnings)?;
     tres_per_task(chosen, &mut ask)?;
     ask.memory = memory(chosen)?;
     node_count(chosen, &mut ask, warnings)?;
-    apply_devices(chosen, &mut ask)?;
+    tasks_by_shape(chosen, &mut ask);
+    devices::apply(chosen, &mut ask)?;
     Ok(ask)
 }
 
@@ -125,6 +134,24 @@ fn node_count(
     Ok(())
 }
 
+/// `-B` and its kin without `--ntasks` ask for a task on each of so many threads of every node.
+fn tasks_by_shape(chosen: &Chosen, ask: &mut ResourceAsk) {
+    let given = [
+        ("sockets-per-node", ask.sockets_per_node),
+        ("cores-per-socket", ask.cores_per_socket),
+        ("threads-per-core", ask.threads_per_core),
+    ];
+    let whole = chosen.has("extra-node-info");
+    let shape = given.iter().filter(|(long, _)| whole || chosen.has(long));
+    let mut each = shape.filter_map(|(_, count)| *count).peekable();
+    let fixed = ask.max_nodes.is_none_or(|most| most == ask.min_nodes);
+    let counted = ask.ntasks.is_some() || ask.ntasks_per_node.is_some();
+    if counted || !fixed || chosen.has("jobid") || each.peek().is_none() {
+        return;
+    }
+    ask.ntasks = Some(each.fold(ask.min_nodes, u32::saturating_mul));
+}
+
 /// With a fixed number of nodes, `--ntasks` beats a `--ntasks-per-node` that has no room for them.
 fn too_many_for_nodes(ask: &mut ResourceAsk, warnings: &mut Vec<String>) {
     let (Some(tasks), Some(per_node)) = (ask.ntasks, ask.ntasks_per_node) else {
@@ -138,6 +165,33 @@ fn too_many_for_nodes(ask: &mut ResourceAsk, warnings: &mut Vec<String>) {
         ));
         ask.ntasks_per_node = None;
     }
+}
+
+/// `--segment` and how segments are to each other.
+fn segments(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionError> {
+    if let Some(text) = chosen.value("segment") {
+        ask.segment = Some(number("segment", text, 1)?);
+    }
+    let (together, apart) = (
+        chosen.has("consolidate-segments"),
+        chosen.has("spread-segments"),
+    );
+    ask.segments = match (together, apart) {
+        (true, true) => {
+            return Err(OptionError::fatal(
+                "--consolidate-segments and --spread-segments are mutually exclusive",
+            ));
+        }
+        (true, false) => Segments::Together,
+        (false, true) => Segments::Apart,
+        (false, false) => Segments::Anywhere,
+    };
+    if ask.segment.is_none() && ask.segments != Segments::Anywhere {
+        return Err(OptionError::fatal(
+            "--consolidate-segments and --spread-segments need --segment",
+        ));
+    }
+    Ok(())
 }
 
 fn sharing(chosen: &Chosen) -> Result<Sharing, OptionError> {
@@ -263,7 +317,7 @@ fn tres_per_task(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionErr
     Ok(())
 }
 
-/// `--mem` and `--mem-per-cpu`; `--mem-per-gpu` is worked out once the GPUs are known.
+/// `--mem` and `--mem-per-cpu`; `--mem-per-gpu` goes with the devices.
 ///
 /// # Errors
 /// Malformed, or two of them from one source.
@@ -288,158 +342,8 @@ pub fn memory(chosen: &Chosen) -> Result<MemoryAsk, OptionError> {
     })
 }
 
-fn mem_value(long: &str, text: &str) -> Result<u64, OptionError> {
+/// A size in MiB.
+pub(super) fn mem_value(long: &str, text: &str) -> Result<u64, OptionError> {
     let forms = "a size such as 500M, 4G or 2048 (MiB)";
     parse_mem_mib(text).map_err(|_| OptionError::bad_value(long, text, forms))
-}
-
-/// Devices that options ask for, before they are counted by node.
-#[derive(Debug, Default)]
-pub struct Devices {
-    /// `--gres`, `--gpus-per-node`, `--gpus-per-socket`.
-    pub per_node: Vec<GresAsk>,
-    /// `--gpus`.
-    pub per_job: Vec<GresAsk>,
-    /// `--gpus-per-task`, `--tres-per-task`.
-    pub per_task: Vec<GresAsk>,
-}
-
-/// Reads all options that ask for devices.
-///
-/// # Errors
-/// Malformed counts.
-pub fn devices(chosen: &Chosen, sockets: Option<u32>) -> Result<Devices, OptionError> {
-    let bad_gres = || OptionError::fatal("Invalid generic resource (gres) specification");
-    let gpus = |long: &'static str| match chosen.value(long) {
-        Some(text) => values::gpus(text)
-            .ok_or_else(|| OptionError::bad_value(long, text, "a count such as 2 or a100:2")),
-        None => Ok(Vec::new()),
-    };
-    let mut devices = Devices {
-        per_job: gpus("gpus")?,
-        per_task: gpus("gpus-per-task")?,
-        ..Devices::default()
-    };
-    if let Some(text) = chosen.value("gres") {
-        devices.per_node = values::gres(text).ok_or_else(bad_gres)?;
-    }
-    for gpu in gpus("gpus-per-node")? {
-        values::push_gres(&mut devices.per_node, &gpu.name, gpu.kind, gpu.per_node);
-    }
-    for gpu in gpus("gpus-per-socket")? {
-        let sockets = sockets.ok_or_else(|| {
-            OptionError::fatal("--gpus-per-socket needs --sockets-per-node, or use --gpus-per-node")
-        })?;
-        let count = gpu.per_node.saturating_mul(u64::from(sockets));
-        values::push_gres(&mut devices.per_node, &gpu.name, gpu.kind, count);
-    }
-    for item in chosen.value("tres-per-task").unwrap_or("").split(',') {
-        if item.is_empty() || item.starts_with("cpu=") || item.starts_with("cpu:") {
-            continue;
-        }
-        let Some(list) = item.strip_prefix("gres/").and_then(values::gres) else {
-            return Err(
-                OptionError::invalid("Invalid --tres-per-task specification")
-                    .with_hint(format!("'{item}' is neither cpu=N nor gres/NAME[:TYPE]=N")),
-            );
-        };
-        for gres in list {
-            values::push_gres(&mut devices.per_task, &gres.name, gres.kind, gres.per_node);
-        }
-    }
-    Ok(devices)
-}
-
-fn apply_devices(chosen: &Chosen, ask: &mut ResourceAsk) -> Result<(), OptionError> {
-    let devices = devices(chosen, ask.sockets_per_node)?;
-    tasks_by_gpu(chosen, &devices, ask)?;
-    ask.gres = devices.per_node;
-    for gpu in devices.per_job {
-        let nodes = u64::from(ask.min_nodes);
-        if ask.nodes_set && ask.max_nodes != Some(ask.min_nodes) || gpu.per_node % nodes != 0 {
-            return Err(OptionError::fatal(format!(
-                "--gpus={} cannot be shared out evenly over the nodes; give one node count that divides it, or \
-                 --gpus-per-node",
-                gpu.per_node
-            )));
-        }
-        // The same number on each node needs a fixed number of nodes.
-        ask.max_nodes = Some(ask.min_nodes);
-        values::push_gres(&mut ask.gres, &gpu.name, gpu.kind, gpu.per_node / nodes);
-    }
-    for device in devices.per_task {
-        let per_node = ask
-            .ntasks_per_node
-            .unwrap_or_else(|| ask.task_count().div_ceil(ask.min_nodes));
-        if ask.ntasks_per_node.is_none() {
-            ask.max_nodes = Some(ask.min_nodes);
-        }
-        let count = device.per_node.saturating_mul(u64::from(per_node));
-        values::push_gres(&mut ask.gres, &device.name, device.kind, count);
-    }
-    let gpus: u64 = ask
-        .gres
-        .iter()
-        .filter(|g| g.name == "gpu")
-        .map(|g| g.per_node)
-        .sum();
-    counted_by_gpu(chosen, gpus, ask)
-}
-
-/// `--ntasks-per-gpu`.
-fn tasks_by_gpu(
-    chosen: &Chosen,
-    devices: &Devices,
-    ask: &mut ResourceAsk,
-) -> Result<(), OptionError> {
-    let Some(text) = chosen.value("ntasks-per-gpu") else {
-        return Ok(());
-    };
-    let per_gpu = number("ntasks-per-gpu", text, 1)?;
-    let sum = |list: &[GresAsk]| {
-        list.iter()
-            .filter(|g| g.name == "gpu")
-            .map(|g| g.per_node)
-            .sum::<u64>()
-    };
-    let gpus = sum(&devices.per_job)
-        .saturating_add(sum(&devices.per_node).saturating_mul(u64::from(ask.min_nodes)));
-    if gpus == 0 && chosen.command != Command::Srun {
-        return Err(OptionError::fatal(
-            "--ntasks-per-gpu needs --gpus or --gpus-per-node",
-        ));
-    }
-    if gpus > 0 && ask.ntasks.is_none() {
-        let tasks = gpus.saturating_mul(u64::from(per_gpu));
-        ask.ntasks = Some(u32::try_from(tasks).unwrap_or(u32::MAX - 16));
-    }
-    Ok(())
-}
-
-/// `--cpus-per-gpu` and `--mem-per-gpu`.
-fn counted_by_gpu(chosen: &Chosen, gpus: u64, ask: &mut ResourceAsk) -> Result<(), OptionError> {
-    if let Some(text) = chosen.value("cpus-per-gpu") {
-        let each = u64::from(number("cpus-per-gpu", text, 1)?);
-        need_gpus("cpus-per-gpu", gpus)?;
-        let cpus = u32::try_from(each.saturating_mul(gpus)).unwrap_or(u32::MAX - 16);
-        ask.min_cpus_per_node = Some(ask.min_cpus_per_node.unwrap_or(1).max(cpus));
-    }
-    if chosen
-        .strongest(&["mem", "mem-per-cpu", "mem-per-gpu"])
-        .is_some_and(|g| g.row.long == "mem-per-gpu")
-    {
-        let each = mem_value("mem-per-gpu", chosen.value("mem-per-gpu").unwrap_or(""))?;
-        need_gpus("mem-per-gpu", gpus)?;
-        ask.memory = MemoryAsk::PerNode(each.saturating_mul(gpus));
-    }
-    Ok(())
-}
-
-fn need_gpus(long: &str, gpus: u64) -> Result<(), OptionError> {
-    if gpus > 0 {
-        return Ok(());
-    }
-    Err(OptionError::fatal(format!(
-        "--{long} needs GPUs; give --gpus, --gpus-per-node or --gres=gpu"
-    )))
 }

@@ -2,7 +2,9 @@
 
 use crate::options::OptionError;
 use crate::options::chosen::Chosen;
+use crate::options::values;
 use muster_core::binding::{CpuBind, MemBind};
+use muster_core::gpu_bind::GpuBind;
 
 /// `--cpu-bind` of a step, made complete: `--hint`, `-B`, `--threads-per-core`, `--ntasks-per-core` and
 /// `--ntasks-per-socket` say what tasks are bound to where it does not.
@@ -20,6 +22,41 @@ pub fn cpu_bind(chosen: &Chosen) -> Result<Option<String>, OptionError> {
         None => given.to_owned(),
     };
     Ok((!text.is_empty()).then_some(text))
+}
+
+/// `--gpu-bind` of a step, made complete: `--tres-bind` and `--accel-bind` say the same in other words, and
+/// `--ntasks-per-gpu` and `--gpus-per-task` imply it.
+///
+/// # Errors
+/// A text that is no binding.
+pub fn gpu_bind(chosen: &Chosen) -> Result<Option<String>, OptionError> {
+    if let Some(text) = chosen.value("gpu-bind").filter(|t| !t.is_empty()) {
+        GpuBind::parse(text)
+            .map_err(|_| OptionError::fatal(format!("Invalid --gpu-bind argument: gpu:{text}")))?;
+        return Ok(Some(text.to_owned()));
+    }
+    if let Some(text) = chosen.value("tres-bind").filter(|t| !t.is_empty()) {
+        let bind = GpuBind::parse_tres(text).map_err(|item| {
+            OptionError::fatal(format!("Invalid --tres-bind argument: {text}")).with_hint(format!(
+                "'{item}' is not gres/gpu:TYPE, such as gres/gpu:closest"
+            ))
+        })?;
+        return Ok(Some(bind));
+    }
+    if let Some(letters) = chosen.value("accel-bind").filter(|t| t.contains('g')) {
+        let verbose = if letters.contains('v') {
+            "verbose,"
+        } else {
+            ""
+        };
+        return Ok(Some(format!("{verbose}closest")));
+    }
+    if let Some(tasks) = chosen.value("ntasks-per-gpu") {
+        return Ok(Some(format!("single:{tasks}")));
+    }
+    let each = chosen.value("gpus-per-task").and_then(values::gpus);
+    let each = each.map(|list| list.iter().map(|gpu| gpu.count).sum::<u64>());
+    Ok(each.filter(|n| *n > 0).map(|n| format!("per_task:{n}")))
 }
 
 /// `--mem-bind`.

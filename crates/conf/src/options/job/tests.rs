@@ -3,7 +3,7 @@ use crate::options::chosen::Source;
 use crate::options::getopt::{self, Order};
 use crate::options::values::time::Utc;
 use crate::options::{find, table};
-use muster_core::spec::{MemoryAsk, ResourceAsk, Sharing};
+use muster_core::spec::{MemoryAsk, ResourceAsk, Segments, Sharing};
 
 fn chosen(command: Command, line: &str) -> Chosen {
     let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -67,6 +67,23 @@ fn nodes_and_tasks() {
 }
 
 #[test]
+fn segments_of_blocks() {
+    let a = ask("-N8 --segment=4 --spread-segments");
+    assert_eq!((a.segment, a.segments), (Some(4), Segments::Apart));
+    assert_eq!(
+        ask("--segment=2 --consolidate-segments").segments,
+        Segments::Together
+    );
+    for bad in [
+        "--segment=0",
+        "--spread-segments",
+        "--segment=2 --spread-segments --consolidate-segments",
+    ] {
+        assert!(try_build(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
 fn memory_and_sharing() {
     assert_eq!(ask("--mem=1g").memory, MemoryAsk::PerNode(1024));
     assert_eq!(ask("--mem-per-cpu=100M").memory, MemoryAsk::PerCpu(100));
@@ -80,39 +97,108 @@ fn memory_and_sharing() {
 }
 
 #[test]
-fn gpus_become_devices_of_nodes() {
-    let per_node = |line: &str| {
-        let list: Vec<_> = ask(line)
-            .gres
-            .iter()
-            .map(|g| (g.name.clone(), g.kind.clone(), g.per_node))
-            .collect();
-        list
+fn gpus_are_counted_by_what_they_are_asked_by() {
+    let listed = |list: &[muster_core::spec::GresAsk]| -> Vec<(String, u64)> {
+        let text = |g: &muster_core::spec::GresAsk| match &g.kind {
+            Some(kind) => format!("{}:{kind}", g.name),
+            None => g.name.clone(),
+        };
+        list.iter().map(|g| (text(g), g.count)).collect()
     };
-    let gpu = |n| vec![("gpu".to_owned(), None, n)];
-    assert_eq!(per_node("--gres=gpu:2"), gpu(2));
-    assert_eq!(per_node("-G4 -N2"), gpu(2));
-    assert_eq!(per_node("--gpus=4"), gpu(4));
+    let gpu = |n| vec![("gpu".to_owned(), n)];
+    assert_eq!(listed(&ask("--gres=gpu:2").gres), gpu(2));
     assert_eq!(
-        per_node("--gpus-per-node=a100:2"),
-        [("gpu".to_owned(), Some("a100".to_owned()), 2)]
+        listed(&ask("--gpus-per-node=a100:2").gres),
+        [("gpu:a100".to_owned(), 2)]
     );
-    assert_eq!(per_node("--gpus-per-task=1 -n4 -N2"), gpu(2));
-    assert_eq!(per_node("--gpus-per-socket=2 --sockets-per-node=2"), gpu(4));
+    let a = ask("-G3 -N2");
+    assert_eq!((listed(&a.devices().per_job), a.gres.len()), (gpu(3), 0));
+    let a = ask("-G3 -N1-8");
+    assert_eq!((a.min_nodes, a.max_nodes), (1, Some(3)));
+    let a = ask("-G8 --gpus-per-node=2");
+    assert_eq!((a.min_nodes, a.max_nodes), (4, Some(4)));
+    let a = ask("--gpus-per-task=1 -n4 -N2");
+    assert_eq!(
+        (listed(&a.devices().per_task), a.max_nodes),
+        (gpu(1), Some(2))
+    );
+    assert_eq!(ask("-G6 --gpus-per-task=2").ntasks, Some(3));
+    let a = ask("--gpus-per-task=2 --gpus-per-node=4 -n4");
+    assert_eq!(a.ntasks_per_node, Some(2));
+    let a = ask("--gpus-per-socket=2 --sockets-per-node=2");
+    assert_eq!(listed(&a.devices().per_socket), gpu(2));
     let a = ask("--gpus-per-node=2 --cpus-per-gpu=3 --mem-per-gpu=10G");
     assert_eq!(
-        (a.min_cpus_per_node, a.memory),
-        (Some(6), MemoryAsk::PerNode(20 * 1024))
+        (a.devices().cpus_per_gpu, a.devices().mib_per_gpu, a.memory),
+        (Some(3), Some(10 * 1024), MemoryAsk::Default)
     );
+    assert_eq!(a.min_cpus(), 6);
     assert_eq!(ask("-G2 --ntasks-per-gpu=3").ntasks, Some(6));
-    for bad in [
-        "-G3 -N2",
-        "--cpus-per-gpu=2",
-        "--gpus-per-socket=1",
-        "--ntasks-per-gpu=1",
+    let a = ask("-n6 --ntasks-per-gpu=3");
+    assert_eq!(listed(&a.devices().per_job), gpu(2));
+    let a = ask("-N2 --gpus-per-node=2 --ntasks-per-gpu=3");
+    assert_eq!((a.ntasks, a.ntasks_per_node), (Some(12), Some(6)));
+}
+
+/// What Slurm 22.05.8 says to the same options.
+#[test]
+fn counts_of_gpus_that_contradict_each_other() {
+    for (line, why) in [
+        ("-G3 -N4", "Failed to validate job spec, --gpus < -N"),
+        (
+            "--gpus-per-task=1",
+            "Failed to validate job spec. --gpus-per-task used without either --gpus or -n/--ntasks is not allowed.",
+        ),
+        (
+            "-G3 --gpus-per-task=2",
+            "Failed to validate job spec, --gpus not multiple of --gpus-per-task",
+        ),
+        (
+            "-G4 -n3 --gpus-per-task=1",
+            "Failed to validate job spec. Based on --gpus and --gpus-per-task number of requested tasks differ from \
+             -n/--ntasks.",
+        ),
+        (
+            "-G3 --gpus-per-node=2",
+            "Failed to validate job spec, --gpus is not multiple of --gres=gpu/--gpus-per-node",
+        ),
+        (
+            "-G4 --gpus-per-node=2 -N3",
+            "Failed to validate job spec. Based on --gpu and --gres=gpu/--gpus-per-node required nodes (2) doesn't \
+             fall between min_nodes (3) and max_nodes (3) boundaries.",
+        ),
+        (
+            "--gpus-per-socket=1",
+            "--gpus-per-socket option requires --sockets-per-node specification",
+        ),
+        (
+            "-G1 --cpus-per-gpu=2 -c2",
+            "--cpus-per-gpu is mutually exclusive with --cpus-per-task",
+        ),
+        (
+            "--mem-per-gpu=1G",
+            "Requested mem_per_tres=gres:gpu:1024 but did not request any GPU.",
+        ),
+        (
+            "-n3 --ntasks-per-gpu=2",
+            "Failed to validate job spec, -n/--ntasks has to be a multiple of --ntasks-per-gpu.",
+        ),
+        (
+            "-G2 --ntasks-per-gpu=2 --gpus-per-task=1",
+            "--gpus-per-task is mutually exclusive with --ntasks-per-gpu and SLURM_NTASKS_PER_GPU",
+        ),
+        (
+            "--cpus-per-gpu=2",
+            "--cpus-per-gpu needs GPUs; give --gpus, --gpus-per-node or --gres=gpu",
+        ),
     ] {
-        assert!(try_build(bad).is_err(), "{bad}");
+        match try_build(line).unwrap_err() {
+            BuildError::Option(error) => assert_eq!(error.lines[0], why, "{line}"),
+            BuildError::Refused(refusal) => panic!("{line}: {refusal}"),
+        }
     }
+    assert!(try_build("--ntasks-per-gpu=1").is_err());
+    assert!(try_build("--gres-flags=near").is_err());
 }
 
 #[test]

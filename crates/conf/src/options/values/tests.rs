@@ -109,10 +109,10 @@ fn signals() {
 
 #[test]
 fn devices() {
-    let ask = |name: &str, kind: Option<&str>, per_node| GresAsk {
+    let ask = |name: &str, kind: Option<&str>, count| GresAsk {
         name: name.to_owned(),
         kind: kind.map(str::to_owned),
-        per_node,
+        count,
     };
     assert_eq!(gres("gpu"), Some(vec![ask("gpu", None, 1)]));
     assert_eq!(gres("gpu:2"), Some(vec![ask("gpu", None, 2)]));

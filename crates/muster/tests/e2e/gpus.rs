@@ -1,0 +1,93 @@
+//! GPUs: uneven shares of jobs, devices of steps and tasks, and what programs are told of them.
+
+use crate::cluster::Cluster;
+
+/// Three nodes of eight CPUs and four GPUs: two of each type, at one half of the CPUs each.
+fn cluster() -> Cluster {
+    let c = Cluster::start(3, 8);
+    let conf = c.path("slurm.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for line in lines.iter_mut().filter(|l| l.starts_with("NodeName=")) {
+        line.push_str(" Gres=gpu:a:2,gpu:b:2");
+    }
+    let text = lines.join("\n") + "\nGresTypes=gpu\n";
+    std::fs::write(&conf, text).unwrap();
+    std::fs::write(
+        c.path("gres.conf"),
+        "Name=gpu Type=a Cores=0-3 Count=2\nName=gpu Type=b Cores=4-7 Count=2 Flags=amd_gpu_env\n",
+    )
+    .unwrap();
+    c.ok("scontrol reconfigure");
+    c
+}
+
+#[test]
+fn jobs_and_tasks_have_the_gpus_that_they_count() {
+    let c = cluster();
+    // Five of nodes that have four: two nodes, and as many for each task as can be.
+    let script = "echo $SLURM_JOB_NUM_NODES $SLURM_GPUS; \
+                  srun -l bash -c 'echo $SLURM_STEP_GPUS/$CUDA_VISIBLE_DEVICES' | sort";
+    c.write("script", &format!("#!/bin/bash\n{script}\n"));
+    c.ok("sbatch -W -n5 --gpus=5 --mem=10 -o out script");
+    assert_eq!(
+        c.read("out"),
+        "2 5\n0: 0,1,2,3/0,1,2,3\n1: 0,1,2,3/0,1,2,3\n2: 0,1,2,3/0,1,2,3\n3: 0,1,2,3/0,1,2,3\n4: 0/0\n"
+    );
+    // Each task has its own, in the job's step and in one of a running job.
+    let each = "bash -c 'echo $SLURM_PROCID $CUDA_VISIBLE_DEVICES' | sort";
+    assert_eq!(
+        c.ok(&format!("srun -n3 -N1 --gpus-per-task=1 --mem=10 {each}")),
+        "0 0\n1 1\n2 2"
+    );
+    assert_eq!(
+        c.ok(&format!(
+            "salloc -n2 -N1 --gpus-per-task=2 --mem=10 srun {each}"
+        )),
+        "0 0,1\n1 2,3"
+    );
+    assert_eq!(
+        c.ok(&format!(
+            "salloc -n4 -N1 --gpus=2 --mem=10 srun --gpu-bind=single:2 {each}"
+        )),
+        "0 0\n1 0\n2 1\n3 1"
+    );
+    // A step has what it asks for of the job's.
+    assert_eq!(
+        c.ok("salloc -n1 --gpus-per-node=4 --mem=10 srun --gpus=1 bash -c 'echo $SLURM_STEP_GPUS of $SLURM_JOB_GPUS'"),
+        "0 of 0,1,2,3"
+    );
+    // Types are numbered through, and gres.conf says which variables there are.
+    assert_eq!(
+        c.ok("srun -n1 --gres=gpu:b:1 --mem=10 bash -c 'echo $SLURM_JOB_GPUS ${CUDA_VISIBLE_DEVICES-none} $ROCR_VISIBLE_DEVICES'"),
+        "2 none 2"
+    );
+}
+
+#[test]
+fn what_is_counted_by_gpu_is_shown_and_heeded() {
+    let c = cluster();
+    let job = c.sbatch(
+        "--gpus=b:3 --cpus-per-gpu=2 --mem-per-gpu=7 --gres-flags=enforce-binding -o /dev/null --wrap 'sleep 1000'",
+    );
+    c.until_prints(&format!("squeue -h -j {job},{job} -o %T"), "RUNNING");
+    let shown = c.ok(&format!("scontrol show job -d {job}"));
+    for part in [
+        "CpusPerTres=gres/gpu:2",
+        "MemPerTres=gres/gpu:7",
+        "TresPerJob=gres/gpu:b:3",
+        "Nodes=n1 CPU_IDs=4-7 Mem=14 GRES=gpu:b:2(IDX:2-3)",
+        "Nodes=n2 CPU_IDs=4-5 Mem=7 GRES=gpu:b:1(IDX:2)",
+        "gres/gpu=3",
+    ] {
+        assert!(shown.contains(part), "{part}:\n{shown}");
+    }
+    let refused = c.run("sbatch --gpus=13 --wrap true");
+    assert!(
+        refused
+            .err
+            .contains("all nodes together have 12 of gpu, 13 are asked for")
+    );
+    let refused = c.run("sbatch --gpus=2 -N3 --wrap true");
+    assert!(refused.err.contains("--gpus < -N"), "{}", refused.err);
+}

@@ -1,0 +1,99 @@
+//! Choosing nodes in segments: so many nodes of one block, as many times as the job's nodes need. In the fewest blocks,
+//! the last of which is the tightest; or each in a block of its own.
+
+use super::{Candidate, Ground, Search};
+use crate::network::{Leaves, Network};
+use muster_core::spec::Segments;
+use std::cmp::Reverse;
+use std::ops::Range;
+
+impl<G: Ground> Search<'_, G> {
+    pub(super) fn in_segments(
+        &self,
+        network: &Network,
+        leaves: &Leaves,
+        (segment, how): (usize, Segments),
+        best: u32,
+    ) -> Option<Vec<Candidate>> {
+        let d = self.demand;
+        let count = d.min_nodes as usize;
+        let wanted = count / segment.max(1);
+        if wanted * segment != count || wanted == 0 {
+            return None;
+        }
+        // Every node holds its even part.
+        let each = self.even(count, best)?.each;
+        let required = self.required()?;
+        let at_leaf = |leaf: u32| -> Vec<Candidate> {
+            let mut all = Vec::new();
+            for places in &leaves.places[leaf as usize] {
+                let range = places.start as usize..places.end as usize;
+                self.first_of(range, usize::MAX, each, &mut all);
+            }
+            // Those that the job names come first.
+            all.sort_by_key(|c| !d.required.contains(&c.node));
+            all
+        };
+        let mut all: Vec<(u32, Vec<Candidate>)> = Vec::new();
+        for leaf in self.ground.leaves(1).filter(|leaf| *leaf < network.leaves) {
+            all.push((leaf, at_leaf(leaf)));
+        }
+        let within = |range: &Range<u32>| {
+            let here = all.iter().filter(|(leaf, _)| range.contains(leaf));
+            self.fill(here, (segment, wanted), how)
+        };
+        let everywhere = 0..network.leaves;
+        let levels = network.levels.iter().flatten();
+        let chosen = match how {
+            Segments::Together => levels.chain([&everywhere]).find_map(within),
+            Segments::Anywhere | Segments::Apart => within(&everywhere),
+        }?;
+        let has = |c: &Candidate| chosen.iter().any(|other| other.node == c.node);
+        required.iter().all(has).then_some(chosen)
+    }
+
+    /// So many segments out of these blocks.
+    fn fill<'c>(
+        &self,
+        blocks: impl Iterator<Item = &'c (u32, Vec<Candidate>)>,
+        (segment, wanted): (usize, usize),
+        how: Segments,
+    ) -> Option<Vec<Candidate>> {
+        let most = |list: &[Candidate]| match how {
+            Segments::Apart => (list.len() / segment).min(1),
+            Segments::Anywhere | Segments::Together => list.len() / segment,
+        };
+        let named = |list: &[Candidate]| {
+            let named = list
+                .iter()
+                .filter(|c| self.demand.required.contains(&c.node));
+            named.count()
+        };
+        let mut open: Vec<&[Candidate]> = blocks.map(|(_, list)| list.as_slice()).collect();
+        open.retain(|list| most(list) > 0);
+        open.sort_by_key(|list| Reverse((named(list), most(list))));
+        let (mut left, mut chosen) = (wanted, Vec::new());
+        while left > 0 {
+            // Those with nodes that the job names, then one that is enough and has least beside, else that with most.
+            let others = open.iter().filter(|list| named(list) > 0).count();
+            let enough = open
+                .iter()
+                .enumerate()
+                .filter(|(_, list)| most(list) >= left);
+            let tightest = enough.min_by_key(|(place, list)| (list.len(), *place));
+            let place = match tightest {
+                Some((place, _)) if others == 0 => place,
+                _ => 0,
+            };
+            if open.is_empty() {
+                return None;
+            }
+            let list = open.remove(place);
+            let for_others = others.saturating_sub(1).min(left - 1);
+            let taken = most(list).min(left - for_others);
+            chosen.extend(list.iter().take(taken * segment).copied());
+            left -= taken;
+        }
+        Some(chosen)
+    }
+}

@@ -1,0 +1,450 @@
+//! Devices however they are counted: by job, node, socket and task; what goes with them, and what is next to them.
+
+use crate::world::{World, cases, cluster, job, node, wide};
+use muster_core::config::ClusterConfig;
+use muster_core::cpuset::CpuSet;
+use muster_core::event::JobChange;
+use muster_core::ids::JobId;
+use muster_core::job::{Hold, NodeShare};
+use muster_core::node::{GresConfig, NodeConfig};
+use muster_core::spec::{DeviceAsk, DeviceBinding, GresAsk, JobSpec, Sharing};
+use proptest::prelude::*;
+
+fn gpus(kind: Option<&str>, count: u64, near: Vec<CpuSet>) -> GresConfig {
+    GresConfig {
+        name: "gpu".into(),
+        kind: kind.map(str::to_owned),
+        count,
+        files: vec![],
+        near,
+        ..GresConfig::default()
+    }
+}
+
+/// Nodes n0, n1, ... of 8 CPUs with so many GPUs.
+fn lines(counts: &[u64]) -> Vec<NodeConfig> {
+    let line = |(count, i): (&u64, usize)| NodeConfig {
+        gres: vec![gpus(None, *count, vec![])],
+        ..node(&format!("n{i}"), 8, 1000)
+    };
+    counts.iter().zip(0..).map(line).collect()
+}
+
+fn world(counts: &[u64]) -> World {
+    World::new(config(lines(counts)))
+}
+
+fn config(lines: Vec<NodeConfig>) -> ClusterConfig {
+    let mut config = cluster(lines);
+    config.memory_is_consumable = true;
+    config
+}
+
+fn some(count: u64) -> Vec<GresAsk> {
+    vec![GresAsk {
+        name: "gpu".into(),
+        kind: None,
+        count,
+    }]
+}
+
+fn with(mut spec: JobSpec, devices: DeviceAsk) -> JobSpec {
+    spec.ask.devices = Some(Box::new(devices));
+    spec.ask.memory = muster_core::spec::MemoryAsk::PerNode(1);
+    spec
+}
+
+/// `--gpus`.
+fn in_all(spec: JobSpec, count: u64) -> JobSpec {
+    let per_job = some(count);
+    with(
+        spec,
+        DeviceAsk {
+            per_job,
+            ..DeviceAsk::default()
+        },
+    )
+}
+
+fn no_tasks(mut spec: JobSpec) -> JobSpec {
+    spec.ask.ntasks = None;
+    spec
+}
+
+/// `node:tasks/cpus/gpus` of each node.
+fn got(world: &World, id: JobId) -> String {
+    let Some(alloc) = &world.state.jobs[&id].alloc else {
+        return "-".into();
+    };
+    let text = |s: &NodeShare| {
+        let gpus: u32 = s.gres.iter().map(|g| g.ids.len()).sum();
+        format!("{}:{}/{}/{gpus}", s.name, s.tasks, s.cpus.len())
+    };
+    alloc.nodes.iter().map(text).collect::<Vec<_>>().join(" ")
+}
+
+fn run(world: &mut World, spec: JobSpec) -> String {
+    let id = world.submit(spec);
+    world.pass_by_core();
+    got(world, id)
+}
+
+#[test]
+fn gpus_of_the_job_come_from_the_fewest_nodes() {
+    let nodes = || world(&[4, 2, 1]);
+    let any = |count| in_all(no_tasks(job(1, 10)), count);
+    // What fits one node goes where it leaves least.
+    assert_eq!(run(&mut nodes(), any(1)), "n2:1/1/1");
+    assert_eq!(run(&mut nodes(), any(2)), "n1:1/1/2");
+    assert_eq!(run(&mut nodes(), any(4)), "n0:1/1/4");
+    assert_eq!(run(&mut nodes(), any(5)), "n0:1/1/4 n2:1/1/1");
+    assert_eq!(run(&mut nodes(), any(7)), "n0:1/1/4 n1:1/1/2 n2:1/1/1");
+    assert_eq!(run(&mut nodes(), any(8)), "-");
+    // Each node that is asked for gives one.
+    let on = |nodes| no_tasks(wide(nodes, 1, 10));
+    assert_eq!(run(&mut nodes(), in_all(on(2), 2)), "n1:1/1/1 n2:1/1/1");
+    assert_eq!(
+        run(&mut nodes(), in_all(on(3), 5)),
+        "n0:1/1/2 n1:1/1/2 n2:1/1/1"
+    );
+}
+
+#[test]
+fn gpus_of_the_job_go_with_its_tasks() {
+    let mut uneven = world(&[4, 2]);
+    assert_eq!(
+        run(&mut uneven, in_all(job(12, 10), 6)),
+        "n0:8/8/4 n1:4/4/2"
+    );
+    let mut world = world(&[4, 4]);
+    let mut filler = job(5, 60);
+    filler.ask.memory = muster_core::spec::MemoryAsk::PerNode(1);
+    world.submit(filler);
+    world.pass();
+    // Three CPUs are left of the first node.
+    assert_eq!(
+        run(&mut world, in_all(wide(2, 9, 10), 6)),
+        "n0:3/3/2 n1:6/6/4"
+    );
+}
+
+#[test]
+fn cpus_and_memory_that_go_with_gpus() {
+    let by_gpu = |cpus: Option<u32>, mib: Option<u64>| DeviceAsk {
+        per_job: some(3),
+        cpus_per_gpu: cpus,
+        mib_per_gpu: mib,
+        ..DeviceAsk::default()
+    };
+    let job = || no_tasks(job(1, 10));
+    let mut w = world(&[4, 4]);
+    assert_eq!(
+        run(&mut w, with(job(), by_gpu(Some(4), None))),
+        "n0:1/8/2 n1:1/4/1"
+    );
+    let mut w = world(&[4, 4]);
+    let id = w.submit(with(job(), by_gpu(None, Some(450))));
+    w.pass_by_core();
+    assert_eq!(got(&w, id), "n0:1/1/2 n1:1/1/1");
+    let alloc = w.state.jobs[&id].alloc.as_ref().unwrap();
+    let mib: Vec<u64> = alloc.nodes.iter().map(|s| s.memory_mib).collect();
+    assert_eq!(mib, [900, 450]);
+    let mut spec = with(job(), by_gpu(Some(2), Some(10)));
+    spec.ask.devices.as_mut().unwrap().per_job = vec![];
+    spec.ask.gres = some(3);
+    assert_eq!(run(&mut world(&[2, 3]), spec), "n1:1/6/3");
+}
+
+#[test]
+fn gpus_of_each_task() {
+    let each = |count, per_gpu: Option<u32>| DeviceAsk {
+        per_task: some(count),
+        cpus_per_gpu: per_gpu,
+        ..DeviceAsk::default()
+    };
+    assert_eq!(
+        run(&mut world(&[4, 4]), with(job(3, 10), each(2, None))),
+        "n0:2/2/4 n1:1/1/2"
+    );
+    // Each GPU brings three CPUs, so that the node holds two.
+    assert_eq!(
+        run(&mut world(&[4, 4]), with(job(3, 10), each(1, Some(3)))),
+        "n0:2/6/2 n1:1/3/1"
+    );
+    // Out of what each node is asked for.
+    let mut spec = with(job(4, 10), each(2, None));
+    spec.ask.gres = some(4);
+    assert_eq!(run(&mut world(&[4, 4]), spec), "n0:2/2/4 n1:2/2/4");
+}
+
+#[test]
+fn tasks_that_share_a_gpu_stay_together() {
+    let shared = |gpus, each| DeviceAsk {
+        per_job: some(gpus),
+        ntasks_per_gpu: Some(each),
+        ..DeviceAsk::default()
+    };
+    let mut w = world(&[2, 2]);
+    assert_eq!(
+        run(&mut w, with(job(6, 10), shared(3, 2))),
+        "n0:4/4/2 n1:2/2/1"
+    );
+    let mut w = world(&[4, 4]);
+    assert_eq!(
+        run(&mut w, with(wide(2, 6, 10), shared(3, 2))),
+        "n0:4/4/2 n1:2/2/1"
+    );
+}
+
+#[test]
+fn types_are_counted_apart_and_numbered_through() {
+    let mut line = node("n0", 8, 1000);
+    line.gres = vec![gpus(Some("a"), 2, vec![]), gpus(Some("b"), 2, vec![])];
+    let mut world = World::new(config(vec![line]));
+    let of = |kind: &str, count| GresAsk {
+        name: "gpu".into(),
+        kind: Some(kind.into()),
+        count,
+    };
+    let both = DeviceAsk {
+        per_job: vec![of("a", 1), of("b", 2)],
+        ..DeviceAsk::default()
+    };
+    let id = world.submit(with(no_tasks(job(1, 10)), both));
+    world.pass_by_core();
+    let share = &world.state.jobs[&id].alloc.as_ref().unwrap().nodes[0];
+    let numbers: Vec<u32> = share.gres.iter().flat_map(|g| g.numbers()).collect();
+    assert_eq!(numbers, [0, 2, 3]);
+}
+
+#[test]
+fn who_has_a_node_alone_has_its_gpus() {
+    let mut world = world(&[4]);
+    let mut spec = job(1, 10);
+    spec.ask.sharing = Sharing::Exclusive;
+    spec.ask.memory = muster_core::spec::MemoryAsk::PerNode(1);
+    assert_eq!(run(&mut world, spec), "n0:1/8/4");
+}
+
+/// Two sockets of four cores, two GPUs at each.
+fn two_sockets() -> NodeConfig {
+    let (left, right) = (CpuSet::first(4), (4..8).collect::<CpuSet>());
+    NodeConfig {
+        sockets: 2,
+        cores_per_socket: 4,
+        gres: vec![gpus(
+            None,
+            4,
+            vec![left.clone(), left, right.clone(), right],
+        )],
+        ..node("n0", 8, 1000)
+    }
+}
+
+fn enforced(gpus: u64, tasks: u32) -> JobSpec {
+    let mut spec = with(
+        job(tasks, 10),
+        DeviceAsk {
+            binding: DeviceBinding::Enforced,
+            ..DeviceAsk::default()
+        },
+    );
+    spec.ask.gres = some(gpus);
+    spec
+}
+
+fn numbers(world: &World, id: JobId) -> Option<(Vec<u32>, Vec<u32>)> {
+    let share = &world.state.jobs[&id].alloc.as_ref()?.nodes[0];
+    let ids = share.gres.iter().flat_map(|g| g.numbers());
+    Some((share.cpus.iter().collect(), ids.collect()))
+}
+
+#[test]
+fn enforced_binding_waits_for_what_is_next_to_each_other() {
+    let mut world = World::new(config(vec![two_sockets()]));
+    let filler = |cpus| {
+        let mut spec = job(cpus, 60);
+        spec.ask.memory = muster_core::spec::MemoryAsk::PerNode(1);
+        spec
+    };
+    let left = world.submit(filler(4));
+    let first = world.submit(enforced(1, 1));
+    world.pass_by_core();
+    assert_eq!(numbers(&world, first), Some((vec![4], vec![2])));
+    // One GPU is free at either socket, and CPUs only at the second.
+    let second = world.submit(enforced(2, 1));
+    // What does not ask for it takes them where they are.
+    world.pass_by_core();
+    assert_eq!(numbers(&world, second), None);
+    assert!(world.state.jobs[&second].expected_start.is_some());
+    let mut loose = enforced(1, 1);
+    loose.time_limit = Some(muster_core::time::TimeLimit::Minutes(1));
+    let loose = world.submit(loose);
+    world.pass_by_core();
+    assert_eq!(numbers(&world, loose), Some((vec![5], vec![3])));
+    world.end(left);
+    world.pass_by_core();
+    assert_eq!(numbers(&world, second), Some((vec![0], vec![0, 1])));
+}
+
+#[test]
+fn enforced_binding_may_have_both_sockets() {
+    let mut world = World::new(config(vec![two_sockets()]));
+    let id = world.submit(enforced(2, 6));
+    world.pass_by_core();
+    assert_eq!(
+        numbers(&world, id),
+        Some((vec![0, 1, 2, 4, 5, 6], vec![0, 2]))
+    );
+    world.end(id);
+    // One GPU is next to four CPUs.
+    let never = world.submit(enforced(1, 5));
+    world.pass_by_core();
+    assert_eq!(numbers(&world, never), None);
+}
+
+#[test]
+fn gpus_of_each_socket() {
+    let mut world = World::new(config(vec![two_sockets()]));
+    let mut spec = with(
+        job(2, 10),
+        DeviceAsk {
+            per_socket: some(1),
+            ..DeviceAsk::default()
+        },
+    );
+    spec.ask.sockets_per_node = Some(2);
+    let first = world.submit(spec.clone());
+    let second = world.submit(spec.clone());
+    world.pass_by_core();
+    assert_eq!(numbers(&world, first), Some((vec![0, 4], vec![0, 2])));
+    assert_eq!(numbers(&world, second), Some((vec![1, 5], vec![1, 3])));
+    world.end(first);
+    spec.ask.sockets_per_node = Some(1);
+    let one = world.submit(spec);
+    world.pass_by_core();
+    assert_eq!(numbers(&world, one), Some((vec![0, 2], vec![0])));
+}
+
+#[test]
+fn tasks_of_each_socket() {
+    let mut world = World::new(config(vec![two_sockets()]));
+    let mut spec = job(2, 10);
+    spec.ask.memory = muster_core::spec::MemoryAsk::PerNode(1);
+    let filler = world.submit(spec.clone());
+    spec.ask.ntasks_per_socket = Some(1);
+    let spread = world.submit(spec.clone());
+    world.pass_by_core();
+    let cpus = |world: &World, id| numbers(world, id).map(|(cpus, _)| cpus);
+    assert_eq!(cpus(&world, filler), Some(vec![0, 1]));
+    assert_eq!(cpus(&world, spread), Some(vec![2, 4]));
+    // No socket has two tasks of three CPUs, and the first has no room for one.
+    spec.ask.cpus_per_task = Some(3);
+    let waits = world.submit(spec);
+    world.pass_by_core();
+    assert_eq!(cpus(&world, waits), None);
+}
+
+/// How a drawn job counts its GPUs.
+#[derive(Clone, Copy, Debug)]
+struct Drawn {
+    tasks: Option<u32>,
+    nodes: Option<u32>,
+    in_all: u64,
+    cpus_per_gpu: Option<u32>,
+}
+
+fn drawn() -> impl Strategy<Value = Drawn> {
+    let maybe = |most: u32| prop_oneof![Just(None), (1..most).prop_map(Some)];
+    (maybe(6), maybe(4), 1u64..9, maybe(4)).prop_map(|(tasks, nodes, in_all, cpus_per_gpu)| {
+        let nodes = nodes.map(|n| n.min(u32::try_from(in_all).unwrap()));
+        Drawn {
+            tasks,
+            nodes: nodes.map(|n| n.min(tasks.unwrap_or(n))),
+            in_all,
+            cpus_per_gpu,
+        }
+    })
+}
+
+impl Drawn {
+    fn spec(self) -> JobSpec {
+        let base = match self.nodes {
+            Some(n) => wide(n, self.tasks.unwrap_or(1), 10),
+            None => job(self.tasks.unwrap_or(1), 10),
+        };
+        let mut spec = in_all(base, self.in_all);
+        spec.ask.ntasks = self.tasks;
+        spec.ask.devices.as_mut().unwrap().cpus_per_gpu = self.cpus_per_gpu;
+        spec
+    }
+
+    /// Whether any set of nodes, of which so many CPUs and GPUs are free, holds it; and the fewest that do.
+    fn fewest(self, free: &[(u32, u32)]) -> Option<u32> {
+        let each = self.cpus_per_gpu.unwrap_or(0);
+        let holds = |set: &u32| {
+            let of = || {
+                (0..free.len())
+                    .filter(|i| set & (1 << i) != 0)
+                    .map(|i| free[i])
+            };
+            let gpus =
+                |(cpus, gpus): (u32, u32)| cpus.checked_div(each).map_or(gpus, |n| gpus.min(n));
+            let all_give = of().all(|node| node.0 > 0 && gpus(node) > 0);
+            let given: u32 = of().map(gpus).sum();
+            let tasks: u32 = of().map(|(cpus, _)| cpus).sum();
+            let count = set.count_ones();
+            all_give
+                && u64::from(given) >= self.in_all
+                && tasks >= self.tasks.unwrap_or(1)
+                && self.nodes.is_none_or(|n| n == count)
+                && u64::from(count) <= self.in_all
+        };
+        let sets = 1..1u32 << free.len();
+        sets.filter(holds).map(u32::count_ones).min()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases(64)))]
+    #[test]
+    fn jobs_get_the_gpus_that_are_there(
+        counts in proptest::collection::vec(0u64..5, 1..5),
+        jobs in proptest::collection::vec(drawn(), 1..12),
+    ) {
+        prop_assume!(counts.iter().any(|n| *n > 0));
+        let mut world = world(&counts);
+        let mut running = std::collections::VecDeque::new();
+        for drawn in jobs {
+            let free: Vec<(u32, u32)> = world.state.nodes.iter().map(|n| {
+                let used = n.used_gres.first().map_or(0, CpuSet::len);
+                (n.free_cpus.len(), u32::try_from(n.config.gres[0].count).unwrap() - used)
+            }).collect();
+            let fewest = drawn.fewest(&free);
+            let id = world.submit(drawn.spec());
+            world.pass_by_core();
+            let alloc = world.state.jobs[&id].alloc.clone();
+            // With tasks as well there are two sums to reach, and not every set that does is found.
+            let exact = drawn.tasks.is_none() || alloc.is_some();
+            prop_assert!(!exact || alloc.is_some() == fewest.is_some(), "{:?} on {:?}", drawn, free);
+            let Some(alloc) = alloc else {
+                world.change(id, JobChange::Hold { hold: Hold::User, priority: 0 });
+                world.end(running.pop_front().unwrap_or(id));
+                continue;
+            };
+            let gpus: u32 = alloc.nodes.iter().flat_map(|s| &s.gres).map(|g| g.ids.len()).sum();
+            prop_assert_eq!(u64::from(gpus), drawn.in_all);
+            if drawn.tasks.is_none() {
+                prop_assert_eq!(u32::try_from(alloc.nodes.len()).unwrap(), fewest.unwrap());
+            }
+            let tasks: u32 = alloc.nodes.iter().map(|s| s.tasks).sum();
+            prop_assert_eq!(tasks, drawn.tasks.unwrap_or(u32::try_from(alloc.nodes.len()).unwrap()));
+            for share in &alloc.nodes {
+                let here: u32 = share.gres.iter().map(|g| g.ids.len()).sum();
+                prop_assert!(here > 0 && share.tasks > 0);
+                prop_assert!(share.cpus.len() >= share.tasks.max(here * drawn.cpus_per_gpu.unwrap_or(0)));
+            }
+            running.push_back(id);
+        }
+    }
+}
