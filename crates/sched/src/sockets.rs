@@ -132,7 +132,7 @@ fn sockets_of(class: &NodeClass) -> Vec<Range<u32>> {
     let width = class.cpus / count;
     let divides = class.cpus.is_multiple_of(count) && width > 0 && count < 64;
     if !divides || !width.is_multiple_of(class.granule.max(1)) {
-        return vec![0..class.cpus];
+        return std::iter::once(0..class.cpus).collect();
     }
     (0..count).map(|s| s * width..(s + 1) * width).collect()
 }

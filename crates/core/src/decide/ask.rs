@@ -41,7 +41,7 @@ fn check_segment(
         return Ok(());
     };
     let refuse = |why: String| Err(Refusal::new(RefusalCode::InvalidNodeCount, why));
-    if segment == 0 || ask.min_nodes % segment != 0 {
+    if segment == 0 || !ask.min_nodes.is_multiple_of(segment) {
         return refuse(format!(
             "--nodes={} is no multiple of --segment={segment}",
             ask.min_nodes

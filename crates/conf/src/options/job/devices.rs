@@ -130,7 +130,7 @@ fn by_gpu(
                 "--ntasks-per-gpu needs either GPUs (--gpus, --gpus-per-node) or tasks (--ntasks)",
             );
         }
-        (0, 0, Some(tasks)) if tasks % each != 0 => {
+        (0, 0, Some(tasks)) if !tasks.is_multiple_of(each) => {
             return refuse(
                 "Failed to validate job spec, -n/--ntasks has to be a multiple of --ntasks-per-gpu.",
             );
@@ -156,7 +156,7 @@ fn same(a: &GresAsk, b: &GresAsk) -> bool {
 /// GPUs of the job against those of each node, and against nodes: each has one.
 fn whole_nodes(gpu: &GresAsk, ask: &mut ResourceAsk) -> Result<(), OptionError> {
     if let Some(node) = ask.gres.iter().find(|node| same(node, gpu)) {
-        if gpu.count % node.count != 0 {
+        if !gpu.count.is_multiple_of(node.count) {
             return refuse(
                 "Failed to validate job spec, --gpus is not multiple of --gres=gpu/--gpus-per-node",
             );
@@ -192,7 +192,7 @@ fn tasks(
     ask: &mut ResourceAsk,
 ) -> Result<(), OptionError> {
     if let Some(job) = devices.per_job.iter().find(|job| same(job, device)) {
-        if job.count % device.count != 0 {
+        if !job.count.is_multiple_of(device.count) {
             return refuse("Failed to validate job spec, --gpus not multiple of --gpus-per-task");
         }
         let tasks = u32::try_from(job.count / device.count).unwrap_or(u32::MAX);
