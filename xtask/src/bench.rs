@@ -163,6 +163,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         }
     }
     let _ = fs::remove_dir_all(&bench.dir);
+    fs::create_dir_all(&place)?;
     let out = place.join("bench-all.json");
     let all = json!({ "scale": bench.scale, "failed": &failed, "figures": bench.rows });
     fs::write(&out, serde_json::to_string_pretty(&all)?)?;

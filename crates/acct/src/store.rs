@@ -28,6 +28,27 @@ pub trait Store: Send {
     fn sync(&mut self) -> Result<u64, StoreError>;
 }
 
+/// Keeps nothing: accounting is switched off.
+#[derive(Debug, Default)]
+pub struct NoStore {
+    position: u64,
+}
+
+impl Store for NoStore {
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn write(&mut self, _changes: &[Change], position: u64) -> Result<(), StoreError> {
+        self.position = position;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<u64, StoreError> {
+        Ok(self.position)
+    }
+}
+
 /// The reading side; any number, none of which blocks the [`Store`].
 pub trait History: Send {
     /// Gives the jobs that `query` selects to `page`, at most `page_len` at a time and at least once, by number and

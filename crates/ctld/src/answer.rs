@@ -3,8 +3,9 @@
 use crate::keys::Keys;
 use crate::writer::{addresses, cluster_name, components, now};
 use muster_core::command::Identity;
-use muster_core::config::ClusterConfig;
+use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
+use muster_core::event::Event;
 use muster_core::het::HetPart;
 use muster_core::ids::{JobId, NodeIdx};
 use muster_core::job::{ArrayRole, Job, JobState};
@@ -172,9 +173,42 @@ fn matches(job: &Job, filter: &JobFilter) -> bool {
                 .any(|p| filter.partitions.contains(p)))
 }
 
-/// Partitions and settings, without nodes.
-pub(crate) fn partitions(state: &State) -> Response {
-    Response::Cluster(Box::new(head(state)))
+/// Partitions and settings as listings of jobs need them, made once until one of them changes: with the first of the
+/// nodes of each partition, whatever their number.
+#[derive(Default)]
+pub(crate) struct Head {
+    made: Option<(Vec<PartitionConfig>, Option<Box<ClusterConfig>>)>,
+}
+
+impl Head {
+    /// Something has happened.
+    pub(crate) fn heard(&mut self, event: &Event) {
+        if matches!(
+            event,
+            Event::Configured { .. }
+                | Event::PartitionChanged { .. }
+                | Event::PartitionRemoved { .. }
+        ) {
+            self.made = None;
+        }
+    }
+
+    /// The answer.
+    pub(crate) fn answer(&mut self, state: &State) -> Response {
+        let (partitions, config) = self.made.get_or_insert_with(|| {
+            let mut part = head(state);
+            for partition in &mut part.partitions {
+                partition.nodes.truncate(1);
+            }
+            (part.partitions, part.config)
+        });
+        Response::Cluster(Box::new(ClusterPart {
+            partitions: partitions.clone(),
+            config: config.clone(),
+            now: now(),
+            ..ClusterPart::default()
+        }))
+    }
 }
 
 fn head(state: &State) -> ClusterPart {

@@ -55,6 +55,8 @@ pub(crate) struct Replica {
     pub writer: Sender<ToWriter>,
     /// The accounting store's follower.
     pub follower: Arc<Follower>,
+    /// Whether it keeps anything.
+    pub accounting: bool,
     /// Secrets, for the keys of allocations.
     pub keys: Keys,
     /// Counters.
@@ -79,6 +81,8 @@ pub(crate) struct Replica {
     pub forecaster: Forecaster,
     /// Questions that wait.
     pub questions: Turns<Question>,
+    /// What every listing of jobs begins with.
+    pub head: answer::Head,
 }
 
 /// A question, and where its answer goes.
@@ -193,9 +197,12 @@ impl Replica {
         let mut rows = Vec::new();
         for event in events {
             self.state.apply(event);
-            rows.extend(changes(&self.state, event));
+            if self.accounting {
+                rows.extend(changes(&self.state, event));
+            }
             self.waiting.heard(&self.state, &self.keys, event);
             self.programs.heard(&self.state, event);
+            self.head.heard(event);
         }
         self.programs.power_nodes(&self.state);
         if events.is_empty() {
@@ -238,10 +245,10 @@ impl Replica {
                     self.jobs(&filter, &out);
                 }
             }
-            Query::Jobs(filter) => self.jobs(filter, out),
+            Query::Jobs(filter) => self.list(filter, out.clone()),
             Query::Why(job) => self.forecaster.explain(&self.state, *job, out.clone()),
             Query::Cluster => answer::cluster(&self.state, &mut send),
-            Query::Partitions => send(answer::partitions(&self.state)),
+            Query::Partitions => send(self.head.answer(&self.state)),
             Query::Accounts => send(answer::accounts(&self.state)),
             Query::Priorities => send(answer::priorities(&self.state)),
             Query::Reservations => send(answer::reservations(&self.state)),
@@ -291,6 +298,19 @@ impl Replica {
                 send(Response::Diag(Box::new(diag)));
             }
         }
+    }
+
+    /// Answers a question for jobs, and all others that wait for the same.
+    fn list(&mut self, filter: &JobFilter, first: mpsc::UnboundedSender<Vec<u8>>) {
+        let same = |question: &Question| matches!(&*question.query, Query::Jobs(f) if f == filter);
+        let others = self.questions.take_all(same);
+        let others: Vec<_> = others.into_iter().map(|question| question.answer).collect();
+        answer::jobs(&self.state, filter, None, &mut |frame: Vec<u8>| {
+            for other in &others {
+                let _ = other.send(frame.clone());
+            }
+            let _ = first.send(frame);
+        });
     }
 
     fn jobs(&self, filter: &JobFilter, out: &mpsc::UnboundedSender<Vec<u8>>) {

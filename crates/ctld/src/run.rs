@@ -1,6 +1,7 @@
 //! The controller process: reads the configuration, recovers the state, starts the threads, serves, stops.
 
 use crate::accounting::Accounting;
+use crate::answer;
 use crate::configuration::{Read, Source};
 use crate::debug_level;
 use crate::disk::Reserve;
@@ -17,7 +18,7 @@ use crate::waiting::Waiting;
 use crate::writer::{Parts, Writer, now};
 use anyhow::{Context, Result, bail};
 use log::{info, warn};
-use muster_acct::{Follower, SqliteStore, changes};
+use muster_acct::{Follower, NoStore, Reader, SqliteStore, Store, changes};
 use muster_conf::endpoint::controller_socket;
 use muster_core::command::{Identity, JobSelection, KeptPartitions, UserCommand};
 use muster_core::ids::JobId;
@@ -65,17 +66,12 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o700))
         .with_context(|| format!("cannot protect {}", dir.display()))?;
     let keys = Keys::open(&dir)?;
-    let mut store = SqliteStore::open(&dir.join("accounting.db"))
-        .context("the accounting store cannot be opened")?;
-    let recovered = open_state(&dir, &read, &mut store)?;
+    let (mut store, reader) = open_store(&dir, read.config.accounting)?;
+    let recovered = open_state(&dir, &read, store.as_mut())?;
     let stats = Arc::new(Stats::default());
     let (to_writer, writer_inbox) = channel();
     let (to_replica, replica_inbox) = channel();
-    let reader = store
-        .reader()
-        .context("the accounting store cannot be read")?;
-    let follower =
-        Follower::start(Box::new(store), ACCOUNTING_ROOM).context("no thread for accounting")?;
+    let follower = Follower::start(store, ACCOUNTING_ROOM).context("no thread for accounting")?;
     let follower = Arc::new(follower);
     let position = recovered.log.last_position();
     let stored = Arc::clone(&follower);
@@ -92,6 +88,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         inbox: replica_inbox,
         writer: to_writer.clone(),
         follower: Arc::clone(&follower),
+        accounting: read.config.accounting,
         keys: keys.clone(),
         stats: Arc::clone(&stats),
         config: read.answer.clone(),
@@ -104,6 +101,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         snapshot_thread: None,
         forecaster: Forecaster::start(to_replica.clone()).context("no thread for forecasts")?,
         questions: Turns::default(),
+        head: answer::Head::default(),
     };
     let writer = Writer::new(Parts {
         state: recovered.state,
@@ -132,13 +130,14 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
             reply: reply.into(),
         });
     }
-    let accounting = if read.config.accounting {
-        let told = Arc::clone(&stats);
-        let position = Box::new(move || told.durable());
-        Accounting::start(Box::new(reader), Arc::clone(&follower), position)
-            .context("no thread for sacct")?
-    } else {
-        Accounting::disabled()
+    let accounting = match reader {
+        Some(reader) => {
+            let told = Arc::clone(&stats);
+            let position = Box::new(move || told.durable());
+            Accounting::start(Box::new(reader), Arc::clone(&follower), position)
+                .context("no thread for sacct")?
+        }
+        None => Accounting::disabled(),
     };
     stats.set_durable(position);
     let socket = controller_socket(
@@ -187,9 +186,21 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<std::thread
         .with_context(|| format!("cannot start the {name} thread"))
 }
 
+/// The accounting store, and who reads it. Where accounting is off, what there was of it stays as it is.
+fn open_store(dir: &Path, on: bool) -> Result<(Box<dyn Store>, Option<Reader>)> {
+    if !on {
+        return Ok((Box::new(NoStore::default()), None));
+    }
+    let store = SqliteStore::open(&dir.join("accounting.db"))
+        .context("the accounting store cannot be opened")?;
+    let reader = store
+        .reader()
+        .context("the accounting store cannot be read")?;
+    Ok((Box::new(store), Some(reader)))
+}
+
 /// Recovers the state, and writes to accounting what it had not heard of yet.
-fn open_state(dir: &Path, read: &Read, store: &mut SqliteStore) -> Result<Recovered> {
-    use muster_acct::Store;
+fn open_state(dir: &Path, read: &Read, store: &mut dyn Store) -> Result<Recovered> {
     let journal = dir.join("journal");
     let storage = DirStorage::new(&journal);
     storage
@@ -204,7 +215,7 @@ fn open_state(dir: &Path, read: &Read, store: &mut SqliteStore) -> Result<Recove
         &read.cluster.cluster_name,
         muster_journal::Options::default(),
         |state, position, event| {
-            if position > known && written.is_ok() {
+            if read.config.accounting && position > known && written.is_ok() {
                 missed.extend(changes(state, event));
                 reached = position;
                 if missed.len() > CATCH_UP {
@@ -221,6 +232,10 @@ fn open_state(dir: &Path, read: &Read, store: &mut SqliteStore) -> Result<Recove
             .context("accounting cannot catch up")?;
     }
     let last = recovered.log.last_position();
+    if !read.config.accounting {
+        // Nothing is owed to a store that keeps nothing.
+        store.write(&[], last).context("accounting")?;
+    }
     if known > last {
         bail!(
             "accounting.db knows events up to {known}, the journal ends at {last}: they do not belong together. \

@@ -61,6 +61,27 @@ impl<T> Turns<T> {
         Some((uid, question))
     }
 
+    /// Takes out all that wait for the same, whoever asks: one answer will do for them.
+    pub(crate) fn take_all(&mut self, same: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut taken = Vec::new();
+        let order = &mut self.order;
+        for (uid, user) in &mut self.users {
+            if !user.waiting.iter().any(&same) {
+                continue;
+            }
+            for question in std::mem::take(&mut user.waiting) {
+                match same(&question) {
+                    true => taken.push(question),
+                    false => user.waiting.push_back(question),
+                }
+            }
+            if user.waiting.is_empty() {
+                order.remove(&(user.at, *uid));
+            }
+        }
+        taken
+    }
+
     /// What an answer to a user cost.
     pub(crate) fn charge(&mut self, uid: u32, cost: u64) {
         if self.order.is_empty() {
@@ -129,6 +150,25 @@ mod tests {
         let served = serve(&mut turns, 20);
         let of_one = served.iter().filter(|uid| **uid == 1).count();
         assert!((9..=11).contains(&of_one), "{served:?}");
+    }
+
+    #[test]
+    fn one_answer_does_for_all_who_ask_the_same() {
+        let mut turns = Turns::default();
+        for uid in 0..100 {
+            turns.push(uid, 7);
+            turns.push(uid, u64::from(uid) + 100);
+        }
+        let (first, cost) = turns.next().unwrap();
+        assert_eq!(
+            (cost, turns.take_all(|other| *other == cost).len()),
+            (7, 99)
+        );
+        turns.charge(first, cost);
+        // The others' questions are still there, and in turn: who was served comes last.
+        let served = serve(&mut turns, 1000);
+        assert_eq!((served.len(), served.last()), (100, Some(&first)));
+        assert!(turns.is_empty());
     }
 
     #[test]

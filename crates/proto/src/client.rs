@@ -99,7 +99,8 @@ pub enum Query {
     /// sdiag: [`Response::Diag`].
     #[n(7)]
     Diag,
-    /// Partitions and settings without the nodes, for listings of jobs: one [`Response::Cluster`].
+    /// Partitions and settings without the nodes, for listings of jobs: one [`Response::Cluster`]. Of the nodes of each
+    /// partition, the first is named.
     #[n(8)]
     Partitions,
     /// sdiag --reset: the counters begin again. An administrator. [`Response::Diag`], as they are then.

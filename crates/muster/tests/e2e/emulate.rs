@@ -29,3 +29,38 @@ fn emulated_nodes_take_jobs_and_come_back_to_a_restarted_controller() {
         "COMPLETED|1000",
     );
 }
+
+#[test]
+fn emulated_users_submit_and_launches_are_counted() {
+    let c = Cluster::emulated(CONF);
+    let told = c.ok("muster emulate jobs 200 --clients 4 --json -- -o /dev/null --wrap true");
+    assert!(told.contains("\"submissions\":200"), "{told}");
+    assert!(told.contains("\"p99_ms\":"), "{told}");
+    c.until_prints(
+        "sacct -X -n -P -o State | sort | uniq -c | xargs",
+        "200 COMPLETED",
+    );
+    let counts = "$(tr -dc 0-9, <$(dirname $SLURM_CONF)/run/emulator.json | tr , +)";
+    c.until_prints(&format!("echo $(({counts}))"), "200");
+    let refused = c.run("muster emulate jobs 3 -- -p nowhere -o /dev/null --wrap true");
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("nowhere"), "{}", refused.err);
+}
+
+#[test]
+fn without_accounting_jobs_end_and_leave_and_nothing_is_written() {
+    let conf = CONF.replace("slurmdbd", "none") + "MinJobAge=1\n";
+    let c = Cluster::emulated(&conf);
+    c.sbatch("--array=1-50 -o /dev/null --wrap true");
+    c.until_prints("squeue -h -t all | wc -l", "0");
+    let refused = c.run("sacct -X -n");
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("disabled"), "{}", refused.err);
+    // Once it is on, what ends is there.
+    let held = c.sbatch("-H -o /dev/null --wrap true");
+    c.kill(c.controller());
+    c.ok("sed -i s/accounting_storage.none/accounting_storage\\/slurmdbd/ $SLURM_CONF");
+    assert_eq!(c.start_controller().code, 0);
+    c.ok(&format!("scontrol release {held}"));
+    c.until_prints(&format!("sacct -X -n -P -j {held} -o State"), "COMPLETED");
+}
