@@ -2,8 +2,10 @@
 //! its jobs run nowhere. They end after a time that is drawn, so that a site can try its configuration, and we can
 //! measure the controller, with thousands of nodes on one machine.
 //!
-//! What differs from an agent besides: no state survives this process, steps of `srun` do not start, and signatures of
-//! orders are not checked, since nothing is run that they would protect.
+//! What differs from an agent besides: no state survives this process, steps of `srun` start only where asked for and
+//! led by a real node, and signatures of orders are not checked, since nothing is run that they would protect.
+
+mod steps;
 
 use crate::info;
 use crate::now;
@@ -23,6 +25,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
+use steps::{Grants, Steps};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::task::LocalSet;
@@ -113,6 +116,8 @@ pub struct EmulateOptions {
     pub cluster: String,
     /// How long jobs run.
     pub run_time: RunTime,
+    /// Where nodes listen for steps; they take no part in any if nothing is given.
+    pub step_dir: Option<PathBuf>,
 }
 
 /// Speaks for the nodes until the controller tells all of them to stop.
@@ -127,24 +132,26 @@ pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
     let machine = info::of_machine(now());
     let options = Rc::new(options);
     LocalSet::new().block_on(&runtime, async move {
-        let tasks: Vec<_> = options
-            .nodes
-            .iter()
-            .map(|node| {
-                let info = NodeInfo {
-                    cpus: node.cpus,
-                    memory_mib: node.memory_mib,
-                    free_mib: node.memory_mib,
-                    address: "emulated".to_owned(),
-                    hostname: node.name.clone(),
-                    numa_domains: None,
-                    cross_memory: None,
-                    ..machine.clone()
-                };
-                let node = Node::new(node.name.clone(), info, Rc::clone(&options));
-                tokio::task::spawn_local(node.keep())
-            })
-            .collect();
+        let mut tasks = Vec::with_capacity(options.nodes.len());
+        for node in &options.nodes {
+            let grants = Rc::new(Grants::default());
+            let address = match &options.step_dir {
+                Some(dir) => Steps::listen(&node.name, dir, Rc::clone(&grants))?,
+                None => "emulated".to_owned(),
+            };
+            let info = NodeInfo {
+                cpus: node.cpus,
+                memory_mib: node.memory_mib,
+                free_mib: node.memory_mib,
+                address,
+                hostname: node.name.clone(),
+                numa_domains: None,
+                cross_memory: None,
+                ..machine.clone()
+            };
+            let node = Node::new(node.name.clone(), info, grants, Rc::clone(&options));
+            tasks.push(tokio::task::spawn_local(node.keep()));
+        }
         for task in tasks {
             task.await.context("an emulated node")??;
         }
@@ -159,6 +166,8 @@ struct Node {
     name: String,
     info: NodeInfo,
     options: Rc<EmulateOptions>,
+    /// For steps.
+    grants: Rc<Grants>,
     /// Jobs that it is part of; true while a script of theirs runs here.
     jobs: HashMap<Run, bool>,
     /// When scripts end.
@@ -178,11 +187,12 @@ enum End {
 }
 
 impl Node {
-    fn new(name: String, info: NodeInfo, options: Rc<EmulateOptions>) -> Node {
+    fn new(name: String, info: NodeInfo, grants: Rc<Grants>, options: Rc<EmulateOptions>) -> Node {
         Node {
             name,
             info,
             options,
+            grants,
             jobs: HashMap::new(),
             ends: BinaryHeap::new(),
             reports: VecDeque::new(),
@@ -297,6 +307,7 @@ impl Node {
             Order::Launch(grant) => self.launch(&grant),
             Order::Terminate { job, attempt, .. } => {
                 let run = (job, attempt);
+                self.grants.remove(job);
                 match self.jobs.remove(&run) {
                     // Its report is on its way, unless this is about a job that never was here.
                     None if self.reports.iter().any(|r| (r.job, r.attempt) == run) => return,
@@ -325,6 +336,9 @@ impl Node {
         }
         let script = grant.position == 0 && grant.spec.kind == JobKind::Batch;
         self.jobs.insert(run, script);
+        if self.options.step_dir.is_some() {
+            self.grants.insert(run.0);
+        }
         if script {
             let end = now().plus_ms(self.options.run_time.of(run.0, run.1));
             self.ends.push(Reverse((end, run)));
@@ -339,6 +353,7 @@ impl Node {
         {
             self.ends.pop();
             if self.jobs.remove(&run).is_some() {
+                self.grants.remove(run.0);
                 self.end_script(run, ExitStatus::default());
                 self.report(run, Report::Released);
             }

@@ -124,6 +124,10 @@ pub struct NodeSettings {
     /// How the use of running jobs is sampled; absent: it is not (`JobAcctGatherType=jobacct_gather/none`).
     #[n(22)]
     pub sampling: Option<Sampling>,
+    /// `TreeWidth`: how many nodes a node of a step passes messages on to.
+    #[n(23)]
+    #[cbor(default)]
+    pub tree_width: u32,
 }
 
 /// `JobAcctGatherFrequency` and `JobAcctGatherParams`.

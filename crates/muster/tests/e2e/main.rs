@@ -23,4 +23,5 @@ mod reservations;
 mod running;
 mod site;
 mod steps;
+mod tree;
 mod trust;
