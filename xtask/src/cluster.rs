@@ -1,7 +1,7 @@
 //! A cluster of the debug build for one task, in a directory of its own; it goes away with its value.
 
 use anyhow::{Result, ensure};
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -18,11 +18,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Builds Muster and starts a cluster; what `muster up` prints goes into a file of `place`.
     pub(crate) fn up(name: &str, place: &Path, args: &[&str]) -> Result<Cluster> {
-        let built = Command::new("cargo")
-            .args(["build", "-p", "muster"])
-            .status()?;
-        ensure!(built.success(), "muster does not build");
-        let muster = fs::canonicalize(target().join("debug/muster"))?;
+        let muster = crate::build::muster(false)?;
         // Sockets lie in it, and their names must be short.
         let home = std::env::temp_dir().join(format!("muster-{name}-{}", std::process::id()));
         let mut cluster = Cluster {

@@ -7,11 +7,7 @@ use std::process::Command;
 
 /// Runs the demonstration. The cluster stays up.
 pub(crate) fn run() -> Result<()> {
-    let built = Command::new("cargo")
-        .args(["build", "--release", "-p", "muster"])
-        .status()?;
-    ensure!(built.success(), "muster does not build");
-    let muster = std::fs::canonicalize("target/release/muster")?;
+    let muster = crate::build::muster(true)?;
     ensure!(
         Command::new(&muster)
             .args(["up", "--nodes", "4"])

@@ -1,6 +1,7 @@
-//! Development tasks: `cargo xtask check | clients | demo | generate | kill | mpi4py | sim | bench`.
+//! Development tasks: `cargo xtask build | check | clients | demo | generate | kill | mpi4py | sim | bench`.
 
 mod bench;
+mod build;
 mod check;
 mod clients;
 mod cluster;
@@ -15,6 +16,7 @@ mod sim;
 use anyhow::{Result, bail};
 
 const HELP: &str = "\
+cargo xtask build [--debug]   target/release/muster, with the commands linked statically inside
 cargo xtask check             format, lints as errors, all tests
 cargo xtask clients           programs that stand on Slurm, installed from the package index, against a cluster
                               of their own: [NAME ...], see tests/clients
@@ -37,6 +39,8 @@ fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
+        ["build"] => build::muster(true).map(|_| ()),
+        ["build", "--debug"] => build::muster(false).map(|_| ()),
         ["check"] => check::run(),
         ["clients", ..] => clients::run(&args[1..]),
         ["demo"] => demo::run(),

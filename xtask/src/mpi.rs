@@ -1,18 +1,11 @@
 //! `cargo xtask bench mpi`: `muster bench mpi` of a release build.
 
 use anyhow::{Result, ensure};
-use std::path::PathBuf;
 use std::process::Command;
 
 /// Runs it with these options.
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    let built = Command::new("cargo")
-        .args(["build", "--release", "-p", "muster"])
-        .status()?;
-    ensure!(built.success(), "muster does not build");
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    let ran = Command::new(target.join("release/muster"))
+    let ran = Command::new(crate::build::muster(true)?)
         .args(["bench", "mpi"])
         .args(args)
         .status()?;

@@ -31,10 +31,7 @@ struct Outcome {
 
 /// Runs the files of tests whose names are given (`test_spawn`), or all.
 pub(crate) fn run(names: &[String]) -> Result<()> {
-    let built = Command::new("cargo")
-        .args(["build", "-p", "muster"])
-        .status()?;
-    ensure!(built.success(), "muster does not build");
+    crate::build::muster(false)?;
     let place = target().join("mpi4py");
     fs::create_dir_all(&place)?;
     let place = fs::canonicalize(place)?;

@@ -299,20 +299,15 @@ fn start_muster(home: &Path) -> Result<Product> {
 /// Builds Muster for release and starts a cluster of that configuration.
 pub(crate) fn start_muster_of(home: &Path, conf: &str, words: &[&str]) -> Result<Product> {
     // Once: nothing is to be built between two measurements.
-    static BUILT: OnceLock<bool> = OnceLock::new();
-    let build = || {
-        let mut built = Command::new("cargo");
-        built.args(["build", "--release", "-p", "muster"]);
-        built.status().is_ok_and(|status| status.success())
-    };
-    anyhow::ensure!(*BUILT.get_or_init(build), "muster does not build");
-    let muster = fs::canonicalize(crate::cluster::target().join("release/muster"))?;
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| crate::build::muster(true).ok());
+    let muster = built.as_ref().context("muster does not build")?;
     fs::create_dir_all(home)?;
     let file = home.with_extension("conf");
     let host = String::from_utf8(Command::new("hostname").output()?.stdout)?;
     let head = format!("ClusterName=bench\nSlurmctldHost={}\n", host.trim());
     fs::write(&file, head + conf)?;
-    let up = Command::new(&muster)
+    let up = Command::new(muster)
         .arg("up")
         .arg("-f")
         .arg(&file)

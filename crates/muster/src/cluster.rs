@@ -1,7 +1,7 @@
 //! A private cluster on this machine: `muster up`, `muster down`, `muster env`, and `muster config check`.
 
 use crate::daemon;
-use crate::roles;
+use crate::install;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use muster_cli::connect::Client;
@@ -33,6 +33,7 @@ A site's own cluster:
   muster bench mpi [OPTIONS]                         MPI started by srun and by mpirun: times and rates; '--help'
   muster ctld, muster noded                          the daemons; as links: slurmctld, slurmd
   muster emulate nodes [NODELIST]                    speak for nodes without running anything; 'emulate --help'
+  muster install DIR                                 the daemons and commands by their names, into DIR
   muster generate man|completion|compat DIR          write man pages, completion for bash, the compatibility page
 
 Commands, each also as a link of that name; 'muster COMMAND --help' says more:
@@ -170,7 +171,7 @@ pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
         let path = home.at(dir);
         fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
     }
-    link_commands(&home)?;
+    install::into(&home.at("bin"))?;
     write_conf(&home, &args)?;
     let names = home.names();
     let agents: &[String] = if args.emulate.is_some() { &[] } else { &names };
@@ -229,32 +230,21 @@ fn start_emulator(home: &Home, run_time: &str) -> Result<()> {
     start(home, "muster", &words, "process that speaks for the nodes")
 }
 
+/// `muster install DIR`.
+pub(crate) fn install(args: &[String]) -> Result<ExitCode> {
+    let [dir] = args else {
+        bail!("usage: muster install DIR");
+    };
+    let dir = Path::new(dir);
+    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    install::into(dir)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn own_name() -> String {
     std::env::args()
         .next()
         .unwrap_or_else(|| "muster".to_owned())
-}
-
-/// Hard links, so that `/proc/PID/exe` of a daemon bears the name that tools look for; copies where the home is on
-/// another file system.
-fn link_commands(home: &Home) -> Result<()> {
-    let own = std::env::current_exe().context("cannot find this program's own file")?;
-    let bin = home.at("bin");
-    let first = bin.join("muster");
-    let temporary = bin.join(".new");
-    let _ = fs::remove_file(&temporary);
-    if fs::hard_link(&own, &temporary).is_err() {
-        fs::copy(&own, &temporary)
-            .with_context(|| format!("cannot copy {} to {}", own.display(), bin.display()))?;
-    }
-    fs::rename(&temporary, &first)?;
-    for name in roles::links() {
-        let _ = fs::remove_file(&temporary);
-        fs::hard_link(&first, &temporary)
-            .and_then(|()| fs::rename(&temporary, bin.join(name)))
-            .with_context(|| format!("cannot make {}", bin.join(name).display()))?;
-    }
-    Ok(())
 }
 
 /// Keys that a private cluster sets itself, whatever a given file says of them.

@@ -10,6 +10,7 @@ mod emulate;
 mod flags;
 mod generate;
 mod heap;
+mod install;
 mod logging;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod math;
@@ -32,15 +33,10 @@ static HEAP: heap::Heap = heap::Heap;
 fn main_by_name() -> ExitCode {
     let mut args = std::env::args_os().map(|a| a.to_string_lossy().into_owned());
     let called = args.next().unwrap_or_default();
-    let name = called
-        .rsplit('/')
-        .next()
-        .unwrap_or_default()
-        .trim_start_matches('-')
-        .to_owned();
+    let name = muster_cli::process::called_as(&called);
     let args: Vec<String> = args.collect();
-    match roles::by_link(&name) {
-        Some(role) => roles::run(role, &name, &args),
+    match roles::by_link(name) {
+        Some(role) => roles::run(role, name, &args),
         None => muster(&args),
     }
 }
@@ -60,7 +56,7 @@ fn muster(args: &[String]) -> ExitCode {
             println!("muster {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
-        "up" | "down" | "env" | "config" | "generate"
+        "up" | "down" | "env" | "config" | "generate" | "install"
             if rest.iter().any(|w| w == "--help" || w == "-h") =>
         {
             print!("{}", cluster::HELP);
@@ -71,6 +67,7 @@ fn muster(args: &[String]) -> ExitCode {
         "env" => report(cluster::env(rest)),
         "config" => cluster::config(rest),
         "generate" => report(generate::run(rest)),
+        "install" => report(cluster::install(rest)),
         "sim" => report(simulate::main(rest)),
         "doctor" => report(doctor::main(rest)),
         "bench" => report(bench::main(rest)),

@@ -11,54 +11,45 @@ pub(crate) enum Role {
     Agent,
     /// A node's supervisor of processes; started by the agent.
     Shim,
-    /// sbatch, srun, salloc, scancel, scontrol.
-    Submit,
-    /// squeue, sinfo, sacct, sdiag and the like.
-    Listing,
+    /// One of Slurm's user commands.
+    Command,
 }
 
-/// Link name, role, and the `muster` subcommand of the same role where it has another name.
-const NAMES: [(&str, Role, Option<&str>); 16] = [
-    ("slurmctld", Role::Controller, Some("ctld")),
-    ("slurmd", Role::Agent, Some("noded")),
-    ("muster-shim", Role::Shim, Some("shim")),
-    ("sbatch", Role::Submit, None),
-    ("srun", Role::Submit, None),
-    ("salloc", Role::Submit, None),
-    ("scancel", Role::Submit, None),
-    ("scontrol", Role::Submit, None),
-    ("squeue", Role::Listing, None),
-    ("sinfo", Role::Listing, None),
-    ("sacct", Role::Listing, None),
-    ("sacctmgr", Role::Listing, None),
-    ("sdiag", Role::Listing, None),
-    ("sprio", Role::Listing, None),
-    ("sshare", Role::Listing, None),
-    ("sstat", Role::Listing, None),
+/// Link name, role, and the `muster` subcommand of the same role.
+const DAEMONS: [(&str, Role, &str); 3] = [
+    ("slurmctld", Role::Controller, "ctld"),
+    ("slurmd", Role::Agent, "noded"),
+    ("muster-shim", Role::Shim, "shim"),
 ];
 
 /// Names that a cluster's `bin` directory gets.
 pub(crate) fn links() -> impl Iterator<Item = &'static str> {
-    NAMES
+    let daemons = DAEMONS
         .iter()
         .filter(|(_, role, _)| *role != Role::Shim)
-        .map(|(name, ..)| *name)
+        .map(|(name, ..)| *name);
+    daemons.chain(muster_cli::names())
 }
 
 /// The role that a link's name stands for.
 pub(crate) fn by_link(name: &str) -> Option<Role> {
-    NAMES
-        .iter()
-        .find(|(link, ..)| *link == name)
-        .map(|(_, role, _)| *role)
+    let daemon = DAEMONS.iter().find(|(link, ..)| *link == name);
+    let command = || muster_cli::names().any(|known| known == name);
+    match daemon {
+        Some((_, role, _)) => Some(*role),
+        None => command().then_some(Role::Command),
+    }
 }
 
 /// The role that a subcommand stands for, and the name to run it under.
-pub(crate) fn by_command(command: &str) -> Option<(Role, &'static str)> {
-    NAMES
+pub(crate) fn by_command(command: &str) -> Option<(Role, &str)> {
+    let daemon = DAEMONS
         .iter()
-        .find(|(link, _, own)| *link == command || *own == Some(command))
-        .map(|(link, role, _)| (*role, *link))
+        .find(|(link, _, own)| *link == command || *own == command);
+    match daemon {
+        Some((link, role, _)) => Some((*role, link)),
+        None => Some((by_link(command)?, command)),
+    }
 }
 
 /// Runs a role.
@@ -67,7 +58,6 @@ pub(crate) fn run(role: Role, name: &str, args: &[String]) -> ExitCode {
         Role::Controller => crate::slurmctld::main(args),
         Role::Agent => crate::slurmd::main(args),
         Role::Shim => muster_node::shim_main(args.iter().cloned()),
-        Role::Submit => muster_cli::submit::main(name, args),
-        Role::Listing => muster_cli::listing::main(name, args),
+        Role::Command => muster_cli::run(name, args).unwrap_or(ExitCode::FAILURE),
     }
 }

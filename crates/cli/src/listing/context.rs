@@ -1,5 +1,6 @@
 //! What every field may need beside its record: the time, the zone, the cluster's settings, names of users.
 
+use crate::people;
 use jiff::Timestamp as Instant;
 use jiff::Zoned;
 use jiff::tz::TimeZone;
@@ -9,7 +10,6 @@ use muster_core::ids::{JobId, NodeIdx};
 use muster_core::node::Node;
 use muster_core::spec::MemoryAsk;
 use muster_core::time::Timestamp;
-use nix::unistd::{Gid, Group, Uid, User};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -157,34 +157,24 @@ impl Ctx {
 }
 
 fn name_of(uid: u32) -> String {
-    match User::from_uid(Uid::from_raw(uid)) {
-        Ok(Some(user)) => user.name,
-        _ => uid.to_string(),
-    }
+    people::user_of_uid(uid).map_or_else(|| uid.to_string(), |user| user.name)
 }
 
 /// A user by name or number.
 pub(crate) fn uid_of(text: &str) -> Option<u32> {
-    match User::from_name(text) {
-        Ok(Some(user)) => Some(user.uid.as_raw()),
-        _ => text.parse().ok(),
-    }
+    let named = people::user_named(text).map(|user| user.uid.as_raw());
+    named.or_else(|| text.parse().ok())
 }
 
 /// A group by name or number.
 pub(crate) fn gid_of(text: &str) -> Option<u32> {
-    match Group::from_name(text) {
-        Ok(Some(group)) => Some(group.gid.as_raw()),
-        _ => text.parse().ok(),
-    }
+    let named = people::group_named(text).map(|group| group.gid.as_raw());
+    named.or_else(|| text.parse().ok())
 }
 
 /// A group's name; the number when there is none.
 pub(crate) fn group_name(gid: u32) -> String {
-    match Group::from_gid(Gid::from_raw(gid)) {
-        Ok(Some(group)) => group.name,
-        _ => gid.to_string(),
-    }
+    people::group_of_gid(gid).map_or_else(|| gid.to_string(), |group| group.name)
 }
 
 fn iso(out: &mut String, at: &Zoned) {

@@ -344,7 +344,7 @@ pub(crate) fn jobs() -> Jobs {
         ..ArrayInfo::default()
     };
     Jobs {
-        jobs,
+        jobs: jobs.into(),
         arrays: [(JobId(11), array), (JobId(2), ArrayInfo::default())].into(),
         unknown: Vec::new(),
     }

@@ -20,11 +20,39 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     /// The records, by number.
-    pub(crate) jobs: Vec<Job>,
+    pub(crate) jobs: Records,
     /// Arrays that they are of.
     pub(crate) arrays: HashMap<JobId, ArrayInfo>,
     /// Numbers asked for that name nothing.
     pub(crate) unknown: Vec<JobId>,
+}
+
+/// Job records as the parts of an answer brought them; to put ten thousand into one place takes longer than to read them.
+#[derive(Debug, Default)]
+pub(crate) struct Records(Vec<Vec<Job>>);
+
+impl Records {
+    /// How many they are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(Vec::len).sum()
+    }
+
+    /// In the order of the answer.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Job> {
+        self.0.iter().flatten()
+    }
+
+    /// The same, to be changed.
+    #[cfg(test)]
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Job> {
+        self.0.iter_mut().flatten()
+    }
+}
+
+impl From<Vec<Job>> for Records {
+    fn from(jobs: Vec<Job>) -> Records {
+        Records(vec![jobs])
+    }
 }
 
 impl Jobs {
@@ -65,11 +93,7 @@ pub(crate) fn jobs(
                 ctx.starts.insert(job.id, start);
             }
         }
-        if all.jobs.is_empty() {
-            all.jobs = part.jobs;
-        } else {
-            all.jobs.extend(part.jobs);
-        }
+        all.jobs.0.push(part.jobs);
         all.arrays.extend(part.arrays);
         all.unknown.extend(part.unknown);
         ctx.now = part.now;

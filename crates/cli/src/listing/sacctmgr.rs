@@ -8,6 +8,7 @@ use super::{Failure, print, query};
 use crate::SLURM_VERSION;
 use crate::connect::{Client, ConnectError};
 use crate::options::{Spec, flag};
+use crate::people;
 use muster_core::account_limits::{Amounts, Limits};
 use muster_core::accounts::{Accounts, NORMAL, PARENT_SHARES, Qos, ROOT, Terms};
 
@@ -452,14 +453,14 @@ impl Question {
     }
 
     fn others(&self, all: &Accounts) -> Vec<String> {
-        let own = || nix::unistd::User::from_uid(nix::unistd::getuid());
+        let own = || people::user_of_uid(nix::unistd::getuid().as_raw());
         let named = self.users.as_ref().or(self.accounts.as_ref());
         let users: Vec<nix::unistd::User> = match named {
             Some(names) => names
                 .iter()
-                .filter_map(|name| nix::unistd::User::from_name(name).ok().flatten())
+                .filter_map(|name| people::user_named(name))
                 .collect(),
-            None if all.users.is_empty() => Vec::from_iter(own().ok().flatten()),
+            None if all.users.is_empty() => Vec::from_iter(own()),
             None => Vec::new(),
         };
         let names = users.into_iter().map(|user| user.name);

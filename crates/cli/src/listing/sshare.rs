@@ -150,8 +150,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let mut client = Client::connect().map_err(&failed)?;
     let answer = query::accounts(&mut client).map_err(&failed)?;
     if !options.all && options.users.is_empty() {
-        let own = nix::unistd::User::from_uid(nix::unistd::getuid());
-        options.users.extend(own.ok().flatten().map(|u| u.name));
+        let own = crate::people::user_of_uid(nix::unistd::getuid().as_raw());
+        options.users.extend(own.map(|u| u.name));
     }
     print(&render(&options, &answer)?);
     Ok(())

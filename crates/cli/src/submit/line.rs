@@ -5,6 +5,7 @@ use super::components;
 use super::say::{self, Say};
 use super::zone::{self, LocalZone};
 use crate::connect::{Client, ConnectError};
+use crate::people;
 use muster_conf::options::job::{self, Ambient, Built};
 use muster_conf::options::{Chosen, Command, OptionError, Source, environment, help};
 use muster_core::spec::Owner;
@@ -179,19 +180,17 @@ fn owner(chosen: &Chosen) -> Result<Owner, OptionError> {
 
 /// A user by name or number.
 pub(super) fn user(text: &str) -> Option<nix::unistd::User> {
-    let found = match text.parse() {
-        Ok(uid) => nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)),
-        Err(_) => nix::unistd::User::from_name(text),
-    };
-    found.ok().flatten()
+    match text.parse() {
+        Ok(uid) => people::user_of_uid(uid),
+        Err(_) => people::user_named(text),
+    }
 }
 
 fn group(text: &str) -> Option<nix::unistd::Group> {
-    let found = match text.parse() {
-        Ok(gid) => nix::unistd::Group::from_gid(nix::unistd::Gid::from_raw(gid)),
-        Err(_) => nix::unistd::Group::from_name(text),
-    };
-    found.ok().flatten()
+    match text.parse() {
+        Ok(gid) => people::group_of_gid(gid),
+        Err(_) => people::group_named(text),
+    }
 }
 
 /// Where the command was called.

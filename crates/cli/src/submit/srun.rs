@@ -96,6 +96,9 @@ fn binding_help(chosen: &Chosen) -> Option<&'static str> {
 
 /// What `--mpi=list` prints: what this machine can do. The nodes decide for themselves.
 fn mpi_kinds() -> String {
+    if let Some(told) = told_by_muster() {
+        return told;
+    }
     let mut text = "MPI plugin types are...\n\tnone\n\tpmi2\n".to_owned();
     if let Ok(library) = muster_pmix::library() {
         text += &format!(
@@ -104,6 +107,17 @@ fn mpi_kinds() -> String {
         );
     }
     text
+}
+
+/// A command that is linked statically cannot open libraries: the program that lies beside it can.
+fn told_by_muster() -> Option<String> {
+    if cfg!(not(target_env = "musl")) {
+        return None;
+    }
+    let muster = std::env::current_exe().ok()?.with_file_name("muster");
+    let mut command = std::process::Command::new(muster);
+    let out = command.args(["srun", "--mpi=list"]).output().ok()?;
+    String::from_utf8(out.stdout).ok()
 }
 
 /// `--mpi`: only what this build really has.

@@ -245,7 +245,7 @@ fn has_license(asked: &str, wanted: &[String]) -> bool {
 /// Rows to show, in the controller's order.
 pub(super) fn rows<'a>(options: &Options, jobs: &'a Jobs, ctx: &Ctx) -> Vec<JobRow<'a>> {
     let mut rows = Vec::with_capacity(jobs.jobs.len());
-    for job in &jobs.jobs {
+    for job in jobs.jobs.iter() {
         let row = JobRow::new(job, jobs.array_of(job));
         if options.wishes.wants(&row, options, ctx) {
             by_task(options, row, &mut rows);

@@ -335,7 +335,7 @@ fn users(sign: Option<char>, value: &str) -> Result<NameList, Wrong> {
     let (NameList::Only(all) | NameList::AllBut(all) | NameList::Add(all) | NameList::Remove(all)) =
         &list;
     for user in all {
-        if !matches!(nix::unistd::User::from_name(user), Ok(Some(_))) {
+        if crate::people::user_named(user).is_none() {
             return Err(Wrong(format!(
                 "Error creating the reservation: Invalid user id: there is no user {user}."
             )));

@@ -1,0 +1,68 @@
+//! The first and the last steps of a process that starts without the standard library's own: those read the memory map to
+//! find the stack's guard page and set up a signal stack to report overflows on, a tenth of what a command costs. What
+//! matters of them is done here.
+
+use nix::libc;
+use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::IntoRawFd;
+use std::process::ExitCode;
+
+/// The arguments that the C library hands to `main`, the program's name first.
+///
+/// # Safety
+/// `argv` points to `argc` strings that stay as they are, as the C library promises.
+#[allow(unsafe_code)]
+pub unsafe fn arguments(argc: libc::c_int, argv: *const *const libc::c_char) -> Vec<String> {
+    let word = |i| {
+        // SAFETY: the caller promises `argc` pointers to strings.
+        let text = unsafe { CStr::from_ptr(*argv.add(i)) };
+        text.to_string_lossy().into_owned()
+    };
+    (0..usize::try_from(argc).unwrap_or(0)).map(word).collect()
+}
+
+/// Runs `main` as std would: with standard streams that are open, broken pipes as errors of a write, and 101 as the exit
+/// status of a panic. Ends the process.
+pub fn run(main: impl FnOnce() -> ExitCode + std::panic::UnwindSafe) -> ! {
+    fill_standard_streams();
+    ignore_broken_pipes();
+    let code = std::panic::catch_unwind(main).map_or(101, number);
+    // This, and not a return, writes what standard output still holds.
+    std::process::exit(code)
+}
+
+/// The last part of the name by which a program was called; a login shell's begins with `-`.
+#[must_use]
+pub fn called_as(word: &str) -> &str {
+    let name = word.rsplit('/').next().unwrap_or_default();
+    name.trim_start_matches('-')
+}
+
+/// Files opened later must not become standard streams because those were closed.
+fn fill_standard_streams() {
+    for fd in 0..=2 {
+        // SAFETY: asking for the flags of a number that is no open file is an error, nothing more.
+        #[allow(unsafe_code)]
+        let closed = unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0;
+        if closed && let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+            // The lowest free number is this one; it stays open.
+            let _ = null.into_raw_fd();
+        }
+    }
+}
+
+/// Writing to a closed pipe is an error of the write, not the end of the process.
+fn ignore_broken_pipes() {
+    // SAFETY: ignoring a signal installs no code.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+    }
+}
+
+/// An exit code's number, which std keeps to itself.
+fn number(code: ExitCode) -> i32 {
+    let same = |n: &u8| ExitCode::from(*n) == code;
+    (0..=u8::MAX).find(same).map_or(1, i32::from)
+}

@@ -1,0 +1,61 @@
+//! The files by whose names the roles are called, laid out in a directory: `muster` itself, links to it for the daemons, and
+//! links for the user commands, to the statically linked program of the commands where this build carries it (it starts
+//! in a sixth of the time), else to `muster` as well.
+
+use crate::roles;
+use anyhow::{Context, Result};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// The statically linked user commands; empty where the build was not given them. See `build.rs`.
+static COMMANDS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/commands"));
+
+/// The name of their file; the commands are links to it.
+const COMMANDS_FILE: &str = "muster-commands";
+
+/// Puts everything into `dir`, which exists. What is there is replaced as a whole, also while it runs.
+///
+/// Hard links, so that `/proc/PID/exe` of a daemon bears the name that tools look for; a copy where the directory is on
+/// another file system than this program.
+///
+/// # Errors
+/// When this program's file cannot be found, or the directory cannot be written.
+pub(crate) fn into(dir: &Path) -> Result<()> {
+    let own = std::env::current_exe().context("cannot find this program's own file")?;
+    let muster = dir.join("muster");
+    replace(&muster, |new| {
+        fs::hard_link(&own, new).or_else(|_| fs::copy(&own, new).map(|_| ()))
+    })?;
+    let commands = match COMMANDS {
+        [] => muster.clone(),
+        program => {
+            let file = dir.join(COMMANDS_FILE);
+            replace(&file, |new| {
+                fs::write(new, program)?;
+                fs::set_permissions(new, fs::Permissions::from_mode(0o755))
+            })?;
+            file
+        }
+    };
+    for name in roles::links() {
+        let program = match roles::by_link(name) {
+            Some(roles::Role::Command) => &commands,
+            _ => &muster,
+        };
+        replace(&dir.join(name), |new| fs::hard_link(program, new))?;
+    }
+    Ok(())
+}
+
+/// Makes a file beside `path` and gives it that name.
+fn replace(path: &Path, make: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<()> {
+    let new = path.with_file_name(".new");
+    let _ = fs::remove_file(&new);
+    make(&new)
+        .and_then(|()| fs::rename(&new, path))
+        .with_context(|| format!("cannot make {}", path.display()))?;
+    // A rename between two links to one file does nothing and leaves both.
+    let _ = fs::remove_file(&new);
+    Ok(())
+}
