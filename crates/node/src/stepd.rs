@@ -13,6 +13,7 @@ pub(crate) mod client;
 mod home;
 mod mpi;
 mod program;
+mod result;
 mod streams;
 mod task;
 pub(crate) mod tree;
@@ -24,14 +25,14 @@ use client::Client;
 use home::Home;
 pub(crate) use home::{Control, NextStep};
 use minicbor::bytes::ByteVec;
-use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_core::job::{ExitStatus, StepEnd, Usage};
 use muster_proto::step::{FromStepd, ToStepd};
-use std::fs;
+use result::{broken, leave};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use streams::Stream;
 use task::Task;
@@ -115,32 +116,6 @@ fn serve(
             reusable: false,
         },
     }
-}
-
-/// The end of a step whose daemon cannot go on.
-fn broken(order: &StepOrder, error: &io::Error) -> StepEnd {
-    eprintln!("step {}.{}: {error}", order.run.0, order.launch.step);
-    StepEnd {
-        end_time: now(),
-        exit: ExitStatus { code: 1, signal: 0 },
-        state: JobState::Failed,
-        usage: Usage::default(),
-        cancelled_by: None,
-    }
-}
-
-fn leave(path: &Path, end: &StepEnd) {
-    if let Err(e) = leave_result(path, end) {
-        eprintln!("{}: {e}", path.display());
-    }
-}
-
-/// Written under another name first: half a result is none.
-fn leave_result(path: &Path, end: &StepEnd) -> io::Result<()> {
-    let bytes = minicbor::to_vec(end).expect("writing to memory cannot fail");
-    let next = path.with_extension("next");
-    fs::write(&next, bytes)?;
-    fs::rename(&next, path)
 }
 
 /// How far the step has come.
@@ -775,44 +750,6 @@ impl<'a> Stepd<'a> {
 
     fn message(&mut self, line: String) {
         self.send(&FromStepd::Message(line));
-    }
-
-    fn result(&self) -> StepEnd {
-        let weight = |e: &ExitStatus| {
-            if e.signal == 0 {
-                e.code
-            } else {
-                128 + e.signal
-            }
-        };
-        let started = !self.tasks.is_empty();
-        let worst = self.tasks.iter().filter_map(|t| t.exit).max_by_key(weight);
-        let exit = self.failed.or(worst).unwrap_or(ExitStatus {
-            code: u32::from(!started && !self.ending),
-            signal: if self.ending {
-                libc::SIGTERM.unsigned_abs()
-            } else {
-                0
-            },
-        });
-        let state = if self.timed_out {
-            JobState::Timeout
-        } else if self.failed.is_some() {
-            JobState::Failed
-        } else if exit.is_ok() {
-            JobState::Completed
-        } else if exit.signal != 0 {
-            JobState::Cancelled
-        } else {
-            JobState::Failed
-        };
-        StepEnd {
-            end_time: now(),
-            exit,
-            state,
-            usage: self.usage.clone(),
-            cancelled_by: None,
-        }
     }
 }
 
