@@ -20,7 +20,7 @@ pub(crate) mod tree;
 
 use crate::shim::Containment as _;
 use crate::shim::wire::StepOrder;
-use crate::{now, sys};
+use crate::sys;
 use client::Client;
 use home::Home;
 pub(crate) use home::{Control, NextStep};
