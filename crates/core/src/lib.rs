@@ -48,4 +48,5 @@ pub mod state;
 pub mod time;
 pub mod topology;
 pub mod transition;
+pub mod tree;
 pub mod usage;

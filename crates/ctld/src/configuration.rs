@@ -211,6 +211,10 @@ fn settings(config: &Config) -> NodeSettings {
             states: words("HealthCheckNodeState"),
         }),
         sampling: sampling(config),
+        tree_width: config
+            .text("TreeWidth")
+            .and_then(|v| v.parse().ok())
+            .unwrap_or_default(),
         // The writer knows which node it is for.
         topology_addr: String::new(),
         topology_pattern: String::new(),

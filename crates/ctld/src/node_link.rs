@@ -128,11 +128,11 @@ async fn talk(
             body = reader.next() => {
                 asked = false;
                 let Some(body) = body? else { return Ok(End::Closed) };
-                let (mut reports, mut frames) = (Vec::new(), 1);
-                take(shared, node, &body, &mut reports)?;
+                // Answers to pings are counted as little as those are.
+                let mut reports = Vec::new();
+                let mut frames = u64::from(take(shared, node, &body, &mut reports)?);
                 while let Some(body) = reader.take()? {
-                    take(shared, node, &body, &mut reports)?;
-                    frames += 1;
+                    frames += u64::from(take(shared, node, &body, &mut reports)?);
                 }
                 shared.stats.from_nodes.fetch_add(frames, Relaxed);
                 if !reports.is_empty() {
@@ -149,14 +149,18 @@ async fn talk(
     }
 }
 
+/// Takes in a message; whether it was one about jobs.
 fn take(
     shared: &Shared,
     node: NodeIdx,
     body: &[u8],
     reports: &mut Vec<muster_proto::node::NumberedReport>,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     match frame::decode(body)? {
-        ToCtld::Reports(more) => reports.extend(more),
+        ToCtld::Reports(more) => {
+            reports.extend(more);
+            Ok(true)
+        }
         ToCtld::Health {
             load_centi,
             free_mib,
@@ -166,9 +170,9 @@ fn take(
                 load_centi,
                 free_mib,
             })?;
+            Ok(false)
         }
     }
-    Ok(())
 }
 
 impl Outgoing {

@@ -10,7 +10,7 @@ use muster_core::hostlist;
 use muster_node::{EmulateOptions, EmulatedNode, RunTime};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -21,6 +21,7 @@ Jobs get their shares of these nodes and end after a time; nothing is run. For t
 measuring. 'muster up -f FILE --emulate' starts a controller and this.
 
   --run-time T     how long jobs run, in seconds: SECONDS (default 0), exp:MEAN or uniform:LOW:HIGH
+  --steps DIR      take part in steps that a real node leads, without running anything; sockets are in DIR
   -f FILE          slurm.conf (default: $SLURM_CONF, else /etc/slurm/slurm.conf)
   -D               stay in the foreground
   --pid-file FILE  write the process's number here
@@ -36,6 +37,7 @@ struct Args {
     nodes: Option<String>,
     conf: PathBuf,
     run_time: RunTime,
+    step_dir: Option<PathBuf>,
     foreground: bool,
     pid_file: Option<PathBuf>,
     report: Option<PathBuf>,
@@ -62,6 +64,7 @@ fn parse(words: &[String]) -> Result<Args> {
         nodes: None,
         conf: conf_path(),
         run_time: RunTime::Fixed(0.0),
+        step_dir: None,
         foreground: false,
         pid_file: None,
         report: None,
@@ -78,6 +81,7 @@ fn parse(words: &[String]) -> Result<Args> {
         };
         match name {
             "--run-time" => args.run_time = run_time(&value()?)?,
+            "--steps" => args.step_dir = Some(value()?.into()),
             "-f" => args.conf = value()?.into(),
             "-D" => args.foreground = true,
             "--pid-file" => args.pid_file = Some(value()?.into()),
@@ -123,7 +127,9 @@ fn run(args: &Args) -> Result<ExitCode> {
     if nodes.is_empty() {
         bail!("{} has none of these nodes", conf.display());
     }
-    raise_open_files(nodes.len())?;
+    let step_dir = args.step_dir.as_deref().map(prepare_dir).transpose()?;
+    // Each node is a connection; with steps, it listens as well, and has more connections while they start and end.
+    raise_open_files(nodes.len() * if step_dir.is_some() { 6 } else { 1 })?;
     let socket = controller_socket(
         &config.paths.slurmctld_pid_file,
         *config.slurmctld_ports.start(),
@@ -145,11 +151,16 @@ fn run(args: &Args) -> Result<ExitCode> {
         cluster: config.cluster_name.clone(),
         run_time: args.run_time,
         report: args.report.clone(),
+        step_dir,
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Each node is a connection.
+fn prepare_dir(dir: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(dir).with_context(|| format!("--steps {}", dir.display()))?;
+    std::fs::canonicalize(dir).with_context(|| format!("--steps {}", dir.display()))
+}
+
 fn raise_open_files(nodes: usize) -> Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     let needed = nodes as u64 + 64;

@@ -18,10 +18,12 @@ mod sampling;
 mod scripts;
 mod shim_link;
 mod step_node;
+mod step_tree;
 mod table;
 mod users;
 
 pub(crate) use jobs::exit_status;
+pub(crate) use step_tree::{ask_below, tell_above};
 
 use crate::binding::Machine;
 use crate::cross_memory::CrossMemory;
@@ -88,8 +90,8 @@ enum Event {
     Closed(u64),
     /// Another agent answered about a step's node: its stepd's address.
     NodeStarted(StepKey, u32, Result<Listening, String>),
-    /// The lead took note of a step's end here.
-    EndDelivered(StepKey),
+    /// The lead took note of ends of a step.
+    EndsTold(step_tree::Told),
     /// A step has waited for a while: its client should know.
     StillWaiting(u64),
     /// A wait is over: a step start whose job has not come.
@@ -232,6 +234,7 @@ struct Agent {
     users: Users,
     steps: lead::Steps,
     node_steps: step_node::NodeSteps,
+    endings: step_tree::Endings,
     /// Who waits for a list of processes.
     inspections: HashMap<u64, (listener::Wish, mpsc::UnboundedSender<AgentReply>)>,
     next_tag: u64,
@@ -270,6 +273,7 @@ impl Agent {
             users: Users::default(),
             steps: lead::Steps::default(),
             node_steps: step_node::NodeSteps::default(),
+            endings: step_tree::Endings::default(),
             inspections: HashMap::new(),
             next_tag: 0,
             health: health::Checks::default(),
@@ -303,7 +307,7 @@ impl Agent {
             } => self.asked(conn, uid, *request, reply),
             Event::Closed(conn) => self.closed(conn),
             Event::NodeStarted(key, position, result) => self.node_started(key, position, result),
-            Event::EndDelivered(key) => self.end_delivered(key),
+            Event::EndsTold(told) => self.ends_told(told),
             Event::StillWaiting(conn) => self.still_waiting(conn),
             Event::GaveUp(wait) => self.gave_up(wait),
             Event::HealthCheckDue => self.check_health(),

@@ -2,8 +2,10 @@
 //! its jobs run nowhere. They end after a time that is drawn, so that a site can try its configuration, and we can
 //! measure the controller, with thousands of nodes on one machine.
 //!
-//! What differs from an agent besides: no state survives this process, steps of `srun` do not start, and signatures of
-//! orders are not checked, since nothing is run that they would protect.
+//! What differs from an agent besides: no state survives this process, steps of `srun` start only where asked for and
+//! led by a real node, and signatures of orders are not checked, since nothing is run that they would protect.
+
+mod steps;
 
 use crate::info;
 use crate::now;
@@ -24,6 +26,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
+use steps::{Grants, Steps};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::task::LocalSet;
@@ -120,6 +123,8 @@ pub struct EmulateOptions {
     pub run_time: RunTime,
     /// Where counts are kept, if they are.
     pub report: Option<PathBuf>,
+    /// Where nodes listen for steps; they take no part in any if nothing is given.
+    pub step_dir: Option<PathBuf>,
 }
 
 /// Speaks for the nodes until the controller tells all of them to stop.
@@ -138,34 +143,33 @@ pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
         if let Some(file) = options.report.clone() {
             tokio::task::spawn_local(Launches::keep(Rc::clone(&launches), file));
         }
-        let tasks: Vec<_> = options
-            .nodes
-            .iter()
-            .map(|node| {
-                let info = NodeInfo {
-                    cpus: node.cpus,
-                    memory_mib: node.memory_mib,
-                    free_mib: node.memory_mib,
-                    address: "emulated".to_owned(),
-                    hostname: node.name.clone(),
-                    numa_domains: None,
-                    cross_memory: None,
-                    ..machine.clone()
-                };
-                let node = Node {
-                    name: node.name.clone(),
-                    info,
-                    options: Rc::clone(&options),
-                    launches: Rc::clone(&launches),
-                    jobs: HashMap::new(),
-                    ends: BinaryHeap::new(),
-                    reports: VecDeque::new(),
-                    sent: 0,
-                    next: u64::try_from(now().0).unwrap_or(0) << 20,
-                };
-                tokio::task::spawn_local(node.keep())
-            })
-            .collect();
+        let mut tasks = Vec::with_capacity(options.nodes.len());
+        for node in &options.nodes {
+            let grants = Rc::new(Grants::default());
+            let address = match &options.step_dir {
+                Some(dir) => Steps::listen(&node.name, dir, Rc::clone(&grants))?,
+                None => "emulated".to_owned(),
+            };
+            let info = NodeInfo {
+                cpus: node.cpus,
+                memory_mib: node.memory_mib,
+                free_mib: node.memory_mib,
+                address,
+                hostname: node.name.clone(),
+                numa_domains: None,
+                cross_memory: None,
+                ..machine.clone()
+            };
+            let name = node.name.clone();
+            let node = Node::new(
+                name,
+                info,
+                grants,
+                Rc::clone(&launches),
+                Rc::clone(&options),
+            );
+            tasks.push(tokio::task::spawn_local(node.keep()));
+        }
         for task in tasks {
             task.await.context("an emulated node")??;
         }
@@ -225,6 +229,8 @@ struct Node {
     info: NodeInfo,
     options: Rc<EmulateOptions>,
     launches: Rc<RefCell<Launches>>,
+    /// For steps.
+    grants: Rc<Grants>,
     /// Jobs that it is part of; true while a script of theirs runs here.
     jobs: HashMap<Run, bool>,
     /// When scripts end.
@@ -244,6 +250,27 @@ enum End {
 }
 
 impl Node {
+    fn new(
+        name: String,
+        info: NodeInfo,
+        grants: Rc<Grants>,
+        launches: Rc<RefCell<Launches>>,
+        options: Rc<EmulateOptions>,
+    ) -> Node {
+        Node {
+            name,
+            info,
+            options,
+            grants,
+            launches,
+            jobs: HashMap::new(),
+            ends: BinaryHeap::new(),
+            reports: VecDeque::new(),
+            sent: 0,
+            next: u64::try_from(now().0).unwrap_or(0) << 20,
+        }
+    }
+
     /// Keeps the connection up.
     async fn keep(mut self) -> anyhow::Result<()> {
         let mut wait = RETRY_MIN;
@@ -350,6 +377,7 @@ impl Node {
             Order::Launch(grant) => self.launch(&grant),
             Order::Terminate { job, attempt, .. } => {
                 let run = (job, attempt);
+                self.grants.remove(job);
                 match self.jobs.remove(&run) {
                     // Its report is on its way, unless this is about a job that never was here.
                     None if self.reports.iter().any(|r| (r.job, r.attempt) == run) => return,
@@ -379,6 +407,9 @@ impl Node {
         self.launches.borrow_mut().count(grant.start_time);
         let script = grant.position == 0 && grant.spec.kind == JobKind::Batch;
         self.jobs.insert(run, script);
+        if self.options.step_dir.is_some() {
+            self.grants.insert(run.0);
+        }
         if script {
             let end = now().plus_ms(self.options.run_time.of(run.0, run.1));
             self.ends.push(Reverse((end, run)));
@@ -393,6 +424,7 @@ impl Node {
         {
             self.ends.pop();
             if self.jobs.remove(&run).is_some() {
+                self.grants.remove(run.0);
                 self.end_script(run, ExitStatus::default());
                 self.report(run, Report::Released);
             }

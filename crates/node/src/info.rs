@@ -11,6 +11,11 @@ pub(crate) fn agent_socket(spool: &Path) -> PathBuf {
     spool.join("noded.sock")
 }
 
+/// Whether a path can be that of an agent's socket.
+pub(crate) fn is_agent_socket(path: &str) -> bool {
+    Path::new(path) == agent_socket(Path::new(path).parent().unwrap_or(Path::new("")))
+}
+
 /// The address of that.
 pub(crate) fn agent_address(spool: &Path) -> String {
     format!("unix:{}", agent_socket(spool).display())

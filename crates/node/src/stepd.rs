@@ -9,31 +9,34 @@
 
 mod around;
 mod bind;
-mod client;
+pub(crate) mod client;
 mod home;
 mod mpi;
 mod program;
+mod result;
 mod streams;
 mod task;
+pub(crate) mod tree;
 
 use crate::shim::Containment as _;
 use crate::shim::wire::StepOrder;
-use crate::{now, sys};
+use crate::sys;
 use client::Client;
 use home::Home;
 pub(crate) use home::{Control, NextStep};
 use minicbor::bytes::ByteVec;
-use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_core::job::{ExitStatus, StepEnd, Usage};
 use muster_proto::step::{FromStepd, ToStepd};
-use std::fs;
+use result::{broken, leave};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use streams::Stream;
 use task::Task;
+use tree::Tree;
 
 /// How long srun may take to come.
 const HELLO_WAIT: Duration = Duration::from_secs(30);
@@ -115,32 +118,6 @@ fn serve(
     }
 }
 
-/// The end of a step whose daemon cannot go on.
-fn broken(order: &StepOrder, error: &io::Error) -> StepEnd {
-    eprintln!("step {}.{}: {error}", order.run.0, order.launch.step);
-    StepEnd {
-        end_time: now(),
-        exit: ExitStatus { code: 1, signal: 0 },
-        state: JobState::Failed,
-        usage: Usage::default(),
-        cancelled_by: None,
-    }
-}
-
-fn leave(path: &Path, end: &StepEnd) {
-    if let Err(e) = leave_result(path, end) {
-        eprintln!("{}: {e}", path.display());
-    }
-}
-
-/// Written under another name first: half a result is none.
-fn leave_result(path: &Path, end: &StepEnd) -> io::Result<()> {
-    let bytes = minicbor::to_vec(end).expect("writing to memory cannot fail");
-    let next = path.with_extension("next");
-    fs::write(&next, bytes)?;
-    fs::rename(&next, path)
-}
-
 /// How far the step has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -162,6 +139,10 @@ struct Stepd<'a> {
     /// Connections that have not shown the key.
     strangers: Vec<Client>,
     client: Option<Client>,
+    /// This node's place among the step's, where srun does not speak to every one itself.
+    tree: Option<Tree>,
+    /// The connection upwards is lost, and srun is awaited until then.
+    adoption_by: Option<Instant>,
     phase: Phase,
     tasks: Vec<Task>,
     streams: Vec<Stream>,
@@ -186,6 +167,8 @@ struct Stepd<'a> {
     /// Why there is none.
     pmix_error: Option<String>,
     usage: Usage,
+    /// srun was told that all is over.
+    told_closed: bool,
     /// This process has no children any more, and so, as orphans become its children, the tasks have left none.
     childless: bool,
 }
@@ -198,6 +181,8 @@ impl<'a> Stepd<'a> {
             home,
             strangers: Vec::new(),
             client: None,
+            tree: None,
+            adoption_by: None,
             phase: Phase::Waiting,
             tasks: Vec::new(),
             streams: Vec::new(),
@@ -222,6 +207,7 @@ impl<'a> Stepd<'a> {
             pmix: None,
             pmix_error: None,
             usage: Usage::default(),
+            told_closed: false,
             childless: false,
         }
     }
@@ -265,19 +251,34 @@ impl<'a> Stepd<'a> {
                 if self.streams.iter().any(Stream::has_output) && !gave_up {
                     return false;
                 }
-                match &mut self.client {
-                    None => true,
-                    Some(_) if gave_up => true,
-                    Some(client) => {
-                        if !std::mem::replace(&mut client.told_closed, true) {
-                            client.send(&FromStepd::Closed);
-                        }
-                        client.write();
-                        client.output.is_empty() || !client.open
-                    }
-                }
+                gave_up || self.has_taken_leave()
             }
         }
+    }
+
+    /// The last words have been said, and heard.
+    fn has_taken_leave(&mut self) -> bool {
+        let absent = self.client.is_none();
+        if absent && (self.tree.is_none() || self.adoption_by.is_none()) {
+            return true;
+        }
+        if !std::mem::replace(&mut self.told_closed, true) {
+            self.send(&FromStepd::Closed);
+        }
+        let Some(client) = &mut self.client else {
+            return false;
+        };
+        if let Some(tree) = &self.tree {
+            if !tree.is_over() {
+                client.write();
+                return false;
+            }
+            if !std::mem::replace(&mut client.told_over, true) {
+                client.send(&FromStepd::Over);
+            }
+        }
+        client.write();
+        client.output.is_empty() || !client.open
     }
 
     fn wait(&mut self) -> io::Result<()> {
@@ -298,9 +299,12 @@ impl<'a> Stepd<'a> {
             raw(self.ready.as_ref().map(|c| c.as_raw_fd())),
             libc::POLLIN,
         );
-        let stuffed = self.streams.iter().any(Stream::is_stuffed);
+        let tree = self.tree.as_ref();
+        let stuffed =
+            self.streams.iter().any(Stream::is_stuffed) || tree.is_some_and(Tree::is_stuffed);
         let client = self.client.as_ref();
-        let full = client.is_some_and(|c| c.output.len() > OUTPUT_MAX);
+        let choked = client.is_some_and(|c| c.output.len() > OUTPUT_MAX);
+        let full = choked || tree.is_some_and(Tree::is_full);
         let reading = if stuffed { 0 } else { libc::POLLIN };
         let writing = client.map_or(0, |c| {
             if c.output.is_empty() {
@@ -315,22 +319,32 @@ impl<'a> Stepd<'a> {
             add(stranger.stream.as_raw_fd(), libc::POLLIN);
         }
         let strangers = self.strangers.len();
+        let mut below = 0;
+        for (fd, events) in tree.into_iter().flat_map(|t| t.interests(choked)) {
+            add(fd, events);
+            below += 1;
+        }
         for stream in &self.streams {
             let (fd, events) = stream.interest(full);
             add(fd, events);
         }
         sys::poll(&mut fds, self.timeout_ms())?;
         let seen = |i: usize| fds[i].revents;
+        let children: Vec<bool> = (0..below).map(|i| seen(6 + strangers + i) != 0).collect();
         let streams: Vec<usize> = (0..self.streams.len())
-            .filter(|i| seen(6 + strangers + i) != 0)
+            .filter(|i| seen(6 + strangers + below + i) != 0)
             .collect();
         let greeted: Vec<usize> = (0..strangers).filter(|i| seen(6 + i) != 0).collect();
 
         for i in streams {
-            let from = self.client.as_mut().map(|c| &mut c.output);
-            self.streams[i].serve(from);
+            if let Some(message) = self.streams[i].serve() {
+                self.send(&message);
+            }
         }
         self.streams.retain(Stream::is_open);
+        if children.contains(&true) {
+            self.take_below(&children);
+        }
         if seen(3) != 0 {
             self.take_ready();
         }
@@ -357,14 +371,21 @@ impl<'a> Stepd<'a> {
 
     fn timeout_ms(&self) -> i32 {
         let hello = (self.phase == Phase::Waiting).then_some(self.hello_by);
-        [hello, self.time_limit, self.kill_at, self.give_up_at]
-            .into_iter()
-            .flatten()
-            .min()
-            .map_or(-1, |at| {
-                let wait = at.saturating_duration_since(Instant::now()).as_millis() + 1;
-                i32::try_from(wait).unwrap_or(i32::MAX)
-            })
+        let adoption = self.adoption_by;
+        [
+            hello,
+            self.time_limit,
+            self.kill_at,
+            self.give_up_at,
+            adoption,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .map_or(-1, |at| {
+            let wait = at.saturating_duration_since(Instant::now()).as_millis() + 1;
+            i32::try_from(wait).unwrap_or(i32::MAX)
+        })
     }
 
     fn deadlines(&mut self) {
@@ -393,6 +414,10 @@ impl<'a> Stepd<'a> {
             self.kill_at = None;
             self.signal_all(libc::SIGKILL);
         }
+        if self.adoption_by.is_some_and(|at| at <= now) {
+            self.adoption_by = None;
+            self.srun_left();
+        }
     }
 
     fn accept(&mut self) {
@@ -414,6 +439,11 @@ impl<'a> Stepd<'a> {
                 self.start();
                 self.tell_pmix_error();
                 self.client_messages();
+            }
+            Some(ToStepd::Attach(attach))
+                if (free || self.tree.is_some()) && attach.key == self.order.launch.step_key =>
+            {
+                self.attach(&attach, stranger);
             }
             None if stranger.open => self.strangers.push(stranger),
             // Not the key, or srun is here already: the connection is dropped.
@@ -491,34 +521,55 @@ impl<'a> Stepd<'a> {
 
     fn client_messages(&mut self) {
         while let Some(message) = self.client.as_mut().and_then(Client::next) {
-            match message {
-                ToStepd::Hello(_) => {}
-                ToStepd::Stdin { task, bytes } => {
-                    for stream in &mut self.streams {
-                        stream.feed(task, &bytes);
-                    }
-                }
-                ToStepd::Peers(peers) => self.pmix_peers(peers),
-                ToStepd::Fail(exit) => self.fail(exit),
-                ToStepd::Signal(signal) => {
-                    self.signal_all(i32::try_from(signal).unwrap_or(0));
-                }
-                ToStepd::Window(rows, columns) => {
-                    for stream in &self.streams {
-                        stream.set_window(rows, columns);
-                    }
-                }
-            }
+            self.told(message);
         }
         if self.client.as_ref().is_some_and(|c| !c.open) {
             self.client_lost();
         }
     }
 
+    fn told(&mut self, message: ToStepd) {
+        match message {
+            ToStepd::Hello(_) | ToStepd::Attach(_) | ToStepd::Nothing => {}
+            ToStepd::Stdin { task, bytes } => {
+                for stream in &mut self.streams {
+                    stream.feed(task, &bytes);
+                }
+            }
+            ToStepd::Peers(peers) => self.pmix_peers(peers),
+            ToStepd::Fail(exit) => self.fail(exit),
+            ToStepd::Signal(signal) => {
+                self.signal_all(i32::try_from(signal).unwrap_or(0));
+            }
+            ToStepd::Window(rows, columns) => {
+                for stream in &self.streams {
+                    stream.set_window(rows, columns);
+                }
+            }
+            ToStepd::Down(number, message) => {
+                let tree = self.tree.as_mut();
+                let new = tree.and_then(|t| t.take(number, *message, &self.order.launch));
+                if let Some(message) = new {
+                    self.told(message);
+                }
+                if self.tree.as_mut().is_some_and(Tree::owes_heard) {
+                    self.send(&FromStepd::Heard);
+                }
+            }
+            ToStepd::Again(seen) => self.say_again(&seen),
+            ToStepd::Seen(position, count) => {
+                if let Some(tree) = &mut self.tree {
+                    tree.seen(position, count);
+                }
+            }
+            ToStepd::Left => self.srun_left(),
+        }
+    }
+
     /// srun is gone: so is the reason for the tasks to be.
     fn client_lost(&mut self) {
         self.client = None;
-        if self.phase != Phase::Draining {
+        if !self.is_orphan() && self.phase != Phase::Draining {
             self.begin_end();
         }
     }
@@ -685,51 +736,20 @@ impl<'a> Stepd<'a> {
     }
 
     fn send(&mut self, message: &FromStepd) {
-        if let Some(client) = &mut self.client {
-            client.send(message);
+        match (&mut self.tree, &mut self.client) {
+            (Some(tree), client) => {
+                let frame = tree.say(message);
+                if let Some(client) = client {
+                    client.output.extend_from_slice(frame);
+                }
+            }
+            (None, Some(client)) => client.send(message),
+            (None, None) => {}
         }
     }
 
     fn message(&mut self, line: String) {
         self.send(&FromStepd::Message(line));
-    }
-
-    fn result(&self) -> StepEnd {
-        let weight = |e: &ExitStatus| {
-            if e.signal == 0 {
-                e.code
-            } else {
-                128 + e.signal
-            }
-        };
-        let started = !self.tasks.is_empty();
-        let worst = self.tasks.iter().filter_map(|t| t.exit).max_by_key(weight);
-        let exit = self.failed.or(worst).unwrap_or(ExitStatus {
-            code: u32::from(!started && !self.ending),
-            signal: if self.ending {
-                libc::SIGTERM.unsigned_abs()
-            } else {
-                0
-            },
-        });
-        let state = if self.timed_out {
-            JobState::Timeout
-        } else if self.failed.is_some() {
-            JobState::Failed
-        } else if exit.is_ok() {
-            JobState::Completed
-        } else if exit.signal != 0 {
-            JobState::Cancelled
-        } else {
-            JobState::Failed
-        };
-        StepEnd {
-            end_time: now(),
-            exit,
-            state,
-            usage: self.usage.clone(),
-            cancelled_by: None,
-        }
     }
 }
 

@@ -135,4 +135,21 @@ impl Frames {
         self.at += end;
         Ok(Some(message))
     }
+
+    /// Takes the next whole frame as it came, to be passed on.
+    ///
+    /// # Errors
+    /// As [`length`].
+    pub fn take_whole(&mut self) -> io::Result<Option<&[u8]>> {
+        let rest = &self.bytes[self.at..];
+        let Some(header) = rest.first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let end = 4 + length(*header)?;
+        let Some(frame) = rest.get(..end) else {
+            return Ok(None);
+        };
+        self.at += end;
+        Ok(Some(frame))
+    }
 }

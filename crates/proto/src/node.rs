@@ -128,6 +128,10 @@ pub struct NodeSettings {
     #[n(23)]
     #[cbor(default)]
     pub block_sockets: bool,
+    /// `TreeWidth`: how many nodes a node of a step passes messages on to.
+    #[n(24)]
+    #[cbor(default)]
+    pub tree_width: u32,
 }
 
 /// `JobAcctGatherFrequency` and `JobAcctGatherParams`.

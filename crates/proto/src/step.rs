@@ -21,10 +21,18 @@ pub enum AgentRequest {
     /// connection stays open while the step runs; when it closes, the step is ended. The job's owner or root.
     #[n(0)]
     Create(#[n(0)] Box<StepSpec>),
-    /// From the lead: start the stepd of this node. Answered by [`AgentReply::Started`]. Bearer of the job's key.
+    /// From the lead, or the node above in the tree: start the stepd of this node, and those of the nodes below it, which
+    /// are given in the order of their positions. Answered by [`AgentReply::Started`] when all have answered. Bearer of
+    /// the job's key.
     #[n(1)]
-    StartStep(#[n(0)] Box<StepLaunch>),
-    /// To the lead: this node's part of a step has ended. Answered by [`AgentReply::Done`]. Bearer of the job's key.
+    StartStep(
+        #[n(0)] Box<StepLaunch>,
+        #[n(1)]
+        #[cbor(default)]
+        Vec<StepShare>,
+    ),
+    /// To the lead, or the node above in the tree: this node's part of a step has ended, and those of others below it.
+    /// Answered by [`AgentReply::Done`] when the lead knows. Bearer of the job's key.
     #[n(2)]
     StepNodeEnded {
         /// The job.
@@ -42,8 +50,17 @@ pub enum AgentRequest {
         /// How.
         #[n(4)]
         end: Box<StepEnd>,
+        /// Positions and ends of others.
+        #[n(5)]
+        #[cbor(default)]
+        others: Vec<(u32, StepEnd)>,
+        /// It is for the lead, to be passed on; else whoever gets it is the lead.
+        #[n(6)]
+        #[cbor(default)]
+        onwards: bool,
     },
-    /// Signal a step, from the lead to other nodes. Answered by [`AgentReply::Done`]. Bearer of the job's key.
+    /// Signal a step, from the lead to other nodes, each of which passes it on to those below it. Answered by
+    /// [`AgentReply::Done`]. Bearer of the job's key.
     #[n(3)]
     SignalStep {
         /// The job.
@@ -58,6 +75,10 @@ pub enum AgentRequest {
         /// Signal number.
         #[n(3)]
         signal: u32,
+        /// Addresses of the agents to pass it on to.
+        #[n(4)]
+        #[cbor(default)]
+        below: Vec<String>,
     },
     /// Process ids of a job here (`scontrol listpids`).
     #[n(4)]
@@ -107,6 +128,10 @@ pub enum AgentReply {
         /// Where it listens for the step's other nodes, `ip:port`, if the step's kind of MPI needs that.
         #[n(1)]
         wire: Option<String>,
+        /// The same of the nodes below, in the order of their positions.
+        #[n(2)]
+        #[cbor(default)]
+        below: Vec<BelowStarted>,
     },
     /// Done. After `Created`: the step is over on all its nodes.
     #[n(4)]
@@ -120,6 +145,20 @@ pub enum AgentReply {
     /// To `TakeStepNumber`.
     #[n(260)]
     StepNumber(#[n(0)] u32),
+}
+
+/// The answer of a node that was asked by another.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct BelowStarted {
+    /// As in [`AgentReply::Started`].
+    #[n(0)]
+    pub address: String,
+    /// Likewise.
+    #[n(1)]
+    pub wire: Option<String>,
+    /// Why its stepd is not there.
+    #[n(2)]
+    pub error: Option<String>,
 }
 
 /// Local and global number of a task; absent for processes that are no task. Processes are told as pid, step, task.
@@ -260,6 +299,9 @@ pub struct StepSpec {
     /// `--gpu-bind`, or implied by other options, as text.
     #[n(42)]
     pub gpu_bind: Option<String>,
+    /// `--treewidth`: how many nodes each node passes messages on to; else the site's.
+    #[n(43)]
+    pub tree_width: Option<u32>,
 }
 
 impl StepSpec {
@@ -318,6 +360,20 @@ pub struct StepCreated {
     #[n(4)]
     #[cbor(default)]
     pub wires: Vec<String>,
+    /// Width of the tree ([`muster_core::tree`]) over its nodes.
+    #[n(5)]
+    #[cbor(default)]
+    pub width: u32,
+}
+
+impl StepCreated {
+    /// Width of the tree. One who knows of no tree speaks to every node.
+    pub fn tree_width(&self) -> usize {
+        match self.width {
+            0 => self.nodes.len().max(1),
+            width => width as usize,
+        }
+    }
 }
 
 /// A node of a step.
@@ -370,6 +426,40 @@ pub struct StepLaunch {
     /// The lead's address, for `StepNodeEnded`.
     #[n(10)]
     pub lead: String,
+    /// Width of the tree ([`muster_core::tree`]) over the step's nodes.
+    #[n(11)]
+    #[cbor(default)]
+    pub width: u32,
+    /// Address of the agent above in the tree, if that is not the lead.
+    #[n(12)]
+    pub above: Option<String>,
+}
+
+impl StepLaunch {
+    /// Width of the tree.
+    pub fn tree_width(&self) -> usize {
+        match self.width {
+            0 => self.names.len().max(1),
+            width => width as usize,
+        }
+    }
+}
+
+/// What differs by node in the launch of a step.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct StepShare {
+    /// Address of the node's agent.
+    #[n(0)]
+    pub address: String,
+    /// CPUs of the step on this node.
+    #[n(1)]
+    pub cpus: CpuSet,
+    /// Memory of the step on this node, MiB.
+    #[n(2)]
+    pub memory_mib: u64,
+    /// Devices of the step on this node.
+    #[n(3)]
+    pub gres: Vec<GresShare>,
 }
 
 /// srun to stepd.
@@ -400,6 +490,43 @@ pub enum ToStepd {
     /// The step has failed as a whole, with this status: end all tasks at once.
     #[n(11)]
     Fail(#[n(0)] ExitStatus),
+    /// First message in a step whose nodes form a tree, instead of `Hello`: from srun to the heads, and from each head to
+    /// those below. Also what srun says to a node whose connection upwards was lost.
+    #[n(12)]
+    Attach(#[n(0)] Box<Attach>),
+    /// In a tree: the how-manieth message to all nodes it is, and the message. One that was heard before is passed on,
+    /// and else ignored.
+    #[n(13)]
+    Down(#[n(0)] u64, #[n(1)] Box<ToStepd>),
+    /// In a tree, to a node and all below it: say again what comes after so many messages, by position from the node on.
+    #[n(14)]
+    Again(#[n(0)] Vec<u64>),
+    /// In a tree: the first so many messages of the node at this position have come.
+    #[n(15)]
+    Seen(#[n(0)] u32, #[n(1)] u64),
+    /// In a tree: srun is gone.
+    #[n(16)]
+    Left,
+    /// Nothing, in the place of what is for others.
+    #[n(17)]
+    Nothing,
+}
+
+/// How a node of a tree is connected.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct Attach {
+    /// The step's key.
+    #[n(0)]
+    pub key: ByteVec,
+    /// Addresses of the stepds below, in the order of their positions.
+    #[n(1)]
+    pub below: Vec<String>,
+    /// This is srun, not a node: when it is gone, it is gone.
+    #[n(2)]
+    pub srun: bool,
+    /// How many messages of this node and of those below have come, by position; empty at first.
+    #[n(3)]
+    pub seen: Vec<u64>,
 }
 
 /// stepd to srun.
@@ -463,4 +590,29 @@ pub enum FromStepd {
         #[n(2)]
         joined: bool,
     },
+    /// In a tree: what the node at a position says.
+    #[n(12)]
+    Up {
+        /// Which node.
+        #[n(0)]
+        position: u32,
+        /// Its how-manieth message this is.
+        #[n(1)]
+        number: u64,
+        /// Messages of srun that it has heard.
+        #[n(2)]
+        heard: u64,
+        /// The message.
+        #[n(3)]
+        message: Box<FromStepd>,
+    },
+    /// In a tree: the connection to this position, just below, is lost.
+    #[n(13)]
+    Lost(#[n(0)] u32),
+    /// In a tree, to the node above: this connection ends as it should.
+    #[n(14)]
+    Over,
+    /// Nothing but how much was heard.
+    #[n(15)]
+    Heard,
 }

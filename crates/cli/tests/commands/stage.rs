@@ -155,6 +155,7 @@ impl Stage {
                 key: b"key".to_vec().into(),
                 hostlist: "n[1-2]".to_owned(),
                 wires: Vec::new(),
+                width: 0,
             };
             frame::write(&mut stream, &AgentReply::Created(Box::new(created))).unwrap();
             // Held open until srun goes.

@@ -135,9 +135,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         .on(R)
         .srun_env(&["SLURM_THREADS"])
         .stored("all connections are served by one thread"),
-    opt("treewidth", "width", "fan-out of messages between nodes")
-        .on(R)
-        .stored("srun speaks to every node directly"),
+    opt("treewidth", "width", "fan-out of messages between nodes").on(R),
     flag("unbuffered", "pass output on as it comes, not by lines")
         .short('u')
         .on(R)

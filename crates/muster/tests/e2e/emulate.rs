@@ -59,8 +59,66 @@ fn without_accounting_jobs_end_and_leave_and_nothing_is_written() {
     // Once it is on, what ends is there.
     let held = c.sbatch("-H -o /dev/null --wrap true");
     c.kill(c.controller());
-    c.ok("sed -i s/accounting_storage.none/accounting_storage\\/slurmdbd/ $SLURM_CONF");
+    c.ok("sed -i s,accounting_storage/none,accounting_storage/slurmdbd, $SLURM_CONF");
     assert_eq!(c.start_controller().code, 0);
     c.ok(&format!("scontrol release {held}"));
     c.until_prints(&format!("sacct -X -n -P -j {held} -o State"), "COMPLETED");
+}
+
+/// Messages between controller and agents so far.
+fn messages(c: &Cluster) -> u64 {
+    let line = c.ok("sdiag | grep ^Agents:");
+    line.split_whitespace()
+        .filter_map(|w| w.parse::<u64>().ok())
+        .sum()
+}
+
+#[test]
+fn a_step_of_a_thousand_nodes_starts_by_the_tree_and_costs_the_controller_nothing() {
+    let c = Cluster::emulated(
+        "ClusterName=wide\nSlurmctldHost=here\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\n\
+         AccountingStorageType=accounting_storage/slurmdbd\nNodeName=n1 CPUs=1\nNodeName=e[1-999] CPUs=1\nPartitionName=batch Nodes=ALL Default=YES\n",
+    );
+    // The first node becomes a real one, which leads; the others take part.
+    let pid_file = c.path("run/emulator.pid");
+    c.kill(
+        std::fs::read_to_string(&pid_file)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap(),
+    );
+    std::fs::create_dir_all(c.path("tmp.n1")).unwrap();
+    c.ok(&format!(
+        "slurmd -N n1 && muster emulate nodes 'e[1-999]' --steps {} --pid-file {}",
+        c.path("e").display(),
+        pid_file.display()
+    ));
+    c.until_prints("sinfo -h -o '%D %t'", "1000 idle");
+    c.ok("salloc -Q -N1000 --no-shell");
+    // Every node is told of the job; that it is known everywhere shows when a step has been everywhere.
+    c.ok("srun --jobid=1 -N1000 true");
+    for (width, depth) in [("", 2), ("--treewidth=10", 3), ("--treewidth=2", 9)] {
+        let before = messages(&c);
+        let started = std::time::Instant::now();
+        c.ok(&format!("srun --jobid=1 -N1000 {width} true"));
+        println!(
+            "1000 nodes, {depth} deep: {} ms",
+            started.elapsed().as_millis()
+        );
+        let cost = messages(&c) - before;
+        assert!(cost <= 40, "{cost} messages of the controller");
+    }
+    let steps = c.ok("squeue -h -s -o %i | grep -v -e batch -e extern || true");
+    assert_eq!(steps, "");
+    c.until_prints(
+        "sacct -n -P -j 1 -o JobID,State,NNodes,NTasks | grep -F 1.",
+        &(0..4)
+            .map(|step| format!("1.{step}|COMPLETED|1000|1000"))
+            .collect::<Vec<_>>()
+            .join("\n"),
+    );
+    // Over it all, the job as well.
+    c.ok("scancel 1");
+    c.until_prints("squeue -h", "");
 }

@@ -24,4 +24,5 @@ mod reservations;
 mod running;
 mod site;
 mod steps;
+mod tree;
 mod trust;

@@ -2,7 +2,7 @@
 //! of them in batches and nothing waits for it. What must survive the agent is kept by the shim.
 
 use super::step_node::{Early, Listening};
-use super::{Agent, Event, step_node};
+use super::{Agent, Event};
 use crate::layout::{self, Held, NoLayout};
 use crate::now;
 use crate::shim::wire::{Known, Run, ToShim};
@@ -17,7 +17,9 @@ use muster_core::job::{
 };
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::node::{JobGrant, Report};
-use muster_proto::step::{AgentReply, AgentRequest, StepCreated, StepLaunch, StepNode, StepSpec};
+use muster_proto::step::{
+    AgentReply, AgentRequest, StepCreated, StepLaunch, StepNode, StepShare, StepSpec,
+};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Read;
 use std::rc::Rc;
@@ -85,6 +87,8 @@ struct Running {
     /// Where the daemons listen for each other.
     wires: Vec<Option<String>>,
     error: Option<String>,
+    /// Of the tree over its nodes.
+    width: u32,
 }
 
 /// What the shim keeps of a step.
@@ -322,6 +326,7 @@ impl Agent {
             .for_each(|task| *task += first);
         let run = (grant.job, grant.attempt);
         let (spec, key) = (waiting.spec, random_key());
+        let width = self.tree_width(spec.tree_width);
         let names: Vec<String> = placed
             .iter()
             .map(|p| grant.alloc.nodes[p.node].name.clone())
@@ -357,52 +362,35 @@ impl Agent {
             addresses: vec![String::new(); placed.len()],
             wires: vec![None; placed.len()],
             error: None,
+            width: u32::try_from(width).unwrap_or(u32::MAX),
         };
         self.steps.running.insert((grant.job, step), running);
-        let tasks: Vec<Vec<u32>> = placed.iter().map(|p| p.tasks.clone()).collect();
-        let lead = grant.addresses.first().cloned().unwrap_or_default();
-        for (position, place) in (0u32..).zip(placed) {
-            let launch = StepLaunch {
-                key: grant.key.clone(),
-                spec: spec.clone(),
-                step,
-                step_key: key.clone(),
-                position,
-                tasks: tasks.clone(),
-                names: names.clone(),
+        let launch = StepLaunch {
+            key: grant.key.clone(),
+            spec,
+            step,
+            step_key: key,
+            tasks: placed.iter().map(|p| p.tasks.clone()).collect(),
+            names,
+            lead: grant.addresses.first().cloned().unwrap_or_default(),
+            width: u32::try_from(width).unwrap_or(u32::MAX),
+            // What differs by node.
+            position: 0,
+            cpus: CpuSet::default(),
+            memory_mib: 0,
+            gres: Vec::new(),
+            above: None,
+        };
+        let shares: Vec<StepShare> = placed
+            .into_iter()
+            .map(|place| StepShare {
+                address: grant.addresses.get(place.node).cloned().unwrap_or_default(),
                 cpus: place.cpus,
                 memory_mib: place.memory_mib,
                 gres: place.gres,
-                lead: lead.clone(),
-            };
-            let address = grant.addresses.get(place.node).cloned().unwrap_or_default();
-            self.start_on(grant.job, address, place.node, launch);
-        }
-    }
-
-    /// Starts the daemon of one node, here or through its agent.
-    fn start_on(&mut self, job: JobId, address: String, node: usize, launch: StepLaunch) {
-        // The lead is the first node of the allocation, and that is this one.
-        if node == 0 {
-            return self.start_here(launch, step_node::Origin::Lead);
-        }
-        let (events, key, position) = (self.events.clone(), (job, launch.step), launch.position);
-        let name = launch
-            .names
-            .get(position as usize)
-            .cloned()
-            .unwrap_or_default();
-        tokio::spawn(async move {
-            let request = AgentRequest::StartStep(Box::new(launch));
-            let result = match step_node::ask(&address, &request).await {
-                Ok(AgentReply::Started { address, wire }) => Ok(Listening { address, wire }),
-                Ok(AgentReply::Refused(refusal)) => Err(refusal.to_string()),
-                Ok(other) => Err(format!("unexpected answer {other:?}")),
-                Err(e) => Err(format!("{address}: {e}")),
-            };
-            let result = result.map_err(|e| format!("node {name}: {e}"));
-            let _ = events.send(Event::NodeStarted(key, position, result));
-        });
+            })
+            .collect();
+        self.start_everywhere(&launch, &shares);
     }
 
     /// A node's daemon listens, or cannot be started.
@@ -479,6 +467,7 @@ impl Agent {
                     hostlist: step.hostlist.clone(),
                     // All listen, or none does.
                     wires: running.wires.iter().flatten().cloned().collect(),
+                    width: running.width,
                 };
                 let _ = reply.send(AgentReply::Created(Box::new(created)));
             }
@@ -492,13 +481,21 @@ impl Agent {
 
     /// A node's part of a step has ended.
     pub(super) fn node_ended(&mut self, key: StepKey, position: u32, end: StepEnd) {
+        self.nodes_ended(key, vec![(position, end)]);
+    }
+
+    /// Parts of a step have ended.
+    pub(super) fn nodes_ended(&mut self, key: StepKey, ends: Vec<(u32, StepEnd)>) {
         let Some(running) = self.steps.running.get_mut(&key) else {
             return;
         };
         // Where one node's part had too much memory, the whole step is ended.
-        let greedy = end.state == JobState::OutOfMemory;
-        if let Some(node) = running.record.nodes.get_mut(position as usize) {
-            node.end.get_or_insert(end);
+        let mut greedy = false;
+        for (position, end) in ends {
+            greedy |= end.state == JobState::OutOfMemory;
+            if let Some(node) = running.record.nodes.get_mut(position as usize) {
+                node.end.get_or_insert(end);
+            }
         }
         if greedy {
             self.end_step_everywhere(key);
@@ -570,32 +567,31 @@ impl Agent {
         let Some(grant) = self.jobs.get(run).and_then(|j| j.grant.clone()) else {
             return;
         };
+        // Of one that could not be started it is not known what runs below nodes that did not answer.
+        let failed = running.error.is_some();
         let nodes: Vec<usize> = running
             .record
             .nodes
             .iter()
-            .filter(|n| n.end.is_none())
+            .filter(|n| n.end.is_none() || failed)
             // A node that the job gave up ends all that it has of the job.
             .filter_map(|n| n.position(&grant.alloc))
             .collect();
-        for node in nodes {
-            if node == 0 {
-                self.shim_order(&ToShim::EndStep { run, step: key.1 });
-                continue;
-            }
-            let address = grant.addresses.get(node).cloned().unwrap_or_default();
-            let request = AgentRequest::SignalStep {
-                job: key.0,
-                key: grant.key.clone(),
-                step: key.1,
-                signal: libc::SIGTERM.unsigned_abs(),
-            };
-            tokio::spawn(async move {
-                if let Err(e) = step_node::ask(&address, &request).await {
-                    log::warn!("{address}: a step cannot be ended: {e}");
-                }
-            });
+        if nodes.contains(&0) {
+            self.shim_order(&ToShim::EndStep { run, step: key.1 });
         }
+        let others = nodes.iter().filter(|node| **node != 0);
+        let agents: Vec<String> = others
+            .filter_map(|node| grant.addresses.get(*node).cloned())
+            .collect();
+        let request = AgentRequest::SignalStep {
+            job: key.0,
+            key: grant.key.clone(),
+            step: key.1,
+            signal: libc::SIGTERM.unsigned_abs(),
+            below: Vec::new(),
+        };
+        self.signal_below(&request, &agents);
     }
 
     /// The job is over: nothing of it will start any more.
@@ -665,6 +661,7 @@ impl Agent {
                 client: None,
                 unanswered: 0,
                 error: None,
+                width: 0,
             };
             self.steps.running.insert(key, running);
         }

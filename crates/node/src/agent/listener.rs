@@ -1,13 +1,15 @@
 //! The agent's own socket: srun, other agents, sstat and scontrol ask here. Who they are, the kernel says.
 
-use super::lead::{Asked, Reply};
+use super::lead::{Asked, Reply, StepKey};
 use super::measure;
 use super::shim_link::read_frames;
 use super::{Agent, Event};
 use crate::info;
 use crate::shim::wire::{Process, Run, ToShim};
 use anyhow::Context as _;
+use minicbor::bytes::ByteVec;
 use muster_core::ids::{JobId, StepNo};
+use muster_core::job::StepEnd;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::frame;
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
@@ -87,8 +89,8 @@ impl Agent {
                 spec: *spec,
                 reply,
             }),
-            AgentRequest::StartStep(launch) => {
-                self.start_here(*launch, super::step_node::Origin::Remote(reply));
+            AgentRequest::StartStep(launch, below) => {
+                self.start_here(*launch, super::step_node::Origin::Remote(reply, below));
             }
             AgentRequest::StepNodeEnded {
                 job,
@@ -96,24 +98,33 @@ impl Agent {
                 step,
                 position,
                 end,
+                others,
+                onwards,
             } => {
-                // A job that is forgotten needs no report of its steps any more.
-                let known = self.jobs.latest(job).is_some();
-                if known && self.jobs.with_key(job, &key).is_none() {
-                    return refuse(&reply, RefusalCode::AccessDenied);
-                }
-                self.node_ended((job, step), position, *end);
-                let _ = reply.send(AgentReply::Done);
+                let mut ends = vec![(position, *end)];
+                ends.extend(others);
+                self.others_ended((job, step), &key, ends, onwards, reply);
             }
             AgentRequest::SignalStep {
                 job,
                 key,
                 step,
                 signal,
+                below,
             } => {
                 let Some((run, _)) = self.jobs.with_key(job, &key) else {
                     return refuse(&reply, RefusalCode::AccessDenied);
                 };
+                if !below.is_empty() {
+                    let request = AgentRequest::SignalStep {
+                        job,
+                        key,
+                        step,
+                        signal,
+                        below: Vec::new(),
+                    };
+                    self.signal_below(&request, &below);
+                }
                 self.signal_from_lead(run, step, signal);
                 let _ = reply.send(AgentReply::Done);
             }
@@ -133,6 +144,33 @@ impl Agent {
             }
             AgentRequest::Inspect { job } => self.inspect(job, uid, |_| Wish::Processes, reply),
             AgentRequest::Measure { job } => self.inspect(job, uid, Wish::Usage, reply),
+        }
+    }
+
+    /// Other nodes' parts of a step have ended.
+    fn others_ended(
+        &mut self,
+        key: StepKey,
+        job_key: &ByteVec,
+        ends: Vec<(u32, StepEnd)>,
+        onwards: bool,
+        reply: Reply,
+    ) {
+        let known = self
+            .jobs
+            .with_key(key.0, job_key)
+            .map(|(_, job)| job.leads());
+        match known {
+            Some(false) if onwards && self.node_steps.part(key).is_some() => {
+                self.tell_end(key, ends, Some(reply));
+            }
+            _ if onwards => refuse(&reply, RefusalCode::JobNotHere),
+            None if self.jobs.latest(key.0).is_some() => refuse(&reply, RefusalCode::AccessDenied),
+            // A job that is forgotten needs no report of its steps any more.
+            _ => {
+                self.nodes_ended(key, ends);
+                let _ = reply.send(AgentReply::Done);
+            }
         }
     }
 

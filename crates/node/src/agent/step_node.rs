@@ -4,7 +4,6 @@ use super::lead::{Asked, Reply, StepKey};
 use super::{Agent, Event, launch};
 use crate::binding::BindVariables;
 use crate::shim::wire::{Run, StepOrder, TaskBinding, ToShim};
-use anyhow::{Context as _, bail};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::hostlist;
@@ -12,31 +11,22 @@ use muster_core::ids::{JobId, StepNo};
 use muster_core::job::StepEnd;
 use muster_core::job_env::{self, StepView};
 use muster_core::refusal::{Refusal, RefusalCode};
-use muster_proto::frame;
-use muster_proto::frame::Frames;
 use muster_proto::node::JobGrant;
-use muster_proto::step::{AgentReply, AgentRequest, StepLaunch};
+use muster_proto::step::{AgentReply, StepLaunch, StepShare};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 
 /// Kept records of this node's part of a step have this number plus the step's.
 const KEPT_NODE: u32 = 1 << 30;
 /// How long a step's start waits for the controller to tell this node of the job.
 const GRANT_WAIT: Duration = Duration::from_secs(30);
-/// Waits between tries to tell the lead of an end.
-const DELIVERY_MIN: Duration = Duration::from_millis(50);
-/// See above.
-const DELIVERY_MAX: Duration = Duration::from_secs(5);
-
 /// Who wants a step daemon.
 #[derive(Debug)]
 pub(super) enum Origin {
     /// This agent, which leads the job.
     Lead,
-    /// Another agent.
-    Remote(Reply),
+    /// Another agent, or this one for the nodes below as well: these have still to be asked.
+    Remote(Reply, Vec<StepShare>),
 }
 
 /// A request that came before the controller's word of its job: the controller tells both at once, and whoever asked
@@ -82,16 +72,24 @@ pub(super) struct NodeSteps {
 
 /// What is needed to tell of a part's end; the shim keeps it too.
 #[derive(Clone, Debug, Encode, Decode)]
-struct Part {
+pub(super) struct Part {
     #[n(0)]
     run: Run,
     #[n(1)]
     position: u32,
     #[n(2)]
-    lead: String,
+    pub(super) lead: String,
+    /// The agent above in the tree, if that is not the lead.
+    #[n(3)]
+    pub(super) above: Option<String>,
 }
 
 impl NodeSteps {
+    /// This node's part of a step, until the lead knows of its end.
+    pub(super) fn part(&self, key: StepKey) -> Option<&Part> {
+        self.parts.get(&key)
+    }
+
     /// Takes a kept record back; whether it is one of these.
     pub(super) fn adopt(&mut self, run: Run, kept: u32, bytes: &[u8]) -> bool {
         let Some(step) = kept.checked_sub(KEPT_NODE) else {
@@ -142,7 +140,9 @@ impl Agent {
                     run,
                     position,
                     lead: launch.lead.clone(),
+                    above: launch.above.clone(),
                 };
+                let origin = self.start_below(&launch, origin);
                 self.keep(run, KEPT_NODE + step.0, &part);
                 self.node_steps.parts.insert((job, step), part);
                 self.node_steps
@@ -223,10 +223,14 @@ impl Agent {
     ) {
         match (origin, result) {
             (Origin::Lead, result) => self.node_started(key, position, result),
-            (Origin::Remote(reply), Ok(Listening { address, wire })) => {
-                let _ = reply.send(AgentReply::Started { address, wire });
+            (Origin::Remote(reply, _), Ok(Listening { address, wire })) => {
+                let _ = reply.send(AgentReply::Started {
+                    address,
+                    wire,
+                    below: Vec::new(),
+                });
             }
-            (Origin::Remote(reply), Err(error)) => {
+            (Origin::Remote(reply, _), Err(error)) => {
                 let refusal = Refusal::new(RefusalCode::JobNotHere, error);
                 let _ = reply.send(AgentReply::Refused(refusal));
             }
@@ -284,32 +288,11 @@ impl Agent {
             self.node_ended(key, part.position, end);
             return self.end_delivered(key);
         }
-        let Some(grant) = job.and_then(|j| j.grant.clone()) else {
+        if job.is_none_or(|j| j.grant.is_none()) {
             // Agent and shim were both lost, and the key with them; the lead learns of the job's end otherwise.
             return self.end_delivered(key);
-        };
-        let request = AgentRequest::StepNodeEnded {
-            job: run.0,
-            key: grant.key.clone(),
-            step,
-            position: part.position,
-            end: Box::new(end),
-        };
-        let events = self.events.clone();
-        tokio::spawn(async move {
-            let mut wait = DELIVERY_MIN;
-            while let Err(e) = ask(&part.lead, &request).await {
-                log::warn!(
-                    "{}: the end of step {}.{} cannot be told: {e}",
-                    part.lead,
-                    key.0,
-                    key.1
-                );
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(DELIVERY_MAX);
-            }
-            let _ = events.send(Event::EndDelivered(key));
-        });
+        }
+        self.tell_end(key, vec![(part.position, end)], None);
     }
 
     /// The lead knows: the part is forgotten.
@@ -392,26 +375,5 @@ impl Agent {
             env.push(b"TMPDIR=/tmp".to_vec().into());
         }
         env
-    }
-}
-
-/// Asks another agent something; gives its first answer.
-pub(super) async fn ask(address: &str, request: &AgentRequest) -> anyhow::Result<AgentReply> {
-    let Some(path) = address.strip_prefix("unix:") else {
-        bail!("agents on other machines (address '{address}') cannot be reached by this version");
-    };
-    let mut stream = UnixStream::connect(path).await?;
-    stream.write_all(&frame::encode(request)).await?;
-    let mut frames = Frames::default();
-    let mut chunk = [0; 4096];
-    loop {
-        if let Some(reply) = frames.take()? {
-            return Ok(reply);
-        }
-        let n = stream.read(&mut chunk).await.context("its answer")?;
-        if n == 0 {
-            bail!("it closed without an answer");
-        }
-        frames.push(&chunk[..n]);
     }
 }

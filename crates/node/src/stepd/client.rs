@@ -1,4 +1,4 @@
-//! A connection of srun.
+//! A connection of srun, or of the node above.
 
 use muster_proto::frame;
 use muster_proto::frame::Frames;
@@ -8,31 +8,31 @@ use std::os::unix::net::UnixStream;
 
 /// The connection and what waits on it.
 #[derive(Debug)]
-pub(super) struct Client {
-    pub(super) stream: UnixStream,
+pub(crate) struct Client {
+    pub(crate) stream: UnixStream,
     input: Frames,
     /// Frames that it has not taken yet.
-    pub(super) output: Vec<u8>,
+    pub(crate) output: Vec<u8>,
     /// It has not hung up.
-    pub(super) open: bool,
-    /// It has been told that all is over.
-    pub(super) told_closed: bool,
+    pub(crate) open: bool,
+    /// It has been told that this connection is over.
+    pub(crate) told_over: bool,
 }
 
 impl Client {
-    pub(super) fn new(stream: UnixStream) -> io::Result<Client> {
+    pub(crate) fn new(stream: UnixStream) -> io::Result<Client> {
         stream.set_nonblocking(true)?;
         Ok(Client {
             stream,
             input: Frames::default(),
             output: Vec::new(),
             open: true,
-            told_closed: false,
+            told_over: false,
         })
     }
 
     /// Takes in what has come.
-    pub(super) fn read(&mut self) {
+    pub(crate) fn read(&mut self) {
         let mut chunk = [0; 64 << 10];
         match self.stream.read(&mut chunk) {
             Ok(0) => self.open = false,
@@ -47,7 +47,7 @@ impl Client {
     }
 
     /// The next whole message.
-    pub(super) fn next(&mut self) -> Option<ToStepd> {
+    pub(crate) fn next(&mut self) -> Option<ToStepd> {
         self.input.take().unwrap_or_else(|e| {
             eprintln!("a message from srun is not understood: {e}");
             self.open = false;
@@ -56,12 +56,12 @@ impl Client {
         })
     }
 
-    pub(super) fn send(&mut self, message: &FromStepd) {
+    pub(crate) fn send(&mut self, message: &FromStepd) {
         frame::encode_into(message, &mut self.output);
     }
 
     /// Writes as much as it takes.
-    pub(super) fn write(&mut self) {
+    pub(crate) fn write(&mut self) {
         let mut done = 0;
         while done < self.output.len() && self.open {
             match self.stream.write(&self.output[done..]) {

@@ -2,7 +2,7 @@
 
 use super::output;
 use crate::sys;
-use muster_proto::frame;
+use muster_proto::step::FromStepd;
 use nix::errno::Errno;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -76,14 +76,15 @@ impl Stream {
         (fd, events)
     }
 
-    /// Moves bytes; output goes to srun as frames, or nowhere when it is gone.
-    pub(super) fn serve(&mut self, client: Option<&mut Vec<u8>>) {
+    /// Moves bytes; gives output as a message to srun.
+    pub(super) fn serve(&mut self) -> Option<FromStepd> {
         if !self.input.is_empty() {
             self.push();
         }
-        if self.kind != Kind::In {
-            self.pull(client);
+        if self.kind == Kind::In {
+            return None;
         }
+        self.pull()
     }
 
     /// Input for a task, or for all; nothing is the end of it.
@@ -139,23 +140,18 @@ impl Stream {
         }
     }
 
-    fn pull(&mut self, client: Option<&mut Vec<u8>>) {
-        let Some(fd) = &self.fd else {
-            return;
-        };
+    fn pull(&mut self) -> Option<FromStepd> {
+        let fd = self.fd.as_ref()?;
         let mut chunk = [0; 64 << 10];
         let n = match nix::unistd::read(fd, &mut chunk) {
             Ok(n) => n,
-            Err(Errno::EINTR | Errno::EAGAIN) => return,
+            Err(Errno::EINTR | Errno::EAGAIN) => return None,
             // A terminal whose other side is closed says EIO.
             Err(_) => 0,
         };
         if n == 0 {
             self.fd = None;
         }
-        if let Some(out) = client {
-            let message = output(self.task, self.kind == Kind::Err, &chunk[..n]);
-            frame::encode_into(&message, out);
-        }
+        Some(output(self.task, self.kind == Kind::Err, &chunk[..n]))
     }
 }

@@ -182,6 +182,7 @@ impl Srun {
                     FromStepd::Closed => break,
                     // Only steps of MPI programs say these.
                     FromStepd::Joined | FromStepd::Failed { .. } => {}
+                    other => panic!("the test's steps are no trees: {other:?}"),
                 }
             }
         }

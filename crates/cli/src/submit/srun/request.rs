@@ -228,6 +228,9 @@ pub(super) fn step(line: &Line, args: &[String]) -> Result<(StepSpec, Streams), 
     if let Some(text) = chosen.value("relative") {
         spec.relative = Some(number("relative", text, 0)?);
     }
+    if let Some(text) = chosen.value("treewidth") {
+        spec.tree_width = Some(number("treewidth", text, 1)?);
+    }
     copy_ask(&mut spec, &ask);
     if chosen.has("multi-prog") {
         spec.multi_prog = multi_prog::read(&line.words[0], spec.ntasks.unwrap_or(1))?;

@@ -1,6 +1,7 @@
 //! A running step, from srun's side: one loop that passes streams and signals between the terminal and the step
 //! daemons, and tells how tasks end.
 
+mod nodes;
 mod peer;
 
 use super::input::Input;
@@ -18,7 +19,7 @@ use muster_core::job::{ExitStatus, JobState};
 use muster_proto::step::{FromStepd, StdinTask, StepCreated, StepSpec, ToStepd};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::Signal;
-use peer::Peer;
+use nodes::{Nodes, Said};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -30,8 +31,6 @@ const TWICE: Duration = Duration::from_secs(1);
 const LEAVE_AFTER: Duration = Duration::from_secs(2);
 /// How long srun waits for a step's last node to be heard of.
 const STEP_OVER: Duration = Duration::from_secs(2);
-/// Input waits while a node has so many bytes to take.
-const BACKLOG_MAX: usize = 256 << 10;
 
 /// How srun ends.
 pub(super) struct Outcome {
@@ -82,7 +81,7 @@ pub(super) struct Session {
     /// `StepId=5.0`.
     id: String,
     job: String,
-    peers: Vec<Peer>,
+    nodes: Nodes,
     tasks: Tasks,
     stdout: Option<Output>,
     stderr: Option<Output>,
@@ -183,16 +182,13 @@ impl Session {
             run_program(say, &prolog);
         }
         let meshed = parts.iter().any(|(_, created)| !created.wires.is_empty());
-        let mut peers = Vec::new();
-        for (spec, created) in parts {
-            peers.extend(greet(say, &spec, created)?);
-        }
+        let nodes = Nodes::greet(say, parts)?;
         let id = format!("StepId={}.{step}", spec.job);
         Ok(Session {
             say: *say,
             id,
             job: spec.job.to_string(),
-            peers,
+            nodes,
             tasks,
             stdout,
             stderr,
@@ -262,7 +258,7 @@ impl Session {
     }
 
     fn is_over(&self) -> bool {
-        self.peers.iter().all(Peer::is_closed)
+        self.nodes.are_over()
     }
 
     /// Waits for something to happen and deals with it.
@@ -273,8 +269,7 @@ impl Session {
             .min();
         let (input_ready, signalled) = {
             let mut fds = vec![PollFd::new(signals.fd(), PollFlags::POLLIN)];
-            let wants_input =
-                self.peers.iter().all(|p| p.backlog() < BACKLOG_MAX) && !self.tasks.all_exited();
+            let wants_input = self.nodes.want_input() && !self.tasks.all_exited();
             let input_at = self.input.fd().filter(|_| wants_input).map(|fd| {
                 fds.push(PollFd::new(fd, PollFlags::POLLIN));
                 fds.len() - 1
@@ -286,9 +281,7 @@ impl Session {
             {
                 fds.push(PollFd::new(fd, PollFlags::POLLIN));
             }
-            for peer in self.peers.iter().filter(|p| !p.is_closed()) {
-                fds.push(peer.poll_fd());
-            }
+            fds.extend(self.nodes.poll_fds());
             let _ = poll(&mut fds, timeout(until));
             let ready = |at: usize| fds[at].any().unwrap_or(false);
             (input_at.is_some_and(ready), ready(0))
@@ -301,23 +294,18 @@ impl Session {
         if input_ready {
             self.feed();
         }
-        self.serve_peers();
+        self.serve_nodes();
         if let Some(holder) = holder.as_mut() {
             self.hear_controller(holder);
         }
         self.tick();
     }
 
-    fn serve_peers(&mut self) {
-        for at in 0..self.peers.len() {
-            if self.peers[at].is_closed() {
-                continue;
-            }
-            for message in self.peers[at].exchange() {
-                self.heard(at, message);
-            }
-            if self.peers[at].is_broken() {
-                self.node_lost(at);
+    fn serve_nodes(&mut self) {
+        for said in self.nodes.exchange() {
+            match said {
+                Said::Message(at, message) => self.heard(at, message),
+                Said::Lost(at) => self.node_lost(at),
             }
         }
     }
@@ -325,7 +313,7 @@ impl Session {
     fn heard(&mut self, at: usize, message: FromStepd) {
         match message {
             FromStepd::Started(_) => {
-                let node = &self.peers[at].node;
+                let node = self.nodes.node(at);
                 self.tasks.started(node);
                 self.say.verbose(&format!(
                     "Node {}, {} tasks started",
@@ -356,7 +344,12 @@ impl Session {
                 }
             }
             FromStepd::Exited { task, exit, oom } => self.exited(at, task, exit, oom),
-            FromStepd::Closed => self.peers[at].close(),
+            // Those are about connections.
+            FromStepd::Closed
+            | FromStepd::Up { .. }
+            | FromStepd::Lost(_)
+            | FromStepd::Over
+            | FromStepd::Heard => {}
             FromStepd::Joined => {
                 self.joined = true;
                 if let Some(exit) = self.missing {
@@ -382,14 +375,12 @@ impl Session {
         self.aborted = true;
         self.tell();
         self.say.info(&format!("Terminating {}", self.id));
-        for peer in self.peers.iter_mut().filter(|p| !p.is_closed()) {
-            peer.send(&ToStepd::Fail(exit));
-        }
+        self.nodes.send(&ToStepd::Fail(exit));
         self.clock.leave = Some(leave_at());
     }
 
     fn exited(&mut self, at: usize, task: u32, exit: ExitStatus, oom: bool) {
-        let name = self.peers[at].node.name.clone();
+        let name = self.nodes.node(at).name.clone();
         if !self.tasks.exited(&name, task, exit, oom) {
             return;
         }
@@ -430,20 +421,16 @@ impl Session {
     }
 
     fn broadcast(&mut self, signal: Signal) {
-        let message = ToStepd::Signal(signal as u32);
-        for peer in self.peers.iter_mut().filter(|p| !p.is_closed()) {
-            peer.send(&message);
-        }
+        self.nodes.send(&ToStepd::Signal(signal as u32));
     }
 
     fn node_lost(&mut self, at: usize) {
-        let left = self.tasks.left_on(&self.peers[at].node);
-        self.peers[at].close();
+        let node = self.nodes.node(at);
+        let left = self.tasks.left_on(node);
         if left.is_empty() {
             return;
         }
         self.lost = true;
-        let node = &self.peers[at].node;
         self.say.error(&format!("Node failure on {}", node.name));
         self.say.error(&format!(
             "{}: task {}: connection to the node's step daemon lost, exit status unknown",
@@ -469,11 +456,7 @@ impl Session {
             task,
             bytes: bytes.into(),
         };
-        for peer in self.peers.iter_mut().filter(|p| !p.is_closed()) {
-            if task.is_none_or(|t| peer.node.tasks.contains(&t)) {
-                peer.send(&message);
-            }
-        }
+        self.nodes.send(&message);
     }
 
     fn signal(&mut self, signal: Signal) {
@@ -483,9 +466,7 @@ impl Session {
             Signal::SIGTSTP => {}
             Signal::SIGWINCH => {
                 if let Some((rows, columns)) = terminal::size() {
-                    for peer in self.peers.iter_mut().filter(|p| !p.is_closed()) {
-                        peer.send(&ToStepd::Window(rows, columns));
-                    }
+                    self.nodes.send(&ToStepd::Window(rows, columns));
                 }
             }
             Signal::SIGTERM if self.aborted => {
@@ -509,7 +490,7 @@ impl Session {
             self.broadcast(Signal::SIGKILL);
             self.leave = self.clock.interrupted.is_some();
             self.clock.interrupted = Some(Instant::now());
-            self.serve_peers();
+            self.serve_nodes();
             return;
         }
         let again = self
@@ -629,35 +610,6 @@ impl Session {
 /// When srun gives up on a step that was told to end.
 fn leave_at() -> Instant {
     Instant::now() + super::kill_wait() + LEAVE_AFTER
-}
-
-/// Opens the connections and proves to each step daemon that it is this step's srun.
-fn greet(say: &Say, spec: &StepSpec, created: StepCreated) -> Result<Vec<Peer>, ExitCode> {
-    let mut peers = Vec::with_capacity(created.nodes.len());
-    for node in created.nodes {
-        say.verbose(&format!(
-            "launching StepId={}.{} on host {}, {} tasks: {}",
-            spec.job,
-            created.step,
-            node.name,
-            node.tasks.len(),
-            muster_core::hostlist::ranges(&node.tasks)
-        ));
-        let stream = AgentStream::connect(&node.address).map_err(|e| {
-            say.error(&format!(
-                "Unable to reach node {} at {}: {e}",
-                node.name, node.address
-            ));
-            say.failed()
-        })?;
-        let mut peer = Peer::new(node, stream);
-        peer.send(&ToStepd::Hello(created.key.clone()));
-        if !created.wires.is_empty() {
-            peer.send(&ToStepd::Peers(created.wires.clone()));
-        }
-        peers.push(peer);
-    }
-    Ok(peers)
 }
 
 const CAUGHT: [Signal; 9] = [

@@ -1,18 +1,21 @@
-//! One step daemon: its node, what it has sent, and what it has still to take.
+//! The connection to one step daemon: what it has sent, and what it has still to take.
 
 use crate::submit::agent::AgentStream;
 use crate::submit::incoming::Incoming;
 use muster_proto::frame;
-use muster_proto::step::{FromStepd, StepNode, ToStepd};
+use muster_proto::step::{FromStepd, ToStepd};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{MsgFlags, send};
+use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 /// A connection to a step daemon.
 pub(super) struct Peer {
-    /// Its node and tasks.
-    pub(super) node: StepNode,
+    /// The nodes that are reached by it: its own, and those below that in a tree.
+    pub(super) nodes: Range<usize>,
+    /// It speaks for a branch of a tree, even if that is one node.
+    pub(super) tree: bool,
     /// Gone once everything was said.
     stream: Option<AgentStream>,
     incoming: Incoming,
@@ -21,9 +24,10 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(node: StepNode, stream: AgentStream) -> Peer {
+    pub(super) fn new(nodes: Range<usize>, tree: bool, stream: AgentStream) -> Peer {
         Peer {
-            node,
+            nodes,
+            tree,
             stream: Some(stream),
             incoming: Incoming::default(),
             outgoing: Vec::new(),

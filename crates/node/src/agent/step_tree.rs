@@ -1,0 +1,374 @@
+//! The tree over the nodes of a step ([`muster_core::tree`]), as agents use it: starts and signals go down, each agent
+//! asking a few others, and ends come up, gathered on the way while the one above is busy. An agent passes on only to
+//! sockets of agents, and only for who has the job's key. One that is lost on the way down fails the
+//! start; on the way up it is left out.
+
+use super::lead::{Reply, StepKey};
+use super::step_node::{Listening, Origin};
+use super::{Agent, Event};
+use crate::info;
+use anyhow::{Context as _, bail};
+use minicbor::bytes::ByteVec;
+use muster_core::job::StepEnd;
+use muster_core::tree;
+use muster_proto::frame::{self, Frames};
+use muster_proto::step::{AgentReply, AgentRequest, BelowStarted, StepLaunch, StepShare};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// Waits between tries to tell the lead of an end.
+const DELIVERY_MIN: Duration = Duration::from_millis(50);
+/// See above.
+const DELIVERY_MAX: Duration = Duration::from_secs(5);
+
+/// Ends on their way up, by step.
+pub(super) type Endings = HashMap<StepKey, Ending>;
+
+/// Positions and ends.
+type Ends = Vec<(u32, StepEnd)>;
+
+/// Ends of a step that this node has heard of and the lead perhaps not.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    /// They, and who told of them; nobody for this node's own.
+    waiting: Vec<(Ends, Option<Reply>)>,
+    /// Earlier ones are being told.
+    busy: bool,
+}
+
+/// Ends that the lead knows of.
+pub(super) struct Told {
+    pub(super) key: StepKey,
+    /// This node's own is among them.
+    own: bool,
+    replies: Vec<Reply>,
+}
+
+impl Agent {
+    /// Width of a step's tree, where srun asks for `asked`.
+    pub(super) fn tree_width(&self, asked: Option<u32>) -> usize {
+        match asked.unwrap_or(self.settings.tree_width) {
+            0 => tree::WIDTH_DEFAULT,
+            width => width.max(2) as usize,
+        }
+    }
+
+    /// The lead: starts the daemons of all nodes. `launch` is what they have in common.
+    pub(super) fn start_everywhere(&mut self, launch: &StepLaunch, shares: &[StepShare]) {
+        for branch in tree::branches(0..shares.len(), launch.tree_width()) {
+            let head = launch_at(launch, branch.start, &shares[branch.start], None);
+            let below = shares[branch.start + 1..branch.end].to_vec();
+            let here = shares[branch.start].address == self.address();
+            if here && below.is_empty() {
+                self.start_here(head, Origin::Lead);
+                continue;
+            }
+            let names = launch.names[branch.clone()].to_vec();
+            let (events, key) = (self.events.clone(), (launch.spec.job, launch.step));
+            let tell = move |answers: Vec<BelowStarted>| {
+                for (position, answer) in (0u32..).skip(branch.start).zip(answers) {
+                    let result = listening(answer);
+                    let _ = events.send(Event::NodeStarted(key, position, result));
+                }
+            };
+            if here {
+                let (reply, mut answer) = mpsc::unbounded_channel();
+                self.start_here(head, Origin::Remote(reply, below));
+                tokio::spawn(async move {
+                    tell(answers(answer.recv().await.context("no answer"), &names))
+                });
+            } else {
+                let address = shares[branch.start].address.clone();
+                tokio::spawn(
+                    async move { tell(start_branch(&address, head, below, &names).await) },
+                );
+            }
+        }
+    }
+
+    /// A node in the tree: has the nodes below started, and gives whom this one's own answer goes to.
+    pub(super) fn start_below(&self, launch: &StepLaunch, origin: Origin) -> Origin {
+        let Origin::Remote(reply, below) = origin else {
+            return origin;
+        };
+        if below.is_empty() {
+            return Origin::Remote(reply, below);
+        }
+        let asked = ask_below(launch, &below, &self.address());
+        let (own, mut answer) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            let below = asked.answers().await;
+            let _ = reply.send(match answer.recv().await {
+                Some(AgentReply::Started { address, wire, .. }) => AgentReply::Started {
+                    address,
+                    wire,
+                    below,
+                },
+                Some(other) => other,
+                None => return,
+            });
+        });
+        Origin::Remote(own, Vec::new())
+    }
+
+    /// Has a step signalled by these agents.
+    pub(super) fn signal_below(&self, request: &AgentRequest, agents: &[String]) {
+        for branch in tree::branches(0..agents.len(), self.tree_width(None)) {
+            tokio::spawn(signal_branch(request.clone(), agents[branch].to_vec()));
+        }
+    }
+
+    fn address(&self) -> String {
+        info::agent_address(&self.options.spool_dir)
+    }
+
+    /// Parts of a step that is led elsewhere have ended: this node's, or those of nodes below that have sent `reply`.
+    pub(super) fn tell_end(&mut self, key: StepKey, ends: Ends, reply: Option<Reply>) {
+        let ending = self.endings.entry(key).or_default();
+        ending.waiting.push((ends, reply));
+        self.tell_ends(key);
+    }
+
+    /// Tells what waits, unless something is being told: what comes meanwhile goes together.
+    fn tell_ends(&mut self, key: StepKey) {
+        let part = self.node_steps.part(key);
+        let way = part.map(|p| (p.above.clone(), p.lead.clone()));
+        let grant = self.jobs.latest(key.0).and_then(|(_, j)| j.grant.clone());
+        let Some(ending) = self.endings.get_mut(&key).filter(|e| !e.busy) else {
+            return;
+        };
+        let known = way.zip(grant).filter(|_| !ending.waiting.is_empty());
+        let Some(((above, lead), grant)) = known else {
+            // Who waits for an answer turns to the lead when there is none.
+            self.endings.remove(&key);
+            return;
+        };
+        ending.busy = true;
+        let mut told = Told {
+            key,
+            own: false,
+            replies: Vec::new(),
+        };
+        let mut ends = Vec::new();
+        for (more, reply) in std::mem::take(&mut ending.waiting) {
+            told.own |= reply.is_none();
+            told.replies.extend(reply);
+            ends.extend(more);
+        }
+        let (events, job_key) = (self.events.clone(), grant.key.clone());
+        tokio::spawn(async move {
+            tell_up(above.as_deref(), &lead, &job_key, key, ends).await;
+            let _ = events.send(Event::EndsTold(told));
+        });
+    }
+
+    /// The lead knows of ends.
+    pub(super) fn ends_told(&mut self, told: Told) {
+        for reply in told.replies {
+            let _ = reply.send(AgentReply::Done);
+        }
+        if let Some(ending) = self.endings.get_mut(&told.key) {
+            ending.busy = false;
+        }
+        self.tell_ends(told.key);
+        if told.own {
+            self.end_delivered(told.key);
+        }
+    }
+}
+
+/// Tells the node above one in a step's tree, or the lead, of ends.
+pub(crate) async fn tell_above(launch: &StepLaunch, ends: Vec<(u32, StepEnd)>) {
+    let key = (launch.spec.job, launch.step);
+    tell_up(
+        launch.above.as_deref(),
+        &launch.lead,
+        &launch.key,
+        key,
+        ends,
+    )
+    .await;
+}
+
+async fn tell_up(above: Option<&str>, lead: &str, job_key: &ByteVec, key: StepKey, mut ends: Ends) {
+    if ends.is_empty() {
+        return;
+    }
+    let (position, end) = ends.remove(0);
+    let request = |onwards: bool| AgentRequest::StepNodeEnded {
+        job: key.0,
+        key: job_key.clone(),
+        step: key.1,
+        position,
+        end: Box::new(end.clone()),
+        others: ends.clone(),
+        onwards,
+    };
+    let by_above = match above {
+        Some(above) => ask(above, &request(true)).await.ok(),
+        None => None,
+    };
+    if !matches!(by_above, Some(AgentReply::Done)) {
+        tell_lead(lead, &request(false), key).await;
+    }
+}
+
+/// Tells the lead, however long it takes.
+async fn tell_lead(lead: &str, request: &AgentRequest, key: StepKey) {
+    let mut wait = DELIVERY_MIN;
+    while let Err(e) = ask(lead, request).await {
+        log::warn!(
+            "{lead}: the end of step {}.{} cannot be told: {e}",
+            key.0,
+            key.1
+        );
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(DELIVERY_MAX);
+    }
+}
+
+/// Has the branches below a node started; the answers of all their nodes, in order.
+pub(crate) fn ask_below(launch: &StepLaunch, below: &[StepShare], own_address: &str) -> Asked {
+    let first = launch.position as usize + 1;
+    let branches =
+        tree::branches(0..below.len(), launch.tree_width()).map(|branch: Range<usize>| {
+            let at = first + branch.start..first + branch.end;
+            let share = &below[branch.start];
+            let head = launch_at(launch, at.start, share, Some(own_address.to_owned()));
+            let names = launch.names.get(at).unwrap_or_default().to_vec();
+            let below = below[branch.start + 1..branch.end].to_vec();
+            let address = share.address.clone();
+            tokio::spawn(async move { start_branch(&address, head, below, &names).await })
+        });
+    Asked(branches.collect())
+}
+
+/// Branches that have been asked to start.
+pub(crate) struct Asked(Vec<JoinHandle<Vec<BelowStarted>>>);
+
+impl Asked {
+    /// The answers of all nodes, in order.
+    pub(crate) async fn answers(self) -> Vec<BelowStarted> {
+        let mut all = Vec::new();
+        for branch in self.0 {
+            // Such a task does not panic.
+            all.extend(branch.await.unwrap_or_default());
+        }
+        all
+    }
+}
+
+/// The launch of one node.
+fn launch_at(
+    launch: &StepLaunch,
+    position: usize,
+    share: &StepShare,
+    above: Option<String>,
+) -> StepLaunch {
+    StepLaunch {
+        position: u32::try_from(position).unwrap_or(u32::MAX),
+        cpus: share.cpus.clone(),
+        memory_mib: share.memory_mib,
+        gres: share.gres.clone(),
+        above,
+        ..launch.clone()
+    }
+}
+
+async fn start_branch(
+    address: &str,
+    head: StepLaunch,
+    below: Vec<StepShare>,
+    names: &[String],
+) -> Vec<BelowStarted> {
+    let request = AgentRequest::StartStep(Box::new(head), below);
+    let answer = ask(address, &request).await;
+    answers(answer.with_context(|| address.to_owned()), names)
+}
+
+/// What a branch answered, by node; `names` are those of its nodes.
+fn answers(answer: anyhow::Result<AgentReply>, names: &[String]) -> Vec<BelowStarted> {
+    let error = |text: String| BelowStarted {
+        error: Some(text),
+        ..BelowStarted::default()
+    };
+    let head = names.first().map_or("", String::as_str);
+    let (first, mut rest) = match answer {
+        Ok(AgentReply::Started {
+            address,
+            wire,
+            below,
+        }) => {
+            let first = BelowStarted {
+                address,
+                wire,
+                error: None,
+            };
+            (first, below)
+        }
+        Ok(AgentReply::Refused(refusal)) => (error(format!("node {head}: {refusal}")), Vec::new()),
+        Ok(other) => (
+            error(format!("node {head}: unexpected answer {other:?}")),
+            Vec::new(),
+        ),
+        Err(e) => (error(format!("node {head}: {e:#}")), Vec::new()),
+    };
+    for name in names.iter().skip(1 + rest.len()) {
+        rest.push(error(format!(
+            "node {name}: not asked, as node {head} has failed"
+        )));
+    }
+    rest.insert(0, first);
+    rest.truncate(names.len());
+    rest
+}
+
+fn listening(answer: BelowStarted) -> Result<Listening, String> {
+    match answer.error {
+        Some(error) => Err(error),
+        None => Ok(Listening {
+            address: answer.address,
+            wire: answer.wire,
+        }),
+    }
+}
+
+/// Has the first of these nodes that answers signal its step and pass that on to those after it.
+async fn signal_branch(mut request: AgentRequest, agents: Vec<String>) {
+    for (at, address) in agents.iter().enumerate() {
+        if let AgentRequest::SignalStep { below, .. } = &mut request {
+            *below = agents[at + 1..].to_vec();
+        }
+        match ask(address, &request).await {
+            Ok(_) => return,
+            Err(e) => log::warn!("{address}: a step cannot be signalled: {e}"),
+        }
+    }
+}
+
+/// Asks another agent something; gives its first answer.
+pub(crate) async fn ask(address: &str, request: &AgentRequest) -> anyhow::Result<AgentReply> {
+    let Some(path) = address.strip_prefix("unix:") else {
+        bail!("agents on other machines (address '{address}') cannot be reached by this version");
+    };
+    anyhow::ensure!(info::is_agent_socket(path), "{address} is no agent");
+    let mut stream = UnixStream::connect(path).await?;
+    stream.write_all(&frame::encode(request)).await?;
+    let mut frames = Frames::default();
+    let mut chunk = [0; 4096];
+    loop {
+        if let Some(reply) = frames.take()? {
+            return Ok(reply);
+        }
+        let n = stream.read(&mut chunk).await.context("its answer")?;
+        if n == 0 {
+            bail!("it closed without an answer");
+        }
+        frames.push(&chunk[..n]);
+    }
+}

@@ -1,0 +1,357 @@
+//! Emulated nodes take part in steps that are led by a real one: they start step daemons that have no tasks, pass on
+//! what is for nodes below them in the tree as agents and step daemons do, and tell of ends. Each task prints nothing
+//! and ends at once, with success. Nothing is led from here: an emulated node refuses srun.
+
+use crate::agent::{ask_below, tell_above};
+use crate::stepd::client::Client;
+use crate::stepd::tree::Tree;
+use crate::{info, now, sys};
+use anyhow::{Context as _, bail};
+use muster_core::ids::{JobId, StepNo};
+use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_core::refusal::{Refusal, RefusalCode};
+use muster_proto::frame::{self, Frames};
+use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepLaunch, StepShare, ToStepd};
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+/// How long a step waits for its job to be known here, and for srun.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Memory for the stack of a thread that plays a step daemon.
+const STACK: usize = 256 << 10;
+
+/// Ends on their way up, and who waits for the answer.
+type Ends = (Vec<(u32, StepEnd)>, oneshot::Sender<()>);
+
+/// What a node knows of jobs that steps could be of.
+#[derive(Default)]
+pub(super) struct Grants {
+    known: RefCell<HashSet<JobId>>,
+    came: Notify,
+}
+
+impl Grants {
+    pub(super) fn insert(&self, job: JobId) {
+        self.known.borrow_mut().insert(job);
+        self.came.notify_waiters();
+    }
+
+    pub(super) fn remove(&self, job: JobId) {
+        self.known.borrow_mut().remove(&job);
+    }
+
+    /// Waits until a job is known; whether it is.
+    async fn wait_for(&self, job: JobId) -> bool {
+        let wait = async {
+            loop {
+                let came = self.came.notified();
+                if self.known.borrow().contains(&job) {
+                    return;
+                }
+                came.await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait).await.is_ok()
+    }
+}
+
+/// A node's listener.
+pub(super) struct Steps {
+    name: String,
+    dir: PathBuf,
+    grants: Rc<Grants>,
+    /// Ends of steps that are told to the node above together, while it is told of earlier ones.
+    ends: RefCell<HashMap<(JobId, StepNo), mpsc::UnboundedSender<Ends>>>,
+}
+
+impl Steps {
+    /// Listens in a directory; gives the address.
+    pub(super) fn listen(name: &str, dir: &Path, grants: Rc<Grants>) -> anyhow::Result<String> {
+        let dir = dir.join(name);
+        std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+        let path = info::agent_socket(&dir);
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))?;
+        let steps = Rc::new(Steps {
+            name: name.to_owned(),
+            dir,
+            grants,
+            ends: RefCell::default(),
+        });
+        tokio::task::spawn_local(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let steps = Rc::clone(&steps);
+                tokio::task::spawn_local(async move {
+                    if let Err(e) = steps.serve(stream).await {
+                        log::warn!("node {}: {e:#}", steps.name);
+                    }
+                });
+            }
+        });
+        Ok(format!("unix:{}", path.display()))
+    }
+
+    async fn serve(self: &Rc<Self>, mut stream: UnixStream) -> anyhow::Result<()> {
+        let mut frames = Frames::default();
+        let mut chunk = [0; 4096];
+        let request = loop {
+            if let Some(request) = frames.take()? {
+                break request;
+            }
+            match stream.read(&mut chunk).await? {
+                0 => return Ok(()),
+                n => frames.push(&chunk[..n]),
+            }
+        };
+        let reply = match request {
+            AgentRequest::StartStep(launch, below) => self.start(*launch, &below).await?,
+            AgentRequest::StepNodeEnded {
+                job,
+                step,
+                position,
+                end,
+                others,
+                ..
+            } => {
+                let mut ends = vec![(position, *end)];
+                ends.extend(others);
+                let known = self.ends.borrow().get(&(job, step)).cloned();
+                match known {
+                    Some(up) => {
+                        let (done, told) = oneshot::channel();
+                        up.send((ends, done))?;
+                        told.await?;
+                        AgentReply::Done
+                    }
+                    None => AgentReply::Refused(RefusalCode::JobNotHere.into()),
+                }
+            }
+            AgentRequest::SignalStep { .. } => AgentReply::Done,
+            _ => {
+                let why = "an emulated node leads no steps: give the job a real node as its first";
+                AgentReply::Refused(Refusal::new(RefusalCode::JobNotHere, why))
+            }
+        };
+        stream.write_all(&frame::encode(&reply)).await?;
+        Ok(())
+    }
+
+    async fn start(
+        self: &Rc<Self>,
+        launch: StepLaunch,
+        below: &[StepShare],
+    ) -> anyhow::Result<AgentReply> {
+        if !self.grants.wait_for(launch.spec.job).await {
+            return Ok(AgentReply::Refused(RefusalCode::JobNotHere.into()));
+        }
+        let asked = ask_below(&launch, below, &info::agent_address(&self.dir));
+        let key = (launch.spec.job, launch.step);
+        let path = self.dir.join(format!("{}.{}.sock", key.0, key.1));
+        let address = format!("unix:{}", path.display());
+        let _ = std::fs::remove_file(&path);
+        let listener = std::os::unix::net::UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))?;
+        let (up, ends) = mpsc::unbounded_channel();
+        self.ends.borrow_mut().insert(key, up);
+        let (ended, end) = oneshot::channel();
+        let of_daemon = launch.clone();
+        std::thread::Builder::new()
+            .stack_size(STACK)
+            .spawn(move || {
+                let served = play(&of_daemon, &listener);
+                let _ = std::fs::remove_file(&path);
+                let _ = ended.send(served);
+            })?;
+        let steps = Rc::clone(self);
+        let nodes = below.len() + 1;
+        tokio::task::spawn_local(async move { steps.tell(&launch, nodes, end, ends).await });
+        Ok(AgentReply::Started {
+            address,
+            wire: None,
+            below: asked.answers().await,
+        })
+    }
+
+    /// Tells the node above, or the lead, of the ends of this node and of those below it.
+    async fn tell(
+        &self,
+        launch: &StepLaunch,
+        nodes: usize,
+        mut own: oneshot::Receiver<anyhow::Result<()>>,
+        mut below: mpsc::UnboundedReceiver<Ends>,
+    ) {
+        let (mut runs, mut left) = (true, nodes);
+        while left > 0 {
+            let (mut ends, mut waiting) = (Vec::new(), Vec::new());
+            tokio::select! {
+                ended = &mut own, if runs => {
+                    runs = false;
+                    let well = matches!(ended, Ok(Ok(())));
+                    ends.push((launch.position, end(well)));
+                }
+                Some((more, done)) = below.recv() => {
+                    ends.extend(more);
+                    waiting.push(done);
+                }
+            }
+            while let Ok((more, done)) = below.try_recv() {
+                ends.extend(more);
+                waiting.push(done);
+            }
+            left = left.saturating_sub(ends.len());
+            tell_above(launch, ends).await;
+            waiting.into_iter().for_each(|done| {
+                // Whoever waited may have gone.
+                let _ = done.send(());
+            });
+        }
+        self.ends
+            .borrow_mut()
+            .remove(&(launch.spec.job, launch.step));
+    }
+}
+
+fn end(well: bool) -> StepEnd {
+    StepEnd {
+        end_time: now(),
+        exit: ExitStatus {
+            code: u32::from(!well),
+            signal: 0,
+        },
+        state: match well {
+            true => JobState::Completed,
+            false => JobState::Failed,
+        },
+        usage: Usage::default(),
+        cancelled_by: None,
+    }
+}
+
+/// A step daemon without tasks, from srun's coming to its going.
+fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> anyhow::Result<()> {
+    let until = Instant::now() + PATIENCE;
+    let entry = |fd, events| libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
+    let mut fds = [entry(listener.as_raw_fd(), libc::POLLIN)];
+    sys::poll(
+        &mut fds,
+        i32::try_from(PATIENCE.as_millis()).unwrap_or(i32::MAX),
+    )?;
+    if Instant::now() >= until {
+        bail!("srun did not come");
+    }
+    let mut client = Client::new(listener.accept()?.0)?;
+    let mut tree = None;
+    let mut left = false;
+    loop {
+        while let Some(message) = client.next() {
+            let said = hear(launch, &mut tree, message, &mut left)?;
+            client.output.extend(said);
+        }
+        client.write();
+        let over = tree.as_ref().is_none_or(Tree::is_over);
+        // One without a tree has said all in one go.
+        let spoken = !client.told_over && tree.is_some() && over;
+        if spoken {
+            client.told_over = true;
+            client.send(&FromStepd::Over);
+            client.write();
+        }
+        if left || !client.open || (client.told_over && client.output.is_empty()) {
+            return Ok(());
+        }
+        let writes = if client.output.is_empty() {
+            0
+        } else {
+            libc::POLLOUT
+        };
+        let mut fds = vec![entry(client.stream.as_raw_fd(), libc::POLLIN | writes)];
+        let below = tree.iter().flat_map(|t: &Tree| t.interests(false));
+        fds.extend(below.map(|(fd, events)| entry(fd, events)));
+        sys::poll(&mut fds, -1)?;
+        let seen: Vec<bool> = fds.iter().map(|f| f.revents != 0).collect();
+        if let Some(tree) = &mut tree {
+            for position in tree.serve(&seen[1..], &mut client.output) {
+                client
+                    .output
+                    .extend_from_slice(tree.say(&FromStepd::Lost(position)));
+            }
+        }
+        if seen[0] {
+            client.read();
+        }
+    }
+}
+
+/// What is answered to a message.
+fn hear(
+    launch: &StepLaunch,
+    tree: &mut Option<Tree>,
+    message: ToStepd,
+    left: &mut bool,
+) -> anyhow::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    match (message, tree.as_mut()) {
+        (ToStepd::Attach(attach), None) => {
+            if attach.key != launch.step_key {
+                bail!("someone came with a wrong key");
+            }
+            let (mut own, lost) = Tree::new(launch, &attach);
+            let lost = lost.into_iter().map(FromStepd::Lost);
+            for word in words(launch).into_iter().chain(lost) {
+                out.extend_from_slice(own.say(&word));
+            }
+            *tree = Some(own);
+        }
+        (ToStepd::Hello(key), None) => {
+            if key != launch.step_key {
+                bail!("someone came with a wrong key");
+            }
+            words(launch)
+                .iter()
+                .for_each(|word| frame::encode_into(word, &mut out));
+        }
+        (ToStepd::Down(number, message), Some(tree)) => {
+            tree.take(number, *message, launch);
+        }
+        (ToStepd::Seen(position, count), Some(tree)) => tree.seen(position, count),
+        (ToStepd::Again(seen), Some(tree)) => out = tree.again(&seen),
+        (ToStepd::Left, Some(tree)) => {
+            tree.leave();
+            *left = true;
+        }
+        _ => {}
+    }
+    Ok(out)
+}
+
+/// All that a node whose tasks do nothing has to say.
+fn words(launch: &StepLaunch) -> Vec<FromStepd> {
+    let here = launch
+        .tasks
+        .get(launch.position as usize)
+        .cloned()
+        .unwrap_or_default();
+    let started = FromStepd::Started(here.iter().map(|_| std::process::id()).collect());
+    let ended = here.into_iter().map(|task| FromStepd::Exited {
+        task,
+        exit: ExitStatus::default(),
+        oom: false,
+    });
+    std::iter::once(started)
+        .chain(ended)
+        .chain([FromStepd::Closed])
+        .collect()
+}

@@ -1,0 +1,75 @@
+//! How a node's part of a step ended, and the file that tells it.
+
+use super::Stepd;
+use crate::now;
+use crate::shim::wire::StepOrder;
+use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
+use std::path::Path;
+use std::{fs, io};
+
+/// The end of a step whose daemon cannot go on.
+pub(super) fn broken(order: &StepOrder, error: &io::Error) -> StepEnd {
+    eprintln!("step {}.{}: {error}", order.run.0, order.launch.step);
+    StepEnd {
+        end_time: now(),
+        exit: ExitStatus { code: 1, signal: 0 },
+        state: JobState::Failed,
+        usage: Usage::default(),
+        cancelled_by: None,
+    }
+}
+
+pub(super) fn leave(path: &Path, end: &StepEnd) {
+    if let Err(e) = leave_result(path, end) {
+        eprintln!("{}: {e}", path.display());
+    }
+}
+
+/// Written under another name first: half a result is none.
+fn leave_result(path: &Path, end: &StepEnd) -> io::Result<()> {
+    let bytes = minicbor::to_vec(end).expect("writing to memory cannot fail");
+    let next = path.with_extension("next");
+    fs::write(&next, bytes)?;
+    fs::rename(&next, path)
+}
+
+impl Stepd<'_> {
+    /// How this node's part of the step has ended.
+    pub(super) fn result(&self) -> StepEnd {
+        let weight = |e: &ExitStatus| {
+            if e.signal == 0 {
+                e.code
+            } else {
+                128 + e.signal
+            }
+        };
+        let started = !self.tasks.is_empty();
+        let worst = self.tasks.iter().filter_map(|t| t.exit).max_by_key(weight);
+        let exit = self.failed.or(worst).unwrap_or(ExitStatus {
+            code: u32::from(!started && !self.ending),
+            signal: if self.ending {
+                libc::SIGTERM.unsigned_abs()
+            } else {
+                0
+            },
+        });
+        let state = if self.timed_out {
+            JobState::Timeout
+        } else if self.failed.is_some() {
+            JobState::Failed
+        } else if exit.is_ok() {
+            JobState::Completed
+        } else if exit.signal != 0 {
+            JobState::Cancelled
+        } else {
+            JobState::Failed
+        };
+        StepEnd {
+            end_time: now(),
+            exit,
+            state,
+            usage: self.usage.clone(),
+            cancelled_by: None,
+        }
+    }
+}
