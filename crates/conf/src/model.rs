@@ -347,6 +347,8 @@ pub struct NodeDef {
     pub cpu_spec: Vec<u32>,
     /// `MemSpecLimit` in MiB.
     pub mem_spec_limit_mib: u64,
+    /// `CpuBind`, in lower case.
+    pub cpu_bind: Option<String>,
     /// The state to start from, `DownNodes` included.
     pub state: NodeState,
     /// Why, where the state is one that takes no jobs.
@@ -492,6 +494,8 @@ pub struct PartitionDef {
     pub topology: Option<String>,
     /// `OverTimeLimit`; `None` for the cluster's.
     pub over_time_limit: Option<TimeLimit>,
+    /// `CpuBind`, in lower case.
+    pub cpu_bind: Option<String>,
     /// The line.
     pub origin: Origin,
 }

@@ -183,6 +183,7 @@ fn template(record: &Record, reader: &Reader<'_>, findings: &mut Findings) -> No
             .text("MemSpecLimit")
             .and_then(|text| value::parse_mem_mib(text).ok())
             .unwrap_or(0),
+        cpu_bind: reader.given("CpuBind").map(str::to_ascii_lowercase),
         state,
         reason: reader.given("Reason").map(str::to_owned),
         origin: record.origin.clone(),

@@ -232,6 +232,7 @@ fn partition(
         billing_weights: billing_weights(&reader, place("TRESBillingWeights"), findings),
         billing_weights_text: reader.text("TRESBillingWeights").map(str::to_owned),
         topology: reader.text("Topology").map(str::to_owned),
+        cpu_bind: reader.given("CpuBind").map(str::to_ascii_lowercase),
         over_time_limit: reader.given("OverTimeLimit").map(|_| {
             let minutes = reader.number("OverTimeLimit");
             minutes.map_or(TimeLimit::Unlimited, |m| {

@@ -25,7 +25,7 @@ mod users;
 pub(crate) use jobs::exit_status;
 pub(crate) use step_tree::{ask_below, tell_above};
 
-use crate::binding::Machine;
+use crate::binding::{Machine, SiteBinding};
 use crate::cross_memory::CrossMemory;
 use crate::info;
 use crate::options::AgentOptions;
@@ -207,6 +207,7 @@ struct Agent {
     uid: u32,
     settings: NodeSettings,
     machine: Machine,
+    site_binding: SiteBinding,
     stopping: bool,
     controller: Option<Outlet>,
     shim: Option<Outlet>,
@@ -250,6 +251,7 @@ impl Agent {
         Agent {
             scripts: Scripts::new(&options.spool_dir),
             machine: Machine::read(&options),
+            site_binding: SiteBinding::default(),
             options,
             events,
             started: crate::now(),
@@ -343,6 +345,7 @@ impl Agent {
     }
 
     fn apply_settings(&mut self, settings: NodeSettings) {
+        self.site_binding = SiteBinding::new(&settings.cpu_bind);
         self.settings = settings;
         self.tell_waits();
         let wanted = self.settings.health_check.clone();

@@ -14,8 +14,11 @@ use muster_core::binding::{CpuBind, CpuBindKind, MemBind, MemBindKind, Unit, mas
 use muster_core::cpuset::CpuSet;
 use muster_core::distribution::{CpuSpread, Distribution};
 use muster_core::gpu_bind::{self, GpuBind};
-use muster_proto::node::NodeSettings;
+use muster_core::hostlist;
+use muster_core::job::Allocation;
+use muster_proto::node::{CpuBindDefaults, NodeSettings};
 use muster_proto::step::StepLaunch;
+use std::collections::HashMap;
 use std::path::Path;
 use topology::{Claim, Topology};
 
@@ -80,11 +83,12 @@ impl Machine {
         &self,
         launch: &StepLaunch,
         settings: &NodeSettings,
+        default: Option<&CpuBindKind>,
     ) -> Result<(TaskBinding, BindVariables), Refused> {
         let mut out = TaskBinding::default();
         let mut variables = Vec::new();
         if settings.bind_tasks {
-            variables = self.bind_cpus(launch, settings, &mut out)?;
+            variables = self.bind_cpus(launch, settings, default, &mut out)?;
         }
         if let Some(text) = &launch.spec.mem_bind {
             let bind = MemBind::parse(text).map_err(|e| e.to_string())?;
@@ -131,6 +135,7 @@ impl Machine {
         &self,
         launch: &StepLaunch,
         settings: &NodeSettings,
+        default: Option<&CpuBindKind>,
         out: &mut TaskBinding,
     ) -> Result<BindVariables, Refused> {
         let spec = &launch.spec;
@@ -140,7 +145,7 @@ impl Machine {
         let verbose = asked.verbose.unwrap_or(site.verbose);
         let mut bind = CpuBind {
             verbose: Some(verbose),
-            kind: asked.kind.clone().or(site.kind.clone()),
+            kind: asked.kind.or(default.cloned()).or(site.kind),
         };
         out.verbose = verbose;
         let topology = match &self.topology {
@@ -348,6 +353,53 @@ impl Step<'_> {
         Ok((0..self.tasks)
             .map(|t| masks[t as usize % masks.len()].clone())
             .collect())
+    }
+}
+
+/// `CpuBind` of nodes and partitions.
+#[derive(Debug, Default)]
+pub(crate) struct SiteBinding {
+    nodes: HashMap<String, CpuBindKind>,
+    partitions: HashMap<String, CpuBindKind>,
+}
+
+impl SiteBinding {
+    pub(crate) fn new(given: &CpuBindDefaults) -> SiteBinding {
+        let of_nodes = given.nodes.iter().flat_map(|(list, kind)| {
+            let names = hostlist::parse(list).unwrap_or_default();
+            names.into_iter().map(|name| (name, site_kind(kind)))
+        });
+        let partitions = given.partitions.iter();
+        SiteBinding {
+            nodes: of_nodes.collect(),
+            partitions: partitions
+                .map(|(name, kind)| (name.clone(), site_kind(kind)))
+                .collect(),
+        }
+    }
+
+    /// How tasks of a job are bound whose steps do not say: as all its nodes have it, else as its partition.
+    pub(crate) fn of(&self, alloc: &Allocation) -> Option<&CpuBindKind> {
+        let mut kinds = alloc.nodes.iter().map(|n| self.nodes.get(&n.name));
+        let first = if self.nodes.is_empty() {
+            None
+        } else {
+            kinds.next().flatten()
+        };
+        first
+            .filter(|first| kinds.all(|kind| kind == Some(*first)))
+            .or_else(|| self.partitions.get(&alloc.partition))
+    }
+}
+
+/// A word of `CpuBind`. A board is all of a node.
+fn site_kind(word: &str) -> CpuBindKind {
+    match word {
+        "socket" => CpuBindKind::To(Unit::Sockets),
+        "ldom" => CpuBindKind::To(Unit::Ldoms),
+        "core" => CpuBindKind::To(Unit::Cores),
+        "thread" => CpuBindKind::To(Unit::Threads),
+        _ => CpuBindKind::None,
     }
 }
 

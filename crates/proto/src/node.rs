@@ -132,6 +132,21 @@ pub struct NodeSettings {
     #[n(24)]
     #[cbor(default)]
     pub tree_width: u32,
+    /// `CpuBind` of nodes and partitions.
+    #[n(25)]
+    #[cbor(default)]
+    pub cpu_bind: CpuBindDefaults,
+}
+
+/// How tasks are bound where their step does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct CpuBindDefaults {
+    /// Hostlists and the `CpuBind` of their nodes: that of a job's nodes counts if it is the same for all.
+    #[n(0)]
+    pub nodes: Vec<(String, String)>,
+    /// Partitions and theirs, which counts if the nodes' does not.
+    #[n(1)]
+    pub partitions: Vec<(String, String)>,
 }
 
 /// `JobAcctGatherFrequency` and `JobAcctGatherParams`.

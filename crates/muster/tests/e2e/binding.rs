@@ -253,3 +253,26 @@ fn tasks_go_to_nodes_as_the_distribution_says() {
         "{out}"
     );
 }
+
+#[test]
+fn what_the_site_says_of_binding_counts_where_the_step_says_nothing() {
+    let cpus = own_cpus();
+    let conf = |of_node: &str| {
+        format!(
+            "ClusterName=bind\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nTaskPlugin=task/affinity\n\
+             NodeName=n1 CPUs={cpus} {of_node}\nPartitionName=free Nodes=ALL Default=YES CpuBind=none\n\
+             PartitionName=bound Nodes=ALL CpuBind=thread\n"
+        )
+    };
+    let label = |c: &Cluster, options: &str| {
+        let ran = c.run(&format!("srun -n1 --cpu-bind=verbose {options} true"));
+        ran.err.split(' ').next().unwrap_or_default().to_owned()
+    };
+    let c = Cluster::from_conf(&conf(""));
+    assert_eq!(label(&c, ""), "cpu-bind=NONE");
+    assert_eq!(label(&c, "-p bound"), "cpu-bind=MASK");
+    assert_eq!(label(&c, "--cpu-bind=v,threads"), "cpu-bind=MASK");
+    let c = Cluster::from_conf(&conf("CpuBind=none"));
+    assert_eq!(label(&c, "-p bound"), "cpu-bind=NONE");
+    assert_eq!(label(&c, "-p bound --cpu-bind=v,cores"), "cpu-bind=MASK");
+}

@@ -132,7 +132,8 @@ impl Agent {
             Some((Some(grant), false)) => {
                 let run = (job, grant.attempt);
                 let (step, position) = (launch.step, launch.position);
-                let bound = match self.machine.bind(&launch, &self.settings) {
+                let site = self.site_binding.of(&grant.alloc);
+                let bound = match self.machine.bind(&launch, &self.settings, site) {
                     Ok(bound) => bound,
                     Err(why) => return self.step_refused(&launch, origin, &why),
                 };
