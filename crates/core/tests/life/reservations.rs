@@ -446,7 +446,8 @@ fn they_survive_a_snapshot() {
 #[test]
 fn nodes_may_be_reserved_twice_only_where_that_is_said() {
     let mut w = World::new();
-    create(&mut w, on(&w, "first", 600, 60, "n1")).unwrap();
+    let first = on(&w, "first", 600, 60, "n1");
+    create(&mut w, first).unwrap();
     let again = on(&w, "again", 600, 60, "n1");
     assert_eq!(
         create(&mut w, again.clone()),
@@ -461,10 +462,8 @@ fn nodes_may_be_reserved_twice_only_where_that_is_said() {
         assert_eq!(create(&mut w, over), Ok(name.into()));
     }
     // At another time they are free for all.
-    assert_eq!(
-        create(&mut w, on(&w, "later", 4200, 60, "n1")),
-        Ok("later".into())
-    );
+    let later = on(&w, "later", 4200, 60, "n1");
+    assert_eq!(create(&mut w, later), Ok("later".into()));
 }
 
 /// The next node takes the place of one that gets a job (`REPLACE`), or that fails (either).
