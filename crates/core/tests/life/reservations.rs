@@ -446,9 +446,13 @@ fn they_survive_a_snapshot() {
 #[test]
 fn nodes_may_be_reserved_twice_only_where_that_is_said() {
     let mut w = World::new();
-    create(&mut w, on(&w, "first", 600, 60, "n1")).unwrap();
+    let first = on(&w, "first", 600, 60, "n1");
+    create(&mut w, first).unwrap();
     let again = on(&w, "again", 600, 60, "n1");
-    assert_eq!(create(&mut w, again.clone()), Err(RefusalCode::ReservationOverlap));
+    assert_eq!(
+        create(&mut w, again.clone()),
+        Err(RefusalCode::ReservationOverlap)
+    );
     for (flag, name) in [(Flags::OVERLAP, "over"), (Flags::MAINT, "maint")] {
         let over = ReservationAsk {
             name: Some(name.into()),
@@ -458,7 +462,8 @@ fn nodes_may_be_reserved_twice_only_where_that_is_said() {
         assert_eq!(create(&mut w, over), Ok(name.into()));
     }
     // At another time they are free for all.
-    assert_eq!(create(&mut w, on(&w, "later", 4200, 60, "n1")), Ok("later".into()));
+    let later = on(&w, "later", 4200, 60, "n1");
+    assert_eq!(create(&mut w, later), Ok("later".into()));
 }
 
 /// The next node takes the place of one that gets a job (`REPLACE`), or that fails (either).
@@ -502,11 +507,7 @@ fn nodes_are_replaced_as_the_flags_say() {
 #[test]
 fn repeating_ones_go_on_to_their_next_day() {
     // 1970-01-12 13:46:40 UTC, when the world begins, is a Monday.
-    let days = [
-        (Flags::DAILY, 1),
-        (Flags::WEEKDAY, 1),
-        (Flags::WEEKLY, 7),
-    ];
+    let days = [(Flags::DAILY, 1), (Flags::WEEKDAY, 1), (Flags::WEEKLY, 7)];
     for (flag, day) in days {
         let mut w = World::new();
         let r = ReservationAsk {

@@ -56,9 +56,9 @@ fn factors_and_shares_are_told() {
         "COMPLETED\nCOMPLETED",
     );
     assert_eq!(c.read_if_there("order"), "urgent\nplain\n");
-    let limit = c.run("sacctmgr -i modify user root set grpwall=5");
+    let limit = c.run("sacctmgr -i modify user root set grpjobsaccrue=5");
     assert!(
-        limit.code == 1 && limit.err.contains("grpwall=5"),
+        limit.code == 1 && limit.err.contains("grpjobsaccrue=5"),
         "{limit:?}"
     );
     c.kill(c.controller());
@@ -70,4 +70,44 @@ fn factors_and_shares_are_told() {
         c.ok("sacctmgr -n -P show user root format=defaultaccount"),
         "root"
     );
+}
+
+/// Limits are set with sacctmgr, keep jobs back, are told by name and by `muster why`, and let go what they no longer
+/// keep.
+#[test]
+fn limits_keep_jobs_back_and_say_so() {
+    let c = Cluster::from_conf(&format!("{CONF}AccountingStorageEnforce=limits,safe\n"));
+    c.ok("sacctmgr -i add account bio grptresmins=cpu=100 maxtrespernode=cpu=1");
+    c.ok("sacctmgr -i add user root account=bio");
+    c.ok("sacctmgr -i add qos tight flags=DenyOnLimit,NoReserve maxtresmins=cpu=5 mintres=cpu=1");
+    assert_eq!(
+        c.ok("sacctmgr -n -P show assoc format=account,user,grptresmins,maxtrespernode"),
+        "root|||\nroot|root||\nbio||cpu=100|cpu=1\nbio|root||"
+    );
+    assert_eq!(
+        c.ok("sacctmgr -n -P show qos format=name,flags,maxtresmins,mintres"),
+        "normal|||\ntight|DenyOnLimit,NoReserve|cpu=5|cpu=1"
+    );
+    let wide = c.sbatch("-A bio -n2 -t 10 -o /dev/null --wrap 'sleep 1000'");
+    c.until_prints(&format!("squeue -h -j {wide} -o %r"), "AssocMaxCpuPerNode");
+    let muster = env!("CARGO_BIN_EXE_muster");
+    let why = c.ok(&format!("{muster} why {wide}"));
+    assert!(
+        why.contains("MaxTRESPerNode=cpu=1 of user root in account bio"),
+        "{why}"
+    );
+    c.ok("sacctmgr -i modify account bio set maxtrespernode=cpu=-1");
+    c.until_prints(&format!("squeue -h -j {wide} -o %T"), "RUNNING");
+    // 20 of 100 CPU minutes are spoken for.
+    let long = c.sbatch("-A bio -n1 -t 90 -o /dev/null --wrap 'sleep 1000'");
+    c.until_prints(
+        &format!("squeue -h -j {long} -o %r"),
+        "AssocGrpCPUMinutesLimit",
+    );
+    let denied = c.run("sbatch -A bio --qos=tight -t 6 -o /dev/null --wrap 'sleep 1'");
+    assert!(
+        denied.code == 1 && denied.err.contains("MaxTRESMins=cpu=5"),
+        "{denied:?}"
+    );
+    c.ok(&format!("scancel {wide} {long}"));
 }

@@ -557,8 +557,8 @@ mod tests {
 
     #[test]
     fn limits_are_refused_by_name() {
-        let error = asked("add user u account=a grpwall=5").unwrap_err();
-        assert!(error.contains("grpwall=5"), "{error}");
+        let error = asked("add user u account=a grpjobsaccrue=5").unwrap_err();
+        assert!(error.contains("grpjobsaccrue=5"), "{error}");
         let error = asked("add user u account=a maxjobs=x").unwrap_err();
         assert!(error.contains("maxjobs=x: expected a number"), "{error}");
         let AccountsAsk::ModifyQos(qos) = asked("modify qos q set maxtresperuser=cpu=4").unwrap().1
