@@ -366,7 +366,7 @@ pub(crate) fn invariant_observed_ends_are_recorded(
     let by_itself = matches!(
         end.0,
         JobState::Completed | JobState::Failed | JobState::OutOfMemory
-    );
+    ) && end.2;
     if by_itself && world.truth.exits.get(&run) == Some(exit) && end.1 != *exit {
         return broken(
             name,

@@ -6,7 +6,7 @@ use crate::Violation;
 use muster_core::cpuset::CpuSet;
 use muster_core::event::{Event, NodeChange};
 use muster_core::ids::{Attempt, JobId, NodeIdx};
-use muster_core::job::{Allocation, ExitStatus, JobState};
+use muster_core::job::{Allocation, ExitStatus, JobState, Reason};
 use muster_core::reservation::Flags;
 use muster_core::spec::JobSpec;
 use muster_core::state::State;
@@ -52,8 +52,8 @@ pub(crate) struct Launch {
     pub(crate) started_ms: u64,
     /// Nodes, in order.
     pub(crate) nodes: Vec<NodeIdx>,
-    /// How it was first said to end.
-    pub(crate) end: Option<(JobState, ExitStatus)>,
+    /// How it was first said to end, and whether all of it had been launched by then.
+    pub(crate) end: Option<(JobState, ExitStatus, bool)>,
 }
 
 impl Ledger {
@@ -110,7 +110,11 @@ impl Ledger {
                 }
             }
             Event::JobEnding {
-                id, state, exit, ..
+                id,
+                state,
+                exit,
+                reason,
+                ..
             } => {
                 let held = self
                     .state
@@ -120,7 +124,9 @@ impl Ledger {
                 if let Some(life) = self.jobs.get_mut(id) {
                     life.ended_at = position;
                     if let (true, Some(mut last)) = (held, life.attempts.last_entry()) {
-                        last.get_mut().end.get_or_insert((*state, *exit));
+                        // Another component of its heterogeneous job may be what could not be launched.
+                        let launched = *reason != Reason::JobLaunchFailure;
+                        last.get_mut().end.get_or_insert((*state, *exit, launched));
                     }
                 }
             }

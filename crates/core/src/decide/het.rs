@@ -38,11 +38,18 @@ pub(super) fn submit(
         return Ok(None);
     }
     submit::store_blobs(draft, specs, blobs);
+    // All are there before one of them ends, which ends the others.
+    let reasons: Vec<_> = jobs.iter().map(|job| (job.id, job.reason)).collect();
     for job in jobs {
         let not_before = job
             .begin_at
             .filter(|at| job.spec.begin.is_none_or(|b| b < *at));
-        submit::accept(draft, job, not_before);
+        submit::record(draft, job, not_before);
+    }
+    for (id, reason) in reasons {
+        if draft.job(id).is_some_and(|job| !job.state.is_ended()) {
+            submit::settle(draft, id, reason);
+        }
     }
     Ok(Some(Reply::Submitted {
         id: leader,

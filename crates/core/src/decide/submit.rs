@@ -5,7 +5,7 @@ use super::{ask, dependency, is_admin, partition_access, reservation};
 use crate::command::{Identity, Reply};
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::event::{Event, JobChange};
-use crate::ids::BlobId;
+use crate::ids::{BlobId, JobId};
 use crate::job::{ArrayRole, Hold, Job, Reason};
 use crate::licenses;
 use crate::limits::{
@@ -58,8 +58,14 @@ pub(super) fn store_blobs(draft: &mut Draft<'_>, specs: &[JobSpec], blobs: &[(Bl
 
 /// Takes the record into the queue; one whose dependency can never be satisfied may end at once.
 pub(super) fn accept(draft: &mut Draft<'_>, job: Job, not_before: Option<Timestamp>) {
+    let (id, reason) = (job.id, job.reason);
+    record(draft, job, not_before);
+    settle(draft, id, reason);
+}
+
+/// The job is in the queue.
+pub(super) fn record(draft: &mut Draft<'_>, job: Job, not_before: Option<Timestamp>) {
     let (id, now) = (job.id, draft.now);
-    let never = job.reason == Reason::DependencyNeverSatisfied;
     draft.emit(Event::JobSubmitted {
         id,
         spec: job.spec,
@@ -76,6 +82,11 @@ pub(super) fn accept(draft: &mut Draft<'_>, job: Job, not_before: Option<Timesta
     if let Some(time) = not_before {
         draft.change(id, JobChange::NotBefore(time));
     }
+}
+
+/// What becomes of a new job at once: it ends where what it depends on can never be.
+pub(super) fn settle(draft: &mut Draft<'_>, id: JobId, reason: Reason) {
+    let never = reason == Reason::DependencyNeverSatisfied;
     if never && dependency::kills_on_invalid(draft, id) {
         let how = super::ending::End::new(
             crate::job::JobState::Cancelled,

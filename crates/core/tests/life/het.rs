@@ -317,6 +317,22 @@ fn a_dependency_that_fails_ends_all() {
     assert_eq!(world.states(&ids), [JobState::Cancelled; 2]);
 }
 
+/// A leader that ends as it is submitted, because of a dependency that can never be, leaves no component behind.
+#[test]
+fn a_dependency_that_can_never_be_ends_all_at_once() {
+    let mut world = World::new();
+    let first = world.submit(spec("first"));
+    assert!(world.start(first, &[0]));
+    world.finish(first, 0);
+    let mut leader = spec("het");
+    leader.kill_on_invalid_dep = Some(true);
+    let failed = muster_core::spec::DependencyKind::AfterNotOk;
+    leader.dependency = crate::world::after(vec![crate::world::on(failed, first)]);
+    let id = world.try_submit_het(vec![leader, beside("het")]).unwrap();
+    let both = [id, JobId(id.0 + 1)];
+    assert_eq!(world.states(&both), [JobState::Cancelled; 2]);
+}
+
 #[test]
 fn a_singleton_is_one_of_its_name_whatever_its_components() {
     let mut world = World::new();

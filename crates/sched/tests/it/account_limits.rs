@@ -9,6 +9,7 @@ use muster_core::ids::JobId;
 use muster_core::job::Reason;
 use muster_core::refusal::RefusalCode;
 use muster_core::spec::{JobKind, JobSpec, MemoryAsk};
+use muster_core::state::State;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -198,7 +199,12 @@ fn use_counts_after_the_end() {
         assert_eq!(started(&mut world), [first.0]);
         world.now = world.now.plus_s(40 * 60);
         world.end(first);
-        // 80 of 100 are used.
+        // 80 of 100 are used, and a restart does not forget it.
+        let mut bytes = Vec::new();
+        world.state.encode_snapshot(&mut bytes);
+        let read = State::decode_snapshot(&bytes).unwrap();
+        assert_eq!(read.accounts, world.state.accounts);
+        assert_eq!(read.check_invariants(), Ok(()));
         let long = world.submit(of("v", job(1, 30)));
         let short = world.submit(of("v", job(1, 20)));
         let runs = started(&mut world);
