@@ -59,7 +59,7 @@ fn without_accounting_jobs_end_and_leave_and_nothing_is_written() {
     // Once it is on, what ends is there.
     let held = c.sbatch("-H -o /dev/null --wrap true");
     c.kill(c.controller());
-    c.ok("sed -i s/accounting_storage.none/accounting_storage\\/slurmdbd/ $SLURM_CONF");
+    c.ok("sed -i s,accounting_storage/none,accounting_storage/slurmdbd, $SLURM_CONF");
     assert_eq!(c.start_controller().code, 0);
     c.ok(&format!("scontrol release {held}"));
     c.until_prints(&format!("sacct -X -n -P -j {held} -o State"), "COMPLETED");
