@@ -19,7 +19,7 @@ cargo xtask bench all [OPTIONS]
 
   --only=NAME,...  only these sections
   --scale=X        sizes times X (default 1), such as 0.01 for a try
-  --large          arrays of 20,000 real jobs instead of 2,000
+  --large          arrays of 20,000 real jobs instead of 2,000, steps over 1,000 real agents instead of 64
   --no-peers       without Slurm and HyperQueue
   --muster=FILE    this program instead of one that is built from here
   --plots=DIR      where plots are written (default: beside the JSON, in cargo's target directory)

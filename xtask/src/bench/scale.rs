@@ -3,13 +3,14 @@
 use super::emulated::follow;
 use super::site::{Site, children_ms, within};
 use super::{Bench, Beside};
+use crate::peer;
 use anyhow::{Result, ensure};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a command may take to come true.
@@ -22,8 +23,10 @@ const FLOOD: u32 = 8;
 
 /// What one look at a busy cluster shows.
 struct Look {
-    /// Milliseconds to the acknowledgement that 99 of 100 submissions had.
+    /// Milliseconds to the acknowledgement that 99 of 100 submissions had, on an open connection.
     acknowledged: f64,
+    /// Milliseconds of the whole command sbatch, likewise.
+    command: f64,
     /// Milliseconds from the start of a job to its launch on the node that half, and 99 of 100, had, when few come.
     launched: (f64, f64),
     /// Milliseconds of a listing of everything.
@@ -69,12 +72,20 @@ pub(super) fn pollers(bench: &mut Bench) -> Result<()> {
         "true",
     ];
     let head = ["muster", "emulate", "jobs", &each, "--json", "--"];
-    for uid in &owners {
+    // Together, so that they share syncs: what is measured comes later.
+    let next = AtomicUsize::new(0);
+    let submit = || {
+        let owner = owners.get(next.fetch_add(1, Ordering::Relaxed));
         let mut submit = site.command(&[&head[..], &wait].concat(), Path::new("/tmp"));
-        submit.stdout(Stdio::null());
-        act_for(&mut submit, *uid);
-        ensure!(submit.status()?.success(), "user {uid:?} cannot submit");
-    }
+        act_for(&mut submit, owner.copied().flatten());
+        let status = submit.stdout(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let failed = peer::together(users, 32, submit);
+    ensure!(failed == 0, "{failed} of {users} users cannot submit");
+    let sync = sync_time(bench)?;
+    let name = "a sync of 4 KB in a file, 99 of 100";
+    bench.figure(name, sync, "ms", &Beside::Nothing);
     let calm = look(bench, &site, &last)?;
     let second = Duration::from_secs(1);
     let mut clients: Vec<Poller> = Vec::new();
@@ -112,7 +123,11 @@ pub(super) fn pollers(bench: &mut Bench) -> Result<()> {
 
 fn tell(bench: &mut Bench, when: &str, look: &Look) {
     let figures = [
-        ("sbatch acknowledged, 99 of 100", look.acknowledged, 10.0),
+        (
+            "a submission acknowledged, 99 of 100",
+            look.acknowledged,
+            10.0,
+        ),
         (
             "a job's start to its launch, half of them",
             look.launched.0,
@@ -128,6 +143,8 @@ fn tell(bench: &mut Bench, when: &str, look: &Look) {
     for (what, ms, most) in figures {
         bench.figure(&format!("{when}: {what}"), ms, "ms", &Beside::AtMost(most));
     }
+    let name = format!("{when}: the whole command sbatch, 99 of 100");
+    bench.figure(&name, look.command, "ms", &Beside::Nothing);
     let name = format!("{when}: throughput");
     bench.figure(&name, look.rate, "jobs/s", &Beside::Nothing);
 }
@@ -139,6 +156,24 @@ fn owners(users: u32) -> Result<Vec<Option<u32>>> {
         println!("  one user for all: only root may act for others");
     }
     Ok((0..users).map(|n| root.then_some(FIRST_UID + n)).collect())
+}
+
+/// Milliseconds within which 99 of 100 syncs of a file are done, whoever does them: less than the disk no acknowledgement
+/// takes.
+fn sync_time(bench: &Bench) -> Result<f64> {
+    let file = fs::File::create(bench.dir.join("synced"))?;
+    let block = [1_u8; 4096];
+    file.write_all_at(&[0; 4096 * 64], 0)?;
+    file.sync_all()?;
+    let mut times = Vec::new();
+    for turn in 0..200 {
+        let begun = Instant::now();
+        file.write_all_at(&block, turn % 64 * 4096)?;
+        file.sync_data()?;
+        times.push(begun.elapsed().as_secs_f64() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() * 99 / 100])
 }
 
 /// Has a command run as another user, if one is named.
@@ -246,29 +281,33 @@ fn look(bench: &Bench, site: &Site, avoid: &str) -> Result<Look> {
     let clients = (children_ms() - clients) as f64 / started.elapsed().as_secs_f64() / 1e3;
     // One job after another, as a user sees it.
     let launches = site.launches()?;
-    let mut acks = Vec::new();
-    let count = bench.size(500).max(20);
     let done = site.diag(bench, "Jobs completed")?;
+    let count = bench.size(500).max(20);
+    let args = ["-x", avoid, "-o", "/dev/null", "--wrap", "true"];
+    let submitted = site.submit(count, 1, &args, &bench.dir)?;
+    let mut commands = Vec::new();
     for _ in 0..count {
         let started = Instant::now();
         site.quiet(
             &["sbatch", "-x", avoid, "-o", "/dev/null", "--wrap", "true"],
             &bench.dir,
         )?;
-        acks.push(started.elapsed().as_secs_f64() * 1e3);
+        commands.push(started.elapsed().as_secs_f64() * 1e3);
     }
-    acks.sort_by(f64::total_cmp);
+    commands.sort_by(f64::total_cmp);
+    let count = u64::from(count) * 2;
     let seen: u64 = launches.iter().sum();
     site.until("the jobs are launched", || {
-        let all = site.launches()?.iter().sum::<u64>() >= seen + u64::from(count);
-        Ok(all && site.diag(bench, "Jobs completed")? >= done + u64::from(count))
+        let all = site.launches()?.iter().sum::<u64>() >= seen + count;
+        Ok(all && site.diag(bench, "Jobs completed")? >= done + count)
     })?;
     let launched = site.launches()?;
     let listing = site.burst(3, 1, &["squeue"], &bench.dir)? / 3.0 * 1e3;
     let used =
         after.get("writer").copied().unwrap_or(0) - before.get("writer").copied().unwrap_or(0);
     Ok(Look {
-        acknowledged: acks[acks.len() * 99 / 100],
+        acknowledged: submitted.most,
+        command: commands[commands.len() * 99 / 100],
         launched: (
             within(&launches, &launched, 0.5),
             within(&launches, &launched, 0.99),
@@ -383,7 +422,7 @@ pub(super) fn restart(bench: &mut Bench) -> Result<()> {
 
 /// How many messages a step costs the controller, by how many nodes it has.
 pub(super) fn wide(bench: &mut Bench) -> Result<()> {
-    let most = bench.size(64).max(4);
+    let most = bench.size(if bench.large { 1_000 } else { 64 }).max(4);
     let conf = format!(
         "{}NodeName=n[1-{most}] CPUs=4 RealMemory=1000 State=UNKNOWN\n\
          PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP\n",
