@@ -28,6 +28,7 @@ const COMMANDS: [(&str, Main); 13] = [
     ("sacctmgr", listing::main),
     ("sdiag", listing::main),
     ("sprio", listing::main),
+    ("sreport", listing::main),
     ("sshare", listing::main),
     ("sstat", listing::main),
 ];
