@@ -7,7 +7,7 @@ mod reports;
 mod sizes;
 
 use super::table::Style;
-use super::{Failure, failed_call, print, query, time_input};
+use super::{Failure, failed_call, print, time_input};
 use crate::SLURM_VERSION;
 use crate::connect::Client;
 use crate::options::{Spec, flag, opt};
@@ -269,9 +269,8 @@ impl Wish {
 }
 
 fn gid(word: &str) -> Option<u32> {
-    word.parse()
-        .ok()
-        .or_else(|| Some(crate::people::group_named(word)?.gid))
+    let number = word.parse::<u32>().ok();
+    number.or_else(|| Some(crate::people::group_named(word)?.gid.as_raw()))
 }
 
 const REPORTS: &[(&str, &[&str])] = &[

@@ -96,7 +96,7 @@ impl Facts {
     }
 
     /// An account and those above it, the root last.
-    fn line_of<'a>(&'a self, account: &'a str) -> Vec<&'a str> {
+    pub(super) fn line_of<'a>(&'a self, account: &'a str) -> Vec<&'a str> {
         let mut line = Vec::new();
         let mut name = account;
         while name != ROOT && !line.contains(&name) {
