@@ -1,10 +1,10 @@
-//! sacct's questions: asked on a connection of their own to the store, in a thread of their own, after the store has
+//! Questions of sacct, sreport and sacctmgr: asked on a connection of their own to the store, in a thread of their own, after the store has
 //! caught up with what was acknowledged before the question came.
 
 use log::warn;
-use muster_acct::{Follower, History};
+use muster_acct::{Follower, History, StoreError};
 use muster_core::refusal::{Refusal, RefusalCode};
-use muster_proto::acct::{AcctJob, AcctQuery};
+use muster_proto::acct::{AcctJob, AcctQuery, NodeEventQuery};
 use muster_proto::client::{AccountingPart, Response};
 use muster_proto::frame;
 use std::ops::ControlFlow;
@@ -18,7 +18,15 @@ const PART: usize = 1000;
 /// How long a question waits for the store to catch up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-type Question = (AcctQuery, u64, UnboundedSender<Vec<u8>>);
+/// What is asked of the store.
+pub(crate) enum Asked {
+    /// Jobs.
+    Jobs(AcctQuery),
+    /// When nodes were out of service.
+    NodeEvents(NodeEventQuery),
+}
+
+type Question = (Asked, u64, UnboundedSender<Vec<u8>>);
 
 /// Where questions go.
 pub(crate) struct Accounting {
@@ -51,7 +59,10 @@ impl Accounting {
             .spawn(move || {
                 for (query, position, answer) in inbox {
                     match follower.wait_stored(position, PATIENCE) {
-                        Ok(true) => reply(history.as_mut(), &query, &answer),
+                        Ok(true) => match &query {
+                            Asked::Jobs(query) => reply(history.as_mut(), query, &answer),
+                            Asked::NodeEvents(query) => events(history.as_mut(), query, &answer),
+                        },
                         _ => late(&follower, &answer),
                     }
                 }
@@ -63,7 +74,7 @@ impl Accounting {
     }
 
     /// Asks.
-    pub(crate) fn ask(&self, query: AcctQuery, answer: UnboundedSender<Vec<u8>>) {
+    pub(crate) fn ask(&self, query: Asked, answer: UnboundedSender<Vec<u8>>) {
         let asked = match &self.questions {
             Some(questions) => questions.send((query, (self.position)(), answer)).is_ok(),
             None => {
@@ -92,6 +103,19 @@ fn late(follower: &Follower, answer: &UnboundedSender<Vec<u8>>) {
     let _ = answer.send(frame::encode(&Response::Refused(refusal)));
 }
 
+fn failed(error: &StoreError) -> Response {
+    let detail = format!("the accounting store: {error}");
+    Response::Refused(Refusal::new(RefusalCode::Busy, detail))
+}
+
+fn events(history: &mut dyn History, query: &NodeEventQuery, answer: &UnboundedSender<Vec<u8>>) {
+    let response = match history.node_events(&query.nodes, query.start, query.end) {
+        Ok(events) => Response::NodeEvents(events),
+        Err(e) => failed(&e),
+    };
+    let _ = answer.send(frame::encode(&response));
+}
+
 fn reply(history: &mut dyn History, query: &AcctQuery, answer: &UnboundedSender<Vec<u8>>) {
     let send = |jobs: Vec<AcctJob>, more| {
         let part = AccountingPart {
@@ -115,9 +139,6 @@ fn reply(history: &mut dyn History, query: &AcctQuery, answer: &UnboundedSender<
     });
     match result {
         Ok(()) => drop(send(held.unwrap_or_default(), false)),
-        Err(e) => {
-            let refusal = Refusal::new(RefusalCode::Busy, format!("the accounting store: {e}"));
-            let _ = answer.send(frame::encode(&Response::Refused(refusal)));
-        }
+        Err(e) => drop(answer.send(frame::encode(&failed(&e)))),
     }
 }

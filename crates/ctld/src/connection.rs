@@ -1,6 +1,7 @@
 //! One client connection: frames in, frames out, identity from the socket. Requests of a connection are answered in
 //! order; waits and holds are answered whenever their time comes.
 
+use crate::accounting::Asked;
 use crate::mail::{ToReplica, ToWriter};
 use crate::reply::{Direct, Pending, ReplyTo};
 use crate::server::Shared;
@@ -353,14 +354,16 @@ impl Connection {
         }
         let (answer, mut parts) = mpsc::unbounded_channel();
         let identity = self.identity.clone();
-        if let Query::Accounting(query) = query {
-            self.shared.accounting.ask(*query, answer);
-        } else {
-            self.shared.to_replica(ToReplica::Query {
+        match query {
+            Query::Accounting(query) => self.shared.accounting.ask(Asked::Jobs(*query), answer),
+            Query::NodeEvents(query) => {
+                self.shared.accounting.ask(Asked::NodeEvents(query), answer);
+            }
+            query => self.shared.to_replica(ToReplica::Query {
                 identity,
                 query: Box::new(query),
                 answer,
-            })?;
+            })?,
         }
         while let Some(bytes) = parts.recv().await {
             self.write.write_all(&bytes).await?;
@@ -505,6 +508,7 @@ fn kind(body: &RequestBody) -> &'static str {
             Query::Script(_) => "REQUEST_BATCH_SCRIPT",
             Query::Allocation(_) => "REQUEST_JOB_ALLOCATION_INFO",
             Query::Accounting(_) => "DBD_GET_JOBS_COND",
+            Query::NodeEvents(_) => "DBD_GET_EVENTS",
             Query::Diag => "REQUEST_STATS_INFO",
             Query::ResetDiag => "REQUEST_STATS_RESET",
             Query::Reservations => "REQUEST_RESERVATION_INFO",
