@@ -3,7 +3,7 @@
 use crate::change::Change;
 use muster_core::ids::JobId;
 use muster_core::time::Timestamp;
-use muster_proto::acct::{AcctJob, AcctQuery};
+use muster_proto::acct::{AcctJob, AcctQuery, NodeEvent};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 

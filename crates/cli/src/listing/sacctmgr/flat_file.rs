@@ -257,7 +257,14 @@ pub(super) fn load(words: &[String], immediate: bool) -> Result<(), Failure> {
     for (number, entry) in &entries {
         let at = |failure: Failure| error(format!("{path}, line {number}: {failure}"));
         match entry.title.as_str() {
-            "cluster" => {}
+            "cluster" => {
+                let usual = |o: &&String| !["Fairshare=1", "QOS=normal"].contains(&o.as_str());
+                for option in entry.options.iter().filter(usual) {
+                    crate::listing::complain(&format!(
+                        "sacctmgr: warning: {path}, line {number}: {option} has no effect: the cluster sets nothing for all of its accounts"
+                    ));
+                }
+            }
             "parent" => parent.clone_from(&entry.name),
             "account" if entry.name == ROOT => {}
             "account" => {
