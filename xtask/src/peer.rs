@@ -364,18 +364,26 @@ pub(crate) fn start_slurm(dir: &Path) -> Result<Option<Product>> {
     }))
 }
 
-/// Runs a command `count` times, `parallel` at once; how often it failed. Each of them makes it once: what is measured
-/// shares the processors with this.
-pub(crate) fn together(count: u32, parallel: u32, make: impl Fn() -> Command + Sync) -> u32 {
+/// Runs the same command each time.
+pub(crate) fn again(mut command: Command) -> impl FnMut() -> bool {
+    move || command.status().is_ok_and(|status| status.success())
+}
+
+/// Runs something `count` times, `parallel` at once; how often it failed. Each of them makes once what it then runs: what is
+/// measured shares the processors with this.
+pub(crate) fn together<Run: FnMut() -> bool>(
+    count: u32,
+    parallel: u32,
+    make: impl Fn() -> Run + Sync,
+) -> u32 {
     let next = AtomicU32::new(0);
     let failed = AtomicU32::new(0);
     std::thread::scope(|scope| {
         for _ in 0..parallel {
             scope.spawn(|| {
-                let mut command = make();
+                let mut run = make();
                 while next.fetch_add(1, Ordering::Relaxed) < count {
-                    let good = command.status().is_ok_and(|status| status.success());
-                    failed.fetch_add(u32::from(!good), Ordering::Relaxed);
+                    failed.fetch_add(u32::from(!run()), Ordering::Relaxed);
                 }
             });
         }
@@ -464,7 +472,7 @@ impl Product {
         dir: &Path,
     ) -> Result<f64> {
         let started = Instant::now();
-        let failed = together(count, parallel, || self.silent(args, dir));
+        let failed = together(count, parallel, || again(self.silent(args, dir)));
         anyhow::ensure!(failed == 0, "{failed} of {count} commands {args:?} failed");
         Ok(started.elapsed().as_secs_f64())
     }

@@ -17,4 +17,4 @@ mod window;
 pub use change::{Change, JobRow, NodeNow, RunKey, changes, resync};
 pub use follower::{Follower, Full, Health, Stopped, Unflushed};
 pub use sqlite::{Reader, SqliteStore};
-pub use store::{History, NoStore, NodeEvent, Store, StoreError};
+pub use store::{History, NoStore, Store, StoreError};

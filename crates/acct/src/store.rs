@@ -3,7 +3,7 @@
 use crate::change::Change;
 use muster_core::ids::JobId;
 use muster_core::time::Timestamp;
-use muster_proto::acct::{AcctJob, AcctQuery};
+use muster_proto::acct::{AcctJob, AcctQuery, NodeEvent};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -73,27 +73,6 @@ pub trait History: Send {
         start: Option<Timestamp>,
         end: Option<Timestamp>,
     ) -> Result<Vec<NodeEvent>, StoreError>;
-}
-
-/// A time in which a node was out of service.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeEvent {
-    /// Its name.
-    pub node: String,
-    /// Since when.
-    pub start: Timestamp,
-    /// Until when; absent while it lasts.
-    pub end: Option<Timestamp>,
-    /// It was DOWN.
-    pub down: bool,
-    /// It was drained.
-    pub drain: bool,
-    /// It was set FAIL.
-    pub fail: bool,
-    /// Why.
-    pub reason: String,
-    /// Uid of who said so.
-    pub uid: u32,
 }
 
 /// Why accounting could not be read or written.

@@ -3,8 +3,8 @@
 
 use crate::listing::format::{Field, Record};
 use crate::listing::{
-    job_fields, node_fields, sacct, sacct_fields, sacctmgr, sdiag, sinfo, sprio, squeue, sshare,
-    sstat, step_fields, why,
+    job_fields, node_fields, sacct, sacct_fields, sacctmgr, sdiag, sinfo, sprio, squeue, sreport,
+    sshare, sstat, step_fields, why,
 };
 use crate::options::{Arg, Spec, Status};
 use crate::submit::scancel;
@@ -113,6 +113,7 @@ pub fn commands() -> Vec<Command> {
     all.push(of_spec(&sdiag::SPEC, Vec::new()));
     for spec in [
         &sprio::SPRIO,
+        &sreport::SPEC,
         &sshare::SPEC,
         &sstat::SPEC,
         &sacctmgr::SPEC,

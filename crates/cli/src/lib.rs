@@ -16,7 +16,7 @@ pub const SLURM_VERSION: &str = "25.05.4";
 /// What a command does, with its arguments (its own name left out).
 type Main = fn(name: &str, args: &[String]) -> ExitCode;
 
-const COMMANDS: [(&str, Main); 13] = [
+const COMMANDS: [(&str, Main); 14] = [
     ("sbatch", submit::main),
     ("srun", submit::main),
     ("salloc", submit::main),
@@ -28,6 +28,7 @@ const COMMANDS: [(&str, Main); 13] = [
     ("sacctmgr", listing::main),
     ("sdiag", listing::main),
     ("sprio", listing::main),
+    ("sreport", listing::main),
     ("sshare", listing::main),
     ("sstat", listing::main),
 ];

@@ -30,10 +30,12 @@ mod show_topology;
 pub(crate) mod sinfo;
 pub(crate) mod sprio;
 pub(crate) mod squeue;
+pub(crate) mod sreport;
 pub(crate) mod sshare;
 pub(crate) mod sstat;
 mod states;
 pub(crate) mod step_fields;
+mod table;
 mod text;
 pub(crate) mod time_input;
 pub(crate) mod why;
@@ -44,7 +46,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Runs one of squeue, sinfo, sacct, sacctmgr, sdiag, sprio, sshare and sstat with its arguments (without argv[0]).
+/// Runs one of squeue, sinfo, sacct, sacctmgr, sdiag, sprio, sreport, sshare and sstat with its arguments (without argv[0]).
 pub fn main(name: &str, args: &[String]) -> ExitCode {
     let result = match name {
         "squeue" => squeue::run(args),
@@ -54,10 +56,11 @@ pub fn main(name: &str, args: &[String]) -> ExitCode {
         "sdiag" => sdiag::run(args),
         "sprio" => sprio::run(args),
         "sshare" => sshare::run(args),
+        "sreport" => sreport::run(args),
         "sstat" => sstat::run(args),
         "why" => why::run(args),
         _ => Err(Failure::new(format!(
-            "{name}: not a listing command; known are squeue, sinfo, sacct, sacctmgr, sdiag, sprio, sshare and sstat"
+            "{name}: not a listing command; known are squeue, sinfo, sacct, sacctmgr, sdiag, sprio, sreport, sshare and sstat"
         ))),
     };
     match result {

@@ -1,11 +1,11 @@
-//! sacct's questions: asked on a connection of their own to the store, in a thread of their own, after the store has
-//! caught up with what was acknowledged before the question came. Users take turns.
+//! Questions of sacct, sreport and sacctmgr: asked on a connection of their own to the store, in a thread of their own,
+//! after the store has caught up with what was acknowledged before the question came. Users take turns.
 
 use crate::turns::Turns;
 use log::warn;
-use muster_acct::{Follower, History};
+use muster_acct::{Follower, History, StoreError};
 use muster_core::refusal::{Refusal, RefusalCode};
-use muster_proto::acct::{AcctJob, AcctQuery};
+use muster_proto::acct::{AcctJob, AcctQuery, NodeEventQuery};
 use muster_proto::client::{AccountingPart, Response};
 use muster_proto::frame;
 use std::ops::ControlFlow;
@@ -19,10 +19,18 @@ const PART: usize = 1000;
 /// How long a question waits for the store to catch up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What is asked of the store.
+pub(crate) enum Asked {
+    /// Jobs.
+    Jobs(AcctQuery),
+    /// When nodes were out of service.
+    NodeEvents(NodeEventQuery),
+}
+
 /// A question: from whom, what, as of which position of the journal, and where the answer goes.
 struct Question {
     uid: u32,
-    query: AcctQuery,
+    query: Asked,
     position: u64,
     answer: UnboundedSender<Vec<u8>>,
 }
@@ -63,7 +71,7 @@ impl Accounting {
     }
 
     /// Asks for a user.
-    pub(crate) fn ask(&self, uid: u32, query: AcctQuery, answer: UnboundedSender<Vec<u8>>) {
+    pub(crate) fn ask(&self, uid: u32, query: Asked, answer: UnboundedSender<Vec<u8>>) {
         let asked = match &self.questions {
             Some(questions) => {
                 let position = (self.position)();
@@ -103,7 +111,12 @@ fn serve(mut history: Box<dyn History>, follower: &Follower, inbox: &Receiver<Qu
         if let Some((uid, question)) = turns.next() {
             let begun = Instant::now();
             match follower.wait_stored(question.position, PATIENCE) {
-                Ok(true) => reply(history.as_mut(), &question.query, &question.answer),
+                Ok(true) => match &question.query {
+                    Asked::Jobs(query) => reply(history.as_mut(), query, &question.answer),
+                    Asked::NodeEvents(query) => {
+                        events(history.as_mut(), query, &question.answer);
+                    }
+                },
                 _ => late(follower, &question.answer),
             }
             let took = begun.elapsed().as_nanos();
@@ -124,6 +137,19 @@ fn late(follower: &Follower, answer: &UnboundedSender<Vec<u8>>) {
     );
     let refusal = Refusal::new(RefusalCode::Busy, detail);
     let _ = answer.send(frame::encode(&Response::Refused(refusal)));
+}
+
+fn failed(error: &StoreError) -> Response {
+    let detail = format!("the accounting store: {error}");
+    Response::Refused(Refusal::new(RefusalCode::Busy, detail))
+}
+
+fn events(history: &mut dyn History, query: &NodeEventQuery, answer: &UnboundedSender<Vec<u8>>) {
+    let response = match history.node_events(&query.nodes, query.start, query.end) {
+        Ok(events) => Response::NodeEvents(events),
+        Err(e) => failed(&e),
+    };
+    let _ = answer.send(frame::encode(&response));
 }
 
 fn reply(history: &mut dyn History, query: &AcctQuery, answer: &UnboundedSender<Vec<u8>>) {
@@ -149,9 +175,6 @@ fn reply(history: &mut dyn History, query: &AcctQuery, answer: &UnboundedSender<
     });
     match result {
         Ok(()) => drop(send(held.unwrap_or_default(), false)),
-        Err(e) => {
-            let refusal = Refusal::new(RefusalCode::Busy, format!("the accounting store: {e}"));
-            let _ = answer.send(frame::encode(&Response::Refused(refusal)));
-        }
+        Err(e) => drop(answer.send(frame::encode(&failed(&e)))),
     }
 }

@@ -1,6 +1,7 @@
 //! One client connection: frames in, frames out, identity from the socket. Requests of a connection are answered in
 //! order; waits and holds are answered whenever their time comes.
 
+use crate::accounting::Asked;
 use crate::mail::{ToReplica, ToWriter};
 use crate::reply::{Direct, Pending, ReplyTo};
 use crate::server::Shared;
@@ -353,16 +354,15 @@ impl Connection {
         }
         let (answer, mut parts) = mpsc::unbounded_channel();
         let identity = self.identity.clone();
-        if let Query::Accounting(query) = query {
-            self.shared
-                .accounting
-                .ask(self.identity.uid, *query, answer);
-        } else {
-            self.shared.to_replica(ToReplica::Query {
+        let (uid, accounting) = (identity.uid, &self.shared.accounting);
+        match query {
+            Query::Accounting(query) => accounting.ask(uid, Asked::Jobs(*query), answer),
+            Query::NodeEvents(query) => accounting.ask(uid, Asked::NodeEvents(query), answer),
+            query => self.shared.to_replica(ToReplica::Query {
                 identity,
                 query: Box::new(query),
                 answer,
-            })?;
+            })?,
         }
         while let Some(bytes) = parts.recv().await {
             self.write.write_all(&bytes).await?;
@@ -507,6 +507,7 @@ fn kind(body: &RequestBody) -> &'static str {
             Query::Script(_) => "REQUEST_BATCH_SCRIPT",
             Query::Allocation(_) => "REQUEST_JOB_ALLOCATION_INFO",
             Query::Accounting(_) => "DBD_GET_JOBS_COND",
+            Query::NodeEvents(_) => "DBD_GET_EVENTS",
             Query::Diag => "REQUEST_STATS_INFO",
             Query::ResetDiag => "REQUEST_STATS_RESET",
             Query::Reservations => "REQUEST_RESERVATION_INFO",

@@ -278,7 +278,7 @@ impl Replica {
                 RefusalCode::ProtocolError,
                 "files are read by the connection, not by the replica",
             ))),
-            Query::Accounting(_) => send(Response::Refused(Refusal::new(
+            Query::Accounting(_) | Query::NodeEvents(_) => send(Response::Refused(Refusal::new(
                 RefusalCode::ProtocolError,
                 "accounting is asked of the store, not of the replica",
             ))),

@@ -37,7 +37,7 @@ A site's own cluster:
   muster generate man|completion|compat DIR          write man pages, completion for bash, the compatibility page
 
 Commands, each also as a link of that name; 'muster COMMAND --help' says more:
-  sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sshare sstat
+  sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sreport sshare sstat
   sacctmgr
 
   muster help, muster version

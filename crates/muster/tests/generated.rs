@@ -97,7 +97,7 @@ fn bash_completes() {
 
 #[test]
 fn every_command_has_help() {
-    let commands = "sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sshare sstat slurmctld slurmd \
+    let commands = "sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sreport sshare sstat slurmctld slurmd \
                     up down env config generate";
     for command in commands.split_whitespace() {
         let output = Command::new(MUSTER)
@@ -111,7 +111,8 @@ fn every_command_has_help() {
         );
     }
     for command in
-        "sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sshare sstat".split(' ')
+        "sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sreport sshare sstat"
+            .split(' ')
     {
         for option in ["--usage", "--usa"] {
             let output = Command::new(MUSTER)

@@ -252,3 +252,46 @@ pub struct AcctQuery {
     #[n(13)]
     pub wckeys: Vec<String>,
 }
+
+/// Which times of nodes out of service are asked for: those that meet a window.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct NodeEventQuery {
+    /// Node names; none for all.
+    #[n(0)]
+    pub nodes: Vec<String>,
+    /// Start of the window.
+    #[n(1)]
+    pub start: Option<Timestamp>,
+    /// End of the window.
+    #[n(2)]
+    pub end: Option<Timestamp>,
+}
+
+/// A time in which a node was out of service.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct NodeEvent {
+    /// Its name.
+    #[n(0)]
+    pub node: String,
+    /// Since when.
+    #[n(1)]
+    pub start: Timestamp,
+    /// Until when; absent while it lasts.
+    #[n(2)]
+    pub end: Option<Timestamp>,
+    /// It was DOWN.
+    #[n(3)]
+    pub down: bool,
+    /// It was drained.
+    #[n(4)]
+    pub drain: bool,
+    /// It was set FAIL.
+    #[n(5)]
+    pub fail: bool,
+    /// Why.
+    #[n(6)]
+    pub reason: String,
+    /// Uid of who said so.
+    #[n(7)]
+    pub uid: u32,
+}

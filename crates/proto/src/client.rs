@@ -109,6 +109,9 @@ pub enum Query {
     /// Reservations: one [`Response::Reservations`].
     #[n(20)]
     Reservations,
+    /// When nodes were out of service: [`Response::NodeEvents`].
+    #[n(11)]
+    NodeEvents(#[n(0)] crate::acct::NodeEventQuery),
     /// What `scontrol reconfigure` would change now: [`Response::Differences`]. Administrator.
     #[n(10)]
     Differences,
@@ -213,6 +216,9 @@ pub enum Response {
     /// To `Differences`: a line each; warnings about the files come first.
     #[n(15)]
     Differences(#[n(0)] Vec<String>),
+    /// To `NodeEvents`, by start.
+    #[n(16)]
+    NodeEvents(#[n(0)] Vec<crate::acct::NodeEvent>),
     /// To `Reservations`.
     #[n(20)]
     Reservations(#[n(0)] Box<ReservationsAnswer>),

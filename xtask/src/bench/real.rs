@@ -46,7 +46,7 @@ fn bare(bench: &Bench, program: &Path, count: u32, parallel: u32) -> Result<f64>
         let mut command = Command::new(program);
         command.current_dir(&bench.dir).stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        command
+        peer::again(command)
     };
     let failed = peer::together(count, parallel, make);
     ensure!(failed == 0, "{} does not run", program.display());

@@ -81,7 +81,7 @@ pub(super) fn pollers(bench: &mut Bench) -> Result<()> {
         let status = submit.stdout(Stdio::null()).status();
         status.is_ok_and(|status| status.success())
     };
-    let failed = peer::together(users, 32, submit);
+    let failed = peer::together(users, 32, || submit);
     ensure!(failed == 0, "{failed} of {users} users cannot submit");
     let sync = sync_time(bench)?;
     let name = "a sync of 4 KB in a file, 99 of 100";

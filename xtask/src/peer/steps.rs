@@ -1,7 +1,7 @@
 //! Steps in an allocation: so many sruns a second. This program calls itself inside the allocation, so that nothing but
 //! srun is started there.
 
-use super::{Product, together};
+use super::{Product, again, together};
 use anyhow::Result;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,7 +23,7 @@ pub(crate) fn burst(args: &[String]) -> Result<()> {
     let make = || {
         let mut command = Command::new(program);
         command.args(words).stdin(Stdio::null());
-        command
+        again(command)
     };
     let failed = together(count, parallel, make);
     anyhow::ensure!(

@@ -6,7 +6,7 @@ use super::row::{
 };
 use super::text::{Texts, find};
 use crate::array_text::pending_text;
-use crate::store::{History, NodeEvent, StoreError};
+use crate::store::{History, StoreError};
 use crate::window::{Life, Window};
 use minicbor::Decode;
 use muster_core::het::HetPart;
@@ -15,7 +15,7 @@ use muster_core::ids::JobId;
 use muster_core::job::{JobState, Usage};
 use muster_core::spec::ArraySpec;
 use muster_core::time::Timestamp;
-use muster_proto::acct::{AcctJob, AcctQuery, AcctStep};
+use muster_proto::acct::{AcctJob, AcctQuery, AcctStep, NodeEvent};
 use rusqlite::{Connection, Row, types::FromSql};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;

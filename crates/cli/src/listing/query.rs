@@ -9,7 +9,7 @@ use muster_core::licenses::License;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::state::ArrayInfo;
 use muster_core::time::Timestamp;
-use muster_proto::acct::{AcctJob, AcctQuery};
+use muster_proto::acct::{AcctJob, AcctQuery, NodeEvent, NodeEventQuery};
 use muster_proto::client::{
     AccountsAnswer, ClusterPart, ConfigAnswer, Diag, JobFilter, PrioritiesAnswer, Query,
     RequestBody, ReservationsAnswer, Response,
@@ -223,6 +223,17 @@ pub(crate) fn accounting(
             }
             other => return Err(unexpected(&other)),
         }
+    }
+}
+
+/// Asks when nodes were out of service.
+pub(crate) fn node_events(
+    client: &mut Client,
+    query: NodeEventQuery,
+) -> Result<Vec<NodeEvent>, ConnectError> {
+    match client.query(Query::NodeEvents(query))? {
+        Response::NodeEvents(events) => Ok(events),
+        other => Err(unexpected(&other)),
     }
 }
 

@@ -120,15 +120,13 @@ static OPTIONS: &[Opt] = &[
         "TIME",
         "jobs with a limit of no more than this",
     )
-    .short('K')
-    .refused("jobs are not chosen by their limits; sacct -o JobID,Timelimit shows them"),
+    .short('K'),
     opt(
         "timelimit-min",
         "TIME",
         "jobs with a limit of this, or from this to -K",
     )
-    .short('k')
-    .refused("jobs are not chosen by their limits; sacct -o JobID,Timelimit shows them"),
+    .short('k'),
     flag(
         "truncate",
         "start and end no further than the time asked for",
@@ -208,13 +206,23 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
         ));
     }
     let mut ctx = Ctx::new(&client.endpoint.cluster);
-    let (jobs, at) = query::accounting(&mut client, question).map_err(failed)?;
+    let (mut jobs, at) = query::accounting(&mut client, question).map_err(failed)?;
     ctx.now = at;
+    in_order(&mut jobs);
     if options.scripts {
         return scripts(&mut client, &jobs);
     }
     print(&options.render(&columns, &jobs, &ctx, &now)?);
     Ok(())
+}
+
+/// Tasks of an array stand together, by index, before those that have no record of their own.
+fn in_order(jobs: &mut [AcctJob]) {
+    jobs.sort_by_key(|job| match (job.array, &job.array_pending) {
+        (Some((base, index)), _) => (base, index),
+        (None, Some(_)) => (job.id, u32::MAX),
+        (None, None) => (job.id, 0),
+    });
 }
 
 /// Clients switch to squeue when they read that accounting is off.
@@ -321,6 +329,8 @@ impl Options {
             }
             "long" => self.long = true,
             "name" => query.names = filter::texts(&value),
+            "timelimit-min" => wishes.limits.0 = Some(filter::parse_limit("min", &value)?),
+            "timelimit-max" => wishes.limits.1 = Some(filter::parse_limit("max", &value)?),
             "ncpus" => wishes.cpus = Some(filter::parse_range("cpu", &value)?),
             "nnodes" => wishes.nodes = Some(filter::parse_range("node", &value)?),
             "noconvert" => self.shown.keep_units = true,

@@ -40,8 +40,8 @@ pub(crate) static FIELDS: &[Field] = table![
     "AssocID" 7 r _c o => of_job(r, o, "0");
     "AveCPU" 10 r _c o => per_task(r, o, |u| u.user_us + u.system_us, seconds);
     "AveCPUFreq" 10 r _c o => of_step(r, o, "0");
-    "AveDiskRead" 14 r _c o => per_task(r, o, |u| u.disk_read_bytes, plain);
-    "AveDiskWrite" 14 r _c o => per_task(r, o, |u| u.disk_write_bytes, plain);
+    "AveDiskRead" 14 r _c o => per_task(r, o, |u| u.disk_read_bytes, disk);
+    "AveDiskWrite" 14 r _c o => per_task(r, o, |u| u.disk_write_bytes, disk);
     "AvePages" 10 r _c o => per_task(r, o, |u| u.pages, plain);
     "AveRSS" 10 r _c o => per_task(r, o, |u| u.total_rss_kib, |r, o, kib| r.write_kib(o, kib));
     "AveVMSize" 10 r _c o => peaks(r, |u, p| known_kib(r, o, p.total_vsize_kib / tasks_of(u)));
@@ -49,8 +49,8 @@ pub(crate) static FIELDS: &[Field] = table![
     "Cluster" 10 _r c o => o.push_str(&c.cluster);
     "Comment" 14 r _c o => of_job(r, o, &r.job.comment);
     "Constraints" 19 r _c o => of_job(r, o, &r.job.constraint);
-    "ConsumedEnergy" 14 _r _c o => o.push('0');
-    "ConsumedEnergyRaw" 17 _r _c o => o.push('0');
+    "ConsumedEnergy" 14 r _c o => of_step(r, o, "0");
+    "ConsumedEnergyRaw" 17 r _c o => of_step(r, o, "0");
     "Container" 19 _r _c _o => ();
     "CPUTime" 10 r c o => text::long_duration(o, r.elapsed_s(c) * i64::from(r.cpus()));
     "CPUTimeRAW" 10 r c o => put!(o, "{}", r.elapsed_s(c) * i64::from(r.cpus()));
@@ -61,17 +61,17 @@ pub(crate) static FIELDS: &[Field] = table![
     "Eligible" 19 r c o => c.time_or(o, r.step.map_or(r.job.eligible, |s| Some(s.start)), "Unknown");
     "End" 19 r c o => c.time_or(o, r.end(), "Unknown");
     "ExitCode" 8 r _c o => put!(o, "{}:{}", r.exit().code, r.exit().signal);
-    "Flags" 19 _r _c _o => ();
+    "Flags" 19 r _c o => of_job(r, o, flags(r));
     "GID" 6 r _c o => of_job(r, o, &r.job.gid.to_string());
     "Group" 9 r _c o => of_job(r, o, &r.job.group);
     "JobID" -12 r _c o => r.write_id(o);
     "JobIDRaw" -12 r _c o => r.write_raw_id(o);
     "JobName" 10 r _c o => o.push_str(r.step.map_or(&r.job.name, |s| &s.name));
     "Layout" 9 r _c o => o.push_str(layout(r));
-    "MaxDiskRead" 12 r _c o => peaks(r, |_, p| put!(o, "{}", p.read_bytes.amount));
+    "MaxDiskRead" 12 r _c o => peaks(r, |_, p| disk(r, o, p.read_bytes.amount));
     "MaxDiskReadNode" 15 r _c o => peaks(r, |_, p| o.push_str(&p.read_bytes.node));
     "MaxDiskReadTask" 15 r _c o => peaks(r, |_, p| put!(o, "{}", p.read_bytes.task));
-    "MaxDiskWrite" 12 r _c o => peaks(r, |_, p| put!(o, "{}", p.write_bytes.amount));
+    "MaxDiskWrite" 12 r _c o => peaks(r, |_, p| disk(r, o, p.write_bytes.amount));
     "MaxDiskWriteNode" 16 r _c o => peaks(r, |_, p| o.push_str(&p.write_bytes.node));
     "MaxDiskWriteTask" 16 r _c o => peaks(r, |_, p| put!(o, "{}", p.write_bytes.task));
     "MaxPages" 8 r _c o => peaks(r, |_, p| put!(o, "{}", p.pages.amount));
@@ -95,7 +95,7 @@ pub(crate) static FIELDS: &[Field] = table![
     "Priority" 10 r _c o => of_job(r, o, &r.job.priority.to_string());
     "QOS" 10 r _c o => of_job(r, o, &r.job.qos);
     "QOSRAW" 6 r _c o => of_job(r, o, "1");
-    "Reason" 22 r _c o => of_job(r, o, if r.job.reason.is_empty() { "None" } else { &r.job.reason });
+    "Reason" 22 r _c o => of_job(r, o, reason(r));
     "ReqCPUFreq" 10 r _c o => frequency(r, o);
     "ReqCPUFreqGov" 13 r _c o => frequency(r, o);
     "ReqCPUFreqMax" 13 r _c o => frequency(r, o);
@@ -112,29 +112,29 @@ pub(crate) static FIELDS: &[Field] = table![
     "Start" 19 r c o => c.time_or(o, r.start(), "Unknown");
     "State" 10 r _c o => r.write_state(o);
     "Submit" 19 r c o => c.time(o, r.step.map_or(r.job.submit, |s| s.start));
-    "SubmitLine" 20 r _c o => o.push_str(r.step.map_or(&r.job.submit_line, |s| &s.submit_line));
+    "SubmitLine" 20 r _c o => if !r.is_batch_step() { o.push_str(r.step.map_or(&r.job.submit_line, |s| &s.submit_line)) };
     "Suspended" 10 r _c o => suspended(r, o);
     "SystemComment" 15 _r _c _o => ();
     "SystemCPU" 10 r _c o => text::cpu_time(o, r.cpu_us().1);
     "Timelimit" 10 r _c o => r.write_limit(o);
     "TimelimitRaw" 10 r _c o => limit_minutes(r, o);
     "TotalCPU" 10 r _c o => text::cpu_time(o, r.cpu_us().0 + r.cpu_us().1);
-    "TRESUsageInAve" 14 r _c o => usage_in(r, o, |u| (u.user_us + u.system_us) / tasks_of(u), |u| u.total_rss_kib / tasks_of(u));
-    "TRESUsageInMax" 14 r _c o => used(r, |u| { o.push_str("mem="); r.write_kib(o, u.max_rss_kib); });
-    "TRESUsageInMaxNode" 18 r _c o => used(r, |u| put!(o, "mem={}", u.max_rss_node));
-    "TRESUsageInMaxTask" 18 r _c o => used(r, |u| put!(o, "mem={}", u.max_rss_task));
+    "TRESUsageInAve" 14 r _c o => usage_in(r, o, true);
+    "TRESUsageInMax" 14 r _c o => most_in(r, o);
+    "TRESUsageInMaxNode" 18 r _c o => most_at(r, o, |_, node, _| node.to_owned());
+    "TRESUsageInMaxTask" 18 r _c o => most_at(r, o, |_, _, task| task.to_string());
     "TRESUsageInMin" 14 r _c o => used(r, |u| { o.push_str("cpu="); seconds(r, o, u.min_cpu_us); });
-    "TRESUsageInMinNode" 18 _r _c _o => ();
-    "TRESUsageInMinTask" 18 _r _c _o => ();
-    "TRESUsageInTot" 14 r _c o => usage_in(r, o, |u| u.user_us + u.system_us, |u| u.total_rss_kib);
-    "TRESUsageOutAve" 15 r _c o => used(r, |u| put!(o, "fs/disk={}", u.disk_write_bytes / tasks_of(u)));
-    "TRESUsageOutMax" 15 _r _c _o => ();
-    "TRESUsageOutMaxNode" 19 _r _c _o => ();
-    "TRESUsageOutMaxTask" 19 _r _c _o => ();
+    "TRESUsageInMinNode" 18 r _c o => peaks(r, |_, p| put!(o, "cpu={}", p.min_cpu_us.node));
+    "TRESUsageInMinTask" 18 r _c o => peaks(r, |_, p| put!(o, "cpu={}", p.min_cpu_us.task));
+    "TRESUsageInTot" 14 r _c o => usage_in(r, o, false);
+    "TRESUsageOutAve" 15 r _c o => used(r, |u| put!(o, "energy=0,fs/disk={}", u.disk_write_bytes / tasks_of(u)));
+    "TRESUsageOutMax" 15 r _c o => peaks(r, |_, p| put!(o, "energy=0,fs/disk={}", p.write_bytes.amount));
+    "TRESUsageOutMaxNode" 19 r _c o => peaks(r, |_, p| put!(o, "fs/disk={}", p.write_bytes.node));
+    "TRESUsageOutMaxTask" 19 r _c o => peaks(r, |_, p| put!(o, "fs/disk={}", p.write_bytes.task));
     "TRESUsageOutMin" 15 _r _c _o => ();
     "TRESUsageOutMinNode" 19 _r _c _o => ();
     "TRESUsageOutMinTask" 19 _r _c _o => ();
-    "TRESUsageOutTot" 15 r _c o => used(r, |u| put!(o, "fs/disk={}", u.disk_write_bytes));
+    "TRESUsageOutTot" 15 r _c o => used(r, |u| put!(o, "energy=0,fs/disk={}", u.disk_write_bytes));
     "UID" 6 r _c o => of_job(r, o, &r.job.uid.to_string());
     "User" 9 r _c o => of_job(r, o, &r.job.user);
     "UserCPU" 10 r _c o => text::cpu_time(o, r.cpu_us().0);
@@ -230,18 +230,91 @@ fn seconds(_: &AcctRow<'_>, out: &mut String, microseconds: u64) {
     );
 }
 
-fn usage_in(
-    r: &AcctRow<'_>,
-    out: &mut String,
-    cpu: fn(&muster_core::job::Usage) -> u64,
-    kib: fn(&muster_core::job::Usage) -> u64,
-) {
+/// Read and written data, in megabytes as Slurm keeps it.
+fn disk(_: &AcctRow<'_>, out: &mut String, bytes: u64) {
+    let mib = bytes as f64 / 1_048_576.0;
+    match mib {
+        0.0 => out.push('0'),
+        m if m >= 1024.0 => put!(out, "{:.2}G", m / 1024.0),
+        m => put!(out, "{m:.2}M"),
+    }
+}
+
+/// How a step's resources were used, of each task or of all.
+fn usage_in(r: &AcctRow<'_>, out: &mut String, average: bool) {
     used(r, |u| {
+        let of = |total: u64| if average { total / tasks_of(u) } else { total };
         out.push_str("cpu=");
-        seconds(r, out, cpu(u));
-        out.push_str(",mem=");
-        r.write_kib(out, kib(u));
+        seconds(r, out, of(u.user_us + u.system_us));
+        put!(out, ",energy=0,fs/disk={},mem=", of(u.disk_read_bytes));
+        r.write_kib(out, of(u.total_rss_kib));
+        put!(out, ",pages={}", of(u.pages));
+        if let Some(kib) = u
+            .peaks
+            .as_ref()
+            .map(|p| p.total_vsize_kib)
+            .filter(|kib| *kib > 0)
+        {
+            out.push_str(",vmem=");
+            r.write_kib(out, of(kib));
+        }
     });
+}
+
+/// The most that a task used.
+fn most_in(r: &AcctRow<'_>, out: &mut String) {
+    used(r, |u| {
+        let peaks = u.peaks.as_ref();
+        if let Some(peaks) = peaks {
+            put!(out, "energy=0,fs/disk={},", peaks.read_bytes.amount);
+        }
+        out.push_str("mem=");
+        r.write_kib(out, u.max_rss_kib);
+        let Some(peaks) = peaks else { return };
+        put!(out, ",pages={}", peaks.pages.amount);
+        if peaks.vsize_kib.amount > 0 {
+            out.push_str(",vmem=");
+            r.write_kib(out, peaks.vsize_kib.amount);
+        }
+    });
+}
+
+/// Where it did.
+fn most_at(r: &AcctRow<'_>, out: &mut String, show: fn(&str, &str, u32) -> String) {
+    used(r, |u| {
+        let mut all = vec![("mem", u.max_rss_node.as_str(), u.max_rss_task)];
+        if let Some(peaks) = &u.peaks {
+            all.insert(
+                0,
+                ("fs/disk", &peaks.read_bytes.node, peaks.read_bytes.task),
+            );
+            all.push(("pages", &peaks.pages.node, peaks.pages.task));
+            if peaks.vsize_kib.amount > 0 {
+                all.push(("vmem", &peaks.vsize_kib.node, peaks.vsize_kib.task));
+            }
+        }
+        let words = all
+            .into_iter()
+            .map(|(name, node, task)| format!("{name}={}", show(name, node, task)));
+        out.push_str(&words.collect::<Vec<_>>().join(","));
+    });
+}
+
+/// How it was started: the scheduler has no parts that do it in different ways.
+fn flags(r: &AcctRow<'_>) -> &'static str {
+    match r.job.start {
+        Some(_) => "SchedMain,StartRecieved",
+        None => "StartRecieved",
+    }
+}
+
+/// What kept it from running. Of a job that ran that is nothing; why it ended is its state's to say.
+fn reason<'a>(r: &AcctRow<'a>) -> &'a str {
+    match r.job.reason.as_str() {
+        "" => "None",
+        _ if r.job.start.is_some() => "None",
+        reason => reason,
+    }
 }
 
 fn derived_exit(r: &AcctRow<'_>, out: &mut String) {

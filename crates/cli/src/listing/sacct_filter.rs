@@ -8,7 +8,7 @@ use super::time_input;
 use jiff::Zoned;
 use muster_core::hostlist;
 use muster_core::ids::{JobId, StepNo};
-use muster_core::time::Timestamp;
+use muster_core::time::{TimeLimit, Timestamp};
 use muster_proto::acct::{AcctJob, AcctQuery};
 
 /// A job or a step as the command line names it.
@@ -37,6 +37,8 @@ pub(super) struct Wishes {
     pub(super) reasons: Vec<String>,
     pub(super) nodes: Option<(u32, u32)>,
     pub(super) cpus: Option<(u32, u32)>,
+    /// `--timelimit-min`, `--timelimit-max`.
+    pub(super) limits: (Option<TimeLimit>, Option<TimeLimit>),
 }
 
 fn words(list: &str) -> impl Iterator<Item = &str> {
@@ -131,6 +133,15 @@ pub(super) fn parse_range(option: &str, text: &str) -> Result<(u32, u32), Failur
     }
 }
 
+/// Reads a time limit.
+pub(super) fn parse_limit(end: &str, text: &str) -> Result<TimeLimit, Failure> {
+    muster_conf::options::job::read_limit(text).map_err(|_| {
+        Failure::new(format!(
+            "sacct: error: Invalid timelimit-{end} specification: {text}"
+        ))
+    })
+}
+
 impl Wishes {
     /// Sets the states to look for.
     pub(super) fn set_states(&mut self, list: &str) -> Result<(), Failure> {
@@ -204,6 +215,7 @@ impl Wishes {
             && self.state_fits(row)
             && inside(self.nodes, row.job.alloc_nodes)
             && inside(self.cpus, row.job.alloc_cpus)
+            && self.limit_fits(row.job.time_limit)
             && (self.reasons.is_empty() || self.reasons.contains(&row.job.reason))
             && self.constraints.iter().all(|c| {
                 row.job
@@ -211,6 +223,15 @@ impl Wishes {
                     .split(['&', ',', '|', '(', ')', '[', ']'])
                     .any(|have| have == c)
             })
+    }
+
+    /// The least alone is the limit itself. Limits are in order: no limit is the highest.
+    fn limit_fits(&self, limit: TimeLimit) -> bool {
+        match self.limits {
+            (None, None) => true,
+            (Some(only), None) => limit == only,
+            (least, Some(most)) => least.is_none_or(|least| limit >= least) && limit <= most,
+        }
     }
 
     /// Base states are looked at by the store, for which an empty list is no condition.

@@ -275,6 +275,27 @@ fn parsable() {
 }
 
 #[test]
+fn tasks_of_an_array_stand_together() {
+    let task = |id: u64, base: u64, index: u32| AcctJob {
+        array: Some((JobId(base), index)),
+        ..job(id, "a", JobState::Completed, (0, 0))
+    };
+    let mut jobs = vec![
+        AcctJob {
+            array_pending: Some("[4-9]".to_owned()),
+            ..job(7, "a", JobState::Pending, (0, 0))
+        },
+        job(8, "b", JobState::Completed, (0, 0)),
+        task(9, 7, 2),
+        task(10, 7, 1),
+        job(11, "c", JobState::Completed, (0, 0)),
+    ];
+    in_order(&mut jobs);
+    let ids: Vec<u64> = jobs.iter().map(|job| job.id.0).collect();
+    assert_eq!(ids, [10, 9, 7, 8, 11]);
+}
+
+#[test]
 fn arrays_and_steps_by_name() {
     assert_eq!(
         sacct(&[

@@ -3,6 +3,8 @@
 //! what they have at once; others are refused by name.
 
 mod edit;
+mod events;
+mod flat_file;
 
 use super::{Failure, print, query};
 use crate::SLURM_VERSION;
@@ -16,7 +18,7 @@ use muster_core::accounts::{Accounts, NORMAL, PARENT_SHARES, Qos, ROOT, Terms};
 pub(crate) static SPEC: Spec = Spec {
     name: "sacctmgr",
     about: "Shows and changes accounts, users with their associations, and QOS.",
-    operands: "show|add|modify|delete account|user|qos|association|cluster|tres|runawayjobs [NAME,...] [KEY=VALUE...] [set KEY=VALUE...]",
+    operands: "show|add|modify|delete|dump|load account|user|qos|association|cluster|tres|event|problem|runawayjobs [NAME,...] [KEY=VALUE...] [set KEY=VALUE...]",
     options: &[
         flag("associations", "with 'show user': associations, too").short('s'),
         flag("help", "print this help"),
@@ -33,7 +35,9 @@ pub(crate) static SPEC: Spec = Spec {
         flag("version", "print the version").short('V'),
     ],
     variables: &[],
-    notes: "A user that nobody added is in an account of the same name. Limits on use over time are not kept.\n",
+    notes: "A user that nobody added is in an account of the same name. Limits on use over time are not kept. Nor are \
+            transactions: the journal has all changes, but not who made them. Accounting is one SQLite file, which is \
+            archived by copying it ('sqlite3 FILE .backup'), so there is no 'archive'.\n",
 };
 
 /// A line: a user in an account, an account, or a QOS.
@@ -252,6 +256,14 @@ struct Style {
     last: bool,
 }
 
+/// The same for listings that are laid out as tables.
+fn style_of(style: &Style) -> super::table::Style {
+    super::table::Style {
+        bare: style.no_header,
+        bars: style.parsable.then_some(style.last),
+    }
+}
+
 /// Runs sacctmgr.
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let parsed = SPEC.parse(args).map_err(Failure::new)?;
@@ -284,6 +296,27 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
         && begins("runawayjobs", what)
     {
         return no_runaways();
+    }
+    if let [verb, what, rest @ ..] = parsed.operands.as_slice()
+        && (begins("show", verb) || begins("list", verb))
+    {
+        match what.to_ascii_lowercase().as_str() {
+            word if begins("events", word) => return events::show(rest, &style),
+            word if begins("problems", word) => return events::problems(&style),
+            _ => {}
+        }
+    }
+    match parsed.operands.split_first() {
+        Some((verb, rest)) if begins("dump", verb) => return flat_file::dump(rest),
+        Some((verb, rest)) if verb.len() > 1 && begins("load", verb) => {
+            if has("readonly") {
+                return Err(Failure::new(
+                    "sacctmgr: error: --readonly allows no changes",
+                ));
+            }
+            return flat_file::load(rest, has("immediate"));
+        }
+        _ => {}
     }
     let question = Question::new(&parsed.operands, associations)?;
     let failed = |e: ConnectError| Failure::new(format!("sacctmgr: error: {e}"));
@@ -342,7 +375,7 @@ impl Question {
         let verb = words.next().unwrap_or("");
         if !begins("show", verb) && !begins("list", verb) {
             return Err(Failure::new(format!(
-                "sacctmgr: error: '{verb}' is not implemented: show, add, modify and delete are"
+                "sacctmgr: error: '{verb}' is not implemented: show, add, modify, delete, dump and load are"
             )));
         }
         let entity = words.next().unwrap_or("");
@@ -361,8 +394,8 @@ impl Question {
             word if begins("cluster", word) => (Entity::Cluster, CLUSTER),
             _ => {
                 return Err(Failure::new(format!(
-                    "sacctmgr: error: show {entity} is not implemented; user, association, account, qos, cluster and \
-                     tres are"
+                    "sacctmgr: error: show {entity} is not implemented; user, association, account, qos, cluster, tres, \
+                     event, problem and runawayjobs are"
                 )));
             }
         };
@@ -750,7 +783,7 @@ mod tests {
     fn the_rest_is_refused_by_name() {
         for (words, name) in [
             ("archive x", "'archive'"),
-            ("show event", "show event"),
+            ("show transactions", "show transactions"),
             ("show user state=x", "state=x"),
             ("show user format=nosuch", "'nosuch'"),
             ("show user format=user%x", "'user%x'"),

@@ -114,7 +114,7 @@ pub(crate) const ENTITIES: &[(&str, usize, Entity, Status)] = &[
         "assoc_mgr",
         2,
         Entity::Nothing,
-        Status::Refused("accounting has no associations"),
+        Status::Refused("see sacctmgr show association, sacctmgr show qos and sshare -a -l"),
     ),
     (
         "slurmd",

@@ -44,6 +44,11 @@ const MANUALS: &[(&str, &str)] = &[
          user u verbose v version V weights w",
     ),
     (
+        "sreport",
+        "all_clusters a cluster M federation help h local noheader n parsable p parsable2 P quiet Q t tres T verbose v \
+         version V",
+    ),
+    (
         "sshare",
         "accounts A all a clusters M format o help long l noheader n parsable p parsable2 P partition m usage users u \
          Users U verbose v version V",

@@ -43,7 +43,9 @@ pub(super) fn request(args: &[String]) -> Result<UserCommand, ExitCode> {
 fn prepared(args: &[String]) -> Result<(Vec<Line>, UserCommand), ExitCode> {
     let mut lines = line::read(Command::Sbatch, args)?;
     let last = lines.last().expect("a command line has a first component");
-    let script = read_script(last)?;
+    // --wrap is the whole job's, whichever component it is said of.
+    let wrap = lines.iter().rev().find_map(|l| l.chosen.value("wrap"));
+    let script = read_script(last, wrap)?;
     let words = last.words.clone();
     read_directives(&mut lines, &script)?;
     for line in &mut lines {
@@ -131,9 +133,9 @@ fn beside(line: &mut Line, first: &JobSpec) -> Result<JobSpec, ExitCode> {
     })
 }
 
-fn read_script(line: &Line) -> Result<Script, ExitCode> {
+fn read_script(line: &Line, wrap: Option<&str>) -> Result<Script, ExitCode> {
     let say = line.say;
-    let script = match (line.chosen.value("wrap"), line.words.first()) {
+    let script = match (wrap, line.words.first()) {
         (Some(_), Some(_)) => {
             say.error("Script arguments not permitted with --wrap option");
             return Err(say.failed());

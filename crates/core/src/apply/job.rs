@@ -454,6 +454,18 @@ impl Job {
         self.waking = None;
     }
 
+    /// Whether something else than its own end ended it.
+    fn was_stopped(&self) -> bool {
+        matches!(
+            self.state,
+            JobState::Cancelled
+                | JobState::Timeout
+                | JobState::Deadline
+                | JobState::Preempted
+                | JobState::NodeFail
+        )
+    }
+
     fn end_suspension(&mut self, at: Timestamp) {
         if let Some(since) = self.suspend_time.take() {
             self.suspended_ms = self.suspended_ms.saturating_add(at.since_ms(since));
@@ -518,7 +530,8 @@ impl Job {
             if self.state.is_ended() {
                 self.exit = end.exit;
             }
-        } else if step < StepNo::INTERACTIVE {
+        } else if step < StepNo::INTERACTIVE && !self.was_stopped() {
+            // What ended with the job says nothing of how its steps fared.
             self.derived_exit = self.derived_exit.max(end.exit);
         }
     }

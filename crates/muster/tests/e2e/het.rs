@@ -117,9 +117,14 @@ fn allocations_of_several_components() {
     lines.sort_unstable();
     assert_eq!(lines, ["0: n1 of 2", "1: n2 of 2"]);
     // All or none: a component that is refused refuses the whole job.
-    let ran = c.run("sbatch -n1 : -n1 -p nosuch --wrap true");
-    assert_eq!(ran.code, 1);
-    assert!(ran.err.contains("component 1"), "{ran:?}");
+    for form in [
+        "-n1 : -n1 -p nosuch --wrap true",
+        "-n1 --wrap true : -n1 -p nosuch",
+    ] {
+        let ran = c.run(&format!("sbatch {form}"));
+        assert_eq!(ran.code, 1);
+        assert!(ran.err.contains("component 1"), "{ran:?}");
+    }
     assert_eq!(c.ok("squeue -h -t all -o %i | wc -l"), "4");
     c.until_prints("squeue -h -t R,CG -o %i", "");
     let text = c.run("sbatch --test-only -n1 : -n2 -N1 --wrap true").err;

@@ -11,7 +11,7 @@ use std::io::{BufRead as _, Write as _};
 
 /// What is edited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Entity {
+pub(super) enum Entity {
     Account,
     User,
     Qos,
@@ -19,7 +19,7 @@ enum Entity {
 
 /// How.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verb {
+pub(super) enum Verb {
     Add,
     Modify,
     Delete,
@@ -117,6 +117,26 @@ fn edit(verb: Verb, words: &[String], immediate: bool, quiet: bool) -> Result<()
             Ok(())
         }
         Err(ConnectError::Refused(refusal)) => Err(error(refusal)),
+        Err(other) => Err(error(other)),
+    }
+}
+
+/// Makes one edit of these words and says of how many things it changed something.
+pub(super) fn send(
+    client: &mut Client,
+    verb: Verb,
+    entity: Entity,
+    words: &[String],
+) -> Result<u32, Failure> {
+    let read = read(verb, entity, words)?;
+    let edit = AccountsEdit {
+        names: read.names.clone(),
+        ask: ask(verb, entity, &read)?,
+    };
+    match client.command(UserCommand::EditAccounts(Box::new(edit))) {
+        Ok(Reply::Done { changed, .. }) => Ok(changed),
+        Ok(_) => Ok(0),
+        Err(ConnectError::Refused(refusal)) => Err(Failure::new(refusal.to_string())),
         Err(other) => Err(error(other)),
     }
 }
@@ -445,7 +465,7 @@ fn modified_associations(w: &Words, cluster: &str, before: &Accounts) -> String 
 }
 
 /// Asks, as sacctmgr does without `-i`.
-fn agreed() -> Result<bool, Failure> {
+pub(super) fn agreed() -> Result<bool, Failure> {
     print("Would you like to commit changes? (You have 30 seconds to decide)\n(N/y): ");
     let _ = std::io::stdout().flush();
     let mut line = String::new();

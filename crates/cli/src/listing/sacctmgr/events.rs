@@ -1,0 +1,351 @@
+//! `sacctmgr show event`: when nodes were out of service. `sacctmgr show problem`: accounts and users that cannot be
+//! used as they are.
+
+use super::{begins, style_of};
+use crate::connect::Client;
+use crate::listing::context::Ctx;
+use crate::listing::table::{Cell, Column, Table};
+use crate::listing::{Failure, print, query, text, time_input};
+use jiff::Zoned;
+use muster_core::accounts::Accounts;
+use muster_core::time::Timestamp;
+use muster_proto::acct::{NodeEvent, NodeEventQuery};
+
+fn error(text: impl std::fmt::Display) -> Failure {
+    Failure::new(format!("sacctmgr: error: {text}"))
+}
+
+/// Name in `format=`, its header, its width.
+type Known = (&'static str, &'static str, usize);
+
+const EVENT: &[Known] = &[
+    ("Cluster", "Cluster", 10),
+    ("ClusterNodes", "Cluster Nodes", 20),
+    ("Duration", "Duration", 13),
+    ("TimeEnd", "TimeEnd", 19),
+    ("EventRaw", "EventRaw", 8),
+    ("Event", "Event", 7),
+    ("NodeName", "NodeName", 15),
+    ("Reason", "Reason", 30),
+    ("TimeStart", "TimeStart", 19),
+    ("StateRaw", "StateRaw", 8),
+    ("State", "State", 6),
+    ("TRES", "TRES", 20),
+    ("User", "User", 10),
+];
+const USUAL: &str = "Cluster,NodeName,TimeStart,TimeEnd,State,Reason,User";
+
+/// Which events.
+#[derive(Debug, Default)]
+struct Wish {
+    query: NodeEventQuery,
+    format: Option<String>,
+    states: Vec<String>,
+    reasons: Vec<String>,
+    users: Vec<u32>,
+    open: bool,
+    all_time: bool,
+    /// Events of the cluster as a whole, of which none are kept.
+    of_cluster: bool,
+}
+
+impl Wish {
+    fn read(words: &[String], now: &Zoned) -> Result<Wish, Failure> {
+        let mut wish = Wish::default();
+        let list = |value: &str| -> Vec<String> {
+            let words = value.split(',').filter(|w| !w.is_empty());
+            words.map(str::to_owned).collect()
+        };
+        for word in words.iter().filter(|w| !w.eq_ignore_ascii_case("where")) {
+            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+            let value = value.trim_matches(['"', '\'']);
+            let lower = key.to_ascii_lowercase();
+            let time = || {
+                let at = time_input::parse(value, now);
+                at.map(Some)
+                    .ok_or_else(|| error(format!("Invalid time specification: {value}")))
+            };
+            let is = |name: &str| begins(name, &lower);
+            match lower.as_str() {
+                "all_clusters" => {}
+                "all_time" => wish.all_time = true,
+                _ if is("nodes") => {
+                    wish.query.nodes = muster_core::hostlist::parse(value)
+                        .map_err(|e| error(format!("{word}: {e}")))?;
+                }
+                _ if is("starttime") => wish.query.start = time()?,
+                _ if is("endtime") => wish.query.end = time()?,
+                _ if is("states") => wish.states = list(value),
+                _ if is("reasons") => wish.reasons = list(value),
+                _ if is("users") => {
+                    let uids = list(value).into_iter().map(|name| {
+                        let known = crate::people::user_named(&name).map(|u| u.uid.as_raw());
+                        known.or_else(|| name.parse().ok()).ok_or(name)
+                    });
+                    let uids: Result<Vec<u32>, String> = uids.collect();
+                    wish.users = uids.map_err(|name| error(format!("no user {name}")))?;
+                }
+                _ if is("events") => wish.of_cluster = begins("cluster", value),
+                _ if is("condflags") => wish.open = begins("open", value),
+                _ if is("clusters") => drop(crate::listing::this_cluster("sacctmgr", value)?),
+                _ if is("format") => wish.format = Some(value.to_owned()),
+                _ => return Err(error(format!("Unknown condition: {word}"))),
+            }
+        }
+        if !wish.states.is_empty() && wish.query.start.is_none() {
+            // Who asks for states only wants to know what is so now.
+            wish.open = true;
+        }
+        if wish.query.start.is_none() && !wish.all_time && !wish.open {
+            let yesterday = now.date().yesterday().ok();
+            let midnight = yesterday.and_then(|day| day.to_zoned(now.time_zone().clone()).ok());
+            wish.query.start =
+                midnight.map(|at| Timestamp::from_unix_s(at.timestamp().as_second()));
+        }
+        Ok(wish)
+    }
+
+    fn fits(&self, event: &NodeEvent) -> bool {
+        let state = state(event);
+        let of = |list: &[String], what: &str| {
+            list.is_empty() || list.iter().any(|w| what.eq_ignore_ascii_case(w))
+        };
+        (!self.open || event.end.is_none())
+            && (self.states.is_empty()
+                || self
+                    .states
+                    .iter()
+                    .any(|s| begins(state, s) || begins(s, state)))
+            && of(&self.reasons, &event.reason)
+            && (self.users.is_empty() || self.users.contains(&event.uid))
+            && !self.of_cluster
+    }
+}
+
+fn state(event: &NodeEvent) -> &'static str {
+    match event {
+        e if e.down => "DOWN",
+        e if e.drain => "DRAIN",
+        _ => "FAIL",
+    }
+}
+
+fn columns(format: &str, known: &'static [Known]) -> Result<Vec<(&'static str, Column)>, Failure> {
+    let words = format.split(',').map(str::trim).filter(|w| !w.is_empty());
+    let column = |word: &str| {
+        let (name, width) = word.split_once('%').unwrap_or((word, ""));
+        // The times go by short names, too.
+        let name = match name.to_ascii_lowercase().as_str() {
+            "start" => "TimeStart",
+            "end" => "TimeEnd",
+            _ => name,
+        };
+        let exact = known
+            .iter()
+            .find(|(own, ..)| own.eq_ignore_ascii_case(name));
+        let found = exact.or_else(|| known.iter().find(|(own, ..)| begins(own, name)));
+        let Some((own, header, usual)) = found else {
+            let names: Vec<&str> = known.iter().map(|(own, ..)| *own).collect();
+            return Err(error(format!(
+                "Unknown field '{name}'; these exist: {}",
+                names.join(", ")
+            )));
+        };
+        let mut column = Column::new(*header, *usual);
+        column.left = *own == "NodeName" || width.starts_with('-');
+        if let Ok(width) = width.trim_start_matches('-').parse() {
+            column.width = width;
+        }
+        Ok((*own, column))
+    };
+    words.map(column).collect()
+}
+
+/// Shows when nodes were out of service.
+pub(super) fn show(words: &[String], style: &super::Style) -> Result<(), Failure> {
+    let wish = Wish::read(words, &Zoned::now())?;
+    let columns = columns(wish.format.as_deref().unwrap_or(USUAL), EVENT)?;
+    let mut client = Client::connect().map_err(error)?;
+    let mut ctx = Ctx::new(&client.endpoint.cluster.clone());
+    query::cluster(&mut client, &mut ctx).map_err(error)?;
+    let events = query::node_events(&mut client, wish.query.clone()).map_err(error)?;
+    let rows = events.iter().filter(|e| wish.fits(e)).map(|event| {
+        columns
+            .iter()
+            .map(|(name, _)| Cell::Text(cell(name, event, &ctx)))
+            .collect()
+    });
+    let table = Table {
+        title: Vec::new(),
+        rows: rows.collect(),
+        columns: columns.iter().map(|(_, column)| column.clone()).collect(),
+    };
+    print(&table.render(style_of(style)));
+    Ok(())
+}
+
+fn cell(name: &str, event: &NodeEvent, ctx: &Ctx) -> String {
+    let time = |at: Option<Timestamp>| {
+        let mut out = String::new();
+        ctx.time_or(&mut out, at, "Unknown");
+        out
+    };
+    let raw =
+        || 2 * u32::from(event.down) + 512 * u32::from(event.drain) + 8192 * u32::from(event.fail);
+    match name {
+        "Cluster" => ctx.cluster.clone(),
+        "NodeName" => event.node.clone(),
+        "TimeStart" => time(Some(event.start)),
+        "TimeEnd" => time(event.end),
+        "Duration" => {
+            let mut out = String::new();
+            let until = event.end.unwrap_or(ctx.now);
+            text::long_duration(&mut out, until.unix_s() - event.start.unix_s());
+            out
+        }
+        "Event" => "Node".to_owned(),
+        "EventRaw" => "2".to_owned(),
+        "State" => state(event).to_owned(),
+        "StateRaw" => raw().to_string(),
+        "Reason" => event.reason.clone(),
+        "User" => format!("{}({})", ctx.user_name(event.uid), event.uid),
+        "TRES" => {
+            let node = ctx.nodes.iter().find(|n| n.config.name == event.node);
+            node.map_or(String::new(), |n| {
+                let (cpus, mib) = (n.config.cpus, n.config.memory_mib);
+                format!("billing={cpus},cpu={cpus},mem={mib}M")
+            })
+        }
+        _ => String::new(),
+    }
+}
+
+const PROBLEM: [(&str, usize); 4] = [
+    ("Cluster", 10),
+    ("Account", 10),
+    ("User", 10),
+    ("Problem", 40),
+];
+
+/// Shows accounts and users that cannot be used as they are.
+pub(super) fn problems(style: &super::Style) -> Result<(), Failure> {
+    let mut client = Client::connect().map_err(error)?;
+    let answer = query::accounts(&mut client).map_err(error)?;
+    let rows = found(&answer.accounts, |user| {
+        crate::people::user_named(user).is_some()
+    });
+    let table = Table {
+        title: Vec::new(),
+        columns: PROBLEM
+            .iter()
+            .map(|(name, width)| Column::new(*name, *width))
+            .collect(),
+        rows: rows
+            .into_iter()
+            .map(|(account, user, what)| {
+                let words = [answer.cluster.clone(), account, user, what.to_owned()];
+                words.into_iter().map(Cell::Text).collect()
+            })
+            .collect(),
+    };
+    print(&table.render(style_of(style)));
+    Ok(())
+}
+
+fn found(all: &Accounts, exists: impl Fn(&str) -> bool) -> Vec<(String, String, &'static str)> {
+    let mut out = Vec::new();
+    for account in all.accounts.keys() {
+        let has_users = all.users.values().any(|u| u.accounts.contains_key(account));
+        let has_accounts = all.accounts.values().any(|a| a.parent == *account);
+        if !has_users && !has_accounts {
+            out.push((account.clone(), String::new(), "Account has no users"));
+        }
+    }
+    for user in all.users.values() {
+        if user.accounts.is_empty() {
+            out.push((String::new(), user.name.clone(), "User is in no account"));
+        }
+        if !exists(&user.name) {
+            let account = user.default_account.clone();
+            out.push((
+                account,
+                user.name.clone(),
+                "User does not exist on this machine",
+            ));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(node: &str, down: bool, end: Option<i64>) -> NodeEvent {
+        NodeEvent {
+            node: node.to_owned(),
+            start: Timestamp::from_unix_s(1_795_000_000),
+            end: end.map(Timestamp::from_unix_s),
+            down,
+            drain: !down,
+            fail: false,
+            reason: "x".to_owned(),
+            uid: 0,
+        }
+    }
+
+    fn wish(words: &str) -> Wish {
+        let now = "2026-11-22T10:00:00[UTC]".parse().unwrap();
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        Wish::read(&words, &now).unwrap()
+    }
+
+    #[test]
+    fn events_are_chosen() {
+        let (gone, now) = (
+            event("n1", true, Some(1_795_000_060)),
+            event("n2", false, None),
+        );
+        let fits = |words: &str| (wish(words).fits(&gone), wish(words).fits(&now));
+        assert_eq!(fits(""), (true, true));
+        assert_eq!(fits("states=drain"), (false, true));
+        assert_eq!(fits("states=down start=2026-11-01"), (true, false));
+        assert_eq!(fits("condflags=open"), (false, true));
+        assert_eq!(fits("reason=y"), (false, false));
+        assert_eq!(fits("event=cluster"), (false, false));
+        let yesterday = wish("").query.start.map(Timestamp::unix_s);
+        assert_eq!(yesterday, Some(1_795_219_200));
+        assert_eq!(wish("all_time").query.start, None);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_found() {
+        let mut all = Accounts::default();
+        let account = |name: &str, parent: &str| muster_core::accounts::Account {
+            name: name.into(),
+            parent: parent.into(),
+            ..Default::default()
+        };
+        for (name, parent) in [("a", "root"), ("b", "a"), ("c", "root")] {
+            all.accounts.insert(name.into(), account(name, parent));
+        }
+        let user = muster_core::accounts::User {
+            name: "u".into(),
+            default_account: "b".into(),
+            accounts: [("b".to_owned(), Default::default())].into(),
+            ..Default::default()
+        };
+        all.users.insert("u".into(), user);
+        assert_eq!(
+            found(&all, |_| false),
+            [
+                ("c".into(), String::new(), "Account has no users"),
+                (
+                    "b".into(),
+                    "u".into(),
+                    "User does not exist on this machine"
+                ),
+            ]
+        );
+    }
+}

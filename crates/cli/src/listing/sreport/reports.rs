@@ -1,0 +1,694 @@
+//! The reports themselves: sums over rows of accounting, and which of them stand in which column.
+
+use super::measure::{Period, TRES, has, ran_s, waited_s};
+use super::{Settings, Wish};
+use crate::connect::{Client, ConnectError};
+use crate::listing::context::Ctx;
+use crate::listing::table::{Cell, Column, Table};
+use crate::listing::{Failure, query};
+use muster_core::accounts::{Accounts, ROOT};
+use muster_core::ids::JobId;
+use muster_core::reservation::Reservation;
+use muster_core::time::Timestamp;
+use muster_proto::acct::{AcctJob, AcctQuery, NodeEvent, NodeEventQuery};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What reports are made from.
+pub(super) struct Facts {
+    pub(super) cluster: String,
+    pub(super) period: Period,
+    pub(super) now: Timestamp,
+    pub(super) jobs: Vec<AcctJob>,
+    pub(super) accounts: Accounts,
+    pub(super) reservations: Vec<Reservation>,
+    /// CPUs of each reservation.
+    pub(super) reserved_cpus: Vec<u64>,
+    /// Name, CPUs and MiB of each node.
+    pub(super) nodes: Vec<(String, u32, u64)>,
+    pub(super) outages: Vec<NodeEvent>,
+}
+
+impl Facts {
+    /// Asks for all of it.
+    pub(super) fn ask(
+        client: &mut Client,
+        wish: &Wish,
+        period: Period,
+    ) -> Result<Facts, ConnectError> {
+        let mut ctx = Ctx::new("");
+        query::cluster(client, &mut ctx)?;
+        let reservations = query::reservations(client)?;
+        let accounts = query::accounts(client)?;
+        let outages = query::node_events(
+            client,
+            NodeEventQuery {
+                nodes: Vec::new(),
+                start: Some(period.start),
+                end: Some(period.end),
+            },
+        )?;
+        let asked = AcctQuery {
+            jobs: wish.jobs.iter().map(|id| (JobId(*id), None)).collect(),
+            nodes: wish.nodes.clone(),
+            partitions: wish.partitions.clone(),
+            gids: wish.gids.clone(),
+            start: Some(period.start),
+            end: Some(period.end),
+            duplicates: true,
+            allocations_only: true,
+            ..AcctQuery::default()
+        };
+        let (jobs, now) = query::accounting(client, asked)?;
+        let nodes = ctx.nodes.iter().map(|node| {
+            let config = &node.config;
+            (config.name.clone(), config.cpus, config.memory_mib)
+        });
+        Ok(Facts {
+            cluster: accounts.cluster.clone(),
+            period,
+            now,
+            jobs,
+            accounts: accounts.accounts,
+            reservations: reservations.reservations,
+            reserved_cpus: reservations.cpus,
+            nodes: nodes.collect(),
+            outages,
+        })
+    }
+
+    /// How long anything can have been used so far, in seconds.
+    fn so_far_s(&self) -> f64 {
+        self.period.overlap(self.period.start, Some(self.now))
+    }
+
+    /// How much of a trackable resource the cluster has.
+    fn total(&self, tres: &str) -> f64 {
+        match tres {
+            "cpu" | "billing" => self.nodes.iter().map(|(_, cpus, _)| f64::from(*cpus)).sum(),
+            "mem" => self.nodes.iter().map(|(_, _, mib)| *mib as f64).sum(),
+            "node" => self.nodes.len() as f64,
+            _ => 0.0,
+        }
+    }
+
+    fn used(&self, job: &AcctJob, tres: &str) -> f64 {
+        ran_s(job, self.period, self.now) * has(job, tres)
+    }
+
+    /// An account and those above it, the root last.
+    pub(super) fn line_of<'a>(&'a self, account: &'a str) -> Vec<&'a str> {
+        let mut line = Vec::new();
+        let mut name = account;
+        while name != ROOT && !line.contains(&name) {
+            line.push(name);
+            name = self
+                .accounts
+                .accounts
+                .get(name)
+                .map_or(ROOT, |a| a.parent.as_str());
+        }
+        line.push(ROOT);
+        line
+    }
+}
+
+/// The trackable resources of a report, and whether a column says which.
+fn tres_of(settings: &Settings, facts: &Facts) -> Result<(Vec<String>, bool), Failure> {
+    let Some(asked) = &settings.tres else {
+        return Ok((vec!["cpu".to_owned()], false));
+    };
+    let gres = || {
+        facts
+            .jobs
+            .iter()
+            .flat_map(|job| &job.gres)
+            .map(|(name, _)| name.clone())
+    };
+    let mut known: Vec<String> = TRES.iter().map(|t| (*t).to_owned()).collect();
+    known.extend(gres().collect::<BTreeSet<String>>());
+    if asked.iter().any(|t| t.eq_ignore_ascii_case("ALL")) {
+        return Ok((known, true));
+    }
+    let chosen: Vec<String> = asked
+        .iter()
+        .filter(|t| known.contains(t))
+        .cloned()
+        .collect();
+    match chosen.is_empty() {
+        true => Err(Failure::new(format!(
+            "sreport: fatal: No valid TRES given; these are known: {}",
+            known.join(",")
+        ))),
+        false => Ok((chosen, true)),
+    }
+}
+
+/// A line before it is laid out: what is known of it by the names of columns.
+type Line = BTreeMap<&'static str, Cell>;
+
+/// Name of a column in `Format=`, its header, its width.
+type Known = (&'static str, &'static str, usize);
+
+const USE: &[Known] = &[
+    ("Cluster", "Cluster", 9),
+    ("Account", "Account", 15),
+    ("Login", "Login", 9),
+    ("Proper", "Proper Name", 15),
+    ("WCKey", "WCKey", 15),
+    ("TresName", "TRES Name", 14),
+    ("Used", "Used", 8),
+    ("Energy", "Energy", 8),
+];
+const UTILIZATION: &[Known] = &[
+    ("Cluster", "Cluster", 9),
+    ("TresName", "TRES Name", 14),
+    ("TresCount", "TRES Count", 10),
+    ("Allocated", "Allocated", 8),
+    ("Down", "Down", 8),
+    ("PlannedDown", "PLND Down", 8),
+    ("Idle", "Idle", 8),
+    ("Planned", "Planned", 8),
+    ("Reported", "Reported", 8),
+    ("OverCommitted", "Over Comm", 8),
+];
+const RESERVATION: &[Known] = &[
+    ("Cluster", "Cluster", 9),
+    ("Name", "Name", 9),
+    ("Start", "Start", 19),
+    ("End", "End", 19),
+    ("TresName", "TRES Name", 14),
+    ("Allocated", "Allocated", 20),
+    ("Idle", "Idle", 20),
+    ("Nodes", "Nodes", 15),
+    ("Flags", "Flags", 20),
+    ("Associations", "Associations", 15),
+];
+/// Columns whose width grows where a share stands beside each amount.
+const AMOUNTS: [&str; 9] = [
+    "Used",
+    "Energy",
+    "Allocated",
+    "Down",
+    "PlannedDown",
+    "Idle",
+    "Planned",
+    "Reported",
+    "OverCommitted",
+];
+/// By how much.
+const SHARE_WIDTH: usize = 9;
+
+/// The columns of a report, chosen from those that it knows.
+fn columns(
+    known: &'static [Known],
+    usual: &[&'static str],
+    wish: &Wish,
+    settings: &Settings,
+) -> Result<Vec<(&'static str, Column)>, Failure> {
+    let named: Vec<String> = match &wish.format {
+        Some(list) => list.clone(),
+        None => usual.iter().map(|w| (*w).to_owned()).collect(),
+    };
+    let column = |word: &String| {
+        let (name, width) = word.split_once('%').unwrap_or((word, ""));
+        let lower = name.to_ascii_lowercase();
+        let exact = known
+            .iter()
+            .find(|(own, ..)| own.eq_ignore_ascii_case(name));
+        let begins = || {
+            known
+                .iter()
+                .find(|(own, ..)| own.to_ascii_lowercase().starts_with(&lower))
+        };
+        let Some((own, header, usual)) = exact.or_else(begins) else {
+            let names: Vec<&str> = known.iter().map(|(own, ..)| *own).collect();
+            return Err(Failure::new(format!(
+                "sreport: error: Unknown field '{name}'; these exist: {}",
+                names.join(", ")
+            )));
+        };
+        let wide = settings.time.is_wide() && AMOUNTS.contains(own);
+        let mut column = Column::new(*header, usual + if wide { SHARE_WIDTH } else { 0 });
+        column.left = width.starts_with('-');
+        if let Ok(width) = width.trim_start_matches('-').parse() {
+            column.width = width;
+        }
+        Ok((*own, column))
+    };
+    named.iter().map(column).collect()
+}
+
+fn lay_out(columns: Vec<(&'static str, Column)>, lines: Vec<Line>, title: Vec<String>) -> Table {
+    let rows = lines.into_iter().map(|mut line| {
+        let cell = |(name, _): &(&'static str, Column)| {
+            line.remove(name).unwrap_or(Cell::Text(String::new()))
+        };
+        columns.iter().map(cell).collect()
+    });
+    Table {
+        title,
+        rows: rows.collect(),
+        columns: columns.into_iter().map(|(_, column)| column).collect(),
+    }
+}
+
+fn text(text: impl Into<String>) -> Cell {
+    Cell::Text(text.into())
+}
+
+/// Makes a report.
+pub(super) fn make(
+    kind: &str,
+    report: &str,
+    facts: &Facts,
+    wish: &Wish,
+    settings: &Settings,
+) -> Result<Table, Failure> {
+    match (kind, report) {
+        ("cluster", "Utilization") => utilization(facts, wish, settings),
+        ("cluster", "AccountUtilizationByUser") => by_account(facts, wish, settings),
+        ("cluster", "UserUtilizationByAccount") => by_user(facts, wish, settings, None),
+        ("cluster", _) => by_wckey(facts, wish, settings, report.starts_with("WCKey")),
+        ("user", _) => by_user(facts, wish, settings, Some(wish.top.unwrap_or(10))),
+        ("job", _) => super::sizes::make(report, facts, wish, settings),
+        _ => reservations(facts, wish, settings),
+    }
+}
+
+/// `Cluster Utilization 2026-11-22T09:00:00 - 2026-11-22T09:59:59`
+pub(super) fn heading(what: &str, facts: &Facts, length: bool) -> String {
+    let ctx = Ctx::new("");
+    let mut line = format!("{what} ");
+    ctx.time(&mut line, facts.period.start);
+    line.push_str(" - ");
+    ctx.time(
+        &mut line,
+        Timestamp::from_unix_s(facts.period.end.unix_s() - 1),
+    );
+    if length {
+        line.push_str(&format!(" ({:.0} secs)", facts.period.seconds()));
+    }
+    line
+}
+
+fn units(settings: &Settings) -> String {
+    let of = if settings.tres.is_some() {
+        "TRES"
+    } else {
+        "CPU"
+    };
+    match settings.time.is_percent() {
+        true => format!("Usage reported in {}", settings.time.name()),
+        false => format!("Usage reported in {of} {}", settings.time.name()),
+    }
+}
+
+fn utilization(facts: &Facts, wish: &Wish, settings: &Settings) -> Result<Table, Failure> {
+    let (tres, named) = tres_of(settings, facts)?;
+    let all = settings
+        .tres
+        .iter()
+        .flatten()
+        .any(|t| t.eq_ignore_ascii_case("ALL"));
+    if !all && tres.iter().any(|t| t == "node") {
+        return Err(Failure::new(
+            "sreport: fatal: use of nodes is not reported: several jobs may be on one; report on TRES cpu",
+        ));
+    }
+    let usual: Vec<&'static str> = ["Cluster"]
+        .into_iter()
+        .chain(named.then_some("TresName"))
+        .chain([
+            "Allocated",
+            "Down",
+            "PlannedDown",
+            "Idle",
+            "Planned",
+            "Reported",
+        ])
+        .collect();
+    let columns = columns(UTILIZATION, &usual, wish, settings)?;
+    let lines = tres.iter().filter(|t| *t != "node").map(|tres| {
+        let count = facts.total(tres);
+        let reported = count * facts.so_far_s();
+        let used: f64 = facts.jobs.iter().map(|job| facts.used(job, tres)).sum();
+        let used = used.min(reported);
+        let down = down(facts, tres).min(reported - used);
+        let left = reported - used - down;
+        // Only CPUs are planned for.
+        let wanted: f64 = match tres.as_str() {
+            "cpu" => {
+                let waiting = facts.jobs.iter();
+                waiting
+                    .map(|j| waited_s(j, facts.period, facts.now) * f64::from(j.req_cpus))
+                    .sum()
+            }
+            _ => 0.0,
+        };
+        let planned = wanted.min(left);
+        let whole = |name: &str| match name {
+            "Reported" => count * facts.period.seconds(),
+            _ => reported,
+        };
+        let amounts = [
+            ("Allocated", used),
+            ("Down", down),
+            ("PlannedDown", 0.0),
+            ("Idle", left - planned),
+            ("Planned", planned),
+            ("Reported", reported),
+            ("OverCommitted", wanted - planned),
+        ];
+        let mut line: Line = amounts
+            .into_iter()
+            .map(|(name, amount)| (name, Cell::Amount(settings.time.text(amount, whole(name)))))
+            .collect();
+        line.insert("Cluster", text(&facts.cluster));
+        line.insert("TresName", text(tres));
+        line.insert("TresCount", Cell::Amount(format!("{count:.0}")));
+        line
+    });
+    let title = vec![
+        heading("Cluster Utilization", facts, false),
+        units(settings),
+    ];
+    Ok(lay_out(columns, lines.collect(), title))
+}
+
+/// What nodes had that were out of service.
+fn down(facts: &Facts, tres: &str) -> f64 {
+    let of_node = |name: &str| {
+        let node = facts.nodes.iter().find(|(own, ..)| own == name);
+        node.map_or(0.0, |(_, cpus, mib)| match tres {
+            "cpu" | "billing" => f64::from(*cpus),
+            "mem" => *mib as f64,
+            _ => 0.0,
+        })
+    };
+    let outages = facts.outages.iter().filter(|e| e.down || e.drain || e.fail);
+    outages
+        .map(|e| {
+            let end = e.end.unwrap_or(facts.now);
+            facts.period.overlap(e.start, Some(end)) * of_node(&e.node)
+        })
+        .sum()
+}
+
+/// Use by account and user.
+type Uses = BTreeMap<(String, String), Vec<f64>>;
+
+fn uses(facts: &Facts, tres: &[String], counts: impl Fn(&AcctJob) -> bool) -> Uses {
+    let mut uses = Uses::new();
+    for job in facts.jobs.iter().filter(|job| counts(job)) {
+        if ran_s(job, facts.period, facts.now) <= 0.0 {
+            continue;
+        }
+        let of = uses
+            .entry((job.account.clone(), job.user.clone()))
+            .or_insert_with(|| vec![0.0; tres.len()]);
+        for (sum, tres) in of.iter_mut().zip(tres) {
+            *sum += facts.used(job, tres);
+        }
+    }
+    uses
+}
+
+/// The person's name, as the system knows it.
+fn proper_name(user: &str) -> String {
+    let known = (!user.is_empty())
+        .then(|| crate::people::user_named(user))
+        .flatten();
+    let gecos = known
+        .map(|u| u.gecos.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    gecos.split(',').next().unwrap_or("").to_owned()
+}
+
+/// A line for each trackable resource.
+fn lines(
+    facts: &Facts,
+    settings: &Settings,
+    tres: &[String],
+    amounts: &[f64],
+    words: &[(&'static str, String)],
+) -> Vec<Line> {
+    let line = |(tres, amount): (&String, &f64)| {
+        let whole = facts.total(tres) * facts.so_far_s();
+        let mut line: Line = words
+            .iter()
+            .map(|(name, word)| (*name, text(word)))
+            .collect();
+        line.insert("Cluster", text(&facts.cluster));
+        line.insert("TresName", text(tres));
+        line.insert("Used", Cell::Amount(settings.time.text(*amount, whole)));
+        line.insert("Energy", Cell::Amount(settings.time.text(0.0, 0.0)));
+        line
+    };
+    tres.iter().zip(amounts).map(line).collect()
+}
+
+/// The usual columns of reports on use: what says whose, then how much.
+fn usual(words: &[&'static str], named: bool) -> Vec<&'static str> {
+    let amounts = if named {
+        ["TresName", "Used"]
+    } else {
+        ["Used", "Energy"]
+    };
+    words.iter().copied().chain(amounts).collect()
+}
+
+fn wanted(list: &[String], name: &str) -> bool {
+    list.is_empty() || list.iter().any(|n| n == name)
+}
+
+fn by_account(facts: &Facts, wish: &Wish, settings: &Settings) -> Result<Table, Failure> {
+    let (tres, named) = tres_of(settings, facts)?;
+    let words = ["Cluster", "Account", "Login", "Proper"];
+    let mut columns = columns(USE, &usual(&words, named), wish, settings)?;
+    if wish.tree {
+        for (_, column) in columns.iter_mut().filter(|(name, _)| *name == "Account") {
+            (column.left, column.width) = (true, column.width.max(20));
+        }
+    }
+    let uses = uses(facts, &tres, |_| true);
+    let mut out = Vec::new();
+    for (account, depth) in tree(facts, &uses) {
+        let within = |other: &str| facts.line_of(other).contains(&account.as_str());
+        let line = facts.line_of(&account);
+        let chosen =
+            wish.accounts.is_empty() || line.iter().any(|a| wish.accounts.iter().any(|w| w == a));
+        let mut sum = vec![0.0; tres.len()];
+        for (_, of) in uses.iter().filter(|((other, _), _)| within(other)) {
+            sum.iter_mut()
+                .zip(of)
+                .for_each(|(sum, amount)| *sum += amount);
+        }
+        if !chosen || uses.keys().all(|(other, _)| !within(other)) {
+            continue;
+        }
+        let indent = |depth: usize| match wish.tree {
+            true => format!("{}{account}", " ".repeat(depth)),
+            false => account.clone(),
+        };
+        if wish.users.is_empty() {
+            out.extend(lines(
+                facts,
+                settings,
+                &tres,
+                &sum,
+                &[("Account", indent(depth))],
+            ));
+        }
+        for ((_, user), of) in uses.iter().filter(|((own, _), _)| *own == account) {
+            if wanted(&wish.users, user) {
+                let words = [
+                    ("Account", indent(depth + 1)),
+                    ("Login", user.clone()),
+                    ("Proper", proper_name(user)),
+                ];
+                out.extend(lines(facts, settings, &tres, of, &words));
+            }
+        }
+    }
+    let title = vec![
+        heading("Cluster/Account/User Utilization", facts, true),
+        units(settings),
+    ];
+    Ok(lay_out(columns, out, title))
+}
+
+/// Accounts from the root down, each before those below it.
+fn tree(facts: &Facts, uses: &Uses) -> Vec<(String, usize)> {
+    let known = facts.accounts.accounts.keys().cloned();
+    let used = uses.keys().map(|(account, _)| account.clone());
+    let all: BTreeSet<String> = known.chain(used).filter(|name| name != ROOT).collect();
+    let path = |name: &String| {
+        let mut line: Vec<String> = facts.line_of(name).into_iter().map(str::to_owned).collect();
+        line.reverse();
+        line
+    };
+    let mut paths: Vec<Vec<String>> = all.iter().map(path).collect();
+    paths.sort();
+    let below = paths.into_iter().filter_map(|mut path| {
+        let depth = path.len().checked_sub(1)?;
+        Some((path.pop()?, depth))
+    });
+    std::iter::once((ROOT.to_owned(), 0)).chain(below).collect()
+}
+
+/// Users by use; the first so many, or all.
+fn by_user(
+    facts: &Facts,
+    wish: &Wish,
+    settings: &Settings,
+    top: Option<usize>,
+) -> Result<Table, Failure> {
+    let (tres, named) = tres_of(settings, facts)?;
+    let words = ["Cluster", "Login", "Proper", "Account"];
+    let columns = columns(USE, &usual(&words, named), wish, settings)?;
+    let counts =
+        |job: &AcctJob| wanted(&wish.users, &job.user) && wanted(&wish.accounts, &job.account);
+    let mut rows: Vec<(String, Vec<String>, Vec<f64>)> = Vec::new();
+    for ((account, user), amounts) in uses(facts, &tres, counts) {
+        match rows.iter_mut().find(|(own, ..)| wish.group && *own == user) {
+            Some((_, accounts, sums)) => {
+                accounts.push(account);
+                sums.iter_mut()
+                    .zip(&amounts)
+                    .for_each(|(sum, amount)| *sum += amount);
+            }
+            None => rows.push((user, vec![account], amounts)),
+        }
+    }
+    rows.sort_by(|(a, _, x), (b, _, y)| y[0].total_cmp(&x[0]).then_with(|| a.cmp(b)));
+    let lines =
+        rows.iter()
+            .take(top.unwrap_or(usize::MAX))
+            .flat_map(|(user, accounts, amounts)| {
+                let words = [
+                    ("Login", user.clone()),
+                    ("Proper", proper_name(user)),
+                    ("Account", accounts.join(",")),
+                ];
+                lines(facts, settings, &tres, amounts, &words)
+            });
+    let what = match top {
+        Some(count) => format!("Top {count} Users"),
+        None => "Cluster/User/Account Utilization".to_owned(),
+    };
+    let title = vec![heading(&what, facts, true), units(settings)];
+    Ok(lay_out(columns, lines.collect(), title))
+}
+
+fn by_wckey(
+    facts: &Facts,
+    wish: &Wish,
+    settings: &Settings,
+    key_first: bool,
+) -> Result<Table, Failure> {
+    let (tres, named) = tres_of(settings, facts)?;
+    let (what, words) = match key_first {
+        true => (
+            "Cluster/WCKey/User Utilization",
+            ["Cluster", "WCKey", "Login", "Proper"],
+        ),
+        false => (
+            "Cluster/User/WCKey Utilization",
+            ["Cluster", "Login", "Proper", "WCKey"],
+        ),
+    };
+    let mut usual: Vec<&'static str> = usual(&words, named);
+    usual.retain(|name| *name != "Energy");
+    let columns = columns(USE, &usual, wish, settings)?;
+    let mut sums: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
+    let jobs = facts.jobs.iter().filter(|job| {
+        !job.wckey.is_empty() && wanted(&wish.wckeys, &job.wckey) && wanted(&wish.users, &job.user)
+    });
+    for job in jobs.filter(|job| ran_s(job, facts.period, facts.now) > 0.0) {
+        let key = match key_first {
+            true => (job.wckey.clone(), job.user.clone()),
+            false => (job.user.clone(), job.wckey.clone()),
+        };
+        let of = sums.entry(key).or_insert_with(|| vec![0.0; tres.len()]);
+        for (sum, tres) in of.iter_mut().zip(&tres) {
+            *sum += facts.used(job, tres);
+        }
+    }
+    let lines = sums.iter().flat_map(|((first, second), amounts)| {
+        let (key, user) = if key_first {
+            (first, second)
+        } else {
+            (second, first)
+        };
+        let words = [
+            ("WCKey", key.clone()),
+            ("Login", user.clone()),
+            ("Proper", proper_name(user)),
+        ];
+        lines(facts, settings, &tres, amounts, &words)
+    });
+    let title = vec![heading(what, facts, true), units(settings)];
+    Ok(lay_out(columns, lines.collect(), title))
+}
+
+fn reservations(facts: &Facts, wish: &Wish, settings: &Settings) -> Result<Table, Failure> {
+    let usual = [
+        "Cluster",
+        "Name",
+        "Start",
+        "End",
+        "TresName",
+        "Allocated",
+        "Idle",
+    ];
+    let columns = columns(RESERVATION, &usual, wish, settings)?;
+    let ctx = Ctx::new("");
+    let time = |at: Timestamp| {
+        let mut out = String::new();
+        ctx.time(&mut out, at);
+        text(out)
+    };
+    let met = facts
+        .reservations
+        .iter()
+        .zip(&facts.reserved_cpus)
+        .filter(|(reservation, _)| {
+            wanted(&wish.names, &reservation.name)
+                && facts
+                    .period
+                    .overlap(reservation.start, Some(reservation.end))
+                    > 0.0
+        });
+    let lines = met.map(|(reservation, cpus)| {
+        let whole = Period {
+            start: reservation.start,
+            end: reservation.end,
+        };
+        let so_far = whole.overlap(whole.start, Some(facts.now)) * *cpus as f64;
+        let own = facts
+            .jobs
+            .iter()
+            .filter(|job| job.reservation == reservation.name);
+        let used: f64 = own
+            .map(|job| ran_s(job, whole, facts.now) * f64::from(job.alloc_cpus))
+            .sum();
+        let used = used.min(so_far);
+        let amount = |of: f64| Cell::Amount(settings.time.text(of, so_far));
+        Line::from([
+            ("Cluster", text(&facts.cluster)),
+            ("Name", text(&reservation.name)),
+            ("Start", time(reservation.start)),
+            ("End", time(reservation.end)),
+            ("TresName", text("cpu")),
+            ("Allocated", amount(used)),
+            ("Idle", amount(so_far - used)),
+            ("Nodes", text(&reservation.hostlist)),
+        ])
+    });
+    let unit = match settings.time.is_percent() {
+        true => format!("Usage reported in {}", settings.time.name()),
+        false => format!("Usage reported in TRES {}", settings.time.name()),
+    };
+    let title = vec![heading("Reservation Utilization", facts, false), unit];
+    Ok(lay_out(columns, lines.collect(), title))
+}
