@@ -356,7 +356,7 @@ impl Connection {
         let identity = self.identity.clone();
         let (uid, accounting) = (identity.uid, &self.shared.accounting);
         match query {
-            Query::Accounting(query) => accounting.ask(uid, Asked::Jobs(*query), answer),
+            Query::Accounting(query) => accounting.ask(uid, Asked::Jobs(query), answer),
             Query::NodeEvents(query) => accounting.ask(uid, Asked::NodeEvents(query), answer),
             query => self.shared.to_replica(ToReplica::Query {
                 identity,
