@@ -159,8 +159,9 @@ impl Demand {
             }
             .min(devices.most_nodes()),
             fewest: devices.of_job() && (ask.max_nodes.is_none() || ask.use_min_nodes),
+            // CPUs are taken of one node after another, as Slurm does; whole nodes have more than tasks need.
             even: packs(ask, hint("CR_Pack_Nodes")).map_or(
-                ask.nodes_set || min_nodes > 1 || ask.spread || text(&ask.distribution, "cyclic"),
+                whole || ask.spread || text(&ask.distribution, "cyclic"),
                 |packs| !packs,
             ),
             spread: ask.spread,

@@ -121,7 +121,7 @@ fn salloc_holds_an_allocation_for_a_command() {
         "SLURM_JOB_NODELIST=n[1-2]",
         "SLURM_NNODES=2",
         "SLURM_NTASKS=4",
-        "SLURM_TASKS_PER_NODE=2(x2)",
+        "SLURM_TASKS_PER_NODE=3,1",
         "0: n1",
         "3: n2",
     ] {

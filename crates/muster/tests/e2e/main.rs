@@ -16,6 +16,7 @@ mod mpi;
 mod mpich;
 mod network;
 mod node_fitness;
+mod placement;
 mod power;
 mod preempt;
 mod priorities;

@@ -213,7 +213,9 @@ fn an_end_that_others_would_wait_for_ends_the_step_with_its_status() {
         ("after 3 1", 3, "3:0", "n1: task 1: Exited with exit code 3"),
     ];
     for (job, (what, code, exit, text)) in (1..).zip(cases) {
-        let ran = c.run(&format!("srun --mpi=pmix -N2 -n4 ./bad {what}"));
+        let ran = c.run(&format!(
+            "srun --mpi=pmix -N2 -n4 --ntasks-per-node=2 ./bad {what}"
+        ));
         assert_eq!(ran.code, code, "{what}: {}", ran.err);
         assert!(ran.err.contains(text), "{what}: {}", ran.err);
         let ended_early = !what.starts_with("after");

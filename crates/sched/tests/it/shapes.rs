@@ -32,8 +32,8 @@ fn tasks_are_laid_out_like_slurm_does() {
         (job(1, 9), "n0:1", vec![1]),
         (job(4, 9), "n0:4", vec![4]),
         (job(6, 9), "n0:4 n1:2", vec![4, 2]),
-        (wide(2, 4, 9), "n0:2 n1:2", vec![2, 2]),
-        (wide(2, 5, 9), "n0:3 n1:2", vec![3, 2]),
+        (wide(2, 4, 9), "n0:3 n1:1", vec![3, 1]),
+        (wide(2, 5, 9), "n0:4 n1:1", vec![4, 1]),
         (
             with(job(2, 9), |s| s.ask.cpus_per_task = Some(3)),
             "n0:3 n1:3",

@@ -137,6 +137,27 @@ fn tasks_are_packed_where_the_site_or_the_job_says_so() {
     assert_eq!(tasks(&["CR_Pack_Nodes"], Some("block,nopack")), [4, 4]);
 }
 
+/// The example of Slurm's guide to CPU management: eight tasks of two CPUs on three nodes of eight.
+#[test]
+fn tasks_fill_one_node_after_another() {
+    let nodes = (0..3).map(|i| two_sockets(&format!("n{i}"), 1)).collect();
+    let mut world = World::new(config(nodes, &[]));
+    let mut tasks = |distribution: Option<&str>, count, per_task| {
+        let mut spec = wide(3, count, 60);
+        spec.ask.cpus_per_task = Some(per_task);
+        spec.ask.distribution = distribution.map(str::to_owned);
+        let id = world.submit(spec);
+        world.pass_by_core();
+        let tasks = world.tasks(id);
+        world.end(id);
+        tasks
+    };
+    assert_eq!(tasks(Some("plane=2"), 8, 2), [4, 3, 1]);
+    assert_eq!(tasks(None, 4, 1), [2, 1, 1]);
+    assert_eq!(tasks(Some("cyclic"), 8, 2), [3, 3, 2]);
+    assert_eq!(tasks(Some("block,nopack"), 8, 2), [3, 3, 2]);
+}
+
 #[test]
 fn what_the_system_keeps_no_job_gets() {
     let mut line = two_sockets("n0", 1);
