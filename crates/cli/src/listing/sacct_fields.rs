@@ -3,6 +3,7 @@
 use super::account::AcctRow;
 use super::context::Ctx;
 use super::text::{self, put};
+use muster_core::ids::StepNo;
 
 /// A column.
 pub(crate) struct Field {
@@ -49,8 +50,8 @@ pub(crate) static FIELDS: &[Field] = table![
     "Cluster" 10 _r c o => o.push_str(&c.cluster);
     "Comment" 14 r _c o => of_job(r, o, &r.job.comment);
     "Constraints" 19 r _c o => of_job(r, o, &r.job.constraint);
-    "ConsumedEnergy" 14 r _c o => of_step(r, o, "0");
-    "ConsumedEnergyRaw" 17 r _c o => of_step(r, o, "0");
+    "ConsumedEnergy" 14 r _c o => energy(r, o);
+    "ConsumedEnergyRaw" 17 r _c o => energy(r, o);
     "Container" 19 _r _c _o => ();
     "CPUTime" 10 r c o => text::long_duration(o, r.elapsed_s(c) * i64::from(r.cpus()));
     "CPUTimeRAW" 10 r c o => put!(o, "{}", r.elapsed_s(c) * i64::from(r.cpus()));
@@ -298,6 +299,14 @@ fn most_at(r: &AcctRow<'_>, out: &mut String, show: fn(&str, &str, u32) -> Strin
             .map(|(name, node, task)| format!("{name}={}", show(name, node, task)));
         out.push_str(&words.collect::<Vec<_>>().join(","));
     });
+}
+
+/// None is measured; a job says nothing of it before it has had a step of srun's.
+fn energy(r: &AcctRow<'_>, out: &mut String) {
+    let of_srun = |s: &muster_proto::acct::AcctStep| s.step < StepNo::INTERACTIVE;
+    if r.step.is_some() || r.job.steps.iter().any(of_srun) {
+        out.push('0');
+    }
 }
 
 /// How it was started: the scheduler has no parts that do it in different ways.

@@ -111,3 +111,41 @@ fn limits_keep_jobs_back_and_say_so() {
     );
     c.ok(&format!("scancel {wide} {long}"));
 }
+
+#[test]
+fn reports_events_and_a_file_of_accounts() {
+    let c = Cluster::start(2, 2);
+    let cluster = c.ok("sacctmgr -n -P show cluster format=cluster");
+    c.ok("sbatch -W -n2 -o /dev/null --wrap 'sleep 1'");
+    let row = c.ok("sreport -n -P -t Seconds user top start=now-1hour end=now");
+    let fields: Vec<&str> = row.split('|').collect();
+    assert_eq!((fields[0], fields[1]), (cluster.as_str(), "root"), "{row}");
+    assert!(fields[4].parse::<u32>().unwrap() >= 2, "{row}");
+    assert_eq!(
+        c.ok("sreport -n -P job sizesbyaccount printjobcount grouping=2 start=now-1hour end=now"),
+        format!("{cluster}|root|0|1|100.00%")
+    );
+    let head = c.ok("sreport cluster utilization start=now-1hour end=now");
+    assert!(
+        head.contains("Usage reported in CPU Minutes\n")
+            && head
+                .contains("\n  Cluster Allocate     Down PLND Dow     Idle  Planned Reported \n"),
+        "{head}"
+    );
+    c.ok("scontrol update nodename=n2 state=drain reason=disk");
+    c.until_prints(
+        "sacctmgr -n -P show event states=drain format=nodename,state,reason,user,timeend",
+        "n2|DRAIN|disk|root(0)|Unknown",
+    );
+    c.ok("sacctmgr -i add account bio description=people organization=lab fairshare=5 maxjobs=3");
+    c.ok("sacctmgr -i add user daemon account=bio");
+    let show = "sacctmgr -n -P show assoc account=bio format=account,user,share,maxjobs";
+    let before = c.ok(show);
+    assert!(before.contains("bio||5|3"), "{before}");
+    c.ok(&format!("sacctmgr dump {cluster} file=accounts.cfg"));
+    c.ok("sacctmgr -i delete user daemon");
+    c.ok("sacctmgr -i delete account bio");
+    assert_eq!(c.ok(show), "");
+    c.ok("sacctmgr -i load accounts.cfg");
+    assert_eq!(c.ok(show), before);
+}

@@ -295,7 +295,8 @@ mod tests {
     }
 
     fn wish(words: &str) -> Wish {
-        let now = "2026-11-22T10:00:00[UTC]".parse().unwrap();
+        let now = jiff::civil::date(2026, 11, 22).at(10, 0, 0, 0);
+        let now = now.to_zoned(jiff::tz::TimeZone::UTC).unwrap();
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
         Wish::read(&words, &now).unwrap()
     }

@@ -89,8 +89,9 @@ fn written(cluster: &str, all: &Accounts) -> String {
                 "User - '{}':DefaultAccount='{}'",
                 user.name, user.default_account
             );
-            if user.admin_level != "None" && !user.admin_level.is_empty() {
-                let _ = write!(out, ":AdminLevel='{}'", user.admin_level);
+            let level = super::level(&user.name, &user.admin_level);
+            if level != "None" && !level.is_empty() {
+                let _ = write!(out, ":AdminLevel='{level}'");
             }
             terms_text(&mut out, terms);
         }

@@ -69,6 +69,8 @@ impl TimeFormat {
 
     /// An amount in seconds of a whole.
     pub(super) fn text(self, amount: f64, whole: f64) -> String {
+        // The sum of nothing is -0, which would be written so.
+        let amount = amount + 0.0;
         let share = if whole > 0.0 {
             amount / whole * 100.0
         } else {
@@ -181,5 +183,6 @@ mod tests {
         assert_eq!(text("Percent"), "0.50%");
         assert_eq!(text("SecPer"), "94(0.50%)");
         assert_eq!(MINUTES.text(1.0, 0.0), "0");
+        assert_eq!(MINUTES.text(-0.0, 1.0), "0");
     }
 }
