@@ -19,6 +19,7 @@ mod mesh;
 pub mod pmi;
 mod prompt;
 mod server;
+mod srun;
 mod sys;
 mod upcall;
 mod wire;

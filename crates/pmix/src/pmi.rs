@@ -4,16 +4,19 @@
 
 mod protocol;
 mod server;
+mod spawn;
 
 use crate::control::{Environments, FromHost, ToHost};
 use crate::exchange::Exchange;
 use crate::host::{Control, Endpoints, poll};
 use crate::mesh::{Happening, Mesh};
+use crate::srun::{Runs, Wish};
 use crate::status;
 use crate::wire::Wire;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use server::{Name, Order, Server, Shape};
+use spawn::{Asked, Origin};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -35,6 +38,14 @@ pub struct PmiSetup {
     pub universe: u32,
     /// What only hosts of this job know.
     pub key: Vec<u8>,
+    /// The job's number.
+    pub job: u64,
+    /// A directory of the user's, for files about spawned steps.
+    pub dir: String,
+    /// `NAME=value` of srun's environment, for spawned steps.
+    pub env: Vec<(String, String)>,
+    /// Where they run if they do not say.
+    pub work_dir: String,
 }
 
 /// Host to host.
@@ -62,6 +73,9 @@ enum PmiWire {
     /// Its answer.
     #[n(2)]
     Answer(#[n(0)] Name, #[n(1)] Option<String>),
+    /// To the host of the task that asked for this step, with the number of its request: it is up, and this is its name.
+    #[n(3)]
+    Up(#[n(0)] u64, #[n(1)] String),
 }
 
 /// Serves until the step daemon says that it is over, or is gone.
@@ -86,6 +100,7 @@ pub fn run(setup: PmiSetup, ends: Endpoints, sockets: Vec<UnixStream>) -> io::Re
             tasks: setup.tasks.clone(),
             position: setup.position,
             universe: setup.universe,
+            origin: Origin::read(&setup.env),
         }),
         sockets: sockets.into_iter().map(Some).collect(),
         mesh,
@@ -95,6 +110,10 @@ pub fn run(setup: PmiSetup, ends: Endpoints, sockets: Vec<UnixStream>) -> io::Re
         entered: 0,
         waiting: Vec::new(),
         stopping: false,
+        runs: Runs::default(),
+        spawning: BTreeMap::new(),
+        askers: BTreeMap::new(),
+        next_ticket: 0,
         setup,
     };
     host.serve(&mut control)
@@ -103,13 +122,14 @@ pub fn run(setup: PmiSetup, ends: Endpoints, sockets: Vec<UnixStream>) -> io::Re
 /// What tasks find in their environment.
 fn environments(setup: &PmiSetup) -> Environments {
     let size: usize = setup.tasks.iter().map(Vec::len).sum();
+    let spawned = Origin::read(&setup.env).is_some();
     let variable =
         |name: &str, value: String| ByteVec::from(format!("{name}={value}").into_bytes());
     let shared = vec![
         variable("PMI_FD", PMI_FD.to_string()),
         variable("PMI_JOBID", setup.name.clone()),
         variable("PMI_SIZE", size.to_string()),
-        variable("PMI_SPAWNED", "0".to_owned()),
+        variable("PMI_SPAWNED", u32::from(spawned).to_string()),
     ];
     let here = setup.tasks.get(setup.position).cloned().unwrap_or_default();
     let own = here
@@ -137,11 +157,17 @@ struct Host {
     /// What waits until the other hosts are known.
     waiting: Vec<Order>,
     stopping: bool,
+    /// Steps that tasks of this node have asked for, and which task waits for which.
+    runs: Runs,
+    spawning: BTreeMap<u64, usize>,
+    askers: BTreeMap<u64, u32>,
+    next_ticket: u64,
 }
 
 impl Host {
     fn serve(&mut self, control: &mut Control) -> io::Result<()> {
-        while control.open && !self.stopping {
+        // Spawned steps may outlive the tasks that asked for them.
+        while control.open && !(self.stopping && self.runs.is_empty()) {
             self.wait(control)?;
         }
         self.mesh.leave();
@@ -164,6 +190,13 @@ impl Host {
             let fd = socket.as_ref().map_or(-1, |s| s.as_raw_fd());
             fds.push(entry((fd, libc::POLLIN | writes)));
         }
+        let spawned = fds.len();
+        fds.extend(
+            self.runs
+                .interests()
+                .iter()
+                .map(|fd| entry((*fd, libc::POLLIN))),
+        );
         let links = fds.len();
         fds.extend(self.mesh.interests().into_iter().map(entry));
         poll(&mut fds, if self.mesh.is_eager() { 0 } else { -1 })?;
@@ -176,6 +209,22 @@ impl Host {
         for local in (0..self.sockets.len()).filter(|local| seen[1 + local]) {
             self.read(local, control);
         }
+        let mut outbox = Vec::new();
+        for (ticket, well) in self.runs.serve(&seen[spawned..links], &mut outbox) {
+            // One that ended before its tasks were there has said why on its standard error. Of one that ended badly
+            // later, whoever asked for it may still wait for a word.
+            let asker = self.askers.remove(&ticket);
+            if self.spawning.contains_key(&ticket) {
+                self.spawned(ticket, None);
+            } else if let Some(rank) = asker.filter(|_| !well && !self.stopping) {
+                outbox.push(FromHost::Abort {
+                    rank,
+                    status: 1,
+                    text: "the processes that it spawned have failed".to_owned(),
+                });
+            }
+        }
+        outbox.iter().for_each(|message| control.send(message));
         for happening in self.mesh.serve(&seen[links..]) {
             match happening {
                 Happening::Message(from, Wire::Pmi(bytes)) => self.message(&from, &bytes),
@@ -194,6 +243,12 @@ impl Host {
                     self.hosts = hosts;
                 }
                 self.met = true;
+                if let Some(origin) =
+                    Origin::read(&self.setup.env).filter(|_| self.setup.position == 0)
+                {
+                    let up = PmiWire::Up(origin.ticket, self.setup.name.clone());
+                    self.send(&origin.host, &up);
+                }
                 for order in std::mem::take(&mut self.waiting) {
                     self.carry_out(order, control);
                 }
@@ -250,6 +305,7 @@ impl Host {
             Order::Abort(rank, status, text) => {
                 control.send(&FromHost::Abort { rank, status, text });
             }
+            Order::Spawn(local, asked) => self.spawn(local, &asked, control),
             // Where the other hosts are is not known yet.
             order if !self.met => self.waiting.push(order),
             Order::Fence(part) => {
@@ -264,6 +320,39 @@ impl Host {
                 let keeper = self.hosts[0].clone();
                 self.send(&keeper, &PmiWire::Ask(name));
             }
+        }
+    }
+
+    fn spawn(&mut self, local: usize, asked: &Asked, control: &mut Control) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        let wish = Wish {
+            kind: "pmi2",
+            job: self.setup.job,
+            env: &self.setup.env,
+            dir: &self.setup.dir,
+            work_dir: Some(&self.setup.work_dir),
+            ticket,
+            variables: &asked.variables(&self.mesh.own, ticket),
+        };
+        self.spawning.insert(ticket, local);
+        let here = self.setup.tasks.get(self.setup.position);
+        self.askers
+            .extend(here.and_then(|t| Some((ticket, *t.get(local)?))));
+        match wish.start(&asked.apps) {
+            Ok(run) => self.runs.push(run),
+            Err(e) => {
+                let line =
+                    format!("slurmstepd: error: mpi/pmi2: cannot start srun for a spawn: {e}");
+                control.send(&FromHost::Message(line));
+                self.spawned(ticket, None);
+            }
+        }
+    }
+
+    fn spawned(&mut self, ticket: u64, name: Option<&str>) {
+        if let Some(local) = self.spawning.remove(&ticket) {
+            self.server.spawned(local, name);
         }
     }
 
@@ -288,6 +377,7 @@ impl Host {
                 let port = self.server.keep(&name);
                 self.send(from, &PmiWire::Answer(name, port));
             }
+            Ok(PmiWire::Up(ticket, name)) => self.spawned(ticket, Some(&name)),
             Ok(PmiWire::Answer(name, port)) => self.server.answered(&name, port.as_deref()),
             Err(e) => eprintln!("the PMI host at {from} is not understood: {e}"),
         }

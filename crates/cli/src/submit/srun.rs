@@ -19,6 +19,7 @@ use muster_conf::endpoint;
 use muster_conf::options::{Chosen, Command, OptionError, Source, values};
 use muster_core::ids::JobId;
 use muster_core::job::ExitStatus;
+use muster_core::refusal::RefusalCode;
 use muster_proto::client::{AllocationInfo, Query, Response};
 use muster_proto::step::{AgentReply, AgentRequest, HetStep, StepCreated, StepSpec};
 use request::Streams;
@@ -317,6 +318,18 @@ fn create(
                     say.info(&format!("Step created for StepId={job}.{}", created.step));
                 }
                 return Ok((stream, *created));
+            }
+            AgentReply::Refused(refusal)
+                if spec.key.is_none() && refusal.code == RefusalCode::JobNotHere =>
+            {
+                // Who is in an allocation may be ahead of the node's own word of it. With the job's key the node waits.
+                let info = allocation(job).map_err(|_| {
+                    say.refusal(&format!("Unable to create step for job {job}"), &refusal)
+                })?;
+                spec.key = Some(info.key.clone());
+                stream
+                    .send(&AgentRequest::Create(Box::new(spec.clone())))
+                    .map_err(lost)?;
             }
             AgentReply::Refused(refusal) => {
                 let code = say.refusal(&format!("Unable to create step for job {job}"), &refusal);

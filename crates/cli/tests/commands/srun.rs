@@ -4,7 +4,8 @@ use crate::stage::{Stage, exited, node, out, tell};
 use muster_core::command::UserCommand;
 use muster_core::ids::JobId;
 use muster_core::job::ExitStatus;
-use muster_proto::client::RequestBody;
+use muster_core::refusal::RefusalCode;
+use muster_proto::client::{Query, RequestBody};
 use muster_proto::frame;
 use muster_proto::step::{AgentReply, FromStepd, ToStepd};
 
@@ -85,6 +86,29 @@ fn a_signal_gives_its_number() {
     let seen = run_inside(&stage, &["srun", "prog"], "");
     assert_eq!(seen.stderr, "srun: error: n1: task 0: Segmentation fault\n");
     assert_eq!(seen.code, 139);
+}
+
+#[test]
+fn a_node_that_has_not_heard_of_the_job_is_asked_again_with_its_key() {
+    let stage = Stage::new();
+    stage.willing_controller(&["n1"]);
+    let not_here = AgentReply::Refused(RefusalCode::JobNotHere.into());
+    stage.agent(vec![not_here], vec![node("n1", &[0])], |_, stream| {
+        tell(
+            stream,
+            &[
+                FromStepd::Started(vec![9]),
+                exited(0, 0, 0),
+                FromStepd::Closed,
+            ],
+        );
+    });
+    let seen = run_inside(&stage, &["srun", "prog"], "");
+    assert_eq!((seen.stderr.as_str(), seen.code), ("", 0));
+    let requests = stage.requests.lock().unwrap();
+    let query = Query::Allocation(JobId(5));
+    let asked = |r: &RequestBody| matches!(r, RequestBody::Query(q) if **q == query);
+    assert!(requests.iter().any(asked), "{requests:?}");
 }
 
 #[test]

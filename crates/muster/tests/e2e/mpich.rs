@@ -52,6 +52,60 @@ fn mpich() -> &'static Path {
     })
 }
 
+const SPAWN: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char **argv) {
+  int rank, size, sum, *app, flag;
+  MPI_Comm parent, other, all;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_get_parent(&parent);
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &app, &flag);
+  if (parent == MPI_COMM_NULL && argc > 2) {
+    char *commands[2] = {argv[0], argv[0]};
+    char *first[3] = {"a b", "first", NULL}, *second[2] = {"second", NULL};
+    char **words[2] = {first, second};
+    int counts[2] = {atoi(argv[1]), atoi(argv[2])};
+    MPI_Info infos[2] = {MPI_INFO_NULL, MPI_INFO_NULL};
+    MPI_Comm_spawn_multiple(2, commands, words, counts, infos, 0, MPI_COMM_WORLD, &other, MPI_ERRCODES_IGNORE);
+  } else if (parent == MPI_COMM_NULL) {
+    MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, atoi(argv[1]), MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other,
+                   MPI_ERRCODES_IGNORE);
+  } else {
+    other = parent;
+  }
+  MPI_Intercomm_merge(other, parent != MPI_COMM_NULL, &all);
+  MPI_Comm_rank(all, &rank);
+  MPI_Comm_size(all, &size);
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, all);
+  printf("%s %d of %d: sum %d, program %d, %s\n", parent == MPI_COMM_NULL ? "parent" : "child", rank, size, sum,
+         flag ? *app : -1, argv[argc - 1]);
+  fflush(stdout);
+  MPI_Comm_free(&all);
+  MPI_Comm_disconnect(&other);
+  MPI_Finalize();
+  return 0;
+}
+"#;
+
+/// The compiler of a newer MPICH, from the Python package index: Debian's, as built there, cannot spawn whatever starts it.
+fn newer_mpicc() -> &'static Path {
+    static FILE: OnceLock<PathBuf> = OnceLock::new();
+    FILE.get_or_init(|| {
+        let dir = std::env::temp_dir().join(format!("muster-mpich5-{}", std::process::id()));
+        let script = format!(
+            "python3 -m venv {0} && {0}/bin/pip install -q mpich==5.0.2",
+            dir.display()
+        );
+        let done = Command::new("bash").args(["-c", &script]).output().unwrap();
+        let text = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success(), "MPICH cannot be fetched: {text}");
+        dir.join("bin/mpicc")
+    })
+}
+
 /// Compiles the program into the cluster's directory.
 fn build(c: &Cluster) {
     let lib = mpich().join("usr/lib/x86_64-linux-gnu");
@@ -115,4 +169,42 @@ fn a_failed_mpich_rank_ends_the_step_with_its_status() {
         "ps -eo args | grep -F '{home}' | grep -F ./program | grep -v grep || true"
     ));
     assert_eq!(left, "", "processes are left");
+}
+
+#[test]
+fn mpich_ranks_spawn_others() {
+    let c = Cluster::start(2, 4);
+    c.write("spawn.c", SPAWN);
+    c.ok(&format!("{} -o spawn spawn.c", newer_mpicc().display()));
+    let out = c.ok("srun --mpi=pmi2 -N2 -n2 ./spawn 3 | sort -k2n");
+    let line = |who: &str, rank: u32, app: i32, word: &str| {
+        format!("{who} {rank} of 5: sum 10, program {app}, {word}")
+    };
+    let mut wanted: Vec<String> = (0..2).map(|r| line("parent", r, 0, "3")).collect();
+    wanted.extend((2..5).map(|r| line("child", r, 0, "./spawn")));
+    assert_eq!(out, wanted.join("\n"));
+    c.until_prints(
+        "sacct -n -P -j 1 -o JobID,State,NTasks | grep -F .",
+        "1.0|COMPLETED|2\n1.1|COMPLETED|3",
+    );
+    // Several programs, with their own arguments.
+    let out = c.ok("srun --mpi=pmi2 -N2 -n2 ./spawn 1 2 | sort -k2n");
+    let mut wanted: Vec<String> = (0..2).map(|r| line("parent", r, 0, "2")).collect();
+    wanted.push(line("child", 2, 0, "first"));
+    wanted.extend((3..5).map(|r| line("child", r, 1, "second")));
+    assert_eq!(out, wanted.join("\n"));
+    // What cannot be started is an error of MPI's, and the end of the step; and so is what fails before it meets those
+    // who asked for it.
+    let failed = c.run("srun --mpi=pmi2 -n1 ./spawn 0");
+    assert_ne!(failed.code, 0);
+    let failed = c.run("srun --mpi=pmi2 -n1 bash -c 'exec -a ./nosuch ./spawn 1'");
+    assert_eq!(failed.code, 1, "{}", failed.err);
+    assert!(
+        failed
+            .err
+            .contains("the processes that it spawned have failed"),
+        "{}",
+        failed.err
+    );
+    c.until_prints("squeue -h", "");
 }

@@ -505,6 +505,10 @@ fn become_host(
             position: setup.position,
             universe: setup.universe,
             key: setup.key,
+            job: setup.job,
+            dir: setup.dir,
+            env: setup.env,
+            work_dir: order.launch.spec.work_dir.clone(),
         };
         muster_pmix::pmi::run(setup, ends, sockets)
     } else {

@@ -5,42 +5,19 @@
 use super::{Host, HostSetup};
 use crate::control::FromHost;
 use crate::job::{self, Job, Local};
+use crate::srun::{Run, Runs, VARIABLE, Wish};
 use crate::upcall::{App, Spawned};
 use crate::wire::Wire;
 use crate::{ProcName, status};
 use std::collections::{BTreeSet, HashMap};
-use std::fmt::Write as _;
-use std::io::Read;
-use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-
-/// Variable of an srun that was started for a task: where that task's host listens, the request, and who the task
-/// is; then the number of tasks of each program.
-pub(crate) const VARIABLE: &str = "MUSTER_PMIX_PARENT";
 
 /// Spawns of this host's tasks.
 #[derive(Debug, Default)]
 pub(super) struct Spawns {
-    runs: Vec<Run>,
+    runs: Runs,
     waiting: HashMap<u64, Waiting>,
     /// The relatives of this step are known, if it was spawned itself.
     pub(super) introduced: bool,
-}
-
-/// An srun.
-#[derive(Debug)]
-struct Run {
-    child: Child,
-    ticket: u64,
-    /// Its streams: descriptor, and whether it is standard error.
-    streams: Vec<(Stream, bool)>,
-}
-
-#[derive(Debug)]
-enum Stream {
-    Out(std::process::ChildStdout),
-    Err(std::process::ChildStderr),
 }
 
 /// A request whose step is not up yet.
@@ -52,28 +29,10 @@ struct Waiting {
     unaware: BTreeSet<String>,
 }
 
-impl Stream {
-    fn fd(&self) -> i32 {
-        match self {
-            Stream::Out(s) => s.as_raw_fd(),
-            Stream::Err(s) => s.as_raw_fd(),
-        }
-    }
-
-    fn read(&mut self, chunk: &mut [u8]) -> usize {
-        match self {
-            Stream::Out(s) => s.read(chunk),
-            Stream::Err(s) => s.read(chunk),
-        }
-        .unwrap_or(0)
-    }
-}
-
 impl Spawns {
     /// Streams to poll.
     pub(super) fn interests(&self) -> Vec<i32> {
-        let streams = self.runs.iter().flat_map(|r| &r.streams);
-        streams.map(|(s, _)| s.fd()).collect()
+        self.runs.interests()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -135,32 +94,6 @@ impl Host {
     }
 
     fn start_srun(&self, ticket: u64, parent: &ProcName, apps: &[App]) -> std::io::Result<Run> {
-        // This process is a fork of the shim: its executable is the one that all roles are in.
-        let mut command = Command::new("/proc/self/exe");
-        let total: u32 = apps.iter().map(|a| a.tasks).sum();
-        command
-            .arg0("srun")
-            .args([
-                "--mpi=pmix",
-                "--overlap",
-                "--overcommit",
-                "--kill-on-bad-exit=1",
-            ])
-            .arg(format!("--jobid={}", self.setup.job))
-            .arg(format!("--ntasks={total}"));
-        if let Some(hosts) = apps.iter().find_map(|a| a.hosts.as_ref()) {
-            command.arg(format!("--nodelist={hosts}"));
-        }
-        if let Some(dir) = apps.iter().find_map(|a| a.work_dir.as_ref()) {
-            command.arg(format!("--chdir={dir}"));
-        }
-        if let [app] = apps {
-            command.args(&app.argv);
-        } else {
-            let path = format!("{}/spawn.{ticket}", self.setup.dir);
-            std::fs::write(&path, programs(apps))?;
-            command.arg("--multi-prog").arg(path);
-        }
         let sizes: Vec<String> = apps.iter().map(|a| a.tasks.to_string()).collect();
         let origin = format!(
             "{} {ticket} {} {} {}",
@@ -169,65 +102,21 @@ impl Host {
             parent.rank,
             sizes.join(" ")
         );
-        command.env_clear();
-        for (name, value) in &self.setup.env {
-            if !of_the_step(name) {
-                command.env(name, value);
-            }
-        }
-        for (name, value) in apps
-            .iter()
-            .flat_map(|a| &a.env)
-            .filter_map(|v| v.split_once('='))
-        {
-            if !of_the_step(name) {
-                command.env(name, value);
-            }
-        }
-        command.env(VARIABLE, origin);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn()?;
-        let mut streams = Vec::new();
-        streams.extend(child.stdout.take().map(|s| (Stream::Out(s), false)));
-        streams.extend(child.stderr.take().map(|s| (Stream::Err(s), true)));
-        Ok(Run {
-            child,
+        Wish {
+            kind: "pmix",
+            job: self.setup.job,
+            env: &self.setup.env,
+            dir: &self.setup.dir,
+            work_dir: None,
             ticket,
-            streams,
-        })
+            variables: &[(VARIABLE, origin)],
+        }
+        .start(apps)
     }
 
     /// Passes on what spawned steps print, and collects their srun when it has ended.
     pub(super) fn serve_spawned(&mut self, ready: &[bool]) {
-        let mut ready = ready.iter();
-        let mut chunk = vec![0; 16 << 10];
-        for run in &mut self.spawns.runs {
-            let outbox = &mut self.outbox;
-            run.streams.retain_mut(|(stream, error)| {
-                if ready.next() != Some(&true) {
-                    return true;
-                }
-                let n = stream.read(&mut chunk);
-                if n > 0 {
-                    outbox.push(FromHost::Output(*error, chunk[..n].to_vec().into()));
-                }
-                n > 0
-            });
-        }
-        let mut ended = Vec::new();
-        self.spawns.runs.retain_mut(|run| {
-            if !run.streams.is_empty() {
-                return true;
-            }
-            // Its streams are closed: it is ending, if it has not.
-            let _ = run.child.wait();
-            ended.push(run.ticket);
-            false
-        });
-        for ticket in ended {
+        for (ticket, _) in self.spawns.runs.serve(ready, &mut self.outbox) {
             // One that ended before its tasks were there has said why on its standard error.
             if let Some(waiting) = self.spawns.waiting.remove(&ticket) {
                 waiting.reply.fail(status::ERROR);
@@ -336,63 +225,5 @@ impl Host {
             }
             self.jobs.insert(job.nspace.clone(), job);
         }
-    }
-}
-
-/// Variables that describe the step whose task asks, not the one it asks for.
-fn of_the_step(name: &str) -> bool {
-    const PREFIXES: [&str; 6] = [
-        "PMIX_",
-        "PMI_",
-        "SLURM_STEP",
-        "OMPI_MCA_orte_",
-        "SLURM_TASK",
-        "SLURM_NTASKS",
-    ];
-    const NAMES: [&str; 10] = [
-        VARIABLE,
-        "SLURM_NPROCS",
-        "SLURM_NNODES",
-        "SLURM_DISTRIBUTION",
-        "SLURM_CPU_BIND",
-        "SLURM_MPI_TYPE",
-        "SLURM_LABELIO",
-        "SLURM_PROCID",
-        "SLURM_LOCALID",
-        "SLURM_CPUS_PER_TASK",
-    ];
-    PREFIXES.iter().any(|p| name.starts_with(p)) || NAMES.contains(&name)
-}
-
-/// A file for `--multi-prog`.
-fn programs(apps: &[App]) -> String {
-    let mut text = String::new();
-    let mut first = 0;
-    for app in apps {
-        let words: Vec<String> = app.argv.iter().map(|w| quoted(w)).collect();
-        let last = first + app.tasks - 1;
-        let _ = writeln!(text, "{first}-{last} {}", words.join(" "));
-        first += app.tasks;
-    }
-    text
-}
-
-fn quoted(word: &str) -> String {
-    format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn several_programs_make_a_file() {
-        let app = |argv: &[&str], tasks| App {
-            argv: argv.iter().map(|w| (*w).to_owned()).collect(),
-            tasks,
-            ..App::default()
-        };
-        let text = programs(&[app(&["a", "x y"], 2), app(&["b\"c"], 1)]);
-        assert_eq!(text, "0-1 \"a\" \"x y\"\n2-2 \"b\\\"c\"\n");
     }
 }

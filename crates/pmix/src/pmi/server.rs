@@ -3,6 +3,7 @@
 //! in, answers and orders out.
 
 use super::protocol::{Dialect, Request, Talk, mapping};
+use super::spawn::{Asked, Origin};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +28,8 @@ pub(crate) struct Shape {
     pub(crate) position: usize,
     /// Slots of the allocation.
     pub(crate) universe: u32,
+    /// Whose task asked for the step, if one did.
+    pub(crate) origin: Option<Origin>,
 }
 
 /// What has to be done besides answering.
@@ -42,6 +45,8 @@ pub(crate) enum Order {
     Abort(u32, i32, String),
     /// A question to the keeper of names.
     Ask(Name),
+    /// A local task wants processes.
+    Spawn(usize, Asked),
 }
 
 /// A question about a name; its asker is a local task.
@@ -87,6 +92,8 @@ pub(crate) struct Client {
     pub(crate) finalized: bool,
     /// It waits for an attribute of its node.
     awaits: Option<String>,
+    /// Processes that it has begun to ask for.
+    asking: Asked,
 }
 
 /// The server of one node.
@@ -106,7 +113,8 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(shape: Shape) -> Server {
         let here = shape.tasks.get(shape.position).map_or(0, Vec::len);
-        let table = BTreeMap::from([(MAPPING.to_owned(), mapping(&shape.tasks))]);
+        let mut table = BTreeMap::from([(MAPPING.to_owned(), mapping(&shape.tasks))]);
+        table.extend(shape.origin.iter().flat_map(|o| o.puts.clone()));
         Server {
             clients: (0..here).map(|_| Client::default()).collect(),
             table,
@@ -179,7 +187,10 @@ impl Server {
                 }
             }
             "get_maxes" => self.say(local, "maxes", &MAXES),
-            "get_appnum" => self.say(local, "appnum", &[("appnum", "0")]),
+            "get_appnum" => {
+                let app = self.app_of(local).to_string();
+                self.say(local, "appnum", &[("appnum", &app)]);
+            }
             "get_my_kvsname" => self.say(local, "my_kvsname", &[("kvsname", &name)]),
             "get_universe_size" => {
                 let size = self.shape.universe.to_string();
@@ -205,7 +216,7 @@ impl Server {
             "publish_name" | "unpublish_name" | "lookup_name" => {
                 self.ask(local, request, "service", orders);
             }
-            "spawn" => self.say(local, "spawn_result", &[("rc", "-1"), ("status", "-1")]),
+            "spawn" => self.ask_for(local, request, orders),
             other => {
                 let why = format!("PMI-1 has no command '{other}'");
                 orders.push(Order::Abort(self.rank(local), 1, why));
@@ -218,13 +229,14 @@ impl Server {
         match request.cmd.as_str() {
             "fullinit" => {
                 let (rank, size) = (self.rank(local).to_string(), self.size().to_string());
+                let app = self.app_of(local).to_string();
                 let pairs = [
                     ("rc", "0"),
                     ("pmi-version", "2"),
                     ("pmi-subversion", "0"),
                     ("rank", &rank),
                     ("size", &size),
-                    ("appnum", "0"),
+                    ("appnum", &app),
                     ("debugged", "FALSE"),
                     ("pmiverbose", "FALSE"),
                 ];
@@ -271,13 +283,52 @@ impl Server {
             "name-publish" | "name-unpublish" | "name-lookup" => {
                 self.ask(local, request, "name", orders);
             }
-            "job-connect" | "job-disconnect" | "spawn" => {
+            "spawn" => self.ask_for(local, request, orders),
+            "job-connect" | "job-disconnect" => {
                 let why = "not supported by this step's PMI; --mpi=pmix is";
                 self.reply(local, request, &[("rc", "1"), ("errmsg", why)]);
             }
             other => {
                 let why = format!("PMI-2 has no command '{other}'");
                 orders.push(Order::Abort(self.rank(local), 1, why));
+            }
+        }
+    }
+
+    fn app_of(&self, local: usize) -> u32 {
+        let origin = self.shape.origin.as_ref();
+        origin.map_or(0, |o| o.app_of(self.rank(local)))
+    }
+
+    fn ask_for(&mut self, local: usize, request: &Request, orders: &mut Vec<Order>) {
+        let client = &mut self.clients[local];
+        client.asking.add(request, client.talk.dialect());
+        if client.asking.unfinished {
+            return;
+        }
+        let asked = std::mem::take(&mut client.asking);
+        if asked.is_whole() {
+            orders.push(Order::Spawn(local, asked));
+        } else {
+            self.spawned(local, None);
+        }
+    }
+
+    /// Processes that a task has asked for are there, in a table of this name; or they are not.
+    pub(crate) fn spawned(&mut self, local: usize, name: Option<&str>) {
+        let Some(client) = self.clients.get_mut(local) else {
+            return;
+        };
+        match (client.talk.dialect(), name) {
+            (Dialect::One, Some(_)) => client.talk.say("spawn_result", &[("rc", "0")]),
+            (Dialect::One, None) => client.talk.say("spawn_result", &[("rc", "-1")]),
+            (Dialect::Two, Some(name)) => {
+                let pairs = [("rc", "0"), ("jobid", name), ("nerrs", "0")];
+                client.talk.say("spawn-response", &pairs);
+            }
+            (Dialect::Two, None) => {
+                let pairs = [("rc", "1"), ("errmsg", "the processes cannot be started")];
+                client.talk.say("spawn-response", &pairs);
             }
         }
     }
@@ -433,6 +484,7 @@ mod tests {
             tasks: tasks.iter().map(|t| t.to_vec()).collect(),
             position,
             universe: 8,
+            origin: None,
         })
     }
 

@@ -8,11 +8,13 @@ use crate::submit::agent::AgentStream;
 use crate::submit::holder::{Holder, NotGranted};
 use crate::submit::line::{self, Line};
 use crate::submit::say::Say;
+use minicbor::bytes::ByteVec;
 use muster_conf::options::{Chosen, OptionError, Source, values};
 use muster_core::het::HetComponent;
 use muster_core::ids::JobId;
 use muster_core::job::ExitStatus;
 use muster_core::job_env;
+use muster_core::refusal::RefusalCode;
 use muster_proto::client::AllocationInfo;
 use muster_proto::step::{AgentReply, AgentRequest, HetStep, StepCreated, StepSpec};
 use std::process::ExitCode;
@@ -273,11 +275,21 @@ fn run(say: &Say, line: &Line, made: Made, holder: Option<Holder>) -> Result<Exi
 /// A number for a step of a heterogeneous job, from the agent of its leader's first node.
 pub(super) fn take_number(say: &Say, leader: JobId) -> Result<u32, ExitCode> {
     let (mut stream, info) = reach_lead(say, leader)?;
-    let request = AgentRequest::TakeStepNumber {
-        job: leader,
-        key: info.map(|info| info.key.clone()),
+    let mut ask = |key: Option<ByteVec>| {
+        let request = AgentRequest::TakeStepNumber { job: leader, key };
+        stream.send(&request).and_then(|()| stream.receive())
     };
-    let answer = stream.send(&request).and_then(|()| stream.receive());
+    let key = info.map(|info| info.key.clone());
+    let without = key.is_none();
+    let mut answer = ask(key);
+    if let Ok(AgentReply::Refused(refusal)) = &answer
+        && without
+        && refusal.code == RefusalCode::JobNotHere
+        && let Ok(info) = allocation(leader)
+    {
+        // As when a step is created: the node's own word of the job may be on its way.
+        answer = ask(Some(info.key.clone()));
+    }
     match answer {
         Ok(AgentReply::StepNumber(number)) => Ok(number),
         Ok(AgentReply::Refused(refusal)) => Err(say.refusal(STEP, &refusal)),
