@@ -128,11 +128,10 @@ async fn talk(
             body = reader.next() => {
                 asked = false;
                 let Some(body) = body? else { return Ok(End::Closed) };
-                let (mut reports, mut frames) = (Vec::new(), 1);
-                take(shared, node, &body, &mut reports)?;
+                let mut reports = Vec::new();
+                let mut frames = take(shared, node, &body, &mut reports)?;
                 while let Some(body) = reader.take()? {
-                    take(shared, node, &body, &mut reports)?;
-                    frames += 1;
+                    frames += take(shared, node, &body, &mut reports)?;
                 }
                 shared.stats.from_nodes.fetch_add(frames, Relaxed);
                 if !reports.is_empty() {
@@ -149,14 +148,18 @@ async fn talk(
     }
 }
 
+/// Takes a message; how many it counts for: one that says that an agent is there is none, as the question is not.
 fn take(
     shared: &Shared,
     node: NodeIdx,
     body: &[u8],
     reports: &mut Vec<muster_proto::node::NumberedReport>,
-) -> io::Result<()> {
+) -> io::Result<u64> {
     match frame::decode(body)? {
-        ToCtld::Reports(more) => reports.extend(more),
+        ToCtld::Reports(more) => {
+            reports.extend(more);
+            Ok(1)
+        }
         ToCtld::Health {
             load_centi,
             free_mib,
@@ -166,9 +169,9 @@ fn take(
                 load_centi,
                 free_mib,
             })?;
+            Ok(0)
         }
     }
-    Ok(())
 }
 
 impl Outgoing {
