@@ -62,3 +62,50 @@ impl Drop for Guard {
         let _ = self.shell.wait();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::PathBuf;
+
+    /// A directory with a home in it, and what a guard would do there: leave a file above both.
+    fn place(name: &str) -> (PathBuf, PathBuf, PathBuf) {
+        let top = std::env::temp_dir().join(format!("muster-guard-{}-{name}", std::process::id()));
+        let home = top.join("scratch/home");
+        fs::create_dir_all(&home).unwrap();
+        fs::write(top.join("scratch/file"), "").unwrap();
+        (top.join("done"), home, top)
+    }
+
+    fn guard(done: &Path, home: &Path) -> Guard {
+        Guard::new(&["touch", &done.display().to_string()], &[], Some(home)).unwrap()
+    }
+
+    #[test]
+    fn what_is_to_be_done_is_done_when_it_is_dropped() {
+        let (done, home, top) = place("dropped");
+        drop(guard(&done, &home));
+        assert!(done.exists() && home.exists());
+        fs::remove_dir_all(top).unwrap();
+    }
+
+    #[test]
+    fn it_and_more_is_done_when_the_process_is_gone() {
+        let (done, home, top) = place("gone");
+        let mut guard = guard(&done, &home);
+        // What the end of a process does, however it comes.
+        drop(guard.shell.stdin.take());
+        guard.shell.wait().unwrap();
+        assert!(done.exists() && !top.join("scratch").exists());
+        fs::remove_dir_all(top).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_done_when_it_stands_down() {
+        let (done, home, top) = place("down");
+        guard(&done, &home).stand_down();
+        assert!(!done.exists() && home.exists());
+        fs::remove_dir_all(top).unwrap();
+    }
+}

@@ -19,7 +19,7 @@ pub struct Stats {
     pub commits: AtomicU64,
     /// Events in them.
     pub events: AtomicU64,
-    /// Messages from agents.
+    /// Messages from agents; that they are there is not counted, nor the question.
     pub from_nodes: AtomicU64,
     /// Messages to agents.
     pub to_nodes: AtomicU64,
