@@ -33,12 +33,10 @@ fn section(command: &Command) -> u8 {
 fn page(command: &Command, section: u8) -> String {
     let name = command.name;
     let mut out = head(name, section, command.about);
-    let _ = writeln!(
-        out,
-        ".SH SYNOPSIS\n.B {}\n{}",
-        roff(name),
-        roff(&format!("[OPTIONS] {}", command.operands))
-    );
+    let operands = roff(&format!("[OPTIONS] {}", command.operands));
+    // Alternatives may be broken over lines.
+    let operands = operands.replace('|', "|\\:");
+    let _ = writeln!(out, ".SH SYNOPSIS\n.B {}\n{operands}", roff(name));
     let _ = writeln!(out, ".SH DESCRIPTION\n{}", roff(command.about));
     paragraphs(&mut out, command.notes);
     if section == 1 {
