@@ -95,7 +95,8 @@ pub(crate) fn would_start_together(
     }
     let allocs = demands.iter().zip(places).map(|(lanes, (lane, picks, _))| {
         let (part, demand) = &lanes[lane];
-        allocate(&mut fleet, *part, demand, &picks, |_, _, _| {})
+        let latest = end_after(fleet.now, demand.length_ms);
+        allocate(&mut fleet, (*part, latest), demand, &picks, |_, _, _| {})
     });
     Ok((at, allocs.collect()))
 }
@@ -197,10 +198,8 @@ pub(crate) fn would_start(
     if at > now {
         fleet.clear();
     }
-    Ok((
-        at,
-        allocate(&mut fleet, part, &demand, &picks, |_, _, _| {}),
-    ))
+    let on = (part, end_after(fleet.now, demand.length_ms));
+    Ok((at, allocate(&mut fleet, on, &demand, &picks, |_, _, _| {})))
 }
 
 fn refusal_for(reason: Reason, partition: &str, limit: TimeLimit) -> Refusal {

@@ -70,9 +70,12 @@ fn start(draft: &mut Draft<'_>, planned: &PlannedStart, shorter: Option<TimeLimi
     if !job.is_startable() || !throttle_allows(draft, job) || !fits(draft, job, &planned.alloc) {
         return;
     }
+    // Its limit may have been made shorter than the least that it wanted.
     let least = job.spec.time_min.unwrap_or(job.time_limit);
     let limit = shorter.unwrap_or(job.time_limit);
-    if limit < least || reservations_allow(draft, job, &planned.alloc, limit).is_none() {
+    if limit < least.min(job.time_limit)
+        || reservations_allow(draft, job, &planned.alloc, limit).is_none()
+    {
         return;
     }
     if !counts_allow(draft, &[(job, &planned.alloc)]) {

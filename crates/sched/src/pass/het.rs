@@ -231,7 +231,7 @@ impl Pass<'_> {
         let taken = |fleet: &crate::fleet::Fleet, node, want: &crate::fleet::Want| {
             take_spare(&mut self.holds, fleet, node, end, want);
         };
-        let mut alloc = allocate(&mut self.s.fleet, lane.part, demand, picks, taken);
+        let mut alloc = allocate(&mut self.s.fleet, (lane.part, limit), demand, picks, taken);
         self.count_start(number, job, &mut alloc);
         ((job, planned, limit), alloc)
     }

@@ -90,7 +90,7 @@ impl Pass<'_> {
             .collect();
         let mut alloc = allocate(
             &mut self.s.fleet,
-            part,
+            (part, limit),
             demand,
             picks,
             |fleet, node, want| {
@@ -176,10 +176,10 @@ impl Pass<'_> {
     }
 }
 
-/// Takes the nodes picked.
+/// Takes the nodes picked, for a job that ends at `latest`.
 pub(crate) fn allocate(
     fleet: &mut Fleet,
-    part: u32,
+    (part, latest): (u32, Timestamp),
     demand: &crate::demand::Demand,
     picks: &[Pick],
     mut taken: impl FnMut(&Fleet, u32, &crate::fleet::Want),
@@ -200,7 +200,7 @@ pub(crate) fn allocate(
         let class = fleet.nodes[pick.node as usize].class as usize;
         let want = demand.want(&fleet.classes[class], pick);
         taken(fleet, pick.node, &want);
-        let window = (fleet.now, fleet.now, end_after(fleet.now, demand.length_ms));
+        let window = (fleet.now, fleet.now, latest);
         let share = fleet.take_allowed(pick.node, part, &want, window);
         alloc.nodes.push(share);
         alloc.ntasks += pick.tasks;

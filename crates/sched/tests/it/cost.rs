@@ -2,6 +2,7 @@
 
 use crate::world::{World, job, wide};
 use muster_core::job::Reason;
+use muster_core::time::TimeLimit;
 use muster_sched::{Cost, STARTS_PER_PASS_MAX};
 
 #[test]
@@ -126,4 +127,30 @@ fn reasons_are_told_once() {
     assert_eq!(plan.reasons, []);
     assert_eq!(world.reason(waiting[0]), Reason::Resources);
     assert_eq!(world.reason(waiting[99]), Reason::Priority);
+}
+
+/// A job that may be given less time waits for the nodes that it lacks like any other.
+#[test]
+fn a_job_that_may_have_less_time_is_not_tried_at_every_end() {
+    let mut world = World::simple(8, 4);
+    let runs: Vec<_> = (0..8).map(|i| world.submit(job(4, 100 + i))).collect();
+    assert_eq!(world.pass().len(), 8);
+    world.submit(wide(8, 32, 100));
+    let mut shorter = wide(4, 16, 1000);
+    shorter.time_min = Some(TimeLimit::Minutes(10));
+    let shorter = world.submit(shorter);
+    assert_eq!(world.pass(), []);
+    world.pass();
+    for run in &runs[..3] {
+        world.end(*run);
+        assert_eq!(world.pass(), []);
+        let cost = world.sched.cost();
+        assert_eq!(
+            (cost.shapes_visited, cost.nodes_visited),
+            (0, 0),
+            "{cost:?}"
+        );
+    }
+    world.end(runs[3]);
+    assert_eq!(world.pass(), [shorter]);
 }

@@ -53,6 +53,29 @@ n3
     assert_eq!(drawn.join("\n") + "\n", expected);
 }
 
+/// Who waits for licenses is not tried when nodes become free.
+#[test]
+fn nodes_do_not_help_who_waits_for_licenses() {
+    let mut world = with(1);
+    let holder = world.submit(wants("foo", job(1, 60)));
+    let plain = [(); 2].map(|()| world.submit(job(1, 60)));
+    let next = world.submit(wants("foo", job(1, 60)));
+    world.pass_by_core();
+    // Until it is known who has the licenses it may have another look.
+    world.end(plain[0]);
+    assert!(world.pass_by_core().is_empty());
+    world.end(plain[1]);
+    assert!(world.pass_by_core().is_empty());
+    let cost = world.sched.cost();
+    assert_eq!(
+        (cost.shapes_visited, cost.nodes_visited),
+        (0, 0),
+        "{cost:?}"
+    );
+    world.end(holder);
+    assert_eq!(world.pass_by_core(), [next]);
+}
+
 #[test]
 fn one_of_several_will_do() {
     let mut world = with(1);

@@ -379,6 +379,35 @@ fn what_a_promise_leaves_counts_beside_what_is_made_free() {
     assert_eq!(world.reason(first), Reason::Resources);
 }
 
+/// Who finds no room although all leave that may have to waits until nodes have gained what is missing.
+#[test]
+fn who_may_preempt_is_not_tried_at_every_end() {
+    let mut world = tiers(8, 4, PreemptMode::Cancel);
+    let high: Vec<JobId> = (0..6)
+        .map(|_| world.submit(within("hi", job(4, 60))))
+        .collect();
+    let low: Vec<JobId> = (0..2).map(|_| world.submit(job(4, 60))).collect();
+    assert_eq!(world.pass_by_core().len(), 8);
+    // Two nodes make room; four are missing.
+    world.submit(within("mid", wide(6, 24, 60)));
+    assert_eq!(world.preempting_pass(), (vec![], vec![]));
+    assert_eq!(world.preempting_pass(), (vec![], vec![]));
+    for id in &high[..3] {
+        world.end(*id);
+        assert_eq!(world.preempting_pass(), (vec![], vec![]));
+        let cost = world.sched.cost();
+        assert_eq!(
+            (cost.shapes_visited, cost.nodes_visited),
+            (0, 0),
+            "{cost:?}"
+        );
+    }
+    world.end(high[3]);
+    let (mut victims, _) = world.preempting_pass();
+    victims.sort_unstable();
+    assert_eq!(victims, [low[0].0, low[1].0]);
+}
+
 #[test]
 fn tasks_of_an_array_get_room_in_one_go() {
     let mut world = tiers(3, 2, PreemptMode::Cancel);

@@ -101,6 +101,9 @@ fn spec() -> impl Strategy<Value = JobSpec> {
                 6 => {}
                 _ => spec.ask.memory = MemoryAsk::PerNode(10),
             }
+            if kind == 5 || kind == 3 {
+                spec.time_min = Some(TimeLimit::Minutes(len * 10 - mem % 10));
+            }
             if len == 4 {
                 spec.reservation = Some(format!("r{}", kind % 3));
             }
@@ -543,6 +546,7 @@ fn plain_spec() -> impl Strategy<Value = JobSpec> {
         s.partitions = vec!["p".into()];
         s.ask.sharing = Sharing::Default;
         (s.ask.nodelist, s.ask.exclude, s.reservation) = (None, None, None);
+        s.time_min = None;
         s.ask.memory = MemoryAsk::Default;
         s
     })

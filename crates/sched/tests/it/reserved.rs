@@ -4,6 +4,7 @@
 use crate::drawn::drawn;
 use crate::world::{World, cluster, job, nodes, partition, wide};
 use muster_core::command::{NameList, ReservationAsk, UserCommand};
+use muster_core::event::JobChange;
 use muster_core::ids::JobId;
 use muster_core::job::{JobState, Reason};
 use muster_core::reservation::Flags;
@@ -156,6 +157,34 @@ n0 BB
     let trimmed: Vec<&str> = drawn.lines().map(str::trim_end).collect();
     let wanted: Vec<&str> = expected.lines().map(str::trim_end).collect();
     assert_eq!(trimmed, wanted);
+}
+
+/// A job that may have less time runs on cores that are reserved for later, until then.
+#[test]
+fn a_shorter_run_before_cores_are_reserved() {
+    let mut world = World::simple(1, 4);
+    let cores = ReservationAsk {
+        core_counts: vec![4],
+        ..ask(&world, "r", 20, 60, "n0")
+    };
+    reserve(&mut world, cores);
+    let mut spec = job(2, 60);
+    spec.time_min = Some(TimeLimit::Minutes(10));
+    let id = world.submit(spec);
+    assert_eq!(world.pass_by_core(), [id]);
+    assert_eq!(world.place(id), "n0:2");
+    assert!(world.state.jobs[&id].time_limit <= TimeLimit::Minutes(20));
+}
+
+/// Who may have less time than it wants at least, because its limit was changed, still starts.
+#[test]
+fn a_limit_below_the_least_time_is_a_limit() {
+    let mut world = World::simple(1, 4);
+    let mut spec = job(2, 60);
+    spec.time_min = Some(TimeLimit::Minutes(30));
+    let id = world.submit(spec);
+    world.change(id, JobChange::TimeLimit(TimeLimit::Minutes(10)));
+    assert_eq!(world.pass_by_core(), [id]);
 }
 
 #[test]

@@ -206,7 +206,7 @@ impl World {
     /// Carries out a plan; gives the numbers of the jobs started.
     pub(crate) fn commit(&mut self, plan: &Plan) -> Vec<JobId> {
         let mut started = Vec::new();
-        for start in &plan.starts {
+        for (place, start) in plan.starts.iter().enumerate() {
             let mut id = start.job;
             if let ArrayRole::Pending { indices } = &self.state.jobs[&id].array {
                 let index = indices.first().expect("an array's record has tasks");
@@ -218,6 +218,9 @@ impl World {
                     index,
                     id,
                 });
+            }
+            if let Some((_, limit)) = plan.limits.iter().find(|(at, _)| *at == place) {
+                self.change(id, JobChange::TimeLimit(*limit));
             }
             let attempt = Attempt(self.state.jobs[&id].attempt.0 + 1);
             let alloc = Arc::new(start.alloc.clone());
