@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What is asked of the store.
 pub(crate) enum Asked {
     /// Jobs.
-    Jobs(AcctQuery),
+    Jobs(Box<AcctQuery>),
     /// When nodes were out of service.
     NodeEvents(NodeEventQuery),
 }

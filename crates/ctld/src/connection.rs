@@ -355,7 +355,7 @@ impl Connection {
         let (answer, mut parts) = mpsc::unbounded_channel();
         let identity = self.identity.clone();
         match query {
-            Query::Accounting(query) => self.shared.accounting.ask(Asked::Jobs(*query), answer),
+            Query::Accounting(query) => self.shared.accounting.ask(Asked::Jobs(query), answer),
             Query::NodeEvents(query) => {
                 self.shared.accounting.ask(Asked::NodeEvents(query), answer);
             }
