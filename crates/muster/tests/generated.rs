@@ -53,7 +53,7 @@ fn man_pages_render_without_warnings() {
         );
         assert!(output.stdout.len() > 500, "{}", path.display());
     }
-    assert_eq!(pages, 17);
+    assert_eq!(pages, 18);
 }
 
 /// What bash offers for a line.

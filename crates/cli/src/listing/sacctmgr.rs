@@ -18,7 +18,7 @@ use muster_core::accounts::{Accounts, NORMAL, PARENT_SHARES, Qos, ROOT, Terms};
 pub(crate) static SPEC: Spec = Spec {
     name: "sacctmgr",
     about: "Shows and changes accounts, users with their associations, and QOS.",
-    operands: "show|add|modify|delete|dump|load account|user|qos|association|cluster|tres|event|problem|runawayjobs [NAME,...] [KEY=VALUE...] [set KEY=VALUE...]",
+    operands: "show|add|modify|delete ENTITY [NAME,...] [KEY=VALUE...] [set KEY=VALUE...]",
     options: &[
         flag("associations", "with 'show user': associations, too").short('s'),
         flag("help", "print this help"),
@@ -35,7 +35,8 @@ pub(crate) static SPEC: Spec = Spec {
         flag("version", "print the version").short('V'),
     ],
     variables: &[],
-    notes: "A user that nobody added is in an account of the same name. Limits on use over time are not kept. Nor are \
+    notes: "Entities are account, user, qos, association, cluster and tres; to show, event, problem and runawayjobs as \
+            well. 'dump CLUSTER [file=FILE]' writes accounts and users to a file, 'load FILE [clean]' reads it. A user that nobody added is in an account of the same name. Limits on use over time are not kept. Nor are \
             transactions: the journal has all changes, but not who made them. Accounting is one SQLite file, which is \
             archived by copying it ('sqlite3 FILE .backup'), so there is no 'archive'.\n",
 };
