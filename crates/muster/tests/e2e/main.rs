@@ -10,6 +10,7 @@ mod emulate;
 mod faults;
 mod forecast;
 mod het;
+mod imb;
 mod interactive;
 mod mpi;
 mod mpich;
