@@ -102,11 +102,9 @@ fn a_step_of_a_thousand_nodes_starts_by_the_tree_and_costs_the_controller_nothin
         let before = messages(&c);
         let started = std::time::Instant::now();
         c.ok(&format!("srun --jobid=1 -N1000 {width} true"));
-        println!(
-            "1000 nodes, {depth} deep: {} ms",
-            started.elapsed().as_millis()
-        );
+        let took = started.elapsed().as_millis();
         let cost = messages(&c) - before;
+        println!("1000 nodes, {depth} deep: {took} ms, {cost} messages");
         assert!(cost <= 40, "{cost} messages of the controller");
     }
     let steps = c.ok("squeue -h -s -o %i | grep -v -e batch -e extern || true");

@@ -31,6 +31,7 @@ int main(int argc, char **argv) {
   if (argc > 2 && rank == atoi(argv[2])) {
     if (!strcmp(argv[1], "abort")) MPI_Abort(MPI_COMM_WORLD, 7);
     if (!strcmp(argv[1], "exit")) _exit(9);
+    if (!strcmp(argv[1], "hang")) pause();
   }
   if (argc > 1) MPI_Barrier(MPI_COMM_WORLD);
   MPI_Finalize();
@@ -169,6 +170,55 @@ fn a_failed_mpich_rank_ends_the_step_with_its_status() {
         "ps -eo args | grep -F '{home}' | grep -F ./program | grep -v grep || true"
     ));
     assert_eq!(left, "", "processes are left");
+}
+
+#[test]
+fn a_step_of_mpich_that_is_ended_or_loses_a_daemon_leaves_nothing() {
+    let c = Cluster::start(2, 4);
+    build(&c);
+    c.ok("salloc -Q -N2 -n4 --no-shell");
+    let home = c.path("").display().to_string();
+    // Ranks run in the cluster's directory; what serves them names it.
+    let left = || {
+        c.ok(&format!(
+            "for p in $(pgrep -x 'program|muster-stepd|muster-pmix'); do \
+               if readlink /proc/$p/cwd | grep -qF '{home}' || tr '\\0' ' ' < /proc/$p/cmdline | grep -qF '{home}'; \
+               then ps -o pid=,stat=,args= $p | grep -v defunct; fi; done || true; \
+             ls ../spool.*/step-*.sock 2>/dev/null || true"
+        ))
+    };
+    let hang = |options: &str| {
+        c.write("out", "");
+        let script = format!(
+            "exec srun --jobid=1 --mpi=pmi2 -N2 -n4 {options} ./program hang 1 > out 2> err"
+        );
+        let child = c.command(&script).spawn().unwrap();
+        c.until("the ranks are up", || c.read("out").lines().count() == 4);
+        child
+    };
+    let mut late = hang("--time=0:02");
+    assert!(!late.wait().unwrap().success());
+    assert!(
+        c.read("err").contains("DUE TO TIME LIMIT"),
+        "{}",
+        c.read("err")
+    );
+    c.until("nothing is left", || left().is_empty());
+    let mut lost = hang("");
+    let spool = c.path("spool.n2").display().to_string();
+    let daemon = c.ok(&format!(
+        "for p in $(pgrep -x muster-stepd); do if grep -qF '{spool}' /proc/$p/cmdline; then echo $p; fi; done"
+    ));
+    c.kill(daemon.parse().unwrap());
+    assert!(!lost.wait().unwrap().success());
+    assert!(
+        c.read("err").contains("Node failure on n2"),
+        "{}",
+        c.read("err")
+    );
+    c.until("nothing is left", || left().is_empty());
+    c.ok("scancel 1");
+    c.until_prints("squeue -h", "");
 }
 
 #[test]
