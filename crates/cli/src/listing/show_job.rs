@@ -225,8 +225,8 @@ fn place(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
         put!(out, " SchedNodeList={nodes}");
     }
     style.newline(out);
-    if let Some(first) = row.shares().next() {
-        put!(out, "BatchHost={}", first.name);
+    if let Some(first) = row.batch_host() {
+        put!(out, "BatchHost={first}");
         style.newline(out);
     }
 }

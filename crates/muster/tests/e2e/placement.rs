@@ -26,10 +26,8 @@ fn the_script_runs_where_it_asks_to_and_the_system_keeps_what_the_job_says() {
     );
     let job = c.sbatch("-W -N3 --batch=fast -o out script");
     assert_eq!(c.read("out"), "n3\n0: n3\n1: n1\n2: n2\n");
-    assert!(
-        c.ok(&format!("scontrol show job {job}"))
-            .contains("BatchHost=n3")
-    );
+    let shown = c.ok(&format!("scontrol show job {job}"));
+    assert!(shown.contains("BatchHost=n3"), "{shown}");
     let refused = c.run("sbatch -N3 --batch=nosuch --wrap true");
     assert!(refused.code != 0 && refused.err.contains("no node has the feature nosuch"));
     // A core of four, threads of four; a job that says so has the node alone.
