@@ -318,7 +318,8 @@ fn the_site_says_what_srun_does_about_tasks_that_fail() {
     assert_eq!(c.run(&format!("srun -n2 {tasks}")).code, 143);
     // Who does not mind TERM is killed after KillWait.
     configure(&c, "KillWait=1");
-    let stubborn = "bash -c 'trap \"\" TERM; [ $SLURM_PROCID = 0 ] && exit 3; sleep 1000'";
+    let stubborn = "bash -c 'trap \"\" TERM; [ $SLURM_PROCID = 1 ] && touch trapped && sleep 1000; \
+                    until [ -e trapped ]; do sleep 0.02; done; exit 3'";
     assert_eq!(c.run(&format!("srun -n2 {stubborn}")).code, 137);
     configure(&c, "KillOnBadExit=0\nWaitTime=1");
     assert_eq!(c.run(&format!("srun -n2 {tasks}")).code, 137);
