@@ -12,9 +12,7 @@ use muster_core::cpuset::CpuSet;
 use muster_core::distribution::Distribution;
 use muster_core::hostlist;
 use muster_core::ids::{Attempt, JobId, StepNo};
-use muster_core::job::{
-    Allocation, ExitStatus, GresShare, JobState, NodeShare, Step, StepEnd, Usage,
-};
+use muster_core::job::{Allocation, ExitStatus, GresShare, JobState, NodeShare, Step, StepEnd};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::node::{JobGrant, Report};
 use muster_proto::step::{
@@ -417,7 +415,7 @@ impl Agent {
             Err(error) => {
                 running.error.get_or_insert(error);
                 if let Some(node) = running.record.nodes.get_mut(at) {
-                    node.end.get_or_insert_with(never_ran);
+                    node.end.get_or_insert_with(|| StepEnd::never_ran(now()));
                 }
             }
         }
@@ -724,22 +722,11 @@ fn describe(step: StepNo, spec: &StepSpec, placed: &[layout::Placed], names: &[S
     }
 }
 
-/// The end of a node's part that never began.
-fn never_ran() -> StepEnd {
-    StepEnd {
-        end_time: now(),
-        exit: ExitStatus { code: 1, signal: 0 },
-        state: JobState::Failed,
-        usage: Usage::default(),
-        cancelled_by: None,
-    }
-}
-
 /// All nodes' ends in one: the worst status, the sum of the usage.
 fn total(record: &Record) -> StepEnd {
     let mut ends = record.nodes.iter().filter_map(|n| n.end.as_ref());
     let Some(mut out) = ends.next().cloned() else {
-        return never_ran();
+        return StepEnd::never_ran(now());
     };
     let weight = |exit: ExitStatus| {
         if exit.signal == 0 {

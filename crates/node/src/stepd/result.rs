@@ -3,20 +3,14 @@
 use super::Stepd;
 use crate::now;
 use crate::shim::wire::StepOrder;
-use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
+use muster_core::job::{ExitStatus, JobState, StepEnd};
 use std::path::Path;
 use std::{fs, io};
 
 /// The end of a step whose daemon cannot go on.
 pub(super) fn broken(order: &StepOrder, error: &io::Error) -> StepEnd {
     eprintln!("step {}.{}: {error}", order.run.0, order.launch.step);
-    StepEnd {
-        end_time: now(),
-        exit: ExitStatus { code: 1, signal: 0 },
-        state: JobState::Failed,
-        usage: Usage::default(),
-        cancelled_by: None,
-    }
+    StepEnd::never_ran(now())
 }
 
 pub(super) fn leave(path: &Path, end: &StepEnd) {
