@@ -113,6 +113,8 @@ pub struct Qos {
 impl Qos {
     /// Limits of a job's QOS come before those of its partition's.
     pub(crate) const OVER_PART_QOS: &'static str = "OverPartQOS";
+    /// Its jobs must ask for a reservation.
+    pub(crate) const REQUIRES_RESERVATION: &'static str = "RequiresReservation";
     /// Flags that are kept: jobs over a limit are refused at submission; use that counts towards limits is not
     /// forgotten; no nodes are kept for jobs that wait; the QOS of the job comes before that of the partition; jobs must
     /// ask for a reservation.
@@ -121,7 +123,7 @@ impl Qos {
         "NoDecay",
         "NoReserve",
         Qos::OVER_PART_QOS,
-        "RequiresReservation",
+        Qos::REQUIRES_RESERVATION,
     ];
 
     /// Whether it has a flag.

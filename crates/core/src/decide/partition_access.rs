@@ -1,6 +1,7 @@
 //! Who may use a partition, and whether a job is within its limits.
 
 use super::is_admin;
+use crate::accounts::Qos;
 use crate::command::Identity;
 use crate::config::{EnforcePartLimits, PartitionConfig, PartitionState};
 use crate::job::Reason;
@@ -164,6 +165,19 @@ fn access(
         return Err(Refusal::new(
             RefusalCode::InvalidQos,
             format!("the job's QOS may not use partition {name}"),
+        ));
+    }
+    let qos = qos.and_then(|name| state.accounts.qos.get(name));
+    if let Some(qos) = qos.filter(|qos| qos.has(Qos::REQUIRES_RESERVATION))
+        && spec.reservation.is_none()
+    {
+        return Err(Refusal::new(
+            RefusalCode::InvalidReservation,
+            format!(
+                "QOS {} takes jobs with --reservation only (flag {})",
+                qos.name,
+                Qos::REQUIRES_RESERVATION
+            ),
         ));
     }
     if partition.req_resv && spec.reservation.is_none() {

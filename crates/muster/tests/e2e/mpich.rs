@@ -248,11 +248,14 @@ fn mpich_ranks_spawn_others() {
     let failed = c.run("srun --mpi=pmi2 -n1 ./spawn 0");
     assert_ne!(failed.code, 0);
     let failed = c.run("srun --mpi=pmi2 -n1 bash -c 'exec -a ./nosuch ./spawn 1'");
-    assert_eq!(failed.code, 1, "{}", failed.err);
+    assert_ne!(failed.code, 0, "{}", failed.err);
+    // Who hears of it first, MPI that waits for its start or the step, depends on when the program is found missing.
+    let told = [
+        "the processes that it spawned have failed",
+        "MPI_Comm_spawn",
+    ];
     assert!(
-        failed
-            .err
-            .contains("the processes that it spawned have failed"),
+        told.iter().any(|text| failed.err.contains(text)),
         "{}",
         failed.err
     );

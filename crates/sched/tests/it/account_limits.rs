@@ -217,15 +217,17 @@ fn use_counts_after_the_end() {
     }
 }
 
-/// `DenyOnLimit` refuses what no other job's end would let start.
+/// `DenyOnLimit` refuses what no other job's end would let start, `RequiresReservation` who names no reservation.
 #[test]
-fn a_qos_may_refuse_who_is_over_its_limits() {
+fn a_qos_may_refuse_jobs() {
     let mut world = with("", "", "", "maxtres=cpu=2");
-    let mut qos = world.state.accounts.qos["q"].clone();
-    qos.flags = vec!["DenyOnLimit".into()];
-    let (changes, at) = (vec![AccountsChange::Qos(qos)], world.now);
-    world.apply(&Event::AccountsChanged { changes, at });
-    let mut submit = |tasks| {
+    let flag = |world: &mut World, flag: &str| {
+        let mut qos = world.state.accounts.qos["q"].clone();
+        qos.flags = vec![flag.into()];
+        let (changes, at) = (vec![AccountsChange::Qos(qos)], world.now);
+        world.apply(&Event::AccountsChanged { changes, at });
+    };
+    let submit = |world: &mut World, tasks| {
         let mut spec = with_qos("u", job(tasks, 10));
         (spec.kind, spec.interactive) = (JobKind::Allocation, true);
         let who = Identity {
@@ -240,11 +242,18 @@ fn a_qos_may_refuse_who_is_over_its_limits() {
         };
         world.decide(&Command::User(who, command))
     };
-    match submit(3) {
-        Some(Reply::Refused(refusal)) => assert_eq!(refusal.code, RefusalCode::AccountingPolicy),
+    let refused = |reply| match reply {
+        Some(Reply::Refused(refusal)) => refusal.code,
         other => panic!("{other:?}"),
-    }
-    assert!(matches!(submit(2), Some(Reply::Submitted { .. })));
+    };
+    flag(&mut world, "DenyOnLimit");
+    let answer = submit(&mut world, 3);
+    assert_eq!(refused(answer), RefusalCode::AccountingPolicy);
+    let answer = submit(&mut world, 2);
+    assert!(matches!(answer, Some(Reply::Submitted { .. })));
+    flag(&mut world, "RequiresReservation");
+    let answer = submit(&mut world, 2);
+    assert_eq!(refused(answer), RefusalCode::InvalidReservation);
 }
 
 #[test]
