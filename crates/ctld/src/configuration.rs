@@ -296,6 +296,9 @@ fn mpi_settings(slurm_conf: &Path) -> MpiSettings {
         share_topology: flag("PMIxShareServerTopology", defaults.share_topology),
         timeout_s: timeout.unwrap_or(defaults.timeout_s),
         skip_absent_fabrics: flag("SkipAbsentFabrics", defaults.skip_absent_fabrics),
+        ucx: flag("PMIxDirectConnUCX", defaults.ucx),
+        ucx_devices: file.text("PMIxNetDevicesUCX").map(str::to_owned),
+        ucx_transports: file.text("PMIxTlsUCX").map(str::to_owned),
         cross_memory: file
             .text("CrossMemoryAttach")
             .filter(|word| !word.eq_ignore_ascii_case("auto"))

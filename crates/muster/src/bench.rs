@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 muster bench mpi [OPTIONS]     MPI started by srun and by mpirun over the same nodes: times of start, MPI_Init, messages
+muster bench fence [N,...]     a fence among so many hosts of PMIx on this machine (default 2 to 256): rounds, messages, time
 
 Nodes are emulated on this machine, by a private cluster that is gone afterwards. IMB-MPI1 of the MPI is used where it
 is found; else a program of the same output, which is built with mpicc.
@@ -33,7 +34,7 @@ struct Launcher {
     conf: Option<&'static str>,
 }
 
-const LAUNCHERS: [Launcher; 6] = [
+const LAUNCHERS: [Launcher; 7] = [
     Launcher {
         name: "mpirun",
         conf: None,
@@ -51,6 +52,10 @@ const LAUNCHERS: [Launcher; 6] = [
         conf: Some("PMIxShareServerTopology=no\n"),
     },
     Launcher {
+        name: "srun, UCX",
+        conf: Some("PMIxDirectConnUCX=yes\n"),
+    },
+    Launcher {
         name: "srun, CMA on",
         conf: Some("CrossMemoryAttach=yes\n"),
     },
@@ -60,9 +65,9 @@ const LAUNCHERS: [Launcher; 6] = [
     },
 ];
 /// Those that differ in how programs start,
-const STARTS: [usize; 4] = [0, 1, 2, 3];
+const STARTS: [usize; 5] = [0, 1, 2, 3, 4];
 /// and in how they talk.
-const TALKS: [usize; 4] = [0, 1, 4, 5];
+const TALKS: [usize; 4] = [0, 1, 5, 6];
 
 /// What the command line says.
 struct Args {
@@ -102,12 +107,53 @@ pub(crate) fn main(words: &[String]) -> Result<ExitCode> {
         Some((word, rest)) if word == "mpi" && !rest.iter().any(|w| w == "--help" || w == "-h") => {
             measure(&parse(rest)?)
         }
+        Some((word, rest))
+            if word == "fence" && rest.len() < 2 && !rest.iter().any(|w| w.starts_with('-')) =>
+        {
+            fences(
+                rest.first()
+                    .map_or("2,4,8,16,32,64,128,256", String::as_str),
+            )
+        }
         _ => {
             print!("{HELP}");
             let asked = words.iter().any(|w| w == "--help" || w == "-h");
             Ok(ExitCode::from(u8::from(!asked)))
         }
     }
+}
+
+/// Bytes that a host brings to a fence: what Open MPI's ranks of a node of 32 put.
+const FENCE_BYTES: usize = 1024;
+/// Fences of each size, of which the average counts.
+const FENCES: u32 = 20;
+
+fn fences(sizes: &str) -> Result<ExitCode> {
+    let sizes: Result<Vec<usize>, _> = sizes.split(',').map(str::parse).collect();
+    let sizes = sizes
+        .ok()
+        .filter(|s| s.iter().all(|n| (1..=1024).contains(n)));
+    let sizes =
+        sizes.context("bench fence: a list of numbers of 1 to 1024 is wanted, as 2,8,32")?;
+    println!(
+        "| hosts | rounds | messages a host | messages | ms a fence | us a message |\n|-|-|-|-|-|-|"
+    );
+    for hosts in sizes {
+        let figures = muster_pmix::rehearse_fence(hosts, FENCE_BYTES, FENCES)?;
+        let ms = figures.time.as_secs_f64() * 1e3;
+        let messages = figures.messages;
+        let each = if messages == 0 {
+            0.0
+        } else {
+            ms * 1e3 / messages as f64
+        };
+        println!(
+            "| {hosts} | {} | {} | {messages} | {ms:.2} | {each:.1} |",
+            figures.rounds,
+            messages / hosts as u64
+        );
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn parse(words: &[String]) -> Result<Args> {
@@ -260,8 +306,9 @@ impl Bench {
             ""
         };
         let inner = script.replace("LAUNCH", &self.command(launcher, nodes, ranks));
+        let prelude = self.mpi.prelude();
         let command = format!(
-            "{apart}salloc -Q -N{nodes} -n{} --overcommit bash -c '{inner}'",
+            "{prelude}{apart}salloc -Q -N{nodes} -n{} --overcommit bash -c '{inner}'",
             ranks.max(nodes)
         );
         self.scratch.ok(&command, Some(&self.mpi.dir))
@@ -282,6 +329,10 @@ impl Bench {
         let mut all = Vec::new();
         for ranks in ranks {
             for at in STARTS {
+                // Hosts of one node have nobody to talk to.
+                if nodes == 1 && (at == 2 || at == 4) {
+                    continue;
+                }
                 let best = self.start(&LAUNCHERS[at], nodes, ranks, args.reps)?;
                 if !args.json {
                     println!(

@@ -66,6 +66,22 @@ pub(crate) struct Mpi {
     pub(crate) benchmark: Option<PathBuf>,
 }
 
+impl Mpi {
+    /// What a bash command is to begin with so that its programs find their libraries: Intel's, as it comes from the
+    /// Python package index, brings no script that says so.
+    pub(crate) fn prelude(&self) -> String {
+        let root = self.dir.parent().unwrap_or(&self.dir);
+        let known = std::env::var_os("I_MPI_ROOT").is_some();
+        if self.family != Family::Intel || known || !root.join("lib/libmpi.so.12").exists() {
+            return String::new();
+        }
+        let root = root.display();
+        format!(
+            "export I_MPI_ROOT={root} LD_LIBRARY_PATH={root}/lib:$LD_LIBRARY_PATH FI_PROVIDER_PATH={root}/lib; "
+        )
+    }
+}
+
 /// All of this machine, in the order of the path.
 pub(crate) fn find() -> Vec<Mpi> {
     let path = std::env::var_os("PATH").unwrap_or_default();

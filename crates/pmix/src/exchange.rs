@@ -111,6 +111,11 @@ impl Exchange {
         Some((self.status, parts))
     }
 
+    /// Rounds that are over.
+    pub(crate) fn rounds(&self) -> u32 {
+        self.round
+    }
+
     fn worsen(&mut self, status: i32) {
         if self.status == crate::status::SUCCESS {
             self.status = status;

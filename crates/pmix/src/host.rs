@@ -11,7 +11,8 @@ use crate::job::{self, Job, Local};
 use crate::library::{Library, library};
 use crate::mesh::{Happening, Mesh};
 use crate::prompt::Prompt;
-use crate::server::Server;
+use crate::server::{Place, Server};
+use crate::ucx::{Ucx, UcxChoice};
 use crate::upcall::{Modex, Upcall};
 use crate::{ProcName, status};
 use muster_proto::frame::{self, Frames};
@@ -46,6 +47,9 @@ pub struct HostSetup {
     pub dir: String,
     /// What only hosts of this job know.
     pub key: Vec<u8>,
+    /// The kernel's numbers of the CPUs that each task of this node is bound to (`0-1,4`), by local number; empty if
+    /// they are not bound.
+    pub cpus: Vec<String>,
     /// The node has more tasks of the step than CPUs for them.
     pub crowded: bool,
     /// Slots of the allocation: the universe of MPI.
@@ -67,6 +71,8 @@ pub struct Tuning {
     pub early: bool,
     /// `PMIxTimeout`: how long another host may take to answer.
     pub timeout: Duration,
+    /// `PMIxDirectConnUCX`, with what else is said of UCX.
+    pub ucx: Option<UcxChoice>,
 }
 
 impl Default for Tuning {
@@ -75,6 +81,7 @@ impl Default for Tuning {
             share_topology: true,
             early: true,
             timeout: Duration::from_secs(300),
+            ucx: None,
         }
     }
 }
@@ -100,8 +107,17 @@ pub fn run(setup: HostSetup, ends: Endpoints) -> io::Result<()> {
     }
     let own = address.unwrap_or_else(|| "this host".to_owned());
     let mesh = Mesh::new(own, setup.key.clone(), listener);
+    let ucx = setup.tuning.ucx.clone().filter(|_| setup.names.len() > 1);
+    // While there is one thread.
+    ucx.iter().for_each(UcxChoice::set);
     match Host::open(setup, mesh, &mut control) {
-        Ok(mut host) => host.serve(&mut control),
+        Ok(mut host) => {
+            // The tasks can be started meanwhile.
+            if ucx.is_some() {
+                host.mesh.use_ucx(Ucx::open());
+            }
+            host.serve(&mut control)
+        }
         Err(e) => {
             control.send(&FromHost::Failed(e.to_string()));
             Ok(())
@@ -238,6 +254,8 @@ impl Host {
         let nsdir = format!("{}/{}", self.setup.dir, self.setup.nspace);
         std::fs::create_dir_all(&nsdir)?;
         let job_id = self.setup.job.to_string();
+        let cpus = self.setup.cpus.iter();
+        let places: Option<Vec<Place>> = cpus.map(|c| self.server.place(c)).collect();
         let local = Local {
             node: Some(self.setup.position),
             job_id: &job_id,
@@ -245,6 +263,7 @@ impl Host {
             dirs: (&self.setup.dir, &nsdir),
             crowded: self.setup.crowded,
             universe: self.setup.universe,
+            places: &places.unwrap_or_default(),
         };
         job::register(&self.server, &job, &local)?;
         let here = job
@@ -279,10 +298,12 @@ impl Host {
 
     fn serve(&mut self, control: &mut Control) -> io::Result<()> {
         self.tell(control);
+        let mut told = false;
         // Spawned steps may outlive the tasks that asked for them.
         while control.open && !(self.stopping && self.spawns.is_empty()) {
             self.deadlines();
             self.wait(control)?;
+            self.tell_notes(&mut told);
             self.tell(control);
         }
         if self.stopping {
@@ -291,6 +312,19 @@ impl Host {
             self.server.stop();
         }
         Ok(())
+    }
+
+    /// Why UCX is not used. The user hears of it once.
+    fn tell_notes(&mut self, told: &mut bool) {
+        for why in self.mesh.notes.drain(..) {
+            eprintln!("UCX is not used: {why}");
+            if self.setup.position == 0 && !std::mem::replace(told, true) {
+                let line = format!(
+                    "slurmstepd: mpi/pmix: UCX (PMIxDirectConnUCX) is not used between nodes, but TCP: {why}"
+                );
+                self.outbox.push(FromHost::Message(line));
+            }
+        }
     }
 
     fn tell(&mut self, control: &mut Control) {

@@ -2,7 +2,7 @@
 //! told of it. Missing keys make some version of Open MPI fail, so all that are known to be read are given.
 
 use crate::info::{Infos, Value};
-use crate::server::Server;
+use crate::server::{Place, Server};
 use crate::{ProcName, RANK_ALL};
 use minicbor::{Decode, Encode};
 use std::io;
@@ -73,6 +73,8 @@ pub(crate) struct Local<'a> {
     pub(crate) crowded: bool,
     /// Slots of the allocation.
     pub(crate) universe: u32,
+    /// Where the tasks of this node run, by local number; empty if they are not bound.
+    pub(crate) places: &'a [Place],
 }
 
 /// Tells the server of a name space.
@@ -125,7 +127,13 @@ pub(crate) fn register(server: &Server, job: &Job, local: &Local<'_>) -> io::Res
     }
     for (node, here) in job.tasks.iter().enumerate() {
         for (index, rank) in here.iter().enumerate() {
-            let array = rank_infos(server, job, (node, index), *rank);
+            let mut array = rank_infos(server, job, (node, index), *rank);
+            if local.node == Some(node)
+                && let Some(place) = local.places.get(index)
+            {
+                array.add("pmix.cpuset", Value::Text(&place.cpuset));
+                array.add("pmix.locstr", Value::Text(&place.levels));
+            }
             infos.add("pmix.pdata", Value::Array(&array));
         }
     }

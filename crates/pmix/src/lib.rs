@@ -13,19 +13,24 @@ mod exchange;
 mod host;
 mod info;
 mod job;
+mod lane;
 mod library;
 mod link;
 mod mesh;
 pub mod pmi;
 mod prompt;
+mod rehearsal;
 mod server;
 mod srun;
 mod sys;
+mod ucx;
 mod upcall;
 mod wire;
 
 pub use host::{Endpoints, HostSetup, Tuning, run};
 pub use library::{Library, library};
+pub use rehearsal::{FenceFigures, rehearse_fence};
+pub use ucx::{UcxChoice, ucx_version};
 
 use minicbor::{Decode, Encode};
 

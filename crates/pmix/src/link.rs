@@ -1,6 +1,9 @@
 //! One connection between hosts. Each end proves that it knows the job's key, with a nonce of the other's, before
-//! anything that it says is looked at; what follows is not encrypted, as is usual within a cluster.
+//! anything that it says is looked at; what follows is not encrypted, as is usual within a cluster. Where both ends have
+//! UCX, messages go by that once it is known to work ([`crate::lane`]).
 
+use crate::lane::{Lane, Packet, Way};
+use crate::ucx::Ucx;
 use crate::wire::Wire;
 use hmac::{Hmac, Mac};
 use minicbor::bytes::ByteVec;
@@ -66,6 +69,11 @@ pub(crate) struct Link {
     pub(crate) open: bool,
     /// The other said that it leaves.
     pub(crate) bye: bool,
+    pub(crate) lane: Lane,
+    /// The other end has been told of UCX.
+    offered: bool,
+    /// Why the other end is not sent to by UCX, when that is news.
+    pub(crate) note: Option<String>,
 }
 
 impl Link {
@@ -116,6 +124,9 @@ impl Link {
             output: Vec::new(),
             open: true,
             bye: false,
+            lane: Lane::default(),
+            offered: false,
+            note: None,
         })
     }
 
@@ -141,7 +152,22 @@ impl Link {
         self.stage == Stage::Open
     }
 
-    pub(crate) fn send(&mut self, message: &Wire) {
+    /// Sends a message, by UCX if that is open.
+    pub(crate) fn send(&mut self, message: &Wire, ucx: Option<&mut Ucx>) {
+        self.lane.count_sent();
+        let (Way::Open(to, tag), Some(ucx)) = (&self.lane.way, ucx) else {
+            return self.say(message);
+        };
+        let (to, tag) = (*to, *tag);
+        let body = minicbor::to_vec(message).expect("writing to memory cannot fail");
+        let packet = self.lane.packet(body);
+        if let Err(e) = ucx.send(to, tag, packet) {
+            self.lose_way(ucx, &e.to_string());
+        }
+    }
+
+    /// Writes a message to the connection.
+    pub(crate) fn say(&mut self, message: &Wire) {
         if self.stage == Stage::Open {
             frame::encode_into(message, &mut self.output);
             self.write();
@@ -150,8 +176,96 @@ impl Link {
         }
     }
 
+    /// Tells the other end, once it is known, where this one is reached by UCX, or why it is not.
+    pub(crate) fn offer(&mut self, own: &Result<Vec<u8>, String>) {
+        if self.is_known() && self.open && !std::mem::replace(&mut self.offered, true) {
+            self.say(&Wire::Ucx(own.clone().map(ByteVec::from)));
+        }
+    }
+
+    /// The other end has told of its UCX.
+    fn try_way(&mut self, offer: Result<ByteVec, String>, ucx: Option<&mut Ucx>) {
+        let (Some(ucx), Some(tag)) = (ucx, self.lane.other_tag()) else {
+            return;
+        };
+        let way = offer.and_then(|address| ucx.connect(&address).map_err(|e| e.to_string()));
+        match way {
+            Ok(endpoint) => {
+                self.lane.way = Way::Tried(endpoint, tag);
+                if let Err(e) = ucx.send(endpoint, tag, self.lane.trial()) {
+                    self.lose_way(ucx, &e.to_string());
+                }
+            }
+            Err(why) => self.note = Some(format!("{}: {why}", self.peer)),
+        }
+    }
+
+    /// UCX does not lead to the other end, or not any more.
+    pub(crate) fn lose_way(&mut self, ucx: &mut Ucx, why: &str) {
+        if let Way::Tried(endpoint, _) | Way::Open(endpoint, _) = self.lane.way {
+            ucx.close(endpoint);
+        }
+        self.note = Some(format!("{}: {why}", self.peer));
+        for message in self.lane.give_up() {
+            self.say(&message);
+        }
+    }
+
+    /// A packet of this connection's tag came by UCX; the messages whose turn it is.
+    pub(crate) fn packet(&mut self, packet: &[u8]) -> Vec<Wire> {
+        let mut messages = Vec::new();
+        match self.lane.opened(packet) {
+            Some(Packet::Trial) => self.say(&Wire::Reached),
+            Some(Packet::Message(number, body)) => {
+                let bodies = self.lane.take(number, body);
+                self.decode(bodies, &mut messages);
+                if let Some(news) = self.lane.news() {
+                    self.say(&news);
+                }
+            }
+            None => eprintln!("a packet that is not of '{}' is left alone", self.peer),
+        }
+        messages
+    }
+
+    /// A message came by the connection.
+    fn take(&mut self, message: Wire, ucx: Option<&mut Ucx>, messages: &mut Vec<Wire>) {
+        match message {
+            Wire::Bye => self.bye = true,
+            Wire::Ucx(offer) => self.try_way(offer, ucx),
+            Wire::Reached => {
+                if let Way::Tried(endpoint, tag) = self.lane.way {
+                    eprintln!("messages to the host at {} go by UCX", self.peer);
+                    self.lane.way = Way::Open(endpoint, tag);
+                }
+            }
+            Wire::Heard(count) => self.lane.heard(count),
+            Wire::Again(number, body) => {
+                let bodies = self.lane.take(number, body.into());
+                self.decode(bodies, messages);
+            }
+            message => {
+                messages.push(message);
+                let bodies = self.lane.count_taken();
+                self.decode(bodies, messages);
+            }
+        }
+    }
+
+    fn decode(&mut self, bodies: Vec<Vec<u8>>, messages: &mut Vec<Wire>) {
+        for body in bodies {
+            match minicbor::decode(&body) {
+                Ok(message) => messages.push(message),
+                Err(e) => {
+                    eprintln!("the host at {} is not understood: {e}", self.peer);
+                    self.open = false;
+                }
+            }
+        }
+    }
+
     /// Something is to be read or written. `own` is where this host listens.
-    pub(crate) fn serve(&mut self, key: &[u8], own: &str) -> Vec<Wire> {
+    pub(crate) fn serve(&mut self, key: &[u8], own: &str, mut ucx: Option<&mut Ucx>) -> Vec<Wire> {
         if self.stage == Stage::Connecting {
             if let Ok(Some(e)) | Err(e) = self.stream.take_error() {
                 eprintln!("the host at {} cannot be reached: {e}", self.peer);
@@ -176,8 +290,7 @@ impl Link {
                 continue;
             }
             match self.input.take() {
-                Ok(Some(Wire::Bye)) => self.bye = true,
-                Ok(Some(message)) => messages.push(message),
+                Ok(Some(message)) => self.take(message, ucx.as_deref_mut(), &mut messages),
                 Ok(None) => break,
                 Err(e) => {
                     eprintln!("the host at {} is not understood: {e}", self.peer);
@@ -221,7 +334,7 @@ impl Link {
                 }
                 let own = proof(key, b"proof", &self.other_nonce, &self.nonce, own);
                 frame::encode_into(&Hand::Proof(own.into()), &mut self.output);
-                self.opened();
+                self.opened(key);
             }
             (Stage::Welcomed, Hand::Proof(given)) => {
                 if !holds(
@@ -234,14 +347,19 @@ impl Link {
                 ) {
                     return self.refuse("it does not know the job's key");
                 }
-                self.opened();
+                self.opened(key);
             }
             _ => return self.refuse("it does not keep to the order of a greeting"),
         }
         true
     }
 
-    fn opened(&mut self) {
+    fn opened(&mut self, key: &[u8]) {
+        let role = b"ucx";
+        self.lane.set_codes(
+            mac(key, role, &self.other_nonce, &self.nonce, ""),
+            mac(key, role, &self.nonce, &self.other_nonce, ""),
+        );
         self.stage = Stage::Open;
         let held = std::mem::take(&mut self.held);
         self.output.extend_from_slice(&held);
@@ -292,6 +410,14 @@ impl Link {
         self.output.drain(..done);
     }
 
+    /// Says good-bye. What may not have come by UCX is said before it.
+    pub(crate) fn leave(&mut self) {
+        for message in self.lane.give_up() {
+            self.say(&message);
+        }
+        self.say(&Wire::Bye);
+    }
+
     /// Writes the rest, waiting for the other end if it must, but not for long.
     pub(crate) fn finish(&mut self, patience: std::time::Duration) {
         if self.stage != Stage::Open || self.output.is_empty() || !self.open {
@@ -337,7 +463,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let mut near = Link::connect(&address).unwrap();
-        near.send(&Wire::Pmi(vec![7; 3 * STRANGER_MAX].into()));
+        near.send(&Wire::Pmi(vec![7; 3 * STRANGER_MAX].into()), None);
         let mut far = Link::accepted(listener.accept().unwrap().0).unwrap();
         let mut got = Vec::new();
         while got.is_empty() && near.open && far.open {
@@ -347,8 +473,8 @@ mod tests {
                 revents: 0,
             });
             crate::host::poll(&mut fds, 10_000).unwrap();
-            near.serve(key, "127.0.0.1:1");
-            got.extend(far.serve(other, &address));
+            near.serve(key, "127.0.0.1:1", None);
+            got.extend(far.serve(other, &address, None));
         }
         got
     }

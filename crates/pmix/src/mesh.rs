@@ -2,6 +2,7 @@
 //! to the other, or ahead of it when that is wanted; what is said to oneself comes back as a message.
 
 use crate::link::Link;
+use crate::ucx::{Arrival, Ucx};
 use crate::wire::Wire;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::TcpListener;
@@ -33,6 +34,11 @@ pub(crate) struct Mesh {
     unreachable: Vec<String>,
     /// Hosts that were here.
     gone: BTreeSet<String>,
+    ucx: Option<Ucx>,
+    /// What others are told of it, if it is wanted.
+    offer: Option<Result<Vec<u8>, String>>,
+    /// Why UCX is not used, where it is wanted.
+    pub(crate) notes: Vec<String>,
 }
 
 impl Mesh {
@@ -45,15 +51,31 @@ impl Mesh {
             to_self: VecDeque::new(),
             unreachable: Vec::new(),
             gone: BTreeSet::new(),
+            ucx: None,
+            offer: None,
+            notes: Vec::new(),
         }
+    }
+
+    /// Messages are to go by UCX, where both ends have it.
+    pub(crate) fn use_ucx(&mut self, ucx: std::io::Result<Ucx>) {
+        let offer = match &ucx {
+            Ok(ucx) => Ok(ucx.address().to_vec()),
+            Err(e) => {
+                self.notes.push(e.to_string());
+                Err(e.to_string())
+            }
+        };
+        self.offer = Some(offer);
+        self.ucx = ucx.ok();
     }
 
     /// Says something to a host.
     pub(crate) fn send(&mut self, host: &str, message: &Wire) {
         if host == self.own {
             self.to_self.push_back(message.clone());
-        } else if let Some(link) = self.link(host) {
-            link.send(message);
+        } else if let Some(at) = self.link(host) {
+            self.links[at].send(message, self.ucx.as_mut());
         }
     }
 
@@ -73,42 +95,45 @@ impl Mesh {
         self.gone.remove(host);
     }
 
-    fn link(&mut self, host: &str) -> Option<&mut Link> {
+    /// Which connection leads to a host; a new one if there is none.
+    fn link(&mut self, host: &str) -> Option<usize> {
         let of_host = |l: &Link| l.open && l.peer == host;
         // One that has been accepted counts only once it has shown who it is.
         let known = self.links.iter().position(|l| of_host(l) && l.is_known());
-        let at = match known.or_else(|| {
+        let found = known.or_else(|| {
             self.links
                 .iter()
                 .position(|l| of_host(l) && l.is_outbound())
-        }) {
-            Some(at) => at,
-            None => match Link::connect(host) {
-                Ok(link) => {
-                    self.links.push(link);
-                    self.links.len() - 1
-                }
-                Err(e) => {
-                    eprintln!("the host at {host} cannot be reached: {e}");
-                    self.unreachable.push(host.to_owned());
-                    return None;
-                }
-            },
-        };
-        self.links.get_mut(at)
+        });
+        if found.is_some() {
+            return found;
+        }
+        match Link::connect(host) {
+            Ok(link) => {
+                self.links.push(link);
+                Some(self.links.len() - 1)
+            }
+            Err(e) => {
+                eprintln!("the host at {host} cannot be reached: {e}");
+                self.unreachable.push(host.to_owned());
+                None
+            }
+        }
     }
 
-    /// To poll: the listener first.
+    /// To poll: the listener first, then UCX.
     pub(crate) fn interests(&self) -> Vec<(i32, i16)> {
         let listener = self.listener.as_ref().map_or(-1, |l| l.as_raw_fd());
-        let mut out = vec![(listener, libc::POLLIN)];
+        let ucx = self.ucx.as_ref().map_or(-1, Ucx::fd);
+        let mut out = vec![(listener, libc::POLLIN), (ucx, libc::POLLIN)];
         out.extend(self.links.iter().map(Link::interest));
         out
     }
 
     /// Whether something waits that no descriptor tells of.
-    pub(crate) fn is_eager(&self) -> bool {
-        !self.to_self.is_empty()
+    pub(crate) fn is_eager(&mut self) -> bool {
+        self.ucx.as_mut().is_some_and(|ucx| !ucx.may_sleep())
+            || !self.to_self.is_empty()
             || !self.unreachable.is_empty()
             || self.links.iter().any(|l| !l.open)
     }
@@ -120,13 +145,17 @@ impl Mesh {
         for (link, _) in self
             .links
             .iter_mut()
-            .zip(seen.iter().skip(1))
+            .zip(seen.iter().skip(2))
             .filter(|(_, s)| **s)
         {
-            for message in link.serve(&self.key, own) {
+            for message in link.serve(&self.key, own, self.ucx.as_mut()) {
                 out.push(Happening::Message(link.peer.clone(), message));
             }
+            if let Some(offer) = &self.offer {
+                link.offer(offer);
+            }
         }
+        self.serve_ucx(&mut out);
         for message in std::mem::take(&mut self.to_self) {
             out.push(Happening::Message(self.own.clone(), message));
         }
@@ -135,6 +164,32 @@ impl Mesh {
         }
         self.bury(&mut out);
         out
+    }
+
+    fn serve_ucx(&mut self, out: &mut Vec<Happening>) {
+        let Some(ucx) = &mut self.ucx else {
+            return;
+        };
+        for arrival in ucx.progress() {
+            match arrival {
+                Arrival::Message(tag, packet) => {
+                    let Some(link) = self.links.iter_mut().find(|l| l.lane.has_tag(tag)) else {
+                        continue;
+                    };
+                    for message in link.packet(&packet) {
+                        out.push(Happening::Message(link.peer.clone(), message));
+                    }
+                }
+                Arrival::Broken(endpoint, why) => {
+                    if let Some(link) = self.links.iter_mut().find(|l| l.lane.leads_to(endpoint)) {
+                        link.lose_way(ucx, &why);
+                    }
+                }
+            }
+        }
+        let links = self.links.iter_mut();
+        self.notes
+            .extend(links.filter(|l| !l.bye).filter_map(|l| l.note.take()));
     }
 
     fn accept(&mut self) {
@@ -153,6 +208,10 @@ impl Mesh {
         for link in self.links.iter().filter(|l| !l.open && l.names_a_host()) {
             *ended.entry(link.peer.clone()).or_insert(true) &= link.bye;
         }
+        if let Some(ucx) = &mut self.ucx {
+            let closed = self.links.iter_mut().filter(|l| !l.open);
+            closed.for_each(|l| l.lose_way(ucx, "the connection is closed"));
+        }
         self.links.retain(|l| l.open);
         for (host, orderly) in ended {
             if !self.links.iter().any(|l| l.peer == host) && self.gone.insert(host.clone()) {
@@ -164,7 +223,7 @@ impl Mesh {
     /// Says good-bye to everyone and closes.
     pub(crate) fn leave(&mut self) {
         for link in &mut self.links {
-            link.send(&Wire::Bye);
+            link.leave();
             link.finish(LEAVE_WAIT);
         }
         self.links.clear();
@@ -178,7 +237,7 @@ mod tests {
     /// Serves until something has happened that no descriptor tells of.
     fn next(mesh: &mut Mesh) -> Vec<Happening> {
         assert!(mesh.is_eager());
-        mesh.serve(&[false])
+        mesh.serve(&[false, false])
     }
 
     #[test]

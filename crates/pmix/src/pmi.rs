@@ -16,6 +16,7 @@ use crate::wire::Wire;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use server::{Name, Order, Server, Shape};
+use sha2::{Digest, Sha256};
 use spawn::{Asked, Origin};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -82,7 +83,8 @@ enum PmiWire {
 ///
 /// # Errors
 /// The loop cannot wait.
-pub fn run(setup: PmiSetup, ends: Endpoints, sockets: Vec<UnixStream>) -> io::Result<()> {
+pub fn run(mut setup: PmiSetup, ends: Endpoints, sockets: Vec<UnixStream>) -> io::Result<()> {
+    setup.name = unique(&setup.name, &setup.key);
     let mut control = Control::new(ends.control)?;
     let (listener, address) = ends.listener.unzip();
     if let Some(listener) = &listener {
@@ -117,6 +119,16 @@ pub fn run(setup: PmiSetup, ends: Endpoints, sockets: Vec<UnixStream>) -> io::Re
         setup,
     };
     host.serve(&mut control)
+}
+
+/// A name that steps of other clusters on the machine do not have: MPICH names files in /dev/shm by it.
+fn unique(name: &str, key: &[u8]) -> String {
+    let digest = Sha256::new()
+        .chain_update(name)
+        .chain_update(key)
+        .finalize();
+    let digits: Vec<String> = digest[..6].iter().map(|b| format!("{b:02x}")).collect();
+    format!("{name}.{}", digits.concat())
 }
 
 /// What tasks find in their environment.

@@ -4,7 +4,7 @@
 
 use crate::info::{Infos, Packed, Regex};
 use crate::library::Library;
-use crate::sys::{self, OpFn, Proc, UpcallPtr};
+use crate::sys::{self, OpFn, Proc, RawCpuset, UpcallPtr};
 use crate::upcall::{self, Queue, c_string};
 use crate::{ProcName, status};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -22,6 +22,15 @@ pub(crate) struct Server {
     library: &'static Library,
     /// What clients ask.
     pub(crate) queue: &'static Queue,
+}
+
+/// Where a task runs, in the library's words.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its CPUs: `hwloc:0-1`.
+    pub(crate) cpuset: String,
+    /// What it touches on each level of the topology: `hwloc:SK0:L30:CR0:HT0`.
+    pub(crate) levels: String,
 }
 
 /// Where a callback leaves its status.
@@ -157,6 +166,31 @@ impl Server {
         let ticket = usize::try_from(ticket).unwrap_or(usize::MAX) as *mut c_void;
         // SAFETY: the process lives through the call; the ticket is never followed.
         unsafe { (self.library.functions.dmodex_request)(&raw const proc, upcall::fetched, ticket) }
+    }
+
+    /// Where a task is that may run on these CPUs only (`0-1,4`); nothing if the library cannot tell.
+    pub(crate) fn place(&self, cpus: &str) -> Option<Place> {
+        let functions = &self.library.functions;
+        let (parse, locality) = (functions.parse_cpuset?, functions.locality?);
+        let cpuset = format!("hwloc:{cpus}");
+        let text = c_string(&cpuset);
+        let mut set = RawCpuset {
+            source: std::ptr::null_mut(),
+            bitmap: std::ptr::null_mut(),
+        };
+        let mut out = std::ptr::null_mut();
+        // SAFETY: text and set are live; the set is destructed once and the result is the caller's to free.
+        let (rc, levels) = unsafe {
+            if parse(text.as_ptr(), &raw mut set) != status::SUCCESS {
+                return None;
+            }
+            let rc = locality(&raw const set, &raw mut out);
+            if let Some(destruct) = functions.destruct_cpuset {
+                destruct(&raw mut set);
+            }
+            (rc, sys::taken(out))
+        };
+        (rc == status::SUCCESS && !levels.is_empty()).then_some(Place { cpuset, levels })
     }
 
     /// Passes an event on to this node's tasks.

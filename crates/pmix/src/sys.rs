@@ -105,6 +105,13 @@ pub(crate) struct RawQuery {
     pub(crate) nqual: usize,
 }
 
+/// `pmix_cpuset_t`.
+#[repr(C)]
+pub(crate) struct RawCpuset {
+    pub(crate) source: *mut c_char,
+    pub(crate) bitmap: *mut c_void,
+}
+
 const _: () = {
     assert!(size_of::<Proc>() == 260);
     assert!(size_of::<RawValue>() == 32);
@@ -136,18 +143,16 @@ pub(crate) type UpcallPtr = *const c_void;
 pub(crate) const MODULE: usize = 64;
 
 macro_rules! functions {
-    ($($(#[$doc:meta])* $name:ident = $symbol:literal: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
+    (
+        required { $($name:ident = $symbol:literal: fn($($arg:ty),*) $(-> $ret:ty)?;)* }
+        optional {
+            $($(#[$doc:meta])* $may:ident = $symbols:expr => fn($($of:ty),*) $(-> $to:ty)?;)*
+        }
+    ) => {
         /// Functions of libpmix.
         pub(crate) struct Functions {
-            $($(#[$doc])* pub(crate) $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
-            /// `PMIx_Info_load`; before PMIx 4 there is only [`Self::value_load`].
-            pub(crate) info_load:
-                Option<unsafe extern "C" fn(*mut RawInfo, *const c_char, *const c_void, u16) -> c_int>,
-            /// `PMIx_Value_load`, by its name in this version.
-            pub(crate) value_load:
-                Option<unsafe extern "C" fn(*mut RawValue, *const c_void, u16)>,
-            /// `PMIx_Value_destruct`, by its name in this version.
-            pub(crate) value_destruct: Option<unsafe extern "C" fn(*mut RawValue)>,
+            $(pub(crate) $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
+            $($(#[$doc])* pub(crate) $may: Option<unsafe extern "C" fn($($of),*) $(-> $to)?>,)*
         }
 
         impl Functions {
@@ -161,18 +166,10 @@ macro_rules! functions {
                             *mut c_void,
                             unsafe extern "C" fn($($arg),*) $(-> $ret)?,
                         >(required(handle, $symbol)?),)*
-                        info_load: std::mem::transmute::<
+                        $($may: std::mem::transmute::<
                             *mut c_void,
-                            Option<unsafe extern "C" fn(*mut RawInfo, *const c_char, *const c_void, u16) -> c_int>,
-                        >(symbol(handle, c"PMIx_Info_load")),
-                        value_load: std::mem::transmute::<
-                            *mut c_void,
-                            Option<unsafe extern "C" fn(*mut RawValue, *const c_void, u16)>,
-                        >(first(handle, &[c"PMIx_Value_load", c"pmix_value_load"])),
-                        value_destruct: std::mem::transmute::<
-                            *mut c_void,
-                            Option<unsafe extern "C" fn(*mut RawValue)>,
-                        >(first(handle, &[c"PMIx_Value_destruct", c"pmix_value_destruct"])),
+                            Option<unsafe extern "C" fn($($of),*) $(-> $to)?>,
+                        >(first(handle, $symbols)),)*
                     })
                 }
             }
@@ -181,24 +178,36 @@ macro_rules! functions {
 }
 
 functions! {
-    get_version = c"PMIx_Get_version": fn() -> *const c_char;
-    server_init = c"PMIx_server_init": fn(*mut UpcallPtr, *mut RawInfo, usize) -> c_int;
-    server_finalize = c"PMIx_server_finalize": fn() -> c_int;
-    generate_regex = c"PMIx_generate_regex": fn(*const c_char, *mut *mut c_char) -> c_int;
-    generate_ppn = c"PMIx_generate_ppn": fn(*const c_char, *mut *mut c_char) -> c_int;
-    register_nspace = c"PMIx_server_register_nspace":
-        fn(*const c_char, c_int, *mut RawInfo, usize, OpFn, *mut c_void) -> c_int;
-    deregister_nspace = c"PMIx_server_deregister_nspace": fn(*const c_char, OpFn, *mut c_void);
-    register_client = c"PMIx_server_register_client":
-        fn(*const Proc, u32, u32, *mut c_void, OpFn, *mut c_void) -> c_int;
-    setup_fork = c"PMIx_server_setup_fork": fn(*const Proc, *mut *mut *mut c_char) -> c_int;
-    dmodex_request = c"PMIx_server_dmodex_request": fn(*const Proc, DmodexFn, *mut c_void) -> c_int;
-    notify_event = c"PMIx_Notify_event":
-        fn(c_int, *const Proc, u8, *mut RawInfo, usize, OpFn, *mut c_void) -> c_int;
-    data_pack = c"PMIx_Data_pack": fn(*const Proc, *mut DataBuffer, *const c_void, i32, u16) -> c_int;
-    data_unpack = c"PMIx_Data_unpack":
-        fn(*const Proc, *mut DataBuffer, *mut c_void, *mut i32, u16) -> c_int;
-    error_string = c"PMIx_Error_string": fn(c_int) -> *const c_char;
+    required {
+        get_version = c"PMIx_Get_version": fn() -> *const c_char;
+        server_init = c"PMIx_server_init": fn(*mut UpcallPtr, *mut RawInfo, usize) -> c_int;
+        server_finalize = c"PMIx_server_finalize": fn() -> c_int;
+        generate_regex = c"PMIx_generate_regex": fn(*const c_char, *mut *mut c_char) -> c_int;
+        generate_ppn = c"PMIx_generate_ppn": fn(*const c_char, *mut *mut c_char) -> c_int;
+        register_nspace = c"PMIx_server_register_nspace":
+            fn(*const c_char, c_int, *mut RawInfo, usize, OpFn, *mut c_void) -> c_int;
+        deregister_nspace = c"PMIx_server_deregister_nspace": fn(*const c_char, OpFn, *mut c_void);
+        register_client = c"PMIx_server_register_client":
+            fn(*const Proc, u32, u32, *mut c_void, OpFn, *mut c_void) -> c_int;
+        setup_fork = c"PMIx_server_setup_fork": fn(*const Proc, *mut *mut *mut c_char) -> c_int;
+        dmodex_request = c"PMIx_server_dmodex_request": fn(*const Proc, DmodexFn, *mut c_void) -> c_int;
+        notify_event = c"PMIx_Notify_event":
+            fn(c_int, *const Proc, u8, *mut RawInfo, usize, OpFn, *mut c_void) -> c_int;
+        data_pack = c"PMIx_Data_pack": fn(*const Proc, *mut DataBuffer, *const c_void, i32, u16) -> c_int;
+        data_unpack = c"PMIx_Data_unpack":
+            fn(*const Proc, *mut DataBuffer, *mut c_void, *mut i32, u16) -> c_int;
+        error_string = c"PMIx_Error_string": fn(c_int) -> *const c_char;
+    }
+    optional {
+        /// Before PMIx 4 there is only `value_load`.
+        info_load = &[c"PMIx_Info_load"] => fn(*mut RawInfo, *const c_char, *const c_void, u16) -> c_int;
+        value_load = &[c"PMIx_Value_load", c"pmix_value_load"] => fn(*mut RawValue, *const c_void, u16);
+        value_destruct = &[c"PMIx_Value_destruct", c"pmix_value_destruct"] => fn(*mut RawValue);
+        /// Since PMIx 4, as the next ones.
+        parse_cpuset = &[c"PMIx_Parse_cpuset_string"] => fn(*const c_char, *mut RawCpuset) -> c_int;
+        destruct_cpuset = &[c"PMIx_Cpuset_destruct"] => fn(*mut RawCpuset);
+        locality = &[c"PMIx_server_generate_locality_string"] => fn(*const RawCpuset, *mut *mut c_char) -> c_int;
+    }
 }
 
 /// Loads a library for good and looks up its functions. Its symbols are made global: plug-ins of libpmix need them.
@@ -222,7 +231,8 @@ pub(crate) fn file_of(function: *const c_void) -> Option<String> {
     }
 }
 
-fn dl_error() -> String {
+/// Why the dynamic loader has refused the last call.
+pub(crate) fn dl_error() -> String {
     // SAFETY: dlerror gives null or a string that lives until the next call of this thread's.
     unsafe {
         let text = libc::dlerror();
@@ -261,7 +271,8 @@ pub(crate) fn acknowledge_now(fd: RawFd) {
     };
 }
 
-fn required(handle: *mut c_void, name: &CStr) -> io::Result<*mut c_void> {
+/// A symbol of an open library that must be there.
+pub(crate) fn required(handle: *mut c_void, name: &CStr) -> io::Result<*mut c_void> {
     let found = symbol(handle, name);
     if found.is_null() {
         let name = name.to_string_lossy();
@@ -300,6 +311,19 @@ pub(crate) fn unfixed(name: &[c_char]) -> String {
         .map(|c| c.cast_unsigned())
         .collect();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A copy of a C string of malloc, which is freed; empty for null.
+///
+/// # Safety
+/// `text` is null or leads to such a string, which nobody uses any more.
+pub(crate) unsafe fn taken(text: *mut c_char) -> String {
+    // SAFETY: what this function requires; free takes null.
+    unsafe {
+        let out = copied(text);
+        libc::free(text.cast());
+        out
+    }
 }
 
 /// A copy of a C string; empty for null.

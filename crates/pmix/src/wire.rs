@@ -165,4 +165,16 @@ pub(crate) enum Wire {
     /// Between hosts of PMI-1 and PMI-2: their own encoded words.
     #[n(13)]
     Pmi(#[n(0)] ByteVec),
+    /// Where this host is reached by UCX, as said of [`crate::lane`]; or why it is not.
+    #[n(14)]
+    Ucx(#[n(0)] Result<ByteVec, String>),
+    /// A message has come by UCX: the next ones may, too.
+    #[n(15)]
+    Reached,
+    /// So many messages of this connection have been taken, by whichever way.
+    #[n(16)]
+    Heard(#[n(0)] u64),
+    /// The message of this number, an encoded one, which may not have come by UCX.
+    #[n(17)]
+    Again(#[n(0)] u64, #[n(1)] ByteVec),
 }

@@ -218,6 +218,16 @@ pub struct MpiSettings {
     #[n(6)]
     #[cbor(default)]
     pub skip_absent_fabrics: bool,
+    /// `PMIxDirectConnUCX`.
+    #[n(7)]
+    #[cbor(default)]
+    pub ucx: bool,
+    /// `PMIxNetDevicesUCX`.
+    #[n(8)]
+    pub ucx_devices: Option<String>,
+    /// `PMIxTlsUCX`.
+    #[n(9)]
+    pub ucx_transports: Option<String>,
 }
 
 impl Default for MpiSettings {
@@ -230,6 +240,9 @@ impl Default for MpiSettings {
             env: Vec::new(),
             cross_memory: None,
             skip_absent_fabrics: true,
+            ucx: false,
+            ucx_devices: None,
+            ucx_transports: None,
         }
     }
 }

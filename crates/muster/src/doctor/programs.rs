@@ -17,6 +17,7 @@ pub(super) fn look(try_them: bool) -> Vec<Finding> {
         findings.push(finding.advise(
             "Debian: openmpi-bin and libopenmpi-dev; or add the directory of another MPI to PATH",
         ));
+        findings.push(ucx());
         return findings;
     }
     let scratch = if try_them {
@@ -39,6 +40,7 @@ pub(super) fn look(try_them: bool) -> Vec<Finding> {
             Some(Ok(scratch)) => try_one(one, &name, scratch),
         });
     }
+    findings.push(ucx());
     findings
 }
 
@@ -50,6 +52,15 @@ fn pmix() -> Finding {
         }
         Err(e) => Finding::new(AREA, "libpmix", State::Note, e.to_string())
             .advise("without it srun starts MPICH only (--mpi=pmi2); Debian: libpmix2"),
+    }
+}
+
+/// Comes last, as the library is told by variables what programs that are tried are not to be told.
+fn ucx() -> Finding {
+    match muster_pmix::ucx_version(&muster_pmix::UcxChoice::default()) {
+        Ok(version) => Finding::new(AREA, "libucp", State::Good, format!("UCX {version}")),
+        Err(e) => Finding::new(AREA, "libucp", State::Note, e.to_string())
+            .advise("needed only where mpi.conf has PMIxDirectConnUCX=yes; without it TCP is used"),
     }
 }
 
@@ -116,8 +127,9 @@ fn build(mpi: &Mpi, scratch: &Scratch) -> Result<String, String> {
 /// Milliseconds that it takes; it counts only if the two have met.
 fn time(mpi: &Mpi, command: &str, scratch: &Scratch) -> Result<u128, String> {
     let from = Instant::now();
+    let command = mpi.prelude() + command;
     let output = scratch
-        .run(command, Some(&mpi.dir))
+        .run(&command, Some(&mpi.dir))
         .map_err(|e| e.to_string())?;
     let spent = from.elapsed().as_millis();
     let text = String::from_utf8_lossy(&output.stdout);

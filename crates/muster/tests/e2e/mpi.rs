@@ -485,3 +485,122 @@ fn mpirun_starts_its_daemons_by_srun_inside_an_allocation() {
     assert_eq!(out, "0 n2");
     assert_clean(&c);
 }
+
+/// Each rank tells how many others share its socket and its hardware thread, by what Open MPI has been told and by what
+/// the kernel says.
+const NEAR: &str = r#"
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+static int with(int type) {
+  MPI_Comm near;
+  int size;
+  MPI_Comm_split_type(MPI_COMM_WORLD, type, 0, MPI_INFO_NULL, &near);
+  MPI_Comm_size(near, &size);
+  return size;
+}
+int main(int argc, char **argv) {
+  int rank, size, cpu = sched_getcpu(), own[2] = {-1, cpu}, same[2] = {0, 0};
+  char path[100];
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  sprintf(path, "/sys/devices/system/cpu/cpu%d/topology/physical_package_id", cpu);
+  FILE *file = fopen(path, "r");
+  if (!file || fscanf(file, "%d", own) != 1) return 1;
+  int *all = malloc(2 * size * sizeof(int));
+  MPI_Allgather(own, 2, MPI_INT, all, 2, MPI_INT, MPI_COMM_WORLD);
+  for (int i = 0; i < size; i++)
+    for (int k = 0; k < 2; k++) same[k] += all[2 * i + k] == own[k];
+  int socket = with(OMPI_COMM_TYPE_SOCKET), thread = with(OMPI_COMM_TYPE_HWTHREAD);
+  printf("socket %s, thread %s\n", socket == same[0] ? "right" : "wrong", thread == same[1] ? "right" : "wrong");
+  MPI_Finalize();
+  return 0;
+}
+"#;
+
+#[test]
+fn ranks_know_which_others_are_near() {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let c = Cluster::start(1, u32::try_from(cpus).unwrap());
+    build(&c, "near", NEAR);
+    let out = c.ok(&format!("srun --mpi=pmix -n{cpus} ./near | sort -u"));
+    assert_eq!(out, "socket right, thread right");
+    assert_clean(&c);
+}
+
+#[test]
+fn steps_over_many_nodes_are_started_by_a_tree() {
+    let c = Cluster::start(6, 1);
+    build(&c, "ring", RING);
+    build(&c, "bad", BAD);
+    for width in [1, 2] {
+        let out = c.ok(&format!(
+            "srun --treewidth={width} --mpi=pmix -N6 -n6 ./ring | sort -n"
+        ));
+        assert_eq!(out, ring(6), "width {width}");
+        // The last node is at the end of the longest branch.
+        let ran = c.run(&format!(
+            "srun --treewidth={width} --mpi=pmix -N6 -n6 ./bad abort 42 5"
+        ));
+        assert_eq!(ran.code, 42, "{}", ran.err);
+        assert!(ran.err.contains("n6: task 5 aborts"), "{}", ran.err);
+    }
+    assert_clean(&c);
+}
+
+/// Lines of the agents' logs that have this in them.
+fn told(c: &Cluster, text: &str) -> usize {
+    let logs = c.ok("cat ../*.log");
+    logs.lines().filter(|line| line.contains(text)).count()
+}
+
+#[test]
+fn hosts_talk_by_ucx_where_it_is_wanted_and_there() {
+    let c = Cluster::start(4, 2);
+    build(&c, "ring", RING);
+    let direct = "OMPI_MCA_pmix_base_collect_data=0";
+    let settings = |text: &str| {
+        std::fs::write(c.path("mpi.conf"), text).unwrap();
+        c.ok("scontrol reconfigure");
+    };
+    let run = |env: &str| {
+        let ran = c.run(&format!("{env} srun --mpi=pmix -N4 -n8 ./ring | sort -n"));
+        assert_eq!(
+            ran.out.trim(),
+            ring(8),
+            "{}{}",
+            ran.err,
+            c.ok("cat ../*.log")
+        );
+        ran.err
+    };
+    settings("PMIxDirectConnUCX=true\nPMIxTlsUCX=tcp\nPMIxNetDevicesUCX=lo\n");
+    let said = run("");
+    if said.contains("no UCX library can be opened") {
+        eprintln!("SKIPPED: {said}");
+        return;
+    }
+    assert_eq!(said, "");
+    // With four nodes each has two neighbours in the collectives; ranks that ask for what they need talk to others.
+    assert!(told(&c, "go by UCX") > 0);
+    assert_eq!(run(direct), "");
+    assert_clean(&c);
+    // Devices that are not there: TCP does it, and the user hears why.
+    settings("PMIxDirectConnUCX=true\nPMIxTlsUCX=tcp\nPMIxNetDevicesUCX=nosuch0:1\n");
+    let before = told(&c, "go by UCX");
+    let said = run("");
+    assert!(
+        said.contains("UCX (PMIxDirectConnUCX) is not used between nodes, but TCP: ucp_"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+    // The same where the user names them, and the site does not.
+    settings("PMIxDirectConnUCX=true\nPMIxTlsUCX=tcp\n");
+    let said = run("UCX_NET_DEVICES=nosuch0:1");
+    assert!(said.contains("is not used between nodes"), "{said}");
+    assert_eq!(told(&c, "go by UCX"), before);
+    assert_clean(&c);
+}

@@ -2,7 +2,7 @@
 
 use super::Agent;
 use crate::shim::SHARED_MEMORY;
-use crate::shim::wire::PmixOrder;
+use crate::shim::wire::{PmixOrder, UcxOrder};
 use muster_proto::node::JobGrant;
 use muster_proto::step::StepLaunch;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -37,6 +37,10 @@ impl Agent {
             env: self.settings.mpi.env.clone(),
             cross_memory: self.cross_memory_switch(),
             plain_network: self.settings.mpi.skip_absent_fabrics && !has_fabric(),
+            ucx: self.settings.mpi.ucx.then(|| UcxOrder {
+                devices: self.settings.mpi.ucx_devices.clone(),
+                transports: self.settings.mpi.ucx_transports.clone(),
+            }),
         })
     }
 

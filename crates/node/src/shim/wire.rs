@@ -397,6 +397,20 @@ pub(crate) struct PmixOrder {
     #[n(11)]
     #[cbor(default)]
     pub(crate) plain_network: bool,
+    /// `PMIxDirectConnUCX`.
+    #[n(12)]
+    pub(crate) ucx: Option<UcxOrder>,
+}
+
+/// What mpi.conf says of UCX, where step daemons' hosts are to use it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct UcxOrder {
+    /// `PMIxNetDevicesUCX`.
+    #[n(0)]
+    pub(crate) devices: Option<String>,
+    /// `PMIxTlsUCX`.
+    #[n(1)]
+    pub(crate) transports: Option<String>,
 }
 
 /// Shim to agent.

@@ -4,13 +4,14 @@
 
 use super::{Setting, Stepd};
 use crate::cross_memory::switches;
-use crate::shim::wire::{PmixOrder, StepOrder};
+use crate::shim::wire::{PmixOrder, StepOrder, UcxOrder};
 use crate::sys;
 use minicbor::bytes::ByteVec;
+use muster_core::cpuset::CpuSet;
 use muster_core::job::ExitStatus;
 use muster_pmix::control::{Environments, FromHost, ToHost};
 use muster_pmix::pmi::{PMI_FD, PmiSetup};
-use muster_pmix::{Endpoints, HostSetup, Tuning};
+use muster_pmix::{Endpoints, HostSetup, Tuning, UcxChoice};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::FromStepd;
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -98,6 +99,7 @@ impl Pmix {
                 .first()
                 .map_or_else(String::new, |d| d.to_string_lossy().into_owned()),
             key: order.launch.key.to_vec(),
+            cpus: order.binding.cpus.iter().map(list).collect(),
             crowded: here > cpus,
             universe: pmix.universe,
             version: pmix.version,
@@ -106,6 +108,7 @@ impl Pmix {
                 share_topology: pmix.share_topology,
                 early: pmix.early,
                 timeout: Duration::from_secs(pmix.timeout_s.into()),
+                ucx: pmix.ucx.as_ref().map(|u| ucx(u, order)),
             },
         };
         let crowded = setup.crowded;
@@ -543,6 +546,24 @@ fn make_dir(order: &StepOrder, path: &Path) -> io::Result<()> {
         Ok(())
     })
     .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+}
+
+/// What the host may use of UCX. Where the site names no devices, those count that the user names for the tasks.
+fn ucx(wanted: &UcxOrder, order: &StepOrder) -> UcxChoice {
+    let devices = || {
+        let mut own = order.env.iter().filter_map(|v| std::str::from_utf8(v).ok());
+        own.find_map(|v| v.strip_prefix("UCX_NET_DEVICES=").map(str::to_owned))
+    };
+    UcxChoice {
+        devices: wanted.devices.clone().or_else(devices),
+        transports: wanted.transports.clone(),
+    }
+}
+
+/// `0,1,4`.
+fn list(cpus: &CpuSet) -> String {
+    let numbers: Vec<String> = cpus.iter().map(|n| n.to_string()).collect();
+    numbers.join(",")
 }
 
 /// The environment of the step, for steps that its tasks spawn.

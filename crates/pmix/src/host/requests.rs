@@ -212,7 +212,13 @@ impl Host {
                 keeper,
             } => self.relatives_came(from, ticket, jobs, keeper),
             // The link has dealt with it.
-            Wire::Bye | Wire::Pmi(_) => {}
+            // The first five are the connection's own.
+            Wire::Bye
+            | Wire::Ucx(_)
+            | Wire::Reached
+            | Wire::Heard(_)
+            | Wire::Again(..)
+            | Wire::Pmi(_) => {}
         }
     }
 

@@ -216,6 +216,7 @@ impl Host {
                 dirs: ("", ""),
                 crowded: false,
                 universe: self.setup.universe,
+                places: &[],
             };
             if let Err(e) = job::register(&self.server, &job, &local) {
                 eprintln!("name space {} cannot be registered: {e}", job.nspace);

@@ -1,0 +1,276 @@
+//! The way of messages by UCX beside a connection. The connection is there first, stays, and knows who is at its other
+//! end; UCX only carries bytes faster where there is a network for it. So nothing depends on UCX:
+//!
+//! * Both ends count messages. One that comes by UCX has its number with it and waits for those before it.
+//! * Nothing is sent by UCX before the other end has said that a first, empty message has come.
+//! * What was sent by UCX is kept until the other end has taken it. When UCX fails, or at the end, it is sent again
+//!   by the connection.
+//! * A message by UCX has a code that only the two ends can make, as anyone may send to an address of UCX's.
+
+use crate::ucx::Endpoint;
+use crate::wire::Wire;
+use hmac::{Hmac, Mac};
+use minicbor::bytes::ByteVec;
+use sha2::Sha256;
+use std::collections::{BTreeMap, VecDeque};
+
+/// The number of the first, empty message, which is none.
+const TRIAL: u64 = u64::MAX;
+/// Bytes of number and code before a message.
+const HEAD: usize = 8 + CODE;
+const CODE: usize = 32;
+/// After so many messages by UCX, or bytes of them, the other end is told that they have been taken.
+const TELL_AFTER: u64 = 64;
+const TELL_BYTES: usize = 256 << 10;
+
+/// Whether messages go by UCX.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// They do not.
+    #[default]
+    None,
+    /// A first one is on its way.
+    Tried(Endpoint, u64),
+    /// They do, to this end, under this tag.
+    Open(Endpoint, u64),
+}
+
+/// The counting of one connection's messages, and its way by UCX.
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    pub(crate) way: Way,
+    /// Makes codes of what is sent, and of what comes; not before both ends know each other.
+    codes: Option<(Hmac<Sha256>, Hmac<Sha256>)>,
+    /// The tag under which the other end sends.
+    tag: Option<u64>,
+    sent: u64,
+    taken: u64,
+    /// What `taken` was when the other end was told, and bytes since.
+    told: u64,
+    untold: usize,
+    /// Came by UCX before its turn.
+    early: BTreeMap<u64, Vec<u8>>,
+    /// Sent by UCX and not known to be taken.
+    unheard: VecDeque<(u64, Vec<u8>)>,
+}
+
+/// A packet by UCX.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Packet {
+    /// The first one, which shows that the way leads here.
+    Trial,
+    /// A message.
+    Message(u64, Vec<u8>),
+}
+
+impl Lane {
+    /// Both ends know each other: by these, made of the job's key and both nonces, they know each other's packets.
+    pub(crate) fn set_codes(&mut self, out: Hmac<Sha256>, into: Hmac<Sha256>) {
+        self.tag = Some(tag(&into));
+        self.codes = Some((out, into));
+    }
+
+    /// Whether a packet of this tag is for this connection.
+    pub(crate) fn has_tag(&self, tag: u64) -> bool {
+        self.tag == Some(tag)
+    }
+
+    /// The tag under which the other end is sent to.
+    pub(crate) fn other_tag(&self) -> Option<u64> {
+        self.codes.as_ref().map(|(out, _)| tag(out))
+    }
+
+    /// Whether this is the way to that end.
+    pub(crate) fn leads_to(&self, endpoint: Endpoint) -> bool {
+        matches!(self.way, Way::Tried(e, _) | Way::Open(e, _) if e == endpoint)
+    }
+
+    /// A message is about to be sent.
+    pub(crate) fn count_sent(&mut self) {
+        self.sent += 1;
+    }
+
+    /// The packet of the message that was counted last. It is kept.
+    pub(crate) fn packet(&mut self, body: Vec<u8>) -> Vec<u8> {
+        let number = self.sent - 1;
+        let packet = self.sealed(number, &body);
+        self.unheard.push_back((number, body));
+        packet
+    }
+
+    /// The packet of the first, empty message.
+    pub(crate) fn trial(&self) -> Vec<u8> {
+        self.sealed(TRIAL, &[])
+    }
+
+    fn sealed(&self, number: u64, body: &[u8]) -> Vec<u8> {
+        let mut packet = Vec::with_capacity(HEAD + body.len());
+        packet.extend_from_slice(&number.to_le_bytes());
+        if let Some((out, _)) = &self.codes {
+            packet.extend_from_slice(&code(out, number, body).finalize().into_bytes());
+        }
+        packet.extend_from_slice(body);
+        packet
+    }
+
+    /// What a packet of the other end's holds; nothing if it is not the other end's.
+    pub(crate) fn opened(&self, packet: &[u8]) -> Option<Packet> {
+        let (_, into) = self.codes.as_ref()?;
+        let (head, body) = packet.split_at_checked(HEAD)?;
+        let (number, given) = head.split_first_chunk::<8>()?;
+        let number = u64::from_le_bytes(*number);
+        code(into, number, body).verify_slice(given).ok()?;
+        Some(match number {
+            TRIAL => Packet::Trial,
+            _ => Packet::Message(number, body.to_vec()),
+        })
+    }
+
+    /// A message came by the connection, which keeps the order: what follows it of those that came by UCX.
+    pub(crate) fn count_taken(&mut self) -> Vec<Vec<u8>> {
+        self.taken += 1;
+        self.in_turn()
+    }
+
+    /// A message came with its number: those whose turn it is now.
+    pub(crate) fn take(&mut self, number: u64, body: Vec<u8>) -> Vec<Vec<u8>> {
+        self.untold += body.len();
+        if number >= self.taken {
+            self.early.insert(number, body);
+        }
+        self.in_turn()
+    }
+
+    fn in_turn(&mut self) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        while let Some(entry) = self.early.first_entry() {
+            if *entry.key() > self.taken {
+                break;
+            }
+            let (number, body) = entry.remove_entry();
+            if number == self.taken {
+                self.taken += 1;
+                out.push(body);
+            }
+        }
+        out
+    }
+
+    /// What the other end is to be told of what has been taken, if it is time.
+    pub(crate) fn news(&mut self) -> Option<Wire> {
+        let due = self.taken - self.told >= TELL_AFTER || self.untold >= TELL_BYTES;
+        due.then(|| {
+            self.told = self.taken;
+            self.untold = 0;
+            Wire::Heard(self.taken)
+        })
+    }
+
+    /// The other end has taken so many.
+    pub(crate) fn heard(&mut self, count: u64) {
+        while self.unheard.front().is_some_and(|(n, _)| *n < count) {
+            self.unheard.pop_front();
+        }
+    }
+
+    /// UCX is not used any more: what is to be sent again by the connection.
+    pub(crate) fn give_up(&mut self) -> Vec<Wire> {
+        self.way = Way::None;
+        let unheard = std::mem::take(&mut self.unheard);
+        let again = |(number, body): (u64, Vec<u8>)| Wire::Again(number, ByteVec::from(body));
+        unheard.into_iter().map(again).collect()
+    }
+}
+
+fn code(key: &Hmac<Sha256>, number: u64, body: &[u8]) -> Hmac<Sha256> {
+    let mut code = key.clone();
+    code.update(&number.to_le_bytes());
+    code.update(body);
+    code
+}
+
+/// The tag of a direction: both ends can work it out.
+fn tag(key: &Hmac<Sha256>) -> u64 {
+    let bytes = key.clone().finalize().into_bytes();
+    bytes
+        .iter()
+        .take(8)
+        .fold(0, |tag, b| tag << 8 | u64::from(*b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Lane, Lane) {
+        let key = |text: &[u8]| Hmac::<Sha256>::new_from_slice(text).unwrap();
+        let (mut a, mut b) = (Lane::default(), Lane::default());
+        a.set_codes(key(b"ab"), key(b"ba"));
+        b.set_codes(key(b"ba"), key(b"ab"));
+        (a, b)
+    }
+
+    fn packet(lane: &mut Lane, body: &[u8]) -> Vec<u8> {
+        lane.count_sent();
+        lane.packet(body.to_vec())
+    }
+
+    fn taken(lane: &mut Lane, packet: &[u8]) -> Vec<Vec<u8>> {
+        match lane.opened(packet) {
+            Some(Packet::Message(number, body)) => lane.take(number, body),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn messages_are_taken_in_their_order_and_once() {
+        let (mut a, mut b) = pair();
+        assert!(b.has_tag(a.other_tag().unwrap()) && !a.has_tag(a.other_tag().unwrap()));
+        // The first goes by the connection and is slower than the others.
+        a.count_sent();
+        let first = packet(&mut a, b"1");
+        let second = packet(&mut a, b"2");
+        assert!(taken(&mut b, &second).is_empty());
+        assert!(taken(&mut b, &first).is_empty());
+        assert_eq!(b.count_taken(), [b"1".to_vec(), b"2".to_vec()]);
+        assert!(taken(&mut b, &second).is_empty());
+    }
+
+    #[test]
+    fn what_was_sent_last_is_sent_again_when_the_way_is_lost() {
+        let (mut a, mut b) = pair();
+        let packets: Vec<Vec<u8>> = (0..100u8).map(|i| packet(&mut a, &[i])).collect();
+        let mut got = Vec::new();
+        for packet in &packets[..70] {
+            got.extend(taken(&mut b, packet));
+            if let Some(Wire::Heard(count)) = b.news() {
+                a.heard(count);
+            }
+        }
+        let again = a.give_up();
+        assert_eq!(again.len(), 100 - 64);
+        for wire in again {
+            let Wire::Again(number, body) = wire else {
+                panic!("{wire:?}");
+            };
+            got.extend(b.take(number, body.into()));
+        }
+        assert_eq!(got, (0..100u8).map(|i| vec![i]).collect::<Vec<_>>());
+        // Later ones go by the connection alone.
+        a.count_sent();
+        assert!(b.count_taken().is_empty());
+        assert!(a.give_up().is_empty());
+    }
+
+    #[test]
+    fn packets_of_others_are_not_opened() {
+        let (mut a, b) = pair();
+        assert_eq!(b.opened(&a.trial()), Some(Packet::Trial));
+        let mut packet = packet(&mut a, b"text");
+        assert_eq!(a.opened(&packet), None, "of this end's own");
+        packet[HEAD] ^= 1;
+        assert_eq!(b.opened(&packet), None);
+        assert_eq!(b.opened(b"short"), None);
+        assert_eq!(Lane::default().opened(&packet), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! A fence among many hosts in one process, over the sockets that real ones use, to see how it grows: each host is a
+//! thread with its own connections. There are no tasks and no libpmix.
+
+use crate::exchange::Exchange;
+use crate::host::poll;
+use crate::mesh::{Happening, Mesh};
+use crate::wire::Wire;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+/// What a fence took.
+#[derive(Clone, Debug)]
+pub struct FenceFigures {
+    /// Rounds, one after the other.
+    pub rounds: u32,
+    /// Messages of all hosts together.
+    pub messages: u64,
+    /// Time of one, on average; the first, which connects, is left out.
+    pub time: Duration,
+}
+
+/// Has so many hosts meet, each with so many bytes, as often as said.
+///
+/// # Errors
+/// A host cannot listen or wait, or has not heard from another.
+pub fn rehearse_fence(hosts: usize, bytes: usize, times: u32) -> io::Result<FenceFigures> {
+    let listeners: Vec<TcpListener> = (0..hosts)
+        .map(|_| TcpListener::bind("127.0.0.1:0"))
+        .collect::<io::Result<_>>()?;
+    let names: Vec<String> = listeners
+        .iter()
+        .map(|l| Ok(l.local_addr()?.to_string()))
+        .collect::<io::Result<_>>()?;
+    let all = std::thread::scope(|scope| {
+        let threads: Vec<_> = listeners
+            .into_iter()
+            .enumerate()
+            .map(|(index, listener)| {
+                let names = &names;
+                let builder = std::thread::Builder::new().stack_size(512 << 10);
+                builder.spawn_scoped(scope, move || meet(index, names, listener, bytes, times))
+            })
+            .collect::<io::Result<_>>()?;
+        let threads: Vec<std::thread::ScopedJoinHandle<'_, io::Result<FenceFigures>>> = threads;
+        threads
+            .into_iter()
+            .map(|t| {
+                t.join()
+                    .unwrap_or_else(|_| Err(io::Error::other("a host has failed")))
+            })
+            .collect::<io::Result<Vec<FenceFigures>>>()
+    })?;
+    Ok(FenceFigures {
+        rounds: all.iter().map(|f| f.rounds).max().unwrap_or(0),
+        messages: all.iter().map(|f| f.messages).sum(),
+        time: all.iter().map(|f| f.time).max().unwrap_or_default(),
+    })
+}
+
+/// One host's part.
+fn meet(
+    index: usize,
+    names: &[String],
+    listener: TcpListener,
+    bytes: usize,
+    times: u32,
+) -> io::Result<FenceFigures> {
+    listener.set_nonblocking(true)?;
+    let mut mesh = Mesh::new(names[index].clone(), b"rehearsal".to_vec(), Some(listener));
+    let mut runs: BTreeMap<u64, Exchange> = BTreeMap::new();
+    let (mut messages, mut rounds) = (0, 0);
+    let mut from = Instant::now();
+    for number in 0..=u64::from(times) {
+        let run = runs.entry(number).or_default();
+        run.enter(names.len(), index, 0, vec![7; bytes]);
+        loop {
+            let run = runs.entry(number).or_default();
+            for due in run.advance() {
+                messages += u64::from(number > 0);
+                let message = Wire::Exchange {
+                    name: b"fence".to_vec().into(),
+                    number,
+                    round: due.round,
+                    status: due.status,
+                    parts: due.parts,
+                };
+                mesh.send(&names[due.to], &message);
+            }
+            if let Some((status, parts)) = run.result() {
+                if status != 0 || parts.iter().any(|p| p.len() != bytes) {
+                    return Err(io::Error::other(
+                        "a fence has not brought what was given to it",
+                    ));
+                }
+                rounds = run.rounds();
+                break;
+            }
+            listen(&mut mesh, &mut runs)?;
+        }
+        runs.remove(&number);
+        if number == 0 {
+            from = Instant::now();
+        }
+    }
+    let time = from.elapsed() / times.max(1);
+    mesh.leave();
+    Ok(FenceFigures {
+        rounds,
+        messages: messages / u64::from(times.max(1)),
+        time,
+    })
+}
+
+/// Waits for messages and takes them in.
+fn listen(mesh: &mut Mesh, runs: &mut BTreeMap<u64, Exchange>) -> io::Result<()> {
+    let mut fds: Vec<libc::pollfd> = mesh
+        .interests()
+        .into_iter()
+        .map(|(fd, events)| libc::pollfd {
+            fd,
+            events,
+            revents: 0,
+        })
+        .collect();
+    let patience = if mesh.is_eager() { 0 } else { 60_000 };
+    poll(&mut fds, patience)?;
+    let seen: Vec<bool> = fds.iter().map(|f| f.revents != 0).collect();
+    if patience > 0 && !seen.contains(&true) {
+        return Err(io::Error::other("a host has heard nothing for a minute"));
+    }
+    for happening in mesh.serve(&seen) {
+        if let Happening::Message(_, message) = happening
+            && let Wire::Exchange {
+                number,
+                round,
+                status,
+                parts,
+                ..
+            } = message
+        {
+            let run = runs.entry(number).or_default();
+            run.receive(round, status, parts);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_and_messages_over_sockets_are_those_of_the_algorithm() {
+        for (hosts, rounds) in [(1, 0), (2, 1), (5, 3), (64, 6)] {
+            let figures = rehearse_fence(hosts, 100, 2).unwrap();
+            assert_eq!(figures.rounds, rounds, "{hosts} hosts");
+            assert_eq!(
+                figures.messages,
+                hosts as u64 * u64::from(rounds),
+                "{hosts} hosts"
+            );
+        }
+    }
+}
