@@ -551,9 +551,9 @@ fn steps_over_many_nodes_are_started_by_a_tree() {
     assert_clean(&c);
 }
 
-/// Lines of the agents' logs that have this in them.
+/// Lines of the shims' logs that have this in them.
 fn told(c: &Cluster, text: &str) -> usize {
-    let logs = c.ok("cat ../*.log");
+    let logs = c.ok("cat ../spool.*/shim.log");
     logs.lines().filter(|line| line.contains(text)).count()
 }
 
@@ -573,7 +573,7 @@ fn hosts_talk_by_ucx_where_it_is_wanted_and_there() {
             ring(8),
             "{}{}",
             ran.err,
-            c.ok("cat ../*.log")
+            c.ok("cat ../spool.*/shim.log")
         );
         ran.err
     };

@@ -41,6 +41,7 @@ impl Agent {
                 devices: self.settings.mpi.ucx_devices.clone(),
                 transports: self.settings.mpi.ucx_transports.clone(),
             }),
+            no_gpus: self.settings.mpi.skip_absent_fabrics && !has_gpu(),
         })
     }
 
@@ -104,6 +105,14 @@ fn has_fabric() -> bool {
         let devices = std::fs::read_dir(format!("/sys/class/{class}"));
         devices.is_ok_and(|mut d| d.next().is_some())
     })
+}
+
+/// Whether the node has a GPU: what hwloc's plugins for them and for displays would find something by.
+fn has_gpu() -> bool {
+    let devices = ["dri", "kfd", "nvidiactl", "dxg"];
+    devices
+        .iter()
+        .any(|name| Path::new("/dev").join(name).exists())
 }
 
 /// The version that a kind of MPI asks for, if it is PMIx: `pmix` takes any, `pmix_v4` only that.

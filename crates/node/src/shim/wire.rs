@@ -400,6 +400,10 @@ pub(crate) struct PmixOrder {
     /// `PMIxDirectConnUCX`.
     #[n(12)]
     pub(crate) ucx: Option<UcxOrder>,
+    /// hwloc need not look for GPUs.
+    #[n(13)]
+    #[cbor(default)]
+    pub(crate) no_gpus: bool,
 }
 
 /// What mpi.conf says of UCX, where step daemons' hosts are to use it.

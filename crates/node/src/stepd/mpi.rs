@@ -41,6 +41,13 @@ const SHARED_MEMORY: [&str; 2] = [
     "OMPI_MCA_btl_sm_backing_directory",
 ];
 
+/// Has hwloc, which libpmix and Open MPI bring along, not load its plugins for GPUs and displays, each with libraries of
+/// its own: a tenth of what Open MPI's ranks do in MPI_Init.
+const NO_GPU_PLUGINS: (&str, &str) = (
+    "HWLOC_PLUGINS_BLACKLIST",
+    "hwloc_gl.so,hwloc_opencl.so,hwloc_cuda.so,hwloc_nvml.so,hwloc_rsmi.so,hwloc_levelzero.so",
+);
+
 /// The host and what is known of the tasks through it.
 #[derive(Debug)]
 pub(super) struct Pmix {
@@ -68,6 +75,8 @@ pub(super) struct Pmix {
     cross_memory: Option<bool>,
     /// Open MPI need not look for other networks than TCP.
     plain_network: bool,
+    /// hwloc need not look for GPUs.
+    no_gpus: bool,
     /// Ranks of this node wait for each other without giving up the CPU unless they are told to.
     crowded: bool,
 }
@@ -141,6 +150,7 @@ impl Pmix {
             site_env: pmix.env.clone(),
             cross_memory: pmix.cross_memory,
             plain_network: pmix.plain_network,
+            no_gpus: pmix.no_gpus,
             crowded,
         };
         if order.launch.names.len() == 1 {
@@ -232,6 +242,10 @@ impl Pmix {
         }
         if self.plain_network && !chooses_network(env) {
             set_default(env, "OMPI_MCA_pml", "ob1");
+        }
+        if self.no_gpus {
+            let (name, value) = NO_GPU_PLUGINS;
+            set_default(env, name, value);
         }
         if self.crowded {
             set_default(env, "OMPI_MCA_mpi_yield_when_idle", "1");
@@ -489,6 +503,9 @@ fn become_host(
     }
     sys::die_with_parent();
     sys::block_signals();
+    if pmix.no_gpus {
+        sys::set_variable(NO_GPU_PLUGINS.0, NO_GPU_PLUGINS.1);
+    }
     for variable in &pmix.env {
         if let Some((name, value)) = variable.split_once('=') {
             sys::set_variable(name, value);
