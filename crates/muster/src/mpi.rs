@@ -131,8 +131,13 @@ fn expand(pattern: &str) -> Vec<PathBuf> {
 }
 
 fn identify(mpirun: &Path) -> Option<(Family, String)> {
+    // Intel's is a script that calls what is beside it by name.
+    let beside = mpirun.parent().map(Path::to_path_buf);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(beside.into_iter().chain(std::env::split_paths(&path)));
     let output = Command::new(mpirun)
         .arg("--version")
+        .env("PATH", path.ok()?)
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output()
