@@ -215,10 +215,8 @@ pub(crate) fn invariant_a_launch_is_for_this_node(
     let here = &world.agents[node].name;
     let share = grant.alloc.nodes.get(grant.position as usize);
     let launch = world.ledger.launch(grant.job, grant.attempt);
-    let durable = launch.and_then(|l| l.nodes.get(grant.position as usize));
-    if share.is_none_or(|share| share.name != *here || share.cpus.is_empty())
-        || durable != Some(&World::idx(node))
-    {
+    let durable = launch.is_some_and(|l| l.has_had(grant.position, World::idx(node)));
+    if share.is_none_or(|share| share.name != *here || share.cpus.is_empty()) || !durable {
         return broken(
             name,
             format!(
@@ -392,7 +390,7 @@ pub(crate) fn invariant_running_jobs_are_known_to_their_nodes(world: &World) -> 
             continue;
         };
         for position in job.nodes_held.iter() {
-            let Some(idx) = launch.nodes.get(position as usize) else {
+            let Some(idx) = launch.nodes().get(position as usize) else {
                 continue;
             };
             let Some(connected) = world.connected_since(idx.0 as usize) else {

@@ -4,7 +4,7 @@
 
 use crate::Violation;
 use muster_core::cpuset::CpuSet;
-use muster_core::event::{Event, NodeChange};
+use muster_core::event::{Event, JobChange, NodeChange};
 use muster_core::ids::{Attempt, JobId, NodeIdx};
 use muster_core::job::{Allocation, ExitStatus, JobState, Reason};
 use muster_core::reservation::Flags;
@@ -50,10 +50,27 @@ pub(crate) struct Launch {
     pub(crate) started_at: Position,
     /// Virtual time when that became known, milliseconds.
     pub(crate) started_ms: u64,
-    /// Nodes, in order.
-    pub(crate) nodes: Vec<NodeIdx>,
+    /// Nodes, in order: those that it started on, and what was left whenever it lost some.
+    pub(crate) sizes: Vec<Vec<NodeIdx>>,
     /// How it was first said to end, and whether all of it had been launched by then.
     pub(crate) end: Option<(JobState, ExitStatus, bool)>,
+}
+
+impl Launch {
+    /// The nodes that it has, in order.
+    pub(crate) fn nodes(&self) -> &[NodeIdx] {
+        self.sizes.last().map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a node is, or was, at a position. An order may have been on its way while the job lost a node.
+    pub(crate) fn has_had(&self, position: u32, node: NodeIdx) -> bool {
+        let there = |size: &Vec<NodeIdx>| size.get(position as usize) == Some(&node);
+        self.sizes.iter().any(there)
+    }
+}
+
+fn nodes_of(alloc: &Allocation) -> Vec<NodeIdx> {
+    alloc.nodes.iter().map(|share| share.node).collect()
 }
 
 impl Ledger {
@@ -91,11 +108,10 @@ impl Ledger {
             } => {
                 self.starts += 1;
                 self.keeps_off(*id, *at, alloc)?;
-                let nodes = alloc.nodes.iter().map(|share| share.node).collect();
                 let launch = Launch {
                     started_at: position,
                     started_ms: now,
-                    nodes,
+                    sizes: vec![nodes_of(alloc)],
                     end: None,
                 };
                 let known = self
@@ -128,6 +144,17 @@ impl Ledger {
                         let launched = *reason != Reason::JobLaunchFailure;
                         last.get_mut().end.get_or_insert((*state, *exit, launched));
                     }
+                }
+            }
+            Event::JobChanged {
+                id,
+                change: JobChange::Resized(alloc),
+                ..
+            } => {
+                let life = self.jobs.get_mut(id);
+                let last = life.and_then(|life| life.attempts.values_mut().next_back());
+                if let Some(launch) = last {
+                    launch.sizes.push(nodes_of(alloc));
                 }
             }
             Event::JobsPurged { ids } => ids.iter().try_for_each(|id| self.purge(*id))?,
