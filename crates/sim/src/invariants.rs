@@ -266,8 +266,8 @@ pub(crate) fn invariant_no_attempt_starts_twice_on_a_node(
     )
 }
 
-/// No two jobs' processes have a CPU in common, as the node itself sees it, but for those of jobs that share and of jobs
-/// that are stopped. A node that comes back after it was given up is told to end what runs there before it gets anything
+/// No two jobs' processes have a CPU in common, as the node itself sees it, but for those of jobs that share, of jobs
+/// that are stopped, and of those that an administrator resumed while others had their CPUs. A node that comes back after it was given up is told to end what runs there before it gets anything
 /// new, and waits for that.
 pub(crate) fn invariant_no_cpu_is_used_twice(
     world: &World,
@@ -277,7 +277,14 @@ pub(crate) fn invariant_no_cpu_is_used_twice(
     let run = (grant.job, grant.attempt);
     let cpus = share_of(grant);
     let agent = &world.agents[node];
-    let others = agent.using(&cpus, shared_with(grant).as_deref());
+    let started_at = world.ledger.launch(run.0, run.1).map(|l| l.started_at);
+    let was_resumed = |other: &Run| {
+        let launch = world.ledger.launch(other.0, other.1);
+        let resumed_at = launch.and_then(|launch| launch.resumed_at);
+        resumed_at.is_some() && resumed_at > started_at
+    };
+    let mut others = agent.using(&cpus, shared_with(grant).as_deref());
+    others.retain(|other| !was_resumed(other));
     if others.is_empty() {
         return Ok(());
     }

@@ -52,6 +52,8 @@ pub(crate) struct Launch {
     pub(crate) started_ms: u64,
     /// Nodes, in order: those that it started on, and what was left whenever it lost some.
     pub(crate) sizes: Vec<Vec<NodeIdx>>,
+    /// Position at which it was last resumed after a suspension.
+    pub(crate) resumed_at: Option<Position>,
     /// How it was first said to end, and whether all of it had been launched by then.
     pub(crate) end: Option<(JobState, ExitStatus, bool)>,
 }
@@ -112,6 +114,7 @@ impl Ledger {
                     started_at: position,
                     started_ms: now,
                     sizes: vec![nodes_of(alloc)],
+                    resumed_at: None,
                     end: None,
                 };
                 let known = self
@@ -151,10 +154,13 @@ impl Ledger {
                 change: JobChange::Resized(alloc),
                 ..
             } => {
-                let life = self.jobs.get_mut(id);
-                let last = life.and_then(|life| life.attempts.values_mut().next_back());
-                if let Some(launch) = last {
+                if let Some(launch) = self.last_launch(*id) {
                     launch.sizes.push(nodes_of(alloc));
+                }
+            }
+            Event::JobResumed { id, .. } => {
+                if let Some(launch) = self.last_launch(*id) {
+                    launch.resumed_at = Some(position);
                 }
             }
             Event::JobsPurged { ids } => ids.iter().try_for_each(|id| self.purge(*id))?,
@@ -256,6 +262,11 @@ impl Ledger {
         self.downs
             .get(&node)
             .is_some_and(|at| at.iter().any(|p| (from..=to).contains(p)))
+    }
+
+    fn last_launch(&mut self, id: JobId) -> Option<&mut Launch> {
+        let life = self.jobs.get_mut(&id)?;
+        life.attempts.values_mut().next_back()
     }
 
     /// A launch.
