@@ -6,6 +6,9 @@
 //! Its life: listens; waits for srun's key; forks all tasks, which open their files and wait for each other; lets
 //! them go; carries bytes until the last task has ended, kills what those left behind, sends the rest, and exits.
 //! SIGTERM, or srun's disappearance, ends the tasks: TERM, after `KillWait` KILL.
+//!
+//! A task that is alone may have srun's own streams ([`StepOrder::direct`]). Then nothing is carried and nobody waited for,
+//! and what srun and the daemon say to each other goes through the shim and the agent.
 
 mod around;
 mod bind;
@@ -18,12 +21,13 @@ mod streams;
 mod task;
 pub(crate) mod tree;
 
+use crate::descriptors::StandardStreams;
 use crate::shim::Containment as _;
 use crate::shim::wire::StepOrder;
 use crate::sys;
 use client::Client;
 use home::Home;
-pub(crate) use home::{Control, NextStep};
+pub(crate) use home::{Control, NextStep, Told};
 use minicbor::bytes::ByteVec;
 use muster_core::job::{ExitStatus, StepEnd, Usage};
 use muster_proto::step::{FromStepd, ToStepd};
@@ -66,6 +70,7 @@ pub(crate) fn run(
     listener: UnixListener,
     control: UnixStream,
     wire: Option<TcpListener>,
+    streams: Option<StandardStreams>,
 ) -> ! {
     let mut home = match Home::open(listener, control) {
         Ok(home) => home,
@@ -75,15 +80,15 @@ pub(crate) fn run(
             sys::exit_now(0)
         }
     };
-    let mut end = serve(order, setting, &mut home, wire);
+    let mut end = serve(order, setting, &mut home, wire, streams);
     let mut result = setting.result.clone();
     // The shim has the end of a step from here when it gives another.
     while end.reusable && home.tell_end(&end.end) {
-        let Some(next) = home.next_step() else {
+        let Some((next, streams)) = home.next_step() else {
             break;
         };
         let (order, setting) = next.parts(setting);
-        end = serve(&order, &setting, &mut home, None);
+        end = serve(&order, &setting, &mut home, None, streams);
         result = setting.result;
     }
     if !home.is_known() {
@@ -103,11 +108,19 @@ fn serve(
     setting: &Setting,
     home: &mut Home,
     wire: Option<TcpListener>,
+    streams: Option<StandardStreams>,
 ) -> Served {
     let mut stepd = Stepd::new(order, setting, home);
+    stepd.direct = streams;
     stepd.start_pmix(wire);
+    if order.direct {
+        stepd.start();
+    }
     let served = stepd.run();
     let reusable = stepd.left_nothing();
+    if !reusable {
+        home.flush();
+    }
     crate::shim::remove_dirs(&setting.dirs);
     match served {
         Ok(end) => Served { end, reusable },
@@ -171,15 +184,18 @@ struct Stepd<'a> {
     told_closed: bool,
     /// This process has no children any more, and so, as orphans become its children, the tasks have left none.
     childless: bool,
+    /// Streams of srun's for the only task, until it has them.
+    direct: Option<StandardStreams>,
 }
 
 impl<'a> Stepd<'a> {
     fn new(order: &'a StepOrder, setting: &'a Setting, home: &'a mut Home) -> Stepd<'a> {
+        let come = std::mem::take(&mut home.come);
         Stepd {
             order,
             setting,
             home,
-            strangers: Vec::new(),
+            strangers: come.into_iter().flat_map(Client::new).collect(),
             client: None,
             tree: None,
             adoption_by: None,
@@ -209,6 +225,7 @@ impl<'a> Stepd<'a> {
             usage: Usage::default(),
             told_closed: false,
             childless: false,
+            direct: None,
         }
     }
 
@@ -232,6 +249,7 @@ impl<'a> Stepd<'a> {
                     continue;
                 }
             }
+            self.home.flush();
             self.wait()?;
         }
     }
@@ -248,7 +266,9 @@ impl<'a> Stepd<'a> {
                     }
                     sys::kill(pmix.pid, libc::SIGKILL);
                 }
-                if self.streams.iter().any(Stream::has_output) && !gave_up {
+                // No stream tells that what was left behind is gone.
+                let left = self.order.direct && !self.childless && !self.tasks.is_empty();
+                if (left || self.streams.iter().any(Stream::has_output)) && !gave_up {
                     return false;
                 }
                 gave_up || self.has_taken_leave()
@@ -432,8 +452,15 @@ impl<'a> Stepd<'a> {
     fn take_stranger(&mut self, at: usize) {
         let mut stranger = self.strangers.swap_remove(at);
         stranger.read();
-        let free = self.client.is_none() && self.phase == Phase::Waiting && !self.ending;
+        let absent = self.client.is_none() && !self.ending;
+        let free = absent && self.phase == Phase::Waiting;
+        // srun comes to the daemon of a direct step when it has lost the agent.
+        let late = absent && self.order.direct && self.phase != Phase::Waiting;
         match stranger.next() {
+            Some(ToStepd::Hello(key)) if late && key == self.order.launch.step_key => {
+                self.client = Some(stranger);
+                self.client_messages();
+            }
             Some(ToStepd::Hello(key)) if free && key == self.order.launch.step_key => {
                 self.client = Some(stranger);
                 self.start();
@@ -508,8 +535,11 @@ impl<'a> Stepd<'a> {
         if self.phase == Phase::Starting {
             self.phase = Phase::Running;
         }
-        let pids = self.tasks.iter().map(|t| t.pid.unsigned_abs()).collect();
-        self.send(&FromStepd::Started(pids));
+        // srun knows that the task of a direct step is started with the step.
+        if !self.order.direct {
+            let pids = self.tasks.iter().map(|t| t.pid.unsigned_abs()).collect();
+            self.send(&FromStepd::Started(pids));
+        }
     }
 
     fn take_client(&mut self) {
@@ -582,6 +612,7 @@ impl<'a> Stepd<'a> {
                 Control::Text(line) if self.order.launch.position == 0 => self.message(line),
                 Control::Text(_) => {}
                 Control::Own(line) => self.message(line),
+                Control::Say(message) => self.told(*message),
                 Control::End => self.begin_end(),
                 Control::Limit(seconds) => {
                     self.limit = seconds.map(Duration::from_secs);
@@ -674,6 +705,10 @@ impl<'a> Stepd<'a> {
             for pid in self.of_tasks() {
                 sys::kill(pid, libc::SIGKILL);
             }
+            if self.order.direct {
+                let at = Instant::now() + LAST_WORDS;
+                self.give_up_at.get_or_insert(at);
+            }
         }
         if let Some(pmix) = &mut self.pmix {
             pmix.stop();
@@ -744,6 +779,7 @@ impl<'a> Stepd<'a> {
                 }
             }
             (None, Some(client)) => client.send(message),
+            (None, None) if self.order.direct => self.home.say(message),
             (None, None) => {}
         }
     }

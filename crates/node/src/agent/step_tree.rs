@@ -4,8 +4,10 @@
 //! start; on the way up it is left out.
 
 use super::lead::{Reply, StepKey};
+use super::socket::Socket;
 use super::step_node::{Listening, Origin};
 use super::{Agent, Event};
+use crate::descriptors::StandardStreams;
 use crate::info;
 use anyhow::{Context as _, bail};
 use minicbor::bytes::ByteVec;
@@ -15,9 +17,8 @@ use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest, BelowStarted, StepLaunch, StepShare};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::Path;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -58,14 +59,20 @@ impl Agent {
         }
     }
 
-    /// The lead: starts the daemons of all nodes. `launch` is what they have in common.
-    pub(super) fn start_everywhere(&mut self, launch: &StepLaunch, shares: &[StepShare]) {
+    /// The lead: starts the daemons of all nodes. `launch` is what they have in common; `streams` are for a step that is
+    /// only here.
+    pub(super) fn start_everywhere(
+        &mut self,
+        launch: &StepLaunch,
+        shares: &[StepShare],
+        mut streams: Option<Box<StandardStreams>>,
+    ) {
         for branch in tree::branches(0..shares.len(), launch.tree_width()) {
             let head = launch_at(launch, branch.start, &shares[branch.start], None);
             let below = shares[branch.start + 1..branch.end].to_vec();
             let here = shares[branch.start].address == self.address();
             if here && below.is_empty() {
-                self.start_here(head, Origin::Lead);
+                self.start_here(head, Origin::Lead(streams.take()));
                 continue;
             }
             let names = launch.names[branch.clone()].to_vec();
@@ -334,6 +341,7 @@ fn listening(answer: BelowStarted) -> Result<Listening, String> {
         None => Ok(Listening {
             address: answer.address,
             wire: answer.wire,
+            direct: false,
         }),
     }
 }
@@ -357,15 +365,15 @@ pub(crate) async fn ask(address: &str, request: &AgentRequest) -> anyhow::Result
         bail!("agents on other machines (address '{address}') cannot be reached by this version");
     };
     anyhow::ensure!(info::is_agent_socket(path), "{address} is no agent");
-    let mut stream = UnixStream::connect(path).await?;
-    stream.write_all(&frame::encode(request)).await?;
+    let socket = Socket::connect(Path::new(path)).await?;
+    socket.write_all(&frame::encode(request)).await?;
     let mut frames = Frames::default();
     let mut chunk = [0; 4096];
     loop {
         if let Some(reply) = frames.take()? {
             return Ok(reply);
         }
-        let n = stream.read(&mut chunk).await.context("its answer")?;
+        let n = socket.read(&mut chunk).await.context("its answer")?;
         if n == 0 {
             bail!("it closed without an answer");
         }
