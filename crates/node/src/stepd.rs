@@ -20,6 +20,7 @@ mod result;
 mod streams;
 mod task;
 pub(crate) mod tree;
+mod wire;
 
 use crate::descriptors::StandardStreams;
 use crate::shim::Containment as _;
@@ -244,7 +245,7 @@ impl<'a> Stepd<'a> {
             }
             if let Some(client) = &mut self.client {
                 client.write();
-                if !client.open {
+                if !client.wire.open {
                     self.client_lost();
                     continue;
                 }
@@ -298,7 +299,7 @@ impl<'a> Stepd<'a> {
             }
         }
         client.write();
-        client.output.is_empty() || !client.open
+        client.wire.output.is_empty() || !client.wire.open
     }
 
     fn wait(&mut self) -> io::Result<()> {
@@ -323,20 +324,23 @@ impl<'a> Stepd<'a> {
         let stuffed =
             self.streams.iter().any(Stream::is_stuffed) || tree.is_some_and(Tree::is_stuffed);
         let client = self.client.as_ref();
-        let choked = client.is_some_and(|c| c.output.len() > OUTPUT_MAX);
+        let choked = client.is_some_and(|c| c.wire.output.len() > OUTPUT_MAX);
         let full = choked || tree.is_some_and(Tree::is_full);
         let reading = if stuffed { 0 } else { libc::POLLIN };
         let writing = client.map_or(0, |c| {
-            if c.output.is_empty() {
+            if c.wire.output.is_empty() {
                 0
             } else {
                 libc::POLLOUT
             }
         });
-        add(raw(client.map(|c| c.stream.as_raw_fd())), reading | writing);
+        add(
+            raw(client.map(|c| c.wire.stream.as_raw_fd())),
+            reading | writing,
+        );
         add(raw(self.pmix.as_ref().map(mpi::Pmix::fd)), libc::POLLIN);
         for stranger in &self.strangers {
-            add(stranger.stream.as_raw_fd(), libc::POLLIN);
+            add(stranger.wire.stream.as_raw_fd(), libc::POLLIN);
         }
         let strangers = self.strangers.len();
         let mut below = 0;
@@ -440,44 +444,6 @@ impl<'a> Stepd<'a> {
         }
     }
 
-    fn accept(&mut self) {
-        while let Ok((stream, _)) = self.home.listener.accept() {
-            if let Ok(client) = Client::new(stream) {
-                self.strangers.push(client);
-            }
-        }
-    }
-
-    /// Someone connected: srun, if the first message is the key.
-    fn take_stranger(&mut self, at: usize) {
-        let mut stranger = self.strangers.swap_remove(at);
-        stranger.read();
-        let absent = self.client.is_none() && !self.ending;
-        let free = absent && self.phase == Phase::Waiting;
-        // srun comes to the daemon of a direct step when it has lost the agent.
-        let late = absent && self.order.direct && self.phase != Phase::Waiting;
-        match stranger.next() {
-            Some(ToStepd::Hello(key)) if late && key == self.order.launch.step_key => {
-                self.client = Some(stranger);
-                self.client_messages();
-            }
-            Some(ToStepd::Hello(key)) if free && key == self.order.launch.step_key => {
-                self.client = Some(stranger);
-                self.start();
-                self.tell_pmix_error();
-                self.client_messages();
-            }
-            Some(ToStepd::Attach(attach))
-                if (free || self.tree.is_some()) && attach.key == self.order.launch.step_key =>
-            {
-                self.attach(&attach, stranger);
-            }
-            None if stranger.open => self.strangers.push(stranger),
-            // Not the key, or srun is here already: the connection is dropped.
-            _ => {}
-        }
-    }
-
     fn start(&mut self) {
         self.phase = Phase::Starting;
         if let Err(e) = self.fork_tasks() {
@@ -544,7 +510,7 @@ impl<'a> Stepd<'a> {
 
     fn take_client(&mut self) {
         if let Some(client) = &mut self.client {
-            client.read();
+            client.wire.read();
         }
         self.client_messages();
     }
@@ -553,7 +519,7 @@ impl<'a> Stepd<'a> {
         while let Some(message) = self.client.as_mut().and_then(Client::next) {
             self.told(message);
         }
-        if self.client.as_ref().is_some_and(|c| !c.open) {
+        if self.client.as_ref().is_some_and(|c| !c.wire.open) {
             self.client_lost();
         }
     }
@@ -775,7 +741,7 @@ impl<'a> Stepd<'a> {
             (Some(tree), client) => {
                 let frame = tree.say(message);
                 if let Some(client) = client {
-                    client.output.extend_from_slice(frame);
+                    client.wire.output.extend_from_slice(frame);
                 }
             }
             (None, Some(client)) => client.send(message),
