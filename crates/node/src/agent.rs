@@ -12,6 +12,7 @@ mod launch;
 mod lead;
 mod listener;
 mod measure;
+mod peers;
 mod pmix;
 mod reports;
 mod sampling;
@@ -24,6 +25,7 @@ mod table;
 mod users;
 
 pub(crate) use jobs::exit_status;
+pub(crate) use peers::Peers;
 pub(crate) use step_tree::{ask_below, tell_above};
 
 use crate::binding::{Machine, SiteBinding};
@@ -244,6 +246,7 @@ struct Agent {
     steps: lead::Steps,
     node_steps: step_node::NodeSteps,
     endings: step_tree::Endings,
+    peers: Peers,
     /// Who waits for a list of processes.
     inspections: HashMap<u64, (listener::Wish, mpsc::UnboundedSender<AgentReply>)>,
     next_tag: u64,
@@ -284,6 +287,7 @@ impl Agent {
             steps: lead::Steps::default(),
             node_steps: step_node::NodeSteps::default(),
             endings: step_tree::Endings::default(),
+            peers: Peers::keeping(),
             inspections: HashMap::new(),
             next_tag: 0,
             health: health::Checks::default(),

@@ -9,6 +9,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// How many there are to a message.
 const COUNT: usize = 3;
+/// How many the kernel lets anybody send at once: what comes must fit, or it would stay open without an owner.
+const SENT_MAX: usize = 253;
 
 /// Standard streams of a task.
 #[derive(Debug)]
@@ -62,29 +64,30 @@ pub(crate) fn send(
 /// Receives bytes, and what comes with them, which is closed at the next exec. Messages come after what comes with them.
 ///
 /// # Errors
-/// Those of recvmsg(2); and `InvalidData` where some descriptors could not be taken, after which those that come later
-/// would be mistaken for them.
+/// Those of recvmsg(2); and `InvalidData` where more come than go with a message, after which those that come later would
+/// be mistaken for them.
 pub(crate) fn receive(
     socket: &impl AsRawFd,
     chunk: &mut [u8],
     come: &mut VecDeque<OwnedFd>,
 ) -> io::Result<usize> {
-    let mut space = cmsg_space!([RawFd; COUNT]);
+    let mut space = cmsg_space!([RawFd; SENT_MAX]);
     let mut chunks = [IoSliceMut::new(chunk)];
     let flags = MsgFlags::MSG_CMSG_CLOEXEC;
     let got = recvmsg::<()>(socket.as_raw_fd(), &mut chunks, Some(&mut space), flags)?;
-    let cut = got.flags.contains(MsgFlags::MSG_CTRUNC);
+    let mut with: Vec<OwnedFd> = Vec::new();
     for message in got.cmsgs()? {
         if let ControlMessageOwned::ScmRights(numbers) = message {
-            come.extend(numbers.into_iter().map(sys::adopt));
+            with.extend(numbers.into_iter().map(sys::adopt));
         }
     }
-    if cut {
+    if with.len() > COUNT {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "descriptors came that could not be taken",
+            "more descriptors came than go with a message",
         ));
     }
+    come.extend(with);
     Ok(got.bytes)
 }
 

@@ -503,9 +503,13 @@ impl<'a> Stepd<'a> {
         }
         // srun knows that the task of a direct step is started with the step.
         if !self.order.direct {
-            let pids = self.tasks.iter().map(|t| t.pid.unsigned_abs()).collect();
-            self.send(&FromStepd::Started(pids));
+            self.tell_started();
         }
+    }
+
+    fn tell_started(&mut self) {
+        let pids = self.tasks.iter().map(|t| t.pid.unsigned_abs()).collect();
+        self.send(&FromStepd::Started(pids));
     }
 
     fn take_client(&mut self) {
@@ -745,6 +749,8 @@ impl<'a> Stepd<'a> {
                 }
             }
             (None, Some(client)) => client.send(message),
+            // How the only task has ended, the agent tells with the step's end.
+            (None, None) if matches!(message, FromStepd::Exited { .. }) => {}
             (None, None) if self.order.direct => self.home.say(message),
             (None, None) => {}
         }

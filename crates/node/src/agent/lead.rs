@@ -545,9 +545,7 @@ impl Agent {
             return self.drop_kept(running.run, key.1.0);
         }
         self.report_end(key, running.run.1, &running.record);
-        if let Some((_, reply)) = &running.client {
-            let _ = reply.send(AgentReply::Done);
-        }
+        running.tell_over();
     }
 
     fn report_end(&mut self, key: StepKey, attempt: Attempt, record: &Record) {

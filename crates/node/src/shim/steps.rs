@@ -458,7 +458,15 @@ impl Shim {
 
     /// srun says something to the daemon of a step that has its streams.
     pub(super) fn say_to_step(&mut self, run: Run, step: StepNo, message: Box<ToStepd>) {
-        self.control_step(run, step, &stepd::Control::Say(message));
+        let entry = self.jobs.get(&run);
+        let line = entry.is_some_and(|e| e.steps.get(&step).is_some_and(|p| p.daemon.is_some()));
+        match *message {
+            // The line was lost with an earlier shim.
+            ToStepd::Signal(signal) if !line => {
+                self.signal_step(run, step, i32::try_from(signal).unwrap_or(0));
+            }
+            _ => self.control_step(run, step, &stepd::Control::Say(message)),
+        }
     }
 
     fn control_step(&mut self, run: Run, step: StepNo, control: &stepd::Control) {

@@ -66,6 +66,7 @@ impl Stepd<'_> {
         match stranger.next() {
             Some(ToStepd::Hello(key)) if late && key == self.order.launch.step_key => {
                 self.client = Some(stranger);
+                self.tell_started();
                 self.client_messages();
             }
             Some(ToStepd::Hello(key)) if free && key == self.order.launch.step_key => {

@@ -201,6 +201,8 @@ fn survives() {
     let mut stepd = UnixStream::connect(path).unwrap();
     stepd.set_read_timeout(Some(PATIENCE)).unwrap();
     frame::write(&mut stepd, &ToStepd::Hello(srun.created.key.clone())).unwrap();
+    let said: FromStepd = frame::read(&mut stepd).unwrap();
+    assert!(matches!(said, FromStepd::Started(pids) if pids.len() == 1));
     srun.stdin.write_all(b"still here\n").unwrap();
     assert_eq!(text(&srun.stdout), "still here\n");
     let said: FromStepd = frame::read(&mut stepd).unwrap();

@@ -174,14 +174,7 @@ impl Session {
             true => Input::None,
             false => open_input(&streams.stdin, &names).map_err(fail)?,
         };
-        if let StdinTask::One(task) = spec.stdin_task
-            && task as usize >= tasks.count()
-        {
-            let count = tasks.count();
-            return Err(fail(format!(
-                "--input={task}: the step has {count} tasks, numbered from 0"
-            )));
-        }
+        check_input(spec.stdin_task, tasks.count()).map_err(fail)?;
         let (prolog, epilog) = site_programs(chosen);
         let rules = Rules::read(say, chosen, &spec, epilog)?;
         if let Some(prolog) = prolog {
@@ -664,6 +657,16 @@ fn open_outputs(
         make(&streams.stderr, Target::Stderr)?
     };
     Ok((stdout, stderr))
+}
+
+/// Input is for a task that there is.
+fn check_input(to: StdinTask, count: usize) -> Result<(), String> {
+    match to {
+        StdinTask::One(task) if task as usize >= count => Err(format!(
+            "--input={task}: the step has {count} tasks, numbered from 0"
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn open_input(feed: &Feed, names: &Names<'_>) -> Result<Input, String> {

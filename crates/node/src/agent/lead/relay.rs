@@ -5,6 +5,26 @@ use crate::agent::Agent;
 use crate::shim::wire::ToShim;
 use muster_proto::step::{AgentReply, FromStepd, ToStepd};
 
+impl Running {
+    /// Tells srun that the step is over, and how its task has ended where no daemon tells that. What the shim knows of
+    /// the end outlives it and the daemon.
+    pub(super) fn tell_over(&self) {
+        let Some((_, reply)) = &self.client else {
+            return;
+        };
+        let node = self.record.nodes.first().filter(|_| self.direct);
+        if let Some((end, task)) = node.and_then(|n| Some((n.end.as_ref()?, *n.tasks.first()?))) {
+            let exited = FromStepd::Exited {
+                task,
+                exit: end.exit,
+                oom: false,
+            };
+            let _ = reply.send(AgentReply::Said(Box::new(exited)));
+        }
+        let _ = reply.send(AgentReply::Done);
+    }
+}
+
 impl Agent {
     /// srun has something for the daemon of its step.
     pub(in crate::agent) fn say_to_step(&mut self, conn: u64, message: Box<ToStepd>) {
