@@ -310,9 +310,14 @@ pub struct StepSpec {
     /// `--treewidth`: how many nodes each node passes messages on to; else the site's.
     #[n(43)]
     pub tree_width: Option<u32>,
+    /// How often its job has lost nodes, as far as whoever asks knows: a node that has not heard of the last time yet
+    /// waits for that.
+    #[n(44)]
+    #[cbor(default)]
+    pub resizes: u32,
     /// With this request come srun's standard input, output and error output, as descriptors. A task that is alone may
     /// have them as they are.
-    #[n(44)]
+    #[n(45)]
     #[cbor(default)]
     pub hands_streams: bool,
 }
