@@ -8,6 +8,7 @@
 mod agent;
 mod binding;
 mod cross_memory;
+mod descriptors;
 mod emulate;
 mod info;
 mod layout;

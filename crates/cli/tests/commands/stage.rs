@@ -156,6 +156,7 @@ impl Stage {
                 hostlist: "n[1-2]".to_owned(),
                 wires: Vec::new(),
                 width: 0,
+                direct: false,
             };
             frame::write(&mut stream, &AgentReply::Created(Box::new(created))).unwrap();
             // Held open until srun goes.
