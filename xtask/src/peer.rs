@@ -169,7 +169,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             Some(("--only", text)) => only = text.to_owned(),
             Some(("--muster", file)) => crate::build::use_given(file)?,
             _ if arg == "--no-slurm" => slurm = false,
-            _ => bail!("cargo xtask bench peer [--reps=N] [--only=TEXT] [--no-slurm] [--muster=FILE]"),
+            _ => bail!(
+                "cargo xtask bench peer [--reps=N] [--only=TEXT] [--no-slurm] [--muster=FILE]"
+            ),
         }
     }
     let dir = std::env::temp_dir().join(format!("muster-bench-{}", std::process::id()));
@@ -374,8 +376,12 @@ pub(crate) fn nothing() -> Stdio {
 /// What a user's session has of this process's environment. Cargo adds thirty variables that every job would inherit, one of
 /// which has its shell look for the C library in five directories before the usual one.
 pub(crate) fn session() -> impl Iterator<Item = (String, String)> {
-    let names = ["HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TZ", "PATH", "TMPDIR"];
-    names.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
+    let names = [
+        "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TZ", "PATH", "TMPDIR",
+    ];
+    names
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
 }
 
 /// Runs the same command each time.

@@ -147,7 +147,9 @@ mod tests {
     use std::sync::Arc;
 
     fn turn() -> Turn {
-        let over = Event::JobsPurged { ids: vec![JobId(7)] };
+        let over = Event::JobsPurged {
+            ids: vec![JobId(7)],
+        };
         Turn {
             events: vec![over],
             ..Turn::default()

@@ -92,11 +92,19 @@ proptest! {
 #[test]
 fn jobs_of_a_loop_take_a_few_bytes_each() {
     let specs = specs();
-    let of = |n: u64| job(&specs, (1000 + n, 0, 1_800_000_000_000 + 3 * n as i64, 0, 9, 0));
+    let of = |n: u64| {
+        job(
+            &specs,
+            (1000 + n, 0, 1_800_000_000_000 + 3 * n as i64, 0, 9, 0),
+        )
+    };
     let jobs: Vec<Job> = (0..1000).map(of).collect();
     let all = written(&jobs, true, &mut SpecTable::default()).len();
     let first = written(&jobs[..1], true, &mut SpecTable::default()).len();
-    assert!(all - first <= 999 * 2 + 8, "{all} bytes, {first} of them for the first");
+    assert!(
+        all - first <= 999 * 2 + 8,
+        "{all} bytes, {first} of them for the first"
+    );
 }
 
 #[test]
@@ -107,7 +115,10 @@ fn users_that_take_turns_are_a_run_too() {
     let mut codec = SpecTable::default();
     let all = written(&jobs, true, &mut codec).len();
     let whole = written(&jobs[..3], true, &mut SpecTable::default()).len();
-    assert!(all < whole + 300 * 5, "{all} bytes, {whole} for the first of each");
+    assert!(
+        all < whole + 300 * 5,
+        "{all} bytes, {whole} for the first of each"
+    );
 }
 
 #[test]
