@@ -611,9 +611,16 @@ mod tests {
         let jobs = jobs(&["a", "b", "a", "a"]);
         let (mut writes, mut reads) = (SpecTable::default(), SpecTable::default());
         // Parts of one answer share a table.
-        for (part, more) in [(&jobs[..3], true), (&jobs[3..], false)] {
+        for (part, more, runs) in [
+            (&jobs[..3], true, false),
+            (&jobs[3..], true, true),
+            (&jobs[..], false, true),
+        ] {
             let written = JobsResponse::Jobs(JobsPartRef {
-                jobs: part.iter().collect(),
+                jobs: Records {
+                    jobs: part.iter().collect(),
+                    runs,
+                },
                 arrays: vec![(JobId(7), ArrayInfo::default())],
                 unknown: vec![JobId(9)],
                 more,
