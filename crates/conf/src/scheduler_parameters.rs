@@ -333,6 +333,12 @@ pub const WORDS: &[Word] = &[
         "plan by time limits alone (Muster's own)",
     ),
     (
+        "no_pull",
+        false,
+        Works,
+        "the answer to a job's end does not carry the next job: for measurements (Muster's own)",
+    ),
+    (
         "nohold_on_prolog_fail",
         false,
         Works,

@@ -8,6 +8,7 @@
 
 pub mod account_limits;
 pub mod accounts;
+pub mod alike;
 mod apply;
 pub mod binding;
 pub mod cbor;

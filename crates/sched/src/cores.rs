@@ -34,37 +34,47 @@ pub(crate) fn pick(
     let want = cpus.div_ceil(granule);
     let (sockets, each, width) = shape(class);
     let whole = |at: &u32| (*at..at + granule).all(|cpu| free.contains(cpu));
-    let granules = |domain: usize| -> Vec<u32> {
+    let starts = |domain: usize| {
         let first = u32::try_from(domain).unwrap_or(0) * width;
         let end = (first + width).min(class.cpus);
-        let starts = (first..end).step_by(granule as usize);
-        starts
-            .filter(|at| at + granule <= end)
-            .filter(whole)
-            .collect()
+        (first..end)
+            .step_by(granule as usize)
+            .filter(move |at| at + granule <= end)
+            .filter(&whole)
     };
-    let all: Vec<Vec<u32>> = (0..sockets * each).map(granules).collect();
-    let several = all.len() > 1;
-    let domains: Vec<Part> = all
-        .iter()
-        .enumerate()
-        .map(|(place, list)| {
-            let first = u32::try_from(place).unwrap_or(0) * width;
-            Part {
-                place,
-                free: count(list.len()),
-                far: match several {
-                    true => far(first, first + width),
-                    false => Far::default(),
-                },
-            }
-        })
-        .collect();
-    let mut out = CpuSet::default();
-    for (domain, number) in spread(&domains, each, want) {
-        for at in all[domain].iter().take(number as usize) {
-            (*at..at + granule).for_each(|cpu| out.insert(cpu));
+    let take = |out: &mut CpuSet, domain: usize, number: u32| {
+        for at in starts(domain).take(number as usize) {
+            (at..at + granule).for_each(|cpu| out.insert(cpu));
         }
+    };
+    let all = sockets * each;
+    let free_of = |place: usize| (place, count(starts(place).count()));
+    let far_of = |place: usize| {
+        let first = u32::try_from(place).unwrap_or(0) * width;
+        match all {
+            1 => Far::default(),
+            _ => far(first, first + width),
+        }
+    };
+    let mut out = CpuSet::default();
+    if each == 1 {
+        // A socket is a domain: one that has enough is chosen without a list of all, of which there may be hundreds where
+        // the configuration counts CPUs only.
+        let enough = (0..all).map(free_of).filter(|(_, free)| *free >= want);
+        let best = enough.min_by_key(|(place, free)| (far_of(*place), *free));
+        if let Some((place, _)) = best {
+            take(&mut out, place, want);
+            return out;
+        }
+    }
+    let part = |(place, free)| Part {
+        place,
+        free,
+        far: far_of(place),
+    };
+    let domains: Vec<Part> = (0..all).map(free_of).map(part).collect();
+    for (domain, number) in spread(&domains, each, want) {
+        take(&mut out, domain, number);
     }
     out
 }
@@ -232,6 +242,35 @@ mod tests {
         };
         let chosen = pick(&class, &without(&class, &[]), 2, far);
         assert_eq!(chosen.iter().collect::<Vec<_>>(), [20, 21]);
+    }
+
+    /// As many sockets as CPUs, as where the configuration has `CPUs` alone.
+    fn counted(cpus: u32) -> NodeClass {
+        NodeClass {
+            cpus,
+            granule: 1,
+            threads_per_core: 1,
+            cores_per_socket: 1,
+            sockets: cpus,
+            numa_per_socket: 1,
+            ..NodeClass::default()
+        }
+    }
+
+    #[test]
+    fn cpus_that_are_only_counted_are_taken_in_order() {
+        let class = counted(512);
+        let mut free = CpuSet::first(512);
+        (0..70).for_each(|cpu| free.remove(cpu));
+        let chosen = |n| pick(&class, &free, n, |_, _| Far::default());
+        assert_eq!(chosen(1).iter().collect::<Vec<_>>(), [70]);
+        assert_eq!(chosen(3).iter().collect::<Vec<_>>(), [70, 71, 72]);
+        let near = |first, _| Far {
+            devices: first != 300,
+            memory: false,
+        };
+        let beside = pick(&class, &free, 1, near);
+        assert_eq!(beside.iter().collect::<Vec<_>>(), [300]);
     }
 
     proptest! {
