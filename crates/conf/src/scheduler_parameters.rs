@@ -251,8 +251,8 @@ pub const WORDS: &[Word] = &[
     (
         "disable_job_shrink",
         false,
-        Nothing("jobs cannot shrink"),
-        "jobs may not shrink",
+        Works,
+        "jobs that run may not give nodes up",
     ),
     (
         "enable_hetjob_steps",
@@ -278,12 +278,7 @@ pub const WORDS: &[Word] = &[
         Missing("--prefer is not supported"),
         "accept any --prefer",
     ),
-    (
-        "max_array_tasks",
-        true,
-        Missing("MaxArraySize bounds arrays"),
-        "most tasks of an array",
-    ),
+    ("max_array_tasks", true, Works, "most tasks of an array"),
     (
         "max_rpc_cnt",
         true,
@@ -506,6 +501,7 @@ fn numbers(word: &str, name: &str, origin: &Origin, findings: &mut Findings) {
         "bf_min_prio_reserve",
         "bf_window",
         "bf_promises",
+        "max_array_tasks",
         "max_switch_wait",
     ];
     let (Some((_, value)), true) = (word.split_once('='), heeded.contains(&name)) else {

@@ -432,6 +432,9 @@ impl Accounts {
             tree.rank();
         } else {
             tree.classic(0, 1.0, f64::from(settings.dampening.max(1)));
+            if settings.depth_oblivious {
+                tree.depth_oblivious(0, 1.0);
+            }
         }
         self.shares = tree.list();
         self.fair = BTreeMap::new();
@@ -654,6 +657,40 @@ impl Tree {
         }
     }
 
+    /// Fair share that does not suffer from depth: `2^-R`, where `R` is that of the account above times the `k`-th power
+    /// of the child's own use against shares, in proportion to that of all its siblings. `k` is 1 unless child and
+    /// account are off in different directions: then the further the account is off, the less the child's own use counts.
+    fn depth_oblivious(&mut self, at: usize, above: f64) {
+        let children = self.children(at);
+        let sum = |of: fn(&Share) -> f64| -> f64 {
+            children.iter().map(|c| of(&self.nodes[*c].share)).sum()
+        };
+        let (used, shares) = (sum(|s| s.norm_usage), sum(|s| s.norm_shares));
+        for child in children {
+            let share = &self.nodes[child].share;
+            let ratio = if share.raw_shares == PARENT_SHARES {
+                above
+            } else if share.norm_shares <= 0.0 {
+                f64::INFINITY
+            } else if at == 0 {
+                share.norm_usage / share.norm_shares
+            } else if used <= 0.0 || share.norm_usage <= 0.0 || above <= 0.0 {
+                0.0
+            } else {
+                let own = share.norm_usage / share.norm_shares / (used / shares);
+                let (above_ln, own_ln) = (above.ln(), own.ln());
+                let k = match above_ln * own_ln < 0.0 {
+                    true => 1.0 / (1.0 + (5.0 * above_ln).powi(2)),
+                    false => 1.0,
+                };
+                above * own.powf(k)
+            };
+            let share = &mut self.nodes[child].share;
+            share.fair_share = (-ratio).exp2();
+            self.depth_oblivious(child, ratio);
+        }
+    }
+
     /// Depth first: an account, its users, the accounts below it.
     fn list(self) -> Vec<Share> {
         let mut out = Vec::with_capacity(self.nodes.len());
@@ -783,6 +820,77 @@ mod tests {
         );
         let got = fair(&mut all, false);
         assert!(got[0].1 == 0.25 && got[1].1 == 1.0, "{got:?}");
+    }
+
+    /// Accounts a and b have the same, a has used all. Below a, two levels down, a1 alone has used what is used: with the
+    /// classic formula its sibling suffers with it, here a2 is between its account's fair share and 1.
+    #[test]
+    fn depth_does_not_count_against_users() {
+        let depth_oblivious = |all: &mut Accounts| {
+            let settings = Multifactor {
+                dampening: 1,
+                depth_oblivious: true,
+                ..Multifactor::default()
+            };
+            all.calculate(Timestamp(0), &settings);
+            let of = |(name, user): (&str, &str)| {
+                let same = |s: &&Share| s.account == name && s.user == user;
+                all.shares.iter().find(same).map(|s| s.fair_share).unwrap()
+            };
+            [("a", ""), ("c", ""), ("c", "c1"), ("c", "c2"), ("b", "b1")].map(of)
+        };
+        let tree = &[("a", "root", 1), ("c", "a", 1), ("b", "root", 1)];
+        let mut even = with(
+            tree,
+            &[
+                ("c1", "c", 1, 25.0),
+                ("c2", "c", 1, 25.0),
+                ("b1", "b", 1, 50.0),
+            ],
+        );
+        // All on target: half everywhere, at each depth.
+        assert!(
+            depth_oblivious(&mut even)
+                .iter()
+                .all(|f| (f - 0.5).abs() < 1e-12)
+        );
+        let mut uneven = with(
+            tree,
+            &[
+                ("c1", "c", 1, 40.0),
+                ("c2", "c", 1, 10.0),
+                ("b1", "b", 1, 50.0),
+            ],
+        );
+        let [a, c, c1, c2, b1] = depth_oblivious(&mut uneven);
+        assert_eq!((a, c, b1), (0.5, 0.5, 0.5));
+        // The account is on target: what counts is the user's own use, 1.6 and 0.4 times the share.
+        assert!((c1 - (-1.6f64).exp2()).abs() < 1e-12 && (c2 - (-0.4f64).exp2()).abs() < 1e-12);
+        let mut over = with(
+            tree,
+            &[
+                ("c1", "c", 1, 40.0),
+                ("c2", "c", 1, 40.0),
+                ("b1", "b", 1, 20.0),
+            ],
+        );
+        let [a, c, c1, c2, _] = depth_oblivious(&mut over);
+        // The account used 1.6 times its share, and each level below it, and each user, the same.
+        assert!(
+            [c, c1, c2].iter().all(|f| (f - a).abs() < 1e-12)
+                && (a - (-1.6f64).exp2()).abs() < 1e-12
+        );
+        let mut mixed = with(
+            tree,
+            &[
+                ("c1", "c", 1, 79.0),
+                ("c2", "c", 1, 1.0),
+                ("b1", "b", 1, 20.0),
+            ],
+        );
+        let [a, _, c1, c2, _] = depth_oblivious(&mut mixed);
+        // Who used little of too much stays near the account's fair share, who used most is below it.
+        assert!(c1 < a && a < c2 && c2 < 0.5, "{c1} {a} {c2}");
     }
 
     #[test]

@@ -300,8 +300,12 @@ impl<'a> Draft<'a> {
             .map(|job| self.state.scopes_of(job, &alloc.partition));
         let limit = self.job(id).and_then(|job| job.time_limit.seconds());
         let (tres, end) = (amounts(alloc), limit.map(|s| self.now.plus_s(s)));
+        let factor = alloc.use_counts_millionths();
         for scope in scopes.into_iter().flatten() {
-            self.limits.entry(scope).or_default().add(&tres, end);
+            self.limits
+                .entry(scope)
+                .or_default()
+                .add(&tres, (end, factor));
         }
     }
 
