@@ -245,14 +245,22 @@ pub(crate) struct Changes {
     nodes: Vec<u32>,
     /// Changes that are no longer in `nodes`.
     dropped: u64,
+    /// How often anything changed.
+    version: u64,
 }
 
 impl Changes {
     /// A node changed.
     pub(crate) fn note(&mut self, node: u32) {
+        self.version += 1;
         if self.nodes.last() != Some(&node) {
             self.nodes.push(node);
         }
+    }
+
+    /// As long as it is the same, nothing of any node has changed.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
     }
 
     /// All changes so far; to be given to [`Changes::since`].

@@ -37,7 +37,7 @@ impl Pass<'_> {
         let place = (&self.s.fleet, view);
         let stamp = self.s.queue.lane(lane).stamp;
         let outlook = self.s.outlooks.remove(&part);
-        let outlook = outlook
+        let mut outlook = outlook
             .filter(|(of, outlook)| *of == stamp && outlook.ends() == ends)
             .and_then(|(_, mut kept)| kept.update(demand, &self.s.fleet, view).then_some(kept))
             .unwrap_or_else(|| Outlook::new(demand, &self.s.fleet, view, (ends, None)));
@@ -45,10 +45,19 @@ impl Pass<'_> {
         let fresh = || self.plan.switch_waits.contains(&job).then_some(self.now);
         let waited = since.or_else(fresh);
         let licensed = self.licensed(lane, demand);
-        let found = licensed.as_ref().and_then(|(from, _)| {
-            let promised = (&self.holds, &self.hold_ends);
-            outlook.earliest(demand, place, promised, (self.now, *from), waited)
-        });
+        let alone = self.holds.is_empty()
+            && self.hold_ends.is_empty()
+            && self.s.fleet.blocks.all.is_empty()
+            && self.s.queue.lane(lane).licenses.is_empty()
+            && demand.switches.is_none();
+        let found = match &licensed {
+            Some(_) if alone => outlook.earliest_alone(demand, place, self.now),
+            Some((from, _)) => {
+                let promised = (&self.holds, &self.hold_ends);
+                outlook.earliest(demand, place, promised, (self.now, *from), waited)
+            }
+            None => None,
+        };
         let mut new = None;
         if let Some((start, picks)) = found
             && self.may_promise(job, start)
