@@ -275,7 +275,7 @@ pub const WORDS: &[Word] = &[
     (
         "ignore_prefer_validation",
         false,
-        Missing("--prefer is not supported"),
+        Nothing("what no node has is not preferred, and no job is refused for it"),
         "accept any --prefer",
     ),
     ("max_array_tasks", true, Works, "most tasks of an array"),
@@ -437,9 +437,9 @@ pub const WORDS: &[Word] = &[
     ),
     (
         "whole_hetjob",
-        true,
-        Missing("components are cancelled and changed one by one"),
-        "operations on one component are for all",
+        false,
+        Works,
+        "to cancel, hold or release one component is to do so with all",
     ),
 ];
 

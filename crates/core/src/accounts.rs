@@ -625,7 +625,7 @@ mod tests {
         );
         let [a, _, c1, c2, _] = depth_oblivious(&mut mixed);
         // Who used little of too much stays near the account's fair share, who used most is below it.
-        assert!(c1 < a && a < c2 && c2 < 0.5, "{c1} {a} {c2}");
+        assert!(c1 < a && a < c2 && c2 < 1.0, "{c1} {a} {c2}");
     }
 
     #[test]

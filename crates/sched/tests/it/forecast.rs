@@ -236,7 +236,7 @@ fn licenses_and_limits_are_named() {
         ..spec
     };
     let a = world.submit(wants("foo:2", job(1, 20)));
-    let b = world.submit(wants("foo:2", job(1, 20)));
+    let b = world.submit(wants("foo:3", job(1, 20)));
     let c = world.submit(wants("foo:1", job(1, 30)));
     let large = world.submit(wide(3, 3, 10));
     let long = world.submit(job(1, 120));
@@ -244,7 +244,7 @@ fn licenses_and_limits_are_named() {
     assert_eq!(
         why(&world, b).waits_for,
         [
-            "It asks for 2 of license foo; 1 of 3 can be had now.".to_owned(),
+            "It asks for 3 of license foo; 1 of 3 can be had now.".to_owned(),
             format!("Of foo, job {a} has 2."),
         ]
     );
