@@ -170,7 +170,20 @@ impl Default for ClusterConfig {
 impl ClusterConfig {
     /// Whether run times are predicted, for the order of jobs and for planning (`crate::run_times`).
     pub fn predicts_run_times(&self) -> bool {
-        self.scheduler_parameters.iter().any(|word| word == PREDICT)
+        self.has_scheduler_parameter(PREDICT)
+    }
+
+    /// Whether `SchedulerParameters` has that word.
+    pub fn has_scheduler_parameter(&self, name: &str) -> bool {
+        self.scheduler_parameters.iter().any(|word| word == name)
+    }
+
+    /// The number that `SchedulerParameters` gives a word; the last one if there are several.
+    pub fn scheduler_parameter(&self, name: &str) -> Option<u64> {
+        let pairs =
+            (self.scheduler_parameters.iter().rev()).filter_map(|word| word.split_once('='));
+        let mut values = pairs.filter(|(key, _)| *key == name);
+        values.next()?.1.parse().ok()
     }
 }
 

@@ -139,6 +139,7 @@ pub(crate) fn start(job: &mut Job, hostlist: &str, cpus: &[&[u32]]) {
         reservation: None,
         end_by: None,
         billing_milli: 0,
+        usage_factor_millionths: None,
         sharers: 0,
         only_user: None,
         licenses: Vec::new(),

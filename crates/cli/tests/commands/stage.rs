@@ -274,6 +274,7 @@ fn allocation(spec: JobSpec, nodes: &[&str], agent: &str) -> AllocationInfo {
         reservation: None,
         end_by: None,
         billing_milli: 0,
+        usage_factor_millionths: None,
         sharers: 0,
         only_user: None,
         licenses: Vec::new(),

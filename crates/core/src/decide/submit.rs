@@ -384,6 +384,14 @@ fn check_array(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
             ),
         ));
     }
+    let most = config.scheduler_parameter("max_array_tasks");
+    if let Some(most) = most.filter(|most| array.indices.len() > *most) {
+        let tasks = array.indices.len();
+        return Err(Refusal::new(
+            RefusalCode::ArrayTooLarge,
+            format!("{tasks} tasks are more than SchedulerParameters=max_array_tasks={most}"),
+        ));
+    }
     if spec.kind != JobKind::Batch {
         return Err(Refusal::new(
             RefusalCode::InvalidArray,

@@ -5,6 +5,9 @@ use crate::ids::NodeIdx;
 use crate::time::Timestamp;
 use minicbor::{Decode, Encode};
 
+/// One, in millionths.
+pub const MILLION: u64 = 1_000_000;
+
 /// Resources given to a job.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct Allocation {
@@ -45,9 +48,17 @@ pub struct Allocation {
     #[n(10)]
     #[cbor(default)]
     pub licenses: Vec<(String, u32)>,
+    /// `UsageFactor` of the QOS when it began, in millionths; absent is 1.
+    #[n(11)]
+    pub usage_factor_millionths: Option<u64>,
 }
 
 impl Allocation {
+    /// The part of its use that counts towards limits of use in the course of time, in millionths.
+    pub fn use_counts_millionths(&self) -> u64 {
+        self.usage_factor_millionths.unwrap_or(MILLION)
+    }
+
     /// CPUs over all nodes.
     pub fn cpus(&self) -> u64 {
         self.nodes.iter().map(|n| u64::from(n.cpus.len())).sum()

@@ -8,6 +8,7 @@ use crate::outlook::{Outlook, promise};
 use crate::queue::HeadKey;
 use crate::tenants::Ends;
 use muster_core::ids::JobId;
+use muster_core::priority::Scale;
 use muster_core::time::Timestamp;
 
 impl Pass<'_> {
@@ -120,8 +121,15 @@ impl Pass<'_> {
             .window_ms
             .is_none_or(|window_ms| start.since_ms(self.now) <= window_ms)
             && waited_ms(self.state, job, self.now) >= settings.least_age_ms
-            && self.state.jobs[&job].priority >= settings.least_priority
+            && self.has_priority(job, settings.least_priority)
             && !(settings.one_each && self.made.values().any(promised))
+    }
+
+    /// Whether a job has the priority that it takes to have nodes kept for it: `least`, and its QOS's threshold.
+    fn has_priority(&self, job: JobId, least: u32) -> bool {
+        let job = &self.state.jobs[&job];
+        let least = least.max(self.state.min_priority(job, &job.partition));
+        least == 0 || self.state.priority_of(Scale::new(self.state).as_ref(), job) >= least
     }
 
     /// The job waits behind the first of its partition, and nodes are kept for it as well.
