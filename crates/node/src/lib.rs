@@ -11,6 +11,7 @@ mod cross_memory;
 mod emulate;
 mod info;
 mod layout;
+mod numa;
 mod options;
 mod pattern;
 mod shim;
