@@ -17,6 +17,7 @@ mod result;
 mod streams;
 mod task;
 pub(crate) mod tree;
+mod wire;
 
 use crate::shim::Containment as _;
 use crate::shim::wire::StepOrder;
@@ -227,7 +228,7 @@ impl<'a> Stepd<'a> {
             }
             if let Some(client) = &mut self.client {
                 client.write();
-                if !client.open {
+                if !client.wire.open {
                     self.client_lost();
                     continue;
                 }
@@ -278,7 +279,7 @@ impl<'a> Stepd<'a> {
             }
         }
         client.write();
-        client.output.is_empty() || !client.open
+        client.wire.output.is_empty() || !client.wire.open
     }
 
     fn wait(&mut self) -> io::Result<()> {
@@ -303,20 +304,23 @@ impl<'a> Stepd<'a> {
         let stuffed =
             self.streams.iter().any(Stream::is_stuffed) || tree.is_some_and(Tree::is_stuffed);
         let client = self.client.as_ref();
-        let choked = client.is_some_and(|c| c.output.len() > OUTPUT_MAX);
+        let choked = client.is_some_and(|c| c.wire.output.len() > OUTPUT_MAX);
         let full = choked || tree.is_some_and(Tree::is_full);
         let reading = if stuffed { 0 } else { libc::POLLIN };
         let writing = client.map_or(0, |c| {
-            if c.output.is_empty() {
+            if c.wire.output.is_empty() {
                 0
             } else {
                 libc::POLLOUT
             }
         });
-        add(raw(client.map(|c| c.stream.as_raw_fd())), reading | writing);
+        add(
+            raw(client.map(|c| c.wire.stream.as_raw_fd())),
+            reading | writing,
+        );
         add(raw(self.pmix.as_ref().map(mpi::Pmix::fd)), libc::POLLIN);
         for stranger in &self.strangers {
-            add(stranger.stream.as_raw_fd(), libc::POLLIN);
+            add(stranger.wire.stream.as_raw_fd(), libc::POLLIN);
         }
         let strangers = self.strangers.len();
         let mut below = 0;
@@ -431,7 +435,7 @@ impl<'a> Stepd<'a> {
     /// Someone connected: srun, if the first message is the key.
     fn take_stranger(&mut self, at: usize) {
         let mut stranger = self.strangers.swap_remove(at);
-        stranger.read();
+        stranger.wire.read();
         let free = self.client.is_none() && self.phase == Phase::Waiting && !self.ending;
         match stranger.next() {
             Some(ToStepd::Hello(key)) if free && key == self.order.launch.step_key => {
@@ -445,7 +449,7 @@ impl<'a> Stepd<'a> {
             {
                 self.attach(&attach, stranger);
             }
-            None if stranger.open => self.strangers.push(stranger),
+            None if stranger.wire.open => self.strangers.push(stranger),
             // Not the key, or srun is here already: the connection is dropped.
             _ => {}
         }
@@ -514,7 +518,7 @@ impl<'a> Stepd<'a> {
 
     fn take_client(&mut self) {
         if let Some(client) = &mut self.client {
-            client.read();
+            client.wire.read();
         }
         self.client_messages();
     }
@@ -523,7 +527,7 @@ impl<'a> Stepd<'a> {
         while let Some(message) = self.client.as_mut().and_then(Client::next) {
             self.told(message);
         }
-        if self.client.as_ref().is_some_and(|c| !c.open) {
+        if self.client.as_ref().is_some_and(|c| !c.wire.open) {
             self.client_lost();
         }
     }
@@ -740,7 +744,7 @@ impl<'a> Stepd<'a> {
             (Some(tree), client) => {
                 let frame = tree.say(message);
                 if let Some(client) = client {
-                    client.output.extend_from_slice(frame);
+                    client.wire.output.extend_from_slice(frame);
                 }
             }
             (None, Some(client)) => client.send(message),

@@ -258,7 +258,7 @@ fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> any
     loop {
         while let Some(message) = client.next() {
             let said = hear(launch, &mut tree, message, &mut left)?;
-            client.output.extend(said);
+            client.wire.output.extend(said);
         }
         client.write();
         let over = tree.as_ref().is_none_or(Tree::is_over);
@@ -269,28 +269,29 @@ fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> any
             client.send(&FromStepd::Over);
             client.write();
         }
-        if left || !client.open || (client.told_over && client.output.is_empty()) {
+        if left || !client.wire.open || (client.told_over && client.wire.output.is_empty()) {
             return Ok(());
         }
-        let writes = if client.output.is_empty() {
+        let writes = if client.wire.output.is_empty() {
             0
         } else {
             libc::POLLOUT
         };
-        let mut fds = vec![entry(client.stream.as_raw_fd(), libc::POLLIN | writes)];
+        let mut fds = vec![entry(client.wire.stream.as_raw_fd(), libc::POLLIN | writes)];
         let below = tree.iter().flat_map(|t: &Tree| t.interests(false));
         fds.extend(below.map(|(fd, events)| entry(fd, events)));
         sys::poll(&mut fds, -1)?;
         let seen: Vec<bool> = fds.iter().map(|f| f.revents != 0).collect();
         if let Some(tree) = &mut tree {
-            for position in tree.serve(&seen[1..], &mut client.output) {
+            for position in tree.serve(&seen[1..], &mut client.wire.output) {
                 client
+                    .wire
                     .output
                     .extend_from_slice(tree.say(&FromStepd::Lost(position)));
             }
         }
         if seen[0] {
-            client.read();
+            client.wire.read();
         }
     }
 }

@@ -4,12 +4,13 @@
 //! has them say again what it has not heard.
 
 use super::client::Client;
+use super::wire::Wire;
 use super::{OUTPUT_MAX, Stepd};
 use muster_core::tree;
-use muster_proto::frame::{self, Frames};
+use muster_proto::frame;
 use muster_proto::step::{Attach, FromStepd, StepLaunch, ToStepd};
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -44,10 +45,7 @@ pub(crate) struct Tree {
 #[derive(Debug)]
 struct Child {
     branch: Range<usize>,
-    stream: UnixStream,
-    input: Frames,
-    output: Vec<u8>,
-    open: bool,
+    wire: Wire,
     /// It has said that it is over.
     over: bool,
 }
@@ -122,10 +120,10 @@ impl Tree {
         let whole = frame::encode(&ToStepd::Down(number, Box::new(message.clone())));
         for child in &mut self.children {
             if only.is_none_or(|at| child.branch.contains(&at)) {
-                child.output.extend_from_slice(&whole);
+                child.wire.output.extend_from_slice(&whole);
             } else {
                 let nothing = ToStepd::Down(number, Box::new(ToStepd::Nothing));
-                frame::encode_into(&nothing, &mut child.output);
+                frame::encode_into(&nothing, &mut child.wire.output);
             }
         }
         self.write();
@@ -153,7 +151,7 @@ impl Tree {
         if position as usize != self.position {
             let to = |c: &&mut Child| c.branch.contains(&(position as usize));
             if let Some(child) = self.children.iter_mut().find(to) {
-                frame::encode_into(&ToStepd::Seen(position, count), &mut child.output);
+                frame::encode_into(&ToStepd::Seen(position, count), &mut child.wire.output);
                 child.write();
             }
             return;
@@ -172,7 +170,7 @@ impl Tree {
             let from = child.branch.start - self.position;
             let to = child.branch.end - self.position;
             let of_child = seen.get(from..to).unwrap_or_default().to_vec();
-            frame::encode_into(&ToStepd::Again(of_child), &mut child.output);
+            frame::encode_into(&ToStepd::Again(of_child), &mut child.wire.output);
         }
         self.write();
         self.seen(number(self.position), seen.first().copied().unwrap_or(0));
@@ -183,7 +181,7 @@ impl Tree {
     pub(crate) fn leave(&mut self) {
         self.left = true;
         for child in &mut self.children {
-            frame::encode_into(&ToStepd::Left, &mut child.output);
+            frame::encode_into(&ToStepd::Left, &mut child.wire.output);
         }
         self.write();
     }
@@ -200,14 +198,16 @@ impl Tree {
 
     /// Those below must catch up with srun.
     pub(crate) fn is_stuffed(&self) -> bool {
-        self.children.iter().any(|c| c.output.len() > OUTPUT_MAX)
+        self.children
+            .iter()
+            .any(|c| c.wire.output.len() > OUTPUT_MAX)
     }
 
     /// To poll; `full` while those above must catch up.
     pub(crate) fn interests(&self, full: bool) -> impl Iterator<Item = (RawFd, i16)> {
         self.children.iter().map(move |child| {
             let reads = if full { 0 } else { libc::POLLIN };
-            let writes = if child.output.is_empty() {
+            let writes = if child.wire.output.is_empty() {
                 0
             } else {
                 libc::POLLOUT
@@ -216,7 +216,7 @@ impl Tree {
             let fd = if reads | writes == 0 {
                 -1
             } else {
-                child.stream.as_raw_fd()
+                child.wire.stream.as_raw_fd()
             };
             (fd, reads | writes)
         })
@@ -228,7 +228,7 @@ impl Tree {
             child.write();
             child.read(up);
         }
-        let gone = self.children.extract_if(.., |c| !c.open);
+        let gone = self.children.extract_if(.., |c| !c.wire.open);
         gone.filter(|c| !c.over)
             .map(|c| number(c.branch.start))
             .collect()
@@ -244,14 +244,11 @@ impl Child {
         let path = address.strip_prefix("unix:").ok_or_else(|| {
             io::Error::other("step daemons on other machines cannot be reached by this version")
         })?;
-        let stream = UnixStream::connect(path)?;
-        stream.set_nonblocking(true)?;
+        let mut wire = Wire::new(UnixStream::connect(path)?)?;
+        wire.output = frame::encode(&ToStepd::Attach(Box::new(hand)));
         let mut child = Child {
             branch,
-            stream,
-            input: Frames::default(),
-            output: frame::encode(&ToStepd::Attach(Box::new(hand))),
-            open: true,
+            wire,
             over: false,
         };
         child.write();
@@ -259,39 +256,20 @@ impl Child {
     }
 
     fn write(&mut self) {
-        let mut done = 0;
-        while done < self.output.len() && self.open {
-            match self.stream.write(&self.output[done..]) {
-                Ok(n) => done += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                // What it has said is still to be read; that finds the end.
-                Err(_) => done = self.output.len(),
-            }
-        }
-        self.output.drain(..done);
+        // Where it takes no more, what it has said is still to be read; that finds the end.
+        self.wire.write().ok();
     }
 
     fn read(&mut self, up: &mut Vec<u8>) {
-        let mut chunk = [0; 64 << 10];
-        match self.stream.read(&mut chunk) {
-            Ok(0) => self.open = false,
-            Ok(n) => self.input.push(&chunk[..n]),
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) => {}
-            Err(_) => self.open = false,
-        }
+        self.wire.read();
         loop {
-            match self.input.take_whole() {
+            match self.wire.input.take_whole() {
                 Ok(Some(frame)) if is_over(frame) => self.over = true,
                 Ok(Some(frame)) => up.extend_from_slice(frame),
                 Ok(None) => return,
                 Err(e) => {
                     eprintln!("a message from below is not understood: {e}");
-                    self.open = false;
+                    self.wire.open = false;
                     return;
                 }
             }
@@ -330,7 +308,7 @@ impl Stepd<'_> {
     /// Says again what srun has not heard.
     pub(super) fn say_again(&mut self, seen: &[u64]) {
         if let (Some(tree), Some(client)) = (&mut self.tree, &mut self.client) {
-            client.output.extend(tree.again(seen));
+            client.wire.output.extend(tree.again(seen));
         }
     }
 
@@ -341,7 +319,10 @@ impl Stepd<'_> {
         };
         // Without a way up it is dropped: they will be asked to say it again.
         let mut nowhere = Vec::new();
-        let up = self.client.as_mut().map_or(&mut nowhere, |c| &mut c.output);
+        let up = self
+            .client
+            .as_mut()
+            .map_or(&mut nowhere, |c| &mut c.wire.output);
         for position in tree.serve(seen, up) {
             self.send(&FromStepd::Lost(position));
         }
@@ -374,6 +355,7 @@ impl Stepd<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_proto::frame::Frames;
 
     #[test]
     fn what_is_said_is_kept_until_it_is_acknowledged() {
