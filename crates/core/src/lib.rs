@@ -23,6 +23,7 @@ mod effects;
 pub mod event;
 pub mod explain;
 pub mod gpu_bind;
+pub mod gpu_parts;
 pub mod het;
 pub mod hostlist;
 pub mod ids;

@@ -12,6 +12,7 @@ mod descriptors;
 mod emulate;
 mod info;
 mod layout;
+mod numa;
 mod options;
 mod pattern;
 mod shim;

@@ -1,6 +1,7 @@
 //! Who is on a node, how much of it they have and until when: from this follows what a node has free at a later time.
 //! Follows the state by job and node.
 
+use crate::fleet::devices::{give_back, unavailable};
 use crate::fleet::{Detail, Fleet, NodeClass, Room, Want};
 use crate::planned::PlannedEnds;
 use crate::sharing::{Tenants, lend};
@@ -52,7 +53,8 @@ impl Tenant {
         let mut gres = Vec::new();
         for held in &share.gres {
             for ((name, kind, _), at) in class.gres.iter().zip(0u32..) {
-                if *name == held.name && *kind == held.kind {
+                let counts = !class.no_consume.get(at as usize).copied().unwrap_or(false);
+                if *name == held.name && *kind == held.kind && counts {
                     gres.push((at, held.ids.clone()));
                 }
             }
@@ -95,11 +97,8 @@ impl Tenant {
         if room.jobs == 0 {
             (room.exclusive, room.by_user, room.tenants) = (false, false, Tenants::None);
         }
-        for (at, ids) in &self.gres {
-            let most = u32::try_from(class.gres[*at as usize].2).unwrap_or(u32::MAX);
-            let free = &mut room.gres[*at as usize];
-            *free = free.saturating_add(ids.len()).min(most);
-        }
+        let held = self.gres.iter();
+        give_back(class, room, held.map(|(at, ids)| (*at as usize, ids)));
     }
 }
 
@@ -235,6 +234,8 @@ impl Fleet {
                 }
             }
         }
+        let class = &self.classes[view.class as usize];
+        detail.gres_used = unavailable(class, &detail.gres_used).into_owned();
         Some(detail)
     }
 }

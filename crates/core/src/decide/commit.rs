@@ -7,6 +7,7 @@ use crate::account_limits::amounts;
 use crate::command::{Plan, PlannedStart};
 use crate::config::PartitionState;
 use crate::event::{Event, JobChange};
+use crate::gpu_parts;
 use crate::ids::{Attempt, JobId};
 use crate::job::{Allocation, ArrayRole, Job, MILLION, NodeShare};
 use crate::licenses;
@@ -350,17 +351,23 @@ pub(super) fn share_fits(
         return false;
     }
     let mut asked: Vec<crate::cpuset::CpuSet> = node.used_gres.clone();
+    let entries: Vec<gpu_parts::Entry<'_>> = node.config.gres.iter().map(|g| g.entry()).collect();
     share.gres.iter().all(|gres| {
         let Some(slot) = node.gres_slot(gres) else {
             return false;
         };
-        let count = node.config.gres[slot].count;
-        let Some(used) = asked.get_mut(slot) else {
-            return false;
-        };
-        let free = !used.intersects(&gres.ids) && gres.ids.iter().all(|i| u64::from(i) < count);
-        used.union_with(&gres.ids);
-        free
+        let entry = &node.config.gres[slot];
+        let exist = gres.ids.iter().all(|i| u64::from(i) < entry.count);
+        if entry.no_consume {
+            return exist;
+        }
+        let taken = gpu_parts::unavailable(&entries, &asked);
+        let free = !taken
+            .get(slot)
+            .is_none_or(|used| used.intersects(&gres.ids));
+        drop(taken);
+        asked[slot].union_with(&gres.ids);
+        free && exist
     })
 }
 

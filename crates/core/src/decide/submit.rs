@@ -132,7 +132,9 @@ pub(super) fn prepare(
         .first()
         .map_or(TimeLimit::Unlimited, |p| limit_in(p));
     ask::check(state, &partitions, &mut spec.ask)?;
-    if let (MemoryAsk::Default, Some(first)) = (spec.ask.memory, partitions.first()) {
+    if let (MemoryAsk::Default, Some(first)) = (spec.ask.memory, partitions.first())
+        && !partition_access::memory_by_gpu(state, first, &spec.ask)
+    {
         spec.ask.memory = partition_access::default_memory(state, first);
     }
     spec.partitions = partitions.iter().map(|p| p.name.clone()).collect();
