@@ -23,6 +23,7 @@ mod source;
 pub mod topology;
 pub mod value;
 mod write;
+pub mod zone;
 
 pub use check::{CheckReport, DEFAULT_PATH, FindError, check, check_with, find_config};
 pub use cluster::state_name;

@@ -79,6 +79,10 @@ pub struct StepView<'a> {
     pub total_tasks: Option<u32>,
 }
 
+/// How often the job lost nodes, in the files that `scontrol update` writes for a job's own environment: srun tells nodes
+/// so, which may not have heard of it yet.
+pub const RESIZES: &str = "MUSTER_RESIZES";
+
 /// `4(x2),3`: equal neighbours are counted.
 pub fn per_node_text(counts: impl IntoIterator<Item = u32>) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
@@ -119,7 +123,7 @@ pub fn is_job_variable(name: &str) -> bool {
         "SLURM_LAUNCH_NODE_",
         "SLURM_GPUS",
     ];
-    const NAMES: [&str; 19] = [
+    const NAMES: [&str; 20] = [
         "SLURM_HET_SIZE",
         "SLURM_PACK_SIZE",
         "SLURM_JOBID",
@@ -139,6 +143,7 @@ pub fn is_job_variable(name: &str) -> bool {
         "SLURM_GPU_BIND",
         "SLURM_TRES_BIND",
         "MUSTER_NODE",
+        RESIZES,
     ];
     PREFIXES.iter().any(|p| name.starts_with(p))
         || NAMES.contains(&name)

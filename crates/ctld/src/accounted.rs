@@ -27,6 +27,10 @@ impl Accounted {
 
     /// Remembers that the journal stood at `position` at this time.
     pub fn note(&mut self, now: Timestamp, position: Position) {
+        // Where the clock was set back, what was noted since counts as of now: rather too old than too young.
+        while self.samples.back().is_some_and(|last| last.0 > now) {
+            self.samples.pop_back();
+        }
         match self.samples.back_mut() {
             Some(last) if now.since_ms(last.0) < SAMPLE_MS => last.1 = position,
             _ => self.samples.push_back((now, position)),
@@ -48,5 +52,23 @@ impl Accounted {
         } else {
             position <= stored
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_nothing_younger() {
+        let mut accounted = Accounted::new(Box::new(|| 15), 0);
+        for (at, position) in [(50_000, 10), (70_000, 14), (90_000, 15)] {
+            accounted.note(Timestamp(at), position);
+        }
+        // It goes back; something happens that accounting, which has the first 15, does not get.
+        accounted.note(Timestamp(60_000), 16);
+        assert!(accounted.covers(Timestamp(79_000), 30));
+        assert!(!accounted.covers(Timestamp(90_000), 30));
+        assert!(!accounted.covers(Timestamp(200_000), 30));
     }
 }

@@ -680,6 +680,7 @@ impl Writer {
             qos: record.spec.qos_name().to_owned(),
             next_step: record.next_step,
             components: components(state, record),
+            resizes: record.resizes,
             alloc,
         })))
     }

@@ -236,5 +236,6 @@ fn launch(id: u64, dir: &Path) -> Order {
         qos: "normal".to_owned(),
         next_step: 0,
         components: Vec::new(),
+        resizes: 0,
     }))
 }

@@ -96,6 +96,8 @@ enum Event {
     StillWaiting(u64),
     /// A wait is over: a step start whose job has not come.
     GaveUp(u64),
+    /// Reports have waited for others to go with them.
+    ReportsWaited,
     /// The health of the node is to be checked.
     HealthCheckDue,
     /// That is done.
@@ -312,6 +314,7 @@ impl Agent {
             Event::EndsTold(told) => self.ends_told(told),
             Event::StillWaiting(conn) => self.still_waiting(conn),
             Event::GaveUp(wait) => self.gave_up(wait),
+            Event::ReportsWaited => self.reports.waited(),
             Event::HealthCheckDue => self.check_health(),
             Event::HealthChecked => self.health.checked(),
             Event::SampleDue => self.sample_due(),
@@ -401,6 +404,12 @@ impl Agent {
         if let Some(controller) = &self.controller {
             if let Some(reports) = self.reports.unsent() {
                 frame::encode_into(&ToCtld::Reports(reports), &mut self.to_controller);
+            } else if self.reports.wants_timer() {
+                let events = self.events.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(reports::START_WAIT).await;
+                    let _ = events.send(Event::ReportsWaited);
+                });
             }
             if !self.to_controller.is_empty() {
                 let _ = controller.send(std::mem::take(&mut self.to_controller));

@@ -413,6 +413,10 @@ pub struct JobGrant {
     #[n(15)]
     #[cbor(default)]
     pub components: Vec<HetComponent>,
+    /// How often it has lost nodes while it ran.
+    #[n(16)]
+    #[cbor(default)]
+    pub resizes: u32,
 }
 
 /// Agent to controller.

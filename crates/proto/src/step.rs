@@ -302,6 +302,11 @@ pub struct StepSpec {
     /// `--treewidth`: how many nodes each node passes messages on to; else the site's.
     #[n(43)]
     pub tree_width: Option<u32>,
+    /// How often its job has lost nodes, as far as whoever asks knows: a node that has not heard of the last time yet
+    /// waits for that.
+    #[n(44)]
+    #[cbor(default)]
+    pub resizes: u32,
 }
 
 impl StepSpec {

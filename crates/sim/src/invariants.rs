@@ -215,10 +215,8 @@ pub(crate) fn invariant_a_launch_is_for_this_node(
     let here = &world.agents[node].name;
     let share = grant.alloc.nodes.get(grant.position as usize);
     let launch = world.ledger.launch(grant.job, grant.attempt);
-    let durable = launch.and_then(|l| l.nodes.get(grant.position as usize));
-    if share.is_none_or(|share| share.name != *here || share.cpus.is_empty())
-        || durable != Some(&World::idx(node))
-    {
+    let durable = launch.is_some_and(|l| l.has_had(grant.position, World::idx(node)));
+    if share.is_none_or(|share| share.name != *here || share.cpus.is_empty()) || !durable {
         return broken(
             name,
             format!(
@@ -268,8 +266,8 @@ pub(crate) fn invariant_no_attempt_starts_twice_on_a_node(
     )
 }
 
-/// No two jobs' processes have a CPU in common, as the node itself sees it, but for those of jobs that share and of jobs
-/// that are stopped. A node that comes back after it was given up is told to end what runs there before it gets anything
+/// No two jobs' processes have a CPU in common, as the node itself sees it, but for those of jobs that share, of jobs
+/// that are stopped, and of those that an administrator resumed while others had their CPUs. A node that comes back after it was given up is told to end what runs there before it gets anything
 /// new, and waits for that.
 pub(crate) fn invariant_no_cpu_is_used_twice(
     world: &World,
@@ -279,7 +277,14 @@ pub(crate) fn invariant_no_cpu_is_used_twice(
     let run = (grant.job, grant.attempt);
     let cpus = share_of(grant);
     let agent = &world.agents[node];
-    let others = agent.using(&cpus, shared_with(grant).as_deref());
+    let started_at = world.ledger.launch(run.0, run.1).map(|l| l.started_at);
+    let was_resumed = |other: &Run| {
+        let launch = world.ledger.launch(other.0, other.1);
+        let resumed_at = launch.and_then(|launch| launch.resumed_at);
+        resumed_at.is_some() && resumed_at > started_at
+    };
+    let mut others = agent.using(&cpus, shared_with(grant).as_deref());
+    others.retain(|other| !was_resumed(other));
     if others.is_empty() {
         return Ok(());
     }
@@ -392,7 +397,7 @@ pub(crate) fn invariant_running_jobs_are_known_to_their_nodes(world: &World) -> 
             continue;
         };
         for position in job.nodes_held.iter() {
-            let Some(idx) = launch.nodes.get(position as usize) else {
+            let Some(idx) = launch.nodes().get(position as usize) else {
                 continue;
             };
             let Some(connected) = world.connected_since(idx.0 as usize) else {

@@ -4,7 +4,7 @@
 
 use crate::Violation;
 use muster_core::cpuset::CpuSet;
-use muster_core::event::{Event, NodeChange};
+use muster_core::event::{Event, JobChange, NodeChange};
 use muster_core::ids::{Attempt, JobId, NodeIdx};
 use muster_core::job::{Allocation, ExitStatus, JobState, Reason};
 use muster_core::reservation::Flags;
@@ -50,10 +50,29 @@ pub(crate) struct Launch {
     pub(crate) started_at: Position,
     /// Virtual time when that became known, milliseconds.
     pub(crate) started_ms: u64,
-    /// Nodes, in order.
-    pub(crate) nodes: Vec<NodeIdx>,
+    /// Nodes, in order: those that it started on, and what was left whenever it lost some.
+    pub(crate) sizes: Vec<Vec<NodeIdx>>,
+    /// Position at which it was last resumed after a suspension.
+    pub(crate) resumed_at: Option<Position>,
     /// How it was first said to end, and whether all of it had been launched by then.
     pub(crate) end: Option<(JobState, ExitStatus, bool)>,
+}
+
+impl Launch {
+    /// The nodes that it has, in order.
+    pub(crate) fn nodes(&self) -> &[NodeIdx] {
+        self.sizes.last().map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a node is, or was, at a position. An order may have been on its way while the job lost a node.
+    pub(crate) fn has_had(&self, position: u32, node: NodeIdx) -> bool {
+        let there = |size: &Vec<NodeIdx>| size.get(position as usize) == Some(&node);
+        self.sizes.iter().any(there)
+    }
+}
+
+fn nodes_of(alloc: &Allocation) -> Vec<NodeIdx> {
+    alloc.nodes.iter().map(|share| share.node).collect()
 }
 
 impl Ledger {
@@ -91,11 +110,11 @@ impl Ledger {
             } => {
                 self.starts += 1;
                 self.keeps_off(*id, *at, alloc)?;
-                let nodes = alloc.nodes.iter().map(|share| share.node).collect();
                 let launch = Launch {
                     started_at: position,
                     started_ms: now,
-                    nodes,
+                    sizes: vec![nodes_of(alloc)],
+                    resumed_at: None,
                     end: None,
                 };
                 let known = self
@@ -128,6 +147,20 @@ impl Ledger {
                         let launched = *reason != Reason::JobLaunchFailure;
                         last.get_mut().end.get_or_insert((*state, *exit, launched));
                     }
+                }
+            }
+            Event::JobChanged {
+                id,
+                change: JobChange::Resized(alloc),
+                ..
+            } => {
+                if let Some(launch) = self.last_launch(*id) {
+                    launch.sizes.push(nodes_of(alloc));
+                }
+            }
+            Event::JobResumed { id, .. } => {
+                if let Some(launch) = self.last_launch(*id) {
+                    launch.resumed_at = Some(position);
                 }
             }
             Event::JobsPurged { ids } => ids.iter().try_for_each(|id| self.purge(*id))?,
@@ -229,6 +262,11 @@ impl Ledger {
         self.downs
             .get(&node)
             .is_some_and(|at| at.iter().any(|p| (from..=to).contains(p)))
+    }
+
+    fn last_launch(&mut self, id: JobId) -> Option<&mut Launch> {
+        let life = self.jobs.get_mut(&id)?;
+        life.attempts.values_mut().next_back()
     }
 
     /// A launch.

@@ -64,7 +64,7 @@ impl Ctx {
             .ok()
             .and_then(|v| v.parse().ok())
             .unwrap_or(64);
-        let mut ctx = Ctx::bare(cluster, TimeZone::system());
+        let mut ctx = Ctx::bare(cluster, muster_conf::zone::local());
         ctx.style = style;
         ctx.index_text_max = index_text_max;
         ctx

@@ -19,6 +19,7 @@ use muster_conf::endpoint;
 use muster_conf::options::{Chosen, Command, OptionError, Source, values};
 use muster_core::ids::JobId;
 use muster_core::job::ExitStatus;
+use muster_core::job_env;
 use muster_core::refusal::RefusalCode;
 use muster_proto::client::{AllocationInfo, Query, Response};
 use muster_proto::step::{AgentReply, AgentRequest, HetStep, StepCreated, StepSpec};
@@ -169,6 +170,7 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
     spec.job = job;
     let (stream, info) = reach_lead(&say, job)?;
     spec.key = info.as_ref().map(|i| i.key.clone());
+    spec.resizes = info.as_ref().map_or_else(own_resizes, |i| i.job.resizes);
     if own_het_job(job) {
         // Numbers of steps are the whole job's.
         let (step, total_tasks) = (het::take_number(&say, job)?, None);
@@ -231,6 +233,12 @@ fn launch(
     let (stream, created) = create(&say, stream, &mut step)?;
     let session = Session::start(&say, line, vec![(step, created)], streams)?;
     Ok((session, stream))
+}
+
+/// What the environment knows of nodes that the own job lost.
+fn own_resizes() -> u32 {
+    let known = std::env::var(job_env::RESIZES).ok();
+    known.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 /// Whether srun is called in that heterogeneous job.

@@ -13,7 +13,7 @@ pub(super) struct LocalZone(OnceCell<TimeZone>);
 
 impl LocalZone {
     fn zone(&self) -> &TimeZone {
-        self.0.get_or_init(TimeZone::system)
+        self.0.get_or_init(muster_conf::zone::local)
     }
 }
 

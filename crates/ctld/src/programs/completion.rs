@@ -1,7 +1,6 @@
 //! Records of ended jobs: `JobCompType=jobcomp/filetxt` appends a line to a file, `jobcomp/script` runs a program.
 
 use super::variable;
-use jiff::tz::TimeZone;
 use muster_conf::Config;
 use muster_core::job::Job;
 use muster_core::time::{TimeLimit, Timestamp};
@@ -144,7 +143,7 @@ fn time(at: Option<Timestamp>) -> String {
     known.map_or_else(
         || "Unknown".to_owned(),
         |at| {
-            let local = at.to_zoned(TimeZone::system());
+            let local = at.to_zoned(muster_conf::zone::local());
             local.strftime("%Y-%m-%dT%H:%M:%S").to_string()
         },
     )

@@ -22,7 +22,7 @@ An option, field or key that is on none of these lists is unknown and refused as
 
 What is different and in no list:
 
-* `SLURM_SRUN_COMM_PORT` and `SLURM_STEP_LAUNCHER_PORT` are not set: srun connects to the nodes and listens to nobody.
+* `SLURM_SRUN_COMM_PORT` and `SLURM_STEP_LAUNCHER_PORT` are 0: srun connects to the nodes and listens to nobody.
 * A task of an array gets its job number when it starts, in the order of starts. Slurm may give numbers to tasks that
   still wait; of which task a number is, both say in `squeue -o %A` and `SLURM_ARRAY_JOB_ID`, `SLURM_ARRAY_TASK_ID`.
 * A running job can give up nodes (`scontrol update`), but not its first one; it gets none while it runs. In accounting

@@ -159,6 +159,75 @@ fn the_environment_of_a_job_is_complete() {
     }
 }
 
+/// What a task of `srun -N2 --ntasks-per-node=2 -c 2 --mem=100 env` has under Slurm 22.05.
+const OF_A_TASK: [&str; 45] = [
+    "SLURMD_NODENAME",
+    "SLURM_CLUSTER_NAME",
+    "SLURM_CONF",
+    "SLURM_CPUS_ON_NODE",
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_DISTRIBUTION",
+    "SLURM_GTIDS",
+    "SLURM_JOBID",
+    "SLURM_JOB_ACCOUNT",
+    "SLURM_JOB_CPUS_PER_NODE",
+    "SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0",
+    "SLURM_JOB_GID",
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NAME",
+    "SLURM_JOB_NODELIST",
+    "SLURM_JOB_NUM_NODES",
+    "SLURM_JOB_PARTITION",
+    "SLURM_JOB_QOS",
+    "SLURM_JOB_UID",
+    "SLURM_JOB_USER",
+    "SLURM_LAUNCH_NODE_IPADDR",
+    "SLURM_LOCALID",
+    "SLURM_MEM_PER_NODE",
+    "SLURM_NNODES",
+    "SLURM_NODEID",
+    "SLURM_NODELIST",
+    "SLURM_NODE_ALIASES",
+    "SLURM_NPROCS",
+    "SLURM_NTASKS",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_PRIO_PROCESS",
+    "SLURM_PROCID",
+    "SLURM_SRUN_COMM_HOST",
+    "SLURM_SRUN_COMM_PORT",
+    "SLURM_STEPID",
+    "SLURM_STEP_ID",
+    "SLURM_STEP_LAUNCHER_PORT",
+    "SLURM_STEP_NODELIST",
+    "SLURM_STEP_NUM_NODES",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_STEP_TASKS_PER_NODE",
+    "SLURM_TASK_PID",
+    "SLURM_TOPOLOGY_ADDR",
+    "SLURM_UMASK",
+    "SLURM_WORKING_CLUSTER",
+];
+
+#[test]
+fn the_environment_of_a_task_is_complete() {
+    let c = Cluster::start(2, 4);
+    let env = c.ok("srun -N2 --ntasks-per-node=2 -c 2 --mem=100 -o %t.env env; cat 3.env");
+    let names: Vec<&str> = env.lines().filter_map(|l| l.split('=').next()).collect();
+    let missing: Vec<_> = OF_A_TASK.iter().filter(|n| !names.contains(n)).collect();
+    assert!(missing.is_empty(), "{missing:?} are missing in\n{env}");
+    for line in [
+        "SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0=4(x2)",
+        "SLURM_SRUN_COMM_PORT=0",
+        "SLURM_PROCID=3",
+        "SLURM_GTIDS=2,3",
+    ] {
+        assert!(
+            env.lines().any(|l| l == line),
+            "{line} is missing in\n{env}"
+        );
+    }
+}
+
 #[test]
 fn a_begin_time_and_a_hold_keep_a_job_pending() {
     let c = Cluster::start(1, 2);

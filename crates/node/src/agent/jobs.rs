@@ -248,16 +248,13 @@ impl Agent {
         let run = (grant.job, grant.attempt);
         if let Some(known) = self.jobs.get_mut(run) {
             // A job that was made smaller has less from now on.
-            let nodes = |grant: &Rc<JobGrant>| grant.alloc.nodes.len();
-            if known
-                .grant
-                .as_ref()
-                .is_none_or(|had| nodes(had) > nodes(grant))
-            {
+            let had = known.grant.as_ref();
+            if had.is_none_or(|had| had.resizes < grant.resizes) {
                 known.grant = Some(Rc::clone(grant));
                 let order = launch::hold(grant, None);
                 self.shim_order(&order);
                 self.steps_may_fit();
+                self.grant_came(grant.job);
             }
             return;
         }

@@ -167,7 +167,8 @@ impl Agent {
         self.steps.dirty = true;
     }
 
-    /// The launch that the step is of; none when the bearer of a key knows of one that is yet to come.
+    /// The launch that the step is of; none when the bearer of a key knows of one that is yet to come, or whoever asks
+    /// of a smaller size of the job.
     fn may_create(&self, uid: u32, spec: &StepSpec) -> Result<Option<Run>, Refusal> {
         let by_key = spec.key.as_ref();
         let unknown_key = by_key.is_some_and(|key| self.jobs.with_key(spec.job, key).is_none());
@@ -189,6 +190,9 @@ impl Agent {
         }
         if job.is_over() {
             return Err(RefusalCode::AlreadyDone.into());
+        }
+        if grant.resizes < spec.resizes {
+            return Ok(None);
         }
         if spec.argv.is_empty() && spec.multi_prog.is_empty() {
             return Err(Refusal::new(RefusalCode::InvalidValue, "no program to run"));
@@ -323,7 +327,8 @@ impl Agent {
             .flat_map(|place| &mut place.tasks)
             .for_each(|task| *task += first);
         let run = (grant.job, grant.attempt);
-        let (spec, key) = (waiting.spec, random_key());
+        let (mut spec, key) = (waiting.spec, random_key());
+        spec.resizes = grant.resizes;
         let width = self.tree_width(spec.tree_width);
         let names: Vec<String> = placed
             .iter()

@@ -5,6 +5,11 @@ use muster_core::ids::{Attempt, JobId, StepNo};
 use muster_core::time::Timestamp;
 use muster_proto::node::{NumberedReport, Report};
 use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How long the start of a step is kept for its end to go with it: most steps that make a rate are over by then, and
+/// the controller has half the work with them.
+pub(super) const START_WAIT: Duration = Duration::from_millis(10);
 
 /// The queue of reports.
 #[derive(Debug)]
@@ -13,6 +18,10 @@ pub(super) struct Reports {
     queue: VecDeque<NumberedReport>,
     /// How many at the front were sent on this connection.
     sent: usize,
+    /// A timer runs that will say that starts of steps have waited for long enough.
+    timed: bool,
+    /// It has said so.
+    due: bool,
 }
 
 impl Reports {
@@ -23,6 +32,8 @@ impl Reports {
             next: u64::try_from(now.0).unwrap_or(0) << 20,
             queue: VecDeque::new(),
             sent: 0,
+            timed: false,
+            due: false,
         }
     }
 
@@ -45,11 +56,28 @@ impl Reports {
         })
     }
 
-    /// What has not been sent on this connection.
+    /// What has not been sent on this connection, unless it is only starts of steps, which wait for company.
     pub(super) fn unsent(&mut self) -> Option<Vec<NumberedReport>> {
-        let unsent: Vec<_> = self.queue.iter().skip(self.sent).cloned().collect();
+        let unsent = self.queue.iter().skip(self.sent);
+        let patient = |r: &NumberedReport| matches!(r.report, Report::StepStarted(_));
+        let due = std::mem::take(&mut self.due);
+        if !due && unsent.clone().all(patient) {
+            return None;
+        }
+        let unsent: Vec<_> = unsent.cloned().collect();
         self.sent = self.queue.len();
         (!unsent.is_empty()).then_some(unsent)
+    }
+
+    /// Whether something waits and no timer runs; from now on one does, and will say [`Reports::waited`].
+    pub(super) fn wants_timer(&mut self) -> bool {
+        self.queue.len() > self.sent && !std::mem::replace(&mut self.timed, true)
+    }
+
+    /// [`START_WAIT`] has passed since something began to wait.
+    pub(super) fn waited(&mut self) {
+        self.timed = false;
+        self.due = true;
     }
 
     /// A new connection: everything goes out again.
@@ -62,5 +90,59 @@ impl Reports {
         let count = self.queue.partition_point(|r| r.seq <= seq);
         self.sent = self.sent.saturating_sub(count);
         self.queue.drain(..count).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_core::job::{Step, StepEnd};
+    use muster_core::spec::StdioSpec;
+
+    fn started(reports: &mut Reports, step: u32) {
+        let step = Step {
+            step: StepNo(step),
+            name: "true".to_owned(),
+            hostlist: "n1".to_owned(),
+            nodes: 1,
+            tasks: 1,
+            cpus: 1,
+            memory_mib: 0,
+            start_time: Timestamp(1),
+            stdio: StdioSpec::default(),
+            submit_line: String::new(),
+            time_limit: None,
+            distribution: None,
+            maker: None,
+        };
+        reports.push(JobId(1), Attempt(1), Report::StepStarted(Box::new(step)));
+    }
+
+    #[test]
+    fn a_start_waits_for_its_end_or_for_the_timer() {
+        let mut reports = Reports::new(Timestamp(1));
+        assert!(!reports.wants_timer());
+        started(&mut reports, 0);
+        assert_eq!(reports.unsent(), None);
+        assert!(reports.wants_timer());
+        assert!(!reports.wants_timer(), "it runs");
+        let end = Report::StepEnded {
+            step: StepNo(0),
+            end: Box::new(StepEnd::never_ran(Timestamp(1))),
+        };
+        reports.push(JobId(1), Attempt(1), end);
+        assert_eq!(reports.unsent().map(|r| r.len()), Some(2));
+        assert_eq!(reports.unsent(), None);
+
+        reports.waited();
+        assert_eq!(reports.unsent(), None, "nothing waits");
+        started(&mut reports, 1);
+        assert_eq!(reports.unsent(), None);
+        assert!(reports.wants_timer());
+        reports.waited();
+        assert_eq!(reports.unsent().map(|r| r.len()), Some(1));
+
+        reports.send_all_again();
+        assert_eq!(reports.unsent().map(|r| r.len()), Some(3));
     }
 }

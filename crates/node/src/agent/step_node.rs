@@ -120,6 +120,9 @@ impl Agent {
             // The lead's order came faster than the controller's, or the share is not free yet.
             None => self.wait_for_grant(launch, origin),
             Some(_) if known.is_some_and(|j| j.queued) => self.wait_for_grant(launch, origin),
+            Some((Some(grant), false)) if grant.resizes < launch.spec.resizes => {
+                self.wait_for_grant(launch, origin);
+            }
             Some((Some(grant), true)) if grant.key != launch.key => {
                 // This node knows an earlier launch of the job, which is ending.
                 self.wait_for_grant(launch, origin);

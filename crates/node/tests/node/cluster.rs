@@ -397,6 +397,7 @@ impl JobMaker {
             qos: "normal".to_owned(),
             next_step: 0,
             components: Vec::new(),
+            resizes: 0,
         };
         let grants = (0..nodes.len())
             .map(|i| JobGrant {

@@ -518,10 +518,10 @@ impl Session {
             Ok(jobs) => jobs.into_iter().next(),
             Err(error) => return self.error(&error.to_string()),
         };
-        let Some(alloc) = job.as_ref().and_then(|job| job.alloc.as_deref()) else {
+        let Some((job, alloc)) = job.as_ref().and_then(|j| Some((j, j.alloc.as_deref()?))) else {
             return;
         };
-        let (bourne, csh) = size_scripts(alloc);
+        let (bourne, csh) = size_scripts(alloc, job.resizes);
         let name = format!("slurm_job_{}_resize", target.job);
         for (end, text) in [("sh", bourne), ("csh", csh)] {
             let path = format!("{name}.{end}");
@@ -572,8 +572,9 @@ fn changes_nodes(update: &JobUpdate) -> bool {
 }
 
 /// What a shell, and a C shell, has to know after the job became smaller.
-fn size_scripts(alloc: &Allocation) -> (String, String) {
+fn size_scripts(alloc: &Allocation, resizes: u32) -> (String, String) {
     let (mut bourne, mut csh) = (String::new(), String::new());
+    let resizes = resizes.to_string();
     let count = alloc.nodes.len().to_string();
     let cpus = job_env::per_node_text(alloc.nodes.iter().map(|share| share.cpus.len()));
     for (name, value, quoted) in [
@@ -582,6 +583,8 @@ fn size_scripts(alloc: &Allocation) -> (String, String) {
         ("SLURM_NNODES", &count, false),
         ("SLURM_JOB_NUM_NODES", &count, false),
         ("SLURM_JOB_CPUS_PER_NODE", &cpus, true),
+        // Nodes may hear of it later than srun does.
+        (job_env::RESIZES, &resizes, false),
     ] {
         let quote = if quoted { "\"" } else { "" };
         bourne += &format!("export {name}={quote}{value}{quote}\n");

@@ -12,6 +12,7 @@ use muster_conf::options::{Chosen, OptionError, Source};
 use muster_core::distribution::Distribution;
 use muster_core::het::HetComponent;
 use muster_core::job::StepMaker;
+use muster_core::job_env;
 use muster_core::spec::{ResourceAsk, StdioSpec};
 use muster_proto::step::{StdinTask, StepSpec};
 use std::ffi::OsStr;
@@ -273,6 +274,10 @@ pub(super) fn fill_allocation(spec: &mut StepSpec, holder: &Holder, ask: &Resour
         spec.min_nodes = Some(nodes);
         spec.max_nodes = Some(nodes);
         spec.ntasks = ask.ntasks.or(Some(alloc.ntasks.max(nodes)));
+        // As if it were a component of a heterogeneous job, as programs find it under Slurm.
+        let cpus = job_env::per_node_text(alloc.nodes.iter().map(|n| n.cpus.len()));
+        let name = "SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0".to_owned();
+        spec.extra_env.push((name, cpus));
     }
     spec.memory = muster_core::spec::MemoryAsk::Default;
     spec.gres = Vec::new();
@@ -312,6 +317,10 @@ pub(super) fn fill_component(
 pub(super) fn add_addresses(spec: &mut StepSpec, own: IpAddr) {
     for name in ["SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_HOST"] {
         spec.extra_env.push((name.to_owned(), own.to_string()));
+    }
+    // srun listens to nobody: it connects to the nodes.
+    for name in ["SLURM_SRUN_COMM_PORT", "SLURM_STEP_LAUNCHER_PORT"] {
+        spec.extra_env.push((name.to_owned(), "0".to_owned()));
     }
 }
 
