@@ -317,7 +317,32 @@ fn write_conf(home: &Home, args: &UpArgs) -> Result<()> {
     if !errors.is_empty() {
         bail!("the configuration has errors:\n{}", errors.join("\n"));
     }
+    if let Some(given) = &args.conf {
+        bring_companions(given, &path)?;
+    }
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Files that a controller and its nodes read from the directory of slurm.conf and that name nothing of a private
+/// cluster's own.
+const COMPANIONS: [&str; 4] = ["gres.conf", "topology.conf", "topology.yaml", "mpi.conf"];
+
+/// Copies what lies beside the given slurm.conf to where this one is, and takes away what an earlier one had there.
+fn bring_companions(given: &Path, own: &Path) -> Result<()> {
+    let from =
+        fs::canonicalize(given).with_context(|| format!("cannot read {}", given.display()))?;
+    for name in COMPANIONS {
+        let (from, to) = (from.with_file_name(name), own.with_file_name(name));
+        if from == to {
+            continue;
+        }
+        if from.exists() {
+            fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
+        } else if to.exists() {
+            fs::remove_file(&to).with_context(|| format!("cannot remove {}", to.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// A site's file with the host, user and paths of this private cluster.

@@ -124,8 +124,8 @@ impl Numa {
             .parse()
             .ok()
             .filter(|n| (1..=Numa::DOMAINS_MAX).contains(n));
-        match (domains, numbers[..]) {
-            (Some(domains), [own, socket, remote]) => Ok(Numa {
+        match (domains, numbers.as_slice()) {
+            (Some(domains), &[own, socket, remote]) => Ok(Numa {
                 domains,
                 own,
                 socket,

@@ -269,7 +269,7 @@ impl Demand {
 
     /// Whether counts alone do not say if a node holds it: devices of the whole job, or what is next to what.
     pub(crate) fn is_intricate(&self) -> bool {
-        self.devices.of_job() || self.looks_at_sockets() || self.cpu_rule.by_socket()
+        self.devices.of_job() || self.looks_at_sockets() || self.cpu_rule.bounds()
     }
 
     /// Whether CPUs and devices of a node must be looked at one by one.

@@ -491,7 +491,13 @@ impl Ground for Future<'_> {
     }
 
     fn room(&self, pos: usize) -> Cow<'_, Room> {
-        Cow::Owned(self.left(self.part.order[pos]))
+        let mut room = self.left(self.part.order[pos]);
+        if self.part.cpus.rule.bounds() && !self.shared {
+            let ends = (self.ends, self.endless);
+            let open = self.fleet.open_at(self.part, pos, self.start, ends);
+            room.cpus = room.cpus.min(open);
+        }
+        Cow::Owned(room)
     }
 
     fn detail(&self, pos: usize) -> Option<Detail> {

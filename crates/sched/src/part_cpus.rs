@@ -3,10 +3,12 @@
 
 use crate::fleet::{Fleet, NodeClass, PartView, whole_granules};
 use crate::sockets::sockets_of;
+use crate::tenants::Ends;
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::node::Node;
 use muster_core::state::State;
+use muster_core::time::Timestamp;
 
 /// What a partition says of CPUs beyond what the cluster says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +42,11 @@ impl CpuRule {
         self.whole_sockets || self.per_socket.is_some()
     }
 
+    /// Whether free CPUs of a node may be more than jobs of the partition can have.
+    pub(crate) fn bounds(&self) -> bool {
+        self.by_socket() || self.per_node.is_some()
+    }
+
     /// Most CPUs of an empty node of this class.
     pub(crate) fn most(&self, class: &NodeClass) -> u32 {
         let sockets = u32::try_from(sockets_of(class).len()).unwrap_or(u32::MAX);
@@ -55,6 +62,35 @@ impl CpuRule {
             false => class.granule,
         }
         .max(1)
+    }
+
+    /// Of free CPUs those that a job may have, beside what others of the partition hold.
+    fn open(&self, class: &NodeClass, held: &CpuSet, free: &CpuSet) -> CpuSet {
+        if !self.by_socket() {
+            return free.clone();
+        }
+        let mut open = CpuSet::default();
+        for socket in sockets_of(class) {
+            let here: CpuSet = socket.clone().filter(|cpu| free.contains(*cpu)).collect();
+            if self.whole_sockets && here.len() < socket.end - socket.start {
+                continue;
+            }
+            let Some(most) = self.per_socket else {
+                open.union_with(&here);
+                continue;
+            };
+            let of_socket = socket.filter(|cpu| held.contains(*cpu)).count();
+            let held = u32::try_from(of_socket).unwrap_or(u32::MAX);
+            let granule = self.granule(class);
+            let most = most.saturating_sub(held) / granule * granule;
+            // Whole granules come first: what is left of one is of no use.
+            let whole = |cpu: &u32| {
+                let first = cpu / granule * granule;
+                (first..first + granule).all(|c| here.contains(c))
+            };
+            open.union_with(&here.iter().filter(whole).take(most as usize).collect());
+        }
+        open
     }
 }
 
@@ -91,34 +127,10 @@ impl PartCpus {
 
     /// Of free CPUs those that a job of the partition may have.
     pub(crate) fn open(&self, class: &NodeClass, pos: usize, free: &CpuSet) -> CpuSet {
-        let rule = &self.rule;
-        if !rule.by_socket() {
-            return free.clone();
+        match self.held.get(pos) {
+            Some(held) => self.rule.open(class, held, free),
+            None => self.rule.open(class, &CpuSet::default(), free),
         }
-        let mut open = CpuSet::default();
-        for socket in sockets_of(class) {
-            let here: CpuSet = socket.clone().filter(|cpu| free.contains(*cpu)).collect();
-            if rule.whole_sockets && here.len() < socket.end - socket.start {
-                continue;
-            }
-            let Some(most) = rule.per_socket else {
-                open.union_with(&here);
-                continue;
-            };
-            let held = self.held.get(pos).map_or(0, |held| {
-                let of_socket = socket.filter(|cpu| held.contains(*cpu));
-                u32::try_from(of_socket.count()).unwrap_or(u32::MAX)
-            });
-            let granule = rule.granule(class);
-            let most = most.saturating_sub(held) / granule * granule;
-            // Whole granules come first: what is left of one is of no use.
-            let whole = |cpu: &u32| {
-                let first = cpu / granule * granule;
-                (first..first + granule).all(|c| here.contains(c))
-            };
-            open.union_with(&here.iter().filter(whole).take(most as usize).collect());
-        }
-        open
     }
 
     /// Jobs of the partition have these CPUs, too.
@@ -154,6 +166,27 @@ impl Fleet {
         let node = &self.nodes[part.order[pos] as usize];
         let class = &self.classes[node.class as usize];
         whole_granules(&part.cpus.open(class, pos, free), class.granule)
+    }
+
+    /// How many of its free CPUs jobs of the partition may have once those have left whose time has come by then.
+    pub(crate) fn open_at(
+        &self,
+        part: &PartView,
+        pos: usize,
+        at: Timestamp,
+        ends: (Ends, Option<Timestamp>),
+    ) -> u32 {
+        let node = part.order[pos];
+        let class = &self.classes[self.nodes[node as usize].class as usize];
+        let rule = &part.cpus.rule;
+        let mut held = part.cpus.held(pos).unwrap_or_default();
+        held.subtract(&self.leaving(node, &part.config.name, at, ends));
+        let open = match self.detail_at(node, at, ends) {
+            Some(detail) => whole_granules(&rule.open(class, &held, &detail.free), class.granule),
+            None => u32::MAX,
+        };
+        let most = rule.per_node.unwrap_or(u32::MAX);
+        open.min(most.saturating_sub(held.len()))
     }
 }
 

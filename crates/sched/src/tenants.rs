@@ -2,7 +2,7 @@
 //! Follows the state by job and node.
 
 use crate::fleet::devices::{give_back, unavailable};
-use crate::fleet::{Detail, Fleet, NodeClass, Room, Want};
+use crate::fleet::{Detail, Fleet, NOWHERE, NodeClass, Room, Want};
 use crate::planned::PlannedEnds;
 use crate::sharing::{Tenants, lend};
 use muster_core::cpuset::CpuSet;
@@ -10,6 +10,7 @@ use muster_core::ids::JobId;
 use muster_core::job::NodeShare;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// When a job ends of which nothing is known.
@@ -33,6 +34,8 @@ pub(crate) struct Tenant {
     gres: Vec<(u32, CpuSet)>,
     /// It is in a plan that is not carried out yet.
     proposed: bool,
+    /// The partition it was placed in, by its number; [`NOWHERE`] if there is no such partition any more.
+    part: u32,
 }
 
 /// Which of a job's ends are counted on.
@@ -49,6 +52,7 @@ impl Tenant {
         class: &NodeClass,
         share: &NodeShare,
         (job, planned, limit): (JobId, Timestamp, Timestamp),
+        part: u32,
     ) -> Tenant {
         let mut gres = Vec::new();
         for held in &share.gres {
@@ -68,6 +72,7 @@ impl Tenant {
             mib: share.memory_mib,
             gres,
             proposed: false,
+            part,
         }
     }
 
@@ -100,6 +105,10 @@ impl Tenant {
         let held = self.gres.iter();
         give_back(class, room, held.map(|(at, ids)| (*at as usize, ids)));
     }
+}
+
+fn number_of(parts: &HashMap<String, u32>, name: &str) -> u32 {
+    parts.get(name).copied().unwrap_or(NOWHERE)
 }
 
 /// Whether the memory that goes with these CPUs has room for the job's part there. Who has CPUs of several domains is
@@ -156,9 +165,10 @@ impl Fleet {
                 };
                 let planned = ends.end_of(id).unwrap_or(limit).min(limit);
                 let class = &self.classes[view.class as usize];
+                let part = number_of(&self.part_by_name, &alloc.partition);
                 view.tenants.push(Tenant {
                     lent: job.cpus_lent,
-                    ..Tenant::new(class, share, (id, planned, limit))
+                    ..Tenant::new(class, share, (id, planned, limit), part)
                 });
             }
         }
@@ -168,15 +178,33 @@ impl Fleet {
     /// A job is going to have a share, if the plan is carried out.
     pub(crate) fn propose_tenant(
         &mut self,
-        share: &NodeShare,
+        (share, partition): (&NodeShare, &str),
         (job, planned, limit): (JobId, Timestamp, Timestamp),
     ) {
+        let part = number_of(&self.part_by_name, partition);
         let view = &mut self.nodes[share.node.0 as usize];
         let class = &self.classes[view.class as usize];
         view.tenants.push(Tenant {
             proposed: true,
-            ..Tenant::new(class, share, (job, planned, limit))
+            ..Tenant::new(class, share, (job, planned, limit), part)
         });
+    }
+
+    /// CPUs of those who were placed in a partition and whose time has come by then.
+    pub(crate) fn leaving(
+        &self,
+        node: u32,
+        partition: &str,
+        at: Timestamp,
+        ends: (Ends, Option<Timestamp>),
+    ) -> CpuSet {
+        let part = number_of(&self.part_by_name, partition);
+        let gone = |t: &&Tenant| t.part == part && t.end(ends) <= at.min(Timestamp(NEVER.0 - 1));
+        let tenants = self.nodes[node as usize].tenants.iter();
+        tenants.filter(gone).fold(CpuSet::default(), |mut all, t| {
+            all.union_with(&t.cpus);
+            all
+        })
     }
 
     /// When a job is expected to leave a node.

@@ -119,12 +119,7 @@ fn jobs_share_gpus_by_parts() {
     let env = "echo $CUDA_VISIBLE_DEVICES $CUDA_MPS_ACTIVE_THREAD_PERCENTAGE $SLURM_GPUS_ON_NODE.";
     let first = sleep("mps:25", env);
     let second = sleep("mps:50", env);
-    for (job, expected) in [(first, "0 25 1.\n"), (second, "0 50 1.\n")] {
-        let file = format!("{job}.out");
-        c.until(&file, || {
-            std::fs::read_to_string(c.path(&file)).is_ok_and(|t| t == expected)
-        });
-    }
+    c.until_prints(&format!("cat {first}.out {second}.out"), "0 25 1.\n0 50 1.");
     let shown = c.ok("scontrol show node n1 -d");
     assert!(
         shown.contains("GresUsed=gpu:0(IDX:N/A),mps:75(75/100,0/100)"),

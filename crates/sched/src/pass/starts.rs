@@ -113,7 +113,8 @@ impl Pass<'_> {
         let job = ends.0;
         for share in &alloc.nodes {
             self.s.dirty_nodes.insert(share.node.0);
-            self.s.fleet.propose_tenant(share, ends);
+            let whose = (share, alloc.partition.as_str());
+            self.s.fleet.propose_tenant(whose, ends);
         }
         self.plan.starts.push(PlannedStart { job, alloc });
         self.again |= self.parts.iter().any(|p| p.head == Some(job));

@@ -281,6 +281,40 @@ fn a_partition_leaves_some_cpus_of_each_socket() {
 }
 
 #[test]
+fn who_waits_for_the_partitions_own_cpus_holds_up_nobody_else() {
+    for by_socket in [false, true] {
+        let mut config = config(vec![two_sockets("n0", 1)], &[]);
+        let mut cpu = config.partitions[0].clone();
+        cpu.name = "cpu".into();
+        match by_socket {
+            true => cpu.max_cpus_per_socket = Some(2),
+            false => cpu.max_cpus_per_node = Some(4),
+        }
+        config.partitions.push(cpu);
+        let mut world = World::new(config);
+        let of_cpu = |tasks| {
+            let mut spec = job(tasks, 60);
+            spec.partitions = vec!["cpu".into()];
+            spec
+        };
+        let first = world.submit(of_cpu(1));
+        let second = world.submit(of_cpu(3));
+        let third = world.submit(of_cpu(2));
+        let other = world.submit(job(4, 90));
+        world.pass_by_core();
+        assert_eq!(cpus(&world, third), [0u32; 0]);
+        assert_eq!(cpus(&world, other).len(), 4, "{by_socket}");
+        // Less than it waits for becomes free: with what was left it is enough.
+        world.end(first);
+        world.pass_by_core();
+        assert_eq!(cpus(&world, third), [0u32; 0]);
+        world.end(second);
+        world.pass_by_core();
+        assert_eq!(cpus(&world, third).len(), 2, "{by_socket}");
+    }
+}
+
+#[test]
 fn a_partition_gives_whole_sockets_and_another_cores() {
     for by_socket in [false, true] {
         let words: &[&str] = if by_socket { &["CR_Socket"] } else { &[] };
