@@ -190,6 +190,10 @@ pub(super) fn take_gres(
     }
 }
 
+/// Whether a GPU has fewer free parts than are wanted, whether it is not next to the CPUs, and by how many are left: those
+/// that come first are taken first.
+type Rank = (bool, bool, i64);
+
 /// Free parts in the order in which a job takes them: next to its CPUs first, then of the GPU that has fewest left but
 /// enough.
 fn free_parts(
@@ -198,7 +202,7 @@ fn free_parts(
     (name, kind, count): (&str, Option<&str>, u64),
     cpus: &CpuSet,
 ) -> Vec<(bool, usize, u32)> {
-    let mut gpus: Vec<((bool, bool, i64), usize, Vec<u32>)> = Vec::new();
+    let mut gpus: Vec<(Rank, usize, Vec<u32>)> = Vec::new();
     for (i, entry) in class.gres.iter().enumerate() {
         let Some(parts) = parts_of(class, i).filter(|_| is_a(entry, name, kind)) else {
             continue;
