@@ -8,6 +8,8 @@ mod real;
 mod scale;
 mod site;
 
+pub(crate) use scale::{ASK, asks};
+
 use crate::cluster;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};

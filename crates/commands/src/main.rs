@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), no_main)]
 
+mod heap;
 #[cfg(all(target_arch = "x86_64", any(target_env = "musl", test)))]
 mod memory;
 
@@ -11,9 +12,8 @@ mod memory;
 use muster_cli::process;
 use std::process::ExitCode;
 
-/// The C library's heap of this target gives every few pages back at once and asks for them again.
 #[global_allocator]
-static HEAP: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+static HEAP: heap::Heap = heap::Heap::new();
 
 /// Called by the C library.
 // SAFETY: the one definition of this symbol, with the signature that the C library calls.

@@ -1,16 +1,16 @@
 //! From the loaded files to the configuration that the core decides by: names for positions,
 //! minutes for seconds, and the device files of gres.conf on the nodes they are on.
 
+use crate::devices;
 use crate::files::GresLine;
 use crate::model::{
-    Config, EnforcePartLimits, GresCount, MemPer, NodeDef, NodeState, OverSubscribe, PartitionDef,
+    Config, EnforcePartLimits, MemPer, NodeDef, NodeState, OverSubscribe, PartitionDef,
     PartitionState, SchedulerType, SelectType, SelectUnit,
 };
 use crate::value::TimeLimit;
 use muster_core::config::{self as core, ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
-use muster_core::job::GpuEnv;
-use muster_core::node::{GresConfig, NodeConfig, last_cpus};
+use muster_core::node::{NodeConfig, last_cpus};
 use muster_core::run_times::PREDICT;
 use muster_core::spec::MemoryAsk;
 use muster_core::time;
@@ -82,6 +82,7 @@ impl Config {
             spec_by_job: self
                 .text("AllowSpecResourcesUsage")
                 .is_some_and(|word| crate::value::parse_bool(word) == Ok(true)),
+            job_defaults: self.limits.job_defaults,
         }
     }
 
@@ -167,6 +168,13 @@ impl Config {
             }),
             billing_weights: partition.billing_weights_text.clone(),
             topology: partition.topology.clone(),
+            job_defaults: partition.job_defaults,
+            max_cpus_per_socket: partition.max_cpus_per_socket,
+            // Where single CPUs are counted, the partition's word has no effect.
+            whole_sockets: partition
+                .select_unit
+                .filter(|_| self.select_parameters.unit != SelectUnit::Cpu)
+                .map(|unit| unit == SelectUnit::Socket),
         }
     }
 }
@@ -188,7 +196,7 @@ fn node_config(node: &NodeDef, lines: &[GresLine], stays_up: bool) -> NodeConfig
         gres: node
             .gres
             .iter()
-            .map(|gres| gres_config(node, gres, lines))
+            .map(|gres| devices::gres_config(node, gres, lines))
             .collect(),
         weight: node.weight,
         state: state_name(node.state).to_owned(),
@@ -207,54 +215,6 @@ fn spec_cpus(node: &NodeDef) -> CpuSet {
     }
     let shape = (node.cpus, node.sockets, node.cores_per_socket);
     last_cpus(shape, node.core_spec_count, false)
-}
-
-/// CPUs of a core: its threads, or one where CPUs count cores.
-fn cpus_of(node: &NodeDef, core: u32) -> std::ops::Range<u32> {
-    let all = node.sockets.saturating_mul(node.cores_per_socket).max(1);
-    let threads = (node.cpus / all).max(1);
-    core * threads..(core + 1) * threads
-}
-
-fn gres_config(node: &NodeDef, gres: &GresCount, lines: &[GresLine]) -> GresConfig {
-    let on_node = |line: &&GresLine| line.nodes.is_empty() || line.nodes.contains(&node.name);
-    let same = |line: &&GresLine| {
-        let model = gres.model.is_none() || line.model.is_none() || gres.model == line.model;
-        line.name == gres.name && model
-    };
-    let (mut files, mut near) = (Vec::new(), Vec::new());
-    for line in lines.iter().filter(on_node).filter(same) {
-        let cores = line.cores.iter().flat_map(|core| cpus_of(node, *core));
-        let cpus: CpuSet = cores.filter(|cpu| *cpu < node.cpus).collect();
-        // A line without cores is near all of them.
-        let cpus = if cpus.is_empty() {
-            CpuSet::first(node.cpus)
-        } else {
-            cpus
-        };
-        let instances = usize::try_from(line.count.min(1024)).unwrap_or(0);
-        near.extend(std::iter::repeat_n(cpus, instances));
-        match line.one_device {
-            // Files of one device stay together, as one entry for one instance.
-            true => files.push(line.files.join(",")),
-            false => files.extend(line.files.iter().cloned()),
-        }
-    }
-    files.truncate(usize::try_from(gres.count).unwrap_or(usize::MAX));
-    near.truncate(usize::try_from(gres.count).unwrap_or(usize::MAX));
-    if lines.iter().all(|line| line.cores.is_empty()) {
-        near.clear();
-    }
-    let of_node = lines.iter().filter(on_node).filter(same);
-    let flags = of_node.flat_map(|line| line.flags.iter().map(String::as_str));
-    GresConfig {
-        env: GpuEnv::from_flags(flags),
-        name: gres.name.clone(),
-        kind: gres.model.clone(),
-        count: gres.count,
-        files,
-        near,
-    }
 }
 
 /// The word that slurm.conf has for a state.

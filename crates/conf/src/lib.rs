@@ -4,9 +4,11 @@
 
 mod check;
 mod cluster;
+mod devices;
 mod diagnostic;
 pub mod endpoint;
 pub mod files;
+pub mod job_defaults;
 pub mod keys;
 mod load;
 mod model;

@@ -617,6 +617,7 @@ fn limits(reader: &Reader<'_>, findings: &mut Findings) -> Limits {
         max_job_id: reader.count("MaxJobId"),
         def_mem: reader.mem_per("DefMem", findings),
         max_mem: reader.mem_per("MaxMem", findings),
+        job_defaults: crate::job_defaults::read(reader, findings),
         over_time_limit_min: reader.number("OverTimeLimit"),
         resv_over_run_min: reader.number("ResvOverRun"),
     }

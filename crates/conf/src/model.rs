@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::diagnostic::Origin;
 use crate::keys;
 use crate::value::TimeLimit;
+use muster_core::config::JobDefaults;
 
 /// A whole slurm.conf with what it includes.
 #[derive(Debug, Clone)]
@@ -209,6 +210,8 @@ pub struct Limits {
     pub def_mem: Option<MemPer>,
     /// `MaxMemPerCPU` or `MaxMemPerNode`; `None` for no limit.
     pub max_mem: Option<MemPer>,
+    /// `JobDefaults`, `DefCpuPerGPU`, `DefMemPerGPU`.
+    pub job_defaults: JobDefaults,
     /// `OverTimeLimit`; `None` for no limit at all.
     pub over_time_limit_min: Option<u64>,
     /// `ResvOverRun`; `None` for no limit at all.
@@ -464,6 +467,12 @@ pub struct PartitionDef {
     pub over_subscribe: OverSubscribe,
     /// `MaxCPUsPerNode`; `None` for no limit.
     pub max_cpus_per_node: Option<u32>,
+    /// `MaxCPUsPerSocket`; `None` for no limit.
+    pub max_cpus_per_socket: Option<u32>,
+    /// `SelectTypeParameters`; `None` for the cluster's.
+    pub select_unit: Option<SelectUnit>,
+    /// `JobDefaults`, `DefCpuPerGPU`, `DefMemPerGPU`.
+    pub job_defaults: JobDefaults,
     /// `DefMemPerCPU` or `DefMemPerNode`; `None` for the cluster's.
     pub def_mem: Option<MemPer>,
     /// `MaxMemPerCPU` or `MaxMemPerNode`; `None` for the cluster's.

@@ -8,7 +8,9 @@ use crate::keys;
 use crate::load::{Reader, Record};
 use crate::model::{DownNodes, GresCount, NodeDef, NodeState};
 use crate::value;
+use muster_core::gpu_parts::is_part;
 use muster_core::hostlist;
+use muster_core::spec::GPU;
 
 /// The most nodes of a cluster.
 pub const MAX_NODES: usize = 100_000;
@@ -309,6 +311,13 @@ fn gres(reader: &Reader<'_>, findings: &mut Findings) -> Vec<GresCount> {
                 }
             }
         }
+    }
+    let parts = list.iter().find(|gres: &&GresCount| is_part(&gres.name));
+    if let (Some(parts), Some(setting)) = (parts, reader.settings.get("Gres"))
+        && !list.iter().any(|gres| gres.name == GPU)
+    {
+        let message = format!("Gres: {} are parts of GPUs, and there are none", parts.name);
+        findings.error(&setting.origin, "Gres", message, "add gpu:COUNT");
     }
     list
 }

@@ -118,7 +118,7 @@ impl Config {
             favor_small: self
                 .text("PriorityFavorSmall")
                 .is_some_and(|v| ["yes", "true", "1"].contains(&v.to_ascii_lowercase().as_str())),
-            fair_tree: !flag("no_fair_tree"),
+            fair_tree: !flag("no_fair_tree") && !flag("depth_oblivious"),
             dampening: self.number_of("FairShareDampeningFactor").max(1),
             accrue_always: flag("accrue_always"),
             small_relative_to_time: flag("small_relative_to_time"),
@@ -130,6 +130,9 @@ impl Config {
             },
             utc_offset_s: 0,
             max_tres: flag("max_tres"),
+            max_tres_gres: flag("max_tres_gres"),
+            calculate_running: flag("calculate_running"),
+            depth_oblivious: flag("depth_oblivious"),
         }
     }
 

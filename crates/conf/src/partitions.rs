@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use crate::diagnostic::{Findings, Origin};
+use crate::job_defaults;
 use crate::keys;
 use crate::load::{Reader, Record};
-use crate::model::{NodeSet, OverSubscribe, PartitionDef, PartitionState};
+use crate::model::{NodeSet, OverSubscribe, PartitionDef, PartitionState, SelectUnit};
 use crate::nodes::{self, MAX_NODES, Nodes};
 use crate::value::{self, TimeLimit};
 use muster_core::hostlist;
@@ -215,6 +216,11 @@ fn partition(
         max_cpus_per_node: reader
             .number("MaxCPUsPerNode")
             .map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
+        max_cpus_per_socket: reader
+            .number("MaxCPUsPerSocket")
+            .map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
+        select_unit: select_unit(&reader),
+        job_defaults: job_defaults::read(&reader, findings),
         def_mem: reader.mem_per("DefMem", findings),
         max_mem: reader.mem_per("MaxMem", findings),
         hidden: reader.is_set("Hidden"),
@@ -324,6 +330,16 @@ fn denied(
         return Vec::new();
     }
     reader.list(deny)
+}
+
+/// Whether jobs of the partition get whole cores or whole sockets, whatever the cluster says.
+fn select_unit(reader: &Reader<'_>) -> Option<SelectUnit> {
+    let word = reader.given("SelectTypeParameters")?.to_ascii_lowercase();
+    match word.as_str() {
+        "cr_core" | "cr_core_memory" => Some(SelectUnit::Core),
+        "cr_socket" | "cr_socket_memory" => Some(SelectUnit::Socket),
+        _ => None,
+    }
 }
 
 fn alloc_nodes(reader: &Reader<'_>) -> Option<Vec<String>> {

@@ -251,8 +251,8 @@ pub const WORDS: &[Word] = &[
     (
         "disable_job_shrink",
         false,
-        Nothing("jobs cannot shrink"),
-        "jobs may not shrink",
+        Works,
+        "jobs that run may not give nodes up",
     ),
     (
         "enable_hetjob_steps",
@@ -275,15 +275,10 @@ pub const WORDS: &[Word] = &[
     (
         "ignore_prefer_validation",
         false,
-        Missing("--prefer is not supported"),
+        Nothing("what no node has is not preferred, and no job is refused for it"),
         "accept any --prefer",
     ),
-    (
-        "max_array_tasks",
-        true,
-        Missing("MaxArraySize bounds arrays"),
-        "most tasks of an array",
-    ),
+    ("max_array_tasks", true, Works, "most tasks of an array"),
     (
         "max_rpc_cnt",
         true,
@@ -331,6 +326,12 @@ pub const WORDS: &[Word] = &[
         false,
         Works,
         "plan by time limits alone (Muster's own)",
+    ),
+    (
+        "no_pull",
+        false,
+        Works,
+        "the answer to a job's end does not carry the next job: for measurements (Muster's own)",
     ),
     (
         "nohold_on_prolog_fail",
@@ -442,9 +443,9 @@ pub const WORDS: &[Word] = &[
     ),
     (
         "whole_hetjob",
-        true,
-        Missing("components are cancelled and changed one by one"),
-        "operations on one component are for all",
+        false,
+        Works,
+        "to cancel, hold or release one component is to do so with all",
     ),
 ];
 
@@ -506,6 +507,7 @@ fn numbers(word: &str, name: &str, origin: &Origin, findings: &mut Findings) {
         "bf_min_prio_reserve",
         "bf_window",
         "bf_promises",
+        "max_array_tasks",
         "max_switch_wait",
     ];
     let (Some((_, value)), true) = (word.split_once('='), heeded.contains(&name)) else {

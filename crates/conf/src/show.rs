@@ -35,6 +35,9 @@ pub fn show_config(config: &Config, facts: &Facts<'_>) -> Vec<(String, String)> 
                     rows.push((format!("SlurmctldHost[{i}]"), value));
                 }
             }
+            "JobDefaults" => {
+                rows.push((key.name.to_owned(), config.limits.job_defaults.to_string()))
+            }
             "DefMemPerNode" => rows.push(mem_row("DefMem", config.limits.def_mem)),
             "MaxMemPerNode" => rows.push(mem_row("MaxMem", config.limits.max_mem)),
             name => rows.push((name.to_owned(), value_of(key, config, facts))),

@@ -10,7 +10,7 @@ pub use edit::{LimitAsk, NOT_KEPT};
 pub use verdict::Over;
 
 use crate::accounts::Qos;
-use crate::job::{Allocation, ArrayRole, Job, JobState};
+use crate::job::{Allocation, ArrayRole, Job, JobState, MILLION};
 use crate::state::State;
 use crate::time::Timestamp;
 use minicbor::{Decode, Encode};
@@ -79,6 +79,9 @@ pub struct Limits {
     #[n(16)]
     #[cbor(default)]
     pub min_tres: Amounts,
+    /// `MinPrioThreshold` of a QOS: no nodes are kept for jobs of a lower priority.
+    #[n(17)]
+    pub min_priority: Option<u32>,
 }
 
 /// Whose use is counted.
@@ -113,6 +116,17 @@ pub struct TresUsage {
     /// Amounts of jobs that run.
     #[n(2)]
     pub rate: BTreeMap<String, u64>,
+    /// And parts of one, in millionths, where a `UsageFactor` makes some.
+    #[n(3)]
+    #[cbor(default)]
+    pub rate_millionths: BTreeMap<String, u64>,
+}
+
+/// What a job that runs is charged with, and how far it counts (`UsageFactor`), in millionths.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Charge {
+    amounts: Amounts,
+    factor: u64,
 }
 
 impl TresUsage {
@@ -125,6 +139,9 @@ impl TresUsage {
         for (name, rate) in &self.rate {
             *self.raw.entry(name.clone()).or_default() += *rate as f64 * grown;
         }
+        for (name, rate) in &self.rate_millionths {
+            *self.raw.entry(name.clone()).or_default() += *rate as f64 / 1e6 * grown;
+        }
     }
 
     /// Amount times minutes at a later time.
@@ -132,20 +149,28 @@ impl TresUsage {
         let seconds = now.since_ms(self.at) as f64 / 1000.0;
         let (left, grown) = decay(seconds, half_life_s);
         let raw = self.raw.get(name).copied().unwrap_or(0.0);
-        let rate = self.rate.get(name).copied().unwrap_or(0);
-        ((raw * left + rate as f64 * grown) / 60.0) as u64
+        let of = |rates: &BTreeMap<String, u64>| rates.get(name).copied().unwrap_or(0) as f64;
+        let rate = of(&self.rate) + of(&self.rate_millionths) / 1e6;
+        ((raw * left + rate * grown) / 60.0) as u64
     }
 
     /// A job begins or ceases to have so much.
-    pub(crate) fn shift(&mut self, amounts: &Amounts, more: bool) {
-        for (name, amount) in amounts {
-            let rate = self.rate.entry(name.clone()).or_default();
+    pub(crate) fn shift(&mut self, charge: &Charge, more: bool) {
+        let shift = |rates: &mut BTreeMap<String, u64>, name: &str, by: u64| {
+            let rate = rates.entry(name.to_owned()).or_default();
             *rate = match more {
-                true => rate.saturating_add(*amount),
-                false => rate.saturating_sub(*amount),
+                true => rate.saturating_add(by),
+                false => rate.saturating_sub(by),
             };
+            if *rate == 0 {
+                rates.remove(name);
+            }
+        };
+        for (name, amount) in &charge.amounts {
+            let counts = amount.saturating_mul(charge.factor);
+            shift(&mut self.rate, name, counts / MILLION);
+            shift(&mut self.rate_millionths, name, counts % MILLION);
         }
-        self.rate.retain(|_, rate| *rate > 0);
     }
 }
 
@@ -168,7 +193,8 @@ pub struct InUse {
     pub submitted: u32,
     /// What those that run have.
     pub tres: BTreeMap<String, u64>,
-    /// The same times the seconds since 1970 at which they end at the latest, for those that have limits.
+    /// What counts of it towards use, in millionths, and the same times the seconds since 1970 at which they end at
+    /// the latest, for those that have limits.
     pub ends: BTreeMap<String, (u64, u128)>,
 }
 
@@ -181,6 +207,8 @@ pub(crate) struct Counted {
     tres: Amounts,
     /// When it ends at the latest.
     end: Option<Timestamp>,
+    /// How far its use counts, in millionths.
+    factor: u64,
 }
 
 /// What an allocation has of what is counted.
@@ -219,21 +247,23 @@ impl InUse {
         let end_s = u128::try_from(end.unix_s()).unwrap_or(0);
         for (name, amount) in &counted.tres {
             let (all, ends) = self.ends.entry(name.clone()).or_default();
-            let product = u128::from(*amount) * end_s;
+            let amount = amount.saturating_mul(counted.factor);
+            let product = u128::from(amount) * end_s;
             (*all, *ends) = match more {
-                true => (all.saturating_add(*amount), ends.saturating_add(product)),
-                false => (all.saturating_sub(*amount), ends.saturating_sub(product)),
+                true => (all.saturating_add(amount), ends.saturating_add(product)),
+                false => (all.saturating_sub(amount), ends.saturating_sub(product)),
             };
         }
         self.ends.retain(|_, (all, _)| *all > 0);
     }
 
-    /// With one more job running that has so much, until then at the latest.
-    pub fn add(&mut self, tres: &Amounts, end: Option<Timestamp>) {
+    /// With one more job running that has so much, until then at the latest; how far its use counts, in millionths.
+    pub fn add(&mut self, tres: &Amounts, (end, factor): (Option<Timestamp>, u64)) {
         let counted = Counted {
             jobs: 1,
             tres: tres.clone(),
             end,
+            factor,
             ..Counted::default()
         };
         self.shift(&counted, true);
@@ -243,7 +273,7 @@ impl InUse {
     fn run_minutes(&self, name: &str, now: Timestamp) -> u64 {
         let (all, ends) = self.ends.get(name).copied().unwrap_or_default();
         let now_s = u128::try_from(now.unix_s()).unwrap_or(0);
-        let left_s = ends.saturating_sub(u128::from(all) * now_s);
+        let left_s = ends.saturating_sub(u128::from(all) * now_s) / u128::from(MILLION);
         u64::try_from(left_s / 60).unwrap_or(u64::MAX)
     }
 
@@ -316,7 +346,24 @@ impl State {
                 _ => Amounts::new(),
             },
             end: self.limit_end(job).filter(|_| runs),
+            factor: match &job.alloc {
+                Some(alloc) if runs => alloc.use_counts_millionths(),
+                _ => 0,
+            },
         }
+    }
+
+    /// `UsageFactor` of a job's QOS in millionths, absent where it is 1.
+    pub fn usage_factor_millionths(&self, job: &Job) -> Option<u64> {
+        let qos = self.accounts.qos.get(self.qos_of(job))?;
+        qos.usage_factor_millionths.filter(|f| *f != MILLION)
+    }
+
+    /// The priority below which no nodes are kept for a job (`MinPrioThreshold`).
+    pub fn min_priority(&self, job: &Job, partition: &str) -> u32 {
+        let limits = self.qos_of_limits(job, partition).into_iter();
+        let mut limits = limits.filter_map(|name| self.accounts.qos.get(name)?.limits.min_priority);
+        limits.next().filter(|_| self.keeps_limits()).unwrap_or(0)
     }
 
     /// Brings use from one standing of a record to another.
@@ -339,7 +386,7 @@ impl State {
     pub(crate) fn charge_limits(
         &mut self,
         scopes: &[Scope],
-        (before, after): (&Amounts, &Amounts),
+        (before, after): (&Charge, &Charge),
         at: Timestamp,
     ) {
         for scope in scopes {
@@ -375,13 +422,16 @@ impl State {
 }
 
 /// What a job that runs is charged with, its time included.
-pub(crate) fn charged(job: &Job) -> Amounts {
+pub(crate) fn charged(job: &Job) -> Charge {
     match (job.state, &job.alloc) {
         (JobState::Running, Some(alloc)) if !job.completing => {
             let mut all = amounts(alloc);
             all.push(("wall".to_owned(), 1));
-            all
+            Charge {
+                amounts: all,
+                factor: alloc.use_counts_millionths(),
+            }
         }
-        _ => Amounts::new(),
+        _ => Charge::default(),
     }
 }

@@ -435,6 +435,9 @@ impl Accounts {
             tree.rank();
         } else {
             tree.classic(0, 1.0, f64::from(settings.dampening.max(1)));
+            if settings.depth_oblivious {
+                tree.depth_oblivious(0, 1.0);
+            }
         }
         self.shares = tree.list();
         self.fair = BTreeMap::new();
@@ -552,6 +555,77 @@ mod tests {
         );
         let got = fair(&mut all, false);
         assert!(got[0].1 == 0.25 && got[1].1 == 1.0, "{got:?}");
+    }
+
+    /// Two levels further down the same use against the same share gives the same; a user who is off in another direction
+    /// than the account comes nearer to it.
+    #[test]
+    fn depth_does_not_count_against_users() {
+        let depth_oblivious = |all: &mut Accounts| {
+            let settings = Multifactor {
+                dampening: 1,
+                depth_oblivious: true,
+                ..Multifactor::default()
+            };
+            all.calculate(Timestamp(0), &settings);
+            let of = |(name, user): (&str, &str)| {
+                let same = |s: &&Share| s.account == name && s.user == user;
+                all.shares.iter().find(same).map(|s| s.fair_share).unwrap()
+            };
+            [("a", ""), ("c", ""), ("c", "c1"), ("c", "c2"), ("b", "b1")].map(of)
+        };
+        let tree = &[("a", "root", 1), ("c", "a", 1), ("b", "root", 1)];
+        let mut even = with(
+            tree,
+            &[
+                ("c1", "c", 1, 25.0),
+                ("c2", "c", 1, 25.0),
+                ("b1", "b", 1, 50.0),
+            ],
+        );
+        // All on target: half everywhere, at each depth.
+        assert!(
+            depth_oblivious(&mut even)
+                .iter()
+                .all(|f| (f - 0.5).abs() < 1e-12)
+        );
+        let mut uneven = with(
+            tree,
+            &[
+                ("c1", "c", 1, 40.0),
+                ("c2", "c", 1, 10.0),
+                ("b1", "b", 1, 50.0),
+            ],
+        );
+        let [a, c, c1, c2, b1] = depth_oblivious(&mut uneven);
+        assert_eq!((a, c, b1), (0.5, 0.5, 0.5));
+        // The account is on target: what counts is the user's own use, 1.6 and 0.4 times the share.
+        assert!((c1 - (-1.6f64).exp2()).abs() < 1e-12 && (c2 - (-0.4f64).exp2()).abs() < 1e-12);
+        let mut over = with(
+            tree,
+            &[
+                ("c1", "c", 1, 40.0),
+                ("c2", "c", 1, 40.0),
+                ("b1", "b", 1, 20.0),
+            ],
+        );
+        let [a, c, c1, c2, _] = depth_oblivious(&mut over);
+        // The account used 1.6 times its share, and each level below it, and each user, the same.
+        assert!(
+            [c, c1, c2].iter().all(|f| (f - a).abs() < 1e-12)
+                && (a - (-1.6f64).exp2()).abs() < 1e-12
+        );
+        let mut mixed = with(
+            tree,
+            &[
+                ("c1", "c", 1, 79.0),
+                ("c2", "c", 1, 1.0),
+                ("b1", "b", 1, 20.0),
+            ],
+        );
+        let [a, _, c1, c2, _] = depth_oblivious(&mut mixed);
+        // Who used little of too much stays near the account's fair share, who used most is below it.
+        assert!(c1 < a && a < c2 && c2 < 1.0, "{c1} {a} {c2}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 mod job;
 mod node;
 
-use crate::account_limits::{Amounts, charged};
+use crate::account_limits::{Charge, charged};
 use crate::accounts::Accounts;
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::event::{Event, JobChange};
@@ -238,7 +238,7 @@ impl State {
     }
 
     /// A job that begins or ceases to run is charged from now on, or no more; one with fewer nodes is charged for them.
-    fn charge(&mut self, id: JobId, (before, used): (u64, Option<Amounts>), event: &Event) {
+    fn charge(&mut self, id: JobId, (before, used): (u64, Option<Charge>), event: &Event) {
         let at = match event {
             Event::JobStarted { at, .. }
             | Event::JobEnding { at, .. }

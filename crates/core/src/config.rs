@@ -123,6 +123,10 @@ pub struct ClusterConfig {
     #[n(33)]
     #[cbor(default)]
     pub spec_by_job: bool,
+    /// `JobDefaults`.
+    #[n(34)]
+    #[cbor(default)]
+    pub job_defaults: JobDefaults,
 }
 
 impl Default for ClusterConfig {
@@ -163,6 +167,7 @@ impl Default for ClusterConfig {
             power: None,
             max_batch_requeue: None,
             spec_by_job: false,
+            job_defaults: JobDefaults::default(),
         }
     }
 }
@@ -170,7 +175,20 @@ impl Default for ClusterConfig {
 impl ClusterConfig {
     /// Whether run times are predicted, for the order of jobs and for planning (`crate::run_times`).
     pub fn predicts_run_times(&self) -> bool {
-        self.scheduler_parameters.iter().any(|word| word == PREDICT)
+        self.has_scheduler_parameter(PREDICT)
+    }
+
+    /// Whether `SchedulerParameters` has that word.
+    pub fn has_scheduler_parameter(&self, name: &str) -> bool {
+        self.scheduler_parameters.iter().any(|word| word == name)
+    }
+
+    /// The number that `SchedulerParameters` gives a word; the last one if there are several.
+    pub fn scheduler_parameter(&self, name: &str) -> Option<u64> {
+        let pairs =
+            (self.scheduler_parameters.iter().rev()).filter_map(|word| word.split_once('='));
+        let mut values = pairs.filter(|(key, _)| *key == name);
+        values.next()?.1.parse().ok()
     }
 }
 
@@ -292,6 +310,17 @@ pub struct PartitionConfig {
     /// `Topology`: which of [`ClusterConfig::topologies`] its jobs are placed by; the default one when absent.
     #[n(32)]
     pub topology: Option<String>,
+    /// `JobDefaults`.
+    #[n(33)]
+    #[cbor(default)]
+    pub job_defaults: JobDefaults,
+    /// `MaxCPUsPerSocket`.
+    #[n(34)]
+    pub max_cpus_per_socket: Option<u32>,
+    /// `SelectTypeParameters`: whether its jobs get whole sockets (`CR_Socket`) or whole cores (`CR_Core`); absent: as
+    /// the cluster says.
+    #[n(35)]
+    pub whole_sockets: Option<bool>,
 }
 
 impl PartitionConfig {
@@ -331,6 +360,42 @@ impl PartitionConfig {
             over_time_limit_min: None,
             billing_weights: None,
             topology: None,
+            job_defaults: JobDefaults::default(),
+            max_cpus_per_socket: None,
+            whole_sockets: None,
+        }
+    }
+}
+
+/// `JobDefaults` of slurm.conf and of partitions: what goes with a GPU where the job does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct JobDefaults {
+    /// `DefCpuPerGPU`.
+    #[n(0)]
+    pub cpus_per_gpu: Option<u32>,
+    /// `DefMemPerGPU`, MiB.
+    #[n(1)]
+    pub mib_per_gpu: Option<u64>,
+}
+
+impl JobDefaults {
+    /// These, and for what they do not say the other's.
+    pub fn or(self, other: JobDefaults) -> JobDefaults {
+        JobDefaults {
+            cpus_per_gpu: self.cpus_per_gpu.or(other.cpus_per_gpu),
+            mib_per_gpu: self.mib_per_gpu.or(other.mib_per_gpu),
+        }
+    }
+}
+
+impl std::fmt::Display for JobDefaults {
+    /// As `scontrol show partition` prints them.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.cpus_per_gpu, self.mib_per_gpu) {
+            (None, None) => f.write_str("(null)"),
+            (Some(cpus), None) => write!(f, "DefCpuPerGPU={cpus}"),
+            (None, Some(mib)) => write!(f, "DefMemPerGPU={mib}"),
+            (Some(cpus), Some(mib)) => write!(f, "DefCpuPerGPU={cpus},DefMemPerGPU={mib}"),
         }
     }
 }

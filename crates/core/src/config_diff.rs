@@ -216,5 +216,8 @@ fn partition_rows(p: &PartitionConfig) -> Rows {
         ("OverTimeLimit", plain(&p.over_time_limit_min)),
         ("TRESBillingWeights", plain(&p.billing_weights)),
         ("Topology", plain(&p.topology)),
+        ("JobDefaults", p.job_defaults.to_string()),
+        ("MaxCPUsPerSocket", plain(&p.max_cpus_per_socket)),
+        ("SelectTypeParameters", plain(&p.whole_sockets)),
     ]
 }

@@ -10,9 +10,11 @@ pub struct CpuSet(#[n(0)] Vec<u64>);
 impl CpuSet {
     /// The set {0, .., n-1}.
     pub fn first(n: u32) -> CpuSet {
-        let mut set = CpuSet::default();
-        (0..n).for_each(|cpu| set.insert(cpu));
-        set
+        let mut words = vec![u64::MAX; (n / 64) as usize];
+        if !n.is_multiple_of(64) {
+            words.push((1 << (n % 64)) - 1);
+        }
+        CpuSet(words)
     }
 
     /// Adds a CPU.
@@ -99,7 +101,9 @@ impl CpuSet {
 
     /// Whether every CPU of `other` is in this set.
     pub fn is_superset(&self, other: &CpuSet) -> bool {
-        other.iter().all(|cpu| self.contains(cpu))
+        let has = |place: usize| self.0.get(place).copied().unwrap_or(0);
+        let mut words = other.0.iter().enumerate();
+        words.all(|(place, word)| word & !has(place) == 0)
     }
 
     fn trim(&mut self) {

@@ -155,7 +155,9 @@ impl State {
                 users.push((job, &share.cpus, alloc));
             }
             for gres in &share.gres {
-                let used = node.gres_slot(gres).map(|slot| &expected.used_gres[slot]);
+                let used = node
+                    .used_up_slot(gres)
+                    .map(|slot| &expected.used_gres[slot]);
                 ensure!(
                     used.is_none_or(|used| !used.intersects(&gres.ids)),
                     "job {id} shares a {} of node {name}",

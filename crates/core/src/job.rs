@@ -14,7 +14,7 @@ use crate::time::{TimeLimit, Timestamp};
 use minicbor::{Decode, Encode};
 use std::sync::Arc;
 
-pub use self::allocation::{Allocation, GpuEnv, GresShare, NodeShare};
+pub use self::allocation::{Allocation, GpuEnv, GresShare, MILLION, NodeShare};
 pub use self::reason::Reason;
 pub use crate::usage::{Peak, Peaks, Usage};
 

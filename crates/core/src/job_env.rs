@@ -5,6 +5,7 @@
 use crate::binding::MemBind;
 use crate::distribution::{Distribution, NodeSpread};
 use crate::gpu_bind;
+use crate::gpu_parts;
 use crate::het::HetComponent;
 use crate::ids::{JobId, StepNo};
 use crate::job::{Allocation, ArrayRole, GpuEnv, GresShare};
@@ -340,6 +341,7 @@ fn member_env(view: &JobView, node: &str, cpus_on_node: u32, env: &mut Env) {
 
 /// Devices of a node's share: what programs read that use GPUs, and how many there are.
 fn device_env(shares: &[GresShare], env: &mut Env) {
+    part_env(shares, env);
     let numbers: Vec<u32> = gpu_bind::gpus_of(shares).iter().map(|g| g.number).collect();
     if numbers.is_empty() {
         return;
@@ -350,6 +352,42 @@ fn device_env(shares: &[GresShare], env: &mut Env) {
         env.set(name, value);
     }
 }
+
+/// What programs read that have parts of GPUs: which GPUs, and of those under MPS what percentage.
+fn part_env(shares: &[GresShare], env: &mut Env) {
+    for share in shares {
+        let parts: Vec<(u32, u32, u32)> = share.gpu_parts().collect();
+        let Some((_, taken, all)) = parts.first() else {
+            continue;
+        };
+        let numbers: Vec<u32> = share.numbers().collect();
+        env.set("SLURM_GPUS_ON_NODE", numbers.len().to_string());
+        env.set("SLURM_JOB_GPUS", comma_separated(&numbers));
+        for name in share.env.names() {
+            env.set(name, comma_separated(&numbers));
+        }
+        if share.name == gpu_parts::MPS {
+            let percentage = u64::from(*taken) * 100 / u64::from((*all).max(1));
+            env.set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+            env.set("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", percentage.to_string());
+        } else {
+            env.set("SLURM_SHARDS_ON_NODE", share.ids.len().to_string());
+        }
+    }
+}
+
+/// Who is served by MPS sees its server's GPUs only, and these from 0 on. Programs around jobs, which start the
+/// server, see which one it is.
+fn behind_mps(shares: &[GresShare], env: &mut Env) {
+    for share in shares.iter().filter(|s| s.name == gpu_parts::MPS) {
+        let own: Vec<u32> = (0..count(share.gpu_parts().count())).collect();
+        if !own.is_empty() && share.env.names().any(|name| name == CUDA) {
+            env.set(CUDA, comma_separated(&own));
+        }
+    }
+}
+
+const CUDA: &str = "CUDA_VISIBLE_DEVICES";
 
 fn comma_separated(numbers: &[u32]) -> String {
     let text: Vec<String> = numbers.iter().map(u32::to_string).collect();
@@ -375,6 +413,7 @@ pub fn batch_env(view: &JobView, position: usize) -> Variables {
     };
     member_env(view, &share.name, share.cpus.len(), &mut env);
     device_env(&share.gres, &mut env);
+    behind_mps(&share.gres, &mut env);
     env.set("ENVIRONMENT", "BATCH");
     env.set("HOSTNAME", &share.name);
     for name in [
@@ -431,6 +470,12 @@ pub fn step_env(view: &JobView, step: &StepView) -> Variables {
     member_env(view, step.node, step.cpus_on_node, &mut env);
     if let Some(share) = view.alloc.nodes.iter().find(|n| n.name == step.node) {
         device_env(&share.gres, &mut env);
+        part_env(step.gres, &mut env);
+        for parts in step.gres.iter().filter(|s| !s.parted.is_empty()) {
+            let numbers: Vec<u32> = parts.numbers().collect();
+            env.set("SLURM_STEP_GPUS", comma_separated(&numbers));
+        }
+        behind_mps(step.gres, &mut env);
         // The step may have fewer of them than the job, or none.
         let own: Vec<u32> = gpu_bind::gpus_of(step.gres)
             .iter()

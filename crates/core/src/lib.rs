@@ -8,6 +8,7 @@
 
 pub mod account_limits;
 pub mod accounts;
+pub mod alike;
 mod apply;
 pub mod binding;
 pub mod cbor;
@@ -22,6 +23,7 @@ mod effects;
 pub mod event;
 pub mod explain;
 pub mod gpu_bind;
+pub mod gpu_parts;
 pub mod het;
 pub mod hostlist;
 pub mod ids;

@@ -1,6 +1,7 @@
 //! Nodes: what the configuration says of them, what they report, and what state they are in.
 
 use crate::cpuset::CpuSet;
+use crate::gpu_parts::{Entry, PartsOfGpus};
 use crate::ids::{JobId, NodeIdx};
 use crate::job::GpuEnv;
 use crate::power::Power;
@@ -126,6 +127,24 @@ pub struct GresConfig {
     #[n(5)]
     #[cbor(default)]
     pub env: GpuEnv,
+    /// Set if they are parts of the node's GPUs (`mps`, `shard`).
+    #[n(6)]
+    pub parts: Option<PartsOfGpus>,
+    /// They are never used up, whoever has them (`no_consume`).
+    #[n(7)]
+    #[cbor(default)]
+    pub no_consume: bool,
+}
+
+impl GresConfig {
+    /// What sharing of GPUs needs of it.
+    pub fn entry(&self) -> Entry<'_> {
+        Entry {
+            name: &self.name,
+            count: self.count,
+            parts: self.parts.as_ref(),
+        }
+    }
 }
 
 /// A node as the cluster knows it.
@@ -307,4 +326,9 @@ pub struct NodeInfo {
     /// Whether ranks may copy from each other's memory there, as `scontrol show node` prints it; absent if unknown.
     #[n(13)]
     pub cross_memory: Option<String>,
+    /// Distances between these NUMA domains as the firmware tells them, row by row; 10 is a domain to itself. Empty if
+    /// they are not known.
+    #[n(14)]
+    #[cbor(default)]
+    pub numa_distances: Vec<u32>,
 }

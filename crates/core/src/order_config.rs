@@ -99,6 +99,18 @@ pub struct Multifactor {
     #[n(18)]
     #[cbor(default)]
     pub max_tres: bool,
+    /// `PriorityFlags=MAX_TRES_GRES`: likewise, but devices are added to the largest of the others.
+    #[n(19)]
+    #[cbor(default)]
+    pub max_tres_gres: bool,
+    /// `PriorityFlags=CALCULATE_RUNNING`: jobs that run have the priority that they would have if they waited.
+    #[n(20)]
+    #[cbor(default)]
+    pub calculate_running: bool,
+    /// `PriorityFlags=DEPTH_OBLIVIOUS`: fair share does not suffer from the depth of the tree.
+    #[n(21)]
+    #[cbor(default)]
+    pub depth_oblivious: bool,
 }
 
 /// `PriorityFlags=NO_NORMAL_ASSOC`, `_PART`, `_QOS`, `_TRES`.

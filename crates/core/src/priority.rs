@@ -312,7 +312,8 @@ impl State {
         let Some(scale) = scale.filter(|_| job.priority > 0 && !job.priority_fixed) else {
             return job.priority;
         };
-        if !job.is_startable() && job.alloc.is_some() {
+        let runs = !job.is_startable() && job.alloc.is_some();
+        if runs && (job.state.is_ended() || !scale.settings.calculate_running) {
             return job.priority;
         }
         let partitions = job.spec.partitions.iter();

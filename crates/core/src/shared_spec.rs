@@ -26,6 +26,16 @@ pub trait SpecCodec {
     /// # Errors
     /// Not a specification.
     fn read(&mut self, d: &mut Decoder<'_>) -> Result<Arc<JobSpec>, minicbor::decode::Error>;
+
+    /// The place among those written so far of a specification that was.
+    fn place(&self, _spec: &Arc<JobSpec>) -> Option<u32> {
+        None
+    }
+
+    /// The specification at a place among those read so far.
+    fn at(&self, _place: u32) -> Option<Arc<JobSpec>> {
+        None
+    }
 }
 
 /// Every job carries its own.
@@ -58,12 +68,11 @@ impl SpecCodec for SpecTable {
         spec: &Arc<JobSpec>,
         e: &mut Encoder<W>,
     ) -> Result<(), minicbor::encode::Error<W::Error>> {
-        let address = Arc::as_ptr(spec) as usize;
-        if let Some(place) = self.places.get(&address) {
-            return e.u32(*place)?.ok();
+        if let Some(place) = self.place(spec) {
+            return e.u32(place)?.ok();
         }
         let place = u32::try_from(self.specs.len()).unwrap_or(u32::MAX);
-        self.places.insert(address, place);
+        self.places.insert(Arc::as_ptr(spec) as usize, place);
         self.specs.push(Arc::clone(spec));
         spec.as_ref().encode(e, &mut ())
     }
@@ -71,7 +80,7 @@ impl SpecCodec for SpecTable {
     fn read(&mut self, d: &mut Decoder<'_>) -> Result<Arc<JobSpec>, minicbor::decode::Error> {
         if matches!(d.datatype()?, Type::U8 | Type::U16 | Type::U32) {
             let place = d.u32()?;
-            return self.specs.get(place as usize).cloned().ok_or_else(|| {
+            return self.at(place).ok_or_else(|| {
                 minicbor::decode::Error::message(format!(
                     "specification {place} is named before it is given"
                 ))
@@ -80,6 +89,15 @@ impl SpecCodec for SpecTable {
         let spec = Arc::new(JobSpec::decode(d, &mut ())?);
         self.specs.push(Arc::clone(&spec));
         Ok(spec)
+    }
+
+    fn place(&self, spec: &Arc<JobSpec>) -> Option<u32> {
+        let address = Arc::as_ptr(spec) as usize;
+        self.places.get(&address).copied()
+    }
+
+    fn at(&self, place: u32) -> Option<Arc<JobSpec>> {
+        self.specs.get(place as usize).cloned()
     }
 }
 

@@ -545,16 +545,26 @@ impl ResourceAsk {
         all
     }
 
-    /// Whether it asks for devices in any way.
-    pub fn wants_devices(&self) -> bool {
+    /// All lists of devices that it asks for, whatever they are counted by.
+    fn device_lists(&self) -> [&Vec<GresAsk>; 4] {
         let devices = self.devices();
-        let lists = [
+        [
             &self.gres,
             &devices.per_job,
             &devices.per_task,
             &devices.per_socket,
-        ];
-        lists.iter().any(|list| !list.is_empty())
+        ]
+    }
+
+    /// Whether it asks for devices in any way.
+    pub fn wants_devices(&self) -> bool {
+        self.device_lists().iter().any(|list| !list.is_empty())
+    }
+
+    /// Whether it asks for GPUs in any way.
+    pub fn wants_gpus(&self) -> bool {
+        let mut all = self.device_lists().into_iter().flatten();
+        all.any(|gres| gres.name == GPU && gres.count > 0)
     }
 }
 

@@ -175,6 +175,7 @@ fn sample(name: &str, ask: ResourceAsk, nodes: u32, cpus: u32, tasks: u32) -> Sa
             reservation: None,
             end_by: None,
             billing_milli: 0,
+            usage_factor_millionths: None,
             sharers: 0,
             only_user: None,
             licenses: Vec::new(),

@@ -2,6 +2,7 @@
 
 use crate::keys::Keys;
 use crate::writer::{addresses, cluster_name, components, now};
+use muster_core::alike::Records;
 use muster_core::command::Identity;
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
@@ -25,6 +26,8 @@ use std::collections::BTreeSet;
 
 /// Records in one part of an answer.
 const PART: usize = 200;
+/// The same where most are told by what differs from the one before.
+const PART_OF_RUNS: usize = 1000;
 
 /// Records of the queue that match a filter, as frames. Specifications are written once.
 pub(crate) fn jobs(
@@ -36,7 +39,7 @@ pub(crate) fn jobs(
     let mut answer = JobsAnswer {
         state,
         filter,
-        part: JobsPartRef::default(),
+        part: begun(filter),
         arrays: BTreeSet::new(),
         specs: SpecTable::default(),
         scale: Scale::new(state),
@@ -126,18 +129,22 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
             .as_ref()
             .filter(|_| job.state == JobState::Pending)
         {
-            let place = u32::try_from(self.part.jobs.len()).unwrap_or(u32::MAX);
+            let place = u32::try_from(self.part.jobs.jobs.len()).unwrap_or(u32::MAX);
             let priority = self.state.priority_of(Some(scale), job);
             self.part.priorities.push((place, priority));
         }
         if let Some(start) = self.starts.and_then(|starts| starts.starts.get(&job.id)) {
-            let place = u32::try_from(self.part.jobs.len()).unwrap_or(u32::MAX);
+            let place = u32::try_from(self.part.jobs.jobs.len()).unwrap_or(u32::MAX);
             if job.state == JobState::Pending {
                 self.part.starts.push((place, start.clone()));
             }
         }
-        self.part.jobs.push(job);
-        if self.part.jobs.len() == PART {
+        self.part.jobs.jobs.push(job);
+        let most = match self.filter.runs {
+            true => PART_OF_RUNS,
+            false => PART,
+        };
+        if self.part.jobs.jobs.len() == most {
             self.leave(true);
         }
     }
@@ -153,10 +160,22 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
         };
         let next = JobsPartRef {
             unknown,
-            ..JobsPartRef::default()
+            ..begun(self.filter)
         };
         let part = std::mem::replace(&mut self.part, next);
         (self.send)(frame::encode_in(&JobsResponse::Jobs(part), &mut self.specs));
+    }
+}
+
+/// A part without records.
+fn begun<'s>(filter: &JobFilter) -> JobsPartRef<'s> {
+    let jobs = Records {
+        jobs: Vec::new(),
+        runs: filter.runs,
+    };
+    JobsPartRef {
+        jobs,
+        ..JobsPartRef::default()
     }
 }
 

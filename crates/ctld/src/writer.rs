@@ -184,9 +184,11 @@ impl Writer {
             }
         }
         self.tick(now, &mut work.turn);
-        let pass = Instant::now();
-        self.engine.schedule(now, &mut work.turn);
-        self.stats.pass(micros(pass.elapsed()));
+        if !self.engine.puts_off(&mut work.turn) {
+            let pass = Instant::now();
+            self.engine.schedule(now, &mut work.turn);
+            self.stats.pass(micros(pass.elapsed()));
+        }
         self.finish(work, now)
     }
 

@@ -108,6 +108,8 @@ struct UpArgs {
     conf: Option<PathBuf>,
     /// One process speaks for all nodes; jobs run for so long.
     emulate: Option<String>,
+    /// NUMA domains of emulated nodes.
+    numa: Option<String>,
 }
 
 fn up_args(args: &[String]) -> Result<Option<UpArgs>> {
@@ -117,6 +119,7 @@ fn up_args(args: &[String]) -> Result<Option<UpArgs>> {
         cpus,
         conf: None,
         emulate: None,
+        numa: None,
     };
     let mut words = args.iter();
     while let Some(word) = words.next() {
@@ -145,6 +148,11 @@ fn up_args(args: &[String]) -> Result<Option<UpArgs>> {
                 let text = value()?;
                 crate::emulate::run_time(&text)?;
                 parsed.emulate = Some(text);
+            }
+            "--numa" => {
+                let text = value()?;
+                crate::emulate::Numa::parse(&text)?;
+                parsed.numa = Some(text);
             }
             "--help" | "-h" => {
                 print!("{HELP}");
@@ -188,7 +196,7 @@ pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
         start(&home, "slurmctld", &[], "controller")?;
     }
     if let Some(run_time) = &args.emulate {
-        start_emulator(&home, run_time)?;
+        start_emulator(&home, run_time, args.numa.as_deref())?;
     }
     for name in agents {
         if daemon::alive(&home.node_pid_file(name)).is_none() {
@@ -213,14 +221,14 @@ pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn start_emulator(home: &Home, run_time: &str) -> Result<()> {
+fn start_emulator(home: &Home, run_time: &str, numa: Option<&str>) -> Result<()> {
     let pid_file = home.emulator_pid_file();
     if daemon::alive(&pid_file).is_some() {
         return Ok(());
     }
     let pid_file = pid_file.display().to_string();
     let report = home.at("run/emulator.json").display().to_string();
-    let words = [
+    let mut words = vec![
         "emulate",
         "nodes",
         "--run-time",
@@ -230,6 +238,9 @@ fn start_emulator(home: &Home, run_time: &str) -> Result<()> {
         "--report",
         &report,
     ];
+    if let Some(numa) = numa {
+        words.extend(["--numa", numa]);
+    }
     start(home, "muster", &words, "process that speaks for the nodes")
 }
 
@@ -306,7 +317,32 @@ fn write_conf(home: &Home, args: &UpArgs) -> Result<()> {
     if !errors.is_empty() {
         bail!("the configuration has errors:\n{}", errors.join("\n"));
     }
+    if let Some(given) = &args.conf {
+        bring_companions(given, &path)?;
+    }
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Files that a controller and its nodes read from the directory of slurm.conf and that name nothing of a private
+/// cluster's own.
+const COMPANIONS: [&str; 4] = ["gres.conf", "topology.conf", "topology.yaml", "mpi.conf"];
+
+/// Copies what lies beside the given slurm.conf to where this one is, and takes away what an earlier one had there.
+fn bring_companions(given: &Path, own: &Path) -> Result<()> {
+    let from =
+        fs::canonicalize(given).with_context(|| format!("cannot read {}", given.display()))?;
+    for name in COMPANIONS {
+        let (from, to) = (from.with_file_name(name), own.with_file_name(name));
+        if from == to {
+            continue;
+        }
+        if from.exists() {
+            fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
+        } else if to.exists() {
+            fs::remove_file(&to).with_context(|| format!("cannot remove {}", to.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// A site's file with the host, user and paths of this private cluster.

@@ -18,9 +18,10 @@ muster emulate nodes [NODELIST] [OPTIONS]
 
 Speaks to the controller for nodes of slurm.conf (all of them, or NODELIST) as their agents would, from one process.
 Jobs get their shares of these nodes and end after a time; nothing is run. For trying a configuration, and for
-measuring. 'muster up -f FILE --emulate' starts a controller and this.
+measuring. 'muster up -f FILE --emulate' starts a controller and this; it takes --run-time and --numa, too.
 
   --run-time T     how long jobs run, in seconds: SECONDS (default 0), exp:MEAN or uniform:LOW:HIGH
+  --numa N[:L,S,R] nodes have N NUMA domains, at distances L to themselves, S within a socket, R else (10,16,32)
   --steps DIR      take part in steps that a real node leads, without running anything; sockets are in DIR
   -f FILE          slurm.conf (default: $SLURM_CONF, else /etc/slurm/slurm.conf)
   -D               stay in the foreground
@@ -37,6 +38,7 @@ struct Args {
     nodes: Option<String>,
     conf: PathBuf,
     run_time: RunTime,
+    numa: Option<Numa>,
     step_dir: Option<PathBuf>,
     foreground: bool,
     pid_file: Option<PathBuf>,
@@ -64,6 +66,7 @@ fn parse(words: &[String]) -> Result<Args> {
         nodes: None,
         conf: conf_path(),
         run_time: RunTime::Fixed(0.0),
+        numa: None,
         step_dir: None,
         foreground: false,
         pid_file: None,
@@ -81,6 +84,7 @@ fn parse(words: &[String]) -> Result<Args> {
         };
         match name {
             "--run-time" => args.run_time = run_time(&value()?)?,
+            "--numa" => args.numa = Some(Numa::parse(&value()?)?),
             "--steps" => args.step_dir = Some(value()?.into()),
             "-f" => args.conf = value()?.into(),
             "-D" => args.foreground = true,
@@ -94,6 +98,55 @@ fn parse(words: &[String]) -> Result<Args> {
         }
     }
     Ok(args)
+}
+
+/// NUMA domains that emulated nodes claim.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Numa {
+    domains: u32,
+    own: u32,
+    socket: u32,
+    remote: u32,
+}
+
+impl Numa {
+    /// Most domains of a node.
+    const DOMAINS_MAX: u32 = 64;
+
+    /// Reads `N` or `N:LOCAL,SOCKET,REMOTE`.
+    ///
+    /// # Errors
+    /// What it cannot be.
+    pub(crate) fn parse(text: &str) -> Result<Numa> {
+        let (count, rest) = text.split_once(':').unwrap_or((text, "10,16,32"));
+        let numbers: Vec<u32> = rest.split(',').filter_map(|n| n.parse().ok()).collect();
+        let domains = count
+            .parse()
+            .ok()
+            .filter(|n| (1..=Numa::DOMAINS_MAX).contains(n));
+        match (domains, numbers.as_slice()) {
+            (Some(domains), &[own, socket, remote]) => Ok(Numa {
+                domains,
+                own,
+                socket,
+                remote,
+            }),
+            _ => bail!("--numa is N or N:LOCAL,SOCKET,REMOTE, such as 8:10,16,32, not '{text}'"),
+        }
+    }
+
+    /// Distances on a node of so many sockets, row by row.
+    fn distances(&self, sockets: u32) -> Vec<u32> {
+        let each = (self.domains / sockets.max(1)).max(1);
+        let pairs = (0..self.domains).flat_map(|a| (0..self.domains).map(move |b| (a, b)));
+        pairs
+            .map(|(a, b)| match (a == b, a / each == b / each) {
+                (true, _) => self.own,
+                (false, true) => self.socket,
+                (false, false) => self.remote,
+            })
+            .collect()
+    }
 }
 
 /// A run time as the command line says it.
@@ -122,6 +175,8 @@ fn run(args: &Args) -> Result<ExitCode> {
             name: node.name.clone(),
             cpus: node.cpus,
             memory_mib: node.real_memory_mib,
+            numa_distances: (args.numa.as_ref())
+                .map_or_else(Vec::new, |numa| numa.distances(node.sockets)),
         })
         .collect();
     if nodes.is_empty() {

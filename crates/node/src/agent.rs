@@ -12,21 +12,25 @@ mod launch;
 mod lead;
 mod listener;
 mod measure;
+mod peers;
 mod pmix;
 mod reports;
 mod sampling;
 mod scripts;
 mod shim_link;
+mod socket;
 mod step_node;
 mod step_tree;
 mod table;
 mod users;
 
 pub(crate) use jobs::exit_status;
+pub(crate) use peers::Peers;
 pub(crate) use step_tree::{ask_below, tell_above};
 
 use crate::binding::{Machine, SiteBinding};
 use crate::cross_memory::CrossMemory;
+use crate::descriptors::StandardStreams;
 use crate::info;
 use crate::options::AgentOptions;
 use crate::shim::wire::{Run, ToShim};
@@ -53,6 +57,8 @@ use users::Users;
 
 /// Bytes to a peer: frames, ready to be written.
 pub(crate) type Outlet = mpsc::UnboundedSender<Vec<u8>>;
+/// The same to the shim, with the streams that go with the last of them.
+type ShimOutlet = mpsc::UnboundedSender<(Vec<u8>, Option<StandardStreams>)>;
 
 /// Longest spool path: socket names in it must fit into an address of 108 bytes.
 const SPOOL_PATH_MAX: usize = 72;
@@ -70,7 +76,7 @@ enum Event {
     /// Its connection is gone.
     ControllerLost,
     /// The shim is connected.
-    ShimUp(Outlet),
+    ShimUp(ShimOutlet),
     /// It said something.
     Shim(Box<crate::shim::wire::FromShim>),
     /// Its connection is gone.
@@ -83,6 +89,8 @@ enum Event {
         uid: u32,
         /// What.
         request: Box<AgentRequest>,
+        /// What came with it.
+        streams: Option<StandardStreams>,
         /// Where the answer goes.
         reply: mpsc::UnboundedSender<AgentReply>,
     },
@@ -212,7 +220,7 @@ struct Agent {
     site_binding: SiteBinding,
     stopping: bool,
     controller: Option<Outlet>,
-    shim: Option<Outlet>,
+    shim: Option<ShimOutlet>,
     /// Frames for the shim and the controller that this burst brought.
     to_shim: Vec<u8>,
     to_controller: Vec<u8>,
@@ -238,6 +246,7 @@ struct Agent {
     steps: lead::Steps,
     node_steps: step_node::NodeSteps,
     endings: step_tree::Endings,
+    peers: Peers,
     /// Who waits for a list of processes.
     inspections: HashMap<u64, (listener::Wish, mpsc::UnboundedSender<AgentReply>)>,
     next_tag: u64,
@@ -278,6 +287,7 @@ impl Agent {
             steps: lead::Steps::default(),
             node_steps: step_node::NodeSteps::default(),
             endings: step_tree::Endings::default(),
+            peers: Peers::keeping(),
             inspections: HashMap::new(),
             next_tag: 0,
             health: health::Checks::default(),
@@ -307,8 +317,9 @@ impl Agent {
                 conn,
                 uid,
                 request,
+                streams,
                 reply,
-            } => self.asked(conn, uid, *request, reply),
+            } => self.asked(conn, uid, *request, streams, reply),
             Event::Closed(conn) => self.closed(conn),
             Event::NodeStarted(key, position, result) => self.node_started(key, position, result),
             Event::EndsTold(told) => self.ends_told(told),
@@ -392,15 +403,27 @@ impl Agent {
         }
     }
 
-    /// Sends what the burst brought.
-    fn flush(&mut self) {
-        self.try_steps();
+    /// The same with streams, which the shim finds with the order.
+    fn shim_order_with(&mut self, order: &ToShim, streams: Option<StandardStreams>) {
+        self.shim_order(order);
+        if streams.is_some() {
+            self.flush_shim(streams);
+        }
+    }
+
+    fn flush_shim(&mut self, streams: Option<StandardStreams>) {
         if let Some(shim) = &self.shim
             && !self.to_shim.is_empty()
         {
             // A closed outlet means that the connection is gone, which comes as an event of its own.
-            let _ = shim.send(std::mem::take(&mut self.to_shim));
+            let _ = shim.send((std::mem::take(&mut self.to_shim), streams));
         }
+    }
+
+    /// Sends what the burst brought.
+    fn flush(&mut self) {
+        self.try_steps();
+        self.flush_shim(None);
         if let Some(controller) = &self.controller {
             if let Some(reports) = self.reports.unsent() {
                 frame::encode_into(&ToCtld::Reports(reports), &mut self.to_controller);

@@ -108,6 +108,8 @@ pub struct EmulatedNode {
     pub cpus: u32,
     /// Memory, MiB.
     pub memory_mib: u64,
+    /// Distances between its NUMA domains, row by row; empty: it says nothing of them.
+    pub numa_distances: Vec<u32>,
 }
 
 /// What to emulate.
@@ -156,7 +158,9 @@ pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
                 free_mib: node.memory_mib,
                 address,
                 hostname: node.name.clone(),
-                numa_domains: None,
+                numa_domains: (!node.numa_distances.is_empty())
+                    .then(|| u32::try_from(node.numa_distances.len().isqrt()).unwrap_or(u32::MAX)),
+                numa_distances: node.numa_distances.clone(),
                 cross_memory: None,
                 ..machine.clone()
             };

@@ -1,5 +1,6 @@
 //! What the machine says of itself, for registration and health reports.
 
+use crate::numa::Numa;
 use crate::options::AgentOptions;
 use muster_core::node::NodeInfo;
 use muster_core::time::Timestamp;
@@ -29,32 +30,25 @@ pub(crate) fn cpus(options: &AgentOptions) -> u32 {
         .unwrap_or_else(|| u32::try_from(there()).unwrap_or(u32::MAX))
 }
 
-/// NUMA domains of the machine; `None` if the node is a part of it or more than it.
-fn numa_domains(options: &AgentOptions) -> Option<u32> {
+/// NUMA domains of the machine and the distances between them; nothing if the node is a part of it or more than it.
+fn numa(options: &AgentOptions) -> Option<Numa> {
     let machine = std::thread::available_parallelism().ok()?.get();
     if u32::try_from(machine).ok()? != cpus(options) {
         return None;
     }
-    let is_domain = |name: &str| {
-        name.strip_prefix("node")
-            .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
-    };
-    let count = std::fs::read_dir("/sys/devices/system/node")
-        .ok()?
-        .flatten()
-        .filter(|entry| entry.file_name().to_str().is_some_and(is_domain))
-        .count();
-    u32::try_from(count).ok().filter(|n| *n > 0)
+    Numa::read(Path::new("/sys/devices/system"))
 }
 
 /// Everything for a registration.
 pub(crate) fn collect(options: &AgentOptions, agent_start: Timestamp) -> NodeInfo {
     let machine = of_machine(agent_start);
+    let numa = numa(options);
     NodeInfo {
         cpus: cpus(options),
         memory_mib: options.claimed_memory_mib.unwrap_or(machine.memory_mib),
         address: agent_address(&options.spool_dir),
-        numa_domains: numa_domains(options),
+        numa_domains: numa.as_ref().map(|numa| numa.domains),
+        numa_distances: numa.map(|numa| numa.distances).unwrap_or_default(),
         ..machine
     }
 }
@@ -87,6 +81,7 @@ pub(crate) fn of_machine(agent_start: Timestamp) -> NodeInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         hostname: text(|u| u.nodename()),
         numa_domains: None,
+        numa_distances: Vec::new(),
         // The agent knows, once it has measured.
         cross_memory: None,
     }

@@ -8,9 +8,11 @@
 mod agent;
 mod binding;
 mod cross_memory;
+mod descriptors;
 mod emulate;
 mod info;
 mod layout;
+mod numa;
 mod options;
 mod pattern;
 mod shim;

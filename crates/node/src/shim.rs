@@ -21,14 +21,16 @@ pub(crate) use files::{go_to, open_as, output_flags, say};
 pub(crate) use processes::{Containment, ProcessTree};
 pub(crate) use steps::{SHARED_MEMORY, remove_dirs};
 
+use crate::descriptors::{self, StandardStreams};
 use crate::sys;
 use jobs::Shim;
 use muster_proto::frame::Frames;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::collections::VecDeque;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -139,6 +141,8 @@ pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<UnixListener> {
 struct Conn {
     stream: UnixStream,
     input: Frames,
+    /// What has come with messages.
+    descriptors: VecDeque<OwnedFd>,
     output: Vec<u8>,
     attached: bool,
     open: bool,
@@ -250,10 +254,19 @@ impl Loop {
     fn take_orders(&mut self) {
         for at in 0..self.conns.len() {
             while let Some(message) = self.conns[at].next() {
-                if let ToShim::Attach { node, version } = message {
-                    self.attach(at, node, &version);
-                } else if let Some(reply) = self.shim.handle(message) {
-                    muster_proto::frame::encode_into(&reply, &mut self.conns[at].output);
+                match message {
+                    ToShim::Attach { node, version } => self.attach(at, node, &version),
+                    ToShim::StartStep(order) => {
+                        let come = &mut self.conns[at].descriptors;
+                        let streams = order.direct.then(|| StandardStreams::take(come));
+                        self.shim.start_step(order, streams.flatten());
+                    }
+                    message => {
+                        if let Some(reply) = self.shim.handle(message) {
+                            let output = &mut self.conns[at].output;
+                            muster_proto::frame::encode_into(&reply, output);
+                        }
+                    }
                 }
             }
         }
@@ -298,6 +311,7 @@ impl Loop {
                 self.conns.push(Conn {
                     stream,
                     input: Frames::default(),
+                    descriptors: VecDeque::new(),
                     output: Vec::new(),
                     attached: false,
                     open: true,
@@ -324,7 +338,7 @@ impl Conn {
         // Small: after each fork the first write to a page copies it.
         let mut chunk = [0; 4 << 10];
         loop {
-            match self.stream.read(&mut chunk) {
+            match descriptors::receive(&self.stream, &mut chunk, &mut self.descriptors) {
                 Ok(0) => self.open = false,
                 Ok(n) => {
                     self.input.push(&chunk[..n]);

@@ -6,6 +6,9 @@
 //! Its life: listens; waits for srun's key; forks all tasks, which open their files and wait for each other; lets
 //! them go; carries bytes until the last task has ended, kills what those left behind, sends the rest, and exits.
 //! SIGTERM, or srun's disappearance, ends the tasks: TERM, after `KillWait` KILL.
+//!
+//! A task that is alone may have srun's own streams ([`StepOrder::direct`]). Then nothing is carried and nobody waited for,
+//! and what srun and the daemon say to each other goes through the shim and the agent.
 
 mod around;
 mod bind;
@@ -19,12 +22,13 @@ mod task;
 pub(crate) mod tree;
 mod wire;
 
+use crate::descriptors::StandardStreams;
 use crate::shim::Containment as _;
 use crate::shim::wire::StepOrder;
 use crate::sys;
 use client::Client;
 use home::Home;
-pub(crate) use home::{Control, NextStep};
+pub(crate) use home::{Control, NextStep, Told};
 use minicbor::bytes::ByteVec;
 use muster_core::job::{ExitStatus, StepEnd, Usage};
 use muster_proto::step::{FromStepd, ToStepd};
@@ -67,6 +71,7 @@ pub(crate) fn run(
     listener: UnixListener,
     control: UnixStream,
     wire: Option<TcpListener>,
+    streams: Option<StandardStreams>,
 ) -> ! {
     let mut home = match Home::open(listener, control) {
         Ok(home) => home,
@@ -76,15 +81,15 @@ pub(crate) fn run(
             sys::exit_now(0)
         }
     };
-    let mut end = serve(order, setting, &mut home, wire);
+    let mut end = serve(order, setting, &mut home, wire, streams);
     let mut result = setting.result.clone();
     // The shim has the end of a step from here when it gives another.
     while end.reusable && home.tell_end(&end.end) {
-        let Some(next) = home.next_step() else {
+        let Some((next, streams)) = home.next_step() else {
             break;
         };
         let (order, setting) = next.parts(setting);
-        end = serve(&order, &setting, &mut home, None);
+        end = serve(&order, &setting, &mut home, None, streams);
         result = setting.result;
     }
     if !home.is_known() {
@@ -104,11 +109,19 @@ fn serve(
     setting: &Setting,
     home: &mut Home,
     wire: Option<TcpListener>,
+    streams: Option<StandardStreams>,
 ) -> Served {
     let mut stepd = Stepd::new(order, setting, home);
+    stepd.direct = streams;
     stepd.start_pmix(wire);
+    if order.direct {
+        stepd.start();
+    }
     let served = stepd.run();
     let reusable = stepd.left_nothing();
+    if !reusable {
+        home.flush();
+    }
     crate::shim::remove_dirs(&setting.dirs);
     match served {
         Ok(end) => Served { end, reusable },
@@ -172,15 +185,18 @@ struct Stepd<'a> {
     told_closed: bool,
     /// This process has no children any more, and so, as orphans become its children, the tasks have left none.
     childless: bool,
+    /// Streams of srun's for the only task, until it has them.
+    direct: Option<StandardStreams>,
 }
 
 impl<'a> Stepd<'a> {
     fn new(order: &'a StepOrder, setting: &'a Setting, home: &'a mut Home) -> Stepd<'a> {
+        let come = std::mem::take(&mut home.come);
         Stepd {
             order,
             setting,
             home,
-            strangers: Vec::new(),
+            strangers: come.into_iter().flat_map(Client::new).collect(),
             client: None,
             tree: None,
             adoption_by: None,
@@ -210,6 +226,7 @@ impl<'a> Stepd<'a> {
             usage: Usage::default(),
             told_closed: false,
             childless: false,
+            direct: None,
         }
     }
 
@@ -233,6 +250,7 @@ impl<'a> Stepd<'a> {
                     continue;
                 }
             }
+            self.home.flush();
             self.wait()?;
         }
     }
@@ -249,7 +267,9 @@ impl<'a> Stepd<'a> {
                     }
                     sys::kill(pmix.pid, libc::SIGKILL);
                 }
-                if self.streams.iter().any(Stream::has_output) && !gave_up {
+                // No stream tells that what was left behind is gone.
+                let left = self.order.direct && !self.childless && !self.tasks.is_empty();
+                if (left || self.streams.iter().any(Stream::has_output)) && !gave_up {
                     return false;
                 }
                 gave_up || self.has_taken_leave()
@@ -424,37 +444,6 @@ impl<'a> Stepd<'a> {
         }
     }
 
-    fn accept(&mut self) {
-        while let Ok((stream, _)) = self.home.listener.accept() {
-            if let Ok(client) = Client::new(stream) {
-                self.strangers.push(client);
-            }
-        }
-    }
-
-    /// Someone connected: srun, if the first message is the key.
-    fn take_stranger(&mut self, at: usize) {
-        let mut stranger = self.strangers.swap_remove(at);
-        stranger.wire.read();
-        let free = self.client.is_none() && self.phase == Phase::Waiting && !self.ending;
-        match stranger.next() {
-            Some(ToStepd::Hello(key)) if free && key == self.order.launch.step_key => {
-                self.client = Some(stranger);
-                self.start();
-                self.tell_pmix_error();
-                self.client_messages();
-            }
-            Some(ToStepd::Attach(attach))
-                if (free || self.tree.is_some()) && attach.key == self.order.launch.step_key =>
-            {
-                self.attach(&attach, stranger);
-            }
-            None if stranger.wire.open => self.strangers.push(stranger),
-            // Not the key, or srun is here already: the connection is dropped.
-            _ => {}
-        }
-    }
-
     fn start(&mut self) {
         self.phase = Phase::Starting;
         if let Err(e) = self.fork_tasks() {
@@ -512,6 +501,13 @@ impl<'a> Stepd<'a> {
         if self.phase == Phase::Starting {
             self.phase = Phase::Running;
         }
+        // srun knows that the task of a direct step is started with the step.
+        if !self.order.direct {
+            self.tell_started();
+        }
+    }
+
+    fn tell_started(&mut self) {
         let pids = self.tasks.iter().map(|t| t.pid.unsigned_abs()).collect();
         self.send(&FromStepd::Started(pids));
     }
@@ -586,6 +582,7 @@ impl<'a> Stepd<'a> {
                 Control::Text(line) if self.order.launch.position == 0 => self.message(line),
                 Control::Text(_) => {}
                 Control::Own(line) => self.message(line),
+                Control::Say(message) => self.told(*message),
                 Control::End => self.begin_end(),
                 Control::Limit(seconds) => {
                     self.limit = seconds.map(Duration::from_secs);
@@ -678,6 +675,10 @@ impl<'a> Stepd<'a> {
             for pid in self.of_tasks() {
                 sys::kill(pid, libc::SIGKILL);
             }
+            if self.order.direct {
+                let at = Instant::now() + LAST_WORDS;
+                self.give_up_at.get_or_insert(at);
+            }
         }
         if let Some(pmix) = &mut self.pmix {
             pmix.stop();
@@ -748,6 +749,9 @@ impl<'a> Stepd<'a> {
                 }
             }
             (None, Some(client)) => client.send(message),
+            // How the only task has ended, the agent tells with the step's end.
+            (None, None) if matches!(message, FromStepd::Exited { .. }) => {}
+            (None, None) if self.order.direct => self.home.say(message),
             (None, None) => {}
         }
     }

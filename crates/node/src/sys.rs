@@ -10,6 +10,8 @@ use muster_core::limits::NODE_CPUS_MAX;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// A process that ended, from wait4(2).
 #[derive(Clone, Copy, Debug)]
@@ -211,6 +213,26 @@ pub(crate) fn exec(
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: _exit(2) has no preconditions.
     unsafe { libc::_exit(code) }
+}
+
+/// Has the runtime tell when a socket of the standard library's is ready.
+pub(crate) fn watch<T: Into<OwnedFd> + AsRawFd>(
+    socket: T,
+    interest: Interest,
+) -> io::Result<AsyncFd<T>> {
+    // SAFETY: what can be made an `OwnedFd` has one descriptor as long as it lives, and owns it.
+    Ok(unsafe { AsyncFd::register_with_interest(socket, interest) }?)
+}
+
+/// Fills a few bytes with what nobody can guess.
+pub(crate) fn fill_randomly(bytes: &mut [u8]) -> io::Result<()> {
+    // SAFETY: the kernel writes no more than the length that it is given with the pointer, of one slice.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    // So few bytes come at once.
+    if usize::try_from(got).ok() == Some(bytes.len()) {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
 }
 
 /// Makes `fd` available under the number `target`, inherited across exec.

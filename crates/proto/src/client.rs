@@ -4,6 +4,7 @@ use crate::acct::{AcctJob, AcctQuery};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::accounts::Accounts;
+use muster_core::alike::Records;
 use muster_core::command::{Reply, UserCommand};
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::explain::{ExpectedStart, Explanation};
@@ -152,6 +153,10 @@ pub struct JobFilter {
     #[n(5)]
     #[cbor(default)]
     pub starts: bool,
+    /// Whether the client understands runs of records that are told by what differs ([`muster_core::alike`]).
+    #[n(6)]
+    #[cbor(default)]
+    pub runs: bool,
 }
 
 /// The controller's answer.
@@ -337,6 +342,7 @@ pub struct Pong {
 pub struct JobsPart {
     /// The records, by number.
     #[n(0)]
+    #[cbor(decode_with = "muster_core::alike::decode")]
     pub jobs: Vec<Job>,
     /// Arrays of which a record is in the answer.
     #[n(1)]
@@ -375,7 +381,7 @@ pub enum JobsResponse<'s> {
 pub struct JobsPartRef<'s> {
     /// The records, by number.
     #[n(0)]
-    pub jobs: Vec<&'s Job>,
+    pub jobs: Records<'s>,
     /// Arrays of which a record is in the answer.
     #[n(1)]
     pub arrays: Vec<(JobId, ArrayInfo)>,
@@ -605,9 +611,16 @@ mod tests {
         let jobs = jobs(&["a", "b", "a", "a"]);
         let (mut writes, mut reads) = (SpecTable::default(), SpecTable::default());
         // Parts of one answer share a table.
-        for (part, more) in [(&jobs[..3], true), (&jobs[3..], false)] {
+        for (part, more, runs) in [
+            (&jobs[..3], true, false),
+            (&jobs[3..], true, true),
+            (&jobs[..], false, true),
+        ] {
             let written = JobsResponse::Jobs(JobsPartRef {
-                jobs: part.iter().collect(),
+                jobs: Records {
+                    jobs: part.iter().collect(),
+                    runs,
+                },
                 arrays: vec![(JobId(7), ArrayInfo::default())],
                 unknown: vec![JobId(9)],
                 more,

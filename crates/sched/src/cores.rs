@@ -34,37 +34,52 @@ pub(crate) fn pick(
     let want = cpus.div_ceil(granule);
     let (sockets, each, width) = shape(class);
     let whole = |at: &u32| (*at..at + granule).all(|cpu| free.contains(cpu));
-    let granules = |domain: usize| -> Vec<u32> {
+    let starts = |domain: usize| {
         let first = u32::try_from(domain).unwrap_or(0) * width;
         let end = (first + width).min(class.cpus);
-        let starts = (first..end).step_by(granule as usize);
-        starts
-            .filter(|at| at + granule <= end)
-            .filter(whole)
-            .collect()
+        (first..end)
+            .step_by(granule as usize)
+            .filter(move |at| at + granule <= end)
+            .filter(&whole)
     };
-    let all: Vec<Vec<u32>> = (0..sockets * each).map(granules).collect();
-    let several = all.len() > 1;
-    let domains: Vec<Part> = all
-        .iter()
-        .enumerate()
-        .map(|(place, list)| {
-            let first = u32::try_from(place).unwrap_or(0) * width;
-            Part {
-                place,
-                free: count(list.len()),
-                far: match several {
-                    true => far(first, first + width),
-                    false => Far::default(),
-                },
-            }
-        })
-        .collect();
-    let mut out = CpuSet::default();
-    for (domain, number) in spread(&domains, each, want) {
-        for at in all[domain].iter().take(number as usize) {
-            (*at..at + granule).for_each(|cpu| out.insert(cpu));
+    let take = |out: &mut CpuSet, domain: usize, number: u32| {
+        for at in starts(domain).take(number as usize) {
+            (at..at + granule).for_each(|cpu| out.insert(cpu));
         }
+    };
+    let all = sockets * each;
+    let free_of = |place: usize| (place, count(starts(place).count()));
+    let far_of = |place: usize| {
+        let first = u32::try_from(place).unwrap_or(0) * width;
+        match all {
+            1 => Far::default(),
+            _ => far(first, first + width),
+        }
+    };
+    let mut out = CpuSet::default();
+    if each == 1 {
+        // A socket is a domain: one that has enough is chosen without a list of all, of which there may be hundreds where
+        // the configuration counts CPUs only.
+        let enough = (0..all).map(free_of).filter(|(_, free)| *free >= want);
+        let best = enough.min_by_key(|(place, free)| (far_of(*place), *free));
+        if let Some((place, _)) = best {
+            take(&mut out, place, want);
+            return out;
+        }
+    }
+    let part = |(place, free)| Part {
+        place,
+        free,
+        far: far_of(place),
+    };
+    let domains: Vec<Part> = (0..all).map(free_of).map(part).collect();
+    let distance = |a: usize, b: usize| {
+        let known = class.distances.len() == all * all;
+        let at = |a: usize, b: usize| class.distances[a * all + b];
+        known.then(|| at(a, b).max(at(b, a)))
+    };
+    for (domain, number) in spread(&domains, each, want, &distance) {
+        take(&mut out, domain, number);
     }
     out
 }
@@ -91,11 +106,14 @@ fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
+/// How far two domains, or sockets, are from each other, where that is known.
+type Distance<'a> = &'a dyn Fn(usize, usize) -> Option<u32>;
+
 /// How many granules of which domains.
-fn spread(domains: &[Part], each: usize, want: u32) -> Vec<(usize, u32)> {
+fn spread(domains: &[Part], each: usize, want: u32, distance: Distance<'_>) -> Vec<(usize, u32)> {
     // One socket: the one that needs the fewest domains, which are left with least.
     let one = domains.chunks(each).filter_map(|socket| {
-        let chosen = fewest(socket, want)?;
+        let chosen = nearest(socket, fewest(socket, want)?, want, distance);
         let far = chosen.iter().map(|d| d.far).max().unwrap_or_default();
         let left = chosen.iter().map(|d| d.free).sum::<u32>() - want;
         let free: u32 = socket.iter().map(|d| d.free).sum();
@@ -117,6 +135,13 @@ fn spread(domains: &[Part], each: usize, want: u32) -> Vec<(usize, u32)> {
         // Less is free than was believed: all there is.
         return domains.iter().map(|d| (d.place, d.free)).collect();
     };
+    // Sockets are as far from each other as their nearest domains.
+    let between = |a: usize, b: usize| {
+        let pairs = (a * each..(a + 1) * each)
+            .flat_map(|a| (b * each..(b + 1) * each).map(move |b| (a, b)));
+        pairs.filter_map(|(a, b)| distance(a, b)).min()
+    };
+    let chosen = nearest(&sockets, chosen, want, &between);
     // Equal parts, as far as each socket has them.
     let mut parts: Vec<(Part, u32)> = Vec::new();
     let (mut left, mut others) = (want, count(chosen.len()));
@@ -131,7 +156,8 @@ fn spread(domains: &[Part], each: usize, want: u32) -> Vec<(usize, u32)> {
         .iter()
         .flat_map(|(socket, part)| {
             let of = &domains[socket.place * each..(socket.place + 1) * each];
-            fill(&fewest(of, *part).unwrap_or_default(), *part)
+            let few = fewest(of, *part).unwrap_or_default();
+            fill(&nearest(of, few, *part, distance), *part)
         })
         .collect()
 }
@@ -157,6 +183,47 @@ fn fewest(parts: &[Part], want: u32) -> Option<Vec<Part>> {
         chosen.push(part);
     }
     Some(chosen)
+}
+
+/// Up to so many parts all combinations are compared by their distances.
+const COMPARED_MAX: usize = 12;
+
+/// As many parts as were chosen, those that are nearest to each other; the choice itself where distances are not known
+/// or make no difference.
+fn nearest(parts: &[Part], chosen: Vec<Part>, want: u32, distance: Distance<'_>) -> Vec<Part> {
+    let count = chosen.len();
+    if count < 2 || parts.len() <= count || parts.len() > COMPARED_MAX {
+        return chosen;
+    }
+    let apart = |of: &[Part]| -> Option<u64> {
+        let pairs = (0..of.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+        pairs
+            .map(|(a, b)| distance(of[a].place, of[b].place).map(u64::from))
+            .sum()
+    };
+    let Some(as_chosen) = apart(&chosen) else {
+        return chosen;
+    };
+    let far = |of: &[Part]| of.iter().map(|p| p.far).max();
+    let sets = (1u32..1 << parts.len()).filter(|set| set.count_ones() as usize == count);
+    let candidates = sets.filter_map(|set| {
+        let members = parts
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| set & (1 << i) != 0);
+        let mut of: Vec<Part> = members.map(|(_, part)| *part).collect();
+        let free: u32 = of.iter().map(|p| p.free).sum();
+        if free < want || of.iter().any(|p| p.free == 0) {
+            return None;
+        }
+        of.sort_by_key(|p| (Reverse(p.free), p.place));
+        Some(((far(&of), apart(&of)?, free - want), of))
+    });
+    let best = candidates.min_by_key(|(key, _)| *key);
+    match best {
+        Some(((as_far, sum, _), of)) if (as_far, sum) < (far(&chosen), as_chosen) => of,
+        _ => chosen,
+    }
 }
 
 /// All of each part but the last.
@@ -232,6 +299,69 @@ mod tests {
         };
         let chosen = pick(&class, &without(&class, &[]), 2, far);
         assert_eq!(chosen.iter().collect::<Vec<_>>(), [20, 21]);
+    }
+
+    /// As many sockets as CPUs, as where the configuration has `CPUs` alone.
+    fn counted(cpus: u32) -> NodeClass {
+        NodeClass {
+            cpus,
+            granule: 1,
+            threads_per_core: 1,
+            cores_per_socket: 1,
+            sockets: cpus,
+            numa_per_socket: 1,
+            ..NodeClass::default()
+        }
+    }
+
+    #[test]
+    fn cpus_that_are_only_counted_are_taken_in_order() {
+        let class = counted(512);
+        let mut free = CpuSet::first(512);
+        (0..70).for_each(|cpu| free.remove(cpu));
+        let chosen = |n| pick(&class, &free, n, |_, _| Far::default());
+        assert_eq!(chosen(1).iter().collect::<Vec<_>>(), [70]);
+        assert_eq!(chosen(3).iter().collect::<Vec<_>>(), [70, 71, 72]);
+        let near = |first, _| Far {
+            devices: first != 300,
+            memory: false,
+        };
+        let beside = pick(&class, &free, 1, near);
+        assert_eq!(beside.iter().collect::<Vec<_>>(), [300]);
+    }
+
+    /// Four sockets of four cores in a ring: the second and the third are neighbours of the first and the fourth.
+    fn ring() -> NodeClass {
+        let (near, far) = (16, 24);
+        let rows = [
+            [10, near, near, far],
+            [near, 10, far, near],
+            [near, far, 10, near],
+            [far, near, near, 10],
+        ];
+        NodeClass {
+            cpus: 16,
+            granule: 1,
+            threads_per_core: 1,
+            cores_per_socket: 4,
+            sockets: 4,
+            numa_per_socket: 1,
+            distances: rows.concat(),
+            ..NodeClass::default()
+        }
+    }
+
+    #[test]
+    fn of_several_sockets_those_that_are_near_each_other() {
+        let class = ring();
+        let picked = |taken: &[u32], cpus| -> Vec<u32> {
+            let chosen = pick(&class, &without(&class, taken), cpus, |_, _| Far::default());
+            chosen.iter().collect()
+        };
+        assert_eq!(picked(&[4], 8), [0, 1, 2, 3, 8, 9, 10, 11]);
+        // The first is in use; the second and the third are far from each other.
+        assert_eq!(picked(&[0, 1, 2, 3], 8), [4, 5, 6, 7, 12, 13, 14, 15]);
+        assert_eq!(picked(&[4, 5, 8, 9], 6), [0, 1, 2, 3, 6, 7]);
     }
 
     proptest! {

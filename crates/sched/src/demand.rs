@@ -4,6 +4,7 @@
 use crate::device_demand::{self, DeviceDemand, JobShare};
 use crate::features::{self, Alternative};
 use crate::fleet::{Detail, Fleet, NodeClass, PartView, Room, Want};
+use crate::part_cpus::CpuRule;
 use crate::place::Pick;
 use crate::sharing::Tenants;
 use muster_core::config::OverSubscribe;
@@ -58,8 +59,8 @@ pub(crate) struct Demand {
     pub(crate) counts: Vec<Counts>,
     /// Milliseconds it may run; absent: without end.
     pub(crate) length_ms: Option<u64>,
-    /// Most CPUs on a node (`MaxCPUsPerNode`).
-    cpus_max: u32,
+    /// What the partition says of CPUs.
+    cpu_rule: CpuRule,
     cpus_of_task: u32,
     cpus_min: u32,
     tasks_max: u32,
@@ -142,6 +143,10 @@ impl Demand {
         let hint = |word: &str| config.select_parameters.iter().any(|p| p == word);
         let alone = (whole && sharers < 2) || spec.is_some();
         let mut devices = DeviceDemand::new(ask, alone && !config.whole_nodes)?;
+        let defaults = part.config.job_defaults.or(config.job_defaults);
+        if let (None, Some(cpus)) = (ask.cpus_per_task, defaults.cpus_per_gpu) {
+            devices.default_cpus_per_gpu(cpus);
+        }
         if hint("ENFORCE_BINDING_GRES") && ask.devices().binding == DeviceBinding::Preferred {
             devices.enforce();
         }
@@ -180,7 +185,7 @@ impl Demand {
             alternatives,
             counts,
             length_ms: limit.seconds().map(|s| s.saturating_mul(1000)),
-            cpus_max: part.config.max_cpus_per_node.unwrap_or(u32::MAX),
+            cpu_rule: part.cpus.rule,
             cpus_of_task: ask.cpus_of_task(),
             cpus_min: ask.min_cpus_per_node.unwrap_or(1).max(1),
             tasks_max: ask.ntasks_per_node.unwrap_or(u32::MAX).max(1),
@@ -238,19 +243,33 @@ impl Demand {
         let threads = self.threads_used.unwrap_or(u32::MAX).max(1);
         let cores = class.sockets.saturating_mul(class.cores_per_socket).max(1);
         // With CR_CPU cores do not count.
-        let core = if class.granule == 1 {
+        let granule = self.cpu_rule.granule(class);
+        let core = if granule == 1 {
             1
         } else {
             (class.cpus / cores).max(1)
         };
         let of_core = core.min(threads).min(by_tasks.unwrap_or(u32::MAX)).max(1);
-        let used = of_core * (class.granule / core).max(1);
-        (used, class.granule)
+        let used = of_core * (granule / core).max(1);
+        (used, granule)
+    }
+
+    /// CPUs of those that come together that memory is counted by: without threads that the job does not use
+    /// (`--threads-per-core`).
+    fn counted(&self, class: &NodeClass) -> u32 {
+        let cores = class.sockets.saturating_mul(class.cores_per_socket).max(1);
+        let core = (class.cpus / cores).max(1);
+        let threads = self.threads_used.unwrap_or(u32::MAX).clamp(1, core);
+        let granule = self.cpu_rule.granule(class);
+        match granule.is_multiple_of(core) {
+            true => granule / core * threads,
+            false => granule,
+        }
     }
 
     /// Whether counts alone do not say if a node holds it: devices of the whole job, or what is next to what.
     pub(crate) fn is_intricate(&self) -> bool {
-        self.devices.of_job() || self.looks_at_sockets()
+        self.devices.of_job() || self.looks_at_sockets() || self.cpu_rule.bounds()
     }
 
     /// Whether CPUs and devices of a node must be looked at one by one.
@@ -288,7 +307,7 @@ impl Demand {
         }
         let mut cpus = match self.whole {
             true => self.whole_cpus(class),
-            false => room.cpus.min(self.cpus_max),
+            false => room.cpus.min(self.cpu_rule.most(class)),
         };
         match self.memory {
             Memory::None | Memory::PerGpu(_) => {}
@@ -302,7 +321,8 @@ impl Demand {
                 }
             }
             Memory::PerCpu(mib) => {
-                let most = room.mib / mib.max(1);
+                let counted = u64::from(self.counted(class));
+                let most = room.mib / mib.max(1) * u64::from(granule) / counted;
                 cpus = cpus.min(u32::try_from(most).unwrap_or(u32::MAX));
             }
         }
@@ -424,7 +444,10 @@ impl Demand {
             Memory::None => 0,
             Memory::All => class.mib,
             Memory::PerNode(mib) => mib,
-            Memory::PerCpu(mib) => mib.saturating_mul(u64::from(cpus)).min(class.mib),
+            Memory::PerCpu(mib) => {
+                let counted = cpus / self.cpu_rule.granule(class) * self.counted(class);
+                mib.saturating_mul(u64::from(counted)).min(class.mib)
+            }
             Memory::PerGpu(mib) => mib.saturating_mul(gpus).min(class.mib),
         }
     }
@@ -512,10 +535,18 @@ fn memory_of(ask: &ResourceAsk, part: &PartView, fleet: &Fleet) -> Memory {
         return Memory::PerGpu(mib);
     }
     let mut wish = ask.memory;
-    for default in [part.config.default_memory, config.default_memory] {
-        if wish == MemoryAsk::Default {
-            wish = default;
+    let levels = [
+        (part.config.job_defaults, part.config.default_memory),
+        (config.job_defaults, config.default_memory),
+    ];
+    for (defaults, default) in levels {
+        if wish != MemoryAsk::Default {
+            break;
         }
+        if let Some(mib) = defaults.mib_per_gpu.filter(|_| ask.wants_gpus()) {
+            return Memory::PerGpu(mib);
+        }
+        wish = default;
     }
     match wish {
         MemoryAsk::PerNode(mib) if mib > 0 => Memory::PerNode(mib),

@@ -1,9 +1,11 @@
 //! Devices that a job needs, by what it counts them: nodes, sockets, tasks, or the whole job; and CPUs and memory that
 //! go with GPUs. What a node has is in `fleet`.
 
+use crate::fleet::devices::by_one_entry;
 use crate::fleet::{NodeClass, Room};
 use crate::place::Pick;
 use crate::sockets::Nearness;
+use muster_core::gpu_parts::is_part;
 use muster_core::job::Reason;
 use muster_core::spec::{DeviceBinding, GPU, GresAsk, ResourceAsk};
 
@@ -112,6 +114,13 @@ impl DeviceDemand {
         self.enforced = true;
     }
 
+    /// So many CPUs go with each GPU, as the job does not say.
+    pub(crate) fn default_cpus_per_gpu(&mut self, cpus: u32) {
+        if self.cpus_per_gpu == 0 {
+            self.cpus_per_gpu = cpus;
+        }
+    }
+
     /// Whether there is nothing to look at when a node is.
     pub(crate) fn is_empty(&self) -> bool {
         self.fixed.is_empty() && self.per_task.is_empty() && self.per_job.is_empty()
@@ -217,10 +226,10 @@ impl DeviceDemand {
     /// What a node gives that gets these tasks and devices of the whole job.
     pub(crate) fn on_node(&self, class: &NodeClass, pick: &Pick) -> Vec<Wish> {
         if self.whole {
-            let tracked = class
-                .gres
-                .iter()
-                .filter(|(.., count)| *count <= TRACKED_MAX);
+            // Who has whole GPUs has no parts of them.
+            let tracked = class.gres.iter().filter(|(name, _, count)| {
+                *count <= TRACKED_MAX && (class.parts.is_empty() || !is_part(name))
+            });
             let mut all: Vec<Wish> = tracked.cloned().collect();
             let counted = self
                 .fixed
@@ -281,7 +290,11 @@ impl DeviceDemand {
 fn free_of(class: &NodeClass, room: &Room, (name, kind, _): &Wish) -> u64 {
     let entries = class.gres.iter().zip(&room.gres);
     let of_kind = entries.filter(|((n, k, _), _)| n == name && (kind.is_none() || kind == k));
-    of_kind.map(|(_, free)| u64::from(*free)).sum()
+    let counts = of_kind.map(|(_, free)| u64::from(*free));
+    match by_one_entry(class, name) {
+        true => counts.max().unwrap_or(0),
+        false => counts.sum(),
+    }
 }
 
 fn free_of_class(class: &NodeClass, (name, kind, _): &Wish) -> u64 {

@@ -4,6 +4,7 @@
 
 use crate::Scheduler;
 use muster_core::command::{Command, Reply};
+use muster_core::config::ClusterConfig;
 use muster_core::decide::decide;
 use muster_core::effect::Effect;
 use muster_core::event::Event;
@@ -14,10 +15,15 @@ use muster_core::node::NodeLink;
 use muster_core::state::{Note, State};
 use muster_core::time::Timestamp;
 
+/// The word that keeps ends and the starts that they make possible in turns of their own.
+const NO_PULL: &str = "no_pull";
+
 /// The state and the scheduler that follows it.
 pub struct Engine {
     state: State,
     scheduler: Scheduler,
+    /// The last turn put off planning.
+    owes: bool,
 }
 
 /// What a turn produced.
@@ -39,7 +45,11 @@ impl Engine {
     /// Starts from a state, fresh or recovered.
     pub fn new(state: State) -> Engine {
         let scheduler = Scheduler::new(&state);
-        Engine { state, scheduler }
+        Engine {
+            state,
+            scheduler,
+            owes: false,
+        }
     }
 
     /// The state as of the last turn.
@@ -63,6 +73,16 @@ impl Engine {
         if let Some(reply) = decision.reply {
             turn.replies.push((position, reply));
         }
+    }
+
+    /// Whether the scheduler has to wait for the next turn, because what this one changed is to be on disk and answered
+    /// first: `SchedulerParameters=no_pull`, with which the gain of the opposite can be measured.
+    pub fn puts_off(&mut self, turn: &mut Turn) -> bool {
+        let config = self.state.config.as_ref();
+        let no_pull = |c: &ClusterConfig| c.scheduler_parameters.iter().any(|w| w == NO_PULL);
+        self.owes = !self.owes && !turn.events.is_empty() && config.is_some_and(|c| no_pull(c));
+        turn.more |= self.owes;
+        self.owes
     }
 
     /// Lets the scheduler start what fits.
@@ -119,4 +139,49 @@ fn unavailable(state: &State, job: JobId) -> Option<String> {
         .map(String::as_str)
         .collect();
     (!out.is_empty()).then(|| hostlist::compress(&out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn turn() -> Turn {
+        let over = Event::JobsPurged {
+            ids: vec![JobId(7)],
+        };
+        Turn {
+            events: vec![over],
+            ..Turn::default()
+        }
+    }
+
+    fn engine(words: &[&str]) -> Engine {
+        let words = words.iter().map(|w| (*w).to_owned());
+        let config = ClusterConfig {
+            scheduler_parameters: words.collect(),
+            ..ClusterConfig::default()
+        };
+        Engine::new(State {
+            config: Some(Arc::new(config)),
+            ..State::default()
+        })
+    }
+
+    #[test]
+    fn without_pull_the_plan_is_made_a_turn_later() {
+        let mut engine = engine(&["no_pull"]);
+        let mut first = turn();
+        assert!(engine.puts_off(&mut first) && first.more);
+        // Whatever comes meanwhile: it is put off once.
+        let mut second = turn();
+        assert!(!engine.puts_off(&mut second) && !second.more);
+        assert!(engine.puts_off(&mut turn()));
+    }
+
+    #[test]
+    fn a_turn_plans_unless_that_is_asked_for() {
+        assert!(!engine(&[]).puts_off(&mut turn()));
+        assert!(!engine(&["no_pull"]).puts_off(&mut Turn::default()));
+    }
 }

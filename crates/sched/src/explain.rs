@@ -2,6 +2,7 @@
 //! times come from forecasts; each change is tried by a forecast of its own.
 
 use crate::forecast::{Bounds, Forecast, forecast, with_change};
+use crate::licenses::asked;
 use muster_core::account_limits::Scope;
 use muster_core::command::Identity;
 use muster_core::decide::prospective_job;
@@ -13,7 +14,7 @@ use muster_core::node::{Node, NodeLink};
 use muster_core::spec::{DependencyKind, DependencyTerm, DeviceBinding, JobSpec, Sharing};
 use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs ahead that are listed.
 const AHEAD_MAX: usize = 10;
@@ -88,6 +89,12 @@ fn standing(state: &State, job: &Job) -> String {
     }
 }
 
+/// What keeps a job back now, a sentence each.
+pub(crate) fn obstacles(state: &State, id: JobId, now: Timestamp) -> Vec<String> {
+    let job = state.jobs.get(&id);
+    job.map_or(Vec::new(), |job| waits_for(state, job, now))
+}
+
 /// What a job waits for, a sentence each.
 fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
     let ask = &job.spec.ask;
@@ -108,7 +115,9 @@ fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
             "It is next in partition {partitions}; {} must become free.",
             wanted(job)
         )],
-        Reason::BeginTime => vec!["It may not begin before the time that was asked for.".into()],
+        Reason::BeginTime => vec![
+            "It asks for a later begin (--begin), and is not considered before that time.".into(),
+        ],
         Reason::LaunchBackoff => {
             vec!["It could not be started on its node and is tried again after a while.".into()]
         }
@@ -127,8 +136,12 @@ fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
             "Partition {partitions} starts no jobs: an administrator sets its state with 'scontrol update PartitionName={partitions} State=UP'."
         )],
         Reason::PartitionNodeLimit => limits_of(state, job, |p| {
-            let most = p.max_nodes.map_or("any number of".into(), |n| n.to_string());
-            format!("{} to {most} nodes", p.min_nodes.max(1))
+            let nodes = |n: u32| format!("{n} node{}", if n == 1 { "" } else { "s" });
+            match (p.min_nodes.max(1), p.max_nodes) {
+                (least, None) => format!("at least {}", nodes(least)),
+                (1, Some(most)) => format!("at most {}", nodes(most)),
+                (least, Some(most)) => format!("{least} to {}", nodes(most)),
+            }
         }),
         Reason::PartitionTimeLimit => limits_of(state, job, |p| match p.max_time {
             TimeLimit::Minutes(m) => format!("at most {m} minutes"),
@@ -152,10 +165,57 @@ fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
         Reason::ReservedForMaintenance => {
             vec!["Nodes that it needs are reserved for maintenance at a time when it would run.".into()]
         }
+        Reason::Licenses => licenses(state, job, now),
         Reason::Cleaning => vec!["Its last run is still being cleaned up.".into()],
         reason if reason.is_limit() => vec![limit(state, job, now)],
         other => vec![format!("Its reason is {}.", other.name())],
     }
+}
+
+/// What there is of the licenses that it asks for, and who has the rest.
+fn licenses(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
+    let mut lines = Vec::new();
+    let all = asked(job.spec.licenses.as_deref());
+    let named: BTreeMap<&str, u32> = (all.iter().flatten())
+        .map(|(name, count)| (name.as_str(), *count))
+        .collect();
+    for (name, count) in named {
+        let reservation = job.spec.reservation.as_deref();
+        let length_s = job.time_limit.seconds();
+        let end = length_s.map_or(Timestamp(i64::MAX), |s| now.plus_s(s));
+        let left = state.licenses_left(name, reservation, (now, now, end));
+        let total = state.license_total(name);
+        let free = format!("{} of {total} can be had now", left.max(0));
+        let kept = match left >= i64::from(count) {
+            true => ", which are kept for a job that comes first",
+            false => "",
+        };
+        lines.push(format!(
+            "It asks for {count} of license {name}; {free}{kept}."
+        ));
+        let held = |id: &JobId| {
+            let job = state.jobs.get(id)?;
+            let licenses = &job.alloc.as_ref()?.licenses;
+            let (_, count) = licenses.iter().find(|(n, _)| n == name)?;
+            Some((state.limit_end(job), job.id, *count))
+        };
+        let mut holders: Vec<_> = state.active.iter().filter_map(held).collect();
+        holders.sort_by_key(|(end, id, _)| (end.unwrap_or(Timestamp(i64::MAX)), *id));
+        let more = holders.len().saturating_sub(AHEAD_MAX);
+        let words = holders.into_iter().take(AHEAD_MAX);
+        let words: Vec<String> = words
+            .map(|(_, id, n)| format!("job {id} has {n}"))
+            .collect();
+        if !words.is_empty() {
+            let rest = if more > 0 {
+                format!(", {more} jobs have more")
+            } else {
+                String::new()
+            };
+            lines.push(format!("Of {name}, {}{rest}.", words.join(", ")));
+        }
+    }
+    lines
 }
 
 /// The limit that keeps it back, whose that is, and what counts already.
@@ -421,7 +481,7 @@ fn sooner(
 fn changes(state: &State, job: &Job, now: Timestamp) -> Vec<Change> {
     let mut all = Vec::new();
     smaller(job, &mut all);
-    shorter(job, &mut all);
+    shorter(state, job, now, &mut all);
     elsewhere(state, job, now, &mut all);
     without(job, &mut all);
     all
@@ -492,14 +552,33 @@ fn smaller(job: &Job, all: &mut Vec<Change>) {
     }
 }
 
-fn shorter(job: &Job, all: &mut Vec<Change>) {
+/// The longest limit that a job may have where it is over the longest one.
+fn most_minutes(state: &State, job: &Job, now: Timestamp) -> Option<u32> {
+    match job.reason {
+        Reason::PartitionTimeLimit => {
+            let of = |name: &String| match state.partition(name)?.max_time {
+                TimeLimit::Minutes(minutes) => Some(minutes),
+                TimeLimit::Unlimited => None,
+            };
+            partitions_of(job).iter().filter_map(of).max()
+        }
+        Reason::AssocMaxWallDurationPerJobLimit | Reason::QOSMaxWallDurationPerJobLimit => {
+            let over = state.waits_for_limit(job, now)?;
+            over.limit.strip_prefix("MaxWall=")?.parse().ok()
+        }
+        _ => None,
+    }
+}
+
+fn shorter(state: &State, job: &Job, now: Timestamp, all: &mut Vec<Change>) {
     let minutes = match job.time_limit {
         TimeLimit::Minutes(minutes) => minutes,
         // Any limit at all may help.
         TimeLimit::Unlimited => 7 * 24 * 60,
     };
     let first = (job.time_limit == TimeLimit::Unlimited).then_some(minutes);
-    for k in first.into_iter().chain(halves(minutes).take(4)) {
+    let most = most_minutes(state, job, now).filter(|most| (1..minutes).contains(most));
+    for k in most.into_iter().chain(first).chain(halves(minutes).take(4)) {
         let mut spec = (*job.spec).clone();
         spec.time_limit = Some(TimeLimit::Minutes(k));
         all.push(Change {
@@ -537,7 +616,11 @@ fn elsewhere(state: &State, job: &Job, now: Timestamp, all: &mut Vec<Change>) {
         all.push(Change {
             kind: 5 + u32::try_from(all.len()).unwrap_or(0),
             option: format!("--partition={}", partition.name),
-            words: format!("in partition {}", partition.name),
+            words: format!(
+                "in partition {} instead of {}",
+                partition.name,
+                mine.join(",")
+            ),
             spec,
             limit: job.time_limit,
         });

@@ -2,13 +2,16 @@
 //! tree that finds the next node with enough room. Follows the state by node; a pass takes room away here and the
 //! next pass puts right what was not committed.
 
-mod devices;
+mod class;
+pub(crate) mod devices;
 mod tree;
 
-use self::devices::{devices_near, gres_room, take_gres};
+use self::class::class_of;
+use self::devices::{PartRule, devices_near, gres_room, parts_used, take_gres};
 use self::tree::Tree;
 use crate::cores::{self, Far};
 use crate::network::{Leaves, Network};
+use crate::part_cpus::{self, PartCpus};
 use crate::reserved::{self, Blocks, Own};
 use crate::settings::Settings;
 use crate::sharing::{
@@ -19,6 +22,7 @@ use crate::sockets::{self, Nearness};
 use crate::tenants::{Changes, Tenant, memory_near};
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
+use muster_core::gpu_parts::PartsOfGpus;
 use muster_core::job::{GpuEnv, NodeShare};
 use muster_core::node::{Node, last_cpus};
 use muster_core::state::State;
@@ -43,6 +47,8 @@ pub(crate) struct NodeClass {
     pub(crate) sockets: u32,
     /// NUMA domains of each socket.
     pub(crate) numa_per_socket: u32,
+    /// Distances between all domains of the node, row by row; empty if they are not known or all alike.
+    pub(crate) distances: Vec<u32>,
     pub(crate) mib: u64,
     pub(crate) tmp_mib: u64,
     pub(crate) features: Vec<String>,
@@ -52,6 +58,12 @@ pub(crate) struct NodeClass {
     pub(crate) near: Vec<Vec<CpuSet>>,
     /// How programs are told of each of them.
     pub(crate) gpu_env: Vec<GpuEnv>,
+    /// Which GPUs each of them are parts of; empty if none are.
+    pub(crate) parts: Vec<Option<PartsOfGpus>>,
+    /// Those that are never used up.
+    pub(crate) no_consume: Vec<bool>,
+    /// How parts of GPUs are given to jobs.
+    pub(crate) part_rule: PartRule,
 }
 
 impl NodeClass {
@@ -82,8 +94,10 @@ pub(crate) struct Room {
     pub(crate) jobs: u32,
     /// Somebody has it alone.
     pub(crate) exclusive: bool,
-    /// Free instances for each of the class's devices.
+    /// Free instances for each of the class's devices; of parts of GPUs, those that a job can have.
     pub(crate) gres: Vec<u32>,
+    /// What of them jobs have, kept only where GPUs are shared by parts.
+    pub(crate) parts_used: Vec<CpuSet>,
     /// Whose jobs are on it, those that are stopped included.
     pub(crate) tenants: Tenants,
     /// It is for them alone.
@@ -139,7 +153,7 @@ pub(crate) struct Kept {
     kept: CpuSet,
     layers: Vec<CpuSet>,
     /// CPUs that jobs of its partitions held, where that is kept.
-    used: Vec<Option<u32>>,
+    used: Vec<Option<CpuSet>>,
     /// CPUs that others than sharing jobs had, by partition, where jobs share.
     closed: Vec<Option<CpuSet>>,
 }
@@ -156,8 +170,8 @@ pub(crate) struct PartView {
     pub(crate) pos_of: Vec<u32>,
     /// Partitions that share nodes, directly or through others, have the same number.
     pub(crate) component: u32,
-    /// CPUs that its jobs hold, by place, kept only when `MaxCPUsPerNode` is set.
-    used: Option<Vec<u32>>,
+    /// Which CPUs its jobs may have.
+    pub(crate) cpus: PartCpus,
     /// Its network, among [`Fleet::networks`], and what is free there.
     pub(crate) network: Option<(u32, Leaves)>,
     /// A node became usable or ceased to be since the last look.
@@ -193,8 +207,7 @@ impl PartView {
 
     /// CPUs that jobs of this partition may still take on the node at `pos` under `MaxCPUsPerNode`.
     pub(crate) fn cpus_left(&self, pos: usize) -> Option<u32> {
-        let used = self.used.as_ref()?;
-        Some(self.config.max_cpus_per_node?.saturating_sub(used[pos]))
+        self.cpus.left(pos)
     }
 }
 
@@ -217,6 +230,8 @@ pub(crate) struct Fleet {
     pub(crate) blocks: Blocks,
     /// Users may have nodes to themselves.
     pub(crate) by_user: bool,
+    /// Cores are handed out, and partitions see to it that their jobs get whole sockets.
+    cores_by_socket: bool,
     /// The time of the pass.
     pub(crate) now: Timestamp,
     pub(crate) node_by_name: HashMap<String, u32>,
@@ -240,9 +255,10 @@ impl Fleet {
         let Some(config) = fleet.config.clone() else {
             return fleet;
         };
+        fleet.cores_by_socket = part_cpus::sockets_by_partition(&config, &state.partitions);
         let mut classes: HashMap<NodeClass, u32> = HashMap::new();
         for node in &state.nodes {
-            let class = class_of(node, &config);
+            let class = class_of(node, &config, fleet.cores_by_socket);
             let next = index(classes.len());
             let number = *classes.entry(class.clone()).or_insert_with(|| {
                 fleet.classes.push(class);
@@ -329,7 +345,11 @@ impl Fleet {
         self.parts.push(PartView {
             tree: Tree::new(order.len()),
             weights: order.iter().map(|&i| weight(i)).collect(),
-            used: config.max_cpus_per_node.map(|_| vec![0; order.len()]),
+            cpus: PartCpus::new(
+                self.config.as_ref().unwrap_or(&Arc::default()),
+                config,
+                (order.len(), self.cores_by_socket),
+            ),
             network: network.map(|n| (n, Leaves::new(&self.networks[n as usize], &order))),
             sharing: sharing_of(config, order.len()),
             config: config.clone(),
@@ -368,7 +388,7 @@ impl Fleet {
         };
         let class = &self.classes[view.class as usize];
         let config = self.config.as_ref();
-        config.is_some_and(|config| class_of(source, config) != *class)
+        config.is_some_and(|config| class_of(source, config, self.cores_by_socket) != *class)
     }
 
     /// Reads a node again; whether it has more room than was believed.
@@ -399,6 +419,7 @@ impl Fleet {
             jobs: index(source.jobs.len()).saturating_sub(source.stopped),
             exclusive: source.exclusive,
             gres: gres_room(class, &view.gres_used),
+            parts_used: parts_used(class, &view.gres_used),
             tenants: tenants_of(state, source, by_user),
             by_user: source.only_user.is_some(),
         };
@@ -409,10 +430,8 @@ impl Fleet {
         for part in view.parts.clone() {
             let part = &mut self.parts[part as usize];
             part.changed |= flipped;
-            if let Some(used) = &mut part.used {
-                let pos = part.pos_of[node as usize] as usize;
-                used[pos] = cpus_of_partition(state, source, &part.config.name);
-            }
+            let pos = part.pos_of[node as usize] as usize;
+            part.cpus.sync(pos, state, source, &part.config.name);
             if let Some(sharing) = &mut part.sharing {
                 let pos = part.pos_of[node as usize] as usize;
                 sharing.closed[pos] = closed_cpus(state, source, &part.config.name);
@@ -466,12 +485,20 @@ impl Fleet {
                 let pos = self.parts[part as usize].pos_of[node as usize] as usize;
                 sharing.least_used(class, pos, view, want.cpus)
             }
-            None => want.open.clone().unwrap_or_else(|| view.free.clone()),
+            None => {
+                let free = want.open.clone().unwrap_or_else(|| view.free.clone());
+                let part = &self.parts[part as usize];
+                let pos = part.pos_of[node as usize] as usize;
+                let open = part.cpus.open(class, pos, &free);
+                // Room was counted without regard to sockets where others make it.
+                let enough = open.len() >= want.cpus;
+                if enough { open } else { free }
+            }
         };
         let exact = want.near.as_ref().and_then(|_| {
             let detail = Detail {
                 free: from.clone(),
-                gres_used: view.gres_used.clone(),
+                gres_used: devices::unavailable(class, &view.gres_used).into_owned(),
             };
             sockets::choose(class, &detail, want)
         });
@@ -492,6 +519,7 @@ impl Fleet {
             view.room.tenants = view.room.tenants.with(want.user);
         }
         view.room.gres = gres_room(class, &view.gres_used);
+        view.room.parts_used = parts_used(class, &view.gres_used);
         let share = NodeShare {
             node: muster_core::ids::NodeIdx(node),
             name: view.name.clone(),
@@ -509,9 +537,8 @@ impl Fleet {
             }
         }
         let part = &mut self.parts[part as usize];
-        if let Some(used) = &mut part.used {
-            used[part.pos_of[node as usize] as usize] += share.cpus.len();
-        }
+        let pos = part.pos_of[node as usize] as usize;
+        part.cpus.take(pos, &share.cpus);
         self.update_trees(node);
         share
     }
@@ -522,7 +549,7 @@ impl Fleet {
         let used = view.parts.iter().map(|&part| {
             let part = &self.parts[part as usize];
             let pos = part.pos_of[node as usize] as usize;
-            part.used.as_ref().map(|used| used[pos])
+            part.cpus.held(pos)
         });
         let closed = view.parts.iter().map(|&part| {
             let part = &self.parts[part as usize];
@@ -549,8 +576,8 @@ impl Fleet {
         for (&part, (cpus, closed)) in view.parts.iter().zip(before) {
             let part = &mut self.parts[part as usize];
             let pos = part.pos_of[node as usize] as usize;
-            if let (Some(used), Some(cpus)) = (&mut part.used, cpus) {
-                used[pos] = cpus;
+            if let Some(cpus) = cpus {
+                part.cpus.set_held(pos, cpus);
             }
             if let (Some(sharing), Some(closed)) = (&mut part.sharing, closed) {
                 sharing.closed[pos] = closed;
@@ -636,6 +663,7 @@ impl Fleet {
             for &part in &view.parts {
                 let part = &mut self.parts[part as usize];
                 let pos = part.pos_of[node as usize] as usize;
+                part.cpus.set_held(pos, CpuSet::default());
                 if let Some(sharing) = &mut part.sharing {
                     sharing.closed[pos] = CpuSet::default();
                 }
@@ -654,6 +682,7 @@ impl Fleet {
             jobs: 0,
             exclusive: false,
             gres: gres_room(class, &[]),
+            parts_used: Vec::new(),
             tenants: Tenants::None,
             by_user: false,
         }
@@ -683,63 +712,6 @@ pub(crate) struct Want {
 
 fn index(n: usize) -> u32 {
     u32::try_from(n).expect("the cluster has fewer than 2^32 nodes, partitions and jobs per node")
-}
-
-fn class_of(node: &Node, config: &ClusterConfig) -> NodeClass {
-    let c = &node.config;
-    let threads = c.threads_per_core.max(1);
-    let cores = c.sockets.max(1).saturating_mul(c.cores_per_socket.max(1));
-    // `CPUs` may count cores although cores have threads; then one CPU is one core.
-    let by_thread = c.cpus == cores.saturating_mul(threads);
-    let whole_sockets = config.select_parameters.iter().any(|w| w == "CR_Socket");
-    let granule = if whole_sockets && c.cpus.is_multiple_of(c.sockets.max(1)) {
-        c.cpus / c.sockets.max(1)
-    } else if config.whole_cores && by_thread {
-        threads
-    } else {
-        1
-    };
-    let numa = node
-        .report
-        .as_ref()
-        .and_then(|r| r.numa_domains)
-        .unwrap_or(0);
-    let mut features = c.features.clone();
-    features.sort();
-    NodeClass {
-        cpus: c.cpus,
-        open: c.job_cpus(),
-        granule: granule.max(1),
-        numa_per_socket: if numa.is_multiple_of(c.sockets.max(1)) {
-            (numa / c.sockets.max(1)).max(1)
-        } else {
-            1
-        },
-        threads_per_core: threads,
-        cores_per_socket: c.cores_per_socket.max(1),
-        sockets: c.sockets.max(1),
-        mib: c.job_mib(),
-        tmp_mib: c.tmp_disk_mib,
-        features,
-        gres: c
-            .gres
-            .iter()
-            .map(|g| (g.name.clone(), g.kind.clone(), g.count))
-            .collect(),
-        near: c.gres.iter().map(|g| g.near.clone()).collect(),
-        gpu_env: c.gres.iter().map(|g| g.env).collect(),
-    }
-}
-
-fn cpus_of_partition(state: &State, node: &Node, partition: &str) -> u32 {
-    node.jobs
-        .iter()
-        .filter_map(|id| state.jobs.get(id)?.alloc.as_ref())
-        .filter(|alloc| alloc.partition == partition)
-        .flat_map(|alloc| &alloc.nodes)
-        .filter(|share| share.node == node.idx)
-        .map(|share| share.cpus.len())
-        .sum()
 }
 
 /// CPUs in granules that are free as a whole.

@@ -3,12 +3,13 @@
 //! submits anything. So a forecast is what will happen if that comes true, with all that the scheduler knows.
 
 use crate::engine::{Engine, Turn};
+use crate::explain::obstacles;
 use crate::planned::PlannedEnds;
 use muster_core::command::{Command, Identity, Reply, UserCommand};
 use muster_core::event::{Event, JobChange};
 use muster_core::explain::ExpectedStart;
 use muster_core::ids::JobId;
-use muster_core::job::{ArrayRole, Job, JobState};
+use muster_core::job::{ArrayRole, Job, JobState, Reason};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::spec::JobSpec;
 use muster_core::state::State;
@@ -97,10 +98,26 @@ pub fn would_start(
     }
     match play.forecast.starts.remove(&id) {
         Some(start) => Ok((id, start)),
-        None => Err(Refusal::new(
-            RefusalCode::NodeConfigUnavailable,
-            "nothing that is foreseen makes room for it",
-        )),
+        None => Err(never(play.engine.state(), id, play.now)),
+    }
+}
+
+/// Why a job does not start, whatever comes.
+fn never(state: &State, id: JobId, now: Timestamp) -> Refusal {
+    let reason = state.jobs.get(&id).map_or(Reason::None, |job| job.reason);
+    let code = match reason {
+        Reason::PartitionTimeLimit => RefusalCode::InvalidTimeLimit,
+        Reason::PartitionNodeLimit => RefusalCode::InvalidNodeCount,
+        reason if reason.is_limit() => RefusalCode::AccountingPolicy,
+        _ => RefusalCode::NodeConfigUnavailable,
+    };
+    let why = match reason {
+        Reason::Resources | Reason::Priority | Reason::None => Vec::new(),
+        _ => obstacles(state, id, now),
+    };
+    match why.as_slice() {
+        [] => Refusal::new(code, "nothing that is foreseen makes room for it"),
+        why => Refusal::new(code, why.join(" ")),
     }
 }
 

@@ -2,11 +2,12 @@
 //! Nodes as they will be at a later time are in `outlook`.
 
 use crate::demand::Demand;
-use crate::fleet::{Detail, Fleet, PartView, Room};
+use crate::fleet::{Detail, Fleet, NodeClass, PartView, Room};
 use crate::node_map::NodeMap;
 use crate::place::{Ground, Placement, choose};
 use crate::sharing::Tenants;
 use muster_core::job::Reason;
+use muster_core::spec::GPU;
 use muster_core::time::Timestamp;
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -51,6 +52,7 @@ pub(crate) fn minus(a: &Room, b: &Room) -> Room {
             .enumerate()
             .map(|(i, n)| n.saturating_sub(b.gres.get(i).copied().unwrap_or(0)))
             .collect(),
+        parts_used: a.parts_used.clone(),
     }
 }
 
@@ -83,6 +85,9 @@ pub(crate) fn needs_of(fleet: &Fleet, node: u32, want: &crate::fleet::Want) -> R
             }
         }
     }
+    if !class.parts.is_empty() {
+        both_ways(class, &mut gres);
+    }
     Room {
         usable: true,
         cpus: want.cpus,
@@ -90,8 +95,30 @@ pub(crate) fn needs_of(fleet: &Fleet, node: u32, want: &crate::fleet::Want) -> R
         jobs: 1,
         exclusive: want.alone || want.only_user,
         gres,
+        parts_used: Vec::new(),
         tenants: Tenants::None,
         by_user: false,
+    }
+}
+
+/// Whole GPUs leave none of the parts to others for certain, and parts a whole GPU less.
+fn both_ways(class: &NodeClass, needs: &mut [u32]) {
+    let is_part = |i: usize| class.parts.get(i).is_some_and(Option::is_some);
+    let sum = |of_parts: bool, needs: &[u32]| {
+        let all = needs.iter().enumerate();
+        let of_kind = all.filter(|(i, _)| match of_parts {
+            true => is_part(*i),
+            false => class.gres[*i].0 == GPU,
+        });
+        of_kind.map(|(_, n)| *n).max().unwrap_or(0)
+    };
+    let (whole, parts) = (sum(false, needs), sum(true, needs));
+    for (i, n) in needs.iter_mut().enumerate() {
+        if is_part(i) && whole > 0 {
+            *n = u32::MAX;
+        } else if class.gres[i].0 == GPU && parts > 0 {
+            *n = (*n).max(1);
+        }
     }
 }
 
@@ -148,6 +175,13 @@ impl Ground for Live<'_> {
         {
             room.to_mut().cpus = left;
         }
+        if self.part.cpus.rule.by_socket() && !self.shared {
+            let free = self.fleet.detail_now(self.part, node, self.latest).free;
+            let open = self.fleet.open_count(self.part, pos, &free);
+            if open < room.cpus {
+                room.to_mut().cpus = open;
+            }
+        }
         if let Some(holds) = self.holds.get(&node) {
             for hold in holds.iter().filter(|h| h.start < self.end) {
                 self.narrowed.set(true);
@@ -159,7 +193,13 @@ impl Ground for Live<'_> {
 
     fn detail(&self, pos: usize) -> Option<Detail> {
         let node = self.part.order[pos];
-        (!self.shared).then(|| self.fleet.detail_now(self.part, node, self.latest))
+        let class = &self.fleet.classes[self.fleet.nodes[node as usize].class as usize];
+        let detail = || {
+            let mut detail = self.fleet.detail_now(self.part, node, self.latest);
+            detail.free = self.part.cpus.open(class, pos, &detail.free);
+            detail
+        };
+        (!self.shared).then(detail)
     }
 }
 

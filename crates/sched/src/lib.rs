@@ -23,6 +23,7 @@ mod network;
 mod node_map;
 mod order;
 mod outlook;
+mod part_cpus;
 mod pass;
 mod place;
 mod planned;

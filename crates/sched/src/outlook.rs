@@ -49,6 +49,8 @@ pub(crate) struct Outlook {
     shared: bool,
     /// Changes of the fleet that are in it.
     seen: u64,
+    /// The last answer to [`Outlook::earliest_alone`], and the version of the fleet that it is about.
+    answer: Option<(u64, Timestamp, Vec<Pick>)>,
 }
 
 impl Outlook {
@@ -83,6 +85,7 @@ impl Outlook {
             steps: Vec::new(),
             shared: demand.sharers > 1,
             seen: fleet.changes.count(),
+            answer: None,
         };
         let mut scratch = Vec::new();
         for pos in 0..part.order.len() {
@@ -190,6 +193,27 @@ impl Outlook {
                 last = most;
             }
         }
+    }
+
+    /// [`Outlook::earliest`] where nothing is promised or reserved, and nothing but nodes keeps the job back: as long as
+    /// nothing has changed on any node, and the time has not come, the answer is the same.
+    pub(crate) fn earliest_alone(
+        &mut self,
+        demand: &Demand,
+        (fleet, part): (&Fleet, &PartView),
+        now: Timestamp,
+    ) -> Option<(Timestamp, Vec<Pick>)> {
+        let version = fleet.changes.version();
+        if let Some((of, start, picks)) = &self.answer
+            && *of == version
+            && *start > now
+        {
+            return Some((*start, picks.clone()));
+        }
+        let (holds, ends) = (Holds::default(), BTreeSet::new());
+        let found = self.earliest(demand, (fleet, part), (&holds, &ends), (now, None), None);
+        self.answer = found.clone().map(|(start, picks)| (version, start, picks));
+        found
     }
 
     /// The earliest time and place for the job, which does not fit now; `None` if no end in sight makes room for it.
@@ -409,16 +433,28 @@ impl<'a> Future<'a> {
     /// The node's room without those who have left.
     fn bare(&self, node: u32) -> Room {
         let mut rooms = self.rooms.borrow_mut();
-        let room = rooms.entry(node).or_insert_with(|| {
-            let ends = (self.ends, self.endless);
-            self.fleet.room_at(node, self.start, ends)
-        });
+        let room = rooms.entry(node).or_insert_with(|| self.bare_anew(node));
         room.clone()
+    }
+
+    /// The same for nodes that are looked at once.
+    fn bare_anew(&self, node: u32) -> Room {
+        let ends = (self.ends, self.endless);
+        self.fleet.room_at(node, self.start, ends)
     }
 
     /// The room without what is promised to others while the job would run.
     fn left(&self, node: u32) -> Room {
-        let mut room = self.bare(node);
+        // Where the network has a shape, leaves are looked at before their nodes.
+        let room = match self.part.network {
+            Some(_) => self.bare(node),
+            None => self.bare_anew(node),
+        };
+        self.left_of(node, room)
+    }
+
+    /// Likewise of a node with that room.
+    fn left_of(&self, node: u32, mut room: Room) -> Room {
         let place = self.part.place(node).filter(|_| self.shared);
         if let Some(cpus) = place.and_then(|pos| self.part.shared_cpus(pos)) {
             room.cpus = room.cpus.max(cpus);
@@ -455,7 +491,13 @@ impl Ground for Future<'_> {
     }
 
     fn room(&self, pos: usize) -> Cow<'_, Room> {
-        Cow::Owned(self.left(self.part.order[pos]))
+        let mut room = self.left(self.part.order[pos]);
+        if self.part.cpus.rule.bounds() && !self.shared {
+            let ends = (self.ends, self.endless);
+            let open = self.fleet.open_at(self.part, pos, self.start, ends);
+            room.cpus = room.cpus.min(open);
+        }
+        Cow::Owned(room)
     }
 
     fn detail(&self, pos: usize) -> Option<Detail> {
@@ -511,13 +553,14 @@ pub(crate) fn promise(
     outlook: &Outlook,
 ) -> Vec<(u32, Hold)> {
     let end = end_after(start, demand.length_ms);
-    let future = Future::new(demand, (fleet, part), holds, outlook, (start, picks.len()));
+    let future = Future::new(demand, (fleet, part), holds, outlook, (start, 0));
     let made: Vec<(u32, Hold)> = picks
         .iter()
         .map(|pick| {
             let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
             let needs = needs_of(fleet, pick.node, &demand.want(class, pick));
-            let spare = minus(&future.left(pick.node), &needs);
+            let left = future.left_of(pick.node, future.bare_anew(pick.node));
+            let spare = minus(&left, &needs);
             let hold = Hold {
                 lane,
                 start,

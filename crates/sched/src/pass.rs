@@ -672,14 +672,14 @@ impl<'a> Pass<'a> {
         let below = self.below_others();
         let queue = &mut self.s.queue;
         let heads: BTreeSet<JobId> = queue.parts.iter().filter_map(|p| p.head).collect();
-        let mut changed = std::mem::take(&mut queue.refused);
         // Components of a heterogeneous job wait for the same.
-        let first_beside = |id| {
-            let part = self.state.jobs.get(&id).and_then(|job| job.het);
+        let first_beside = |part: Option<HetPart>| {
             part.is_some_and(|part| part.ids().any(|other| heads.contains(&other)))
         };
+        let mut told: Vec<(JobId, Reason)> = Vec::new();
         for id in std::mem::take(&mut queue.announce) {
-            let Some(&(shape, _)) = queue.jobs.get(&id) else {
+            let (Some(&(shape, _)), Some(job)) = (queue.jobs.get(&id), self.state.jobs.get(&id))
+            else {
                 continue;
             };
             let claims = queue.claimants.contains_key(&id);
@@ -690,20 +690,23 @@ impl<'a> Pass<'a> {
                 cause
             } else if below.contains(&id) && !claims {
                 Reason::NodesUnavailable
-            } else if claims || heads.contains(&id) || first_beside(id) {
+            } else if claims || heads.contains(&id) || first_beside(job.het) {
                 Reason::Resources
             } else {
                 Reason::Priority
             };
-            changed.insert(id, queue.fatal(shape).unwrap_or(waiting));
+            queue.refused.remove(&id);
+            let reason = queue.fatal(shape).unwrap_or(waiting);
+            if job.reason != reason {
+                told.push((id, reason));
+            }
         }
-        let new = |(id, reason): &(JobId, Reason)| {
-            self.state
-                .jobs
-                .get(id)
-                .is_some_and(|job| job.reason != *reason)
-        };
-        self.plan.reasons = changed.into_iter().filter(new).collect();
+        let jobs = &self.state.jobs;
+        let new =
+            |(id, reason): &(JobId, Reason)| jobs.get(id).is_some_and(|job| job.reason != *reason);
+        told.extend(std::mem::take(&mut queue.refused).into_iter().filter(new));
+        told.sort_unstable_by_key(|(id, _)| *id);
+        self.plan.reasons = told;
     }
 }
 

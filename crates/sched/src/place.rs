@@ -43,6 +43,9 @@ pub(crate) struct Pick {
     pub(crate) share: JobShare,
 }
 
+/// Candidates that there is space for at first.
+const CANDIDATES: usize = 64;
+
 /// A candidate: its place in the partition and the tasks it could hold.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
@@ -326,7 +329,8 @@ impl<G: Ground> Search<'_, G> {
 
     /// The first nodes, in order, that hold at least `each` tasks.
     fn first(&self, wanted: usize, each: u32) -> Vec<Candidate> {
-        let mut found = Vec::new();
+        let most = wanted.min(self.part.order.len());
+        let mut found = Vec::with_capacity(most.min(CANDIDATES));
         self.first_of(0..self.part.order.len(), wanted, each, &mut found);
         found
     }

@@ -394,7 +394,7 @@ impl<'a> Search<'a> {
                 .part
                 .cpus_left(pos)
                 .is_none_or(|left| want.cpus <= left);
-            within && !self.fleet.blocks.by_core(pick.node)
+            within && !self.part.cpus.rule.by_socket() && !self.fleet.blocks.by_core(pick.node)
         })
     }
 

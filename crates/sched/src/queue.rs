@@ -23,11 +23,16 @@ use muster_core::het::HetPart;
 use muster_core::ids::JobId;
 use muster_core::job::{Job, Reason};
 use muster_core::licenses::Counts;
+use muster_core::spec::JobSpec;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// Specifications by which a shape is known at most: beyond, what they cost in memory is not worth it.
+const SPECS_OF_SHAPE: usize = 64;
 
 /// Order inside a shape: place, then number.
 pub(crate) type QueueKey = (Reverse<i64>, JobId);
@@ -43,6 +48,8 @@ pub(crate) struct Shape {
     hash: u64,
     pub(crate) queue: BTreeSet<QueueKey>,
     pub(crate) lanes: Vec<u32>,
+    /// Specifications of its jobs, as far as the queue knows the shape by them.
+    specs: Vec<Arc<JobSpec>>,
 }
 
 /// A shape in one partition.
@@ -99,6 +106,9 @@ pub(crate) struct Queue {
     lanes: Slab<Lane>,
     /// Shapes by hash; only looked up, never iterated.
     by_hash: HashMap<u64, Vec<u32>>,
+    /// Shapes by the place in memory of a specification that their jobs share; the shape holds on to it. Only a short
+    /// way: what is not found here is found by hash.
+    by_spec: NumberMap<u64, u32>,
     pub(crate) jobs: NumberMap<JobId, (u32, QueueKey)>,
     pub(crate) parts: Vec<PartQueue>,
     pub(crate) woken: BTreeSet<u32>,
@@ -152,10 +162,11 @@ impl Queue {
 
     /// Puts a job where it belongs, or moves it there.
     pub(crate) fn put(&mut self, state: &State, fleet: &Fleet, job: &Job) {
-        let kind = Kind::of(state, &self.order, job, fleet.by_user);
+        let known = self.shape_by_spec(job);
+        let kind = || Kind::of(state, &self.order, job, fleet.by_user);
         let key = (Reverse(self.order.within(job)), job.id);
         if let Some(&(shape, old)) = self.jobs.get(&job.id) {
-            if self.shapes.get(shape).kind == kind {
+            if known == Some(shape) || self.shapes.get(shape).kind == kind() {
                 if old != key {
                     let shape_ref = self.shapes.get_mut(shape);
                     shape_ref.queue.remove(&old);
@@ -167,14 +178,49 @@ impl Queue {
             }
             self.remove(fleet, job.id);
         }
-        let shape = self.shape_for(state, fleet, job, kind);
-        self.shapes.get_mut(shape).queue.insert(key);
+        let shape = match self.shape_by_spec(job) {
+            Some(shape) => shape,
+            None => {
+                let kind = Kind::of(state, &self.order, job, fleet.by_user);
+                let shape = self.shape_for(state, fleet, job, kind);
+                self.know_by_spec(job, shape);
+                shape
+            }
+        };
+        let queue = &mut self.shapes.get_mut(shape).queue;
+        queue.insert(key);
+        let leads = queue.first() == Some(&key);
         self.jobs.insert(job.id, (shape, key));
         if let Some(part) = job.het {
             self.het.insert(job.id, part);
             self.het_changed(fleet, part);
         }
-        self.reorder(fleet, shape);
+        if leads {
+            self.reorder(fleet, shape);
+        }
+    }
+
+    /// The shape of other jobs with the very same specification, if this one is like them in the rest, too.
+    fn shape_by_spec(&self, job: &Job) -> Option<u32> {
+        if job.het.is_some() || job.priority_fixed {
+            return None;
+        }
+        let shape = *self.by_spec.get(&address(&job.spec))?;
+        let kind = &self.shapes.get(shape).kind;
+        let partitions = partitions_of(&job.spec, std::slice::from_ref(&job.partition));
+        let same = kind.limit == job.time_limit
+            && kind.predicted_s == job.predicted_s
+            && kind.partitions == partitions;
+        same.then_some(shape)
+    }
+
+    /// From now on jobs with this one's specification may be known by it.
+    fn know_by_spec(&mut self, job: &Job, shape: u32) {
+        let specs = &mut self.shapes.get_mut(shape).specs;
+        if job.het.is_none() && !job.priority_fixed && specs.len() < SPECS_OF_SHAPE {
+            specs.push(Arc::clone(&job.spec));
+            self.by_spec.insert(address(&job.spec), shape);
+        }
     }
 
     /// A component came, or what it may have changed: the others' turn comes, too.
@@ -199,6 +245,11 @@ impl Queue {
         self.reorder(fleet, shape);
         if self.shapes.get(shape).queue.is_empty() {
             let gone = self.shapes.remove(shape);
+            for spec in gone.specs {
+                if self.by_spec.get(&address(&spec)) == Some(&shape) {
+                    self.by_spec.remove(&address(&spec));
+                }
+            }
             for lane in gone.lanes {
                 let part = self.lanes.remove(lane).part;
                 self.parts[part as usize].lanes.remove(&lane);
@@ -238,6 +289,7 @@ impl Queue {
             hash,
             queue: BTreeSet::new(),
             lanes: Vec::new(),
+            specs: Vec::new(),
         });
         self.by_hash.entry(hash).or_default().push(shape);
         for (part, ordinal) in parts.into_iter().zip(0..) {
@@ -682,4 +734,9 @@ impl Queue {
         let first = reasons.next().unwrap_or(Some(Reason::PartitionConfig))?;
         reasons.all(|r| r.is_some()).then_some(first)
     }
+}
+
+/// Where a specification lies in memory: two that are alive and lie at the same place are one.
+fn address(spec: &Arc<JobSpec>) -> u64 {
+    Arc::as_ptr(spec).addr() as u64
 }

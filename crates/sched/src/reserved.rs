@@ -1,6 +1,7 @@
 //! Reservations as placement sees them: what each takes of a node and when. A reservation's own jobs are placed in a
 //! partition of its own (see [`crate::fleet::PartView`]), which has its nodes in the order of the real one.
 
+use crate::fleet::devices::unavailable;
 use crate::fleet::{Detail, Fleet, PartView, Room};
 use muster_core::config::PartitionConfig;
 use muster_core::cpuset::CpuSet;
@@ -208,15 +209,15 @@ impl Fleet {
     pub(crate) fn detail_now(&self, part: &PartView, node: u32, end: Timestamp) -> Detail {
         let view = &self.nodes[node as usize];
         let mut free = view.free.clone();
+        let class = &self.classes[view.class as usize];
         let list = self.blocks.on_node.get(node as usize);
         if list.is_some_and(|list| !list.is_empty()) {
-            let class = &self.classes[view.class as usize];
             let window = (self.now, self.now, end);
             free.subtract(&self.blocks.hidden(part, node, class.cpus, window));
         }
         Detail {
             free,
-            gres_used: view.gres_used.clone(),
+            gres_used: unavailable(class, &view.gres_used).into_owned(),
         }
     }
 

@@ -127,7 +127,7 @@ fn combinations(sockets: usize) -> Box<dyn Iterator<Item = u64>> {
 }
 
 /// CPUs of each socket; all in one where they do not divide so.
-fn sockets_of(class: &NodeClass) -> Vec<Range<u32>> {
+pub(crate) fn sockets_of(class: &NodeClass) -> Vec<Range<u32>> {
     let count = class.sockets.max(1);
     let width = class.cpus / count;
     let divides = class.cpus.is_multiple_of(count) && width > 0 && count < 64;

@@ -1,7 +1,8 @@
 //! Who is on a node, how much of it they have and until when: from this follows what a node has free at a later time.
 //! Follows the state by job and node.
 
-use crate::fleet::{Detail, Fleet, NodeClass, Room, Want};
+use crate::fleet::devices::{give_back, unavailable};
+use crate::fleet::{Detail, Fleet, NOWHERE, NodeClass, Room, Want};
 use crate::planned::PlannedEnds;
 use crate::sharing::{Tenants, lend};
 use muster_core::cpuset::CpuSet;
@@ -9,6 +10,7 @@ use muster_core::ids::JobId;
 use muster_core::job::NodeShare;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// When a job ends of which nothing is known.
@@ -32,6 +34,8 @@ pub(crate) struct Tenant {
     gres: Vec<(u32, CpuSet)>,
     /// It is in a plan that is not carried out yet.
     proposed: bool,
+    /// The partition it was placed in, by its number; [`NOWHERE`] if there is no such partition any more.
+    part: u32,
 }
 
 /// Which of a job's ends are counted on.
@@ -48,11 +52,13 @@ impl Tenant {
         class: &NodeClass,
         share: &NodeShare,
         (job, planned, limit): (JobId, Timestamp, Timestamp),
+        part: u32,
     ) -> Tenant {
         let mut gres = Vec::new();
         for held in &share.gres {
             for ((name, kind, _), at) in class.gres.iter().zip(0u32..) {
-                if *name == held.name && *kind == held.kind {
+                let counts = !class.no_consume.get(at as usize).copied().unwrap_or(false);
+                if *name == held.name && *kind == held.kind && counts {
                     gres.push((at, held.ids.clone()));
                 }
             }
@@ -66,6 +72,7 @@ impl Tenant {
             mib: share.memory_mib,
             gres,
             proposed: false,
+            part,
         }
     }
 
@@ -95,12 +102,13 @@ impl Tenant {
         if room.jobs == 0 {
             (room.exclusive, room.by_user, room.tenants) = (false, false, Tenants::None);
         }
-        for (at, ids) in &self.gres {
-            let most = u32::try_from(class.gres[*at as usize].2).unwrap_or(u32::MAX);
-            let free = &mut room.gres[*at as usize];
-            *free = free.saturating_add(ids.len()).min(most);
-        }
+        let held = self.gres.iter();
+        give_back(class, room, held.map(|(at, ids)| (*at as usize, ids)));
     }
+}
+
+fn number_of(parts: &HashMap<String, u32>, name: &str) -> u32 {
+    parts.get(name).copied().unwrap_or(NOWHERE)
 }
 
 /// Whether the memory that goes with these CPUs has room for the job's part there. Who has CPUs of several domains is
@@ -157,9 +165,10 @@ impl Fleet {
                 };
                 let planned = ends.end_of(id).unwrap_or(limit).min(limit);
                 let class = &self.classes[view.class as usize];
+                let part = number_of(&self.part_by_name, &alloc.partition);
                 view.tenants.push(Tenant {
                     lent: job.cpus_lent,
-                    ..Tenant::new(class, share, (id, planned, limit))
+                    ..Tenant::new(class, share, (id, planned, limit), part)
                 });
             }
         }
@@ -169,15 +178,33 @@ impl Fleet {
     /// A job is going to have a share, if the plan is carried out.
     pub(crate) fn propose_tenant(
         &mut self,
-        share: &NodeShare,
+        (share, partition): (&NodeShare, &str),
         (job, planned, limit): (JobId, Timestamp, Timestamp),
     ) {
+        let part = number_of(&self.part_by_name, partition);
         let view = &mut self.nodes[share.node.0 as usize];
         let class = &self.classes[view.class as usize];
         view.tenants.push(Tenant {
             proposed: true,
-            ..Tenant::new(class, share, (job, planned, limit))
+            ..Tenant::new(class, share, (job, planned, limit), part)
         });
+    }
+
+    /// CPUs of those who were placed in a partition and whose time has come by then.
+    pub(crate) fn leaving(
+        &self,
+        node: u32,
+        partition: &str,
+        at: Timestamp,
+        ends: (Ends, Option<Timestamp>),
+    ) -> CpuSet {
+        let part = number_of(&self.part_by_name, partition);
+        let gone = |t: &&Tenant| t.part == part && t.end(ends) <= at.min(Timestamp(NEVER.0 - 1));
+        let tenants = self.nodes[node as usize].tenants.iter();
+        tenants.filter(gone).fold(CpuSet::default(), |mut all, t| {
+            all.union_with(&t.cpus);
+            all
+        })
     }
 
     /// When a job is expected to leave a node.
@@ -235,6 +262,8 @@ impl Fleet {
                 }
             }
         }
+        let class = &self.classes[view.class as usize];
+        detail.gres_used = unavailable(class, &detail.gres_used).into_owned();
         Some(detail)
     }
 }
@@ -245,14 +274,22 @@ pub(crate) struct Changes {
     nodes: Vec<u32>,
     /// Changes that are no longer in `nodes`.
     dropped: u64,
+    /// How often anything changed.
+    version: u64,
 }
 
 impl Changes {
     /// A node changed.
     pub(crate) fn note(&mut self, node: u32) {
+        self.version += 1;
         if self.nodes.last() != Some(&node) {
             self.nodes.push(node);
         }
+    }
+
+    /// As long as it is the same, nothing of any node has changed.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
     }
 
     /// All changes so far; to be given to [`Changes::since`].

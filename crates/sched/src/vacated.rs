@@ -2,6 +2,7 @@
 //! who makes room.
 
 use crate::demand::Demand;
+use crate::fleet::devices::give_back;
 use crate::fleet::{Fleet, PartView, Room};
 use crate::ground::{CLAIM, Hold, Holds, end_after, minus, narrow, needs_of, tightest};
 use crate::node_map::NodeMap;
@@ -179,14 +180,12 @@ impl<'a> Vacated<'a> {
             return;
         }
         room.mib = room.mib.saturating_add(share.memory_mib).min(class.mib);
-        for gres in &share.gres {
-            for (i, (name, kind, count)) in class.gres.iter().enumerate() {
-                if *name == gres.name && *kind == gres.kind {
-                    let count = u32::try_from(*count).unwrap_or(u32::MAX);
-                    room.gres[i] = room.gres[i].saturating_add(gres.ids.len()).min(count);
-                }
-            }
-        }
+        let held = share.gres.iter().flat_map(|gres| {
+            let all = class.gres.iter().enumerate();
+            let same = all.filter(|(_, (name, kind, _))| *name == gres.name && *kind == gres.kind);
+            same.map(|(at, _)| (at, &gres.ids))
+        });
+        give_back(class, room, held);
     }
 
     /// What is kept of each node for the job for which room is made.

@@ -118,6 +118,7 @@ impl Agent {
                 version: String::new(),
                 hostname: self.name.clone(),
                 numa_domains: None,
+                numa_distances: Vec::new(),
                 cross_memory: None,
             },
             present: self.runs.keys().copied().chain(waiting).collect(),

@@ -371,7 +371,8 @@ impl Machine {
         }
     }
 
-    /// Passes until one starts nothing, and takes note of what was started.
+    /// Passes until one starts nothing, or nobody waits any more, and takes note of what was started: with jobs that
+    /// have just started, promises may be made where they keep fewer back.
     fn schedule(&mut self, now_s: i64) {
         loop {
             self.turn = Turn::default();
@@ -397,7 +398,7 @@ impl Machine {
                 let runs_s = live.job.run_s.min(live.job.limit_s.max(1));
                 self.ends.push(Reverse((now_s + seconds(runs_s), *id)));
             }
-            if !started && !self.turn.more {
+            if self.waiting == 0 || !started && !self.turn.more {
                 break;
             }
         }

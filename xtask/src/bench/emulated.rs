@@ -216,41 +216,40 @@ fn idea(bench: &mut Bench, name: &str, more: &str) -> Result<()> {
     Ok(())
 }
 
-/// Messages between controller and agents: when each job comes alone, and when the answer to one's end carries the next.
+/// The answer to a job's end carries the next job, or does not: throughput, and messages between controller and agents,
+/// which a job that comes alone shows too.
 fn pull(bench: &mut Bench) -> Result<()> {
-    let site = bench.emulated(4, 4, "")?;
-    let messages = |site: &Site| -> Result<u64> {
-        let text = site.text(&["sdiag"], &bench.dir)?;
-        Ok(number(&text, "Agents")? + second_number(&text, "Agents")?)
-    };
-    let alone = bench.size(50).max(5);
-    let before = messages(&site)?;
-    for _ in 0..alone {
-        let wait = ["sbatch", "-W", "-o", "/dev/null", "--wrap", "true"];
-        site.quiet(&wait, &bench.dir)?;
-    }
-    let between = messages(&site)?;
     let many = bench.size(20_000);
-    let submit = ["sbatch", &array(many), "-o", "/dev/null", "--wrap", "true"];
-    follow(bench, &site, &submit, u64::from(many))?;
-    let after = messages(&site)?;
-    let rows = [
-        (
-            "push: messages with agents for a job that comes alone",
-            between - before,
-            alone,
-        ),
-        (
-            "pull: the same while the next waits for its end",
-            after - between,
-            many,
-        ),
-    ];
-    for (name, count, jobs) in rows {
-        let each = count as f64 / f64::from(jobs);
+    let switch = "SchedulerParameters=no_pull\n";
+    for (name, more) in [("pull on", ""), ("pull off (no_pull)", switch)] {
+        idea(bench, name, more)?;
+        let site = bench.emulated(4, 4, more)?;
+        if more.is_empty() {
+            let alone = bench.size(50).max(5);
+            let before = messages(bench, &site)?;
+            for _ in 0..alone {
+                let wait = ["sbatch", "-W", "-o", "/dev/null", "--wrap", "true"];
+                site.quiet(&wait, &bench.dir)?;
+            }
+            let each = (messages(bench, &site)? - before) as f64 / f64::from(alone);
+            let name = "  messages with agents, a job that comes alone";
+            bench.figure(name, each, "", &Beside::Nothing);
+        }
+        let before = messages(bench, &site)?;
+        let submit = ["sbatch", &array(many), "-o", "/dev/null", "--wrap", "true"];
+        let curve = follow(bench, &site, &submit, u64::from(many))?;
+        let each = (messages(bench, &site)? - before) as f64 / f64::from(many);
+        let rate = f64::from(many) / curve.last().map_or(1.0, |last| last.0);
+        let name = "  messages with agents, a job while others wait, 16 CPUs";
         bench.figure(name, each, "", &Beside::Nothing);
+        bench.figure("  throughput of 16 CPUs", rate, "jobs/s", &Beside::Nothing);
     }
     Ok(())
+}
+
+fn messages(bench: &Bench, site: &Site) -> Result<u64> {
+    let text = site.text(&["sdiag"], &bench.dir)?;
+    Ok(number(&text, "Agents")? + second_number(&text, "Agents")?)
 }
 
 /// As many arrays of a shape each.

@@ -1,7 +1,7 @@
 //! Large clusters and long queues: answers while many look, agents, restarts, memory.
 
 use super::emulated::follow;
-use super::site::{Site, children_ms, within};
+use super::site::{Site, with_children_ms, within};
 use super::{Bench, Beside};
 use crate::peer;
 use anyhow::{Result, ensure};
@@ -9,8 +9,8 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a command may take to come true.
@@ -86,7 +86,7 @@ pub(super) fn pollers(bench: &mut Bench) -> Result<()> {
     let sync = sync_time(bench)?;
     let name = "a sync of 4 KB in a file, 99 of 100";
     bench.figure(name, sync, "ms", &Beside::Nothing);
-    let calm = look(bench, &site, &last)?;
+    let calm = look(bench, &site, &last, &Pollers(Vec::new()))?;
     let second = Duration::from_secs(1);
     let mut clients: Vec<Poller> = Vec::new();
     clients.extend(owners.iter().map(|uid| Poller {
@@ -99,7 +99,9 @@ pub(super) fn pollers(bench: &mut Bench) -> Result<()> {
         args: &["squeue"],
         every: second,
     }));
-    let polled = beside(bench, &site, &clients, || look(bench, &site, &last))?;
+    let asking = Pollers::start(bench, &site, &clients)?;
+    let polled = look(bench, &site, &last, &asking)?;
+    drop(asking);
     println!(
         "  {pending} jobs of {users} users wait, {nodes} nodes; then {users} clients ask 'squeue --me' and {whole} ask \
          'squeue', once a second"
@@ -183,32 +185,68 @@ fn act_for(command: &mut Command, uid: Option<u32>) {
     }
 }
 
-/// Does something while clients ask.
-fn beside<T>(
-    bench: &Bench,
-    site: &Site,
-    clients: &[Poller],
-    then: impl FnOnce() -> Result<T>,
-) -> Result<T> {
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for (number, client) in clients.iter().enumerate() {
-            let stop = &stop;
-            scope.spawn(move || poll(bench, site, client, number, stop));
+/// Processes that ask, each for one user, until this goes away.
+struct Pollers(Vec<Child>);
+
+impl Drop for Pollers {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
         }
-        let result = then();
-        stop.store(true, Ordering::Relaxed);
-        result
-    })
+    }
 }
 
-fn poll(bench: &Bench, site: &Site, client: &Poller, number: usize, stop: &AtomicBool) {
-    // Not all in the same moment.
-    std::thread::sleep(client.every.mul_f64((number * 37 % 1000) as f64 / 1e3));
-    while !stop.load(Ordering::Relaxed) {
+impl Pollers {
+    fn start(bench: &Bench, site: &Site, clients: &[Poller]) -> Result<Pollers> {
+        let mut all = Pollers(Vec::new());
+        for (number, client) in clients.iter().enumerate() {
+            let command = site.command(client.args, &bench.dir);
+            // Not all in the same moment.
+            let first = client.every.mul_f64((number * 37 % 1000) as f64 / 1e3);
+            let mut asker = Command::new(std::env::current_exe()?);
+            asker.arg(ASK);
+            for time in [first, client.every] {
+                asker.arg(time.as_millis().to_string());
+            }
+            asker.arg(command.get_program()).args(command.get_args());
+            asker.env_clear();
+            asker.envs(command.get_envs().filter_map(|(k, v)| Some((k, v?))));
+            asker.current_dir(&bench.dir).stdin(Stdio::null());
+            asker.stdout(Stdio::null()).stderr(Stdio::null());
+            act_for(&mut asker, client.uid);
+            all.0.push(asker.spawn()?);
+        }
+        Ok(all)
+    }
+
+    /// Processor time that they and their commands took, milliseconds.
+    fn cpu_ms(&self) -> u64 {
+        let of = |child: &Child| with_children_ms(&child.id().to_string());
+        self.0.iter().map(of).sum()
+    }
+}
+
+/// First argument of this program where it asks for another user: to become that user for each question would take longer
+/// than the question.
+pub(crate) const ASK: &str = "ask";
+
+/// `FIRST EVERY PROGRAM WORD...`: runs a command after so many milliseconds, and then again and again, so many between two
+/// starts.
+pub(crate) fn asks(args: &[String]) -> Result<()> {
+    let [first, every, program, words @ ..] = args else {
+        anyhow::bail!("{ASK} FIRST EVERY PROGRAM [ARGUMENT...]");
+    };
+    std::thread::sleep(Duration::from_millis(first.parse()?));
+    let every = Duration::from_millis(every.parse()?);
+    let mut command = Command::new(program);
+    command.args(words).stdin(peer::nothing());
+    command.stdout(peer::nothing()).stderr(peer::nothing());
+    let mut ask = peer::again(command);
+    loop {
         let started = Instant::now();
-        let _ = ask(bench, site, client);
-        std::thread::sleep(client.every.saturating_sub(started.elapsed()));
+        ask();
+        std::thread::sleep(every.saturating_sub(started.elapsed()));
     }
 }
 
@@ -244,9 +282,9 @@ fn flood(bench: &mut Bench, site: &Site, uid: Option<u32>) -> Result<()> {
     };
     let alone = waits()?;
     let flood: Vec<Poller> = (0..FLOOD).map(|_| client(uid, &["squeue"])).collect();
-    let (others, own) = beside(bench, site, &flood, || {
-        Ok((waits()?, ask(bench, site, &flood[0])?))
-    })?;
+    let asking = Pollers::start(bench, site, &flood)?;
+    let (others, own) = (waits()?, ask(bench, site, &flood[0])?);
+    drop(asking);
     for (name, ms) in [
         ("squeue --me of one user", alone),
         (
@@ -260,8 +298,9 @@ fn flood(bench: &mut Bench, site: &Site, uid: Option<u32>) -> Result<()> {
     Ok(())
 }
 
-fn look(bench: &Bench, site: &Site, avoid: &str) -> Result<Look> {
-    let (started, clients) = (Instant::now(), children_ms());
+fn look(bench: &Bench, site: &Site, avoid: &str, asking: &Pollers) -> Result<Look> {
+    let used = || with_children_ms("self") + asking.cpu_ms();
+    let (started, clients) = (Instant::now(), used());
     let jobs = bench.size(50_000);
     let before = site.cpu_ms()?;
     let array = format!("--array=1-{jobs}");
@@ -278,7 +317,7 @@ fn look(bench: &Bench, site: &Site, avoid: &str) -> Result<Look> {
     let curve = follow(bench, site, &submit, u64::from(jobs))?;
     let after = site.cpu_ms()?;
     let took = curve.last().map_or(1.0, |last| last.0);
-    let clients = (children_ms() - clients) as f64 / started.elapsed().as_secs_f64() / 1e3;
+    let clients = (used() - clients) as f64 / started.elapsed().as_secs_f64() / 1e3;
     // One job after another, as a user sees it.
     let launches = site.launches()?;
     let done = site.diag(bench, "Jobs completed")?;

@@ -275,14 +275,14 @@ fn stat(path: &std::path::Path) -> Option<(String, u64)> {
     Some((name, (user + system) * TICK_MS))
 }
 
-/// Processor time of all commands that this process has waited for, milliseconds.
-pub(super) fn children_ms() -> u64 {
-    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+/// Processor time of a process and of all commands that it has waited for, milliseconds.
+pub(super) fn with_children_ms(pid: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
     let fields: Vec<u64> = rest
         .split_whitespace()
-        .skip(13)
-        .take(2)
+        .skip(11)
+        .take(4)
         .filter_map(|f| f.parse().ok())
         .collect();
     fields.iter().sum::<u64>() * TICK_MS

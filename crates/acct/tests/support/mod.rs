@@ -303,6 +303,7 @@ pub(crate) fn allocation(nodes: &[u32], cpu: u32) -> Allocation {
         reservation: None,
         end_by: None,
         billing_milli: 0,
+        usage_factor_millionths: None,
         sharers: 0,
         only_user: None,
         licenses: Vec::new(),

@@ -139,6 +139,7 @@ pub(crate) fn start(job: &mut Job, hostlist: &str, cpus: &[&[u32]]) {
         reservation: None,
         end_by: None,
         billing_milli: 0,
+        usage_factor_millionths: None,
         sharers: 0,
         only_user: None,
         licenses: Vec::new(),
@@ -388,6 +389,7 @@ fn partition(name: &str) -> PartitionConfig {
         over_time_limit_min: None,
         billing_weights: None,
         topology: None,
+        ..PartitionConfig::named("")
     }
 }
 
@@ -430,6 +432,7 @@ pub(crate) fn node(number: u32, used: u32, free_mib: u64, last_busy: i64) -> Nod
             version: "22.05.8".to_owned(),
             hostname: "vm".to_owned(),
             numa_domains: None,
+            numa_distances: Vec::new(),
             cross_memory: None,
         }),
         link: NodeLink::Up,

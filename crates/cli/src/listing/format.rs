@@ -263,18 +263,19 @@ pub(crate) fn fit(out: &mut String, start: usize, width: usize, right: bool, cut
             out.truncate(keep);
         }
     } else if right {
-        pad_left(out, start, width - have);
+        pad(width - have, |blanks| out.insert_str(start, blanks));
     } else {
-        out.extend(std::iter::repeat_n(' ', width - have));
+        pad(width - have, |blanks| out.push_str(blanks));
     }
 }
 
 const BLANKS: &str = "                                ";
 
-fn pad_left(out: &mut String, start: usize, mut count: usize) {
+/// Calls that together add so many blanks.
+fn pad(mut count: usize, mut add: impl FnMut(&str)) {
     while count > 0 {
         let some = count.min(BLANKS.len());
-        out.insert_str(start, &BLANKS[..some]);
+        add(&BLANKS[..some]);
         count -= some;
     }
 }

@@ -84,9 +84,10 @@ impl<'a> JobRow<'a> {
             put!(out, "{}+{}", part.leader, part.offset);
             return;
         }
-        put!(out, "{}", self.base_id());
+        text::number(out, self.base_id().0);
         if let Some(index) = self.index() {
-            put!(out, "_{index}");
+            out.push('_');
+            text::number(out, u64::from(index));
         } else if self.pending_indices().is_some() {
             out.push_str("_[");
             self.write_indices(out, ctx);
@@ -174,7 +175,9 @@ impl<'a> JobRow<'a> {
             | JobState::Deadline
                 if !(self.job.completing && self.job.state == JobState::Pending) =>
             {
-                put!(out, "({})", self.reason());
+                out.push('(');
+                out.push_str(&self.reason());
+                out.push(')');
             }
             _ => out.push_str(&self.nodes()),
         }

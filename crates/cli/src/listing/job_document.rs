@@ -210,7 +210,7 @@ fn gres_of(share: &NodeShare) -> String {
                 .map(|k| format!(":{k}"))
                 .unwrap_or_default();
             let list = muster_core::hostlist::ranges(&ids);
-            super::text::put!(out, "{}{kind}:{}(IDX:{list})", gres.name, ids.len());
+            super::text::put!(out, "{}{kind}:{}(IDX:{list})", gres.name, gres.ids.len());
         }
     })
 }

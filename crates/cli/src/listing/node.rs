@@ -262,7 +262,21 @@ impl<'a> NodeView<'a> {
                 s.iter().map(|id| first.saturating_add(id)).collect()
             });
             put!(out, ":{}", used.len());
-            if used.is_empty() {
+            if let Some(parts) = &gres.parts {
+                let taken = |range: std::ops::Range<u32>| {
+                    let used = self.node.used_gres.get(i);
+                    let used = used.into_iter().flat_map(|used| used.iter());
+                    used.filter(|id| range.contains(id)).count()
+                };
+                // Of each GPU: parts in use, and all.
+                let each: Vec<String> = (parts.gpus())
+                    .map(|(_, range)| {
+                        let all = range.end - range.start;
+                        format!("{}/{all}", taken(range))
+                    })
+                    .collect();
+                put!(out, "({})", each.join(","));
+            } else if used.is_empty() {
                 out.push_str("(IDX:N/A)");
             } else {
                 put!(out, "(IDX:{})", muster_core::hostlist::ranges(&used));

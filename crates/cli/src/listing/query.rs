@@ -72,15 +72,33 @@ pub(crate) fn jobs(
     ctx: &mut Ctx,
     filter: JobFilter,
 ) -> Result<Jobs, ConnectError> {
+    let mut all = Jobs::default();
+    let mut before = Vec::new();
+    jobs_in_parts(client, ctx, filter, &mut all, |part, _| {
+        before.append(&mut part.jobs.0);
+    })?;
+    all.jobs.0 = before;
+    Ok(all)
+}
+
+/// The same, with a look at each part when it has come: the records are those of the part alone, and go with it; what is
+/// known of arrays and of numbers that name nothing gathers.
+pub(crate) fn jobs_in_parts(
+    client: &mut Client,
+    ctx: &mut Ctx,
+    mut filter: JobFilter,
+    all: &mut Jobs,
+    mut look: impl FnMut(&mut Jobs, &Ctx),
+) -> Result<(), ConnectError> {
+    filter.runs = true;
     send(client, Query::Partitions)?;
     send(client, Query::Jobs(filter))?;
     receive_cluster(client, ctx)?;
-    let mut all = Jobs::default();
     loop {
         let Response::Jobs(mut part) =
             expect(client.receive()?, |r| matches!(r, Response::Jobs(_)))?
         else {
-            return Ok(all);
+            return Ok(());
         };
         for (place, priority) in std::mem::take(&mut part.priorities) {
             if let Some(job) = part.jobs.get_mut(place as usize) {
@@ -93,12 +111,13 @@ pub(crate) fn jobs(
                 ctx.starts.insert(job.id, start);
             }
         }
-        all.jobs.0.push(part.jobs);
+        all.jobs = part.jobs.into();
         all.arrays.extend(part.arrays);
         all.unknown.extend(part.unknown);
         ctx.now = part.now;
+        look(all, ctx);
         if !part.more {
-            return Ok(all);
+            return Ok(());
         }
     }
 }

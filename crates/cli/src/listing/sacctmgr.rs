@@ -221,6 +221,9 @@ static FIELDS: &[Field] = &[
     field("MaxSubmitPA", "MaxSubmitPA", 11, |r| {
         count(r.qos.limits.max_submit_account)
     }),
+    field("MinPrioThreshold", "MinPrioThres", 12, |r| {
+        count(r.qos.limits.min_priority)
+    }),
     field("MinTRES", "MinTRES", 13, |r| {
         amounts(&r.qos.limits.min_tres)
     }),

@@ -368,7 +368,7 @@ fn write_gres_with_ids(out: &mut String, shares: &[GresShare]) {
         put!(
             out,
             ":{}(IDX:{})",
-            ids.len(),
+            share.ids.len(),
             muster_core::hostlist::ranges(&ids)
         );
     }

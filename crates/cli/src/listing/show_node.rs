@@ -194,6 +194,11 @@ pub(crate) fn write_partition(
         yes(p.lln)
     );
     or_unlimited(out, p.max_cpus_per_node);
+    // Newer than the listing that clients read; said only where it is set.
+    if p.max_cpus_per_socket.is_some() {
+        out.push_str(" MaxCPUsPerSocket=");
+        or_unlimited(out, p.max_cpus_per_socket);
+    }
     style.newline(out);
     // Members by name, whatever the configuration called them: readers take the value apart as a node list.
     let nodes = hostlist::compress(&p.nodes);
@@ -254,10 +259,15 @@ fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: Style) {
     }
     put!(
         out,
-        "State={state} TotalCPUs={cpus} TotalNodes={count} SelectTypeParameters=NONE"
+        "State={state} TotalCPUs={cpus} TotalNodes={count} SelectTypeParameters={}",
+        match p.whole_sockets {
+            None => "NONE",
+            Some(true) => "CR_SOCKET",
+            Some(false) => "CR_CORE",
+        }
     );
     style.newline(out);
-    out.push_str("JobDefaults=(null)");
+    put!(out, "JobDefaults={}", p.job_defaults);
     style.newline(out);
     memory(out, "DefMem", p.default_memory);
     out.push(' ');

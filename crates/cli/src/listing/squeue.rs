@@ -2,6 +2,7 @@
 //! here.
 
 mod pick;
+mod sheet;
 mod sort;
 
 use super::context::{Ctx, uid_of};
@@ -10,10 +11,10 @@ use super::format::{Complaint, Layout};
 use super::job::JobRow;
 use super::query::Jobs;
 use super::states::{self, StateWish};
-use super::step_fields::StepRow;
 use super::{Failure, complain, failed_call, job_document, job_fields, print, query, step_fields};
 use crate::connect::Client;
 use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
+use sheet::Sheet;
 use std::time::Duration;
 
 /// squeue.
@@ -321,12 +322,18 @@ fn once(options: &Options) -> Result<(), Failure> {
             client.endpoint.socket.display()
         ));
     }
-    let jobs = query::jobs(&mut client, &mut ctx, filter).map_err(&failed)?;
-    if options.wishes.is_one_unknown(&jobs) {
-        return Err(Failure::new(format!(
-            "{call} error: Invalid job id specified"
-        )));
+    if options.document.is_none() && options.wishes.nodes.is_none() && !layouts.shows_tres() {
+        // Each row is written when its record comes, and the record is not kept.
+        let mut sheet = Sheet::new(options, &layouts)?;
+        let mut jobs = Jobs::default();
+        let look = |part: &mut Jobs, ctx: &Ctx| sheet.add(part, ctx);
+        query::jobs_in_parts(&mut client, &mut ctx, filter, &mut jobs, look).map_err(&failed)?;
+        options.wishes.check_jobs(&jobs, call)?;
+        print(&sheet.text(&ctx));
+        return Ok(());
     }
+    let jobs = query::jobs(&mut client, &mut ctx, filter).map_err(&failed)?;
+    options.wishes.check_jobs(&jobs, call)?;
     let needs_nodes = options.wishes.nodes.is_some()
         || (layouts.shows_tres() || options.document.is_some())
             && jobs
@@ -395,33 +402,9 @@ impl Layouts {
 
 /// The listing as text.
 fn render(options: &Options, layouts: &Layouts, jobs: &Jobs, ctx: &Ctx) -> Result<String, Failure> {
-    let mut out = String::with_capacity(jobs.jobs.len() * 128 + 256);
-    let rows = pick::rows(options, jobs, ctx);
-    if !options.no_header && (options.long || options.iterate_s.is_some() || options.verbose) {
-        out.push_str(&ctx.stamp());
-        out.push('\n');
-    }
-    if options.cluster_line && !options.no_header {
-        out.push_str(&format!("CLUSTER: {}\n", ctx.cluster));
-    }
-    if options.steps {
-        let mut steps = pick::steps(options, &rows);
-        sort::steps(&mut steps, options.keys(), ctx)?;
-        if !options.no_header {
-            layouts.steps.header(&mut out);
-        }
-        steps
-            .iter()
-            .for_each(|row: &StepRow<'_>| layouts.steps.row(&mut out, row, ctx));
-        return Ok(out);
-    }
-    let rows = sort::jobs(rows, options.keys(), ctx)?;
-    if !options.no_header {
-        layouts.jobs.header(&mut out);
-    }
-    rows.iter()
-        .for_each(|row| layouts.jobs.row(&mut out, row, ctx));
-    Ok(out)
+    let mut sheet = Sheet::new(options, layouts)?;
+    sheet.add(jobs, ctx);
+    Ok(sheet.text(ctx))
 }
 
 #[cfg(test)]

@@ -258,9 +258,10 @@ fn one_unknown_id_is_an_error_and_several_are_not() {
         unknown: vec![muster_core::ids::JobId(999)],
         ..Jobs::default()
     };
-    assert!(wishes(&["-j", "999"]).is_one_unknown(&jobs));
-    assert!(!wishes(&["-j", "999,999"]).is_one_unknown(&jobs));
-    assert!(!wishes(&["-j", "1"]).is_one_unknown(&jobs));
+    let check = |args: &[&str]| wishes(args).check_jobs(&jobs, "slurm_load_jobs");
+    assert!(check(&["-j", "999"]).is_err());
+    assert!(check(&["-j", "999,999"]).is_ok());
+    assert!(check(&["-j", "1"]).is_ok());
 }
 
 #[test]

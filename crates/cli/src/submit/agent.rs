@@ -2,7 +2,8 @@
 
 use muster_proto::frame;
 use muster_proto::step::{AgentReply, AgentRequest};
-use std::io::{self, Read, Write};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -43,6 +44,21 @@ impl AgentStream {
     /// Sends one request.
     pub(crate) fn send(&mut self, request: &AgentRequest) -> io::Result<()> {
         frame::write(self, request)
+    }
+
+    /// Whether it is on this host.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, AgentStream::Unix(_))
+    }
+
+    /// Sends one request, and this program's standard streams with it. The agent must be on this host.
+    pub(crate) fn send_with_streams(&mut self, request: &AgentRequest) -> io::Result<()> {
+        let bytes = frame::encode(request);
+        let with = [ControlMessage::ScmRights(&[0, 1, 2])];
+        let slices = [IoSlice::new(&bytes)];
+        let flags = MsgFlags::MSG_NOSIGNAL;
+        let sent = sendmsg::<()>(self.as_raw_fd(), &slices, &with, flags, None)?;
+        self.write_all(&bytes[sent..])
     }
 
     /// Waits no longer than this for an answer.

@@ -9,6 +9,7 @@ use crate::people;
 use muster_conf::options::job::{self, Ambient, Built};
 use muster_conf::options::{Chosen, Command, OptionError, Source, environment, help};
 use muster_core::spec::Owner;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -31,7 +32,18 @@ pub(super) struct Line {
 /// # Errors
 /// The exit code, when there is nothing more to do: help was printed, or an option was wrong.
 pub(super) fn read(command: Command, args: &[String]) -> Result<Vec<Line>, ExitCode> {
-    read_in(command, args, |_, name| std::env::var(name).ok())
+    let own = variables();
+    let value = |name: &str| own.iter().find(|(own, _)| own == name);
+    read_in(command, args, |_, name| value(name).map(|(_, v)| v.clone()))
+}
+
+/// The caller's variables that can be options: a hundred names are looked for, and to walk the whole environment for each
+/// of them would be a quarter of what sbatch does.
+fn variables() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter(|(name, _)| environment::may_be_option(name.as_bytes()))
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
 /// The same with an environment for each component.

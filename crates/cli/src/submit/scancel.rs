@@ -440,7 +440,8 @@ fn ask_for_each(say: &Say, client: &mut Client, wish: &Wish) -> Result<Vec<Targe
         states: wish.filter.state.into_iter().collect(),
         partitions: wish.filter.partition.clone().into_iter().collect(),
         active: true,
-        starts: false,
+        runs: true,
+        ..JobFilter::default()
     };
     let mut answer = client.query(Query::Jobs(filter));
     let mut agreed = Vec::new();

@@ -1,6 +1,7 @@
 //! srun: a program, many times, on the nodes of an allocation: of the one that srun is called in, or of one that it
 //! asks for first.
 
+mod hand_over;
 mod het;
 mod input;
 mod multi_prog;
@@ -170,6 +171,7 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
     spec.job = job;
     let (stream, info) = reach_lead(&say, job)?;
     spec.key = info.as_ref().map(|i| i.key.clone());
+    spec.hands_streams = stream.is_local() && hand_over::is_possible(&line.chosen, &spec, &streams);
     spec.resizes = info.as_ref().map_or_else(own_resizes, |i| i.job.resizes);
     if own_het_job(job) {
         // Numbers of steps are the whole job's.
@@ -181,8 +183,12 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
         });
     }
     let (stream, created) = create(&say, stream, &mut spec)?;
-    let session = Session::start(&say, line, vec![(spec, created)], streams)?;
-    let outcome = session.run(vec![stream], None);
+    let (relay, leads) = match created.direct {
+        true => (Some(stream), Vec::new()),
+        false => (None, vec![stream]),
+    };
+    let session = Session::start(&say, line, vec![(spec, created)], streams, relay)?;
+    let outcome = session.run(leads, None);
     Ok(outcome.code)
 }
 
@@ -231,7 +237,7 @@ fn launch(
         .unwrap_or_default();
     let stream = AgentStream::connect(&address).map_err(|e| unreachable(&say, &address, &e))?;
     let (stream, created) = create(&say, stream, &mut step)?;
-    let session = Session::start(&say, line, vec![(step, created)], streams)?;
+    let session = Session::start(&say, line, vec![(step, created)], streams, None)?;
     Ok((session, stream))
 }
 
@@ -302,9 +308,7 @@ fn create(
         ));
         say.failed()
     };
-    stream
-        .send(&AgentRequest::Create(Box::new(spec.clone())))
-        .map_err(lost)?;
+    ask(&mut stream, spec).map_err(lost)?;
     let mut queued = false;
     loop {
         match stream.receive().map_err(lost)? {
@@ -335,9 +339,7 @@ fn create(
                     say.refusal(&format!("Unable to create step for job {job}"), &refusal)
                 })?;
                 spec.key = Some(info.key.clone());
-                stream
-                    .send(&AgentRequest::Create(Box::new(spec.clone())))
-                    .map_err(lost)?;
+                ask(&mut stream, spec).map_err(lost)?;
             }
             AgentReply::Refused(refusal) => {
                 let code = say.refusal(&format!("Unable to create step for job {job}"), &refusal);
@@ -352,6 +354,14 @@ fn create(
             }
         }
     }
+}
+
+fn ask(stream: &mut AgentStream, spec: &StepSpec) -> std::io::Result<()> {
+    let request = AgentRequest::Create(Box::new(spec.clone()));
+    if spec.hands_streams {
+        return stream.send_with_streams(&request);
+    }
+    stream.send(&request)
 }
 
 /// Between TERM and KILL when srun ends a step: `KillWait`, read when it is needed.

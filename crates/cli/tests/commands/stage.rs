@@ -156,6 +156,7 @@ impl Stage {
                 hostlist: "n[1-2]".to_owned(),
                 wires: Vec::new(),
                 width: 0,
+                direct: false,
             };
             frame::write(&mut stream, &AgentReply::Created(Box::new(created))).unwrap();
             // Held open until srun goes.
@@ -273,6 +274,7 @@ fn allocation(spec: JobSpec, nodes: &[&str], agent: &str) -> AllocationInfo {
         reservation: None,
         end_by: None,
         billing_milli: 0,
+        usage_factor_millionths: None,
         sharers: 0,
         only_user: None,
         licenses: Vec::new(),

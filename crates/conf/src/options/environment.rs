@@ -19,6 +19,11 @@ pub fn read(chosen: &mut Chosen, lookup: impl Fn(&str) -> Option<String>) {
     wait_for_switches(chosen, lookup);
 }
 
+/// Whether a variable of that name can be one that [`read`] looks for: all of their names begin with the same letter.
+pub fn may_be_option(name: &[u8]) -> bool {
+    name.first() == Some(&b'S')
+}
+
 /// `SLURM_DIST_PLANESIZE` is the size of a `plane` that was given without one.
 fn plane_size(chosen: &mut Chosen, lookup: impl Fn(&str) -> Option<String>) {
     let plane = chosen.get("distribution").filter(|given| {
@@ -94,6 +99,17 @@ mod tests {
                 .map(|(_, v)| (*v).to_owned())
         });
         chosen
+    }
+
+    #[test]
+    fn nothing_is_looked_for_that_could_not_be_an_option() {
+        for command in [Command::Sbatch, Command::Srun, Command::Salloc] {
+            let mut chosen = Chosen::new(command);
+            read(&mut chosen, |name| {
+                assert!(may_be_option(name.as_bytes()), "{name}");
+                None
+            });
+        }
     }
 
     #[test]

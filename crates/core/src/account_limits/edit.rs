@@ -54,6 +54,9 @@ impl Limits {
             "maxtres" | "maxtresperjob" | "maxtrespj" => {
                 set_amounts(&mut self.max_tres, key, value)?;
             }
+            "minpriothreshold" | "minpriothresh" | "minprio" if qos => {
+                self.min_priority = number()?;
+            }
             "maxtresperuser" | "maxtrespu" if qos => {
                 set_amounts(&mut self.max_tres_user, key, value)?;
             }

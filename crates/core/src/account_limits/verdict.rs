@@ -3,7 +3,7 @@
 //! others where they are set nearest to the user.
 
 use super::{Amounts, InUse, Limits, Scope, TresUsage};
-use crate::job::{Job, Reason};
+use crate::job::{Job, MILLION, Reason};
 use crate::state::State;
 use crate::time::{TimeLimit, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +49,8 @@ struct Start<'a> {
     minutes: u64,
     nodes: u64,
     wall: TimeLimit,
+    /// How far its use counts, in millionths.
+    factor: u64,
     now: Timestamp,
     /// Jobs must be able to run to their limits.
     safe: bool,
@@ -145,7 +147,12 @@ impl Check<'_> {
     }
 
     fn group(&mut self, limits: &Limits, counts: &Counts<'_>) {
-        let (minutes, now, safe) = (self.start.minutes, self.start.now, self.start.safe);
+        let (now, safe) = (self.start.now, self.start.safe);
+        let (minutes, factor) = (self.start.minutes, self.start.factor);
+        let counted = |asked: u64| {
+            let all = u128::from(asked) * u128::from(minutes) * u128::from(factor);
+            u64::try_from(all / u128::from(MILLION)).unwrap_or(u64::MAX)
+        };
         let jobs = limits.grp_jobs.map(u64::from);
         self.most((Rule::GrpJobs, ""), jobs, (counts.jobs(), 1));
         self.each(Rule::GrpTres, &limits.grp_tres, |name, asked| {
@@ -157,7 +164,7 @@ impl Check<'_> {
             match safe {
                 true => (
                     used.saturating_add(counts.run_minutes(name, now)),
-                    asked.saturating_mul(minutes),
+                    counted(asked),
                 ),
                 false => (used, 1),
             }
@@ -165,10 +172,10 @@ impl Check<'_> {
         self.each(
             Rule::GrpRunMins,
             &limits.grp_tres_run_mins,
-            |name, asked| (counts.run_minutes(name, now), asked.saturating_mul(minutes)),
+            |name, asked| (counts.run_minutes(name, now), counted(asked)),
         );
         let used = counts.minutes("wall", now);
-        let asked = if safe { minutes } else { 1 };
+        let asked = if safe { counted(1) } else { 1 };
         self.most((Rule::GrpWall, ""), limits.grp_wall_min, (used, asked));
     }
 
@@ -332,6 +339,7 @@ impl State {
                 },
                 nodes: of("node"),
                 wall: job.time_limit,
+                factor: self.usage_factor_millionths(job).unwrap_or(MILLION),
                 now,
                 safe: self.config.as_ref().is_some_and(|c| c.order.enforce_safe),
             },

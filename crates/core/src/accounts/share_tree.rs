@@ -216,6 +216,40 @@ impl Tree {
         }
     }
 
+    /// Fair share that does not suffer from depth: `2^-R`, where `R` is that of the account above times the `k`-th power
+    /// of the child's own use against shares, in proportion to that of all its siblings. `k` is 1 unless child and
+    /// account are off in different directions: then the further the account is off, the less the child's own use counts.
+    pub(super) fn depth_oblivious(&mut self, at: usize, above: f64) {
+        let children = self.children(at);
+        let sum = |of: fn(&Share) -> f64| -> f64 {
+            children.iter().map(|c| of(&self.nodes[*c].share)).sum()
+        };
+        let (used, shares) = (sum(|s| s.norm_usage), sum(|s| s.norm_shares));
+        for child in children {
+            let share = &self.nodes[child].share;
+            let ratio = if share.raw_shares == PARENT_SHARES {
+                above
+            } else if share.norm_shares <= 0.0 {
+                f64::INFINITY
+            } else if at == 0 {
+                share.norm_usage / share.norm_shares
+            } else if used <= 0.0 || share.norm_usage <= 0.0 || above <= 0.0 {
+                0.0
+            } else {
+                let own = share.norm_usage / share.norm_shares / (used / shares);
+                let (above_ln, own_ln) = (above.ln(), own.ln());
+                let k = match above_ln * own_ln < 0.0 {
+                    true => 1.0 / (1.0 + (5.0 * above_ln).powi(2)),
+                    false => 1.0,
+                };
+                above * own.powf(k)
+            };
+            let share = &mut self.nodes[child].share;
+            share.fair_share = (-ratio).exp2();
+            self.depth_oblivious(child, ratio);
+        }
+    }
+
     /// Depth first: an account, its users, the accounts below it.
     pub(super) fn list(self) -> Vec<Share> {
         let mut out = Vec::with_capacity(self.nodes.len());

@@ -82,6 +82,12 @@ impl Node {
             })
     }
 
+    /// The same, of devices that are used up by those who have them.
+    pub(crate) fn used_up_slot(&self, share: &GresShare) -> Option<usize> {
+        let slot = self.gres_slot(share)?;
+        (!self.config.gres[slot].no_consume).then_some(slot)
+    }
+
     /// Gives a job its share.
     pub(crate) fn take(&mut self, job: JobId, share: &NodeShare, alloc: &Allocation) {
         assert!(
@@ -103,7 +109,7 @@ impl Node {
         self.used_mib = self.used_mib.saturating_add(share.memory_mib);
         for gres in &share.gres {
             if let Some(used) = self
-                .gres_slot(gres)
+                .used_up_slot(gres)
                 .and_then(|slot| self.used_gres.get_mut(slot))
             {
                 used.union_with(&gres.ids);
@@ -192,7 +198,7 @@ impl Node {
         self.used_mib = self.used_mib.saturating_sub(share.memory_mib);
         for gres in &share.gres {
             if let Some(used) = self
-                .gres_slot(gres)
+                .used_up_slot(gres)
                 .and_then(|slot| self.used_gres.get_mut(slot))
             {
                 used.subtract(&gres.ids);

@@ -3,6 +3,7 @@
 use super::partition_access::max_memory;
 use super::target::node_names;
 use crate::config::PartitionConfig;
+use crate::gpu_parts;
 use crate::limits::{JOB_DEVICES_MAX, NODE_CPUS_MAX, NODE_DEVICES_MAX, TASKS_MAX, TEXT_BYTES_MAX};
 use crate::node::Node;
 use crate::refusal::{Refusal, RefusalCode};
@@ -19,6 +20,9 @@ pub(super) fn check(
     check_texts(ask)?;
     check_nodelists(state, partitions, ask)?;
     check_counts(ask)?;
+    if let Some(first) = partitions.first() {
+        fit_memory(max_memory(state, first), ask);
+    }
     check_memory(state, partitions, ask)?;
     check_sizes(state, partitions, ask)?;
     if let Some(constraint) = &ask.constraint {
@@ -116,6 +120,29 @@ fn check_counts(ask: &ResourceAsk) -> Result<(), Refusal> {
         ));
     }
     Ok(())
+}
+
+/// `MaxMemPerCPU` is kept by more CPUs, not by less memory: a job that wants more for each CPU gets as many more for
+/// each task, and one that wants memory of each node as many CPUs there as it takes.
+fn fit_memory(most: MemoryAsk, ask: &mut ResourceAsk) {
+    let MemoryAsk::PerCpu(most) = most else {
+        return;
+    };
+    let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    match ask.memory {
+        MemoryAsk::PerCpu(mib) if most > 0 && mib > most => {
+            let times = mib.div_ceil(most);
+            ask.memory = MemoryAsk::PerCpu(mib.div_ceil(times));
+            ask.cpus_per_task = Some(ask.cpus_of_task().saturating_mul(count(times)));
+        }
+        MemoryAsk::PerNode(mib) if most > 0 && mib > 0 => {
+            let least = count(mib.div_ceil(most));
+            if ask.min_cpus_per_node.unwrap_or(1) < least && least > 1 {
+                ask.min_cpus_per_node = Some(least);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Too much memory for every node is refused at once; it would wait for ever.
@@ -394,6 +421,16 @@ fn check_devices(state: &State, ask: &ResourceAsk) -> Result<(), Refusal> {
             ));
         }
     }
+    let parts = all.iter().find(|g| gpu_parts::is_part(&g.name));
+    if let (Some(parts), true) = (parts, ask.wants_gpus()) {
+        return Err(Refusal::new(
+            RefusalCode::InvalidGres,
+            format!(
+                "{} are parts of GPUs and cannot be had together with whole ones",
+                parts.name
+            ),
+        ));
+    }
     // What one node must have at least.
     let of_node = (ask.gres.iter().cloned())
         .chain(devices.per_task.iter().cloned())
@@ -414,7 +451,11 @@ fn check_devices(state: &State, ask: &ResourceAsk) -> Result<(), Refusal> {
         }));
     { of_node }.try_for_each(|gres| check_gres(state, &gres))?;
     (devices.per_job.iter()).try_for_each(|gres| {
-        let there: u64 = state.nodes.iter().map(|node| count_on(node, gres)).sum();
+        let there: u64 = state
+            .nodes
+            .iter()
+            .map(|node| count_on(node, gres, true))
+            .sum();
         if there >= gres.count {
             return Ok(());
         }
@@ -429,12 +470,26 @@ fn check_devices(state: &State, ask: &ResourceAsk) -> Result<(), Refusal> {
     })
 }
 
-fn count_on(node: &Node, gres: &GresAsk) -> u64 {
+fn count_on(node: &Node, gres: &GresAsk, several: bool) -> u64 {
     let entries = node.config.gres.iter().filter(|_| !node.removed);
     entries
         .filter(|g| g.name == gres.name && (gres.kind.is_none() || g.kind == gres.kind))
-        .map(|g| g.count)
+        .map(|g| match &g.parts {
+            // Parts come from one GPU, unless jobs may have several.
+            Some(parts) if !several => u64::from(parts.most()),
+            _ => g.count,
+        })
         .sum()
+}
+
+/// Whether parts of several GPUs of a node may make up what a job asks for.
+fn several_gpus(state: &State) -> bool {
+    let config = state.config.as_ref();
+    config.is_some_and(|c| {
+        c.select_parameters
+            .iter()
+            .any(|w| w == "MULTIPLE_SHARING_GRES_PJ")
+    })
 }
 
 fn gres_text(gres: &GresAsk) -> String {
@@ -455,9 +510,10 @@ fn check_gres(state: &State, gres: &GresAsk) -> Result<(), Refusal> {
             ),
         ));
     }
+    let several = several_gpus(state);
     let (mut most, mut known) = (0, false);
     for node in &state.nodes {
-        let count = count_on(node, gres);
+        let count = count_on(node, gres, several);
         known |= count > 0;
         most = most.max(count);
         if most >= gres.count && known {

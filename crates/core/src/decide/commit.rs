@@ -7,8 +7,9 @@ use crate::account_limits::amounts;
 use crate::command::{Plan, PlannedStart};
 use crate::config::PartitionState;
 use crate::event::{Event, JobChange};
+use crate::gpu_parts;
 use crate::ids::{Attempt, JobId};
-use crate::job::{Allocation, ArrayRole, Job, NodeShare};
+use crate::job::{Allocation, ArrayRole, Job, MILLION, NodeShare};
 use crate::licenses;
 use crate::node::Node;
 use crate::reservation::{Flags, Reservation};
@@ -103,6 +104,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: &Allocation) {
     };
     let end_by = reservations_allow(draft, job, alloc, job.time_limit).flatten();
     let billing_milli = billing_milli(draft, job, alloc);
+    let usage_factor_millionths = draft.state.usage_factor_millionths(job);
     let attempt = Attempt(job.attempt.0.saturating_add(1));
     let at = draft.now;
     let config = draft.state.config.as_ref();
@@ -119,6 +121,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: &Allocation) {
         alloc: Arc::new(Allocation {
             end_by,
             billing_milli,
+            usage_factor_millionths,
             ..alloc.clone()
         }),
     });
@@ -153,8 +156,10 @@ fn limits_allow(draft: &Draft<'_>, starts: &[(&Job, &Allocation)]) -> bool {
         let tres = amounts(alloc);
         let limit = state.start_limit((job, &alloc.partition), &tres, &more, draft.now);
         let end = job.time_limit.seconds().map(|s| draft.now.plus_s(s));
+        let factor = state.usage_factor_millionths(job).unwrap_or(MILLION);
         for scope in state.scopes_of(job, &alloc.partition) {
-            more.entry(scope).or_default().add(&tres, end);
+            let used = more.entry(scope).or_default();
+            used.add(&tres, (end, factor));
         }
         limit.is_none()
     })
@@ -190,10 +195,10 @@ pub(super) fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) ->
         .partition(&alloc.partition)
         .and_then(|p| p.billing_weights.as_deref())
         .unwrap_or("CPU=1");
-    let most = (state.config.as_ref())
-        .and_then(|c| c.order.multifactor.as_ref())
-        .is_some_and(|m| m.max_tres);
-    let mut units: f64 = 0.0;
+    let settings = (state.config.as_ref()).and_then(|c| c.order.multifactor.as_ref());
+    let gres_apart = settings.is_some_and(|m| m.max_tres_gres);
+    let most = settings.is_some_and(|m| m.max_tres) || gres_apart;
+    let (mut units, mut gres_units): (f64, f64) = (0.0, 0.0);
     for (name, weight) in crate::priority::tres_weights(weights) {
         let amount = match name.to_ascii_lowercase().as_str() {
             "cpu" => alloc.cpus() as f64,
@@ -202,9 +207,12 @@ pub(super) fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) ->
             other => {
                 let wanted = other.strip_prefix("gres/").unwrap_or(other);
                 let gres = alloc.nodes.iter().flat_map(|n| &n.gres);
-                gres.filter(|g| g.name == wanted)
-                    .map(|g| f64::from(g.ids.len()))
-                    .sum()
+                let count: u32 = gres.filter(|g| g.name == wanted).map(|g| g.ids.len()).sum();
+                if gres_apart {
+                    gres_units += f64::from(count) * weight;
+                    continue;
+                }
+                f64::from(count)
             }
         };
         units = match most {
@@ -212,9 +220,8 @@ pub(super) fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) ->
             false => units + amount * weight,
         };
     }
-    let factor = state.accounts.qos(state.qos_of(job));
-    let factor = factor.and_then(|q| q.usage_factor_millionths);
-    let milli = units * factor.unwrap_or(1_000_000) as f64 / 1000.0;
+    let factor = state.usage_factor_millionths(job).unwrap_or(MILLION);
+    let milli = (units + gres_units) * factor as f64 / 1000.0;
     milli.max(0.0) as u64
 }
 
@@ -344,17 +351,23 @@ pub(super) fn share_fits(
         return false;
     }
     let mut asked: Vec<crate::cpuset::CpuSet> = node.used_gres.clone();
+    let entries: Vec<gpu_parts::Entry<'_>> = node.config.gres.iter().map(|g| g.entry()).collect();
     share.gres.iter().all(|gres| {
         let Some(slot) = node.gres_slot(gres) else {
             return false;
         };
-        let count = node.config.gres[slot].count;
-        let Some(used) = asked.get_mut(slot) else {
-            return false;
-        };
-        let free = !used.intersects(&gres.ids) && gres.ids.iter().all(|i| u64::from(i) < count);
-        used.union_with(&gres.ids);
-        free
+        let entry = &node.config.gres[slot];
+        let exist = gres.ids.iter().all(|i| u64::from(i) < entry.count);
+        if entry.no_consume {
+            return exist;
+        }
+        let taken = gpu_parts::unavailable(&entries, &asked);
+        let free = !taken
+            .get(slot)
+            .is_none_or(|used| used.intersects(&gres.ids));
+        drop(taken);
+        asked[slot].union_with(&gres.ids);
+        free && exist
     })
 }
 

@@ -10,7 +10,7 @@ use crate::event::{Event, JobChange};
 use crate::ids::{JobId, NodeIdx};
 use crate::index::Counts;
 use crate::index_set::IndexSet;
-use crate::job::{Allocation, ArrayRole, Job, NodeShare};
+use crate::job::{Allocation, ArrayRole, Job, MILLION, NodeShare};
 use crate::licenses;
 use crate::node::Node;
 use crate::priority::Scale;
@@ -29,8 +29,9 @@ pub(super) struct Draft<'a> {
     effects: Vec<Effect>,
     notes: Vec<Note>,
     next_job_id: u64,
-    jobs: BTreeMap<JobId, Job>,
-    nodes: BTreeMap<NodeIdx, Node>,
+    /// Records and nodes that changed. In boxes: most drafts have one of each, and a tree has room for many.
+    jobs: BTreeMap<JobId, Box<Job>>,
+    nodes: BTreeMap<NodeIdx, Box<Node>>,
     counts: BTreeMap<JobId, Counts>,
     /// Tasks that left an array whose record was not copied: the array's indices are not copied for each start.
     left: BTreeMap<JobId, Left>,
@@ -102,12 +103,14 @@ impl<'a> Draft<'a> {
 
     /// A record as it is now. Of an array's record only [`Draft::pending_indices`] knows the indices.
     pub(super) fn job(&self, id: JobId) -> Option<&Job> {
-        self.jobs.get(&id).or_else(|| self.state.jobs.get(&id))
+        let own = self.jobs.get(&id).map(Box::as_ref);
+        own.or_else(|| self.state.jobs.get(&id))
     }
 
     /// A node as it is now.
     pub(super) fn node(&self, idx: NodeIdx) -> Option<&Node> {
-        self.nodes.get(&idx).or_else(|| self.state.node(idx))
+        let own = self.nodes.get(&idx).map(Box::as_ref);
+        own.or_else(|| self.state.node(idx))
     }
 
     /// Whether nothing of any node has changed.
@@ -200,7 +203,7 @@ impl<'a> Draft<'a> {
                     if job.spec.array.is_some() {
                         self.counts.insert(*id, Counts::of(&job));
                     }
-                    self.jobs.insert(*id, job);
+                    self.jobs.insert(*id, Box::new(job));
                 }
                 self.next_job_id = self.next_job_id.max(id.0 + 1);
             }
@@ -300,8 +303,13 @@ impl<'a> Draft<'a> {
             .map(|job| self.state.scopes_of(job, &alloc.partition));
         let limit = self.job(id).and_then(|job| job.time_limit.seconds());
         let (tres, end) = (amounts(alloc), limit.map(|s| self.now.plus_s(s)));
+        let factor = (self.job(id)).and_then(|job| self.state.usage_factor_millionths(job));
+        let factor = factor.unwrap_or(MILLION);
         for scope in scopes.into_iter().flatten() {
-            self.limits.entry(scope).or_default().add(&tres, end);
+            self.limits
+                .entry(scope)
+                .or_default()
+                .add(&tres, (end, factor));
         }
     }
 
@@ -331,7 +339,7 @@ impl<'a> Draft<'a> {
         }
         self.next_job_id = self.next_job_id.max(id.0 + 1);
         if let Some(task) = self.job(base).map(|record| record.task(id, index)) {
-            self.jobs.insert(id, task);
+            self.jobs.insert(id, Box::new(task));
         }
         if let Some(mut counts) = self.counts(base) {
             counts.pending = counts.pending.saturating_sub(1);
@@ -375,7 +383,7 @@ impl<'a> Draft<'a> {
     /// The record as this draft's own copy.
     fn own(&mut self, id: JobId) -> Option<&mut Job> {
         if !self.jobs.contains_key(&id) {
-            let mut job = self.state.jobs.get(&id)?.clone();
+            let mut job = Box::new(self.state.jobs.get(&id)?.clone());
             if let (ArrayRole::Pending { indices }, Some(left)) =
                 (&mut job.array, self.left.remove(&id))
             {
@@ -385,13 +393,14 @@ impl<'a> Draft<'a> {
             }
             self.jobs.insert(id, job);
         }
-        self.jobs.get_mut(&id)
+        self.jobs.get_mut(&id).map(Box::as_mut)
     }
 
     fn node_mut(&mut self, idx: NodeIdx) -> Option<&mut Node> {
         if !self.nodes.contains_key(&idx) {
-            self.nodes.insert(idx, self.state.node(idx)?.clone());
+            self.nodes
+                .insert(idx, Box::new(self.state.node(idx)?.clone()));
         }
-        self.nodes.get_mut(&idx)
+        self.nodes.get_mut(&idx).map(Box::as_mut)
     }
 }

@@ -4,7 +4,7 @@
 use super::draft::Draft;
 use super::{require_admin, submit, target};
 use crate::command::{Identity, Reply};
-use crate::config::{OverSubscribe, PartitionConfig, PartitionState};
+use crate::config::{JobDefaults, OverSubscribe, PartitionConfig, PartitionState};
 use crate::event::Event;
 use crate::job::JobState;
 use crate::limits::{NAME_BYTES_MAX, TEXT_BYTES_MAX};
@@ -155,6 +155,8 @@ fn set(
         "minnodes" => partition.min_nodes = pair.count()?.unwrap_or(0),
         "maxnodes" => partition.max_nodes = pair.count()?,
         "maxcpuspernode" => partition.max_cpus_per_node = pair.count()?,
+        "maxcpuspersocket" => partition.max_cpus_per_socket = pair.count()?,
+        "jobdefaults" => partition.job_defaults = pair.job_defaults()?,
         "allowgroups" => partition.allow_groups = pair.list(),
         "allowaccounts" => partition.allow_accounts = pair.list(),
         "denyaccounts" => partition.deny_accounts = pair.list(),
@@ -283,6 +285,24 @@ impl Pair<'_> {
             0 => MemoryAsk::Default,
             _ => make(mib),
         })
+    }
+
+    fn job_defaults(&self) -> Result<JobDefaults, Refusal> {
+        let mut defaults = JobDefaults::default();
+        for word in self.value.split(',').filter(|word| !word.is_empty()) {
+            let wrong = || self.wrong("DefCpuPerGPU=COUNT, DefMemPerGPU=MIB, or both");
+            let (name, number) = word.split_once('=').ok_or_else(wrong)?;
+            match name.to_ascii_lowercase().as_str() {
+                "defcpupergpu" => {
+                    defaults.cpus_per_gpu = Some(number.parse().map_err(|_| wrong())?);
+                }
+                "defmempergpu" => {
+                    defaults.mib_per_gpu = Some(number.parse().map_err(|_| wrong())?);
+                }
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(defaults)
     }
 
     fn over_subscribe(&self) -> Result<OverSubscribe, Refusal> {

@@ -238,6 +238,17 @@ pub(super) fn default_memory(state: &State, partition: &PartitionConfig) -> Memo
     }
 }
 
+/// Whether a job that asks for no memory gets some with each of its GPUs (`DefMemPerGPU`). What a partition says of
+/// memory stands before what the cluster says.
+pub(super) fn memory_by_gpu(state: &State, partition: &PartitionConfig, ask: &ResourceAsk) -> bool {
+    let cluster = state.config.as_ref().map(|c| c.job_defaults);
+    let by_gpu = match partition.default_memory {
+        MemoryAsk::Default => partition.job_defaults.or(cluster.unwrap_or_default()),
+        MemoryAsk::PerNode(_) | MemoryAsk::PerCpu(_) => partition.job_defaults,
+    };
+    by_gpu.mib_per_gpu.is_some() && ask.wants_gpus()
+}
+
 /// The most memory a job may ask for; `Default` is no limit.
 pub(super) fn max_memory(state: &State, partition: &PartitionConfig) -> MemoryAsk {
     match partition.max_memory {

@@ -6,6 +6,7 @@ use super::commit::billing_milli;
 use super::draft::Draft;
 use super::ending;
 use crate::command::JobUpdate;
+use crate::config::ClusterConfig;
 use crate::event::JobChange;
 use crate::hostlist;
 use crate::ids::{JobId, NodeIdx};
@@ -19,7 +20,11 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// It would get more, or others, or none.
-pub(super) fn wanted(job: &Job, update: &JobUpdate) -> Result<Option<BTreeSet<NodeIdx>>, Refusal> {
+pub(super) fn wanted(
+    config: Option<&ClusterConfig>,
+    job: &Job,
+    update: &JobUpdate,
+) -> Result<Option<BTreeSet<NodeIdx>>, Refusal> {
     let count = update.ask.as_ref().map(|ask| ask.min_nodes as usize);
     let refuse = |code, why: String| Err(Refusal::new(code, format!("job {}: {why}", job.id)));
     let Some(alloc) = &job.alloc else {
@@ -47,6 +52,10 @@ pub(super) fn wanted(job: &Job, update: &JobUpdate) -> Result<Option<BTreeSet<No
     };
     if kept.len() == alloc.nodes.len() {
         return Ok(None);
+    }
+    if config.is_some_and(|c| c.has_scheduler_parameter("disable_job_shrink")) {
+        let why = "jobs keep their nodes here (SchedulerParameters=disable_job_shrink)".to_owned();
+        return refuse(RefusalCode::NotSupported, why);
     }
     let lead = alloc.nodes.first().map(|share| share.node);
     if kept.first().map(|share| share.node) != lead {

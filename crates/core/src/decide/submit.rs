@@ -132,7 +132,9 @@ pub(super) fn prepare(
         .first()
         .map_or(TimeLimit::Unlimited, |p| limit_in(p));
     ask::check(state, &partitions, &mut spec.ask)?;
-    if let (MemoryAsk::Default, Some(first)) = (spec.ask.memory, partitions.first()) {
+    if let (MemoryAsk::Default, Some(first)) = (spec.ask.memory, partitions.first())
+        && !partition_access::memory_by_gpu(state, first, &spec.ask)
+    {
         spec.ask.memory = partition_access::default_memory(state, first);
     }
     spec.partitions = partitions.iter().map(|p| p.name.clone()).collect();
@@ -382,6 +384,14 @@ fn check_array(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
                 "task {last} is not below MaxArraySize={}",
                 config.max_array_size
             ),
+        ));
+    }
+    let most = config.scheduler_parameter("max_array_tasks");
+    if let Some(most) = most.filter(|most| array.indices.len() > *most) {
+        let tasks = array.indices.len();
+        return Err(Refusal::new(
+            RefusalCode::ArrayTooLarge,
+            format!("{tasks} tasks are more than SchedulerParameters=max_array_tasks={most}"),
         ));
     }
     if spec.kind != JobKind::Batch {

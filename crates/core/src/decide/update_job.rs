@@ -62,7 +62,7 @@ fn update_item(
     }
     if !pending {
         refuse_unless_pending(job, update)?;
-        kept = resize::wanted(job, update)?;
+        kept = resize::wanted(draft.state.config.as_deref(), job, update)?;
         rest = Some(JobUpdate {
             ask: None,
             nodelist: None,

@@ -1,9 +1,13 @@
 //! What a job has on the nodes that it was given.
 
 use crate::cpuset::CpuSet;
+use crate::gpu_parts::PartedGpu;
 use crate::ids::NodeIdx;
 use crate::time::Timestamp;
 use minicbor::{Decode, Encode};
+
+/// One, in millionths.
+pub const MILLION: u64 = 1_000_000;
 
 /// Resources given to a job.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
@@ -45,9 +49,17 @@ pub struct Allocation {
     #[n(10)]
     #[cbor(default)]
     pub licenses: Vec<(String, u32)>,
+    /// `UsageFactor` of the QOS when it began, in millionths; absent is 1.
+    #[n(11)]
+    pub usage_factor_millionths: Option<u64>,
 }
 
 impl Allocation {
+    /// The part of its use that counts towards limits of use in the course of time, in millionths.
+    pub fn use_counts_millionths(&self) -> u64 {
+        self.usage_factor_millionths.unwrap_or(MILLION)
+    }
+
     /// CPUs over all nodes.
     pub fn cpus(&self) -> u64 {
         self.nodes.iter().map(|n| u64::from(n.cpus.len())).sum()
@@ -107,6 +119,10 @@ pub struct GresShare {
     #[n(5)]
     #[cbor(default)]
     pub env: GpuEnv,
+    /// GPUs that they are parts of, if they are.
+    #[n(6)]
+    #[cbor(default)]
+    pub parted: Vec<PartedGpu>,
 }
 
 /// `Flags` of gres.conf: the variables that tell programs which GPUs they have.
@@ -147,8 +163,21 @@ impl GpuEnv {
 }
 
 impl GresShare {
-    /// The instances, numbered over all types of the node.
+    /// Numbers of the GPUs of which these are parts, with how many they are and how many the GPU has.
+    pub fn gpu_parts(&self) -> impl Iterator<Item = (u32, u32, u32)> + '_ {
+        let taken = |p: &PartedGpu| {
+            let all = p.first..p.first.saturating_add(p.count);
+            let own = self.ids.iter().filter(|id| all.contains(id)).count();
+            u32::try_from(own).unwrap_or(u32::MAX)
+        };
+        let all = self.parted.iter().map(move |p| (p.gpu, taken(p), p.count));
+        all.filter(|(_, taken, _)| *taken > 0)
+    }
+
+    /// The instances, numbered over all types of the node; of parts of GPUs, the GPUs.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
-        self.ids.iter().map(|id| self.first + id)
+        let whole = self.ids.iter().filter(|_| self.parted.is_empty());
+        let gpus = self.gpu_parts().map(|(gpu, ..)| gpu);
+        whole.map(|id| self.first + id).chain(gpus)
     }
 }

@@ -164,3 +164,53 @@ fn use_is_counted_while_jobs_run_and_forgotten_in_time() {
     let reset = |e: &Event| matches!(e, Event::AccountsChanged { changes, .. } if changes == &[AccountsChange::UsageReset(None)]);
     assert!(w.history.iter().any(reset));
 }
+
+/// A QOS may not come to preempt itself by way of others: each would make room for the other for ever.
+#[test]
+fn preemption_has_no_circles() {
+    let mut w = World::new();
+    let preempts = |names: &[&str]| QosAsk {
+        preempt: Some((None, names.iter().map(|n| (*n).into()).collect())),
+        ..QosAsk::default()
+    };
+    w.must(0, edit(&["low"], AccountsAsk::AddQos(QosAsk::default())));
+    w.must(0, edit(&["mid"], AccountsAsk::AddQos(preempts(&["low"]))));
+    w.must(0, edit(&["high"], AccountsAsk::AddQos(preempts(&["mid"]))));
+    for (name, over) in [("low", "high"), ("low", "mid")] {
+        let change = AccountsAsk::ModifyQos(preempts(&[over]));
+        let code = w.refused(0, edit(&[name], change));
+        assert_eq!(code, RefusalCode::InvalidQos, "{name} over {over}");
+    }
+    // Two ways to the same one are no circle.
+    let change = AccountsAsk::ModifyQos(preempts(&["mid", "low"]));
+    w.must(0, edit(&["high"], change));
+}
+
+/// `MAX_TRES` counts the dearest resource alone, `MAX_TRES_GRES` devices beside it.
+#[test]
+fn what_is_billed() {
+    for (max_tres, max_tres_gres, expected) in [
+        (false, false, 2.0 + 8.0),
+        (true, false, 8.0),
+        (false, true, 8.0),
+    ] {
+        let mut config = config();
+        config.order.multifactor = Some(Multifactor {
+            max_tres,
+            max_tres_gres,
+            ..Multifactor::default()
+        });
+        config.partitions[0].billing_weights = Some("CPU=1.0,Node=8.0".into());
+        let mut w = World::with(config);
+        let id = w.submit(spec("x"));
+        let alloc = w.alloc(id, &[0], 2);
+        let start = muster_core::command::PlannedStart { job: id, alloc };
+        assert_eq!(w.plan(vec![start]), 1);
+        let billed = w.job(id).alloc.as_ref().unwrap().billing_milli;
+        assert_eq!(
+            billed as f64 / 1000.0,
+            expected,
+            "{max_tres} {max_tres_gres}"
+        );
+    }
+}

@@ -247,3 +247,16 @@ fn tasks_share_what_was_asked_for() {
         &read.jobs[&base].spec
     ));
 }
+
+#[test]
+fn a_site_bounds_the_tasks_of_an_array() {
+    let mut config = crate::world::config();
+    config.scheduler_parameters = vec!["max_array_tasks=3".into()];
+    let mut w = World::with(config);
+    let array = |last| JobSpec {
+        array: crate::world::array(0, last, None),
+        ..spec("j")
+    };
+    assert_eq!(w.refusal(array(3)), RefusalCode::ArrayTooLarge);
+    w.submit(array(2));
+}

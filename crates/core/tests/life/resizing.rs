@@ -143,3 +143,18 @@ fn a_job_that_can_do_without_a_node_has_what_is_left() {
     world.finish(id, 0);
     world.check_replay();
 }
+
+#[test]
+fn jobs_keep_their_nodes_where_the_site_says_so() {
+    let mut config = crate::world::config();
+    config.scheduler_parameters = vec!["disable_job_shrink".into()];
+    let mut world = World::with(config);
+    let id = world.submit(spec("j"));
+    assert!(world.start(id, &[0, 1, 2]));
+    let command = nodes(&world, id, 2);
+    assert_eq!(world.refused(1000, command), RefusalCode::NotSupported);
+    let command = list(id, "n1");
+    assert_eq!(world.refused(1000, command), RefusalCode::NotSupported);
+    // What names all that it has takes nothing away.
+    world.must(1000, list(id, "n[1-3]"));
+}

@@ -433,6 +433,21 @@ fn memory_has_a_most() {
 }
 
 #[test]
+fn more_memory_than_a_cpu_may_have_brings_more_cpus() {
+    let mut config = config();
+    config.partitions[0].max_memory = MemoryAsk::PerCpu(100);
+    let mut world = World::with(config);
+    let id = world.submit(asking(|a| a.memory = MemoryAsk::PerCpu(150)));
+    let ask = &world.state.jobs[&id].spec.ask;
+    assert_eq!(ask.memory, MemoryAsk::PerCpu(75));
+    assert_eq!(ask.cpus_per_task, Some(2));
+    let id = world.submit(asking(|a| a.memory = MemoryAsk::PerNode(250)));
+    let ask = &world.state.jobs[&id].spec.ask;
+    assert_eq!(ask.memory, MemoryAsk::PerNode(250));
+    assert_eq!(ask.min_cpus_per_node, Some(3));
+}
+
+#[test]
 fn the_queue_has_an_end() {
     let mut world = World::with(ClusterConfig {
         max_job_count: 2,

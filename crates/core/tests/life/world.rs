@@ -351,6 +351,7 @@ impl World {
             reservation: None,
             end_by: None,
             billing_milli: 0,
+            usage_factor_millionths: None,
             sharers: 0,
             only_user: None,
             licenses: Vec::new(),

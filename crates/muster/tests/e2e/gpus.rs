@@ -91,3 +91,76 @@ fn what_is_counted_by_gpu_is_shown_and_heeded() {
     let refused = c.run("sbatch --gpus=2 -N3 --wrap true");
     assert!(refused.err.contains("--gpus < -N"), "{}", refused.err);
 }
+
+/// Two nodes of eight CPUs and two GPUs, each of which jobs share by parts of this name.
+fn parted(name: &str, more: &str) -> Cluster {
+    let c = Cluster::start(2, 8);
+    let conf = c.path("slurm.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for line in lines.iter_mut().filter(|l| l.starts_with("NodeName=")) {
+        line.push_str(&format!(" Gres=gpu:2,{name}:200"));
+    }
+    let text = lines.join("\n") + &format!("\nGresTypes=gpu,{name}\n{more}");
+    std::fs::write(&conf, text).unwrap();
+    c.ok("scontrol reconfigure");
+    c
+}
+
+#[test]
+fn jobs_share_gpus_by_parts() {
+    let c = parted("mps", "DefCpuPerGPU=3\nDefMemPerGPU=9\n");
+    let sleep = |gres: &str, script: &str| {
+        let script = format!("{script}; sleep 1000");
+        c.sbatch(&format!(
+            "-w n1 --gres={gres} --mem=10 -o %j.out --wrap '{script}'"
+        ))
+    };
+    let env = "echo $CUDA_VISIBLE_DEVICES $CUDA_MPS_ACTIVE_THREAD_PERCENTAGE $SLURM_GPUS_ON_NODE.";
+    let first = sleep("mps:25", env);
+    let second = sleep("mps:50", env);
+    c.until_prints(&format!("cat {first}.out {second}.out"), "0 25 1.\n0 50 1.");
+    let shown = c.ok("scontrol show node n1 -d");
+    assert!(
+        shown.contains("GresUsed=gpu:0(IDX:N/A),mps:75(75/100,0/100)"),
+        "{shown}"
+    );
+    // The other GPU is to be had as a whole only, with the CPUs and memory that go with it.
+    let whole =
+        c.sbatch("-w n1 --gres=gpu:1 -o whole.out --wrap 'echo $SLURM_JOB_GPUS; sleep 1000'");
+    c.until_prints(&format!("squeue -h -j {whole},{whole} -o %T"), "RUNNING");
+    let shown = c.ok(&format!("scontrol show job -d {whole}"));
+    assert!(
+        shown.contains("CPU_IDs=2-4 Mem=9 GRES=gpu:1(IDX:1)"),
+        "{shown}"
+    );
+    let waits = sleep("mps:26", "true");
+    c.until_prints(
+        &format!("squeue -h -j {waits},{waits} -o '%T %r'"),
+        "PENDING Resources",
+    );
+    for (gres, why) in [
+        ("mps:101", "no node has 101 of mps, the most is 100"),
+        ("gpu:1,mps:10", "cannot be had together"),
+    ] {
+        let refused = c.run(&format!("sbatch --gres={gres} --wrap true"));
+        assert!(refused.err.contains(why), "{gres}: {}", refused.err);
+    }
+}
+
+#[test]
+fn shards_are_counted() {
+    let c = parted("shard", "");
+    let out = c.ok(
+        "srun -n1 --gres=shard:60 --mem=10 bash -c 'echo $CUDA_VISIBLE_DEVICES $SLURM_SHARDS_ON_NODE $SLURM_JOB_GPUS'",
+    );
+    assert_eq!(out, "0 60 0");
+    let out = c.ok(
+        "salloc -n1 --gres=shard:60 --mem=10 srun --gres=shard:20 bash -c 'echo $CUDA_VISIBLE_DEVICES $SLURM_SHARDS_ON_NODE'",
+    );
+    assert_eq!(out, "0 20");
+    assert!(
+        c.ok("scontrol show config")
+            .contains("GresTypes               = gpu,shard")
+    );
+}

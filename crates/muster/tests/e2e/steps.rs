@@ -155,3 +155,57 @@ fn a_lost_shim_takes_daemons_without_a_step_along() {
     assert_eq!(child.wait().unwrap().code(), Some(7));
     c.until_prints("squeue -h", "");
 }
+
+#[test]
+fn a_task_that_is_alone_has_the_streams_of_its_srun() {
+    let c = Cluster::start(1, 4);
+    c.write("list", "one\ntwo\nthree\n");
+    c.write(
+        "steps.sh",
+        "#!/bin/bash\n#SBATCH -n 2 -o /dev/null\n\
+         while read line; do srun -Q -n1 bash -c \"read other; echo $line with \\$other\"; done <list >out\n\
+         srun -Q -n1 readlink /proc/self/fd/1 >file\n\
+         srun -Q -n1 bash -c 'echo to the errors >&2' 2>errors\n\
+         srun -Q -n1 yes | head -1 >first\n\
+         srun -Q -n1 -l echo labelled >label\n\
+         srun -Q -n1 --input=none cat <list >none\n\
+         srun -Q -n1 --output=named readlink /proc/self/fd/1\n",
+    );
+    c.ok("sbatch -W steps.sh");
+    assert_eq!(c.read("out"), "one with two\nthree with\n");
+    let here = c.dir.canonicalize().unwrap();
+    assert_eq!(c.read("file"), format!("{}/file\n", here.display()));
+    assert_eq!(c.read("errors"), "to the errors\n");
+    assert_eq!(c.read("first"), "y\n");
+    assert_eq!(c.read("label"), "0: labelled\n");
+    assert_eq!(c.read("none"), "");
+    assert!(c.read("named").starts_with("pipe:"), "srun writes the file");
+}
+
+#[test]
+fn a_step_that_has_the_streams_of_srun_outlives_the_agent() {
+    let c = Cluster::start(1, 4);
+    let mut child = c
+        .command(
+            "exec salloc -Q -n1 bash -c 'srun -Q bash -c \"touch up; while [ ! -e go ]; do sleep 0.01; done; \
+             echo still; exit 5\" >out; echo is $? >>out'",
+        )
+        .spawn()
+        .unwrap();
+    c.until("the step runs", || c.dir.join("up").exists());
+    c.kill(c.agent("n1"));
+    // One of the two listens.
+    let sockets = format!(
+        "grep -c '{}/step-' /proc/net/unix",
+        c.path("spool.n1").display()
+    );
+    c.until_prints(&sockets, "2");
+    c.write("go", "");
+    c.until("srun has heard the end", || {
+        c.read_if_there("out") == "still\nis 5\n"
+    });
+    c.ok("slurmd -N n1");
+    assert!(child.wait().unwrap().success());
+    c.until_prints("squeue -h", "");
+    c.until_prints("sacct -n -P -j 1.0 -o State,ExitCode", "FAILED|5:0");
+}

@@ -1,6 +1,6 @@
 //! The connection to the controller: dials for ever, checks that it is the controller it knows, verifies orders.
 
-use super::shim_link::{read_frames, spawn_writer};
+use super::socket::{Socket, read_frames, spawn_writer};
 use super::{Event, info};
 use crate::options::AgentOptions;
 use anyhow::{Context as _, bail, ensure};
@@ -10,9 +10,6 @@ use muster_proto::frame::Frames;
 use muster_proto::node::{Orders, ToNode, Welcome};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
-use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::{mpsc, oneshot};
 
 /// Waits between dials: a controller that restarts is found at once, one that stays away costs little.
@@ -52,23 +49,22 @@ async fn session(
     welcomed: &mut bool,
 ) -> anyhow::Result<()> {
     let socket = &options.controller_socket;
-    let stream = UnixStream::connect(socket)
+    let link = Socket::connect(socket)
         .await
         .with_context(|| socket.display().to_string())?;
-    let (mut reader, mut writer) = stream.into_split();
     let (reply, greeting) = oneshot::channel();
     events.send(Event::Dialed(reply))?;
-    writer.write_all(&greeting.await?).await?;
-    let welcome = match read_one(&mut reader).await? {
+    link.write_all(&greeting.await?).await?;
+    let welcome = match read_one(&link).await? {
         Response::Welcome(welcome) => *welcome,
         Response::Refused(refusal) => bail!("it refuses this node: {refusal}"),
         other => bail!("unexpected answer {other:.60?}"),
     };
     let key = check_welcome(options, &welcome)?;
     *welcomed = true;
-    let outlet = spawn_writer(writer);
+    let outlet = spawn_writer(link.clone());
     events.send(Event::Welcome(Box::new(welcome.settings), outlet))?;
-    let ended = read_frames(reader, |message| {
+    let ended = read_frames(link, |message| {
         let event = match message {
             ToNode::Signed { orders, signature } => {
                 match verify(options, &key, &orders, &signature) {
@@ -84,9 +80,7 @@ async fn session(
     bail!("{}: the connection ended: {ended}", socket.display())
 }
 
-async fn read_one<T: for<'b> minicbor::Decode<'b, ()>>(
-    reader: &mut OwnedReadHalf,
-) -> anyhow::Result<T> {
+async fn read_one<T: for<'b> minicbor::Decode<'b, ()>>(link: &Socket) -> anyhow::Result<T> {
     let mut frames = Frames::default();
     let mut byte = [0; 1];
     // Byte by byte, so that nothing of what follows is taken; it is one short message per connection.
@@ -95,7 +89,7 @@ async fn read_one<T: for<'b> minicbor::Decode<'b, ()>>(
             return Ok(message);
         }
         ensure!(
-            reader.read(&mut byte).await? == 1,
+            link.read(&mut byte).await? == 1,
             "closed before it answered"
         );
         frames.push(&byte);

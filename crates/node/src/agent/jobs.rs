@@ -2,7 +2,7 @@
 
 use super::step_node::Listening;
 use super::table::Job;
-use super::{Agent, Outlet, launch};
+use super::{Agent, ShimOutlet, launch};
 use crate::shim::wire::{FromShim, Known, Run, ToShim};
 use crate::{now, sys};
 use muster_core::command::SignalScope;
@@ -23,7 +23,7 @@ pub(crate) fn exit_status(status: i32) -> ExitStatus {
 }
 
 impl Agent {
-    pub(super) fn shim_up(&mut self, outlet: Outlet) {
+    pub(super) fn shim_up(&mut self, outlet: ShimOutlet) {
         self.shim = Some(outlet);
         self.synced = false;
         self.to_shim.clear();
@@ -84,10 +84,16 @@ impl Agent {
                 step,
                 socket,
                 wire,
+                direct,
             } => {
-                let address = format!("unix:{socket}");
-                self.stepd_started(run, step, Ok(Listening { address, wire }));
+                let listening = Listening {
+                    address: format!("unix:{socket}"),
+                    wire,
+                    direct,
+                };
+                self.stepd_started(run, step, Ok(listening));
             }
+            FromShim::StepSaid { run, step, message } => self.step_said((run.0, step), message),
             FromShim::StepFailed { run, step, error } => {
                 self.stepd_started(run, step, Err(error));
             }

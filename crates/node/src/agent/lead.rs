@@ -1,8 +1,11 @@
 //! Steps of jobs that this node leads: laid out, started on their nodes, followed to their end. The controller hears
 //! of them in batches and nothing waits for it. What must survive the agent is kept by the shim.
 
+mod relay;
+
 use super::step_node::{Early, Listening};
 use super::{Agent, Event};
+use crate::descriptors::StandardStreams;
 use crate::layout::{self, Held, NoLayout};
 use crate::now;
 use crate::shim::wire::{Known, Run, ToShim};
@@ -19,7 +22,6 @@ use muster_proto::step::{
     AgentReply, AgentRequest, StepCreated, StepLaunch, StepNode, StepShare, StepSpec,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io::Read;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -50,6 +52,8 @@ pub(super) struct Asked {
     pub(super) conn: u64,
     pub(super) uid: u32,
     pub(super) spec: StepSpec,
+    /// srun's own, if it hands them over.
+    pub(super) streams: Option<StandardStreams>,
     pub(super) reply: Reply,
 }
 
@@ -67,6 +71,7 @@ struct Waiting {
     conn: u64,
     reply: Reply,
     spec: StepSpec,
+    streams: Option<Box<StandardStreams>>,
     /// The launch of the job that it was asked of.
     run: Run,
     /// A timer will tell the client that it waits.
@@ -87,6 +92,8 @@ struct Running {
     error: Option<String>,
     /// Of the tree over its nodes.
     width: u32,
+    /// Its task has srun's streams.
+    direct: bool,
 }
 
 /// What the shim keeps of a step.
@@ -155,12 +162,20 @@ impl Agent {
             }
         };
         let Asked {
-            conn, spec, reply, ..
+            conn,
+            uid,
+            spec,
+            streams,
+            reply,
         } = asked;
+        // A task may do more with an open file than write to it; what somebody else has is not for the job's owner.
+        let grant = self.jobs.get(run).and_then(|j| j.grant.as_deref());
+        let streams = streams.filter(|_| grant.is_some_and(|g| g.spec.owner.uid == uid));
         self.steps.waiting.push_back(Waiting {
             conn,
             reply,
             spec,
+            streams: streams.map(Box::new),
             run,
             told: false,
         });
@@ -366,6 +381,7 @@ impl Agent {
             wires: vec![None; placed.len()],
             error: None,
             width: u32::try_from(width).unwrap_or(u32::MAX),
+            direct: false,
         };
         self.steps.running.insert((grant.job, step), running);
         let launch = StepLaunch {
@@ -393,7 +409,7 @@ impl Agent {
                 gres: place.gres,
             })
             .collect();
-        self.start_everywhere(&launch, &shares);
+        self.start_everywhere(&launch, &shares, waiting.streams);
     }
 
     /// A node's daemon listens, or cannot be started.
@@ -409,7 +425,12 @@ impl Agent {
         running.unanswered = running.unanswered.saturating_sub(1);
         let at = position as usize;
         match result {
-            Ok(Listening { address, wire }) => {
+            Ok(Listening {
+                address,
+                wire,
+                direct,
+            }) => {
+                running.direct = direct;
                 if let Some(slot) = running.addresses.get_mut(at) {
                     *slot = address;
                 }
@@ -471,6 +492,7 @@ impl Agent {
                     // All listen, or none does.
                     wires: running.wires.iter().flatten().cloned().collect(),
                     width: running.width,
+                    direct: running.direct,
                 };
                 let _ = reply.send(AgentReply::Created(Box::new(created)));
             }
@@ -528,9 +550,7 @@ impl Agent {
             return self.drop_kept(running.run, key.1.0);
         }
         self.report_end(key, running.run.1, &running.record);
-        if let Some((_, reply)) = &running.client {
-            let _ = reply.send(AgentReply::Done);
-        }
+        running.tell_over();
     }
 
     fn report_end(&mut self, key: StepKey, attempt: Attempt, record: &Record) {
@@ -665,6 +685,7 @@ impl Agent {
                 unanswered: 0,
                 error: None,
                 width: 0,
+                direct: false,
             };
             self.steps.running.insert(key, running);
         }
@@ -767,8 +788,6 @@ fn rank(state: JobState) -> u32 {
 /// 16 bytes that nobody can guess.
 fn random_key() -> ByteVec {
     let mut key = vec![0; 16];
-    std::fs::File::open("/dev/urandom")
-        .and_then(|mut f| f.read_exact(&mut key))
-        .expect("every Linux system has /dev/urandom");
+    crate::sys::fill_randomly(&mut key).expect("the kernel has random bytes once it is up");
     key.into()
 }

@@ -2,21 +2,24 @@
 
 use super::lead::{Asked, Reply, StepKey};
 use super::measure;
-use super::shim_link::read_frames;
+use super::socket::Socket;
 use super::{Agent, Event};
-use crate::info;
+use crate::descriptors::StandardStreams;
 use crate::shim::wire::{Process, Run, ToShim};
+use crate::{info, sys};
 use anyhow::Context as _;
 use minicbor::bytes::ByteVec;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::StepEnd;
 use muster_core::refusal::{Refusal, RefusalCode};
-use muster_proto::frame;
+use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use std::collections::VecDeque;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use tokio::io::AsyncWriteExt;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::io::Interest;
 use tokio::sync::mpsc;
 
 /// What is asked about the processes of a job.
@@ -33,11 +36,14 @@ pub(super) fn listen(spool: &Path, events: mpsc::UnboundedSender<Event>) -> anyh
     let path = info::agent_socket(spool);
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
+    listener.set_nonblocking(true)?;
+    let listener = sys::watch(listener, Interest::READABLE)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))?;
     tokio::spawn(async move {
         let mut next = 0;
         loop {
-            match listener.accept().await {
+            let come = listener.async_io(Interest::READABLE, UnixListener::accept);
+            match come.await {
                 Ok((stream, _)) => {
                     next += 1;
                     tokio::spawn(serve(stream, next, events.clone()));
@@ -53,24 +59,33 @@ pub(super) fn listen(spool: &Path, events: mpsc::UnboundedSender<Event>) -> anyh
 }
 
 async fn serve(stream: UnixStream, conn: u64, events: mpsc::UnboundedSender<Event>) {
-    let Ok(peer) = stream.peer_cred() else {
+    let Ok(peer) = getsockopt(&stream, PeerCredentials) else {
         return;
     };
     let uid = peer.uid();
-    let (reader, mut writer) = stream.into_split();
+    let socket = match Socket::new(stream) {
+        Ok(socket) => socket,
+        Err(e) => return log::error!("connection {conn}: {e}"),
+    };
+    let writer = socket.clone();
     let (reply, mut replies) = mpsc::unbounded_channel::<AgentReply>();
     let answering = tokio::spawn(async move {
         while let Some(reply) = replies.recv().await {
-            if writer.write_all(&frame::encode(&reply)).await.is_err() {
+            let mut frames = frame::encode(&reply);
+            while let Ok(more) = replies.try_recv() {
+                frame::encode_into(&more, &mut frames);
+            }
+            if writer.write_all(&frames).await.is_err() {
                 return;
             }
         }
     });
-    let ended = read_frames(reader, |request: AgentRequest| {
+    let ended = read_requests(socket, |request, streams| {
         let _ = events.send(Event::Request {
             conn,
             uid,
             request: Box::new(request),
+            streams,
             reply: reply.clone(),
         });
     })
@@ -80,15 +95,54 @@ async fn serve(stream: UnixStream, conn: u64, events: mpsc::UnboundedSender<Even
     let _ = events.send(Event::Closed(conn));
 }
 
+/// Hands on every request that comes, with the streams that come with it; gives why no more come.
+async fn read_requests(
+    socket: Socket,
+    mut take: impl FnMut(AgentRequest, Option<StandardStreams>),
+) -> String {
+    let (mut frames, mut descriptors) = (Frames::default(), VecDeque::new());
+    let mut chunk = vec![0; 8 << 10];
+    loop {
+        match socket.receive(&mut chunk, &mut descriptors).await {
+            Ok(0) => return "closed by the other side".to_owned(),
+            Ok(n) => frames.push(&chunk[..n]),
+            Err(e) => return e.to_string(),
+        }
+        loop {
+            let request = match frames.take() {
+                Ok(Some(request)) => request,
+                Ok(None) => break,
+                Err(e) => return e.to_string(),
+            };
+            let streams = match &request {
+                AgentRequest::Create(spec) if spec.hands_streams => {
+                    StandardStreams::take(&mut descriptors)
+                }
+                _ => None,
+            };
+            take(request, streams);
+        }
+    }
+}
+
 impl Agent {
-    pub(super) fn asked(&mut self, conn: u64, uid: u32, request: AgentRequest, reply: Reply) {
+    pub(super) fn asked(
+        &mut self,
+        conn: u64,
+        uid: u32,
+        request: AgentRequest,
+        streams: Option<StandardStreams>,
+        reply: Reply,
+    ) {
         match request {
             AgentRequest::Create(spec) => self.create_step(Asked {
                 conn,
                 uid,
                 spec: *spec,
+                streams,
                 reply,
             }),
+            AgentRequest::Say(message) => self.say_to_step(conn, message),
             AgentRequest::StartStep(launch, below) => {
                 self.start_here(*launch, super::step_node::Origin::Remote(reply, below));
             }
@@ -139,6 +193,7 @@ impl Agent {
                     conn,
                     uid,
                     spec,
+                    streams: None,
                     reply,
                 });
             }

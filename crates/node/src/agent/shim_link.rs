@@ -1,17 +1,15 @@
 //! The connection to the shim, which is started whenever it is not there.
 
 use super::Event;
+use super::socket::{Socket, read_frames};
+use crate::descriptors::StandardStreams;
 use crate::options::AgentOptions;
 use crate::shim::{SHIM_NAME, socket_path};
 use anyhow::Context as _;
-use muster_proto::frame::Frames;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
 /// Wait before the next try when a shim cannot be started.
@@ -52,12 +50,11 @@ pub(super) fn keep(options: AgentOptions, events: mpsc::UnboundedSender<Event>) 
     tokio::spawn(async move {
         let socket = socket_path(&options.spool_dir);
         loop {
-            match UnixStream::connect(&socket).await {
-                Ok(stream) => {
-                    let (reader, writer) = stream.into_split();
-                    let outlet = spawn_writer(writer);
+            match Socket::connect(&socket).await {
+                Ok(link) => {
+                    let outlet = spawn_writer(link.clone());
                     let _ = events.send(Event::ShimUp(outlet));
-                    let ended = read_frames(reader, |message| {
+                    let ended = read_frames(link, |message| {
                         let _ = events.send(Event::Shim(Box::new(message)));
                     })
                     .await;
@@ -76,41 +73,16 @@ pub(super) fn keep(options: AgentOptions, events: mpsc::UnboundedSender<Event>) 
     });
 }
 
-/// Writes what comes into the outlet, until either end is gone.
-pub(super) fn spawn_writer(mut writer: OwnedWriteHalf) -> super::Outlet {
-    let (outlet, mut inbox) = mpsc::unbounded_channel::<Vec<u8>>();
+/// Writes what comes into the outlet, and the streams that go with it, until either end is gone.
+fn spawn_writer(socket: Socket) -> super::ShimOutlet {
+    let (outlet, mut inbox) = mpsc::unbounded_channel::<(Vec<u8>, Option<StandardStreams>)>();
     tokio::spawn(async move {
-        while let Some(mut bytes) = inbox.recv().await {
-            while let Ok(more) = inbox.try_recv() {
-                bytes.extend_from_slice(&more);
-            }
-            if writer.write_all(&bytes).await.is_err() {
+        while let Some((bytes, streams)) = inbox.recv().await {
+            let written = socket.write_all_with(&bytes, streams.as_ref()).await;
+            if written.is_err() {
                 return;
             }
         }
     });
     outlet
-}
-
-/// Hands on every frame that comes, until the stream ends; gives why it did.
-pub(super) async fn read_frames<T: for<'b> minicbor::Decode<'b, ()>>(
-    mut reader: OwnedReadHalf,
-    mut take: impl FnMut(T),
-) -> String {
-    let mut frames = Frames::default();
-    let mut chunk = vec![0; 64 << 10];
-    loop {
-        match reader.read(&mut chunk).await {
-            Ok(0) => return "closed by the other side".to_owned(),
-            Ok(n) => frames.push(&chunk[..n]),
-            Err(e) => return e.to_string(),
-        }
-        loop {
-            match frames.take() {
-                Ok(Some(message)) => take(message),
-                Ok(None) => break,
-                Err(e) => return e.to_string(),
-            }
-        }
-    }
 }

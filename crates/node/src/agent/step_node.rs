@@ -3,6 +3,7 @@
 use super::lead::{Asked, Reply, StepKey};
 use super::{Agent, Event, launch};
 use crate::binding::BindVariables;
+use crate::descriptors::StandardStreams;
 use crate::shim::wire::{Run, StepOrder, TaskBinding, ToShim};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -23,8 +24,8 @@ const GRANT_WAIT: Duration = Duration::from_secs(30);
 /// Who wants a step daemon.
 #[derive(Debug)]
 pub(super) enum Origin {
-    /// This agent, which leads the job.
-    Lead,
+    /// This agent, which leads the job; with srun's streams, if it has handed them over.
+    Lead(Option<Box<StandardStreams>>),
     /// Another agent, or this one for the nodes below as well: these have still to be asked.
     Remote(Reply, Vec<StepShare>),
 }
@@ -57,6 +58,8 @@ pub(super) struct Listening {
     pub(super) address: String,
     /// For the step's other nodes.
     pub(super) wire: Option<String>,
+    /// It does not wait for srun: its task has srun's streams.
+    pub(super) direct: bool,
 }
 
 /// Parts of steps on this node.
@@ -82,6 +85,23 @@ pub(super) struct Part {
     /// The agent above in the tree, if that is not the lead.
     #[n(3)]
     pub(super) above: Option<String>,
+}
+
+/// Whether a task may have srun's own streams: it is the only one, and nobody else writes to them.
+fn may_have_streams(order: &StepOrder) -> bool {
+    let (launch, spec) = (&order.launch, &order.launch.spec);
+    let alone = matches!(&launch.tasks[..], [tasks] if tasks.len() == 1);
+    let programs = [
+        &order.task_prolog,
+        &order.task_epilog,
+        &spec.task_prolog,
+        &spec.task_epilog,
+    ];
+    let files = [&spec.stdio.stdin, &spec.stdio.stdout, &spec.stdio.stderr];
+    alone
+        && order.pmix.is_none()
+        && spec.pty.is_none()
+        && programs.into_iter().chain(files).all(Option::is_none)
 }
 
 impl NodeSteps {
@@ -146,15 +166,22 @@ impl Agent {
                     lead: launch.lead.clone(),
                     above: launch.above.clone(),
                 };
-                let origin = self.start_below(&launch, origin);
+                let mut origin = self.start_below(&launch, origin);
+                let streams = match &mut origin {
+                    Origin::Lead(streams) => streams.take(),
+                    Origin::Remote(..) => None,
+                };
                 self.keep(run, KEPT_NODE + step.0, &part);
                 self.node_steps.parts.insert((job, step), part);
                 self.node_steps
                     .starting
                     .insert((run, step), (position, origin));
                 self.step_may_have(run, step, launch.memory_mib);
-                let order = self.step_order(&grant, launch, bound);
-                self.shim_order(&ToShim::StartStep(Box::new(order)));
+                let mut order = self.step_order(&grant, launch, bound);
+                let streams = streams.filter(|_| may_have_streams(&order));
+                order.direct = streams.is_some();
+                let order = ToShim::StartStep(Box::new(order));
+                self.shim_order_with(&order, streams.map(|s| *s));
             }
         }
     }
@@ -226,8 +253,8 @@ impl Agent {
         result: Result<Listening, String>,
     ) {
         match (origin, result) {
-            (Origin::Lead, result) => self.node_started(key, position, result),
-            (Origin::Remote(reply, _), Ok(Listening { address, wire })) => {
+            (Origin::Lead(_), result) => self.node_started(key, position, result),
+            (Origin::Remote(reply, _), Ok(Listening { address, wire, .. })) => {
                 let _ = reply.send(AgentReply::Started {
                     address,
                     wire,
@@ -310,13 +337,16 @@ impl Agent {
     fn step_order(
         &mut self,
         grant: &JobGrant,
-        launch: StepLaunch,
+        mut launch: StepLaunch,
         (binding, bind_env): (TaskBinding, BindVariables),
     ) -> StepOrder {
+        let env = self.step_env(grant, &launch, &bind_env);
+        // It is in there.
+        launch.spec.context.environment = Vec::new();
         StepOrder {
             run: (grant.job, grant.attempt),
             user: self.user_of(grant),
-            env: self.step_env(grant, &launch, &bind_env),
+            env,
             binding,
             limits: self.limits(&launch.spec.context.soft_limits),
             array: launch::array_of(grant),
@@ -325,6 +355,7 @@ impl Agent {
             task_prolog: self.settings.task_prolog.clone(),
             task_epilog: self.settings.task_epilog.clone(),
             pmix: self.pmix_order(grant, &launch),
+            direct: false,
             launch,
         }
     }

@@ -4,20 +4,19 @@
 //! start; on the way up it is left out.
 
 use super::lead::{Reply, StepKey};
+use super::peers::Peers;
 use super::step_node::{Listening, Origin};
 use super::{Agent, Event};
+use crate::descriptors::StandardStreams;
 use crate::info;
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use minicbor::bytes::ByteVec;
 use muster_core::job::StepEnd;
 use muster_core::tree;
-use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest, BelowStarted, StepLaunch, StepShare};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -58,18 +57,25 @@ impl Agent {
         }
     }
 
-    /// The lead: starts the daemons of all nodes. `launch` is what they have in common.
-    pub(super) fn start_everywhere(&mut self, launch: &StepLaunch, shares: &[StepShare]) {
+    /// The lead: starts the daemons of all nodes. `launch` is what they have in common; `streams` are for a step that is
+    /// only here.
+    pub(super) fn start_everywhere(
+        &mut self,
+        launch: &StepLaunch,
+        shares: &[StepShare],
+        mut streams: Option<Box<StandardStreams>>,
+    ) {
         for branch in tree::branches(0..shares.len(), launch.tree_width()) {
             let head = launch_at(launch, branch.start, &shares[branch.start], None);
             let below = shares[branch.start + 1..branch.end].to_vec();
             let here = shares[branch.start].address == self.address();
             if here && below.is_empty() {
-                self.start_here(head, Origin::Lead);
+                self.start_here(head, Origin::Lead(streams.take()));
                 continue;
             }
             let names = launch.names[branch.clone()].to_vec();
             let (events, key) = (self.events.clone(), (launch.spec.job, launch.step));
+            let peers = self.peers.clone();
             let tell = move |answers: Vec<BelowStarted>| {
                 for (position, answer) in (0u32..).skip(branch.start).zip(answers) {
                     let result = listening(answer);
@@ -84,9 +90,9 @@ impl Agent {
                 });
             } else {
                 let address = shares[branch.start].address.clone();
-                tokio::spawn(
-                    async move { tell(start_branch(&address, head, below, &names).await) },
-                );
+                tokio::spawn(async move {
+                    tell(start_branch(&peers, &address, head, below, &names).await)
+                });
             }
         }
     }
@@ -99,7 +105,7 @@ impl Agent {
         if below.is_empty() {
             return Origin::Remote(reply, below);
         }
-        let asked = ask_below(launch, &below, &self.address());
+        let asked = ask_below(&self.peers, launch, &below, &self.address());
         let (own, mut answer) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             let below = asked.answers().await;
@@ -119,7 +125,8 @@ impl Agent {
     /// Has a step signalled by these agents.
     pub(super) fn signal_below(&self, request: &AgentRequest, agents: &[String]) {
         for branch in tree::branches(0..agents.len(), self.tree_width(None)) {
-            tokio::spawn(signal_branch(request.clone(), agents[branch].to_vec()));
+            let (peers, agents) = (self.peers.clone(), agents[branch].to_vec());
+            tokio::spawn(signal_branch(peers, request.clone(), agents));
         }
     }
 
@@ -161,8 +168,9 @@ impl Agent {
             ends.extend(more);
         }
         let (events, job_key) = (self.events.clone(), grant.key.clone());
+        let peers = self.peers.clone();
         tokio::spawn(async move {
-            tell_up(above.as_deref(), &lead, &job_key, key, ends).await;
+            tell_up(&peers, above.as_deref(), &lead, &job_key, key, ends).await;
             let _ = events.send(Event::EndsTold(told));
         });
     }
@@ -183,9 +191,10 @@ impl Agent {
 }
 
 /// Tells the node above one in a step's tree, or the lead, of ends.
-pub(crate) async fn tell_above(launch: &StepLaunch, ends: Vec<(u32, StepEnd)>) {
+pub(crate) async fn tell_above(peers: &Peers, launch: &StepLaunch, ends: Vec<(u32, StepEnd)>) {
     let key = (launch.spec.job, launch.step);
     tell_up(
+        peers,
         launch.above.as_deref(),
         &launch.lead,
         &launch.key,
@@ -195,7 +204,14 @@ pub(crate) async fn tell_above(launch: &StepLaunch, ends: Vec<(u32, StepEnd)>) {
     .await;
 }
 
-async fn tell_up(above: Option<&str>, lead: &str, job_key: &ByteVec, key: StepKey, mut ends: Ends) {
+async fn tell_up(
+    peers: &Peers,
+    above: Option<&str>,
+    lead: &str,
+    job_key: &ByteVec,
+    key: StepKey,
+    mut ends: Ends,
+) {
     if ends.is_empty() {
         return;
     }
@@ -210,18 +226,18 @@ async fn tell_up(above: Option<&str>, lead: &str, job_key: &ByteVec, key: StepKe
         onwards,
     };
     let by_above = match above {
-        Some(above) => ask(above, &request(true)).await.ok(),
+        Some(above) => peers.ask(above, &request(true)).await.ok(),
         None => None,
     };
     if !matches!(by_above, Some(AgentReply::Done)) {
-        tell_lead(lead, &request(false), key).await;
+        tell_lead(peers, lead, &request(false), key).await;
     }
 }
 
 /// Tells the lead, however long it takes.
-async fn tell_lead(lead: &str, request: &AgentRequest, key: StepKey) {
+async fn tell_lead(peers: &Peers, lead: &str, request: &AgentRequest, key: StepKey) {
     let mut wait = DELIVERY_MIN;
-    while let Err(e) = ask(lead, request).await {
+    while let Err(e) = peers.ask(lead, request).await {
         log::warn!(
             "{lead}: the end of step {}.{} cannot be told: {e}",
             key.0,
@@ -233,7 +249,12 @@ async fn tell_lead(lead: &str, request: &AgentRequest, key: StepKey) {
 }
 
 /// Has the branches below a node started; the answers of all their nodes, in order.
-pub(crate) fn ask_below(launch: &StepLaunch, below: &[StepShare], own_address: &str) -> Asked {
+pub(crate) fn ask_below(
+    peers: &Peers,
+    launch: &StepLaunch,
+    below: &[StepShare],
+    own_address: &str,
+) -> Asked {
     let first = launch.position as usize + 1;
     let branches =
         tree::branches(0..below.len(), launch.tree_width()).map(|branch: Range<usize>| {
@@ -242,8 +263,8 @@ pub(crate) fn ask_below(launch: &StepLaunch, below: &[StepShare], own_address: &
             let head = launch_at(launch, at.start, share, Some(own_address.to_owned()));
             let names = launch.names.get(at).unwrap_or_default().to_vec();
             let below = below[branch.start + 1..branch.end].to_vec();
-            let address = share.address.clone();
-            tokio::spawn(async move { start_branch(&address, head, below, &names).await })
+            let (peers, address) = (peers.clone(), share.address.clone());
+            tokio::spawn(async move { start_branch(&peers, &address, head, below, &names).await })
         });
     Asked(branches.collect())
 }
@@ -281,13 +302,14 @@ fn launch_at(
 }
 
 async fn start_branch(
+    peers: &Peers,
     address: &str,
     head: StepLaunch,
     below: Vec<StepShare>,
     names: &[String],
 ) -> Vec<BelowStarted> {
     let request = AgentRequest::StartStep(Box::new(head), below);
-    let answer = ask(address, &request).await;
+    let answer = peers.ask(address, &request).await;
     answers(answer.with_context(|| address.to_owned()), names)
 }
 
@@ -334,41 +356,20 @@ fn listening(answer: BelowStarted) -> Result<Listening, String> {
         None => Ok(Listening {
             address: answer.address,
             wire: answer.wire,
+            direct: false,
         }),
     }
 }
 
 /// Has the first of these nodes that answers signal its step and pass that on to those after it.
-async fn signal_branch(mut request: AgentRequest, agents: Vec<String>) {
+async fn signal_branch(peers: Peers, mut request: AgentRequest, agents: Vec<String>) {
     for (at, address) in agents.iter().enumerate() {
         if let AgentRequest::SignalStep { below, .. } = &mut request {
             *below = agents[at + 1..].to_vec();
         }
-        match ask(address, &request).await {
+        match peers.ask(address, &request).await {
             Ok(_) => return,
             Err(e) => log::warn!("{address}: a step cannot be signalled: {e}"),
         }
-    }
-}
-
-/// Asks another agent something; gives its first answer.
-pub(crate) async fn ask(address: &str, request: &AgentRequest) -> anyhow::Result<AgentReply> {
-    let Some(path) = address.strip_prefix("unix:") else {
-        bail!("agents on other machines (address '{address}') cannot be reached by this version");
-    };
-    anyhow::ensure!(info::is_agent_socket(path), "{address} is no agent");
-    let mut stream = UnixStream::connect(path).await?;
-    stream.write_all(&frame::encode(request)).await?;
-    let mut frames = Frames::default();
-    let mut chunk = [0; 4096];
-    loop {
-        if let Some(reply) = frames.take()? {
-            return Ok(reply);
-        }
-        let n = stream.read(&mut chunk).await.context("its answer")?;
-        if n == 0 {
-            bail!("it closed without an answer");
-        }
-        frames.push(&chunk[..n]);
     }
 }

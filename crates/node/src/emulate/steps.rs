@@ -2,7 +2,7 @@
 //! what is for nodes below them in the tree as agents and step daemons do, and tell of ends. Each task prints nothing
 //! and ends at once, with success. Nothing is led from here: an emulated node refuses srun.
 
-use crate::agent::{ask_below, tell_above};
+use crate::agent::{Peers, ask_below, tell_above};
 use crate::stepd::client::Client;
 use crate::stepd::tree::Tree;
 use crate::{info, now, sys};
@@ -153,7 +153,12 @@ impl Steps {
         if !self.grants.wait_for(launch.spec.job).await {
             return Ok(AgentReply::Refused(RefusalCode::JobNotHere.into()));
         }
-        let asked = ask_below(&launch, below, &info::agent_address(&self.dir));
+        let asked = ask_below(
+            &Peers::default(),
+            &launch,
+            below,
+            &info::agent_address(&self.dir),
+        );
         let key = (launch.spec.job, launch.step);
         let path = self.dir.join(format!("{}.{}.sock", key.0, key.1));
         let address = format!("unix:{}", path.display());
@@ -208,7 +213,7 @@ impl Steps {
                 waiting.push(done);
             }
             left = left.saturating_sub(ends.len());
-            tell_above(launch, ends).await;
+            tell_above(&Peers::default(), launch, ends).await;
             waiting.into_iter().for_each(|done| {
                 // Whoever waited may have gone.
                 let _ = done.send(());

@@ -7,6 +7,7 @@ use super::jobs::{Entry, Role, Shim};
 use super::processes;
 use super::records::Fault;
 use super::wire::{FromShim, Launch, Run, StepOrder};
+use crate::descriptors::StandardStreams;
 use crate::sys;
 use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, umask};
@@ -61,18 +62,24 @@ impl Shim {
             }
         }
         // These are refused where the job is ending now.
-        early.into_iter().for_each(|order| self.start_step(order));
+        for (order, streams) in early {
+            self.start_step(order, streams);
+        }
         self.unsettled = true;
     }
 
     /// Keeps a step's start until the prolog is over; gives it back if there is none to wait for.
-    pub(super) fn wait_for_prolog(&mut self, order: StepOrder) -> Option<StepOrder> {
+    pub(super) fn wait_for_prolog(
+        &mut self,
+        order: Box<StepOrder>,
+        streams: Option<StandardStreams>,
+    ) -> Option<(Box<StepOrder>, Option<StandardStreams>)> {
         match self.jobs.get_mut(&order.run) {
             Some(entry) if entry.prolog.is_some() && entry.ending.is_none() => {
-                entry.early.push(order);
+                entry.early.push((order, streams));
                 None
             }
-            _ => Some(order),
+            _ => Some((order, streams)),
         }
     }
 

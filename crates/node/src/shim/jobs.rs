@@ -5,6 +5,7 @@ use super::processes::{self, Containment, ProcessTree};
 use super::records::{Fault, Records};
 use super::steps::{Daemon, StepProc};
 use super::wire::{Around, FromShim, Known, Launch, Process, Run, StepOrder, ToShim, User};
+use crate::descriptors::StandardStreams;
 use crate::sys::nursery::Nursery;
 use crate::{now, sys};
 use minicbor::bytes::ByteVec;
@@ -67,7 +68,7 @@ pub(super) struct Entry {
     pub(super) stopped: bool,
     /// What waits for it: the script's launch, and steps.
     pub(super) held: Option<Box<Launch>>,
-    pub(super) early: Vec<StepOrder>,
+    pub(super) early: Vec<(Box<StepOrder>, Option<StandardStreams>)>,
     /// The epilog's process, while it runs.
     pub(super) epilog: Option<i32>,
     pub(super) epilog_began: bool,
@@ -191,7 +192,7 @@ impl Shim {
         }
         self.launch();
         match message {
-            ToShim::Attach { .. } | ToShim::Launch(_) => {}
+            ToShim::Attach { .. } | ToShim::Launch(_) | ToShim::StartStep(_) => {}
             ToShim::KillWait(ms) => self.kill_wait = Duration::from_millis(ms),
             ToShim::Unkillable {
                 timeout_ms,
@@ -211,7 +212,6 @@ impl Shim {
                 uid,
                 around,
             } => self.hold(run, grant, uid, around),
-            ToShim::StartStep(order) => self.start_step(*order),
             ToShim::Terminate { run, now, message } => self.terminate(run, now, message),
             ToShim::Signal {
                 run,
@@ -225,6 +225,7 @@ impl Shim {
                 Some(step) => self.tell_step(run, step, text),
                 None => drop(self.tell(run, &text, Role::Other)),
             },
+            ToShim::StepSay { run, step, message } => self.say_to_step(run, step, message),
             ToShim::Forget(run) => self.forget(run),
             ToShim::ForgetStep(run, step) => self.forget_step(run, step),
             ToShim::Keep { run, key, bytes } => {
@@ -349,7 +350,8 @@ impl Shim {
         self.fail(run, error, Fault::Node);
     }
 
-    fn launch(&mut self) {
+    /// Begins the launches that have come.
+    pub(super) fn launch(&mut self) {
         if self.to_fork.is_empty() {
             return;
         }

@@ -4,10 +4,12 @@
 use super::jobs::{Entry, Role, Shim};
 use super::processes::{self, Containment};
 use super::wire::{FromShim, PmixOrder, Run, StepOrder};
+use crate::descriptors::{self, StandardStreams};
 use crate::{now, stepd, sys};
 use muster_core::ids::StepNo;
 use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_proto::frame::{self, Frames};
+use muster_proto::step::ToStepd;
 use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -42,6 +44,15 @@ impl Daemon {
         self.control.write_all(&frame::encode(control))
     }
 
+    /// Gives it another step, and the streams of its task.
+    fn give(&mut self, frame: &[u8], streams: Option<&StandardStreams>) -> io::Result<()> {
+        let sent = match streams {
+            Some(streams) => descriptors::send(&self.control, frame, streams)?,
+            None => 0,
+        };
+        self.control.write_all(&frame[sent..])
+    }
+
     /// Has one without a step end.
     fn dismiss(mut self) {
         let _ = fs::remove_file(&self.socket);
@@ -69,7 +80,8 @@ impl StepProc {
         if self.ended.is_some() {
             return;
         }
-        let told = self.daemon.as_mut().map(|d| d.tell(&stepd::Control::End));
+        let end = stepd::Control::End;
+        let told = self.daemon.as_mut().map(|d| d.tell(&end));
         if !matches!(told, Some(Ok(()))) {
             sys::kill(self.pid, libc::SIGTERM);
         }
@@ -86,20 +98,24 @@ impl Entry {
 }
 
 impl Shim {
-    pub(super) fn start_step(&mut self, order: StepOrder) {
-        let Some(order) = self.wait_for_prolog(order) else {
+    /// Starts a step daemon, or gives one that is there a step. A direct step comes with `streams`.
+    pub(super) fn start_step(&mut self, order: Box<StepOrder>, streams: Option<StandardStreams>) {
+        self.launch();
+        let Some((order, streams)) = self.wait_for_prolog(order, streams) else {
             return;
         };
+        let direct = order.direct;
         let (run, step) = (order.run, order.launch.step);
         let refused = match self.jobs.get(&run) {
             None => Some("the job is not on this node"),
             Some(e) if e.ending.is_some() => Some("the job is ending"),
             Some(e) if e.steps.contains_key(&step) => Some("the step exists"),
+            Some(_) if direct && streams.is_none() => Some("its streams did not come"),
             Some(_) => None,
         };
         let started = match refused {
             Some(why) => Err(io::Error::other(why)),
-            None => self.place_step(&order),
+            None => self.place_step(order, streams.as_ref()),
         };
         let event = match started {
             Ok((socket, wire)) => FromShim::StepReady {
@@ -107,6 +123,7 @@ impl Shim {
                 step,
                 socket: socket.to_string_lossy().into_owned(),
                 wire,
+                direct,
             },
             Err(e) => FromShim::StepFailed {
                 run,
@@ -119,30 +136,43 @@ impl Shim {
 
     /// Has a daemon take the step: one that is there, or a new one. Gives where it listens: for srun, and for the
     /// step's other nodes.
-    fn place_step(&mut self, order: &StepOrder) -> io::Result<(PathBuf, Option<String>)> {
-        let run = order.run;
-        while order.pmix.is_none() {
-            let Some(spare) = self.jobs.get_mut(&run).and_then(|e| e.spares.pop()) else {
-                break;
-            };
-            if let Some(socket) = self.give_step(spare, order) {
+    fn place_step(
+        &mut self,
+        order: Box<StepOrder>,
+        streams: Option<&StandardStreams>,
+    ) -> io::Result<(PathBuf, Option<String>)> {
+        let (run, step) = (order.run, order.launch.step);
+        let spares = self.jobs.get(&run).is_some_and(|e| !e.spares.is_empty());
+        if order.pmix.is_some() || !spares {
+            return self.fork_step(&order, streams);
+        }
+        let next = stepd::NextStep {
+            order,
+            kill_wait_ms: u64::try_from(self.kill_wait.as_millis()).unwrap_or(u64::MAX),
+            result: Shim::result_path(&self.spool, run, step)
+                .to_string_lossy()
+                .into_owned(),
+        };
+        let frame = next.as_control();
+        while frame.len() <= ORDER_MAX
+            && let Some(spare) = self.jobs.get_mut(&run).and_then(|e| e.spares.pop())
+        {
+            if let Some(socket) = self.give_step(spare, (run, step), &frame, streams) {
                 return Ok((socket, None));
             }
         }
-        self.fork_step(order)
+        self.fork_step(&next.order, streams)
     }
 
     /// Gives a step to a daemon that has had one; nothing if that fails.
-    fn give_step(&mut self, mut daemon: Daemon, order: &StepOrder) -> Option<PathBuf> {
-        let (run, step) = (order.run, order.launch.step);
-        let result = Shim::result_path(&self.spool, run, step);
-        let next = stepd::Control::Next(Box::new(stepd::NextStep {
-            order: order.clone(),
-            kill_wait_ms: u64::try_from(self.kill_wait.as_millis()).unwrap_or(u64::MAX),
-            result: result.to_string_lossy().into_owned(),
-        }));
-        let frame = frame::encode(&next);
-        if frame.len() > ORDER_MAX || daemon.control.write_all(&frame).is_err() {
+    fn give_step(
+        &mut self,
+        mut daemon: Daemon,
+        (run, step): (Run, StepNo),
+        frame: &[u8],
+        streams: Option<&StandardStreams>,
+    ) -> Option<PathBuf> {
+        if daemon.give(frame, streams).is_err() {
             sys::kill(daemon.pid, libc::SIGKILL);
             let _ = fs::remove_file(&daemon.socket);
             return None;
@@ -168,7 +198,11 @@ impl Shim {
         }
     }
 
-    fn fork_step(&mut self, order: &StepOrder) -> io::Result<(PathBuf, Option<String>)> {
+    fn fork_step(
+        &mut self,
+        order: &StepOrder,
+        streams: Option<&StandardStreams>,
+    ) -> io::Result<(PathBuf, Option<String>)> {
         let (run, step) = (order.run, order.launch.step);
         let socket = self.step_socket(run, step);
         let listener = super::bind(&socket, 0o600)?;
@@ -196,7 +230,10 @@ impl Shim {
             self.records.step_dirs(run, step, &dirs);
         }
         match sys::fork()? {
-            sys::Fork::Child => become_stepd(order, &setting, &listener, &far_end, wire.as_ref()),
+            sys::Fork::Child => {
+                let wire = wire.as_ref();
+                become_stepd(order, &setting, &listener, &far_end, wire, streams)
+            }
             sys::Fork::Parent(pid) => {
                 let daemon = Daemon {
                     pid,
@@ -255,20 +292,29 @@ impl Shim {
                 return;
             }
         }
-        match daemon.input.take::<StepEnd>() {
-            Ok(Some(end)) => {
-                let daemon = proc.daemon.take();
-                self.lines.remove(&fd);
-                self.records.step_ended(run, step, &end);
-                self.end_of_step(run, step, end);
-                if let Some(daemon) = daemon {
-                    self.keep_daemon(run, daemon);
+        let mut said = Vec::new();
+        let end = loop {
+            match daemon.input.take() {
+                Ok(Some(stepd::Told::Said(message))) => said.push(message),
+                Ok(Some(stepd::Told::Ended(end))) => break Some(*end),
+                Ok(None) => break None,
+                Err(_) => {
+                    self.lines.remove(&fd);
+                    break None;
                 }
             }
-            Ok(None) => {}
-            Err(_) => {
-                self.lines.remove(&fd);
-            }
+        };
+        let daemon = end.as_ref().and_then(|_| proc.daemon.take());
+        for message in said {
+            self.emit(&FromShim::StepSaid { run, step, message });
+        }
+        if let Some(end) = end {
+            self.lines.remove(&fd);
+            self.records.step_ended(run, step, &end);
+            self.end_of_step(run, step, end);
+        }
+        if let Some(daemon) = daemon {
+            self.keep_daemon(run, daemon);
         }
     }
 
@@ -410,6 +456,19 @@ impl Shim {
         self.control_step(run, step, &stepd::Control::Own(line));
     }
 
+    /// srun says something to the daemon of a step that has its streams.
+    pub(super) fn say_to_step(&mut self, run: Run, step: StepNo, message: Box<ToStepd>) {
+        let entry = self.jobs.get(&run);
+        let line = entry.is_some_and(|e| e.steps.get(&step).is_some_and(|p| p.daemon.is_some()));
+        match *message {
+            // The line was lost with an earlier shim.
+            ToStepd::Signal(signal) if !line => {
+                self.signal_step(run, step, i32::try_from(signal).unwrap_or(0));
+            }
+            _ => self.control_step(run, step, &stepd::Control::Say(message)),
+        }
+    }
+
     fn control_step(&mut self, run: Run, step: StepNo, control: &stepd::Control) {
         let entry = self.jobs.get_mut(&run);
         let proc = entry.and_then(|e| e.steps.get_mut(&step));
@@ -449,24 +508,31 @@ fn become_stepd(
     listener: &UnixListener,
     control: &UnixStream,
     wire: Option<&TcpListener>,
+    streams: Option<&StandardStreams>,
 ) -> ! {
+    let mut kept = vec![listener.as_raw_fd(), control.as_raw_fd()];
+    kept.extend(wire.map(AsRawFd::as_raw_fd));
+    kept.extend(streams.iter().flat_map(|s| s.numbers()));
     // Above what the shim has open, so that neither overwrites the other; then down to fixed numbers.
-    let moved = sys::dup_high(listener.as_raw_fd())
-        .and_then(|l| sys::dup_high(control.as_raw_fd()).map(|c| (l, c)))
-        .and_then(|(l, c)| {
-            let wire = wire.map(|w| sys::dup_high(w.as_raw_fd())).transpose()?;
-            sys::dup_to(l, 3)?;
-            sys::dup_to(c, 4)?;
-            wire.map_or(Ok(()), |wire| sys::dup_to(wire, 5))
-        });
+    let high: io::Result<Vec<RawFd>> = kept.iter().map(|fd| sys::dup_high(*fd)).collect();
+    let moved = high.and_then(|high| {
+        let to_fixed = |(target, fd): (RawFd, &RawFd)| sys::dup_to(*fd, target);
+        (3..).zip(&high).try_for_each(to_fixed)
+    });
     if moved.is_err() {
         sys::exit_now(1);
     }
-    sys::close_from(if wire.is_some() { 6 } else { 5 });
-    let wire = wire.map(|_| TcpListener::from(sys::adopt(5)));
-    let listener = UnixListener::from(sys::adopt(3));
-    let control = UnixStream::from(sys::adopt(4));
-    stepd::run(order, setting, listener, control, wire)
+    let mut fixed = (3..).map(sys::adopt);
+    sys::close_from(3 + u32::try_from(kept.len()).unwrap_or(0));
+    let mut next = || fixed.next().unwrap_or_else(|| sys::exit_now(1));
+    let (listener, control) = (UnixListener::from(next()), UnixStream::from(next()));
+    let wire = wire.map(|_| TcpListener::from(next()));
+    let streams = streams.map(|_| StandardStreams {
+        stdin: next(),
+        stdout: next(),
+        stderr: next(),
+    });
+    stepd::run(order, setting, listener, control, wire, streams)
 }
 
 /// Removes directories of a step. What ends at this very moment may still write: under another name it cannot find them.

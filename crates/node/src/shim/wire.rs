@@ -8,7 +8,7 @@ use muster_core::cpuset::CpuSet;
 use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
 use muster_core::job::{StepEnd, Usage};
 use muster_core::time::Timestamp;
-use muster_proto::step::StepLaunch;
+use muster_proto::step::{FromStepd, StepLaunch, ToStepd};
 
 /// One launch of a job: attempts are never launched twice.
 pub(crate) type Run = (JobId, Attempt);
@@ -171,6 +171,19 @@ pub(crate) enum ToShim {
         #[n(2)]
         step: Option<StepNo>,
     },
+    /// What srun says to the step daemon of a step that has its streams.
+    #[n(203)]
+    StepSay {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+        /// What.
+        #[n(2)]
+        message: Box<ToStepd>,
+    },
 }
 
 /// A batch script to start.
@@ -303,6 +316,10 @@ pub(crate) struct StepOrder {
     /// How the tasks find each other, if by PMIx.
     #[n(11)]
     pub(crate) pmix: Option<PmixOrder>,
+    /// The only task has srun's standard streams, which come with this order as three descriptors, and starts at once.
+    #[n(12)]
+    #[cbor(default)]
+    pub(crate) direct: bool,
 }
 
 /// Where the tasks of a step on one node may run, by the kernel's numbers.
@@ -462,7 +479,7 @@ pub(crate) enum FromShim {
     /// The script is gone and nobody knows how it ended.
     #[n(4)]
     Vanished(#[n(0)] Run),
-    /// The step daemon listens.
+    /// The step daemon listens, or runs the task of a direct step.
     #[n(5)]
     StepReady {
         /// The job.
@@ -477,6 +494,10 @@ pub(crate) enum FromShim {
         /// Where it listens for the step's other nodes, `ip:port`.
         #[n(3)]
         wire: Option<String>,
+        /// The task has srun's streams.
+        #[n(4)]
+        #[cbor(default)]
+        direct: bool,
     },
     /// The step daemon could not be started.
     #[n(6)]
@@ -526,6 +547,19 @@ pub(crate) enum FromShim {
         /// What.
         #[n(1)]
         error: String,
+    },
+    /// What the step daemon of a step that has srun's streams says to srun.
+    #[n(200)]
+    StepSaid {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+        /// What.
+        #[n(2)]
+        message: Box<FromStepd>,
     },
 }
 

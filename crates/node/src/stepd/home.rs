@@ -2,16 +2,19 @@
 //! that it takes. It knows nothing of steps but how to be told of the next one and to tell how one ended.
 
 use super::Setting;
+use crate::descriptors::{self, StandardStreams};
 use crate::shim::ProcessTree;
 use crate::shim::wire::StepOrder;
 use crate::sys;
 use minicbor::{Decode, Encode};
 use muster_core::job::StepEnd;
 use muster_proto::frame::{self, Frames};
+use muster_proto::step::{FromStepd, ToStepd};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,6 +35,9 @@ pub(crate) enum Control {
     /// Seconds that the tasks may run, from their start on; absent: without end.
     #[n(2)]
     Limit(#[n(0)] Option<u64>),
+    /// srun's word, where the task has srun's streams.
+    #[n(6)]
+    Say(#[n(0)] Box<ToStepd>),
     /// To a daemon whose step has ended: here is another.
     #[n(3)]
     Next(#[n(0)] Box<NextStep>),
@@ -40,12 +46,23 @@ pub(crate) enum Control {
     Leave,
 }
 
+/// What a step daemon says to the shim.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) enum Told {
+    /// To srun, where the task has srun's streams.
+    #[n(0)]
+    Said(#[n(0)] Box<FromStepd>),
+    /// The step has ended; there may be another.
+    #[n(1)]
+    Ended(#[n(0)] Box<StepEnd>),
+}
+
 /// Another step of the job.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub(crate) struct NextStep {
     /// What to run.
     #[n(0)]
-    pub(crate) order: StepOrder,
+    pub(crate) order: Box<StepOrder>,
     /// Time between TERM and KILL, milliseconds.
     #[n(1)]
     pub(crate) kill_wait_ms: u64,
@@ -55,8 +72,13 @@ pub(crate) struct NextStep {
 }
 
 impl NextStep {
+    /// As a frame of [`Control::Next`].
+    pub(crate) fn as_control(&self) -> Vec<u8> {
+        frame::encode(&Next::Next(self))
+    }
+
     /// The order, and what goes with it beside what stays as it was.
-    pub(super) fn parts(self, last: &Setting) -> (StepOrder, Setting) {
+    pub(super) fn parts(self, last: &Setting) -> (Box<StepOrder>, Setting) {
         let setting = Setting {
             node: last.node.clone(),
             kill_wait: Duration::from_millis(self.kill_wait_ms),
@@ -67,15 +89,28 @@ impl NextStep {
     }
 }
 
+/// [`Control::Next`] without a copy of the step.
+#[derive(Encode)]
+enum Next<'a> {
+    #[n(3)]
+    Next(#[n(0)] &'a NextStep),
+}
+
 /// See the module.
 pub(super) struct Home {
     pub(super) signals: SignalFd,
     pub(super) listener: UnixListener,
+    /// Who came while the step was given.
+    pub(super) come: Vec<UnixStream>,
     pub(super) tree: ProcessTree,
     /// For tasks that are started one at a time; made when the first is.
     stack: Option<sys::Stack>,
     control: Option<UnixStream>,
     input: Frames,
+    /// What has come with messages.
+    descriptors: VecDeque<OwnedFd>,
+    /// What the shim is to be told at the next opportunity.
+    output: Vec<u8>,
     /// The shim has taken note of the last step's end.
     known: bool,
 }
@@ -95,10 +130,13 @@ impl Home {
         Ok(Home {
             signals,
             listener,
+            come: Vec::new(),
             tree: ProcessTree::new(),
             stack: None,
             control: Some(control),
             input: Frames::default(),
+            descriptors: VecDeque::new(),
+            output: Vec::new(),
             known: false,
         })
     }
@@ -124,7 +162,7 @@ impl Home {
         };
         let mut chunk = [0; 16 << 10];
         loop {
-            match control.read(&mut chunk) {
+            match descriptors::receive(control, &mut chunk, &mut self.descriptors) {
                 Ok(n) if n > 0 => {
                     self.input.push(&chunk[..n]);
                     if n == chunk.len() {
@@ -148,13 +186,24 @@ impl Home {
     /// Tells the shim how the step ended; whether it was there to hear it.
     pub(super) fn tell_end(&mut self, end: &StepEnd) -> bool {
         self.known = false;
-        // Whoever comes from now on comes for the next step.
-        while self.listener.accept().is_ok() {}
-        let frame = frame::encode(end);
+        let end = Told::Ended(Box::new(end.clone()));
+        frame::encode_into(&end, &mut self.output);
+        self.flush()
+    }
+
+    /// Has the shim pass something on to srun, with what else there is to tell.
+    pub(super) fn say(&mut self, message: &FromStepd) {
+        let said = Told::Said(Box::new(message.clone()));
+        frame::encode_into(&said, &mut self.output);
+    }
+
+    /// Tells the shim what there is; whether it is there.
+    pub(super) fn flush(&mut self) -> bool {
+        let frames = std::mem::take(&mut self.output);
         let Some(control) = &mut self.control else {
             return false;
         };
-        if control.write_all(&frame).is_err() {
+        if control.write_all(&frames).is_err() {
             // Half a frame is none: the shim learns the rest from the file.
             self.control = None;
             return false;
@@ -163,26 +212,44 @@ impl Home {
     }
 
     /// Waits for the job's next step; nothing when this process is not needed any more.
-    pub(super) fn next_step(&mut self) -> Option<NextStep> {
+    pub(super) fn next_step(&mut self) -> Option<(NextStep, Option<StandardStreams>)> {
         loop {
+            // Who has come for the next step has come after the word of it, which is read after this.
+            let come: Vec<UnixStream> =
+                std::iter::from_fn(|| Some(self.listener.accept().ok()?.0)).collect();
             for message in self.heard() {
                 match message {
-                    Control::Next(next) => return Some(*next),
+                    Control::Next(next) => {
+                        self.come = come;
+                        let come = &mut self.descriptors;
+                        let streams = next.order.direct.then(|| StandardStreams::take(come));
+                        return Some((*next, streams.flatten()));
+                    }
                     Control::Leave => {
                         self.known = true;
                         return None;
                     }
                     // What is said of a step that has ended comes too late.
-                    Control::Text(_) | Control::Own(_) | Control::Limit(_) | Control::End => {}
+                    Control::Text(_)
+                    | Control::Own(_)
+                    | Control::Limit(_)
+                    | Control::Say(_)
+                    | Control::End => {}
                 }
             }
+            // The others come too late.
+            drop(come);
             let control = self.control_fd()?;
             let entry = |fd: RawFd| libc::pollfd {
                 fd,
                 events: libc::POLLIN,
                 revents: 0,
             };
-            let mut fds = [entry(control), entry(self.signals.as_fd().as_raw_fd())];
+            let mut fds = [
+                entry(control),
+                entry(self.signals.as_fd().as_raw_fd()),
+                entry(self.listener.as_raw_fd()),
+            ];
             sys::poll(&mut fds, -1).ok()?;
             // Nobody who knows what this process does sends it signals now.
             while let Ok(Some(_)) = self.signals.read_signal() {}

@@ -41,11 +41,13 @@ struct Ends {
 enum Input {
     Null,
     File(String),
+    /// A pipe from the daemon, or what srun has.
     Pipe(OwnedFd),
 }
 
 enum Output {
     File(String),
+    /// A pipe to the daemon, or what srun has.
     Pipe(OwnedFd),
     /// As standard output.
     Joined,
@@ -137,6 +139,17 @@ impl Stepd<'_> {
     /// Makes the streams of a task; the daemon's ends go into `self.streams`.
     fn ends(&mut self, local: u32, global: u32) -> io::Result<Ends> {
         let spec = &self.order.launch.spec;
+        if let Some(streams) = self.direct.take() {
+            return Ok(Ends {
+                stdin: match spec.stdin_task {
+                    StdinTask::None => Input::Null,
+                    StdinTask::All | StdinTask::One(_) => Input::Pipe(streams.stdin),
+                },
+                stdout: Output::Pipe(streams.stdout),
+                stderr: Output::Pipe(streams.stderr),
+                terminal: None,
+            });
+        }
         if let (Some((rows, columns)), 0) = (spec.pty, global) {
             let pty = openpty(None, None)?;
             sys::set_window(pty.master.as_fd(), rows, columns);

@@ -371,6 +371,7 @@ impl JobMaker {
             reservation: None,
             end_by: None,
             billing_milli: 0,
+            usage_factor_millionths: None,
             sharers: 0,
             only_user: None,
             licenses: Vec::new(),

@@ -6,6 +6,7 @@
 mod around;
 mod batch;
 mod cluster;
+mod direct;
 mod launches;
 mod steps;
 
@@ -26,7 +27,14 @@ fn main() -> ExitCode {
     if args.iter().any(|a| a == "--list") {
         return ExitCode::SUCCESS;
     }
-    let tests = [batch::TESTS, launches::TESTS, steps::TESTS, around::TESTS].concat();
+    let tests = [
+        batch::TESTS,
+        launches::TESTS,
+        steps::TESTS,
+        direct::TESTS,
+        around::TESTS,
+    ]
+    .concat();
     if !nix::unistd::geteuid().is_root() {
         println!("SKIPPED: {} tests run only as root", tests.len());
         return ExitCode::SUCCESS;

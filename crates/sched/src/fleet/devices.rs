@@ -1,20 +1,95 @@
 //! Generic resources of nodes: how many are free, which are near a job's CPUs, which it gets.
 
-use super::{NodeClass, Want};
+use super::{NodeClass, Room, Want};
 use muster_core::cpuset::CpuSet;
+use muster_core::gpu_parts::{self, Entry, PartedGpu, PartsOfGpus};
 use muster_core::job::GresShare;
+use std::borrow::Cow;
 use std::ops::Range;
 
-pub(super) fn gres_room(class: &NodeClass, used: &[CpuSet]) -> Vec<u32> {
-    class
-        .gres
-        .iter()
-        .enumerate()
-        .map(|(i, (_, _, count))| {
-            let count = u32::try_from(*count).unwrap_or(u32::MAX);
-            count.saturating_sub(used.get(i).map_or(0, CpuSet::len))
+/// `SelectTypeParameters` about parts of GPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct PartRule {
+    /// Parts of several GPUs of a node make up what a job asks for (`MULTIPLE_SHARING_GRES_PJ`).
+    pub(crate) several_gpus: bool,
+    /// Of the GPU that has most parts left, rather than fewest (`LL_SHARED_GRES`).
+    pub(crate) least_loaded: bool,
+}
+
+/// What of the devices cannot be had, given what jobs have.
+pub(crate) fn unavailable<'u>(class: &NodeClass, used: &'u [CpuSet]) -> Cow<'u, [CpuSet]> {
+    if class.parts.is_empty() {
+        return Cow::Borrowed(used);
+    }
+    let entries: Vec<Entry<'_>> = (class.gres.iter().zip(&class.parts))
+        .map(|((name, _, count), parts)| Entry {
+            name,
+            count: *count,
+            parts: parts.as_ref(),
         })
-        .collect()
+        .collect();
+    gpu_parts::unavailable(&entries, used)
+}
+
+/// Parts of the GPUs of an entry, where a job has them of one GPU only.
+fn parts_of(class: &NodeClass, entry: usize) -> Option<&PartsOfGpus> {
+    class.parts.get(entry)?.as_ref()
+}
+
+/// Free instances of each entry.
+pub(crate) fn gres_room(class: &NodeClass, used: &[CpuSet]) -> Vec<u32> {
+    let used = unavailable(class, used);
+    let all = class.gres.iter().enumerate();
+    all.map(|(i, (_, _, count))| {
+        let parts = parts_of(class, i).filter(|_| !class.part_rule.several_gpus);
+        let Some(parts) = parts else {
+            let count = u32::try_from(*count).unwrap_or(u32::MAX);
+            return count.saturating_sub(used.get(i).map_or(0, CpuSet::len));
+        };
+        let free = parts.gpus().map(|(_, range)| free_in(range, used.get(i)));
+        free.max().unwrap_or(0)
+    })
+    .collect()
+}
+
+fn free_in(range: Range<u32>, used: Option<&CpuSet>) -> u32 {
+    let taken = |id: &u32| used.is_some_and(|used| used.contains(*id));
+    let free = range.filter(|id| !taken(id)).count();
+    u32::try_from(free).unwrap_or(u32::MAX)
+}
+
+/// What jobs have, where rooms need to know.
+pub(super) fn parts_used(class: &NodeClass, used: &[CpuSet]) -> Vec<CpuSet> {
+    match class.parts.is_empty() {
+        true => Vec::new(),
+        false => used.to_vec(),
+    }
+}
+
+/// Devices come back to a node: instances by the place of their entry.
+pub(crate) fn give_back<'h>(
+    class: &NodeClass,
+    room: &mut Room,
+    held: impl Iterator<Item = (usize, &'h CpuSet)>,
+) {
+    if !class.parts.is_empty() {
+        for (at, ids) in held {
+            if let Some(used) = room.parts_used.get_mut(at) {
+                used.subtract(ids);
+            }
+        }
+        room.gres = gres_room(class, &room.parts_used);
+        return;
+    }
+    for (at, ids) in held {
+        let most = u32::try_from(class.gres[at].2).unwrap_or(u32::MAX);
+        room.gres[at] = room.gres[at].saturating_add(ids.len()).min(most);
+    }
+}
+
+/// Whether a wish for these devices is served by one entry alone: parts of one GPU.
+pub(crate) fn by_one_entry(class: &NodeClass, name: &str) -> bool {
+    !class.part_rule.several_gpus && !class.parts.is_empty() && gpu_parts::is_part(name)
 }
 
 /// Whether enough of the wanted devices are free next to these CPUs, as far as the configuration says where they are.
@@ -24,6 +99,7 @@ pub(super) fn devices_near(
     want: &Want,
     cpus: Range<u32>,
 ) -> bool {
+    let used = unavailable(class, used);
     want.gres.iter().all(|(name, kind, count)| {
         let (mut there, mut placed) = (0u64, false);
         for (i, entry) in class.gres.iter().enumerate() {
@@ -54,15 +130,19 @@ pub(super) fn take_gres(
     out: &mut Vec<GresShare>,
 ) {
     used.resize(class.gres.len().max(used.len()), CpuSet::default());
+    let taken = unavailable(class, used).into_owned();
     let mut free: Vec<(bool, usize, u32)> = Vec::new();
+    if !class.parts.is_empty() && gpu_parts::is_part(name) {
+        free = free_parts(class, &taken, (name, kind, count), cpus);
+    }
     for (i, entry) in class.gres.iter().enumerate() {
-        if !is_a(entry, name, kind) {
+        if !is_a(entry, name, kind) || parts_of(class, i).is_some() {
             continue;
         }
         for id in 0..u32::try_from(entry.2).unwrap_or(u32::MAX) {
             let near = class.near.get(i).and_then(|near| near.get(id as usize));
             let far = near.is_some_and(|near| !near.intersects(cpus));
-            if !used[i].contains(id) {
+            if !taken[i].contains(id) {
                 free.push((far, i, id));
             }
             // Enough of the first are as good as any where nothing says where they are.
@@ -71,7 +151,11 @@ pub(super) fn take_gres(
             }
         }
     }
-    free.sort_unstable();
+    // Parts are in the order in which they are to be taken.
+    free.sort_by_key(|(far, i, id)| match parts_of(class, *i) {
+        Some(_) => (false, 0, 0),
+        None => (*far, *i, *id),
+    });
     free.truncate(usize::try_from(count).unwrap_or(usize::MAX));
     for (i, (has, has_kind, _)) in class.gres.iter().enumerate() {
         let ids: CpuSet = free
@@ -82,7 +166,9 @@ pub(super) fn take_gres(
         if ids.is_empty() {
             continue;
         }
-        used[i].union_with(&ids);
+        if !class.no_consume.get(i).copied().unwrap_or(false) {
+            used[i].union_with(&ids);
+        }
         let known = (out.iter_mut()).find(|share| share.name == *has && share.kind == *has_kind);
         let share = match known {
             Some(share) => share,
@@ -92,6 +178,7 @@ pub(super) fn take_gres(
                     kind: has_kind.clone(),
                     first: before(class, i),
                     env: class.gpu_env.get(i).copied().unwrap_or_default(),
+                    parted: parted(class, i),
                     ..GresShare::default()
                 });
                 out.last_mut().expect("it was just put there")
@@ -101,6 +188,56 @@ pub(super) fn take_gres(
         let near = |id: u32| class.near.get(i)?.get(id as usize).cloned();
         share.near = share.ids.iter().map_while(near).collect();
     }
+}
+
+/// Whether a GPU has fewer free parts than are wanted, whether it is not next to the CPUs, and by how many are left: those
+/// that come first are taken first.
+type Rank = (bool, bool, i64);
+
+/// Free parts in the order in which a job takes them: next to its CPUs first, then of the GPU that has fewest left but
+/// enough.
+fn free_parts(
+    class: &NodeClass,
+    taken: &[CpuSet],
+    (name, kind, count): (&str, Option<&str>, u64),
+    cpus: &CpuSet,
+) -> Vec<(bool, usize, u32)> {
+    let mut gpus: Vec<(Rank, usize, Vec<u32>)> = Vec::new();
+    for (i, entry) in class.gres.iter().enumerate() {
+        let Some(parts) = parts_of(class, i).filter(|_| is_a(entry, name, kind)) else {
+            continue;
+        };
+        for (_, range) in parts.gpus() {
+            let near = (class.near.get(i)).and_then(|near| near.get(range.start as usize));
+            let far = near.is_some_and(|near| !near.intersects(cpus));
+            let free: Vec<u32> = range.filter(|id| !taken[i].contains(*id)).collect();
+            let left = i64::try_from(free.len()).unwrap_or(i64::MAX);
+            let few = (free.len() as u64) < count;
+            let loosest = class.part_rule.least_loaded || few;
+            let rank = if loosest { -left } else { left };
+            if left > 0 {
+                gpus.push(((few, far, rank), i, free));
+            }
+        }
+    }
+    gpus.sort_by_key(|(rank, ..)| *rank);
+    let all = gpus
+        .into_iter()
+        .flat_map(|((_, far, _), i, free)| free.into_iter().map(move |id| (far, i, id)));
+    all.collect()
+}
+
+/// The GPUs of an entry of parts.
+fn parted(class: &NodeClass, entry: usize) -> Vec<PartedGpu> {
+    let gpus = parts_of(class, entry)
+        .into_iter()
+        .flat_map(PartsOfGpus::gpus);
+    let parted = gpus.map(|(gpu, range)| PartedGpu {
+        gpu,
+        first: range.start,
+        count: range.end - range.start,
+    });
+    parted.filter(|p| p.count > 0).collect()
 }
 
 /// Devices of the same name that come before those of an entry.

@@ -8,6 +8,7 @@ use crate::outlook::{Outlook, promise};
 use crate::queue::HeadKey;
 use crate::tenants::Ends;
 use muster_core::ids::JobId;
+use muster_core::priority::Scale;
 use muster_core::time::Timestamp;
 
 impl Pass<'_> {
@@ -36,7 +37,7 @@ impl Pass<'_> {
         let place = (&self.s.fleet, view);
         let stamp = self.s.queue.lane(lane).stamp;
         let outlook = self.s.outlooks.remove(&part);
-        let outlook = outlook
+        let mut outlook = outlook
             .filter(|(of, outlook)| *of == stamp && outlook.ends() == ends)
             .and_then(|(_, mut kept)| kept.update(demand, &self.s.fleet, view).then_some(kept))
             .unwrap_or_else(|| Outlook::new(demand, &self.s.fleet, view, (ends, None)));
@@ -44,10 +45,19 @@ impl Pass<'_> {
         let fresh = || self.plan.switch_waits.contains(&job).then_some(self.now);
         let waited = since.or_else(fresh);
         let licensed = self.licensed(lane, demand);
-        let found = licensed.as_ref().and_then(|(from, _)| {
-            let promised = (&self.holds, &self.hold_ends);
-            outlook.earliest(demand, place, promised, (self.now, *from), waited)
-        });
+        let alone = self.holds.is_empty()
+            && self.hold_ends.is_empty()
+            && self.s.fleet.blocks.all.is_empty()
+            && self.s.queue.lane(lane).licenses.is_empty()
+            && demand.switches.is_none();
+        let found = match &licensed {
+            Some(_) if alone => outlook.earliest_alone(demand, place, self.now),
+            Some((from, _)) => {
+                let promised = (&self.holds, &self.hold_ends);
+                outlook.earliest(demand, place, promised, (self.now, *from), waited)
+            }
+            None => None,
+        };
         let mut new = None;
         if let Some((start, picks)) = found
             && self.may_promise(job, start)
@@ -111,8 +121,15 @@ impl Pass<'_> {
             .window_ms
             .is_none_or(|window_ms| start.since_ms(self.now) <= window_ms)
             && waited_ms(self.state, job, self.now) >= settings.least_age_ms
-            && self.state.jobs[&job].priority >= settings.least_priority
+            && self.has_priority(job, settings.least_priority)
             && !(settings.one_each && self.made.values().any(promised))
+    }
+
+    /// Whether a job has the priority that it takes to have nodes kept for it: `least`, and its QOS's threshold.
+    fn has_priority(&self, job: JobId, least: u32) -> bool {
+        let job = &self.state.jobs[&job];
+        let least = least.max(self.state.min_priority(job, &job.partition));
+        least == 0 || self.state.priority_of(Scale::new(self.state).as_ref(), job) >= least
     }
 
     /// The job waits behind the first of its partition, and nodes are kept for it as well.

@@ -13,7 +13,7 @@ use muster_core::account_limits::{Amounts, amounts};
 use muster_core::command::PlannedStart;
 use muster_core::hostlist;
 use muster_core::ids::JobId;
-use muster_core::job::{Allocation, Reason};
+use muster_core::job::{Allocation, MILLION, Reason};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::collections::BTreeMap;
@@ -113,7 +113,8 @@ impl Pass<'_> {
         let job = ends.0;
         for share in &alloc.nodes {
             self.s.dirty_nodes.insert(share.node.0);
-            self.s.fleet.propose_tenant(share, ends);
+            let whose = (share, alloc.partition.as_str());
+            self.s.fleet.propose_tenant(whose, ends);
         }
         self.plan.starts.push(PlannedStart { job, alloc });
         self.again |= self.parts.iter().any(|p| p.head == Some(job));
@@ -136,8 +137,10 @@ impl Pass<'_> {
             let tres = amounts(alloc);
             let end = demand.length_ms.map(|ms| self.now.plus_ms(ms));
             let job = &self.state.jobs[&job];
+            let factor = self.state.usage_factor_millionths(job).unwrap_or(MILLION);
             for scope in self.state.scopes_of(job, &alloc.partition) {
-                self.limit_use.entry(scope).or_default().add(&tres, end);
+                let used = self.limit_use.entry(scope).or_default();
+                used.add(&tres, (end, factor));
             }
         }
     }

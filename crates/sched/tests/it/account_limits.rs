@@ -217,6 +217,67 @@ fn use_counts_after_the_end() {
     }
 }
 
+/// A QOS whose use counts half, or not at all: towards what was used, and what those that run may still use.
+#[test]
+fn use_counts_by_the_factor_of_the_qos() {
+    for (factor, runs) in [(None, false), (Some(500_000), true), (Some(0), true)] {
+        let mut world = with("grptresmins=cpu=100", "", "", "");
+        let mut qos = world.state.accounts.qos["q"].clone();
+        qos.usage_factor_millionths = factor;
+        let (changes, at) = (vec![AccountsChange::Qos(qos)], world.now);
+        world.apply(&Event::AccountsChanged { changes, at });
+        let mut config = (**world.state.config.as_ref().unwrap()).clone();
+        config.order.enforce_safe = true;
+        world.apply(&Event::Configured {
+            config: Arc::new(config),
+            at,
+            partitions: None,
+        });
+        // 3 CPUs for 20 minutes: 60, 30 or none of 100.
+        let first = world.submit(with_qos("u", job(3, 20)));
+        assert_eq!(started(&mut world), [first.0]);
+        let second = world.submit(with_qos("u", job(3, 20)));
+        assert_eq!(started(&mut world).is_empty(), !runs, "{factor:?}");
+        if !runs {
+            assert_eq!(world.reason(second), Reason::AssocGrpCPUMinutesLimit);
+        }
+        world.now = world.now.plus_s(20 * 60);
+        for id in world.state.active.clone() {
+            world.end(id);
+        }
+        // What is left for jobs of full count: 40, 40 and 100.
+        let left = if factor == Some(0) { 100 } else { 40 };
+        let long = world.submit(of("v", job(1, left + 1)));
+        let short = world.submit(of("v", job(1, left)));
+        let started = started(&mut world);
+        // Without the factor the second one is there, too.
+        let mine: Vec<u64> = started.into_iter().filter(|id| *id != second.0).collect();
+        assert_eq!(mine, [short.0], "{factor:?}");
+        assert_eq!(world.reason(long), Reason::AssocGrpCPUMinutesLimit);
+        // A restart does not forget parts of a unit.
+        let mut bytes = Vec::new();
+        world.state.encode_snapshot(&mut bytes);
+        let read = State::decode_snapshot(&bytes).unwrap();
+        assert_eq!(read.accounts, world.state.accounts);
+        assert_eq!(read.check_invariants(), Ok(()));
+    }
+}
+
+/// `MinPrioThreshold`: nodes are not kept for jobs of a lower priority, so that others pass them.
+#[test]
+fn a_qos_keeps_nodes_for_urgent_jobs_alone() {
+    for (threshold, passes) in [("", false), ("minpriothreshold=4294967295", true)] {
+        let mut world = with("", "", "", threshold);
+        let running = world.submit(of("u", wide(3, 12, 10)));
+        assert_eq!(started(&mut world), [running.0]);
+        let waits = world.submit(with_qos("u", wide(4, 16, 60)));
+        let long = world.submit(of("v", job(4, 600)));
+        let runs = started(&mut world);
+        assert_eq!(runs == [long.0], passes, "{threshold}");
+        assert_eq!(world.reason(waits), Reason::Resources);
+    }
+}
+
 /// `DenyOnLimit` refuses what no other job's end would let start, `RequiresReservation` who names no reservation.
 #[test]
 fn a_qos_may_refuse_jobs() {

@@ -6,8 +6,9 @@ use muster_core::event::JobChange;
 use muster_core::explain::Explanation;
 use muster_core::ids::JobId;
 use muster_core::job::Hold;
+use muster_core::refusal::RefusalCode;
 use muster_core::spec::{DependencyKind, DependencyTerm, JobKind, JobSpec};
-use muster_core::time::Timestamp;
+use muster_core::time::{TimeLimit, Timestamp};
 use muster_sched::explain;
 use muster_sched::forecast::{Bounds, forecast, would_start};
 
@@ -220,6 +221,73 @@ fn nodes_that_are_out_of_service_are_named() {
     assert_eq!(told.waits_for, ["Node n1 is drained (test)."]);
     assert_eq!(told.start, None);
     assert_eq!(sooner(&world, waits), [("without --nodelist".into(), 0)]);
+}
+
+/// What keeps a job back is said in words, and where a limit does, with the most that it allows among the changes.
+#[test]
+fn licenses_and_limits_are_named() {
+    let mut config = cluster(nodes(4, 1));
+    config.licenses = vec![("foo".into(), 3)];
+    config.partitions[0].max_nodes = Some(2);
+    config.partitions[0].max_time = TimeLimit::Minutes(50);
+    let mut world = World::new(config);
+    let wants = |licenses: &str, spec| JobSpec {
+        licenses: Some(licenses.into()),
+        ..spec
+    };
+    let a = world.submit(wants("foo:2", job(1, 20)));
+    let b = world.submit(wants("foo:3", job(1, 20)));
+    let c = world.submit(wants("foo:1", job(1, 30)));
+    let large = world.submit(wide(3, 3, 10));
+    let long = world.submit(job(1, 120));
+    world.pass_by_core();
+    assert_eq!(
+        why(&world, b).waits_for,
+        [
+            "It asks for 3 of license foo; 1 of 3 can be had now.".to_owned(),
+            format!("Of foo, job {a} has 2."),
+        ]
+    );
+    assert_eq!(
+        why(&world, c).waits_for[0],
+        "It asks for 1 of license foo; 1 of 3 can be had now, which are kept for a job that comes first."
+    );
+    assert_eq!(sooner(&world, c), [("--time=15".into(), 0)]);
+    assert_eq!(
+        why(&world, large).waits_for,
+        ["Partition p takes jobs of at most 2 nodes."]
+    );
+    assert_eq!(
+        why(&world, long).waits_for,
+        ["Partition p takes jobs of at most 50 minutes."]
+    );
+    assert_eq!(sooner(&world, long), [("--time=50".into(), 0)]);
+}
+
+/// `--test-only` of what cannot start says why.
+#[test]
+fn what_can_never_start_is_told_why_before_it_is_submitted() {
+    let mut config = cluster(nodes(4, 1));
+    config.partitions[0].max_nodes = Some(2);
+    config.partitions[0].max_time = TimeLimit::Minutes(50);
+    let world = World::new(config);
+    let refused = |mut spec: JobSpec| {
+        spec.kind = JobKind::Allocation;
+        let identity = Identity {
+            uid: 1000,
+            user: "ann".into(),
+            ..Identity::default()
+        };
+        let told = would_start(&world.state, &identity, &spec, world.now);
+        let refusal = told.expect_err("it cannot start");
+        (refusal.code, refusal.to_string())
+    };
+    let (code, text) = refused(of("ann", job(1, 60)));
+    assert_eq!(code, RefusalCode::InvalidTimeLimit);
+    assert!(text.contains("takes jobs of at most 50 minutes"), "{text}");
+    let (code, text) = refused(of("ann", wide(3, 3, 10)));
+    assert_eq!(code, RefusalCode::InvalidNodeCount);
+    assert!(text.contains("takes jobs of at most 2 nodes"), "{text}");
 }
 
 #[test]

@@ -448,3 +448,42 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_goes_with_each_gpu_where_the_job_does_not_say() {
+    use muster_core::config::JobDefaults;
+    let mut config = config(lines(&[4]));
+    config.job_defaults = JobDefaults {
+        cpus_per_gpu: Some(2),
+        mib_per_gpu: Some(100),
+    };
+    let mut other = config.partitions[0].clone();
+    other.name = "q".into();
+    other.job_defaults.cpus_per_gpu = Some(3);
+    config.partitions.push(other);
+    let asking = |count, partition: &str| {
+        let mut spec = in_all(no_tasks(job(1, 10)), count);
+        spec.ask.memory = muster_core::spec::MemoryAsk::Default;
+        spec.partitions = vec![partition.into()];
+        spec
+    };
+    let run = |spec: JobSpec| {
+        let mut world = World::new(config.clone());
+        let id = world.submit(spec);
+        world.pass_by_core();
+        let mib = world.state.jobs[&id].alloc.as_ref().unwrap().memory_mib();
+        (got(&world, id), mib)
+    };
+    assert_eq!(run(asking(3, "p")), ("n0:1/6/3".into(), 300));
+    // The partition stands before the cluster.
+    assert_eq!(run(asking(2, "q")), ("n0:1/6/2".into(), 200));
+    // Who says how many CPUs a task has gets no more.
+    let mut said = asking(2, "p");
+    said.ask.cpus_per_task = Some(1);
+    assert_eq!(run(said), ("n0:1/1/2".into(), 200));
+    let mut said = asking(2, "p");
+    said.ask.memory = muster_core::spec::MemoryAsk::PerNode(50);
+    assert_eq!(run(said), ("n0:1/4/2".into(), 50));
+    // Without GPUs nothing goes with them.
+    assert_eq!(run(job(1, 10)), ("n0:1/1/0".into(), 1000));
+}

@@ -7,6 +7,7 @@ mod cost;
 mod drawn;
 mod features;
 mod forecast;
+mod gpu_parts;
 mod gpus;
 mod het;
 mod licenses;

@@ -87,6 +87,26 @@ fn age_counts_until_it_is_full() {
     assert_eq!(order(&mut w), [b, a]);
 }
 
+/// `CALCULATE_RUNNING`: a job that runs has the priority that it would have if it waited.
+#[test]
+fn jobs_that_run_may_be_worked_out_too() {
+    for calculate_running in [false, true] {
+        let weights = Multifactor {
+            weight_age: 1000,
+            calculate_running,
+            ..settings()
+        };
+        let mut w = world(1, weights);
+        let running = w.submit(job(1, 100));
+        assert_eq!(w.pass_by_core(), [running]);
+        w.now = w.now.plus_s(500);
+        w.tick();
+        let scale = Scale::new(&w.state);
+        let priority = w.state.priority_of(scale.as_ref(), &w.state.jobs[&running]);
+        assert_eq!(priority, if calculate_running { 500 } else { 1 });
+    }
+}
+
 #[test]
 fn who_used_less_comes_first() {
     let weights = Multifactor {

@@ -1,12 +1,14 @@
 //! What a job gets of a node: sockets, cores and devices that are near each other, and what the system keeps.
 
-use crate::world::{World, cluster, job, node, wide};
+use crate::world::{World, cases, cluster, job, node, wide};
 use muster_core::config::ClusterConfig;
 use muster_core::cpuset::CpuSet;
 use muster_core::event::Event;
 use muster_core::ids::{JobId, NodeIdx};
 use muster_core::node::{GresConfig, NodeConfig, NodeInfo};
 use muster_core::spec::{GresAsk, MemoryAsk, Sharing};
+use muster_sched::Scheduler;
+use proptest::prelude::*;
 
 /// Two sockets of four cores with so many threads.
 fn two_sockets(name: &str, threads: u32) -> NodeConfig {
@@ -245,4 +247,219 @@ fn devices_and_cpus_are_next_to_each_other() {
     world.pass();
     assert_eq!(got(&world, first), (vec![2], vec![0, 1]));
     assert_eq!(got(&world, second), (vec![4], vec![2, 3]));
+}
+
+#[test]
+fn a_partition_leaves_some_cpus_of_each_socket() {
+    let mut config = config(vec![two_sockets("n0", 1)], &[]);
+    let mut cpu = config.partitions[0].clone();
+    cpu.name = "cpu".into();
+    cpu.max_cpus_per_socket = Some(3);
+    config.partitions.push(cpu);
+    let mut world = World::new(config);
+    let of_cpu = |tasks| {
+        let mut spec = job(tasks, 60);
+        spec.partitions = vec!["cpu".into()];
+        spec
+    };
+    let never = world.submit(of_cpu(7));
+    let first = world.submit(of_cpu(2));
+    let second = world.submit(of_cpu(3));
+    let third = world.submit(of_cpu(2));
+    world.pass_by_core();
+    assert_eq!(cpus(&world, never), [0u32; 0]);
+    assert_eq!(cpus(&world, first), [0, 1]);
+    assert_eq!(cpus(&world, second), [4, 5, 6]);
+    // One CPU of the first socket is left to the partition, and two to others.
+    assert_eq!(cpus(&world, third), [0u32; 0]);
+    let other = world.submit(job(3, 60));
+    world.pass_by_core();
+    assert_eq!(cpus(&world, other), [2, 3, 7]);
+    world.end(first);
+    world.pass_by_core();
+    assert_eq!(cpus(&world, third), [0, 1]);
+}
+
+#[test]
+fn who_waits_for_the_partitions_own_cpus_holds_up_nobody_else() {
+    for by_socket in [false, true] {
+        let mut config = config(vec![two_sockets("n0", 1)], &[]);
+        let mut cpu = config.partitions[0].clone();
+        cpu.name = "cpu".into();
+        match by_socket {
+            true => cpu.max_cpus_per_socket = Some(2),
+            false => cpu.max_cpus_per_node = Some(4),
+        }
+        config.partitions.push(cpu);
+        let mut world = World::new(config);
+        let of_cpu = |tasks| {
+            let mut spec = job(tasks, 60);
+            spec.partitions = vec!["cpu".into()];
+            spec
+        };
+        let first = world.submit(of_cpu(1));
+        let second = world.submit(of_cpu(3));
+        let third = world.submit(of_cpu(2));
+        let other = world.submit(job(4, 90));
+        world.pass_by_core();
+        assert_eq!(cpus(&world, third), [0u32; 0]);
+        assert_eq!(cpus(&world, other).len(), 4, "{by_socket}");
+        // Less than it waits for becomes free: with what was left it is enough.
+        world.end(first);
+        world.pass_by_core();
+        assert_eq!(cpus(&world, third), [0u32; 0]);
+        world.end(second);
+        world.pass_by_core();
+        assert_eq!(cpus(&world, third).len(), 2, "{by_socket}");
+    }
+}
+
+#[test]
+fn a_partition_gives_whole_sockets_and_another_cores() {
+    for by_socket in [false, true] {
+        let words: &[&str] = if by_socket { &["CR_Socket"] } else { &[] };
+        let mut config = config(vec![two_sockets("n0", 1)], words);
+        let mut other = config.partitions[0].clone();
+        other.name = "q".into();
+        other.whole_sockets = Some(!by_socket);
+        config.partitions.push(other);
+        let (cores, sockets) = if by_socket { ("q", "p") } else { ("p", "q") };
+        let mut world = World::new(config);
+        let in_part = |tasks, name: &str| {
+            let mut spec = job(tasks, 60);
+            spec.partitions = vec![name.into()];
+            spec
+        };
+        let small = world.submit(in_part(1, cores));
+        let socket = world.submit(in_part(1, sockets));
+        let more = world.submit(in_part(1, sockets));
+        world.pass_by_core();
+        assert_eq!(cpus(&world, small), [0], "{by_socket}");
+        assert_eq!(cpus(&world, socket), [4, 5, 6, 7], "{by_socket}");
+        assert_eq!(cpus(&world, more), [0u32; 0], "{by_socket}");
+        world.end(small);
+        world.pass_by_core();
+        assert_eq!(cpus(&world, more), [0, 1, 2, 3], "{by_socket}");
+    }
+}
+
+#[test]
+fn memory_by_cpu_is_counted_by_the_threads_that_are_used() {
+    let mut config = config(vec![two_sockets("n0", 2)], &[]);
+    config.memory_is_consumable = true;
+    let mut world = World::new(config);
+    let of = |threads| {
+        let mut spec = job(3, 60);
+        spec.ask.memory = MemoryAsk::PerCpu(100);
+        spec.ask.threads_per_core = threads;
+        spec
+    };
+    let mib = |world: &World, id: JobId| {
+        let share = &world.state.jobs[&id].alloc.as_ref().unwrap().nodes[0];
+        (share.cpus.len(), share.memory_mib)
+    };
+    let both = world.submit(of(None));
+    let one = world.submit(of(Some(1)));
+    world.pass_by_core();
+    assert_eq!(mib(&world, both), (4, 400));
+    assert_eq!(mib(&world, one), (6, 300));
+}
+
+/// Whether a job of so many CPUs fits on one node now, by the simplest means: each socket for itself.
+fn naive_fits(world: &World, partition: &str, cpus_wanted: u32) -> bool {
+    let socket = |node: usize, s: u32| -> (u32, u32) {
+        let node = &world.state.nodes[node];
+        let range = s * 4..s * 4 + 4;
+        let free = range
+            .clone()
+            .filter(|c| node.free_cpus.contains(*c))
+            .count();
+        let active = world.state.active.iter().map(|id| &world.state.jobs[id]);
+        let allocs = active.filter_map(|j| j.alloc.as_ref());
+        let own = allocs
+            .filter(|a| a.partition == "lim")
+            .flat_map(|a| &a.nodes);
+        let held = own.filter(|share| share.node == node.idx);
+        let held = held
+            .flat_map(|share| share.cpus.iter())
+            .filter(|c| range.contains(c));
+        (
+            u32::try_from(free).unwrap(),
+            u32::try_from(held.count()).unwrap(),
+        )
+    };
+    (0..world.state.nodes.len()).any(|node| {
+        let room: u32 = (0..2)
+            .map(|s| match (partition, socket(node, s)) {
+                ("lim", (free, held)) => free.min(3 - held),
+                ("sock", (free, _)) => free / 4 * 4,
+                (_, (free, _)) => free,
+            })
+            .sum();
+        room >= cpus_wanted
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases(64)))]
+
+    /// Jobs of partitions that bound the CPUs of sockets, or give whole ones, and of one that does neither, come and
+    /// go: rules are kept, whatever fits starts when nobody is before it, and following events changes nothing.
+    #[test]
+    fn rules_about_sockets_are_kept(
+        ops in proptest::collection::vec((0u32..5, 1u32..9, any::<usize>()), 1..40),
+    ) {
+        let mut config = config(vec![two_sockets("n0", 1), two_sockets("n1", 1)], &[]);
+        for name in ["lim", "sock"] {
+            let mut part = config.partitions[0].clone();
+            part.name = name.into();
+            match name {
+                "lim" => part.max_cpus_per_socket = Some(3),
+                _ => part.whole_sockets = Some(true),
+            }
+            config.partitions.push(part);
+        }
+        let mut world = World::new(config);
+        for (kind, tasks, which) in ops {
+            let partition = ["p", "lim", "sock"].get(kind as usize);
+            if let Some(partition) = partition {
+                let idle = world.state.pending.is_empty();
+                let mut spec = wide(1, tasks, 10);
+                spec.partitions = vec![(*partition).into()];
+                let fits = naive_fits(&world, partition, tasks);
+                let id = world.submit(spec);
+                let fresh = Scheduler::new(&world.state).plan(&world.state, world.now);
+                let plan = world.sched.plan(&world.state, world.now);
+                prop_assert_eq!(&plan.starts, &fresh.starts);
+                world.pass_by_core();
+                if idle {
+                    let started = world.state.jobs[&id].alloc.is_some();
+                    prop_assert_eq!(started, fits, "{} CPUs of {}", tasks, partition);
+                }
+            } else {
+                let running: Vec<JobId> = world.state.active.iter().copied().collect();
+                if let Some(id) = running.get(which % running.len().max(1)) {
+                    world.end(*id);
+                }
+                world.pass_by_core();
+            }
+            prop_assert_eq!(world.state.check_invariants(), Ok(()));
+            for id in &world.state.active {
+                let alloc = world.state.jobs[id].alloc.as_ref().unwrap();
+                for share in alloc.nodes.iter().filter(|_| alloc.partition == "sock") {
+                    prop_assert!(share.cpus.len() % 4 == 0);
+                    let sockets = (0..2u32).filter(|s| (s * 4..s * 4 + 4).all(|c| share.cpus.contains(c)));
+                    prop_assert_eq!(sockets.count() as u32 * 4, share.cpus.len());
+                }
+            }
+            for node in &world.state.nodes {
+                for s in 0..2u32 {
+                    let of_lim = world.state.active.iter().filter_map(|id| world.state.jobs[id].alloc.as_ref());
+                    let shares = of_lim.filter(|a| a.partition == "lim").flat_map(|a| &a.nodes);
+                    let held = shares.filter(|share| share.node == node.idx).flat_map(|share| share.cpus.iter());
+                    prop_assert!(held.filter(|c| c / 4 == s).count() <= 3);
+                }
+            }
+        }
+    }
 }

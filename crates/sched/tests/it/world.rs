@@ -79,6 +79,7 @@ pub(crate) fn partition(name: &str, nodes: &[NodeConfig]) -> PartitionConfig {
         over_time_limit_min: None,
         billing_weights: None,
         topology: None,
+        ..PartitionConfig::named("")
     }
 }
 

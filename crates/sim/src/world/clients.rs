@@ -229,6 +229,7 @@ fn partition(name: &str, nodes: Vec<String>, default: bool, tier: u32) -> Partit
         over_time_limit_min: None,
         billing_weights: None,
         topology: None,
+        ..PartitionConfig::named("")
     }
 }
 

@@ -134,6 +134,7 @@ fn terms_text(out: &mut String, terms: &Terms) {
         max_submit_account: _,
         max_tres_account: _,
         min_tres: _,
+        min_priority: _,
     } = &terms.limits;
     let numbers = [
         ("Priority", &terms.priority),

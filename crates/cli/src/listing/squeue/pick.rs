@@ -151,11 +151,13 @@ impl Wishes {
         filter
     }
 
-    /// Whether a single job was asked for and there is none of that number. Several are a search, one is a question.
-    pub(super) fn is_one_unknown(&self, jobs: &Jobs) -> bool {
+    /// Refuses a number that names nothing, if it is the only one. Several are a search, one is a question.
+    pub(super) fn check_jobs(&self, jobs: &Jobs, call: &str) -> Result<(), Failure> {
         match self.jobs.as_deref() {
-            Some([one]) => jobs.unknown.contains(&one.id),
-            _ => false,
+            Some([one]) if jobs.unknown.contains(&one.id) => Err(Failure::new(format!(
+                "{call} error: Invalid job id specified"
+            ))),
+            _ => Ok(()),
         }
     }
 

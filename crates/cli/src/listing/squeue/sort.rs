@@ -6,7 +6,8 @@ use super::super::job::JobRow;
 use super::super::step_fields::StepRow;
 use super::super::{Failure, job_fields, step_fields};
 use std::borrow::Cow;
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
+use std::rc::Rc;
 
 /// What a row is ordered by.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,7 +17,93 @@ enum Key<'a> {
     Task(u64, u64),
 }
 
-type Directed<'a> = Result<Key<'a>, Reverse<Key<'a>>>;
+/// The same without the row: texts are kept once as long as they stay the same from row to row.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kept {
+    Number(i64),
+    Text(Rc<str>),
+    Task(u64, u64),
+}
+
+/// The keys of rows, from which their order follows.
+#[derive(Debug)]
+pub(super) struct Order {
+    /// Whether descending, and by what.
+    keys: Vec<(bool, u8)>,
+    /// For each row as many as there are keys.
+    rows: Vec<Kept>,
+    /// The last text of each key.
+    last: Vec<Rc<str>>,
+    count: usize,
+}
+
+impl Order {
+    /// An order of jobs.
+    pub(super) fn of_jobs(keys: &str) -> Result<Order, Failure> {
+        let keys = parse(keys)?;
+        check(&keys, job_fields::FIELDS)?;
+        Ok(Order::by(keys))
+    }
+
+    /// An order of steps.
+    pub(super) fn of_steps(keys: &str) -> Result<Order, Failure> {
+        let keys = parse(keys)?;
+        check(&keys, step_fields::FIELDS)?;
+        Ok(Order::by(keys))
+    }
+
+    fn by(keys: Vec<(bool, u8)>) -> Order {
+        Order {
+            last: vec![Rc::from(""); keys.len()],
+            keys,
+            rows: Vec::new(),
+            count: 0,
+        }
+    }
+
+    /// The next row is of this job.
+    pub(super) fn add_job(&mut self, row: &JobRow<'_>, ctx: &Ctx) {
+        self.add(|letter| job_key(row, letter, ctx));
+    }
+
+    /// The next row is of this step.
+    pub(super) fn add_step(&mut self, row: &StepRow<'_>, ctx: &Ctx) {
+        self.add(|letter| step_key(row, letter, ctx));
+    }
+
+    fn add<'a>(&mut self, key: impl Fn(u8) -> Key<'a>) {
+        for ((_, letter), last) in self.keys.iter().zip(&mut self.last) {
+            self.rows.push(match key(*letter) {
+                Key::Number(number) => Kept::Number(number),
+                Key::Task(base, index) => Kept::Task(base, index),
+                Key::Text(text) => {
+                    if **last != *text {
+                        *last = Rc::from(&*text);
+                    }
+                    Kept::Text(Rc::clone(last))
+                }
+            });
+        }
+        self.count += 1;
+    }
+
+    /// The rows in order, by their places; nothing if they came in it.
+    pub(super) fn sorted(&self) -> Option<Vec<usize>> {
+        let compare = |a: usize, b: usize| {
+            let of = |row: usize| &self.rows[row * self.keys.len()..];
+            let keys = self.keys.iter().zip(of(a).iter().zip(of(b)));
+            keys.map(|((down, _), (a, b))| if *down { b.cmp(a) } else { a.cmp(b) })
+                .find(|order| order.is_ne())
+                .unwrap_or(Ordering::Equal)
+        };
+        if (1..self.count).all(|row| compare(row - 1, row).is_le()) {
+            return None;
+        }
+        let mut places: Vec<usize> = (0..self.count).collect();
+        places.sort_by(|a, b| compare(*a, *b));
+        Some(places)
+    }
+}
 
 fn parse(keys: &str) -> Result<Vec<(bool, u8)>, Failure> {
     let mut parsed = Vec::new();
@@ -36,55 +123,6 @@ fn parse(keys: &str) -> Result<Vec<(bool, u8)>, Failure> {
         }
     }
     Ok(parsed)
-}
-
-fn order<'a, T: Copy>(
-    rows: Vec<T>,
-    keys: &[(bool, u8)],
-    key: impl Fn(&T, u8) -> Key<'a>,
-) -> Vec<T> {
-    let mut keyed: Vec<(Vec<Directed<'a>>, T)> = rows
-        .into_iter()
-        .map(|row| {
-            let of_row = keys
-                .iter()
-                .map(|(down, letter)| {
-                    let key = key(&row, *letter);
-                    if *down { Err(Reverse(key)) } else { Ok(key) }
-                })
-                .collect();
-            (of_row, row)
-        })
-        .collect();
-    keyed.sort_by(|(a, _), (b, _)| {
-        a.iter()
-            .zip(b)
-            .map(|(a, b)| a.cmp(b))
-            .find(|o| o.is_ne())
-            .unwrap_or(Ordering::Equal)
-    });
-    keyed.into_iter().map(|(_, row)| row).collect()
-}
-
-/// Jobs in order.
-pub(super) fn jobs<'a>(
-    rows: Vec<JobRow<'a>>,
-    keys: &str,
-    ctx: &Ctx,
-) -> Result<Vec<JobRow<'a>>, Failure> {
-    let keys = parse(keys)?;
-    check(&keys, job_fields::FIELDS)?;
-    Ok(order(rows, &keys, |row, letter| job_key(row, letter, ctx)))
-}
-
-/// Steps in order.
-pub(super) fn steps(rows: &mut Vec<StepRow<'_>>, keys: &str, ctx: &Ctx) -> Result<(), Failure> {
-    let keys = parse(keys)?;
-    check(&keys, step_fields::FIELDS)?;
-    *rows = order(std::mem::take(rows), &keys, |row, letter| {
-        step_key(row, letter, ctx)
-    });
-    Ok(())
 }
 
 fn check<R: Record>(keys: &[(bool, u8)], table: &[Field<R>]) -> Result<(), Failure> {

@@ -268,7 +268,7 @@ fn tasks_of(part: &Part, component: &HetComponent) -> u32 {
 }
 
 fn run(say: &Say, line: &Line, made: Made, holder: Option<Holder>) -> Result<ExitCode, ExitCode> {
-    let session = Session::start(say, line, made.parts, made.streams)?;
+    let session = Session::start(say, line, made.parts, made.streams, None)?;
     Ok(session.run(made.leads, holder).code)
 }
 

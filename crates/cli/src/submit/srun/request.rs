@@ -394,7 +394,7 @@ fn differs_by_task(pattern: &str) -> bool {
     false
 }
 
-fn streams(chosen: &Chosen) -> Result<(StdioSpec, Streams, StdinTask), OptionError> {
+pub(super) fn streams(chosen: &Chosen) -> Result<(StdioSpec, Streams, StdinTask), OptionError> {
     let mut stdio = StdioSpec::default();
     let stdout = sink(chosen.value("output"), &mut stdio.stdout);
     let stderr = match chosen.value("error") {

@@ -136,12 +136,14 @@ fn due(moment: &mut Option<Instant>) -> bool {
 
 impl Session {
     /// Opens files and connections. Tasks start when every step daemon has heard the key. The step may have parts in
-    /// several components of a heterogeneous job; what the first one says of streams and signals holds for all.
+    /// several components of a heterogeneous job; what the first one says of streams and signals holds for all. `relay`
+    /// is the connection to the agent, where the task has the streams and runs already.
     pub(super) fn start(
         say: &Say,
         line: &line::Line,
         parts: Vec<(StepSpec, StepCreated)>,
         streams: Streams,
+        relay: Option<AgentStream>,
     ) -> Result<Session, ExitCode> {
         let fail = |text: String| {
             say.error(&text);
@@ -167,24 +169,21 @@ impl Session {
         let direct = spec.unbuffered || spec.pty.is_some() || tasks.count() <= 1;
         let (stdout, stderr) =
             open_outputs(&streams, &names, append, label, direct).map_err(fail)?;
-        let input = open_input(&streams.stdin, &names).map_err(fail)?;
-        if let StdinTask::One(task) = spec.stdin_task
-            && task as usize >= tasks.count()
-        {
-            let count = tasks.count();
-            return Err(fail(format!(
-                "--input={task}: the step has {count} tasks, numbered from 0"
-            )));
-        }
+        let direct = relay.is_some();
+        let input = match direct {
+            true => Input::None,
+            false => open_input(&streams.stdin, &names).map_err(fail)?,
+        };
+        check_input(spec.stdin_task, tasks.count()).map_err(fail)?;
         let (prolog, epilog) = site_programs(chosen);
         let rules = Rules::read(say, chosen, &spec, epilog)?;
         if let Some(prolog) = prolog {
             run_program(say, &prolog);
         }
         let meshed = parts.iter().any(|(_, created)| !created.wires.is_empty());
-        let nodes = Nodes::greet(say, parts)?;
+        let nodes = Nodes::greet(say, parts, relay)?;
         let id = format!("StepId={}.{step}", spec.job);
-        Ok(Session {
+        let mut session = Session {
             say: *say,
             id,
             job: spec.job.to_string(),
@@ -204,7 +203,11 @@ impl Session {
             aborted: false,
             lost: false,
             leave: false,
-        })
+        };
+        if direct {
+            session.heard(0, FromStepd::Started(Vec::new()));
+        }
+        Ok(session)
     }
 
     /// Stays until the step has ended. `leads` keep the step alive; `holder` keeps the allocation, if it is ours.
@@ -654,6 +657,16 @@ fn open_outputs(
         make(&streams.stderr, Target::Stderr)?
     };
     Ok((stdout, stderr))
+}
+
+/// Input is for a task that there is.
+fn check_input(to: StdinTask, count: usize) -> Result<(), String> {
+    match to {
+        StdinTask::One(task) if task as usize >= count => Err(format!(
+            "--input={task}: the step has {count} tasks, numbered from 0"
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn open_input(feed: &Feed, names: &Names<'_>) -> Result<Input, String> {

@@ -1,6 +1,7 @@
 //! The nodes of a step, and the connections by which they are reached: one to each, or, where a step has more nodes than
 //! its tree is wide, one to the head of each branch. When the node in the middle of a branch is lost, those below it are
-//! connected to directly and say again what was lost with it, and hear again what they missed.
+//! connected to directly and say again what was lost with it, and hear again what they missed. A step that has srun's
+//! streams is spoken to through the agent, and directly only when that is lost.
 
 use super::peer::Peer;
 use crate::submit::agent::AgentStream;
@@ -67,8 +68,12 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Opens the connections and proves to each step daemon that it is this step's srun.
-    pub(super) fn greet(say: &Say, parts: Vec<(StepSpec, StepCreated)>) -> Result<Nodes, ExitCode> {
+    /// Opens the connections, unless `relay` is one, and proves to each step daemon that it is this step's srun.
+    pub(super) fn greet(
+        say: &Say,
+        parts: Vec<(StepSpec, StepCreated)>,
+        mut relay: Option<AgentStream>,
+    ) -> Result<Nodes, ExitCode> {
         let mut all = Nodes {
             nodes: Vec::new(),
             parts: Vec::new(),
@@ -78,7 +83,7 @@ impl Nodes {
             first: 0,
         };
         for (spec, created) in parts {
-            all.greet_part(say, &spec, created)?;
+            all.greet_part(say, &spec, created, relay.take())?;
         }
         Ok(all)
     }
@@ -88,6 +93,7 @@ impl Nodes {
         say: &Say,
         spec: &StepSpec,
         created: StepCreated,
+        relay: Option<AgentStream>,
     ) -> Result<(), ExitCode> {
         let (part, first) = (self.parts.len(), self.nodes.len());
         let width = created.tree_width();
@@ -116,6 +122,11 @@ impl Nodes {
             width,
             key: created.key,
         });
+        if let Some(stream) = relay {
+            let nodes = first..self.nodes.len();
+            self.peers.push(Peer::relayed(nodes, stream));
+            return Ok(());
+        }
         for branch in tree::branches(first..self.nodes.len(), width) {
             self.connect(branch.clone()).map_err(|e| {
                 let node = &self.nodes[branch.start].node;
@@ -250,9 +261,12 @@ impl Nodes {
                 self.take(at, message, &mut out);
             }
             if self.peers[at].is_broken() {
-                let head = self.peers[at].nodes.start;
+                let (nodes, relayed) = (self.peers[at].nodes.clone(), self.peers[at].is_relayed());
                 self.peers[at].close();
-                self.lost(head, &mut out);
+                // The step goes on without the agent.
+                if !relayed || self.connect(nodes.clone()).is_err() {
+                    self.lost(nodes.start, &mut out);
+                }
             }
         }
         self.peers.retain(|p| !p.is_closed());

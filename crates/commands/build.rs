@@ -1,0 +1,26 @@
+//! How the commands are laid out: functions that they run lie side by side. Spread over all of the program, each brings a
+//! page fault of its own, and a command lives for less than a millisecond, of which these are a good part.
+
+use std::path::Path;
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=early_text.txt");
+    let var = |name: &str| std::env::var(name).unwrap_or_default();
+    let is_static = var("CARGO_CFG_TARGET_OS") == "linux" && var("CARGO_CFG_TARGET_ENV") == "musl";
+    if !is_static || var("PROFILE") != "release" {
+        return;
+    }
+    // A section of its own beside the linker's usual ones.
+    let list = include_str!("early_text.txt");
+    let functions = list.lines().filter(|line| !line.starts_with('#'));
+    let sections: String = functions
+        .map(|name| format!("*(\".text.{name}\")\n"))
+        .collect();
+    let text = format!("SECTIONS {{ .text.early : {{\n{sections}}} }} INSERT BEFORE .text\n");
+    let script = Path::new(&var("OUT_DIR")).join("early_text.ld");
+    match std::fs::write(&script, text) {
+        Ok(()) => println!("cargo:rustc-link-arg-bins=-Wl,-T,{}", script.display()),
+        Err(e) => println!("cargo:warning=functions stay where they are: {e}"),
+    }
+}

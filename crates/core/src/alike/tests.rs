@@ -1,0 +1,130 @@
+use super::*;
+use crate::ids::Attempt;
+use crate::job::{JobState, Reason};
+use crate::shared_spec::SpecTable;
+use crate::spec::JobSpec;
+use crate::time::TimeLimit;
+use proptest::prelude::*;
+
+/// A record of one of some specifications. The last number chooses what else is unusual of it.
+fn job(specs: &[Arc<JobSpec>], of: (u64, usize, i64, i64, u32, u8)) -> Job {
+    let (id, spec, submitted, waits, priority, unusual) = of;
+    let at = Timestamp(submitted);
+    let mut job = Job::new(
+        JobId(id),
+        Arc::clone(&specs[spec]),
+        TimeLimit::Minutes(60),
+        at,
+    );
+    job.priority = priority;
+    job.partition = "batch".to_owned();
+    job.eligible_time = (unusual != 1).then(|| Timestamp(submitted.wrapping_add(waits)));
+    job.predicted_s = (unusual != 2).then_some(priority / 3);
+    job.last_sched_eval = (unusual == 3).then_some(at);
+    match unusual {
+        4 => job.state = JobState::Running,
+        5 => job.reason = Reason::Dependency,
+        6 => job.attempt = Attempt(7),
+        _ => {}
+    }
+    job
+}
+
+fn specs() -> Vec<Arc<JobSpec>> {
+    let named = |name: &str| JobSpec {
+        name: name.to_owned(),
+        ..JobSpec::default()
+    };
+    ["a", "b", "c"].map(|name| Arc::new(named(name))).to_vec()
+}
+
+fn written(jobs: &[Job], runs: bool, codec: &mut SpecTable) -> Vec<u8> {
+    let records = Records {
+        jobs: jobs.iter().collect(),
+        runs,
+    };
+    minicbor::to_vec_with(&records, codec).unwrap()
+}
+
+fn read(bytes: &[u8], codec: &mut SpecTable) -> Result<Vec<Job>, Error> {
+    decode(&mut Decoder::new(bytes), codec)
+}
+
+prop_compose! {
+    fn records()(of in prop::collection::vec(
+        // Mostly what users submit: the next number, some milliseconds later.
+        prop_oneof![
+            4 => (1_u64..3, 0_usize..3, 0_i64..50, 0_i64..2, 0_u32..9, Just(0_u8)),
+            1 => (any::<u64>(), 0_usize..3, any::<i64>(), any::<i64>(), any::<u32>(), 0_u8..7),
+        ],
+        0..40,
+    )) -> Vec<Job> {
+        let specs = specs();
+        let mut last = (1000_u64, 1_800_000_000_000_i64);
+        of.into_iter().map(|mut of| {
+            last = (last.0.wrapping_add(of.0), last.1.wrapping_add(of.2));
+            (of.0, of.2) = last;
+            job(&specs, of)
+        }).collect()
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(parts in prop::collection::vec(records(), 1..3), runs: bool) {
+        let (mut writer, mut reader) = (SpecTable::default(), SpecTable::default());
+        for jobs in &parts {
+            let bytes = written(jobs, runs, &mut writer);
+            prop_assert_eq!(&read(&bytes, &mut reader).unwrap(), jobs);
+        }
+    }
+
+    #[test]
+    fn damage_is_an_error_or_other_records(jobs in records(), at: prop::sample::Index, byte: u8) {
+        let mut bytes = written(&jobs, true, &mut SpecTable::default());
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        let _ = read(&bytes, &mut SpecTable::default());
+        let _ = read(&bytes[..at], &mut SpecTable::default());
+    }
+}
+
+#[test]
+fn jobs_of_a_loop_take_a_few_bytes_each() {
+    let specs = specs();
+    let of = |n: u64| {
+        job(
+            &specs,
+            (1000 + n, 0, 1_800_000_000_000 + 3 * n as i64, 0, 9, 0),
+        )
+    };
+    let jobs: Vec<Job> = (0..1000).map(of).collect();
+    let all = written(&jobs, true, &mut SpecTable::default()).len();
+    let first = written(&jobs[..1], true, &mut SpecTable::default()).len();
+    assert!(
+        all - first <= 999 * 2 + 8,
+        "{all} bytes, {first} of them for the first"
+    );
+}
+
+#[test]
+fn users_that_take_turns_are_a_run_too() {
+    let specs = specs();
+    let of = |n: u64| job(&specs, (n, n as usize % 3, n as i64, 0, 9, 0));
+    let jobs: Vec<Job> = (0..300).map(of).collect();
+    let mut codec = SpecTable::default();
+    let all = written(&jobs, true, &mut codec).len();
+    let whole = written(&jobs[..3], true, &mut SpecTable::default()).len();
+    assert!(
+        all < whole + 300 * 5,
+        "{all} bytes, {whole} for the first of each"
+    );
+}
+
+#[test]
+fn a_run_without_a_record_before_it_is_an_error() {
+    let run = minicbor::to_vec(minicbor::bytes::ByteVec::from(vec![0])).unwrap();
+    let bytes = [&[0x81][..], &run].concat();
+    let error = read(&bytes, &mut SpecTable::default()).unwrap_err();
+    assert!(error.to_string().contains("not there"), "{error}");
+}

@@ -1,0 +1,166 @@
+//! Unix sockets of the agent. The runtime's own ones hear of it each time that the other side has taken what was written,
+//! which wakes the agent for nothing, several times a step. These ask for that only when a write has found the socket
+//! full.
+
+use crate::descriptors::{self, StandardStreams};
+use crate::sys;
+use muster_proto::frame::Frames;
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
+
+/// A connection; clones are the same one.
+#[derive(Clone, Debug)]
+pub(super) struct Socket(Arc<AsyncFd<UnixStream>>);
+
+impl Socket {
+    /// Takes a connection over.
+    pub(super) fn new(stream: UnixStream) -> io::Result<Socket> {
+        stream.set_nonblocking(true)?;
+        let fd = sys::watch(stream, Interest::READABLE)?;
+        Ok(Socket(Arc::new(fd)))
+    }
+
+    /// Connects.
+    pub(super) async fn connect(path: &Path) -> io::Result<Socket> {
+        Socket::new(tokio::net::UnixStream::connect(path).await?.into_std()?)
+    }
+
+    /// Reads what is there, once something is; nothing at the end.
+    pub(super) async fn read(&self, chunk: &mut [u8]) -> io::Result<usize> {
+        self.receive_by(|mut stream| stream.read(chunk)).await
+    }
+
+    /// The same, and takes what comes with it.
+    pub(super) async fn receive(
+        &self,
+        chunk: &mut [u8],
+        come: &mut VecDeque<OwnedFd>,
+    ) -> io::Result<usize> {
+        self.receive_by(|stream| descriptors::receive(stream, chunk, come))
+            .await
+    }
+
+    async fn receive_by(
+        &self,
+        mut read: impl FnMut(&UnixStream) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        loop {
+            let mut ready = self.0.readable().await?;
+            match ready.try_io(|fd| read(fd.get_ref())) {
+                Ok(Err(e)) if e.kind() == io::ErrorKind::Interrupted => {}
+                Ok(done) => return done,
+                // Not yet, then.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Writes all.
+    pub(super) async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all_with(bytes, None).await
+    }
+
+    /// The same, with streams that go with the first byte.
+    pub(super) async fn write_all_with(
+        &self,
+        bytes: &[u8],
+        mut streams: Option<&StandardStreams>,
+    ) -> io::Result<()> {
+        let mut stream = self.0.get_ref();
+        let mut done = 0;
+        while done < bytes.len() {
+            let written = match streams {
+                Some(with) => descriptors::send(stream, &bytes[done..], with),
+                None => stream.write(&bytes[done..]),
+            };
+            match written {
+                Ok(n) => {
+                    done += n;
+                    streams = None;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.until_writable().await?,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    async fn until_writable(&self) -> io::Result<()> {
+        let other = self.0.get_ref().try_clone()?;
+        let other = sys::watch(other, Interest::WRITABLE)?;
+        other.writable().await?.retain_ready();
+        Ok(())
+    }
+}
+
+/// Writes what comes into the outlet, until either end is gone.
+pub(super) fn spawn_writer(socket: Socket) -> super::Outlet {
+    let (outlet, mut inbox) = mpsc::unbounded_channel::<Vec<u8>>();
+    tokio::spawn(async move {
+        while let Some(mut bytes) = inbox.recv().await {
+            while let Ok(more) = inbox.try_recv() {
+                bytes.extend_from_slice(&more);
+            }
+            if socket.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+    });
+    outlet
+}
+
+/// Hands on every frame that comes, until the stream ends; gives why it did.
+pub(super) async fn read_frames<T: for<'b> minicbor::Decode<'b, ()>>(
+    socket: Socket,
+    mut take: impl FnMut(T),
+) -> String {
+    let mut frames = Frames::default();
+    let mut chunk = vec![0; 64 << 10];
+    loop {
+        match socket.read(&mut chunk).await {
+            Ok(0) => return "closed by the other side".to_owned(),
+            Ok(n) => frames.push(&chunk[..n]),
+            Err(e) => return e.to_string(),
+        }
+        loop {
+            match frames.take() {
+                Ok(Some(message)) => take(message),
+                Ok(None) => break,
+                Err(e) => return e.to_string(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More than a socket takes: the writer waits for the reader.
+    #[tokio::test]
+    async fn what_does_not_fit_waits() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let (near, far) = (Socket::new(near).unwrap(), Socket::new(far).unwrap());
+        let sent: Vec<u8> = (0..4 << 20).map(|n: u32| n.to_le_bytes()[0]).collect();
+        let bytes = sent.clone();
+        let writer = tokio::spawn(async move { near.write_all(&bytes).await });
+        let (mut got, mut chunk) = (Vec::new(), vec![0; 100_000]);
+        loop {
+            let n = far.read(&mut chunk).await.unwrap();
+            if n == 0 {
+                break;
+            }
+            got.extend_from_slice(&chunk[..n]);
+        }
+        writer.await.unwrap().unwrap();
+        assert!(got == sent);
+    }
+}

@@ -1,0 +1,151 @@
+//! Descriptors that come with messages: srun's standard streams, on their way to the task that is to have them.
+
+use crate::sys;
+use nix::cmsg_space;
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// How many there are to a message.
+const COUNT: usize = 3;
+/// How many the kernel lets anybody send at once: what comes must fit, or it would stay open without an owner.
+const SENT_MAX: usize = 253;
+
+/// Standard streams of a task.
+#[derive(Debug)]
+pub(crate) struct StandardStreams {
+    pub(crate) stdin: OwnedFd,
+    pub(crate) stdout: OwnedFd,
+    pub(crate) stderr: OwnedFd,
+}
+
+impl StandardStreams {
+    /// The next that have come, if they have.
+    pub(crate) fn take(come: &mut VecDeque<OwnedFd>) -> Option<StandardStreams> {
+        if come.len() < COUNT {
+            return None;
+        }
+        Some(StandardStreams {
+            stdin: come.pop_front()?,
+            stdout: come.pop_front()?,
+            stderr: come.pop_front()?,
+        })
+    }
+
+    /// Their numbers, in order.
+    pub(crate) fn numbers(&self) -> [RawFd; COUNT] {
+        [&self.stdin, &self.stdout, &self.stderr].map(AsRawFd::as_raw_fd)
+    }
+}
+
+/// Sends bytes, as many as the socket takes, and streams with the first of them.
+///
+/// # Errors
+/// Those of sendmsg(2).
+pub(crate) fn send(
+    socket: &impl AsRawFd,
+    bytes: &[u8],
+    streams: &StandardStreams,
+) -> io::Result<usize> {
+    let numbers = streams.numbers();
+    let with = [ControlMessage::ScmRights(&numbers)];
+    let flags = MsgFlags::MSG_NOSIGNAL;
+    let bytes = [IoSlice::new(bytes)];
+    Ok(sendmsg::<()>(
+        socket.as_raw_fd(),
+        &bytes,
+        &with,
+        flags,
+        None,
+    )?)
+}
+
+/// Receives bytes, and what comes with them, which is closed at the next exec. Messages come after what comes with them.
+///
+/// # Errors
+/// Those of recvmsg(2); and `InvalidData` where more come than go with a message, after which those that come later would
+/// be mistaken for them.
+pub(crate) fn receive(
+    socket: &impl AsRawFd,
+    chunk: &mut [u8],
+    come: &mut VecDeque<OwnedFd>,
+) -> io::Result<usize> {
+    let mut space = cmsg_space!([RawFd; SENT_MAX]);
+    let mut chunks = [IoSliceMut::new(chunk)];
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+    let got = recvmsg::<()>(socket.as_raw_fd(), &mut chunks, Some(&mut space), flags)?;
+    let mut with: Vec<OwnedFd> = Vec::new();
+    for message in got.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(numbers) = message {
+            with.extend(numbers.into_iter().map(sys::adopt));
+        }
+    }
+    if with.len() > COUNT {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "more descriptors came than go with a message",
+        ));
+    }
+    come.extend(with);
+    Ok(got.bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    fn streams() -> (StandardStreams, [UnixStream; 3]) {
+        let pairs = [(); 3].map(|()| UnixStream::pair().unwrap());
+        let [(a, x), (b, y), (c, z)] = pairs;
+        let streams = StandardStreams {
+            stdin: a.into(),
+            stdout: b.into(),
+            stderr: c.into(),
+        };
+        (streams, [x, y, z])
+    }
+
+    #[test]
+    fn streams_come_in_order_and_not_after_their_message() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let mut far_ends = Vec::new();
+        for letter in [b"a", b"b"] {
+            let (streams, ends) = streams();
+            assert_eq!(send(&near, letter, &streams).unwrap(), 1);
+            far_ends.push(ends);
+        }
+        (&near).write_all(b"c").unwrap();
+        let (mut come, mut got) = (VecDeque::new(), Vec::new());
+        while !got.contains(&b'b') {
+            let mut chunk = [0; 8];
+            let n = receive(&far, &mut chunk, &mut come).unwrap();
+            got.extend_from_slice(&chunk[..n]);
+        }
+        for mut ends in far_ends {
+            let streams = StandardStreams::take(&mut come).unwrap();
+            File::from(streams.stdout).write_all(b"hello").unwrap();
+            let mut text = [0; 5];
+            ends[1].read_exact(&mut text).unwrap();
+            assert_eq!(&text, b"hello");
+        }
+        assert!(StandardStreams::take(&mut come).is_none());
+    }
+
+    #[test]
+    fn more_than_streams_is_an_error() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let (streams, _ends) = streams();
+        let numbers = [streams.numbers(), streams.numbers()].concat();
+        let with = [ControlMessage::ScmRights(&numbers)];
+        let bytes = [IoSlice::new(b"a")];
+        let flags = MsgFlags::empty();
+        sendmsg::<()>(near.as_raw_fd(), &bytes, &with, flags, None).unwrap();
+        let mut come = VecDeque::new();
+        let got = receive(&far, &mut [0; 8], &mut come);
+        assert_eq!(got.unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+}
