@@ -372,8 +372,14 @@ impl State {
             );
             self.next_job_id = id.0 + 1;
             let task = record.task(id, index);
+            let counted = self.counted(record);
             if let Some(job) = self.jobs.get_mut(&base) {
                 job.turn(event);
+            }
+            // The task counts for itself from now on.
+            if let Some(record) = self.jobs.get(&base) {
+                let left = self.counted(record);
+                self.shift_counted(&counted, &left);
             }
             self.insert(task);
             if let Some(info) = self.arrays.get_mut(&base) {

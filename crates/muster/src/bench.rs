@@ -21,7 +21,7 @@ is found; else a program of the same output, which is built with mpicc.
   --nodes N,...    numbers of nodes (default 1,2)
   --reps N         runs of each kind, of which the best counts (default 5)
   --mpi WORD       openmpi, mpich or intel (default: the first on the path)
-  --largest N      bytes of the largest message (default 4194304; IMB-MPI1 takes its own)
+  --largest N      bytes of the largest message (default 268435456)
   --plot FILE      write start times and rates as SVG
   --json           one JSON object
 ";
@@ -162,7 +162,7 @@ fn parse(words: &[String]) -> Result<Args> {
         nodes: vec![1, 2],
         reps: 5,
         family: None,
-        largest: 4 << 20,
+        largest: 256 << 20,
         plot: None,
         json: false,
     };
@@ -392,7 +392,12 @@ impl Bench {
             );
         }
         let program = match &self.mpi.benchmark {
-            Some(path) => format!("{} PingPong", path.display()),
+            // It takes powers of two, and gives up a size after ten seconds unless it is told to take its time.
+            Some(path) => format!(
+                "{} -npmin 2 -msglog 0:{} -time 60 PingPong",
+                path.display(),
+                args.largest.max(1).ilog2()
+            ),
             None => format!("./pingpong {}", args.largest),
         };
         let mut all = Vec::new();

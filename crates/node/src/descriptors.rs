@@ -7,8 +7,6 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// How many there are to a message.
-const COUNT: usize = 3;
 /// How many the kernel lets anybody send at once: what comes must fit, or it would stay open without an owner.
 const SENT_MAX: usize = 253;
 
@@ -21,9 +19,12 @@ pub(crate) struct StandardStreams {
 }
 
 impl StandardStreams {
+    /// How many there are to a message.
+    pub(crate) const COUNT: usize = 3;
+
     /// The next that have come, if they have.
     pub(crate) fn take(come: &mut VecDeque<OwnedFd>) -> Option<StandardStreams> {
-        if come.len() < COUNT {
+        if come.len() < Self::COUNT {
             return None;
         }
         Some(StandardStreams {
@@ -34,7 +35,7 @@ impl StandardStreams {
     }
 
     /// Their numbers, in order.
-    pub(crate) fn numbers(&self) -> [RawFd; COUNT] {
+    pub(crate) fn numbers(&self) -> [RawFd; Self::COUNT] {
         [&self.stdin, &self.stdout, &self.stderr].map(AsRawFd::as_raw_fd)
     }
 }
@@ -81,7 +82,7 @@ pub(crate) fn receive(
             with.extend(numbers.into_iter().map(sys::adopt));
         }
     }
-    if with.len() > COUNT {
+    if with.len() > StandardStreams::COUNT {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "more descriptors came than go with a message",

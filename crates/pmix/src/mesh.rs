@@ -170,6 +170,10 @@ impl Mesh {
         let Some(ucx) = &mut self.ucx else {
             return;
         };
+        // A way that was found broken in the last round is news only if the other end has not said good-bye since: UCX
+        // may tell first that it leaves.
+        let links = self.links.iter_mut().filter(|l| l.open && !l.bye);
+        self.notes.extend(links.filter_map(|l| l.note.take()));
         for arrival in ucx.progress() {
             match arrival {
                 Arrival::Message(tag, packet) => {
@@ -187,9 +191,6 @@ impl Mesh {
                 }
             }
         }
-        let links = self.links.iter_mut();
-        self.notes
-            .extend(links.filter(|l| !l.bye).filter_map(|l| l.note.take()));
     }
 
     fn accept(&mut self) {

@@ -222,25 +222,6 @@ impl Server {
         }
     }
 
-    /// Forgets a name space.
-    pub(crate) fn deregister_job(&self, nspace: &str) {
-        let name: [c_char; sys::NSPACE] = sys::fixed(nspace);
-        let outcome = self.wait_for("PMIx_server_deregister_nspace", |f, slot| {
-            // SAFETY: the name lives until the callback has come.
-            unsafe { (self.library.functions.deregister_nspace)(name.as_ptr(), f, slot) };
-            status::SUCCESS
-        });
-        if let Err(e) = outcome {
-            eprintln!("{e}");
-        }
-    }
-
-    /// Ends the server: connections are closed and its files removed.
-    pub(crate) fn stop(&self) {
-        // SAFETY: nothing of the server is used afterwards.
-        unsafe { (self.library.functions.server_finalize)() };
-    }
-
     /// Calls a function of the library that answers by a callback, and waits for it. Not to be called on the library's
     /// own thread.
     fn wait_for(

@@ -181,12 +181,10 @@ functions! {
     required {
         get_version = c"PMIx_Get_version": fn() -> *const c_char;
         server_init = c"PMIx_server_init": fn(*mut UpcallPtr, *mut RawInfo, usize) -> c_int;
-        server_finalize = c"PMIx_server_finalize": fn() -> c_int;
         generate_regex = c"PMIx_generate_regex": fn(*const c_char, *mut *mut c_char) -> c_int;
         generate_ppn = c"PMIx_generate_ppn": fn(*const c_char, *mut *mut c_char) -> c_int;
         register_nspace = c"PMIx_server_register_nspace":
             fn(*const c_char, c_int, *mut RawInfo, usize, OpFn, *mut c_void) -> c_int;
-        deregister_nspace = c"PMIx_server_deregister_nspace": fn(*const c_char, OpFn, *mut c_void);
         register_client = c"PMIx_server_register_client":
             fn(*const Proc, u32, u32, *mut c_void, OpFn, *mut c_void) -> c_int;
         setup_fork = c"PMIx_server_setup_fork": fn(*const Proc, *mut *mut *mut c_char) -> c_int;

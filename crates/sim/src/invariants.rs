@@ -4,6 +4,7 @@
 use crate::Violation;
 use crate::agent::Run;
 use crate::world::World;
+use crate::world::accounting::{CAPPED, CAPPED_JOBS, LICENSE};
 use crate::world::clients::Submission;
 use crate::world::nodes::{share_of, shared_with};
 use muster_core::command::Reply;
@@ -11,6 +12,7 @@ use muster_core::ids::JobId;
 use muster_core::job::JobState;
 use muster_core::state::State;
 use muster_proto::node::{JobGrant, NumberedReport, Order, Report};
+use std::collections::BTreeMap;
 
 type Outcome = Result<(), Violation>;
 
@@ -25,6 +27,7 @@ fn broken<T>(invariant: &'static str, detail: String) -> Result<T, Violation> {
 pub(crate) fn after_events(world: &World) -> Outcome {
     invariant_the_state_is_consistent(world)?;
     invariant_heterogeneous_jobs_are_whole(world)?;
+    invariant_no_limit_is_exceeded(world)?;
     invariant_replay_gives_the_same_state(world)?;
     invariant_the_replica_is_the_state(world)
 }
@@ -48,6 +51,40 @@ pub(crate) fn invariant_heterogeneous_jobs_are_whole(world: &World) -> Outcome {
     };
     let checked = controller.writer.state().check_het_jobs();
     checked.or_else(|detail| broken("invariant_heterogeneous_jobs_are_whole", detail))
+}
+
+/// Jobs that run hold no more licenses than there are, and are no more than limits allow. Counted anew, not by the
+/// indexes that the scheduler goes by.
+pub(crate) fn invariant_no_limit_is_exceeded(world: &World) -> Outcome {
+    let Some(controller) = &world.controller else {
+        return Ok(());
+    };
+    let state = controller.writer.state();
+    let running = || {
+        let all = state.active.iter().filter_map(|id| state.jobs.get(id));
+        all.filter(|job| matches!(job.state, JobState::Running | JobState::Suspended))
+    };
+    let licenses = running().filter_map(|job| job.alloc.as_ref());
+    let licenses = licenses.flat_map(|alloc| &alloc.licenses);
+    let held: u32 = licenses.map(|(_, count)| count).sum();
+    if held > LICENSE.1 {
+        let detail = format!("{held} of {} licenses are held", LICENSE.1);
+        return broken("invariant_no_limit_is_exceeded", detail);
+    }
+    if world.capped().is_none() {
+        return Ok(());
+    }
+    let mut of_user: BTreeMap<u32, u32> = BTreeMap::new();
+    for job in running().filter(|job| job.spec.qos.as_deref() == Some(CAPPED)) {
+        *of_user.entry(job.spec.owner.uid).or_default() += 1;
+    }
+    let (all, most) = (of_user.values().sum(), of_user.values().max());
+    let over = |count: u32, most: u32| count > most;
+    if over(all, CAPPED_JOBS.0) || most.is_some_and(|most| over(*most, CAPPED_JOBS.1)) {
+        let detail = format!("{all} jobs of QOS {CAPPED} run, by user {of_user:?}");
+        return broken("invariant_no_limit_is_exceeded", detail);
+    }
+    Ok(())
 }
 
 /// The events that became durable, read back from their encoding, make the writer's state.

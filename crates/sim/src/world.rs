@@ -1,6 +1,7 @@
 //! The cluster and the loop that drives it: a queue of things that will happen, in virtual time. What happens to the
 //! controller, the network, the nodes and the clients is in the modules below.
 
+pub(crate) mod accounting;
 pub(crate) mod clients;
 mod faults;
 mod network;

@@ -567,7 +567,9 @@ fn hosts_talk_by_ucx_where_it_is_wanted_and_there() {
         c.ok("scontrol reconfigure");
     };
     let run = |env: &str| {
-        let ran = c.run(&format!("{env} srun --mpi=pmix -N4 -n8 ./ring | sort -n"));
+        let ran = c.run(&format!(
+            "{env} srun -Q --mpi=pmix -N4 -n8 ./ring | sort -n"
+        ));
         assert_eq!(
             ran.out.trim(),
             ring(8),

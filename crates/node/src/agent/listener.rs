@@ -122,6 +122,10 @@ async fn read_requests(
             };
             take(request, streams);
         }
+        // Anybody may connect: what no request wants must not pile up.
+        if descriptors.len() > StandardStreams::COUNT {
+            return "it sends descriptors without requests for them".to_owned();
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Test;
 use super::cluster::{Dir, Node, PATIENCE};
 use super::steps::{allocate, spec, step_end};
-use muster_core::ids::StepNo;
+use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{ExitStatus, JobState};
 use muster_core::time::TimeLimit;
 use muster_proto::frame;
@@ -20,6 +20,7 @@ pub const TESTS: &[Test] = &[
     ("direct_step_is_spoken_to_through_the_agent", spoken_to),
     ("direct_step_ends_with_srun", srun_gone),
     ("direct_step_survives_the_agent", survives),
+    ("descriptors_that_nobody_asked_for", unasked),
     ("several_tasks_have_no_streams_of_srun", several),
 ];
 
@@ -212,6 +213,21 @@ fn survives() {
     node.start_agent();
     node.accept();
     assert_eq!(step_end(&mut node, 1, 0).exit.code, 5);
+}
+
+/// Descriptors that nobody asked for end the connection, not the agent.
+fn unasked() {
+    let dir = Dir::new("unasked");
+    let node = Node::start(&dir, "n1");
+    let mut agent = UnixStream::connect(node.spool.join("noded.sock")).unwrap();
+    agent.set_read_timeout(Some(PATIENCE)).unwrap();
+    let null: OwnedFd = File::open("/dev/null").unwrap().into();
+    let probe = frame::encode(&AgentRequest::Inspect { job: JobId(9) });
+    for answered in [true, false] {
+        send_with(&agent, &probe, &[&null, &null, &null]);
+        let answer = frame::read::<AgentReply>(&mut agent);
+        assert_eq!(answer.is_ok(), answered, "{answer:?}");
+    }
 }
 
 fn several() {

@@ -1,7 +1,7 @@
 //! Limits of associations and QOS: who waits for them says which, others pass, and what ends lets the next go.
 
 use crate::world::{World, cluster, job, nodes, wide};
-use muster_core::account_limits::Limits;
+use muster_core::account_limits::{Limits, Scope};
 use muster_core::accounts::{Account, AccountsChange, Qos, Terms, User};
 use muster_core::command::{Command, Identity, Reply, UserCommand};
 use muster_core::event::Event;
@@ -375,6 +375,26 @@ fn a_qos_limits_each_user_and_each_job() {
     assert_eq!(world.reason(others[1]), Reason::QOSGrpJobsLimit);
     world.end(ids[2]);
     assert_eq!(started(&mut world), [ids[3].0]);
+}
+
+/// A task that leaves its array's record counts for itself, and for the record no more.
+#[test]
+fn tasks_of_an_array_count_once() {
+    let mut world = with("", "", "", "maxjobsperuser=2");
+    let array = world.array(with_qos("u", job(1, 10)), 5, None);
+    let first = started(&mut world);
+    assert_eq!(first.len(), 2);
+    let submitted = |world: &World| {
+        let all = &world.state.limit_use;
+        let user = |scope: &Scope| matches!(scope, Scope::Association(_, user) if user == "u");
+        let found = all.iter().find(|(scope, _)| user(scope));
+        found.map(|(_, used)| (used.jobs, used.submitted))
+    };
+    assert_eq!(submitted(&world), Some((2, 5)));
+    world.end(JobId(first[0]));
+    assert_eq!(submitted(&world), Some((1, 4)));
+    assert_eq!(started(&mut world).len(), 1);
+    assert_eq!(world.reason(array), Reason::QOSMaxJobsPerUserLimit);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Users and administrators: what the cluster is, what they submit and do to their jobs, which answers reached them,
 //! and, after the faults, what they do so that everything can end.
 
-use super::{Happening, Outcome, World, trace};
+use super::{Happening, Outcome, World, accounting, trace};
 use crate::agent::Run;
 use crate::invariants;
 use crate::outlets::{RequestId, lock};
@@ -173,6 +173,7 @@ pub(crate) fn configuration(random: &mut Random, nodes: usize) -> ClusterConfig 
     if random.one_in(2) {
         draw_preemption(random, &mut config);
     }
+    accounting::draw(random, &mut config);
     config
 }
 
@@ -421,7 +422,8 @@ impl World {
     fn submit(&mut self) {
         let name = self.clients.next_name();
         let uid = 1000 + self.random.small(0, 2);
-        let spec = self.make_spec(&name);
+        let mut spec = self.make_spec(&name);
+        self.wish_for_what_is_scarce(&mut spec);
         let submission = Submission::of(&spec, uid);
         self.clients.remember(submission.clone());
         let blobs = spec

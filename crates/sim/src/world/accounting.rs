@@ -1,0 +1,80 @@
+//! What bounds jobs beside nodes: priorities of many factors, a QOS with limits, licenses. Some clusters have them.
+
+use super::World;
+use crate::random::Random;
+use muster_core::accounts::Qos;
+use muster_core::command::{AccountsAsk, AccountsEdit, QosAsk, UserCommand};
+use muster_core::config::ClusterConfig;
+use muster_core::order_config::Multifactor;
+use muster_core::spec::JobSpec;
+
+/// The QOS that has limits, where there is one.
+pub(crate) const CAPPED: &str = "capped";
+/// Jobs with that QOS that may run at once, and of each user.
+pub(crate) const CAPPED_JOBS: (u32, u32) = (3, 2);
+/// The license, and how many there are.
+pub(crate) const LICENSE: (&str, u32) = ("foo", 3);
+
+/// Which of these a cluster has.
+pub(super) fn draw(random: &mut Random, config: &mut ClusterConfig) {
+    if random.one_in(2) {
+        config.licenses = vec![(LICENSE.0.to_owned(), LICENSE.1)];
+    }
+    config.order.enforce_limits = random.one_in(2);
+    if random.one_in(3) {
+        config.order.multifactor = Some(Multifactor {
+            weight_age: random.small(0, 1000),
+            weight_fair_share: random.small(0, 1000),
+            weight_job_size: random.small(0, 1000),
+            weight_qos: random.small(0, 1000),
+            max_age_s: 600,
+            calc_period_s: u64::from(random.small(1, 30)),
+            half_life_s: u64::from(random.small(0, 300)),
+            fair_tree: random.one_in(2),
+            dampening: 1,
+            favor_small: random.one_in(2),
+            calculate_running: random.one_in(2),
+            ..Multifactor::default()
+        });
+    }
+}
+
+impl World {
+    /// An administrator makes the QOS with limits; it is never changed, so that nothing that runs can be over them.
+    pub(super) fn make_qos(&mut self) {
+        let limit = |name: &str, most: u32| (name.to_owned(), most.to_string());
+        let qos = QosAsk {
+            limits: vec![
+                limit("grpjobs", CAPPED_JOBS.0),
+                limit("maxjobsperuser", CAPPED_JOBS.1),
+            ],
+            ..QosAsk::default()
+        };
+        let edit = AccountsEdit {
+            names: vec![CAPPED.to_owned()],
+            ask: AccountsAsk::AddQos(qos),
+        };
+        self.ask(0, UserCommand::EditAccounts(Box::new(edit)), None);
+    }
+
+    /// The QOS, if the cluster keeps limits and has it.
+    pub(crate) fn capped(&self) -> Option<&Qos> {
+        let state = self.controller.as_ref()?.writer.state();
+        let kept = self.config.order.enforce_limits;
+        state.accounts.qos.get(CAPPED).filter(|_| kept)
+    }
+
+    /// Now and then a job asks for the QOS, or for licenses.
+    pub(super) fn wish_for_what_is_scarce(&mut self, spec: &mut JobSpec) {
+        if self.random.one_in(4) {
+            if self.capped().is_some() {
+                spec.qos = Some(CAPPED.to_owned());
+            } else if self.config.order.enforce_limits {
+                self.make_qos();
+            }
+        }
+        if !self.config.licenses.is_empty() && self.random.one_in(3) {
+            spec.licenses = Some(format!("{}:{}", LICENSE.0, self.random.small(1, LICENSE.1)));
+        }
+    }
+}
