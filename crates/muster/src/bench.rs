@@ -288,7 +288,8 @@ impl Bench {
     }
 
     /// Runs a script in an allocation of so many nodes. Emulated nodes share memory that ranks of several nodes must
-    /// not use, and CPUs: what mpirun binds to the first of each would be on one.
+    /// not use, and CPUs: what mpirun binds to the first of each would be on one, and ranks that wait for each other
+    /// without giving way may take a time slice for each message.
     fn in_allocation(
         &self,
         launcher: &Launcher,
@@ -298,8 +299,9 @@ impl Bench {
     ) -> Result<String> {
         self.scratch.set_mpi_conf(launcher.conf.unwrap_or(""))?;
         let apart = if nodes > 1 {
-            "export OMPI_MCA_btl=self,tcp OMPI_MCA_hwloc_base_binding_policy=none \
-             PRTE_MCA_hwloc_default_binding_policy=none MPIR_CVAR_NOLOCAL=1 I_MPI_FABRICS=ofi I_MPI_PIN=0; "
+            "export OMPI_MCA_btl=self,tcp OMPI_MCA_mpi_yield_when_idle=1 \
+             OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none \
+             MPIR_CVAR_NOLOCAL=1 I_MPI_FABRICS=ofi I_MPI_PIN=0; "
         } else {
             ""
         };
