@@ -319,13 +319,10 @@ impl Stepd<'_> {
         };
         // Without a way up it is dropped: they will be asked to say it again.
         let mut nowhere = Vec::new();
-        let up = self
-            .client
-            .as_mut()
-            .map_or(&mut nowhere, |c| {
-                c.hurry();
-                &mut c.wire.output
-            });
+        let up = self.client.as_mut().map_or(&mut nowhere, |c| {
+            c.hurry();
+            &mut c.wire.output
+        });
         for position in tree.serve(seen, up) {
             self.send(&FromStepd::Lost(position));
         }
