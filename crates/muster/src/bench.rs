@@ -280,10 +280,7 @@ impl Bench {
         let name = &self.mpi.mpirun;
         match (launcher.conf, self.mpi.family) {
             (Some(_), family) => {
-                format!(
-                    "srun --mpi={} --overcommit -N{nodes} -n{ranks}",
-                    family.kind()
-                )
+                format!("srun --mpi={} -N{nodes} -n{ranks}", family.kind())
             }
             (None, Family::OpenMpi) => format!("{name} --oversubscribe --map-by node -n {ranks}"),
             (None, _) => format!("{name} -ppn {} -n {ranks}", ranks.div_ceil(nodes)),
@@ -291,7 +288,8 @@ impl Bench {
     }
 
     /// Runs a script in an allocation of so many nodes. Emulated nodes share memory that ranks of several nodes must
-    /// not use.
+    /// not use, and CPUs: what mpirun binds to the first of each would be on one, and ranks that wait for each other
+    /// without giving way may take a time slice for each message.
     fn in_allocation(
         &self,
         launcher: &Launcher,
@@ -301,14 +299,16 @@ impl Bench {
     ) -> Result<String> {
         self.scratch.set_mpi_conf(launcher.conf.unwrap_or(""))?;
         let apart = if nodes > 1 {
-            "export OMPI_MCA_btl=self,tcp MPIR_CVAR_NOLOCAL=1 I_MPI_FABRICS=ofi; "
+            "export OMPI_MCA_btl=self,tcp OMPI_MCA_mpi_yield_when_idle=1 \
+             OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none \
+             MPIR_CVAR_NOLOCAL=1 I_MPI_FABRICS=ofi I_MPI_PIN=0; "
         } else {
             ""
         };
         let inner = script.replace("LAUNCH", &self.command(launcher, nodes, ranks));
         let prelude = self.mpi.prelude();
         let command = format!(
-            "{prelude}{apart}salloc -Q -N{nodes} -n{} --overcommit bash -c '{inner}'",
+            "{prelude}{apart}salloc -Q -N{nodes} -n{} bash -c '{inner}'",
             ranks.max(nodes)
         );
         self.scratch.ok(&command, Some(&self.mpi.dir))

@@ -37,6 +37,8 @@ pub(crate) struct Demand {
     pub(crate) min_nodes: u32,
     /// Most nodes; `u32::MAX` for as many as the tasks need.
     pub(crate) max_nodes: u32,
+    /// Of a range of node counts as many as there are, each with a task at least.
+    pub(crate) widest: bool,
     /// No more nodes than devices of the job need, where tasks do not say.
     pub(crate) fewest: bool,
     /// Tasks are spread evenly over the nodes rather than filling one after another.
@@ -163,6 +165,10 @@ impl Demand {
                 (None, None) => min_nodes,
             }
             .min(devices.most_nodes()),
+            widest: ask.max_nodes.is_some_and(|most| most > min_nodes)
+                && ask.ntasks.is_some()
+                && !ask.use_min_nodes
+                && !devices.of_job(),
             fewest: devices.of_job() && (ask.max_nodes.is_none() || ask.use_min_nodes),
             // CPUs are taken of one node after another, as Slurm does; whole nodes have more than tasks need.
             even: packs(ask, hint("CR_Pack_Nodes")).map_or(
@@ -436,6 +442,7 @@ impl Demand {
             .max(self.devices.cpus_for(gpus))
             .max(1)
             .div_ceil(used)
+            .max(self.devices.sockets())
             .saturating_mul(granule)
     }
 

@@ -144,6 +144,11 @@ impl DeviceDemand {
         }
     }
 
+    /// Sockets of a node on each of which there are some, and so a core; 0 if that does not matter.
+    pub(crate) fn sockets(&self) -> u32 {
+        self.sockets
+    }
+
     /// Tasks that share one of the job's GPUs.
     pub(crate) fn tasks_per_gpu(&self) -> Option<u32> {
         self.tasks_per_gpu

@@ -273,7 +273,10 @@ impl<G: Ground> Search<'_, G> {
                 Even {
                     count: count as usize,
                     each: tasks.div_ceil(count),
-                    wanted: count as usize,
+                    wanted: match d.widest {
+                        true => max_nodes.min(tasks as usize).max(count as usize),
+                        false => count as usize,
+                    },
                 }
             }
             None => Even {

@@ -118,6 +118,22 @@ fn of_a_range_the_least_with_use_min_nodes() {
     let least = world.submit(spec);
     world.pass_by_core();
     assert_eq!(world.place(least).split(' ').count(), 2);
+    world.end(least);
+    // The same with tasks, of which each node has one at least.
+    for (tasks, use_min_nodes, place) in [
+        (4, false, "n0:2 n1:1 n2:1"),
+        (2, false, "n0:1 n1:1"),
+        (4, true, "n0:2 n1:2"),
+        (5, true, "n0:2 n1:2 n2:1"),
+    ] {
+        let mut spec = job(tasks, 10);
+        (spec.ask.min_nodes, spec.ask.max_nodes) = (1, Some(3));
+        spec.ask.use_min_nodes = use_min_nodes;
+        let id = world.submit(spec);
+        world.pass_by_core();
+        assert_eq!(world.place(id), place, "{tasks} {use_min_nodes}");
+        world.end(id);
+    }
 }
 
 #[test]

@@ -324,6 +324,18 @@ fn gpus_of_each_socket() {
     let one = world.submit(spec);
     world.pass_by_core();
     assert_eq!(numbers(&world, one), Some((vec![0, 2], vec![0])));
+    // One task has a core at each of its sockets.
+    let mut world = World::new(config(vec![two_sockets()]));
+    let per_socket = some(1);
+    let devices = DeviceAsk {
+        per_socket,
+        ..DeviceAsk::default()
+    };
+    let mut spec = with(job(1, 10), devices);
+    spec.ask.sockets_per_node = Some(2);
+    let id = world.submit(spec);
+    world.pass_by_core();
+    assert_eq!(numbers(&world, id), Some((vec![0, 4], vec![0, 2])));
 }
 
 #[test]

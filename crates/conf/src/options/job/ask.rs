@@ -134,7 +134,7 @@ fn node_count(
     Ok(())
 }
 
-/// `-B` and its kin without `--ntasks` ask for a task on each of so many threads of every node.
+/// `-B`, and its kin beside `-N`, without `--ntasks` ask for a task on each of so many threads of every node.
 fn tasks_by_shape(chosen: &Chosen, ask: &mut ResourceAsk) {
     let given = [
         ("sockets-per-node", ask.sockets_per_node),
@@ -142,6 +142,9 @@ fn tasks_by_shape(chosen: &Chosen, ask: &mut ResourceAsk) {
         ("threads-per-core", ask.threads_per_core),
     ];
     let whole = chosen.has("extra-node-info");
+    if !whole && !ask.nodes_set {
+        return;
+    }
     let shape = given.iter().filter(|(long, _)| whole || chosen.has(long));
     let mut each = shape.filter_map(|(_, count)| *count).peekable();
     let fixed = ask.max_nodes.is_none_or(|most| most == ask.min_nodes);

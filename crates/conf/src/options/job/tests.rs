@@ -62,6 +62,10 @@ fn nodes_and_tasks() {
         (a.sockets_per_node, a.cores_per_socket, a.threads_per_core),
         (Some(2), Some(4), None)
     );
+    assert_eq!(a.ntasks, Some(8));
+    assert_eq!(ask("-N2 --sockets-per-node=2").ntasks, Some(4));
+    let kin = ask("--sockets-per-node=2 --cores-per-socket=4");
+    assert_eq!((kin.ntasks, kin.sockets_per_node), (None, Some(2)));
     assert_eq!(ask("--hint=nomultithread").threads_per_core, Some(1));
     assert_eq!(ask("--tres-per-task=cpu=4").cpus_per_task, Some(4));
 }
