@@ -10,17 +10,21 @@ use std::ffi::CStr;
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 extern "C" fn main(argc: libc::c_int, argv: *const *const libc::c_char) -> libc::c_int {
-    if (0..2.min(argc)).any(|i| is_controller(argv, i)) {
-        crate::heap::of_the_controller();
+    if (0..2.min(argc)).any(|i| is_daemon(argv, i)) {
+        crate::heap::of_a_daemon();
     }
     process::run(super::main_by_name)
 }
 
-/// Whether the program's name or its first argument says that it is the controller, or what works as hard.
-fn is_controller(argv: *const *const libc::c_char, index: libc::c_int) -> bool {
+/// Whether the program's name or its first argument says that it is the controller, an agent, or what works as hard. A shim
+/// is none: what it has in memory is copied with each fork.
+fn is_daemon(argv: *const *const libc::c_char, index: libc::c_int) -> bool {
     // SAFETY: the C library hands over `argc` pointers to strings, and `index` is less than `argc`.
     #[allow(unsafe_code)]
     let word = unsafe { CStr::from_ptr(*argv.offset(index as isize)) }.to_bytes();
     let name = word.rsplit(|b| *b == b'/').next().unwrap_or_default();
-    matches!(name, b"slurmctld" | b"ctld" | b"emulate" | b"sim")
+    matches!(
+        name,
+        b"slurmctld" | b"ctld" | b"slurmd" | b"noded" | b"emulate" | b"sim"
+    )
 }

@@ -327,13 +327,10 @@ impl<'a> Stepd<'a> {
         let choked = client.is_some_and(|c| c.wire.output.len() > OUTPUT_MAX);
         let full = choked || tree.is_some_and(Tree::is_full);
         let reading = if stuffed { 0 } else { libc::POLLIN };
-        let writing = client.map_or(0, |c| {
-            if c.wire.output.is_empty() {
-                0
-            } else {
-                libc::POLLOUT
-            }
-        });
+        let writing = match client.is_some_and(Client::has_output) {
+            true => libc::POLLOUT,
+            false => 0,
+        };
         add(
             raw(client.map(|c| c.wire.stream.as_raw_fd())),
             reading | writing,
@@ -396,8 +393,10 @@ impl<'a> Stepd<'a> {
     fn timeout_ms(&self) -> i32 {
         let hello = (self.phase == Phase::Waiting).then_some(self.hello_by);
         let adoption = self.adoption_by;
+        let company = self.client.as_ref().and_then(Client::waits_until);
         [
             hello,
+            company,
             self.time_limit,
             self.kill_at,
             self.give_up_at,
@@ -745,7 +744,7 @@ impl<'a> Stepd<'a> {
             (Some(tree), client) => {
                 let frame = tree.say(message);
                 if let Some(client) = client {
-                    client.wire.output.extend_from_slice(frame);
+                    client.send_frame(frame, client::is_patient(message));
                 }
             }
             (None, Some(client)) => client.send(message),

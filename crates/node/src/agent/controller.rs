@@ -10,6 +10,7 @@ use muster_proto::client::Response;
 use muster_proto::frame::Frames;
 use muster_proto::node::{Orders, ToNode, Welcome};
 use muster_trust::{Between, KEY, KeyPair, Session};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -138,11 +139,20 @@ fn check_welcome(options: &AgentOptions, welcome: &Welcome) -> anyhow::Result<()
             path.display()
         ),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            std::fs::write(&path, bytes).with_context(|| path.display().to_string())?;
+            pin(&path, bytes).with_context(|| path.display().to_string())?;
         }
         Err(e) => return Err(e).with_context(|| path.display().to_string()),
     }
     Ok(())
+}
+
+/// Keeps a controller's key: whole, whenever the disk is full or the machine stops, as a part of one would be another key.
+fn pin(path: &Path, key: &[u8]) -> std::io::Result<()> {
+    let next = path.with_extension("next");
+    let mut file = std::fs::File::create(&next)?;
+    file.write_all(key)?;
+    file.sync_all()?;
+    std::fs::rename(&next, path)
 }
 
 /// Orders that the controller has said, next on this connection.
@@ -179,5 +189,31 @@ impl super::Agent {
             version: muster_proto::PROTOCOL,
             body: RequestBody::NodeHello(Box::new(hello)),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// `/dev/full` takes no byte, as a full disk does.
+    #[test]
+    fn a_full_disk_leaves_no_part_of_a_key() {
+        let name = format!("muster-pin-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = key_path(&dir, "c");
+        let next = path.with_extension("next");
+        symlink("/dev/full", &next).unwrap();
+        assert!(pin(&path, &[7; 32]).is_err());
+        assert!(!path.exists());
+        std::fs::remove_file(&next).unwrap();
+        // What an earlier try has left is no part of the next one.
+        std::fs::write(&next, [1; 99]).unwrap();
+        pin(&path, &[7; 32]).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), [7; 32]);
+        assert!(!next.exists());
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -6,11 +6,18 @@ use muster_proto::frame::{self, Frames};
 use muster_proto::step::{FromStepd, ToStepd};
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// How long news that nobody is waiting for are kept, for what follows to go with them: srun is woken once for the start,
+/// the output's end and the end of a short task.
+const COMPANY_WAIT: Duration = Duration::from_millis(5);
 
 /// The connection and what waits on it.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) wire: Wire,
+    /// All that waits may wait until then.
+    patient: Option<Instant>,
     /// It has been told that this connection is over.
     pub(crate) told_over: bool,
 }
@@ -19,6 +26,7 @@ impl Client {
     pub(crate) fn new(stream: UnixStream) -> io::Result<Client> {
         Ok(Client {
             wire: Wire::new(stream)?,
+            patient: None,
             told_over: false,
         })
     }
@@ -34,14 +42,54 @@ impl Client {
     }
 
     pub(crate) fn send(&mut self, message: &FromStepd) {
-        frame::encode_into(message, &mut self.wire.output);
+        self.send_frame(&frame::encode(message), is_patient(message));
     }
 
-    /// Writes as much as it takes.
+    /// Sends a message as a frame; `patient` if it can wait for others.
+    pub(crate) fn send_frame(&mut self, frame: &[u8], patient: bool) {
+        if !patient {
+            self.hurry();
+        } else if self.wire.output.is_empty() {
+            self.patient = Some(Instant::now() + COMPANY_WAIT);
+        }
+        self.wire.output.extend_from_slice(frame);
+    }
+
+    /// Nothing of what waits can wait any longer.
+    pub(crate) fn hurry(&mut self) {
+        self.patient = None;
+    }
+
+    /// Until when all that is to be written waits for company.
+    pub(crate) fn waits_until(&self) -> Option<Instant> {
+        self.patient.filter(|_| !self.wire.output.is_empty())
+    }
+
+    /// Whether something is to be written now.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.wire.output.is_empty() && self.patient.is_none()
+    }
+
+    /// Writes as much as it takes, unless it waits for company.
     pub(crate) fn write(&mut self) {
+        if self.patient.is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        self.patient = None;
         if self.wire.write().is_err() {
             self.wire.open = false;
         }
+    }
+}
+
+/// Whether nobody is kept waiting if a message comes a little later.
+pub(crate) fn is_patient(message: &FromStepd) -> bool {
+    match message {
+        FromStepd::Started(_) => true,
+        FromStepd::Stdout { bytes, .. } | FromStepd::Stderr { bytes, .. } => bytes.is_empty(),
+        // The last one is followed by the end of the step.
+        FromStepd::Exited { exit, .. } => exit.is_ok(),
+        _ => false,
     }
 }
 

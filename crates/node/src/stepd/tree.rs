@@ -308,7 +308,7 @@ impl Stepd<'_> {
     /// Says again what srun has not heard.
     pub(super) fn say_again(&mut self, seen: &[u64]) {
         if let (Some(tree), Some(client)) = (&mut self.tree, &mut self.client) {
-            client.wire.output.extend(tree.again(seen));
+            client.send_frame(&tree.again(seen), false);
         }
     }
 
@@ -319,10 +319,10 @@ impl Stepd<'_> {
         };
         // Without a way up it is dropped: they will be asked to say it again.
         let mut nowhere = Vec::new();
-        let up = self
-            .client
-            .as_mut()
-            .map_or(&mut nowhere, |c| &mut c.wire.output);
+        let up = self.client.as_mut().map_or(&mut nowhere, |c| {
+            c.hurry();
+            &mut c.wire.output
+        });
         for position in tree.serve(seen, up) {
             self.send(&FromStepd::Lost(position));
         }
