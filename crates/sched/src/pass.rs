@@ -691,10 +691,21 @@ impl<'a> Pass<'a> {
             if self.left.get(&id) == Some(&0) && !claims {
                 continue;
             }
-            let waiting = if let Some(cause) = queue.cause(shape) {
+            // Whether reservations are in the way depends on what else is, and is known of the last try only: what the
+            // queue itself says comes first.
+            let cause = queue.cause(shape);
+            let by_reservation = |cause: &Reason| {
+                matches!(
+                    cause,
+                    Reason::NodesReserved | Reason::ReservedForMaintenance
+                )
+            };
+            let waiting = if let Some(cause) = cause.filter(|cause| !by_reservation(cause)) {
                 cause
             } else if below.contains(&id) && !claims {
                 Reason::NodesUnavailable
+            } else if let Some(cause) = cause {
+                cause
             } else if claims || heads.contains(&id) || first_beside(job.het) {
                 Reason::Resources
             } else {
