@@ -4,10 +4,12 @@
 
 mod class;
 pub(crate) mod devices;
+mod room;
 mod tree;
 
 use self::class::class_of;
-use self::devices::{PartRule, devices_near, gres_room, parts_used, take_gres};
+use self::devices::{PartRule, devices_near, take_gres};
+pub(crate) use self::room::{DeviceRoom, Room};
 use self::tree::Tree;
 use crate::cores::{self, Far};
 use crate::network::{Leaves, Network};
@@ -78,43 +80,6 @@ impl NodeClass {
         let shape = (self.cpus, self.sockets, self.cores_per_socket);
         cpus.subtract(&last_cpus(shape, count, threads));
         cpus
-    }
-}
-
-/// What is left on a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Room {
-    /// It takes jobs: up and not drained.
-    pub(crate) usable: bool,
-    /// CPUs in whole granules.
-    pub(crate) cpus: u32,
-    /// Memory, MiB; all of the node's when memory is not handed out.
-    pub(crate) mib: u64,
-    /// Jobs on it.
-    pub(crate) jobs: u32,
-    /// Somebody has it alone.
-    pub(crate) exclusive: bool,
-    /// Free instances for each of the class's devices; of parts of GPUs, those that a job can have.
-    pub(crate) gres: Vec<u32>,
-    /// What of them jobs have, kept only where GPUs are shared by parts.
-    pub(crate) parts_used: Vec<CpuSet>,
-    /// Whose jobs are on it, those that are stopped included.
-    pub(crate) tenants: Tenants,
-    /// It is for them alone.
-    pub(crate) by_user: bool,
-}
-
-impl Room {
-    /// Whether anything that a waiting job could need is more than in `old`.
-    pub(crate) fn has_more_than(&self, old: &Room) -> bool {
-        (self.usable && !old.usable)
-            || self.cpus > old.cpus
-            || self.mib > old.mib
-            || self.jobs < old.jobs
-            || (old.exclusive && !self.exclusive)
-            || (old.by_user && !self.by_user)
-            || (old.tenants != self.tenants && old.tenants != Tenants::None)
-            || self.gres.iter().zip(&old.gres).any(|(a, b)| a > b)
     }
 }
 
@@ -418,8 +383,7 @@ impl Fleet {
             },
             jobs: index(source.jobs.len()).saturating_sub(source.stopped),
             exclusive: source.exclusive,
-            gres: gres_room(class, &view.gres_used),
-            parts_used: parts_used(class, &view.gres_used),
+            devices: DeviceRoom::of(class, &view.gres_used),
             tenants: tenants_of(state, source, by_user),
             by_user: source.only_user.is_some(),
         };
@@ -518,8 +482,7 @@ impl Fleet {
         if self.by_user {
             view.room.tenants = view.room.tenants.with(want.user);
         }
-        view.room.gres = gres_room(class, &view.gres_used);
-        view.room.parts_used = parts_used(class, &view.gres_used);
+        view.room.devices = DeviceRoom::of(class, &view.gres_used);
         let share = NodeShare {
             node: muster_core::ids::NodeIdx(node),
             name: view.name.clone(),
@@ -681,8 +644,7 @@ impl Fleet {
             mib: class.mib,
             jobs: 0,
             exclusive: false,
-            gres: gres_room(class, &[]),
-            parts_used: Vec::new(),
+            devices: DeviceRoom::of(class, &[]),
             tenants: Tenants::None,
             by_user: false,
         }
