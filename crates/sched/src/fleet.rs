@@ -4,11 +4,13 @@
 
 mod class;
 pub(crate) mod devices;
+mod fits;
 mod room;
 mod tree;
 
 use self::class::class_of;
 use self::devices::{PartRule, devices_near, take_gres};
+use self::fits::Fits;
 pub(crate) use self::room::{DeviceRoom, Room};
 use self::tree::Tree;
 use crate::cores::{self, Far};
@@ -27,6 +29,7 @@ use muster_core::cpuset::CpuSet;
 use muster_core::gpu_parts::PartsOfGpus;
 use muster_core::job::{GpuEnv, NodeShare};
 use muster_core::node::{Node, last_cpus};
+use muster_core::spec::GPU;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::collections::HashMap;
@@ -44,6 +47,8 @@ pub(crate) struct NodeClass {
     pub(crate) open: CpuSet,
     /// CPUs that are handed out together: those of a socket with `CR_Socket`, of a core with `CR_Core`, else 1.
     pub(crate) granule: u32,
+    /// Of the cores that a job has alone it holds no more threads than it asks for (`CR_CPU`).
+    pub(crate) by_thread: bool,
     pub(crate) threads_per_core: u32,
     pub(crate) cores_per_socket: u32,
     pub(crate) sockets: u32,
@@ -72,6 +77,16 @@ impl NodeClass {
     /// CPUs that jobs may get, in whole granules.
     pub(crate) fn job_cpus(&self) -> u32 {
         whole_granules(&self.open, self.granule)
+    }
+
+    /// With the CPUs that nobody else can have while these are in use.
+    pub(crate) fn kept_with(&self, cpus: &CpuSet) -> CpuSet {
+        if !self.by_thread {
+            return cpus.clone();
+        }
+        let core = |cpu: u32| cpu / self.granule * self.granule;
+        let whole = cpus.iter().map(core).flat_map(|at| at..at + self.granule);
+        whole.filter(|cpu| *cpu < self.cpus).collect()
     }
 
     /// CPUs that are left if the system keeps so many of the last cores, or threads.
@@ -146,12 +161,23 @@ pub(crate) struct PartView {
     /// Set where jobs may share CPUs.
     sharing: Option<PartSharing>,
     tree: Tree,
+    fits: Fits,
 }
 
 impl PartView {
     /// The first place from `from` on whose node may have so much free.
     pub(crate) fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
         self.tree.next(from, cpus, mib)
+    }
+
+    /// Places whose nodes may have so many GPUs and CPUs and so much memory free, the tightest of the lowest weight first;
+    /// `None` where CPUs are shared, so that what is free is not all that there is to have.
+    pub(crate) fn tightest(
+        &self,
+        least: (u32, u32, u64),
+    ) -> Option<impl Iterator<Item = usize> + '_> {
+        let own = self.sharing.is_none();
+        own.then(|| self.fits.tightest(least))
     }
 
     /// Whether a node is in it.
@@ -309,6 +335,7 @@ impl Fleet {
         };
         self.parts.push(PartView {
             tree: Tree::new(order.len()),
+            fits: Fits::new(order.len()),
             weights: order.iter().map(|&i| weight(i)).collect(),
             cpus: PartCpus::new(
                 self.config.as_ref().unwrap_or(&Arc::default()),
@@ -414,6 +441,7 @@ impl Fleet {
         } else {
             (0, 0)
         };
+        let gpus = free_gpus(&self.classes[view.class as usize], &view.room);
         for &part in &view.parts {
             let part = &mut self.parts[part as usize];
             let pos = part.pos_of[node as usize] as usize;
@@ -427,6 +455,8 @@ impl Fleet {
                 }
             }
             part.tree.set(pos, value);
+            let free = (gpus, value.0, value.1);
+            part.fits.set(pos, part.weights[pos], free);
             if let Some((_, leaves)) = &mut part.network {
                 leaves.set(pos, value.0, view.room.jobs > 0);
             }
@@ -466,7 +496,11 @@ impl Fleet {
             };
             sockets::choose(class, &detail, want)
         });
-        let cpus = exact.unwrap_or_else(|| cores::pick(class, &from, want.cpus, far));
+        let cores = exact.unwrap_or_else(|| cores::pick(class, &from, want.cpus, far));
+        let cpus = match &want.open {
+            Some(open) if class.by_thread => open.clone(),
+            _ => want.threads_of(class, cores),
+        };
         hold(view, &cpus);
         let mut gres = Vec::new();
         for part in want.gres_by_socket(class, &cpus) {
@@ -654,7 +688,10 @@ impl Fleet {
 /// What a job takes of one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Want {
+    /// CPUs that nobody else can have.
     pub(crate) cpus: u32,
+    /// CPUs that it holds of them, and of each core at most, where those are fewer.
+    pub(crate) held: Option<(u32, u32)>,
     pub(crate) mib: u64,
     pub(crate) tasks: u32,
     pub(crate) gres: Vec<(String, Option<String>, u64)>,
@@ -670,6 +707,27 @@ pub(crate) struct Want {
     pub(crate) only_user: bool,
     /// Its owner, where that matters.
     pub(crate) user: Option<u32>,
+}
+
+impl Want {
+    /// Of whole cores the CPUs that the job holds.
+    fn threads_of(&self, class: &NodeClass, cores: CpuSet) -> CpuSet {
+        let Some((count, of_core)) = self.held else {
+            return cores;
+        };
+        let granule = class.granule.max(1);
+        // One thread of each core before the second of any.
+        let of_cores = |thread| cores.iter().filter(move |cpu| cpu % granule == thread);
+        let threads = (0..of_core).flat_map(of_cores);
+        threads.take(count as usize).collect()
+    }
+}
+
+/// Free GPUs of a node, and one more; 0 where there are none at all.
+pub(crate) fn free_gpus(class: &NodeClass, room: &Room) -> u32 {
+    let all = class.gres.iter().zip(room.gres());
+    let gpus = all.filter(|((name, ..), _)| name == GPU);
+    gpus.fold(0, |sum, (_, free)| sum.max(1) + free)
 }
 
 fn index(n: usize) -> u32 {

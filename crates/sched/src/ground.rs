@@ -132,6 +132,10 @@ impl Ground for Live<'_> {
         found.filter(|pos| *pos < places.end)
     }
 
+    fn tightest(&self, least: (u32, u32, u64)) -> Option<Box<dyn Iterator<Item = usize> + '_>> {
+        Some(Box::new(self.part.tightest(least)?))
+    }
+
     fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
         match &self.part.network {
             Some((_, leaves)) => Box::new(leaves.with_free(cpus)),

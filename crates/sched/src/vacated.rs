@@ -163,10 +163,11 @@ impl<'a> Vacated<'a> {
         let room = self.grown.entry(node).or_insert_with(|| view.room.clone());
         if runs {
             let freed = match fleet.layers(node) {
-                [] => share.cpus.len(),
+                [] => class.kept_with(&share.cpus).len(),
                 layers => {
                     let left = self.layers.entry(node);
-                    lend(left.or_insert_with(|| layers.to_vec()), &share.cpus).len()
+                    let cpus = class.kept_with(&share.cpus);
+                    lend(left.or_insert_with(|| layers.to_vec()), &cpus).len()
                 }
             };
             room.cpus = room.cpus.saturating_add(freed).min(class.job_cpus());
