@@ -288,13 +288,14 @@ fn mpi_settings(slurm_conf: &Path) -> MpiSettings {
         ),
         None => default,
     };
-    let timeout = file.text("PMIxTimeout").and_then(|t| t.parse().ok());
+    let number = |key: &str| file.text(key).and_then(|t| t.parse().ok());
     let env = file.text("PMIxEnv").unwrap_or_default();
     MpiSettings {
         tmp_base: file.text("PMIxCliTmpDirBase").map(str::to_owned),
         early: flag("PMIxDirectConnEarly", defaults.early),
         share_topology: flag("PMIxShareServerTopology", defaults.share_topology),
-        timeout_s: timeout.unwrap_or(defaults.timeout_s),
+        timeout_s: number("PMIxTimeout").unwrap_or(defaults.timeout_s),
+        crowded_slack_us: number("CrowdedTimerSlack").unwrap_or(defaults.crowded_slack_us),
         skip_absent_fabrics: flag("SkipAbsentFabrics", defaults.skip_absent_fabrics),
         ucx: flag("PMIxDirectConnUCX", defaults.ucx),
         ucx_devices: file.text("PMIxNetDevicesUCX").map(str::to_owned),

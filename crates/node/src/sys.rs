@@ -397,6 +397,13 @@ pub(crate) fn set_variable(name: &str, value: &str) {
     unsafe { std::env::set_var(name, value) };
 }
 
+/// Lets sleeps of this process, and of what comes of it, end late by so much.
+pub(crate) fn set_timer_slack(slack: std::time::Duration) {
+    let ns = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX);
+    // SAFETY: prctl takes numbers only here.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns, 0, 0, 0) };
+}
+
 /// Names the process for `ps`.
 pub(crate) fn set_name(name: &CStr) {
     // SAFETY: the pointer leads to a string that ends in NUL.

@@ -12,6 +12,7 @@ use crate::library::{Library, library};
 use crate::mesh::{Happening, Mesh};
 use crate::prompt::Prompt;
 use crate::server::{Place, Server};
+use crate::sys::set_variable;
 use crate::ucx::{Ucx, UcxChoice};
 use crate::upcall::{Modex, Upcall};
 use crate::{ProcName, status};
@@ -19,11 +20,20 @@ use muster_proto::frame::{self, Frames};
 use names::Names;
 use spawn::Spawns;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::CStr;
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
+
+/// How much memory PMIx 3 and 4 set aside for the places of ranks in their store, in bytes: they write to all of it
+/// while the first task waits. Tasks must reckon with the same.
+const PLACES: &CStr = c"NS_META_SEG_SIZE";
+/// At least for ten thousand ranks, so that spawned ones have room, too; and at most what the library takes by itself.
+const PLACES_RANGE: (usize, usize) = (256 << 10, 4 << 20);
+/// Twice what a rank takes.
+const PLACE: usize = 48;
 
 /// Names the library by which ranks of Intel MPI find each other.
 const INTEL: &str = "I_MPI_PMI_LIBRARY";
@@ -110,6 +120,7 @@ pub fn run(setup: HostSetup, ends: Endpoints) -> io::Result<()> {
     let ucx = setup.tuning.ucx.clone().filter(|_| setup.names.len() > 1);
     // While there is one thread.
     ucx.iter().for_each(UcxChoice::set);
+    set_variable(PLACES, &room_for_places(&setup).to_string());
     match Host::open(setup, mesh, &mut control) {
         Ok(mut host) => {
             // The tasks can be started meanwhile.
@@ -287,9 +298,16 @@ impl Host {
         // Intel MPI looks nowhere else: without it each rank would be a job of its own.
         let intel = format!("{INTEL}={}", self.library.path).into_bytes();
         let intel = Some(intel).filter(|_| !self.setup.env.iter().any(|(name, _)| name == INTEL));
+        let places = format!(
+            "{}={}",
+            PLACES.to_string_lossy(),
+            room_for_places(&self.setup)
+        )
+        .into_bytes();
         for task in &tasks {
             let mut env = self.server.environment(task)?;
             env.extend(intel.clone());
+            env.push(places.clone());
             all.push((task.rank, env));
         }
         self.jobs.insert(job.nspace.clone(), job);
@@ -558,6 +576,22 @@ fn refuse(finish: Finish, status: i32) {
         Finish::Met(reply) => reply.fail(status),
         Finish::Group(_, reply) => reply.fail(status),
     }
+}
+
+/// Bytes for the places of all ranks: what the user says, or whole pages of any size.
+fn room_for_places(setup: &HostSetup) -> usize {
+    let said = setup
+        .env
+        .iter()
+        .find(|(name, _)| name.as_bytes() == PLACES.to_bytes());
+    if let Some(bytes) = said.and_then(|(_, text)| text.parse().ok()) {
+        return bytes;
+    }
+    let ranks: usize = setup.tasks.iter().map(Vec::len).sum();
+    let (least, most) = PLACES_RANGE;
+    (ranks * PLACE)
+        .next_multiple_of(64 << 10)
+        .clamp(least, most)
 }
 
 fn start(library: &'static Library, setup: &HostSetup) -> io::Result<Server> {

@@ -369,3 +369,12 @@ pub(crate) unsafe fn slice<'a, T>(array: *const T, count: usize) -> &'a [T] {
     // SAFETY: what this function requires.
     unsafe { std::slice::from_raw_parts(array, count) }
 }
+
+/// Sets a variable of this process, for a library to read. To be called while there is one thread.
+pub(crate) fn set_variable(name: &CStr, value: &str) {
+    let Ok(value) = CString::new(value) else {
+        return;
+    };
+    // SAFETY: both strings end in a zero byte and are copied; the caller has no other thread yet.
+    unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) };
+}

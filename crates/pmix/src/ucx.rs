@@ -5,6 +5,7 @@
 
 mod sys;
 
+use crate::sys::set_variable;
 use muster_core::limits::FRAME_BYTES_MAX;
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -38,7 +39,7 @@ impl UcxChoice {
     /// Tells the library, by variables, before it is opened; to be called while this process has one thread.
     pub(crate) fn set(&self) {
         for (name, value) in MANNERS {
-            sys::set_variable(name, value);
+            set_variable(name, value);
         }
         let own = [
             (c"UCX_NET_DEVICES", &self.devices),
@@ -46,7 +47,7 @@ impl UcxChoice {
         ];
         for (name, value) in own {
             if let Some(value) = value {
-                sys::set_variable(name, value);
+                set_variable(name, value);
             }
         }
     }
@@ -371,7 +372,7 @@ impl Drop for Ucx {
 pub fn ucx_version(choice: &UcxChoice) -> io::Result<String> {
     choice.set();
     // What is wrong is in the result.
-    sys::set_variable(c"UCX_LOG_LEVEL", "fatal");
+    set_variable(c"UCX_LOG_LEVEL", "fatal");
     Ucx::open().map(|ucx| ucx.version())
 }
 

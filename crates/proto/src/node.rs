@@ -230,6 +230,10 @@ pub struct MpiSettings {
     /// `PMIxTlsUCX`.
     #[n(9)]
     pub ucx_transports: Option<String>,
+    /// `CrowdedTimerSlack`: microseconds by which sleeps of ranks that outnumber the CPUs of a node may end late.
+    #[n(10)]
+    #[cbor(default)]
+    pub crowded_slack_us: u32,
 }
 
 impl Default for MpiSettings {
@@ -245,6 +249,7 @@ impl Default for MpiSettings {
             ucx: false,
             ucx_devices: None,
             ucx_transports: None,
+            crowded_slack_us: 1000,
         }
     }
 }

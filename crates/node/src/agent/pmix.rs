@@ -42,6 +42,7 @@ impl Agent {
                 transports: self.settings.mpi.ucx_transports.clone(),
             }),
             no_gpus: self.settings.mpi.skip_absent_fabrics && !has_gpu(),
+            crowded_slack_us: self.settings.mpi.crowded_slack_us,
         })
     }
 

@@ -421,6 +421,10 @@ pub(crate) struct PmixOrder {
     #[n(13)]
     #[cbor(default)]
     pub(crate) no_gpus: bool,
+    /// `CrowdedTimerSlack`, microseconds.
+    #[n(14)]
+    #[cbor(default)]
+    pub(crate) crowded_slack_us: u32,
 }
 
 /// What mpi.conf says of UCX, where step daemons' hosts are to use it.

@@ -2,8 +2,9 @@
 //! tasks. Here is the daemon's side: it starts the host before srun has come, hands each task what the host says it is
 //! to find in its environment, follows who has joined and who has taken leave, and cleans up.
 
+mod hints;
+
 use super::{Setting, Stepd};
-use crate::cross_memory::switches;
 use crate::shim::wire::{PmixOrder, StepOrder, UcxOrder};
 use crate::sys;
 use minicbor::bytes::ByteVec;
@@ -28,25 +29,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Variables of launchers around srun that would lead a task to another server than its own.
-const FOREIGN: [&str; 5] = [
+const FOREIGN: [&str; 6] = [
     "PMIX_",
     "PMI_",
     "PMI2_",
     "OMPI_COMM_WORLD_",
     "OMPI_UNIVERSE_",
+    "NS_META_SEG_SIZE=",
 ];
-/// What Open MPI 4 and 5 are told where to keep the memory that their ranks share.
-const SHARED_MEMORY: [&str; 2] = [
-    "OMPI_MCA_btl_vader_backing_directory",
-    "OMPI_MCA_btl_sm_backing_directory",
-];
-
-/// Has hwloc, which libpmix and Open MPI bring along, not load its plugins for GPUs and displays, each with libraries of
-/// its own: a tenth of what Open MPI's ranks do in MPI_Init.
-const NO_GPU_PLUGINS: (&str, &str) = (
-    "HWLOC_PLUGINS_BLACKLIST",
-    "hwloc_gl.so,hwloc_opencl.so,hwloc_cuda.so,hwloc_nvml.so,hwloc_rsmi.so,hwloc_levelzero.so",
-);
 
 /// The host and what is known of the tasks through it.
 #[derive(Debug)]
@@ -69,15 +59,9 @@ pub(super) struct Pmix {
     finalized: BTreeSet<u32>,
     /// For files of tasks and library, and, last, for memory that tasks share; they may be one.
     dirs: Vec<PathBuf>,
-    /// `PMIxEnv`.
-    site_env: Vec<String>,
-    /// What MPI is told of cross-memory attach.
-    cross_memory: Option<bool>,
-    /// Open MPI need not look for other networks than TCP.
-    plain_network: bool,
-    /// hwloc need not look for GPUs.
-    no_gpus: bool,
-    /// Ranks of this node wait for each other without giving up the CPU unless they are told to.
+    /// What is told to MPI.
+    told: PmixOrder,
+    /// More tasks of the step than CPUs for them are on this node.
     crowded: bool,
 }
 
@@ -147,10 +131,7 @@ impl Pmix {
             connected: BTreeSet::new(),
             finalized: BTreeSet::new(),
             dirs,
-            site_env: pmix.env.clone(),
-            cross_memory: pmix.cross_memory,
-            plain_network: pmix.plain_network,
-            no_gpus: pmix.no_gpus,
+            told: pmix.clone(),
             crowded,
         };
         if order.launch.names.len() == 1 {
@@ -227,33 +208,15 @@ impl Pmix {
         {
             env.extend(environments.of(rank).filter_map(|v| CString::new(v).ok()));
         }
-        for variable in &self.site_env {
-            if let Some((name, value)) = variable.split_once('=') {
-                set_default(env, name, value);
-            }
-        }
-        if let Some(memory) = self.dirs.last() {
-            for name in SHARED_MEMORY {
-                set_default(env, name, &memory.to_string_lossy());
-            }
-        }
-        for (name, value) in self.cross_memory.into_iter().flat_map(switches) {
-            set_default(env, name, value);
-        }
-        if self.plain_network && !chooses_network(env) {
-            set_default(env, "OMPI_MCA_pml", "ob1");
-        }
-        if self.no_gpus {
-            let (name, value) = NO_GPU_PLUGINS;
-            set_default(env, name, value);
-        }
-        if self.crowded {
-            set_default(env, "OMPI_MCA_mpi_yield_when_idle", "1");
-        }
+        hints::add(&self.told, self.dirs.last(), self.crowded, env);
     }
 
-    /// In a task's child, just before exec: its socket, where a program that speaks PMI looks for it.
+    /// In a task's child, just before exec: its socket, where a program that speaks PMI looks for it; and how late its
+    /// sleeps may end where it shares its CPU with other ranks.
     pub(super) fn hand_over(&self, local: u32) -> io::Result<()> {
+        if self.crowded && self.told.crowded_slack_us > 0 {
+            sys::set_timer_slack(Duration::from_micros(self.told.crowded_slack_us.into()));
+        }
         match self.sockets.get(local as usize) {
             Some(socket) => sys::dup_to(socket.as_raw_fd(), PMI_FD),
             None => Ok(()),
@@ -503,8 +466,8 @@ fn become_host(
     }
     sys::die_with_parent();
     sys::block_signals();
-    if pmix.no_gpus {
-        sys::set_variable(NO_GPU_PLUGINS.0, NO_GPU_PLUGINS.1);
+    for (name, value) in hints::of_host(pmix) {
+        sys::set_variable(name, value);
     }
     for variable in &pmix.env {
         if let Some((name, value)) = variable.split_once('=') {
@@ -591,27 +554,4 @@ fn variables(order: &StepOrder) -> Vec<(String, String)> {
         .filter_map(|v| std::str::from_utf8(v).ok()?.split_once('='))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect()
-}
-
-/// Whether the user tells Open MPI how to send messages: by the environment, or by the file that it reads.
-fn chooses_network(env: &[CString]) -> bool {
-    let value = |name: &str| {
-        let mut of_name = env
-            .iter()
-            .filter_map(|v| v.to_str().ok()?.strip_prefix(name));
-        of_name.next().map(str::to_owned)
-    };
-    let said = ["OMPI_MCA_pml=", "OMPI_MCA_mtl="];
-    let file = value("HOME=").map(|home| format!("{home}/.openmpi/mca-params.conf"));
-    said.iter().any(|name| value(name).is_some()) || file.is_some_and(|f| Path::new(&f).exists())
-}
-
-fn set_default(env: &mut Vec<CString>, name: &str, value: &str) {
-    let is_set = env.iter().any(|v| {
-        let rest = v.as_bytes().strip_prefix(name.as_bytes());
-        rest.is_some_and(|rest| rest.first() == Some(&b'='))
-    });
-    if !is_set {
-        env.extend(CString::new(format!("{name}={value}")).ok());
-    }
 }

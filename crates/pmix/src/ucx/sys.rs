@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::sys::{copied, dl_error, required};
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::io;
 
 /// The version of the interface that is asked for.
@@ -162,13 +162,4 @@ pub(super) fn text(functions: &Functions, status: c_int) -> String {
 pub(super) fn version(functions: &Functions) -> String {
     // SAFETY: the function takes nothing and gives a string of the library's own.
     unsafe { copied((functions.version)()) }
-}
-
-/// Sets a variable of this process, for the library to read.
-pub(super) fn set_variable(name: &CStr, value: &str) {
-    let Ok(value) = CString::new(value) else {
-        return;
-    };
-    // SAFETY: both strings end in a zero byte and are copied; the caller has no other thread yet.
-    unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) };
 }

@@ -1,0 +1,199 @@
+//! What MPI libraries are told by variables, so that they need not find it out, or guess: where ranks share memory,
+//! which networks a node does not have, that ranks outnumber CPUs. What the user or the site has said stays as it is.
+
+use crate::cross_memory::switches;
+use crate::shim::wire::PmixOrder;
+use std::ffi::CString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What Open MPI 4 and 5 are told where to keep the memory that their ranks share.
+const SHARED_MEMORY: [&str; 2] = [
+    "OMPI_MCA_btl_vader_backing_directory",
+    "OMPI_MCA_btl_sm_backing_directory",
+];
+/// Has hwloc, which libpmix and Open MPI bring along, not load its plugins for GPUs and displays, each with libraries of
+/// its own: a tenth of what Open MPI's ranks do in MPI_Init.
+const NO_GPU_PLUGINS: (&str, &str) = (
+    "HWLOC_PLUGINS_BLACKLIST",
+    "hwloc_gl.so,hwloc_opencl.so,hwloc_cuda.so,hwloc_nvml.so,hwloc_rsmi.so,hwloc_levelzero.so",
+);
+/// Has hwloc not read what is on the PCI bus: four fifths of the time in which it looks at a virtual machine.
+const NO_PCI: (&str, &str) = ("HWLOC_COMPONENTS", "-pci,-linux:pci");
+/// Ways of Open MPI 4 and 5 to send messages (`btl`) by networks of their own. Their libraries look for devices, and
+/// read the kernel's table of symbols, in each rank before they say that there is nothing for them.
+const FABRICS: [&str; 4] = ["ofi", "openib", "uct", "usnic"];
+/// A file of parameters that is longer is none.
+const PARAMS_LIMIT: u64 = 1 << 20;
+
+/// What the host finds in its environment.
+pub(super) fn of_host(told: &PmixOrder) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let is_set = |name: &str| std::env::var_os(name).is_some();
+    let plugins = Some(NO_GPU_PLUGINS).filter(|_| told.no_gpus);
+    let pci = Some(NO_PCI).filter(|(name, _)| told.no_gpus && told.plain_network && !is_set(name));
+    plugins.into_iter().chain(pci)
+}
+
+/// Adds to a task's environment. `memory` is for what ranks of the node share.
+pub(super) fn add(
+    told: &PmixOrder,
+    memory: Option<&PathBuf>,
+    crowded: bool,
+    env: &mut Vec<CString>,
+) {
+    for variable in &told.env {
+        if let Some((name, value)) = variable.split_once('=') {
+            set_default(env, name, value);
+        }
+    }
+    if let Some(memory) = memory {
+        for name in SHARED_MEMORY {
+            set_default(env, name, &memory.to_string_lossy());
+        }
+    }
+    for (name, value) in told.cross_memory.into_iter().flat_map(switches) {
+        set_default(env, name, value);
+    }
+    if told.plain_network {
+        let files = params_files(env);
+        skip_fabrics(&files, env);
+    }
+    if told.no_gpus {
+        let (name, value) = NO_GPU_PLUGINS;
+        set_default(env, name, value);
+    }
+    // Ranks wait for each other without giving up the CPU unless they are told to.
+    if crowded {
+        set_default(env, "OMPI_MCA_mpi_yield_when_idle", "1");
+    }
+}
+
+/// Has Open MPI not look for other networks than TCP, unless it was told by name what to use.
+fn skip_fabrics(files: &[String], env: &mut Vec<CString>) {
+    let said = |name: &str| {
+        let variable = value(env, &format!("OMPI_MCA_{name}"));
+        variable.or_else(|| files.iter().find_map(|text| parameter(text, name)))
+    };
+    let names_some = |list: &Option<String>| list.as_ref().is_some_and(|l| !l.starts_with('^'));
+    let (pml, mtl, btl) = (said("pml"), said("mtl"), said("btl"));
+    let unwanted = pml.as_ref().is_some_and(|l| items(l).any(|i| i == "ob1"));
+    if !names_some(&pml) && !names_some(&mtl) && !unwanted {
+        set(env, "OMPI_MCA_pml", "ob1");
+    }
+    if !names_some(&btl) {
+        let list = leave_out(btl.as_deref().unwrap_or_default());
+        set(env, "OMPI_MCA_btl", &list);
+    }
+}
+
+/// A list of what is not wanted (`^vader`), and the networks.
+fn leave_out(said: &str) -> String {
+    let mut all: Vec<&str> = items(said).collect();
+    let more = FABRICS
+        .iter()
+        .filter(|name| !items(said).any(|i| i == **name));
+    all.extend(more);
+    format!("^{}", all.join(","))
+}
+
+fn items(list: &str) -> impl Iterator<Item = &str> {
+    let list = list.strip_prefix('^').unwrap_or(list);
+    list.split(',').map(str::trim).filter(|i| !i.is_empty())
+}
+
+/// Texts of the files in which Open MPI finds parameters, those that count more first: the user's, then those of the
+/// installation that the task's path leads to. Read as the user.
+fn params_files(env: &[CString]) -> Vec<String> {
+    let home = value(env, "HOME").map(|home| format!("{home}/.openmpi/mca-params.conf"));
+    let path = value(env, "PATH").unwrap_or_default();
+    let has_it = |dir: &&str| dir.starts_with('/') && Path::new(dir).join("ompi_info").exists();
+    let beside = path.split(':').find(has_it).and_then(|dir| {
+        let root = Path::new(dir).parent()?;
+        Some(root.display().to_string())
+    });
+    let root = value(env, "OPAL_PREFIX").or(beside);
+    let own = root.map(|root| format!("{root}/etc/openmpi-mca-params.conf"));
+    // Where distributions keep it.
+    let shared = [
+        "/etc/openmpi/openmpi-mca-params.conf",
+        "/etc/openmpi-x86_64/openmpi-mca-params.conf",
+    ];
+    let paths = home.into_iter().chain(own);
+    paths
+        .chain(shared.map(str::to_owned))
+        .filter(|p| fs::metadata(p).is_ok_and(|m| m.is_file() && m.len() <= PARAMS_LIMIT))
+        .filter_map(|p| fs::read_to_string(p).ok())
+        .collect()
+}
+
+/// The value that such a file gives a parameter: its last one counts.
+fn parameter(text: &str, name: &str) -> Option<String> {
+    text.lines().rev().find_map(|line| {
+        let (key, value) = line.split('#').next()?.split_once('=')?;
+        (key.trim() == name).then(|| value.trim().to_owned())
+    })
+}
+
+fn value(env: &[CString], name: &str) -> Option<String> {
+    let mut all = env.iter().filter_map(|v| v.to_str().ok()?.split_once('='));
+    all.find(|(n, _)| *n == name).map(|(_, v)| v.to_owned())
+}
+
+fn set(env: &mut Vec<CString>, name: &str, value: &str) {
+    env.retain(|v| !is_of(v, name));
+    set_default(env, name, value);
+}
+
+fn set_default(env: &mut Vec<CString>, name: &str, value: &str) {
+    if !env.iter().any(|v| is_of(v, name)) {
+        env.extend(CString::new(format!("{name}={value}")).ok());
+    }
+}
+
+fn is_of(variable: &CString, name: &str) -> bool {
+    let rest = variable.as_bytes().strip_prefix(name.as_bytes());
+    rest.is_some_and(|rest| rest.first() == Some(&b'='))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(files: &[&str], lines: &[&str]) -> Vec<CString> {
+        let files: Vec<String> = files.iter().map(|&f| f.to_owned()).collect();
+        let mut env = lines.iter().map(|l| CString::new(*l).unwrap()).collect();
+        skip_fabrics(&files, &mut env);
+        env
+    }
+
+    #[test]
+    fn networks_are_left_out_beside_what_the_user_leaves_out() {
+        let env = after(&[], &["OMPI_MCA_btl=^openib", "A=1"]);
+        let btl = value(&env, "OMPI_MCA_btl");
+        assert_eq!(btl.as_deref(), Some("^openib,ofi,uct,usnic"));
+        assert_eq!(value(&env, "OMPI_MCA_pml").as_deref(), Some("ob1"));
+        assert_eq!(value(&env, "A").as_deref(), Some("1"));
+        let site = "btl = ^uct,openib,ofi\npml = ^ucx\nmtl = ^ofi\n";
+        let env = after(&["btl=^vader # slow here\n", site], &[]);
+        let btl = value(&env, "OMPI_MCA_btl");
+        assert_eq!(btl.as_deref(), Some("^vader,ofi,openib,uct,usnic"));
+        assert_eq!(value(&env, "OMPI_MCA_pml").as_deref(), Some("ob1"));
+    }
+
+    #[test]
+    fn what_was_named_is_used() {
+        let env = after(&[], &["OMPI_MCA_btl=self,tcp", "OMPI_MCA_pml=ucx"]);
+        assert_eq!(value(&env, "OMPI_MCA_btl").as_deref(), Some("self,tcp"));
+        assert_eq!(value(&env, "OMPI_MCA_pml").as_deref(), Some("ucx"));
+        assert!(after(&["btl = ofi,self\nmtl = ofi\n"], &[]).is_empty());
+        let env = after(&["pml = ^ob1\n"], &[]);
+        assert_eq!(value(&env, "OMPI_MCA_pml"), None);
+    }
+
+    #[test]
+    fn the_last_line_of_a_file_counts() {
+        let text = "# btl = a\nbtl_base_verbose = 1\nbtl = b\n btl= c # d\n";
+        assert_eq!(parameter(text, "btl").as_deref(), Some("c"));
+        assert_eq!(parameter(text, "pml"), None);
+    }
+}
