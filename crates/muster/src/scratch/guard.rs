@@ -71,7 +71,7 @@ fn kill_all(home: &Path, condition: impl Fn(&[&[u8]]) -> bool) {
                 let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
                 let words: Vec<&[u8]> = line.split(|b| *b == 0).collect();
                 // Those that have ended, and are not reaped yet, have none.
-                line.first().is_some() && condition(&words)
+                !line.is_empty() && condition(&words)
             })
             .collect();
         if found.is_empty() {
