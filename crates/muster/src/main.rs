@@ -69,6 +69,7 @@ fn muster(args: &[String]) -> ExitCode {
         "sim" => report(simulate::main(rest)),
         "doctor" => report(doctor::main(rest)),
         "bench" => report(bench::main(rest)),
+        scratch::guard::COMMAND => report(scratch::guard::main(rest)),
         "why" => muster_cli::listing::main("why", rest),
         "emulate" => report(emulate::main(rest)),
         other => match roles::by_command(other) {

@@ -1,12 +1,17 @@
-//! A private cluster for the time of a check or a measurement, in a directory that goes with it.
+//! A private cluster for the time of a check or a measurement, in a directory that goes with it, also when the check
+//! is killed.
+
+pub(crate) mod guard;
 
 use anyhow::{Context, Result, bail, ensure};
+use guard::Guard;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// The cluster.
 pub(crate) struct Scratch {
     home: PathBuf,
+    guard: Guard,
 }
 
 impl Scratch {
@@ -14,25 +19,11 @@ impl Scratch {
     pub(crate) fn start(nodes: u32, cpus: u32) -> Result<Scratch> {
         let home = std::env::temp_dir().join(format!("muster-scratch-{}", std::process::id()));
         std::fs::create_dir_all(home.join("work")).with_context(|| home.display().to_string())?;
-        let scratch = Scratch { home };
+        let guard = Guard::start(&home)?;
+        let scratch = Scratch { home, guard };
         let (nodes, cpus) = (nodes.to_string(), cpus.to_string());
-        scratch.muster(&["up", "--nodes", &nodes, "--cpus", &cpus])?;
+        muster(&scratch.home, &["up", "--nodes", &nodes, "--cpus", &cpus])?;
         Ok(scratch)
-    }
-
-    fn muster(&self, args: &[&str]) -> Result<()> {
-        let output = Command::new(std::env::current_exe()?)
-            .args(args)
-            .env("MUSTER_HOME", &self.home)
-            .stdin(Stdio::null())
-            .output()?;
-        ensure!(
-            output.status.success(),
-            "muster {}: {}",
-            args.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-        Ok(())
     }
 
     /// A file of the directory that commands run in.
@@ -100,11 +91,27 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Err(e) = self.muster(&["down", "--purge"]) {
+        if let Err(e) = guard::clean(&self.home) {
             eprintln!("muster: {e}");
         }
-        let _ = std::fs::remove_dir_all(&self.home);
+        self.guard.release();
     }
+}
+
+/// Runs one of Muster's own commands for the cluster of a directory.
+fn muster(home: &Path, args: &[&str]) -> Result<()> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(args)
+        .env("MUSTER_HOME", home)
+        .stdin(Stdio::null())
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "muster {}: {}",
+        args.join(" "),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(())
 }
 
 /// What a command that failed said about it, in a line.

@@ -145,3 +145,31 @@ fn the_benchmark_prints_both_launchers_and_draws_them() {
     );
     assert!(c.read("start.svg").contains("srun, CMA off"));
 }
+
+/// Processes of `muster doctor`'s private cluster of this process, by its directory.
+fn of_scratch(home: &str) -> usize {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let environments = entries.filter_map(|e| std::fs::read(e.path().join("environ")).ok());
+    let mark = format!("MUSTER_HOME={home}");
+    environments
+        .filter(|env| env.split(|b| *b == 0).any(|v| v == mark.as_bytes()))
+        .count()
+}
+
+#[test]
+fn a_check_that_is_killed_leaves_no_cluster() {
+    let c = Cluster::start(1, 1);
+    for signal in ["INT", "HUP", "TERM", "KILL"] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_muster"));
+        command.args(["bench", "mpi", "--ranks", "2", "--reps", "1000"]);
+        let mut bench = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+        let home = std::env::temp_dir().join(format!("muster-scratch-{}", bench.id()));
+        let running = home.join("work/startup");
+        c.until("the benchmark runs", || running.exists());
+        assert!(of_scratch(home.to_str().unwrap()) > 2);
+        c.ok(&format!("kill -{signal} {}", bench.id()));
+        assert!(!bench.wait().unwrap().success());
+        c.until("the cluster is gone", || !home.exists());
+        assert_eq!(of_scratch(home.to_str().unwrap()), 0);
+    }
+}
