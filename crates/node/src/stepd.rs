@@ -32,7 +32,7 @@ pub(crate) use home::{Control, NextStep, Told};
 use minicbor::bytes::ByteVec;
 use muster_core::job::{ExitStatus, StepEnd, Usage};
 use muster_proto::step::{FromStepd, ToStepd};
-use result::{broken, leave};
+use result::{Served, broken, leave};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -106,28 +106,6 @@ pub(crate) fn run(
         (result, step) = (setting.result, order.launch.step);
     }
     sys::exit_now(0)
-}
-
-/// The end of a step, and whether its daemon can have another.
-struct Served {
-    end: StepEnd,
-    reusable: bool,
-    /// srun, of a direct step.
-    srun: Option<Client>,
-}
-
-impl Served {
-    /// Takes leave of the srun of a direct step. Where the end is not recorded yet, it learns the rest from the agent.
-    fn part(&mut self, recorded: bool) {
-        let Some(mut srun) = self.srun.take() else {
-            return;
-        };
-        if recorded {
-            srun.send(&FromStepd::Closed);
-        }
-        srun.hurry();
-        srun.write();
-    }
 }
 
 fn serve(

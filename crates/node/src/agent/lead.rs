@@ -1,19 +1,22 @@
 //! Steps of jobs that this node leads: laid out, started on their nodes, followed to their end. The controller hears
 //! of them in batches and nothing waits for it. What must survive the agent is kept by the shim.
 
+mod ends;
+
 use super::step_node::{Early, Listening};
 use super::{Agent, Event};
 use crate::descriptors::HandedOver;
 use crate::layout::{self, Held, NoLayout};
 use crate::now;
 use crate::shim::wire::{Known, Run, ToShim};
+use ends::total;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::cpuset::CpuSet;
 use muster_core::distribution::Distribution;
 use muster_core::hostlist;
 use muster_core::ids::{Attempt, JobId, StepNo};
-use muster_core::job::{Allocation, ExitStatus, GresShare, JobState, NodeShare, Step, StepEnd};
+use muster_core::job::{Allocation, GresShare, JobState, NodeShare, Step, StepEnd};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::node::{JobGrant, Report};
 use muster_proto::step::{
@@ -752,43 +755,6 @@ fn describe(step: StepNo, spec: &StepSpec, placed: &[layout::Placed], names: &[S
         time_limit: spec.time_limit,
         distribution: Some(spread.title()),
         maker: spec.maker.clone(),
-    }
-}
-
-/// All nodes' ends in one: the worst status, the sum of the usage.
-fn total(record: &Record) -> StepEnd {
-    let mut ends = record.nodes.iter().filter_map(|n| n.end.as_ref());
-    let Some(mut out) = ends.next().cloned() else {
-        return StepEnd::never_ran(now());
-    };
-    let weight = |exit: ExitStatus| {
-        if exit.signal == 0 {
-            exit.code
-        } else {
-            128 + exit.signal
-        }
-    };
-    for end in ends {
-        out.end_time = out.end_time.max(end.end_time);
-        if weight(end.exit) > weight(out.exit) {
-            out.exit = end.exit;
-        }
-        if rank(end.state) > rank(out.state) {
-            out.state = end.state;
-        }
-        out.usage.add(&end.usage);
-    }
-    out
-}
-
-fn rank(state: JobState) -> u32 {
-    match state {
-        JobState::Completed => 0,
-        JobState::Failed => 1,
-        JobState::Cancelled => 2,
-        JobState::Timeout => 3,
-        JobState::OutOfMemory => 4,
-        _ => 5,
     }
 }
 
