@@ -33,6 +33,8 @@ struct Figure {
     ratio: Option<f64>,
     limit: Option<f64>,
     measure: fn(&Product, &Path) -> Result<f64>,
+    /// Held against a Slurm that keeps accounts as Muster does, too.
+    accounted: bool,
 }
 
 const FIGURES: [Figure; 15] = [
@@ -43,6 +45,7 @@ const FIGURES: [Figure; 15] = [
         ratio: Some(15.0),
         limit: None,
         measure: array_throughput,
+        accounted: true,
     },
     Figure {
         name: "800 single true jobs from 8 clients, end to end",
@@ -51,6 +54,7 @@ const FIGURES: [Figure; 15] = [
         ratio: Some(15.0),
         limit: None,
         measure: single_throughput,
+        accounted: true,
     },
     Figure {
         name: "sbatch, held, one after another",
@@ -59,6 +63,7 @@ const FIGURES: [Figure; 15] = [
         ratio: Some(3.0),
         limit: None,
         measure: submit_sequential,
+        accounted: false,
     },
     Figure {
         name: "sbatch, held, 8 clients",
@@ -67,6 +72,7 @@ const FIGURES: [Figure; 15] = [
         ratio: None,
         limit: None,
         measure: submit_parallel,
+        accounted: false,
     },
     Figure {
         name: "array of 10,000 acknowledged",
@@ -75,6 +81,7 @@ const FIGURES: [Figure; 15] = [
         ratio: None,
         limit: Some(20.0),
         measure: array_submit,
+        accounted: false,
     },
     Figure {
         name: "sbatch to first instruction",
@@ -83,6 +90,7 @@ const FIGURES: [Figure; 15] = [
         ratio: None,
         limit: Some(30.0),
         measure: start_latency,
+        accounted: false,
     },
     Figure {
         name: "chain of 10 dependent jobs",
@@ -91,6 +99,7 @@ const FIGURES: [Figure; 15] = [
         ratio: None,
         limit: Some(0.5),
         measure: chain,
+        accounted: false,
     },
     Figure {
         name: "srun over 4 nodes",
@@ -99,6 +108,7 @@ const FIGURES: [Figure; 15] = [
         ratio: None,
         limit: None,
         measure: srun_four,
+        accounted: false,
     },
     Figure {
         name: "steps in an allocation, one after another",
@@ -107,6 +117,7 @@ const FIGURES: [Figure; 15] = [
         ratio: Some(10.0),
         limit: None,
         measure: steps::one_after_another,
+        accounted: false,
     },
     Figure {
         name: "steps in an allocation, 8 at once",
@@ -115,6 +126,7 @@ const FIGURES: [Figure; 15] = [
         ratio: Some(10.0),
         limit: None,
         measure: steps::eight_at_once,
+        accounted: false,
     },
     Figure {
         name: "steps in an allocation, over 4 nodes",
@@ -123,6 +135,7 @@ const FIGURES: [Figure; 15] = [
         ratio: Some(10.0),
         limit: None,
         measure: steps::over_four_nodes,
+        accounted: false,
     },
     Figure {
         name: "steps in an allocation, of the bare program's rate",
@@ -131,6 +144,7 @@ const FIGURES: [Figure; 15] = [
         ratio: None,
         limit: Some(50.0),
         measure: steps::share_of_the_bare_program,
+        accounted: false,
     },
     Figure {
         name: "squeue of 10,000 pending",
@@ -139,6 +153,7 @@ const FIGURES: [Figure; 15] = [
         ratio: Some(3.0),
         limit: None,
         measure: squeue,
+        accounted: false,
     },
     Figure {
         name: "squeue --json of 10,000 pending",
@@ -147,6 +162,7 @@ const FIGURES: [Figure; 15] = [
         ratio: Some(10.0),
         limit: None,
         measure: squeue_json,
+        accounted: false,
     },
     Figure {
         name: "controller killed and back with 10,000 jobs",
@@ -155,6 +171,7 @@ const FIGURES: [Figure; 15] = [
         ratio: None,
         limit: Some(0.5),
         measure: restart,
+        accounted: false,
     },
 ];
 
@@ -177,22 +194,25 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let dir = std::env::temp_dir().join(format!("muster-bench-{}", std::process::id()));
     fs::create_dir_all(&dir)?;
     let muster = start_muster(&dir.join("m"))?;
-    let peer = if slurm {
-        start_slurm(&dir.join("s"))?
-    } else {
-        None
-    };
-    if peer.is_none() {
+    let figures: Vec<&Figure> = FIGURES.iter().filter(|f| f.name.contains(&only)).collect();
+    let mut peers = Vec::new();
+    if slurm {
+        peers.extend(start_slurm(&dir.join("s"), false)?);
+        if figures.iter().any(|f| f.accounted) {
+            peers.extend(start_slurm(&dir.join("a"), true)?);
+        }
+    }
+    if peers.is_empty() {
         eprintln!("Slurm is not measured: install slurm-wlm slurmctld slurmd munge to compare.");
     }
     let mut rows = Vec::new();
     let result = (|| -> Result<()> {
-        for figure in FIGURES.iter().filter(|f| f.name.contains(&only)) {
-            rows.push(row(figure, &muster, peer.as_ref(), reps, &dir)?);
+        for figure in figures {
+            rows.extend(measure(figure, &muster, &peers, reps, &dir)?);
         }
         Ok(())
     })();
-    drop((muster, peer));
+    drop((muster, peers));
     let _ = fs::remove_dir_all(&dir);
     result?;
     let out = crate::cluster::target().join("bench-peer.json");
@@ -204,31 +224,43 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn row(
+/// Measures Muster and its peers in turns: a row a peer.
+fn measure(
     figure: &Figure,
     muster: &Product,
-    peer: Option<&Product>,
+    peers: &[Product],
     reps: usize,
     dir: &Path,
-) -> Result<Value> {
+) -> Result<Vec<Value>> {
+    let peers: Vec<&Product> = peers
+        .iter()
+        .filter(|p| figure.accounted || p.name == SLURM)
+        .collect();
+    let run = |product: &Product| {
+        (figure.measure)(product, dir).with_context(|| format!("{}: {}", product.name, figure.name))
+    };
     let mut ours = Vec::new();
-    let mut theirs = Vec::new();
+    let mut theirs = vec![Vec::new(); peers.len()];
     for _ in 0..reps {
-        ours.push(
-            (figure.measure)(muster, dir)
-                .with_context(|| format!("{}: {}", muster.name, figure.name))?,
-        );
-        if let Some(peer) = peer {
-            theirs.push(
-                (figure.measure)(peer, dir)
-                    .with_context(|| format!("{}: {}", peer.name, figure.name))?,
-            );
+        ours.push(run(muster)?);
+        for (values, peer) in theirs.iter_mut().zip(&peers) {
+            values.push(run(peer)?);
         }
     }
-    let (ours, theirs) = (
-        median(&mut ours),
-        (!theirs.is_empty()).then(|| median(&mut theirs)),
-    );
+    let ours = median(&mut ours);
+    if peers.is_empty() {
+        return Ok(vec![row(figure, ours, None)]);
+    }
+    let beside = peers.iter().zip(&mut theirs);
+    Ok(beside
+        .map(|(peer, values)| row(figure, ours, Some((peer.name, median(values)))))
+        .collect())
+}
+
+/// Prints what came of a figure beside a peer, and keeps it.
+fn row(figure: &Figure, ours: f64, peer: Option<(&str, f64)>) -> Value {
+    let theirs = peer.map(|(_, value)| value);
+    let name = peer.map_or(SLURM, |(name, _)| name);
     let ratio = theirs.map(|t| {
         if figure.more_is_better {
             ours / t
@@ -256,7 +288,7 @@ fn row(
         }
     };
     println!(
-        "{:<50} {:>10} {:<7} slurm {:>9}  ratio {:>7}  bar {}",
+        "{:<50} {:>10} {:<7} {name} {:>9}  ratio {:>7}  bar {}",
         figure.name,
         show(ours),
         figure.unit,
@@ -267,10 +299,8 @@ fn row(
             if *met { "met" } else { "NOT MET" }
         )),
     );
-    Ok(
-        json!({ "figure": figure.name, "unit": figure.unit, "muster": ours, "slurm": theirs, "ratio": ratio,
-        "bar": bar.as_ref().map(|b| &b.0), "met": bar.as_ref().map(|b| b.1) }),
-    )
+    json!({ "figure": figure.name, "unit": figure.unit, "muster": ours, "beside": name, "slurm": theirs, "ratio": ratio,
+        "bar": bar.as_ref().map(|b| &b.0), "met": bar.as_ref().map(|b| b.1) })
 }
 
 pub(crate) fn median(values: &mut [f64]) -> f64 {
@@ -339,12 +369,19 @@ pub(crate) fn start_muster_of(home: &Path, conf: &str, words: &[&str]) -> Result
     })
 }
 
-pub(crate) fn start_slurm(dir: &Path) -> Result<Option<Product>> {
+/// Slurm as its guide tunes it, without accounting.
+const SLURM: &str = "slurm";
+/// The same with slurmdbd and MariaDB.
+const SLURM_WITH_ACCOUNTING: &str = "slurm+slurmdbd";
+
+/// Starts Slurm, which keeps accounts if that is wanted; nothing where it is not installed.
+pub(crate) fn start_slurm(dir: &Path, accounting: bool) -> Result<Option<Product>> {
     let down = ["bench/slurm-peer.sh", "down", &dir.display().to_string()];
     let guard = Guard::new(&down, &[], Some(dir))?;
     let output = Command::new("bench/slurm-peer.sh")
         .arg("up")
         .arg(dir)
+        .args(accounting.then_some("accounting"))
         .stderr(Stdio::inherit())
         .output()?;
     if output.status.code() == Some(3) {
@@ -359,7 +396,11 @@ pub(crate) fn start_slurm(dir: &Path) -> Result<Option<Product>> {
             .to_owned()
     };
     Ok(Some(Product {
-        name: "slurm",
+        name: if accounting {
+            SLURM_WITH_ACCOUNTING
+        } else {
+            SLURM
+        },
         env: vec![("SLURM_CONF".into(), value("SLURM_CONF"))],
         pid_file: value("PIDFILE").into(),
         start: value("START"),

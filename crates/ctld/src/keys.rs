@@ -1,10 +1,10 @@
-//! The controller's secrets: the key that signs orders, and the secret that job keys are derived from. Both are made
+//! The controller's secrets: the key by which agents know it, and the secret that job keys are derived from. Both are made
 //! once and live in `StateSaveLocation`, readable by the controller's user alone. They never reach a log.
 
 use anyhow::{Context, Result};
-use ed25519_dalek::{Signer, SigningKey};
 use muster_core::ids::BlobId;
 use muster_core::ids::{Attempt, JobId};
+use muster_trust::{Between, KeyPair, Mistrust, Session};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::{Read, Write};
@@ -12,12 +12,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Signs orders and derives job keys. Cheap to clone.
+/// Begins sessions with agents and derives job keys. Cheap to clone.
 #[derive(Clone)]
 pub struct Keys(Arc<Inner>);
 
 struct Inner {
-    signing: SigningKey,
+    pair: KeyPair,
     secret: [u8; 32],
 }
 
@@ -44,21 +44,24 @@ impl Keys {
 
     /// The keys that a key file of these bytes holds.
     pub fn from_bytes(bytes: [u8; 64]) -> Keys {
-        let (seed, secret) = bytes.split_at(32);
+        let (own, secret) = bytes.split_at(32);
         Keys(Arc::new(Inner {
-            signing: SigningKey::from_bytes(seed.try_into().expect("half of 64 bytes is 32")),
+            pair: KeyPair::of(own.try_into().expect("half of 64 bytes is 32")),
             secret: secret.try_into().expect("half of 64 bytes is 32"),
         }))
     }
 
-    /// The public half of the signing key.
+    /// What agents know the controller by.
     pub fn public(&self) -> Vec<u8> {
-        self.0.signing.verifying_key().to_bytes().to_vec()
+        self.0.pair.public().to_vec()
     }
 
-    /// Signs encoded orders.
-    pub fn sign(&self, message: &[u8]) -> Vec<u8> {
-        self.0.signing.sign(message).to_bytes().to_vec()
+    /// A session with an agent that has shown its key.
+    ///
+    /// # Errors
+    /// The key is none.
+    pub fn session(&self, between: Between<'_>, agent: &[u8]) -> Result<Session, Mistrust> {
+        self.0.pair.with_agent(between, agent)
     }
 
     /// The key by which the agents of one launch of a job, and its owner's srun, know each other.

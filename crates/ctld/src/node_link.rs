@@ -1,4 +1,4 @@
-//! A node agent's connection: orders leave signed and in batches, reports come in batches.
+//! A node agent's connection: orders leave sealed and in batches, reports come in batches.
 
 use crate::connection::FrameReader;
 use crate::keys::Keys;
@@ -12,6 +12,7 @@ use muster_core::ids::{BlobId, NodeIdx};
 use muster_proto::client::Response;
 use muster_proto::frame;
 use muster_proto::node::{NodeHello, Order, Orders, ToCtld, ToNode};
+use muster_trust::{Between, Session};
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
@@ -32,6 +33,10 @@ const PING: Duration = Duration::from_secs(15);
 /// What is known of one agent's connection.
 struct Outgoing {
     keys: Keys,
+    /// Its public key for this connection.
+    agent: ByteVec,
+    /// From its welcome on.
+    session: Option<Session>,
     cluster: String,
     node: String,
     /// Blobs that the agent has, oldest first.
@@ -47,6 +52,7 @@ pub(crate) async fn serve(
     mut write: OwnedWriteHalf,
 ) {
     let name = hello.name.clone();
+    let agent = hello.key.clone();
     let (send, mut orders) = mpsc::unbounded_channel();
     let generation = shared.next_generation();
     let (answer, accepted) = oneshot::channel();
@@ -74,6 +80,8 @@ pub(crate) async fn serve(
     };
     let outgoing = Outgoing {
         keys: shared.keys.clone(),
+        agent,
+        session: None,
         cluster: String::new(),
         node: name.clone(),
         sent: VecDeque::new(),
@@ -121,7 +129,7 @@ async fn talk(
                 if count == 0 || messages.iter().any(|m| matches!(m, ToLink::Replaced)) {
                     return Ok(End::Replaced);
                 }
-                let (bytes, frames) = outgoing.encode(messages.drain(..));
+                let (bytes, frames) = outgoing.encode(messages.drain(..))?;
                 shared.stats.to_nodes.fetch_add(frames, Relaxed);
                 write.write_all(&bytes).await?;
             }
@@ -176,8 +184,8 @@ fn take(
 }
 
 impl Outgoing {
-    /// Frames for a run of messages, and how many: neighbouring orders share one, and a signature.
-    fn encode(&mut self, messages: impl Iterator<Item = ToLink>) -> (Vec<u8>, u64) {
+    /// Frames for a run of messages, and how many: neighbouring orders share one, and a seal.
+    fn encode(&mut self, messages: impl Iterator<Item = ToLink>) -> io::Result<(Vec<u8>, u64)> {
         let mut out = Vec::new();
         let mut frames = 0;
         let mut batch = Batch::default();
@@ -189,6 +197,12 @@ impl Outgoing {
                 }
                 ToLink::Welcome(welcome) => {
                     self.cluster.clone_from(&welcome.cluster);
+                    let between = Between {
+                        cluster: &self.cluster,
+                        node: &self.node,
+                    };
+                    let session = self.keys.session(between, &self.agent);
+                    self.session = Some(session.map_err(io::Error::other)?);
                     frame::encode(&Response::Welcome(welcome))
                 }
                 ToLink::Ack(seq) => frame::encode(&ToNode::Ack(seq)),
@@ -196,11 +210,11 @@ impl Outgoing {
                 ToLink::Stop(too) => frame::encode(&ToNode::Stop(too)),
                 ToLink::Replaced => continue,
             };
-            frames += self.seal(&mut batch, &mut out) + 1;
+            frames += self.seal(&mut batch, &mut out)? + 1;
             out.extend_from_slice(&other);
         }
-        frames += self.seal(&mut batch, &mut out);
-        (out, frames)
+        frames += self.seal(&mut batch, &mut out)?;
+        Ok((out, frames))
     }
 
     fn add(&mut self, batch: &mut Batch, order: Order, blobs: Vec<(BlobId, Arc<ByteVec>)>) {
@@ -214,10 +228,13 @@ impl Outgoing {
     }
 
     /// Makes a frame of the orders, if there are any; how many it made.
-    fn seal(&mut self, batch: &mut Batch, out: &mut Vec<u8>) -> u64 {
+    fn seal(&mut self, batch: &mut Batch, out: &mut Vec<u8>) -> io::Result<u64> {
         if batch.orders.is_empty() {
-            return 0;
+            return Ok(0);
         }
+        let Some(session) = &mut self.session else {
+            return Err(io::Error::other("orders before a welcome"));
+        };
         // Blobs that this very batch needs are at the end of the queue and stay.
         let excess = self
             .sent
@@ -232,15 +249,10 @@ impl Outgoing {
             drop_blobs: self.sent.drain(..excess).collect(),
         };
         let bytes = minicbor::to_vec(&orders).expect("writing to memory cannot fail");
-        let signature = self.keys.sign(&bytes).into();
-        frame::encode_into(
-            &ToNode::Signed {
-                orders: bytes.into(),
-                signature,
-            },
-            out,
-        );
-        1
+        let seal = session.seal(&bytes).to_vec().into();
+        let orders = bytes.into();
+        frame::encode_into(&ToNode::Sealed { orders, seal }, out);
+        Ok(1)
     }
 }
 

@@ -1,16 +1,16 @@
 //! How many one-task batch jobs per second one agent runs, from order to acknowledged end, beside a bare loop that
 //! forks, executes and waits for the same script. `cargo run --release -p muster-node --example launch_rate [jobs]`
 
-use ed25519_dalek::{Signer, SigningKey};
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::{Attempt, BlobId, JobId, NodeIdx};
 use muster_core::job::{Allocation, ArrayRole, NodeShare};
 use muster_core::spec::{ExecContext, JobSpec, Owner, StdioSpec};
 use muster_core::time::{TimeLimit, Timestamp};
 use muster_node::{AgentOptions, SHIM_NAME};
-use muster_proto::client::{Request, Response};
+use muster_proto::client::{Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::node::{JobGrant, NodeSettings, Order, Orders, Report, ToCtld, ToNode, Welcome};
+use muster_trust::{Between, KeyPair, Session};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -100,11 +100,19 @@ fn wait_oldest(
 }
 
 fn through_agent(listener: &UnixListener, dir: &Path, jobs: u64) -> anyhow::Result<f64> {
-    let key = SigningKey::from_bytes(&[7; 32]);
+    let key = KeyPair::of([7; 32]);
     let (mut stream, _) = listener.accept()?;
-    let _: Request = frame::read(&mut stream)?;
+    let request: Request = frame::read(&mut stream)?;
+    let RequestBody::NodeHello(hello) = request.body else {
+        anyhow::bail!("no hello");
+    };
+    let between = Between {
+        cluster: "rate",
+        node: "n1",
+    };
+    let mut session = key.with_agent(between, &hello.key)?;
     let welcome = Welcome {
-        public_key: key.verifying_key().to_bytes().to_vec().into(),
+        public_key: key.public().to_vec().into(),
         cluster: "rate".to_owned(),
         settings: NodeSettings {
             kill_wait_s: 30,
@@ -120,7 +128,7 @@ fn through_agent(listener: &UnixListener, dir: &Path, jobs: u64) -> anyhow::Resu
     let started = Instant::now();
     let mut next = jobs.min(AT_ONCE) + 1;
     let first = (1..next).map(|id| launch(id, dir)).collect();
-    send(&mut stream, &key, blobs, first)?;
+    send(&mut stream, &mut session, blobs, first)?;
     let mut released = 0;
     while released < jobs {
         let message: ToCtld = frame::read(&mut stream)?;
@@ -145,7 +153,7 @@ fn through_agent(listener: &UnixListener, dir: &Path, jobs: u64) -> anyhow::Resu
             frame::write(&mut stream, &ToNode::Ack(last.seq))?;
         }
         if !orders.is_empty() {
-            send(&mut stream, &key, Vec::new(), orders)?;
+            send(&mut stream, &mut session, Vec::new(), orders)?;
         }
     }
     Ok(jobs as f64 / started.elapsed().as_secs_f64())
@@ -153,7 +161,7 @@ fn through_agent(listener: &UnixListener, dir: &Path, jobs: u64) -> anyhow::Resu
 
 fn send(
     stream: &mut UnixStream,
-    key: &SigningKey,
+    session: &mut Session,
     blobs: Vec<(BlobId, minicbor::bytes::ByteVec)>,
     orders: Vec<Order>,
 ) -> anyhow::Result<()> {
@@ -165,10 +173,10 @@ fn send(
         orders,
         drop_blobs: Vec::new(),
     })?;
-    let signature = key.sign(&orders).to_bytes().to_vec();
-    let message = ToNode::Signed {
+    let seal = session.seal(&orders).to_vec().into();
+    let message = ToNode::Sealed {
         orders: orders.into(),
-        signature: signature.into(),
+        seal,
     };
     frame::write(stream, &message)?;
     Ok(())

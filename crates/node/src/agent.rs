@@ -38,6 +38,7 @@ use crate::shim::wire::{Run, ToShim};
 use anyhow::Context as _;
 use context::Contexts;
 use lead::StepKey;
+use minicbor::bytes::ByteVec;
 use muster_core::ids::BlobId;
 use muster_core::time::Timestamp;
 use muster_proto::frame;
@@ -67,7 +68,7 @@ const SPOOL_PATH_MAX: usize = 72;
 /// Something that the agent reacts to.
 enum Event {
     /// The controller answered a dial: what to greet it with?
-    Dialed(oneshot::Sender<Vec<u8>>),
+    Dialed(ByteVec, oneshot::Sender<Vec<u8>>),
     /// It took the greeting.
     Welcome(Box<NodeSettings>, Outlet),
     /// It said something.
@@ -230,7 +231,7 @@ struct Agent {
     /// Orders that came before the shim had told what it knows.
     waiting: Vec<muster_proto::node::Orders>,
     /// Dials that wait for that.
-    dialed: Vec<oneshot::Sender<Vec<u8>>>,
+    dialed: Vec<(ByteVec, oneshot::Sender<Vec<u8>>)>,
     /// The shim has told what it knows.
     synced: bool,
     jobs: Jobs,
@@ -304,8 +305,8 @@ impl Agent {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Dialed(reply) => {
-                self.dialed.push(reply);
+            Event::Dialed(key, reply) => {
+                self.dialed.push((key, reply));
                 self.greet();
             }
             Event::Welcome(settings, outlet) => self.welcomed(*settings, outlet),
@@ -343,10 +344,9 @@ impl Agent {
     /// Greets the controller, once it is known which jobs are here.
     fn greet(&mut self) {
         if self.synced && !self.dialed.is_empty() {
-            let greeting = self.greeting();
-            for reply in self.dialed.drain(..) {
+            for (key, reply) in std::mem::take(&mut self.dialed) {
                 // Nobody waits any more if the connection broke meanwhile.
-                let _ = reply.send(greeting.clone());
+                let _ = reply.send(self.greeting(key));
             }
         }
     }
@@ -390,7 +390,7 @@ impl Agent {
     fn controller_said(&mut self, message: ToNode) {
         match message {
             // Verified and unpacked by the connection.
-            ToNode::Signed { .. } => {}
+            ToNode::Sealed { .. } => {}
             ToNode::Ack(seq) => self.acknowledged(seq),
             ToNode::Ping => {
                 let (load_centi, free_mib) = info::health();

@@ -345,6 +345,8 @@ impl Node {
             name: self.name.clone(),
             info: self.info.clone(),
             present: self.jobs.keys().copied().collect(),
+            // Nothing is run that anybody would have to be believed for.
+            key: vec![9; muster_trust::KEY].into(),
         };
         frame::encode(&Request {
             version: muster_proto::PROTOCOL,
@@ -355,7 +357,7 @@ impl Node {
     /// Takes a message; whether it says to stop.
     fn told(&mut self, message: ToNode, out: &mut Vec<u8>) -> anyhow::Result<bool> {
         match message {
-            ToNode::Signed { orders, .. } => {
+            ToNode::Sealed { orders, .. } => {
                 let orders: Orders = minicbor::decode(&orders).context("orders")?;
                 orders
                     .orders

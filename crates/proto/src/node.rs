@@ -29,13 +29,15 @@ pub struct NodeHello {
     /// Every job it knows, running or ended without acknowledgement, with its attempt.
     #[n(2)]
     pub present: Vec<(JobId, Attempt)>,
+    /// The agent's public key for this connection (X25519). With it and its own the controller seals what it orders.
+    #[n(3)]
+    pub key: ByteVec,
 }
 
 /// The controller's answer to a [`NodeHello`].
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct Welcome {
-    /// Ed25519 public key that orders are signed with. The agent keeps the first it sees for a cluster name and
-    /// refuses another.
+    /// The controller's public key (X25519). The agent keeps the first it sees for a cluster name and refuses another.
     #[n(0)]
     pub public_key: ByteVec,
     /// Cluster name.
@@ -250,15 +252,15 @@ impl Default for MpiSettings {
 /// Controller to agent.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub enum ToNode {
-    /// Orders, signed. The signature covers the encoded [`Orders`].
+    /// Orders, sealed: nobody else can have said this, and it is the next that was said on this connection.
     #[n(0)]
-    Signed {
+    Sealed {
         /// Encoded [`Orders`].
         #[n(0)]
         orders: ByteVec,
-        /// Ed25519 signature.
+        /// Of the encoded orders.
         #[n(1)]
-        signature: ByteVec,
+        seal: ByteVec,
     },
     /// Reports up to this number are durable; the agent forgets them.
     #[n(1)]
@@ -283,7 +285,7 @@ pub struct Orders {
     /// See above.
     #[n(1)]
     pub node: String,
-    /// When they were signed.
+    /// When they were sealed.
     #[n(2)]
     pub at: Timestamp,
     /// Scripts and contexts that later orders of this connection refer to and that were not sent on it before.

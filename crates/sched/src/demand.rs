@@ -248,7 +248,7 @@ impl Demand {
             .map(|n| n.max(1).saturating_mul(self.cpus_of_task));
         let threads = self.threads_used.unwrap_or(u32::MAX).max(1);
         let cores = class.sockets.saturating_mul(class.cores_per_socket).max(1);
-        // With CR_CPU cores do not count.
+        // Where CPUs are only counted there are no cores.
         let granule = self.cpu_rule.granule(class);
         let core = if granule == 1 {
             1
@@ -258,6 +258,14 @@ impl Demand {
         let of_core = core.min(threads).min(by_tasks.unwrap_or(u32::MAX)).max(1);
         let used = of_core * (granule / core).max(1);
         (used, granule)
+    }
+
+    /// Tasks for which what is handed out together (a core, with `CR_Core`) has room; 1 where tasks take more.
+    pub(crate) fn tasks_of_core(&self, class: &NodeClass) -> u32 {
+        match self.overcommit {
+            true => 1,
+            false => (self.core(class).0 / self.cpus_of_task.max(1)).max(1),
+        }
     }
 
     /// CPUs of those that come together that memory is counted by: without threads that the job does not use
@@ -288,7 +296,10 @@ impl Demand {
         match self.spec {
             Some((count, threads)) => {
                 let open = class.cpus_without(count, threads);
-                crate::fleet::whole_granules(&open, class.granule)
+                match class.by_thread {
+                    true => open.len(),
+                    false => crate::fleet::whole_granules(&open, class.granule),
+                }
             }
             None => class.job_cpus(),
         }
@@ -315,6 +326,7 @@ impl Demand {
             true => self.whole_cpus(class),
             false => room.cpus.min(self.cpu_rule.most(class)),
         };
+        let mut paid = u32::MAX;
         match self.memory {
             Memory::None | Memory::PerGpu(_) => {}
             Memory::All if room.mib < class.mib => return 0,
@@ -327,12 +339,17 @@ impl Demand {
                 }
             }
             Memory::PerCpu(mib) => {
-                let counted = u64::from(self.counted(class));
-                let most = room.mib / mib.max(1) * u64::from(granule) / counted;
-                cpus = cpus.min(u32::try_from(most).unwrap_or(u32::MAX));
+                let most = room.mib / mib.max(1);
+                if self.cpus_held(class, 1, 0).is_some() {
+                    paid = u32::try_from(most).unwrap_or(u32::MAX);
+                } else {
+                    let counted = u64::from(self.counted(class));
+                    let most = most * u64::from(granule) / counted;
+                    cpus = cpus.min(u32::try_from(most).unwrap_or(u32::MAX));
+                }
             }
         }
-        let usable = cpus / granule * used;
+        let usable = (cpus / granule * used).min(paid);
         if usable < self.cpus_min { 0 } else { usable }
     }
 
@@ -410,9 +427,11 @@ impl Demand {
             let cpus = tasks.max(1).saturating_mul(self.cpus_of_task);
             cpus.div_ceil(used).saturating_mul(granule)
         });
+        let held = self.cpus_held(class, pick.tasks, gpus);
         Want {
             cpus,
-            mib: self.mib_for(class, cpus, gpus),
+            held: held.map(|count| (count, used.min(class.granule))),
+            mib: self.mib_for(class, (cpus, held), gpus),
             tasks: pick.tasks,
             gres,
             open: self
@@ -431,6 +450,30 @@ impl Demand {
         if self.whole {
             return self.whole_cpus(class);
         }
+        let needed = self.cpus_needed(tasks, gpus);
+        let granules = needed.div_ceil(used).max(self.devices.sockets());
+        // Tasks of different sockets have no core in common.
+        let by_socket = match self.tasks_per_socket {
+            Some(most) if !self.overcommit => {
+                let (most, tasks) = (most.max(1), tasks.max(1));
+                let of = |tasks: u32| tasks.saturating_mul(self.cpus_of_task).div_ceil(used);
+                (tasks / most).saturating_mul(of(most)) + of(tasks % most)
+            }
+            _ => 0,
+        };
+        granules.max(by_socket).saturating_mul(granule)
+    }
+
+    /// CPUs that the job holds, where those may be fewer than nobody else can have.
+    fn cpus_held(&self, class: &NodeClass, tasks: u32, gpus: u64) -> Option<u32> {
+        // A partition may hand out more than cores.
+        let by_thread = class.by_thread && self.cpu_rule.granule(class) == class.granule;
+        (by_thread && !self.whole)
+            .then(|| self.cpus_needed(tasks, gpus).max(self.devices.sockets()))
+    }
+
+    /// CPUs of a node for so many tasks and GPUs.
+    fn cpus_needed(&self, tasks: u32, gpus: u64) -> u32 {
         // A node that is taken only to make up the number has room for a task too: that is what it was chosen by.
         let for_tasks = if self.overcommit {
             1
@@ -441,18 +484,17 @@ impl Demand {
             .max(self.cpus_min)
             .max(self.devices.cpus_for(gpus))
             .max(1)
-            .div_ceil(used)
-            .max(self.devices.sockets())
-            .saturating_mul(granule)
     }
 
-    fn mib_for(&self, class: &NodeClass, cpus: u32, gpus: u64) -> u64 {
+    /// Memory of a node for so many CPUs that nobody else can have, of which the job may hold fewer.
+    fn mib_for(&self, class: &NodeClass, (cpus, held): (u32, Option<u32>), gpus: u64) -> u64 {
         match self.memory {
             Memory::None => 0,
             Memory::All => class.mib,
             Memory::PerNode(mib) => mib,
             Memory::PerCpu(mib) => {
-                let counted = cpus / self.cpu_rule.granule(class) * self.counted(class);
+                let whole = || cpus / self.cpu_rule.granule(class) * self.counted(class);
+                let counted = held.unwrap_or_else(whole);
                 mib.saturating_mul(u64::from(counted)).min(class.mib)
             }
             Memory::PerGpu(mib) => mib.saturating_mul(gpus).min(class.mib),
@@ -486,7 +528,8 @@ impl Demand {
         {
             let gpus = self.devices.least_gpus(tasks);
             let cpus = self.cpus_for(class, tasks, gpus);
-            let mib = self.mib_for(class, cpus, gpus);
+            let held = self.cpus_held(class, tasks, gpus);
+            let mib = self.mib_for(class, (cpus, held), gpus);
             // What the system keeps is never free, although the job may have it.
             let cpus = match self.spec {
                 Some(_) => cpus.min(class.job_cpus()),

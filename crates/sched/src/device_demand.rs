@@ -293,7 +293,7 @@ impl DeviceDemand {
 
 /// Free devices of a kind.
 fn free_of(class: &NodeClass, room: &Room, (name, kind, _): &Wish) -> u64 {
-    let entries = class.gres.iter().zip(&room.gres);
+    let entries = class.gres.iter().zip(room.gres());
     let of_kind = entries.filter(|((n, k, _), _)| n == name && (kind.is_none() || kind == k));
     let counts = of_kind.map(|(_, free)| u64::from(*free));
     match by_one_entry(class, name) {

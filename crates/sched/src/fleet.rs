@@ -4,10 +4,14 @@
 
 mod class;
 pub(crate) mod devices;
+mod fits;
+mod room;
 mod tree;
 
 use self::class::class_of;
-use self::devices::{PartRule, devices_near, gres_room, parts_used, take_gres};
+use self::devices::{PartRule, devices_near, take_gres};
+use self::fits::Fits;
+pub(crate) use self::room::{DeviceRoom, Room};
 use self::tree::Tree;
 use crate::cores::{self, Far};
 use crate::network::{Leaves, Network};
@@ -25,6 +29,7 @@ use muster_core::cpuset::CpuSet;
 use muster_core::gpu_parts::PartsOfGpus;
 use muster_core::job::{GpuEnv, NodeShare};
 use muster_core::node::{Node, last_cpus};
+use muster_core::spec::GPU;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::collections::HashMap;
@@ -42,6 +47,8 @@ pub(crate) struct NodeClass {
     pub(crate) open: CpuSet,
     /// CPUs that are handed out together: those of a socket with `CR_Socket`, of a core with `CR_Core`, else 1.
     pub(crate) granule: u32,
+    /// Of the cores that a job has alone it holds no more threads than it asks for (`CR_CPU`).
+    pub(crate) by_thread: bool,
     pub(crate) threads_per_core: u32,
     pub(crate) cores_per_socket: u32,
     pub(crate) sockets: u32,
@@ -72,49 +79,22 @@ impl NodeClass {
         whole_granules(&self.open, self.granule)
     }
 
+    /// With the CPUs that nobody else can have while these are in use.
+    pub(crate) fn kept_with(&self, cpus: &CpuSet) -> CpuSet {
+        if !self.by_thread {
+            return cpus.clone();
+        }
+        let core = |cpu: u32| cpu / self.granule * self.granule;
+        let whole = cpus.iter().map(core).flat_map(|at| at..at + self.granule);
+        whole.filter(|cpu| *cpu < self.cpus).collect()
+    }
+
     /// CPUs that are left if the system keeps so many of the last cores, or threads.
     pub(crate) fn cpus_without(&self, count: u32, threads: bool) -> CpuSet {
         let mut cpus = CpuSet::first(self.cpus);
         let shape = (self.cpus, self.sockets, self.cores_per_socket);
         cpus.subtract(&last_cpus(shape, count, threads));
         cpus
-    }
-}
-
-/// What is left on a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Room {
-    /// It takes jobs: up and not drained.
-    pub(crate) usable: bool,
-    /// CPUs in whole granules.
-    pub(crate) cpus: u32,
-    /// Memory, MiB; all of the node's when memory is not handed out.
-    pub(crate) mib: u64,
-    /// Jobs on it.
-    pub(crate) jobs: u32,
-    /// Somebody has it alone.
-    pub(crate) exclusive: bool,
-    /// Free instances for each of the class's devices; of parts of GPUs, those that a job can have.
-    pub(crate) gres: Vec<u32>,
-    /// What of them jobs have, kept only where GPUs are shared by parts.
-    pub(crate) parts_used: Vec<CpuSet>,
-    /// Whose jobs are on it, those that are stopped included.
-    pub(crate) tenants: Tenants,
-    /// It is for them alone.
-    pub(crate) by_user: bool,
-}
-
-impl Room {
-    /// Whether anything that a waiting job could need is more than in `old`.
-    pub(crate) fn has_more_than(&self, old: &Room) -> bool {
-        (self.usable && !old.usable)
-            || self.cpus > old.cpus
-            || self.mib > old.mib
-            || self.jobs < old.jobs
-            || (old.exclusive && !self.exclusive)
-            || (old.by_user && !self.by_user)
-            || (old.tenants != self.tenants && old.tenants != Tenants::None)
-            || self.gres.iter().zip(&old.gres).any(|(a, b)| a > b)
     }
 }
 
@@ -181,12 +161,23 @@ pub(crate) struct PartView {
     /// Set where jobs may share CPUs.
     sharing: Option<PartSharing>,
     tree: Tree,
+    fits: Fits,
 }
 
 impl PartView {
     /// The first place from `from` on whose node may have so much free.
     pub(crate) fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
         self.tree.next(from, cpus, mib)
+    }
+
+    /// Places whose nodes may have so many GPUs and CPUs and so much memory free, the tightest of the lowest weight first;
+    /// `None` where CPUs are shared, so that what is free is not all that there is to have.
+    pub(crate) fn tightest(
+        &self,
+        least: (u32, u32, u64),
+    ) -> Option<impl Iterator<Item = usize> + '_> {
+        let own = self.sharing.is_none();
+        own.then(|| self.fits.tightest(least))
     }
 
     /// Whether a node is in it.
@@ -344,6 +335,7 @@ impl Fleet {
         };
         self.parts.push(PartView {
             tree: Tree::new(order.len()),
+            fits: Fits::new(order.len()),
             weights: order.iter().map(|&i| weight(i)).collect(),
             cpus: PartCpus::new(
                 self.config.as_ref().unwrap_or(&Arc::default()),
@@ -418,8 +410,7 @@ impl Fleet {
             },
             jobs: index(source.jobs.len()).saturating_sub(source.stopped),
             exclusive: source.exclusive,
-            gres: gres_room(class, &view.gres_used),
-            parts_used: parts_used(class, &view.gres_used),
+            devices: DeviceRoom::of(class, &view.gres_used),
             tenants: tenants_of(state, source, by_user),
             by_user: source.only_user.is_some(),
         };
@@ -450,6 +441,7 @@ impl Fleet {
         } else {
             (0, 0)
         };
+        let gpus = free_gpus(&self.classes[view.class as usize], &view.room);
         for &part in &view.parts {
             let part = &mut self.parts[part as usize];
             let pos = part.pos_of[node as usize] as usize;
@@ -463,6 +455,8 @@ impl Fleet {
                 }
             }
             part.tree.set(pos, value);
+            let free = (gpus, value.0, value.1);
+            part.fits.set(pos, part.weights[pos], free);
             if let Some((_, leaves)) = &mut part.network {
                 leaves.set(pos, value.0, view.room.jobs > 0);
             }
@@ -502,7 +496,11 @@ impl Fleet {
             };
             sockets::choose(class, &detail, want)
         });
-        let cpus = exact.unwrap_or_else(|| cores::pick(class, &from, want.cpus, far));
+        let cores = exact.unwrap_or_else(|| cores::pick(class, &from, want.cpus, far));
+        let cpus = match &want.open {
+            Some(open) if class.by_thread => open.clone(),
+            _ => want.threads_of(class, cores),
+        };
         hold(view, &cpus);
         let mut gres = Vec::new();
         for part in want.gres_by_socket(class, &cpus) {
@@ -518,8 +516,7 @@ impl Fleet {
         if self.by_user {
             view.room.tenants = view.room.tenants.with(want.user);
         }
-        view.room.gres = gres_room(class, &view.gres_used);
-        view.room.parts_used = parts_used(class, &view.gres_used);
+        view.room.devices = DeviceRoom::of(class, &view.gres_used);
         let share = NodeShare {
             node: muster_core::ids::NodeIdx(node),
             name: view.name.clone(),
@@ -681,8 +678,7 @@ impl Fleet {
             mib: class.mib,
             jobs: 0,
             exclusive: false,
-            gres: gres_room(class, &[]),
-            parts_used: Vec::new(),
+            devices: DeviceRoom::of(class, &[]),
             tenants: Tenants::None,
             by_user: false,
         }
@@ -692,7 +688,10 @@ impl Fleet {
 /// What a job takes of one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Want {
+    /// CPUs that nobody else can have.
     pub(crate) cpus: u32,
+    /// CPUs that it holds of them, and of each core at most, where those are fewer.
+    pub(crate) held: Option<(u32, u32)>,
     pub(crate) mib: u64,
     pub(crate) tasks: u32,
     pub(crate) gres: Vec<(String, Option<String>, u64)>,
@@ -708,6 +707,27 @@ pub(crate) struct Want {
     pub(crate) only_user: bool,
     /// Its owner, where that matters.
     pub(crate) user: Option<u32>,
+}
+
+impl Want {
+    /// Of whole cores the CPUs that the job holds.
+    fn threads_of(&self, class: &NodeClass, cores: CpuSet) -> CpuSet {
+        let Some((count, of_core)) = self.held else {
+            return cores;
+        };
+        let granule = class.granule.max(1);
+        // One thread of each core before the second of any.
+        let of_cores = |thread| cores.iter().filter(move |cpu| cpu % granule == thread);
+        let threads = (0..of_core).flat_map(of_cores);
+        threads.take(count as usize).collect()
+    }
+}
+
+/// Free GPUs of a node, and one more; 0 where there are none at all.
+pub(crate) fn free_gpus(class: &NodeClass, room: &Room) -> u32 {
+    let all = class.gres.iter().zip(room.gres());
+    let gpus = all.filter(|((name, ..), _)| name == GPU);
+    gpus.fold(0, |sum, (_, free)| sum.max(1) + free)
 }
 
 fn index(n: usize) -> u32 {

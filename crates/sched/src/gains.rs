@@ -2,7 +2,8 @@
 //! lane that did not fit is kept with what was missing, and is not looked at before its partition has gained as much.
 
 use crate::fleet::{Fleet, Room};
-use crate::ground::{Hold, narrow};
+use crate::ground::narrow;
+use crate::holds::Hold;
 use crate::queue::HeadKey;
 use muster_core::ids::JobId;
 use muster_core::time::Timestamp;

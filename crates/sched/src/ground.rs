@@ -2,8 +2,8 @@
 //! Nodes as they will be at a later time are in `outlook`.
 
 use crate::demand::Demand;
-use crate::fleet::{Detail, Fleet, NodeClass, PartView, Room};
-use crate::node_map::NodeMap;
+use crate::fleet::{Detail, DeviceRoom, Fleet, NodeClass, PartView, Room};
+use crate::holds::Holds;
 use crate::place::{Ground, Placement, choose};
 use crate::sharing::Tenants;
 use muster_core::job::Reason;
@@ -13,47 +13,24 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// A part of a node promised to a waiting job from a time on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Hold {
-    /// The lane whose first job it is promised to; [`CLAIM`] for those for whom room is being made.
-    pub(crate) lane: u32,
-    pub(crate) start: Timestamp,
-    pub(crate) end: Timestamp,
-    /// What is promised.
-    pub(crate) needs: Room,
-    /// What others may still take of the node beyond `start`.
-    pub(crate) spare: Room,
+/// `a` without `b`.
+pub(crate) fn minus(a: &Room, b: &Room) -> Room {
+    let mut left = a.clone();
+    take_away(&mut left, b);
+    left
 }
 
-/// Stands for the lane in what is kept for jobs for whom others make room.
-pub(crate) const CLAIM: u32 = u32::MAX;
-
-/// Promises by node.
-pub(crate) type Holds = NodeMap<Vec<Hold>>;
-
-/// `a` without `b`; with `all` nothing remains.
-pub(crate) fn minus(a: &Room, b: &Room) -> Room {
-    Room {
-        usable: a.usable,
-        cpus: if b.exclusive {
-            0
-        } else {
-            a.cpus.saturating_sub(b.cpus)
-        },
-        mib: a.mib.saturating_sub(b.mib),
-        jobs: a.jobs + b.jobs,
-        exclusive: a.exclusive || b.exclusive,
-        tenants: a.tenants,
-        by_user: a.by_user,
-        gres: a
-            .gres
-            .iter()
-            .enumerate()
-            .map(|(i, n)| n.saturating_sub(b.gres.get(i).copied().unwrap_or(0)))
-            .collect(),
-        parts_used: a.parts_used.clone(),
-    }
+/// Takes `b` away from a room.
+pub(crate) fn take_away(room: &mut Room, b: &Room) {
+    room.cpus = match b.exclusive {
+        true => 0,
+        false => room.cpus.saturating_sub(b.cpus),
+    };
+    room.mib = room.mib.saturating_sub(b.mib);
+    room.jobs += b.jobs;
+    room.exclusive |= b.exclusive;
+    let gres = room.gres_mut().iter_mut().zip(b.gres());
+    gres.for_each(|(a, b)| *a = a.saturating_sub(*b));
 }
 
 pub(crate) fn narrow(room: &mut Room, spare: &Room) {
@@ -61,10 +38,8 @@ pub(crate) fn narrow(room: &mut Room, spare: &Room) {
     room.mib = room.mib.min(spare.mib);
     room.jobs = room.jobs.max(spare.jobs);
     room.exclusive |= spare.exclusive;
-    room.gres
-        .iter_mut()
-        .zip(&spare.gres)
-        .for_each(|(a, b)| *a = (*a).min(*b));
+    let gres = room.gres_mut().iter_mut().zip(spare.gres());
+    gres.for_each(|(a, b)| *a = (*a).min(*b));
 }
 
 /// What a share takes, in the terms of its node.
@@ -74,6 +49,26 @@ pub(crate) fn needs_of(fleet: &Fleet, node: u32, want: &crate::fleet::Want) -> R
         .config
         .as_ref()
         .is_some_and(|c| c.memory_is_consumable);
+    let devices = (!class.gres.is_empty()).then(|| {
+        Box::new(DeviceRoom {
+            free: devices_taken(class, want),
+            parts_used: Vec::new(),
+        })
+    });
+    Room {
+        usable: true,
+        cpus: want.cpus,
+        mib: if consumable { want.mib } else { 0 },
+        jobs: 1,
+        exclusive: want.alone || want.only_user,
+        devices,
+        tenants: Tenants::None,
+        by_user: false,
+    }
+}
+
+/// How many instances of each of the class's devices a share takes.
+fn devices_taken(class: &NodeClass, want: &crate::fleet::Want) -> Vec<u32> {
     let mut gres = vec![0u32; class.gres.len()];
     for (name, kind, count) in &want.gres {
         let mut left = u32::try_from(*count).unwrap_or(u32::MAX);
@@ -88,17 +83,7 @@ pub(crate) fn needs_of(fleet: &Fleet, node: u32, want: &crate::fleet::Want) -> R
     if !class.parts.is_empty() {
         both_ways(class, &mut gres);
     }
-    Room {
-        usable: true,
-        cpus: want.cpus,
-        mib: if consumable { want.mib } else { 0 },
-        jobs: 1,
-        exclusive: want.alone || want.only_user,
-        gres,
-        parts_used: Vec::new(),
-        tenants: Tenants::None,
-        by_user: false,
-    }
+    gres
 }
 
 /// Whole GPUs leave none of the parts to others for certain, and parts a whole GPU less.
@@ -147,6 +132,10 @@ impl Ground for Live<'_> {
         found.filter(|pos| *pos < places.end)
     }
 
+    fn tightest(&self, least: (u32, u32, u64)) -> Option<Box<dyn Iterator<Item = usize> + '_>> {
+        Some(Box::new(self.part.tightest(least)?))
+    }
+
     fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
         match &self.part.network {
             Some((_, leaves)) => Box::new(leaves.with_free(cpus)),
@@ -182,11 +171,10 @@ impl Ground for Live<'_> {
                 room.to_mut().cpus = open;
             }
         }
-        if let Some(holds) = self.holds.get(&node) {
-            for hold in holds.iter().filter(|h| h.start < self.end) {
-                self.narrowed.set(true);
-                narrow(room.to_mut(), &hold.spare);
-            }
+        let holds = self.holds.of(node).iter();
+        for hold in holds.filter(|hold| hold.start < self.end) {
+            self.narrowed.set(true);
+            narrow(room.to_mut(), &hold.spare);
         }
         room
     }
@@ -285,35 +273,4 @@ pub(crate) fn choose_now(
 /// When a job that starts at `start` ends at the latest.
 pub(crate) fn end_after(start: Timestamp, length_ms: Option<u64>) -> Timestamp {
     length_ms.map_or(Timestamp(i64::MAX), |ms| start.plus_ms(ms))
-}
-
-/// Adds promises to those that were made before.
-pub(crate) fn add_holds(holds: &mut Holds, made: &[(u32, Hold)]) {
-    holds.reserve(made.len());
-    for (node, hold) in made {
-        let list = holds.entry(*node).or_insert_with(|| Vec::with_capacity(1));
-        for earlier in list.iter_mut() {
-            if hold.start <= earlier.start && earlier.start < hold.end {
-                earlier.spare = minus(&earlier.spare, &hold.needs);
-            }
-        }
-        list.push(hold.clone());
-    }
-}
-
-/// A job of another starts now on a promised node and outlasts the promise's begin: less is left to others.
-pub(crate) fn take_spare(
-    holds: &mut Holds,
-    fleet: &Fleet,
-    node: u32,
-    end: Timestamp,
-    want: &crate::fleet::Want,
-) {
-    let Some(list) = holds.get_mut(&node) else {
-        return;
-    };
-    let needs = needs_of(fleet, node, want);
-    for hold in list.iter_mut().filter(|h| h.start < end) {
-        hold.spare = minus(&hold.spare, &needs);
-    }
 }

@@ -18,6 +18,7 @@ mod fleet;
 pub mod forecast;
 mod gains;
 mod ground;
+mod holds;
 mod licenses;
 mod network;
 mod node_map;

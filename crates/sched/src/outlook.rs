@@ -6,7 +6,8 @@
 
 use crate::demand::Demand;
 use crate::fleet::{Detail, Fleet, PartView, Room};
-use crate::ground::{Hold, Holds, add_holds, end_after, minus, needs_of, tightest};
+use crate::ground::{end_after, minus, needs_of, take_away, tightest};
+use crate::holds::{Hold, Holds};
 use crate::node_map::NodeMap;
 use crate::place::{Ground, Pick, Placement, choose};
 use crate::tenants::{Ends, NEVER};
@@ -49,8 +50,19 @@ pub(crate) struct Outlook {
     shared: bool,
     /// Changes of the fleet that are in it.
     seen: u64,
-    /// The last answer to [`Outlook::earliest_alone`], and the version of the fleet that it is about.
-    answer: Option<(u64, Timestamp, Vec<Pick>)>,
+    /// The last answer to [`Outlook::earliest_alone`].
+    answer: Option<Answer>,
+}
+
+/// When and where the job fits while nothing else is promised.
+#[derive(Debug)]
+struct Answer {
+    /// The version of the fleet that it is about.
+    version: u64,
+    start: Timestamp,
+    picks: Vec<Pick>,
+    /// What is kept for the job then, once that was asked for.
+    made: Vec<(u32, Hold)>,
 }
 
 impl Outlook {
@@ -202,18 +214,41 @@ impl Outlook {
         demand: &Demand,
         (fleet, part): (&Fleet, &PartView),
         now: Timestamp,
-    ) -> Option<(Timestamp, Vec<Pick>)> {
+    ) -> Option<Timestamp> {
         let version = fleet.changes.version();
-        if let Some((of, start, picks)) = &self.answer
-            && *of == version
-            && *start > now
-        {
-            return Some((*start, picks.clone()));
+        let known = |answer: &Answer| answer.version == version && answer.start > now;
+        if !self.answer.as_ref().is_some_and(known) {
+            let (holds, ends) = (Holds::default(), BTreeSet::new());
+            let found = self.earliest(demand, (fleet, part), (&holds, &ends), (now, None), None);
+            self.answer = found.map(|(start, picks)| Answer {
+                version,
+                start,
+                picks,
+                made: Vec::new(),
+            });
         }
-        let (holds, ends) = (Holds::default(), BTreeSet::new());
-        let found = self.earliest(demand, (fleet, part), (&holds, &ends), (now, None), None);
-        self.answer = found.clone().map(|(start, picks)| (version, start, picks));
-        found
+        self.answer.as_ref().map(|answer| answer.start)
+    }
+
+    /// [`promise`] of what [`Outlook::earliest_alone`] has just found.
+    pub(crate) fn promise_alone(
+        &mut self,
+        holds: &mut Holds,
+        demand: &Demand,
+        place: (&Fleet, &PartView, u32),
+    ) -> Vec<(u32, Hold)> {
+        let Some(mut answer) = self.answer.take() else {
+            return Vec::new();
+        };
+        if answer.made.is_empty() {
+            let found = (answer.start, answer.picks.as_slice());
+            answer.made = promise(holds, demand, place, found, self);
+        } else {
+            holds.add(&answer.made);
+        }
+        let made = answer.made.clone();
+        self.answer = Some(answer);
+        made
     }
 
     /// The earliest time and place for the job, which does not fit now; `None` if no end in sight makes room for it.
@@ -228,11 +263,13 @@ impl Outlook {
         (now, from): (Timestamp, Option<Timestamp>),
         waited: Option<Timestamp>,
     ) -> Option<(Timestamp, Vec<Pick>)> {
-        let mut future = Future::new(demand, (fleet, part), holds, self, (now, ROOMS));
+        // Leaves of a network are looked at before their nodes.
+        let rooms = part.network.as_ref().map_or(0, |_| ROOMS);
+        let mut future = Future::new(demand, (fleet, part), holds, self, (now, rooms));
         future.most.clone_from(&self.now);
         let held = holds.iter().filter_map(|(node, list)| {
-            let place = part.place(*node)?;
-            Some((place, list.as_slice()))
+            let place = part.place(node)?;
+            Some((place, list))
         });
         future.held = held.collect();
         let mut promises: BTreeSet<Timestamp> = ends.range(..NEVER).copied().collect();
@@ -460,9 +497,9 @@ impl<'a> Future<'a> {
             room.cpus = room.cpus.max(cpus);
         }
         let end = end_after(self.start, self.length_ms);
-        for hold in self.holds.get(&node).into_iter().flatten() {
+        for hold in self.holds.of(node) {
             if hold.start < end && self.start < hold.end {
-                room = minus(&room, &hold.needs);
+                take_away(&mut room, &hold.needs);
             }
         }
         let blocks = &self.fleet.blocks;
@@ -554,11 +591,23 @@ pub(crate) fn promise(
 ) -> Vec<(u32, Hold)> {
     let end = end_after(start, demand.length_ms);
     let future = Future::new(demand, (fleet, part), holds, outlook, (start, 0));
+    // Most nodes of a job are of one kind and get as many of its tasks.
+    let alike = |a: &Pick, b: &Pick| {
+        let class = |pick: &Pick| fleet.nodes[pick.node as usize].class;
+        (class(a), a.tasks, a.share) == (class(b), b.tasks, b.share)
+    };
+    let mut last: Option<(&Pick, Room)> = None;
     let made: Vec<(u32, Hold)> = picks
         .iter()
         .map(|pick| {
-            let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
-            let needs = needs_of(fleet, pick.node, &demand.want(class, pick));
+            let needs = match &last {
+                Some((other, needs)) if alike(other, pick) => needs.clone(),
+                _ => {
+                    let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
+                    needs_of(fleet, pick.node, &demand.want(class, pick))
+                }
+            };
+            last = Some((pick, needs.clone()));
             let left = future.left_of(pick.node, future.bare_anew(pick.node));
             let spare = minus(&left, &needs);
             let hold = Hold {
@@ -571,6 +620,6 @@ pub(crate) fn promise(
             (pick.node, hold)
         })
         .collect();
-    add_holds(holds, &made);
+    holds.add(&made);
     made
 }

@@ -49,10 +49,12 @@ impl CpuRule {
 
     /// Most CPUs of an empty node of this class.
     pub(crate) fn most(&self, class: &NodeClass) -> u32 {
-        let sockets = u32::try_from(sockets_of(class).len()).unwrap_or(u32::MAX);
-        let by_socket = self.per_socket.map(|n| n.saturating_mul(sockets));
         let all = self.per_node.unwrap_or(u32::MAX);
-        all.min(by_socket.unwrap_or(u32::MAX))
+        let Some(each) = self.per_socket else {
+            return all;
+        };
+        let sockets = u32::try_from(sockets_of(class).len()).unwrap_or(u32::MAX);
+        all.min(each.saturating_mul(sockets))
     }
 
     /// CPUs that are handed out together to jobs of the partition.

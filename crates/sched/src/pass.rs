@@ -8,7 +8,8 @@ pub(crate) mod starts;
 use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
 use crate::gains::{PartQueue, Reservation};
-use crate::ground::{Holds, Live, choose_now, end_after};
+use crate::ground::{Live, choose_now, end_after};
+use crate::holds::Holds;
 use crate::licenses::Licenses;
 use crate::node_map::{NumberMap, NumberSet};
 use crate::outlook::Outlook;
@@ -114,6 +115,7 @@ impl<'a> Pass<'a> {
     pub(crate) fn new(s: &'a mut Scheduler, state: &'a State, now: Timestamp) -> Pass<'a> {
         let backfill = s.fleet.config.as_ref().is_some_and(|c| c.backfill);
         let parts = vec![PartPass::default(); s.fleet.parts.len()];
+        let holds = std::mem::take(&mut s.holds);
         let closed = if backfill {
             Vec::new()
         } else {
@@ -136,7 +138,7 @@ impl<'a> Pass<'a> {
             budget: HashMap::new(),
             promised: NumberSet::default(),
             outlooks: HashMap::new(),
-            holds: Holds::default(),
+            holds,
             hold_ends: BTreeSet::new(),
             limit_use: BTreeMap::new(),
             licenses: Licenses::default(),
@@ -620,13 +622,16 @@ impl<'a> Pass<'a> {
             let mut made = self.made.remove(&number);
             for (node, kept) in made.iter_mut().flat_map(|made| &mut made.holds) {
                 // Jobs that passed by, and promises to others, have left less since it was made.
-                let list = self.holds.get(node).into_iter().flatten();
-                if let Some(hold) = list.into_iter().find(|hold| hold.lane == kept.lane) {
+                let mut list = self.holds.of(*node).iter();
+                if let Some(hold) = list.find(|hold| hold.lane == kept.lane) {
                     kept.clone_from(hold);
                 }
             }
             part.reservation = made;
         }
+        self.holds.clear();
+        self.s.holds = std::mem::take(&mut self.holds);
+        let queue = &mut self.s.queue;
         if moved {
             // Why one waits may be who is first elsewhere.
             let heads = queue.parts.iter().filter_map(|part| part.head);
@@ -686,10 +691,21 @@ impl<'a> Pass<'a> {
             if self.left.get(&id) == Some(&0) && !claims {
                 continue;
             }
-            let waiting = if let Some(cause) = queue.cause(shape) {
+            // Whether reservations are in the way depends on what else is, and is known of the last try only: what the
+            // queue itself says comes first.
+            let cause = queue.cause(shape);
+            let by_reservation = |cause: &Reason| {
+                matches!(
+                    cause,
+                    Reason::NodesReserved | Reason::ReservedForMaintenance
+                )
+            };
+            let waiting = if let Some(cause) = cause.filter(|cause| !by_reservation(cause)) {
                 cause
             } else if below.contains(&id) && !claims {
                 Reason::NodesUnavailable
+            } else if let Some(cause) = cause {
+                cause
             } else if claims || heads.contains(&id) || first_beside(job.het) {
                 Reason::Resources
             } else {

@@ -9,7 +9,7 @@ mod segments;
 
 use crate::demand::Demand;
 use crate::device_demand::JobShare;
-use crate::fleet::{Detail, Fleet, NOWHERE, PartView, Room};
+use crate::fleet::{Detail, Fleet, NOWHERE, PartView, Room, free_gpus};
 use crate::network::{Leaves, Network};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -20,6 +20,11 @@ use std::ops::Range;
 pub(crate) trait Ground {
     /// The first place in a range that may have so much free.
     fn next(&self, places: Range<usize>, cpus: u32, mib: u64) -> Option<usize>;
+    /// All places that may have so many GPUs and CPUs and so much memory free, the tightest of the lowest weight first,
+    /// where they are kept so.
+    fn tightest(&self, _least: (u32, u32, u64)) -> Option<Box<dyn Iterator<Item = usize> + '_>> {
+        None
+    }
     /// Whether the node at a place may hold so many tasks; not exact, and cheaper than its room.
     fn may_hold(&self, _pos: usize, _tasks: u32) -> bool {
         true
@@ -53,6 +58,8 @@ struct Candidate {
     node: u32,
     most: u32,
     cpus: u32,
+    /// GPUs free there, and one more; 0 where there are none at all.
+    gpus: u32,
     /// Devices of the whole job that it could give.
     share: JobShare,
 }
@@ -189,7 +196,10 @@ impl<G: Ground> Search<'_, G> {
         if required.is_empty() && !self.by_load() && !d.devices.of_job() {
             // Found without looking at the rest.
             let even = self.even(max_nodes, best)?;
-            let found = self.first(even.wanted, even.each);
+            let found = match even.wanted {
+                1 => self.tightest(even.each),
+                wanted => self.first(wanted, even.each),
+            };
             if found.len() >= even.count {
                 return Some(found);
             }
@@ -317,6 +327,7 @@ impl<G: Ground> Search<'_, G> {
             node,
             most: pick.tasks,
             cpus: room.cpus,
+            gpus: free_gpus(class, &room),
             share: pick.share,
         })
     }
@@ -336,6 +347,19 @@ impl<G: Ground> Search<'_, G> {
         let mut found = Vec::with_capacity(most.min(CANDIDATES));
         self.first_of(0..self.part.order.len(), wanted, each, &mut found);
         found
+    }
+
+    /// The node that is left with least by so many tasks.
+    fn tightest(&self, each: u32) -> Vec<Candidate> {
+        let d = self.demand;
+        let (cpus, mib) = d.floor(self.alternative, &self.fleet.classes, each);
+        let gpus = u32::try_from(d.devices.least_gpus(each)).unwrap_or(u32::MAX - 1);
+        let Some(places) = self.ground.tightest((gpus, cpus, mib)) else {
+            return self.first(1, each);
+        };
+        let mut places = places.filter(|pos| self.ground.may_hold(*pos, each));
+        let found = places.find_map(|pos| self.candidate(pos, each));
+        found.into_iter().collect()
     }
 
     /// Adds the first nodes of a range that hold at least `each` tasks, until there are so many.
@@ -420,7 +444,7 @@ impl<G: Ground> Search<'_, G> {
                 && self.gives_all(chosen)
         };
         let most = match d.tasks {
-            Some(tasks) if d.spread => max_nodes.min((tasks as usize).max(least)),
+            Some(tasks) if d.spread || d.widest => max_nodes.min((tasks as usize).max(least)),
             None if d.spread || !d.fewest => max_nodes,
             Some(_) | None => 0,
         };
@@ -573,17 +597,19 @@ impl<G: Ground> Search<'_, G> {
         // Tasks that share a GPU stay together.
         let unit = d.devices.tasks_per_gpu().unwrap_or(1);
         let most: Vec<u32> = chosen.iter().map(|c| (c.most / unit).max(1)).collect();
-        let (mut left, mut counts) = (tasks.div_ceil(unit), vec![0; chosen.len()]);
+        let (left, mut counts) = (tasks.div_ceil(unit), vec![0; chosen.len()]);
         if d.even {
             deal_out(left, &most, &mut counts);
         } else {
-            // Every node taken gets a task before the first is filled.
-            let mut others = u32::try_from(most.len()).unwrap_or(u32::MAX);
-            for (count, most) in counts.iter_mut().zip(&most) {
-                others -= 1;
-                *count = (*most).min(left.saturating_sub(others)).max(left.min(1));
-                left -= *count;
-            }
+            let classes = &self.fleet.classes;
+            let class = |c: &Candidate| &classes[self.fleet.nodes[c.node as usize].class as usize];
+            let of_core = chosen
+                .iter()
+                .zip(&most)
+                .map(|(c, most)| (d.tasks_of_core(class(c)) / unit).clamp(1, *most))
+                .collect::<Vec<u32>>();
+            let pays = chosen.first().is_none_or(|c| !class(c).by_thread);
+            fill((left, pays), &most, &of_core, &mut counts);
         }
         if unit > 1 {
             let mut left = tasks;
@@ -593,6 +619,26 @@ impl<G: Ground> Search<'_, G> {
             }
         }
         counts
+    }
+}
+
+/// Fills one node after another. Each gets one at least, and as many as its cores have room for before the first gets
+/// more cores: `most` and `of_core` by node. Cores are filled up where the job pays for whole ones.
+fn fill((mut left, pays): (u32, bool), most: &[u32], of_core: &[u32], counts: &mut [u32]) {
+    let mut later: u32 = of_core.iter().sum();
+    let mut others = u32::try_from(most.len()).unwrap_or(u32::MAX);
+    for ((count, most), core) in counts.iter_mut().zip(most).zip(of_core) {
+        (later, others) = (later - core, others - 1);
+        let least = left.saturating_sub(later).max(*core);
+        let whole = match pays {
+            true => least.div_ceil(*core).saturating_mul(*core),
+            false => least,
+        };
+        *count = whole
+            .min(left.saturating_sub(others))
+            .min(*most)
+            .max(left.min(1));
+        left -= *count;
     }
 }
 

@@ -2,7 +2,7 @@
 //! on their way out already are counted on before another is chosen, and what was made free for a job is kept for it.
 
 use crate::fleet::{Fleet, NOWHERE};
-use crate::ground::add_holds;
+use crate::holds::Holds;
 use crate::pass::Pass;
 use crate::place::{Pick, Placement, Shortfall, choose};
 use crate::vacated::Vacated;
@@ -247,7 +247,7 @@ impl<'a> Pass<'a> {
             let vacated = search.without(&room.freed);
             vacated.pledge(search.demand, &room.picks)
         };
-        add_holds(&mut self.holds, &made);
+        self.holds.add(&made);
         self.hold_ends
             .extend(made.first().map(|(_, hold)| hold.end));
         self.claimed += 1;
@@ -261,7 +261,7 @@ struct Search<'a> {
     fleet: &'a Fleet,
     part: &'a crate::fleet::PartView,
     demand: &'a crate::demand::Demand,
-    holds: &'a crate::ground::Holds,
+    holds: &'a Holds,
     closed: &'a [bool],
     now: Timestamp,
     /// What was missing when it was looked for a place last.

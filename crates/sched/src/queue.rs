@@ -13,7 +13,8 @@ use self::slab::Slab;
 use crate::demand::Demand;
 use crate::fleet::Fleet;
 use crate::gains::{BlockedKey, Loosened, PartQueue};
-use crate::ground::{Holds, narrow};
+use crate::ground::narrow;
+use crate::holds::Holds;
 use crate::licenses::asked;
 use crate::node_map::NumberMap;
 use crate::order::Order;
@@ -651,7 +652,7 @@ impl Queue {
         let nodes = fresh.freed.iter().copied().chain(looser.map(|l| l.node));
         let mut held = false;
         for node in nodes.filter(|&node| may_use(demand, fleet, node, room(node))) {
-            let promised = holds.get(&node).into_iter().flatten();
+            let promised = holds.of(node).iter();
             let mut promised = promised.filter(|hold| hold.start < end).peekable();
             if promised.peek().is_none() {
                 return true;

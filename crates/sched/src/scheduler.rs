@@ -1,6 +1,7 @@
 //! The scheduler's entry points: following events, preparing a pass.
 
 use crate::fleet::Fleet;
+use crate::holds::Holds;
 use crate::outlook::Outlook;
 use crate::pass::Pass;
 use crate::planned::PlannedEnds;
@@ -81,6 +82,8 @@ pub struct Scheduler {
     relents: BTreeSet<(Timestamp, JobId)>,
     /// When and where the first job that waits in a partition will fit, by partition.
     pub(crate) outlooks: HashMap<u32, (u64, Outlook)>,
+    /// Where a pass has its promises: empty between passes.
+    pub(crate) holds: Holds,
     rebuild: bool,
     /// Less counts towards limits of these since the last pass.
     freed_scopes: BTreeSet<Scope>,

@@ -67,7 +67,7 @@ impl Tenant {
             job,
             planned,
             limit,
-            cpus: share.cpus.clone(),
+            cpus: class.kept_with(&share.cpus),
             lent: false,
             mib: share.memory_mib,
             gres,

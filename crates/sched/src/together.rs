@@ -3,7 +3,8 @@
 
 use crate::demand::Demand;
 use crate::fleet::{Fleet, Room};
-use crate::ground::{Hold, Holds, Ideal, minus, needs_of};
+use crate::ground::{Ideal, needs_of, take_away};
+use crate::holds::{Hold, Holds};
 use crate::node_map::NodeMap;
 use crate::outlook::{Outlook, promise};
 use crate::place::{Ground, Pick, choose};
@@ -98,7 +99,7 @@ pub(crate) fn could_fit(members: &[Member<'_>], fleet: &Fleet) -> bool {
                 let needs = needs_of(fleet, pick.node, &want);
                 let room = taken.entry(pick.node);
                 let room = room.or_insert_with(|| fleet.empty[class].clone());
-                *room = minus(room, &needs);
+                take_away(room, &needs);
             }
             false
         });
@@ -149,7 +150,8 @@ enum Arranged {
 impl Search<'_> {
     /// After the last end and the last promise nothing changes any more.
     fn last_change(&self, holds: &Holds) -> Timestamp {
-        let promised = holds.values().flatten().map(|hold| hold.end);
+        let promised = holds.iter().flat_map(|(_, list)| list);
+        let promised = promised.map(|hold| hold.end);
         let ends = self.outlooks.iter().flatten().filter_map(Outlook::last_end);
         let reserved = self.members.iter().flat_map(|member| &member.lanes);
         let reserved = reserved.filter_map(|(_, part, _)| {
@@ -205,7 +207,8 @@ impl Search<'_> {
         from: Timestamp,
     ) -> Option<(Timestamp, usize, Vec<Pick>)> {
         let member = &self.members[number];
-        let ends: BTreeSet<Timestamp> = holds.values().flatten().map(|hold| hold.end).collect();
+        let promised = holds.iter().flat_map(|(_, list)| list);
+        let ends: BTreeSet<Timestamp> = promised.map(|hold| hold.end).collect();
         let mut best: Option<(Timestamp, usize, Vec<Pick>)> = None;
         for (at, (_, part, demand)) in member.lanes.iter().enumerate() {
             let place = (self.fleet, &self.fleet.parts[*part as usize]);

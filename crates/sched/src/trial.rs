@@ -2,7 +2,8 @@
 
 use crate::demand::Demand;
 use crate::fleet::{Fleet, PartView};
-use crate::ground::{Holds, Live, choose_now, end_after};
+use crate::ground::{Live, choose_now, end_after};
+use crate::holds::Holds;
 use crate::licenses::{Licenses, Span, asked};
 use crate::outlook::Outlook;
 use crate::pass::starts::allocate;

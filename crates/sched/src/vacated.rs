@@ -4,7 +4,8 @@
 use crate::demand::Demand;
 use crate::fleet::devices::give_back;
 use crate::fleet::{Fleet, PartView, Room};
-use crate::ground::{CLAIM, Hold, Holds, end_after, minus, narrow, needs_of, tightest};
+use crate::ground::{end_after, minus, narrow, needs_of, tightest};
+use crate::holds::{CLAIM, Hold, Holds};
 use crate::node_map::NodeMap;
 use crate::place::{Ground, Pick};
 use crate::sharing::{Tenants, lend};
@@ -68,7 +69,8 @@ impl<'a> Vacated<'a> {
     /// The room without what is promised to others while the job would run.
     fn left(&self, node: u32) -> Cow<'_, Room> {
         let mut room = Cow::Borrowed(self.bare(node));
-        if let Some(holds) = self.holds.get(&node) {
+        let holds = self.holds.of(node);
+        if !holds.is_empty() {
             room = self.beside(node, holds, room);
         }
         let window = (self.fleet.now, self.start, self.end());
@@ -102,7 +104,7 @@ impl<'a> Vacated<'a> {
             for (_, more) in back.filter(|(expected, _)| *expected > hold.start) {
                 spare.cpus = spare.cpus.saturating_add(more.cpus);
                 spare.mib = spare.mib.saturating_add(more.mib);
-                let all = spare.gres.iter_mut().zip(&more.gres);
+                let all = spare.gres_mut().iter_mut().zip(more.gres());
                 all.for_each(|(have, more)| *have = have.saturating_add(*more));
             }
             narrow(&mut then, &spare);
@@ -112,7 +114,7 @@ impl<'a> Vacated<'a> {
             left.cpus = left.cpus.max(then.cpus);
         }
         left.mib = left.mib.max(then.mib);
-        let gres = left.gres.iter_mut().zip(&then.gres);
+        let gres = left.gres_mut().iter_mut().zip(then.gres());
         gres.for_each(|(left, then)| *left = (*left).max(*then));
         least
     }
@@ -125,7 +127,7 @@ impl<'a> Vacated<'a> {
         }
         let node = share.node.0;
         let alone = whole && !job.cpus_lent && self.fleet.layers(node).is_empty();
-        let promised = self.holds.contains_key(&node) && alone;
+        let promised = !self.holds.of(node).is_empty() && alone;
         let expected = self.fleet.expected_end(node, job.id).filter(|_| promised);
         let before = expected.map(|end| (end, self.bare(node).clone()));
         self.give_back(share, whole, !job.cpus_lent);
@@ -161,10 +163,11 @@ impl<'a> Vacated<'a> {
         let room = self.grown.entry(node).or_insert_with(|| view.room.clone());
         if runs {
             let freed = match fleet.layers(node) {
-                [] => share.cpus.len(),
+                [] => class.kept_with(&share.cpus).len(),
                 layers => {
                     let left = self.layers.entry(node);
-                    lend(left.or_insert_with(|| layers.to_vec()), &share.cpus).len()
+                    let cpus = class.kept_with(&share.cpus);
+                    lend(left.or_insert_with(|| layers.to_vec()), &cpus).len()
                 }
             };
             room.cpus = room.cpus.saturating_add(freed).min(class.job_cpus());

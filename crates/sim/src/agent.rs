@@ -121,6 +121,8 @@ impl Agent {
                 numa_distances: Vec::new(),
                 cross_memory: None,
             },
+            // Nothing is sealed here: controller and agents are one process.
+            key: Vec::new().into(),
             present: self.runs.keys().copied().chain(waiting).collect(),
         }
     }

@@ -28,6 +28,9 @@ with LocalCluster() as cluster:
     print('rate', count / (time.time() - start))
 ";
 
+/// The peer that does what Muster does all the while.
+const WITH_ACCOUNTING: &str = "Slurm with slurmdbd and MariaDB";
+
 /// The script that each job runs, as `sbatch --wrap true` makes it.
 fn script(bench: &Bench) -> Result<PathBuf> {
     let file = bench.dir.join("true.sh");
@@ -82,14 +85,15 @@ pub(super) fn array(bench: &mut Bench) -> Result<()> {
         "jobs/s",
         &Beside::Other("fork+exec+wait", limit, Some(0.6)),
     );
-    if let Some(slurm) = bench.slurm()? {
+    let peers = [
+        ("Slurm", bench.slurm()?),
+        (WITH_ACCOUNTING, bench.slurm_with_accounting()?),
+    ];
+    for (who, slurm) in peers {
+        let Some(slurm) = slurm else { continue };
         let theirs = array_rate(&slurm, bench.size(1_000), &bench.dir)?;
-        bench.figure(
-            &name,
-            ours,
-            "jobs/s",
-            &Beside::Other("Slurm", theirs, Some(15.0)),
-        );
+        let beside = Beside::Other(who, theirs, Some(15.0));
+        bench.figure(&name, ours, "jobs/s", &beside);
     }
     if let Some(theirs) = hyperqueue(bench, count, &script)? {
         bench.figure(
@@ -157,18 +161,33 @@ pub(super) fn singles(bench: &mut Bench) -> Result<()> {
         p.drain(&bench.dir, Duration::from_millis(20))?;
         Ok(f64::from(count) / started.elapsed().as_secs_f64())
     };
-    let (muster, slurm) = (bench.real()?, bench.slurm()?);
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let muster = bench.real()?;
+    let peers = [
+        ("Slurm", bench.slurm()?),
+        (WITH_ACCOUNTING, bench.slurm_with_accounting()?),
+    ];
+    let mut peers: Vec<(&str, Site, Vec<f64>)> = peers
+        .into_iter()
+        .filter_map(|(who, site)| Some((who, site?, Vec::new())))
+        .collect();
+    let mut ours = Vec::new();
     for _ in 0..TURNS {
         ours.push(rate(&muster)?);
-        theirs.extend(slurm.as_ref().map(|slurm| rate(slurm)).transpose()?);
+        for (_, slurm, rates) in &mut peers {
+            rates.push(rate(slurm)?);
+        }
     }
-    let theirs = match theirs.is_empty() {
-        true => Beside::Nothing,
-        false => Beside::Other("Slurm", peer::median(&mut theirs), Some(15.0)),
-    };
-    let name = format!("{count} single real jobs from 8 clients");
-    bench.figure(&name, peer::median(&mut ours), "jobs/s", &theirs);
+    let (name, ours) = (
+        format!("{count} single real jobs from 8 clients"),
+        peer::median(&mut ours),
+    );
+    if peers.is_empty() {
+        bench.figure(&name, ours, "jobs/s", &Beside::Nothing);
+    }
+    for (who, _, mut rates) in peers {
+        let beside = Beside::Other(who, peer::median(&mut rates), Some(15.0));
+        bench.figure(&name, ours, "jobs/s", &beside);
+    }
     Ok(())
 }
 

@@ -39,16 +39,30 @@ impl Bench {
         self.site(&format!("{}{}", peer::CONF, peer::NODES), &[])
     }
 
-    /// Slurm, if it is to be measured and is installed.
+    /// Slurm without accounting, if it is to be measured and is installed.
     pub(super) fn slurm(&self) -> Result<Option<Site>> {
+        self.slurm_that(false)
+    }
+
+    /// Slurm that keeps accounts as Muster does.
+    pub(super) fn slurm_with_accounting(&self) -> Result<Option<Site>> {
+        self.slurm_that(true)
+    }
+
+    fn slurm_that(&self, accounting: bool) -> Result<Option<Site>> {
         if !self.peers {
             return Ok(None);
         }
-        let home = self.dir.join("s");
-        let product = peer::start_slurm(&home)?;
+        let home = self.dir.join(if accounting { "a" } else { "s" });
+        let product = peer::start_slurm(&home, accounting)?;
         if product.is_none() {
             println!(
-                "  Slurm is not measured: slurm-wlm, slurmctld, slurmd or munge is not installed"
+                "  {} is not measured: it is not installed",
+                if accounting {
+                    "Slurm with slurmdbd and MariaDB"
+                } else {
+                    "Slurm"
+                }
             );
         }
         Ok(product.map(|product| Site { product, home }))

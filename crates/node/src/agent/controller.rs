@@ -1,13 +1,15 @@
-//! The connection to the controller: dials for ever, checks that it is the controller it knows, verifies orders.
+//! The connection to the controller: dials for ever, checks that it is the controller it knows, believes only its orders.
 
 use super::socket::{Socket, read_frames, spawn_writer};
 use super::{Event, info};
 use crate::options::AgentOptions;
+use crate::sys;
 use anyhow::{Context as _, bail, ensure};
-use ed25519_dalek::{Signature, VerifyingKey};
+use minicbor::bytes::ByteVec;
 use muster_proto::client::Response;
 use muster_proto::frame::Frames;
 use muster_proto::node::{Orders, ToNode, Welcome};
+use muster_trust::{Between, KEY, KeyPair, Session};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -53,26 +55,38 @@ async fn session(
     let link = Socket::connect(socket)
         .await
         .with_context(|| socket.display().to_string())?;
+    let mut secret = [0; KEY];
+    sys::fill_randomly(&mut secret).context("no random numbers")?;
+    let own = KeyPair::of(secret);
     let (reply, greeting) = oneshot::channel();
-    events.send(Event::Dialed(reply))?;
+    events.send(Event::Dialed(own.public().to_vec().into(), reply))?;
     link.write_all(&greeting.await?).await?;
     let welcome = match read_one(&link).await? {
         Response::Welcome(welcome) => *welcome,
         Response::Refused(refusal) => bail!("it refuses this node: {refusal}"),
         other => bail!("unexpected answer {other:.60?}"),
     };
-    let key = check_welcome(options, &welcome)?;
+    check_welcome(options, &welcome)?;
+    let between = Between {
+        cluster: &options.cluster,
+        node: &options.name,
+    };
+    let mut sealed = own
+        .with_controller(between, &welcome.public_key)
+        .context("its public key")?;
     *welcomed = true;
     let outlet = spawn_writer(link.clone());
     events.send(Event::Welcome(Box::new(welcome.settings), outlet))?;
+    let closing = link.clone();
     let ended = read_frames(link, |message| {
         let event = match message {
-            ToNode::Signed { orders, signature } => {
-                match verify(options, &key, &orders, &signature) {
-                    Ok(orders) => Event::Orders(Box::new(orders)),
-                    Err(e) => return log::error!("orders are refused: {e:#}"),
+            ToNode::Sealed { orders, seal } => match open(options, &mut sealed, &orders, &seal) {
+                Ok(orders) => Event::Orders(Box::new(orders)),
+                Err(e) => {
+                    log::error!("orders are refused, the connection is closed: {e:#}");
+                    return closing.close();
                 }
-            }
+            },
             other => Event::Controller(Box::new(other)),
         };
         let _ = events.send(event);
@@ -100,21 +114,23 @@ async fn read_one<T: for<'b> minicbor::Decode<'b, ()>>(link: &Socket) -> anyhow:
 /// Where the key of a cluster's controller is kept.
 fn key_path(spool: &Path, cluster: &str) -> PathBuf {
     let name = cluster.replace('/', "_");
-    spool.join(format!("controller.{name}.key"))
+    spool.join(format!("controller.{name}.x25519"))
 }
 
 /// Checks the cluster, and that the key is the one first seen for it.
-fn check_welcome(options: &AgentOptions, welcome: &Welcome) -> anyhow::Result<VerifyingKey> {
+fn check_welcome(options: &AgentOptions, welcome: &Welcome) -> anyhow::Result<()> {
     ensure!(
         welcome.cluster == options.cluster,
         "it is of cluster '{}', this node is of '{}'",
         welcome.cluster,
         options.cluster
     );
-    let bytes: [u8; 32] = welcome.public_key[..]
-        .try_into()
-        .context("its public key is not of 32 bytes")?;
-    let key = VerifyingKey::from_bytes(&bytes).context("its public key")?;
+    let bytes = &welcome.public_key[..];
+    ensure!(
+        bytes.len() == KEY,
+        "its public key has {} bytes, not {KEY}",
+        bytes.len()
+    );
     let path = key_path(&options.spool_dir, &welcome.cluster);
     match std::fs::read(&path) {
         Ok(known) => ensure!(
@@ -123,11 +139,11 @@ fn check_welcome(options: &AgentOptions, welcome: &Welcome) -> anyhow::Result<Ve
             path.display()
         ),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            pin(&path, &bytes).with_context(|| path.display().to_string())?;
+            pin(&path, bytes).with_context(|| path.display().to_string())?;
         }
         Err(e) => return Err(e).with_context(|| path.display().to_string()),
     }
-    Ok(key)
+    Ok(())
 }
 
 /// Keeps a controller's key: whole, whenever the disk is full or the machine stops, as a part of one would be another key.
@@ -139,15 +155,14 @@ fn pin(path: &Path, key: &[u8]) -> std::io::Result<()> {
     std::fs::rename(&next, path)
 }
 
-fn verify(
+/// Orders that the controller has said, next on this connection.
+fn open(
     options: &AgentOptions,
-    key: &VerifyingKey,
+    session: &mut Session,
     bytes: &[u8],
-    signature: &[u8],
+    seal: &[u8],
 ) -> anyhow::Result<Orders> {
-    let signature = Signature::from_slice(signature).context("the signature")?;
-    key.verify_strict(bytes, &signature)
-        .context("the signature does not fit")?;
+    session.check(bytes, seal)?;
     let orders: Orders = minicbor::decode(bytes).context("the orders cannot be read")?;
     ensure!(
         orders.cluster == options.cluster && orders.node == options.name,
@@ -160,7 +175,7 @@ fn verify(
 
 impl super::Agent {
     /// The first message on a connection.
-    pub(super) fn greeting(&self) -> Vec<u8> {
+    pub(super) fn greeting(&self, key: ByteVec) -> Vec<u8> {
         use muster_proto::client::{Request, RequestBody};
         let mut info = info::collect(&self.options, self.started);
         info.cross_memory = self.found.cross_memory.as_ref().map(ToString::to_string);
@@ -168,6 +183,7 @@ impl super::Agent {
             name: self.options.name.clone(),
             info,
             present: self.jobs.iter().map(|(run, _)| run).collect(),
+            key,
         };
         muster_proto::frame::encode(&Request {
             version: muster_proto::PROTOCOL,

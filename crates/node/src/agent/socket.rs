@@ -7,6 +7,7 @@ use crate::sys;
 use muster_proto::frame::Frames;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -92,6 +93,12 @@ impl Socket {
             }
         }
         Ok(())
+    }
+
+    /// Ends the connection, for its readers too.
+    pub(super) fn close(&self) {
+        // It may have ended already.
+        let _ = self.0.get_ref().shutdown(Shutdown::Both);
     }
 
     async fn until_writable(&self) -> io::Result<()> {

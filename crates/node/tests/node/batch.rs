@@ -6,7 +6,7 @@ use muster_core::effect::TerminateReason;
 use muster_core::ids::{Attempt, JobId};
 use muster_core::job::{ArrayRole, ExitStatus, JobState};
 use muster_core::spec::Owner;
-use muster_proto::node::Report;
+use muster_proto::node::{Report, ToNode};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::read_to_string;
@@ -23,6 +23,7 @@ pub const TESTS: &[Test] = &[
     ("job_ends_while_agent_is_away", ends_unseen),
     ("shim_dies_while_jobs_run", shim_dies),
     ("an_attempt_is_never_launched_twice", never_twice),
+    ("only_what_the_controller_said_is_done", forged),
     ("terminate_lets_the_script_clean_up", traps_term),
     ("terminate_kills_after_kill_wait", ignores_term),
     ("daemonised_grandchild_is_killed", daemonised),
@@ -303,6 +304,45 @@ fn never_twice() {
     assert_eq!(node.batch_exit(1), ExitStatus::default());
     node.released(1);
     assert_eq!(dir.text("count"), "once\n");
+}
+
+fn forged() {
+    let dir = Dir::new("forged");
+    let mut node = Node::start(&dir, "n1");
+    let job = |id: u64| JobMaker::new(id, &dir.0, &format!("#!/bin/sh\necho {id} >>ran\n"));
+    let sealed = |node: &mut Node, id: u64| {
+        let (blobs, order) = job(id).order(&[node]);
+        node.sealed(blobs, vec![order])
+    };
+    // Somebody changes what the controller said.
+    let ToNode::Sealed { mut orders, seal } = sealed(&mut node, 1) else {
+        panic!("orders are sealed");
+    };
+    *orders.last_mut().unwrap() ^= 1;
+    node.send(&ToNode::Sealed { orders, seal });
+    node.turned_away();
+    // Says it a second time.
+    let twice = sealed(&mut node, 2);
+    node.send(&twice);
+    assert_eq!(node.batch_exit(2), ExitStatus::default());
+    node.released(2);
+    node.send(&twice);
+    node.turned_away();
+    // Says it on another connection, on which it was not said.
+    let never = sealed(&mut node, 3);
+    node.disconnect();
+    node.accept();
+    node.send(&never);
+    node.turned_away();
+    // Leaves something out.
+    sealed(&mut node, 4);
+    let next = sealed(&mut node, 5);
+    node.send(&next);
+    node.turned_away();
+    node.run(&job(6));
+    assert_eq!(node.batch_exit(6), ExitStatus::default());
+    node.released(6);
+    assert_eq!(dir.text("ran"), "2\n6\n");
 }
 
 fn traps_term() {

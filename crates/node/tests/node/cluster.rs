@@ -1,6 +1,5 @@
 //! The tests' controller and their agents.
 
-use ed25519_dalek::{Signer, SigningKey};
 use muster_core::command::SignalScope;
 use muster_core::effect::TerminateReason;
 use muster_core::ids::{Attempt, BlobId, JobId, NodeIdx};
@@ -13,6 +12,7 @@ use muster_proto::node::{
     JobGrant, NodeHello, NodeSettings, NumberedReport, Order, Orders, Report, ToCtld, ToNode,
     Welcome,
 };
+use muster_trust::{Between, KeyPair, Session};
 use std::collections::HashMap;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -58,7 +58,8 @@ pub struct Node {
     pub spool: PathBuf,
     socket: PathBuf,
     listener: UnixListener,
-    key: SigningKey,
+    key: KeyPair,
+    session: Option<Session>,
     agent: Option<Child>,
     link: Option<UnixStream>,
     inbox: Option<Receiver<ToCtld>>,
@@ -77,7 +78,8 @@ impl Node {
             spool: dir.path(&format!("spool.{name}")),
             listener: UnixListener::bind(&socket).unwrap(),
             socket,
-            key: SigningKey::from_bytes(&[7; 32]),
+            key: KeyPair::of([7; 32]),
+            session: None,
             agent: None,
             link: None,
             inbox: None,
@@ -136,9 +138,14 @@ impl Node {
             panic!("no hello")
         };
         assert_eq!(hello.name, self.name);
+        let between = Between {
+            cluster: CLUSTER,
+            node: &self.name,
+        };
+        self.session = Some(self.key.with_agent(between, &hello.key).unwrap());
         self.hello = Some(*hello);
         let welcome = Welcome {
-            public_key: self.key.verifying_key().to_bytes().to_vec().into(),
+            public_key: self.key.public().to_vec().into(),
             cluster: CLUSTER.to_owned(),
             settings: self.settings.clone(),
         };
@@ -162,6 +169,12 @@ impl Node {
     }
 
     pub fn order(&mut self, blobs: Vec<(BlobId, Vec<u8>)>, orders: Vec<Order>) {
+        let message = self.sealed(blobs, orders);
+        self.send(&message);
+    }
+
+    /// The message with these orders that is the next of this connection.
+    pub fn sealed(&mut self, blobs: Vec<(BlobId, Vec<u8>)>, orders: Vec<Order>) -> ToNode {
         let orders = Orders {
             cluster: CLUSTER.to_owned(),
             node: self.name.clone(),
@@ -171,15 +184,22 @@ impl Node {
             drop_blobs: Vec::new(),
         };
         let bytes = minicbor::to_vec(&orders).unwrap();
-        let signature = self.key.sign(&bytes).to_bytes().to_vec();
-        self.send(&ToNode::Signed {
+        let seal = self.session.as_mut().unwrap().seal(&bytes).to_vec();
+        ToNode::Sealed {
             orders: bytes.into(),
-            signature: signature.into(),
-        });
+            seal: seal.into(),
+        }
     }
 
     pub fn send(&mut self, message: &ToNode) {
         frame::write(self.link.as_mut().unwrap(), message).unwrap();
+    }
+
+    /// Waits until the agent has closed the connection, and for its next one.
+    pub fn turned_away(&mut self) {
+        while self.inbox.as_ref().unwrap().recv_timeout(PATIENCE).is_ok() {}
+        self.disconnect();
+        self.accept();
     }
 
     /// The next report that `wanted` accepts; others stay.

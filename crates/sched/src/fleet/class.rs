@@ -17,7 +17,8 @@ pub(super) fn class_of(node: &Node, config: &ClusterConfig, cores_by_socket: boo
     let whole_sockets = by_socket && !cores_by_socket;
     let granule = if whole_sockets && c.cpus.is_multiple_of(c.sockets.max(1)) {
         c.cpus / c.sockets.max(1)
-    } else if config.whole_cores && by_thread {
+    } else if by_thread {
+        // With `CR_CPU` jobs pay for threads, but a core is one job's.
         threads
     } else {
         1
@@ -38,6 +39,7 @@ pub(super) fn class_of(node: &Node, config: &ClusterConfig, cores_by_socket: boo
         cpus: c.cpus,
         open: c.job_cpus(),
         granule: granule.max(1),
+        by_thread: !config.whole_cores && !by_socket && by_thread && threads > 1,
         numa_per_socket: if numa.is_multiple_of(c.sockets.max(1)) {
             (numa / c.sockets.max(1)).max(1)
         } else {

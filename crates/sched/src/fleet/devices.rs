@@ -58,32 +58,27 @@ fn free_in(range: Range<u32>, used: Option<&CpuSet>) -> u32 {
     u32::try_from(free).unwrap_or(u32::MAX)
 }
 
-/// What jobs have, where rooms need to know.
-pub(super) fn parts_used(class: &NodeClass, used: &[CpuSet]) -> Vec<CpuSet> {
-    match class.parts.is_empty() {
-        true => Vec::new(),
-        false => used.to_vec(),
-    }
-}
-
 /// Devices come back to a node: instances by the place of their entry.
 pub(crate) fn give_back<'h>(
     class: &NodeClass,
     room: &mut Room,
     held: impl Iterator<Item = (usize, &'h CpuSet)>,
 ) {
+    let Some(devices) = &mut room.devices else {
+        return;
+    };
     if !class.parts.is_empty() {
         for (at, ids) in held {
-            if let Some(used) = room.parts_used.get_mut(at) {
+            if let Some(used) = devices.parts_used.get_mut(at) {
                 used.subtract(ids);
             }
         }
-        room.gres = gres_room(class, &room.parts_used);
+        devices.free = gres_room(class, &devices.parts_used);
         return;
     }
     for (at, ids) in held {
         let most = u32::try_from(class.gres[at].2).unwrap_or(u32::MAX);
-        room.gres[at] = room.gres[at].saturating_add(ids.len()).min(most);
+        devices.free[at] = devices.free[at].saturating_add(ids.len()).min(most);
     }
 }
 

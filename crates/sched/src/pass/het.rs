@@ -3,7 +3,8 @@
 use super::Pass;
 use crate::fleet::Kept;
 use crate::gains::Reservation;
-use crate::ground::{Hold, Live, end_after, take_spare};
+use crate::ground::{Live, end_after};
+use crate::holds::Hold;
 use crate::pass::starts::allocate;
 use crate::place::Ground as _;
 use crate::place::{Pick, Placement, Shortfall};
@@ -172,7 +173,7 @@ impl Pass<'_> {
         order: &[usize],
     ) -> Result<Vec<Start>, Failure> {
         let mut starts = Vec::with_capacity(order.len());
-        let mut kept: Vec<(u32, Kept, Option<Vec<Hold>>)> = Vec::new();
+        let mut kept: Vec<(u32, Kept, Vec<Hold>)> = Vec::new();
         let counted = (self.licenses.clone(), self.limit_use.clone());
         let mut any_narrowed = false;
         for &at in order {
@@ -213,7 +214,7 @@ impl Pass<'_> {
                 });
             };
             for pick in &picks {
-                let holds = self.holds.get(&pick.node).cloned();
+                let holds = self.holds.of(pick.node).to_vec();
                 kept.push((pick.node, self.s.fleet.keep(pick.node), holds));
             }
             starts.push(self.take_all(lane, component.job, &picks));
@@ -229,7 +230,7 @@ impl Pass<'_> {
         let limit = end_after(self.now, demand.length_ms);
         let planned = end_after(self.now, lane.planned_ms).min(limit);
         let taken = |fleet: &crate::fleet::Fleet, node, want: &crate::fleet::Want| {
-            take_spare(&mut self.holds, fleet, node, end, want);
+            self.holds.take_spare(fleet, node, end, want);
         };
         let mut alloc = allocate(&mut self.s.fleet, (lane.part, limit), demand, picks, taken);
         self.count_start(number, job, &mut alloc);
@@ -297,7 +298,7 @@ impl Pass<'_> {
     /// are still being cleaned up.
     fn start_picked(&mut self, picks: Vec<(JobId, u32, Vec<Pick>)>) -> bool {
         let mut starts = Vec::with_capacity(picks.len());
-        let mut kept: Vec<(u32, Kept, Option<Vec<Hold>>)> = Vec::new();
+        let mut kept: Vec<(u32, Kept, Vec<Hold>)> = Vec::new();
         let counted = (self.licenses.clone(), self.limit_use.clone());
         for (job, lane, picks) in picks {
             if !self.are_free(lane, &picks) || !self.may_start(lane, job, &picks) {
@@ -306,7 +307,7 @@ impl Pass<'_> {
                 return false;
             }
             for pick in &picks {
-                let holds = self.holds.get(&pick.node).cloned();
+                let holds = self.holds.of(pick.node).to_vec();
                 kept.push((pick.node, self.s.fleet.keep(pick.node), holds));
             }
             starts.push(self.take_all(lane, job, &picks));
@@ -354,11 +355,11 @@ impl Pass<'_> {
         licensed && self.limit_on(lane, job, picks).is_none()
     }
 
-    fn give_back(&mut self, kept: Vec<(u32, Kept, Option<Vec<Hold>>)>) {
+    fn give_back(&mut self, kept: Vec<(u32, Kept, Vec<Hold>)>) {
         for (node, kept, holds) in kept.into_iter().rev() {
             self.s.fleet.restore(node, kept);
-            if let Some(holds) = holds {
-                self.holds.insert(node, holds);
+            if !holds.is_empty() {
+                self.holds.set(node, holds);
             }
         }
     }

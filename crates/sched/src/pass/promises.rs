@@ -51,7 +51,10 @@ impl Pass<'_> {
             && self.s.queue.lane(lane).licenses.is_empty()
             && demand.switches.is_none();
         let found = match &licensed {
-            Some(_) if alone => outlook.earliest_alone(demand, place, self.now),
+            Some(_) if alone => {
+                let start = outlook.earliest_alone(demand, place, self.now);
+                start.map(|start| (start, Vec::new()))
+            }
             Some((from, _)) => {
                 let promised = (&self.holds, &self.hold_ends);
                 outlook.earliest(demand, place, promised, (self.now, *from), waited)
@@ -63,7 +66,10 @@ impl Pass<'_> {
             && self.may_promise(job, start)
         {
             let place = (&self.s.fleet, view, lane);
-            let holds = promise(&mut self.holds, demand, place, (start, &picks), &outlook);
+            let holds = match alone {
+                true => outlook.promise_alone(&mut self.holds, demand, place),
+                false => promise(&mut self.holds, demand, place, (start, &picks), &outlook),
+            };
             self.hold_ends
                 .extend(holds.first().map(|(_, hold)| hold.end));
             let counts = licensed.map_or(Vec::new(), |(_, counts)| counts);

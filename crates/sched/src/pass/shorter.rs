@@ -55,7 +55,7 @@ impl Pass<'_> {
         };
         // What is promised to others on these nodes begins at some time: up to one of these is how long it may run.
         let full = end_after(self.now, demand.length_ms);
-        let holds = picks.iter().filter_map(|p| self.holds.get(&p.node));
+        let holds = picks.iter().map(|p| self.holds.of(p.node));
         let starts: BTreeSet<Timestamp> = holds.flatten().map(|hold| hold.start).collect();
         let between = starts.into_iter().rev().filter(|t| *t > least && *t < full);
         let longest = between.chain([least]).find(|end| {

@@ -4,7 +4,7 @@ use super::Pass;
 use crate::demand::Demand;
 use crate::fleet::{Fleet, NOWHERE};
 use crate::gains::open_cpus;
-use crate::ground::{end_after, take_spare};
+use crate::ground::end_after;
 use crate::licenses::Span;
 use crate::place::Pick;
 use crate::queue::Lane;
@@ -94,7 +94,7 @@ impl Pass<'_> {
             demand,
             picks,
             |fleet, node, want| {
-                take_spare(&mut self.holds, fleet, node, end, want);
+                self.holds.take_spare(fleet, node, end, want);
             },
         );
         self.count_start(lane, job, &mut alloc);

@@ -31,9 +31,18 @@ impl<G: Ground> Search<'_, G> {
             if d.devices.of_job() {
                 return None;
             }
+            let one = even.wanted == 1;
+            let wanted = if one { usize::MAX } else { even.wanted };
             let mut here = Vec::new();
             for places in &leaves.places[leaf as usize] {
-                self.first_of(span(places), even.wanted, even.each, &mut here);
+                self.first_of(span(places), wanted, even.each, &mut here);
+            }
+            if one {
+                // The one that is left with least.
+                let best = here
+                    .iter()
+                    .min_by_key(|c| (self.part.weights[c.pos], c.gpus, c.cpus, c.pos));
+                here = best.copied().into_iter().collect();
             }
             (here.len() >= even.count && !self.by_load()).then_some(here)
         });

@@ -10,6 +10,7 @@ use muster_core::job::{JobState, Reason};
 use muster_core::reservation::Flags;
 use muster_core::spec::JobSpec;
 use muster_core::time::TimeLimit;
+use muster_sched::Scheduler;
 
 /// `StartTime=now+start Duration=minutes Nodes=nodes Users=all but nobody`.
 fn ask(world: &World, name: &str, start_min: u64, minutes: u32, nodes: &str) -> ReservationAsk {
@@ -303,4 +304,35 @@ fn jobs_of_a_reservation_that_is_gone_are_held_or_go_elsewhere() {
         assert_eq!(job.reason == Reason::ReservationDeleted, held);
         assert_eq!(job.priority == 0, held);
     }
+}
+
+/// Who is behind another partition's first job and would run into a reservation as well is told the former: the latter
+/// is known of the last try only, and planning anew would not say so once others have the reserved node.
+#[test]
+fn what_the_queue_says_comes_before_reservations() {
+    let mut config = cluster(nodes(2, 1));
+    let mut q = partition("q", &config.nodes[1..]);
+    q.priority_tier = 2;
+    config.partitions.push(q);
+    let mut world = World::new(config);
+    let in_q = |minutes| JobSpec {
+        partitions: vec!["q".into()],
+        ..job(1, minutes)
+    };
+    world.submit(in_q(60));
+    let first_in_q = world.submit(in_q(60));
+    world.pass_by_core();
+    let r = ask(&world, "r", 20, 30, "n0");
+    reserve(&mut world, r);
+    let long = world.submit(job(1, 60));
+    let short = world.submit(job(1, 10));
+    assert_eq!(world.pass_by_core(), [short]);
+    assert_eq!(world.reason(first_in_q), Reason::Resources);
+    assert_eq!(world.reason(long), Reason::NodesUnavailable);
+    // Nothing has changed for it, and a scheduler that begins now says the same.
+    world.pass_by_core();
+    assert_eq!(world.reason(long), Reason::NodesUnavailable);
+    world.sched = Scheduler::new(&world.state);
+    world.pass_by_core();
+    assert_eq!(world.reason(long), Reason::NodesUnavailable);
 }

@@ -1,12 +1,12 @@
 //! What a job gets of a node: sockets, cores and devices that are near each other, and what the system keeps.
 
-use crate::world::{World, cases, cluster, job, node, wide};
+use crate::world::{World, cases, cluster, job, node, nodes, wide};
 use muster_core::config::ClusterConfig;
 use muster_core::cpuset::CpuSet;
 use muster_core::event::Event;
 use muster_core::ids::{JobId, NodeIdx};
 use muster_core::node::{GresConfig, NodeConfig, NodeInfo};
-use muster_core::spec::{GresAsk, MemoryAsk, Sharing};
+use muster_core::spec::{GresAsk, JobSpec, MemoryAsk, Sharing};
 use muster_sched::Scheduler;
 use proptest::prelude::*;
 
@@ -462,4 +462,83 @@ proptest! {
             }
         }
     }
+}
+
+/// Two sockets of two cores of two threads.
+fn threaded(count: u32, whole_cores: bool) -> World {
+    let mut all = nodes(count, 8);
+    for node in &mut all {
+        (node.sockets, node.cores_per_socket, node.threads_per_core) = (2, 2, 2);
+    }
+    let mut config = cluster(all);
+    config.whole_cores = whole_cores;
+    World::new(config)
+}
+
+#[test]
+fn a_core_is_one_jobs_where_threads_are_counted() {
+    let mut world = threaded(1, false);
+    let mut started = |spec: JobSpec| {
+        let id = world.submit(spec);
+        world.pass_by_core();
+        cpus(&world, id)
+    };
+    assert_eq!(started(job(1, 10)), [0]);
+    // The rest of the first core is nobody's.
+    assert_eq!(started(job(1, 10)), [2]);
+    // A thread of each core, where tasks have cores to themselves.
+    let mut apart = job(2, 10);
+    apart.ask.threads_per_core = Some(1);
+    assert_eq!(started(apart), [4, 6]);
+    assert_eq!(started(job(1, 10)), [0u32; 0]);
+}
+
+#[test]
+fn tasks_share_cores_before_a_node_gets_more_of_them() {
+    let places = |whole_cores: bool, tasks: u32, nodes: u32| {
+        let mut world = threaded(4, whole_cores);
+        let id = world.submit(wide(nodes, tasks, 10));
+        world.pass_by_core();
+        let alloc = world.state.jobs[&id].alloc.clone().unwrap();
+        let cpus = alloc.nodes.iter().map(|share| share.cpus.len());
+        (world.tasks(id), cpus.sum::<u32>())
+    };
+    assert_eq!(places(true, 7, 3), (vec![4, 2, 1], 8));
+    assert_eq!(places(true, 6, 2), (vec![4, 2], 6));
+    assert_eq!(places(true, 5, 4), (vec![2, 1, 1, 1], 8));
+    assert_eq!(places(false, 7, 3), (vec![3, 2, 2], 7));
+}
+
+#[test]
+fn tasks_of_each_socket_are_on_as_many_sockets() {
+    let mut world = threaded(2, true);
+    let mut spec = job(4, 10);
+    spec.ask.ntasks_per_socket = Some(1);
+    let id = world.submit(spec);
+    world.pass_by_core();
+    let alloc = world.state.jobs[&id].alloc.clone().unwrap();
+    let of = |at: usize| alloc.nodes[at].cpus.iter().collect::<Vec<_>>();
+    assert_eq!((of(0), of(1)), (vec![0, 1, 4, 5], vec![0, 1, 4, 5]));
+}
+
+#[test]
+fn one_node_jobs_go_where_they_leave_least() {
+    let mut world = World::new(cluster(nodes(4, 8)));
+    let mut on = |node: &str, cpus: u32| {
+        let mut spec = job(cpus, 10);
+        spec.ask.nodelist = Some(node.into());
+        world.submit(spec);
+        world.pass_by_core();
+    };
+    on("n1", 3);
+    on("n2", 5);
+    let mut place = |tasks: u32| {
+        let id = world.submit(job(tasks, 10));
+        world.pass_by_core();
+        world.place(id)
+    };
+    assert_eq!(place(4), "n1:4");
+    assert_eq!(place(2), "n2:2");
+    assert_eq!(place(8), "n0:8");
+    assert_eq!(place(2), "n3:2");
 }
