@@ -6,6 +6,7 @@
 
 mod context;
 mod controller;
+mod daemons;
 mod health;
 mod jobs;
 mod launch;
@@ -30,7 +31,7 @@ pub(crate) use step_tree::{ask_below, tell_above};
 
 use crate::binding::{Machine, SiteBinding};
 use crate::cross_memory::CrossMemory;
-use crate::descriptors::StandardStreams;
+use crate::descriptors::{HandedOver, WithOrder};
 use crate::info;
 use crate::options::AgentOptions;
 use crate::shim::wire::{Run, ToShim};
@@ -58,8 +59,8 @@ use users::Users;
 
 /// Bytes to a peer: frames, ready to be written.
 pub(crate) type Outlet = mpsc::UnboundedSender<Vec<u8>>;
-/// The same to the shim, with the streams that go with the last of them.
-type ShimOutlet = mpsc::UnboundedSender<(Vec<u8>, Option<StandardStreams>)>;
+/// The same to the shim, with the descriptors that go with the last of them.
+type ShimOutlet = mpsc::UnboundedSender<(Vec<u8>, Option<WithOrder>)>;
 
 /// Longest spool path: socket names in it must fit into an address of 108 bytes.
 const SPOOL_PATH_MAX: usize = 72;
@@ -82,6 +83,8 @@ enum Event {
     Shim(Box<crate::shim::wire::FromShim>),
     /// Its connection is gone.
     ShimLost,
+    /// A step daemon has something to say, or is gone.
+    DaemonSaid(u64),
     /// Somebody asked something.
     Request {
         /// Number of the connection.
@@ -91,7 +94,7 @@ enum Event {
         /// What.
         request: Box<AgentRequest>,
         /// What came with it.
-        streams: Option<StandardStreams>,
+        streams: Option<HandedOver>,
         /// Where the answer goes.
         reply: mpsc::UnboundedSender<AgentReply>,
     },
@@ -247,6 +250,7 @@ struct Agent {
     steps: lead::Steps,
     node_steps: step_node::NodeSteps,
     endings: step_tree::Endings,
+    daemons: daemons::Daemons,
     peers: Peers,
     /// Who waits for a list of processes.
     inspections: HashMap<u64, (listener::Wish, mpsc::UnboundedSender<AgentReply>)>,
@@ -288,6 +292,7 @@ impl Agent {
             steps: lead::Steps::default(),
             node_steps: step_node::NodeSteps::default(),
             endings: step_tree::Endings::default(),
+            daemons: daemons::Daemons::default(),
             peers: Peers::keeping(),
             inspections: HashMap::new(),
             next_tag: 0,
@@ -313,6 +318,9 @@ impl Agent {
             Event::ShimLost => {
                 self.shim = None;
                 self.synced = false;
+            }
+            Event::DaemonSaid(id) => {
+                self.hear_daemon(id);
             }
             Event::Request {
                 conn,
@@ -403,20 +411,18 @@ impl Agent {
         }
     }
 
-    /// The same with streams, which the shim finds with the order.
-    fn shim_order_with(&mut self, order: &ToShim, streams: Option<StandardStreams>) {
+    /// The same with descriptors, which the shim finds with the order.
+    fn shim_order_with(&mut self, order: &ToShim, with: WithOrder) {
         self.shim_order(order);
-        if streams.is_some() {
-            self.flush_shim(streams);
-        }
+        self.flush_shim(Some(with));
     }
 
-    fn flush_shim(&mut self, streams: Option<StandardStreams>) {
+    fn flush_shim(&mut self, with: Option<WithOrder>) {
         if let Some(shim) = &self.shim
             && !self.to_shim.is_empty()
         {
             // A closed outlet means that the connection is gone, which comes as an event of its own.
-            let _ = shim.send((std::mem::take(&mut self.to_shim), streams));
+            let _ = shim.send((std::mem::take(&mut self.to_shim), with));
         }
     }
 

@@ -1,4 +1,5 @@
-//! Descriptors that come with messages: srun's standard streams, on their way to the task that is to have them.
+//! Descriptors that come with messages: srun's standard streams, on their way to the task that is to have them, and ends of
+//! connections to step daemons.
 
 use crate::sys;
 use nix::cmsg_space;
@@ -10,53 +11,84 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 /// How many the kernel lets anybody send at once: what comes must fit, or it would stay open without an owner.
 const SENT_MAX: usize = 253;
 
-/// Standard streams of a task.
+/// How many come with one message at most.
+const COME_MAX: usize = HandedOver::COUNT + 1;
+
+/// What srun hands over for a task that is alone.
 #[derive(Debug)]
-pub(crate) struct StandardStreams {
+pub(crate) struct HandedOver {
     pub(crate) stdin: OwnedFd,
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
+    /// The step daemon's end of a connection to srun.
+    pub(crate) line: OwnedFd,
 }
 
-impl StandardStreams {
+impl HandedOver {
     /// How many there are to a message.
-    pub(crate) const COUNT: usize = 3;
+    pub(crate) const COUNT: usize = 4;
 
     /// The next that have come, if they have.
-    pub(crate) fn take(come: &mut VecDeque<OwnedFd>) -> Option<StandardStreams> {
+    pub(crate) fn take(come: &mut VecDeque<OwnedFd>) -> Option<HandedOver> {
         if come.len() < Self::COUNT {
             return None;
         }
-        Some(StandardStreams {
+        Some(HandedOver {
             stdin: come.pop_front()?,
             stdout: come.pop_front()?,
             stderr: come.pop_front()?,
+            line: come.pop_front()?,
         })
     }
 
     /// Their numbers, in order.
     pub(crate) fn numbers(&self) -> [RawFd; Self::COUNT] {
-        [&self.stdin, &self.stdout, &self.stderr].map(AsRawFd::as_raw_fd)
+        [&self.stdin, &self.stdout, &self.stderr, &self.line].map(AsRawFd::as_raw_fd)
     }
 }
 
-/// Sends bytes, as many as the socket takes, and streams with the first of them.
+/// What goes with the order for a step.
+#[derive(Debug, Default)]
+pub(crate) struct WithOrder {
+    /// The step daemon's end of a connection to the agent, for a daemon that has none yet.
+    pub(crate) agent: Option<OwnedFd>,
+    /// For a direct step.
+    pub(crate) srun: Option<HandedOver>,
+}
+
+impl WithOrder {
+    /// The next that have come: for an order by the shim, or for a direct step.
+    pub(crate) fn take(come: &mut VecDeque<OwnedFd>, by_shim: bool, direct: bool) -> WithOrder {
+        let agent = if by_shim { come.pop_front() } else { None };
+        let srun = direct.then(|| HandedOver::take(come)).flatten();
+        WithOrder { agent, srun }
+    }
+
+    /// Their numbers, in order.
+    pub(crate) fn numbers(&self) -> Vec<RawFd> {
+        let agent = self.agent.as_ref().map(AsRawFd::as_raw_fd);
+        let srun = self.srun.iter().flat_map(HandedOver::numbers);
+        agent.into_iter().chain(srun).collect()
+    }
+}
+
+/// Sends bytes, as many as the socket takes, and descriptors with the first of them.
 ///
 /// # Errors
 /// Those of sendmsg(2).
-pub(crate) fn send(
-    socket: &impl AsRawFd,
-    bytes: &[u8],
-    streams: &StandardStreams,
-) -> io::Result<usize> {
-    let numbers = streams.numbers();
-    let with = [ControlMessage::ScmRights(&numbers)];
+pub(crate) fn send(socket: &impl AsRawFd, bytes: &[u8], with: &[RawFd]) -> io::Result<usize> {
+    let rights = [ControlMessage::ScmRights(with)];
+    let with = if with.is_empty() {
+        &rights[..0]
+    } else {
+        &rights
+    };
     let flags = MsgFlags::MSG_NOSIGNAL;
     let bytes = [IoSlice::new(bytes)];
     Ok(sendmsg::<()>(
         socket.as_raw_fd(),
         &bytes,
-        &with,
+        with,
         flags,
         None,
     )?)
@@ -82,7 +114,7 @@ pub(crate) fn receive(
             with.extend(numbers.into_iter().map(sys::adopt));
         }
     }
-    if with.len() > StandardStreams::COUNT {
+    if with.len() > COME_MAX {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "more descriptors came than go with a message",
@@ -99,15 +131,16 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;
 
-    fn streams() -> (StandardStreams, [UnixStream; 3]) {
-        let pairs = [(); 3].map(|()| UnixStream::pair().unwrap());
-        let [(a, x), (b, y), (c, z)] = pairs;
-        let streams = StandardStreams {
+    fn streams() -> (HandedOver, [UnixStream; 4]) {
+        let pairs = [(); 4].map(|()| UnixStream::pair().unwrap());
+        let [(a, w), (b, x), (c, y), (d, z)] = pairs;
+        let streams = HandedOver {
             stdin: a.into(),
             stdout: b.into(),
             stderr: c.into(),
+            line: d.into(),
         };
-        (streams, [x, y, z])
+        (streams, [w, x, y, z])
     }
 
     #[test]
@@ -116,7 +149,7 @@ mod tests {
         let mut far_ends = Vec::new();
         for letter in [b"a", b"b"] {
             let (streams, ends) = streams();
-            assert_eq!(send(&near, letter, &streams).unwrap(), 1);
+            assert_eq!(send(&near, letter, &streams.numbers()).unwrap(), 1);
             far_ends.push(ends);
         }
         (&near).write_all(b"c").unwrap();
@@ -127,13 +160,13 @@ mod tests {
             got.extend_from_slice(&chunk[..n]);
         }
         for mut ends in far_ends {
-            let streams = StandardStreams::take(&mut come).unwrap();
+            let streams = HandedOver::take(&mut come).unwrap();
             File::from(streams.stdout).write_all(b"hello").unwrap();
             let mut text = [0; 5];
             ends[1].read_exact(&mut text).unwrap();
             assert_eq!(&text, b"hello");
         }
-        assert!(StandardStreams::take(&mut come).is_none());
+        assert!(HandedOver::take(&mut come).is_none());
     }
 
     #[test]

@@ -19,9 +19,9 @@ pub(crate) mod wire;
 
 pub(crate) use files::{go_to, open_as, output_flags, say};
 pub(crate) use processes::{Containment, ProcessTree};
-pub(crate) use steps::{SHARED_MEMORY, remove_dirs};
+pub(crate) use steps::{ORDER_MAX, SHARED_MEMORY, SPARES_MAX, remove_dirs, result_path};
 
-use crate::descriptors::{self, StandardStreams};
+use crate::descriptors::{self, WithOrder};
 use crate::sys;
 use jobs::Shim;
 use muster_proto::frame::Frames;
@@ -258,8 +258,8 @@ impl Loop {
                     ToShim::Attach { node, version } => self.attach(at, node, &version),
                     ToShim::StartStep(order) => {
                         let come = &mut self.conns[at].descriptors;
-                        let streams = order.direct.then(|| StandardStreams::take(come));
-                        self.shim.start_step(order, streams.flatten());
+                        let with = WithOrder::take(come, true, order.direct);
+                        self.shim.start_step(order, with);
                     }
                     message => {
                         if let Some(reply) = self.shim.handle(message) {

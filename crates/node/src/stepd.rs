@@ -7,8 +7,8 @@
 //! them go; carries bytes until the last task has ended, kills what those left behind, sends the rest, and exits.
 //! SIGTERM, or srun's disappearance, ends the tasks: TERM, after `KillWait` KILL.
 //!
-//! A task that is alone may have srun's own streams ([`StepOrder::direct`]). Then nothing is carried and nobody waited for,
-//! and what srun and the daemon say to each other goes through the shim and the agent.
+//! A task that is alone may have srun's own streams ([`StepOrder::direct`]). Then nothing is carried and nobody waited for:
+//! with the streams comes a connection to srun, and the last word on it is said when the end is recorded.
 
 mod around;
 mod bind;
@@ -22,7 +22,7 @@ mod task;
 pub(crate) mod tree;
 mod wire;
 
-use crate::descriptors::StandardStreams;
+use crate::descriptors::HandedOver;
 use crate::shim::Containment as _;
 use crate::shim::wire::StepOrder;
 use crate::sys;
@@ -32,7 +32,7 @@ pub(crate) use home::{Control, NextStep, Told};
 use minicbor::bytes::ByteVec;
 use muster_core::job::{ExitStatus, StepEnd, Usage};
 use muster_proto::step::{FromStepd, ToStepd};
-use result::{broken, leave};
+use result::{Served, broken, leave};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -69,11 +69,11 @@ pub(crate) fn run(
     order: &StepOrder,
     setting: &Setting,
     listener: UnixListener,
-    control: UnixStream,
+    (shim, agent): (UnixStream, Option<UnixStream>),
     wire: Option<TcpListener>,
-    streams: Option<StandardStreams>,
+    srun: Option<HandedOver>,
 ) -> ! {
-    let mut home = match Home::open(listener, control) {
+    let mut home = match Home::open(listener, shim, agent) {
         Ok(home) => home,
         Err(e) => {
             let end = broken(order, &e);
@@ -81,27 +81,31 @@ pub(crate) fn run(
             sys::exit_now(0)
         }
     };
-    let mut end = serve(order, setting, &mut home, wire, streams);
+    let mut served = serve(order, setting, &mut home, wire, srun);
     let mut result = setting.result.clone();
-    // The shim has the end of a step from here when it gives another.
-    while end.reusable && home.tell_end(&end.end) {
-        let Some((next, streams)) = home.next_step() else {
+    let mut step = order.launch.step;
+    loop {
+        let ended = Told::Ended(step, Box::new(served.end.clone()));
+        // The order matters: who hears of the end later finds it where it was told before.
+        if !served.reusable || !home.tell_shim(&ended) {
+            leave(&result, &served.end);
+            served.part(false);
+            break;
+        }
+        home.tell_agent(&ended);
+        served.part(true);
+        let next = home.next_step();
+        if !home.is_known() && !home.shim_has_read() {
+            leave(&result, &served.end);
+        }
+        let Some((next, srun)) = next else {
             break;
         };
         let (order, setting) = next.parts(setting);
-        end = serve(&order, &setting, &mut home, None, streams);
-        result = setting.result;
-    }
-    if !home.is_known() {
-        leave(&result, &end.end);
+        served = serve(&order, &setting, &mut home, None, srun);
+        (result, step) = (setting.result, order.launch.step);
     }
     sys::exit_now(0)
-}
-
-/// The end of a step, and whether its daemon can have another.
-struct Served {
-    end: StepEnd,
-    reusable: bool,
 }
 
 fn serve(
@@ -109,25 +113,27 @@ fn serve(
     setting: &Setting,
     home: &mut Home,
     wire: Option<TcpListener>,
-    streams: Option<StandardStreams>,
+    srun: Option<HandedOver>,
 ) -> Served {
     let mut stepd = Stepd::new(order, setting, home);
-    stepd.direct = streams;
     stepd.start_pmix(wire);
-    if order.direct {
-        stepd.start();
+    if let Some(srun) = srun {
+        stepd.start_direct(srun);
     }
     let served = stepd.run();
     let reusable = stepd.left_nothing();
-    if !reusable {
-        home.flush();
-    }
+    let srun = stepd.client.take().filter(|_| order.direct);
     crate::shim::remove_dirs(&setting.dirs);
     match served {
-        Ok(end) => Served { end, reusable },
+        Ok(end) => Served {
+            end,
+            reusable,
+            srun,
+        },
         Err(e) => Served {
             end: broken(order, &e),
             reusable: false,
+            srun,
         },
     }
 }
@@ -186,7 +192,7 @@ struct Stepd<'a> {
     /// This process has no children any more, and so, as orphans become its children, the tasks have left none.
     childless: bool,
     /// Streams of srun's for the only task, until it has them.
-    direct: Option<StandardStreams>,
+    direct: Option<[OwnedFd; 3]>,
 }
 
 impl<'a> Stepd<'a> {
@@ -250,7 +256,6 @@ impl<'a> Stepd<'a> {
                     continue;
                 }
             }
-            self.home.flush();
             self.wait()?;
         }
     }
@@ -281,6 +286,10 @@ impl<'a> Stepd<'a> {
     fn has_taken_leave(&mut self) -> bool {
         let absent = self.client.is_none();
         if absent && (self.tree.is_none() || self.adoption_by.is_none()) {
+            return true;
+        }
+        if self.order.direct {
+            // That is said once the end is recorded.
             return true;
         }
         if !std::mem::replace(&mut self.told_closed, true) {
@@ -315,7 +324,7 @@ impl<'a> Stepd<'a> {
         let raw = |fd: Option<i32>| fd.unwrap_or(-1);
         add(self.home.signals.as_fd().as_raw_fd(), libc::POLLIN);
         add(self.home.listener.as_raw_fd(), libc::POLLIN);
-        add(raw(self.home.control_fd()), libc::POLLIN);
+        add(raw(self.home.shim_fd()), libc::POLLIN);
         add(
             raw(self.ready.as_ref().map(|c| c.as_raw_fd())),
             libc::POLLIN,
@@ -441,6 +450,14 @@ impl<'a> Stepd<'a> {
             self.adoption_by = None;
             self.srun_left();
         }
+    }
+
+    /// Starts the only task with srun's streams.
+    fn start_direct(&mut self, srun: HandedOver) {
+        self.direct = Some([srun.stdin, srun.stdout, srun.stderr]);
+        // Where it cannot be used, srun hears its end.
+        self.client = Client::new(UnixStream::from(srun.line)).ok();
+        self.start();
     }
 
     fn start(&mut self) {
@@ -581,14 +598,14 @@ impl<'a> Stepd<'a> {
                 Control::Text(line) if self.order.launch.position == 0 => self.message(line),
                 Control::Text(_) => {}
                 Control::Own(line) => self.message(line),
-                Control::Say(message) => self.told(*message),
-                Control::End => self.begin_end(),
+                // The job ends, and the shim has not heard of this step, which the agent gave.
+                Control::End | Control::Leave => self.begin_end(),
                 Control::Limit(seconds) => {
                     self.limit = seconds.map(Duration::from_secs);
                     self.limit_time();
                 }
-                // Those are for a daemon without a step.
-                Control::Next(_) | Control::Leave => {}
+                // It waits.
+                Control::Next(_) => {}
             }
         }
     }
@@ -748,9 +765,6 @@ impl<'a> Stepd<'a> {
                 }
             }
             (None, Some(client)) => client.send(message),
-            // How the only task has ended, the agent tells with the step's end.
-            (None, None) if matches!(message, FromStepd::Exited { .. }) => {}
-            (None, None) if self.order.direct => self.home.say(message),
             (None, None) => {}
         }
     }

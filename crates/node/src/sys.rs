@@ -224,6 +224,14 @@ pub(crate) fn watch<T: Into<OwnedFd> + AsRawFd>(
     Ok(unsafe { AsyncFd::register_with_interest(socket, interest) }?)
 }
 
+/// Whether the other side of a Unix socket has read all that was sent to it. Where that cannot be told, it has not.
+pub(crate) fn is_all_read(socket: BorrowedFd<'_>) -> bool {
+    let mut left: libc::c_int = 1;
+    // SAFETY: the request writes one int, which `left` is, and the descriptor is borrowed.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut left) };
+    done == 0 && left == 0
+}
+
 /// Fills a few bytes with what nobody can guess.
 pub(crate) fn fill_randomly(bytes: &mut [u8]) -> io::Result<()> {
     // SAFETY: the kernel writes no more than the length that it is given with the pointer, of one slice.

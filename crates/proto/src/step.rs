@@ -14,8 +14,7 @@ use muster_core::refusal::Refusal;
 use muster_core::spec::{DeviceAsk, ExecContext, GresAsk, MemoryAsk, StdioSpec};
 use muster_core::time::TimeLimit;
 
-/// To an agent's listener, from srun, sstat, scontrol or another agent. One per connection, but for `Create`, which
-/// `Say` may follow.
+/// To an agent's listener, from srun, sstat, scontrol or another agent. One per connection.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub enum AgentRequest {
     /// Make a step. Answered by [`AgentReply::Queued`] any number of times, then `Created` or `Refused`. The
@@ -106,9 +105,6 @@ pub enum AgentRequest {
         #[n(1)]
         key: Option<ByteVec>,
     },
-    /// After `Create`, of a step that has srun's streams ([`StepCreated::direct`]): for its stepd.
-    #[n(261)]
-    Say(#[n(0)] Box<ToStepd>),
 }
 
 /// From an agent.
@@ -149,10 +145,6 @@ pub enum AgentReply {
     /// To `TakeStepNumber`.
     #[n(260)]
     StepNumber(#[n(0)] u32),
-    /// After `Created`, of a step that has srun's streams: what its stepd says. `Done` comes in the place of
-    /// [`FromStepd::Closed`].
-    #[n(261)]
-    Said(#[n(0)] Box<FromStepd>),
 }
 
 /// The answer of a node that was asked by another.
@@ -315,8 +307,8 @@ pub struct StepSpec {
     #[n(44)]
     #[cbor(default)]
     pub resizes: u32,
-    /// With this request come srun's standard input, output and error output, as descriptors. A task that is alone may
-    /// have them as they are.
+    /// With this request come srun's standard input, output and error output, and one end of a connection whose other end
+    /// srun keeps, as descriptors. A task that is alone may have the streams as they are; its stepd has the connection.
     #[n(45)]
     #[cbor(default)]
     pub hands_streams: bool,
@@ -382,8 +374,9 @@ pub struct StepCreated {
     #[n(5)]
     #[cbor(default)]
     pub width: u32,
-    /// Its task has the streams that srun handed over, and runs already. What srun and stepd have to say to each other
-    /// goes through the agent, by this connection.
+    /// Its task has the streams that srun handed over, and runs already; its stepd is at the other end of the connection
+    /// that came with them. There, [`FromStepd::Closed`] says that the end is recorded as well: srun need not wait for
+    /// [`AgentReply::Done`] then.
     #[n(6)]
     #[cbor(default)]
     pub direct: bool,

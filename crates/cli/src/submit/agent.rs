@@ -51,14 +51,18 @@ impl AgentStream {
         matches!(self, AgentStream::Unix(_))
     }
 
-    /// Sends one request, and this program's standard streams with it. The agent must be on this host.
-    pub(crate) fn send_with_streams(&mut self, request: &AgentRequest) -> io::Result<()> {
+    /// Sends one request, and this program's standard streams and the far end of a connection with it; gives the near
+    /// end. The agent must be on this host.
+    pub(crate) fn send_with_streams(&mut self, request: &AgentRequest) -> io::Result<AgentStream> {
+        let (near, far) = UnixStream::pair()?;
         let bytes = frame::encode(request);
-        let with = [ControlMessage::ScmRights(&[0, 1, 2])];
+        let handed = [0, 1, 2, far.as_raw_fd()];
+        let with = [ControlMessage::ScmRights(&handed)];
         let slices = [IoSlice::new(&bytes)];
         let flags = MsgFlags::MSG_NOSIGNAL;
         let sent = sendmsg::<()>(self.as_raw_fd(), &slices, &with, flags, None)?;
-        self.write_all(&bytes[sent..])
+        self.write_all(&bytes[sent..])?;
+        Ok(AgentStream::Unix(near))
     }
 
     /// Waits no longer than this for an answer.

@@ -182,13 +182,10 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
             first_task: 0,
         });
     }
-    let (stream, created) = create(&say, stream, &mut spec)?;
-    let (relay, leads) = match created.direct {
-        true => (Some(stream), Vec::new()),
-        false => (None, vec![stream]),
-    };
-    let session = Session::start(&say, line, vec![(spec, created)], streams, relay)?;
-    let outcome = session.run(leads, None);
+    let (stream, created, stepd) = create(&say, stream, &mut spec)?;
+    let stepd = stepd.filter(|_| created.direct);
+    let session = Session::start(&say, line, vec![(spec, created)], streams, stepd)?;
+    let outcome = session.run(vec![stream], None);
     Ok(outcome.code)
 }
 
@@ -236,7 +233,7 @@ fn launch(
         .and_then(|i| i.addresses.first().cloned())
         .unwrap_or_default();
     let stream = AgentStream::connect(&address).map_err(|e| unreachable(&say, &address, &e))?;
-    let (stream, created) = create(&say, stream, &mut step)?;
+    let (stream, created, _) = create(&say, stream, &mut step)?;
     let session = Session::start(&say, line, vec![(step, created)], streams, None)?;
     Ok((session, stream))
 }
@@ -294,12 +291,13 @@ fn unreachable(say: &Say, address: &str, error: &std::io::Error) -> ExitCode {
     say.failed()
 }
 
-/// Asks for the step and waits for its turn.
+/// Asks for the step and waits for its turn. With the connection to the agent comes the one to the step daemon, where
+/// streams were handed over.
 fn create(
     say: &Say,
     mut stream: AgentStream,
     spec: &mut StepSpec,
-) -> Result<(AgentStream, StepCreated), ExitCode> {
+) -> Result<(AgentStream, StepCreated, Option<AgentStream>), ExitCode> {
     request::add_addresses(spec, stream.own_ip());
     let job = spec.job;
     let lost = |e: std::io::Error| {
@@ -308,7 +306,7 @@ fn create(
         ));
         say.failed()
     };
-    ask(&mut stream, spec).map_err(lost)?;
+    let mut stepd = ask(&mut stream, spec).map_err(lost)?;
     let mut queued = false;
     loop {
         match stream.receive().map_err(lost)? {
@@ -329,7 +327,7 @@ fn create(
                 if queued {
                     say.info(&format!("Step created for StepId={job}.{}", created.step));
                 }
-                return Ok((stream, *created));
+                return Ok((stream, *created, stepd));
             }
             AgentReply::Refused(refusal)
                 if spec.key.is_none() && refusal.code == RefusalCode::JobNotHere =>
@@ -339,7 +337,7 @@ fn create(
                     say.refusal(&format!("Unable to create step for job {job}"), &refusal)
                 })?;
                 spec.key = Some(info.key.clone());
-                ask(&mut stream, spec).map_err(lost)?;
+                stepd = ask(&mut stream, spec).map_err(lost)?;
             }
             AgentReply::Refused(refusal) => {
                 let code = say.refusal(&format!("Unable to create step for job {job}"), &refusal);
@@ -356,12 +354,12 @@ fn create(
     }
 }
 
-fn ask(stream: &mut AgentStream, spec: &StepSpec) -> std::io::Result<()> {
+fn ask(stream: &mut AgentStream, spec: &StepSpec) -> std::io::Result<Option<AgentStream>> {
     let request = AgentRequest::Create(Box::new(spec.clone()));
     if spec.hands_streams {
-        return stream.send_with_streams(&request);
+        return stream.send_with_streams(&request).map(Some);
     }
-    stream.send(&request)
+    stream.send(&request).map(|()| None)
 }
 
 /// Between TERM and KILL when srun ends a step: `KillWait`, read when it is needed.

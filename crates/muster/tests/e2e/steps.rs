@@ -194,12 +194,7 @@ fn a_step_that_has_the_streams_of_srun_outlives_the_agent() {
         .unwrap();
     c.until("the step runs", || c.dir.join("up").exists());
     c.kill(c.agent("n1"));
-    // One of the two listens.
-    let sockets = format!(
-        "grep -c '{}/step-' /proc/net/unix",
-        c.path("spool.n1").display()
-    );
-    c.until_prints(&sockets, "2");
+    // It need not have noticed.
     c.write("go", "");
     c.until("srun has heard the end", || {
         c.read_if_there("out") == "still\nis 5\n"

@@ -27,6 +27,7 @@ impl Agent {
         self.shim = Some(outlet);
         self.synced = false;
         self.to_shim.clear();
+        self.daemons.retire();
         self.shim_contexts.clear();
         self.shim_order(&ToShim::Attach {
             node: self.options.name.clone(),
@@ -36,6 +37,14 @@ impl Agent {
     }
 
     pub(super) fn shim_said(&mut self, message: FromShim) {
+        // What has ended before is known before.
+        if let FromShim::BatchEnded { run, .. }
+        | FromShim::Vanished(run)
+        | FromShim::Released(run)
+        | FromShim::StepEnded { run, .. } = message
+        {
+            self.hear_daemons_of(run);
+        }
         match message {
             FromShim::State(known) => self.sync(known),
             FromShim::BatchEnded {
@@ -85,7 +94,9 @@ impl Agent {
                 socket,
                 wire,
                 direct,
+                pid,
             } => {
+                self.daemons.ready(run, step, pid, &socket);
                 let listening = Listening {
                     address: format!("unix:{socket}"),
                     wire,
@@ -93,7 +104,6 @@ impl Agent {
                 };
                 self.stepd_started(run, step, Ok(listening));
             }
-            FromShim::StepSaid { run, step, message } => self.step_said((run.0, step), message),
             FromShim::StepFailed { run, step, error } => {
                 self.stepd_started(run, step, Err(error));
             }
@@ -106,6 +116,7 @@ impl Agent {
     /// Compares what the shim knows with what the agent knows. After an agent's restart the former is all there
     /// is; after a shim's, the latter gives grants back, and launches that the lost shim never began are repeated.
     fn sync(&mut self, known: Vec<Known>) {
+        let unknown = self.daemons.beyond(&known);
         let missing: Vec<Run> = self
             .jobs
             .iter()
@@ -116,6 +127,9 @@ impl Agent {
             self.adopt(k);
         }
         self.synced = true;
+        for (run, step, pid) in unknown {
+            self.shim_order(&ToShim::StepGiven { run, step, pid });
+        }
         self.shim_missed_starts();
         for run in missing {
             let leaving = self.jobs.get(run).is_some_and(Job::is_leaving);

@@ -1,21 +1,22 @@
 //! Steps of jobs that this node leads: laid out, started on their nodes, followed to their end. The controller hears
 //! of them in batches and nothing waits for it. What must survive the agent is kept by the shim.
 
-mod relay;
+mod ends;
 
 use super::step_node::{Early, Listening};
 use super::{Agent, Event};
-use crate::descriptors::StandardStreams;
+use crate::descriptors::HandedOver;
 use crate::layout::{self, Held, NoLayout};
 use crate::now;
 use crate::shim::wire::{Known, Run, ToShim};
+use ends::total;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::cpuset::CpuSet;
 use muster_core::distribution::Distribution;
 use muster_core::hostlist;
 use muster_core::ids::{Attempt, JobId, StepNo};
-use muster_core::job::{Allocation, ExitStatus, GresShare, JobState, NodeShare, Step, StepEnd};
+use muster_core::job::{Allocation, GresShare, JobState, NodeShare, Step, StepEnd};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::node::{JobGrant, Report};
 use muster_proto::step::{
@@ -53,7 +54,7 @@ pub(super) struct Asked {
     pub(super) uid: u32,
     pub(super) spec: StepSpec,
     /// srun's own, if it hands them over.
-    pub(super) streams: Option<StandardStreams>,
+    pub(super) streams: Option<HandedOver>,
     pub(super) reply: Reply,
 }
 
@@ -71,7 +72,7 @@ struct Waiting {
     conn: u64,
     reply: Reply,
     spec: StepSpec,
-    streams: Option<Box<StandardStreams>>,
+    streams: Option<Box<HandedOver>>,
     /// The launch of the job that it was asked of.
     run: Run,
     /// A timer will tell the client that it waits.
@@ -223,9 +224,12 @@ impl Agent {
     /// Starts waiting steps that fit, in the order in which they came. A step that waits holds up later ones of its
     /// job, but for those that share everything.
     pub(super) fn try_steps(&mut self) {
-        if !std::mem::take(&mut self.steps.dirty) {
-            return;
+        while std::mem::take(&mut self.steps.dirty) {
+            self.try_steps_once();
         }
+    }
+
+    fn try_steps_once(&mut self) {
         let mut blocked: HashSet<Run> = HashSet::new();
         for mut waiting in std::mem::take(&mut self.steps.waiting) {
             let run = waiting.run;
@@ -240,8 +244,13 @@ impl Agent {
                     .send(AgentReply::Refused(RefusalCode::JobNotHere.into()));
                 continue;
             };
-            let held = self.held(&grant);
-            match layout::lay_out(&grant.alloc, &waiting.spec, &held) {
+            let place = |a: &Agent| layout::lay_out(&grant.alloc, &waiting.spec, &a.held(&grant));
+            let mut placed = place(self);
+            // Whoever asks may know of an end by srun, and expects to find what that step had.
+            if matches!(placed, Err(NoLayout::Busy)) && self.hear_daemons_of(run) {
+                placed = place(self);
+            }
+            match placed {
                 Ok(placed) => self.start_step(&grant, waiting, placed),
                 Err(NoLayout::Busy) if waiting.spec.immediate => {
                     let refusal = Refusal::from(RefusalCode::NotImmediate);
@@ -550,7 +559,9 @@ impl Agent {
             return self.drop_kept(running.run, key.1.0);
         }
         self.report_end(key, running.run.1, &running.record);
-        running.tell_over();
+        if let Some((_, reply)) = &running.client {
+            let _ = reply.send(AgentReply::Done);
+        }
     }
 
     fn report_end(&mut self, key: StepKey, attempt: Attempt, record: &Record) {
@@ -564,15 +575,13 @@ impl Agent {
         self.steps.waiting.retain(|w| w.conn != conn);
         self.forget_early(conn);
         self.steps.dirty = true;
-        let key = self
-            .steps
-            .running
-            .iter()
-            .find(|(_, r)| r.client.as_ref().is_some_and(|(c, _)| *c == conn))
-            .map(|(key, _)| *key);
-        let Some(key) = key else {
+        let of_conn = |r: &Running| r.client.as_ref().is_some_and(|(c, _)| *c == conn);
+        let found = self.steps.running.iter().find(|(_, r)| of_conn(r));
+        let Some((key, run)) = found.map(|(key, r)| (*key, r.run)) else {
             return;
         };
+        // It goes when its step is over, which may still be in a line.
+        self.hear_daemons_of(run);
         if let Some(running) = self.steps.running.get_mut(&key) {
             running.client = None;
             // While answers are out, their arrival ends it.
@@ -637,6 +646,7 @@ impl Agent {
             self.steps.next.remove(&run.0);
         }
         self.node_steps.forget(run);
+        self.daemons.forget(run);
     }
 
     /// The controller knows of the step's end.
@@ -745,43 +755,6 @@ fn describe(step: StepNo, spec: &StepSpec, placed: &[layout::Placed], names: &[S
         time_limit: spec.time_limit,
         distribution: Some(spread.title()),
         maker: spec.maker.clone(),
-    }
-}
-
-/// All nodes' ends in one: the worst status, the sum of the usage.
-fn total(record: &Record) -> StepEnd {
-    let mut ends = record.nodes.iter().filter_map(|n| n.end.as_ref());
-    let Some(mut out) = ends.next().cloned() else {
-        return StepEnd::never_ran(now());
-    };
-    let weight = |exit: ExitStatus| {
-        if exit.signal == 0 {
-            exit.code
-        } else {
-            128 + exit.signal
-        }
-    };
-    for end in ends {
-        out.end_time = out.end_time.max(end.end_time);
-        if weight(end.exit) > weight(out.exit) {
-            out.exit = end.exit;
-        }
-        if rank(end.state) > rank(out.state) {
-            out.state = end.state;
-        }
-        out.usage.add(&end.usage);
-    }
-    out
-}
-
-fn rank(state: JobState) -> u32 {
-    match state {
-        JobState::Completed => 0,
-        JobState::Failed => 1,
-        JobState::Cancelled => 2,
-        JobState::Timeout => 3,
-        JobState::OutOfMemory => 4,
-        _ => 5,
     }
 }
 

@@ -4,7 +4,7 @@ use super::lead::{Asked, Reply, StepKey};
 use super::measure;
 use super::socket::Socket;
 use super::{Agent, Event};
-use crate::descriptors::StandardStreams;
+use crate::descriptors::HandedOver;
 use crate::shim::wire::{Process, Run, ToShim};
 use crate::{info, sys};
 use anyhow::Context as _;
@@ -98,7 +98,7 @@ async fn serve(stream: UnixStream, conn: u64, events: mpsc::UnboundedSender<Even
 /// Hands on every request that comes, with the streams that come with it; gives why no more come.
 async fn read_requests(
     socket: Socket,
-    mut take: impl FnMut(AgentRequest, Option<StandardStreams>),
+    mut take: impl FnMut(AgentRequest, Option<HandedOver>),
 ) -> String {
     let (mut frames, mut descriptors) = (Frames::default(), VecDeque::new());
     let mut chunk = vec![0; 8 << 10];
@@ -116,14 +116,14 @@ async fn read_requests(
             };
             let streams = match &request {
                 AgentRequest::Create(spec) if spec.hands_streams => {
-                    StandardStreams::take(&mut descriptors)
+                    HandedOver::take(&mut descriptors)
                 }
                 _ => None,
             };
             take(request, streams);
         }
         // Anybody may connect: what no request wants must not pile up.
-        if descriptors.len() > StandardStreams::COUNT {
+        if descriptors.len() > HandedOver::COUNT {
             return "it sends descriptors without requests for them".to_owned();
         }
     }
@@ -135,7 +135,7 @@ impl Agent {
         conn: u64,
         uid: u32,
         request: AgentRequest,
-        streams: Option<StandardStreams>,
+        streams: Option<HandedOver>,
         reply: Reply,
     ) {
         match request {
@@ -146,7 +146,6 @@ impl Agent {
                 streams,
                 reply,
             }),
-            AgentRequest::Say(message) => self.say_to_step(conn, message),
             AgentRequest::StartStep(launch, below) => {
                 self.start_here(*launch, super::step_node::Origin::Remote(reply, below));
             }

@@ -2,7 +2,7 @@
 
 use super::Event;
 use super::socket::{Socket, read_frames};
-use crate::descriptors::StandardStreams;
+use crate::descriptors::WithOrder;
 use crate::options::AgentOptions;
 use crate::shim::{SHIM_NAME, socket_path};
 use anyhow::Context as _;
@@ -73,12 +73,12 @@ pub(super) fn keep(options: AgentOptions, events: mpsc::UnboundedSender<Event>) 
     });
 }
 
-/// Writes what comes into the outlet, and the streams that go with it, until either end is gone.
+/// Writes what comes into the outlet, and the descriptors that go with it, until either end is gone.
 fn spawn_writer(socket: Socket) -> super::ShimOutlet {
-    let (outlet, mut inbox) = mpsc::unbounded_channel::<(Vec<u8>, Option<StandardStreams>)>();
+    let (outlet, mut inbox) = mpsc::unbounded_channel::<(Vec<u8>, Option<WithOrder>)>();
     tokio::spawn(async move {
-        while let Some((bytes, streams)) = inbox.recv().await {
-            let written = socket.write_all_with(&bytes, streams.as_ref()).await;
+        while let Some((bytes, with)) = inbox.recv().await {
+            let written = socket.write_all_with(&bytes, with.as_ref()).await;
             if written.is_err() {
                 return;
             }

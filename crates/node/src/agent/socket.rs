@@ -2,7 +2,7 @@
 //! which wakes the agent for nothing, several times a step. These ask for that only when a write has found the socket
 //! full.
 
-use crate::descriptors::{self, StandardStreams};
+use crate::descriptors::{self, WithOrder};
 use crate::sys;
 use muster_proto::frame::Frames;
 use std::collections::VecDeque;
@@ -68,23 +68,24 @@ impl Socket {
         self.write_all_with(bytes, None).await
     }
 
-    /// The same, with streams that go with the first byte.
+    /// The same, with descriptors that go with the first byte.
     pub(super) async fn write_all_with(
         &self,
         bytes: &[u8],
-        mut streams: Option<&StandardStreams>,
+        with: Option<&WithOrder>,
     ) -> io::Result<()> {
         let mut stream = self.0.get_ref();
+        let mut with = with.map(WithOrder::numbers).unwrap_or_default();
         let mut done = 0;
         while done < bytes.len() {
-            let written = match streams {
-                Some(with) => descriptors::send(stream, &bytes[done..], with),
-                None => stream.write(&bytes[done..]),
+            let written = match with.is_empty() {
+                false => descriptors::send(stream, &bytes[done..], &with),
+                true => stream.write(&bytes[done..]),
             };
             match written {
                 Ok(n) => {
                     done += n;
-                    streams = None;
+                    with.clear();
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.until_writable().await?,

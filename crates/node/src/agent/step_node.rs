@@ -3,7 +3,7 @@
 use super::lead::{Asked, Reply, StepKey};
 use super::{Agent, Event, launch};
 use crate::binding::BindVariables;
-use crate::descriptors::StandardStreams;
+use crate::descriptors::{HandedOver, WithOrder};
 use crate::shim::wire::{Run, StepOrder, TaskBinding, ToShim};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -25,7 +25,7 @@ const GRANT_WAIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) enum Origin {
     /// This agent, which leads the job; with srun's streams, if it has handed them over.
-    Lead(Option<Box<StandardStreams>>),
+    Lead(Option<Box<HandedOver>>),
     /// Another agent, or this one for the nodes below as well: these have still to be asked.
     Remote(Reply, Vec<StepShare>),
 }
@@ -173,17 +173,28 @@ impl Agent {
                 };
                 self.keep(run, KEPT_NODE + step.0, &part);
                 self.node_steps.parts.insert((job, step), part);
-                self.node_steps
-                    .starting
-                    .insert((run, step), (position, origin));
                 self.step_may_have(run, step, launch.memory_mib);
-                let mut order = self.step_order(&grant, launch, bound);
-                let streams = streams.filter(|_| may_have_streams(&order));
-                order.direct = streams.is_some();
-                let order = ToShim::StartStep(Box::new(order));
-                self.shim_order_with(&order, streams.map(|s| *s));
+                let mut order = Box::new(self.step_order(&grant, launch, bound));
+                let srun = streams.filter(|_| may_have_streams(&order)).map(|s| *s);
+                order.direct = srun.is_some();
+                let with = WithOrder { agent: None, srun };
+                match self.give_step(order, with) {
+                    Ok(there) => self.answer_start((job, step), position, origin, Ok(there)),
+                    Err((order, with)) => self.start_by_shim(order, with, (position, origin)),
+                }
             }
         }
+    }
+
+    /// Has the shim find a daemon for a step.
+    fn start_by_shim(&mut self, order: Box<StepOrder>, mut with: WithOrder, origin: (u32, Origin)) {
+        let (run, step) = (order.run, order.launch.step);
+        self.node_steps.starting.insert((run, step), origin);
+        match self.new_line(run, step) {
+            Ok(line) => with.agent = Some(line),
+            Err(e) => return self.stepd_started(run, step, Err(e.to_string())),
+        }
+        self.shim_order_with(&ToShim::StartStep(order), with);
     }
 
     fn wait_for_grant(&mut self, launch: StepLaunch, origin: Origin) {

@@ -7,7 +7,7 @@ use super::lead::{Reply, StepKey};
 use super::peers::Peers;
 use super::step_node::{Listening, Origin};
 use super::{Agent, Event};
-use crate::descriptors::StandardStreams;
+use crate::descriptors::HandedOver;
 use crate::info;
 use anyhow::Context as _;
 use minicbor::bytes::ByteVec;
@@ -63,7 +63,7 @@ impl Agent {
         &mut self,
         launch: &StepLaunch,
         shares: &[StepShare],
-        mut streams: Option<Box<StandardStreams>>,
+        mut streams: Option<Box<HandedOver>>,
     ) {
         for branch in tree::branches(0..shares.len(), launch.tree_width()) {
             let head = launch_at(launch, branch.start, &shares[branch.start], None);

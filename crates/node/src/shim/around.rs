@@ -7,7 +7,7 @@ use super::jobs::{Entry, Role, Shim};
 use super::processes;
 use super::records::Fault;
 use super::wire::{FromShim, Launch, Run, StepOrder};
-use crate::descriptors::StandardStreams;
+use crate::descriptors::WithOrder;
 use crate::sys;
 use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, umask};
@@ -62,8 +62,8 @@ impl Shim {
             }
         }
         // These are refused where the job is ending now.
-        for (order, streams) in early {
-            self.start_step(order, streams);
+        for (order, with) in early {
+            self.start_step(order, with);
         }
         self.unsettled = true;
     }
@@ -72,14 +72,14 @@ impl Shim {
     pub(super) fn wait_for_prolog(
         &mut self,
         order: Box<StepOrder>,
-        streams: Option<StandardStreams>,
-    ) -> Option<(Box<StepOrder>, Option<StandardStreams>)> {
+        with: WithOrder,
+    ) -> Option<(Box<StepOrder>, WithOrder)> {
         match self.jobs.get_mut(&order.run) {
             Some(entry) if entry.prolog.is_some() && entry.ending.is_none() => {
-                entry.early.push((order, streams));
+                entry.early.push((order, with));
                 None
             }
-            _ => Some((order, streams)),
+            _ => Some((order, with)),
         }
     }
 

@@ -5,7 +5,7 @@ use super::processes::{self, Containment, ProcessTree};
 use super::records::{Fault, Records};
 use super::steps::{Daemon, StepProc};
 use super::wire::{Around, FromShim, Known, Launch, Process, Run, StepOrder, ToShim, User};
-use crate::descriptors::StandardStreams;
+use crate::descriptors::WithOrder;
 use crate::sys::nursery::Nursery;
 use crate::{now, sys};
 use minicbor::bytes::ByteVec;
@@ -68,7 +68,7 @@ pub(super) struct Entry {
     pub(super) stopped: bool,
     /// What waits for it: the script's launch, and steps.
     pub(super) held: Option<Box<Launch>>,
-    pub(super) early: Vec<(Box<StepOrder>, Option<StandardStreams>)>,
+    pub(super) early: Vec<(Box<StepOrder>, WithOrder)>,
     /// The epilog's process, while it runs.
     pub(super) epilog: Option<i32>,
     pub(super) epilog_began: bool,
@@ -225,7 +225,8 @@ impl Shim {
                 Some(step) => self.tell_step(run, step, text),
                 None => drop(self.tell(run, &text, Role::Other)),
             },
-            ToShim::StepSay { run, step, message } => self.say_to_step(run, step, message),
+            ToShim::StepGiven { run, step, pid } => self.step_given(run, step, pid),
+            ToShim::Dismiss { run, pid } => self.dismiss(run, pid),
             ToShim::Forget(run) => self.forget(run),
             ToShim::ForgetStep(run, step) => self.forget_step(run, step),
             ToShim::Keep { run, key, bytes } => {
@@ -262,6 +263,7 @@ impl Shim {
         self.node = node;
         self.attached = true;
         self.output.clear();
+        self.disown_daemons();
         let known = self.jobs.iter().map(|(&run, e)| Known {
             run,
             grant: e.grant.clone(),
@@ -500,6 +502,8 @@ impl Shim {
         usage: Usage,
         end: Timestamp,
     ) {
+        // Steps that have ended before it did.
+        self.hear_daemons_of(run);
         let slot = self.jobs.get(&run).and_then(|e| e.slot);
         if let Some(text) = slot.and_then(|s| self.slots.take(s)) {
             let (node_fault, error) = launch::failure(&text);

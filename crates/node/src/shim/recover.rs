@@ -13,7 +13,6 @@ use crate::{now, sys};
 use muster_core::ids::StepNo;
 use muster_core::job::Usage;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::path::{Path, PathBuf};
 
 /// A process started this much later than its record is another one with the same number.
 const START_SLACK_MS: u64 = 2000;
@@ -156,7 +155,7 @@ impl Shim {
         })
     }
 
-    fn watch(&mut self, pid: i32, role: Role) -> bool {
+    pub(super) fn watch(&mut self, pid: i32, role: Role) -> bool {
         let Ok(pidfd) = sys::pidfd(pid) else {
             return false;
         };
@@ -205,11 +204,6 @@ impl Shim {
             }
         }
         found
-    }
-
-    /// Path of a step's result.
-    pub(super) fn result_path(spool: &Path, run: Run, step: StepNo) -> PathBuf {
-        spool.join(format!("step-{}.{}.{}.end", run.0, run.1.0, step.0))
     }
 }
 

@@ -1,15 +1,15 @@
 //! Step daemons from the shim's side: forked without exec, told of the job's end, collected with their result. One whose
-//! step left nothing behind is kept for the next step of its job.
+//! step left nothing behind is kept for the next step of its job, which the agent gives it by a line of its own. What the agent
+//! says of steps may come later here than what their daemons say: before it is acted on, the lines to these are looked at.
 
 use super::jobs::{Entry, Role, Shim};
 use super::processes::{self, Containment};
 use super::wire::{FromShim, PmixOrder, Run, StepOrder};
-use crate::descriptors::{self, StandardStreams};
+use crate::descriptors::{self, HandedOver, WithOrder};
 use crate::{now, stepd, sys};
 use muster_core::ids::StepNo;
 use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_proto::frame::{self, Frames};
-use muster_proto::step::ToStepd;
 use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -24,9 +24,9 @@ use std::path::{Path, PathBuf};
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Daemons without a step that a job keeps at most.
-const SPARES_MAX: usize = 16;
+pub(crate) const SPARES_MAX: usize = 16;
 /// An order for a daemon that has had a step may have so many bytes: they fit into the line to it.
-const ORDER_MAX: usize = 64 << 10;
+pub(crate) const ORDER_MAX: usize = 64 << 10;
 
 /// The process of a step daemon that this shim forked.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(super) struct Daemon {
     input: Frames,
     /// Where srun reaches it.
     socket: PathBuf,
+    /// The agent has a line to it: gives it steps, and hears their ends.
+    owned: bool,
 }
 
 impl Daemon {
@@ -44,13 +46,36 @@ impl Daemon {
         self.control.write_all(&frame::encode(control))
     }
 
-    /// Gives it another step, and the streams of its task.
-    fn give(&mut self, frame: &[u8], streams: Option<&StandardStreams>) -> io::Result<()> {
-        let sent = match streams {
-            Some(streams) => descriptors::send(&self.control, frame, streams)?,
-            None => 0,
-        };
+    /// Gives it another step, and what goes with it.
+    fn give(&mut self, frame: &[u8], with: &WithOrder) -> io::Result<()> {
+        let sent = descriptors::send(&self.control, frame, &with.numbers())?;
         self.control.write_all(&frame[sent..])
+    }
+
+    /// Reads what it has said: how this step has ended, if it has.
+    ///
+    /// # Errors
+    /// It is gone, or not understood.
+    fn end_of(&mut self, step: StepNo) -> io::Result<Option<StepEnd>> {
+        let mut chunk = [0; 4 << 10];
+        let open = loop {
+            match self.control.read(&mut chunk) {
+                Ok(0) => break Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => self.input.push(&chunk[..n]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break Ok(()),
+                Err(e) => break Err(e),
+            }
+        };
+        loop {
+            match self.input.take() {
+                Ok(Some(stepd::Told::Ended(of, end))) if of == step => return Ok(Some(*end)),
+                // One that a lost agent gave, and did not tell of.
+                Ok(Some(_)) => {}
+                Ok(None) => return open.map(|()| None),
+                Err(e) => return Err(io::Error::other(e.to_string())),
+            }
+        }
     }
 
     /// Has one without a step end.
@@ -59,6 +84,13 @@ impl Daemon {
         // If it is gone already, so much the better.
         let _ = self.tell(&stepd::Control::Leave);
     }
+}
+
+/// Where a step was placed: its daemon's process, and where that listens for srun and for the step's other nodes.
+struct Placed {
+    pid: i32,
+    socket: PathBuf,
+    wire: Option<String>,
 }
 
 /// A step and its daemon.
@@ -98,10 +130,10 @@ impl Entry {
 }
 
 impl Shim {
-    /// Starts a step daemon, or gives one that is there a step. A direct step comes with `streams`.
-    pub(super) fn start_step(&mut self, order: Box<StepOrder>, streams: Option<StandardStreams>) {
+    /// Starts a step daemon, or gives one that is there a step.
+    pub(super) fn start_step(&mut self, order: Box<StepOrder>, with: WithOrder) {
         self.launch();
-        let Some((order, streams)) = self.wait_for_prolog(order, streams) else {
+        let Some((order, with)) = self.wait_for_prolog(order, with) else {
             return;
         };
         let direct = order.direct;
@@ -110,20 +142,23 @@ impl Shim {
             None => Some("the job is not on this node"),
             Some(e) if e.ending.is_some() => Some("the job is ending"),
             Some(e) if e.steps.contains_key(&step) => Some("the step exists"),
-            Some(_) if direct && streams.is_none() => Some("its streams did not come"),
+            Some(_) if with.agent.is_none() || direct != with.srun.is_some() => {
+                Some("what goes with its order did not come")
+            }
             Some(_) => None,
         };
         let started = match refused {
             Some(why) => Err(io::Error::other(why)),
-            None => self.place_step(order, streams.as_ref()),
+            None => self.place_step(order, &with),
         };
         let event = match started {
-            Ok((socket, wire)) => FromShim::StepReady {
+            Ok(Placed { pid, socket, wire }) => FromShim::StepReady {
                 run,
                 step,
                 socket: socket.to_string_lossy().into_owned(),
                 wire,
                 direct,
+                pid,
             },
             Err(e) => FromShim::StepFailed {
                 run,
@@ -134,34 +169,33 @@ impl Shim {
         self.emit(&event);
     }
 
-    /// Has a daemon take the step: one that is there, or a new one. Gives where it listens: for srun, and for the
-    /// step's other nodes.
-    fn place_step(
-        &mut self,
-        order: Box<StepOrder>,
-        streams: Option<&StandardStreams>,
-    ) -> io::Result<(PathBuf, Option<String>)> {
+    /// Has a daemon take the step: one that is there and that the agent has no line to, or a new one.
+    fn place_step(&mut self, order: Box<StepOrder>, with: &WithOrder) -> io::Result<Placed> {
         let (run, step) = (order.run, order.launch.step);
-        let spares = self.jobs.get(&run).is_some_and(|e| !e.spares.is_empty());
-        if order.pmix.is_some() || !spares {
-            return self.fork_step(&order, streams);
+        let free = |e: &mut Entry| {
+            let at = e.spares.iter().position(|spare| !spare.owned)?;
+            Some(e.spares.swap_remove(at))
+        };
+        let spares = self.jobs.get(&run).map_or(&[][..], |e| &e.spares);
+        if order.pmix.is_some() || spares.iter().all(|spare| spare.owned) {
+            return self.fork_step(&order, with);
         }
         let next = stepd::NextStep {
             order,
             kill_wait_ms: u64::try_from(self.kill_wait.as_millis()).unwrap_or(u64::MAX),
-            result: Shim::result_path(&self.spool, run, step)
+            result: result_path(&self.spool, run, step)
                 .to_string_lossy()
                 .into_owned(),
         };
         let frame = next.as_control();
         while frame.len() <= ORDER_MAX
-            && let Some(spare) = self.jobs.get_mut(&run).and_then(|e| e.spares.pop())
+            && let Some(spare) = self.jobs.get_mut(&run).and_then(free)
         {
-            if let Some(socket) = self.give_step(spare, (run, step), &frame, streams) {
-                return Ok((socket, None));
+            if let Some(placed) = self.give_step(spare, (run, step), &frame, with) {
+                return Ok(placed);
             }
         }
-        self.fork_step(&next.order, streams)
+        self.fork_step(&next.order, with)
     }
 
     /// Gives a step to a daemon that has had one; nothing if that fails.
@@ -170,16 +204,81 @@ impl Shim {
         mut daemon: Daemon,
         (run, step): (Run, StepNo),
         frame: &[u8],
-        streams: Option<&StandardStreams>,
-    ) -> Option<PathBuf> {
-        if daemon.give(frame, streams).is_err() {
+        with: &WithOrder,
+    ) -> Option<Placed> {
+        if daemon.give(frame, with).is_err() {
             sys::kill(daemon.pid, libc::SIGKILL);
             let _ = fs::remove_file(&daemon.socket);
             return None;
         }
-        let socket = daemon.socket.clone();
+        daemon.owned = true;
+        let placed = Placed {
+            pid: daemon.pid,
+            socket: daemon.socket.clone(),
+            wire: None,
+        };
         self.enter_step(run, step, daemon, Vec::new());
-        Some(socket)
+        Some(placed)
+    }
+
+    /// The agent has given a step to a daemon that waited for one.
+    pub(super) fn step_given(&mut self, run: Run, step: StepNo, pid: i32) {
+        self.launch();
+        self.hear_daemon_of(pid);
+        let entry = self.jobs.get_mut(&run).filter(|e| !e.released);
+        let Some(entry) = entry.filter(|e| !e.steps.contains_key(&step)) else {
+            return self.tell_lost(run, step);
+        };
+        let ending = entry.ending.is_some();
+        if let Some(at) = entry.spares.iter().position(|spare| spare.pid == pid) {
+            let daemon = entry.spares.swap_remove(at);
+            return self.enter_step(run, step, daemon, Vec::new());
+        }
+        // One that has been dismissed meanwhile, or that an earlier shim forked.
+        let dismissed = self.roles.get(&pid) == Some(&Role::Spare(run));
+        if dismissed {
+            self.roles.insert(pid, Role::Step(run, step));
+        } else if self.roles.contains_key(&pid) || !self.watch(pid, Role::Step(run, step)) {
+            return self.tell_lost(run, step);
+        }
+        self.records.step(run, step, pid);
+        let mut proc = StepProc {
+            pid,
+            daemon: None,
+            dirs: Vec::new(),
+            ended: None,
+        };
+        if ending {
+            proc.ask_to_end();
+        }
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            entry.steps.insert(step, proc);
+        }
+    }
+
+    /// A step that was given ended with its daemon before this process heard of it.
+    fn tell_lost(&mut self, run: Run, step: StepNo) {
+        let end = Box::new(lost());
+        self.emit(&FromShim::StepEnded { run, step, end });
+    }
+
+    /// The agent has daemons enough that wait for a step.
+    pub(super) fn dismiss(&mut self, run: Run, pid: i32) {
+        self.hear_daemon_of(pid);
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        if let Some(at) = entry.spares.iter().position(|spare| spare.pid == pid) {
+            entry.spares.swap_remove(at).dismiss();
+        }
+    }
+
+    /// There is another agent: it has no lines to daemons that are here.
+    pub(super) fn disown_daemons(&mut self) {
+        for entry in self.jobs.values_mut() {
+            let busy = entry.steps.values_mut().filter_map(|p| p.daemon.as_mut());
+            busy.chain(&mut entry.spares).for_each(|d| d.owned = false);
+        }
     }
 
     fn enter_step(&mut self, run: Run, step: StepNo, daemon: Daemon, dirs: Vec<PathBuf>) {
@@ -198,11 +297,7 @@ impl Shim {
         }
     }
 
-    fn fork_step(
-        &mut self,
-        order: &StepOrder,
-        streams: Option<&StandardStreams>,
-    ) -> io::Result<(PathBuf, Option<String>)> {
+    fn fork_step(&mut self, order: &StepOrder, with: &WithOrder) -> io::Result<Placed> {
         let (run, step) = (order.run, order.launch.step);
         let socket = self.step_socket(run, step);
         let listener = super::bind(&socket, 0o600)?;
@@ -219,7 +314,7 @@ impl Shim {
         let setting = stepd::Setting {
             node: self.node.clone(),
             kill_wait: self.kill_wait,
-            result: Shim::result_path(&self.spool, run, step),
+            result: result_path(&self.spool, run, step),
             dirs: order
                 .pmix
                 .as_ref()
@@ -232,7 +327,7 @@ impl Shim {
         match sys::fork()? {
             sys::Fork::Child => {
                 let wire = wire.as_ref();
-                become_stepd(order, &setting, &listener, &far_end, wire, streams)
+                become_stepd(order, &setting, &listener, &far_end, wire, with)
             }
             sys::Fork::Parent(pid) => {
                 let daemon = Daemon {
@@ -240,9 +335,14 @@ impl Shim {
                     control,
                     input: Frames::default(),
                     socket: socket.clone(),
+                    owned: true,
                 };
                 self.enter_step(run, step, daemon, dirs);
-                Ok((socket, address.map(|a| a.to_string())))
+                Ok(Placed {
+                    pid,
+                    socket,
+                    wire: address.map(|a| a.to_string()),
+                })
             }
         }
     }
@@ -269,59 +369,62 @@ impl Shim {
         let Some(&(run, step)) = self.lines.get(&fd) else {
             return;
         };
-        let entry = self.jobs.get_mut(&run);
-        let Some(proc) = entry.and_then(|e| e.steps.get_mut(&step)) else {
+        let proc = self.jobs.get_mut(&run).and_then(|e| e.steps.get_mut(&step));
+        let Some((mut daemon, proc)) = proc.and_then(|p| Some((p.daemon.take()?, p))) else {
             self.lines.remove(&fd);
             return;
         };
-        let Some(daemon) = &mut proc.daemon else {
-            self.lines.remove(&fd);
-            return;
-        };
-        let mut chunk = [0; 4 << 10];
-        match daemon.control.read(&mut chunk) {
-            Ok(n) if n > 0 => daemon.input.push(&chunk[..n]),
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
-                ) => {}
+        match daemon.end_of(step) {
+            Ok(None) => proc.daemon = Some(daemon),
             // What it has not said is in its file, or lost: its end tells.
-            _ => {
+            Err(_) => {
+                proc.daemon = Some(daemon);
                 self.lines.remove(&fd);
-                return;
+            }
+            Ok(Some(end)) => {
+                self.lines.remove(&fd);
+                self.records.step_ended(run, step, &end);
+                self.end_of_step(run, step, end, daemon.owned);
+                self.keep_daemon(run, daemon);
             }
         }
-        let mut said = Vec::new();
-        let end = loop {
-            match daemon.input.take() {
-                Ok(Some(stepd::Told::Said(message))) => said.push(message),
-                Ok(Some(stepd::Told::Ended(end))) => break Some(*end),
-                Ok(None) => break None,
-                Err(_) => {
-                    self.lines.remove(&fd);
-                    break None;
-                }
-            }
-        };
-        let daemon = end.as_ref().and_then(|_| proc.daemon.take());
-        for message in said {
-            self.emit(&FromShim::StepSaid { run, step, message });
+    }
+
+    /// The same of the daemon that is this process, if it has a step.
+    fn hear_daemon_of(&mut self, pid: i32) {
+        if let Some(Role::Step(run, step)) = self.roles.get(&pid).copied() {
+            self.hear_step(run, step);
         }
-        if let Some(end) = end {
-            self.lines.remove(&fd);
-            self.records.step_ended(run, step, &end);
-            self.end_of_step(run, step, end);
+    }
+
+    /// The same of the daemon of a step.
+    fn hear_step(&mut self, run: Run, step: StepNo) {
+        let proc = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
+        if let Some(daemon) = proc.and_then(|p| p.daemon.as_ref()) {
+            self.hear_daemon(daemon.control.as_raw_fd());
         }
-        if let Some(daemon) = daemon {
-            self.keep_daemon(run, daemon);
+    }
+
+    /// The same of all daemons of a job.
+    pub(super) fn hear_daemons_of(&mut self, run: Run) {
+        let all = self
+            .jobs
+            .get(&run)
+            .into_iter()
+            .flat_map(|e| e.steps.values());
+        let lines = all.filter_map(|p| Some(p.daemon.as_ref()?.control.as_raw_fd()));
+        for line in lines.collect::<Vec<_>>() {
+            self.hear_daemon(line);
         }
     }
 
     fn keep_daemon(&mut self, run: Run, daemon: Daemon) {
         self.roles.insert(daemon.pid, Role::Spare(run));
         match self.jobs.get_mut(&run) {
-            Some(entry) if entry.ending.is_none() && entry.spares.len() < SPARES_MAX => {
+            // Of its own, the agent says when there are enough.
+            Some(entry)
+                if entry.ending.is_none() && (daemon.owned || entry.spares.len() < SPARES_MAX) =>
+            {
                 entry.spares.push(daemon);
             }
             _ => daemon.dismiss(),
@@ -351,16 +454,17 @@ impl Shim {
             }
         }
         let _ = fs::remove_file(socket.unwrap_or_else(|| self.step_socket(run, step)));
-        let end = fs::read(Shim::result_path(&self.spool, run, step))
+        let end = fs::read(result_path(&self.spool, run, step))
             .ok()
             .and_then(|bytes| minicbor::decode(&bytes).ok());
         if end.is_none() {
             self.kill_rest_of(run, step);
         }
-        self.end_of_step(run, step, end.unwrap_or_else(lost));
+        self.end_of_step(run, step, end.unwrap_or_else(lost), false);
     }
 
-    fn end_of_step(&mut self, run: Run, step: StepNo, end: StepEnd) {
+    /// `known`: the agent knows of it.
+    fn end_of_step(&mut self, run: Run, step: StepNo, end: StepEnd, known: bool) {
         let Some(proc) = self.jobs.get_mut(&run).and_then(|e| e.steps.get_mut(&step)) else {
             return;
         };
@@ -369,11 +473,10 @@ impl Shim {
         if let Some(daemon) = proc.daemon.take() {
             self.lines.remove(&daemon.control.as_raw_fd());
         }
-        self.emit(&FromShim::StepEnded {
-            run,
-            step,
-            end: Box::new(end),
-        });
+        if !known {
+            let end = Box::new(end);
+            self.emit(&FromShim::StepEnded { run, step, end });
+        }
         self.unsettled = true;
     }
 
@@ -407,13 +510,14 @@ impl Shim {
     }
 
     pub(super) fn forget_step(&mut self, run: Run, step: StepNo) {
+        self.hear_step(run, step);
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
         if entry.steps.get(&step).is_some_and(|s| s.ended.is_some()) {
             entry.steps.remove(&step);
             self.records.step_gone(run, step);
-            let _ = fs::remove_file(Shim::result_path(&self.spool, run, step));
+            let _ = fs::remove_file(result_path(&self.spool, run, step));
         }
     }
 
@@ -427,6 +531,7 @@ impl Shim {
 
     /// Tells all steps of a job to end, and their users why.
     pub(super) fn end_all_steps(&mut self, run: Run, message: Option<String>) {
+        self.hear_daemons_of(run);
         let node = self.node.clone();
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
@@ -456,20 +561,8 @@ impl Shim {
         self.control_step(run, step, &stepd::Control::Own(line));
     }
 
-    /// srun says something to the daemon of a step that has its streams.
-    pub(super) fn say_to_step(&mut self, run: Run, step: StepNo, message: Box<ToStepd>) {
-        let entry = self.jobs.get(&run);
-        let line = entry.is_some_and(|e| e.steps.get(&step).is_some_and(|p| p.daemon.is_some()));
-        match *message {
-            // The line was lost with an earlier shim.
-            ToStepd::Signal(signal) if !line => {
-                self.signal_step(run, step, i32::try_from(signal).unwrap_or(0));
-            }
-            _ => self.control_step(run, step, &stepd::Control::Say(message)),
-        }
-    }
-
     fn control_step(&mut self, run: Run, step: StepNo, control: &stepd::Control) {
+        self.hear_step(run, step);
         let entry = self.jobs.get_mut(&run);
         let proc = entry.and_then(|e| e.steps.get_mut(&step));
         if let Some(daemon) = proc.and_then(|p| p.daemon.as_mut()) {
@@ -479,6 +572,7 @@ impl Shim {
     }
 
     pub(super) fn end_step(&mut self, run: Run, step: StepNo) {
+        self.hear_step(run, step);
         let entry = self.jobs.get_mut(&run);
         if let Some(proc) = entry.and_then(|e| e.steps.get_mut(&step)) {
             proc.ask_to_end();
@@ -487,6 +581,7 @@ impl Shim {
 
     /// Signals all processes of a step; one that is to end it also ends a step whose tasks have not started.
     pub(super) fn signal_step(&mut self, run: Run, step: StepNo, signal: i32) {
+        self.hear_step(run, step);
         let proc = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
         let Some(pid) = proc.filter(|p| p.ended.is_none()).map(|p| p.pid) else {
             return;
@@ -508,11 +603,11 @@ fn become_stepd(
     listener: &UnixListener,
     control: &UnixStream,
     wire: Option<&TcpListener>,
-    streams: Option<&StandardStreams>,
+    with: &WithOrder,
 ) -> ! {
     let mut kept = vec![listener.as_raw_fd(), control.as_raw_fd()];
     kept.extend(wire.map(AsRawFd::as_raw_fd));
-    kept.extend(streams.iter().flat_map(|s| s.numbers()));
+    kept.extend(with.numbers());
     // Above what the shim has open, so that neither overwrites the other; then down to fixed numbers.
     let high: io::Result<Vec<RawFd>> = kept.iter().map(|fd| sys::dup_high(*fd)).collect();
     let moved = high.and_then(|high| {
@@ -527,12 +622,19 @@ fn become_stepd(
     let mut next = || fixed.next().unwrap_or_else(|| sys::exit_now(1));
     let (listener, control) = (UnixListener::from(next()), UnixStream::from(next()));
     let wire = wire.map(|_| TcpListener::from(next()));
-    let streams = streams.map(|_| StandardStreams {
+    let agent = with.agent.as_ref().map(|_| UnixStream::from(next()));
+    let srun = with.srun.as_ref().map(|_| HandedOver {
         stdin: next(),
         stdout: next(),
         stderr: next(),
+        line: next(),
     });
-    stepd::run(order, setting, listener, control, wire, streams)
+    stepd::run(order, setting, listener, (control, agent), wire, srun)
+}
+
+/// Path of a step's result.
+pub(crate) fn result_path(spool: &Path, run: Run, step: StepNo) -> PathBuf {
+    spool.join(format!("step-{}.{}.{}.end", run.0, run.1.0, step.0))
 }
 
 /// Removes directories of a step. What ends at this very moment may still write: under another name it cannot find them.

@@ -8,7 +8,7 @@ use muster_core::cpuset::CpuSet;
 use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
 use muster_core::job::{StepEnd, Usage};
 use muster_core::time::Timestamp;
-use muster_proto::step::{FromStepd, StepLaunch, ToStepd};
+use muster_proto::step::StepLaunch;
 
 /// One launch of a job: attempts are never launched twice.
 pub(crate) type Run = (JobId, Attempt);
@@ -171,18 +171,28 @@ pub(crate) enum ToShim {
         #[n(2)]
         step: Option<StepNo>,
     },
-    /// What srun says to the step daemon of a step that has its streams.
+    /// The agent has given a step to a daemon that waited for one.
     #[n(203)]
-    StepSay {
+    StepGiven {
         /// The job.
         #[n(0)]
         run: Run,
         /// The step.
         #[n(1)]
         step: StepNo,
-        /// What.
+        /// The daemon's process.
         #[n(2)]
-        message: Box<ToStepd>,
+        pid: i32,
+    },
+    /// A daemon that waits for a step is to end.
+    #[n(204)]
+    Dismiss {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// The daemon's process.
+        #[n(1)]
+        pid: i32,
     },
 }
 
@@ -316,7 +326,7 @@ pub(crate) struct StepOrder {
     /// How the tasks find each other, if by PMIx.
     #[n(11)]
     pub(crate) pmix: Option<PmixOrder>,
-    /// The only task has srun's standard streams, which come with this order as three descriptors, and starts at once.
+    /// The only task has srun's standard streams, which come with this order as descriptors, and starts at once.
     #[n(12)]
     #[cbor(default)]
     pub(crate) direct: bool,
@@ -502,6 +512,10 @@ pub(crate) enum FromShim {
         #[n(4)]
         #[cbor(default)]
         direct: bool,
+        /// The daemon's process.
+        #[n(5)]
+        #[cbor(default)]
+        pid: i32,
     },
     /// The step daemon could not be started.
     #[n(6)]
@@ -551,19 +565,6 @@ pub(crate) enum FromShim {
         /// What.
         #[n(1)]
         error: String,
-    },
-    /// What the step daemon of a step that has srun's streams says to srun.
-    #[n(200)]
-    StepSaid {
-        /// The job.
-        #[n(0)]
-        run: Run,
-        /// The step.
-        #[n(1)]
-        step: StepNo,
-        /// What.
-        #[n(2)]
-        message: Box<FromStepd>,
     },
 }
 

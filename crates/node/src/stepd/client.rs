@@ -109,14 +109,7 @@ impl Stepd<'_> {
         stranger.wire.read();
         let absent = self.client.is_none() && !self.ending;
         let free = absent && self.phase == Phase::Waiting;
-        // srun comes to the daemon of a direct step when it has lost the agent.
-        let late = absent && self.order.direct && self.phase != Phase::Waiting;
         match stranger.next() {
-            Some(ToStepd::Hello(key)) if late && key == self.order.launch.step_key => {
-                self.client = Some(stranger);
-                self.tell_started();
-                self.client_messages();
-            }
             Some(ToStepd::Hello(key)) if free && key == self.order.launch.step_key => {
                 self.client = Some(stranger);
                 self.start();

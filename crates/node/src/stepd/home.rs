@@ -1,15 +1,15 @@
-//! What a step daemon keeps from one step of its job to the next: where it listens, the line to the shim, the signals
-//! that it takes. It knows nothing of steps but how to be told of the next one and to tell how one ended.
+//! What a step daemon keeps from one step of its job to the next: where it listens, the lines to the shim and to the agent,
+//! the signals that it takes. It knows nothing of steps but how to be told of the next one and to tell how one ended.
 
 use super::Setting;
-use crate::descriptors::{self, StandardStreams};
+use crate::descriptors::{self, HandedOver, WithOrder};
 use crate::shim::ProcessTree;
 use crate::shim::wire::StepOrder;
 use crate::sys;
 use minicbor::{Decode, Encode};
+use muster_core::ids::StepNo;
 use muster_core::job::StepEnd;
 use muster_proto::frame::{self, Frames};
-use muster_proto::step::{FromStepd, ToStepd};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::collections::VecDeque;
@@ -35,9 +35,6 @@ pub(crate) enum Control {
     /// Seconds that the tasks may run, from their start on; absent: without end.
     #[n(2)]
     Limit(#[n(0)] Option<u64>),
-    /// srun's word, where the task has srun's streams.
-    #[n(6)]
-    Say(#[n(0)] Box<ToStepd>),
     /// To a daemon whose step has ended: here is another.
     #[n(3)]
     Next(#[n(0)] Box<NextStep>),
@@ -46,15 +43,12 @@ pub(crate) enum Control {
     Leave,
 }
 
-/// What a step daemon says to the shim.
+/// What a step daemon says to the shim, and to the agent.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub(crate) enum Told {
-    /// To srun, where the task has srun's streams.
+    /// This step has ended; there may be another.
     #[n(0)]
-    Said(#[n(0)] Box<FromStepd>),
-    /// The step has ended; there may be another.
-    #[n(1)]
-    Ended(#[n(0)] Box<StepEnd>),
+    Ended(#[n(0)] StepNo, #[n(1)] Box<StepEnd>),
 }
 
 /// Another step of the job.
@@ -96,6 +90,50 @@ enum Next<'a> {
     Next(#[n(0)] &'a NextStep),
 }
 
+/// A line to one who gives steps.
+struct Line {
+    stream: UnixStream,
+    input: Frames,
+    /// What has come with messages.
+    descriptors: VecDeque<OwnedFd>,
+}
+
+impl Line {
+    fn new(stream: UnixStream) -> io::Result<Line> {
+        stream.set_nonblocking(true)?;
+        Ok(Line {
+            stream,
+            input: Frames::default(),
+            descriptors: VecDeque::new(),
+        })
+    }
+
+    /// Takes in what has come; whether the other side is still there.
+    fn read(&mut self) -> bool {
+        let mut chunk = [0; 16 << 10];
+        loop {
+            match descriptors::receive(&self.stream, &mut chunk, &mut self.descriptors) {
+                Ok(0) => return false,
+                Ok(n) => {
+                    self.input.push(&chunk[..n]);
+                    if n < chunk.len() {
+                        return true;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return e.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    fn say(&mut self, told: &Told) -> bool {
+        self.stream.write_all(&frame::encode(told)).is_ok()
+    }
+}
+
+/// The next step, and what goes with it.
+pub(super) type Given = (NextStep, Option<HandedOver>);
+
 /// See the module.
 pub(super) struct Home {
     pub(super) signals: SignalFd,
@@ -105,18 +143,21 @@ pub(super) struct Home {
     pub(super) tree: ProcessTree,
     /// For tasks that are started one at a time; made when the first is.
     stack: Option<sys::Stack>,
-    control: Option<UnixStream>,
-    input: Frames,
-    /// What has come with messages.
-    descriptors: VecDeque<OwnedFd>,
-    /// What the shim is to be told at the next opportunity.
-    output: Vec<u8>,
+    shim: Option<Line>,
+    /// The agent that had the last step given by the shim, or gave it.
+    agent: Option<Line>,
+    /// A step that was given by the shim while another ran, which a lost agent had given.
+    early: Option<Given>,
     /// The shim has taken note of the last step's end.
     known: bool,
 }
 
 impl Home {
-    pub(super) fn open(listener: UnixListener, control: UnixStream) -> io::Result<Home> {
+    pub(super) fn open(
+        listener: UnixListener,
+        shim: UnixStream,
+        agent: Option<UnixStream>,
+    ) -> io::Result<Home> {
         sys::set_name(c"muster-stepd");
         sys::become_subreaper()?;
         // The shim's mask blocks these already; a descriptor of the daemon's own takes them.
@@ -126,24 +167,22 @@ impl Home {
         }
         mask.thread_block()?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        control.set_nonblocking(true)?;
         Ok(Home {
             signals,
             listener,
             come: Vec::new(),
             tree: ProcessTree::new(),
             stack: None,
-            control: Some(control),
-            input: Frames::default(),
-            descriptors: VecDeque::new(),
-            output: Vec::new(),
+            shim: Some(Line::new(shim)?),
+            agent: agent.map(Line::new).transpose()?,
+            early: None,
             known: false,
         })
     }
 
-    /// To poll.
-    pub(super) fn control_fd(&self) -> Option<RawFd> {
-        self.control.as_ref().map(AsRawFd::as_raw_fd)
+    /// The line to the shim, to poll.
+    pub(super) fn shim_fd(&self) -> Option<RawFd> {
+        self.shim.as_ref().map(|line| line.stream.as_raw_fd())
     }
 
     /// The stack of a task that is started alone, to be put back.
@@ -155,98 +194,95 @@ impl Home {
         self.stack = Some(stack);
     }
 
-    /// What the shim has said since the last call.
+    /// What the shim has said since the last call, but for another step, which is kept.
     pub(super) fn heard(&mut self) -> Vec<Control> {
-        let Some(control) = &mut self.control else {
-            return Vec::new();
-        };
-        let mut chunk = [0; 16 << 10];
-        loop {
-            match descriptors::receive(control, &mut chunk, &mut self.descriptors) {
-                Ok(n) if n > 0 => {
-                    self.input.push(&chunk[..n]);
-                    if n == chunk.len() {
-                        continue;
-                    }
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                // The shim is gone; that is no reason to end.
-                _ => self.control = None,
-            }
-            break;
-        }
         let mut messages = Vec::new();
-        while let Ok(Some(message)) = self.input.take() {
-            messages.push(message);
+        let Some(mut line) = self.shim.take() else {
+            return messages;
+        };
+        let open = line.read();
+        while let Ok(Some(message)) = line.input.take() {
+            match message {
+                Control::Next(next) => {
+                    let come = &mut line.descriptors;
+                    let with = WithOrder::take(come, true, next.order.direct);
+                    let agent = with.agent.map(UnixStream::from).map(Line::new);
+                    self.agent = agent.and_then(Result::ok);
+                    self.early = Some((*next, with.srun));
+                }
+                other => messages.push(other),
+            }
         }
+        // Where it is gone, that is no reason to end.
+        self.shim = Some(line).filter(|_| open);
         messages
     }
 
-    /// Tells the shim how the step ended; whether it was there to hear it.
-    pub(super) fn tell_end(&mut self, end: &StepEnd) -> bool {
-        self.known = false;
-        let end = Told::Ended(Box::new(end.clone()));
-        frame::encode_into(&end, &mut self.output);
-        self.flush()
-    }
-
-    /// Has the shim pass something on to srun, with what else there is to tell.
-    pub(super) fn say(&mut self, message: &FromStepd) {
-        let said = Told::Said(Box::new(message.clone()));
-        frame::encode_into(&said, &mut self.output);
-    }
-
-    /// Tells the shim what there is; whether it is there.
-    pub(super) fn flush(&mut self) -> bool {
-        let frames = std::mem::take(&mut self.output);
-        let Some(control) = &mut self.control else {
-            return false;
+    /// A step that the agent has given.
+    fn given_by_agent(&mut self) -> Option<Given> {
+        let mut line = self.agent.take()?;
+        let open = line.read();
+        let given = match line.input.take() {
+            Ok(Some(Control::Next(next))) => {
+                let with = WithOrder::take(&mut line.descriptors, false, next.order.direct);
+                Some((*next, with.srun))
+            }
+            _ => None,
         };
-        if control.write_all(&frames).is_err() {
-            // Half a frame is none: the shim learns the rest from the file.
-            self.control = None;
-            return false;
-        }
-        true
+        self.agent = Some(line).filter(|_| open);
+        given
+    }
+
+    /// Tells the shim how the step ended; whether it was there to hear it.
+    pub(super) fn tell_shim(&mut self, ended: &Told) -> bool {
+        self.known = false;
+        // Half a frame is none: it learns the rest from the file.
+        let told = self.shim.as_mut().is_some_and(|line| line.say(ended));
+        self.shim = self.shim.take().filter(|_| told);
+        told
+    }
+
+    /// Whether the shim has read what it was told.
+    pub(super) fn shim_has_read(&self) -> bool {
+        let line = self.shim.as_ref();
+        line.is_some_and(|line| sys::is_all_read(line.stream.as_fd()))
+    }
+
+    /// Tells the agent the same, where it is still there.
+    pub(super) fn tell_agent(&mut self, ended: &Told) {
+        let told = self.agent.as_mut().is_some_and(|line| line.say(ended));
+        self.agent = self.agent.take().filter(|_| told);
     }
 
     /// Waits for the job's next step; nothing when this process is not needed any more.
-    pub(super) fn next_step(&mut self) -> Option<(NextStep, Option<StandardStreams>)> {
+    pub(super) fn next_step(&mut self) -> Option<Given> {
         loop {
             // Who has come for the next step has come after the word of it, which is read after this.
             let come: Vec<UnixStream> =
                 std::iter::from_fn(|| Some(self.listener.accept().ok()?.0)).collect();
-            for message in self.heard() {
-                match message {
-                    Control::Next(next) => {
-                        self.come = come;
-                        let come = &mut self.descriptors;
-                        let streams = next.order.direct.then(|| StandardStreams::take(come));
-                        return Some((*next, streams.flatten()));
-                    }
-                    Control::Leave => {
-                        self.known = true;
-                        return None;
-                    }
-                    // What is said of a step that has ended comes too late.
-                    Control::Text(_)
-                    | Control::Own(_)
-                    | Control::Limit(_)
-                    | Control::Say(_)
-                    | Control::End => {}
-                }
+            // What is said of a step that has ended comes too late.
+            if self.heard().contains(&Control::Leave) {
+                self.known = true;
+                return None;
+            }
+            let early = self.early.take();
+            if let Some(given) = early.or_else(|| self.given_by_agent()) {
+                self.come = come;
+                return Some(given);
             }
             // The others come too late.
             drop(come);
-            let control = self.control_fd()?;
+            let shim = self.shim_fd()?;
+            let agent = self.agent.as_ref().map(|line| line.stream.as_raw_fd());
             let entry = |fd: RawFd| libc::pollfd {
                 fd,
                 events: libc::POLLIN,
                 revents: 0,
             };
             let mut fds = [
-                entry(control),
+                entry(shim),
+                // A negative descriptor is skipped by poll(2).
+                entry(agent.unwrap_or(-1)),
                 entry(self.signals.as_fd().as_raw_fd()),
                 entry(self.listener.as_raw_fd()),
             ];

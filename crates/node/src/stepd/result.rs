@@ -1,11 +1,35 @@
 //! How a node's part of a step ended, and the file that tells it.
 
 use super::Stepd;
+use super::client::Client;
 use crate::now;
 use crate::shim::wire::StepOrder;
 use muster_core::job::{ExitStatus, JobState, StepEnd};
+use muster_proto::step::FromStepd;
 use std::path::Path;
 use std::{fs, io};
+
+/// The end of a step, and whether its daemon can have another.
+pub(super) struct Served {
+    pub(super) end: StepEnd,
+    pub(super) reusable: bool,
+    /// srun, of a direct step.
+    pub(super) srun: Option<Client>,
+}
+
+impl Served {
+    /// Takes leave of the srun of a direct step. Where the end is not recorded yet, it learns the rest from the agent.
+    pub(super) fn part(&mut self, recorded: bool) {
+        let Some(mut srun) = self.srun.take() else {
+            return;
+        };
+        if recorded {
+            srun.send(&FromStepd::Closed);
+        }
+        srun.hurry();
+        srun.write();
+    }
+}
 
 /// The end of a step whose daemon cannot go on.
 pub(super) fn broken(order: &StepOrder, error: &io::Error) -> StepEnd {

@@ -139,14 +139,14 @@ impl Stepd<'_> {
     /// Makes the streams of a task; the daemon's ends go into `self.streams`.
     fn ends(&mut self, local: u32, global: u32) -> io::Result<Ends> {
         let spec = &self.order.launch.spec;
-        if let Some(streams) = self.direct.take() {
+        if let Some([stdin, stdout, stderr]) = self.direct.take() {
             return Ok(Ends {
                 stdin: match spec.stdin_task {
                     StdinTask::None => Input::Null,
-                    StdinTask::All | StdinTask::One(_) => Input::Pipe(streams.stdin),
+                    StdinTask::All | StdinTask::One(_) => Input::Pipe(stdin),
                 },
-                stdout: Output::Pipe(streams.stdout),
-                stderr: Output::Pipe(streams.stderr),
+                stdout: Output::Pipe(stdout),
+                stderr: Output::Pipe(stderr),
                 terminal: None,
             });
         }

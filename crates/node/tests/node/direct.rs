@@ -1,10 +1,12 @@
 //! Steps whose only task has srun's own streams, with the tests in the place of srun.
 
 use super::Test;
-use super::cluster::{Dir, Node, PATIENCE};
+use super::cluster::{Dir, JobMaker, Node, PATIENCE};
 use super::steps::{allocate, spec, step_end};
+use muster_core::effect::TerminateReason;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{ExitStatus, JobState};
+use muster_core::refusal::Refusal;
 use muster_core::time::TimeLimit;
 use muster_proto::frame;
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepCreated, StepSpec, ToStepd};
@@ -17,9 +19,12 @@ use std::time::Instant;
 
 pub const TESTS: &[Test] = &[
     ("direct_steps_have_the_streams_of_srun", streams),
-    ("direct_step_is_spoken_to_through_the_agent", spoken_to),
+    ("direct_step_is_spoken_to", spoken_to),
     ("direct_step_ends_with_srun", srun_gone),
     ("direct_step_survives_the_agent", survives),
+    ("direct_step_ends_as_the_agent_does", ends_with_agent),
+    ("direct_step_speaks_without_the_shim", without_shim),
+    ("an_end_makes_room_before_it_is_heard_of", makes_room),
     ("descriptors_that_nobody_asked_for", unasked),
     ("several_tasks_have_no_streams_of_srun", several),
 ];
@@ -27,6 +32,7 @@ pub const TESTS: &[Test] = &[
 /// What srun would be.
 struct Srun {
     agent: UnixStream,
+    stepd: UnixStream,
     stdin: File,
     stdout: File,
     stderr: File,
@@ -35,55 +41,81 @@ struct Srun {
 
 impl Srun {
     fn ask(node: &Node, spec: StepSpec) -> Srun {
-        let spec = StepSpec {
-            hands_streams: true,
-            ..spec
-        };
         let until = Instant::now() + PATIENCE;
         loop {
-            let (input, stdin) = nix::unistd::pipe().unwrap();
-            let (stdout, output) = nix::unistd::pipe().unwrap();
-            let (stderr, errors) = nix::unistd::pipe().unwrap();
-            let mut agent = UnixStream::connect(node.spool.join("noded.sock")).unwrap();
-            agent.set_read_timeout(Some(PATIENCE)).unwrap();
-            let request = AgentRequest::Create(Box::new(spec.clone()));
-            send_with(
-                &agent,
-                &frame::encode(&request),
-                &[&input, &output, &errors],
-            );
-            drop((input, output, errors));
-            match frame::read(&mut agent).unwrap() {
-                AgentReply::Created(created) => {
-                    return Srun {
-                        agent,
-                        stdin: stdin.into(),
-                        stdout: stdout.into(),
-                        stderr: stderr.into(),
-                        created: *created,
-                    };
-                }
-                // The order that made the job may still be on its way.
-                AgentReply::Refused(_) if Instant::now() < until => {}
-                other => panic!("{other:?}"),
+            // The order that made the job may still be on its way.
+            match Srun::ask_once(node, &spec) {
+                Ok(srun) => return srun,
+                Err(refusal) => assert!(Instant::now() < until, "{refusal}"),
             }
+        }
+    }
+
+    fn ask_once(node: &Node, spec: &StepSpec) -> Result<Srun, Refusal> {
+        let spec = StepSpec {
+            hands_streams: true,
+            ..spec.clone()
+        };
+        let (input, stdin) = nix::unistd::pipe().unwrap();
+        let (stdout, output) = nix::unistd::pipe().unwrap();
+        let (stderr, errors) = nix::unistd::pipe().unwrap();
+        let (stepd, line) = UnixStream::pair().unwrap();
+        stepd.set_read_timeout(Some(PATIENCE)).unwrap();
+        let line = OwnedFd::from(line);
+        let mut agent = UnixStream::connect(node.spool.join("noded.sock")).unwrap();
+        agent.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = AgentRequest::Create(Box::new(spec));
+        send_with(
+            &agent,
+            &frame::encode(&request),
+            &[&input, &output, &errors, &line],
+        );
+        drop((input, output, errors, line));
+        match frame::read(&mut agent).unwrap() {
+            AgentReply::Created(created) => Ok(Srun {
+                agent,
+                stepd,
+                stdin: stdin.into(),
+                stdout: stdout.into(),
+                stderr: stderr.into(),
+                created: *created,
+            }),
+            AgentReply::Refused(refusal) => Err(refusal),
+            other => panic!("{other:?}"),
         }
     }
 
     fn say(&mut self, message: ToStepd) {
-        frame::write(&mut self.agent, &AgentRequest::Say(Box::new(message))).unwrap();
+        frame::write(&mut self.stepd, &message).unwrap();
     }
 
-    /// What the daemon says until the step is over.
+    /// What the daemon says until it says that the end is recorded.
     fn said(&mut self) -> Vec<FromStepd> {
         let mut said = Vec::new();
         loop {
-            match frame::read(&mut self.agent).unwrap() {
-                AgentReply::Said(message) => said.push(*message),
-                AgentReply::Done => return said,
-                other => panic!("{other:?}"),
+            match frame::read(&mut self.stepd).unwrap() {
+                FromStepd::Closed => return said,
+                message => said.push(message),
             }
         }
+    }
+
+    /// What it says, whether that is the last of it or not.
+    fn said_at_all(&mut self) -> Vec<FromStepd> {
+        let said = std::iter::from_fn(|| frame::read(&mut self.stepd).ok());
+        said.filter(|m| *m != FromStepd::Closed).collect()
+    }
+
+    /// The same of one that leaves it to the agent to say that.
+    fn said_before_done(&mut self) -> Vec<FromStepd> {
+        let mut said = Vec::new();
+        while let Ok(message) = frame::read(&mut self.stepd) {
+            assert_ne!(message, FromStepd::Closed);
+            said.push(message);
+        }
+        let done: AgentReply = frame::read(&mut self.agent).unwrap();
+        assert_eq!(done, AgentReply::Done);
+        said
     }
 }
 
@@ -169,7 +201,7 @@ fn spoken_to() {
     let mut limited = spec(1, &dir, &["sleep", "600"]);
     limited.time_limit = Some(TimeLimit::Minutes(0));
     let mut srun = Srun::ask(&node, limited);
-    let said = srun.said();
+    let said = srun.said_before_done();
     let [FromStepd::Message(line), end] = &said[..] else {
         panic!("{said:?}")
     };
@@ -198,21 +230,88 @@ fn survives() {
     let mut srun = Srun::ask(&node, spec(1, &dir, &script));
     node.kill_agent();
     assert!(frame::read::<AgentReply>(&mut srun.agent).is_err());
-    let path = srun.created.nodes[0].address.strip_prefix("unix:").unwrap();
-    let mut stepd = UnixStream::connect(path).unwrap();
-    stepd.set_read_timeout(Some(PATIENCE)).unwrap();
-    frame::write(&mut stepd, &ToStepd::Hello(srun.created.key.clone())).unwrap();
-    let said: FromStepd = frame::read(&mut stepd).unwrap();
-    assert!(matches!(said, FromStepd::Started(pids) if pids.len() == 1));
     srun.stdin.write_all(b"still here\n").unwrap();
     assert_eq!(text(&srun.stdout), "still here\n");
-    let said: FromStepd = frame::read(&mut stepd).unwrap();
-    assert_eq!(said, exited(5, 0));
-    let said: FromStepd = frame::read(&mut stepd).unwrap();
-    assert_eq!(said, FromStepd::Closed);
+    assert_eq!(srun.said(), [exited(5, 0)]);
     node.start_agent();
     node.accept();
     assert_eq!(step_end(&mut node, 1, 0).exit.code, 5);
+    // The daemon that waits has no line to this agent, until it has had a step from it.
+    for step in 1..3 {
+        let mut srun = Srun::ask(&node, spec(1, &dir, &["sh", "-c", "exit 6"]));
+        assert_eq!(srun.said(), [exited(6, 0)]);
+        assert_eq!(step_end(&mut node, 1, step).exit.code, 6);
+    }
+}
+
+/// What becomes of a step does not depend on who hears of it first, or at all.
+fn ends_with_agent() {
+    let dir = Dir::new("directends");
+    let mut node = Node::start(&dir, "n1");
+    allocate(1, &dir, &mut [&mut node], 1);
+    for step in 0..4 {
+        let mut srun = Srun::ask(&node, spec(1, &dir, &["sh", "-c", "read x; exit 5"]));
+        if step % 2 == 0 {
+            srun.stdin.write_all(b"x\n").unwrap();
+        }
+        node.kill_agent();
+        if step % 2 == 1 {
+            srun.stdin.write_all(b"x\n").unwrap();
+        }
+        assert_eq!(srun.said(), [exited(5, 0)]);
+        node.start_agent();
+        node.accept();
+        assert_eq!(step_end(&mut node, 1, step).exit.code, 5);
+    }
+}
+
+/// Two steps, of which one has a daemon that was forked for it, and the other one that the agent gave it to.
+fn without_shim() {
+    use nix::sys::signal::{Signal, kill};
+    let dir = Dir::new("directshim");
+    let mut node = Node::start(&dir, "n1");
+    allocate(1, &dir, &mut [&mut node], 2);
+    let mut first = Srun::ask(&node, spec(1, &dir, &["true"]));
+    assert_eq!(first.said(), [exited(0, 0)]);
+    assert_eq!(step_end(&mut node, 1, 0).exit.code, 0);
+    let mut sruns = [1, 2].map(|step| {
+        let mut s = spec(1, &dir, &["sh", "-c", "read x; kill -9 $$"]);
+        s.overlap = true;
+        let srun = Srun::ask(&node, s);
+        assert_eq!(srun.created.step, StepNo(step));
+        srun
+    });
+    let old = node.shim_pid();
+    kill(nix::unistd::Pid::from_raw(old), Signal::SIGKILL).unwrap();
+    sruns[0].stdin.write_all(b"x\n").unwrap();
+    // A job that goes through shows that a new shim is there.
+    node.run(&JobMaker::new(2, &dir.0, "#!/bin/sh\n"));
+    node.batch_exit(2);
+    assert_ne!(node.shim_pid(), old);
+    sruns[1].stdin.write_all(b"x\n").unwrap();
+    for (srun, step) in sruns.iter_mut().zip(1..) {
+        assert_eq!(srun.said_at_all(), [exited(0, 9)]);
+        assert_eq!(step_end(&mut node, 1, step).exit.signal, 9);
+    }
+    node.terminate(1, TerminateReason::Finished);
+    node.released(1);
+}
+
+/// Who has heard of a step's end finds its CPU free, whatever the agent has done meanwhile.
+fn makes_room() {
+    let dir = Dir::new("directroom");
+    let mut node = Node::start(&dir, "n1");
+    allocate(1, &dir, &mut [&mut node], 1);
+    for step in 0..20 {
+        let mut s = spec(1, &dir, &["true"]);
+        s.immediate = true;
+        let mut srun = match step {
+            0 => Srun::ask(&node, s),
+            _ => Srun::ask_once(&node, &s).unwrap(),
+        };
+        assert_eq!(srun.created.step, StepNo(step));
+        assert_eq!(srun.said(), [exited(0, 0)]);
+    }
 }
 
 /// Descriptors that nobody asked for end the connection, not the agent.

@@ -251,7 +251,7 @@ fn components(
         spec.key = Some(own.key.clone());
         let address = &component.lead_address;
         let stream = AgentStream::connect(address).map_err(|e| unreachable(say, address, &e))?;
-        let (stream, created) = create(say, stream, &mut spec)?;
+        let (stream, created, _) = create(say, stream, &mut spec)?;
         made.leads.push(stream);
         made.parts.push((spec, created));
     }

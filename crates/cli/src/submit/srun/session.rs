@@ -136,14 +136,14 @@ fn due(moment: &mut Option<Instant>) -> bool {
 
 impl Session {
     /// Opens files and connections. Tasks start when every step daemon has heard the key. The step may have parts in
-    /// several components of a heterogeneous job; what the first one says of streams and signals holds for all. `relay`
-    /// is the connection to the agent, where the task has the streams and runs already.
+    /// several components of a heterogeneous job; what the first one says of streams and signals holds for all. `stepd`
+    /// is the connection to the step daemon, where the task has the streams and runs already.
     pub(super) fn start(
         say: &Say,
         line: &line::Line,
         parts: Vec<(StepSpec, StepCreated)>,
         streams: Streams,
-        relay: Option<AgentStream>,
+        stepd: Option<AgentStream>,
     ) -> Result<Session, ExitCode> {
         let fail = |text: String| {
             say.error(&text);
@@ -169,7 +169,7 @@ impl Session {
         let direct = spec.unbuffered || spec.pty.is_some() || tasks.count() <= 1;
         let (stdout, stderr) =
             open_outputs(&streams, &names, append, label, direct).map_err(fail)?;
-        let direct = relay.is_some();
+        let direct = stepd.is_some();
         let input = match direct {
             true => Input::None,
             false => open_input(&streams.stdin, &names).map_err(fail)?,
@@ -181,7 +181,7 @@ impl Session {
             run_program(say, &prolog);
         }
         let meshed = parts.iter().any(|(_, created)| !created.wires.is_empty());
-        let nodes = Nodes::greet(say, parts, relay)?;
+        let nodes = Nodes::greet(say, parts, stepd)?;
         let id = format!("StepId={}.{step}", spec.job);
         let mut session = Session {
             say: *say,
@@ -227,8 +227,10 @@ impl Session {
         drop(raw);
         if !self.leave && !self.lost {
             // The step is over when every node has told the lead: what follows in a script finds its CPUs free, and
-            // the batch script's end finds it recorded. A lost node must not keep srun.
-            for mut lead in leads {
+            // the batch script's end finds it recorded. A lost node must not keep srun; a daemon that was spoken to from
+            // the start says itself that the end is recorded.
+            let open = leads.into_iter().filter(|_| !self.nodes.is_recorded());
+            for mut lead in open {
                 let _ = lead.set_patience(STEP_OVER);
                 let _ = lead.receive();
             }

@@ -1,7 +1,7 @@
 //! The nodes of a step, and the connections by which they are reached: one to each, or, where a step has more nodes than
 //! its tree is wide, one to the head of each branch. When the node in the middle of a branch is lost, those below it are
-//! connected to directly and say again what was lost with it, and hear again what they missed. A step that has srun's
-//! streams is spoken to through the agent, and directly only when that is lost.
+//! connected to directly and say again what was lost with it, and hear again what they missed. To the daemon of a step that has
+//! srun's streams there is a connection from the start.
 
 use super::peer::Peer;
 use crate::submit::agent::AgentStream;
@@ -65,14 +65,16 @@ pub(super) struct Nodes {
     said: VecDeque<(Option<usize>, ToStepd)>,
     said_bytes: usize,
     first: u64,
+    /// The daemon has said that the end of its step is recorded.
+    recorded: bool,
 }
 
 impl Nodes {
-    /// Opens the connections, unless `relay` is one, and proves to each step daemon that it is this step's srun.
+    /// Opens the connections, unless `stepd` is one, and proves to each step daemon that it is this step's srun.
     pub(super) fn greet(
         say: &Say,
         parts: Vec<(StepSpec, StepCreated)>,
-        mut relay: Option<AgentStream>,
+        mut stepd: Option<AgentStream>,
     ) -> Result<Nodes, ExitCode> {
         let mut all = Nodes {
             nodes: Vec::new(),
@@ -81,9 +83,10 @@ impl Nodes {
             said: VecDeque::new(),
             said_bytes: 0,
             first: 0,
+            recorded: false,
         };
         for (spec, created) in parts {
-            all.greet_part(say, &spec, created, relay.take())?;
+            all.greet_part(say, &spec, created, stepd.take())?;
         }
         Ok(all)
     }
@@ -93,7 +96,7 @@ impl Nodes {
         say: &Say,
         spec: &StepSpec,
         created: StepCreated,
-        relay: Option<AgentStream>,
+        stepd: Option<AgentStream>,
     ) -> Result<(), ExitCode> {
         let (part, first) = (self.parts.len(), self.nodes.len());
         let width = created.tree_width();
@@ -122,9 +125,9 @@ impl Nodes {
             width,
             key: created.key,
         });
-        if let Some(stream) = relay {
+        if let Some(stream) = stepd {
             let nodes = first..self.nodes.len();
-            self.peers.push(Peer::relayed(nodes, stream));
+            self.peers.push(Peer::greeted(nodes, stream));
             return Ok(());
         }
         for branch in tree::branches(first..self.nodes.len(), width) {
@@ -190,6 +193,11 @@ impl Nodes {
     /// Every node has said all.
     pub(super) fn are_over(&self) -> bool {
         self.nodes.iter().all(|n| n.closed)
+    }
+
+    /// The end of the step is recorded: nobody need be asked.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.recorded
     }
 
     /// What to poll for their messages.
@@ -261,12 +269,9 @@ impl Nodes {
                 self.take(at, message, &mut out);
             }
             if self.peers[at].is_broken() {
-                let (nodes, relayed) = (self.peers[at].nodes.clone(), self.peers[at].is_relayed());
+                let head = self.peers[at].nodes.start;
                 self.peers[at].close();
-                // The step goes on without the agent.
-                if !relayed || self.connect(nodes.clone()).is_err() {
-                    self.lost(nodes.start, &mut out);
-                }
+                self.lost(head, &mut out);
             }
         }
         self.peers.retain(|p| !p.is_closed());
@@ -284,6 +289,7 @@ impl Nodes {
         else {
             if message == FromStepd::Closed {
                 self.nodes[head].closed = true;
+                self.recorded |= self.peers[at].greeted;
                 self.peers[at].close();
             } else if message != FromStepd::Over {
                 out.push(Said::Message(head, message));

@@ -3,11 +3,10 @@
 use crate::submit::agent::AgentStream;
 use crate::submit::incoming::Incoming;
 use muster_proto::frame;
-use muster_proto::step::{AgentReply, AgentRequest, FromStepd, ToStepd};
+use muster_proto::step::{FromStepd, ToStepd};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{MsgFlags, send};
-use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
@@ -22,8 +21,8 @@ pub(super) struct Peer {
     incoming: Incoming,
     outgoing: Vec<u8>,
     broken: bool,
-    /// It is the agent, which passes on what is said.
-    relayed: bool,
+    /// It knew of srun from the start.
+    pub(super) greeted: bool,
 }
 
 impl Peer {
@@ -35,30 +34,21 @@ impl Peer {
             incoming: Incoming::default(),
             outgoing: Vec::new(),
             broken: false,
-            relayed: false,
+            greeted: false,
         }
     }
 
-    /// One that is spoken to through the agent.
-    pub(super) fn relayed(nodes: Range<usize>, stream: AgentStream) -> Peer {
+    /// One whose connection came with the step.
+    pub(super) fn greeted(nodes: Range<usize>, stream: AgentStream) -> Peer {
         Peer {
-            relayed: true,
+            greeted: true,
             ..Peer::new(nodes, false, stream)
         }
     }
 
-    pub(super) fn is_relayed(&self) -> bool {
-        self.relayed
-    }
-
     /// Queues a message and sends what the socket takes now.
     pub(super) fn send(&mut self, message: &ToStepd) {
-        if self.relayed {
-            let say = AgentRequest::Say(Box::new(message.clone()));
-            frame::encode_into(&say, &mut self.outgoing);
-        } else {
-            frame::encode_into(message, &mut self.outgoing);
-        }
+        frame::encode_into(message, &mut self.outgoing);
         self.push();
     }
 
@@ -101,7 +91,7 @@ impl Peer {
         };
         let open = self.incoming.fill(stream);
         loop {
-            match self.next() {
+            match self.incoming.next() {
                 Ok(Some(message)) => messages.push(message),
                 Ok(None) => break,
                 Err(_) => {
@@ -114,22 +104,6 @@ impl Peer {
             self.broken = true;
         }
         messages
-    }
-
-    /// The next whole message.
-    fn next(&mut self) -> io::Result<Option<FromStepd>> {
-        if !self.relayed {
-            return self.incoming.next();
-        }
-        while let Some(reply) = self.incoming.next()? {
-            match reply {
-                AgentReply::Said(message) => return Ok(Some(*message)),
-                AgentReply::Done => return Ok(Some(FromStepd::Closed)),
-                // Those are about what comes before.
-                _ => {}
-            }
-        }
-        Ok(None)
     }
 
     fn push(&mut self) {

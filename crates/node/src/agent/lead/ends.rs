@@ -1,0 +1,42 @@
+//! The ends of a step's nodes in one.
+
+use super::Record;
+use crate::now;
+use muster_core::job::{ExitStatus, JobState, StepEnd};
+
+/// All nodes' ends in one: the worst status, the sum of the usage.
+pub(super) fn total(record: &Record) -> StepEnd {
+    let mut ends = record.nodes.iter().filter_map(|n| n.end.as_ref());
+    let Some(mut out) = ends.next().cloned() else {
+        return StepEnd::never_ran(now());
+    };
+    let weight = |exit: ExitStatus| {
+        if exit.signal == 0 {
+            exit.code
+        } else {
+            128 + exit.signal
+        }
+    };
+    for end in ends {
+        out.end_time = out.end_time.max(end.end_time);
+        if weight(end.exit) > weight(out.exit) {
+            out.exit = end.exit;
+        }
+        if rank(end.state) > rank(out.state) {
+            out.state = end.state;
+        }
+        out.usage.add(&end.usage);
+    }
+    out
+}
+
+fn rank(state: JobState) -> u32 {
+    match state {
+        JobState::Completed => 0,
+        JobState::Failed => 1,
+        JobState::Cancelled => 2,
+        JobState::Timeout => 3,
+        JobState::OutOfMemory => 4,
+        _ => 5,
+    }
+}
