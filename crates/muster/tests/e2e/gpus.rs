@@ -34,6 +34,8 @@ fn jobs_and_tasks_have_the_gpus_that_they_count() {
         c.read("out"),
         "2 5\n0: 0,1,2,3/0,1,2,3\n1: 0,1,2,3/0,1,2,3\n2: 0,1,2,3/0,1,2,3\n3: 0,1,2,3/0,1,2,3\n4: 0/0\n"
     );
+    // A node that a job is leaving would be the better one for the next.
+    c.until_prints("sinfo -h -o %t", "idle");
     // Each task has its own, in the job's step and in one of a running job.
     let each = "bash -c 'echo $SLURM_PROCID $CUDA_VISIBLE_DEVICES' | sort";
     assert_eq!(
