@@ -442,10 +442,12 @@ impl Scheduler {
         self.dirty_jobs.extend(&proposed);
         let mut freed = Vec::new();
         self.fleet.changes.trim(CHANGES_KEPT);
-        let shares: Vec<(JobId, u32)> = std::mem::take(&mut self.dirty_shares).into_iter().collect();
+        let shares: Vec<(JobId, u32)> =
+            std::mem::take(&mut self.dirty_shares).into_iter().collect();
         for of_job in shares.chunk_by(|a, b| a.0 == b.0) {
             let nodes: Vec<u32> = of_job.iter().map(|(_, node)| *node).collect();
-            self.fleet.set_tenant(state, &self.planned, of_job[0].0, &nodes);
+            self.fleet
+                .set_tenant(state, &self.planned, of_job[0].0, &nodes);
         }
         for node in std::mem::take(&mut self.dirty_nodes) {
             let held = &state.nodes[node as usize].jobs;
