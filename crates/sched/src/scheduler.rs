@@ -64,8 +64,8 @@ pub struct Scheduler {
     pub(crate) dirty_nodes: BTreeSet<u32>,
     /// Jobs that are being cleaned up: they end any moment.
     pub(crate) completing: BTreeSet<JobId>,
-    /// Nodes and jobs on them, of which how much or until when may have changed.
-    dirty_shares: BTreeSet<(u32, JobId)>,
+    /// Jobs and their nodes, of which how much or until when may have changed.
+    dirty_shares: BTreeSet<(JobId, u32)>,
     dirty_jobs: BTreeSet<JobId>,
     /// When running jobs are expected to end, where run times are predicted.
     pub(crate) planned: PlannedEnds,
@@ -178,7 +178,7 @@ impl Scheduler {
                 let alloc = state.jobs.get(id).and_then(|j| j.alloc.as_ref());
                 if let Some(share) = alloc.and_then(|a| a.nodes.get(*position as usize)) {
                     self.dirty_nodes.insert(share.node.0);
-                    self.dirty_shares.insert((share.node.0, *id));
+                    self.dirty_shares.insert((*id, share.node.0));
                 }
                 if state.jobs.get(id).is_none_or(|j| !j.completing) {
                     self.completing.remove(id);
@@ -427,7 +427,7 @@ impl Scheduler {
             let Some(view) = self.fleet.nodes.get(share.node.0 as usize) else {
                 continue;
             };
-            self.dirty_shares.insert((share.node.0, id));
+            self.dirty_shares.insert((id, share.node.0));
             for &part in &view.parts {
                 self.queue
                     .touched
@@ -442,8 +442,12 @@ impl Scheduler {
         self.dirty_jobs.extend(&proposed);
         let mut freed = Vec::new();
         self.fleet.changes.trim(CHANGES_KEPT);
-        for (node, id) in std::mem::take(&mut self.dirty_shares) {
-            self.fleet.set_tenant(state, &self.planned, node, id);
+        let shares: Vec<(JobId, u32)> =
+            std::mem::take(&mut self.dirty_shares).into_iter().collect();
+        for of_job in shares.chunk_by(|a, b| a.0 == b.0) {
+            let nodes: Vec<u32> = of_job.iter().map(|(_, node)| *node).collect();
+            self.fleet
+                .set_tenant(state, &self.planned, of_job[0].0, &nodes);
         }
         for node in std::mem::take(&mut self.dirty_nodes) {
             let held = &state.nodes[node as usize].jobs;

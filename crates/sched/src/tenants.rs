@@ -141,38 +141,51 @@ impl Fleet {
     pub(crate) fn settle(&mut self, state: &State, ends: &PlannedEnds) {
         for id in &state.active {
             let alloc = state.jobs.get(id).and_then(|job| job.alloc.as_ref());
-            for share in alloc.iter().flat_map(|alloc| &alloc.nodes) {
-                self.set_tenant(state, ends, share.node.0, *id);
-            }
+            let nodes = alloc.iter().flat_map(|alloc| &alloc.nodes);
+            let mut nodes: Vec<u32> = nodes.map(|share| share.node.0).collect();
+            nodes.sort_unstable();
+            self.set_tenant(state, ends, *id, &nodes);
         }
     }
 
-    /// Reads again what a job has of a node, and until when.
-    pub(crate) fn set_tenant(&mut self, state: &State, ends: &PlannedEnds, node: u32, id: JobId) {
-        let Some(view) = self.nodes.get_mut(node as usize) else {
-            return;
-        };
-        view.tenants.retain(|tenant| tenant.job != id);
-        if let Some(job) = state.jobs.get(&id)
-            && let Some(alloc) = &job.alloc
-        {
-            let mut held = alloc.nodes.iter().zip(0u32..);
-            let share = held.find(|(s, i)| s.node.0 == node && job.nodes_held.contains(*i));
-            if let Some((share, _)) = share {
-                let limit = match state.limit_end(job) {
-                    _ if job.completing => ANY_MOMENT,
-                    end => end.unwrap_or(NEVER),
-                };
-                let planned = ends.end_of(id).unwrap_or(limit).min(limit);
-                let class = &self.classes[view.class as usize];
-                let part = number_of(&self.part_by_name, &alloc.partition);
-                view.tenants.push(Tenant {
-                    lent: job.cpus_lent,
-                    ..Tenant::new(class, share, (id, planned, limit), part)
-                });
+    /// Reads again what a job has of these nodes, which are in order, and until when.
+    pub(crate) fn set_tenant(
+        &mut self,
+        state: &State,
+        ends: &PlannedEnds,
+        id: JobId,
+        nodes: &[u32],
+    ) {
+        for &node in nodes {
+            if let Some(view) = self.nodes.get_mut(node as usize) {
+                view.tenants.retain(|tenant| tenant.job != id);
+                self.changes.note(node);
             }
         }
-        self.changes.note(node);
+        let job = state.jobs.get(&id);
+        let Some((job, alloc)) = job.and_then(|job| Some((job, job.alloc.as_ref()?))) else {
+            return;
+        };
+        let limit = match state.limit_end(job) {
+            _ if job.completing => ANY_MOMENT,
+            end => end.unwrap_or(NEVER),
+        };
+        let planned = ends.end_of(id).unwrap_or(limit).min(limit);
+        let part = number_of(&self.part_by_name, &alloc.partition);
+        for (share, place) in alloc.nodes.iter().zip(0u32..) {
+            let node = share.node.0;
+            if nodes.binary_search(&node).is_err() || !job.nodes_held.contains(place) {
+                continue;
+            }
+            let Some(view) = self.nodes.get_mut(node as usize) else {
+                continue;
+            };
+            let class = &self.classes[view.class as usize];
+            view.tenants.push(Tenant {
+                lent: job.cpus_lent,
+                ..Tenant::new(class, share, (id, planned, limit), part)
+            });
+        }
     }
 
     /// A job is going to have a share, if the plan is carried out.
