@@ -147,6 +147,21 @@ impl Topology {
     }
 }
 
+/// Seconds that a job waits for few leaf switches at most, unless `max_switch_wait` says otherwise.
+const SWITCH_WAIT_S: u64 = 300;
+
+/// Seconds that a job waits for few leaf switches: as long as it asks for, within `max_switch_wait` of
+/// `SchedulerParameters`.
+pub fn switch_wait_s(asked: Option<u64>, scheduler_parameters: &[String]) -> u64 {
+    let most = scheduler_parameters
+        .iter()
+        .rev()
+        .find_map(|p| p.strip_prefix("max_switch_wait="))
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(SWITCH_WAIT_S);
+    asked.unwrap_or(u64::MAX).min(most)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,10 +12,8 @@ use muster_core::hostlist;
 use muster_core::job::Reason;
 use muster_core::spec::{DeviceBinding, MemoryAsk, ResourceAsk, Segments, Sharing};
 use muster_core::time::{TimeLimit, Timestamp};
+use muster_core::topology::switch_wait_s;
 use std::collections::BTreeSet;
-
-/// Seconds that a job waits for few leaf switches at most, unless `max_switch_wait` says otherwise.
-const SWITCH_WAIT_S: u64 = 300;
 
 /// Memory that a job needs, with defaults resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +179,10 @@ impl Demand {
             switches: ask
                 .switches
                 .filter(|(count, _)| *count > 0 && part.network.is_some())
-                .map(|(count, wait)| (count, switch_wait_ms(wait, &config.scheduler_parameters))),
+                .map(|(count, wait)| {
+                    let seconds = switch_wait_s(wait, &config.scheduler_parameters);
+                    (count, seconds.saturating_mul(1000))
+                }),
             segment: ask.segment.map(|n| (n as usize, ask.segments)),
             required,
             excluded: named(&ask.exclude)
@@ -564,17 +565,6 @@ fn packs(ask: &ResourceAsk, site_packs: bool) -> Option<bool> {
         .filter_map(word)
         .next_back()
         .or(site_packs.then_some(true))
-}
-
-/// How long a job waits for few leaf switches: as long as it asks for, within `max_switch_wait`.
-fn switch_wait_ms(asked_s: Option<u64>, scheduler_parameters: &[String]) -> u64 {
-    let most = scheduler_parameters
-        .iter()
-        .rev()
-        .find_map(|p| p.strip_prefix("max_switch_wait="))
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(SWITCH_WAIT_S);
-    asked_s.unwrap_or(u64::MAX).min(most).saturating_mul(1000)
 }
 
 fn memory_of(ask: &ResourceAsk, part: &PartView, fleet: &Fleet) -> Memory {

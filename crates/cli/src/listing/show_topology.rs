@@ -4,7 +4,7 @@ use muster_core::hostlist;
 use muster_core::topology::{Topology, TopologyKind};
 use std::fmt::Write as _;
 
-/// The rows of all networks, or of one switch, or of the switches above a node; `None` if there is no such name.
+/// The rows of all networks, or of one switch, or of the switches above each of some nodes; `None` if there is no such name.
 pub(crate) fn rows(topologies: &[Topology], which: Option<&str>) -> Option<String> {
     let mut out = String::new();
     let several = topologies.len() > 1;
@@ -30,12 +30,18 @@ fn wanted(topology: &Topology, which: Option<&str>) -> Vec<u32> {
     if let Some(place) = all.clone().find(named) {
         return vec![place];
     }
-    // Of a list, what leads to the first.
-    let node = hostlist::parse(name)
-        .ok()
-        .and_then(|list| list.into_iter().next());
-    node.and_then(|node| topology.paths().remove(&node))
-        .unwrap_or_default()
+    // Of a list, what leads to each of them.
+    let Ok(nodes) = hostlist::parse(name) else {
+        return Vec::new();
+    };
+    let mut paths = topology.paths();
+    let mut of_each = nodes
+        .iter()
+        .map(|node| paths.remove(node).unwrap_or_default());
+    let first = of_each.next().unwrap_or_default();
+    of_each.fold(first, |common, path| {
+        common.into_iter().filter(|p| path.contains(p)).collect()
+    })
 }
 
 fn row(topology: &Topology, place: u32, out: &mut String) {
@@ -106,6 +112,13 @@ mod tests {
             rows(&trees, Some("s1")).unwrap(),
             "SwitchName=s1 Level=0 LinkSpeed=4 Nodes=n[4-5]\n"
         );
+        // Only what connects all of them.
+        assert_eq!(
+            rows(&trees, Some("n[3-4]")).unwrap(),
+            "SwitchName=t0 Level=1 LinkSpeed=1 Nodes=n[1-5] Switches=s[0-1]\n\
+             SwitchName=root Level=2 LinkSpeed=1 Nodes=n[1-8] Switches=t[0-1]\n"
+        );
+        assert_eq!(rows(&trees, Some("n[8-9]")), None);
         assert_eq!(rows(&trees, Some("nosuch")), None);
         assert_eq!(rows(&trees, None).unwrap().lines().count(), 6);
     }
@@ -122,5 +135,7 @@ mod tests {
             rows(&[blocks], None).unwrap(),
             "BlockName=b1 BlockIndex=0 Nodes=n[1-2] BlockSize=2\n"
         );
+        let flat = Topology::default();
+        assert_eq!(rows(&[flat], None).unwrap(), "");
     }
 }

@@ -3,13 +3,14 @@
 use super::partition_access::max_memory;
 use super::target::node_names;
 use crate::config::PartitionConfig;
+use crate::cpuset::CpuSet;
 use crate::gpu_parts;
 use crate::limits::{JOB_DEVICES_MAX, NODE_CPUS_MAX, NODE_DEVICES_MAX, TASKS_MAX, TEXT_BYTES_MAX};
 use crate::node::Node;
 use crate::refusal::{Refusal, RefusalCode};
-use crate::spec::{GresAsk, MemoryAsk, ResourceAsk};
+use crate::spec::{DeviceBinding, GresAsk, MemoryAsk, ResourceAsk};
 use crate::state::State;
-use crate::topology::{Topology, TopologyKind};
+use crate::topology::{Topology, TopologyKind, switch_wait_s};
 
 /// Checks an ask against the cluster, and completes it: nodes named are nodes needed.
 pub(super) fn check(
@@ -32,7 +33,12 @@ pub(super) fn check(
         check_constraint(state, "--batch", batch)?;
     }
     check_segment(state, partitions, ask)?;
-    check_devices(state, ask)
+    check_devices(state, ask)?;
+    check_binding(state, partitions, ask)?;
+    if let (Some((_, wait)), Some(config)) = (&mut ask.switches, &state.config) {
+        *wait = Some(switch_wait_s(*wait, &config.scheduler_parameters));
+    }
+    Ok(())
 }
 
 /// `--segment` is about blocks: the network of one of the partitions must be made of them, and have such large ones.
@@ -468,6 +474,67 @@ fn check_devices(state: &State, ask: &ResourceAsk) -> Result<(), Refusal> {
             ),
         ))
     })
+}
+
+/// Who has CPUs next to devices only can have no more of a node than are next to so many of its devices.
+fn check_binding(
+    state: &State,
+    partitions: &[&PartitionConfig],
+    ask: &ResourceAsk,
+) -> Result<(), Refusal> {
+    let of_site = |word: &str| {
+        let config = state.config.as_ref();
+        config.is_some_and(|c| c.select_parameters.iter().any(|w| w == word))
+    };
+    let is_enforced = match ask.devices().binding {
+        DeviceBinding::Enforced => true,
+        DeviceBinding::Preferred => of_site("ENFORCE_BINDING_GRES"),
+        DeviceBinding::Disabled => false,
+    };
+    // What else asks for devices may get any number of a node's.
+    if !is_enforced || ask.gres.is_empty() || ask.overcommit {
+        return Ok(());
+    }
+    let of_node = (ask.cpus_of_task())
+        .saturating_mul(ask.ntasks_per_node.unwrap_or(1).max(1))
+        .max(ask.min_cpus_per_node.unwrap_or(1));
+    let mut sizes: Vec<u64> = nodes_of(state, partitions)
+        .map(|node| cpus_beside(node, &ask.gres))
+        .collect();
+    sizes.sort_unstable_by_key(|cpus| std::cmp::Reverse(*cpus));
+    let most = ask.max_nodes.map_or(usize::MAX, |most| most as usize);
+    let largest = sizes.first().copied().unwrap_or(u64::MAX);
+    let all: u64 = sizes.iter().take(most).sum();
+    let is_short = ask.max_nodes.is_some() && all < u64::from(ask.min_cpus());
+    if largest < u64::from(of_node) || is_short {
+        return Err(Refusal::new(
+            RefusalCode::NodeConfigUnavailable,
+            "too few CPUs are next to the devices asked for (enforce-binding)",
+        ));
+    }
+    Ok(())
+}
+
+/// How many CPUs of a node are next to devices that an ask gets there, at most.
+fn cpus_beside(node: &Node, asked: &[GresAsk]) -> u64 {
+    let every = u64::from(node.config.cpus);
+    let of_one = |gres: &GresAsk| {
+        let (mut sizes, mut union) = (Vec::new(), CpuSet::default());
+        let entries = node.config.gres.iter();
+        for entry in entries.filter(|g| g.name == gres.name) {
+            let is_told = entry.near.len() as u64 == entry.count;
+            if !is_told || entry.near.iter().any(CpuSet::is_empty) {
+                return every;
+            }
+            sizes.extend(entry.near.iter().map(|near| u64::from(near.len())));
+            (entry.near.iter()).for_each(|near| union.union_with(near));
+        }
+        sizes.sort_unstable_by_key(|cpus| std::cmp::Reverse(*cpus));
+        let count = usize::try_from(gres.count).unwrap_or(usize::MAX);
+        let sum: u64 = sizes.into_iter().take(count).sum();
+        sum.min(u64::from(union.len()))
+    };
+    asked.iter().map(of_one).sum::<u64>().min(every)
 }
 
 fn count_on(node: &Node, gres: &GresAsk, several: bool) -> u64 {

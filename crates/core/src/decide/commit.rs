@@ -9,7 +9,7 @@ use crate::config::PartitionState;
 use crate::event::{Event, JobChange};
 use crate::gpu_parts;
 use crate::ids::{Attempt, JobId};
-use crate::job::{Allocation, ArrayRole, Job, MILLION, NodeShare};
+use crate::job::{Allocation, ArrayRole, GresShare, Job, MILLION, NodeShare};
 use crate::licenses;
 use crate::node::Node;
 use crate::reservation::{Flags, Reservation};
@@ -207,7 +207,10 @@ pub(super) fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) ->
             other => {
                 let wanted = other.strip_prefix("gres/").unwrap_or(other);
                 let gres = alloc.nodes.iter().flat_map(|n| &n.gres);
-                let count: u32 = gres.filter(|g| g.name == wanted).map(|g| g.ids.len()).sum();
+                let count: u32 = gres
+                    .filter(|g| is_device(g, wanted))
+                    .map(|g| g.ids.len())
+                    .sum();
                 if gres_apart {
                     gres_units += f64::from(count) * weight;
                     continue;
@@ -223,6 +226,17 @@ pub(super) fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) ->
     let factor = state.usage_factor_millionths(job).unwrap_or(MILLION);
     let milli = (units + gres_units) * factor as f64 / 1000.0;
     milli.max(0.0) as u64
+}
+
+/// Whether devices are those that a weight is of: `gpu`, or `gpu:a100`; in lower case.
+fn is_device(share: &GresShare, wanted: &str) -> bool {
+    let same = |a: &str, b: &str| a.eq_ignore_ascii_case(b);
+    match wanted.split_once(':') {
+        None => same(&share.name, wanted),
+        Some((name, kind)) => {
+            same(&share.name, name) && share.kind.as_ref().is_some_and(|k| same(k, kind))
+        }
+    }
 }
 
 /// Whether no reservation has what the job would get; when its own one ends it.

@@ -3,7 +3,10 @@
 use crate::world::{World, config, spec};
 use muster_core::accounts::{AccountsChange, PARENT_SHARES};
 use muster_core::command::{AccountsAsk, AccountsEdit, QosAsk, TermsAsk, UserCommand};
+use muster_core::cpuset::CpuSet;
 use muster_core::event::Event;
+use muster_core::job::GresShare;
+use muster_core::node::GresConfig;
 use muster_core::order_config::{Multifactor, UsageReset};
 use muster_core::refusal::RefusalCode;
 use muster_core::spec::JobSpec;
@@ -204,6 +207,49 @@ fn what_is_billed() {
         let mut w = World::with(config);
         let id = w.submit(spec("x"));
         let alloc = w.alloc(id, &[0], 2);
+        let start = muster_core::command::PlannedStart { job: id, alloc };
+        assert_eq!(w.plan(vec![start]), 1);
+        let billed = w.job(id).alloc.as_ref().unwrap().billing_milli;
+        assert_eq!(
+            billed as f64 / 1000.0,
+            expected,
+            "{max_tres} {max_tres_gres}"
+        );
+    }
+}
+
+/// Devices count by name, and by type beside that.
+#[test]
+fn devices_are_billed() {
+    let gpu = GresConfig {
+        name: "gpu".into(),
+        kind: Some("A100".into()),
+        count: 4,
+        ..GresConfig::default()
+    };
+    for (max_tres, max_tres_gres, expected) in [
+        (false, false, 2.0 + 8.0 + 2.0 * 10.0 + 2.0 * 5.0),
+        (true, false, 20.0),
+        (false, true, 8.0 + 2.0 * 10.0 + 2.0 * 5.0),
+    ] {
+        let mut config = config();
+        config.order.multifactor = Some(Multifactor {
+            max_tres,
+            max_tres_gres,
+            ..Multifactor::default()
+        });
+        let weights = "CPU=1.0,Node=8.0,GRES/gpu=10.0,GRES/gpu:a100=5.0,GRES/gpu:v100=99.0";
+        config.partitions[0].billing_weights = Some(weights.into());
+        config.nodes[0].gres = vec![gpu.clone()];
+        let mut w = World::with(config);
+        let id = w.submit(spec("x"));
+        let mut alloc = w.alloc(id, &[0], 2);
+        alloc.nodes[0].gres = vec![GresShare {
+            name: "gpu".into(),
+            kind: Some("A100".into()),
+            ids: CpuSet::first(2),
+            ..GresShare::default()
+        }];
         let start = muster_core::command::PlannedStart { job: id, alloc };
         assert_eq!(w.plan(vec![start]), 1);
         let billed = w.job(id).alloc.as_ref().unwrap().billing_milli;

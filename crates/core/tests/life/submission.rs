@@ -3,12 +3,15 @@
 use crate::world::{World, array, config, spec, target, user};
 use muster_core::command::{Reply, UserCommand};
 use muster_core::config::{ClusterConfig, EnforcePartLimits, PartitionConfig, PartitionState};
+use muster_core::cpuset::CpuSet;
 use muster_core::decide::prospective_job;
 use muster_core::job::{Hold, JobState, Reason};
 use muster_core::limits::{PRIORITY_TOP, PURGE_MAX};
 use muster_core::node::GresConfig;
 use muster_core::refusal::RefusalCode;
-use muster_core::spec::{ArraySpec, GresAsk, JobSpec, MemoryAsk, Owner, ResourceAsk};
+use muster_core::spec::{
+    ArraySpec, DeviceAsk, DeviceBinding, GresAsk, JobSpec, MemoryAsk, Owner, ResourceAsk,
+};
 use muster_core::time::TimeLimit;
 
 fn asking(change: impl FnOnce(&mut ResourceAsk)) -> JobSpec {
@@ -520,4 +523,67 @@ fn jobs_that_one_purge_leaves_are_due_at_once() {
     assert!(world.state.purge_is_due(world.now));
     world.tick();
     assert!(world.state.jobs.is_empty() && !world.state.purge_is_due(world.now));
+}
+
+/// Two GPUs, two CPUs next to each, of eight that the node has.
+#[test]
+fn more_cpus_than_are_next_to_devices_are_refused() {
+    let mut cluster = config();
+    let node = cluster.nodes.iter_mut().max_by_key(|n| n.cpus).unwrap();
+    assert_eq!(node.cpus, 8);
+    let beside = |cpus: [u32; 2]| cpus.into_iter().collect::<CpuSet>();
+    node.gres = vec![GresConfig {
+        name: "gpu".into(),
+        count: 2,
+        near: vec![beside([0, 1]), beside([4, 5])],
+        ..GresConfig::default()
+    }];
+    let job = |gpus: u64, binding: DeviceBinding, of_task: u32| {
+        let gpu = GresAsk {
+            name: "gpu".into(),
+            kind: None,
+            count: gpus,
+        };
+        asking(|a| {
+            a.gres = vec![gpu.clone()];
+            (a.cpus_per_task, a.max_nodes) = (Some(of_task), Some(1));
+            let devices = DeviceAsk {
+                binding,
+                ..DeviceAsk::default()
+            };
+            a.devices = Some(devices.into());
+        })
+    };
+    let mut world = World::with(cluster.clone());
+    world.submit(job(1, DeviceBinding::Enforced, 2));
+    world.submit(job(2, DeviceBinding::Enforced, 4));
+    world.submit(job(1, DeviceBinding::Preferred, 8));
+    let refused = |world: &mut World, spec: JobSpec| {
+        assert_eq!(world.refusal(spec), RefusalCode::NodeConfigUnavailable);
+    };
+    refused(&mut world, job(1, DeviceBinding::Enforced, 3));
+    refused(&mut world, job(2, DeviceBinding::Enforced, 5));
+    // The site may enforce it for all that do not say otherwise.
+    cluster.select_parameters = vec!["ENFORCE_BINDING_GRES".into()];
+    let mut world = World::with(cluster);
+    world.submit(job(1, DeviceBinding::Disabled, 3));
+    refused(&mut world, job(1, DeviceBinding::Preferred, 3));
+}
+
+/// The wait for few switches that is kept, and shown, is that which is waited.
+#[test]
+fn the_wait_for_switches_is_within_that_of_the_site() {
+    let mut cluster = config();
+    cluster.scheduler_parameters = vec!["max_switch_wait=120".into()];
+    for (cluster, asked, kept) in [
+        (config(), None, 300),
+        (config(), Some(7200), 300),
+        (config(), Some(0), 0),
+        (cluster.clone(), Some(7200), 120),
+        (cluster, Some(60), 60),
+    ] {
+        let mut world = World::with(cluster);
+        let job = world.submit(asking(|a| a.switches = Some((1, asked))));
+        assert_eq!(world.job(job).spec.ask.switches, Some((1, Some(kept))));
+    }
 }

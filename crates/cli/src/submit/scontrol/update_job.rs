@@ -182,7 +182,10 @@ const KEYS: &[(&str, usize, Read)] = &[
         Ok(())
     }),
     ("switches", 5, |c, p| {
-        c.ask()?.switches = Some(values::switches(&p.value).map_err(|_| "expected count[@time]")?);
+        // A count of zero takes the request back.
+        let is_none = p.value.split('@').next() == Some("0");
+        let switches = || values::switches(&p.value).map_err(|_| "expected count[@time]");
+        c.ask()?.switches = if is_none { None } else { Some(switches()?) };
         Ok(())
     }),
     ("taskspernode", 5, |c, p| {
