@@ -69,6 +69,17 @@ pub struct Sooner {
     pub start: ExpectedStart,
 }
 
+/// A time that matters to a job that waits.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Moment {
+    /// What is then, in words that a colon follows.
+    #[n(0)]
+    pub what: String,
+    /// When.
+    #[n(1)]
+    pub at: Timestamp,
+}
+
 /// Why a job waits, and until when.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct Explanation {
@@ -105,4 +116,8 @@ pub struct Explanation {
     /// It does not wait: it runs, or is over.
     #[n(10)]
     pub waits: bool,
+    /// Times to come that what it waits for depends on: its begin, its deadline, reservations.
+    #[n(11)]
+    #[cbor(default)]
+    pub times: Vec<Moment>,
 }

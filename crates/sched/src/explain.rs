@@ -6,7 +6,7 @@ use crate::licenses::asked;
 use muster_core::account_limits::Scope;
 use muster_core::command::Identity;
 use muster_core::decide::prospective_job;
-use muster_core::explain::{Ahead, ExpectedStart, Explanation, Sooner};
+use muster_core::explain::{Ahead, ExpectedStart, Explanation, Moment, Sooner};
 use muster_core::hostlist;
 use muster_core::ids::JobId;
 use muster_core::job::{Job, JobState, Reason};
@@ -50,6 +50,7 @@ pub fn explain(state: &State, id: JobId, now: Timestamp) -> Option<Explanation> 
     told.predicted = found.predicted;
     told.start = found.starts.get(&id).cloned();
     told.waits_for = waits_for(state, job, now);
+    told.times = times(state, job, now);
     (told.ahead, told.ahead_count) = ahead(state, job, &found);
     (told.sooner, told.tried) = sooner(state, job, told.start.as_ref(), now);
     Some(told)
@@ -116,7 +117,7 @@ fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
             wanted(job)
         )],
         Reason::BeginTime => vec![
-            "It asks for a later begin (--begin), and is not considered before that time.".into(),
+            "It asks for a later begin (--begin), and is not considered before.".into(),
         ],
         Reason::LaunchBackoff => {
             vec!["It could not be started on its node and is tried again after a while.".into()]
@@ -170,6 +171,55 @@ fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
         reason if reason.is_limit() => vec![limit(state, job, now)],
         other => vec![format!("Its reason is {}.", other.name())],
     }
+}
+
+/// Times to come that what it waits for depends on.
+fn times(state: &State, job: &Job, now: Timestamp) -> Vec<Moment> {
+    let mut all = Vec::new();
+    let mut tell = |what: String, at: Option<Timestamp>| {
+        all.extend(at.filter(|at| *at > now).map(|at| Moment { what, at }));
+    };
+    tell("Not before".into(), job.begin_at);
+    tell("To be over by (--deadline)".into(), job.spec.deadline);
+    match job.reason {
+        Reason::Reservation => {
+            for name in job.spec.reservations() {
+                let reservation = state.reservations.get(name);
+                tell(
+                    format!("Reservation {name} begins"),
+                    reservation.map(|r| r.start),
+                );
+            }
+        }
+        Reason::NodesReserved | Reason::ReservedForMaintenance => {
+            let length_s = job.time_limit.seconds();
+            let end = length_s.map_or(Timestamp(i64::MAX), |s| now.plus_s(s));
+            let mine = |name: &String| {
+                let partitions = partitions_of(job);
+                let mut known = partitions.iter().filter_map(|p| state.partition(p));
+                known.any(|p| p.nodes.contains(name))
+            };
+            for reservation in state.reservations.iter() {
+                let own = job.spec.reservations().any(|name| name == reservation.name);
+                let nodes = reservation.nodes.iter().map(|node| &node.name);
+                let names: Vec<&String> = nodes.filter(|name| mine(name)).collect();
+                if own || names.is_empty() || !reservation.meets(now, now, end) {
+                    continue;
+                }
+                let (name, nodes) = (&reservation.name, hostlist::compress(&names));
+                tell(
+                    format!("Reservation {name} of {nodes} begins"),
+                    Some(reservation.start),
+                );
+                tell(
+                    format!("Reservation {name} of {nodes} is over"),
+                    Some(reservation.end),
+                );
+            }
+        }
+        _ => {}
+    }
+    all
 }
 
 /// What there is of the licenses that it asks for, and who has the rest.
@@ -630,7 +680,17 @@ fn elsewhere(state: &State, job: &Job, now: Timestamp, all: &mut Vec<Change>) {
 fn without(job: &Job, all: &mut Vec<Change>) {
     type Drop = fn(&mut JobSpec);
     let ask = &job.spec.ask;
-    let list: [(bool, &str, Drop); 9] = [
+    let list: [(bool, &str, Drop); 11] = [
+        (
+            job.begin_at.is_some() && job.spec.begin.is_some(),
+            "--begin",
+            |s| {
+                s.begin = None;
+            },
+        ),
+        (job.spec.licenses.is_some(), "--licenses", |s| {
+            s.licenses = None;
+        }),
         (ask.switches.is_some(), "--switches", |s| {
             s.ask.switches = None
         }),

@@ -113,6 +113,10 @@ fn never(state: &State, id: JobId, now: Timestamp) -> Refusal {
     };
     let why = match reason {
         Reason::Resources | Reason::Priority | Reason::None => Vec::new(),
+        Reason::JobHeldUser | Reason::JobHeldAdmin => vec![
+            "it would be held (--hold, or a priority of 0) and start only after 'scontrol release'"
+                .into(),
+        ],
         _ => obstacles(state, id, now),
     };
     match why.as_slice() {
@@ -125,8 +129,12 @@ fn never(state: &State, id: JobId, now: Timestamp) -> Refusal {
 pub(crate) fn with_change(state: &State, id: JobId, spec: JobSpec, limit: TimeLimit) -> State {
     let mut state = state.clone();
     let at = state.jobs.get(&id).map_or(Timestamp(0), |j| j.submit_time);
+    let begun = state.jobs.get(&id).is_some_and(|j| j.spec.begin.is_some()) && spec.begin.is_none();
     let changes = [JobChange::Spec(Arc::new(spec)), JobChange::TimeLimit(limit)];
-    for change in changes {
+    for change in changes
+        .into_iter()
+        .chain(begun.then_some(JobChange::Eligible))
+    {
         state.apply(&Event::JobChanged { id, change, at });
     }
     state

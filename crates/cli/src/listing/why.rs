@@ -82,6 +82,11 @@ fn text(told: &Explanation, ctx: &Ctx) -> String {
     for line in &told.waits_for {
         let _ = writeln!(out, "  {line}");
     }
+    for moment in &told.times {
+        let _ = write!(out, "  {}: ", moment.what);
+        ctx.time(&mut out, moment.at);
+        let _ = writeln!(out, " (in {})", span(moment.at.since_ms(told.now) / 1000));
+    }
     match &told.start {
         Some(start) => {
             let _ = writeln!(out, "Expected start: {}", when(start, told.now, ctx));
@@ -213,6 +218,7 @@ fn document(told: &Explanation) -> Value {
         "waits": told.waits,
         "reason": told.reason.name(),
         "waits_for": told.waits_for,
+        "times": told.times.iter().map(|m| json!({"what": m.what, "at": m.at.unix_s()})).collect::<Vec<Value>>(),
         "ahead": told.ahead.iter().map(ahead).collect::<Vec<Value>>(),
         "ahead_count": told.ahead_count,
         "expected_start": told.start.as_ref().map(start),
@@ -227,7 +233,7 @@ fn document(told: &Explanation) -> Value {
 mod tests {
     use super::*;
     use jiff::tz::TimeZone;
-    use muster_core::explain::Sooner;
+    use muster_core::explain::{Moment, Sooner};
     use muster_core::job::Reason;
 
     fn told() -> Explanation {
@@ -275,6 +281,10 @@ mod tests {
             tried: 5,
             now,
             waits: true,
+            times: vec![Moment {
+                what: "Not before".into(),
+                at: now.plus_s(3600),
+            }],
         }
     }
 
@@ -286,6 +296,7 @@ mod tests {
             "\
 Job 17 waits: Resources
   It is next in partition batch.
+  Not before: 2026-11-23T22:53:46 (in 1 h 0 min)
 Expected start: 2026-11-23T23:23:46 (in 1 h 30 min) on n[1-2] in partition batch
   if jobs run as long as predicted, and nobody submits a job that comes first
 Ahead of it on those nodes (3):

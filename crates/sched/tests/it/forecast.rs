@@ -1,7 +1,7 @@
 //! Forecasts and explanations of small scenarios: what is foretold is what then happens.
 
 use crate::world::{World, cluster, job, nodes, partition, wide};
-use muster_core::command::{Command, Identity, UserCommand};
+use muster_core::command::{Command, Identity, NameList, Reply, ReservationAsk, UserCommand};
 use muster_core::event::JobChange;
 use muster_core::explain::Explanation;
 use muster_core::ids::JobId;
@@ -252,7 +252,10 @@ fn licenses_and_limits_are_named() {
         why(&world, c).waits_for[0],
         "It asks for 1 of license foo; 1 of 3 can be had now, which are kept for a job that comes first."
     );
-    assert_eq!(sooner(&world, c), [("--time=15".into(), 0)]);
+    assert_eq!(
+        sooner(&world, c),
+        [("--time=15".into(), 0), ("without --licenses".into(), 0)]
+    );
     assert_eq!(
         why(&world, large).waits_for,
         ["Partition p takes jobs of at most 2 nodes."]
@@ -303,4 +306,94 @@ fn beyond_the_bound_times_are_estimates() {
     assert_eq!(found.starts.len(), 49);
     assert!(!found.starts[&all[10]].estimate && found.starts[&all[49]].estimate);
     assert!(found.starts[&all[49]].at > found.starts[&all[20]].at);
+}
+
+/// Submits through the core, so that reasons and times are its own.
+fn submitted(world: &mut World, spec: JobSpec) -> JobId {
+    let identity = Identity {
+        uid: 1000,
+        user: "ann".into(),
+        ..Identity::default()
+    };
+    let submit = UserCommand::Submit {
+        spec: Box::new(of("ann", spec)),
+        blobs: vec![],
+        test_only: false,
+    };
+    match world.decide(&Command::User(identity, submit)) {
+        Some(Reply::Submitted { id, .. }) => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What is told of times, in minutes from now.
+fn times(world: &World, id: JobId) -> Vec<(String, u64)> {
+    let told = why(world, id).times;
+    let moments = told.iter();
+    { moments.map(|m| (m.what.clone(), minutes(world, m.at))) }.collect()
+}
+
+#[test]
+fn times_are_told_and_a_later_begin_is_a_change_to_make() {
+    let mut world = World::simple(2, 1);
+    let mut late = job(1, 30);
+    late.kind = JobKind::Allocation;
+    late.begin = Some(world.now.plus_s(3600));
+    late.deadline = Some(world.now.plus_s(7200));
+    let late = submitted(&mut world, late);
+    world.pass_by_core();
+    assert_eq!(
+        times(&world, late),
+        [
+            ("Not before".to_owned(), 60),
+            ("To be over by (--deadline)".to_owned(), 120)
+        ]
+    );
+    assert_eq!(foretold(&world, late).map(|(at, _)| at), Some(60));
+    assert_eq!(sooner(&world, late), [("without --begin".to_owned(), 0)]);
+}
+
+#[test]
+fn reservations_in_the_way_and_ones_own_are_told_with_their_times() {
+    let mut world = World::simple(2, 1);
+    let ask = ReservationAsk {
+        name: Some("r".into()),
+        start: Some(world.now.plus_s(20 * 60)),
+        duration: Some(TimeLimit::Minutes(30)),
+        nodes: Some("n[0-1]".into()),
+        users: Some(NameList::AllBut(vec!["nobody".into()])),
+        ..ReservationAsk::default()
+    };
+    world.admin(UserCommand::CreateReservation(Box::new(ask)));
+    let long = world.submit(of("ann", job(1, 60)));
+    let mut inside = of("ann", job(1, 10));
+    inside.reservation = Some("r".into());
+    let inside = world.submit(inside);
+    world.pass_by_core();
+    assert_eq!(
+        times(&world, long),
+        [
+            ("Reservation r of n[0-1] begins".to_owned(), 20),
+            ("Reservation r of n[0-1] is over".to_owned(), 50)
+        ]
+    );
+    assert_eq!(
+        times(&world, inside),
+        [("Reservation r begins".to_owned(), 20)]
+    );
+}
+
+#[test]
+fn who_would_be_held_is_told_so_before_submitting() {
+    let world = World::simple(1, 1);
+    let mut spec = of("ann", job(1, 10));
+    (spec.kind, spec.hold) = (JobKind::Allocation, true);
+    let identity = Identity {
+        uid: 1000,
+        user: "ann".into(),
+        ..Identity::default()
+    };
+    let told = would_start(&world.state, &identity, &spec, world.now);
+    let text = told.expect_err("it is held").to_string();
+    assert!(text.contains("it would be held"), "{text}");
 }
