@@ -271,6 +271,19 @@ mod tests {
     use std::path::Path;
 
     #[test]
+    fn whole_nodes_come_without_their_memory_unless_it_is_counted() {
+        let consumed = |lines: &str| {
+            let text = format!("ClusterName=c\nSlurmctldHost=h\n{lines}NodeName=n CPUs=2\n");
+            let (config, _) = load_text(Path::new("slurm.conf"), &text);
+            config.select_parameters.memory
+        };
+        assert!(!consumed("SelectType=select/linear\n"));
+        assert!(consumed(
+            "SelectType=select/linear\nSelectTypeParameters=CR_Memory\n"
+        ));
+    }
+
+    #[test]
     fn the_core_gets_names_minutes_and_device_files() {
         let text = "ClusterName=C\nSlurmctldHost=h\nSlurmUser=alice\nMinJobAge=2\n\
                     GresTypes=gpu\nDefMemPerCPU=2G\nSelectTypeParameters=CR_CPU\n\

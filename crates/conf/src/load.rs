@@ -642,6 +642,11 @@ fn select_parameters(reader: &Reader<'_>) -> SelectParameters {
         memory: false,
         others: Vec::new(),
     };
+    // What is the default is so with cons_tres; select/linear has none.
+    let linear = reader.plugin("SelectType").eq_ignore_ascii_case("linear");
+    if linear && reader.given("SelectTypeParameters").is_none() {
+        return parameters;
+    }
     for word in reader.list("SelectTypeParameters") {
         let lower = word.to_ascii_lowercase();
         let (unit, memory) = match lower.strip_suffix("_memory") {

@@ -421,6 +421,8 @@ impl<'a> JobRow<'a> {
             Sharing::Exclusive => "NO",
             Sharing::ExclusiveUser => "USER",
             Sharing::Oversubscribe => "YES",
+            // Whole nodes are nobody else's, as with select/linear.
+            Sharing::Default if self.job.alloc.as_ref().is_some_and(|a| a.exclusive) => "NO",
             Sharing::Default => {
                 match ctx.partition(&self.job.partition).map(|p| p.over_subscribe) {
                     Some(OverSubscribe::Exclusive) => "NO",
