@@ -204,9 +204,11 @@ fn resolve_dependents(draft: &mut Draft<'_>, id: JobId) {
         |key: (JobId, Option<u32>)| waiting.extend(index.get(&key).into_iter().flatten());
     look((id, None));
     look((submission, None));
+    // With the last task the array is over, for which tasks without a counterpart wait.
+    let all_over = draft.counts(submission).is_some_and(|c| c.unfinished == 0);
     match &job.array {
-        ArrayRole::Task { index, .. } => look((submission, Some(*index))),
-        ArrayRole::None | ArrayRole::Pending { .. } => {
+        ArrayRole::Task { index, .. } if !all_over => look((submission, Some(*index))),
+        _ => {
             let of_tasks = (submission, Some(0))..=(submission, Some(u32::MAX));
             waiting.extend(index.range(of_tasks).flat_map(|(_, ids)| ids));
         }

@@ -1,6 +1,6 @@
 //! Dependencies between jobs, arrays and tasks.
 
-use crate::world::{World, after, array, config, on, spec, target};
+use crate::world::{World, after, array, config, on, spec, target, task};
 use muster_core::command::UserCommand;
 use muster_core::config::ClusterConfig;
 use muster_core::ids::JobId;
@@ -312,6 +312,35 @@ fn aftercorr_pairs_tasks() {
         );
         assert_eq!(reason(&world, array), Reason::None, "4 and 5 are free");
     }
+    world.check_replay();
+}
+
+#[test]
+fn a_task_of_its_own_without_a_counterpart_waits_for_the_array() {
+    let mut world = World::new();
+    let base = world.submit(JobSpec {
+        array: array(0, 1, None),
+        ..spec("a")
+    });
+    let second = world.submit(JobSpec {
+        array: array(0, 5, None),
+        ..waits(Kind::AfterCorr, base)
+    });
+    let (user, target) = (true, task(second, 5));
+    let hold = UserCommand::Hold {
+        target: target.clone(),
+        user,
+    };
+    world.must(1000, hold);
+    world.must(1000, UserCommand::Release { target });
+    let apart = world.task_id(second, 5);
+    assert_ne!(apart, second);
+    for index in [0, 1] {
+        assert_eq!(reason(&world, apart), Reason::Dependency);
+        world.start(base, &[0]);
+        world.finish(world.task_id(base, index), 0);
+    }
+    assert_eq!(reason(&world, apart), Reason::None);
     world.check_replay();
 }
 

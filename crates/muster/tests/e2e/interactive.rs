@@ -10,7 +10,7 @@ fn srun_runs_over_nodes_with_labels_and_the_worst_exit_code() {
     let out =
         c.ok("srun -N4 -l bash -c 'echo $SLURMD_NODENAME $SLURM_PROCID/$SLURM_NTASKS' | sort");
     assert_eq!(out, "0: n1 0/4\n1: n2 1/4\n2: n3 2/4\n3: n4 3/4");
-    let worst = c.run("srun -n3 bash -c 'exit $SLURM_PROCID'");
+    let worst = c.run("srun -w n1 -n3 bash -c 'exit $SLURM_PROCID'");
     assert_eq!(worst.code, 2, "{}", worst.err);
     assert!(
         worst
@@ -19,7 +19,7 @@ fn srun_runs_over_nodes_with_labels_and_the_worst_exit_code() {
         "{}",
         worst.err
     );
-    let signal = c.run("srun bash -c 'kill -SEGV $$'");
+    let signal = c.run("srun -w n1 bash -c 'kill -SEGV $$'");
     assert_eq!(signal.code, 139);
     assert!(
         signal
