@@ -236,9 +236,8 @@ impl<G: Ground> Search<'_, G> {
         let heaviest = self.weight(&found);
         let is_short = d.widest && found.len() < even.wanted;
         // One that held a part that no node can halve would have been found.
-        let may_be_lighter = self.part.weights.first().is_some_and(|w| *w < heaviest)
-            && found.len() < max_nodes
-            && even.each > d.tasks_least();
+        let may_be_lighter =
+            self.part.weights.first().is_some_and(|w| *w < heaviest) && even.each > d.tasks_least();
         if d.tasks.is_none() || !(is_short || may_be_lighter) {
             return found;
         }
@@ -246,16 +245,14 @@ impl<G: Ground> Search<'_, G> {
             true => self.part.order.len(),
             false => self.part.weights.partition_point(|w| *w < heaviest),
         };
-        let Some(chosen) = self.fewest(&[], all(0..end), max_nodes) else {
-            return found;
-        };
+        let rest = all(0..end);
         let rank = |nodes: &[Candidate]| {
             let missing = even.wanted.saturating_sub(nodes.len());
             (is_short.then_some(missing), self.weight(nodes))
         };
-        match rank(&chosen) < rank(&found) {
-            true => chosen,
-            false => found,
+        match self.fewest(&[], rest.clone(), max_nodes) {
+            Some(chosen) if rank(&chosen) < rank(&found) => chosen,
+            _ => self.tightened(0, found, &rest),
         }
     }
 
@@ -528,7 +525,8 @@ impl<G: Ground> Search<'_, G> {
         })
     }
 
-    /// Nodes were taken for having most devices; each gives way to the one that does with the fewest, the last first.
+    /// Nodes were taken for having most; each gives way to the lightest and smallest one that does instead, the last
+    /// first.
     fn tightened(
         &self,
         required: usize,
@@ -538,10 +536,10 @@ impl<G: Ground> Search<'_, G> {
         /// Of more nodes only the last gives way.
         const LOOKED_AT: usize = 32;
         let d = self.demand;
-        if !d.devices.of_job() || self.by_load() {
+        if self.by_load() {
             return chosen;
         }
-        let size = |c: &Candidate| (c.share, c.most);
+        let size = |c: &Candidate| (self.part.weights[c.pos], c.share, c.most);
         let first = required.max(chosen.len().saturating_sub(match chosen.len() {
             0..LOOKED_AT => LOOKED_AT,
             _ => 1,

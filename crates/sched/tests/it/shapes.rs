@@ -142,14 +142,16 @@ fn lighter_nodes_before_fewer_ones() {
         (job(5, 9), "n0:4 n1:1"),
         // The light ones do not hold it, and then few nodes are better.
         (job(9, 9), "n2:9"),
-        (job(20, 9), "n2:16 n3:4"),
+        (job(20, 9), "n0:4 n2:16"),
         (job(33, 9), "n0:4 n2:16 n3:13"),
+        (wide(2, 20, 9), "n0:4 n2:16"),
+        (wide(2, 24, 9), "n2:16 n3:8"),
         // No lighter nodes are to be had in so small a number.
         (with(job(5, 9), |s| s.ask.max_nodes = Some(1)), "n2:5"),
         // Of a range as many as there are.
         (
             with(wide(1, 24, 9), |s| s.ask.max_nodes = Some(3)),
-            "n0:4 n2:16 n3:4",
+            "n0:4 n1:4 n2:16",
         ),
         (
             with(wide(2, 24, 9), |s| s.ask.max_nodes = Some(5)),
