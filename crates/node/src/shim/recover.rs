@@ -26,6 +26,9 @@ impl Shim {
         for (run, old) in old {
             self.take_over(run, &old, same_boot);
         }
+        if same_boot {
+            self.find_steps();
+        }
         self.unsettled = true;
     }
 

@@ -1,10 +1,10 @@
 //! What a step daemon keeps from one step of its job to the next: where it listens, the lines to the shim and to the agent,
 //! the signals that it takes. It knows nothing of steps but how to be told of the next one and to tell how one ended.
 
-use super::Setting;
+use super::{Kept, Setting};
 use crate::descriptors::{self, HandedOver, WithOrder};
 use crate::shim::ProcessTree;
-use crate::shim::wire::StepOrder;
+use crate::shim::wire::{Run, StepOrder};
 use crate::sys;
 use minicbor::{Decode, Encode};
 use muster_core::ids::StepNo;
@@ -49,6 +49,29 @@ pub(crate) enum Told {
     /// This step has ended; there may be another.
     #[n(0)]
     Ended(#[n(0)] StepNo, #[n(1)] Box<StepEnd>),
+    /// To a shim that did not start it: this it runs.
+    #[n(1)]
+    Runs(#[n(0)] Box<Running>),
+}
+
+/// What a daemon runs, for a shim that may never have heard of it.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct Running {
+    /// The job.
+    #[n(0)]
+    pub(crate) run: Run,
+    /// The step.
+    #[n(1)]
+    pub(crate) step: StepNo,
+    /// The daemon's process.
+    #[n(2)]
+    pub(crate) pid: i32,
+    /// Directories of the step's outside the spool directory.
+    #[n(3)]
+    pub(crate) dirs: Vec<PathBuf>,
+    /// See [`Setting::kept`].
+    #[n(4)]
+    pub(crate) kept: Kept,
 }
 
 /// Another step of the job.
@@ -63,6 +86,9 @@ pub(crate) struct NextStep {
     /// File for the result.
     #[n(2)]
     pub(crate) result: String,
+    /// See [`Setting::kept`].
+    #[n(3)]
+    pub(crate) kept: Kept,
 }
 
 impl NextStep {
@@ -78,6 +104,7 @@ impl NextStep {
             kill_wait: Duration::from_millis(self.kill_wait_ms),
             result: PathBuf::from(self.result),
             dirs: Vec::new(),
+            kept: self.kept,
         };
         (self.order, setting)
     }
@@ -231,6 +258,15 @@ impl Home {
         };
         self.agent = Some(line).filter(|_| open);
         given
+    }
+
+    /// There is a new shim, on this connection, which is told what runs.
+    pub(super) fn adopted(&mut self, stream: UnixStream, running: Running) {
+        let line = Line::new(stream).ok();
+        self.shim = line.and_then(|mut line| {
+            let told = line.say(&Told::Runs(Box::new(running)));
+            told.then_some(line)
+        });
     }
 
     /// Tells the shim how the step ended; whether it was there to hear it.
