@@ -174,7 +174,7 @@ fn a_failed_mpich_rank_ends_the_step_with_its_status() {
 
 #[test]
 fn a_step_of_mpich_that_is_ended_or_loses_a_daemon_leaves_nothing() {
-    let c = Cluster::start(2, 4);
+    let c = Cluster::with_own_clock(2, 4);
     build(&c);
     c.ok("salloc -Q -N2 -n4 --no-shell");
     let home = c.path("").display().to_string();
@@ -196,7 +196,8 @@ fn a_step_of_mpich_that_is_ended_or_loses_a_daemon_leaves_nothing() {
         c.until("the ranks are up", || c.read("out").lines().count() == 4);
         child
     };
-    let mut late = hang("--time=0:02");
+    let mut late = hang("--time=1");
+    c.put_forward(60);
     assert!(!late.wait().unwrap().success());
     assert!(
         c.read("err").contains("DUE TO TIME LIMIT"),
