@@ -703,6 +703,7 @@ impl<'a> Stepd<'a> {
                 self.give_up_at.get_or_insert(at);
             }
         }
+        self.remove_leftovers();
         if let Some(pmix) = &mut self.pmix {
             pmix.stop();
         }
@@ -737,12 +738,13 @@ impl<'a> Stepd<'a> {
     }
 
     /// Signals the tasks, and the srun of steps that they spawned.
-    fn signal_all(&self, signal: i32) {
+    fn signal_all(&mut self, signal: i32) {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let host = self.host_pid();
         let mut found = self.home.tree.below(&[own]);
         // The host ends by itself, after them.
         found.retain(|pid| Some(*pid) != host);
+        self.note_leftovers(&found, signal);
         for pid in found {
             sys::kill(pid, signal);
         }
