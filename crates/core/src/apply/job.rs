@@ -318,7 +318,10 @@ impl Job {
                 self.spec = spec.clone();
                 if *hold {
                     (self.hold, self.priority) = (Hold::User, 0);
-                    self.reason = Reason::ReservationDeleted;
+                    // What can never start stays so, whatever else held it: once released nothing would tell it again.
+                    if self.reason != Reason::DependencyNeverSatisfied {
+                        self.reason = Reason::ReservationDeleted;
+                    }
                 }
             }
             JobChange::EndBy(at) => self.end_by = *at,

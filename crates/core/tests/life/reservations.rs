@@ -1,6 +1,6 @@
 //! Reservations: making, changing, deleting, who may, what becomes of them and of jobs.
 
-use crate::world::{World, config, spec, target};
+use crate::world::{World, after, config, on as condition, spec, target};
 use muster_core::command::{
     JobUpdate, NameList, NodeUpdate, PlannedStart, Reply, ReservationAsk, UserCommand,
 };
@@ -8,7 +8,7 @@ use muster_core::ids::{JobId, NodeIdx};
 use muster_core::job::{Hold, JobState, Reason};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::reservation::{Flags, Reservation};
-use muster_core::spec::JobSpec;
+use muster_core::spec::{DependencyKind, JobSpec};
 use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
 
@@ -380,6 +380,26 @@ fn its_end_is_the_end_of_its_jobs() {
     assert!(w.state.reservations.is_empty());
     w.must(1000, UserCommand::Release { target: target(b) });
     assert_eq!(w.state_of(b), (JobState::Pending, Reason::None));
+}
+
+#[test]
+fn its_end_lets_no_job_wait_for_what_can_not_come() {
+    let mut w = World::new();
+    let r = on(&w, "r", 0, 10, "n1");
+    create(&mut w, r).unwrap();
+    let failed = w.submit(spec("failed"));
+    let waits = w.submit(JobSpec {
+        dependency: after(vec![condition(DependencyKind::AfterOk, failed)]),
+        ..inside("r")
+    });
+    w.cancel(1000, target(failed));
+    assert_eq!(w.job(waits).reason, Reason::DependencyNeverSatisfied);
+    w.now = w.now.plus_s(600);
+    w.tick();
+    assert!(w.state.reservations.is_empty());
+    let target = target(waits);
+    w.must(1000, UserCommand::Release { target });
+    assert_eq!(w.job(waits).reason, Reason::DependencyNeverSatisfied);
 }
 
 #[test]
