@@ -736,7 +736,7 @@ fn hears_new_shim() {
     assert!(o.messages[0].ends_with(" DUE TO TIME LIMIT ***"), "{o:?}");
     assert_eq!(step_end(&mut node, 1, 0).state, JobState::Timeout);
     // The daemon was of another shim's: the next step has one of this.
-    let mut srun = Srun::ask(&node, spec(1, &dir, &["true"])).connect();
+    let srun = Srun::ask(&node, spec(1, &dir, &["true"])).connect();
     assert_eq!(srun.finish().exits[&0], ExitStatus { code: 0, signal: 0 });
     assert_eq!(step_end(&mut node, 1, 1).exit.code, 0);
     node.terminate(1, TerminateReason::Finished);

@@ -27,17 +27,14 @@ pub(super) fn remove(noted: &BTreeSet<PathBuf>) {
 
 /// Paths of such memory in a table of a process's memory, proc_pid_maps(5).
 fn named(maps: &str) -> impl Iterator<Item = &str> {
-    let paths = maps.lines().filter_map(|line| {
-        let path = line
-            .split_once('/')
-            .map(|(_, rest)| &line[line.len() - rest.len() - 1..])?;
+    maps.lines().filter_map(|line| {
+        let path = &line[line.find('/')?..];
         let name = Path::new(path).strip_prefix(SHARED_MEMORY).ok()?;
         let name = name.to_str()?;
         let is_one = NAMES.iter().any(|begin| name.starts_with(begin));
         // The kernel says so where the name is gone.
         (is_one && !name.contains('/') && !name.ends_with(" (deleted)")).then_some(path)
-    });
-    paths
+    })
 }
 
 #[cfg(test)]
