@@ -303,14 +303,19 @@ fn without_shim() {
 /// ends after their successors are there, or before.
 fn nobody_knows() {
     use nix::sys::signal::{Signal, kill};
-    for ends_before in [false, true] {
+    for (ends_before, stops_early) in [(false, false), (true, false), (false, true), (true, true)] {
         let dir = Dir::new("nobodyknows");
         let mut node = Node::start(&dir, "n1");
         allocate(1, &dir, &mut [&mut node], 1);
-        let mut first = Srun::ask(&node, spec(1, &dir, &["true"]));
-        assert_eq!(first.said(), [exited(0, 0)]);
-        step_end(&mut node, 1, 0);
+        let mut first = Srun::ask(&node, spec(1, &dir, &["sh", "-c", "read x; exit 4"]));
         let shim = nix::unistd::Pid::from_raw(node.shim_pid());
+        if stops_early {
+            // Nor does the shim hear of the end of the step before.
+            kill(shim, Signal::SIGSTOP).unwrap();
+        }
+        first.stdin.write_all(b"x\n").unwrap();
+        assert_eq!(first.said(), [exited(4, 0)]);
+        assert_eq!(step_end(&mut node, 1, 0).exit.code, 4);
         kill(shim, Signal::SIGSTOP).unwrap();
         let mut srun = Srun::ask(&node, spec(1, &dir, &["sh", "-c", "read x; exit 5"]));
         assert_eq!(srun.created.step, StepNo(1));
@@ -342,6 +347,9 @@ fn nobody_knows() {
         }
         let end = step_end(&mut node, 1, 1);
         assert_eq!((end.exit.code, end.usage.tasks), (5, 1));
+        if stops_early {
+            assert_eq!(step_end(&mut node, 1, 0).exit.code, 4);
+        }
         node.terminate(1, TerminateReason::Finished);
         node.released(1);
         let left = std::fs::read_dir(&node.spool).unwrap().flatten();

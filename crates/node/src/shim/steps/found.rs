@@ -145,12 +145,31 @@ impl Shim {
                 }
             }
         }
+        self.end_steps_before(run, step, pid);
         self.lines.insert(fd, (run, step));
         if ending {
             self.end_step(run, step);
         }
         // It may have ended since.
         self.hear_daemon(fd);
+    }
+
+    /// Steps that a daemon had before this one have ended, which the shim before had not heard.
+    fn end_steps_before(&mut self, run: Run, step: StepNo, pid: i32) {
+        let entry = self.jobs.get(&run);
+        let steps = entry.into_iter().flat_map(|e| &e.steps);
+        let earlier: Vec<StepNo> = steps
+            .filter(|(no, proc)| **no != step && proc.pid == pid && proc.ended.is_none())
+            .map(|(no, _)| *no)
+            .collect();
+        let of_step = Role::Step(run, step);
+        self.watched.retain(|w| w.pid != pid || w.role == of_step);
+        for step in earlier {
+            // A daemon that goes on to another step leaves what was not heard.
+            let result = stepd::read_result(&super::result_path(&self.spool, run, step));
+            let end = result.map_or_else(super::lost, |(end, _)| end);
+            self.end_of_step(run, step, end, false);
+        }
     }
 
     /// Takes in results of steps that are known from nowhere else.
