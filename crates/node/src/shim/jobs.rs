@@ -53,6 +53,8 @@ pub(super) struct Entry {
     /// How its script ended, or why it did not start.
     pub(super) outcome: Option<FromShim>,
     pub(super) steps: BTreeMap<StepNo, StepProc>,
+    /// Steps that an earlier shim has forgotten: what their daemons leave is no news.
+    pub(super) steps_gone: BTreeSet<StepNo>,
     /// Daemons of steps that are over, for others.
     pub(super) spares: Vec<Daemon>,
     /// It is being ended.

@@ -61,6 +61,7 @@ impl Shim {
                 Default::default()
             },
             around: old.around.clone(),
+            steps_gone: old.steps_gone.clone(),
             ..Entry::default()
         };
         self.jobs.insert(run, entry);

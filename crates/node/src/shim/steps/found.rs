@@ -178,8 +178,14 @@ impl Shim {
             let Some((run, step)) = step_of_result(&name) else {
                 continue;
             };
-            let entry = self.jobs.get(&run).filter(|e| !e.released);
-            if entry.is_none_or(|e| e.steps.contains_key(&step)) {
+            let Some(entry) = self.jobs.get(&run).filter(|e| !e.released) else {
+                continue;
+            };
+            if entry.steps_gone.contains(&step) {
+                let _ = fs::remove_file(path);
+                continue;
+            }
+            if entry.steps.contains_key(&step) {
                 continue;
             }
             let Some((end, kept)) = stepd::read_result(&path) else {
