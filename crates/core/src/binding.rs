@@ -194,6 +194,11 @@ pub enum BindDefault {
     Threads,
 }
 
+/// A word that `CpuBind=` does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected {}", BindDefault::WORDS)]
+pub struct NoBindDefault;
+
 impl BindDefault {
     /// What `CpuBind=` may say, where there is to be a default.
     pub const WORDS: &str = "none, socket, ldom, core, thread or off";
@@ -202,7 +207,7 @@ impl BindDefault {
     ///
     /// # Errors
     /// It is none of [`BindDefault::WORDS`].
-    pub fn parse(word: &str) -> Result<Option<BindDefault>, ()> {
+    pub fn parse(word: &str) -> Result<Option<BindDefault>, NoBindDefault> {
         Ok(Some(match word.to_ascii_lowercase().as_str() {
             // A board is all of a node.
             "none" | "board" => BindDefault::None,
@@ -211,7 +216,7 @@ impl BindDefault {
             "core" | "cores" => BindDefault::Cores,
             "thread" | "threads" => BindDefault::Threads,
             "off" => return Ok(None),
-            _ => return Err(()),
+            _ => return Err(NoBindDefault),
         }))
     }
 
@@ -456,7 +461,7 @@ mod tests {
             assert!(bind.name().starts_with(&word.to_lowercase()));
         }
         assert_eq!(BindDefault::parse("off"), Ok(None));
-        assert_eq!(BindDefault::parse(""), Err(()));
+        assert_eq!(BindDefault::parse(""), Err(NoBindDefault));
     }
 
     #[test]

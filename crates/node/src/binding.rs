@@ -401,7 +401,7 @@ fn site_kind(word: &str) -> CpuBindKind {
         Ok(Some(BindDefault::Ldoms)) => CpuBindKind::To(Unit::Ldoms),
         Ok(Some(BindDefault::Cores)) => CpuBindKind::To(Unit::Cores),
         Ok(Some(BindDefault::Threads)) => CpuBindKind::To(Unit::Threads),
-        Ok(Some(BindDefault::None) | None) | Err(()) => CpuBindKind::None,
+        Ok(Some(BindDefault::None) | None) | Err(_) => CpuBindKind::None,
     }
 }
 

@@ -80,10 +80,8 @@ pub(super) fn update(
 
 /// `CpuBind=` of nodes and partitions.
 pub(super) fn bind_default(word: &str) -> Result<Option<BindDefault>, Refusal> {
-    BindDefault::parse(word).map_err(|()| {
-        let detail = format!("CpuBind={word}: expected {}", BindDefault::WORDS);
-        Refusal::new(RefusalCode::InvalidValue, detail)
-    })
+    BindDefault::parse(word)
+        .map_err(|e| Refusal::new(RefusalCode::InvalidValue, format!("CpuBind={word}: {e}")))
 }
 
 fn power_wish(state: &str) -> Option<power::Wish> {
