@@ -201,6 +201,7 @@ pub fn changes(state: &State, event: &Event) -> Vec<Change> {
             NodeChange::LinkLost
             | NodeChange::Health { .. }
             | NodeChange::Weight(_)
+            | NodeChange::CpuBind(_)
             | NodeChange::Features(_)
             | NodeChange::Comment(_) => Vec::new(),
             _ => node_change(state, node.0, *at),

@@ -476,6 +476,9 @@ pub struct NodeUpdate {
     /// `Comment=`.
     #[n(4)]
     pub comment: Option<String>,
+    /// `CpuBind=`, as it was written.
+    #[n(5)]
+    pub cpu_bind: Option<String>,
 }
 
 /// What a node's agent tells.

@@ -492,4 +492,7 @@ pub enum NodeChange {
     /// It did not come up in time, and counts as powered down.
     #[n(201)]
     ResumeFailed,
+    /// How tasks are bound there by default.
+    #[n(202)]
+    CpuBind(#[n(0)] Option<crate::binding::BindDefault>),
 }

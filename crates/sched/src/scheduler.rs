@@ -220,7 +220,10 @@ impl Scheduler {
                 | NodeChange::LaunchFailed(_) => {
                     self.dirty_nodes.insert(node.0);
                 }
-                NodeChange::Reason(_) | NodeChange::Health { .. } | NodeChange::Comment(_) => {}
+                NodeChange::Reason(_)
+                | NodeChange::Health { .. }
+                | NodeChange::Comment(_)
+                | NodeChange::CpuBind(_) => {}
             },
             Event::BlobStored { .. } | Event::StepStarted { .. } | Event::StepEnded { .. } => {}
         }
