@@ -221,6 +221,24 @@ static FIELDS: &[Field] = &[
     field("MaxSubmitPA", "MaxSubmitPA", 11, |r| {
         count(r.qos.limits.max_submit_account)
     }),
+    field("GrpJobsAccrue", "GrpJobsAccrue", 13, |r| {
+        count(limits(r).grp_jobs_accrue)
+    }),
+    field("MaxJobsAccrue", "MaxJobsAccrue", 13, |r| {
+        count(r.terms.limits.max_jobs_accrue)
+    }),
+    field("MaxJobsAccruePU", "MaxJobsAccruePU", 15, |r| {
+        count(r.qos.limits.max_jobs_accrue)
+    }),
+    field("MaxJobsAccruePA", "MaxJobsAccruePA", 15, |r| {
+        count(r.qos.limits.max_jobs_accrue_account)
+    }),
+    field("MaxTRESRunMinsPU", "MaxTRESRunMinsPU", 15, |r| {
+        amounts(&r.qos.limits.max_tres_run_mins_user)
+    }),
+    field("MaxTRESRunMinsPA", "MaxTRESRunMinsPA", 15, |r| {
+        amounts(&r.qos.limits.max_tres_run_mins_account)
+    }),
     field("MinPrioThreshold", "MinPrioThres", 12, |r| {
         count(r.qos.limits.min_priority)
     }),

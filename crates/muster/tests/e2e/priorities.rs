@@ -56,9 +56,9 @@ fn factors_and_shares_are_told() {
         "COMPLETED\nCOMPLETED",
     );
     assert_eq!(c.read_if_there("order"), "urgent\nplain\n");
-    let limit = c.run("sacctmgr -i modify user root set grpjobsaccrue=5");
+    let limit = c.run("sacctmgr -i modify user root set maxtresrunminspu=cpu=5");
     assert!(
-        limit.code == 1 && limit.err.contains("grpjobsaccrue=5"),
+        limit.code == 1 && limit.err.contains("maxtresrunminspu=cpu=5"),
         "{limit:?}"
     );
     c.kill(c.controller());
@@ -109,7 +109,27 @@ fn limits_keep_jobs_back_and_say_so() {
         denied.code == 1 && denied.err.contains("MaxTRESMins=cpu=5"),
         "{denied:?}"
     );
-    c.ok(&format!("scancel {wide} {long}"));
+    // One of those that wait gains age, and the next when that one is gone.
+    c.ok("sacctmgr -i modify user root where account=bio set grpjobsaccrue=1");
+    c.ok("sacctmgr -i modify qos tight set maxjobsaccruepu=3 maxtresrunminspa=cpu=7");
+    assert_eq!(
+        c.ok("sacctmgr -n -P show qos tight format=maxjobsaccruepu,maxtresrunminspa"),
+        "3|cpu=7"
+    );
+    let next = c.sbatch("-A bio -n1 -t 90 -o /dev/null --wrap 'sleep 1000'");
+    assert_eq!(
+        c.ok(&format!("squeue -h -j {next} -O accruetime")).trim(),
+        "N/A"
+    );
+    assert!(
+        c.ok(&format!("scontrol show job {next}"))
+            .contains("AccrueTime=Unknown"),
+    );
+    c.ok(&format!("scancel {long}"));
+    c.until("its turn has come", || {
+        c.ok(&format!("squeue -h -j {next} -O accruetime")).trim() != "N/A"
+    });
+    c.ok(&format!("scancel {wide} {next}"));
 }
 
 #[test]

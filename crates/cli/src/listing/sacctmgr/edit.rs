@@ -174,7 +174,7 @@ fn read(verb: Verb, entity: Entity, words: &[String]) -> Result<Words, Failure> 
         }
         if !read.take(entity, &key, sign, value, condition)? {
             return Err(error(format!(
-                "Unknown option: {word}; of limits GrpJobs, GrpSubmitJobs, GrpTRES, GrpTRESMins, GrpTRESRunMins, GrpWall, MaxJobs, MaxSubmitJobs, MaxTRES, MaxTRESMins, MaxTRESPerNode, MaxWall and a QOS' MaxJobsPerAccount, MaxSubmitJobsPerAccount, MaxTRESPerAccount, MaxTRESPerUser, MinTRES are kept"
+                "Unknown option: {word}; of limits GrpJobs, GrpJobsAccrue, GrpSubmitJobs, GrpTRES, GrpTRESMins, GrpTRESRunMins, GrpWall, MaxJobs, MaxJobsAccrue, MaxSubmitJobs, MaxTRES, MaxTRESMins, MaxTRESPerNode, MaxWall and a QOS' MaxJobsAccruePerAccount, MaxJobsAccruePerUser, MaxJobsPerAccount, MaxSubmitJobsPerAccount, MaxTRESPerAccount, MaxTRESPerUser, MaxTRESRunMinsPerAccount, MaxTRESRunMinsPerUser, MinPrioThreshold, MinTRES are kept"
             )));
         }
     }
@@ -577,8 +577,8 @@ mod tests {
 
     #[test]
     fn limits_are_refused_by_name() {
-        let error = asked("add user u account=a grpjobsaccrue=5").unwrap_err();
-        assert!(error.contains("grpjobsaccrue=5"), "{error}");
+        let error = asked("add user u account=a maxtresrunminspu=cpu=5").unwrap_err();
+        assert!(error.contains("maxtresrunminspu=cpu=5"), "{error}");
         let error = asked("add user u account=a maxjobs=x").unwrap_err();
         assert!(error.contains("maxjobs=x: expected a number"), "{error}");
         let AccountsAsk::ModifyQos(qos) = asked("modify qos q set maxtresperuser=cpu=4").unwrap().1

@@ -135,12 +135,19 @@ fn terms_text(out: &mut String, terms: &Terms) {
         max_tres_account: _,
         min_tres: _,
         min_priority: _,
+        max_jobs_accrue_account: _,
+        max_tres_run_mins_user: _,
+        max_tres_run_mins_account: _,
+        grp_jobs_accrue,
+        max_jobs_accrue,
     } = &terms.limits;
     let numbers = [
         ("Priority", &terms.priority),
         ("GrpJobs", grp_jobs),
         ("GrpSubmitJobs", grp_submit),
+        ("GrpJobsAccrue", grp_jobs_accrue),
         ("MaxJobs", max_jobs),
+        ("MaxJobsAccrue", max_jobs_accrue),
         ("MaxSubmitJobs", max_submit),
         ("MaxWallDurationPerJob", max_wall_min),
     ];
