@@ -48,6 +48,8 @@ struct Row {
     account: String,
     user: String,
     default_account: String,
+    default_wckey: String,
+    wckey: String,
     admin_level: String,
     parent: String,
     description: String,
@@ -182,7 +184,8 @@ static FIELDS: &[Field] = &[
     field("DefaultAccount", "Def Acct", 10, |r| {
         r.default_account.clone()
     }),
-    field("DefaultWCKey", "Def WCKey", 10, |_| String::new()),
+    field("DefaultWCKey", "Def WCKey", 10, |r| r.default_wckey.clone()),
+    field("WCKey", "WCKey", 10, |r| r.wckey.clone()),
     field("AdminLevel", "Admin", 9, |r| r.admin_level.clone()),
     field("ParentName", "Par Name", 10, |r| r.parent.clone()),
     field("Description", "Descr", 20, |r| r.description.clone()),
@@ -266,6 +269,7 @@ const QOS: &str = "Name,Priority,GraceTime,Preempt,PreemptExemptTime,PreemptMode
      MaxJobsPU,MaxSubmitPU,MaxTRESPA,MaxJobsPA,MaxSubmitPA,MinTRES";
 const CLUSTER: &str = "Cluster,ControlHost,ControlPort,RPC,Share,GrpJobs,GrpTRES,GrpSubmit,MaxJobs,MaxTRES,MaxSubmit,\
      MaxWall,QOS,DefaultQOS";
+const WCKEY: &str = "WCKey,Cluster,User";
 const TRES: &str = "Type,Name%15,ID";
 
 /// How a listing is laid out.
@@ -376,6 +380,23 @@ enum Entity {
     Qos,
     Cluster,
     Tres,
+    Wckey,
+}
+
+/// Keys of all users; the default one of each with a star, as its jobs have it.
+fn wckeys(all: &Accounts) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for user in all.users.values() {
+        rows.extend(user.wckeys.iter().map(|key| Row {
+            user: user.name.clone(),
+            wckey: match *key == user.default_wckey {
+                true => format!("*{key}"),
+                false => key.clone(),
+            },
+            ..Row::default()
+        }));
+    }
+    rows
 }
 
 /// Which lines, and which columns.
@@ -414,10 +435,11 @@ impl Question {
             }
             word if begins("account", word) => (Entity::Account, ACCOUNT),
             word if begins("cluster", word) => (Entity::Cluster, CLUSTER),
+            word if begins("wckey", word) => (Entity::Wckey, WCKEY),
             _ => {
                 return Err(Failure::new(format!(
                     "sacctmgr: error: show {entity} is not implemented; user, association, account, qos, cluster, tres, \
-                     event, problem and runawayjobs are"
+                     wckey, event, problem and runawayjobs are"
                 )));
             }
         };
@@ -482,6 +504,7 @@ impl Question {
                 ..Row::default()
             }],
             Entity::Tres => tres(),
+            Entity::Wckey => wckeys(all),
         };
         for row in &mut rows {
             row.cluster = cluster.to_owned();
@@ -490,6 +513,7 @@ impl Question {
             Entity::Account => fits(&self.accounts, &row.account),
             Entity::Qos => fits(&self.names, &row.qos.name),
             Entity::Cluster | Entity::Tres => true,
+            Entity::Wckey => fits(&self.names, &row.wckey) && fits(&self.users, &row.user),
             Entity::User if !self.associations => {
                 fits(&self.users, &row.user) && fits(&self.accounts, &row.default_account)
             }
@@ -507,6 +531,7 @@ impl Question {
             let row = |account: &str, terms: &Terms| Row {
                 user: user.name.clone(),
                 default_account: user.default_account.clone(),
+                default_wckey: user.default_wckey.clone(),
                 admin_level: level(&user.name, &user.admin_level),
                 account: account.to_owned(),
                 terms: terms.clone(),
@@ -781,6 +806,7 @@ mod tests {
             default_account: "bio".into(),
             admin_level: "None".into(),
             accounts: [("bio".to_owned(), Terms::default())].into(),
+            ..Default::default()
         };
         all.users.insert("nobody".into(), user);
         let account = muster_core::accounts::Account {

@@ -169,3 +169,34 @@ fn reports_events_and_a_file_of_accounts() {
     c.ok("sacctmgr -i load accounts.cfg");
     assert_eq!(c.ok(show), before);
 }
+
+/// Keys that are enforced, steps that are not accounted for, and times of day that have passed are tomorrow's.
+#[test]
+fn keys_are_enforced_and_steps_not_accounted_for() {
+    let c = Cluster::from_conf(&format!("{CONF}AccountingStorageEnforce=wckeys,nosteps\n"));
+    c.ok("sacctmgr -i add account bio");
+    c.ok("sacctmgr -i add user root account=bio wckeys=k,l defaultwckey=k");
+    assert_eq!(
+        c.ok("sacctmgr -n -P show wckey format=wckey,user"),
+        "*k|root\nl|root"
+    );
+    let refused = c.run("sbatch -A bio --wckey=m -o /dev/null --wrap true");
+    assert!(
+        refused.code == 1 && refused.err.contains("Invalid wckey specification"),
+        "{refused:?}"
+    );
+    let plain = c.sbatch("-A bio -o /dev/null --wrap true");
+    let named = c.sbatch("-A bio --wckey=l -o /dev/null --wrap true");
+    // No row of the script or of a step.
+    c.until_prints(
+        &format!("sacct -n -P -j {plain},{named} -o jobid,state,wckey"),
+        &format!("{plain}|COMPLETED|*k\n{named}|COMPLETED|l"),
+    );
+    let held = c.sbatch("-A bio --begin=4PM -o /dev/null --wrap true");
+    c.until_prints(&format!("squeue -h -j {held} -o %r"), "BeginTime");
+    c.ok(&format!("scancel {held}"));
+    c.ok("scontrol create reservation=r starttime=midnight duration=10 nodes=n1 users=root");
+    c.ok("scontrol update reservation=r duration+=5");
+    let told = c.ok("scontrol -o show reservation r");
+    assert!(told.contains("Duration=00:15:00"), "{told}");
+}

@@ -5,7 +5,9 @@ use super::begins;
 use crate::connect::{Client, ConnectError};
 use muster_core::account_limits::{LimitAsk, Limits, NOT_KEPT};
 use muster_core::accounts::{Accounts, ROOT};
-use muster_core::command::{AccountsAsk, AccountsEdit, QosAsk, Reply, TermsAsk, UserCommand};
+use muster_core::command::{
+    AccountsAsk, AccountsEdit, QosAsk, Reply, TermsAsk, UserCommand, WckeysAsk,
+};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, Write as _};
 
@@ -36,6 +38,7 @@ struct Words {
     default_account: String,
     admin_level: String,
     terms: TermsAsk,
+    wckeys: WckeysAsk,
     qos: QosAsk,
     reset_usage: bool,
     /// What `modify` was given to set.
@@ -214,6 +217,10 @@ impl Words {
             Entity::User if "defaultaccount".starts_with(key) && key.len() > 7 => {
                 self.default_account = value.to_owned();
             }
+            Entity::User if ["defaultwckey", "defwckey"].contains(&key) => {
+                self.wckeys.default = Some(value.to_owned());
+            }
+            Entity::User if bare == "wckey" => self.wckeys.keys = Some((sign, list(value))),
             Entity::User if "adminlevel".starts_with(key) => self.admin_level = value.to_owned(),
             Entity::User if key == "rawusage" => {
                 if value != "0" {
@@ -351,6 +358,7 @@ fn ask(verb: Verb, entity: Entity, w: &Words) -> Result<AccountsAsk, Failure> {
             default_account: w.default_account.clone(),
             admin_level: w.admin_level.clone(),
             terms,
+            wckeys: w.wckeys.clone(),
         },
         (Verb::Modify, Entity::User) if w.reset_usage => AccountsAsk::ResetUsage {
             accounts: w.accounts.clone(),
@@ -360,6 +368,7 @@ fn ask(verb: Verb, entity: Entity, w: &Words) -> Result<AccountsAsk, Failure> {
             default_account: w.default_account.clone(),
             admin_level: w.admin_level.clone(),
             terms,
+            wckeys: w.wckeys.clone(),
         },
         (Verb::Delete, Entity::User) => AccountsAsk::DeleteUsers {
             accounts: w.accounts.clone(),
@@ -573,6 +582,29 @@ mod tests {
             told("nobody", Verb::Delete, Entity::User),
             " Deleting users...\n  nobody\n"
         );
+    }
+
+    #[test]
+    fn keys_of_users() {
+        let AccountsAsk::AddUsers { wckeys, .. } =
+            asked("add user u account=a wckeys=k,l defaultwckey=k")
+                .unwrap()
+                .1
+        else {
+            panic!("a user is added");
+        };
+        let keys = vec!["k".to_owned(), "l".to_owned()];
+        let expected = WckeysAsk {
+            default: Some("k".into()),
+            keys: Some((None, keys)),
+        };
+        assert_eq!(wckeys, expected);
+        let AccountsAsk::ModifyUsers { wckeys, .. } =
+            asked("modify user u set wckeys-=k").unwrap().1
+        else {
+            panic!("a user is changed");
+        };
+        assert_eq!(wckeys.keys, Some((Some('-'), vec!["k".into()])));
     }
 
     #[test]

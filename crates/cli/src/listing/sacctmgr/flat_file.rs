@@ -93,6 +93,12 @@ fn written(cluster: &str, all: &Accounts) -> String {
             if level != "None" && !level.is_empty() {
                 let _ = write!(out, ":AdminLevel='{level}'");
             }
+            if !user.default_wckey.is_empty() {
+                let _ = write!(out, ":DefaultWCKey='{}'", user.default_wckey);
+            }
+            if !user.wckeys.is_empty() {
+                let _ = write!(out, ":WCKeys='{}'", user.wckeys.join(","));
+            }
             terms_text(&mut out, terms);
         }
         for account in &below {
@@ -408,6 +414,8 @@ mod tests {
             default_account: "test".into(),
             admin_level: "Operator".into(),
             accounts: [("test".to_owned(), Terms::default())].into(),
+            wckeys: vec!["k".into(), "l".into()],
+            default_wckey: "k".into(),
         };
         all.users.insert("u".into(), user);
         assert_eq!(
@@ -418,7 +426,7 @@ mod tests {
              Parent - 'cs'\n\
              Account - 'test':Description='test people':Organization='lc':Fairshare=1\n\
              Parent - 'test'\n\
-             User - 'u':DefaultAccount='test':AdminLevel='Operator':Fairshare=1\n"
+             User - 'u':DefaultAccount='test':AdminLevel='Operator':DefaultWCKey='k':WCKeys='k,l':Fairshare=1\n"
         );
     }
 
