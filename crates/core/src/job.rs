@@ -2,6 +2,7 @@
 
 mod allocation;
 mod reason;
+mod shares;
 
 use crate::account_limits::Accrual;
 use crate::cpuset::CpuSet;
