@@ -31,8 +31,10 @@ fn limit(world: &mut World, (a, b, user, q, p): (&str, &str, &str, &str, &str)) 
     let limits = |text: &str, qos: bool| {
         let mut limits = Limits::default();
         for word in text.split_whitespace() {
-            let (key, value) = word.split_once('=').unwrap();
-            limits.set(&(key.into(), value.into()), qos).unwrap();
+            let (key, value) = word.split_once('=').expect("a limit and its value");
+            limits
+                .set(&(key.into(), value.into()), qos)
+                .expect("a limit");
         }
         limits
     };
