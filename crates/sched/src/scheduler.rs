@@ -356,6 +356,7 @@ impl Scheduler {
             | JobChange::Priority(_)
             | JobChange::WaitingOn { .. }
             | JobChange::Eligible
+            | JobChange::Accrues(_)
             | JobChange::NotBefore(_) => self.job(state, id),
             JobChange::ReservationGone { .. } => self.job(state, id),
             JobChange::EndBy(_) | JobChange::NodesUp => self.retimed(state, id),
