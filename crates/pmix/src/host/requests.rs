@@ -105,12 +105,10 @@ impl Host {
                 source,
                 range,
                 infos,
-                reply,
             } => {
                 if !RANGES_HERE.contains(&range) {
                     self.spread(code, &source, &infos);
                 }
-                reply.fail(status::SUCCESS);
             }
             Upcall::Control {
                 targets,
