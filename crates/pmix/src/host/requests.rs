@@ -105,11 +105,9 @@ impl Host {
                 source,
                 range,
                 infos,
-            } => {
-                if !RANGES_HERE.contains(&range) {
-                    self.spread(code, &source, &infos);
-                }
-            }
+            } if !RANGES_HERE.contains(&range) => self.spread(code, &source, &infos),
+            // The library itself tells those who are here.
+            Upcall::Notify { .. } => {}
             Upcall::Control {
                 targets,
                 signal,
