@@ -649,6 +649,20 @@ fn ranks_speak_pmix_over_nodes() {
 }
 
 #[test]
+fn the_agents_environment_names_the_library() {
+    let c = Cluster::start(1, 2);
+    let shim = std::fs::read_to_string(c.path("spool.n1/shim.pid")).unwrap();
+    c.kill(c.agent("n1"));
+    c.kill(shim.trim().parse().unwrap());
+    c.ok("MUSTER_PMIX_LIB=/nowhere/libpmix.so.2 slurmd -N n1");
+    c.until_prints("sinfo -h -o %T", "idle");
+    let ran = c.run("srun --mpi=pmix true");
+    assert_ne!(ran.code, 0);
+    assert!(ran.err.contains("/nowhere/libpmix.so.2"), "{}", ran.err);
+    assert_clean(&c);
+}
+
+#[test]
 fn hosts_talk_by_ucx_where_it_is_wanted_and_there() {
     let c = Cluster::start(4, 2);
     build(&c, "ring", RING);
