@@ -86,7 +86,6 @@ pub(crate) enum Upcall {
         source: ProcName,
         range: u8,
         infos: Packed,
-        reply: Done,
     },
     Query {
         keys: Vec<String>,
@@ -613,18 +612,22 @@ unsafe extern "C" fn notify_event(
     range: u8,
     infos: *const RawInfo,
     count: usize,
-    f: Option<OpFn>,
-    ticket: *mut c_void,
+    _f: Option<OpFn>,
+    _ticket: *mut c_void,
 ) -> c_int {
     // SAFETY: as above.
     let (source, infos) = unsafe { (named(source), sys::slice(infos, count)) };
-    accept(|library| Upcall::Notify {
+    let accepted = accept(|library| Upcall::Notify {
         code,
         source,
         range,
         infos: Infos::packed(library, infos),
-        reply: Done::new(f, ticket),
-    })
+    });
+    // It is on its way. PMIx 4.2 crashes where its callback for this is called by another thread than its own.
+    match accepted {
+        status::SUCCESS => status::OPERATION_SUCCEEDED,
+        refused => refused,
+    }
 }
 
 unsafe extern "C" fn query(

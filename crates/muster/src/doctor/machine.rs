@@ -93,7 +93,22 @@ fn shared_memory() -> Finding {
             "MPI needs more: remount it with a larger size=, or remove what is there",
         );
     }
-    good(name, format!("{text}; {left} directories of running steps"))
+    let text = format!("{text}; {left} directories of MPI steps");
+    if left > 0 && !step_daemons_run() {
+        return note(
+            name,
+            format!("{text}, although none runs"),
+            "they are of nodes whose daemons were killed: start their slurmd again, or remove /dev/shm/muster-pmix.*",
+        );
+    }
+    good(name, text)
+}
+
+/// Whether a step of anybody's runs on this machine.
+fn step_daemons_run() -> bool {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut names = processes.filter_map(|p| fs::read_to_string(p.path().join("comm")).ok());
+    names.any(|name| name.trim_end() == "muster-stepd")
 }
 
 /// Limits that this shell has; daemons have those of their unit.

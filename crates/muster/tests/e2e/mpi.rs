@@ -558,6 +558,110 @@ fn told(c: &Cluster, text: &str) -> usize {
     logs.lines().filter(|line| line.contains(text)).count()
 }
 
+/// Ranks that speak PMIx themselves: an event for all, questions, a line for the log, a signal for the last.
+const PMIX: &str = r#"
+#include <pmix.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+static volatile int registered, heard, signalled;
+static volatile unsigned from;
+static void on_signal(int number) { signalled = number; }
+static void on_event(size_t id, pmix_status_t code, const pmix_proc_t *source, pmix_info_t *infos, size_t count,
+                     pmix_info_t *results, size_t nresults, pmix_event_notification_cbfunc_fn_t done, void *ticket) {
+  from = source->rank;
+  heard = code;
+  if (done) done(PMIX_EVENT_ACTION_COMPLETE, NULL, 0, NULL, NULL, ticket);
+}
+static void on_registered(pmix_status_t status, size_t id, void *ticket) { registered = status ? status : 1; }
+static void await(volatile int *what) { while (!*what) usleep(1000); }
+int main(void) {
+  pmix_proc_t me, all, last;
+  pmix_status_t code = PMIX_EXTERNAL_ERR_BASE - 7, status;
+  pmix_info_t info;
+  signal(SIGUSR1, on_signal);
+  alarm(60);
+  if (PMIx_Init(&me, NULL, 0)) return 1;
+  PMIX_LOAD_PROCID(&all, me.nspace, PMIX_RANK_WILDCARD);
+  PMIx_Register_event_handler(&code, 1, NULL, 0, on_event, on_registered, NULL);
+  await(&registered);
+  if (registered != 1 || PMIx_Fence(&all, 1, NULL, 0)) return 2;
+  if (me.rank == 0 && PMIx_Notify_event(code, &me, PMIX_RANGE_NAMESPACE, NULL, 0, NULL, NULL)) return 3;
+  if (me.rank != 0) {
+    await(&heard);
+    printf("%u hears %d of %u\n", me.rank, PMIX_EXTERNAL_ERR_BASE - heard, from);
+  }
+  if (PMIx_Fence(&all, 1, NULL, 0)) return 4;
+  if (me.rank == 1) {
+    pmix_query_t query;
+    pmix_info_t *results;
+    size_t count;
+    PMIX_QUERY_CONSTRUCT(&query);
+    PMIX_ARGV_APPEND(status, query.keys, PMIX_QUERY_NAMESPACES);
+    PMIX_ARGV_APPEND(status, query.keys, PMIX_QUERY_SPAWN_SUPPORT);
+    status = PMIx_Query_info(&query, 1, &results, &count);
+    if (status) return 5;
+    for (size_t i = 0; i < count; i++)
+      if (PMIX_CHECK_KEY(&results[i], PMIX_QUERY_NAMESPACES))
+        printf("query: %s\n", strcmp(results[i].value.data.string, me.nspace) ? "another" : "own name space");
+      else
+        printf("query: %s\n", results[i].value.data.flag ? "can spawn" : "cannot spawn");
+    PMIX_INFO_LOAD(&info, PMIX_LOG_STDERR, "a word of rank 1", PMIX_STRING);
+    if (PMIx_Log(&info, 1, NULL, 0)) return 6;
+  }
+  if (PMIx_Fence(&all, 1, NULL, 0)) return 7;
+  PMIX_LOAD_PROCID(&last, me.nspace, 3);
+  if (me.rank == 0) {
+    int number = SIGUSR1;
+    pmix_info_t *results = NULL;
+    size_t count = 0;
+    PMIX_INFO_LOAD(&info, PMIX_JOB_CTRL_SIGNAL, &number, PMIX_INT);
+    status = PMIx_Job_control(&last, 1, &info, 1, &results, &count);
+    if (status) printf("job control: %s\n", PMIx_Error_string(status));
+  }
+  if (me.rank == 3) {
+    await(&signalled);
+    printf("3 is signalled\n");
+  }
+  fflush(stdout);
+  if (PMIx_Fence(&all, 1, NULL, 0)) return 8;
+  PMIx_Finalize(NULL, 0);
+  return 0;
+}
+"#;
+
+#[test]
+fn ranks_speak_pmix_over_nodes() {
+    let c = Cluster::start(2, 4);
+    c.write("speak.c", PMIX);
+    c.ok("gcc -o speak speak.c $(pkg-config --cflags --libs pmix)");
+    let ran = c.run("srun --mpi=pmix -N2 -n4 --ntasks-per-node=2 ./speak | sort");
+    assert_eq!(
+        ran.out.trim(),
+        "1 hears 7 of 0\n2 hears 7 of 0\n3 hears 7 of 0\n3 is signalled\nquery: can spawn\nquery: own name space",
+        "{}",
+        ran.err
+    );
+    assert_eq!(ran.err.trim(), "a word of rank 1");
+    c.until_prints("sacct -n -P -j 1.0 -o State,ExitCode", "COMPLETED|0:0");
+    assert_clean(&c);
+}
+
+#[test]
+fn the_agents_environment_names_the_library() {
+    let c = Cluster::start(1, 2);
+    let shim = std::fs::read_to_string(c.path("spool.n1/shim.pid")).unwrap();
+    c.kill(c.agent("n1"));
+    c.kill(shim.trim().parse().unwrap());
+    c.ok("MUSTER_PMIX_LIB=/nowhere/libpmix.so.2 slurmd -N n1");
+    c.until_prints("sinfo -h -o %T", "idle");
+    let ran = c.run("srun --mpi=pmix true");
+    assert_ne!(ran.code, 0);
+    assert!(ran.err.contains("/nowhere/libpmix.so.2"), "{}", ran.err);
+    assert_clean(&c);
+}
+
 #[test]
 fn hosts_talk_by_ucx_where_it_is_wanted_and_there() {
     let c = Cluster::start(4, 2);

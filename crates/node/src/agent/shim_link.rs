@@ -23,8 +23,9 @@ pub(super) fn ensure_shim(options: &AgentOptions) -> anyhow::Result<()> {
     }
     let own = Path::new("/proc/self/exe");
     let program = options.shim_program.as_deref().unwrap_or(own);
-    // Nothing of the operator's shell stays with a process that outlives the agent; messages need the time zone.
-    let kept = ["TZ", "RUST_BACKTRACE"];
+    // Nothing of the operator's shell stays with a process that outlives the agent; messages need the time zone, and hosts
+    // of MPI steps the libraries that the site names.
+    let kept = ["TZ", "RUST_BACKTRACE", "MUSTER_PMIX_LIB", "MUSTER_UCX_LIB"];
     let kept = kept.map(|name| Some((name, std::env::var_os(name)?)));
     let output = Command::new(program)
         .arg0(SHIM_NAME)

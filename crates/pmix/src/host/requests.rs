@@ -105,13 +105,9 @@ impl Host {
                 source,
                 range,
                 infos,
-                reply,
-            } => {
-                if !RANGES_HERE.contains(&range) {
-                    self.spread(code, &source, &infos);
-                }
-                reply.fail(status::SUCCESS);
-            }
+            } if !RANGES_HERE.contains(&range) => self.spread(code, &source, &infos),
+            // The library itself tells those who are here.
+            Upcall::Notify { .. } => {}
             Upcall::Control {
                 targets,
                 signal,
