@@ -320,12 +320,14 @@ impl Demand {
             return 0;
         }
         let (used, granule) = self.core(class);
-        if self.whole && room.cpus < class.job_cpus() {
+        // Jobs of the partition may never have all of it.
+        let most = self.cpu_rule.most(class);
+        if self.whole && room.cpus.min(most) < class.job_cpus() {
             return 0;
         }
         let mut cpus = match self.whole {
             true => self.whole_cpus(class),
-            false => room.cpus.min(self.cpu_rule.most(class)),
+            false => room.cpus.min(most),
         };
         let mut paid = u32::MAX;
         match self.memory {

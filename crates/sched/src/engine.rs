@@ -3,7 +3,7 @@
 //! simulator run this same code.
 
 use crate::Scheduler;
-use muster_core::command::{Command, Reply};
+use muster_core::command::{Command, Reply, UserCommand};
 use muster_core::config::ClusterConfig;
 use muster_core::decide::decide;
 use muster_core::effect::Effect;
@@ -65,6 +65,13 @@ impl Engine {
     /// Decides and applies commands.
     pub fn decide(&mut self, position: usize, command: &Command, now: Timestamp, turn: &mut Turn) {
         let decision = decide(&self.state, command, now);
+        if let Command::User(_, UserCommand::Submit { .. } | UserCommand::SubmitHet { .. }) =
+            command
+            && let Some(refusal) = self.scheduler.impossible(&self.state, &decision.events)
+        {
+            turn.replies.push((position, Reply::Refused(refusal)));
+            return;
+        }
         self.apply(decision.events, turn);
         turn.effects.extend(decision.effects);
         for note in decision.notes {

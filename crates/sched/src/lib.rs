@@ -28,6 +28,7 @@ mod part_cpus;
 mod pass;
 mod place;
 mod planned;
+mod possible;
 mod preempt;
 mod queue;
 mod reserved;

@@ -107,13 +107,16 @@ impl PartCpus {
             true => cores_by_socket && config.whole_sockets != Some(false),
             false => config.whole_sockets == Some(true),
         };
-        let bounded = config.max_cpus_per_node.is_some() || config.max_cpus_per_socket.is_some();
+        // Who gets whole nodes gets more than a part of their CPUs (select/linear).
+        let most = |most: Option<u32>| most.filter(|_| !cluster.whole_nodes);
+        let rule = CpuRule {
+            whole_sockets: sockets,
+            per_node: most(config.max_cpus_per_node),
+            per_socket: most(config.max_cpus_per_socket),
+        };
+        let bounded = rule.per_node.is_some() || rule.per_socket.is_some();
         PartCpus {
-            rule: CpuRule {
-                whole_sockets: sockets,
-                per_node: config.max_cpus_per_node,
-                per_socket: config.max_cpus_per_socket,
-            },
+            rule,
             held: vec![CpuSet::default(); if bounded { nodes } else { 0 }],
         }
     }

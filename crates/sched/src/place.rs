@@ -1,8 +1,9 @@
 //! Choosing nodes for a job and laying out its tasks. One algorithm serves the nodes as they are, the nodes as they
 //! will be, and empty nodes (can it ever run?): they differ in the [`Ground`].
 //!
-//! Order of choice: lowest weight, then configuration order, fewest nodes that hold the job. Where the network is not
-//! flat, fewest leaf switches come first (`leaves`).
+//! Order of choice: the lightest nodes that hold the job, of these the fewest, in configuration order; a range of nodes
+//! and `--spread-job` want as many as there are. Where the network is not flat, fewest leaf switches come first
+//! (`leaves`).
 
 mod leaves;
 mod segments;
@@ -201,7 +202,12 @@ impl<G: Ground> Search<'_, G> {
                 wanted => self.first(wanted, even.each),
             };
             if found.len() >= even.count {
-                return Some(found);
+                let all = |places| {
+                    let mut rest = Vec::new();
+                    self.first_of(places, usize::MAX, d.tasks_least(), &mut rest);
+                    rest
+                };
+                return Some(self.unless_better(found, &even, max_nodes, all));
             }
             // When nothing else could do, the search is over: no choice, one node, or full nodes needed.
             let full = d
@@ -215,6 +221,45 @@ impl<G: Ground> Search<'_, G> {
         let rest = self.first(usize::MAX, d.tasks_least());
         self.lacks(&required, &rest, max_nodes);
         self.fewest(&required, rest, max_nodes)
+    }
+
+    /// Nodes that hold an even part each are found quickly, but others may be better: lighter ones, though more, and of a
+    /// range of nodes more of them. `all` gives what is of use at a range of places.
+    fn unless_better(
+        &self,
+        found: Vec<Candidate>,
+        even: &Even,
+        max_nodes: usize,
+        all: impl FnOnce(Range<usize>) -> Vec<Candidate>,
+    ) -> Vec<Candidate> {
+        let d = self.demand;
+        let heaviest = self.weight(&found);
+        let is_short = d.widest && found.len() < even.wanted;
+        // One that held a part that no node can halve would have been found.
+        let may_be_lighter =
+            self.part.weights.first().is_some_and(|w| *w < heaviest) && even.each > d.tasks_least();
+        if d.tasks.is_none() || !(is_short || may_be_lighter) {
+            return found;
+        }
+        let end = match is_short {
+            true => self.part.order.len(),
+            false => self.part.weights.partition_point(|w| *w < heaviest),
+        };
+        let rest = all(0..end);
+        let rank = |nodes: &[Candidate]| {
+            let missing = even.wanted.saturating_sub(nodes.len());
+            (is_short.then_some(missing), self.weight(nodes))
+        };
+        match self.fewest(&[], rest.clone(), max_nodes) {
+            Some(chosen) if rank(&chosen) < rank(&found) => chosen,
+            _ => self.tightened(0, found, &rest),
+        }
+    }
+
+    /// The heaviest weight among nodes.
+    fn weight(&self, chosen: &[Candidate]) -> u32 {
+        let weight = |c: &Candidate| self.part.weights[c.pos];
+        chosen.iter().map(weight).max().unwrap_or(0)
     }
 
     /// So many more nodes would have to hold so many tasks each.
@@ -384,7 +429,8 @@ impl<G: Ground> Search<'_, G> {
         }
     }
 
-    /// The fewest nodes of the lowest weights that hold the job, the named ones among them. `rest` is in order.
+    /// The fewest nodes of the lowest weights that hold the job, the named ones among them; who wants many gets those of
+    /// higher weights, too. `rest` is in order.
     fn fewest(
         &self,
         required: &[Candidate],
@@ -394,7 +440,8 @@ impl<G: Ground> Search<'_, G> {
         let d = self.demand;
         rest.retain(|c| !d.required.contains(&c.node));
         let weight = |c: &Candidate| self.part.weights[c.pos];
-        let mut from = 0;
+        let wanted = self.nodes_wanted(max_nodes);
+        let (mut from, mut best): (usize, Option<Vec<Candidate>>) = (0, None);
         while from <= rest.len() {
             let mut end = from;
             while end < rest.len() && weight(&rest[end]) == weight(&rest[from]) {
@@ -409,23 +456,38 @@ impl<G: Ground> Search<'_, G> {
                 within.sort_by_key(|c| std::cmp::Reverse((c.share, c.most)));
             }
             let candidates = required.iter().chain(&within).copied();
-            if let Some(chosen) = self.enough(candidates, max_nodes) {
-                return Some(self.tightened(required.len(), chosen, &within));
-            }
-            if d.devices.of_job() && !self.by_load() {
+            let mut found = self.enough(candidates, max_nodes);
+            if let Some(chosen) = found {
+                found = Some(self.tightened(required.len(), chosen, &within));
+            } else if d.devices.of_job() && !self.by_load() {
                 // There are two sums to reach; what has fewest devices may have most CPUs.
                 within.sort_by_key(|c| std::cmp::Reverse((c.most, c.share)));
                 let candidates = required.iter().chain(&within).copied();
-                if let Some(chosen) = self.enough(candidates, max_nodes) {
-                    return Some(chosen);
-                }
+                found = self.enough(candidates, max_nodes);
             }
-            if end >= rest.len() {
-                return None;
+            let more = |a: &Vec<Candidate>| best.as_ref().is_none_or(|b| a.len() > b.len());
+            if found.as_ref().is_some_and(more) {
+                best = found;
+            }
+            let full = best.as_ref().is_some_and(|best| best.len() >= wanted);
+            if full || end >= rest.len() {
+                return best;
             }
             from = end;
         }
-        None
+        best
+    }
+
+    /// So many nodes are taken if there are as many, although fewer would do.
+    fn nodes_wanted(&self, max_nodes: usize) -> usize {
+        let d = self.demand;
+        match d.tasks {
+            Some(tasks) if d.spread || d.widest => {
+                max_nodes.min((tasks as usize).max(d.min_nodes as usize))
+            }
+            None if d.spread || !d.fewest => max_nodes,
+            Some(_) | None => 0,
+        }
     }
 
     /// As many of the candidates, in order, as are needed.
@@ -443,11 +505,7 @@ impl<G: Ground> Search<'_, G> {
                 && d.tasks.is_none_or(|t| tasks >= u64::from(t))
                 && self.gives_all(chosen)
         };
-        let most = match d.tasks {
-            Some(tasks) if d.spread || d.widest => max_nodes.min((tasks as usize).max(least)),
-            None if d.spread || !d.fewest => max_nodes,
-            Some(_) | None => 0,
-        };
+        let most = self.nodes_wanted(max_nodes);
         for candidate in candidates {
             if chosen.len() >= max_nodes || done(&chosen, tasks) && chosen.len() >= most {
                 break;
@@ -467,7 +525,8 @@ impl<G: Ground> Search<'_, G> {
         })
     }
 
-    /// Nodes were taken for having most devices; each gives way to the one that does with the fewest, the last first.
+    /// Nodes were taken for having most; each gives way to the lightest and smallest one that does instead, the last
+    /// first.
     fn tightened(
         &self,
         required: usize,
@@ -477,10 +536,10 @@ impl<G: Ground> Search<'_, G> {
         /// Of more nodes only the last gives way.
         const LOOKED_AT: usize = 32;
         let d = self.demand;
-        if !d.devices.of_job() || self.by_load() {
+        if self.by_load() {
             return chosen;
         }
-        let size = |c: &Candidate| (c.share, c.most);
+        let size = |c: &Candidate| (self.part.weights[c.pos], c.share, c.most);
         let first = required.max(chosen.len().saturating_sub(match chosen.len() {
             0..LOOKED_AT => LOOKED_AT,
             _ => 1,

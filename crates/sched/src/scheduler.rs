@@ -5,6 +5,7 @@ use crate::holds::Holds;
 use crate::outlook::Outlook;
 use crate::pass::Pass;
 use crate::planned::PlannedEnds;
+use crate::possible::Known;
 use crate::preempt::Yielding;
 use crate::queue::Queue;
 use crate::reserved::waiting_for;
@@ -85,6 +86,8 @@ pub struct Scheduler {
     /// Where a pass has its promises: empty between passes.
     pub(crate) holds: Holds,
     rebuild: bool,
+    /// What was submitted last.
+    pub(crate) possible: Known,
     /// Less counts towards limits of these since the last pass.
     freed_scopes: BTreeSet<Scope>,
     /// Lanes that limits of use keep back: time alone may let them go. When they are tried again.
@@ -122,6 +125,11 @@ impl Scheduler {
             completing: state.active.iter().filter(completing).copied().collect(),
             ..Scheduler::default()
         }
+    }
+
+    /// Whether what it knows of nodes and partitions is to be read anew.
+    pub(crate) fn is_stale(&self, state: &State) -> bool {
+        self.rebuild || self.fleet.nodes.len() != state.nodes.len()
     }
 
     /// Notes what an event changed. Call it after each applied event, with the state after it.
@@ -220,7 +228,7 @@ impl Scheduler {
 
     /// Works out what to start now. Proposals that are not committed are proposed again by the next plan.
     pub fn plan(&mut self, state: &State, now: Timestamp) -> Plan {
-        if self.rebuild || self.fleet.nodes.len() != state.nodes.len() {
+        if self.is_stale(state) {
             *self = Scheduler::new(state);
         }
         self.fleet.now = now;

@@ -421,6 +421,13 @@ impl<'a> JobRow<'a> {
             Sharing::Exclusive => "NO",
             Sharing::ExclusiveUser => "USER",
             Sharing::Oversubscribe => "YES",
+            Sharing::Default
+                if ctx
+                    .partition(&self.job.partition)
+                    .is_some_and(|p| p.exclusive_user) =>
+            {
+                "USER"
+            }
             // Whole nodes are nobody else's, as with select/linear.
             Sharing::Default if self.job.alloc.as_ref().is_some_and(|a| a.exclusive) => "NO",
             Sharing::Default => {

@@ -29,8 +29,10 @@ pub(super) fn check(
     if let Some(constraint) = &ask.constraint {
         check_constraint(state, "--constraint", constraint)?;
     }
-    if let Some(batch) = &ask.batch {
-        check_constraint(state, "--batch", batch)?;
+    for (option, text) in [("--prefer", &ask.prefer), ("--batch", &ask.batch)] {
+        if let Some(text) = text.as_ref().filter(|text| !text.is_empty()) {
+            check_constraint(state, option, text)?;
+        }
     }
     check_segment(state, partitions, ask)?;
     check_devices(state, ask)?;
@@ -378,14 +380,19 @@ fn check_constraint(state: &State, option: &str, constraint: &str) -> Result<(),
     if let Some(c) = open.last() {
         return refuse(format!("{option}={constraint}: {c} is not closed"));
     }
+    if let Some(sign) = lonely_sign(constraint) {
+        return refuse(format!("{option}={constraint}: {sign} joins two features"));
+    }
     let words = constraint.split(['&', '|', '(', ')', '[', ']', ',']);
     let mut found = false;
     for word in words.map(str::trim).filter(|w| !w.is_empty()) {
-        let name = word
-            .split('*')
-            .next()
-            .unwrap_or_default()
-            .trim_start_matches('!');
+        let (name, count) = match word.split_once('*') {
+            Some((name, count)) => (name, Some(count)),
+            None => (word, None),
+        };
+        if count.is_some_and(|count| !count.parse::<u32>().is_ok_and(|n| n > 0)) {
+            return refuse(format!("{option}={constraint}: * takes a number of nodes"));
+        }
         if name.is_empty() {
             continue;
         }
@@ -403,6 +410,24 @@ fn check_constraint(state: &State, option: &str, constraint: &str) -> Result<(),
     } else {
         refuse(format!("{option}={constraint} names no feature"))
     }
+}
+
+/// A sign of a constraint that has nothing on one of its sides.
+fn lonely_sign(constraint: &str) -> Option<char> {
+    let is_sign = |c: char| matches!(c, '&' | '|' | ',');
+    // What stands before: nothing at first, and after what opens a group.
+    let mut joined = false;
+    let mut last = None;
+    for c in constraint.chars().filter(|c| !c.is_whitespace()) {
+        match c {
+            _ if is_sign(c) && !joined => return Some(c),
+            _ if is_sign(c) => (joined, last) = (false, Some(c)),
+            '(' | '[' => joined = false,
+            ')' | ']' if !joined => return last.or(Some(c)),
+            _ => joined = true,
+        }
+    }
+    last.filter(|_| !joined)
 }
 
 /// Devices that the job asks for, however they are counted: what one node must have of them, and all together.

@@ -114,6 +114,10 @@ fn impossible_wishes_are_refused_with_slurms_errors() {
             R::InvalidFeature,
         ),
         (
+            asking(|a| a.prefer = Some("nosuch".into())),
+            R::InvalidFeature,
+        ),
+        (
             asking(|a| {
                 a.gres = vec![GresAsk {
                     name: "gpu".into(),
@@ -417,7 +421,24 @@ fn nodes_named_count_and_gres_must_exist() {
         world.refusal(gpus(1, Some("h100"))),
         RefusalCode::InvalidGres
     );
-    world.submit(asking(|a| a.constraint = Some("[ib*2&avx]|!ib".into())));
+    world.submit(asking(|a| {
+        a.constraint = Some("[ib*2&avx*1] | (ib & avx)".into())
+    }));
+    for wrong in [
+        "!ib",
+        "ib&",
+        "|ib",
+        "ib&&avx",
+        "ib*",
+        "ib*0",
+        "ib*x",
+        "()",
+        "(ib|)&avx",
+        "ib,",
+    ] {
+        let refusal = world.refusal(asking(|a| a.constraint = Some(wrong.into())));
+        assert_eq!(refusal, RefusalCode::InvalidFeature, "{wrong}");
+    }
 }
 
 #[test]

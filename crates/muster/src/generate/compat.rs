@@ -27,6 +27,17 @@ What is different and in no list:
   still wait; of which task a number is, both say in `squeue -o %A` and `SLURM_ARRAY_JOB_ID`, `SLURM_ARRAY_TASK_ID`.
 * A running job can give up nodes (`scontrol update`), but not its first one; it gets none while it runs. In accounting
   its steps go on in the row of the size that the job has from then on.
+* Which nodes: those of the lowest `Weight` that hold the job, of these the fewest, and of a range (`-N2-4`) as many as
+  there are. Slurm may split a job over more nodes for the sake of weights.
+* Which CPUs of a node: in the fewest sockets and NUMA domains, those that are left with least. Slurm goes through
+  sockets in turn, or takes the first ones.
+* With `CR_CPU` on nodes with threads a job has as many CPUs as it is counted for; the other threads of its cores stay
+  empty, as they do in Slurm, which shows them in `CPU_IDs`.
+* `--ntasks-per-node` beside `--ntasks` is a most, as the manual says, and so is `--ntasks-per-socket`, with
+  `select/linear` too: a job gets more nodes for it.
+* `-m cyclic` gives each node as many tasks as the others, and CPUs accordingly.
+* What a partition's nodes cannot give in any combination is refused with `Requested node configuration is not
+  available` whatever the reason; what is only larger than the partition waits with reason `PartitionConfig`.
 ";
 
 const FILES: &str = "\

@@ -243,12 +243,6 @@ impl<G: Ground> Search<'_, G> {
                 .or_insert_with(|| self.at_leaf(leaves, leaf));
         }
     }
-
-    /// The heaviest weight among nodes.
-    fn weight(&self, chosen: &[Candidate]) -> u32 {
-        let weight = |c: &Candidate| self.part.weights[c.pos];
-        chosen.iter().map(weight).max().unwrap_or(0)
-    }
 }
 
 fn span(places: &Range<u32>) -> Range<usize> {

@@ -95,7 +95,13 @@ pub(crate) fn feasible(
         return Ok(demand);
     }
     if on(false).is_none() {
-        return Err(Reason::BadConstraints);
+        let class = |node: &u32| &fleet.classes[fleet.nodes[*node as usize].class as usize];
+        let cpus = part.order.iter().map(|node| u64::from(class(node).cpus));
+        return Err(match cpus.sum::<u64>() < u64::from(ask.min_cpus()) {
+            // It is only too small.
+            true => Reason::PartitionConfig,
+            false => Reason::BadConstraints,
+        });
     }
     let down = |node: &u32| !fleet.nodes[*node as usize].room.usable;
     Err(if demand.required.iter().any(down) {

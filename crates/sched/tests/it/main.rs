@@ -12,6 +12,7 @@ mod gpus;
 mod het;
 mod licenses;
 mod network;
+mod possible;
 mod preempt;
 mod properties;
 mod ranked;

@@ -130,6 +130,46 @@ fn lowest_weight_then_order() {
 }
 
 #[test]
+fn lighter_nodes_before_fewer_ones() {
+    let mut lines = nodes(5, 4);
+    for line in &mut lines[2..4] {
+        (line.cpus, line.cores_per_socket, line.weight) = (16, 16, 5);
+    }
+    (lines[4].cpus, lines[4].cores_per_socket) = (8, 8);
+    lines[4].weight = 9;
+    let cases = [
+        (job(4, 9), "n0:4"),
+        (job(5, 9), "n0:4 n1:1"),
+        // The light ones do not hold it, and then few nodes are better.
+        (job(9, 9), "n2:9"),
+        (job(20, 9), "n0:4 n2:16"),
+        (job(33, 9), "n0:4 n2:16 n3:13"),
+        (wide(2, 20, 9), "n0:4 n2:16"),
+        (wide(2, 24, 9), "n2:16 n3:8"),
+        // No lighter nodes are to be had in so small a number.
+        (with(job(5, 9), |s| s.ask.max_nodes = Some(1)), "n2:5"),
+        // Of a range as many as there are.
+        (
+            with(wide(1, 24, 9), |s| s.ask.max_nodes = Some(3)),
+            "n0:4 n1:4 n2:16",
+        ),
+        (
+            with(wide(2, 24, 9), |s| s.ask.max_nodes = Some(5)),
+            "n0:4 n1:4 n2:14 n3:1 n4:1",
+        ),
+        (
+            with(job(4, 9), |s| s.ask.spread = true),
+            "n0:1 n1:1 n2:1 n3:1",
+        ),
+    ];
+    for (spec, place) in cases {
+        let text = format!("{:?}", spec.ask);
+        let mut world = World::new(cluster(lines.clone()));
+        assert_eq!(placed(&mut world, spec).0, place, "{text}");
+    }
+}
+
+#[test]
 fn whole_cores() {
     let mut lines = nodes(1, 8);
     lines[0].cores_per_socket = 4;
@@ -274,7 +314,9 @@ fn reasons_of_what_can_never_run() {
         reason_of(&mut world, wide(5, 5, 5)),
         Reason::PartitionConfig
     );
-    assert_eq!(reason_of(&mut world, job(17, 5)), Reason::BadConstraints);
+    assert_eq!(reason_of(&mut world, job(17, 5)), Reason::PartitionConfig);
+    let larger = with(job(2, 5), |s| s.ask.cpus_per_task = Some(5));
+    assert_eq!(reason_of(&mut world, larger), Reason::BadConstraints);
     world.drain(3);
     assert_eq!(
         reason_of(&mut world, wide(4, 4, 5)),
