@@ -204,4 +204,25 @@ mod tests {
             assert_eq!(order.track_wckeys, order.enforce_wckeys, "{words}");
         }
     }
+
+    /// Words that are not done are named, with what is done instead.
+    #[test]
+    fn words_that_are_ignored_say_why() {
+        for (line, why) in [
+            ("PriorityFlags=INCR_ONLY", "down as well as up"),
+            ("PreemptParameters=reclaim_licenses", "for its licenses"),
+            ("PreemptParameters=suspend_grace_time=5", "stopped at once"),
+            ("PrioritySiteFactorPlugin=x", "SiteFactor="),
+        ] {
+            let text = format!(
+                "ClusterName=c\nSlurmctldHost=h\nNodeName=n CPUs=2\n\
+                 PartitionName=p Nodes=n Default=YES\n{line}\n"
+            );
+            let (_, findings) = load_text(Path::new("slurm.conf"), &text);
+            let [finding] = findings.as_slice() else {
+                panic!("{line}: {findings:?}");
+            };
+            assert!(finding.help.contains(why), "{line}: {finding:?}");
+        }
+    }
 }

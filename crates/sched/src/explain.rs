@@ -104,7 +104,7 @@ fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
         several => several.join(","),
     };
     match job.reason {
-        Reason::Dependency => job.waiting_on.iter().map(dependency).collect(),
+        Reason::Dependency => job.waiting_on.iter().map(|term| dependency(state, job, term)).collect(),
         Reason::DependencyNeverSatisfied => vec![
             "A job that it depends on ended in a way that can never satisfy the dependency: cancel it, or change the dependency."
                 .into(),
@@ -130,7 +130,7 @@ fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
             job.id
         )],
         Reason::JobArrayTaskLimit => {
-            vec!["As many tasks of its array run as the array's '%' limit allows.".into()]
+            vec![throttled(state, job)]
         }
         Reason::ReqNodeNotAvail | Reason::NodesUnavailable => unavailable(state, job),
         Reason::PartitionDown | Reason::PartitionInactive => vec![format!(
@@ -288,11 +288,39 @@ fn limit(state: &State, job: &Job, now: Timestamp) -> String {
     format!("{} of {whose} keeps it back{used}.", over.limit)
 }
 
-fn dependency(term: &DependencyTerm) -> String {
+/// The array's `%` limit keeps a task back.
+fn throttled(state: &State, job: &Job) -> String {
+    let array = job.submission();
+    let most = state.arrays.get(&array).and_then(|info| info.throttle);
+    let most = most.map_or(String::new(), |most| most.to_string());
+    format!(
+        "As many tasks of its array run as '%{most}' allows: 'scontrol update JobId={array} ArrayTaskThrottle=N' changes that."
+    )
+}
+
+/// Those of its owner and name that were submitted before it and are not over, the first few of them.
+fn earlier_of_name(state: &State, job: &Job) -> String {
+    const TOLD: usize = 5;
+    let names = state.by_owner.get(&job.spec.owner.uid);
+    let known = names.and_then(|names| names.get(&job.spec.name));
+    let earlier = known.into_iter().flatten();
+    let earlier = earlier.take_while(|(submission, _)| *submission < job.submitted_as());
+    let mut all: Vec<String> = earlier
+        .take(TOLD + 1)
+        .map(|(_, id)| id.to_string())
+        .collect();
+    if all.len() > TOLD {
+        all[TOLD] = "...".to_owned();
+    }
+    all.join(", ")
+}
+
+fn dependency(state: &State, job: &Job, term: &DependencyTerm) -> String {
     match term {
-        DependencyTerm::Singleton => {
-            "Earlier jobs of the same name and owner must be over (singleton).".into()
-        }
+        DependencyTerm::Singleton => format!(
+            "Earlier jobs of the same name and owner must be over (singleton): {}.",
+            earlier_of_name(state, job)
+        ),
         DependencyTerm::Job {
             kind, job, task, ..
         } => {

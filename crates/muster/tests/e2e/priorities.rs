@@ -12,7 +12,7 @@ PriorityType=priority/multifactor
 PriorityWeightFairShare=10000
 PriorityWeightQOS=1000
 PriorityWeightAge=100
-PriorityCalcPeriod=1
+PriorityCalcPeriod=0:01
 ";
 
 #[test]

@@ -397,3 +397,46 @@ fn who_would_be_held_is_told_so_before_submitting() {
     let text = told.expect_err("it is held").to_string();
     assert!(text.contains("it would be held"), "{text}");
 }
+
+/// One at a time of a name, and so many tasks of an array at a time: each starts when the one before it ends, and says
+/// whom or what it waits for.
+#[test]
+fn those_that_wait_for_their_turn_say_for_whom() {
+    let mut world = World::simple(1, 4);
+    let alone = |world: &mut World, minutes: u32| {
+        let mut spec = job(1, minutes);
+        spec.name = "build".into();
+        spec.dependency.terms = vec![DependencyTerm::Singleton];
+        world.submit(spec)
+    };
+    let first = alone(&mut world, 30);
+    assert_eq!(world.pass(), [first]);
+    let chain = [alone(&mut world, 10), alone(&mut world, 10)];
+    for id in chain {
+        let terms = vec![DependencyTerm::Singleton];
+        let reason = muster_core::job::Reason::Dependency;
+        world.change(id, JobChange::WaitingOn { terms, reason });
+    }
+    let array = world.array(job(1, 20), 4, Some(1));
+    assert_eq!(world.pass().len(), 1);
+    assert_eq!(world.pass(), []);
+    assert_eq!(foretold(&world, chain[0]), Some((30, "n0".into())));
+    assert_eq!(foretold(&world, chain[1]), Some((40, "n0".into())));
+    let told = |world: &World, id: JobId| why(world, id).waits_for;
+    let of_name = "Earlier jobs of the same name and owner must be over (singleton): ";
+    assert_eq!(told(&world, chain[0]), [format!("{of_name}{first}.")]);
+    let both = format!("{of_name}{first}, {}.", chain[0]);
+    assert_eq!(told(&world, chain[1]), [both]);
+    // The next task, when the first one is over.
+    assert_eq!(
+        world.reason(array),
+        muster_core::job::Reason::JobArrayTaskLimit
+    );
+    assert_eq!(foretold(&world, array), Some((20, "n0".into())));
+    let text = told(&world, array).join(" ");
+    assert!(
+        text.contains("'%1' allows")
+            && text.contains(&format!("JobId={array} ArrayTaskThrottle=N")),
+        "{text}"
+    );
+}

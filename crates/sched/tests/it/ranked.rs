@@ -2,14 +2,16 @@
 //! and commits the plans.
 
 use crate::world::{World, cluster, job, nodes};
+use muster_core::accounts::AccountsChange;
 use muster_core::command::{AccountsAsk, AccountsEdit, QosAsk, TermsAsk, UserCommand};
-use muster_core::event::JobChange;
+use muster_core::event::{Event, JobChange};
 use muster_core::ids::JobId;
 use muster_core::order_config::Multifactor;
 use muster_core::priority::Scale;
 use muster_core::spec::{JobSpec, Owner};
 use muster_sched::Scheduler;
 use proptest::prelude::*;
+use std::sync::Arc;
 
 fn settings() -> Multifactor {
     Multifactor {
@@ -233,6 +235,48 @@ fn working_out_anew_moves_only_what_changed() {
     assert_eq!((cost.shapes_visited, cost.jobs_visited), (0, 0), "{cost:?}");
 }
 
+/// So many jobs of a user gain age at a time.
+fn limit_aging(w: &mut World, most: u32) {
+    let mut config = (**w.state.config.as_ref().expect("a configuration")).clone();
+    config.order.enforce_limits = true;
+    let at = w.now;
+    w.apply(&Event::Configured {
+        config: Arc::new(config),
+        at,
+        partitions: None,
+    });
+    let mut normal = w.state.accounts.qos("normal").expect("always there");
+    normal.limits.max_jobs_accrue = Some(most);
+    let changes = vec![AccountsChange::Qos(normal)];
+    w.apply(&Event::AccountsChanged { changes, at });
+}
+
+/// Of two that wait one gains age, and the other, which came first in nothing but age, stays behind a later one.
+#[test]
+fn who_may_not_gain_age_is_passed() {
+    for (limit, expected) in [(None, [0, 1, 2]), (Some(1), [0, 2, 1])] {
+        let weights = Multifactor {
+            weight_age: 1000,
+            ..settings()
+        };
+        let mut w = world(1, weights);
+        if let Some(most) = limit {
+            limit_aging(&mut w, most);
+        }
+        let running = w.submit(of("v", job(1, 100)));
+        assert_eq!(w.pass_by_core(), [running]);
+        let mut jobs = vec![w.submit(of("u", job(1, 10))), w.submit(of("u", job(1, 10)))];
+        w.now = w.now.plus_s(100);
+        w.tick();
+        jobs.push(w.submit(of("v", job(1, 10))));
+        w.now = w.now.plus_s(100);
+        w.tick();
+        w.end(running);
+        // All at once, before anybody's turn comes.
+        assert_eq!(order(&mut w), expected.map(|n: usize| jobs[n]), "{limit:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::world::cases(60)))]
 
@@ -242,6 +286,7 @@ proptest! {
     fn the_order_is_that_of_the_priorities(
         ops in proptest::collection::vec((0u8..8, 0u32..4, 0i32..3, 1u64..200), 1..40),
         weights in (0u32..3, 0u32..3),
+        aging in proptest::option::of(0u32..4),
     ) {
         let settings = Multifactor {
             weight_age: weights.0 * 100_000,
@@ -251,6 +296,9 @@ proptest! {
             ..settings()
         };
         let mut w = world(1, settings);
+        if let Some(most) = aging {
+            limit_aging(&mut w, most);
+        }
         let mut running: Option<JobId> = None;
         for (kind, user, nice, seconds) in ops {
             match kind {
