@@ -496,7 +496,10 @@ impl Fleet {
             };
             sockets::choose(class, &detail, want)
         });
-        let cores = exact.unwrap_or_else(|| cores::pick(class, &from, want.cpus, far));
+        let cores = exact.unwrap_or_else(|| match want.across {
+            0 => cores::pick(class, &from, want.cpus, far),
+            each => sockets::pick_in_turn(class, &from, (want.cpus, each), far),
+        });
         let cpus = match &want.open {
             Some(open) if class.by_thread => open.clone(),
             _ => want.threads_of(class, cores),
@@ -694,6 +697,8 @@ pub(crate) struct Want {
     pub(crate) held: Option<(u32, u32)>,
     pub(crate) mib: u64,
     pub(crate) tasks: u32,
+    /// Granules that sockets give in turn each time; 0: CPUs are taken of the fewest sockets.
+    pub(crate) across: u32,
     pub(crate) gres: Vec<(String, Option<String>, u64)>,
     /// What must be next to what.
     pub(crate) near: Option<Nearness>,

@@ -116,6 +116,41 @@ fn take(class: &NodeClass, sockets: &[&Socket], cpus: u32) -> CpuSet {
     out
 }
 
+/// So many CPUs of all sockets in turn, so many granules each time, the first of them the first; what one does not have
+/// the others give.
+pub(crate) fn pick_in_turn(
+    class: &NodeClass,
+    free: &CpuSet,
+    (cpus, each): (u32, u32),
+    far: impl Fn(u32, u32) -> Far,
+) -> CpuSet {
+    let granule = class.granule.max(1);
+    let mut sockets: Vec<(CpuSet, u32, u32)> = sockets_of(class)
+        .into_iter()
+        .map(|range| range.filter(|cpu| free.contains(*cpu)).collect())
+        .map(|here: CpuSet| (whole_granules(&here, granule) / granule, here))
+        .map(|(room, here)| (here, room, 0))
+        .collect();
+    let mut left = cpus.div_ceil(granule);
+    // Whole turns first, then what is left anywhere.
+    for each in [each.max(1), 1] {
+        let mut before = 0;
+        while left != before {
+            before = left;
+            for (_, room, part) in &mut sockets {
+                if *room - *part >= each && left >= each {
+                    (*part, left) = (*part + each, left - each);
+                }
+            }
+        }
+    }
+    let mut out = CpuSet::default();
+    for (here, _, part) in sockets.iter().filter(|(.., part)| *part > 0) {
+        out.union_with(&cores::pick(class, here, part * granule, &far));
+    }
+    out
+}
+
 fn combinations(sockets: usize) -> Box<dyn Iterator<Item = u64>> {
     let sockets = u32::try_from(sockets).unwrap_or(u32::MAX).min(63);
     if sockets <= COMBINED_MAX {
