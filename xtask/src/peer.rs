@@ -147,6 +147,15 @@ const FIGURES: [Figure; 15] = [
         accounted: false,
     },
     Figure {
+        name: "the same, 8 at once",
+        unit: "%",
+        more_is_better: true,
+        ratio: None,
+        limit: Some(50.0),
+        measure: steps::share_of_eight_bare_programs,
+        accounted: false,
+    },
+    Figure {
         name: "squeue of 10,000 pending",
         unit: "ms",
         more_is_better: false,

@@ -2,6 +2,7 @@
 
 mod allocation;
 mod reason;
+mod shares;
 
 use crate::cpuset::CpuSet;
 use crate::het::HetPart;

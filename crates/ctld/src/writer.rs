@@ -2,6 +2,7 @@
 //! with one sync, and only then lets answers, acknowledgements and orders go. It answers no reads.
 
 mod het;
+mod orders;
 
 use crate::accounted::{Accounted, StoredPosition};
 use crate::disk::Reserve;
@@ -11,20 +12,15 @@ use crate::reply::ReplyTo;
 use crate::stats::Stats;
 use log::{error, info, warn};
 use muster_core::command::{Command, Identity, NodeCommand, Reply, UserCommand};
-use muster_core::effect::Effect;
 use muster_core::ids::{Attempt, JobId, NodeIdx};
-use muster_core::job::ArrayRole;
 use muster_core::limits::PURGE_MAX;
 use muster_core::node::{NodeInfo, NodeLink};
 use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::JobKind;
-use muster_core::state::{ArrayInfo, Note, State};
+use muster_core::state::{Note, State};
 use muster_core::time::Timestamp;
 use muster_core::topology::Topology;
 use muster_journal::{Batch, Log, Position};
-use muster_proto::node::{
-    JobGrant, NodeHello, NodeSettings, NumberedReport, Order, Report, Welcome,
-};
+use muster_proto::node::{NodeHello, NodeSettings, NumberedReport, Report, Welcome};
 use muster_sched::engine::{Engine, Turn};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -34,6 +30,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 pub use het::components;
+use orders::Grants;
+pub use orders::addresses;
 
 /// Messages taken into one turn at most.
 const TURN_MESSAGES_MAX: usize = 4096;
@@ -546,145 +544,15 @@ impl Writer {
                 let _ = link.send.send(ToLink::Ack(seq));
             }
         }
+        let mut grants = Grants::default();
         for (node, present) in &out.registered {
             for effect in self.engine.state().orders_for_node(*node, present) {
-                self.order(effect);
+                self.order(effect, &mut grants);
             }
         }
-        orders.into_iter().for_each(|effect| self.order(effect));
-    }
-
-    fn order(&self, effect: Effect) {
-        let (node, order) = match effect {
-            Effect::Launch { node, job, attempt } => match self.grant(node, job, attempt) {
-                Some(grant) => (node, grant),
-                None => return,
-            },
-            Effect::Terminate {
-                node,
-                job,
-                attempt,
-                now,
-                why,
-            } => (
-                node,
-                Order::Terminate {
-                    job,
-                    attempt,
-                    now,
-                    why,
-                },
-            ),
-            Effect::Signal {
-                node,
-                job,
-                attempt,
-                step,
-                signal,
-                scope,
-            } => (
-                node,
-                Order::Signal {
-                    job,
-                    attempt,
-                    step,
-                    signal,
-                    scope,
-                },
-            ),
-            Effect::StepLimit {
-                node,
-                job,
-                attempt,
-                step,
-                limit,
-            } => (
-                node,
-                Order::StepLimit {
-                    job,
-                    attempt,
-                    step,
-                    limit,
-                },
-            ),
-            Effect::Tell { job, text } => match self.telling(job, text) {
-                Some(order) => order,
-                None => return,
-            },
-            Effect::Reboot { node } => (node, Order::Reboot),
-            Effect::Notify { .. } => return,
-        };
-        let Some(link) = self.links.get(&node) else {
-            return;
-        };
-        let blobs = match &order {
-            Order::Launch(grant) if grant.position == 0 => [grant.spec.script, grant.spec.context]
-                .into_iter()
-                .flatten()
-                .filter_map(|id| {
-                    self.engine
-                        .state()
-                        .blobs
-                        .get(&id)
-                        .map(|blob| (id, Arc::clone(&blob.bytes)))
-                })
-                .collect(),
-            _ => Vec::new(),
-        };
-        let _ = link.send.send(ToLink::Order(order, blobs));
-    }
-
-    /// Where the node that runs a job's script is told a message for it; that of a job without one goes to its
-    /// holder.
-    fn telling(&self, job: JobId, text: String) -> Option<(NodeIdx, Order)> {
-        let record = self.engine.state().jobs.get(&job)?;
-        if record.spec.kind == JobKind::Allocation {
-            let _ = self.replica.send(ToReplica::Tell { job, text });
-            return None;
+        for effect in orders {
+            self.order(effect, &mut grants);
         }
-        let lead = record.alloc.as_ref()?.nodes.first()?.node;
-        let attempt = record.attempt;
-        Some((lead, Order::Tell { job, attempt, text }))
-    }
-
-    /// The launch of a job on a node, if it is still to be launched.
-    fn grant(&self, node: NodeIdx, job: JobId, attempt: Attempt) -> Option<Order> {
-        let state = self.engine.state();
-        let record = state
-            .jobs
-            .get(&job)
-            .filter(|j| j.attempt == attempt && !j.completing)?;
-        let alloc = record.alloc.clone()?;
-        let position = alloc.nodes.iter().position(|share| share.node == node)?;
-        let array_info = match &record.array {
-            ArrayRole::Task { base, .. } => state.arrays.get(base).map(ArrayInfo::without_tasks),
-            ArrayRole::None | ArrayRole::Pending { .. } => None,
-        };
-        let leads = position == 0 || record.spec.kind == JobKind::Allocation;
-        let addresses = if alloc.nodes.len() == 1 || leads {
-            addresses(state, &alloc)
-        } else {
-            Vec::new()
-        };
-        Some(Order::Launch(Box::new(JobGrant {
-            job,
-            attempt,
-            spec: Arc::clone(&record.spec),
-            position: u32::try_from(position).ok()?,
-            array: record.array.clone(),
-            array_info,
-            start_time: record.start_time?,
-            time_limit: record.time_limit,
-            restarts: record.restarts,
-            addresses,
-            key: self.keys.job_key(job, attempt).into(),
-            account: record.spec.account_name().to_owned(),
-            qos: record.spec.qos_name().to_owned(),
-            next_step: record.next_step,
-            components: components(state, record),
-            resizes: record.resizes,
-            alloc,
-        })))
     }
 }
 
@@ -713,20 +581,6 @@ struct Work {
     turn: Turn,
     out: Outbox,
     stop: Option<bool>,
-}
-
-/// Where the agents of an allocation listen, in its order.
-pub fn addresses(state: &State, alloc: &muster_core::job::Allocation) -> Vec<String> {
-    alloc
-        .nodes
-        .iter()
-        .map(|share| {
-            let node = &state.nodes[share.node.0 as usize];
-            node.report
-                .as_ref()
-                .map_or_else(String::new, |info| info.address.clone())
-        })
-        .collect()
 }
 
 /// The cluster's name.

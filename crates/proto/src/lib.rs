@@ -11,6 +11,7 @@ pub mod client;
 pub mod frame;
 pub mod node;
 pub mod step;
+pub mod told;
 
 /// Version of the protocol, sent with every request. A peer that is older than [`OLDEST_PROTOCOL`] is refused by name.
 pub const PROTOCOL: u32 = 1;

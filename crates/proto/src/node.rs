@@ -4,13 +4,14 @@
 //! Orders are idempotent by attempt number. Reports carry a sequence number and are repeated after a reconnection
 //! until the controller acknowledges them, which it does once their events are durable.
 
+use crate::told::ToldAllocation;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::command::SignalScope;
 use muster_core::effect::TerminateReason;
 use muster_core::het::HetComponent;
 use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
-use muster_core::job::{Allocation, ArrayRole, ExitStatus, Step, StepEnd};
+use muster_core::job::{ArrayRole, ExitStatus, Step, StepEnd};
 use muster_core::node::NodeInfo;
 use muster_core::spec::JobSpec;
 use muster_core::state::ArrayInfo;
@@ -394,8 +395,7 @@ pub struct JobGrant {
     pub spec: Arc<JobSpec>,
     /// What it got, on all nodes.
     #[n(3)]
-    #[cbor(with = "muster_core::cbor::arc")]
-    pub alloc: Arc<Allocation>,
+    pub alloc: ToldAllocation,
     /// This node's position in the allocation; 0 leads.
     #[n(4)]
     pub position: u32,
@@ -414,7 +414,7 @@ pub struct JobGrant {
     /// `SLURM_RESTART_COUNT`.
     #[n(9)]
     pub restarts: u32,
-    /// Agents of all its nodes, in the order of the allocation.
+    /// Agents of all its nodes, in the order of the allocation; of the first alone where another is told.
     #[n(10)]
     pub addresses: Vec<String>,
     /// Key by which agents of this job, and its owner's srun, know each other.

@@ -61,6 +61,15 @@ pub(super) fn over_four_nodes(p: &Product, dir: &Path) -> Result<f64> {
 
 /// Per cent of the rate at which the program could be started without srun and everything behind it.
 pub(super) fn share_of_the_bare_program(p: &Product, dir: &Path) -> Result<f64> {
-    let bare = rate(p, dir, 1000, 1, &["true"])?;
-    Ok(100.0 * rate(p, dir, 100, 1, &ONE)? / bare)
+    share(p, dir, 1)
+}
+
+/// The same of eight at a time, which take what the machine has.
+pub(super) fn share_of_eight_bare_programs(p: &Product, dir: &Path) -> Result<f64> {
+    share(p, dir, 8)
+}
+
+fn share(p: &Product, dir: &Path, parallel: u32) -> Result<f64> {
+    let bare = rate(p, dir, 1000, parallel, &["true"])?;
+    Ok(100.0 * rate(p, dir, 300, parallel, &ONE)? / bare)
 }

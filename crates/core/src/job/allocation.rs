@@ -1,5 +1,6 @@
 //! What a job has on the nodes that it was given.
 
+use super::shares;
 use crate::cpuset::CpuSet;
 use crate::gpu_parts::PartedGpu;
 use crate::ids::NodeIdx;
@@ -14,6 +15,7 @@ pub const MILLION: u64 = 1_000_000;
 pub struct Allocation {
     /// One entry per node, in node order; the first leads (runs the batch script and makes the steps).
     #[n(0)]
+    #[cbor(with = "shares")]
     pub nodes: Vec<NodeShare>,
     /// Partition it was placed in.
     #[n(1)]

@@ -184,7 +184,7 @@ impl World {
             for share in &mut alloc.nodes {
                 share.cpus = muster_core::cpuset::CpuSet::first(share.cpus.len());
             }
-            grant.alloc = std::sync::Arc::new(alloc);
+            grant.alloc = alloc.into();
         }
         let delay = self.latency();
         let Some(connection) = self.connections.get_mut(&conn) else {

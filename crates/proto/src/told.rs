@@ -1,0 +1,111 @@
+//! A job's allocation as its nodes are told of it: encoded once, however many they are.
+
+use minicbor::decode::Error;
+use minicbor::{Decode, Decoder, Encode, Encoder};
+use muster_core::job::Allocation;
+use std::cell::RefCell;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// An allocation beside its encoding. Clones share both.
+#[derive(Clone, Debug)]
+pub struct ToldAllocation {
+    alloc: Arc<Allocation>,
+    bytes: Arc<[u8]>,
+}
+
+thread_local! {
+    /// The last one that came. Who speaks for many nodes hears of each as often as it has nodes of his.
+    static LAST: RefCell<Option<ToldAllocation>> = const { RefCell::new(None) };
+}
+
+impl From<Arc<Allocation>> for ToldAllocation {
+    fn from(alloc: Arc<Allocation>) -> ToldAllocation {
+        let bytes = minicbor::to_vec(&*alloc).expect("writing to memory cannot fail");
+        ToldAllocation {
+            alloc,
+            bytes: bytes.into(),
+        }
+    }
+}
+
+impl From<Allocation> for ToldAllocation {
+    fn from(alloc: Allocation) -> ToldAllocation {
+        Arc::new(alloc).into()
+    }
+}
+
+impl Deref for ToldAllocation {
+    type Target = Allocation;
+
+    fn deref(&self) -> &Allocation {
+        &self.alloc
+    }
+}
+
+impl PartialEq for ToldAllocation {
+    fn eq(&self, other: &ToldAllocation) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl<C> Encode<C> for ToldAllocation {
+    fn encode<W: minicbor::encode::Write>(
+        &self,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.bytes(&self.bytes)?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for ToldAllocation {
+    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<ToldAllocation, Error> {
+        let bytes = d.bytes()?;
+        let same = |last: &&ToldAllocation| *last.bytes == *bytes;
+        let known = LAST.with_borrow(|last| last.as_ref().filter(same).cloned());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let told = ToldAllocation {
+            alloc: Arc::new(minicbor::decode(bytes)?),
+            bytes: bytes.into(),
+        };
+        LAST.set(Some(told.clone()));
+        Ok(told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(hostlist: &str) -> ToldAllocation {
+        let hostlist = hostlist.to_owned();
+        Allocation {
+            hostlist,
+            ..Allocation::default()
+        }
+        .into()
+    }
+
+    #[test]
+    fn who_is_told_again_keeps_one() {
+        let (a, b) = (named("n[1-2]"), named("n3"));
+        let heard = |told: &ToldAllocation| -> ToldAllocation {
+            minicbor::decode(&minicbor::to_vec(told).unwrap()).unwrap()
+        };
+        let first = heard(&a);
+        assert_eq!(first, a);
+        assert!(Arc::ptr_eq(&first.alloc, &heard(&a).alloc));
+        assert_eq!(heard(&b).hostlist, "n3");
+        assert_eq!(heard(&a).hostlist, "n[1-2]");
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let mut e = Encoder::new(Vec::new());
+        e.bytes(&[0xff]).unwrap();
+        minicbor::decode::<ToldAllocation>(&e.into_writer()).unwrap_err();
+    }
+}
