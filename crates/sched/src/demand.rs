@@ -409,7 +409,8 @@ impl Demand {
     ) -> Option<Pick> {
         let fits = |pick: &Pick| {
             let want = self.want(class, pick);
-            crate::sockets::choose(class, detail, &want).is_some()
+            let near = want.near.as_ref();
+            near.is_some_and(|near| crate::sockets::choose(class, detail, &want, near).is_some())
         };
         let most = self.tasks.unwrap_or(u32::MAX).min(pick.tasks);
         loop {

@@ -23,6 +23,18 @@ pub(crate) struct Nearness {
     pub(crate) cpus_of_socket: Option<u32>,
 }
 
+impl Nearness {
+    /// CPUs next to the devices, and nothing else.
+    pub(crate) fn of_devices() -> Nearness {
+        Nearness {
+            enforced: true,
+            per_socket: Vec::new(),
+            sockets: 0,
+            cpus_of_socket: None,
+        }
+    }
+}
+
 /// Devices to take next to some CPUs.
 pub(crate) struct GresPart<'a> {
     pub(crate) name: &'a str,
@@ -46,8 +58,12 @@ struct Placed {
 }
 
 /// CPUs for the job; `None` if the node does not hold it so.
-pub(crate) fn choose(class: &NodeClass, detail: &Detail, want: &Want) -> Option<CpuSet> {
-    let near = want.near.as_ref()?;
+pub(crate) fn choose(
+    class: &NodeClass,
+    detail: &Detail,
+    want: &Want,
+    near: &Nearness,
+) -> Option<CpuSet> {
     let granule = class.granule.max(1);
     let ranges = sockets_of(class);
     let placed: Vec<Placed> = match near.enforced {
