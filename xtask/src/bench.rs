@@ -35,7 +35,7 @@ struct Section {
     run: fn(&mut Bench) -> Result<()>,
 }
 
-const SECTIONS: [Section; 12] = [
+const SECTIONS: [Section; 13] = [
     Section {
         name: "array",
         what: "an array of real jobs over 4 agents",
@@ -95,6 +95,11 @@ const SECTIONS: [Section; 12] = [
         name: "wide",
         what: "messages that a step over many nodes costs the controller",
         run: scale::wide,
+    },
+    Section {
+        name: "wide-job",
+        what: "what a job over 10,000 nodes costs the controller",
+        run: scale::wide_job,
     },
 ];
 

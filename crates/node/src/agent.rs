@@ -27,6 +27,7 @@ mod users;
 
 pub(crate) use jobs::exit_status;
 pub(crate) use peers::Peers;
+pub(crate) use step_node::is_kept_of;
 pub(crate) use step_tree::{ask_below, tell_above};
 
 use crate::binding::{Machine, SiteBinding};
@@ -234,6 +235,8 @@ struct Agent {
     dialed: Vec<(ByteVec, oneshot::Sender<Vec<u8>>)>,
     /// The shim has told what it knows.
     synced: bool,
+    /// One that had done so is gone: the next one knows nothing of steps that is news.
+    has_lost_a_shim: bool,
     jobs: Jobs,
     /// Launches that wait until the last holder of their share is gone.
     queued: VecDeque<Run>,
@@ -281,6 +284,7 @@ impl Agent {
             waiting: Vec::new(),
             dialed: Vec::new(),
             synced: false,
+            has_lost_a_shim: false,
             jobs: Jobs::default(),
             queued: VecDeque::new(),
             reports: Reports::new(crate::now()),
@@ -317,6 +321,7 @@ impl Agent {
             Event::Shim(message) => self.shim_said(*message),
             Event::ShimLost => {
                 self.shim = None;
+                self.has_lost_a_shim |= self.synced;
                 self.synced = false;
             }
             Event::DaemonSaid(id) => {

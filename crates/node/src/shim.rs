@@ -243,6 +243,7 @@ impl Loop {
             if seen.revents != 0 {
                 self.shim.watched_ended(*fd);
                 self.shim.hear_daemon(*fd);
+                self.shim.hear_asked(*fd);
             }
         }
         if fds[1].revents != 0 {

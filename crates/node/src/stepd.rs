@@ -28,10 +28,11 @@ use crate::shim::wire::StepOrder;
 use crate::sys;
 use client::Client;
 use home::Home;
-pub(crate) use home::{Control, NextStep, Told};
+pub(crate) use home::{Control, NextStep, Running, Told};
 use minicbor::bytes::ByteVec;
 use muster_core::job::{ExitStatus, StepEnd, Usage};
 use muster_proto::step::{FromStepd, ToStepd};
+pub(crate) use result::read as read_result;
 use result::{Served, broken, leave};
 use std::io;
 use std::net::TcpListener;
@@ -62,7 +63,13 @@ pub(crate) struct Setting {
     /// Where an MPI step has its files, and where the memory that its tasks share. Removed at the end; by the shim if
     /// this process is killed.
     pub(crate) dirs: Vec<PathBuf>,
+    /// What the agent has the shim keep of the step, for a shim that has never heard of it: the one before, and the agent,
+    /// may be lost just after they gave the step.
+    pub(crate) kept: Kept,
 }
+
+/// What the shim keeps for the agent, by number.
+pub(crate) type Kept = Vec<(u32, ByteVec)>;
 
 /// Runs the daemon in a fork of the shim. Never returns.
 pub(crate) fn run(
@@ -77,18 +84,18 @@ pub(crate) fn run(
         Ok(home) => home,
         Err(e) => {
             let end = broken(order, &e);
-            leave(&setting.result, &end);
+            leave(&setting.result, &end, &setting.kept);
             sys::exit_now(0)
         }
     };
     let mut served = serve(order, setting, &mut home, wire, srun);
-    let mut result = setting.result.clone();
+    let mut result = (setting.result.clone(), setting.kept.clone());
     let mut step = order.launch.step;
     loop {
         let ended = Told::Ended(step, Box::new(served.end.clone()));
         // The order matters: who hears of the end later finds it where it was told before.
         if !served.reusable || !home.tell_shim(&ended) {
-            leave(&result, &served.end);
+            leave(&result.0, &served.end, &result.1);
             served.part(false);
             break;
         }
@@ -96,14 +103,14 @@ pub(crate) fn run(
         served.part(true);
         let next = home.next_step();
         if !home.is_known() && !home.shim_has_read() {
-            leave(&result, &served.end);
+            leave(&result.0, &served.end, &result.1);
         }
         let Some((next, srun)) = next else {
             break;
         };
         let (order, setting) = next.parts(setting);
         served = serve(&order, &setting, &mut home, None, srun);
-        (result, step) = (setting.result, order.launch.step);
+        (result, step) = ((setting.result, setting.kept), order.launch.step);
     }
     sys::exit_now(0)
 }
@@ -546,7 +553,7 @@ impl<'a> Stepd<'a> {
 
     fn told(&mut self, message: ToStepd) {
         match message {
-            ToStepd::Hello(_) | ToStepd::Attach(_) | ToStepd::Nothing => {}
+            ToStepd::Hello(_) | ToStepd::Attach(_) | ToStepd::Adopt | ToStepd::Nothing => {}
             ToStepd::Stdin { task, bytes } => {
                 for stream in &mut self.streams {
                     stream.feed(task, &bytes);
@@ -696,6 +703,7 @@ impl<'a> Stepd<'a> {
                 self.give_up_at.get_or_insert(at);
             }
         }
+        self.remove_leftovers();
         if let Some(pmix) = &mut self.pmix {
             pmix.stop();
         }
@@ -730,12 +738,13 @@ impl<'a> Stepd<'a> {
     }
 
     /// Signals the tasks, and the srun of steps that they spawned.
-    fn signal_all(&self, signal: i32) {
+    fn signal_all(&mut self, signal: i32) {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let host = self.host_pid();
         let mut found = self.home.tree.below(&[own]);
         // The host ends by itself, after them.
         found.retain(|pid| Some(*pid) != host);
+        self.note_leftovers(&found, signal);
         for pid in found {
             sys::kill(pid, signal);
         }

@@ -526,6 +526,10 @@ pub enum ToStepd {
     /// Nothing, in the place of what is for others.
     #[n(17)]
     Nothing,
+    /// From a new shim of the node's, whose predecessor was lost with its line to the daemon: this connection takes its
+    /// place. Heard only from a process of the daemon's own user.
+    #[n(18)]
+    Adopt,
 }
 
 /// How a node of a tree is connected.

@@ -490,3 +490,38 @@ pub(super) fn wide(bench: &mut Bench) -> Result<()> {
     }
     Ok(())
 }
+
+/// What a job costs the controller by how many nodes it has: from its submission until all nodes are free again.
+pub(super) fn wide_job(bench: &mut Bench) -> Result<()> {
+    let most = bench.size(10_000).max(100);
+    let site = bench.emulated(most, 128, "")?;
+    site.settle(bench, most)?;
+    let used = || -> Result<u64> {
+        let by_thread = site.cpu_ms()?;
+        let of_controller = by_thread.iter().filter(|(name, _)| *name != "emulator");
+        Ok(of_controller.map(|(_, ms)| ms).sum())
+    };
+    let mut calm = None;
+    for nodes in [most / 10, most] {
+        let jobs = most / nodes;
+        let (width, before) = (format!("-N{nodes}"), used()?);
+        let (done, started) = (site.diag(bench, "Jobs completed")?, Instant::now());
+        for _ in 0..jobs {
+            let args = ["sbatch", &width, "--exclusive", "-o", "/dev/null", "--wrap"];
+            site.quiet(&[&args[..], &["true"]].concat(), &bench.dir)?;
+        }
+        site.until("the jobs are over", || {
+            let all = site.diag(bench, "Jobs completed")? >= done + u64::from(jobs);
+            Ok(all && site.text(&["squeue", "-h"], &bench.dir)?.is_empty())
+        })?;
+        let took = started.elapsed().as_secs_f64() / f64::from(jobs);
+        let each = (used()? - before) as f64 * 1e3 / f64::from(most);
+        let name = format!("a job over {nodes} nodes, from its submission until they are free");
+        bench.figure(&name, took, "s", &Beside::Nothing);
+        let name = format!("processor time of the controller, a node of a job over {nodes}");
+        let beside = calm.map_or(Beside::Nothing, |calm| Beside::AtMost(2.0 * calm));
+        bench.figure(&name, each, "us", &beside);
+        calm = Some(each);
+    }
+    Ok(())
+}

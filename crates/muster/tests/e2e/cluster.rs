@@ -8,6 +8,49 @@ use std::time::{Duration, Instant};
 /// Longest time anything may take that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Comes before the C library of a shim, so that the clock of its step daemons can be put forward by what a file says:
+/// limits are whole minutes.
+const CLOCK: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+static int is_stepd(void) {
+  char name[16] = "";
+  prctl(PR_GET_NAME, name);
+  return !strcmp(name, "muster-stepd");
+}
+static long ahead(void) {
+  char text[20] = "";
+  int fd = open(getenv("CLOCK_AHEAD"), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  if (read(fd, text, sizeof text - 1) < 0) text[0] = 0;
+  close(fd);
+  return atol(text);
+}
+int clock_gettime(clockid_t clock, struct timespec *at) {
+  int failed = syscall(SYS_clock_gettime, clock, at);
+  if (!failed && clock == CLOCK_MONOTONIC && is_stepd()) at->tv_sec += ahead();
+  return failed;
+}
+int poll(struct pollfd *fds, nfds_t count, int timeout) {
+  if (timeout < 0 || !is_stepd()) return syscall(SYS_poll, fds, count, timeout);
+  long before = ahead();
+  while (timeout > 0 && ahead() == before) {
+    int part = timeout < 20 ? timeout : 20;
+    int ready = syscall(SYS_poll, fds, count, part);
+    if (ready) return ready;
+    timeout -= part;
+  }
+  return syscall(SYS_poll, fds, count, 0);
+}
+"#;
+
 /// A private cluster.
 pub(crate) struct Cluster {
     home: PathBuf,
@@ -28,6 +71,32 @@ impl Cluster {
     /// Nodes `n1..` with so many CPUs each.
     pub(crate) fn start(nodes: u32, cpus: u32) -> Cluster {
         Cluster::up(&["--nodes", &nodes.to_string(), "--cpus", &cpus.to_string()])
+    }
+
+    /// The same, with a clock of their own for step daemons, which [`Cluster::put_forward`] moves.
+    pub(crate) fn with_own_clock(nodes: u32, cpus: u32) -> Cluster {
+        let c = Cluster::start(nodes, cpus);
+        c.write("clock.c", CLOCK);
+        c.ok("gcc -shared -fPIC -o clock.so clock.c");
+        for node in (1..=nodes).map(|n| format!("n{n}")) {
+            let spool = c.path(&format!("spool.{node}"));
+            c.kill(c.agent(&node));
+            c.kill(pid_of(&spool.join("shim.pid")));
+            c.ok(&format!(
+                "CLOCK_AHEAD=$PWD/ahead LD_PRELOAD=$PWD/clock.so exec -a muster-shim {} {}",
+                env!("CARGO_BIN_EXE_muster"),
+                spool.display()
+            ));
+            c.ok(&format!("slurmd -N {node}"));
+        }
+        c.until_prints("sinfo -h -o %T", "idle");
+        c
+    }
+
+    /// Has step daemons find that so many seconds have gone by.
+    pub(crate) fn put_forward(&self, seconds: u32) {
+        self.write("ahead.new", &seconds.to_string());
+        std::fs::rename(self.dir.join("ahead.new"), self.dir.join("ahead")).unwrap();
     }
 
     /// The cluster that a slurm.conf describes.

@@ -230,7 +230,7 @@ fn an_end_that_others_would_wait_for_ends_the_step_with_its_status() {
 
 #[test]
 fn a_step_that_is_ended_from_outside_leaves_nothing() {
-    let c = Cluster::start(2, 4);
+    let c = Cluster::with_own_clock(2, 4);
     build(&c, "bad", BAD);
     let mut child = hang(&c, "", "cancelled");
     c.ok("scancel 1");
@@ -254,7 +254,8 @@ fn a_step_that_is_ended_from_outside_leaves_nothing() {
     // Its own limit of time.
     let job = last.parse::<u32>().unwrap() + 1;
     c.ok("salloc -Q -N2 -n4 --no-shell");
-    let mut child = hang(&c, &format!("--jobid={job} --time=0:02"), "late");
+    let mut child = hang(&c, &format!("--jobid={job} --time=1"), "late");
+    c.put_forward(60);
     assert!(!child.wait().unwrap().success());
     let told = c.read("late.err");
     assert!(told.contains("DUE TO TIME LIMIT"), "{told}");

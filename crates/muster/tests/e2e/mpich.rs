@@ -14,6 +14,7 @@ const PROGRAM: &str = r#"
 #include <unistd.h>
 int main(int argc, char **argv) {
   int rank, size, token = 1, sum;
+  if (argc > 2 && !strcmp(argv[1], "late") && !strcmp(argv[2], getenv("SLURM_PROCID"))) pause();
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -174,7 +175,7 @@ fn a_failed_mpich_rank_ends_the_step_with_its_status() {
 
 #[test]
 fn a_step_of_mpich_that_is_ended_or_loses_a_daemon_leaves_nothing() {
-    let c = Cluster::start(2, 4);
+    let c = Cluster::with_own_clock(2, 4);
     build(&c);
     c.ok("salloc -Q -N2 -n4 --no-shell");
     let home = c.path("").display().to_string();
@@ -196,7 +197,8 @@ fn a_step_of_mpich_that_is_ended_or_loses_a_daemon_leaves_nothing() {
         c.until("the ranks are up", || c.read("out").lines().count() == 4);
         child
     };
-    let mut late = hang("--time=0:02");
+    let mut late = hang("--time=1");
+    c.put_forward(60);
     assert!(!late.wait().unwrap().success());
     assert!(
         c.read("err").contains("DUE TO TIME LIMIT"),
@@ -219,6 +221,45 @@ fn a_step_of_mpich_that_is_ended_or_loses_a_daemon_leaves_nothing() {
     c.until("nothing is left", || left().is_empty());
     c.ok("scancel 1");
     c.until_prints("squeue -h", "");
+}
+
+#[test]
+fn ranks_that_are_killed_leave_no_memory() {
+    let c = Cluster::start(1, 4);
+    c.write("program.c", PROGRAM);
+    let mpicc = newer_mpicc().display();
+    c.ok(&format!("{mpicc} -o program program.c"));
+    let home = c.path("").display().to_string();
+    // MPICH 5 takes the name of the memory that ranks share away in MPI_Finalize only.
+    let shared = || {
+        c.ok(&format!(
+            "for p in $(pgrep -x program); do readlink /proc/$p/cwd | grep -qF '{home}' && \
+             grep -ohE '/dev/shm/(mpich_|ucx_shm_posix_)[^ ]*$' /proc/$p/maps; done | sort -u || true"
+        ))
+    };
+    let cases = [
+        ("late 2", "scancel 1"),
+        ("hang 1", "scancel 2"),
+        ("hang 1", ""),
+    ];
+    for (job, (what, end)) in (1..).zip(cases) {
+        let script = format!("exec srun --mpi=pmi2 -n3 ./program {what}");
+        let mut child = c.command(&script).spawn().unwrap();
+        let mut paths = String::new();
+        c.until("ranks share memory", || {
+            paths = shared();
+            paths.contains("mpich_")
+        });
+        match end {
+            "" => child.kill().unwrap(),
+            end => drop(c.ok(end)),
+        }
+        child.wait().unwrap();
+        c.until_prints(&format!("squeue -h -j {job},{job}"), "");
+        for path in paths.lines() {
+            assert!(!Path::new(path).exists(), "{what}: {path}");
+        }
+    }
 }
 
 #[test]

@@ -99,6 +99,8 @@ impl Line {
         loop {
             match self.input.take() {
                 Ok(Some(Told::Ended(step, end))) => ends.push((step, *end)),
+                // That is for shims.
+                Ok(Some(Told::Runs(_))) => {}
                 Ok(None) => return open,
                 Err(e) => {
                     log::error!("a step daemon is not understood: {e}");
@@ -198,6 +200,7 @@ impl Agent {
             order,
             kill_wait_ms,
             result: result.to_string_lossy().into_owned(),
+            kept: self.kept_of(run, step),
         };
         let frame = next.as_control();
         while frame.len() <= ORDER_MAX

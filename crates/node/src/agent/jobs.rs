@@ -109,6 +109,10 @@ impl Agent {
             }
             FromShim::StepEnded { run, step, end } => self.stepd_ended(run, step, *end),
             FromShim::Processes { tag, list } => self.inspected(tag, list),
+            FromShim::StepFound { run, step, kept } => {
+                log::info!("step {}.{step} runs, or has run, and was on no file", run.0);
+                self.adopt_steps(run, kept);
+            }
             FromShim::Busy(_) => {}
         }
     }
@@ -170,7 +174,7 @@ impl Agent {
             }
             _ => {}
         }
-        self.adopt_steps(known);
+        self.adopt_steps(run, known.kept);
         self.keep_steps(run);
         self.order_termination(run);
     }

@@ -3,12 +3,13 @@
 
 mod ends;
 
-use super::step_node::{Early, Listening};
+use super::step_node::{Early, Listening, is_kept_of};
 use super::{Agent, Event};
 use crate::descriptors::HandedOver;
 use crate::layout::{self, Held, NoLayout};
 use crate::now;
-use crate::shim::wire::{Known, Run, ToShim};
+use crate::shim::wire::{Run, ToShim};
+use crate::stepd::Kept;
 use ends::total;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -655,9 +656,18 @@ impl Agent {
     }
 
     /// Takes back what the shim kept for an earlier life of the agent.
-    pub(super) fn adopt_steps(&mut self, known: Known) {
-        let run = known.run;
-        for (kept, bytes) in known.kept {
+    pub(super) fn adopt_steps(&mut self, run: Run, all: Vec<(u32, ByteVec)>) {
+        for (kept, bytes) in all {
+            if self.has_lost_a_shim && kept != KEPT_NEXT {
+                // It is of this life's own. What is not known any more is over, and the shim was lost with the word of it.
+                let is_it = |key: &StepKey| key.0 == run.0 && is_kept_of(kept, key.1);
+                let running = self.steps.running.keys();
+                let goes_on = running.chain(self.node_steps.keys()).any(is_it);
+                if !goes_on && !self.reports.has_step_end(run, StepNo(kept)) {
+                    self.drop_kept(run, kept);
+                }
+                continue;
+            }
             if kept == KEPT_NEXT {
                 if let Ok(next) = minicbor::decode::<u32>(&bytes) {
                     let counter = self.steps.next.entry(run.0).or_insert(next);
@@ -669,6 +679,9 @@ impl Agent {
                 continue;
             }
             let key = (run.0, StepNo(kept));
+            // What was kept of the counter may have been lost with a shim.
+            let counter = self.steps.next.entry(run.0).or_default();
+            *counter = kept.saturating_add(1).max(*counter);
             let Ok(record) = minicbor::decode::<Record>(&bytes) else {
                 log::error!("step {}.{}: its record cannot be read back", key.0, key.1);
                 continue;
@@ -723,6 +736,19 @@ impl Agent {
             key,
             bytes: bytes.into(),
         });
+    }
+
+    /// What is kept of a step, for its daemon.
+    pub(super) fn kept_of(&self, run: Run, step: StepNo) -> Kept {
+        let key = (run.0, step);
+        let record = self.steps.running.get(&key).map(|r| {
+            let bytes = minicbor::to_vec(&r.record).expect("writing to memory cannot fail");
+            (step.0, bytes.into())
+        });
+        record
+            .into_iter()
+            .chain(self.node_steps.kept_of(key))
+            .collect()
     }
 
     pub(super) fn drop_kept(&mut self, run: Run, key: u32) {

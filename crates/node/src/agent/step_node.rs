@@ -104,10 +104,19 @@ fn may_have_streams(order: &StepOrder) -> bool {
         && programs.into_iter().chain(files).all(Option::is_none)
 }
 
+/// Whether what the shim keeps under a number is of this step.
+pub(crate) fn is_kept_of(kept: u32, step: StepNo) -> bool {
+    kept == step.0 || kept == KEPT_NODE.saturating_add(step.0)
+}
+
 impl NodeSteps {
     /// This node's part of a step, until the lead knows of its end.
     pub(super) fn part(&self, key: StepKey) -> Option<&Part> {
         self.parts.get(&key)
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &StepKey> {
+        self.parts.keys()
     }
 
     /// Takes a kept record back; whether it is one of these.
@@ -119,6 +128,13 @@ impl NodeSteps {
             self.parts.insert((run.0, StepNo(step)), part);
         }
         true
+    }
+
+    /// A part as the shim keeps it, and under which number.
+    pub(super) fn kept_of(&self, key: StepKey) -> Option<(u32, ByteVec)> {
+        let bytes = minicbor::to_vec(self.parts.get(&key)?);
+        let bytes = bytes.expect("writing to memory cannot fail");
+        Some((KEPT_NODE + key.1.0, bytes.into()))
     }
 
     pub(super) fn forget(&mut self, run: Run) {

@@ -53,6 +53,8 @@ pub(super) struct Entry {
     /// How its script ended, or why it did not start.
     pub(super) outcome: Option<FromShim>,
     pub(super) steps: BTreeMap<StepNo, StepProc>,
+    /// Steps that an earlier shim has forgotten: what their daemons leave is no news.
+    pub(super) steps_gone: BTreeSet<StepNo>,
     /// Daemons of steps that are over, for others.
     pub(super) spares: Vec<Daemon>,
     /// It is being ended.
@@ -145,6 +147,8 @@ pub(super) struct Shim {
     pub(super) watched: Vec<Watched>,
     /// Lines to step daemons, with their steps.
     pub(super) lines: BTreeMap<RawFd, (Run, StepNo)>,
+    /// Daemons of an earlier shim's that have been asked what they run.
+    pub(super) asked: Vec<Daemon>,
     pub(super) old: Option<(BTreeMap<Run, super::records::Old>, bool)>,
     exit: bool,
     /// Everything is killed: no program is started around jobs any more.
@@ -178,6 +182,7 @@ impl Shim {
             output: Vec::new(),
             watched: Vec::new(),
             lines: BTreeMap::new(),
+            asked: Vec::new(),
             old: Some((old, same_boot)),
             exit: false,
             killing: false,
@@ -621,7 +626,9 @@ impl Shim {
     /// Descriptors that tell of something when they can be read: [`Shim::watched_ended`], [`Shim::hear_daemon`].
     pub(super) fn watched_fds(&self) -> Vec<RawFd> {
         let watched = self.watched.iter().map(|w| w.pidfd.as_raw_fd());
-        watched.chain(self.lines.keys().copied()).collect()
+        let asked = self.asked.iter().map(Daemon::fd);
+        let lines = self.lines.keys().copied();
+        watched.chain(lines).chain(asked).collect()
     }
 }
 

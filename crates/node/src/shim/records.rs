@@ -8,7 +8,7 @@ use minicbor::bytes::ByteVec;
 use muster_core::ids::{Attempt, JobId, StepNo};
 use muster_core::job::{StepEnd, Usage};
 use muster_core::time::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
@@ -66,6 +66,8 @@ pub(crate) struct Old {
     pub(crate) steps: BTreeMap<StepNo, i32>,
     /// How steps ended, as far as they told.
     pub(crate) step_ends: BTreeMap<StepNo, StepEnd>,
+    /// Steps that were forgotten, as far as the file has not been rewritten since.
+    pub(crate) steps_gone: BTreeSet<StepNo>,
     /// Directories that steps have outside the spool directory.
     pub(crate) step_dirs: BTreeMap<StepNo, Vec<PathBuf>>,
     /// Its grant.
@@ -368,6 +370,7 @@ fn apply(entry: &mut Old, kind: &str, rest: &str) {
             }
         }
         "T" => {
+            entry.steps_gone.insert(step);
             entry.step_ends.remove(&step);
             entry.steps.remove(&step);
             entry.step_dirs.remove(&step);
@@ -532,6 +535,8 @@ mod tests {
         assert_eq!((status, used.user_us, end), (256, 5, Timestamp(99)));
         assert_eq!(first.steps[&StepNo(0)], 4300);
         assert_eq!(first.steps.keys().map(|s| s.0).collect::<Vec<_>>(), [0, 7]);
+        let gone: Vec<u32> = first.steps_gone.iter().map(|s| s.0).collect();
+        assert_eq!(gone, [5, 6]);
         assert_eq!(first.step_ends.len(), 1);
         assert_eq!(first.step_ends[&StepNo(7)], end_of_a_step());
         assert_eq!(first.step_dirs.len(), 1);

@@ -26,6 +26,9 @@ impl Shim {
         for (run, old) in old {
             self.take_over(run, &old, same_boot);
         }
+        if same_boot {
+            self.find_steps();
+        }
         self.unsettled = true;
     }
 
@@ -58,6 +61,7 @@ impl Shim {
                 Default::default()
             },
             around: old.around.clone(),
+            steps_gone: old.steps_gone.clone(),
             ..Entry::default()
         };
         self.jobs.insert(run, entry);

@@ -2,6 +2,8 @@
 //! step left nothing behind is kept for the next step of its job, which the agent gives it by a line of its own. What the agent
 //! says of steps may come later here than what their daemons say: before it is acted on, the lines to these are looked at.
 
+mod found;
+
 use super::jobs::{Entry, Role, Shim};
 use super::processes::{self, Containment};
 use super::wire::{FromShim, PmixOrder, Run, StepOrder};
@@ -39,9 +41,16 @@ pub(super) struct Daemon {
     socket: PathBuf,
     /// The agent has a line to it: gives it steps, and hears their ends.
     owned: bool,
+    /// An earlier shim forked it. It has no other step.
+    adopted: bool,
 }
 
 impl Daemon {
+    /// Readable when it has said something.
+    pub(super) fn fd(&self) -> RawFd {
+        self.control.as_raw_fd()
+    }
+
     fn tell(&mut self, control: &stepd::Control) -> io::Result<()> {
         self.control.write_all(&frame::encode(control))
     }
@@ -52,21 +61,29 @@ impl Daemon {
         self.control.write_all(&frame[sent..])
     }
 
+    /// Takes in what it has said.
+    ///
+    /// # Errors
+    /// It says no more.
+    fn read(&mut self) -> io::Result<()> {
+        let mut chunk = [0; 4 << 10];
+        loop {
+            match self.control.read(&mut chunk) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => self.input.push(&chunk[..n]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
     /// Reads what it has said: how this step has ended, if it has.
     ///
     /// # Errors
     /// It is gone, or not understood.
     fn end_of(&mut self, step: StepNo) -> io::Result<Option<StepEnd>> {
-        let mut chunk = [0; 4 << 10];
-        let open = loop {
-            match self.control.read(&mut chunk) {
-                Ok(0) => break Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => self.input.push(&chunk[..n]),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break Ok(()),
-                Err(e) => break Err(e),
-            }
-        };
+        let open = self.read();
         loop {
             match self.input.take() {
                 Ok(Some(stepd::Told::Ended(of, end))) if of == step => return Ok(Some(*end)),
@@ -186,6 +203,7 @@ impl Shim {
             result: result_path(&self.spool, run, step)
                 .to_string_lossy()
                 .into_owned(),
+            kept: self.kept_of(run, step),
         };
         let frame = next.as_control();
         while frame.len() <= ORDER_MAX
@@ -311,7 +329,7 @@ impl Shim {
         let address = wire.as_ref().map(TcpListener::local_addr).transpose()?;
         let (control, far_end) = UnixStream::pair()?;
         control.set_nonblocking(true)?;
-        let setting = stepd::Setting {
+        let mut setting = stepd::Setting {
             node: self.node.clone(),
             kill_wait: self.kill_wait,
             result: result_path(&self.spool, run, step),
@@ -319,6 +337,7 @@ impl Shim {
                 .pmix
                 .as_ref()
                 .map_or_else(Vec::new, |pmix| self.step_dirs(order, pmix)),
+            kept: Vec::new(),
         };
         let dirs = setting.dirs.clone();
         if !dirs.is_empty() {
@@ -327,6 +346,8 @@ impl Shim {
         match sys::fork()? {
             sys::Fork::Child => {
                 let wire = wire.as_ref();
+                // Here it costs nobody anything.
+                setting.kept = self.kept_of(run, step);
                 become_stepd(order, &setting, &listener, &far_end, wire, with)
             }
             sys::Fork::Parent(pid) => {
@@ -336,6 +357,7 @@ impl Shim {
                     input: Frames::default(),
                     socket: socket.clone(),
                     owned: true,
+                    adopted: false,
                 };
                 self.enter_step(run, step, daemon, dirs);
                 Ok(Placed {
@@ -385,7 +407,12 @@ impl Shim {
                 self.lines.remove(&fd);
                 self.records.step_ended(run, step, &end);
                 self.end_of_step(run, step, end, daemon.owned);
-                self.keep_daemon(run, daemon);
+                if daemon.adopted {
+                    self.watched.retain(|w| w.pid != daemon.pid);
+                    daemon.dismiss();
+                } else {
+                    self.keep_daemon(run, daemon);
+                }
             }
         }
     }
@@ -454,9 +481,7 @@ impl Shim {
             }
         }
         let _ = fs::remove_file(socket.unwrap_or_else(|| self.step_socket(run, step)));
-        let end = fs::read(result_path(&self.spool, run, step))
-            .ok()
-            .and_then(|bytes| minicbor::decode(&bytes).ok());
+        let end = stepd::read_result(&result_path(&self.spool, run, step)).map(|(end, _)| end);
         if end.is_none() {
             self.kill_rest_of(run, step);
         }
@@ -549,8 +574,7 @@ impl Shim {
         }
     }
 
-    /// Tells a step daemon that its tasks may run for another time. One whose line was lost with an earlier shim
-    /// keeps its limit.
+    /// Tells a step daemon that its tasks may run for another time.
     pub(super) fn limit_step(&mut self, run: Run, step: StepNo, seconds: Option<u64>) {
         self.control_step(run, step, &stepd::Control::Limit(seconds));
     }

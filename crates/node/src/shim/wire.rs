@@ -566,6 +566,19 @@ pub(crate) enum FromShim {
         #[n(1)]
         error: String,
     },
+    /// A step runs, or has run, of which neither an earlier shim nor this one was told.
+    #[n(11)]
+    StepFound {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// The step.
+        #[n(1)]
+        step: StepNo,
+        /// What would have been kept of it.
+        #[n(2)]
+        kept: Vec<(u32, ByteVec)>,
+    },
 }
 
 /// A job that the shim knows.

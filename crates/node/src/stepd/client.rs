@@ -1,9 +1,10 @@
 //! A connection of srun, or of the node above.
 
 use super::wire::Wire;
-use super::{Phase, Stepd};
+use super::{Phase, Running, Stepd};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{FromStepd, ToStepd};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -82,6 +83,12 @@ impl Client {
     }
 }
 
+/// Whether the other end belongs to the user of this process, which is no job's unless all jobs are of one user.
+fn is_own(stream: &UnixStream) -> bool {
+    let peer = getsockopt(stream, PeerCredentials);
+    peer.is_ok_and(|peer| peer.uid() == nix::unistd::geteuid().as_raw())
+}
+
 /// Whether nobody is kept waiting if a message comes a little later.
 pub(crate) fn is_patient(message: &FromStepd) -> bool {
     match message {
@@ -121,9 +128,26 @@ impl Stepd<'_> {
             {
                 self.attach(&attach, stranger);
             }
+            Some(ToStepd::Adopt) if is_own(&stranger.wire.stream) => {
+                self.adopted(stranger.wire.stream);
+            }
             None if stranger.wire.open => self.strangers.push(stranger),
             // Not the key, or srun is here already: the connection is dropped.
             _ => {}
         }
+    }
+
+    /// There is a new shim.
+    fn adopted(&mut self, stream: UnixStream) {
+        // The last words of the one before.
+        self.take_control();
+        let running = Running {
+            run: self.order.run,
+            step: self.order.launch.step,
+            pid: i32::try_from(std::process::id()).unwrap_or(0),
+            dirs: self.setting.dirs.clone(),
+            kept: self.setting.kept.clone(),
+        };
+        self.home.adopted(stream, running);
     }
 }

@@ -1,10 +1,10 @@
 //! What a step daemon keeps from one step of its job to the next: where it listens, the lines to the shim and to the agent,
 //! the signals that it takes. It knows nothing of steps but how to be told of the next one and to tell how one ended.
 
-use super::Setting;
+use super::{Kept, Setting};
 use crate::descriptors::{self, HandedOver, WithOrder};
 use crate::shim::ProcessTree;
-use crate::shim::wire::StepOrder;
+use crate::shim::wire::{Run, StepOrder};
 use crate::sys;
 use minicbor::{Decode, Encode};
 use muster_core::ids::StepNo;
@@ -49,6 +49,29 @@ pub(crate) enum Told {
     /// This step has ended; there may be another.
     #[n(0)]
     Ended(#[n(0)] StepNo, #[n(1)] Box<StepEnd>),
+    /// To a shim that did not start it: this it runs.
+    #[n(1)]
+    Runs(#[n(0)] Box<Running>),
+}
+
+/// What a daemon runs, for a shim that may never have heard of it.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct Running {
+    /// The job.
+    #[n(0)]
+    pub(crate) run: Run,
+    /// The step.
+    #[n(1)]
+    pub(crate) step: StepNo,
+    /// The daemon's process.
+    #[n(2)]
+    pub(crate) pid: i32,
+    /// Directories of the step's outside the spool directory.
+    #[n(3)]
+    pub(crate) dirs: Vec<PathBuf>,
+    /// See [`Setting::kept`].
+    #[n(4)]
+    pub(crate) kept: Kept,
 }
 
 /// Another step of the job.
@@ -63,6 +86,9 @@ pub(crate) struct NextStep {
     /// File for the result.
     #[n(2)]
     pub(crate) result: String,
+    /// See [`Setting::kept`].
+    #[n(3)]
+    pub(crate) kept: Kept,
 }
 
 impl NextStep {
@@ -78,6 +104,7 @@ impl NextStep {
             kill_wait: Duration::from_millis(self.kill_wait_ms),
             result: PathBuf::from(self.result),
             dirs: Vec::new(),
+            kept: self.kept,
         };
         (self.order, setting)
     }
@@ -150,6 +177,8 @@ pub(super) struct Home {
     early: Option<Given>,
     /// The shim has taken note of the last step's end.
     known: bool,
+    /// It had read of it when it was last known to be there.
+    has_read: bool,
 }
 
 impl Home {
@@ -177,6 +206,7 @@ impl Home {
             agent: agent.map(Line::new).transpose()?,
             early: None,
             known: false,
+            has_read: false,
         })
     }
 
@@ -233,6 +263,15 @@ impl Home {
         given
     }
 
+    /// There is a new shim, on this connection, which is told what runs.
+    pub(super) fn adopted(&mut self, stream: UnixStream, running: Running) {
+        let line = Line::new(stream).ok();
+        self.shim = line.and_then(|mut line| {
+            let told = line.say(&Told::Runs(Box::new(running)));
+            told.then_some(line)
+        });
+    }
+
     /// Tells the shim how the step ended; whether it was there to hear it.
     pub(super) fn tell_shim(&mut self, ended: &Told) -> bool {
         self.known = false;
@@ -244,6 +283,10 @@ impl Home {
 
     /// Whether the shim has read what it was told.
     pub(super) fn shim_has_read(&self) -> bool {
+        self.has_read
+    }
+
+    fn is_all_read(&self) -> bool {
         let line = self.shim.as_ref();
         line.is_some_and(|line| sys::is_all_read(line.stream.as_fd()))
     }
@@ -256,10 +299,16 @@ impl Home {
 
     /// Waits for the job's next step; nothing when this process is not needed any more.
     pub(super) fn next_step(&mut self) -> Option<Given> {
+        self.has_read = false;
         loop {
+            if self.early.is_none() && self.shim.is_some() {
+                self.wait()?;
+            }
             // Who has come for the next step has come after the word of it, which is read after this.
             let come: Vec<UnixStream> =
                 std::iter::from_fn(|| Some(self.listener.accept().ok()?.0)).collect();
+            // Looked at before it is known whether the shim is there: what one that is gone has not read is gone too.
+            let all_read = self.is_all_read();
             // What is said of a step that has ended comes too late.
             if self.heard().contains(&Control::Leave) {
                 self.known = true;
@@ -267,29 +316,35 @@ impl Home {
             }
             let early = self.early.take();
             if let Some(given) = early.or_else(|| self.given_by_agent()) {
+                self.has_read = all_read && self.shim.is_some();
                 self.come = come;
                 return Some(given);
             }
             // The others come too late.
             drop(come);
-            let shim = self.shim_fd()?;
-            let agent = self.agent.as_ref().map(|line| line.stream.as_raw_fd());
-            let entry = |fd: RawFd| libc::pollfd {
-                fd,
-                events: libc::POLLIN,
-                revents: 0,
-            };
-            let mut fds = [
-                entry(shim),
-                // A negative descriptor is skipped by poll(2).
-                entry(agent.unwrap_or(-1)),
-                entry(self.signals.as_fd().as_raw_fd()),
-                entry(self.listener.as_raw_fd()),
-            ];
-            sys::poll(&mut fds, -1).ok()?;
-            // Nobody who knows what this process does sends it signals now.
-            while let Ok(Some(_)) = self.signals.read_signal() {}
+            self.shim.as_ref()?;
         }
+    }
+
+    /// Waits until somebody has something to say.
+    fn wait(&mut self) -> Option<()> {
+        let agent = self.agent.as_ref().map(|line| line.stream.as_raw_fd());
+        let entry = |fd: RawFd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // A negative descriptor is skipped by poll(2).
+        let mut fds = [
+            entry(self.shim_fd().unwrap_or(-1)),
+            entry(agent.unwrap_or(-1)),
+            entry(self.signals.as_fd().as_raw_fd()),
+            entry(self.listener.as_raw_fd()),
+        ];
+        sys::poll(&mut fds, -1).ok()?;
+        // Nobody who knows what this process does sends it signals now.
+        while let Ok(Some(_)) = self.signals.read_signal() {}
+        Some(())
     }
 
     /// Whether the shim has the last step's end for good.

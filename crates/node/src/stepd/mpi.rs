@@ -3,6 +3,7 @@
 //! to find in its environment, follows who has joined and who has taken leave, and cleans up.
 
 mod hints;
+mod leftovers;
 
 use super::{Setting, Stepd};
 use crate::shim::wire::{PmixOrder, StepOrder, UcxOrder};
@@ -59,6 +60,8 @@ pub(super) struct Pmix {
     finalized: BTreeSet<u32>,
     /// For files of tasks and library, and, last, for memory that tasks share; they may be one.
     dirs: Vec<PathBuf>,
+    /// Memory of tasks that were told to end, elsewhere.
+    shared: BTreeSet<PathBuf>,
     /// What is told to MPI.
     told: PmixOrder,
     /// More tasks of the step than CPUs for them are on this node.
@@ -131,6 +134,7 @@ impl Pmix {
             connected: BTreeSet::new(),
             finalized: BTreeSet::new(),
             dirs,
+            shared: BTreeSet::new(),
             told: pmix.clone(),
             crowded,
         };
@@ -264,6 +268,23 @@ impl Stepd<'_> {
                 joined: true,
             });
             self.fail(exit);
+        }
+    }
+
+    /// Tasks are about to be signalled: what they would leave behind is noted if they may end by it.
+    pub(super) fn note_leftovers(&mut self, tasks: &[i32], signal: i32) {
+        let ends = matches!(signal, libc::SIGTERM | libc::SIGKILL | libc::SIGINT);
+        if let Some(pmix) = self.pmix.as_mut().filter(|_| ends) {
+            for pid in tasks {
+                leftovers::note(*pid, &mut pmix.shared);
+            }
+        }
+    }
+
+    /// All tasks have ended.
+    pub(super) fn remove_leftovers(&mut self) {
+        if let Some(pmix) = &mut self.pmix {
+            leftovers::remove(&std::mem::take(&mut pmix.shared));
         }
     }
 

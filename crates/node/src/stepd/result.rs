@@ -1,7 +1,7 @@
 //! How a node's part of a step ended, and the file that tells it.
 
-use super::Stepd;
 use super::client::Client;
+use super::{Kept, Stepd};
 use crate::now;
 use crate::shim::wire::StepOrder;
 use muster_core::job::{ExitStatus, JobState, StepEnd};
@@ -37,15 +37,24 @@ pub(super) fn broken(order: &StepOrder, error: &io::Error) -> StepEnd {
     StepEnd::never_ran(now())
 }
 
-pub(super) fn leave(path: &Path, end: &StepEnd) {
-    if let Err(e) = leave_result(path, end) {
+pub(super) fn leave(path: &Path, end: &StepEnd, kept: &Kept) {
+    if let Err(e) = leave_result(path, end, kept) {
         eprintln!("{}: {e}", path.display());
     }
 }
 
+/// What a file says: how a step ended, and what was to be kept of it by a shim that may never have heard of it.
+pub(crate) fn read(path: &Path) -> Option<(StepEnd, Kept)> {
+    let bytes = fs::read(path).ok()?;
+    let mut parts = minicbor::Decoder::new(&bytes);
+    let end = parts.decode().ok()?;
+    Some((end, parts.decode().unwrap_or_default()))
+}
+
 /// Written under another name first: half a result is none.
-fn leave_result(path: &Path, end: &StepEnd) -> io::Result<()> {
-    let bytes = minicbor::to_vec(end).expect("writing to memory cannot fail");
+fn leave_result(path: &Path, end: &StepEnd, kept: &Kept) -> io::Result<()> {
+    let mut bytes = minicbor::to_vec(end).expect("writing to memory cannot fail");
+    minicbor::encode(kept, &mut bytes).expect("writing to memory cannot fail");
     let next = path.with_extension("next");
     fs::write(&next, bytes)?;
     fs::rename(&next, path)

@@ -9,6 +9,7 @@ use muster_core::job::{ExitStatus, JobState};
 use muster_core::refusal::Refusal;
 use muster_core::time::TimeLimit;
 use muster_proto::frame;
+use muster_proto::node::{NumberedReport, Report};
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepCreated, StepSpec, ToStepd};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use std::fs::File;
@@ -24,6 +25,7 @@ pub const TESTS: &[Test] = &[
     ("direct_step_survives_the_agent", survives),
     ("direct_step_ends_as_the_agent_does", ends_with_agent),
     ("direct_step_speaks_without_the_shim", without_shim),
+    ("step_of_which_nobody_knows_any_more", nobody_knows),
     ("an_end_makes_room_before_it_is_heard_of", makes_room),
     ("descriptors_that_nobody_asked_for", unasked),
     ("several_tasks_have_no_streams_of_srun", several),
@@ -295,6 +297,71 @@ fn without_shim() {
     }
     node.terminate(1, TerminateReason::Finished);
     node.released(1);
+}
+
+/// The agent gives a step to the daemon of the one before, and is lost with the shim before that has heard of it. The step
+/// ends after their successors are there, or before.
+fn nobody_knows() {
+    use nix::sys::signal::{Signal, kill};
+    for (ends_before, stops_early) in [(false, false), (true, false), (false, true), (true, true)] {
+        let dir = Dir::new("nobodyknows");
+        let mut node = Node::start(&dir, "n1");
+        allocate(1, &dir, &mut [&mut node], 1);
+        let mut first = Srun::ask(&node, spec(1, &dir, &["sh", "-c", "read x; exit 4"]));
+        let shim = nix::unistd::Pid::from_raw(node.shim_pid());
+        if stops_early {
+            // Nor does the shim hear of the end of the step before.
+            kill(shim, Signal::SIGSTOP).unwrap();
+        }
+        first.stdin.write_all(b"x\n").unwrap();
+        assert_eq!(first.said(), [exited(4, 0)]);
+        assert_eq!(step_end(&mut node, 1, 0).exit.code, 4);
+        kill(shim, Signal::SIGSTOP).unwrap();
+        let mut srun = Srun::ask(&node, spec(1, &dir, &["sh", "-c", "read x; exit 5"]));
+        assert_eq!(srun.created.step, StepNo(1));
+        node.kill_agent();
+        kill(shim, Signal::SIGKILL).unwrap();
+        let gone = Instant::now() + PATIENCE;
+        while alive(shim.as_raw()) {
+            assert!(Instant::now() < gone, "a killed shim lives");
+            std::thread::yield_now();
+        }
+        if ends_before {
+            srun.stdin.write_all(b"x\n").unwrap();
+            assert_eq!(srun.said_at_all(), [exited(5, 0)]);
+        }
+        node.start_agent();
+        node.accept();
+        let begun =
+            |r: &NumberedReport| matches!(&r.report, Report::StepStarted(s) if s.step == StepNo(1));
+        node.report(begun);
+        if !ends_before {
+            // Nobody takes its number.
+            let mut beside = spec(1, &dir, &["true"]);
+            beside.overlap = true;
+            let mut third = Srun::ask(&node, beside);
+            assert_eq!(third.created.step, StepNo(2));
+            assert_eq!(third.said(), [exited(0, 0)]);
+            srun.stdin.write_all(b"x\n").unwrap();
+            assert_eq!(srun.said_at_all(), [exited(5, 0)]);
+        }
+        let end = step_end(&mut node, 1, 1);
+        assert_eq!((end.exit.code, end.usage.tasks), (5, 1));
+        if stops_early {
+            assert_eq!(step_end(&mut node, 1, 0).exit.code, 4);
+        }
+        node.terminate(1, TerminateReason::Finished);
+        node.released(1);
+        let left = std::fs::read_dir(&node.spool).unwrap().flatten();
+        let names = left.map(|file| file.file_name().into_string().unwrap());
+        let left: Vec<String> = names.filter(|name| name.starts_with("step-")).collect();
+        assert_eq!(left, Vec::<String>::new());
+    }
+}
+
+fn alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("").starts_with('Z'))
 }
 
 /// Who has heard of a step's end finds its CPU free, whatever the agent has done meanwhile.

@@ -31,6 +31,7 @@ pub const TESTS: &[Test] = &[
     ("strangers_are_refused", strangers),
     ("task_prolog_and_epilog", around),
     ("step_survives_the_shim", survives_shim),
+    ("step_hears_a_new_shim", hears_new_shim),
 ];
 
 /// A job without a script, on these nodes.
@@ -716,19 +717,50 @@ fn around() {
     }
 }
 
+/// A daemon that lost its shim gets another limit, and tells of its end, by the next one.
+fn hears_new_shim() {
+    let dir = Dir::new("newshim");
+    let mut node = Node::start(&dir, "n1");
+    allocate(1, &dir, &mut [&mut node], 1);
+    let mut srun = Srun::ask(&node, spec(1, &dir, &["sh", "-c", "read x"])).connect();
+    srun.started();
+    another_shim(&mut node);
+    let limit = Order::StepLimit {
+        job: JobId(1),
+        attempt: Attempt(1),
+        step: StepNo(0),
+        limit: TimeLimit::Minutes(0),
+    };
+    node.order(Vec::new(), vec![limit]);
+    let o = srun.finish();
+    assert!(o.messages[0].ends_with(" DUE TO TIME LIMIT ***"), "{o:?}");
+    assert_eq!(step_end(&mut node, 1, 0).state, JobState::Timeout);
+    // The daemon was of another shim's: the next step has one of this.
+    let srun = Srun::ask(&node, spec(1, &dir, &["true"])).connect();
+    assert_eq!(srun.finish().exits[&0], ExitStatus { code: 0, signal: 0 });
+    assert_eq!(step_end(&mut node, 1, 1).exit.code, 0);
+    node.terminate(1, TerminateReason::Finished);
+    node.released(1);
+}
+
+/// Kills the shim; a job that goes through shows that a new one is there.
+fn another_shim(node: &mut Node) {
+    let old = node.shim_pid();
+    let pid = nix::unistd::Pid::from_raw(old);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    let dir = node.spool.parent().unwrap().to_owned();
+    node.run(&JobMaker::new(2, &dir, "#!/bin/sh\n"));
+    node.batch_exit(2);
+    assert_ne!(node.shim_pid(), old);
+}
+
 fn survives_shim() {
-    use nix::sys::signal::{Signal, kill};
     let dir = Dir::new("shimstep");
     let mut node = Node::start(&dir, "n1");
     allocate(1, &dir, &mut [&mut node], 1);
     let mut srun = Srun::ask(&node, spec(1, &dir, &["sh", "-c", "read x; exit 5"])).connect();
     srun.started();
-    let old = node.shim_pid();
-    kill(nix::unistd::Pid::from_raw(old), Signal::SIGKILL).unwrap();
-    // A job that goes through shows that a new shim is there.
-    node.run(&JobMaker::new(2, &dir.0, "#!/bin/sh\n"));
-    node.batch_exit(2);
-    assert_ne!(node.shim_pid(), old);
+    another_shim(&mut node);
     srun.send(&ToStepd::Stdin {
         task: None,
         bytes: b"x\n".to_vec().into(),
