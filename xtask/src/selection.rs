@@ -14,8 +14,7 @@ const BUT: &str = " | Muster: ";
 /// Slurm looks at what it did not start at once in its own time.
 const SETTLED: Duration = Duration::from_secs(5);
 /// So that it looks soon.
-const SOON: &str = "SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2\n\
-                    SlurmctldDebug=error\nKillWait=1\nMinJobAge=30\n";
+const SOON: &str = "SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2\n";
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let (flags, names): (Vec<&String>, Vec<&String>) =
