@@ -1,9 +1,11 @@
 #!/bin/bash
-# slurm-peer.sh up|down DIR [accounting]: a private Slurm on this host to measure beside Muster, tuned for throughput as
-# Slurm's high-throughput guide says. Needs Debian's slurm-wlm, slurmctld, slurmd and munge; with 'accounting', slurmdbd,
-# slurm-wlm-mysql-plugin and mariadb-server too. Prints the variables that point commands at it. Nothing outside DIR is touched.
+# slurm-peer.sh up|down DIR [accounting [SITE]]: a private Slurm on this host to measure beside Muster, tuned for
+# throughput as Slurm's high-throughput guide says. SITE is a directory with other nodes (one a line), partitions and ways
+# to select (slurm.conf, gres.conf); 'accounting' may be empty then. Needs Debian's slurm-wlm, slurmctld, slurmd and
+# munge; with 'accounting', slurmdbd, slurm-wlm-mysql-plugin and mariadb-server too. Prints the variables that point
+# commands at it. Nothing outside DIR is touched.
 set -euo pipefail
-verb=$1 dir=$2 accounting=${3:-} nodes=4 cpus=512 port=17100
+verb=$1 dir=$2 accounting=${3:-} site=${4:-} cpus=512 port=17100 nodes=(n1 n2 n3 n4)
 alive() { [ -s "$1" ] && kill -0 "$(cat "$1")" 2>/dev/null; }
 wait_for() { for _ in $(seq 600); do "$@" >/dev/null 2>&1 && return; sleep .05; done; echo "slurm-peer: gave up on: $*" >&2; exit 1; }
 
@@ -59,6 +61,24 @@ CONF
   # slurmdbd has no word for a socket; the client library has.
   MYSQL_UNIX_PORT="$dir/db/socket" SLURM_CONF="$dir/slurmdbd.conf" slurmdbd
 }
+# Nodes, partitions, scheduler. All nodes are on this host, each at a port of its own.
+site() {
+  if [ -n "$site" ]; then
+    awk -v at=$((port + 11)) -v host="$host" '/^NodeName=/ { $0 = $0 " NodeHostname=" host " NodeAddr=127.0.0.1 Port=" at++ } 1' "$site/slurm.conf"
+    return
+  fi
+  cat <<CONF
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=defer,batch_sched_delay=1,sched_min_interval=50000,sched_max_job_start=0,default_queue_depth=10000,bf_interval=60,bf_max_job_test=100,bf_continue,nohold_on_prolog_fail
+NodeName=n[1-4] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((port + 11))-$((port + 14))] Sockets=1 CoresPerSocket=$cpus ThreadsPerCore=1 RealMemory=8000 State=UNKNOWN
+PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP
+CONF
+}
+if [ -n "$site" ]; then
+  mapfile -t nodes < <(sed -n 's/^NodeName=\([^ ]*\).*/\1/p' "$site/slurm.conf")
+  [ ! -s "$site/gres.conf" ] || cp "$site/gres.conf" "$dir/gres.conf"
+fi
 answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 cat >"$dir/slurm.conf" <<CONF
@@ -85,10 +105,7 @@ SwitchType=switch/none
 MpiDefault=none
 ReturnToService=2
 SlurmdParameters=config_overrides
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
 SchedulerType=sched/backfill
-SchedulerParameters=defer,batch_sched_delay=1,sched_min_interval=50000,sched_max_job_start=0,default_queue_depth=10000,bf_interval=60,bf_max_job_test=100,bf_continue,nohold_on_prolog_fail
 PriorityType=priority/basic
 JobAcctGatherType=jobacct_gather/none
 MaxArraySize=100001
@@ -101,8 +118,7 @@ ${accounting:+AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePort=$((port + 5))
 AccountingStoragePass=$dir/munge/socket}
-NodeName=n[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((port + 11))-$((port + 10 + nodes))] Sockets=1 CoresPerSocket=$cpus ThreadsPerCore=1 RealMemory=8000 State=UNKNOWN
-PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP
+$(site)
 CONF
 export SLURM_CONF="$dir/slurm.conf" HWLOC_PLUGINS_PATH=/nonexistent
 if [ -n "$accounting" ] && ! alive "$dir/run/slurmdbd.pid"; then
@@ -111,11 +127,11 @@ if [ -n "$accounting" ] && ! alive "$dir/run/slurmdbd.pid"; then
 fi
 alive "$dir/run/slurmctld.pid" || slurmctld
 wait_for scontrol ping
-for i in $(seq $nodes); do
-  mkdir -p "$dir/spool.n$i" "$dir/tmp.n$i"
-  alive "$dir/run/slurmd.n$i.pid" || slurmd -N "n$i"
+for node in "${nodes[@]}"; do
+  mkdir -p "$dir/spool.$node" "$dir/tmp.$node"
+  alive "$dir/run/slurmd.$node.pid" || slurmd -N "$node"
 done
-ready() { [ "$(sinfo -h -N -t idle -o %N | sort -u | wc -l)" = "$nodes" ]; }
+ready() { [ "$(sinfo -h -N -t idle -o %N | sort -u | wc -l)" = "${#nodes[@]}" ]; }
 wait_for ready
 echo "SLURM_CONF=$SLURM_CONF"
 echo "PIDFILE=$dir/run/slurmctld.pid"

@@ -12,6 +12,7 @@ mod kill;
 mod mpi;
 mod mpi4py;
 mod peer;
+mod selection;
 mod sim;
 
 use anyhow::{Result, bail};
@@ -28,6 +29,8 @@ cargo xtask kill              daemons of a cluster under load are killed in turn
 cargo xtask mpi4py            mpi4py's own tests, started by srun and by mpirun over two nodes: [test_NAME ...]
 cargo xtask sim               the deterministic simulator: --seeds N [--from S] [--nodes N] [--steps N],
                               or --seed S [--trace] for one
+cargo xtask compare-selection what Slurm (where it is installed) answers to the requests of crates/sim/tests/selection,
+                              and where that is not what stands there: [--write] [TABLE...]
 cargo xtask bench mpi         MPI programs started by srun and by mpirun: start, MPI_Init, messages; [OPTIONS] of
                               'muster bench mpi'
 cargo xtask bench sched       passes of the scheduler over 10,000 nodes and 100,000 waiting jobs: times, memory
@@ -44,6 +47,7 @@ fn main() -> Result<()> {
         ["build", "--debug"] => build::muster(false).map(|_| ()),
         ["check"] => check::run(),
         ["clients", ..] => clients::run(&args[1..]),
+        ["compare-selection", ..] => selection::run(&args[1..]),
         ["demo"] => demo::run(),
         ["generate"] => generate::run(),
         ["kill", ..] => kill::run(&args[1..]),

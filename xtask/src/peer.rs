@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// A product under test: how to reach it.
 pub(crate) struct Product {
     pub(crate) name: &'static str,
-    env: Vec<(String, String)>,
+    pub(crate) env: Vec<(String, String)>,
     pub(crate) pid_file: PathBuf,
     pub(crate) start: String,
     _guard: Guard,
@@ -385,12 +385,22 @@ const SLURM_WITH_ACCOUNTING: &str = "slurm+slurmdbd";
 
 /// Starts Slurm, which keeps accounts if that is wanted; nothing where it is not installed.
 pub(crate) fn start_slurm(dir: &Path, accounting: bool) -> Result<Option<Product>> {
+    start_slurm_of(dir, accounting, None)
+}
+
+/// The same, with nodes, partitions and ways to select of a directory's slurm.conf and gres.conf.
+pub(crate) fn start_slurm_of(
+    dir: &Path,
+    accounting: bool,
+    site: Option<&Path>,
+) -> Result<Option<Product>> {
     let down = ["bench/slurm-peer.sh", "down", &dir.display().to_string()];
     let guard = Guard::new(&down, &[], Some(dir))?;
     let output = Command::new("bench/slurm-peer.sh")
         .arg("up")
         .arg(dir)
-        .args(accounting.then_some("accounting"))
+        .arg(if accounting { "accounting" } else { "" })
+        .args(site)
         .stderr(Stdio::inherit())
         .output()?;
     if output.status.code() == Some(3) {

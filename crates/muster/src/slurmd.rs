@@ -108,7 +108,7 @@ fn hostname() -> Result<String> {
 fn print_machine() -> Result<()> {
     let host = hostname()?;
     let short = host.split('.').next().unwrap_or(&host);
-    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let shape = muster_node::Shape::of_machine();
     let text = std::fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
     let kib = text
         .lines()
@@ -122,7 +122,11 @@ fn print_machine() -> Result<()> {
         })
         .unwrap_or(0);
     println!(
-        "NodeName={short} CPUs={cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={cpus} ThreadsPerCore=1 RealMemory={}",
+        "NodeName={short} CPUs={} Boards=1 SocketsPerBoard={} CoresPerSocket={} ThreadsPerCore={} RealMemory={}",
+        shape.cpus,
+        shape.sockets,
+        shape.cores_per_socket,
+        shape.threads_per_core,
         kib >> 10
     );
     Ok(())

@@ -8,6 +8,7 @@ use crate::part_cpus::CpuRule;
 use crate::place::Pick;
 use crate::sharing::Tenants;
 use muster_core::config::OverSubscribe;
+use muster_core::distribution::{CpuSpread, Distribution};
 use muster_core::hostlist;
 use muster_core::job::Reason;
 use muster_core::spec::{DeviceBinding, MemoryAsk, ResourceAsk, Segments, Sharing};
@@ -41,6 +42,8 @@ pub(crate) struct Demand {
     pub(crate) fewest: bool,
     /// Tasks are spread evenly over the nodes rather than filling one after another.
     pub(crate) even: bool,
+    /// CPUs of a node are taken of its sockets in turn: for a task each, or each for itself.
+    across: Option<CpuSpread>,
     /// As many nodes as there are.
     pub(crate) spread: bool,
     /// Least loaded nodes first.
@@ -173,6 +176,8 @@ impl Demand {
                 whole || ask.spread || text(&ask.distribution, "cyclic"),
                 |packs| !packs,
             ),
+            across: (ask.distribution.as_deref())
+                .and_then(|text| Distribution::parse(text).ok()?.sockets),
             spread: ask.spread,
             least_loaded: part.config.lln || hint("CR_LLN"),
             contiguous: ask.contiguous,
@@ -404,7 +409,8 @@ impl Demand {
     ) -> Option<Pick> {
         let fits = |pick: &Pick| {
             let want = self.want(class, pick);
-            crate::sockets::choose(class, detail, &want).is_some()
+            let near = want.near.as_ref();
+            near.is_some_and(|near| crate::sockets::choose(class, detail, &want, near).is_some())
         };
         let most = self.tasks.unwrap_or(u32::MAX).min(pick.tasks);
         loop {
@@ -436,6 +442,7 @@ impl Demand {
             held: held.map(|count| (count, used.min(class.granule))),
             mib: self.mib_for(class, (cpus, held), gpus),
             tasks: pick.tasks,
+            across: self.granules_in_turn(used),
             gres,
             open: self
                 .spec
@@ -445,6 +452,19 @@ impl Demand {
             sharers: self.sharers,
             only_user: self.only_user,
             user: self.user,
+        }
+    }
+
+    /// Cores that are taken of a socket each time, where sockets have their turns; `used` CPUs of a core are for tasks.
+    /// Tasks that would have parts of cores stay together.
+    fn granules_in_turn(&self, used: u32) -> u32 {
+        let of_task = self.cpus_of_task;
+        match self.across {
+            _ if self.whole => 0,
+            Some(CpuSpread::FullCyclic) => 1,
+            Some(CpuSpread::Cyclic) if of_task.is_multiple_of(used) => of_task / used,
+            Some(CpuSpread::Cyclic) if used.is_multiple_of(of_task) => 1,
+            Some(CpuSpread::Cyclic | CpuSpread::Block) | None => 0,
         }
     }
 

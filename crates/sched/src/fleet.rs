@@ -489,14 +489,24 @@ impl Fleet {
                 if enough { open } else { free }
             }
         };
-        let exact = want.near.as_ref().and_then(|_| {
+        // Where no socket has all of its devices, each of the fewest that have them together gives CPUs, too.
+        let apart = || {
+            let sockets = sockets::sockets_of(class);
+            let wants = want.across == 0 && !want.gres.is_empty() && sockets.len() > 1;
+            wants && sockets.iter().all(|s| far(s.start, s.end).devices)
+        };
+        let near = (want.near.clone()).or_else(|| apart().then(sockets::Nearness::of_devices));
+        let exact = near.and_then(|near| {
             let detail = Detail {
                 free: from.clone(),
                 gres_used: devices::unavailable(class, &view.gres_used).into_owned(),
             };
-            sockets::choose(class, &detail, want)
+            sockets::choose(class, &detail, want, &near)
         });
-        let cores = exact.unwrap_or_else(|| cores::pick(class, &from, want.cpus, far));
+        let cores = exact.unwrap_or_else(|| match want.across {
+            0 => cores::pick(class, &from, want.cpus, far),
+            each => sockets::pick_in_turn(class, &from, (want.cpus, each), far),
+        });
         let cpus = match &want.open {
             Some(open) if class.by_thread => open.clone(),
             _ => want.threads_of(class, cores),
@@ -694,6 +704,8 @@ pub(crate) struct Want {
     pub(crate) held: Option<(u32, u32)>,
     pub(crate) mib: u64,
     pub(crate) tasks: u32,
+    /// Granules that sockets give in turn each time; 0: CPUs are taken of the fewest sockets.
+    pub(crate) across: u32,
     pub(crate) gres: Vec<(String, Option<String>, u64)>,
     /// What must be next to what.
     pub(crate) near: Option<Nearness>,

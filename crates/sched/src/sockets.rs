@@ -23,6 +23,18 @@ pub(crate) struct Nearness {
     pub(crate) cpus_of_socket: Option<u32>,
 }
 
+impl Nearness {
+    /// CPUs next to the devices, and nothing else.
+    pub(crate) fn of_devices() -> Nearness {
+        Nearness {
+            enforced: true,
+            per_socket: Vec::new(),
+            sockets: 0,
+            cpus_of_socket: None,
+        }
+    }
+}
+
 /// Devices to take next to some CPUs.
 pub(crate) struct GresPart<'a> {
     pub(crate) name: &'a str,
@@ -46,8 +58,12 @@ struct Placed {
 }
 
 /// CPUs for the job; `None` if the node does not hold it so.
-pub(crate) fn choose(class: &NodeClass, detail: &Detail, want: &Want) -> Option<CpuSet> {
-    let near = want.near.as_ref()?;
+pub(crate) fn choose(
+    class: &NodeClass,
+    detail: &Detail,
+    want: &Want,
+    near: &Nearness,
+) -> Option<CpuSet> {
     let granule = class.granule.max(1);
     let ranges = sockets_of(class);
     let placed: Vec<Placed> = match near.enforced {
@@ -112,6 +128,41 @@ fn take(class: &NodeClass, sockets: &[&Socket], cpus: u32) -> CpuSet {
         let picked = cores::pick(class, &socket.free, part * granule, |_, _| Far::default());
         out.union_with(&picked);
         (left, others) = (left - part, others - 1);
+    }
+    out
+}
+
+/// So many CPUs of all sockets in turn, so many granules each time, the first of them the first; what one does not have
+/// the others give.
+pub(crate) fn pick_in_turn(
+    class: &NodeClass,
+    free: &CpuSet,
+    (cpus, each): (u32, u32),
+    far: impl Fn(u32, u32) -> Far,
+) -> CpuSet {
+    let granule = class.granule.max(1);
+    let mut sockets: Vec<(CpuSet, u32, u32)> = sockets_of(class)
+        .into_iter()
+        .map(|range| range.filter(|cpu| free.contains(*cpu)).collect())
+        .map(|here: CpuSet| (whole_granules(&here, granule) / granule, here))
+        .map(|(room, here)| (here, room, 0))
+        .collect();
+    let mut left = cpus.div_ceil(granule);
+    // Whole turns first, then what is left anywhere.
+    for each in [each.max(1), 1] {
+        let mut before = 0;
+        while left != before {
+            before = left;
+            for (_, room, part) in &mut sockets {
+                if *room - *part >= each && left >= each {
+                    (*part, left) = (*part + each, left - each);
+                }
+            }
+        }
+    }
+    let mut out = CpuSet::default();
+    for (here, _, part) in sockets.iter().filter(|(.., part)| *part > 0) {
+        out.union_with(&cores::pick(class, here, part * granule, &far));
     }
     out
 }

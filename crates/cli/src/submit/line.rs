@@ -152,6 +152,12 @@ fn read_node_files(chosen: &mut Chosen) -> Result<(), OptionError> {
             .filter(|l| !l.trim_start().starts_with('#'))
             .flat_map(str::split_whitespace)
             .collect();
+        if names.is_empty() {
+            return Err(
+                OptionError::invalid(format!("Invalid --{long} specification"))
+                    .with_hint(format!("{path} names no node")),
+            );
+        }
         let list = names.join(",");
         chosen.set(target, Some(list));
     }

@@ -198,12 +198,21 @@ pub(super) fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) ->
     let settings = (state.config.as_ref()).and_then(|c| c.order.multifactor.as_ref());
     let gres_apart = settings.is_some_and(|m| m.max_tres_gres);
     let most = settings.is_some_and(|m| m.max_tres) || gres_apart;
-    let (mut units, mut gres_units): (f64, f64) = (0.0, 0.0);
+    let (mut units, mut gres_units, mut shared): (f64, f64, f64) = (0.0, 0.0, 0.0);
     for (name, weight) in crate::priority::tres_weights(weights) {
         let amount = match name.to_ascii_lowercase().as_str() {
             "cpu" => alloc.cpus() as f64,
             "mem" => alloc.memory_mib() as f64,
             "node" => alloc.nodes.len() as f64,
+            // What the whole cluster has counts beside the most of what nodes have.
+            other if let Some(wanted) = other.strip_prefix("license/") => {
+                let held = alloc.licenses.iter();
+                let held = held.filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
+                shared += held
+                    .map(|(_, count)| f64::from(*count) * weight)
+                    .sum::<f64>();
+                continue;
+            }
             other => {
                 let wanted = other.strip_prefix("gres/").unwrap_or(other);
                 let gres = alloc.nodes.iter().flat_map(|n| &n.gres);
@@ -224,7 +233,7 @@ pub(super) fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) ->
         };
     }
     let factor = state.usage_factor_millionths(job).unwrap_or(MILLION);
-    let milli = (units + gres_units) * factor as f64 / 1000.0;
+    let milli = (units + gres_units + shared) * factor as f64 / 1000.0;
     milli.max(0.0) as u64
 }
 

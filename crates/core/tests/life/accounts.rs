@@ -292,6 +292,32 @@ fn what_is_billed() {
     }
 }
 
+/// Licenses belong to no node: they count beside the dearest resource of the nodes.
+#[test]
+fn licenses_are_billed() {
+    for (max_tres, expected) in [(false, 2.0 + 8.0 + 3.0 * 5.0), (true, 8.0 + 3.0 * 5.0)] {
+        let mut config = config();
+        config.licenses = vec![("matlab".into(), 4)];
+        config.order.multifactor = Some(Multifactor {
+            max_tres,
+            ..Multifactor::default()
+        });
+        let weights = "CPU=1.0,Node=8.0,License/matlab=5.0,License/other=99.0";
+        config.partitions[0].billing_weights = Some(weights.into());
+        let mut w = World::with(config);
+        let id = w.submit(JobSpec {
+            licenses: Some("matlab:3".into()),
+            ..spec("x")
+        });
+        let mut alloc = w.alloc(id, &[0], 2);
+        alloc.licenses = vec![("matlab".into(), 3)];
+        let start = muster_core::command::PlannedStart { job: id, alloc };
+        assert_eq!(w.plan(vec![start]), 1);
+        let billed = w.job(id).alloc.as_ref().unwrap().billing_milli;
+        assert_eq!(billed as f64 / 1000.0, expected, "{max_tres}");
+    }
+}
+
 /// Devices count by name, and by type beside that.
 #[test]
 fn devices_are_billed() {

@@ -29,8 +29,8 @@ What is different and in no list:
   its steps go on in the row of the size that the job has from then on.
 * Which nodes: those of the lowest `Weight` that hold the job, of these the fewest, and of a range (`-N2-4`) as many as
   there are. Slurm may split a job over more nodes for the sake of weights.
-* Which CPUs of a node: in the fewest sockets and NUMA domains, those that are left with least. Slurm goes through
-  sockets in turn, or takes the first ones.
+* Which CPUs of a node: in the fewest sockets and NUMA domains, those that are left with least; of sockets in turn where
+  `--distribution` says so (`-m block:cyclic`). Slurm goes through sockets in turn, or takes the first ones.
 * With `CR_CPU` on nodes with threads a job has as many CPUs as it is counted for; the other threads of its cores stay
   empty, as they do in Slurm, which shows them in `CPU_IDs`.
 * `--ntasks-per-node` beside `--ntasks` is a most, as the manual says, and so is `--ntasks-per-socket`, with

@@ -157,6 +157,8 @@ fn shards_are_counted() {
         "srun -n1 --gres=shard:60 --mem=10 bash -c 'echo $CUDA_VISIBLE_DEVICES $SLURM_SHARDS_ON_NODE $SLURM_JOB_GPUS'",
     );
     assert_eq!(out, "0 60 0");
+    // Its node gives it up after srun has heard of its end.
+    c.until_prints("squeue -h -o %T", "");
     let out = c.ok(
         "salloc -n1 --gres=shard:60 --mem=10 srun --gres=shard:20 bash -c 'echo $CUDA_VISIBLE_DEVICES $SLURM_SHARDS_ON_NODE'",
     );

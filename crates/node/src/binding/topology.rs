@@ -36,6 +36,63 @@ pub(crate) struct Claim {
     pub(crate) sockets: u32,
 }
 
+/// How many sockets, cores and threads this machine has, as a line of slurm.conf says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Hardware threads that are online.
+    pub cpus: u32,
+    /// Sockets.
+    pub sockets: u32,
+    /// Cores of each.
+    pub cores_per_socket: u32,
+    /// Threads of each core.
+    pub threads_per_core: u32,
+}
+
+impl Shape {
+    /// That of this machine.
+    pub fn of_machine() -> Shape {
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+        Shape::read(Path::new("/sys/devices/system")).unwrap_or(Shape::flat(cpus))
+    }
+
+    /// One socket of cores of a thread.
+    fn flat(cpus: u32) -> Shape {
+        Shape {
+            cpus,
+            sockets: 1,
+            cores_per_socket: cpus,
+            threads_per_core: 1,
+        }
+    }
+
+    /// The machine below `root`; `None` if it is not described. Parts that are unlike are not told apart.
+    fn read(root: &Path) -> Option<Shape> {
+        let online: CpuSet = ranges(&read(&root.join("cpu/online"))?)
+            .into_iter()
+            .collect();
+        let threads = threads(root, &online);
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let cpus = number(threads.len());
+        let sockets = number(count(threads.iter().map(|t| t.package)));
+        let cores = number(count(threads.iter().map(|t| (t.package, t.ldom, t.core))));
+        if cpus == 0 || cores == 0 {
+            return None;
+        }
+        let divides = cores.is_multiple_of(sockets) && cpus.is_multiple_of(cores);
+        Some(match divides {
+            true => Shape {
+                cpus,
+                sockets,
+                cores_per_socket: cores / sockets,
+                threads_per_core: cpus / cores,
+            },
+            false => Shape::flat(cpus),
+        })
+    }
+}
+
 /// A hardware thread as sysfs describes it, in the order of comparison.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Thread {
@@ -308,6 +365,25 @@ mod tests {
         }
         files.push(("node/has_memory".to_owned(), "0-3".to_owned()));
         files
+    }
+
+    #[test]
+    fn the_shape_of_a_machine() {
+        let shape = |cpus, sockets, cores_per_socket, threads_per_core| Shape {
+            cpus,
+            sockets,
+            cores_per_socket,
+            threads_per_core,
+        };
+        let root = tree("shape", &machine());
+        assert_eq!(Shape::read(&root), Some(shape(16, 2, 4, 2)));
+        // Some threads are off.
+        fs::write(root.join("cpu/online"), "0-8\n").unwrap();
+        assert_eq!(Shape::read(&root), Some(shape(9, 1, 9, 1)));
+        fs::write(root.join("cpu/online"), "0-7\n").unwrap();
+        assert_eq!(Shape::read(&root), Some(shape(8, 2, 4, 1)));
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(Shape::read(&root), None);
     }
 
     #[test]

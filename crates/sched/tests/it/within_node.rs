@@ -118,6 +118,32 @@ fn one_task_a_core_where_the_site_says_so() {
 }
 
 #[test]
+fn sockets_in_turn_where_the_job_says_so() {
+    let with_threads = |distribution: &str, tasks: u32, threads: u32| {
+        let mut world = World::new(config(vec![two_sockets("n0", 2)], &["CR_Core"]));
+        let small = world.submit(job(2, 60));
+        let mut spec = job(tasks, 60);
+        spec.ask.distribution = Some(distribution.to_owned());
+        spec.ask.cpus_per_task = Some(threads);
+        let id = world.submit(spec);
+        world.pass();
+        assert_eq!(cpus(&world, small), [0, 1]);
+        cpus(&world, id)
+    };
+    let of = |distribution: &str, tasks: u32| with_threads(distribution, tasks, 1);
+    assert_eq!(of("block:cyclic", 4), [2, 3, 8, 9]);
+    assert_eq!(of("cyclic:fcyclic", 6), [2, 3, 4, 5, 8, 9]);
+    // One socket has less left than its half.
+    assert_eq!(of("*:cyclic", 14).len(), 14);
+    // CPUs of a task are of one socket, unless they are to be spread.
+    assert_eq!(with_threads("*:cyclic", 2, 4), [2, 3, 4, 5, 8, 9, 10, 11]);
+    assert_eq!(with_threads("*:fcyclic", 1, 4), [2, 3, 8, 9]);
+    assert_eq!(with_threads("*:cyclic", 2, 3), [2, 3, 4, 5, 6, 7]);
+    assert_eq!(of("block:block", 4), [2, 3, 4, 5]);
+    assert_eq!(of("cyclic", 4), [2, 3, 4, 5]);
+}
+
+#[test]
 fn tasks_are_packed_where_the_site_or_the_job_says_so() {
     let nodes = || vec![two_sockets("n0", 1), two_sockets("n1", 1)];
     let exclusive = || {

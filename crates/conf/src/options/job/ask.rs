@@ -116,6 +116,14 @@ fn node_count(
             _ => ask.min_nodes = ask.min_nodes.max(named),
         }
     }
+    let arbitrary = |text: &String| text.starts_with("arbitrary");
+    let of_user = chosen.source("distribution") != Some(Source::Environment);
+    if of_user && ask.nodelist.is_none() && ask.distribution.as_ref().is_some_and(arbitrary) {
+        return Err(OptionError::fatal(
+            "an arbitrary distribution takes its nodes from --nodelist or --nodefile; give one of them",
+        )
+        .into());
+    }
     if ask.nodes_set
         && let Some(tasks) = ask.ntasks
         && tasks < ask.min_nodes

@@ -240,6 +240,11 @@ fn complaints_are_slurms() {
         ),
         ("--signal=foo", "Invalid --signal specification", 255),
         ("-m foo", "Invalid --distribution specification", 255),
+        (
+            "-m arbitrary -n2",
+            "an arbitrary distribution takes its nodes from --nodelist or --nodefile; give one of them",
+            1,
+        ),
         ("--mail-type=foo", "Invalid --mail-type specification", 255),
         ("--open-mode=foo", "Invalid --open-mode specification", 255),
         ("--exclusive=foo", "Invalid --exclusive specification", 255),
