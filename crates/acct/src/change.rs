@@ -142,6 +142,37 @@ pub struct NodeNow {
 
 /// What `event` means for accounting. `state` is the state after the event was applied, and no later one.
 pub fn changes(state: &State, event: &Event) -> Vec<Change> {
+    let mut all = meant(state, event);
+    if leaves_out(state) {
+        all.retain(|change| is_kept(state, change));
+    }
+    all
+}
+
+/// Whether the site wants no rows of jobs, or of steps.
+fn leaves_out(state: &State) -> bool {
+    let config = state.config.as_ref();
+    config.is_some_and(|c| c.order.no_job_rows || c.order.no_step_rows)
+}
+
+fn is_kept(state: &State, change: &Change) -> bool {
+    let order = state.config.as_ref().map(|c| &c.order);
+    let jobs = order.is_none_or(|order| !order.no_job_rows);
+    match change {
+        Change::Node(_) => true,
+        Change::StepStarted { .. } | Change::StepEnded { .. } => {
+            jobs && order.is_none_or(|order| !order.no_step_rows)
+        }
+        Change::Job(_)
+        | Change::Run(_)
+        | Change::Fresh(_)
+        | Change::Suspended { .. }
+        | Change::Resumed { .. }
+        | Change::Resized { .. } => jobs,
+    }
+}
+
+fn meant(state: &State, event: &Event) -> Vec<Change> {
     let job = |id: &JobId| state.jobs.get(id);
     match event {
         Event::JobSubmitted { id, .. } => whole(state, job(id)),
@@ -201,6 +232,7 @@ pub fn changes(state: &State, event: &Event) -> Vec<Change> {
             NodeChange::LinkLost
             | NodeChange::Health { .. }
             | NodeChange::Weight(_)
+            | NodeChange::CpuBind(_)
             | NodeChange::Features(_)
             | NodeChange::Comment(_) => Vec::new(),
             _ => node_change(state, node.0, *at),
@@ -242,7 +274,8 @@ pub fn resync(state: &State, now: Timestamp) -> Vec<Change> {
             .chain(suspended)
             .chain(open_steps(job))
     });
-    nodes.chain(jobs).collect()
+    let all = nodes.chain(jobs);
+    all.filter(|change| is_kept(state, change)).collect()
 }
 
 fn whole(state: &State, job: Option<&Job>) -> Vec<Change> {

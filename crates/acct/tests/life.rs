@@ -246,3 +246,34 @@ fn a_store_that_starts_late_has_what_is_in_the_queue() {
             .any(|job| job.state == JobState::Running)
     );
 }
+
+/// `nosteps` leaves out steps, `nojobs` jobs and steps; what is told of nodes stays.
+#[test]
+fn a_site_may_want_no_rows() {
+    let written = |no_jobs: bool, no_steps: bool| {
+        let mut driver = Driver::default();
+        let (mut jobs, mut steps, mut nodes) = (0, 0, 0);
+        let mut count = |change: &Change| match change {
+            Change::Node(_) => nodes += 1,
+            Change::StepStarted { .. } | Change::StepEnded { .. } => steps += 1,
+            _ => jobs += 1,
+        };
+        for n in 0..200u16 {
+            let op = Op((n % 13) as u8, n * 7, (n % 5) as u8);
+            for mut event in driver.events(&op) {
+                if let Event::Configured { config, .. } = &mut event {
+                    let order = &mut std::sync::Arc::make_mut(config).order;
+                    (order.no_job_rows, order.no_step_rows) = (no_jobs, no_steps);
+                }
+                driver.state.apply(&event);
+                changes(&driver.state, &event).iter().for_each(&mut count);
+            }
+        }
+        let all = muster_acct::resync(&driver.state, support::at(0));
+        all.iter().for_each(&mut count);
+        [jobs > 0, steps > 0, nodes > 0]
+    };
+    assert_eq!(written(false, false), [true, true, true]);
+    assert_eq!(written(false, true), [true, false, true]);
+    assert_eq!(written(true, true), [false, false, true]);
+}

@@ -8,6 +8,7 @@ use crate::model::{
     PartitionState, SchedulerType, SelectType, SelectUnit,
 };
 use crate::value::TimeLimit;
+use muster_core::binding::BindDefault;
 use muster_core::config::{self as core, ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::node::{NodeConfig, last_cpus};
@@ -170,6 +171,7 @@ impl Config {
             topology: partition.topology.clone(),
             job_defaults: partition.job_defaults,
             max_cpus_per_socket: partition.max_cpus_per_socket,
+            cpu_bind: bind_default(partition.cpu_bind.as_deref()),
             // Where single CPUs are counted, the partition's word has no effect.
             whole_sockets: partition
                 .select_unit
@@ -204,7 +206,13 @@ fn node_config(node: &NodeDef, lines: &[GresLine], stays_up: bool) -> NodeConfig
         spec_cpus: spec_cpus(node),
         spec_mib: node.mem_spec_limit_mib,
         stays_up: stays_up.then_some(true),
+        cpu_bind: bind_default(node.cpu_bind.as_deref()),
     }
+}
+
+/// `CpuBind`, which the table of keys has checked.
+fn bind_default(word: Option<&str>) -> Option<BindDefault> {
+    word.and_then(|word| BindDefault::parse(word).ok().flatten())
 }
 
 /// CPUs that the system keeps: those listed, else so many cores.

@@ -8,27 +8,30 @@ use muster_core::preemption::{PreemptMode, PreemptType, Preemption, parse_mode};
 impl Config {
     /// Settings of priority, preemption and reservations.
     pub(crate) fn order_config(&self) -> OrderConfig {
-        let enforce = self.words("AccountingStorageEnforce");
-        let enforces = |word: &str| {
-            let all = ["all", "1"]
-                .iter()
-                .any(|w| enforce.contains(&(*w).to_owned()));
-            all || enforce.iter().any(|w| w == word)
-        };
-        // limits and safe stand for associations, too.
-        let associations = ["associations", "limits", "qos", "safe", "wckeys"];
+        let enforces = |word: &str| self.accounting_enforce.contains(&word);
         OrderConfig {
             resv_over_run_s: self.limits.resv_over_run_min.map_or(u32::MAX, |minutes| {
                 u32::try_from(minutes.saturating_mul(60)).unwrap_or(u32::MAX)
             }),
             multifactor: (self.priority == PriorityType::Multifactor).then(|| self.multifactor()),
-            enforce_associations: associations.iter().any(|w| enforces(w)),
+            enforce_associations: enforces("associations"),
             enforce_qos: enforces("qos"),
             preemption: self.preemption(),
-            enforce_limits: self.accounting_enforce.contains(&"limits"),
+            enforce_limits: enforces("limits"),
             time_slice_s: self.time_slice_s(),
-            enforce_safe: self.accounting_enforce.contains(&"safe"),
+            enforce_safe: enforces("safe"),
+            enforce_wckeys: enforces("wckeys"),
+            track_wckeys: self.tracks_wckeys(),
+            no_job_rows: enforces("nojobs"),
+            no_step_rows: enforces("nosteps"),
         }
+    }
+
+    /// `TrackWCKey`, which enforcing keys sets.
+    pub(crate) fn tracks_wckeys(&self) -> bool {
+        let says = self.text("TrackWCKey").unwrap_or_default();
+        let says = ["yes", "true", "up", "1"].contains(&says.to_ascii_lowercase().as_str());
+        says || self.accounting_enforce.contains(&"wckeys")
     }
 
     /// Jobs take turns on CPUs that they share.
@@ -149,5 +152,56 @@ impl Config {
         self.text(key)
             .and_then(|v| v.trim().parse().ok())
             .unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::load_text;
+    use std::path::Path;
+
+    /// Each word of `AccountingStorageEnforce`, and what it stands for: associations, limits, QOS, safe, keys, no jobs,
+    /// no steps.
+    #[test]
+    fn words_of_accounting_storage_enforce() {
+        for (words, stands_for) in [
+            ("none", "......."),
+            ("0", "......."),
+            ("1", "a......"),
+            ("associations", "a......"),
+            ("limits", "al....."),
+            ("qos", "a.q...."),
+            ("safe", "al.s..."),
+            ("wckeys", "a...k.."),
+            ("nosteps", "......t"),
+            ("nojobs", ".....jt"),
+            ("all", "alqsk.."),
+            ("all,nojobs", "alqskjt"),
+            ("qos,Limits,nosteps", "alq...t"),
+        ] {
+            let text = format!(
+                "ClusterName=c\nSlurmctldHost=h\nNodeName=n CPUs=2\nPartitionName=p Nodes=n Default=YES\n\
+                 AccountingStorageEnforce={words}\n"
+            );
+            let (config, findings) = load_text(Path::new("slurm.conf"), &text);
+            assert!(findings.is_empty(), "{words}: {findings:?}");
+            let order = config.order_config();
+            let told = [
+                (order.enforce_associations, 'a'),
+                (order.enforce_limits, 'l'),
+                (order.enforce_qos, 'q'),
+                (order.enforce_safe, 's'),
+                (order.enforce_wckeys, 'k'),
+                (order.no_job_rows, 'j'),
+                (order.no_step_rows, 't'),
+            ];
+            let told: String = told
+                .map(|(is, c)| if is { c } else { '.' })
+                .iter()
+                .collect();
+            assert_eq!(told, stands_for, "{words}");
+            // Keys that are enforced are tracked.
+            assert_eq!(order.track_wckeys, order.enforce_wckeys, "{words}");
+        }
     }
 }

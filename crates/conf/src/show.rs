@@ -78,6 +78,7 @@ fn value_of(key: &Key, config: &Config, facts: &Facts<'_>) -> String {
         "ClusterName" => config.cluster_name.clone(),
         "AccountingStorageEnforce" if config.accounting_enforce.is_empty() => "none".to_owned(),
         "AccountingStorageEnforce" => config.accounting_enforce.join(","),
+        "TrackWCKey" => yes_no(config.tracks_wckeys()),
         "EnforcePartLimits" => match config.enforce_part_limits {
             EnforcePartLimits::No => "NO".to_owned(),
             EnforcePartLimits::Any => "ANY".to_owned(),

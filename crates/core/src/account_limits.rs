@@ -1,11 +1,13 @@
 //! Limits of associations and QOS (`AccountingStorageEnforce=limits`): how many jobs may run or be submitted, what they
 //! may have at once, and how much they may use in the course of time. What counts towards each is kept as jobs change,
 //! so that looking is a matter of the depth of the tree of accounts. How limits are written is in `edit`, whether a job
-//! is within them in `verdict`.
+//! is within them in `verdict`, which of those that wait gain age in `accrual`.
 
+mod accrual;
 mod edit;
 mod verdict;
 
+pub use accrual::{Accrual, AccrualGroup};
 pub use edit::{LimitAsk, NOT_KEPT};
 pub use verdict::Over;
 
@@ -82,6 +84,23 @@ pub struct Limits {
     /// `MinPrioThreshold` of a QOS: no nodes are kept for jobs of a lower priority.
     #[n(17)]
     pub min_priority: Option<u32>,
+    /// `GrpJobsAccrue`: waiting, of all below an account or with a QOS, that gain age.
+    #[n(18)]
+    pub grp_jobs_accrue: Option<u32>,
+    /// `MaxJobsAccrue`: likewise, of each user in an account; `MaxJobsAccruePerUser` of a QOS.
+    #[n(19)]
+    pub max_jobs_accrue: Option<u32>,
+    /// `MaxJobsAccruePerAccount` of a QOS.
+    #[n(20)]
+    pub max_jobs_accrue_account: Option<u32>,
+    /// `MaxTRESRunMinsPerUser` of a QOS: what a user's jobs that run have, times the minutes that they may still run.
+    #[n(21)]
+    #[cbor(default)]
+    pub max_tres_run_mins_user: Amounts,
+    /// `MaxTRESRunMinsPerAccount` of a QOS: likewise, of an account's jobs.
+    #[n(22)]
+    #[cbor(default)]
+    pub max_tres_run_mins_account: Amounts,
 }
 
 /// Whose use is counted.
@@ -191,6 +210,8 @@ pub struct InUse {
     pub jobs: u32,
     /// Jobs that run or wait, tasks of arrays one by one.
     pub submitted: u32,
+    /// Jobs that wait and gain age, likewise.
+    pub accruing: u32,
     /// What those that run have.
     pub tres: BTreeMap<String, u64>,
     /// What counts of it towards use, in millionths, and the same times the seconds since 1970 at which they end at
@@ -204,6 +225,9 @@ pub(crate) struct Counted {
     scopes: Vec<Scope>,
     jobs: u32,
     submitted: u32,
+    accruing: u32,
+    /// The partition's QOS, where that is not its own: it does not limit who gains age.
+    foreign_qos: Option<String>,
     tres: Amounts,
     /// When it ends at the latest.
     end: Option<Timestamp>,
@@ -225,6 +249,17 @@ pub fn amounts(alloc: &Allocation) -> Amounts {
     let named = gres.into_iter();
     out.extend(named.map(|(name, count)| (format!("gres/{name}"), count)));
     out
+}
+
+impl Counted {
+    fn accrues_in(&self, scope: &Scope) -> bool {
+        match scope {
+            Scope::Qos(name) | Scope::QosUser(name, _) | Scope::QosAccount(name, _) => {
+                self.foreign_qos.as_deref() != Some(name)
+            }
+            Scope::Account(_) | Scope::Association(..) => true,
+        }
+    }
 }
 
 impl InUse {
@@ -337,10 +372,17 @@ impl State {
             ArrayRole::Pending { indices } => u32::try_from(indices.len()).unwrap_or(u32::MAX),
             ArrayRole::None | ArrayRole::Task { .. } => 1,
         };
+        let accruing = job.accruing();
+        let of_partition = self.partition(&job.partition);
+        let of_partition = of_partition.and_then(|p| p.qos.as_deref());
+        let foreign_qos = of_partition.filter(|qos| *qos != self.qos_of(job));
+        let foreign_qos = foreign_qos.map(str::to_owned);
         Counted {
             scopes: self.scopes_of(job, &job.partition),
             jobs: u32::from(runs),
             submitted: if job.state.is_ended() { 0 } else { tasks },
+            accruing,
+            foreign_qos: foreign_qos.filter(|_| accruing > 0),
             tres: match &job.alloc {
                 Some(alloc) if runs => amounts(alloc),
                 _ => Amounts::new(),
@@ -375,6 +417,12 @@ impl State {
             for scope in &counted.scopes {
                 let used = self.limit_use.entry(scope.clone()).or_default();
                 used.shift(counted, more);
+                if counted.accrues_in(scope) {
+                    used.accruing = match more {
+                        true => used.accruing.saturating_add(counted.accruing),
+                        false => used.accruing.saturating_sub(counted.accruing),
+                    };
+                }
                 if *used == InUse::default() {
                     self.limit_use.remove(scope);
                 }

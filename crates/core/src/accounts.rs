@@ -74,6 +74,14 @@ pub struct User {
     /// Associations, by account.
     #[n(3)]
     pub accounts: BTreeMap<String, Terms>,
+    /// `WCKeys`: workload characterization keys that its jobs may name.
+    #[n(4)]
+    #[cbor(default)]
+    pub wckeys: Vec<String>,
+    /// `DefaultWCKey`; empty for none.
+    #[n(5)]
+    #[cbor(default)]
+    pub default_wckey: String,
 }
 
 /// A quality of service.

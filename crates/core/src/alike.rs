@@ -142,6 +142,7 @@ fn alike(a: &Job, b: &Job) -> bool {
         turn_due,
         resize_time,
         resizes,
+        accrual,
     } = a;
     let told = eligible_time.is_some() == b.eligible_time.is_some()
         && predicted_s.is_some() == b.predicted_s.is_some()
@@ -188,6 +189,7 @@ fn alike(a: &Job, b: &Job) -> bool {
         && *end_by == b.end_by
         && *switch_wait_since == b.switch_wait_since
         && *priority_fixed == b.priority_fixed
+        && *accrual == b.accrual
         && *het == b.het;
     told && life && place && wishes
 }

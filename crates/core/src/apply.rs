@@ -4,7 +4,7 @@
 mod job;
 mod node;
 
-use crate::account_limits::{Charge, charged};
+use crate::account_limits::{AccrualGroup, Charge, charged};
 use crate::accounts::Accounts;
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::event::{Event, JobChange};
@@ -229,12 +229,33 @@ impl State {
         let (keys, counts, base) = (self.keys_of(job), Counts::of(job), job.submission());
         let before = billing(job);
         let used = self.keeps_limits().then(|| charged(job));
+        let (eligible, group) = (job.eligible_time, self.accrual_group_if_limited(job));
         let mut job = self.jobs.get_mut(&id);
         if let Some(job) = &mut job {
             job.turn(event);
         }
+        if let Some(group) = group {
+            self.follow_accrual(id, eligible, &group);
+        }
         self.charge(id, (before, used), event);
         self.moved(id, base, &keys, counts);
+    }
+
+    /// A record may have become one that can start, or one that other limits concern.
+    fn follow_accrual(&mut self, id: JobId, eligible: Option<Timestamp>, group: &AccrualGroup) {
+        let Some(job) = self.jobs.get(&id).filter(|job| job.is_startable()) else {
+            return;
+        };
+        let accrual = if job.eligible_time != eligible {
+            self.begin_accrual(job)
+        } else if self.accrual_elsewhere(group, job) {
+            Some(Box::default())
+        } else {
+            return;
+        };
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.accrual = accrual;
+        }
     }
 
     /// A job that begins or ceases to run is charged from now on, or no more; one with fewer nodes is charged for them.
@@ -343,6 +364,7 @@ impl State {
         }
         let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
         self.accounts.meet(account, user, job.submit_time);
+        job.accrual = self.begin_accrual(&job);
         self.insert(job);
     }
 

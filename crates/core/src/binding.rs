@@ -173,6 +173,76 @@ impl CpuBind {
     }
 }
 
+/// `CpuBind` of a node or a partition: how tasks are bound whose steps do not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, minicbor::Encode, minicbor::Decode)]
+#[cbor(index_only)]
+pub enum BindDefault {
+    /// Not at all.
+    #[n(0)]
+    None,
+    /// To sockets.
+    #[n(1)]
+    Sockets,
+    /// To NUMA domains.
+    #[n(2)]
+    Ldoms,
+    /// To cores.
+    #[n(3)]
+    Cores,
+    /// To hardware threads.
+    #[n(4)]
+    Threads,
+}
+
+/// A word that `CpuBind=` does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected {}", BindDefault::WORDS)]
+pub struct NoBindDefault;
+
+impl BindDefault {
+    /// What `CpuBind=` may say, where there is to be a default.
+    pub const WORDS: &str = "none, socket, ldom, core, thread or off";
+
+    /// `CpuBind=`; nothing for `off`.
+    ///
+    /// # Errors
+    /// It is none of [`BindDefault::WORDS`].
+    pub fn parse(word: &str) -> Result<Option<BindDefault>, NoBindDefault> {
+        Ok(Some(match word.to_ascii_lowercase().as_str() {
+            // A board is all of a node.
+            "none" | "board" => BindDefault::None,
+            "socket" | "sockets" => BindDefault::Sockets,
+            "ldom" | "ldoms" => BindDefault::Ldoms,
+            "core" | "cores" => BindDefault::Cores,
+            "thread" | "threads" => BindDefault::Threads,
+            "off" => return Ok(None),
+            _ => return Err(NoBindDefault),
+        }))
+    }
+
+    /// As scontrol shows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            BindDefault::None => "none",
+            BindDefault::Sockets => "sockets",
+            BindDefault::Ldoms => "ldoms",
+            BindDefault::Cores => "cores",
+            BindDefault::Threads => "threads",
+        }
+    }
+
+    /// Its number in Slurm's JSON.
+    pub fn number(self) -> u32 {
+        match self {
+            BindDefault::Threads => 0x02,
+            BindDefault::Cores => 0x04,
+            BindDefault::Sockets => 0x08,
+            BindDefault::Ldoms => 0x10,
+            BindDefault::None => 0x20,
+        }
+    }
+}
+
 impl CpuBindKind {
     /// Word and list, in the form of the option.
     fn texts(&self) -> (&'static str, String) {
@@ -381,6 +451,17 @@ mod tests {
 
     fn set(cpus: &[u32]) -> CpuSet {
         cpus.iter().copied().collect()
+    }
+
+    #[test]
+    fn defaults_of_nodes_and_partitions() {
+        for word in ["none", "Socket", "ldom", "CORE", "thread"] {
+            let bind = BindDefault::parse(word).unwrap().unwrap();
+            assert_eq!(BindDefault::parse(bind.name()), Ok(Some(bind)));
+            assert!(bind.name().starts_with(&word.to_lowercase()));
+        }
+        assert_eq!(BindDefault::parse("off"), Ok(None));
+        assert_eq!(BindDefault::parse(""), Err(NoBindDefault));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 mod accounts;
 mod reservation;
 
-pub use accounts::{AccountsAsk, AccountsEdit, QosAsk, TermsAsk};
+pub use accounts::{AccountsAsk, AccountsEdit, QosAsk, TermsAsk, WckeysAsk};
 pub use reservation::{NameList, ReservationAsk};
 
 use crate::config::ClusterConfig;
@@ -476,6 +476,9 @@ pub struct NodeUpdate {
     /// `Comment=`.
     #[n(4)]
     pub comment: Option<String>,
+    /// `CpuBind=`, as it was written.
+    #[n(5)]
+    pub cpu_bind: Option<String>,
 }
 
 /// What a node's agent tells.

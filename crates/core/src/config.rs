@@ -1,6 +1,7 @@
 //! The part of the configuration that decisions depend on. It is state: it changes by an event, so that a replay
 //! decides what was decided then.
 
+use crate::binding::BindDefault;
 use crate::node::NodeConfig;
 use crate::order_config::OrderConfig;
 use crate::power::PowerConfig;
@@ -321,6 +322,9 @@ pub struct PartitionConfig {
     /// the cluster says.
     #[n(35)]
     pub whole_sockets: Option<bool>,
+    /// `CpuBind`: how tasks are bound whose steps do not say, where the job's nodes do not say the same.
+    #[n(36)]
+    pub cpu_bind: Option<BindDefault>,
 }
 
 impl PartitionConfig {
@@ -363,6 +367,7 @@ impl PartitionConfig {
             job_defaults: JobDefaults::default(),
             max_cpus_per_socket: None,
             whole_sockets: None,
+            cpu_bind: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a new configuration would change, in lines that an administrator reads before it is put into force.
 
+use crate::binding::BindDefault;
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::hostlist;
 use crate::ids::JobId;
@@ -178,6 +179,7 @@ fn node_rows(n: &NodeConfig) -> Rows {
         ("Features", n.features.join(",")),
         ("Gres", gres.join(",")),
         ("Weight", n.weight.to_string()),
+        ("CpuBind", bind_name(n.cpu_bind).to_owned()),
         ("State", n.state.clone()),
         ("Reason", n.reason.clone().unwrap_or_default()),
     ]
@@ -219,5 +221,10 @@ fn partition_rows(p: &PartitionConfig) -> Rows {
         ("JobDefaults", p.job_defaults.to_string()),
         ("MaxCPUsPerSocket", plain(&p.max_cpus_per_socket)),
         ("SelectTypeParameters", plain(&p.whole_sockets)),
+        ("CpuBind", bind_name(p.cpu_bind).to_owned()),
     ]
+}
+
+fn bind_name(bind: Option<BindDefault>) -> &'static str {
+    bind.map_or("", BindDefault::name)
 }

@@ -410,6 +410,9 @@ pub enum JobChange {
     /// From now on only its wish for few leaf switches keeps it waiting.
     #[n(13)]
     SwitchWait,
+    /// So many more of its tasks gain age from now on; their number was limited.
+    #[n(222)]
+    Accrues(#[n(0)] u32),
     /// It waits for its turn at least until then.
     #[n(221)]
     TurnDue(#[n(0)] Timestamp),
@@ -492,4 +495,7 @@ pub enum NodeChange {
     /// It did not come up in time, and counts as powered down.
     #[n(201)]
     ResumeFailed,
+    /// How tasks are bound there by default.
+    #[n(202)]
+    CpuBind(#[n(0)] Option<crate::binding::BindDefault>),
 }

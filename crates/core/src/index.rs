@@ -1,7 +1,7 @@
 //! The indexes of the state: derived from the records, rebuilt after a snapshot or a new configuration, kept up to
 //! date by every event. An event on one job costs O(log jobs).
 
-use crate::account_limits::Counted;
+use crate::account_limits::{AccrualGroup, Counted};
 use crate::event::{Event, NodeChange};
 use crate::ids::{JobId, NodeIdx};
 use crate::job::{Allocation, ArrayRole, Job, JobState};
@@ -30,6 +30,8 @@ pub(crate) struct Keys {
     live: Option<(Arc<JobSpec>, JobId)>,
     /// What it counts for.
     counted: Counted,
+    /// It waits for its turn to gain age.
+    accrual: Option<(AccrualGroup, Timestamp)>,
     /// It has licenses.
     pub(crate) licenses: Option<Arc<Allocation>>,
     waits_for: Vec<(JobId, Option<u32>)>,
@@ -171,6 +173,7 @@ impl State {
         }
         if phase == Phase::Pending {
             keys.begin = job.begin_at;
+            keys.accrual = self.accrual_key(job);
             keys.deadline = job.too_late_at();
             let singleton = job.waiting_on.contains(&DependencyTerm::Singleton);
             keys.singleton = singleton.then(|| job.submitted_as());
@@ -194,6 +197,7 @@ impl State {
         flip(&mut self.pending, id, before.pending, after.pending);
         flip(&mut self.active, id, before.active, after.active);
         self.shift_counted(&before.counted, &after.counted);
+        self.shift_accrual(id, before.accrual.as_ref(), after.accrual.as_ref());
         if before.licenses.is_some() != after.licenses.is_some() {
             self.shift_licenses(before, after);
         }
@@ -291,6 +295,7 @@ impl State {
         self.by_reservation = BTreeMap::new();
         self.licenses_used = BTreeMap::new();
         self.limit_use = BTreeMap::new();
+        self.accrual_waiting = BTreeMap::new();
         let jobs = std::mem::take(&mut self.jobs);
         for (id, job) in jobs.iter() {
             let keys = self.keys_of(job);

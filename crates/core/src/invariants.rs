@@ -251,6 +251,7 @@ impl State {
             partitions: self.partitions.clone(),
             nodes: self.nodes.clone(),
             jobs: self.jobs.clone(),
+            accounts: self.accounts.clone(),
             ..State::default()
         };
         fresh.rebuild_indexes();
@@ -281,6 +282,16 @@ impl State {
         ensure!(
             self.lost_nodes == fresh.lost_nodes && self.power_due == fresh.power_due,
             "index lost_nodes or power_due is wrong"
+        );
+        ensure!(
+            self.limit_use == fresh.limit_use,
+            "index limit_use is {:?}, should be {:?}",
+            self.limit_use,
+            fresh.limit_use
+        );
+        ensure!(
+            self.accrual_waiting == fresh.accrual_waiting,
+            "index accrual_waiting is wrong"
         );
         ensure!(self.specs == fresh.specs, "index specs is wrong");
         ensure!(self.by_owner == fresh.by_owner, "index by_owner is wrong");

@@ -4,6 +4,7 @@ mod allocation;
 mod reason;
 mod shares;
 
+use crate::account_limits::Accrual;
 use crate::cpuset::CpuSet;
 use crate::het::HetPart;
 use crate::ids::{Attempt, JobId, StepNo};
@@ -178,6 +179,9 @@ pub struct Job {
     #[n(47)]
     #[cbor(default)]
     pub resizes: u32,
+    /// What of it gains age while it waits, where the number of jobs that may is limited; else all of it does.
+    #[n(48)]
+    pub accrual: Option<Box<Accrual>>,
 }
 
 impl Job {

@@ -1,5 +1,6 @@
 //! Nodes: what the configuration says of them, what they report, and what state they are in.
 
+use crate::binding::BindDefault;
 use crate::cpuset::CpuSet;
 use crate::gpu_parts::{Entry, PartsOfGpus};
 use crate::ids::{JobId, NodeIdx};
@@ -70,6 +71,9 @@ pub struct NodeConfig {
     /// With true it is never powered down because it idles (`SuspendExcNodes`, `SuspendExcParts`).
     #[n(18)]
     pub stays_up: Option<bool>,
+    /// `CpuBind`: how tasks are bound whose steps do not say, where all nodes of the job have the same.
+    #[n(19)]
+    pub cpu_bind: Option<BindDefault>,
 }
 
 impl NodeConfig {

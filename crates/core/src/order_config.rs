@@ -36,6 +36,22 @@ pub struct OrderConfig {
     #[n(7)]
     #[cbor(default)]
     pub enforce_safe: bool,
+    /// `AccountingStorageEnforce` has `wckeys`: jobs need a workload characterization key of their user.
+    #[n(8)]
+    #[cbor(default)]
+    pub enforce_wckeys: bool,
+    /// `TrackWCKey`: jobs that name no key have their user's default one.
+    #[n(9)]
+    #[cbor(default)]
+    pub track_wckeys: bool,
+    /// `AccountingStorageEnforce` has `nojobs`: jobs leave no rows in accounting.
+    #[n(10)]
+    #[cbor(default)]
+    pub no_job_rows: bool,
+    /// `AccountingStorageEnforce` has `nosteps`: steps leave none.
+    #[n(11)]
+    #[cbor(default)]
+    pub no_step_rows: bool,
 }
 
 /// Settings of `priority/multifactor`, slurm.conf(5) `Priority*`.

@@ -67,6 +67,7 @@ pub struct Scale {
     assoc_max: f64,
     nodes: f64,
     cpus: f64,
+    limits_accrual: bool,
 }
 
 impl Scale {
@@ -93,6 +94,7 @@ impl Scale {
                 .map(|n| f64::from(n.config.cpus))
                 .sum::<f64>()
                 .max(1.0),
+            limits_accrual: !settings.accrue_always && state.any_limits_accrual(),
             settings,
         })
     }
@@ -112,8 +114,13 @@ impl Scale {
         if self.settings.accrue_always {
             Some(job.submit_time)
         } else {
-            job.eligible_time
+            job.accrues_since()
         }
+    }
+
+    /// Whether the number of jobs that gain age is limited.
+    pub(crate) fn limits_accrual(&self) -> bool {
+        self.limits_accrual
     }
 
     /// The weighted age factor of a job that ages since then.

@@ -177,4 +177,6 @@ refusals! {
     260 HetComponent = "Operation not permitted on individual component of heterogeneous job",
     /// A limit of the association or QOS.
     220 AccountingPolicy = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
+    /// No such workload characterization key.
+    261 InvalidWckey = "Invalid wckey specification",
 }

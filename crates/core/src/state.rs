@@ -78,6 +78,10 @@ pub struct State {
     pub singletons: BTreeSet<(JobId, JobId)>,
     /// Index: what counts towards limits, where they are kept.
     pub limit_use: BTreeMap<crate::account_limits::Scope, crate::account_limits::InUse>,
+    /// Index: records of which not all that could start gains age, because that is limited, by whom the same limits
+    /// concern; those that could first have run first.
+    pub accrual_waiting:
+        BTreeMap<crate::account_limits::AccrualGroup, BTreeSet<(Timestamp, JobId)>>,
     /// Index: what priorities are worked out by, if they are.
     pub scale: Option<crate::priority::Scale>,
     /// Index: licenses that jobs have.

@@ -135,7 +135,8 @@ impl Job {
                 | JobChange::Preempted(_)
                 | JobChange::Waking(_)
                 | JobChange::NodesUp
-                | JobChange::SwitchWait => Move::Change,
+                | JobChange::SwitchWait
+                | JobChange::Accrues(_) => Move::Change,
                 JobChange::TurnDue(_) => Move::Change,
             },
             Event::JobStarted { .. } => Move::Start,

@@ -7,14 +7,12 @@ use muster_conf as conf;
 use muster_conf::{Config, Severity};
 use muster_core::command::KeptPartitions;
 use muster_core::config::ClusterConfig;
-use muster_core::hostlist;
 use muster_core::usage;
 use muster_proto::client::ConfigAnswer;
 use muster_proto::node::{
     CpuBindDefaults, HealthCheck, MemoryCount, MpiSettings, NodeSettings, Sampling,
 };
 use nix::unistd::User;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -219,30 +217,11 @@ fn settings(config: &Config) -> NodeSettings {
             .text("TreeWidth")
             .and_then(|v| v.parse().ok())
             .unwrap_or_default(),
-        cpu_bind: cpu_bind_defaults(config),
+        // The writer's to say: it may be changed while jobs run.
+        cpu_bind: CpuBindDefaults::default(),
         // The writer knows which node it is for.
         topology_addr: String::new(),
         topology_pattern: String::new(),
-    }
-}
-
-/// `CpuBind` of nodes and partitions, as far as it is given.
-fn cpu_bind_defaults(config: &Config) -> CpuBindDefaults {
-    let mut nodes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for node in &config.nodes {
-        if let Some(kind) = &node.cpu_bind {
-            nodes.entry(kind).or_default().push(&node.name);
-        }
-    }
-    let of_nodes = nodes.into_iter();
-    let partitions = config.partitions.iter();
-    CpuBindDefaults {
-        nodes: of_nodes
-            .map(|(kind, names)| (hostlist::compress(&names), kind.to_owned()))
-            .collect(),
-        partitions: partitions
-            .filter_map(|p| Some((p.name.clone(), p.cpu_bind.clone()?)))
-            .collect(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The thread that owns the state. It takes what is queued, decides all of it in one turn, makes the turn durable
 //! with one sync, and only then lets answers, acknowledgements and orders go. It answers no reads.
 
+mod binding;
 mod het;
 mod orders;
 
@@ -303,11 +304,8 @@ impl Writer {
                 self.engine.decide(0, &command, now, turn);
                 self.miss_nodes(now, turn);
                 self.settings = *settings;
-                for (node, link) in &self.links {
-                    let known = self.engine.state().node(*node);
-                    let settings = self.settings_of(known.map_or("", |n| &n.config.name));
-                    let _ = link.send.send(ToLink::Settings(Box::new(settings)));
-                }
+                self.settings.cpu_bind = binding::defaults(self.engine.state());
+                self.send_settings();
                 out.configured.extend(done);
             }
             ToWriter::PrologEnded { job, attempt, well } => {
@@ -365,8 +363,12 @@ impl Writer {
             return answer;
         }
         let before = turn.replies.len();
+        let binds = binding::may_change(&command);
         self.engine
             .decide(0, &Command::User(identity, command), now, turn);
+        if binds {
+            self.tell_bindings();
+        }
         match turn.replies.drain(before..).next() {
             Some((_, reply)) => reply,
             None => Reply::Done {

@@ -10,7 +10,9 @@ pub(crate) mod topology;
 use crate::options::AgentOptions;
 use crate::shim::wire::{MemoryPolicy, TaskBinding};
 use masks::Wish;
-use muster_core::binding::{CpuBind, CpuBindKind, MemBind, MemBindKind, Unit, mask_text};
+use muster_core::binding::{
+    BindDefault, CpuBind, CpuBindKind, MemBind, MemBindKind, Unit, mask_text,
+};
 use muster_core::cpuset::CpuSet;
 use muster_core::distribution::{CpuSpread, Distribution};
 use muster_core::gpu_bind::{self, GpuBind};
@@ -392,14 +394,14 @@ impl SiteBinding {
     }
 }
 
-/// A word of `CpuBind`. A board is all of a node.
+/// What is meant by `CpuBind`. One that is not known here is of a newer controller.
 fn site_kind(word: &str) -> CpuBindKind {
-    match word {
-        "socket" => CpuBindKind::To(Unit::Sockets),
-        "ldom" => CpuBindKind::To(Unit::Ldoms),
-        "core" => CpuBindKind::To(Unit::Cores),
-        "thread" => CpuBindKind::To(Unit::Threads),
-        _ => CpuBindKind::None,
+    match BindDefault::parse(word) {
+        Ok(Some(BindDefault::Sockets)) => CpuBindKind::To(Unit::Sockets),
+        Ok(Some(BindDefault::Ldoms)) => CpuBindKind::To(Unit::Ldoms),
+        Ok(Some(BindDefault::Cores)) => CpuBindKind::To(Unit::Cores),
+        Ok(Some(BindDefault::Threads)) => CpuBindKind::To(Unit::Threads),
+        Ok(Some(BindDefault::None) | None) | Err(_) => CpuBindKind::None,
     }
 }
 

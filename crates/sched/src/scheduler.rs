@@ -220,7 +220,10 @@ impl Scheduler {
                 | NodeChange::LaunchFailed(_) => {
                     self.dirty_nodes.insert(node.0);
                 }
-                NodeChange::Reason(_) | NodeChange::Health { .. } | NodeChange::Comment(_) => {}
+                NodeChange::Reason(_)
+                | NodeChange::Health { .. }
+                | NodeChange::Comment(_)
+                | NodeChange::CpuBind(_) => {}
             },
             Event::BlobStored { .. } | Event::StepStarted { .. } | Event::StepEnded { .. } => {}
         }
@@ -353,6 +356,7 @@ impl Scheduler {
             | JobChange::Priority(_)
             | JobChange::WaitingOn { .. }
             | JobChange::Eligible
+            | JobChange::Accrues(_)
             | JobChange::NotBefore(_) => self.job(state, id),
             JobChange::ReservationGone { .. } => self.job(state, id),
             JobChange::EndBy(_) | JobChange::NodesUp => self.retimed(state, id),

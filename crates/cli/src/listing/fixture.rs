@@ -86,6 +86,7 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         alloc: None,
         resize_time: None,
         resizes: 0,
+        accrual: None,
         nodes_held: CpuSet::default(),
         exit: ExitStatus::default(),
         derived_exit: ExitStatus::default(),

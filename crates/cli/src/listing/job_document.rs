@@ -53,7 +53,7 @@ fn some(w: &mut Writer<'_>, key: &str, number: impl Into<u64>) {
 fn identity(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     let (job, spec) = (row.job, &row.job.spec);
     w.text("account", spec.account_name());
-    w.time("accrue_time", job.eligible_time);
+    w.time("accrue_time", job.accrues_since());
     w.text_or_empty("admin_comment", row.shown("admin-comment"));
     if !w.is_old() {
         w.text("allocating_node", &spec.submit_host);

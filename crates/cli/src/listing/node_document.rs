@@ -5,6 +5,7 @@ use super::document::{Dialect, Writer, document};
 use super::node::NodeView;
 use super::node_fields::NodeGroup;
 use super::text::collect;
+use muster_core::binding::BindDefault;
 use muster_core::config::{OverSubscribe, PartitionConfig, PartitionState};
 use muster_core::spec::MemoryAsk;
 use muster_core::time::TimeLimit;
@@ -81,7 +82,10 @@ fn old_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
     w.time("boot_time", report.map(|r| r.boot_time));
     w.text_or_empty("comment", view.node.comment.as_deref());
     w.raw("cores", config.cores_per_socket);
-    w.raw("cpu_binding", 0);
+    w.raw(
+        "cpu_binding",
+        config.cpu_bind.map_or(0, BindDefault::number),
+    );
     w.raw("cpu_load", load(view));
     w.text("extra", "");
     w.raw("free_memory", view.free_mib().unwrap_or(0));
@@ -156,7 +160,10 @@ fn new_node(w: &mut Writer<'_>, view: &NodeView<'_>, ctx: &Ctx) {
     w.text("cluster_name", "");
     w.raw("cores", config.cores_per_socket);
     w.raw("specialized_cores", 0);
-    w.raw("cpu_binding", 0);
+    w.raw(
+        "cpu_binding",
+        config.cpu_bind.map_or(0, BindDefault::number),
+    );
     w.raw("cpu_load", load(view));
     w.limit("free_mem", view.free_mib(), false);
     w.raw("cpus", config.cpus);

@@ -48,6 +48,8 @@ struct Row {
     account: String,
     user: String,
     default_account: String,
+    default_wckey: String,
+    wckey: String,
     admin_level: String,
     parent: String,
     description: String,
@@ -182,7 +184,8 @@ static FIELDS: &[Field] = &[
     field("DefaultAccount", "Def Acct", 10, |r| {
         r.default_account.clone()
     }),
-    field("DefaultWCKey", "Def WCKey", 10, |_| String::new()),
+    field("DefaultWCKey", "Def WCKey", 10, |r| r.default_wckey.clone()),
+    field("WCKey", "WCKey", 10, |r| r.wckey.clone()),
     field("AdminLevel", "Admin", 9, |r| r.admin_level.clone()),
     field("ParentName", "Par Name", 10, |r| r.parent.clone()),
     field("Description", "Descr", 20, |r| r.description.clone()),
@@ -221,6 +224,24 @@ static FIELDS: &[Field] = &[
     field("MaxSubmitPA", "MaxSubmitPA", 11, |r| {
         count(r.qos.limits.max_submit_account)
     }),
+    field("GrpJobsAccrue", "GrpJobsAccrue", 13, |r| {
+        count(limits(r).grp_jobs_accrue)
+    }),
+    field("MaxJobsAccrue", "MaxJobsAccrue", 13, |r| {
+        count(r.terms.limits.max_jobs_accrue)
+    }),
+    field("MaxJobsAccruePU", "MaxJobsAccruePU", 15, |r| {
+        count(r.qos.limits.max_jobs_accrue)
+    }),
+    field("MaxJobsAccruePA", "MaxJobsAccruePA", 15, |r| {
+        count(r.qos.limits.max_jobs_accrue_account)
+    }),
+    field("MaxTRESRunMinsPU", "MaxTRESRunMinsPU", 15, |r| {
+        amounts(&r.qos.limits.max_tres_run_mins_user)
+    }),
+    field("MaxTRESRunMinsPA", "MaxTRESRunMinsPA", 15, |r| {
+        amounts(&r.qos.limits.max_tres_run_mins_account)
+    }),
     field("MinPrioThreshold", "MinPrioThres", 12, |r| {
         count(r.qos.limits.min_priority)
     }),
@@ -248,6 +269,7 @@ const QOS: &str = "Name,Priority,GraceTime,Preempt,PreemptExemptTime,PreemptMode
      MaxJobsPU,MaxSubmitPU,MaxTRESPA,MaxJobsPA,MaxSubmitPA,MinTRES";
 const CLUSTER: &str = "Cluster,ControlHost,ControlPort,RPC,Share,GrpJobs,GrpTRES,GrpSubmit,MaxJobs,MaxTRES,MaxSubmit,\
      MaxWall,QOS,DefaultQOS";
+const WCKEY: &str = "WCKey,Cluster,User";
 const TRES: &str = "Type,Name%15,ID";
 
 /// How a listing is laid out.
@@ -358,6 +380,23 @@ enum Entity {
     Qos,
     Cluster,
     Tres,
+    Wckey,
+}
+
+/// Keys of all users; the default one of each with a star, as its jobs have it.
+fn wckeys(all: &Accounts) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for user in all.users.values() {
+        rows.extend(user.wckeys.iter().map(|key| Row {
+            user: user.name.clone(),
+            wckey: match *key == user.default_wckey {
+                true => format!("*{key}"),
+                false => key.clone(),
+            },
+            ..Row::default()
+        }));
+    }
+    rows
 }
 
 /// Which lines, and which columns.
@@ -396,10 +435,11 @@ impl Question {
             }
             word if begins("account", word) => (Entity::Account, ACCOUNT),
             word if begins("cluster", word) => (Entity::Cluster, CLUSTER),
+            word if begins("wckey", word) => (Entity::Wckey, WCKEY),
             _ => {
                 return Err(Failure::new(format!(
                     "sacctmgr: error: show {entity} is not implemented; user, association, account, qos, cluster, tres, \
-                     event, problem and runawayjobs are"
+                     wckey, event, problem and runawayjobs are"
                 )));
             }
         };
@@ -464,6 +504,7 @@ impl Question {
                 ..Row::default()
             }],
             Entity::Tres => tres(),
+            Entity::Wckey => wckeys(all),
         };
         for row in &mut rows {
             row.cluster = cluster.to_owned();
@@ -472,6 +513,7 @@ impl Question {
             Entity::Account => fits(&self.accounts, &row.account),
             Entity::Qos => fits(&self.names, &row.qos.name),
             Entity::Cluster | Entity::Tres => true,
+            Entity::Wckey => fits(&self.names, &row.wckey) && fits(&self.users, &row.user),
             Entity::User if !self.associations => {
                 fits(&self.users, &row.user) && fits(&self.accounts, &row.default_account)
             }
@@ -489,6 +531,7 @@ impl Question {
             let row = |account: &str, terms: &Terms| Row {
                 user: user.name.clone(),
                 default_account: user.default_account.clone(),
+                default_wckey: user.default_wckey.clone(),
                 admin_level: level(&user.name, &user.admin_level),
                 account: account.to_owned(),
                 terms: terms.clone(),
@@ -763,6 +806,7 @@ mod tests {
             default_account: "bio".into(),
             admin_level: "None".into(),
             accounts: [("bio".to_owned(), Terms::default())].into(),
+            ..Default::default()
         };
         all.users.insert("nobody".into(), user);
         let account = muster_core::accounts::Account {

@@ -153,7 +153,10 @@ fn times(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
     time(
         out,
         "AccrueTime",
-        job.eligible_time.or(row.begin(ctx)),
+        match job.accrual {
+            None => job.eligible_time.or(row.begin(ctx)),
+            Some(_) => job.accrues_since(),
+        },
         "Unknown",
     );
     style.newline(out);

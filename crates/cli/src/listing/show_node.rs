@@ -19,6 +19,9 @@ pub(crate) fn write_node(out: &mut String, view: &NodeView<'_>, ctx: &Ctx, style
     if let Some(report) = report {
         put!(out, "Arch={} ", report.arch);
     }
+    if let Some(bind) = config.cpu_bind {
+        put!(out, "CpuBind={} ", bind.name());
+    }
     put!(out, "CoresPerSocket={} ", config.cores_per_socket);
     style.newline(out);
     put!(
@@ -165,12 +168,11 @@ pub(crate) fn write_partition(
     style.newline(out);
     out.push_str("AllocNodes=");
     text::list_or(out, &p.alloc_nodes, "ALL");
-    put!(
-        out,
-        " Default={} QoS={}",
-        yes(p.default),
-        p.qos.as_deref().unwrap_or("N/A")
-    );
+    put!(out, " Default={}", yes(p.default));
+    if let Some(bind) = p.cpu_bind {
+        put!(out, " CpuBind={} ", bind.name());
+    }
+    put!(out, " QoS={}", p.qos.as_deref().unwrap_or("N/A"));
     style.newline(out);
     out.push_str("DefaultTime=");
     limit(out, p.default_time);

@@ -12,6 +12,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(super) struct LocalZone(OnceCell<TimeZone>);
 
 impl LocalZone {
+    /// Another zone than the system's.
+    pub(super) fn of(zone: TimeZone) -> LocalZone {
+        LocalZone(OnceCell::from(zone))
+    }
+
     fn zone(&self) -> &TimeZone {
         self.0.get_or_init(muster_conf::zone::local)
     }

@@ -325,6 +325,7 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
         alloc: Some(Arc::new(alloc)),
         resize_time: None,
         resizes: 0,
+        accrual: None,
         nodes_held: CpuSet::default(),
         exit: ExitStatus::default(),
         derived_exit: ExitStatus::default(),

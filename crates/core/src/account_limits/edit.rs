@@ -9,6 +9,23 @@ pub const NOT_KEPT: &str = "is not kept here";
 /// One edit of limits: the limit's name in lower case, and its value; -1 clears.
 pub type LimitAsk = (String, String);
 
+/// Limits of one resource as they were written before there were others, and how they are written now.
+const OLD_NAMES: [(&str, &str, &str); 13] = [
+    ("grpcpus", "grptres", "cpu"),
+    ("grpmem", "grptres", "mem"),
+    ("grpmemory", "grptres", "mem"),
+    ("grpnodes", "grptres", "node"),
+    ("grpcpumins", "grptresmins", "cpu"),
+    ("grpcpurunmins", "grptresrunmins", "cpu"),
+    ("maxcpus", "maxtres", "cpu"),
+    ("maxnodes", "maxtres", "node"),
+    ("maxcpumins", "maxtresmins", "cpu"),
+    ("maxcpusperuser", "maxtresperuser", "cpu"),
+    ("maxnodesperuser", "maxtresperuser", "node"),
+    ("maxcpurunminsperuser", "maxtresrunminsperuser", "cpu"),
+    ("maxcpurunminspu", "maxtresrunminsperuser", "cpu"),
+];
+
 impl Limits {
     /// Sets one; what is wrong about it if it cannot be set.
     ///
@@ -20,6 +37,9 @@ impl Limits {
             _ => (value.parse().map(Some))
                 .map_err(|_| format!("{key}={value}: expected a number, or -1 for none")),
         };
+        if let Some((_, key, tres)) = OLD_NAMES.iter().find(|(old, ..)| *old == key.as_str()) {
+            return self.set(&((*key).to_owned(), format!("{tres}={value}")), qos);
+        }
         match key.as_str() {
             "grpjobs" => self.grp_jobs = number()?,
             "grpsubmit" | "grpsubmitjobs" => self.grp_submit = number()?,
@@ -32,12 +52,31 @@ impl Limits {
             "maxtresmins" | "maxtresminsperjob" | "maxtresminspj" => {
                 set_amounts(&mut self.max_tres_mins, key, value)?;
             }
+            "grpjobsaccrue" => self.grp_jobs_accrue = number()?,
+            "maxjobsaccrue" if !qos => self.max_jobs_accrue = number()?,
+            "maxjobsaccrueperuser" | "maxjobsaccruepu" if qos => self.max_jobs_accrue = number()?,
+            "maxjobsaccrueperaccount" | "maxjobsaccrueperacct" | "maxjobsaccruepa" if qos => {
+                self.max_jobs_accrue_account = number()?;
+            }
+            "maxtresrunminsperuser" | "maxtresrunminspu" if qos => {
+                set_amounts(&mut self.max_tres_run_mins_user, key, value)?;
+            }
+            "maxtresrunminsperaccount" | "maxtresrunminsperacct" | "maxtresrunminspa" if qos => {
+                set_amounts(&mut self.max_tres_run_mins_account, key, value)?;
+            }
             "maxtrespernode" | "maxtrespn" => set_amounts(&mut self.max_tres_node, key, value)?,
-            "maxjobsperaccount" | "maxjobspa" if qos => self.max_jobs_account = number()?,
-            "maxsubmitjobsperaccount" | "maxsubmitpa" | "maxsubmitjobspa" if qos => {
+            "maxjobsperaccount" | "maxjobsperacct" | "maxjobspa" if qos => {
+                self.max_jobs_account = number()?
+            }
+            "maxsubmitjobsperaccount"
+            | "maxsubmitjobsperacct"
+            | "maxsubmitpa"
+            | "maxsubmitjobspa"
+                if qos =>
+            {
                 self.max_submit_account = number()?;
             }
-            "maxtresperaccount" | "maxtrespa" if qos => {
+            "maxtresperaccount" | "maxtresperacct" | "maxtrespa" if qos => {
                 set_amounts(&mut self.max_tres_account, key, value)?;
             }
             "mintres" | "mintresperjob" | "mintrespj" if qos => {

@@ -24,6 +24,8 @@ enum Rule {
     PerUser,
     JobsPerAccount,
     PerAccount,
+    RunMinsPerUser,
+    RunMinsPerAccount,
     MinTres,
 }
 
@@ -149,10 +151,7 @@ impl Check<'_> {
     fn group(&mut self, limits: &Limits, counts: &Counts<'_>) {
         let (now, safe) = (self.start.now, self.start.safe);
         let (minutes, factor) = (self.start.minutes, self.start.factor);
-        let counted = |asked: u64| {
-            let all = u128::from(asked) * u128::from(minutes) * u128::from(factor);
-            u64::try_from(all / u128::from(MILLION)).unwrap_or(u64::MAX)
-        };
+        let counted = |asked: u64| counted_minutes(asked, minutes, factor);
         let jobs = limits.grp_jobs.map(u64::from);
         self.most((Rule::GrpJobs, ""), jobs, (counts.jobs(), 1));
         self.each(Rule::GrpTres, &limits.grp_tres, |name, asked| {
@@ -169,14 +168,19 @@ impl Check<'_> {
                 false => (used, 1),
             }
         });
-        self.each(
-            Rule::GrpRunMins,
-            &limits.grp_tres_run_mins,
-            |name, asked| (counts.run_minutes(name, now), counted(asked)),
-        );
+        self.run_minutes(Rule::GrpRunMins, &limits.grp_tres_run_mins, counts);
         let used = counts.minutes("wall", now);
         let asked = if safe { counted(1) } else { 1 };
         self.most((Rule::GrpWall, ""), limits.grp_wall_min, (used, asked));
+    }
+
+    /// What jobs that run may still use, this one with them.
+    fn run_minutes(&mut self, rule: Rule, most: &Amounts, counts: &Counts<'_>) {
+        let (now, minutes, factor) = (self.start.now, self.start.minutes, self.start.factor);
+        self.each(rule, most, |name, asked| {
+            let used = counts.run_minutes(name, now);
+            (used, counted_minutes(asked, minutes, factor))
+        });
     }
 
     /// Limits of each job.
@@ -209,7 +213,7 @@ impl Check<'_> {
 
 impl State {
     /// Limits of a scope, and of what there was set above for a user in an account.
-    fn limits_in(&self, scope: &Scope) -> Limits {
+    pub(super) fn limits_in(&self, scope: &Scope) -> Limits {
         let accounts = &self.accounts;
         match scope {
             Scope::Account(name) => {
@@ -244,7 +248,9 @@ impl State {
     /// Whether the passing of time alone may let a job start that this keeps back.
     pub fn is_limited_by_use(reason: Reason) -> bool {
         let name = reason.name();
-        name.contains("Minutes") && name.contains("Grp") || name.ends_with("GrpWallLimit")
+        name.contains("Minutes") && name.contains("Grp")
+            || name.contains("RunMinsPer")
+            || name.ends_with("GrpWallLimit")
     }
 
     /// The limit that keeps so many more jobs of this kind from being submitted.
@@ -384,6 +390,8 @@ impl State {
                     check.each(Rule::PerUser, &limits.max_tres_user, |name, asked| {
                         (counts.of(name), asked)
                     });
+                    let most = &limits.max_tres_run_mins_user;
+                    check.run_minutes(Rule::RunMinsPerUser, most, &counts);
                 }
                 Scope::QosAccount(..) => {
                     let most = jobs(limits.max_jobs_account);
@@ -391,6 +399,8 @@ impl State {
                     check.each(Rule::PerAccount, &limits.max_tres_account, |name, asked| {
                         (counts.of(name), asked)
                     });
+                    let most = &limits.max_tres_run_mins_account;
+                    check.run_minutes(Rule::RunMinsPerAccount, most, &counts);
                 }
             }
             if check.over.is_some() {
@@ -422,6 +432,12 @@ impl State {
     }
 }
 
+/// An amount times minutes, as far as it counts, in millionths.
+fn counted_minutes(asked: u64, minutes: u64, factor: u64) -> u64 {
+    let all = u128::from(asked) * u128::from(minutes) * u128::from(factor);
+    u64::try_from(all / u128::from(MILLION)).unwrap_or(u64::MAX)
+}
+
 /// CPUs and nodes that a job asks for at least.
 fn least_of(job: &Job) -> Amounts {
     let ask = &job.spec.ask;
@@ -435,6 +451,7 @@ fn least_of(job: &Job) -> Amounts {
 fn inherit(limits: &mut Limits, above: &Limits) {
     limits.max_jobs = limits.max_jobs.or(above.max_jobs);
     limits.max_submit = limits.max_submit.or(above.max_submit);
+    limits.max_jobs_accrue = limits.max_jobs_accrue.or(above.max_jobs_accrue);
     limits.max_wall_min = limits.max_wall_min.or(above.max_wall_min);
     for (own, above) in [
         (&mut limits.max_tres, &above.max_tres),
@@ -466,6 +483,8 @@ fn written(rule: Rule) -> &'static str {
         Rule::JobsPerAccount => "MaxJobsPerAccount",
         Rule::PerAccount => "MaxTRESPerAccount",
         Rule::MinTres => "MinTRES",
+        Rule::RunMinsPerUser => "MaxTRESRunMinsPerUser",
+        Rule::RunMinsPerAccount => "MaxTRESRunMinsPerAccount",
     }
 }
 
@@ -592,6 +611,24 @@ fn reason(rule: Rule, name: &str, qos: bool) -> Reason {
                 R::MaxMemoryPerAccount,
                 R::MaxNodePerAccount,
                 R::MaxGRESPerAccount,
+            ],
+        ),
+        Rule::RunMinsPerUser => by(
+            [R::MaxCpuRunMinsPerUser; 4],
+            [
+                R::MaxCpuRunMinsPerUser,
+                R::MaxMemoryRunMinsPerUser,
+                R::MaxNodeRunMinsPerUser,
+                R::MaxGRESRunMinsPerUser,
+            ],
+        ),
+        Rule::RunMinsPerAccount => by(
+            [R::MaxCpuRunMinsPerAccount; 4],
+            [
+                R::MaxCpuRunMinsPerAccount,
+                R::MaxMemoryRunMinsPerAccount,
+                R::MaxNodeRunMinsPerAccount,
+                R::MaxGRESRunMinsPerAccount,
             ],
         ),
         Rule::MinTres => by(

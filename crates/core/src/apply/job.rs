@@ -64,6 +64,7 @@ impl Job {
             switch_wait_since: None,
             resize_time: None,
             resizes: 0,
+            accrual: None,
             predicted_s: None,
             priority_fixed: spec.priority.is_some_and(|p| p > 0),
             het: None,
@@ -121,6 +122,7 @@ impl Job {
             steps: Vec::new(),
             partition: self.partition.clone(),
             reason_detail: self.reason_detail.clone(),
+            accrual: (self.accrual.as_ref()).map(|accrual| Box::new(accrual.of_next())),
             ..*self
         }
     }
@@ -259,6 +261,9 @@ impl Job {
             };
         } else {
             assert_ne!(id, self.id, "array {} has tasks left", self.id);
+            if let Some(accrual) = &mut self.accrual {
+                accrual.take_next();
+            }
         }
     }
 
@@ -338,6 +343,11 @@ impl Job {
                 self.switch_wait_since = Some(at);
                 return;
             }
+            JobChange::Accrues(tasks) => {
+                let accrual = self.accrual.get_or_insert_default();
+                accrual.since.push((at, *tasks));
+                return;
+            }
         }
         if self.state == JobState::Pending && !self.completing {
             self.settle_waiting(at);
@@ -348,9 +358,9 @@ impl Job {
     fn settle_waiting(&mut self, at: Timestamp) {
         self.reason = self.waiting_reason();
         if !self.is_startable() {
-            self.eligible_time = None;
+            (self.eligible_time, self.accrual) = (None, None);
         } else if self.eligible_time.is_none() {
-            self.eligible_time = Some(at);
+            (self.eligible_time, self.accrual) = (Some(at), None);
         }
     }
 

@@ -291,6 +291,7 @@ impl Node {
             }
             NodeChange::Reason(reason) => self.reason = Some(reason.clone()),
             NodeChange::Weight(weight) => self.config.weight = *weight,
+            NodeChange::CpuBind(bind) => self.config.cpu_bind = *bind,
             NodeChange::Features(features) => self.config.features = features.clone(),
             NodeChange::Health {
                 load_centi,

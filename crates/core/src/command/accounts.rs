@@ -67,6 +67,10 @@ pub enum AccountsAsk {
         /// What their associations set.
         #[n(3)]
         terms: TermsAsk,
+        /// Their workload characterization keys.
+        #[n(4)]
+        #[cbor(default)]
+        wckeys: WckeysAsk,
     },
     /// `modify user`.
     #[n(4)]
@@ -83,6 +87,10 @@ pub enum AccountsAsk {
         /// What their associations set.
         #[n(3)]
         terms: TermsAsk,
+        /// Their workload characterization keys.
+        #[n(4)]
+        #[cbor(default)]
+        wckeys: WckeysAsk,
     },
     /// `delete user`.
     #[n(5)]
@@ -107,6 +115,17 @@ pub enum AccountsAsk {
         #[n(0)]
         accounts: Vec<String>,
     },
+}
+
+/// Workload characterization keys that a user is to have.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct WckeysAsk {
+    /// `DefaultWCKey`; empty clears.
+    #[n(0)]
+    pub default: Option<String>,
+    /// `WCKeys`, with `+` or `-` in front of the equal sign.
+    #[n(1)]
+    pub keys: Option<(Option<char>, Vec<String>)>,
 }
 
 /// What an association is to set; `Some(None)` clears.

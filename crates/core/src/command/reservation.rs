@@ -68,6 +68,9 @@ pub struct ReservationAsk {
     /// `Skip`: go on to the next occurrence.
     #[n(19)]
     pub skip: bool,
+    /// `Duration+=`, `Duration-=`: it is made longer or shorter by `duration`.
+    #[n(20)]
+    pub duration_sign: Option<char>,
 }
 
 /// A list of names as reservations take it: all anew, or some more or fewer.

@@ -6,7 +6,7 @@ use super::require_admin;
 use super::submit::too_long;
 use crate::account_limits::{LimitAsk, Limits};
 use crate::accounts::{Account, AccountsChange, NORMAL, Qos, ROOT, Terms, User};
-use crate::command::{AccountsAsk, AccountsEdit, Identity, Reply, TermsAsk};
+use crate::command::{AccountsAsk, AccountsEdit, Identity, Reply, TermsAsk, WckeysAsk};
 use crate::event::Event;
 use crate::limits::NAME_BYTES_MAX;
 use crate::preemption::parse_mode;
@@ -106,17 +106,19 @@ pub(super) fn edit(
             default_account,
             admin_level,
             terms,
+            wckeys,
         } => {
             check_terms(draft.state, terms)?;
             for name in &edit.names {
-                changes.extend(add_user(
+                let added = add_user(
                     draft.state,
                     name,
                     accounts,
                     default_account,
                     admin_level,
                     terms,
-                )?);
+                )?;
+                changes.extend(with_wckeys(draft.state, name, added, wckeys)?);
             }
         }
         AccountsAsk::ModifyUsers {
@@ -124,10 +126,12 @@ pub(super) fn edit(
             default_account,
             admin_level,
             terms,
+            wckeys,
         } => {
             check_terms(draft.state, terms)?;
             for name in &edit.names {
                 let mut user = user(draft.state, name)?;
+                set_wckeys(&mut user, wckeys)?;
                 if !default_account.is_empty() {
                     if !user.accounts.contains_key(default_account) {
                         return Err(Refusal::new(
@@ -291,6 +295,47 @@ fn add_user(
         user.admin_level = level_of(admin_level)?;
     }
     Ok(new.then_some(AccountsChange::User(user)))
+}
+
+/// A user that is added, or is there, with these keys beside those that it has.
+fn with_wckeys(
+    state: &State,
+    name: &str,
+    added: Option<AccountsChange>,
+    ask: &WckeysAsk,
+) -> Result<Option<AccountsChange>, Refusal> {
+    let mut user = match (added, state.accounts.users.get(name)) {
+        (Some(AccountsChange::User(user)), _) => user,
+        (other, None) => return Ok(other),
+        (_, Some(_)) if *ask == WckeysAsk::default() => return Ok(None),
+        (_, Some(known)) => known.clone(),
+    };
+    let more = ask.keys.as_ref().map(|(_, keys)| (Some('+'), keys.clone()));
+    let ask = WckeysAsk {
+        keys: more,
+        ..ask.clone()
+    };
+    set_wckeys(&mut user, &ask)?;
+    let same = state.accounts.users.get(name) == Some(&user);
+    Ok((!same).then_some(AccountsChange::User(user)))
+}
+
+fn set_wckeys(user: &mut User, ask: &WckeysAsk) -> Result<(), Refusal> {
+    if let Some((sign, keys)) = &ask.keys {
+        keys.iter().try_for_each(|key| check_name(key))?;
+        edit_list(&mut user.wckeys, *sign, keys);
+    }
+    if let Some(key) = &ask.default {
+        user.default_wckey.clone_from(key);
+        if !key.is_empty() && !user.wckeys.contains(key) {
+            check_name(key)?;
+            user.wckeys.push(key.clone());
+        }
+    }
+    if !user.wckeys.contains(&user.default_wckey) {
+        user.default_wckey.clear();
+    }
+    Ok(())
 }
 
 /// A user without associations. Root, who is in the account root before anybody adds anything, stays there.

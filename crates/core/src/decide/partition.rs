@@ -2,7 +2,7 @@
 //! again is decided in `configure`.
 
 use super::draft::Draft;
-use super::{require_admin, submit, target};
+use super::{require_admin, submit, target, update_nodes};
 use crate::command::{Identity, Reply};
 use crate::config::{JobDefaults, OverSubscribe, PartitionConfig, PartitionState};
 use crate::event::Event;
@@ -156,6 +156,7 @@ fn set(
         "maxnodes" => partition.max_nodes = pair.count()?,
         "maxcpuspernode" => partition.max_cpus_per_node = pair.count()?,
         "maxcpuspersocket" => partition.max_cpus_per_socket = pair.count()?,
+        "cpubind" => partition.cpu_bind = update_nodes::bind_default(value)?,
         "jobdefaults" => partition.job_defaults = pair.job_defaults()?,
         "allowgroups" => partition.allow_groups = pair.list(),
         "allowaccounts" => partition.allow_accounts = pair.list(),

@@ -336,6 +336,13 @@ fn apply_plain(state: &State, new: &mut Reservation, ask: &ReservationAsk) -> Re
 
 /// The end that is asked for.
 fn end_of(ask: &ReservationAsk, start: Timestamp, now: Option<Timestamp>) -> Option<Timestamp> {
+    let length_s = ask.duration.and_then(TimeLimit::seconds).unwrap_or(0);
+    if let (Some(sign), Some(end)) = (ask.duration_sign, now) {
+        return Some(match sign {
+            '+' => end.plus_s(length_s),
+            _ => Timestamp(end.0.saturating_sub_unsigned(length_s.saturating_mul(1000))),
+        });
+    }
     match (ask.duration, ask.end) {
         (Some(TimeLimit::Unlimited), _) => Some(start.plus_s(YEAR_S)),
         (Some(TimeLimit::Minutes(minutes)), _) => Some(start.plus_s(u64::from(minutes) * 60)),

@@ -404,7 +404,7 @@ fn check_array(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
 }
 
 /// Account and QOS: the user's default account; what is enforced.
-fn check_accounting(
+pub(super) fn check_accounting(
     draft: &Draft<'_>,
     config: &ClusterConfig,
     spec: &mut JobSpec,
@@ -439,6 +439,37 @@ fn check_accounting(
             RefusalCode::InvalidQos,
             format!("user {user} may not use QOS {qos} in account {account}"),
         ));
+    }
+    check_wckey(draft, config, spec)
+}
+
+/// Of whom no key is named it is the user's default one, with a star before it; where keys are enforced it must be one of
+/// the user's.
+fn check_wckey(
+    draft: &Draft<'_>,
+    config: &ClusterConfig,
+    spec: &mut JobSpec,
+) -> Result<(), Refusal> {
+    let user = draft.state.accounts.users.get(&spec.owner.user);
+    let default = user.map_or("", |user| user.default_wckey.as_str());
+    let named = spec.wckey.as_deref().filter(|key| !key.starts_with('*'));
+    if config.order.enforce_wckeys {
+        let known = match named {
+            Some(key) => user.is_some_and(|user| user.wckeys.iter().any(|own| own == key)),
+            None => !default.is_empty(),
+        };
+        if !known {
+            let owner = &spec.owner.user;
+            let why = match named {
+                Some(key) => format!("user {owner} has no key {key}"),
+                None => format!("user {owner} has no default key; name one with --wckey"),
+            };
+            let text = format!("{why}; see sacctmgr show wckey");
+            return Err(Refusal::new(RefusalCode::InvalidWckey, text));
+        }
+    }
+    if config.order.track_wckeys && named.is_none() {
+        spec.wckey = Some(format!("*{default}"));
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ pub(super) const NOT_RESPONDING: &str = "Not responding";
 
 /// Does what is due.
 pub(super) fn tick(draft: &mut Draft<'_>, accounted: bool) {
+    accruals(draft);
     silent_nodes(draft);
     time_limits(draft);
     for id in due(draft, &draft.state.by_warning) {
@@ -138,6 +139,18 @@ fn purge(draft: &mut Draft<'_>) {
         .collect();
     if !ids.is_empty() {
         draft.emit(Event::JobsPurged { ids });
+    }
+}
+
+/// With priorities it is worked out who gains age, where that is limited. Comes before everything else, so that the state
+/// has what is handed out.
+fn accruals(draft: &mut Draft<'_>) {
+    let state = draft.state;
+    let waits = state.scale.is_some() && !state.accrual_waiting.is_empty();
+    if waits && state.priorities_due().is_some_and(|due| due <= draft.now) {
+        for (id, tasks) in state.accruals_due() {
+            draft.change(id, JobChange::Accrues(tasks));
+        }
     }
 }
 

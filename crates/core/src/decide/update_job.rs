@@ -280,6 +280,13 @@ fn new_spec(
     let state = draft.state;
     let mut spec = (*job.spec).clone();
     set_texts(&mut spec, update)?;
+    let accounted = [&update.account, &update.qos, &update.wckey];
+    if let (true, Some(config)) = (
+        accounted.iter().any(|given| given.is_some()),
+        &draft.state.config,
+    ) {
+        super::submit::check_accounting(draft, config, &mut spec)?;
+    }
     if update.reservation.is_some() {
         reservation::check_access(state, identity, &spec)?;
     }

@@ -2,6 +2,7 @@
 
 use super::draft::Draft;
 use super::{power, require_admin, submit, target, tick};
+use crate::binding::BindDefault;
 use crate::command::{Identity, NodeUpdate, Reply};
 use crate::event::{Event, NodeChange};
 use crate::ids::NodeIdx;
@@ -45,6 +46,7 @@ pub(super) fn update(
     for text in [&update.reason, &update.comment].into_iter().flatten() {
         submit::too_long("the text", text, TEXT_BYTES_MAX)?;
     }
+    let cpu_bind = update.cpu_bind.as_deref().map(bind_default).transpose()?;
     let known = known(draft, nodes)?;
     let needs_reason = matches!(wish, Some(Wish::Down | Wish::Drain | Wish::Fail));
     if needs_reason && update.reason.is_none() {
@@ -64,11 +66,22 @@ pub(super) fn update(
     }
     for idx in &known {
         update_one(draft, identity, *idx, wish, update);
+        if let Some(bind) = cpu_bind {
+            let change = NodeChange::CpuBind(bind);
+            let (node, at) = (*idx, draft.now);
+            draft.emit(Event::NodeChanged { node, change, at });
+        }
     }
     Ok(Some(Reply::Done {
         changed: u32::try_from(known.len()).unwrap_or(u32::MAX),
         refused: Vec::new(),
     }))
+}
+
+/// `CpuBind=` of nodes and partitions.
+pub(super) fn bind_default(word: &str) -> Result<Option<BindDefault>, Refusal> {
+    BindDefault::parse(word)
+        .map_err(|e| Refusal::new(RefusalCode::InvalidValue, format!("CpuBind={word}: {e}")))
 }
 
 fn power_wish(state: &str) -> Option<power::Wish> {

@@ -313,6 +313,30 @@ pub enum Reason {
     /// `MinTRES=gres/...`, likewise.
     #[n(286)]
     QOSMinGRES,
+    /// `MaxTRESRunMinsPerUser=cpu`, likewise.
+    #[n(287)]
+    MaxCpuRunMinsPerUser,
+    /// `MaxTRESRunMinsPerUser=mem`, likewise.
+    #[n(288)]
+    MaxMemoryRunMinsPerUser,
+    /// `MaxTRESRunMinsPerUser=node`, likewise.
+    #[n(289)]
+    MaxNodeRunMinsPerUser,
+    /// `MaxTRESRunMinsPerUser=gres/...`, likewise.
+    #[n(290)]
+    MaxGRESRunMinsPerUser,
+    /// `MaxTRESRunMinsPerAccount=cpu`, likewise.
+    #[n(291)]
+    MaxCpuRunMinsPerAccount,
+    /// `MaxTRESRunMinsPerAccount=mem`, likewise.
+    #[n(292)]
+    MaxMemoryRunMinsPerAccount,
+    /// `MaxTRESRunMinsPerAccount=node`, likewise.
+    #[n(293)]
+    MaxNodeRunMinsPerAccount,
+    /// `MaxTRESRunMinsPerAccount=gres/...`, likewise.
+    #[n(294)]
+    MaxGRESRunMinsPerAccount,
 }
 
 impl Reason {
@@ -323,6 +347,7 @@ impl Reason {
             .iter()
             .any(|word| name.starts_with(word))
             || name.ends_with("PerAccount")
+            || name.ends_with("PerUser")
     }
 
     /// The word that `squeue %r` prints.
@@ -431,6 +456,14 @@ impl Reason {
             Reason::QOSMinMemory => "QOSMinMemory",
             Reason::QOSMinNode => "QOSMinNode",
             Reason::QOSMinGRES => "QOSMinGRES",
+            Reason::MaxCpuRunMinsPerUser => "MaxCpuRunMinsPerUser",
+            Reason::MaxMemoryRunMinsPerUser => "MaxMemoryRunMinsPerUser",
+            Reason::MaxNodeRunMinsPerUser => "MaxNodeRunMinsPerUser",
+            Reason::MaxGRESRunMinsPerUser => "MaxGRESRunMinsPerUser",
+            Reason::MaxCpuRunMinsPerAccount => "MaxCpuRunMinsPerAccount",
+            Reason::MaxMemoryRunMinsPerAccount => "MaxMemoryRunMinsPerAccount",
+            Reason::MaxNodeRunMinsPerAccount => "MaxNodeRunMinsPerAccount",
+            Reason::MaxGRESRunMinsPerAccount => "MaxGRESRunMinsPerAccount",
         }
     }
 }

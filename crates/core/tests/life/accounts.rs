@@ -1,8 +1,10 @@
 //! What sacctmgr changes, what is enforced of it, and use.
 
-use crate::world::{World, config, spec};
+use crate::world::{World, config, spec, target};
 use muster_core::accounts::{AccountsChange, PARENT_SHARES};
-use muster_core::command::{AccountsAsk, AccountsEdit, QosAsk, TermsAsk, UserCommand};
+use muster_core::command::{
+    AccountsAsk, AccountsEdit, JobUpdate, QosAsk, TermsAsk, UserCommand, WckeysAsk,
+};
 use muster_core::cpuset::CpuSet;
 use muster_core::event::Event;
 use muster_core::job::GresShare;
@@ -34,6 +36,7 @@ fn users(account: &str, terms: TermsAsk) -> AccountsAsk {
         default_account: String::new(),
         admin_level: String::new(),
         terms,
+        wckeys: Default::default(),
     }
 }
 
@@ -128,14 +131,85 @@ fn what_is_enforced() {
             qos: Some((None, vec!["normal".into()])),
             ..TermsAsk::default()
         },
+        wckeys: Default::default(),
     };
+    let before = w.submit(high());
     w.must(0, edit(&["u1000"], only_normal));
     assert_eq!(w.refusal(high()), RefusalCode::InvalidQos);
+    // An update is held to the same as a submission.
+    let plain = w.submit(spec("x"));
+    for (id, qos, refused) in [(plain, "high", true), (before, "normal", false)] {
+        let update = JobUpdate {
+            qos: Some(qos.into()),
+            ..JobUpdate::default()
+        };
+        let command = UserCommand::UpdateJob {
+            target: target(id),
+            update: Box::new(update),
+        };
+        match refused {
+            true => assert_eq!(w.refused(1000, command), RefusalCode::InvalidQos),
+            false => assert_eq!(w.must(1000, command), 1),
+        }
+    }
     let unknown = JobSpec {
         qos: Some("nosuch".into()),
         ..spec("x")
     };
     assert_eq!(w.refusal(unknown), RefusalCode::InvalidQos);
+}
+
+/// `TrackWCKey` and `AccountingStorageEnforce=wckeys`: which key a job has, or that it is refused.
+#[test]
+fn keys_are_given_and_enforced() {
+    let of = |default: &str, keys: &[&str]| WckeysAsk {
+        default: (!default.is_empty()).then(|| default.to_owned()),
+        keys: Some((None, keys.iter().map(|k| (*k).to_owned()).collect())),
+    };
+    let none = WckeysAsk::default();
+    for (track, enforce, keys, asked, has) in [
+        (false, false, none.clone(), None, Ok(None)),
+        (false, false, none.clone(), Some("x"), Ok(Some("x"))),
+        (true, false, none.clone(), None, Ok(Some("*"))),
+        (true, false, of("a", &["a", "b"]), None, Ok(Some("*a"))),
+        (true, false, of("a", &[]), Some("x"), Ok(Some("x"))),
+        (true, true, of("a", &["b"]), None, Ok(Some("*a"))),
+        (true, true, of("a", &["b"]), Some("b"), Ok(Some("b"))),
+        (true, true, of("a", &["b"]), Some("x"), Err(())),
+        (true, true, of("", &["b"]), None, Err(())),
+        (true, true, none, Some("x"), Err(())),
+    ] {
+        let mut config = config();
+        config.order.track_wckeys = track;
+        config.order.enforce_wckeys = enforce;
+        let mut w = World::with(config);
+        w.must(0, edit(&["c"], account("")));
+        let mut added = users("c", TermsAsk::default());
+        if let AccountsAsk::AddUsers { wckeys, .. } = &mut added {
+            *wckeys = keys.clone();
+        }
+        w.must(0, edit(&["u1000"], added));
+        let spec = JobSpec {
+            wckey: asked.map(str::to_owned),
+            ..spec("x")
+        };
+        let told = w.try_submit(1000, spec).map_err(|refusal| {
+            assert_eq!(refusal.code, RefusalCode::InvalidWckey);
+        });
+        let told = told.map(|id| w.job(id).spec.wckey.as_deref());
+        assert_eq!(told, has, "{track} {enforce} {keys:?} {asked:?}");
+        if let (Ok(id), true) = (w.try_submit(1000, crate::world::spec("y")), enforce) {
+            let update = JobUpdate {
+                wckey: Some("nosuch".into()),
+                ..JobUpdate::default()
+            };
+            let command = UserCommand::UpdateJob {
+                target: target(id),
+                update: Box::new(update),
+            };
+            assert_eq!(w.refused(1000, command), RefusalCode::InvalidWckey);
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The life of jobs and nodes, by commands on a small cluster in memory.
 
 mod accounts;
+mod accrual;
 mod arrays;
 mod dependencies;
 mod ending;

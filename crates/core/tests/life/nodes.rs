@@ -1,6 +1,7 @@
 //! Nodes: registration, loss, faults, drains, and what they do to jobs.
 
 use crate::world::{World, allocation, config, exit, info, spec, step_end, target};
+use muster_core::binding::BindDefault;
 use muster_core::command::{
     Command, JobSelection, KeptPartitions, NodeCommand, NodeUpdate, PlannedStart, UserCommand,
 };
@@ -477,6 +478,7 @@ fn weight_features_and_comment_are_kept() {
         comment: Some("hello".into()),
         reason: Some("why".into()),
         state: None,
+        cpu_bind: None,
     };
     world.must(
         0,
@@ -492,6 +494,36 @@ fn weight_features_and_comment_are_kept() {
     );
     assert_eq!(node.config.features, ["ib"]);
     assert!(node.is_usable());
+    world.check_replay();
+}
+
+#[test]
+fn nodes_are_told_how_to_bind() {
+    let mut world = World::new();
+    let update = |word: &str| UserCommand::UpdateNodes {
+        nodes: "n[1-2]".into(),
+        update: NodeUpdate {
+            cpu_bind: Some(word.to_owned()),
+            ..NodeUpdate::default()
+        },
+    };
+    let binds = |world: &World| {
+        let nodes = world.state.nodes.iter();
+        nodes.map(|n| n.config.cpu_bind).collect::<Vec<_>>()
+    };
+    world.must(0, update("Core"));
+    let cores = Some(BindDefault::Cores);
+    assert_eq!(binds(&world)[..3], [cores, cores, None]);
+    assert_eq!(
+        world.refused(0, update("sideways")),
+        RefusalCode::InvalidValue
+    );
+    assert_eq!(
+        world.refused(1000, update("none")),
+        RefusalCode::AccessDenied
+    );
+    world.must(0, update("off"));
+    assert_eq!(binds(&world)[..3], [None; 3]);
     world.check_replay();
 }
 

@@ -33,7 +33,16 @@ fn partitions_are_changed_by_administrators() {
     let id = world.submit(spec("j"));
     world.must(
         0,
-        update(&[("State", "DOWN"), ("MaxTime", "1-0"), ("nodes", "n[1-2]")]),
+        update(&[
+            ("State", "DOWN"),
+            ("MaxTime", "1-0"),
+            ("nodes", "n[1-2]"),
+            ("CpuBind", "ldom"),
+        ]),
+    );
+    assert_eq!(
+        world.state.partition("batch").and_then(|p| p.cpu_bind),
+        Some(muster_core::binding::BindDefault::Ldoms)
     );
     assert!(!world.start(id, &[0]), "the partition is down");
     world.must(0, update(&[("State", "UP")]));

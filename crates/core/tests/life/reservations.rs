@@ -336,6 +336,16 @@ fn updates() {
         update(&mut w, named("nosuch")),
         Err(RefusalCode::InvalidReservation)
     );
+    let end = get(&w, "r").end;
+    for (sign, end) in [('+', end.plus_s(1800)), ('-', end)] {
+        let length = ReservationAsk {
+            duration: Some(TimeLimit::Minutes(30)),
+            duration_sign: Some(sign),
+            ..named("r")
+        };
+        update(&mut w, length).unwrap();
+        assert_eq!(get(&w, "r").end, end, "{sign}");
+    }
     let less = ReservationAsk {
         node_count: Some(1),
         ..named("r")

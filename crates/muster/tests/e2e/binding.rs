@@ -260,7 +260,7 @@ fn what_the_site_says_of_binding_counts_where_the_step_says_nothing() {
     let conf = |of_node: &str| {
         format!(
             "ClusterName=bind\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nTaskPlugin=task/affinity\n\
-             NodeName=n1 CPUs={cpus} {of_node}\nPartitionName=free Nodes=ALL Default=YES CpuBind=none\n\
+             TaskPluginParam=threads\nNodeName=n1 CPUs={cpus} {of_node}\nPartitionName=free Nodes=ALL Default=YES CpuBind=none\n\
              PartitionName=bound Nodes=ALL CpuBind=thread\n"
         )
     };
@@ -275,4 +275,41 @@ fn what_the_site_says_of_binding_counts_where_the_step_says_nothing() {
     let c = Cluster::from_conf(&conf("CpuBind=none"));
     assert_eq!(label(&c, "-p bound"), "cpu-bind=NONE");
     assert_eq!(label(&c, "-p bound --cpu-bind=v,cores"), "cpu-bind=MASK");
+    // The same by scontrol: what the node says, then the partition, then TaskPluginParam.
+    let update = |what: &str, partition: &str, wanted: &str| {
+        c.ok(&format!("scontrol update {what}"));
+        // The node's agent hears of it soon.
+        let wanted = format!("cpu-bind={wanted}");
+        c.until("tasks are bound as was said", || {
+            label(&c, &format!("-p {partition}")) == wanted
+        });
+    };
+    let shown = |what: &str| c.ok(&format!("scontrol show {what} | grep CpuBind; true"));
+    assert!(
+        shown("node n1").contains(" CpuBind=none CoresPerSocket="),
+        "{}",
+        shown("node n1")
+    );
+    update("nodename=n1 cpubind=off", "bound", "MASK");
+    assert_eq!(shown("node n1"), "");
+    assert_eq!(label(&c, "-p free"), "cpu-bind=NONE");
+    update("partitionname=bound cpubind=none", "bound", "NONE");
+    update("partitionname=free cpubind=off", "free", "MASK");
+    assert_eq!(
+        shown("partition"),
+        "AllocNodes=ALL Default=NO CpuBind=none  QoS=N/A"
+    );
+    update("nodename=n1 cpubind=core", "bound", "MASK");
+    c.kill(c.controller());
+    assert_eq!(c.start_controller().code, 0);
+    assert!(shown("node n1").contains("CpuBind=cores"));
+    assert_eq!(label(&c, "-p bound"), "cpu-bind=MASK");
+    let wrong = c.run("scontrol update nodename=n1 cpubind=sideways");
+    assert_eq!(wrong.code, 1);
+    assert!(
+        wrong
+            .err
+            .contains("expected none, socket, ldom, core, thread or off"),
+        "{wrong:?}"
+    );
 }

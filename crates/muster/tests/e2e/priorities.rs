@@ -56,9 +56,9 @@ fn factors_and_shares_are_told() {
         "COMPLETED\nCOMPLETED",
     );
     assert_eq!(c.read_if_there("order"), "urgent\nplain\n");
-    let limit = c.run("sacctmgr -i modify user root set grpjobsaccrue=5");
+    let limit = c.run("sacctmgr -i modify user root set maxtresrunminspu=cpu=5");
     assert!(
-        limit.code == 1 && limit.err.contains("grpjobsaccrue=5"),
+        limit.code == 1 && limit.err.contains("maxtresrunminspu=cpu=5"),
         "{limit:?}"
     );
     c.kill(c.controller());
@@ -109,7 +109,27 @@ fn limits_keep_jobs_back_and_say_so() {
         denied.code == 1 && denied.err.contains("MaxTRESMins=cpu=5"),
         "{denied:?}"
     );
-    c.ok(&format!("scancel {wide} {long}"));
+    // One of those that wait gains age, and the next when that one is gone.
+    c.ok("sacctmgr -i modify user root where account=bio set grpjobsaccrue=1");
+    c.ok("sacctmgr -i modify qos tight set maxjobsaccruepu=3 maxtresrunminspa=cpu=7");
+    assert_eq!(
+        c.ok("sacctmgr -n -P show qos tight format=maxjobsaccruepu,maxtresrunminspa"),
+        "3|cpu=7"
+    );
+    let next = c.sbatch("-A bio -n1 -t 90 -o /dev/null --wrap 'sleep 1000'");
+    assert_eq!(
+        c.ok(&format!("squeue -h -j {next} -O accruetime")).trim(),
+        "N/A"
+    );
+    assert!(
+        c.ok(&format!("scontrol show job {next}"))
+            .contains("AccrueTime=Unknown"),
+    );
+    c.ok(&format!("scancel {long}"));
+    c.until("its turn has come", || {
+        c.ok(&format!("squeue -h -j {next} -O accruetime")).trim() != "N/A"
+    });
+    c.ok(&format!("scancel {wide} {next}"));
 }
 
 #[test]
@@ -148,4 +168,35 @@ fn reports_events_and_a_file_of_accounts() {
     assert_eq!(c.ok(show), "");
     c.ok("sacctmgr -i load accounts.cfg");
     assert_eq!(c.ok(show), before);
+}
+
+/// Keys that are enforced, steps that are not accounted for, and times of day that have passed are tomorrow's.
+#[test]
+fn keys_are_enforced_and_steps_not_accounted_for() {
+    let c = Cluster::from_conf(&format!("{CONF}AccountingStorageEnforce=wckeys,nosteps\n"));
+    c.ok("sacctmgr -i add account bio");
+    c.ok("sacctmgr -i add user root account=bio wckeys=k,l defaultwckey=k");
+    assert_eq!(
+        c.ok("sacctmgr -n -P show wckey format=wckey,user"),
+        "*k|root\nl|root"
+    );
+    let refused = c.run("sbatch -A bio --wckey=m -o /dev/null --wrap true");
+    assert!(
+        refused.code == 1 && refused.err.contains("Invalid wckey specification"),
+        "{refused:?}"
+    );
+    let plain = c.sbatch("-A bio -o /dev/null --wrap true");
+    let named = c.sbatch("-A bio --wckey=l -o /dev/null --wrap true");
+    // No row of the script or of a step.
+    c.until_prints(
+        &format!("sacct -n -P -j {plain},{named} -o jobid,state,wckey"),
+        &format!("{plain}|COMPLETED|*k\n{named}|COMPLETED|l"),
+    );
+    let held = c.sbatch("-A bio --begin=4PM -o /dev/null --wrap true");
+    c.until_prints(&format!("squeue -h -j {held} -o %r"), "BeginTime");
+    c.ok(&format!("scancel {held}"));
+    c.ok("scontrol create reservation=r starttime=midnight duration=10 nodes=n1 users=root");
+    c.ok("scontrol update reservation=r duration+=5");
+    let told = c.ok("scontrol -o show reservation r");
+    assert!(told.contains("Duration=00:15:00"), "{told}");
 }

@@ -125,6 +125,13 @@ fn each_limit_has_its_reason() {
         ("", "maxtrespu=mem=999", Reason::QOSMaxMemoryPerUser),
         ("", "maxtrespa=cpu=3", Reason::MaxCpuPerAccount),
         ("", "maxjobspa=0", Reason::MaxJobsPerAccount),
+        ("", "maxtresrunminspu=cpu=239", Reason::MaxCpuRunMinsPerUser),
+        (
+            "",
+            "maxtresrunminspa=mem=59999",
+            Reason::MaxMemoryRunMinsPerAccount,
+        ),
+        ("", "maxtresrunminspu=cpu=240,node=120", Reason::None),
         ("", "mintres=cpu=5", Reason::QOSMinCpuNotSatisfied),
         ("", "mintres=mem=1001", Reason::QOSMinMemory),
         // What a QOS limits its association does not.
@@ -180,6 +187,43 @@ fn minutes_that_are_left_to_run_let_others_go_in_time() {
     }
     assert_eq!(world.now.since_ms(start) / 60_000, 20);
     assert_eq!(world.state.active.len(), 2);
+}
+
+/// Likewise for each user with a QOS, and for each account: others do not count.
+#[test]
+fn minutes_left_to_run_are_counted_for_each_user_or_account() {
+    for (qos, passes, reason) in [
+        (
+            "maxtresrunminspu=cpu=120",
+            true,
+            Reason::MaxCpuRunMinsPerUser,
+        ),
+        (
+            "maxtresrunminspa=cpu=120",
+            false,
+            Reason::MaxCpuRunMinsPerAccount,
+        ),
+    ] {
+        let mut world = with("", "", "", qos);
+        let first = world.submit(with_qos("u", job(1, 100)));
+        let second = world.submit(with_qos("u", job(1, 40)));
+        let other = world.submit(with_qos("v", job(1, 40)));
+        let runs = if passes {
+            vec![first.0, other.0]
+        } else {
+            vec![first.0]
+        };
+        assert_eq!(started(&mut world), runs, "{qos}");
+        assert_eq!(world.reason(second), reason, "{qos}");
+        let start = world.now;
+        for _ in 0..40 {
+            world.now = world.sched.next_look().expect("it is tried again");
+            if !started(&mut world).is_empty() {
+                break;
+            }
+        }
+        assert_eq!(world.now.since_ms(start) / 60_000, 20, "{qos}");
+    }
 }
 
 /// What was used in the course of time counts, whoever below the account used it.

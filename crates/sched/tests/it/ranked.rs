@@ -181,6 +181,7 @@ fn shares_are_the_tree_of_accounts() {
                 default_account: String::new(),
                 admin_level: String::new(),
                 terms: TermsAsk::default(),
+                wckeys: Default::default(),
             },
         ));
     }

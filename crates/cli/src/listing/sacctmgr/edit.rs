@@ -5,7 +5,9 @@ use super::begins;
 use crate::connect::{Client, ConnectError};
 use muster_core::account_limits::{LimitAsk, Limits, NOT_KEPT};
 use muster_core::accounts::{Accounts, ROOT};
-use muster_core::command::{AccountsAsk, AccountsEdit, QosAsk, Reply, TermsAsk, UserCommand};
+use muster_core::command::{
+    AccountsAsk, AccountsEdit, QosAsk, Reply, TermsAsk, UserCommand, WckeysAsk,
+};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, Write as _};
 
@@ -36,6 +38,7 @@ struct Words {
     default_account: String,
     admin_level: String,
     terms: TermsAsk,
+    wckeys: WckeysAsk,
     qos: QosAsk,
     reset_usage: bool,
     /// What `modify` was given to set.
@@ -174,7 +177,7 @@ fn read(verb: Verb, entity: Entity, words: &[String]) -> Result<Words, Failure> 
         }
         if !read.take(entity, &key, sign, value, condition)? {
             return Err(error(format!(
-                "Unknown option: {word}; of limits GrpJobs, GrpSubmitJobs, GrpTRES, GrpTRESMins, GrpTRESRunMins, GrpWall, MaxJobs, MaxSubmitJobs, MaxTRES, MaxTRESMins, MaxTRESPerNode, MaxWall and a QOS' MaxJobsPerAccount, MaxSubmitJobsPerAccount, MaxTRESPerAccount, MaxTRESPerUser, MinTRES are kept"
+                "Unknown option: {word}; of limits GrpJobs, GrpJobsAccrue, GrpSubmitJobs, GrpTRES, GrpTRESMins, GrpTRESRunMins, GrpWall, MaxJobs, MaxJobsAccrue, MaxSubmitJobs, MaxTRES, MaxTRESMins, MaxTRESPerNode, MaxWall and a QOS' MaxJobsAccruePerAccount, MaxJobsAccruePerUser, MaxJobsPerAccount, MaxSubmitJobsPerAccount, MaxTRESPerAccount, MaxTRESPerUser, MaxTRESRunMinsPerAccount, MaxTRESRunMinsPerUser, MinPrioThreshold, MinTRES are kept"
             )));
         }
     }
@@ -214,6 +217,10 @@ impl Words {
             Entity::User if "defaultaccount".starts_with(key) && key.len() > 7 => {
                 self.default_account = value.to_owned();
             }
+            Entity::User if ["defaultwckey", "defwckey"].contains(&key) => {
+                self.wckeys.default = Some(value.to_owned());
+            }
+            Entity::User if bare == "wckey" => self.wckeys.keys = Some((sign, list(value))),
             Entity::User if "adminlevel".starts_with(key) => self.admin_level = value.to_owned(),
             Entity::User if key == "rawusage" => {
                 if value != "0" {
@@ -351,6 +358,7 @@ fn ask(verb: Verb, entity: Entity, w: &Words) -> Result<AccountsAsk, Failure> {
             default_account: w.default_account.clone(),
             admin_level: w.admin_level.clone(),
             terms,
+            wckeys: w.wckeys.clone(),
         },
         (Verb::Modify, Entity::User) if w.reset_usage => AccountsAsk::ResetUsage {
             accounts: w.accounts.clone(),
@@ -360,6 +368,7 @@ fn ask(verb: Verb, entity: Entity, w: &Words) -> Result<AccountsAsk, Failure> {
             default_account: w.default_account.clone(),
             admin_level: w.admin_level.clone(),
             terms,
+            wckeys: w.wckeys.clone(),
         },
         (Verb::Delete, Entity::User) => AccountsAsk::DeleteUsers {
             accounts: w.accounts.clone(),
@@ -576,9 +585,32 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_users() {
+        let AccountsAsk::AddUsers { wckeys, .. } =
+            asked("add user u account=a wckeys=k,l defaultwckey=k")
+                .unwrap()
+                .1
+        else {
+            panic!("a user is added");
+        };
+        let keys = vec!["k".to_owned(), "l".to_owned()];
+        let expected = WckeysAsk {
+            default: Some("k".into()),
+            keys: Some((None, keys)),
+        };
+        assert_eq!(wckeys, expected);
+        let AccountsAsk::ModifyUsers { wckeys, .. } =
+            asked("modify user u set wckeys-=k").unwrap().1
+        else {
+            panic!("a user is changed");
+        };
+        assert_eq!(wckeys.keys, Some((Some('-'), vec!["k".into()])));
+    }
+
+    #[test]
     fn limits_are_refused_by_name() {
-        let error = asked("add user u account=a grpjobsaccrue=5").unwrap_err();
-        assert!(error.contains("grpjobsaccrue=5"), "{error}");
+        let error = asked("add user u account=a maxtresrunminspu=cpu=5").unwrap_err();
+        assert!(error.contains("maxtresrunminspu=cpu=5"), "{error}");
         let error = asked("add user u account=a maxjobs=x").unwrap_err();
         assert!(error.contains("maxjobs=x: expected a number"), "{error}");
         let AccountsAsk::ModifyQos(qos) = asked("modify qos q set maxtresperuser=cpu=4").unwrap().1

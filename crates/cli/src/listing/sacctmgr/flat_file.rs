@@ -93,6 +93,12 @@ fn written(cluster: &str, all: &Accounts) -> String {
             if level != "None" && !level.is_empty() {
                 let _ = write!(out, ":AdminLevel='{level}'");
             }
+            if !user.default_wckey.is_empty() {
+                let _ = write!(out, ":DefaultWCKey='{}'", user.default_wckey);
+            }
+            if !user.wckeys.is_empty() {
+                let _ = write!(out, ":WCKeys='{}'", user.wckeys.join(","));
+            }
             terms_text(&mut out, terms);
         }
         for account in &below {
@@ -135,12 +141,19 @@ fn terms_text(out: &mut String, terms: &Terms) {
         max_tres_account: _,
         min_tres: _,
         min_priority: _,
+        max_jobs_accrue_account: _,
+        max_tres_run_mins_user: _,
+        max_tres_run_mins_account: _,
+        grp_jobs_accrue,
+        max_jobs_accrue,
     } = &terms.limits;
     let numbers = [
         ("Priority", &terms.priority),
         ("GrpJobs", grp_jobs),
         ("GrpSubmitJobs", grp_submit),
+        ("GrpJobsAccrue", grp_jobs_accrue),
         ("MaxJobs", max_jobs),
+        ("MaxJobsAccrue", max_jobs_accrue),
         ("MaxSubmitJobs", max_submit),
         ("MaxWallDurationPerJob", max_wall_min),
     ];
@@ -401,6 +414,8 @@ mod tests {
             default_account: "test".into(),
             admin_level: "Operator".into(),
             accounts: [("test".to_owned(), Terms::default())].into(),
+            wckeys: vec!["k".into(), "l".into()],
+            default_wckey: "k".into(),
         };
         all.users.insert("u".into(), user);
         assert_eq!(
@@ -411,7 +426,7 @@ mod tests {
              Parent - 'cs'\n\
              Account - 'test':Description='test people':Organization='lc':Fairshare=1\n\
              Parent - 'test'\n\
-             User - 'u':DefaultAccount='test':AdminLevel='Operator':Fairshare=1\n"
+             User - 'u':DefaultAccount='test':AdminLevel='Operator':DefaultWCKey='k':WCKeys='k,l':Fairshare=1\n"
         );
     }
 

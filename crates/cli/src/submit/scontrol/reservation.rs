@@ -3,10 +3,11 @@
 
 use super::Session;
 use crate::connect::ConnectError;
-use crate::listing::time_input;
 use crate::options::Status;
 use crate::submit::say;
+use crate::submit::zone::LocalZone;
 use jiff::Zoned;
+use muster_conf::options::values::time;
 use muster_core::command::{NameList, Reply, ReservationAsk, UserCommand};
 use muster_core::reservation::Flags;
 use muster_core::time::{TimeLimit, Timestamp};
@@ -46,13 +47,16 @@ pub(crate) const FIELDS: &[(&str, usize, Status)] = &[
     (
         "TRES",
         1,
-        Status::Partly("cpu= and node=, as CoreCnt and NodeCnt"),
+        Status::Partly("cpu=, node= and license/NAME=, as CoreCnt, NodeCnt and Licenses"),
     ),
     ("Skip", 2, Status::Works),
     ("Licenses", 1, Status::Works),
     ("BurstBuffer", 2, NONE_HERE),
     ("Watts", 1, NONE_HERE),
 ];
+
+/// Fields that may be added to or taken from.
+const SIGNED: [&str; 5] = ["Duration", "Flags", "Users", "Groups", "Accounts"];
 
 /// Flags as they are written, with how few letters stand for each, and what each means.
 const FLAGS: &[(&str, usize, Flags)] = &[
@@ -162,7 +166,7 @@ fn read(words: &[String], now: &Zoned, update: bool) -> Result<ReservationAsk, W
             Some(bare) => (bare, key.chars().next_back()),
             None => (key, None),
         };
-        set(&mut ask, word, key, sign, value, now)?;
+        set(&mut ask, word, key, (sign, update), value, now)?;
     }
     Ok(ask)
 }
@@ -182,7 +186,7 @@ fn set(
     ask: &mut ReservationAsk,
     word: &str,
     key: &str,
-    sign: Option<char>,
+    (sign, update): (Option<char>, bool),
     value: &str,
     now: &Zoned,
 ) -> Result<(), Wrong> {
@@ -193,8 +197,14 @@ fn set(
     }
     let value = value.trim_matches(['"', '\'']);
     let bad = |what: &str| Wrong(format!("Invalid {what} {word}."));
+    if sign.is_some() && !SIGNED.contains(&name) {
+        return Err(Wrong(format!("Use {name}= without a sign, not {word}.")));
+    }
+    // A time of day that has passed today is tomorrow's.
     let time = || {
-        time_input::parse(value, now).ok_or_else(|| {
+        let at = Timestamp::from_unix_s(now.timestamp().as_second());
+        let zone = LocalZone::of(now.time_zone().clone());
+        time::parse(value, at, &zone).ok_or_else(|| {
             say::stderr(&format!("Invalid time specification (pos=0): {value}\n"));
         })
     };
@@ -204,10 +214,10 @@ fn set(
         "EndTime" => ask.end = Some(time().map_err(|()| bad("end time"))?),
         "Duration" => {
             let limit: TimeLimit = value.parse().map_err(|_| bad("duration"))?;
-            ask.duration = Some(match (sign, limit) {
-                (None, limit) => limit,
-                _ => return Err(Wrong(format!("Use Duration= without a sign, not {word}."))),
-            });
+            if sign.is_some() && (!update || limit == TimeLimit::Unlimited) {
+                return Err(bad("duration"));
+            }
+            (ask.duration, ask.duration_sign) = (Some(limit), sign);
         }
         "Nodes" => ask.nodes = Some(value.to_owned()),
         "NodeCnt" | "NodeCount" => {
@@ -229,6 +239,10 @@ fn set(
         }
         "Comment" => ask.comment = Some(value.to_owned()),
         "Licenses" => ask.licenses = Some(value.to_owned()),
+        "TRES" if value.to_ascii_lowercase().contains("bb/") => {
+            let why = "this cluster has none to reserve";
+            return Err(Wrong(format!("BurstBuffer is not supported: {why}.")));
+        }
         "TRES" => tres(ask, value).ok_or_else(|| bad("TRES"))?,
         _ => return Err(unknown()),
     }
@@ -245,7 +259,7 @@ fn counts(text: &str) -> Option<Vec<u32>> {
         .collect()
 }
 
-/// `cpu=5,node=2`; a number alone goes on with the list of the one before.
+/// `cpu=5,node=2,license/x=3`; a number alone goes on with the list of the one before.
 fn tres(ask: &mut ReservationAsk, text: &str) -> Option<()> {
     let mut current = "";
     for word in text.split(',') {
@@ -254,6 +268,17 @@ fn tres(ask: &mut ReservationAsk, text: &str) -> Option<()> {
             None => (current, word),
         };
         match kind.to_ascii_lowercase().as_str() {
+            lower if lower.len() > 8 && lower.starts_with("license/") => {
+                // Names of licenses tell capitals from small letters.
+                let name = kind.split_at_checked("license/".len())?.1;
+                let count: u32 = count.parse().ok()?;
+                let licenses = ask.licenses.get_or_insert_default();
+                if !licenses.is_empty() {
+                    licenses.push(',');
+                }
+                licenses.push_str(&format!("{name}:{count}"));
+                current = "";
+            }
             "cpu" => {
                 ask.core_counts.extend(counts(count)?);
                 current = "cpu";
@@ -377,9 +402,13 @@ fn complete(ask: ReservationAsk, words: &[String]) -> Result<ReservationAsk, Wro
 mod tests {
     use super::*;
 
+    /// 2026-11-22 00:33:51 UTC.
+    const NOW: i64 = 1_795_307_631;
+    const MIDNIGHT: i64 = NOW - NOW % 86_400;
+
     fn ask(line: &str) -> Result<ReservationAsk, String> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let now = jiff::Timestamp::from_second(1_795_307_631)
+        let now = jiff::Timestamp::from_second(NOW)
             .unwrap()
             .to_zoned(jiff::tz::TimeZone::UTC);
         read(&words, &now, true).map_err(|Wrong(text)| text)
@@ -415,6 +444,140 @@ mod tests {
         assert!(got.flags_removed == Flags::DAILY && got.skip);
         let got = ask("res=r TRES=cpu=2,3,node=2").unwrap();
         assert_eq!((got.core_counts, got.node_count), (vec![2, 3], Some(2)));
+    }
+
+    /// Fields and flags of scontrol(1), each with what it becomes.
+    #[test]
+    fn each_field_and_flag() {
+        let list = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        type Becomes = fn(&mut ReservationAsk);
+        let fields: [(&str, Becomes); 23] = [
+            ("Nodes=n[1-2]", |a| a.nodes = Some("n[1-2]".into())),
+            ("Nodes=", |a| a.nodes = Some(String::new())),
+            ("NodeCnt=2", |a| a.node_count = Some(2)),
+            ("NodeCnt=1,2", |a| a.node_count = Some(3)),
+            ("CoreCnt=2,3", |a| a.core_counts = vec![2, 3]),
+            ("PartitionName=p", |a| a.partition = Some("p".into())),
+            ("Features=a&b", |a| a.features = Some("a&b".into())),
+            ("Features=", |a| a.features = Some(String::new())),
+            ("Licenses=x:2,y", |a| a.licenses = Some("x:2,y".into())),
+            ("TRES=cpu=5,node=2", |a| {
+                (a.core_counts, a.node_count) = (vec![5], Some(2));
+            }),
+            ("TRES=node=2,license/Iop=3,license/b=1", |a| {
+                (a.node_count, a.licenses) = (Some(2), Some("Iop:3,b:1".into()));
+            }),
+            ("MaxStartDelay=5", |a| a.max_start_delay_s = Some(300)),
+            ("Comment=x", |a| a.comment = Some("x".into())),
+            ("Skip", |a| a.skip = true),
+            ("Duration=2-0", |a| {
+                a.duration = Some(TimeLimit::Minutes(2880))
+            }),
+            ("Duration=UNLIMITED", |a| {
+                a.duration = Some(TimeLimit::Unlimited)
+            }),
+            ("Duration+=30", |a| {
+                (a.duration, a.duration_sign) = (Some(TimeLimit::Minutes(30)), Some('+'));
+            }),
+            ("Duration-=30", |a| {
+                (a.duration, a.duration_sign) = (Some(TimeLimit::Minutes(30)), Some('-'));
+            }),
+            ("StartTime=now+60", |a| {
+                a.start = Some(Timestamp::from_unix_s(NOW + 60))
+            }),
+            // It is half past midnight: midnight is tomorrow's, teatime today's.
+            ("StartTime=midnight", |a| {
+                a.start = Some(Timestamp::from_unix_s(MIDNIGHT + 86_400))
+            }),
+            ("StartTime=teatime", |a| {
+                a.start = Some(Timestamp::from_unix_s(MIDNIGHT + 57_600))
+            }),
+            ("EndTime=4PM", |a| {
+                a.end = Some(Timestamp::from_unix_s(MIDNIGHT + 57_600))
+            }),
+            ("EndTime=11.23.26", |a| {
+                a.end = Some(Timestamp::from_unix_s(MIDNIGHT + 86_400))
+            }),
+        ];
+        for (line, becomes) in fields {
+            let mut expected = ReservationAsk::default();
+            becomes(&mut expected);
+            assert_eq!(ask(line), Ok(expected), "{line}");
+        }
+        for (line, expected) in [
+            ("a,b", NameList::Only(list(&["a", "b"]))),
+            ("-a,-b", NameList::AllBut(list(&["a", "b"]))),
+            ("", NameList::Only(vec![])),
+        ] {
+            let got = ask(&format!("Accounts={line}")).unwrap();
+            assert_eq!(got.accounts, Some(expected.clone()), "{line}");
+            let got = ask(&format!("Groups={line}")).unwrap();
+            assert_eq!(got.groups, Some(expected), "{line}");
+        }
+        for (line, expected) in [
+            ("Accounts+=a", NameList::Add(list(&["a"]))),
+            ("Accounts-=a", NameList::Remove(list(&["a"]))),
+        ] {
+            assert_eq!(ask(line).unwrap().accounts, Some(expected));
+        }
+        assert_eq!(
+            ask("Users+=root").unwrap().users,
+            Some(NameList::Add(list(&["root"])))
+        );
+        for (word, flag) in [
+            ("ANY_NODES", Flags::ANY_NODES),
+            ("DAILY", Flags::DAILY),
+            ("FLEX", Flags::FLEX),
+            ("FIRST_CORES", Flags::FIRST_CORES),
+            ("IGNORE_JOBS", Flags::IGNORE_JOBS),
+            ("HOURLY", Flags::HOURLY),
+            ("LICENSE_ONLY", Flags::ANY_NODES),
+            ("MAINT", Flags::MAINT),
+            ("MAGNETIC", Flags::MAGNETIC),
+            ("NO_HOLD_JOBS_AFTER", Flags::NO_HOLD_JOBS_AFTER),
+            ("NO_HOLD_JOBS_AFTER_END", Flags::NO_HOLD_JOBS_AFTER),
+            ("OVERLAP", Flags::OVERLAP),
+            ("PART_NODES", Flags::PART_NODES),
+            ("PURGE_COMP", Flags::PURGE_COMP),
+            ("REPLACE", Flags::REPLACE),
+            ("REPLACE_DOWN", Flags::REPLACE_DOWN),
+            ("SPEC_NODES", Flags::SPEC_NODES),
+            ("STATIC_ALLOC", Flags::STATIC),
+            ("TIME_FLOAT", Flags::TIME_FLOAT),
+            ("WEEKDAY", Flags::WEEKDAY),
+            ("WEEKEND", Flags::WEEKEND),
+            ("WEEKLY", Flags::WEEKLY),
+        ] {
+            for (sign, set, removed) in [
+                ("", flag, Flags::default()),
+                ("+", flag, Flags::default()),
+                ("-", Flags::default(), flag),
+            ] {
+                let got = ask(&format!("Flags{sign}={}", word.to_lowercase())).unwrap();
+                assert_eq!(
+                    (got.flags, got.flags_removed),
+                    (set, removed),
+                    "{word} {sign}"
+                );
+            }
+        }
+        let got = ask("Flags=PURGE_COMP=1:30").unwrap();
+        assert_eq!((got.flags, got.purge_s), (Flags::PURGE_COMP, Some(120)));
+        for (line, why) in [
+            ("BurstBuffer=1TB", "BurstBuffer is not supported"),
+            ("TRES=bb/cray=4", "BurstBuffer is not supported"),
+            ("TRES=gres/gpu=4", "Invalid TRES"),
+            ("TRESPerNode=gres/gpu:1", "Unknown parameter TRESPerNode"),
+            ("CorePerNode=1", "Unknown parameter CorePerNode"),
+            ("Watts=5", "Watts is not supported"),
+            ("Nodes+=n1", "Use Nodes= without a sign, not Nodes+=n1."),
+            ("NodeCnt-=1", "Use NodeCnt= without a sign, not NodeCnt-=1."),
+            ("Duration+=UNLIMITED", "Invalid duration"),
+            ("Flags=DAILY=5", "Error parsing flags"),
+        ] {
+            let told = ask(line).unwrap_err();
+            assert!(told.starts_with(why), "{line}: {told}");
+        }
     }
 
     #[test]

@@ -167,7 +167,7 @@ pub(crate) const NODE_FIELDS: &[Field] = &[
         "NodeHostname",
         "agents tell where they are when they connect",
     ),
-    refused("CpuBind", NOT_KEPT),
+    works("CpuBind", 7),
     refused("Extra", NOT_KEPT),
     refused("ResumeAfter", NOT_KEPT),
     refused("InstanceId", NOT_KEPT),
@@ -345,6 +345,7 @@ impl Session {
                     update.features = Some(list.map(str::to_owned).collect());
                 }
                 "Comment" => update.comment = Some(value),
+                "CpuBind" => update.cpu_bind = Some(value),
                 _ => return self.not_supported(pair, None),
             }
         }

@@ -97,8 +97,8 @@ pub fn parse(text: &str, now: Timestamp, zone: &dyn Zone) -> Option<Timestamp> {
         return seconds.parse().ok().map(Timestamp::from_unix_s);
     }
     let mut parts = Parts::default();
-    for word in text.split_whitespace() {
-        read_word(word, &mut parts)?;
+    for word in words(text) {
+        read_word(&word, &mut parts)?;
     }
     let now_s = now.unix_s();
     if let Some(offset) = parts.offset {
@@ -152,13 +152,28 @@ pub fn parse(text: &str, now: Timestamp, zone: &dyn Zone) -> Option<Timestamp> {
     Some(Timestamp::from_unix_s(unix))
 }
 
-fn read_word(word: &str, parts: &mut Parts) -> Option<()> {
-    let lower = word.to_ascii_lowercase();
+/// Words in lower case; what belongs together though blanks part it is one: `now + 1 hour`, `4 PM`.
+fn words(text: &str) -> Vec<String> {
+    let lower = text.to_ascii_lowercase();
+    if lower.trim_start().starts_with("now") {
+        return vec![lower.split_whitespace().collect()];
+    }
+    let mut words: Vec<String> = Vec::new();
+    for word in lower.split_whitespace() {
+        match words.last_mut() {
+            Some(before) if ["am", "pm"].contains(&word) => before.push_str(word),
+            _ => words.push(word.to_owned()),
+        }
+    }
+    words
+}
+
+fn read_word(lower: &str, parts: &mut Parts) -> Option<()> {
     if let Some(rest) = lower.strip_prefix("now") {
         parts.offset = Some(if rest.is_empty() { 0 } else { offset(rest)? });
         return Some(());
     }
-    match lower.as_str() {
+    match lower {
         "today" => parts.days = Some(0),
         "tomorrow" => parts.days = Some(1),
         "midnight" => parts.time = Some((0, 0, 0)),
@@ -171,20 +186,31 @@ fn read_word(word: &str, parts: &mut Parts) -> Option<()> {
                 (11, 0, 0)
             });
         }
-        "am" | "pm" => {
-            let (hour, minute, second) = parts.time?;
-            parts.time = Some((half_day(hour, lower == "pm")?, minute, second));
-        }
-        _ => match lower.split_once('t') {
-            Some((date, time)) => {
+        _ => match date_and_time(lower) {
+            (Some(date), Some(time)) => {
                 parts.date = Some(read_date(date)?);
                 parts.time = Some(read_time(time)?);
             }
-            None if lower.contains(':') => parts.time = Some(read_time(&lower)?),
-            None => parts.date = Some(read_date(&lower)?),
+            (None, Some(time)) => parts.time = Some(read_time(time)?),
+            (Some(date), None) => parts.date = Some(read_date(date)?),
+            (None, None) => return None,
         },
     }
     Some(())
+}
+
+/// Parts of `DATETTIME`, `DATE-TIME`, a date or a time.
+fn date_and_time(text: &str) -> (Option<&str>, Option<&str>) {
+    let halves = text.split_once('t').or_else(|| {
+        // Dates have hyphens, too; what has a colon is a time.
+        let halves = text.rsplit_once('-');
+        halves.filter(|(_, time)| time.contains(':'))
+    });
+    match halves {
+        Some((date, time)) => (Some(date), Some(time)),
+        None if text.contains(':') || text.ends_with('m') => (None, Some(text)),
+        None => (Some(text), None),
+    }
 }
 
 /// `+1hour`, `+90`, `-5minutes`.
@@ -211,7 +237,7 @@ fn offset(text: &str) -> Option<i64> {
     number.checked_mul(unit_s)?.checked_mul(sign)
 }
 
-/// `HH:MM[:SS][am|pm]`.
+/// `HH:MM[:SS][am|pm]`, `HHam`, `HHpm`.
 fn read_time(text: &str) -> Option<(u32, u32, u32)> {
     let (text, half) = match text.strip_suffix("am") {
         Some(rest) => (rest, Some(false)),
@@ -222,6 +248,7 @@ fn read_time(text: &str) -> Option<(u32, u32, u32)> {
     };
     let fields: Vec<u32> = text.split(':').map(two_digits).collect::<Option<_>>()?;
     let (hour, minute, second) = match fields[..] {
+        [h] if half.is_some() => (h, 0, 0),
         [h, m] => (h, m, 0),
         [h, m, s] => (h, m, s),
         _ => return None,
@@ -328,6 +355,34 @@ mod tests {
             ("12/24/26", "2026-12-24T00:00:00"),
             ("122426", "2026-12-24T00:00:00"),
             ("12.24.26 13:00", "2026-12-24T13:00:00"),
+            ("now + 2 hours", "2026-11-21T22:15:30"),
+            ("NOW+30minute", "2026-11-21T20:45:30"),
+            ("now+1d", "2026-11-22T20:15:30"),
+            ("20:15:31", "2026-11-21T20:15:31"),
+            ("4PM", "2026-11-22T16:00:00"),
+            ("4 pm", "2026-11-22T16:00:00"),
+            ("11PM", "2026-11-21T23:00:00"),
+            ("9:30 PM", "2026-11-21T21:30:00"),
+            ("12AM", "2026-11-22T00:00:00"),
+            ("12:30:05PM tomorrow", "2026-11-22T12:30:05"),
+            ("tomorrow 4PM", "2026-11-22T16:00:00"),
+            ("today", "2026-11-21T20:15:30"),
+            ("today 9pm", "2026-11-21T21:00:00"),
+            ("fika", "2026-11-22T15:00:00"),
+            ("teatime", "2026-11-22T16:00:00"),
+            ("elevenses", "2026-11-22T11:00:00"),
+            ("tomorrow noon", "2026-11-22T12:00:00"),
+            ("midnight tomorrow", "2026-11-22T00:00:00"),
+            ("1224", "2026-12-24T00:00:00"),
+            ("12/24", "2026-12-24T00:00:00"),
+            ("11/21 23:00", "2026-11-21T23:00:00"),
+            ("11/21 19:00", "2027-11-21T19:00:00"),
+            ("12/24/26-13:05:07", "2026-12-24T13:05:07"),
+            ("12/24/26 1PM", "2026-12-24T13:00:00"),
+            ("2030-01-20T1:30PM", "2030-01-20T13:30:00"),
+            ("2030-01-20-12:34", "2030-01-20T12:34:00"),
+            ("2030-01-20 noon", "2030-01-20T12:00:00"),
+            ("uts1795292618", "2026-11-21T20:23:38"),
         ] {
             assert_eq!(at(text).as_deref(), Some(want), "{text}");
         }
@@ -342,6 +397,14 @@ mod tests {
             "13/01/26",
             "2030-1",
             "now 16:00",
+            "13PM",
+            "0AM",
+            "PM",
+            "4",
+            "m",
+            "T12:00",
+            "16:00PM",
+            "4PM 5PM extra",
             "2030-13-01",
             "1",
             "+5",
