@@ -14,8 +14,10 @@ if [ "$verb" = down ]; then
     "$dir"/run/mariadbd.pid "$dir"/run/munged.pid; do
     alive "$f" && kill "$(cat "$f")" || true
   done
-  # The database writes until its end.
-  for _ in $(seq 200); do alive "$dir/run/mariadbd.pid" || break; sleep .05; done
+  # They write until their end.
+  for f in "$dir"/run/*.pid; do
+    for _ in $(seq 200); do alive "$f" || break; sleep .05; done
+  done
   exit
 fi
 # Another one may be running.
