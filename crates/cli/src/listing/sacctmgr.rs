@@ -5,7 +5,9 @@
 mod edit;
 mod events;
 mod flat_file;
+mod rows;
 
+use self::rows::{accounts, qos, tres, wckeys};
 use super::{Failure, print, query};
 use crate::SLURM_VERSION;
 use crate::connect::{Client, ConnectError};
@@ -383,22 +385,6 @@ enum Entity {
     Wckey,
 }
 
-/// Keys of all users; the default one of each with a star, as its jobs have it.
-fn wckeys(all: &Accounts) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for user in all.users.values() {
-        rows.extend(user.wckeys.iter().map(|key| Row {
-            user: user.name.clone(),
-            wckey: match *key == user.default_wckey {
-                true => format!("*{key}"),
-                false => key.clone(),
-            },
-            ..Row::default()
-        }));
-    }
-    rows
-}
-
 /// Which lines, and which columns.
 #[derive(Debug)]
 struct Question {
@@ -604,78 +590,6 @@ fn level(user: &str, level: &str) -> String {
         level
     };
     known.to_owned()
-}
-
-fn accounts(all: &Accounts, associations: bool) -> Vec<Row> {
-    let root = Row {
-        account: ROOT.to_owned(),
-        description: "default root account".to_owned(),
-        organization: ROOT.to_owned(),
-        ..Row::default()
-    };
-    let mut rows: Vec<Row> = all
-        .accounts
-        .values()
-        .map(|account| Row {
-            account: account.name.clone(),
-            parent: account.parent.clone(),
-            description: account.description.clone(),
-            organization: account.organization.clone(),
-            terms: account.terms.clone(),
-            ..Row::default()
-        })
-        .collect();
-    if associations {
-        for user in all.users.values() {
-            rows.extend(user.accounts.iter().map(|(account, terms)| Row {
-                account: account.clone(),
-                user: user.name.clone(),
-                terms: terms.clone(),
-                ..Row::default()
-            }));
-        }
-    }
-    rows.push(root);
-    rows.sort_by(|a, b| (&a.account, &a.user).cmp(&(&b.account, &b.user)));
-    rows
-}
-
-fn qos(all: &Accounts) -> Vec<Row> {
-    let normal = all.qos(NORMAL).into_iter();
-    let others = all.qos.values().filter(|q| q.name != NORMAL).cloned();
-    normal
-        .chain(others)
-        .map(|qos| Row {
-            description: qos.description.clone(),
-            qos,
-            ..Row::default()
-        })
-        .collect()
-}
-
-fn tres() -> Vec<Row> {
-    let all = [
-        ("cpu", ""),
-        ("mem", ""),
-        ("energy", ""),
-        ("node", ""),
-        ("billing", ""),
-        ("fs", "disk"),
-        ("vmem", ""),
-        ("pages", ""),
-    ];
-    all.iter()
-        .zip(1..)
-        .map(|((kind, name), id)| Row {
-            kind: (*kind).to_owned(),
-            qos: Qos {
-                name: (*name).to_owned(),
-                ..Qos::default()
-            },
-            id: id.to_string(),
-            ..Row::default()
-        })
-        .collect()
 }
 
 /// Whether a word is the beginning of a name, in any case.

@@ -1,0 +1,92 @@
+//! Lines of the listings that come from the accounts alone.
+
+use super::Row;
+use muster_core::accounts::{Accounts, NORMAL, Qos, ROOT};
+
+pub(super) fn accounts(all: &Accounts, associations: bool) -> Vec<Row> {
+    let root = Row {
+        account: ROOT.to_owned(),
+        description: "default root account".to_owned(),
+        organization: ROOT.to_owned(),
+        ..Row::default()
+    };
+    let mut rows: Vec<Row> = all
+        .accounts
+        .values()
+        .map(|account| Row {
+            account: account.name.clone(),
+            parent: account.parent.clone(),
+            description: account.description.clone(),
+            organization: account.organization.clone(),
+            terms: account.terms.clone(),
+            ..Row::default()
+        })
+        .collect();
+    if associations {
+        for user in all.users.values() {
+            rows.extend(user.accounts.iter().map(|(account, terms)| Row {
+                account: account.clone(),
+                user: user.name.clone(),
+                terms: terms.clone(),
+                ..Row::default()
+            }));
+        }
+    }
+    rows.push(root);
+    rows.sort_by(|a, b| (&a.account, &a.user).cmp(&(&b.account, &b.user)));
+    rows
+}
+
+pub(super) fn qos(all: &Accounts) -> Vec<Row> {
+    let normal = all.qos(NORMAL).into_iter();
+    let others = all.qos.values().filter(|q| q.name != NORMAL).cloned();
+    normal
+        .chain(others)
+        .map(|qos| Row {
+            description: qos.description.clone(),
+            qos,
+            ..Row::default()
+        })
+        .collect()
+}
+
+pub(super) fn tres() -> Vec<Row> {
+    let all = [
+        ("cpu", ""),
+        ("mem", ""),
+        ("energy", ""),
+        ("node", ""),
+        ("billing", ""),
+        ("fs", "disk"),
+        ("vmem", ""),
+        ("pages", ""),
+    ];
+    all.iter()
+        .zip(1..)
+        .map(|((kind, name), id)| Row {
+            kind: (*kind).to_owned(),
+            qos: Qos {
+                name: (*name).to_owned(),
+                ..Qos::default()
+            },
+            id: id.to_string(),
+            ..Row::default()
+        })
+        .collect()
+}
+
+/// Keys of all users; the default one of each with a star, as its jobs have it.
+pub(super) fn wckeys(all: &Accounts) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for user in all.users.values() {
+        rows.extend(user.wckeys.iter().map(|key| Row {
+            user: user.name.clone(),
+            wckey: match *key == user.default_wckey {
+                true => format!("*{key}"),
+                false => key.clone(),
+            },
+            ..Row::default()
+        }));
+    }
+    rows
+}
