@@ -303,14 +303,6 @@ impl State {
             self.by_reservation == fresh.by_reservation,
             "index by_reservation is wrong"
         );
-        fresh.accounts = self.accounts.clone();
-        fresh.rebuild_indexes();
-        ensure!(
-            self.limit_use == fresh.limit_use,
-            "index limit_use is {:?}, should be {:?}",
-            self.limit_use,
-            fresh.limit_use
-        );
         ensure!(
             self.scale == crate::priority::Scale::work_out(self),
             "what priorities are worked out by is out of date"

@@ -5,13 +5,16 @@ use minicbor::{Decode, Decoder, Encode, Encoder};
 use muster_core::job::Allocation;
 use std::cell::RefCell;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-/// An allocation beside its encoding. Clones share both.
+/// An allocation beside its encoding, which is made where it is first sent. Clones share both.
 #[derive(Clone, Debug)]
-pub struct ToldAllocation {
+pub struct ToldAllocation(Arc<Told>);
+
+#[derive(Debug)]
+struct Told {
     alloc: Arc<Allocation>,
-    bytes: Arc<[u8]>,
+    bytes: OnceLock<Box<[u8]>>,
 }
 
 thread_local! {
@@ -19,13 +22,17 @@ thread_local! {
     static LAST: RefCell<Option<ToldAllocation>> = const { RefCell::new(None) };
 }
 
+impl ToldAllocation {
+    fn bytes(&self) -> &[u8] {
+        let encode = || minicbor::to_vec(&*self.0.alloc).expect("writing to memory cannot fail");
+        self.0.bytes.get_or_init(|| encode().into())
+    }
+}
+
 impl From<Arc<Allocation>> for ToldAllocation {
     fn from(alloc: Arc<Allocation>) -> ToldAllocation {
-        let bytes = minicbor::to_vec(&*alloc).expect("writing to memory cannot fail");
-        ToldAllocation {
-            alloc,
-            bytes: bytes.into(),
-        }
+        let bytes = OnceLock::new();
+        ToldAllocation(Arc::new(Told { alloc, bytes }))
     }
 }
 
@@ -39,13 +46,13 @@ impl Deref for ToldAllocation {
     type Target = Allocation;
 
     fn deref(&self) -> &Allocation {
-        &self.alloc
+        &self.0.alloc
     }
 }
 
 impl PartialEq for ToldAllocation {
     fn eq(&self, other: &ToldAllocation) -> bool {
-        self.bytes == other.bytes
+        self.0.alloc == other.0.alloc
     }
 }
 
@@ -55,22 +62,21 @@ impl<C> Encode<C> for ToldAllocation {
         e: &mut Encoder<W>,
         _: &mut C,
     ) -> Result<(), minicbor::encode::Error<W::Error>> {
-        e.bytes(&self.bytes)?.ok()
+        e.bytes(self.bytes())?.ok()
     }
 }
 
 impl<'b, C> Decode<'b, C> for ToldAllocation {
     fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<ToldAllocation, Error> {
         let bytes = d.bytes()?;
-        let same = |last: &&ToldAllocation| *last.bytes == *bytes;
+        let same = |last: &&ToldAllocation| last.bytes() == bytes;
         let known = LAST.with_borrow(|last| last.as_ref().filter(same).cloned());
         if let Some(known) = known {
             return Ok(known);
         }
-        let told = ToldAllocation {
-            alloc: Arc::new(minicbor::decode(bytes)?),
-            bytes: bytes.into(),
-        };
+        let alloc = Arc::new(minicbor::decode(bytes)?);
+        let bytes = OnceLock::from(Box::from(bytes));
+        let told = ToldAllocation(Arc::new(Told { alloc, bytes }));
         LAST.set(Some(told.clone()));
         Ok(told)
     }
@@ -97,7 +103,7 @@ mod tests {
         };
         let first = heard(&a);
         assert_eq!(first, a);
-        assert!(Arc::ptr_eq(&first.alloc, &heard(&a).alloc));
+        assert!(Arc::ptr_eq(&first.0, &heard(&a).0));
         assert_eq!(heard(&b).hostlist, "n3");
         assert_eq!(heard(&a).hostlist, "n[1-2]");
     }

@@ -284,7 +284,7 @@ impl Stepd<'_> {
     /// All tasks have ended.
     pub(super) fn remove_leftovers(&mut self) {
         if let Some(pmix) = &mut self.pmix {
-            leftovers::remove(&std::mem::take(&mut pmix.shared));
+            leftovers::remove(&std::mem::take(&mut pmix.shared), self.order.user.uid);
         }
     }
 

@@ -5,6 +5,7 @@
 use crate::shim::SHARED_MEMORY;
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// How such names begin. MPICH makes them anew for each job, UCX for each process: no other step looks for them.
@@ -17,11 +18,14 @@ pub(super) fn note(pid: i32, noted: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// Removes all that is there still.
-pub(super) fn remove(noted: &BTreeSet<PathBuf>) {
+/// Removes what is there still and belongs to `user`: a process may have memory of another user, whose it stays.
+pub(super) fn remove(noted: &BTreeSet<PathBuf>, user: u32) {
     for path in noted {
-        // The rank that made it may have come first.
-        let _ = fs::remove_file(path);
+        // The directory is sticky, so no other user can put a file of his in this one's place in between; and the rank
+        // that made it may have removed it first.
+        if fs::symlink_metadata(path).is_ok_and(|file| file.uid() == user) {
+            let _ = fs::remove_file(path);
+        }
     }
 }
 
@@ -57,5 +61,17 @@ mod tests {
             found,
             ["/dev/shm/mpich_shm_3a_0", "/dev/shm/ucx_shm_posix_1f"]
         );
+    }
+
+    #[test]
+    fn only_what_is_the_users_is_removed() {
+        let path = std::env::temp_dir().join(format!("mpich_shm_test_{}", std::process::id()));
+        fs::write(&path, "").unwrap();
+        let user = fs::metadata(&path).unwrap().uid();
+        let noted = BTreeSet::from([path.clone()]);
+        remove(&noted, user + 1);
+        assert!(path.exists());
+        remove(&noted, user);
+        assert!(!path.exists());
     }
 }
