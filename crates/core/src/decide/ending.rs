@@ -107,6 +107,12 @@ pub(super) fn end(draft: &mut Draft<'_>, id: JobId, how: End) {
     let Some((part, phase)) = het else {
         return end_one(draft, id, how);
     };
+    // What cannot come back whole does not come back.
+    let how = if how.requeue.is_some() && !super::het::is_whole(draft, part) {
+        End::new(JobState::NodeFail, how.reason)
+    } else {
+        how
+    };
     // It may have ended with another component in this very decision.
     match phase {
         Phase::Ended | Phase::Gone => return,
@@ -117,12 +123,6 @@ pub(super) fn end(draft: &mut Draft<'_>, id: JobId, how: End) {
         | Phase::Suspended
         | Phase::Requeueing => {}
     }
-    // What cannot come back whole does not come back.
-    let how = if how.requeue.is_some() && !super::het::is_whole(draft, part) {
-        End::new(JobState::NodeFail, how.reason)
-    } else {
-        how
-    };
     end_one(draft, id, how);
     super::het::follow(draft, id, part, phase, how);
 }

@@ -3,7 +3,7 @@
 use super::draft::Draft;
 use super::ending::{self, End};
 use super::target::{self, Item};
-use super::{is_admin, require_owner};
+use super::{het, is_admin, require_owner};
 use crate::command::{Identity, JobTarget, Reply};
 use crate::event::{Event, JobChange};
 use crate::job::{ArrayRole, Job, Reason};
@@ -57,6 +57,12 @@ fn requeue_item(
             format!("job {id} was submitted with --no-requeue or the cluster has JobRequeue=0"),
         ));
     }
+    if job.het.is_some_and(|part| !het::is_whole(draft, part)) {
+        return Err(Refusal::new(
+            RefusalCode::NotRequeuable,
+            format!("components of job {id} are no longer known"),
+        ));
+    }
     let now = draft.now;
     match job.phase() {
         Phase::Pending => {
@@ -86,12 +92,11 @@ fn requeue_item(
                 ));
             }
             let part = job.het;
-            if part
-                .is_some_and(|part| !part.ids().all(|id| draft.job(id).is_some_and(Job::is_over)))
-            {
+            let is_over = |id| draft.job(id).is_some_and(Job::is_over);
+            if part.is_some_and(|part| !part.ids().all(is_over)) {
                 return Err(Refusal::new(
                     RefusalCode::NotRequeuable,
-                    format!("components of job {id} are still ending or are no longer known"),
+                    format!("components of job {id} are still ending"),
                 ));
             }
             let others = part.into_iter().flat_map(|part| part.ids().skip(1));

@@ -286,6 +286,28 @@ fn requeue_suspend_and_update_by_the_leader() {
 }
 
 #[test]
+fn what_is_not_whole_stays_as_it_is() {
+    let mut world = World::new();
+    let ids = world.submit_het(2);
+    let ids = &ids[..2];
+    world.start_het(ids);
+    world.cancel(1000, target(ids[0]));
+    // The second component is over and leaves the queue while the first one is still being cleaned up.
+    world.release(ids[1]);
+    world.pass(301);
+    assert!(!world.state.jobs.contains_key(&ids[1]));
+    let requeue = UserCommand::Requeue {
+        target: target(ids[0]),
+        hold: false,
+        special_exit: false,
+        incomplete: false,
+    };
+    assert_eq!(world.refused(1000, requeue), RefusalCode::NotRequeuable);
+    assert_eq!(world.job(ids[0]).state, JobState::Cancelled);
+    world.check_replay();
+}
+
+#[test]
 fn a_holder_gives_all_back() {
     let mut world = World::new();
     let first = world
