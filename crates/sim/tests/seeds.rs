@@ -29,7 +29,7 @@ fn no_invariant_is_broken() {
 /// Seeds in which the simulator once found a bug.
 #[test]
 fn seeds_that_failed_once_pass() {
-    check([34, 70, 158, 1006, 2222, 4070, 5965].into_iter());
+    check([34, 70, 158, 1006, 2222, 4070, 5965, 2_102_669, 2_103_340].into_iter());
 }
 
 #[test]

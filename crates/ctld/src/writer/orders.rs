@@ -7,6 +7,7 @@ use muster_core::ids::{Attempt, JobId, NodeIdx};
 use muster_core::job::{Allocation, ArrayRole};
 use muster_core::spec::JobKind;
 use muster_core::state::{ArrayInfo, State};
+use muster_core::transition::Phase;
 use muster_proto::node::{JobGrant, Order};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -165,10 +166,11 @@ impl Writer {
     /// The grant as the first node of the job is told of it.
     fn lead_grant(&self, (job, attempt): (JobId, Attempt)) -> Option<JobGrant> {
         let state = self.engine.state();
-        let record = state
-            .jobs
-            .get(&job)
-            .filter(|j| j.attempt == attempt && !j.completing)?;
+        let record = state.jobs.get(&job).filter(|j| j.attempt == attempt)?;
+        // It may have ended, and have left its nodes, in the turn that this follows from.
+        if !matches!(record.phase(), Phase::Running | Phase::Suspended) {
+            return None;
+        }
         let alloc = record.alloc.clone()?;
         let array_info = match &record.array {
             ArrayRole::Task { base, .. } => state.arrays.get(base).map(ArrayInfo::without_tasks),
