@@ -2,13 +2,13 @@
 //! what a number of tasks takes of it.
 
 use crate::device_demand::{self, DeviceDemand, JobShare};
-use crate::features::{self, Alternative};
 use crate::fleet::{Detail, Fleet, NodeClass, PartView, Room, Want};
 use crate::part_cpus::CpuRule;
 use crate::place::Pick;
 use crate::sharing::Tenants;
 use muster_core::config::OverSubscribe;
 use muster_core::distribution::{CpuSpread, Distribution};
+use muster_core::features::{self, Alternative};
 use muster_core::hostlist;
 use muster_core::job::Reason;
 use muster_core::spec::{DeviceBinding, MemoryAsk, ResourceAsk, Segments, Sharing};
