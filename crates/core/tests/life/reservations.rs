@@ -1,8 +1,6 @@
 //! Reservations: making, changing, deleting, who may, what becomes of them and of jobs.
 
-use crate::world::{
-    World, after, config, node_config, on as condition, partition, spec, target,
-};
+use crate::world::{World, after, config, node_config, on as condition, partition, spec, target};
 use muster_core::command::{
     JobUpdate, NameList, NodeUpdate, PlannedStart, Reply, ReservationAsk, UserCommand,
 };
@@ -662,7 +660,11 @@ fn features_say_which_nodes_and_how_many() {
         let mut w = featured();
         let asked = by_features(&w, count, features);
         let made = create(&mut w, asked).map(|name| get(&w, &name).hostlist.clone());
-        assert_eq!(made.as_deref(), expected.as_ref().copied(), "{count} {features}");
+        assert_eq!(
+            made.as_deref(),
+            expected.as_ref().copied(),
+            "{count} {features}"
+        );
         if let Ok(hostlist) = expected {
             let r = get(&w, "r");
             let length = u32::try_from(r.nodes.len()).unwrap();

@@ -426,9 +426,8 @@ fn pick(
     keep: &[NodeIdx],
 ) -> Result<Vec<NodeIdx>, Refusal> {
     let partition = partition_of(draft.state, new)?;
-    let nodes = |all: &[NodeIdx]| -> Vec<&Node> {
-        all.iter().filter_map(|idx| draft.node(*idx)).collect()
-    };
+    let nodes =
+        |all: &[NodeIdx]| -> Vec<&Node> { all.iter().filter_map(|idx| draft.node(*idx)).collect() };
     if wanted
         .choose(&nodes(&indices_of(draft.state, &partition.nodes)), count)
         .is_none()

@@ -52,7 +52,10 @@ impl Wanted {
     }
 
     /// Tries each way to satisfy it: a test of nodes is given.
-    pub(super) fn find<T>(&self, mut attempt: impl FnMut(&dyn Fn(&Node) -> bool) -> Option<T>) -> Option<T> {
+    pub(super) fn find<T>(
+        &self,
+        mut attempt: impl FnMut(&dyn Fn(&Node) -> bool) -> Option<T>,
+    ) -> Option<T> {
         if self.alternatives.is_empty() {
             return attempt(&|_| true);
         }
@@ -108,7 +111,8 @@ impl<'w> Group<'w> {
     }
 
     fn takes(&self, node: &Node) -> bool {
-        self.expr.is_none_or(|expr| expr.holds(&node.config.features))
+        self.expr
+            .is_none_or(|expr| expr.holds(&node.config.features))
     }
 }
 
