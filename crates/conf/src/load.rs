@@ -167,9 +167,6 @@ impl<'a> Checker<'a> {
 fn why_ignored(key: &str, word: &str) -> Option<&'static str> {
     let word = word.split('=').next().unwrap_or(word).to_ascii_lowercase();
     match (key, word.as_str()) {
-        ("PriorityFlags", "incr_only") => {
-            Some("priorities follow what they are made of, down as well as up")
-        }
         ("PreemptParameters", "reclaim_licenses") => {
             Some("no job is preempted for its licenses: who waits for some waits for jobs to end")
         }

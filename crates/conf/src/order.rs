@@ -136,6 +136,7 @@ impl Config {
             max_tres_gres: flag("max_tres_gres"),
             calculate_running: flag("calculate_running"),
             depth_oblivious: flag("depth_oblivious"),
+            incr_only: flag("incr_only"),
         }
     }
 
@@ -209,7 +210,6 @@ mod tests {
     #[test]
     fn words_that_are_ignored_say_why() {
         for (line, why) in [
-            ("PriorityFlags=INCR_ONLY", "down as well as up"),
             ("PreemptParameters=reclaim_licenses", "for its licenses"),
             ("PreemptParameters=suspend_grace_time=5", "stopped at once"),
             ("PrioritySiteFactorPlugin=x", "SiteFactor="),

@@ -134,6 +134,7 @@ fn alike(a: &Job, b: &Job) -> bool {
         end_by,
         switch_wait_since,
         priority_fixed,
+        priority_least,
         het,
         preempted,
         cpus_lent,
@@ -189,6 +190,7 @@ fn alike(a: &Job, b: &Job) -> bool {
         && *end_by == b.end_by
         && *switch_wait_since == b.switch_wait_since
         && *priority_fixed == b.priority_fixed
+        && *priority_least == b.priority_least
         && *accrual == b.accrual
         && *het == b.het;
     told && life && place && wishes

@@ -34,6 +34,7 @@ impl State {
                 at,
                 partitions,
             } => {
+                self.keep_priorities();
                 let partitions = partitions.as_ref().unwrap_or(&config.partitions);
                 self.configure(config, partitions, *at);
             }
@@ -100,6 +101,7 @@ impl State {
                 self.turn_node(*node, event);
             }
             Event::PartitionChanged { partition } => {
+                self.keep_priorities();
                 self.change_partition(partition);
                 self.scale = Scale::work_out(self);
             }
@@ -108,6 +110,7 @@ impl State {
                 self.rebuild_indexes();
             }
             Event::AccountsChanged { changes, at } => {
+                self.keep_priorities();
                 for change in changes {
                     self.accounts.change(change, *at);
                 }
@@ -119,6 +122,7 @@ impl State {
                 self.scale = Scale::work_out(self);
             }
             Event::PrioritiesCalculated { at } => {
+                self.keep_priorities();
                 self.calculate_shares(*at);
                 self.scale = Scale::work_out(self);
             }

@@ -150,6 +150,10 @@ pub struct Job {
     #[n(38)]
     #[cbor(default)]
     pub priority_fixed: bool,
+    /// The highest priority that was worked out for it, where priorities do not go down (`INCR_ONLY`); else 0.
+    #[n(49)]
+    #[cbor(default)]
+    pub priority_least: u32,
     /// Its place in a heterogeneous job.
     #[n(44)]
     #[cbor(default)]

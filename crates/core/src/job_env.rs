@@ -238,7 +238,7 @@ fn asked(view: &JobView, env: &mut Env) {
     }
     env.number("SLURM_NTASKS_PER_NODE", ask.ntasks_per_node);
     env.number("SLURM_NTASKS_PER_SOCKET", ask.ntasks_per_socket);
-    env.number("SLURM_NTASKS_PER_CORE", ask.ntasks_per_core);
+    env.number("SLURM_NTASKS_PER_CORE", ask.ntasks_per_core_bound());
     env.number("SLURM_CPUS_PER_TASK", ask.cpus_per_task);
     env.number("SLURM_THREADS_PER_CORE", ask.threads_per_core);
     match ask.memory {

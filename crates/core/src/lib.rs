@@ -22,6 +22,7 @@ pub mod effect;
 mod effects;
 pub mod event;
 pub mod explain;
+pub mod features;
 pub mod gpu_bind;
 pub mod gpu_parts;
 pub mod het;

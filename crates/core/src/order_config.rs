@@ -127,6 +127,10 @@ pub struct Multifactor {
     #[n(21)]
     #[cbor(default)]
     pub depth_oblivious: bool,
+    /// `PriorityFlags=INCR_ONLY`: what is worked out anew does not lower the priority of a job that waits.
+    #[n(22)]
+    #[cbor(default)]
+    pub incr_only: bool,
 }
 
 /// `PriorityFlags=NO_NORMAL_ASSOC`, `_PART`, `_QOS`, `_TRES`.

@@ -2,6 +2,7 @@
 //! worked out ([`crate::accounts::Accounts::calculated_at`]), so that it is the same for whoever asks.
 
 use crate::config::PartitionConfig;
+use crate::ids::JobId;
 use crate::job::Job;
 use crate::order_config::{Multifactor, UsageReset};
 use crate::spec::MemoryAsk;
@@ -121,6 +122,16 @@ impl Scale {
     /// Whether the number of jobs that gain age is limited.
     pub(crate) fn limits_accrual(&self) -> bool {
         self.limits_accrual
+    }
+
+    /// What a job has where that much was worked out for it.
+    pub fn kept(&self, job: &Job, priority: u32) -> u32 {
+        let least = if self.settings.incr_only {
+            job.priority_least
+        } else {
+            0
+        };
+        priority.max(least)
     }
 
     /// The weighted age factor of a job that ages since then.
@@ -328,7 +339,27 @@ impl State {
             .filter_map(|name| self.partition(name))
             .map(|p| scale.factors(self, job, p).priority())
             .max()
-            .unwrap_or(job.priority)
+            .map_or(job.priority, |priority| scale.kept(job, priority))
+    }
+
+    /// Before what priorities are made of changes: where they do not go down, jobs that wait keep what they have.
+    /// O(pending jobs), once a `PriorityCalcPeriod`.
+    pub(crate) fn keep_priorities(&mut self) {
+        let Some(scale) = self.scale.take_if(|scale| scale.settings.incr_only) else {
+            return;
+        };
+        let pending: Vec<JobId> = self.pending.iter().copied().collect();
+        for id in pending {
+            let job = self.jobs.get(&id).filter(|job| job.priority > 0);
+            let Some(job) = job.filter(|job| !job.priority_fixed) else {
+                continue;
+            };
+            let least = self.priority_of(Some(&scale), job);
+            if let Some(job) = self.jobs.get_mut(&id) {
+                job.priority_least = least;
+            }
+        }
+        self.scale = Some(scale);
     }
 }
 

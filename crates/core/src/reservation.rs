@@ -160,6 +160,14 @@ flags! {
 }
 
 impl Flags {
+    /// Those that a reservation keeps once it has them (scontrol(1): removal is not supported).
+    pub const LASTING: Flags = Flags::FIRST_CORES
+        .with(Flags::NO_HOLD_JOBS_AFTER)
+        .with(Flags::OVERLAP)
+        .with(Flags::REPLACE)
+        .with(Flags::REPLACE_DOWN)
+        .with(Flags::TIME_FLOAT);
+
     /// Whether any of `other` is set.
     pub fn has(self, other: Flags) -> bool {
         self.0 & other.0 != 0
@@ -167,7 +175,7 @@ impl Flags {
 
     /// With `other` too.
     #[must_use]
-    pub fn with(self, other: Flags) -> Flags {
+    pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 

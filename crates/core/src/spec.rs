@@ -304,6 +304,9 @@ pub enum DeviceBinding {
 /// The devices that `--gpus` and its kin count.
 pub const GPU: &str = "gpu";
 
+/// As many tasks on a core as it has threads, whatever the site says (`--hint=multithread`).
+pub const TASKS_PER_CORE_ANY: u32 = 65_535;
+
 static NO_DEVICES: DeviceAsk = DeviceAsk {
     per_job: Vec::new(),
     per_socket: Vec::new(),
@@ -335,7 +338,7 @@ pub struct ResourceAsk {
     /// `--ntasks-per-socket`.
     #[n(5)]
     pub ntasks_per_socket: Option<u32>,
-    /// `--ntasks-per-core`.
+    /// `--ntasks-per-core`; [`TASKS_PER_CORE_ANY`] where every thread may have one.
     #[n(6)]
     pub ntasks_per_core: Option<u32>,
     /// `--mincpus`.
@@ -473,6 +476,11 @@ impl Default for ResourceAsk {
 }
 
 impl ResourceAsk {
+    /// `--ntasks-per-core` as a number, where the job bounds it.
+    pub fn ntasks_per_core_bound(&self) -> Option<u32> {
+        self.ntasks_per_core.filter(|n| *n < TASKS_PER_CORE_ANY)
+    }
+
     /// Tasks: as asked for, else per node times least nodes.
     pub fn task_count(&self) -> u32 {
         self.ntasks

@@ -311,7 +311,7 @@ pub(crate) fn priorities(state: &State) -> Response {
                 partition: partition.name.clone(),
                 uid: job.spec.owner.uid,
                 user: job.spec.owner.user.clone(),
-                priority: set.unwrap_or_else(|| factors.priority()),
+                priority: set.unwrap_or_else(|| scale.kept(job, factors.priority())),
                 factors,
             });
         }

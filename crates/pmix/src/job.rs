@@ -92,10 +92,13 @@ pub(crate) fn register(server: &Server, job: &Job, local: &Local<'_>) -> io::Res
     infos.add("pmix.num.nodes", Value::U32(count(job.names.len())));
     let nodes = server.node_list(&job.names.join(","))?;
     infos.add("pmix.nmap", Value::Regex(&nodes));
-    let ranks: Vec<String> = job.tasks.iter().map(|t| list(t)).collect();
-    let ranks = server.rank_lists(&ranks.join(";"))?;
-    infos.add("pmix.pmap", Value::Regex(&ranks));
+    // Of another step, ranks must not hear which of its tasks are on their node. PMIx 5 tells those who spawned it, and has
+    // no way to tell the spawned of those; and where one side thinks of the other as near, and that of it as far, Open
+    // MPI's collectives wait for messages that nobody sends. From both lists the library works it out by itself.
     if local.node.is_some() {
+        let ranks: Vec<String> = job.tasks.iter().map(|t| list(t)).collect();
+        let ranks = server.rank_lists(&ranks.join(";"))?;
+        infos.add("pmix.pmap", Value::Regex(&ranks));
         infos.add("pmix.tmpdir", Value::Text(local.dirs.0));
         infos.add("pmix.nsdir", Value::Text(local.dirs.1));
         // The step daemon removes them.
@@ -149,7 +152,9 @@ fn node_infos(server: &Server, job: &Job, local: &Local<'_>, node: usize) -> Inf
     array.add("pmix.hname", Value::Text(&job.names[node]));
     array.add("pmix.local.size", Value::U32(count(here.len())));
     array.add("pmix.node.size", Value::U32(count(here.len())));
-    array.add("pmix.lpeers", Value::Text(&list(here)));
+    if local.node.is_some() {
+        array.add("pmix.lpeers", Value::Text(&list(here)));
+    }
     array.add("pmix.lldr", Value::Rank(here.first().copied().unwrap_or(0)));
     if local.crowded && local.node == Some(node) {
         array.add("pmix.ndosub", Value::Bool(true));

@@ -609,6 +609,9 @@ pub enum FromStepd {
         /// It had joined the others. If it had not, it matters only when others do.
         #[n(2)]
         joined: bool,
+        /// A line that says so, unless others failed before: what fails afterwards may do so only because those are gone.
+        #[n(3)]
+        line: Option<String>,
     },
     /// In a tree: what the node at a position says.
     #[n(12)]

@@ -2,13 +2,13 @@
 //! what a number of tasks takes of it.
 
 use crate::device_demand::{self, DeviceDemand, JobShare};
-use crate::features::{self, Alternative};
 use crate::fleet::{Detail, Fleet, NodeClass, PartView, Room, Want};
 use crate::part_cpus::CpuRule;
 use crate::place::Pick;
 use crate::sharing::Tenants;
 use muster_core::config::OverSubscribe;
 use muster_core::distribution::{CpuSpread, Distribution};
+use muster_core::features::{self, Alternative};
 use muster_core::hostlist;
 use muster_core::job::Reason;
 use muster_core::spec::{DeviceBinding, MemoryAsk, ResourceAsk, Segments, Sharing};
@@ -75,6 +75,10 @@ pub(crate) struct Demand {
     pub(crate) devices: DeviceDemand,
     /// All CPUs of each node.
     whole: bool,
+    /// Memory by CPU is that of all CPUs of nodes that it has whole, and must be there.
+    pays_whole: bool,
+    /// Nodes are handed out whole to everyone: memory is counted by all their CPUs, threads that stay unused too.
+    by_node: bool,
     /// Cores of each node, or threads (true), that the system keeps, in place of what the configuration says.
     spec: Option<(u32, bool)>,
     /// Classes of nodes that may run the batch script, if not all.
@@ -210,6 +214,8 @@ impl Demand {
             memory: memory_of(ask, part, fleet),
             devices,
             whole,
+            pays_whole: whole && config.memory_is_consumable,
+            by_node: config.whole_nodes,
             spec,
             batch: batch_mask(ask, &fleet.classes)?,
             alone,
@@ -281,7 +287,7 @@ impl Demand {
         let core = (class.cpus / cores).max(1);
         let threads = self.threads_used.unwrap_or(u32::MAX).clamp(1, core);
         let granule = self.cpu_rule.granule(class);
-        match granule.is_multiple_of(core) {
+        match granule.is_multiple_of(core) && !self.by_node {
             true => granule / core * threads,
             false => granule,
         }
@@ -342,7 +348,11 @@ impl Demand {
             Memory::PerNode(mib) if mib > room.mib => return 0,
             Memory::PerNode(_) => {}
             Memory::PerCpu(mib) if self.whole => {
-                if mib > class.mib.min(room.mib) {
+                let least = match self.pays_whole {
+                    true => self.mib_for(class, (cpus, None), 0),
+                    false => mib,
+                };
+                if least > class.mib.min(room.mib) {
                     return 0;
                 }
             }
@@ -518,7 +528,12 @@ impl Demand {
             Memory::PerCpu(mib) => {
                 let whole = || cpus / self.cpu_rule.granule(class) * self.counted(class);
                 let counted = held.unwrap_or_else(whole);
-                mib.saturating_mul(u64::from(counted)).min(class.mib)
+                let all = mib.saturating_mul(u64::from(counted));
+                if self.pays_whole {
+                    all
+                } else {
+                    all.min(class.mib)
+                }
             }
             Memory::PerGpu(mib) => mib.saturating_mul(gpus).min(class.mib),
         }

@@ -13,7 +13,6 @@ mod demand;
 mod device_demand;
 pub mod engine;
 mod explain;
-mod features;
 mod fleet;
 pub mod forecast;
 mod gains;

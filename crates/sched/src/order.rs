@@ -1,6 +1,7 @@
 //! The order of jobs. With `priority/basic` it is the priority that a job has. With `priority/multifactor` jobs that
 //! differ only in age are of one shape, and a lane's rank is what its shape has in common plus the age of its first
-//! job. Ranks are kept as they were at time 0: what ages keeps its rank however late it is, so that working out
+//! job. Where priorities do not go down (`PriorityFlags=INCR_ONLY`) each job has its own, as with `priority/basic`.
+//! Ranks are kept as they were at time 0: what ages keeps its rank however late it is, so that working out
 //! priorities anew moves only lanes whose shares changed or whose first job has come of full age.
 
 use muster_core::config::PartitionConfig;
@@ -30,15 +31,24 @@ pub(crate) enum Line {
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     scale: Option<Scale>,
+    /// Each job has a priority of its own, which only rises.
+    rises: bool,
     /// Who may preempt others comes before them, by QOS.
     levels: BTreeMap<String, u32>,
 }
 
 impl Order {
+    /// Whether each job has a priority of its own, which changes when priorities are worked out.
+    pub(crate) fn rises(&self) -> bool {
+        self.rises
+    }
+
     /// As the state says; O(nodes, partitions, associations).
     pub(crate) fn new(state: &State) -> Order {
+        let scale = Scale::new(state);
         Order {
-            scale: Scale::new(state),
+            rises: scale.as_ref().is_some_and(|s| s.settings().incr_only),
+            scale,
             levels: state.preempt_levels(),
         }
     }
@@ -51,7 +61,7 @@ impl Order {
 
     /// The line that a job stands in.
     pub(crate) fn line(&self, state: &State, job: &Job) -> Line {
-        if self.scale.is_none() {
+        if self.scale.is_none() || self.rises {
             return Line::Basic;
         }
         if job.priority_fixed {
@@ -67,8 +77,9 @@ impl Order {
     }
 
     /// The job's place in its shape: higher is earlier.
-    pub(crate) fn within(&self, job: &Job) -> i64 {
+    pub(crate) fn within(&self, state: &State, job: &Job) -> i64 {
         match &self.scale {
+            Some(scale) if self.rises => i64::from(state.priority_of(Some(scale), job)),
             None => i64::from(job.priority),
             Some(_) if job.priority_fixed => 0,
             Some(scale) => scale.ages_since(job).map_or(i64::MIN + 1, |since| -since.0),
@@ -78,6 +89,7 @@ impl Order {
     /// What the jobs of a shape have in common in a partition, in thousandths.
     pub(crate) fn base(&self, state: &State, job: &Job, partition: &PartitionConfig) -> i64 {
         match &self.scale {
+            _ if self.rises => 0,
             None => 0,
             Some(_) if job.priority_fixed => i64::from(job.priority) * 1000,
             Some(scale) => {
@@ -89,7 +101,7 @@ impl Order {
 
     /// The rank of a lane with that base, whose first job has that place.
     pub(crate) fn rank(&self, line: &Line, base: i64, within: i64) -> i64 {
-        let Some(scale) = &self.scale else {
+        let Some(scale) = self.scale.as_ref().filter(|_| !self.rises) else {
             return within;
         };
         let settings = scale.settings();

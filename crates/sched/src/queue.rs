@@ -165,7 +165,7 @@ impl Queue {
     pub(crate) fn put(&mut self, state: &State, fleet: &Fleet, job: &Job) {
         let known = self.shape_by_spec(job);
         let kind = || Kind::of(state, &self.order, job, fleet.by_user);
-        let key = (Reverse(self.order.within(job)), job.id);
+        let key = (Reverse(self.order.within(state, job)), job.id);
         if let Some(&(shape, old)) = self.jobs.get(&job.id) {
             if known == Some(shape) || self.shapes.get(shape).kind == kind() {
                 if old != key {
@@ -389,9 +389,18 @@ impl Queue {
         (standing, Reverse(rank), job, lane.ordinal)
     }
 
-    /// Priorities were worked out: every lane's rank is looked at, and only those that changed move. O(lanes).
+    /// Priorities were worked out: every lane's rank is looked at, and only those that changed move. O(lanes), or
+    /// O(jobs) where each has a priority of its own.
     pub(crate) fn reranked(&mut self, state: &State, fleet: &Fleet) {
         self.order = Order::new(state);
+        if self.order.rises() {
+            for id in &state.pending {
+                if let (true, Some(job)) = (self.jobs.contains_key(id), state.jobs.get(id)) {
+                    self.put(state, fleet, job);
+                }
+            }
+            return;
+        }
         for part in 0..self.parts.len() {
             for id in self.parts[part].lanes.clone() {
                 let lane = self.lanes.get(id);

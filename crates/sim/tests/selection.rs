@@ -234,3 +234,18 @@ fn unlike_nodes() {
 fn gpus() {
     check(include_str!("selection/gpus.txt"));
 }
+
+#[test]
+fn one_task_per_core() {
+    check(include_str!("selection/one_task_per_core.txt"));
+}
+
+#[test]
+fn whole_nodes_memory() {
+    check(include_str!("selection/whole_nodes_memory.txt"));
+}
+
+#[test]
+fn core_memory() {
+    check(include_str!("selection/core_memory.txt"));
+}

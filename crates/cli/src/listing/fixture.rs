@@ -60,6 +60,7 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         end_by: None,
         predicted_s: None,
         priority_fixed: false,
+        priority_least: 0,
         het: None,
         preempted: None,
         cpus_lent: false,

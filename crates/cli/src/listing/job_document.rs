@@ -278,7 +278,11 @@ fn place(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
 
 fn counts(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     let ask = &row.job.spec.ask;
-    w.number("tasks_per_core", ask.ntasks_per_core.map(u64::from), "null");
+    w.number(
+        "tasks_per_core",
+        ask.ntasks_per_core_bound().map(u64::from),
+        "null",
+    );
     if !w.is_old() {
         w.limit("tasks_per_tres", None, false);
     }

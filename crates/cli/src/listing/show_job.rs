@@ -264,7 +264,7 @@ fn resources(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
     );
     star(ask.ntasks_per_socket, out);
     out.push(':');
-    star(ask.ntasks_per_core, out);
+    star(ask.ntasks_per_core_bound(), out);
     match ask.thread_spec {
         Some(threads) => put!(out, " ThreadSpec={threads}"),
         None => {

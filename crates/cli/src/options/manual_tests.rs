@@ -100,7 +100,7 @@ fn every_command_and_field_of_scontrol_is_known() {
         "accounts burstbuffer corecnt duration endtime features flags groups licenses maxstartdelay nodecnt nodes \
          partitionname reservationname skip starttime tres users",
         "any_nodes daily flex first_cores ignore_jobs hourly license_only maintenance magnetic no_hold_jobs_after_end \
-         overlap part_nodes purge_comp replace replace_down spec_nodes static_alloc time_float weekday weekend weekly",
+         overlap part_nodes purge_comp replace replace_down static_alloc time_float weekday weekend weekly",
         "allocnodes allowaccounts allowgroups allowqos alternate cpubind default defaulttime defmempercpu \
          defmempernode denyaccounts denyqos disablerootjobs exclusiveuser gracetime hidden jobdefaults maxcpuspernode \
          lln maxmempercpu maxmempernode maxnodes maxtime minnodes nodes oversubscribe overtimelimit partitionname \

@@ -200,6 +200,44 @@ fn one_bad_exit_ends_all() {
 }
 
 #[test]
+fn what_fails_first_is_told() {
+    let stage = Stage::new();
+    stage.agent(
+        Vec::new(),
+        vec![node("n1", &[0]), node("n2", &[1])],
+        |name, stream| {
+            let task = u32::from(name == "n2");
+            let aborts = |code| FromStepd::Failed {
+                task,
+                exit: ExitStatus { code, signal: 0 },
+                joined: true,
+                line: Some(format!("{name}: task {task} aborts with status {code}")),
+            };
+            tell(stream, &[FromStepd::Started(vec![1])]);
+            if name == "n1" {
+                tell(stream, &[aborts(42)]);
+            }
+            while !matches!(frame::read(stream).unwrap(), ToStepd::Fail(_)) {}
+            // It found the other gone before it was told to end.
+            if name == "n2" {
+                tell(stream, &[aborts(14)]);
+            }
+            tell(stream, &[exited(task, 0, 9), FromStepd::Closed]);
+        },
+    );
+    let seen = run_inside(&stage, &["srun", "-n2", "prog"], "");
+    assert!(
+        seen.stderr.starts_with(
+            "n1: task 0 aborts with status 42\nsrun: Terminating StepId=5.0\nsrun: error: "
+        ),
+        "{}",
+        seen.stderr
+    );
+    assert!(!seen.stderr.contains("14"), "{}", seen.stderr);
+    assert_eq!(seen.code, 42);
+}
+
+#[test]
 fn a_lost_node_is_a_failure() {
     let stage = Stage::new();
     stage.agent(Vec::new(), vec![node("n1", &[0, 1])], |_, stream| {

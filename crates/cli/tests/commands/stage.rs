@@ -299,6 +299,7 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
         end_by: None,
         predicted_s: None,
         priority_fixed: false,
+        priority_least: 0,
         het: None,
         preempted: None,
         cpus_lent: false,

@@ -67,6 +67,7 @@ impl Job {
             accrual: None,
             predicted_s: None,
             priority_fixed: spec.priority.is_some_and(|p| p > 0),
+            priority_least: 0,
             het: None,
             preempted: None,
             cpus_lent: false,
@@ -280,10 +281,12 @@ impl Job {
                     self.partition = spec.partitions.first().cloned().unwrap_or_default();
                 }
                 self.spec = spec.clone();
+                self.priority_least = 0;
             }
             JobChange::Hold { hold, priority } => {
                 self.hold = *hold;
                 self.priority = *priority;
+                self.priority_least = 0;
                 if *hold == Hold::None {
                     // Why the system held it is over.
                     self.reason_detail = None;
@@ -510,6 +513,7 @@ impl Job {
         self.eligible_time = None;
         self.end_by = None;
         self.begin_at = not_before.filter(|time| *time > at);
+        self.priority_least = 0;
         self.priority = match hold {
             Hold::User | Hold::Admin => 0,
             Hold::None if self.priority == 0 => self.default_priority(),

@@ -115,6 +115,9 @@ pub enum AccountsAsk {
         #[n(0)]
         accounts: Vec<String>,
     },
+    /// `delete user wckeys=`: these keys of the users named, of all if none is.
+    #[n(10)]
+    DeleteWckeys(#[n(0)] Vec<String>),
 }
 
 /// Workload characterization keys that a user is to have.

@@ -168,6 +168,20 @@ pub(super) fn edit(
                 });
             }
         }
+        AccountsAsk::DeleteWckeys(keys) => {
+            let named = |user: &&User| edit.names.is_empty() || edit.names.contains(&user.name);
+            for user in draft.state.accounts.users.values().filter(named) {
+                let mut user = user.clone();
+                if user.wckeys.iter().any(|key| keys.contains(key)) {
+                    let ask = WckeysAsk {
+                        default: None,
+                        keys: Some((Some('-'), keys.clone())),
+                    };
+                    set_wckeys(&mut user, &ask)?;
+                    changes.push(AccountsChange::User(user));
+                }
+            }
+        }
         AccountsAsk::AddQos(ask) => {
             for name in edit
                 .names

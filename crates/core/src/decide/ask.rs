@@ -360,7 +360,11 @@ fn known_nodes<'a>(state: &'a State, list: &str) -> Result<Vec<&'a Node>, Refusa
 }
 
 /// Every feature that the expression names must be on some node; what its operators mean is the scheduler's matter.
-fn check_constraint(state: &State, option: &str, constraint: &str) -> Result<(), Refusal> {
+pub(super) fn check_constraint(
+    state: &State,
+    option: &str,
+    constraint: &str,
+) -> Result<(), Refusal> {
     let refuse = |why: String| Err(Refusal::new(RefusalCode::InvalidFeature, why));
     let mut open: Vec<char> = Vec::new();
     for c in constraint.chars() {

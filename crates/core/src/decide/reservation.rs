@@ -3,6 +3,7 @@
 
 mod course;
 mod nodes;
+mod wanted;
 
 pub(super) use course::{end_by, follow, tick};
 
@@ -290,11 +291,19 @@ fn change(list: &mut Vec<String>, denied: &mut bool, ask: Option<&NameList>) {
 }
 
 fn apply_plain(state: &State, new: &mut Reservation, ask: &ReservationAsk) -> Result<(), Refusal> {
-    let fixed = Flags::TIME_FLOAT;
-    if !new.name.is_empty() && ask.flags.with(ask.flags_removed).has(fixed) {
+    if !new.name.is_empty() && ask.flags.has(Flags::TIME_FLOAT) {
         return Err(Refusal::new(
             RefusalCode::NotSupported,
             "TIME_FLOAT is given when a reservation is made",
+        ));
+    }
+    if let Some((_, name)) = Flags::ALL
+        .iter()
+        .find(|(flag, _)| Flags::LASTING.has(*flag) && ask.flags_removed.has(*flag))
+    {
+        return Err(Refusal::new(
+            RefusalCode::NotSupported,
+            format!("the flag {name} is not taken away; delete the reservation and make it anew"),
         ));
     }
     new.flags = new.flags.with(ask.flags).without(ask.flags_removed);
@@ -323,7 +332,14 @@ fn apply_plain(state: &State, new: &mut Reservation, ask: &ReservationAsk) -> Re
         new.partition = Some(partition.clone());
     }
     if let Some(features) = &ask.features {
-        new.features = Some(features.clone()).filter(|f| !f.is_empty());
+        let features = Some(features.clone()).filter(|f| !f.is_empty());
+        if !new.name.is_empty() && features.is_some() && features != new.features {
+            return Err(Refusal::new(
+                RefusalCode::NotSupported,
+                "Features are given when a reservation is made; Features= takes them back",
+            ));
+        }
+        new.features = features;
     }
     if let Some(comment) = &ask.comment {
         new.comment = Some(comment.clone()).filter(|c| !c.is_empty());

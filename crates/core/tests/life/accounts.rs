@@ -3,7 +3,7 @@
 use crate::world::{World, config, spec, target};
 use muster_core::accounts::{AccountsChange, PARENT_SHARES};
 use muster_core::command::{
-    AccountsAsk, AccountsEdit, JobUpdate, QosAsk, TermsAsk, UserCommand, WckeysAsk,
+    AccountsAsk, AccountsEdit, JobUpdate, QosAsk, Reply, TermsAsk, UserCommand, WckeysAsk,
 };
 use muster_core::cpuset::CpuSet;
 use muster_core::event::Event;
@@ -210,6 +210,36 @@ fn keys_are_given_and_enforced() {
             assert_eq!(w.refused(1000, command), RefusalCode::InvalidWckey);
         }
     }
+}
+
+/// `delete user wckeys=` takes keys from the users named, or from all; a default among them is none any more.
+#[test]
+fn keys_are_deleted() {
+    let mut w = World::with(config());
+    w.must(0, edit(&["c"], account("")));
+    for name in ["u1", "u2"] {
+        let mut added = users("c", TermsAsk::default());
+        if let AccountsAsk::AddUsers { wckeys, .. } = &mut added {
+            wckeys.default = Some("a".into());
+            wckeys.keys = Some((None, vec!["a".into(), "b".into(), "c".into()]));
+        }
+        w.must(0, edit(&[name], added));
+    }
+    let mut delete = |names: &[&str], keys: &[&str]| {
+        let keys = keys.iter().map(|k| (*k).to_owned()).collect();
+        let reply = w.user(0, edit(names, AccountsAsk::DeleteWckeys(keys)));
+        let Reply::Done { changed, .. } = reply else {
+            panic!("{reply:?}");
+        };
+        let users = w.state.accounts.users.values();
+        let left = users.map(|user| format!("{}:{}", user.default_wckey, user.wckeys.join(",")));
+        (changed, left.collect::<Vec<_>>().join(" "))
+    };
+    assert_eq!(delete(&["u1"], &["b", "x"]), (1, "a:a,c a:a,b,c".into()));
+    assert_eq!(delete(&[], &["b", "c"]), (2, "a:a a:a".into()));
+    assert_eq!(delete(&["u2"], &["a"]), (1, "a:a :".into()));
+    assert_eq!(delete(&["nobody"], &["a"]), (0, "a:a :".into()));
+    assert_eq!(delete(&[], &["x"]), (0, "a:a :".into()));
 }
 
 #[test]

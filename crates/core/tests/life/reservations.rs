@@ -1,6 +1,6 @@
 //! Reservations: making, changing, deleting, who may, what becomes of them and of jobs.
 
-use crate::world::{World, after, config, on as condition, spec, target};
+use crate::world::{World, after, config, node_config, on as condition, partition, spec, target};
 use muster_core::command::{
     JobUpdate, NameList, NodeUpdate, PlannedStart, Reply, ReservationAsk, UserCommand,
 };
@@ -590,4 +590,168 @@ fn the_first_cores_of_each_node() {
     create(&mut w, r).unwrap();
     let cpus = get(&w, "r").nodes[0].cpus.clone().unwrap();
     assert_eq!(cpus.iter().next(), Some(0));
+}
+
+/// Eight nodes: n1 to n4 have `a`, the others `b`; n3, n4 and n8 have `c`, too. What real Slurm (22.05) gives, but for
+/// what it gets wrong: it takes nodes without the features where there are not enough with them.
+fn featured() -> World {
+    let mut config = config();
+    config.nodes = (1..=8)
+        .map(|i| {
+            let mut node = node_config(&format!("n{i}"), 4, 4000);
+            let base = if i <= 4 { "a" } else { "b" };
+            node.features = vec![base.to_owned()];
+            node.features
+                .extend([3, 4, 8].contains(&i).then(|| "c".to_owned()));
+            node
+        })
+        .collect();
+    let all = ["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"];
+    config.partitions = vec![partition("batch", &all, true)];
+    World::with(config)
+}
+
+fn by_features(w: &World, count: u32, features: &str) -> ReservationAsk {
+    ReservationAsk {
+        node_count: Some(count),
+        features: Some(features.into()),
+        ..ask(w, "r", 600, 60)
+    }
+}
+
+#[test]
+fn features_say_which_nodes_and_how_many() {
+    use RefusalCode::{InvalidFeature, NodeConfigUnavailable as Unavailable};
+    for (count, features, expected) in [
+        (2, "a", Ok("n[1-2]")),
+        (6, "a", Err(Unavailable)),
+        (6, "a|b", Ok("n[1-6]")),
+        (1, "a&c", Ok("n3")),
+        (3, "a&c", Err(Unavailable)),
+        (2, "a,c", Ok("n[3-4]")),
+        (3, "(a|b)&c", Ok("n[3-4,8]")),
+        (4, "(a|b)&c", Err(Unavailable)),
+        // In brackets counts say how many nodes there are, whatever NodeCnt says.
+        (4, "[a*2&b*2]", Ok("n[1-2,5-6]")),
+        (6, "[a*2&b*2]", Ok("n[1-2,5-6]")),
+        (2, "[a*2&b*2]", Ok("n[1-2,5-6]")),
+        (3, "[(a&c)*2&b*1]", Ok("n[3-5]")),
+        // Each node counts once: n3 and n4 are c, so that n1 and n2 are left to be a.
+        (4, "[a*2&c*2]", Ok("n[1-4]")),
+        (4, "[c*2&a*2]", Ok("n[1-4]")),
+        (5, "[a*2&c*3]", Ok("n[1-4,8]")),
+        (6, "[a*3&c*3]", Err(Unavailable)),
+        (6, "[a*5&b*1]", Err(Unavailable)),
+        // Else so many at least.
+        (5, "a*2", Ok("n[1-5]")),
+        (5, "b*3", Ok("n[1-2,5-7]")),
+        (4, "a*1&b*3", Ok("n[1,5-7]")),
+        // One of the groups for all.
+        (4, "[a|b]", Ok("n[1-4]")),
+        (3, "[(a&c)|b]", Ok("n[5-7]")),
+        (6, "[a|b]", Err(Unavailable)),
+        (2, "nosuch", Err(InvalidFeature)),
+        (2, "[a", Err(InvalidFeature)),
+        (2, "a)", Err(InvalidFeature)),
+        (2, "a*0", Err(InvalidFeature)),
+        (2, "a*x", Err(InvalidFeature)),
+        (2, "a*2|b*2", Err(InvalidFeature)),
+    ] {
+        let mut w = featured();
+        let asked = by_features(&w, count, features);
+        let made = create(&mut w, asked).map(|name| get(&w, &name).hostlist.clone());
+        assert_eq!(
+            made.as_deref(),
+            expected.as_ref().copied(),
+            "{count} {features}"
+        );
+        if let Ok(hostlist) = expected {
+            let r = get(&w, "r");
+            let length = u32::try_from(r.nodes.len()).unwrap();
+            assert_eq!(r.node_count, Some(length), "{hostlist}");
+        }
+    }
+    // Cores of nodes with the features; all nodes of a partition that have them.
+    let mut w = featured();
+    let cores = ReservationAsk {
+        node_count: None,
+        core_counts: vec![6],
+        ..by_features(&w, 0, "b")
+    };
+    create(&mut w, cores.clone()).unwrap();
+    assert_eq!(get(&w, "r").hostlist, "n[5-6]");
+    let counted = ReservationAsk {
+        name: Some("x".into()),
+        features: Some("[a*2&b*1]".into()),
+        ..cores
+    };
+    assert_eq!(create(&mut w, counted), Err(InvalidFeature));
+    let whole = ReservationAsk {
+        name: Some("whole".into()),
+        node_count: None,
+        partition: Some("batch".into()),
+        ..by_features(&w, 0, "a")
+    };
+    create(&mut w, whole).unwrap();
+    assert_eq!(get(&w, "whole").hostlist, "n[1-4]");
+}
+
+/// What is chosen instead has what was asked for, and the reservation keeps what it asked for.
+#[test]
+fn features_stay_when_nodes_change() {
+    let mut w = featured();
+    let r = ReservationAsk {
+        start: Some(w.now),
+        ..by_features(&w, 3, "[a*2&b*1]")
+    };
+    create(&mut w, r).unwrap();
+    assert_eq!(get(&w, "r").hostlist, "n[1-2,5]");
+    let mut drain = |nodes: &str| {
+        let update = NodeUpdate {
+            state: Some("DRAIN".into()),
+            reason: Some("test".into()),
+            ..NodeUpdate::default()
+        };
+        let nodes = nodes.into();
+        w.must(0, UserCommand::UpdateNodes { nodes, update });
+        get(&w, "r").hostlist.clone()
+    };
+    assert_eq!(drain("n1"), "n[2-3,5]");
+    assert_eq!(drain("n[5,6]"), "n[2-3,7]");
+    assert_eq!(drain("n[3-4]"), "n[2-3,7]", "there is no other");
+    let other = ReservationAsk {
+        features: Some("b".into()),
+        ..named("r")
+    };
+    assert_eq!(update(&mut w, other), Err(RefusalCode::NotSupported));
+    let more = ReservationAsk {
+        node_count: Some(5),
+        ..named("r")
+    };
+    update(&mut w, more).unwrap();
+    assert_eq!(get(&w, "r").hostlist, "n[2-3,7]");
+    let none = ReservationAsk {
+        features: Some(String::new()),
+        ..named("r")
+    };
+    update(&mut w, none).unwrap();
+    assert_eq!(get(&w, "r").features, None);
+}
+
+#[test]
+fn some_flags_are_not_taken_away() {
+    for (flag, name) in Flags::ALL {
+        let lasting = Flags::LASTING.has(*flag);
+        let mut w = World::new();
+        let r = ReservationAsk {
+            node_count: Some(1),
+            ..ask(&w, "r", 600, 30)
+        };
+        create(&mut w, r).unwrap();
+        let less = ReservationAsk {
+            flags_removed: *flag,
+            ..named("r")
+        };
+        assert_eq!(update(&mut w, less).is_err(), lasting, "{name}");
+    }
 }

@@ -2,33 +2,13 @@
 //! runtime, which brings the benchmarks, comes from the Python package index and is kept beside what is built.
 
 use crate::cluster::Cluster;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use crate::packages;
 
 const PACKAGE: &str = "impi-rt==2021.18.1";
 
-/// Where the runtime is; nothing without a network.
-fn runtime() -> Option<PathBuf> {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("impi-rt");
-    let done = dir.join("installed");
-    if !done.exists() {
-        let script = format!(
-            "python3 -m venv --clear {0} && {0}/bin/pip install -q {PACKAGE} && touch {0}/installed",
-            dir.display()
-        );
-        let ran = Command::new("bash").args(["-c", &script]).output().unwrap();
-        if !ran.status.success() {
-            let why = String::from_utf8_lossy(&ran.stderr).into_owned();
-            eprintln!("SKIPPED: {PACKAGE} cannot be installed: {why}");
-            return None;
-        }
-    }
-    Some(dir)
-}
-
 #[test]
 fn ping_pong_of_two_nodes_runs_by_srun_and_by_mpirun() {
-    let Some(at) = runtime() else {
+    let Some(at) = packages::installed(PACKAGE) else {
         return;
     };
     let at = at.display();

@@ -17,6 +17,8 @@ mod mpi;
 mod mpich;
 mod network;
 mod node_fitness;
+mod openmpi5;
+mod packages;
 mod placement;
 mod power;
 mod preempt;

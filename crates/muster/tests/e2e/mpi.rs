@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::Child;
 
 /// Each rank tells its number and how many there are; a token goes round, a sum goes over all.
-const RING: &str = r#"
+pub(crate) const RING: &str = r#"
 #include <mpi.h>
 #include <stdio.h>
 int main(int argc, char **argv) {
@@ -36,7 +36,7 @@ fn build(c: &Cluster, name: &str, source: &str) {
 }
 
 /// What `ranks` ranks of the ring print.
-fn ring(ranks: u32) -> String {
+pub(crate) fn ring(ranks: u32) -> String {
     let sum: u32 = (0..ranks).sum();
     let line = |rank: u32| {
         let token = if rank == 0 { ranks } else { rank + 1 };
@@ -79,7 +79,7 @@ fn step_processes(c: &Cluster) -> String {
 
 /// Nothing of any step is left on the machine that this cluster could have left.
 #[track_caller]
-fn assert_clean(c: &Cluster) {
+pub(crate) fn assert_clean(c: &Cluster) {
     assert_eq!(step_processes(c), "", "processes are left");
     assert_eq!(step_dirs(c), Vec::<String>::new(), "directories are left");
     let sockets = c.ok("ls ../spool.*/step-*.sock 2>/dev/null || true");
@@ -148,7 +148,7 @@ fn open_mpi_runs_as_one_job_on_one_node_and_on_several() {
 }
 
 /// One rank, the third word, does what the first says with the number that the second is.
-const BAD: &str = r#"
+pub(crate) const BAD: &str = r#"
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -315,7 +315,7 @@ fn a_node_that_is_lost_ends_the_step_elsewhere_and_is_clean_when_it_is_back() {
     assert_clean(&c);
 }
 
-const NAMES: &str = r#"
+pub(crate) const NAMES: &str = r#"
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -349,7 +349,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-const SPAWN: &str = r#"
+pub(crate) const SPAWN: &str = r#"
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

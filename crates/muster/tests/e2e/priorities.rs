@@ -185,6 +185,14 @@ fn keys_are_enforced_and_steps_not_accounted_for() {
         refused.code == 1 && refused.err.contains("Invalid wckey specification"),
         "{refused:?}"
     );
+    c.ok("sacctmgr -i modify user root set wckeys+=m");
+    let deleted = c.ok("sacctmgr -i delete user root wckeys=m");
+    assert!(
+        deleted.starts_with("Deleting user WCKeys...") && deleted.contains("W = m "),
+        "{deleted}"
+    );
+    let none = c.run("sacctmgr -i delete user wckeys=m");
+    assert_eq!((none.code, none.out.trim()), (1, "Nothing deleted"));
     let plain = c.sbatch("-A bio -o /dev/null --wrap true");
     let named = c.sbatch("-A bio --wckey=l -o /dev/null --wrap true");
     // No row of the script or of a step.

@@ -22,8 +22,10 @@ impl Agent {
             .map(|n| n.tasks.max(1) as usize)
             .sum();
         Some(PmixOrder {
+            // Open MPI 5 makes numbers of this: what is before the @ gives one for the job, what follows is taken as it is,
+            // so that no two steps of a job have the same.
             nspace: format!(
-                "{}.{}.{}.{}",
+                "{}.{}.{}@{}",
                 self.options.cluster, grant.job, grant.attempt.0, launch.step
             ),
             version,

@@ -266,6 +266,7 @@ impl Stepd<'_> {
                 task,
                 exit,
                 joined: true,
+                line: None,
             });
             self.fail(exit);
         }
@@ -380,7 +381,6 @@ impl Stepd<'_> {
         let line = format!(
             "slurmstepd: error: mpi/{kind}: {node}: task {rank} aborts StepId={job}.{step} with status {status}{words}"
         );
-        self.message(line);
         // An exit status has eight bits; an abort is never a success.
         let code = match status.cast_unsigned() & 0xff {
             0 => 1,
@@ -391,6 +391,7 @@ impl Stepd<'_> {
             task: rank,
             exit,
             joined: true,
+            line: Some(line),
         });
         self.fail(exit);
     }
@@ -412,17 +413,17 @@ impl Stepd<'_> {
             exit
         };
         pmix.send(&ToHost::TaskFailed { rank });
-        if exit.is_ok() {
-            let line = format!(
+        let line = exit.is_ok().then(|| {
+            format!(
                 "slurmstepd: error: mpi/{kind}: {}: task {rank} exited without taking leave of the others (MPI_Finalize)",
                 self.setting.node
-            );
-            self.message(line);
-        }
+            )
+        });
         Some(FromStepd::Failed {
             task: rank,
             exit: status,
             joined,
+            line,
         })
     }
 

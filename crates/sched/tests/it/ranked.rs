@@ -11,6 +11,7 @@ use muster_core::priority::Scale;
 use muster_core::spec::{JobSpec, Owner};
 use muster_sched::Scheduler;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 fn settings() -> Multifactor {
@@ -124,6 +125,51 @@ fn who_used_less_comes_first() {
     w.end(first);
     w.tick();
     assert_eq!(order(&mut w), [third, second]);
+}
+
+/// `INCR_ONLY`: what is used lowers the priority of jobs that come later, not of those that wait.
+#[test]
+fn priorities_may_only_rise() {
+    for incr_only in [false, true] {
+        let weights = Multifactor {
+            weight_fair_share: 1000,
+            weight_age: 1000,
+            incr_only,
+            ..settings()
+        };
+        let mut w = world(1, weights);
+        let running = w.submit(of("ann", job(1, 100)));
+        assert_eq!(w.pass_by_core(), [running]);
+        let early = w.submit(of("ann", job(1, 100)));
+        // Another user with whom to share: ann has used more than her part.
+        let other = w.submit(of("bob", job(1, 100)));
+        let shown = |w: &World, id: JobId| {
+            let scale = Scale::new(&w.state);
+            w.state.priority_of(scale.as_ref(), &w.state.jobs[&id])
+        };
+        assert_eq!((shown(&w, early), shown(&w, other)), (1000, 1000));
+        w.now = w.now.plus_s(200);
+        w.tick();
+        // Both have aged by a fifth; what ann uses takes half of hers.
+        let expected = if incr_only { 1000 } else { 700 };
+        assert_eq!((shown(&w, early), shown(&w, other)), (expected, 1200));
+        let late = w.submit(of("ann", job(1, 100)));
+        assert_eq!(shown(&w, late), 500, "it never had more");
+        w.now = w.now.plus_s(600);
+        w.tick();
+        let both = (shown(&w, early), shown(&w, late));
+        assert_eq!(both, (1300, 1100), "with age it rises beyond what it had");
+        // What its owner changes counts anew.
+        let mut nicer = (*w.state.jobs[&early].spec).clone();
+        nicer.nice = 900;
+        let change = JobChange::Spec(Arc::new(nicer));
+        w.state.apply(&Event::JobChanged {
+            id: early,
+            change,
+            at: w.now,
+        });
+        assert_eq!(shown(&w, early), 400);
+    }
 }
 
 #[test]
@@ -286,6 +332,7 @@ proptest! {
     fn the_order_is_that_of_the_priorities(
         ops in proptest::collection::vec((0u8..8, 0u32..4, 0i32..3, 1u64..200), 1..40),
         weights in (0u32..3, 0u32..3),
+        incr_only in any::<bool>(),
         aging in proptest::option::of(0u32..4),
     ) {
         let settings = Multifactor {
@@ -293,9 +340,11 @@ proptest! {
             weight_fair_share: weights.1 * 50_000,
             weight_job_size: 1000,
             max_age_s: 300,
+            incr_only,
             ..settings()
         };
         let mut w = world(1, settings);
+        let mut had: BTreeMap<JobId, u32> = BTreeMap::new();
         if let Some(most) = aging {
             limit_aging(&mut w, most);
         }
@@ -325,6 +374,11 @@ proptest! {
             let scale = Scale::new(&w.state);
             let of = |id: &JobId| w.state.priority_of(scale.as_ref(), &w.state.jobs[id]);
             let most = w.state.pending.iter().map(&of).max();
+            for id in w.state.pending.iter().filter(|_| incr_only) {
+                let changed = w.state.jobs[id].priority_fixed;
+                let before = had.insert(*id, of(id)).filter(|_| !changed);
+                prop_assert!(before <= Some(of(id)), "the priority of {} falls", id);
+            }
             let plan = w.sched.plan(&w.state, w.now);
             let fresh = Scheduler::new(&w.state).plan(&w.state, w.now);
             prop_assert_eq!(&plan.starts, &fresh.starts);

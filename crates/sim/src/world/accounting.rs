@@ -34,6 +34,7 @@ pub(super) fn draw(random: &mut Random, config: &mut ClusterConfig) {
             dampening: 1,
             favor_small: random.one_in(2),
             calculate_running: random.one_in(2),
+            incr_only: random.one_in(3),
             ..Multifactor::default()
         });
     }

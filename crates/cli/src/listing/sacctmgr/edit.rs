@@ -81,7 +81,8 @@ fn edit(verb: Verb, words: &[String], immediate: bool, quiet: bool) -> Result<()
         }
     };
     let read = read(verb, entity, &words[1..])?;
-    if read.names.is_empty() {
+    let of_all_users = verb == Verb::Delete && read.wckeys.keys.is_some();
+    if read.names.is_empty() && !of_all_users {
         return Err(error("give the names, such as name=a,b"));
     }
     let edit = AccountsEdit {
@@ -108,10 +109,7 @@ fn edit(verb: Verb, words: &[String], immediate: bool, quiet: bool) -> Result<()
                 Verb::Modify => " Nothing modified\n",
                 Verb::Delete => " Nothing deleted\n",
             });
-            match verb {
-                Verb::Add | Verb::Modify => Err(Failure::silent()),
-                Verb::Delete => Ok(()),
-            }
+            Err(Failure::silent())
         }
         Ok(_) => {
             if immediate {
@@ -174,6 +172,11 @@ fn read(verb: Verb, entity: Entity, words: &[String]) -> Result<Words, Failure> 
         let condition = verb != Verb::Add && !setting;
         if !condition {
             read.sets = true;
+        }
+        // What is deleted then, not whose.
+        if verb == Verb::Delete && entity == Entity::User && ["wckey", "wckeys"].contains(&&*key) {
+            read.wckeys.keys = Some((None, list(value)));
+            continue;
         }
         if !read.take(entity, &key, sign, value, condition)? {
             return Err(error(format!(
@@ -370,6 +373,13 @@ fn ask(verb: Verb, entity: Entity, w: &Words) -> Result<AccountsAsk, Failure> {
             terms,
             wckeys: w.wckeys.clone(),
         },
+        (Verb::Delete, Entity::User) if w.wckeys.keys.is_some() && !w.accounts.is_empty() => {
+            return Err(Failure::new(" Mixing Account and WCKeys is not allowed"));
+        }
+        (Verb::Delete, Entity::User) if w.wckeys.keys.is_some() => {
+            let keys = w.wckeys.keys.clone();
+            AccountsAsk::DeleteWckeys(keys.map(|(_, keys)| keys).unwrap_or_default())
+        }
         (Verb::Delete, Entity::User) => AccountsAsk::DeleteUsers {
             accounts: w.accounts.clone(),
         },
@@ -393,6 +403,9 @@ fn said(verb: Verb, entity: Entity, w: &Words, cluster: &str, before: &Accounts)
     };
     if verb == Verb::Modify && entity == Entity::User && w.changes_associations() {
         return modified_associations(w, cluster, before);
+    }
+    if let (Verb::Delete, Some((_, keys))) = (verb, &w.wckeys.keys) {
+        return deleted_wckeys(w, keys, cluster, before);
     }
     let mut out = match verb {
         Verb::Add => format!(" Adding {name}\n"),
@@ -439,6 +452,14 @@ fn added_users(w: &Words, cluster: &str) -> String {
             let _ = writeln!(out, "  U = {name:<9} A = {account:<10} C = {cluster:<10}");
         }
     }
+    if let Some((_, keys)) = &w.wckeys.keys {
+        out.push_str(" WCKeys =\n");
+        for name in &w.names {
+            for key in keys {
+                let _ = writeln!(out, "  U = {name:<9} W = {key:<10} C = {cluster:<10}");
+            }
+        }
+    }
     out.push_str(" Non Default Settings\n");
     if !w.admin_level.is_empty() {
         let _ = writeln!(out, "  Admin Level     = {}", w.admin_level);
@@ -473,6 +494,17 @@ fn modified_associations(w: &Words, cluster: &str, before: &Accounts) -> String 
     out
 }
 
+fn deleted_wckeys(w: &Words, keys: &[String], cluster: &str, before: &Accounts) -> String {
+    let mut out = String::from(" Deleting user WCKeys...\n");
+    let named = |name: &String| w.names.is_empty() || w.names.contains(name);
+    for (name, user) in before.users.iter().filter(|(name, _)| named(name)) {
+        for key in user.wckeys.iter().filter(|key| keys.contains(key)) {
+            let _ = writeln!(out, "  C = {cluster:<10} W = {key:<20} U = {name:<9}");
+        }
+    }
+    out
+}
+
 /// Asks, as sacctmgr does without `-i`.
 pub(super) fn agreed() -> Result<bool, Failure> {
     print("Would you like to commit changes? (You have 30 seconds to decide)\n(N/y): ");
@@ -497,6 +529,7 @@ mod tests {
             ("add", "qos") => (Verb::Add, Entity::Qos),
             ("modify", "user") => (Verb::Modify, Entity::User),
             ("modify", "qos") => (Verb::Modify, Entity::Qos),
+            ("delete", "user") => (Verb::Delete, Entity::User),
             other => panic!("{other:?}"),
         };
         let read = read(verb, entity, &words[2..]).map_err(|e| e.to_string())?;
@@ -536,6 +569,18 @@ mod tests {
             panic!("{ask:?}");
         };
         assert_eq!((qos.priority, qos.grace_time_s), (Some(10), Some(60)));
+        for (line, named) in [
+            ("delete user u wckeys=k,l", "u"),
+            ("delete user where wckey=k,l cluster=peer", ""),
+        ] {
+            let (names, ask) = asked(line).unwrap();
+            let keys = vec!["k".to_owned(), "l".to_owned()];
+            assert_eq!((names, ask), (list(named), AccountsAsk::DeleteWckeys(keys)));
+        }
+        assert_eq!(
+            asked("delete user u account=a wckeys=k"),
+            Err(" Mixing Account and WCKeys is not allowed".to_owned())
+        );
     }
 
     #[test]
@@ -546,6 +591,7 @@ mod tests {
             let user = muster_core::accounts::User {
                 name: "nobody".into(),
                 accounts: [("capture".to_owned(), Default::default())].into(),
+                wckeys: vec!["k".into(), "l".into()],
                 ..Default::default()
             };
             let mut before = Accounts::default();
@@ -581,6 +627,15 @@ mod tests {
         assert_eq!(
             told("nobody", Verb::Delete, Entity::User),
             " Deleting users...\n  nobody\n"
+        );
+        assert_eq!(
+            told("nobody Account=capture WCKeys=k", Verb::Add, Entity::User),
+            " Adding User(s)\n  nobody\n Associations =\n  U = nobody    A = capture    C = peer      \n WCKeys =\n  \
+             U = nobody    W = k          C = peer      \n Non Default Settings\n"
+        );
+        assert_eq!(
+            told("where wckeys=k,m", Verb::Delete, Entity::User),
+            " Deleting user WCKeys...\n  C = peer       W = k                    U = nobody   \n"
         );
     }
 

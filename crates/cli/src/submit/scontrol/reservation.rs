@@ -80,7 +80,6 @@ const FLAGS: &[(&str, usize, Flags)] = &[
     ("REPLACE_DOWN", 8, Flags::REPLACE_DOWN),
     ("NO_HOLD_JOBS_AFTER_END", 1, Flags::NO_HOLD_JOBS_AFTER),
     ("MAGNETIC", 3, Flags::MAGNETIC),
-    ("SPEC_NODES", 2, Flags::SPEC_NODES),
 ];
 
 /// Names of the flags, for the compatibility page.
@@ -314,8 +313,16 @@ fn set_flags(ask: &mut ReservationAsk, sign: Option<char>, value: &str) -> Resul
                 .iter()
                 .find(|(name, least, _)| upper.len() >= *least && name.starts_with(&upper))
         });
-        let wrong = || Wrong(format!("Error parsing flags {value}."));
+        let wrong = || {
+            let sign = sign.map_or_else(String::new, String::from);
+            Wrong(format!("Error parsing flags {sign}{value}."))
+        };
         let (_, _, flag) = known.ok_or_else(wrong)?;
+        let removed = minus || sign == Some('-');
+        let added_later = !removed && sign == Some('+');
+        if (removed && Flags::LASTING.has(*flag)) || (added_later && *flag == Flags::TIME_FLOAT) {
+            return Err(wrong());
+        }
         if let Some(argument) = argument {
             let limit: TimeLimit = argument.parse().map_err(|_| wrong())?;
             if *flag != Flags::PURGE_COMP {
@@ -323,7 +330,7 @@ fn set_flags(ask: &mut ReservationAsk, sign: Option<char>, value: &str) -> Resul
             }
             ask.purge_s = Some(small(limit.seconds()));
         }
-        if minus || sign == Some('-') {
+        if removed {
             ask.flags_removed = ask.flags_removed.with(*flag);
         } else {
             ask.flags = ask.flags.with(*flag);
@@ -541,7 +548,6 @@ mod tests {
             ("PURGE_COMP", Flags::PURGE_COMP),
             ("REPLACE", Flags::REPLACE),
             ("REPLACE_DOWN", Flags::REPLACE_DOWN),
-            ("SPEC_NODES", Flags::SPEC_NODES),
             ("STATIC_ALLOC", Flags::STATIC),
             ("TIME_FLOAT", Flags::TIME_FLOAT),
             ("WEEKDAY", Flags::WEEKDAY),
@@ -553,7 +559,14 @@ mod tests {
                 ("+", flag, Flags::default()),
                 ("-", Flags::default(), flag),
             ] {
-                let got = ask(&format!("Flags{sign}={}", word.to_lowercase())).unwrap();
+                let line = format!("Flags{sign}={}", word.to_lowercase());
+                let kept = sign == "-" && Flags::LASTING.has(flag);
+                if kept || (sign == "+" && flag == Flags::TIME_FLOAT) {
+                    let why = format!("Error parsing flags {sign}{}.", word.to_lowercase());
+                    assert_eq!(ask(&line), Err(why));
+                    continue;
+                }
+                let got = ask(&line).unwrap();
                 assert_eq!(
                     (got.flags, got.flags_removed),
                     (set, removed),
@@ -569,6 +582,8 @@ mod tests {
             ("TRES=gres/gpu=4", "Invalid TRES"),
             ("TRESPerNode=gres/gpu:1", "Unknown parameter TRESPerNode"),
             ("CorePerNode=1", "Unknown parameter CorePerNode"),
+            ("Flags=-REPLACE", "Error parsing flags -REPLACE."),
+            ("Flags=SPEC_NODES", "Error parsing flags SPEC_NODES."),
             ("Watts=5", "Watts is not supported"),
             ("Nodes+=n1", "Use Nodes= without a sign, not Nodes+=n1."),
             ("NodeCnt-=1", "Use NodeCnt= without a sign, not NodeCnt-=1."),

@@ -361,7 +361,12 @@ impl Session {
                     self.fail(exit);
                 }
             }
-            FromStepd::Failed { exit, joined, .. } => {
+            FromStepd::Failed {
+                exit, joined, line, ..
+            } => {
+                if let Some(line) = line.filter(|_| self.failed.is_none() && !self.aborted) {
+                    say::stderr(&format!("{}\n", line.trim_end()));
+                }
                 if joined || self.joined {
                     self.fail(exit);
                 } else {

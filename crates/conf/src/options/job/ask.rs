@@ -6,7 +6,7 @@ use crate::options::chosen::{Chosen, Source};
 use crate::options::values::{self, number};
 use crate::value::parse_mem_mib;
 use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::{MemoryAsk, ResourceAsk, Segments, Sharing};
+use muster_core::spec::{MemoryAsk, ResourceAsk, Segments, Sharing, TASKS_PER_CORE_ANY};
 
 /// Everything that shapes the allocation.
 ///
@@ -305,6 +305,9 @@ fn hint(
         .to_ascii_lowercase();
     if text.split(',').any(one_thread) {
         ask.threads_per_core = Some(1);
+    }
+    if text.split(',').any(|w| w == "multithread") {
+        ask.ntasks_per_core = Some(TASKS_PER_CORE_ANY);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@ use crate::options::chosen::Source;
 use crate::options::getopt::{self, Order};
 use crate::options::values::time::Utc;
 use crate::options::{find, table};
-use muster_core::spec::{MemoryAsk, ResourceAsk, Segments, Sharing};
+use muster_core::spec::{MemoryAsk, ResourceAsk, Segments, Sharing, TASKS_PER_CORE_ANY};
 
 fn chosen(command: Command, line: &str) -> Chosen {
     let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -67,6 +67,11 @@ fn nodes_and_tasks() {
     let kin = ask("--sockets-per-node=2 --cores-per-socket=4");
     assert_eq!((kin.ntasks, kin.sockets_per_node), (None, Some(2)));
     assert_eq!(ask("--hint=nomultithread").threads_per_core, Some(1));
+    let all = ask("--hint=multithread");
+    assert_eq!(
+        (all.threads_per_core, all.ntasks_per_core),
+        (None, Some(TASKS_PER_CORE_ANY))
+    );
     assert_eq!(ask("--tres-per-task=cpu=4").cpus_per_task, Some(4));
 }
 

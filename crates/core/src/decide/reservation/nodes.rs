@@ -2,6 +2,7 @@
 
 use super::super::draft::Draft;
 use super::super::target;
+use super::wanted::Wanted;
 use crate::command::ReservationAsk;
 use crate::config::PartitionConfig;
 use crate::cpuset::CpuSet;
@@ -18,7 +19,7 @@ pub(super) fn choose(
     new: &mut Reservation,
     ask: &ReservationAsk,
 ) -> Result<(), Refusal> {
-    check_features(draft.state, new)?;
+    let wanted = Wanted::of(draft.state, new)?;
     if let Some(text) = ask.nodes.as_deref().filter(|text| !text.is_empty()) {
         return named(draft, new, ask, text);
     }
@@ -54,15 +55,18 @@ pub(super) fn choose(
                     "a reservation needs Nodes, NodeCnt, CoreCnt or PartitionName",
                 ));
             }
-            u32::try_from(partition.nodes.len()).unwrap_or(u32::MAX)
+            let nodes = indices_of(draft.state, &partition.nodes).into_iter();
+            let nodes: Vec<&Node> = nodes.filter_map(|idx| draft.node(idx)).collect();
+            let most = wanted.find(|fits| Some(nodes.iter().filter(|n| fits(n)).count()));
+            u32::try_from(most.unwrap_or(0)).unwrap_or(u32::MAX)
         }
         (count, _) => count.unwrap_or(0),
     };
     if cores > 0 {
-        return by_cores(draft, new, ask, count);
+        return by_cores(draft, new, ask, count, &wanted);
     }
-    let picked = pick(draft, new, count as usize, &[])?;
-    new.node_count = Some(count);
+    let picked = pick(draft, new, &wanted, count as usize, &[])?;
+    new.node_count = u32::try_from(picked.len()).ok();
     set_nodes(draft.state, new, picked);
     Ok(())
 }
@@ -79,7 +83,6 @@ pub(super) fn rechoose(
     {
         return Err(RefusalCode::CoreReservationUpdate.into());
     }
-    check_features(draft.state, new)?;
     match (ask.nodes.as_deref(), ask.node_count) {
         (Some(text), None) if !text.is_empty() => {
             new.node_count = None;
@@ -106,8 +109,9 @@ pub(super) fn rechoose(
             if new.partition.is_none() && keep.len() < wanted as usize {
                 new.partition = Some(partition_of(draft.state, new)?.name.clone());
             }
-            let picked = pick(draft, new, wanted as usize, &keep)?;
-            new.node_count = Some(wanted);
+            let features = Wanted::of(draft.state, new)?;
+            let picked = pick(draft, new, &features, wanted as usize, &keep)?;
+            new.node_count = u32::try_from(picked.len()).ok();
             set_nodes(draft.state, new, picked);
             Ok(())
         }
@@ -132,16 +136,17 @@ pub(super) fn replacements(draft: &Draft<'_>, known: &Reservation) -> Option<Vec
         .into_iter()
         .filter(|idx| !all.contains(idx) && of_use(idx))
         .filter(|idx| draft.node(*idx).is_some_and(|node| node.jobs.is_empty()));
-    let mut picked = good;
-    let missing = wanted.saturating_sub(picked.len());
-    picked.extend(fresh.take(missing));
-    let rest = all
+    let rest = all.iter().copied().filter(|idx| !good.contains(idx));
+    let order: Vec<&Node> = good
         .iter()
         .copied()
-        .filter(|idx| !picked.contains(idx))
-        .collect::<Vec<_>>();
-    let missing = wanted.saturating_sub(picked.len());
-    picked.extend(rest.into_iter().take(missing));
+        .chain(fresh)
+        .chain(rest)
+        .filter_map(|idx| draft.node(idx))
+        .collect();
+    // Features of nodes may have changed since it was made.
+    let features = Wanted::of(draft.state, known).ok()?;
+    let mut picked = features.choose(&order, wanted)?;
     picked.sort_unstable();
     (picked != all).then_some(picked)
 }
@@ -199,7 +204,14 @@ fn by_cores(
     new: &mut Reservation,
     ask: &ReservationAsk,
     count: u32,
+    wanted: &Wanted,
 ) -> Result<(), Refusal> {
+    if wanted.counts() {
+        return Err(Refusal::new(
+            RefusalCode::InvalidFeature,
+            "Features= with counts of nodes does not go with CoreCnt",
+        ));
+    }
     new.by_core = true;
     let total: u32 = ask.core_counts.iter().sum();
     let each = if ask.core_counts.len() > 1 {
@@ -214,9 +226,38 @@ fn by_cores(
     } else {
         Vec::new()
     };
+    let all = candidates(draft, new);
+    let mut taken = wanted
+        .find(|fits| {
+            let fits = |idx: &NodeIdx| draft.node(*idx).is_some_and(fits);
+            let nodes = all.iter().copied().filter(fits);
+            cores_of_nodes(draft, new, nodes, &each, total)
+        })
+        .ok_or(RefusalCode::NodesBusy)?;
+    taken.sort_unstable_by_key(|(idx, _)| *idx);
+    set_nodes(
+        draft.state,
+        new,
+        taken.iter().map(|(idx, _)| *idx).collect(),
+    );
+    for (entry, (_, cpus)) in new.nodes.iter_mut().zip(taken) {
+        entry.cpus = Some(cpus);
+    }
+    Ok(())
+}
+
+/// `total` cores of these nodes: so many of `each`, or as many as there are where that is empty.
+fn cores_of_nodes(
+    draft: &Draft<'_>,
+    new: &Reservation,
+    nodes: impl Iterator<Item = NodeIdx>,
+    each: &[u32],
+    total: u32,
+) -> Option<Vec<(NodeIdx, CpuSet)>> {
+    let count = each.len();
     let mut taken = Vec::new();
     let mut left = total;
-    for idx in candidates(draft, new) {
+    for idx in nodes {
         let wanted = if count > 0 {
             match each.get(taken.len()) {
                 Some(wanted) => *wanted,
@@ -240,19 +281,7 @@ fn by_cores(
             taken.push((idx, cpus));
         }
     }
-    if left > 0 || (count > 0 && taken.len() < count as usize) {
-        return Err(RefusalCode::NodesBusy.into());
-    }
-    taken.sort_unstable_by_key(|(idx, _)| *idx);
-    set_nodes(
-        draft.state,
-        new,
-        taken.iter().map(|(idx, _)| *idx).collect(),
-    );
-    for (entry, (_, cpus)) in new.nodes.iter_mut().zip(taken) {
-        entry.cpus = Some(cpus);
-    }
-    Ok(())
+    (left == 0 && taken.len() >= count).then_some(taken)
 }
 
 fn cores_of(config: &crate::node::NodeConfig) -> u32 {
@@ -388,43 +417,40 @@ fn check_jobs(draft: &Draft<'_>, new: &Reservation) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// So many nodes, `keep` among them, those without jobs first.
+/// So many nodes, or as many as the features count, `keep` among them if they serve, those without jobs first.
 fn pick(
     draft: &Draft<'_>,
     new: &Reservation,
+    wanted: &Wanted,
     count: usize,
     keep: &[NodeIdx],
 ) -> Result<Vec<NodeIdx>, Refusal> {
-    let all = candidates(draft, new);
     let partition = partition_of(draft.state, new)?;
-    if count > partition.nodes.len() {
+    let nodes =
+        |all: &[NodeIdx]| -> Vec<&Node> { all.iter().filter_map(|idx| draft.node(*idx)).collect() };
+    if wanted
+        .choose(&nodes(&indices_of(draft.state, &partition.nodes)), count)
+        .is_none()
+    {
+        let features = new.features.as_deref();
+        let with = features.map_or_else(String::new, |f| format!(" with Features={f}"));
         return Err(Refusal::new(
             RefusalCode::NodeConfigUnavailable,
             format!(
-                "partition {} has {} nodes",
-                partition.name,
-                partition.nodes.len()
+                "partition {} does not have {count} nodes{with}",
+                partition.name
             ),
         ));
     }
-    let mut picked = keep.to_vec();
-    for idx in all {
-        if picked.len() >= count {
-            break;
-        }
-        if !picked.contains(&idx) {
-            picked.push(idx);
-        }
-    }
-    if picked.len() < count {
-        return Err(Refusal::new(
+    let free = candidates(draft, new);
+    let others = free.iter().copied().filter(|idx| !keep.contains(idx));
+    let order: Vec<NodeIdx> = keep.iter().copied().chain(others).collect();
+    let mut picked = wanted.choose(&nodes(&order), count).ok_or_else(|| {
+        Refusal::new(
             RefusalCode::NodesBusy,
-            format!(
-                "{} of {count} nodes are free for the reservation",
-                picked.len()
-            ),
-        ));
-    }
+            format!("{} nodes are free for the reservation", order.len()),
+        )
+    })?;
     picked.sort_unstable();
     Ok(picked)
 }
@@ -443,11 +469,7 @@ fn candidates(draft: &Draft<'_>, new: &Reservation) -> Vec<NodeIdx> {
                 || new.flags.has(Flags::IGNORE_JOBS.with(Flags::MAINT))
                 || running(draft, new.start, node).next().is_none();
             let up = node.is_usable() || new.flags.has(Flags::MAINT);
-            let fits = new
-                .features
-                .as_deref()
-                .is_none_or(|f| has_features(node, f));
-            up && free && idle && fits
+            up && free && idle
         })
         .map(|node| (!node.jobs.is_empty(), node.config.weight, node.idx))
         .collect();
@@ -506,37 +528,4 @@ fn indices_of(state: &State, names: &[String]) -> Vec<NodeIdx> {
     nodes.sort_unstable();
     nodes.dedup();
     nodes
-}
-
-/// Features are names with `&` or `|` between them.
-fn check_features(state: &State, new: &Reservation) -> Result<(), Refusal> {
-    let Some(text) = &new.features else {
-        return Ok(());
-    };
-    if text.contains(['[', ']', '(', ')', '*']) {
-        return Err(Refusal::new(
-            RefusalCode::InvalidFeature,
-            format!(
-                "Features={text}: names with & and | are understood, counts and brackets are not"
-            ),
-        ));
-    }
-    for word in text.split(['&', '|']) {
-        if !state
-            .nodes
-            .iter()
-            .any(|n| n.config.features.iter().any(|f| f == word))
-        {
-            return Err(Refusal::new(
-                RefusalCode::InvalidFeature,
-                format!("no node has the feature {word}"),
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn has_features(node: &Node, text: &str) -> bool {
-    let has = |word: &str| node.config.features.iter().any(|f| f == word);
-    text.split('|').any(|all| all.split('&').all(has))
 }

@@ -1,13 +1,17 @@
-//! `--constraint` and `--prefer`: expressions over node features, with counts of nodes (`a*2&b*3`).
+//! `--constraint`, `--prefer` and `Features=` of reservations: expressions over node features, with counts of nodes
+//! (`a*2&b*3`).
 
 /// Most alternatives that `[a|b]` groups of one expression may multiply to.
 const ALTERNATIVES_MAX: usize = 64;
 
 /// An expression without `[..]` groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Expr {
+pub enum Expr {
+    /// A node has this feature.
     Feature(String),
+    /// All of these (`&`).
     All(Vec<Expr>),
+    /// One of these at least (`|`).
     Any(Vec<Expr>),
     /// So many nodes at least satisfy it, whatever the others are.
     Count(Box<Expr>, u32),
@@ -15,16 +19,16 @@ pub(crate) enum Expr {
 
 /// One way to satisfy a constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Alternative {
+pub struct Alternative {
     /// What every node satisfies.
-    pub(crate) each: Expr,
+    pub each: Expr,
     /// What so many nodes satisfy, each counted once.
-    pub(crate) counts: Vec<(Expr, u32)>,
+    pub counts: Vec<(Expr, u32)>,
 }
 
 impl Expr {
     /// Whether a node with these features satisfies it.
-    pub(crate) fn holds(&self, features: &[String]) -> bool {
+    pub fn holds(&self, features: &[String]) -> bool {
         match self {
             Expr::Feature(name) => features.contains(name),
             Expr::All(parts) => parts.iter().all(|p| p.holds(features)),
@@ -57,7 +61,7 @@ impl Expr {
 
 /// Takes an expression apart into alternatives: all nodes of a job must satisfy the same one. Without `[a|b]`
 /// there is one alternative. `None` if it is not understood.
-pub(crate) fn alternatives(text: &str) -> Option<Vec<Alternative>> {
+pub fn alternatives(text: &str) -> Option<Vec<Alternative>> {
     let mut parser = Parser {
         text,
         at: 0,
