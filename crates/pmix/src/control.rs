@@ -62,6 +62,9 @@ pub enum FromHost {
     /// The host of this node of the step is gone, though it did not say so.
     #[n(8)]
     PeerLost(#[n(0)] u32),
+    /// A line about the whole step for the user; of several such, from whatever hosts, one is enough.
+    #[n(9)]
+    Note(#[n(0)] String),
 }
 
 /// What tasks are to find in their environment, as `NAME=value`.

@@ -332,15 +332,16 @@ impl Host {
         Ok(())
     }
 
-    /// Why UCX is not used. The user hears of it once.
+    /// Why UCX is not used. The step hears of it once of each host, and the user once.
     fn tell_notes(&mut self, told: &mut bool) {
         for why in self.mesh.notes.drain(..) {
             eprintln!("UCX is not used: {why}");
-            if self.setup.position == 0 && !std::mem::replace(told, true) {
+            if !std::mem::replace(told, true) {
+                let node = &self.setup.names[self.setup.position];
                 let line = format!(
-                    "slurmstepd: mpi/pmix: UCX (PMIxDirectConnUCX) is not used between nodes, but TCP: {why}"
+                    "slurmstepd: mpi/pmix: {node}: UCX (PMIxDirectConnUCX) is not used between nodes, but TCP: {why}"
                 );
-                self.outbox.push(FromHost::Message(line));
+                self.outbox.push(FromHost::Note(line));
             }
         }
     }

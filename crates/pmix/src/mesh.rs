@@ -232,28 +232,4 @@ impl Mesh {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Serves until something has happened that no descriptor tells of.
-    fn next(mesh: &mut Mesh) -> Vec<Happening> {
-        assert!(mesh.is_eager());
-        mesh.serve(&[false, false])
-    }
-
-    #[test]
-    fn a_new_host_at_the_address_of_one_that_is_gone_is_there() {
-        let mut mesh = Mesh::new("127.0.0.1:1".to_owned(), vec![1], None);
-        // Nobody can be at an address that is none.
-        let host = "nowhere";
-        mesh.send(host, &Wire::Bye);
-        let happened = next(&mut mesh);
-        assert!(matches!(&happened[..], [Happening::Gone(h, false)] if h == host));
-        assert!(mesh.is_gone(host));
-        mesh.is_new(host);
-        assert!(!mesh.is_gone(host));
-        // It may go as well, which is told again.
-        mesh.send(host, &Wire::Bye);
-        assert_eq!(next(&mut mesh).len(), 1);
-    }
-}
+mod tests;

@@ -18,12 +18,14 @@ const NAME: &str = "libucp.so.0";
 /// Names another library.
 const VARIABLE: &str = "MUSTER_UCX_LIB";
 /// What the library is not to do in this process: to catch its signals, to watch its memory, to wonder at variables
-/// that are meant for others, to write to standard output.
-const MANNERS: [(&std::ffi::CStr, &str); 4] = [
+/// that are meant for others, to write to standard output; to take several events of TCP at a time, as one that ends a
+/// connection is followed by others of the same end, at which UCX 1.13 aborts.
+const MANNERS: [(&std::ffi::CStr, &str); 5] = [
     (c"UCX_ERROR_SIGNALS", ""),
     (c"UCX_MEM_EVENTS", "n"),
     (c"UCX_WARN_UNUSED_ENV_VARS", "n"),
     (c"UCX_LOG_FILE", "stderr"),
+    (c"UCX_TCP_MAX_POLL", "1"),
 ];
 
 /// Which networks and transports the library may use, where mpi.conf says so.

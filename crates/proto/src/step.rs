@@ -638,4 +638,7 @@ pub enum FromStepd {
     /// Nothing but how much was heard.
     #[n(15)]
     Heard,
+    /// A line for srun's standard error that is about the whole step: of several such, from whatever nodes, one is enough.
+    #[n(16)]
+    Note(#[n(0)] String),
 }

@@ -93,6 +93,17 @@ impl Cluster {
         c
     }
 
+    /// Starts the daemons of some nodes again, with more in their environment (`NAME=value`).
+    pub(crate) fn restart_with(&self, nodes: &[&str], variable: &str) {
+        for node in nodes {
+            let shim = pid_of(&self.path(&format!("spool.{node}/shim.pid")));
+            self.kill(self.agent(node));
+            self.kill(shim);
+            self.ok(&format!("{variable} slurmd -N {node}"));
+        }
+        self.until_prints("sinfo -h -o %T", "idle");
+    }
+
     /// Has step daemons find that so many seconds have gone by.
     pub(crate) fn put_forward(&self, seconds: u32) {
         self.write("ahead.new", &seconds.to_string());

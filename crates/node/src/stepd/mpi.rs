@@ -325,6 +325,7 @@ impl Stepd<'_> {
                 pmix.finalized.insert(rank);
             }
             FromHost::Abort { rank, status, text } => self.aborted(rank, status, &text),
+            FromHost::Note(line) => self.send(&FromStepd::Note(line)),
             FromHost::Message(text) => {
                 for line in text.lines() {
                     self.message(line.to_owned());

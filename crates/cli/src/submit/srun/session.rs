@@ -99,6 +99,8 @@ pub(super) struct Session {
     /// What the step ended with, when one task's end ended it.
     failed: Option<ExitStatus>,
     aborted: bool,
+    /// A note of the step's has been told.
+    noted: bool,
     lost: bool,
     leave: bool,
 }
@@ -201,6 +203,7 @@ impl Session {
             missing: None,
             failed: None,
             aborted: false,
+            noted: false,
             lost: false,
             leave: false,
         };
@@ -346,6 +349,11 @@ impl Session {
                 say::stderr(&format!("{}\n", text.trim_end()));
                 if text.contains("*** ") && text.contains("CANCELLED AT") {
                     self.announce_abort();
+                }
+            }
+            FromStepd::Note(text) => {
+                if !std::mem::replace(&mut self.noted, true) {
+                    say::stderr(&format!("{}\n", text.trim_end()));
                 }
             }
             FromStepd::Exited { task, exit, oom } => self.exited(at, task, exit, oom),

@@ -1,0 +1,220 @@
+use super::*;
+use crate::lane::Way;
+use crate::ucx::UcxChoice;
+use nix::sys::socket::{Shutdown, shutdown};
+use std::process::Command;
+
+/// Set in the process of a test that has one of its own, as UCX is told by variables, and all other sockets are UCX's.
+const ALONE: &str = "MUSTER_TEST_ALONE";
+
+/// Serves until something has happened that no descriptor tells of.
+fn next(mesh: &mut Mesh) -> Vec<Happening> {
+    assert!(mesh.is_eager());
+    mesh.serve(&[false, false])
+}
+
+#[test]
+fn a_new_host_at_the_address_of_one_that_is_gone_is_there() {
+    let mut mesh = Mesh::new("127.0.0.1:1".to_owned(), vec![1], None);
+    // Nobody can be at an address that is none.
+    let host = "nowhere";
+    mesh.send(host, &Wire::Bye);
+    let happened = next(&mut mesh);
+    assert!(matches!(&happened[..], [Happening::Gone(h, false)] if h == host));
+    assert!(mesh.is_gone(host));
+    mesh.is_new(host);
+    assert!(!mesh.is_gone(host));
+    // It may go as well, which is told again.
+    mesh.send(host, &Wire::Bye);
+    assert_eq!(next(&mut mesh).len(), 1);
+}
+
+/// Two hosts, and the numbers of the messages that each got of the other.
+struct Pair {
+    ends: [Mesh; 2],
+    got: [Vec<usize>; 2],
+    sent: usize,
+}
+
+impl Pair {
+    /// Both with UCX; nothing if the machine has none.
+    fn new() -> Option<Pair> {
+        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let mut ends = listeners.map(|listener| {
+            listener.set_nonblocking(true).unwrap();
+            let own = listener.local_addr().unwrap().to_string();
+            Mesh::new(own, b"key".to_vec(), Some(listener))
+        });
+        for end in &mut ends {
+            match Ucx::open() {
+                Ok(ucx) => end.use_ucx(Ok(ucx)),
+                Err(e) => {
+                    println!("SKIPPED: {e}");
+                    return None;
+                }
+            }
+        }
+        Some(Pair {
+            ends,
+            got: [Vec::new(), Vec::new()],
+            sent: 0,
+        })
+    }
+
+    /// One connects to the other; did both, there would be two connections.
+    fn meet(&mut self) {
+        let to = self.ends[1].own.clone();
+        self.ends[0].prepare(&to);
+        self.serve_until(|p| p.ends.iter().all(|e| e.links.iter().any(Link::is_known)));
+    }
+
+    fn has_way(&self, from: usize) -> bool {
+        let mut links = self.ends[from].links.iter();
+        links.any(|l| matches!(l.lane.way, Way::Open(..)))
+    }
+
+    /// Each says so much to the other, as long as its number in messages of so many bytes.
+    fn send(&mut self, count: usize, bytes: usize) {
+        for _ in 0..count {
+            let mut text = vec![0; bytes];
+            text[..8].copy_from_slice(&self.sent.to_le_bytes());
+            let message = Wire::Pmi(text.into());
+            for from in [0, 1] {
+                let to = self.ends[1 - from].own.clone();
+                self.ends[from].send(&to, &message);
+            }
+            self.sent += 1;
+        }
+    }
+
+    /// Serves both as hosts do.
+    fn serve_until(&mut self, done: impl Fn(&Pair) -> bool) {
+        while !done(self) {
+            let interests = [0, 1].map(|i| self.ends[i].interests());
+            let mut fds: Vec<libc::pollfd> = interests
+                .iter()
+                .flatten()
+                .map(|&(fd, events)| libc::pollfd {
+                    fd,
+                    events,
+                    revents: 0,
+                })
+                .collect();
+            let eager = [0, 1].map(|i| self.ends[i].is_eager()) != [false, false];
+            let patience = if eager { 0 } else { 60_000 };
+            crate::host::poll(&mut fds, patience).unwrap();
+            let seen: Vec<bool> = fds.iter().map(|fd| fd.revents != 0).collect();
+            assert!(eager || seen.contains(&true), "nothing comes");
+            let (first, second) = seen.split_at(interests[0].len());
+            for (at, seen) in [first, second].into_iter().enumerate() {
+                for happening in self.ends[at].serve(seen) {
+                    let Happening::Message(_, Wire::Pmi(text)) = happening else {
+                        panic!("{happening:?}");
+                    };
+                    let number = text.first_chunk().map(|n| usize::from_le_bytes(*n));
+                    self.got[at].push(number.unwrap());
+                }
+            }
+        }
+    }
+
+    /// All that was sent comes, once and in its order.
+    fn settle(&mut self) {
+        self.serve_until(|p| p.got.iter().all(|got| got.len() >= p.sent));
+        let all: Vec<usize> = (0..self.sent).collect();
+        assert_eq!(self.got, [all.clone(), all]);
+    }
+
+    /// Every connection of UCX's breaks: the process has no others but these.
+    fn break_ucx(&self) {
+        let own: Vec<i32> = self
+            .ends
+            .iter()
+            .flat_map(|end| end.interests())
+            .map(|i| i.0)
+            .collect();
+        let mut broken = 0;
+        for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
+            let fd = entry.unwrap().file_name().to_str().unwrap().parse();
+            let fd = fd.unwrap();
+            // What is no socket cannot be shut down.
+            broken += u32::from(!own.contains(&fd) && shutdown(fd, Shutdown::Both).is_ok());
+        }
+        assert!(broken > 0);
+    }
+}
+
+/// Runs a test in a process of its own; whether this is that process.
+fn is_alone(test: &str) -> bool {
+    if std::env::var_os(ALONE).is_some() {
+        let choice = UcxChoice {
+            devices: Some("lo".to_owned()),
+            transports: Some("tcp".to_owned()),
+        };
+        choice.set();
+        return true;
+    }
+    let ran = Command::new(std::env::current_exe().unwrap())
+        .args([&format!("mesh::tests::{test}"), "--exact", "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&ran.stdout) + String::from_utf8_lossy(&ran.stderr);
+    assert!(
+        ran.status.success() && text.contains("1 passed"),
+        "{}: {text}",
+        ran.status
+    );
+    false
+}
+
+#[test]
+fn when_ucx_breaks_all_messages_come_by_the_connection() {
+    if !is_alone("when_ucx_breaks_all_messages_come_by_the_connection") {
+        return;
+    }
+    let Some(mut pair) = Pair::new() else {
+        return;
+    };
+    pair.meet();
+    pair.serve_until(|p| p.has_way(0) && p.has_way(1));
+    pair.send(100, 1000);
+    pair.settle();
+    assert!(pair.has_way(0) && pair.has_way(1));
+    // These are on their way, one of them in parts; others come after them.
+    pair.send(10, 1000);
+    pair.send(1, 3 << 20);
+    pair.break_ucx();
+    pair.send(50, 1000);
+    pair.settle();
+    pair.send(10, 8);
+    pair.settle();
+    for from in [0, 1] {
+        pair.serve_until(|p| !p.has_way(from) && !p.ends[from].notes.is_empty());
+        let other = &pair.ends[1 - from].own;
+        let [note] = &pair.ends[from].notes[..] else {
+            panic!("{:?}", pair.ends[from].notes);
+        };
+        assert!(note.starts_with(&format!("{other}: ")), "{note}");
+    }
+}
+
+#[test]
+fn a_host_that_ucx_does_not_reach_is_reached_by_the_connection() {
+    if !is_alone("a_host_that_ucx_does_not_reach_is_reached_by_the_connection") {
+        return;
+    }
+    let Some(mut pair) = Pair::new() else {
+        return;
+    };
+    // It says of itself where nobody is any more.
+    let gone = Ucx::open().unwrap().address().to_vec();
+    pair.ends[1].offer = Some(Ok(gone));
+    pair.meet();
+    pair.serve_until(|p| p.has_way(1) && !p.ends[0].notes.is_empty());
+    assert!(!pair.has_way(0));
+    assert_eq!(pair.ends[0].notes.len(), 1);
+    pair.send(100, 1000);
+    pair.settle();
+    assert!(pair.has_way(1) && pair.ends[1].notes.is_empty());
+}
