@@ -186,6 +186,8 @@ struct Stepd<'a> {
     time_limit: Option<Instant>,
     kill_at: Option<Instant>,
     give_up_at: Option<Instant>,
+    /// When tasks of this node end by an abort of one of them, should srun not end the step before.
+    abort_at: Option<(Instant, ExitStatus)>,
     ending: bool,
     timed_out: bool,
     /// The status of the step when one task's end ended it.
@@ -231,6 +233,7 @@ impl<'a> Stepd<'a> {
             time_limit: None,
             kill_at: None,
             give_up_at: None,
+            abort_at: None,
             ending: false,
             timed_out: false,
             failed: None,
@@ -416,6 +419,7 @@ impl<'a> Stepd<'a> {
             self.time_limit,
             self.kill_at,
             self.give_up_at,
+            self.abort_at.map(|(at, _)| at),
             adoption,
         ]
         .into_iter()
@@ -452,6 +456,9 @@ impl<'a> Stepd<'a> {
         if self.kill_at.is_some_and(|at| at <= now) {
             self.kill_at = None;
             self.signal_all(libc::SIGKILL);
+        }
+        if let Some((_, exit)) = self.abort_at.take_if(|(at, _)| *at <= now) {
+            self.fail(exit);
         }
         if self.adoption_by.is_some_and(|at| at <= now) {
             self.adoption_by = None;
@@ -732,6 +739,7 @@ impl<'a> Stepd<'a> {
             return;
         }
         self.failed = Some(exit);
+        self.abort_at = None;
         self.begin_end();
         self.kill_at = None;
         self.signal_all(libc::SIGKILL);

@@ -14,7 +14,7 @@ use crate::prompt::Prompt;
 use crate::server::{Place, Server};
 use crate::sys::set_variable;
 use crate::ucx::{Ucx, UcxChoice};
-use crate::upcall::{Modex, Upcall};
+use crate::upcall::{Done, Modex, Upcall};
 use crate::{ProcName, status};
 use muster_proto::frame::{self, Frames};
 use names::Names;
@@ -205,6 +205,8 @@ struct Host {
     /// Tasks of this node that have come.
     connected: BTreeSet<u32>,
     finalized: BTreeSet<u32>,
+    /// Tasks that abort wait for these.
+    aborting: Vec<Done>,
     /// Whether upcalls about other hosts may be dealt with: it is known where they are.
     has_peers: bool,
     /// The hosts of this step are known.
@@ -247,6 +249,7 @@ impl Host {
             prompt: Prompt::new(),
             connected: BTreeSet::new(),
             finalized: BTreeSet::new(),
+            aborting: Vec::new(),
             has_peers: false,
             met_own: false,
             waiting: Vec::new(),

@@ -27,7 +27,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Variables of launchers around srun that would lead a task to another server than its own.
 const FOREIGN: [&str; 6] = [
@@ -38,6 +38,9 @@ const FOREIGN: [&str; 6] = [
     "OMPI_UNIVERSE_",
     "NS_META_SEG_SIZE=",
 ];
+
+/// So long srun has to end a step of which a task aborts; where it does not, this node's tasks end.
+const ABORT_HEARD: Duration = Duration::from_secs(2);
 
 /// The host and what is known of the tasks through it.
 #[derive(Debug)]
@@ -370,6 +373,8 @@ impl Stepd<'_> {
         }
     }
 
+    /// A task aborts: srun ends the step everywhere. The task goes on waiting until then, so that others do not find it gone,
+    /// and abort for that, before srun has heard what went wrong first.
     fn aborted(&mut self, rank: u32, status: i32, text: &str) {
         let (job, step, node) = (self.order.run.0, self.order.launch.step, &self.setting.node);
         // Open MPI says so when there is nothing to say.
@@ -394,7 +399,8 @@ impl Stepd<'_> {
             joined: true,
             line: Some(line),
         });
-        self.fail(exit);
+        self.abort_at
+            .get_or_insert((Instant::now() + ABORT_HEARD, exit));
     }
 
     /// A task has ended: whether the others would wait for it for ever, for srun to hear.

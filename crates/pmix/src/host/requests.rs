@@ -45,7 +45,8 @@ impl Host {
                     status: code,
                     text,
                 });
-                reply.fail(status::SUCCESS);
+                // It is killed with the others; until then they do not find it gone.
+                self.aborting.push(reply);
             }
             Upcall::Log { texts, reply } => {
                 self.log(texts);
