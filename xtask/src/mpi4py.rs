@@ -23,6 +23,8 @@ const LAUNCHERS: [(&str, &str); 2] = [
 struct Outcome {
     /// Tests that ran, of all ranks.
     ran: u32,
+    /// Of these, those that found that they do not apply.
+    skipped: u32,
     /// What failed, by name.
     failed: BTreeSet<String>,
     /// It did not come to its end: how.
@@ -39,14 +41,15 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
     let files = tests(&suite, names)?;
     let cluster = Cluster::up(&place)?;
     let mut worse = Vec::new();
-    let mut sums = [(0, 0); 2];
+    let mut sums = [(0, 0, 0); 2];
     for file in &files {
         let outcomes = LAUNCHERS.map(|(_, command)| cluster.attempt(&suite, file, command));
         let [by_mpirun, by_srun] = outcomes;
         let (by_mpirun, by_srun) = (by_mpirun?, by_srun?);
         for (sum, outcome) in sums.iter_mut().zip([&by_mpirun, &by_srun]) {
             sum.0 += outcome.ran;
-            sum.1 += u32::from(outcome.is_good());
+            sum.1 += outcome.skipped;
+            sum.2 += u32::from(outcome.is_good());
         }
         println!("{file:<28} mpirun: {by_mpirun}; srun: {by_srun}");
         let fails_only_here = by_srun
@@ -60,9 +63,9 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
             worse.push(file.clone());
         }
     }
-    for ((name, _), (ran, good)) in LAUNCHERS.iter().zip(sums) {
+    for ((name, _), (ran, skipped, good)) in LAUNCHERS.iter().zip(sums) {
         println!(
-            "{name}: {good} of {} files pass, {ran} tests ran",
+            "{name}: {good} of {} files pass, {ran} tests ran, of which {skipped} were skipped",
             files.len()
         );
     }
@@ -85,6 +88,7 @@ impl Outcome {
             + &String::from_utf8_lossy(&output.stdout);
         let mut outcome = Outcome {
             ran: 0,
+            skipped: 0,
             failed: BTreeSet::new(),
             broken: None,
         };
@@ -95,6 +99,10 @@ impl Outcome {
             if let (Some(count), Some("test" | "tests")) = (count, words.next()) {
                 outcome.ran += count;
             }
+        }
+        for rest in text.split("skipped=").skip(1) {
+            let count = rest.split(|c: char| !c.is_ascii_digit()).next();
+            outcome.skipped += count.and_then(|n| n.parse::<u32>().ok()).unwrap_or(0);
         }
         for mark in ["FAIL: ", "ERROR: "] {
             for rest in text.split(mark).skip(1) {
@@ -242,10 +250,10 @@ mod tests {
         };
         let good = Outcome::read(&output(
             0,
-            "Ran 7 tests in 0.01sRan 7 tests in 0.01s\nOK\nOK\n",
+            "Ran 7 tests in 0.01sRan 7 tests in 0.01s\nOK (skipped=2)\nOK (skipped=1)\n",
         ));
         assert!(good.is_good());
-        assert_eq!(good.ran, 14);
+        assert_eq!((good.ran, good.skipped), (14, 3));
         let bad = Outcome::read(&output(
             1,
             "FAIL: testA (test_x.B.testA)\nRan 7 tests in 0.01s\n",

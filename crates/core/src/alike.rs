@@ -128,6 +128,7 @@ fn alike(a: &Job, b: &Job) -> bool {
         special_exit,
         expected_start,
         next_step,
+        unheard_steps,
         reason_detail,
         begin_at,
         configuring,
@@ -178,6 +179,7 @@ fn alike(a: &Job, b: &Job) -> bool {
         && *partition == b.partition
         && *steps == b.steps
         && *next_step == b.next_step
+        && *unheard_steps == b.unheard_steps
         && *resize_time == b.resize_time
         && *resizes == b.resizes;
     let wishes = *array == b.array

@@ -186,6 +186,11 @@ pub struct Job {
     /// What of it gains age while it waits, where the number of jobs that may is limited; else all of it does.
     #[n(48)]
     pub accrual: Option<Box<Accrual>>,
+    /// Numbers below `next_step` whose steps were not heard of: they are still being made, or never were. Any other one
+    /// below it that does not run is over.
+    #[n(49)]
+    #[cbor(default)]
+    pub unheard_steps: IndexSet,
 }
 
 impl Job {
@@ -197,6 +202,13 @@ impl Job {
             && self.hold == Hold::None
             && self.waiting_on.is_empty()
             && self.begin_at.is_none()
+    }
+
+    /// Whether this step has run and is over, or runs: to hear of its start again is no news.
+    pub fn has_heard_of(&self, step: StepNo) -> bool {
+        let counted = step < StepNo::INTERACTIVE && step.0 < self.next_step;
+        (counted && !self.unheard_steps.contains(step.0))
+            || self.steps.iter().any(|s| s.step == step)
     }
 
     /// Whether it has ended and nothing of it is left on a node.

@@ -106,6 +106,7 @@ pub(crate) fn job(id: u64, name: &str) -> Job {
         expected_start: None,
         switch_wait_since: None,
         next_step: 0,
+        unheard_steps: muster_core::index_set::IndexSet::default(),
         begin_at: None,
     }
 }

@@ -345,6 +345,7 @@ fn running(spec: JobSpec, alloc: Allocation) -> Job {
         expected_start: None,
         switch_wait_since: None,
         next_step: 0,
+        unheard_steps: muster_core::index_set::IndexSet::default(),
         reason_detail: None,
     }
 }

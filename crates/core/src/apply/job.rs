@@ -3,6 +3,7 @@
 
 use crate::event::{Event, JobChange};
 use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
+use crate::index_set::IndexSet;
 use crate::job::{
     AfterCompleting, Allocation, ArrayRole, ExitStatus, Hold, Job, JobState, Reason, Step, StepEnd,
 };
@@ -56,6 +57,7 @@ impl Job {
             last_sched_eval: None,
             expected_start: None,
             next_step: 0,
+            unheard_steps: IndexSet::default(),
             reason_detail: None,
             begin_at: spec.begin.filter(|begin| *begin > at),
             configuring: false,
@@ -124,6 +126,7 @@ impl Job {
             partition: self.partition.clone(),
             reason_detail: self.reason_detail.clone(),
             accrual: (self.accrual.as_ref()).map(|accrual| Box::new(accrual.of_next())),
+            unheard_steps: self.unheard_steps.clone(),
             ..*self
         }
     }
@@ -423,6 +426,7 @@ impl Job {
         self.special_exit = false;
         self.expected_start = None;
         self.next_step = 0;
+        self.unheard_steps = IndexSet::default();
         self.steps = Vec::new();
         if let (JobKind::Batch, Some(lead)) = (self.spec.kind, alloc.nodes.first()) {
             self.steps.push(Step {
@@ -535,7 +539,13 @@ impl Job {
             step.step
         );
         if step.step < StepNo::INTERACTIVE {
-            self.next_step = self.next_step.max(step.step.0 + 1);
+            let no = step.step.0;
+            self.unheard_steps.remove(no);
+            // Several are made at a time, and some are ready before others.
+            if let Some(last) = no.checked_sub(1) {
+                self.unheard_steps.insert_range(self.next_step, last);
+            }
+            self.next_step = self.next_step.max(no + 1);
         }
         self.steps.push(step.clone());
     }

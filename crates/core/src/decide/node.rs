@@ -262,9 +262,9 @@ fn released(draft: &mut Draft<'_>, idx: NodeIdx, launch: (JobId, Attempt)) {
 }
 
 fn step_started(draft: &mut Draft<'_>, idx: NodeIdx, launch: (JobId, Attempt), step: &Step) {
-    let known = current(draft, idx, launch)
-        .is_some_and(|(_, job)| job.steps.iter().all(|s| s.step != step.step));
-    if known {
+    // A node that lost its memory tells of steps again, even of some that are over by now.
+    let is_news = current(draft, idx, launch).is_some_and(|(_, job)| !job.has_heard_of(step.step));
+    if is_news {
         launched(draft, idx);
         draft.emit(Event::StepStarted {
             id: launch.0,

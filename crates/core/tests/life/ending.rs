@@ -112,6 +112,77 @@ fn only_the_leading_node_ends_the_script() {
 }
 
 #[test]
+fn a_step_that_is_over_is_not_accounted_again() {
+    let mut world = World::new();
+    let id = world.submit(spec("j"));
+    world.start(id, &[0]);
+    let attempt = world.job(id).attempt;
+    let started = |world: &mut World, no: u32| {
+        let step = Box::new(step(no, world.now));
+        world.node(
+            0,
+            NodeCommand::StepStarted {
+                job: id,
+                attempt,
+                step,
+            },
+        );
+        world.events.len()
+    };
+    let ended = |world: &mut World, no: u32, code: u32| {
+        let end = Box::new(step_end(world.now, exit(code)));
+        let step = StepNo(no);
+        world.node(
+            0,
+            NodeCommand::StepEnded {
+                job: id,
+                attempt,
+                step,
+                end,
+            },
+        );
+        world.events.len()
+    };
+    // Two are made at a time: the later one may be ready, and over, first.
+    assert_eq!(started(&mut world, 2), 1);
+    assert_eq!(ended(&mut world, 2, 0), 1);
+    assert_eq!(started(&mut world, 0), 1);
+    assert_eq!(ended(&mut world, 0, 3), 1);
+    // A node whose memory is older than what it has told tells it once more, and may have lost how it went.
+    for no in [0, 2] {
+        assert_eq!(started(&mut world, no), 0);
+        assert_eq!(ended(&mut world, no, 9), 0);
+    }
+    assert_eq!(world.job(id).derived_exit.code, 3);
+    // The one between them was never heard of, and may still come; then it is known as well.
+    assert_eq!(started(&mut world, 1), 1);
+    assert_eq!(started(&mut world, 1), 0);
+    assert_eq!(ended(&mut world, 1, 0), 1);
+    assert_eq!(started(&mut world, 1), 0);
+    // The next run counts its steps from the beginning.
+    let again = UserCommand::Requeue {
+        target: target(id),
+        hold: false,
+        special_exit: false,
+        incomplete: false,
+    };
+    world.must(1000, again);
+    world.release(id);
+    assert!(world.start(id, &[0]));
+    let attempt = world.job(id).attempt;
+    let step = Box::new(step(0, world.now));
+    world.node(
+        0,
+        NodeCommand::StepStarted {
+            job: id,
+            attempt,
+            step,
+        },
+    );
+    assert_eq!(world.events.len(), 1);
+}
+
+#[test]
 fn steps_left_behind_are_closed() {
     let mut world = World::new();
     let id = world.submit(spec("j"));
