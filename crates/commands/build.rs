@@ -11,13 +11,18 @@ fn main() {
     if !is_static || var("PROFILE") != "release" {
         return;
     }
-    // A section of its own beside the linker's usual ones.
+    // A section of its own beside the linker's usual ones. It begins with what the C library has in sections that bear no
+    // names. Functions that are called from elsewhere than where they were compiled may have a longer name.
     let list = include_str!("early_text.txt");
     let functions = list.lines().filter(|line| !line.starts_with('#'));
     let sections: String = functions
-        .map(|name| format!("*(\".text.{name}\")\n"))
+        .map(|name| format!("*(\".text.{name}\" \".text.{name}.llvm.*\")\n"))
         .collect();
-    let text = format!("SECTIONS {{ .text.early : {{\n{sections}}} }} INSERT BEFORE .text\n");
+    let text = format!(
+        "SECTIONS {{ .text.early : {{\n*crt1.o(.text)\nKEEP(*(SORT_NONE(.fini)))\n{sections}}} }} INSERT BEFORE .text\n"
+    );
+    // Headers, code and constants are one mapping then: each that a program has costs its start and its end.
+    println!("cargo:rustc-link-arg-bins=-Wl,-z,noseparate-code");
     let script = Path::new(&var("OUT_DIR")).join("early_text.ld");
     match std::fs::write(&script, text) {
         Ok(()) => println!("cargo:rustc-link-arg-bins=-Wl,-T,{}", script.display()),

@@ -40,7 +40,7 @@ fn early_text(script: &Path) {
     let list = include_str!("early_text.txt");
     let functions = list.lines().filter(|line| !line.starts_with('#'));
     let sections: String = functions
-        .map(|name| format!("*(\".text.{name}\")\n"))
+        .map(|name| format!("*(\".text.{name}\" \".text.{name}.llvm.*\")\n"))
         .collect();
     let text = format!("SECTIONS {{ .text.early : {{\n{sections}}} }} INSERT BEFORE .text\n");
     match std::fs::write(script, text) {

@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask build | check | clients | demo | generate | kill | mpi4py | sim | bench`.
+//! Development tasks: `cargo xtask build | check | clients | demo | early-text | generate | kill | mpi4py | sim | bench`.
 
 mod bench;
 mod build;
@@ -6,6 +6,7 @@ mod check;
 mod clients;
 mod cluster;
 mod demo;
+mod early_text;
 mod generate;
 mod guard;
 mod kill;
@@ -23,6 +24,8 @@ cargo xtask check             format, lints as errors, all tests
 cargo xtask clients           programs that stand on Slurm, installed from the package index, against a cluster
                               of their own: [NAME ...], see tests/clients
 cargo xtask demo              build, start a cluster here, run jobs on it, show the listings
+cargo xtask early-text        which functions the user commands run, by callgrind, for the linker: run it, and build again,
+                              when they have changed much
 cargo xtask generate          docs/compat.md, from the tables that the commands run on
 cargo xtask kill              daemons of a cluster under load are killed in turn, and nothing may be lost:
                               [--rounds N] [--nodes N] [--clients N] [--seed S] [--muster FILE]
@@ -49,6 +52,7 @@ fn main() -> Result<()> {
         ["clients", ..] => clients::run(&args[1..]),
         ["compare-selection", ..] => selection::run(&args[1..]),
         ["demo"] => demo::run(),
+        ["early-text"] => early_text::run(),
         ["generate"] => generate::run(),
         ["kill", ..] => kill::run(&args[1..]),
         ["mpi4py", ..] => mpi4py::run(&args[1..]),

@@ -6,7 +6,9 @@ use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::shared_spec::SpecTable;
 use muster_proto::client::{Query, Request, RequestBody, Response};
 use muster_proto::{PROTOCOL, frame};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -125,6 +127,7 @@ impl Client {
     }
 
     fn read(&mut self) -> io::Result<Response> {
+        await_answer(&self.stream);
         frame::read_body(&mut self.stream, &mut self.frame)?;
         frame::decode_in(&self.frame, &mut self.specs)
     }
@@ -164,6 +167,16 @@ impl Client {
     pub fn stream(&self) -> &UnixStream {
         &self.stream
     }
+}
+
+/// Waits until there is something to read. A read that blocks would do, but it is woken, and sleeps again, when the other
+/// side has taken in the request.
+pub(crate) fn await_answer(stream: &impl AsFd) {
+    // Whatever it is that ends the wait, the read tells.
+    let _ = poll(
+        &mut [PollFd::new(stream.as_fd(), PollFlags::POLLIN)],
+        PollTimeout::NONE,
+    );
 }
 
 /// An answer that does not fit the request: a bug or a newer controller.

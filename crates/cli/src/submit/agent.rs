@@ -1,5 +1,6 @@
 //! Connections to node agents and step daemons: over a Unix socket on the same host, over TCP otherwise.
 
+use crate::connect::await_answer;
 use muster_proto::frame;
 use muster_proto::step::{AgentReply, AgentRequest};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
@@ -65,16 +66,18 @@ impl AgentStream {
         Ok(AgentStream::Unix(near))
     }
 
+    /// Waits for one answer.
+    pub(crate) fn receive(&mut self) -> io::Result<AgentReply> {
+        await_answer(self);
+        frame::read(self)
+    }
+
     /// Waits no longer than this for an answer.
-    pub(crate) fn set_patience(&self, patience: Duration) -> io::Result<()> {
+    pub(crate) fn receive_within(&mut self, patience: Duration) -> io::Result<AgentReply> {
         match self {
             AgentStream::Unix(s) => s.set_read_timeout(Some(patience)),
             AgentStream::Tcp(s) => s.set_read_timeout(Some(patience)),
-        }
-    }
-
-    /// Waits for one answer.
-    pub(crate) fn receive(&mut self) -> io::Result<AgentReply> {
+        }?;
         frame::read(self)
     }
 }

@@ -244,6 +244,7 @@ pub(super) fn context(
         .into_iter()
         .map(|(name, value)| {
             let mut pair = name.into_vec();
+            pair.reserve_exact(1 + value.len());
             pair.push(b'=');
             pair.extend_from_slice(value.as_bytes());
             pair.into()

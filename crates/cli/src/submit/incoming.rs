@@ -8,11 +8,28 @@ use nix::sys::socket::{MsgFlags, recv};
 use std::io;
 use std::os::fd::AsRawFd;
 
+/// Room for what is read at first: most commands hear little, and each page that is touched costs them a fault.
+const ROOM: usize = 2 << 10;
+/// Room where much comes.
+const ROOM_MAX: usize = 64 << 10;
+
 /// Bytes received, and how many of them were handed out.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Incoming {
     bytes: Vec<u8>,
     start: usize,
+    /// How much is read at once.
+    room: usize,
+}
+
+impl Default for Incoming {
+    fn default() -> Incoming {
+        Incoming {
+            bytes: Vec::new(),
+            start: 0,
+            room: ROOM,
+        }
+    }
 }
 
 impl Incoming {
@@ -22,11 +39,20 @@ impl Incoming {
             self.bytes.drain(..self.start);
             self.start = 0;
         }
-        let mut chunk = [0; 64 << 10];
-        match recv(socket.as_raw_fd(), &mut chunk, MsgFlags::MSG_DONTWAIT) {
+        let end = self.bytes.len();
+        self.bytes.resize(end + self.room, 0);
+        let got = recv(
+            socket.as_raw_fd(),
+            &mut self.bytes[end..],
+            MsgFlags::MSG_DONTWAIT,
+        );
+        self.bytes.truncate(end + got.unwrap_or(0));
+        match got {
             Ok(0) => Ok(false),
             Ok(n) => {
-                self.bytes.extend_from_slice(&chunk[..n]);
+                if n == self.room {
+                    self.room = ROOM_MAX;
+                }
                 Ok(true)
             }
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(true),
@@ -81,5 +107,17 @@ mod tests {
         );
         drop(here);
         assert!(!incoming.fill(&there).unwrap());
+    }
+
+    #[test]
+    fn much_comes_in_larger_pieces() {
+        let (mut here, there) = UnixStream::pair().unwrap();
+        let text = FromStepd::Message("x".repeat(3 * ROOM));
+        here.write_all(&frame::encode(&text)).unwrap();
+        let mut incoming = Incoming::default();
+        assert!(incoming.fill(&there).unwrap());
+        assert_eq!(incoming.next::<FromStepd>().unwrap(), None);
+        assert!(incoming.fill(&there).unwrap());
+        assert_eq!(incoming.next().unwrap(), Some(text));
     }
 }

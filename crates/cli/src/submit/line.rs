@@ -32,28 +32,38 @@ pub(super) struct Line {
 /// # Errors
 /// The exit code, when there is nothing more to do: help was printed, or an option was wrong.
 pub(super) fn read(command: Command, args: &[String]) -> Result<Vec<Line>, ExitCode> {
-    let own = variables();
-    let value = |name: &str| own.iter().find(|(own, _)| own == name);
-    read_in(command, args, |_, name| value(name).map(|(_, v)| v.clone()))
+    read_in(command, args, |own, _, name| own.value(name))
 }
 
 /// The caller's variables that can be options: a hundred names are looked for, and to walk the whole environment for each
-/// of them would be a quarter of what sbatch does.
-fn variables() -> Vec<(String, String)> {
-    std::env::vars_os()
-        .filter(|(name, _)| environment::may_be_option(name.as_bytes()))
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
+/// of them would be a quarter of what sbatch does, and more of what srun does in an allocation.
+pub(super) struct Variables(Vec<(String, String)>);
+
+impl Variables {
+    pub(super) fn read() -> Variables {
+        let all = std::env::vars_os()
+            .filter(|(name, _)| environment::may_be_option(name.as_bytes()))
+            .filter_map(|(name, value)| {
+                Some((name.into_string().ok()?, value.into_string().ok()?))
+            });
+        Variables(all.collect())
+    }
+
+    /// The value of one.
+    pub(super) fn value(&self, name: &str) -> Option<String> {
+        let found = self.0.iter().find(|(own, _)| own == name);
+        found.map(|(_, value)| value.clone())
+    }
 }
 
-/// The same with an environment for each component.
+/// The same with an environment for each component, by its number.
 ///
 /// # Errors
 /// As [`read`].
 pub(super) fn read_in(
     command: Command,
     args: &[String],
-    variable: impl Fn(usize, &str) -> Option<String>,
+    variable: impl Fn(&Variables, usize, &str) -> Option<String>,
 ) -> Result<Vec<Line>, ExitCode> {
     let say = Say::new(command.name());
     let parts = components::split(command, args).map_err(|text| {
@@ -63,6 +73,7 @@ pub(super) fn read_in(
             bare: true,
         })
     })?;
+    let own = Variables::read();
     let mut lines: Vec<Line> = Vec::with_capacity(parts.len());
     for (number, part) in parts.into_iter().enumerate() {
         let mut chosen = Chosen::new(command);
@@ -77,7 +88,7 @@ pub(super) fn read_in(
                 _ => chosen.give(row, value, Source::CommandLine),
             }
         }
-        environment::read(&mut chosen, |name| variable(number, name));
+        environment::read(&mut chosen, |name| variable(&own, number, name));
         let mut say = say;
         say.quiet = chosen.has("quiet");
         say.verbose = chosen.verbose;

@@ -22,6 +22,7 @@ use muster_core::ids::JobId;
 use muster_core::job::ExitStatus;
 use muster_core::job_env;
 use muster_core::refusal::RefusalCode;
+use muster_core::spec::ExecContext;
 use muster_proto::client::{AllocationInfo, Query, Response};
 use muster_proto::step::{AgentReply, AgentRequest, HetStep, StepCreated, StepSpec};
 use request::Streams;
@@ -169,11 +170,17 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
         request::step(line, args).map_err(|e| say.build_error("Unable to create step", &e))?;
     let (mut spec, streams) = made;
     spec.job = job;
+    spec.hands_streams = hand_over::is_possible(&line.chosen, &spec, &streams);
+    spec.resizes = own_resizes();
+    let of_het_job = own_het_job(job);
+    // Close to the request, for the agent to be woken once for both.
     let (stream, info) = reach_lead(&say, job)?;
-    spec.key = info.as_ref().map(|i| i.key.clone());
-    spec.hands_streams = stream.is_local() && hand_over::is_possible(&line.chosen, &spec, &streams);
-    spec.resizes = info.as_ref().map_or_else(own_resizes, |i| i.job.resizes);
-    if own_het_job(job) {
+    spec.hands_streams &= stream.is_local();
+    if let Some(info) = info {
+        spec.key = Some(info.key.clone());
+        spec.resizes = info.job.resizes;
+    }
+    if of_het_job {
         // Numbers of steps are the whole job's.
         let (step, total_tasks) = (het::take_number(&say, job)?, None);
         spec.het = Some(HetStep {
@@ -327,6 +334,8 @@ fn create(
                 if queued {
                     say.info(&format!("Step created for StepId={job}.{}", created.step));
                 }
+                // What the tasks inherit is with them.
+                spec.context = ExecContext::default();
                 return Ok((stream, *created, stepd));
             }
             AgentReply::Refused(refusal)
@@ -354,12 +363,18 @@ fn create(
     }
 }
 
-fn ask(stream: &mut AgentStream, spec: &StepSpec) -> std::io::Result<Option<AgentStream>> {
-    let request = AgentRequest::Create(Box::new(spec.clone()));
-    if spec.hands_streams {
-        return stream.send_with_streams(&request).map(Some);
+fn ask(stream: &mut AgentStream, spec: &mut StepSpec) -> std::io::Result<Option<AgentStream>> {
+    let hands_streams = spec.hands_streams;
+    // It is lent: a copy of it, with its environment, would be a good part of what this program does.
+    let request = AgentRequest::Create(Box::new(std::mem::take(spec)));
+    let sent = match hands_streams {
+        true => stream.send_with_streams(&request).map(Some),
+        false => stream.send(&request).map(|()| None),
+    };
+    if let AgentRequest::Create(lent) = request {
+        *spec = *lent;
     }
-    stream.send(&request).map(|()| None)
+    sent
 }
 
 /// Between TERM and KILL when srun ends a step: `KillWait`, read when it is needed.

@@ -6,7 +6,7 @@ use super::session::Session;
 use super::{PREFIX, allocation, create, reach_lead, unreachable};
 use crate::submit::agent::AgentStream;
 use crate::submit::holder::{Holder, NotGranted};
-use crate::submit::line::{self, Line};
+use crate::submit::line::{self, Line, Variables};
 use crate::submit::say::Say;
 use minicbor::bytes::ByteVec;
 use muster_conf::options::{Chosen, OptionError, Source, values};
@@ -23,8 +23,8 @@ use std::process::ExitCode;
 const STEP: &str = "Unable to create step";
 
 /// A variable as the step in a component sees it: what describes the job is the component's.
-pub(super) fn variable(component: usize, name: &str) -> Option<String> {
-    let own = |name: &str| std::env::var(name).ok();
+pub(super) fn variable(own: &Variables, component: usize, name: &str) -> Option<String> {
+    let own = |name: &str| own.value(name);
     if component == 0 || !job_env::is_job_variable(name) {
         return own(name);
     }
@@ -170,7 +170,8 @@ fn of_component(line: &Line, group: usize) -> Line {
             chosen.give(given.row, given.value.clone(), given.source);
         }
     }
-    muster_conf::options::environment::read(&mut chosen, |name| variable(group, name));
+    let own = Variables::read();
+    muster_conf::options::environment::read(&mut chosen, |name| variable(&own, group, name));
     Line {
         chosen,
         words: line.words.clone(),

@@ -234,8 +234,7 @@ impl Session {
             // the start says itself that the end is recorded.
             let open = leads.into_iter().filter(|_| !self.nodes.is_recorded());
             for mut lead in open {
-                let _ = lead.set_patience(STEP_OVER);
-                let _ = lead.receive();
+                let _ = lead.receive_within(STEP_OVER);
             }
         } else {
             drop(leads);
@@ -402,13 +401,9 @@ impl Session {
         if !self.tasks.exited(&name, task, exit, oom) {
             return;
         }
-        let now = Instant::now();
-        self.clock.tell.get_or_insert(now + TOGETHER);
-        if self.clock.first_exit.is_none() {
-            self.clock.first_exit = Some(now);
-            if self.rules.wait_s > 0 {
-                self.clock.wait = Some(now + Duration::from_secs(self.rules.wait_s.into()));
-            }
+        // Of a last one that went well there is nothing to tell, and nobody to wait for.
+        if !exit.is_ok() || !self.tasks.all_exited() {
+            self.wind(Instant::now());
         }
         if !exit.is_ok() && self.rules.kill_on_bad_exit && !self.aborted {
             self.tell();
@@ -416,6 +411,17 @@ impl Session {
                 self.fail(exit);
             } else {
                 self.terminate_gently();
+            }
+        }
+    }
+
+    /// A task has exited.
+    fn wind(&mut self, now: Instant) {
+        self.clock.tell.get_or_insert(now + TOGETHER);
+        if self.clock.first_exit.is_none() {
+            self.clock.first_exit = Some(now);
+            if self.rules.wait_s > 0 {
+                self.clock.wait = Some(now + Duration::from_secs(self.rules.wait_s.into()));
             }
         }
     }
