@@ -1,4 +1,5 @@
-//! Development tasks: `cargo xtask build | check | clients | demo | early-text | generate | kill | mpi4py | sim | bench`.
+//! Development tasks: `cargo xtask build | check | clients | demo | early-text | generate | kill | mpi4py | numa | sim |
+//! bench`.
 
 mod bench;
 mod build;
@@ -12,6 +13,7 @@ mod guard;
 mod kill;
 mod mpi;
 mod mpi4py;
+mod numa;
 mod peer;
 mod selection;
 mod sim;
@@ -30,6 +32,8 @@ cargo xtask generate          docs/compat.md, from the tables that the commands 
 cargo xtask kill              daemons of a cluster under load are killed in turn, and nothing may be lost:
                               [--rounds N] [--nodes N] [--clients N] [--seed S] [--muster FILE]
 cargo xtask mpi4py            mpi4py's own tests, started by srun and by mpirun over two nodes: [test_NAME ...]
+cargo xtask numa              jobs on a machine of eight NUMA domains that QEMU makes up: their cores, their memory:
+                              [--muster FILE]
 cargo xtask sim               the deterministic simulator: --seeds N [--from S] [--nodes N] [--steps N],
                               or --seed S [--trace] for one
 cargo xtask compare-selection what Slurm (where it is installed) answers to the requests of crates/sim/tests/selection,
@@ -56,6 +60,7 @@ fn main() -> Result<()> {
         ["generate"] => generate::run(),
         ["kill", ..] => kill::run(&args[1..]),
         ["mpi4py", ..] => mpi4py::run(&args[1..]),
+        ["numa", ..] => numa::run(&args[1..]),
         ["sim", ..] => sim::run(&args[1..]),
         ["bench", "mpi", ..] => mpi::run(&args[2..]),
         ["bench", "sched"] => sim::bench_sched(),

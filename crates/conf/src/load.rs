@@ -154,26 +154,10 @@ impl<'a> Checker<'a> {
             Status::Honoured | Status::Later(_) => {
                 let words = later.join(",");
                 let message = format!("{name}: {words} is not implemented yet and is ignored");
-                let why = later.iter().find_map(|word| why_ignored(name, word));
-                let why = why.unwrap_or_default();
-                self.findings.warn(&pair.origin, name, message, why);
+                self.findings.warn(&pair.origin, name, message, "");
             }
         }
         self.reported.insert((what, name));
-    }
-}
-
-/// What is done instead of what a word of a list asks for.
-fn why_ignored(key: &str, word: &str) -> Option<&'static str> {
-    let word = word.split('=').next().unwrap_or(word).to_ascii_lowercase();
-    match (key, word.as_str()) {
-        ("PreemptParameters", "reclaim_licenses") => {
-            Some("no job is preempted for its licenses: who waits for some waits for jobs to end")
-        }
-        ("PreemptParameters", "suspend_grace_time") => {
-            Some("a job that is suspended is stopped at once")
-        }
-        _ => None,
     }
 }
 

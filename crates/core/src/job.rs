@@ -188,7 +188,7 @@ pub struct Job {
     pub accrual: Option<Box<Accrual>>,
     /// Numbers below `next_step` whose steps were not heard of: they are still being made, or never were. Any other one
     /// below it that does not run is over.
-    #[n(49)]
+    #[n(50)]
     #[cbor(default)]
     pub unheard_steps: IndexSet,
 }

@@ -72,6 +72,10 @@ pub struct Preemption {
     /// `strict_order`: the lowest first, however many are needed.
     #[n(7)]
     pub strict_order: bool,
+    /// `reclaim_licenses`: for their licenses, too.
+    #[n(8)]
+    #[cbor(default)]
+    pub reclaim_licenses: bool,
 }
 
 /// That and how a job was preempted.

@@ -213,6 +213,7 @@ fn settings(config: &Config) -> NodeSettings {
             states: words("HealthCheckNodeState"),
         }),
         sampling: sampling(config),
+        suspend_grace_s: suspend_grace_s(config),
         tree_width: config
             .text("TreeWidth")
             .and_then(|v| v.parse().ok())
@@ -223,6 +224,14 @@ fn settings(config: &Config) -> NodeSettings {
         topology_addr: String::new(),
         topology_pattern: String::new(),
     }
+}
+
+/// `suspend_grace_time`: seconds, none where nothing is said.
+fn suspend_grace_s(config: &Config) -> u32 {
+    let words = config.text("PreemptParameters").unwrap_or_default();
+    let mut words = words.split(',').map(|w| w.trim().to_ascii_lowercase());
+    let given = words.find_map(|w| w.strip_prefix("suspend_grace_time=")?.parse().ok());
+    given.unwrap_or_default()
 }
 
 /// How agents sample what jobs use.

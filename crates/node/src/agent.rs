@@ -117,6 +117,8 @@ enum Event {
     HealthChecked,
     /// What running jobs use is to be looked at.
     SampleDue,
+    /// A job that is being suspended has had its time for it.
+    StopDue(Run),
 }
 
 /// Runs the agent until it is told to stop (SIGTERM, SIGINT, or the controller). The shim and the jobs go on.
@@ -338,6 +340,7 @@ impl Agent {
             Event::NodeStarted(key, position, result) => self.node_started(key, position, result),
             Event::EndsTold(told) => self.ends_told(told),
             Event::StillWaiting(conn) => self.still_waiting(conn),
+            Event::StopDue(run) => self.stop_due(run),
             Event::GaveUp(wait) => self.gave_up(wait),
             Event::ReportsWaited => self.reports.waited(),
             Event::HealthCheckDue => self.check_health(),

@@ -135,6 +135,10 @@ pub struct NodeSettings {
     #[n(24)]
     #[cbor(default)]
     pub tree_width: u32,
+    /// `PreemptParameters=suspend_grace_time`, seconds from TSTP to STOP for a job that is suspended; 0: STOP at once.
+    #[n(26)]
+    #[cbor(default)]
+    pub suspend_grace_s: u32,
     /// `CpuBind` of nodes and partitions.
     #[n(25)]
     #[cbor(default)]

@@ -92,6 +92,37 @@ impl Licenses {
         left - self.taken.get(&span.source(name)).copied().unwrap_or(0)
     }
 
+    /// What there is of the first of the wishes that can be had once some jobs have ended, and how many it wants;
+    /// `None` if none can.
+    pub(crate) fn without(&self, asked: &[Counts], span: Span<'_>, ended: &[&Job]) -> Option<Due> {
+        let back = |source: &Source, after: Timestamp| -> i64 {
+            let of = |job: &&Job| {
+                let alloc = job.alloc.as_ref()?;
+                let (_, count) = alloc.licenses.iter().find(|(name, _)| *name == source.0)?;
+                let pool = span
+                    .state
+                    .license_pool(&source.0, alloc.reservation.as_deref());
+                // What is kept from a time on counts on what ends before.
+                let later = span.state.limit_end(job).is_none_or(|end| end > after);
+                (pool == source.1 && later).then_some(i64::from(*count))
+            };
+            ended.iter().filter_map(of).sum()
+        };
+        let due = |(name, count): &(String, u32)| {
+            let (source, count) = (span.source(name), i64::from(*count));
+            let there = self.left(name, span) + back(&source, Timestamp(i64::MIN));
+            let kept = self.kept.iter().filter(|k| k.source == source);
+            let fits = there >= count
+                && kept
+                    .filter(|k| k.start < span.end)
+                    .all(|k| k.spare + back(&source, k.start) >= count);
+            fits.then_some((source, there, count))
+        };
+        asked
+            .iter()
+            .find_map(|one| one.iter().map(due).collect::<Option<Due>>())
+    }
+
     /// A job that ends at `end` starts with them.
     pub(crate) fn take(&mut self, counts: &Counts, sources: Vec<Source>, end: Timestamp) {
         if counts.is_empty() {

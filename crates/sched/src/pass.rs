@@ -93,7 +93,7 @@ pub(crate) struct Pass<'a> {
     /// What starts of this pass count towards limits.
     limit_use: BTreeMap<Scope, InUse>,
     /// Licenses taken and kept in this pass.
-    licenses: Licenses,
+    pub(crate) licenses: Licenses,
     /// Nodes kept for a waiting job, without backfill.
     pub(crate) closed: Vec<bool>,
     /// Jobs that are to make room, and whether they are only stopped.
@@ -451,12 +451,13 @@ impl<'a> Pass<'a> {
         (narrowed, cause): (bool, Option<Reason>),
         nowhere: bool,
     ) -> Done {
-        let elsewhere = |cause: Reason| cause.is_limit() || cause == Reason::Licenses;
-        if cause.is_some_and(elsewhere) {
+        let unlicensed = cause == Some(Reason::Licenses);
+        let reclaims = self.state.preemption().is_some_and(|p| p.reclaim_licenses);
+        if cause.is_some_and(Reason::is_limit) || (unlicensed && !reclaims) {
             return Done::Waits(Shortfall::NO_NODES, false);
         }
         let mut waits_for = Shortfall::NO_NODES;
-        if narrowed || cause.is_some() {
+        if narrowed || cause.is_some_and(|_| !unlicensed) {
             match self.try_shorter(lane, job) {
                 Ok((picks, limit)) if self.limit_on(lane, job, &picks).is_none() => {
                     self.plan.limits.push((self.plan.starts.len(), limit));

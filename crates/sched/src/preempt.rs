@@ -1,8 +1,10 @@
 //! Preemption: which running jobs make room for one that waits. As few as will do, of the lowest rank. Jobs that are
-//! on their way out already are counted on before another is chosen, and what was made free for a job is kept for it.
+//! on their way out already are counted on before another is chosen, and what was made free for a job is kept for it:
+//! nodes, and licenses where those are reclaimed.
 
 use crate::fleet::{Fleet, NOWHERE};
 use crate::holds::Holds;
+use crate::licenses::{Due, Licenses, Span};
 use crate::pass::Pass;
 use crate::place::{Pick, Placement, Shortfall, choose};
 use crate::vacated::Vacated;
@@ -10,6 +12,7 @@ use muster_core::command::PlannedPreemption;
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::JobId;
 use muster_core::job::Job;
+use muster_core::licenses::Counts;
 use muster_core::preemption::PreemptMode;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
@@ -240,14 +243,16 @@ impl<'a> Pass<'a> {
 
     /// Keeps what will be free for the job.
     fn claim(&mut self, lane: u32, id: JobId, room: &Room<'_>) {
-        let made = {
+        let (made, licenses) = {
             let Some(search) = Search::new(self, lane) else {
                 return;
             };
             let vacated = search.without(&room.freed);
-            vacated.pledge(search.demand, &room.picks)
+            let made = vacated.pledge(search.demand, &room.picks);
+            (made, search.licenses(&room.freed).unwrap_or_default())
         };
         self.holds.add(&made);
+        self.licenses.keep(self.now, licenses);
         self.hold_ends
             .extend(made.first().map(|(_, hold)| hold.end));
         self.claimed += 1;
@@ -264,6 +269,10 @@ struct Search<'a> {
     holds: &'a Holds,
     closed: &'a [bool],
     now: Timestamp,
+    /// What there is of licenses, those that the job asks for, and where it would have them.
+    licensing: (&'a Licenses, &'a [Counts], Span<'a>),
+    /// There are not enough of them: others may have to leave for those that they have.
+    lacks_licenses: bool,
     /// What was missing when it was looked for a place last.
     short: Cell<Shortfall>,
     /// Promises to others made nodes smaller.
@@ -273,13 +282,17 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     fn new(pass: &'a Pass<'_>, lane: u32) -> Option<Search<'a>> {
         let view = pass.s.queue.lane(lane);
+        let demand = view.demand.as_ref().ok()?;
+        let span = pass.span(view, demand);
         Some(Search {
             fleet: &pass.s.fleet,
             part: &pass.s.fleet.parts[view.part as usize],
-            demand: view.demand.as_ref().ok()?,
+            demand,
             holds: &pass.holds,
             closed: &pass.closed,
             now: pass.now,
+            licensing: (&pass.licenses, &view.licenses, span),
+            lacks_licenses: pass.licenses.to_be_had(&view.licenses, span).is_none(),
             short: Cell::new(Shortfall::ANYTHING),
             narrowed: Cell::new(false),
         })
@@ -369,7 +382,26 @@ impl<'a> Search<'a> {
         })
     }
 
+    /// The licenses that it asks for, if there are enough when these jobs have left. Who is only stopped keeps his.
+    fn licenses(&self, freed: &Freed<'_>) -> Option<Due> {
+        let (all, asked, span) = self.licensing;
+        if asked.is_empty() {
+            return Some(Due::new());
+        }
+        let ended = freed.iter().filter(|(_, whole)| *whole);
+        let ended: Vec<&Job> = ended.map(|(job, _)| *job).collect();
+        all.without(asked, span, &ended)
+    }
+
+    /// Whether a job has some of the licenses that are missing.
+    fn has_licenses(&self, job: &Job) -> bool {
+        let held = job.alloc.iter().flat_map(|alloc| &alloc.licenses);
+        let asked = || self.licensing.1.iter().flatten().map(|(name, _)| name);
+        self.lacks_licenses && held.into_iter().any(|(name, _)| asked().any(|n| n == name))
+    }
+
     fn place(&self, freed: &Freed<'_>) -> Option<Vec<Pick>> {
+        self.licenses(freed)?;
         let vacated = self.without(freed);
         let switches = self.demand.switches.map(|(most, _)| most);
         let placement = choose(self.demand, self.fleet, self.part, &vacated, switches);
@@ -412,7 +444,7 @@ impl<'a> Search<'a> {
         };
         let all: Vec<(&'s Job, bool)> = candidates
             .iter()
-            .filter(|(_, job, _)| here(job))
+            .filter(|(_, job, _)| here(job) || self.has_licenses(job))
             .map(|(_, job, whole)| (*job, *whole))
             .collect();
         let with = |victims: &[(&'s Job, bool)]| {
@@ -438,7 +470,7 @@ impl<'a> Search<'a> {
         let kept: Freed<'s> = victims
             .iter()
             .copied()
-            .filter(|(j, _)| near(j, &picks))
+            .filter(|(j, _)| near(j, &picks) || self.has_licenses(j))
             .collect();
         if kept.len() < victims.len()
             && let Some(found) = with(&kept)

@@ -31,6 +31,8 @@ What is different and in no list:
   there are. Slurm may split a job over more nodes for the sake of weights.
 * Which CPUs of a node: in the fewest sockets and NUMA domains, those that are left with least; of sockets in turn where
   `--distribution` says so (`-m block:cyclic`). Slurm goes through sockets in turn, or takes the first ones.
+* Memory is not kept to NUMA domains: a bound task has that of the domain it runs in, as the kernel gives it, and what is
+  more of the nearest ones (`cargo xtask numa` looks). `--mem-bind=map_mem:` and its kin keep it where they say.
 * With `CR_CPU` on nodes with threads a job has as many CPUs as it is counted for; the other threads of its cores stay
   empty, as they do in Slurm, which shows them in `CPU_IDs`.
 * `--ntasks-per-node` beside `--ntasks` is a most, as the manual says, and so is `--ntasks-per-socket`, with

@@ -93,6 +93,31 @@ fn a_preempted_job_is_stopped_and_goes_on() {
     assert_eq!(c.read_if_there("low").lines().count(), 20);
 }
 
+/// `suspend_grace_time`: who is stopped is told so before, and has that time to get ready.
+#[test]
+fn a_job_may_get_ready_to_be_stopped() {
+    let grace = "PreemptParameters=suspend_grace_time=2\n";
+    let c = Cluster::from_conf(&(conf("SUSPEND,GANG", "") + grace));
+    // Only what is built into the shell: a program that it waits for would be stopped.
+    let script = "mkfifo idle; trap 'echo told >>told' TSTP; echo \\$\\$ >pid; \
+                  until [ -e on ]; do read -rt 0.1 <>idle; done; true";
+    let low = c.sbatch(&format!("-n2 --mem=100 -o /dev/null --wrap \"{script}\""));
+    c.until("it runs", || c.read_if_there("pid").ends_with('\n'));
+    let pid = c.read_if_there("pid");
+    let stat = format!("/proc/{}/stat", pid.trim());
+    let is_stopped = || std::fs::read_to_string(&stat).is_ok_and(|text| text.contains(") T "));
+    let high =
+        c.sbatch("-p high -n1 --mem=100 -o /dev/null --wrap 'until [ -e go ]; do sleep 0.1; done'");
+    c.until("it is told", || c.read_if_there("told") == "told\n");
+    assert_eq!(state_of(&c, low), "SUSPENDED");
+    c.until("it is stopped", is_stopped);
+    c.ok("touch go on");
+    c.until_prints(
+        &format!("sacct -X -n -P -j {low},{high} -o State"),
+        "COMPLETED\nCOMPLETED",
+    );
+}
+
 #[test]
 fn a_suspended_job_lends_its_cpus() {
     let c = Cluster::start(1, 2);

@@ -2,7 +2,7 @@
 
 use super::step_node::Listening;
 use super::table::Job;
-use super::{Agent, ShimOutlet, launch};
+use super::{Agent, Event, ShimOutlet, launch};
 use crate::shim::wire::{FromShim, Known, Run, ToShim};
 use crate::{now, sys};
 use muster_core::command::SignalScope;
@@ -12,6 +12,8 @@ use muster_core::job::{ExitStatus, JobState, StepEnd};
 use muster_core::spec::JobKind;
 use muster_proto::node::{JobGrant, Order, Orders, Report};
 use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// A wait status as Slurm shows it.
 pub(crate) fn exit_status(status: i32) -> ExitStatus {
@@ -387,12 +389,58 @@ impl Agent {
             };
             return;
         }
+        let signal = match (step, scope, signal) {
+            (None, SignalScope::Full, libc::SIGSTOP) => match self.stop_is_told(run) {
+                true => libc::SIGTSTP,
+                false => signal,
+            },
+            (None, SignalScope::Full, libc::SIGCONT) => {
+                if let Some(job) = self.jobs.get_mut(run) {
+                    job.stop_at = None;
+                }
+                signal
+            }
+            _ => signal,
+        };
         self.shim_order(&ToShim::Signal {
             run,
             step,
             signal,
             scope,
         });
+    }
+
+    /// Whether a job that is to be stopped gets a signal first that it can prepare itself at; then it is stopped later.
+    fn stop_is_told(&mut self, run: Run) -> bool {
+        let grace = Duration::from_secs(self.settings.suspend_grace_s.into());
+        let job = self.jobs.get_mut(run).filter(|_| !grace.is_zero());
+        let Some(job) = job else {
+            return false;
+        };
+        if job.stop_at.is_none() {
+            let at = Instant::now() + grace;
+            job.stop_at = Some(at);
+            let events = self.events.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep_until(at).await;
+                let _ = events.send(Event::StopDue(run));
+            });
+        }
+        true
+    }
+
+    /// Stops a job that was told so, unless it goes on by now or was told once more.
+    pub(super) fn stop_due(&mut self, run: Run) {
+        let due = |at: &mut Instant| *at <= Instant::now();
+        let job = self.jobs.get_mut(run).filter(|job| !job.released);
+        if job.is_some_and(|job| job.stop_at.take_if(due).is_some()) {
+            self.shim_order(&ToShim::Signal {
+                run,
+                step: None,
+                signal: libc::SIGSTOP,
+                scope: SignalScope::Full,
+            });
+        }
     }
 
     /// The controller has made reports durable: what they were about may be forgotten.

@@ -8,6 +8,7 @@ use muster_core::job::{GresShare, NodeShare};
 use muster_proto::node::JobGrant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use tokio::time::Instant;
 
 /// A launch of a job here.
 #[derive(Debug, Default)]
@@ -26,6 +27,8 @@ pub(super) struct Job {
     pub(super) queued: bool,
     /// It is to be stopped as soon as it is launched.
     pub(super) stopped: bool,
+    /// It was told that it will be stopped, and will be then.
+    pub(super) stop_at: Option<Instant>,
 }
 
 impl Job {

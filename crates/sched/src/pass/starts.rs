@@ -56,7 +56,7 @@ impl Pass<'_> {
     }
 
     /// Where and when a job of the lane would have licenses.
-    pub(super) fn span<'b>(&'b self, lane: &Lane, demand: &Demand) -> Span<'b> {
+    pub(crate) fn span<'b>(&'b self, lane: &Lane, demand: &Demand) -> Span<'b> {
         let own = self.s.fleet.parts[lane.part as usize].own.as_ref();
         Span {
             state: self.state,

@@ -188,6 +188,7 @@ fn draw_preemption(random: &mut Random, config: &mut ClusterConfig) {
     settings.kind = PreemptType::PartitionPrio;
     settings.mode = *random.pick(&modes);
     settings.exempt_s = *random.pick(&[0, 0, 20]);
+    settings.reclaim_licenses = random.one_in(2);
     config.partitions[0].grace_time_s = *random.pick(&[0, 0, 5]);
     if random.one_in(3) {
         config.partitions[0].over_subscribe = OverSubscribe::Force(random.small(1, 3));
