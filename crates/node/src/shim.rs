@@ -18,7 +18,7 @@ mod steps;
 pub(crate) mod wire;
 
 pub(crate) use files::{go_to, open_as, output_flags, say};
-pub(crate) use processes::{Containment, ProcessTree};
+pub(crate) use processes::{Containment, ProcessTree, all_pids};
 pub(crate) use steps::{ORDER_MAX, SHARED_MEMORY, SPARES_MAX, remove_dirs, result_path};
 
 use crate::descriptors::{self, WithOrder};

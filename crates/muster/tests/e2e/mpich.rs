@@ -34,6 +34,10 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[1], "abort")) MPI_Abort(MPI_COMM_WORLD, 7);
     if (!strcmp(argv[1], "exit")) _exit(9);
     if (!strcmp(argv[1], "hang")) pause();
+    if (!strcmp(argv[1], "crash")) {
+      system("grep -ohE '/dev/shm/mpich_[^ ]*$' /proc/$PPID/maps | sort -u > shared");
+      abort();
+    }
   }
   // In a barrier the others might notice that a rank is gone, and abort before srun has heard of it.
   if (argc > 1) pause();
@@ -230,12 +234,17 @@ fn ranks_that_are_killed_leave_no_memory() {
              grep -ohE '/dev/shm/(mpich_|ucx_shm_posix_)[^ ]*$' /proc/$p/maps; done | sort -u || true"
         ))
     };
+    // Nobody tells this one to end.
+    assert_ne!(c.run("srun --mpi=pmi2 -n1 ./program crash 0").code, 0);
+    let path = c.read("shared");
+    assert!(path.contains("mpich_"), "{path}");
+    assert!(!Path::new(path.trim()).exists(), "{path}");
     let cases = [
-        ("late 2", "scancel 1"),
-        ("hang 1", "scancel 2"),
+        ("late 2", "scancel 2"),
+        ("hang 1", "scancel 3"),
         ("hang 1", ""),
     ];
-    for (job, (what, end)) in (1..).zip(cases) {
+    for (job, (what, end)) in (2..).zip(cases) {
         let script = format!("exec srun --mpi=pmi2 -n3 ./program {what}");
         let mut child = c.command(&script).spawn().unwrap();
         let mut paths = String::new();

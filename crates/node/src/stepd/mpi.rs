@@ -27,7 +27,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Variables of launchers around srun that would lead a task to another server than its own.
 const FOREIGN: [&str; 6] = [
@@ -65,6 +65,8 @@ pub(super) struct Pmix {
     dirs: Vec<PathBuf>,
     /// Memory of tasks that were told to end, elsewhere.
     shared: BTreeSet<PathBuf>,
+    /// When it was started: the tasks have nothing that is older.
+    since: SystemTime,
     /// What is told to MPI.
     told: PmixOrder,
     /// More tasks of the step than CPUs for them are on this node.
@@ -138,6 +140,7 @@ impl Pmix {
             finalized: BTreeSet::new(),
             dirs,
             shared: BTreeSet::new(),
+            since: SystemTime::now(),
             told: pmix.clone(),
             crowded,
         };
@@ -288,6 +291,13 @@ impl Stepd<'_> {
     /// All tasks have ended.
     pub(super) fn remove_leftovers(&mut self) {
         if let Some(pmix) = &mut self.pmix {
+            let well = self
+                .tasks
+                .iter()
+                .all(|t| t.exit.is_some_and(|exit| exit.is_ok()));
+            if !well || pmix.connected.len() > pmix.finalized.len() {
+                leftovers::find(pmix.since, self.order.user.uid, &mut pmix.shared);
+            }
             leftovers::remove(&std::mem::take(&mut pmix.shared), self.order.user.uid);
         }
     }

@@ -1,12 +1,14 @@
 //! Memory that ranks share under names of their own in /dev/shm. MPICH 5 takes such a name away in `MPI_Finalize`, UCX when
 //! the others have found it; where ranks are killed before, the memory would stay until the node is booted. What ranks have
-//! of it is noted when they are told to end, and removed when they have.
+//! of it is noted when they are told to end, and removed when they have. Of ranks that ended by themselves, and badly, it is
+//! looked for: what is the user's, newer than the step, and nobody's any more.
 
-use crate::shim::SHARED_MEMORY;
+use crate::shim::{SHARED_MEMORY, all_pids};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// How such names begin. MPICH makes them anew for each job, UCX for each process: no other step looks for them.
 const NAMES: [&str; 2] = ["mpich_", "ucx_shm_posix_"];
@@ -16,6 +18,42 @@ pub(super) fn note(pid: i32, noted: &mut BTreeSet<PathBuf>) {
     if let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) {
         noted.extend(named(&maps).map(PathBuf::from));
     }
+}
+
+/// Adds what was made since then, is `user`'s and is not in use by any process.
+pub(super) fn find(since: SystemTime, user: u32, noted: &mut BTreeSet<PathBuf>) {
+    let files = fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten();
+    let mut found: BTreeSet<PathBuf> = files
+        .filter(|entry| entry.file_name().to_str().is_some_and(is_one))
+        .filter(|entry| {
+            let is_new = |file: &fs::Metadata| file.modified().is_ok_and(|at| at >= since);
+            entry
+                .metadata()
+                .is_ok_and(|file| file.uid() == user && is_new(&file))
+        })
+        .map(|entry| entry.path())
+        .collect();
+    if found.is_empty() {
+        return;
+    }
+    for pid in all_pids() {
+        // It is opened first, then mapped, then closed: looked at in this order, it is seen in one of them.
+        for open in fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            if let Ok(path) = fs::read_link(open.path()) {
+                found.remove(&path);
+            }
+        }
+        if let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) {
+            for path in named(&maps) {
+                found.remove(Path::new(path));
+            }
+        }
+    }
+    noted.extend(found);
 }
 
 /// Removes what is there still and belongs to `user`: a process may have memory of another user, whose it stays.
@@ -34,11 +72,14 @@ fn named(maps: &str) -> impl Iterator<Item = &str> {
     maps.lines().filter_map(|line| {
         let path = &line[line.find('/')?..];
         let name = Path::new(path).strip_prefix(SHARED_MEMORY).ok()?;
-        let name = name.to_str()?;
-        let is_one = NAMES.iter().any(|begin| name.starts_with(begin));
-        // The kernel says so where the name is gone.
-        (is_one && !name.contains('/') && !name.ends_with(" (deleted)")).then_some(path)
+        is_one(name.to_str()?).then_some(path)
     })
+}
+
+/// Whether a file is called so. The kernel adds a word where the name is gone.
+fn is_one(name: &str) -> bool {
+    let begins = NAMES.iter().any(|begin| name.starts_with(begin));
+    begins && !name.contains('/') && !name.ends_with(" (deleted)")
 }
 
 #[cfg(test)]
