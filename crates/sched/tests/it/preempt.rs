@@ -215,6 +215,11 @@ fn two_that_need_room_get_each_its_own() {
     let (mut victims, _) = world.preempting_pass();
     victims.sort_unstable();
     assert_eq!(victims, [low[0].0, low[1].0]);
+    let told = muster_sched::explain(&world.state, low[0], world.now).unwrap();
+    assert_eq!(
+        told.waits_for,
+        ["It is PREEMPTED, and back in the queue when what is left of it on n0 is cleaned up."]
+    );
     assert_eq!(world.preempting_pass(), (vec![], vec![]));
     world.clean(low[1]);
     assert_eq!(world.preempting_pass().1.len(), 1);
