@@ -214,6 +214,14 @@ impl DeviceDemand {
         share
     }
 
+    /// A node's share without what is beyond the whole job's need.
+    pub(crate) fn needed_of(&self, mut share: JobShare) -> JobShare {
+        for (n, (.., total)) in share.iter_mut().zip(&self.per_job) {
+            *n = least(*total).min(*n);
+        }
+        share
+    }
+
     /// How many of those that are free there are CPUs and memory for.
     fn to_be_had(&self, free: u64, wish: &Wish, (usable, mib, room): Left<'_>) -> u64 {
         if wish.0 != GPU {

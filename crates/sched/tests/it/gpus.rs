@@ -297,10 +297,21 @@ fn enforced_binding_may_have_both_sockets() {
         Some((vec![0, 1, 2, 4, 5, 6], vec![0, 2]))
     );
     world.end(id);
-    // One GPU is next to four CPUs.
+    // One GPU is next to four CPUs, whether each node is asked for it or all of them are.
     let never = world.submit(enforced(1, 5));
+    let of_all = |gpus: u64, tasks: u32| {
+        let mut spec = enforced(0, tasks);
+        spec.ask.gres = Vec::new();
+        spec.ask.devices.as_mut().unwrap().per_job = some(gpus);
+        spec
+    };
+    let never_either = world.submit(of_all(1, 5));
     world.pass_by_core();
     assert_eq!(numbers(&world, never), None);
+    assert_eq!(numbers(&world, never_either), None);
+    let four = world.submit(of_all(1, 4));
+    world.pass_by_core();
+    assert_eq!(numbers(&world, four), Some((vec![0, 1, 2, 3], vec![0])));
 }
 
 #[test]
