@@ -424,7 +424,7 @@ impl Demand {
         };
         let most = self.tasks.unwrap_or(u32::MAX).min(pick.tasks);
         // Devices that it will not get make no CPUs near.
-        pick.share = self.devices.needed_of(pick.share);
+        pick.share = self.devices.needed_of(pick.share, self.min_nodes);
         loop {
             pick.tasks = most;
             while pick.tasks >= self.tasks_least().max(1) {

@@ -214,10 +214,15 @@ impl DeviceDemand {
         share
     }
 
-    /// A node's share without what is beyond the whole job's need.
-    pub(crate) fn needed_of(&self, mut share: JobShare) -> JobShare {
+    /// A node's share without what is beyond the whole job's need, if it has so many nodes at least.
+    pub(crate) fn needed_of(&self, mut share: JobShare, nodes: u32) -> JobShare {
+        // Each of the others has one; of which kind is not known where there are several.
+        let others = match self.per_job.len() {
+            1 => nodes.saturating_sub(1),
+            _ => 0,
+        };
         for (n, (.., total)) in share.iter_mut().zip(&self.per_job) {
-            *n = least(*total).min(*n);
+            *n = least(*total).saturating_sub(others).max(1).min(*n);
         }
         share
     }

@@ -312,6 +312,21 @@ fn enforced_binding_may_have_both_sockets() {
     let four = world.submit(of_all(1, 4));
     world.pass_by_core();
     assert_eq!(numbers(&world, four), Some((vec![0, 1, 2, 3], vec![0])));
+    // Of two for two nodes each has one.
+    let second = NodeConfig {
+        name: "n1".into(),
+        ..two_sockets()
+    };
+    let mut world = World::new(config(vec![two_sockets(), second]));
+    let mut both = of_all(2, 8);
+    both.ask.min_nodes = 2;
+    both.ask.nodes_set = true;
+    let both = world.submit(both);
+    world.pass_by_core();
+    let alloc = world.state.jobs[&both].alloc.as_ref().unwrap();
+    for share in &alloc.nodes {
+        assert_eq!(share.cpus, CpuSet::first(4), "{}", share.name);
+    }
 }
 
 #[test]
