@@ -1,12 +1,13 @@
 //! What a new configuration would change, in lines that an administrator reads before it is put into force.
 
 use crate::binding::BindDefault;
-use crate::config::{ClusterConfig, PartitionConfig};
+use crate::config::{ClusterConfig, OverSubscribe, PartitionConfig};
 use crate::hostlist;
 use crate::ids::JobId;
 use crate::node::NodeConfig;
 use crate::state::State;
-use crate::topology::Topology;
+use crate::time::TimeLimit;
+use crate::topology::{Topology, TopologyKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
@@ -92,37 +93,10 @@ fn partitions(state: &State, new: &ClusterConfig, out: &mut Vec<String>) {
 }
 
 fn topologies(old: &[Topology], new: &[Topology], out: &mut Vec<String>) {
-    let rows = |all: &[Topology]| -> BTreeMap<String, String> {
-        let mut rows = BTreeMap::new();
-        for topology in all {
-            for switch in &topology.switches {
-                let children: Vec<&str> = switch
-                    .children
-                    .iter()
-                    .filter_map(|c| topology.switches.get(*c as usize))
-                    .map(|s| s.name.as_str())
-                    .collect();
-                let text = match switch.nodes.as_str() {
-                    "" => format!("Switches={}", hostlist::compress(&children)),
-                    nodes => format!("Nodes={nodes}"),
-                };
-                rows.insert(format!("{}/{}", topology.name, switch.name), text);
-            }
-            let rest = format!(
-                "{:?} BlockSizes={:?} optional={}",
-                topology.kind, topology.block_sizes, topology.optional
-            );
-            rows.insert(format!("{} ", topology.name), rest);
-        }
-        rows
-    };
-    let (old, new) = (rows(old), rows(new));
-    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let (old, new) = (topology_rows(old), topology_rows(new));
+    let names: BTreeSet<&(String, String)> = old.keys().chain(new.keys()).collect();
     for name in names {
-        let shown = match name.split_once('/') {
-            Some((_, switch)) => format!("SwitchName={switch}"),
-            None => format!("Topology={}", name.trim_end()),
-        };
+        let shown = &name.1;
         match (old.get(name), new.get(name)) {
             (None, Some(text)) => out.push(format!("+ {shown}: {text}")),
             (Some(text), None) => out.push(format!("- {shown}: {text}")),
@@ -130,6 +104,44 @@ fn topologies(old: &[Topology], new: &[Topology], out: &mut Vec<String>) {
             _ => {}
         }
     }
+}
+
+/// What topologies say, by their name and that of the line.
+fn topology_rows(all: &[Topology]) -> BTreeMap<(String, String), String> {
+    let mut rows = BTreeMap::new();
+    for topology in all {
+        let (kind, key) = match topology.kind {
+            TopologyKind::Flat => ("flat", "SwitchName"),
+            TopologyKind::Tree => ("tree", "SwitchName"),
+            TopologyKind::Block => ("block", "BlockName"),
+        };
+        for switch in &topology.switches {
+            let children: Vec<&str> = switch
+                .children
+                .iter()
+                .filter_map(|c| topology.switches.get(*c as usize))
+                .map(|s| s.name.as_str())
+                .collect();
+            let text = match switch.nodes.as_str() {
+                "" if children.is_empty() => "no nodes".to_owned(),
+                "" => format!("Switches={}", hostlist::compress(&children)),
+                nodes => format!("Nodes={nodes}"),
+            };
+            let shown = format!("{key}={}", switch.name);
+            rows.insert((topology.name.clone(), shown), text);
+        }
+        let mut rest = kind.to_owned();
+        if !topology.block_sizes.is_empty() {
+            let sizes: Vec<String> = topology.block_sizes.iter().map(u32::to_string).collect();
+            rest += &format!(", BlockSizes={}", sizes.join(","));
+        }
+        if topology.optional {
+            rest += ", TopoOptional";
+        }
+        let shown = format!("Topology={}", topology.name);
+        rows.insert((topology.name.clone(), shown), rest);
+    }
+    rows
 }
 
 /// `Key old -> new` of all rows that differ.
@@ -189,9 +201,12 @@ fn partition_rows(p: &PartitionConfig) -> Rows {
     vec![
         ("Nodes", hostlist::compress(&p.nodes)),
         ("Default", plain(&p.default)),
-        ("State", plain(&p.state)),
-        ("MaxTime", plain(&p.max_time)),
-        ("DefaultTime", plain(&p.default_time)),
+        ("State", plain(&p.state).to_uppercase()),
+        ("MaxTime", minutes(p.max_time)),
+        (
+            "DefaultTime",
+            p.default_time.map_or_else(String::new, minutes),
+        ),
         ("MinNodes", plain(&p.min_nodes)),
         ("MaxNodes", plain(&p.max_nodes)),
         ("MaxCPUsPerNode", plain(&p.max_cpus_per_node)),
@@ -203,7 +218,7 @@ fn partition_rows(p: &PartitionConfig) -> Rows {
         ("AllocNodes", p.alloc_nodes.join(",")),
         ("PriorityTier", plain(&p.priority_tier)),
         ("PriorityJobFactor", plain(&p.priority_job_factor)),
-        ("OverSubscribe", plain(&p.over_subscribe)),
+        ("OverSubscribe", over_subscribe(p.over_subscribe)),
         ("DefMem", plain(&p.default_memory)),
         ("MaxMem", plain(&p.max_memory)),
         ("Hidden", plain(&p.hidden)),
@@ -225,6 +240,68 @@ fn partition_rows(p: &PartitionConfig) -> Rows {
     ]
 }
 
+/// A limit as slurm.conf has it.
+fn minutes(limit: TimeLimit) -> String {
+    match limit {
+        TimeLimit::Unlimited => "UNLIMITED".to_owned(),
+        TimeLimit::Minutes(minutes) => minutes.to_string(),
+    }
+}
+
+fn over_subscribe(rule: OverSubscribe) -> String {
+    match rule {
+        OverSubscribe::No => "NO".to_owned(),
+        OverSubscribe::Exclusive => "EXCLUSIVE".to_owned(),
+        OverSubscribe::Yes(most) => format!("YES:{most}"),
+        OverSubscribe::Force(most) => format!("FORCE:{most}"),
+    }
+}
+
 fn bind_name(bind: Option<BindDefault>) -> &'static str {
     bind.map_or("", BindDefault::name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Switch;
+
+    #[test]
+    fn networks_are_told_as_their_files_have_them() {
+        let block = |name: &str, nodes: &str| Switch {
+            name: name.into(),
+            nodes: nodes.into(),
+            ..Switch::default()
+        };
+        let blocks = Topology {
+            name: "default".into(),
+            kind: TopologyKind::Block,
+            switches: vec![block("b1", "n[1-2]"), block("b2", "")],
+            block_sizes: vec![2, 4],
+            ..Topology::default()
+        };
+        let tree = Topology {
+            name: "default".into(),
+            kind: TopologyKind::Tree,
+            switches: vec![
+                block("b1", "n[1-2]"),
+                Switch {
+                    children: vec![0],
+                    ..block("top", "")
+                },
+            ],
+            optional: true,
+            ..Topology::default()
+        };
+        let mut lines = Vec::new();
+        topologies(&[blocks], &[tree], &mut lines);
+        let expected = [
+            "- BlockName=b1: Nodes=n[1-2]",
+            "- BlockName=b2: no nodes",
+            "+ SwitchName=b1: Nodes=n[1-2]",
+            "+ SwitchName=top: Switches=b1",
+            "~ Topology=default: block, BlockSizes=2,4 -> tree, TopoOptional",
+        ];
+        assert_eq!(lines, expected);
+    }
 }

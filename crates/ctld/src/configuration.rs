@@ -4,7 +4,7 @@ use crate::writer::now;
 use anyhow::{Result, bail};
 use log::{info, warn};
 use muster_conf as conf;
-use muster_conf::{Config, Severity};
+use muster_conf::{Config, Diagnostic, Severity};
 use muster_core::command::KeptPartitions;
 use muster_core::config::ClusterConfig;
 use muster_core::usage;
@@ -31,6 +31,8 @@ pub(crate) struct Read {
     pub settings: NodeSettings,
     /// For `scontrol show config`.
     pub answer: ConfigAnswer,
+    /// What is doubtful in the files, a line each.
+    pub warnings: Vec<String>,
 }
 
 impl Source {
@@ -62,8 +64,13 @@ impl Source {
                 _ => warn!("{finding}"),
             }
         }
+        let doubtful = |d: &&Diagnostic| d.severity == Severity::Warning;
+        let line = |d: &Diagnostic| format!("{}: {}: {}", d.origin, d.severity, d.message);
+        let warnings = report.diagnostics.iter().filter(doubtful).map(line);
+        let warnings = warnings.collect();
         let config = report.config;
         Ok(Read {
+            warnings,
             cluster: Arc::new(cluster(&config)),
             settings: settings(&config),
             answer: answer(&config),

@@ -180,7 +180,9 @@ impl Shared {
         };
         let busy = || Refusal::from(RefusalCode::Busy);
         self.replica.send(message).map_err(|_| busy())?;
-        lines.await.map_err(|_| busy())
+        let mut all = read.warnings;
+        all.extend(lines.await.map_err(|_| busy())?);
+        Ok(all)
     }
 
     async fn give_up_unheld(&self) {

@@ -423,6 +423,8 @@ impl Demand {
             near.is_some_and(|near| crate::sockets::choose(class, detail, &want, near).is_some())
         };
         let most = self.tasks.unwrap_or(u32::MAX).min(pick.tasks);
+        // Devices that it will not get make no CPUs near.
+        pick.share = self.devices.needed_of(pick.share, self.min_nodes);
         loop {
             pick.tasks = most;
             while pick.tasks >= self.tasks_least().max(1) {

@@ -214,6 +214,19 @@ impl DeviceDemand {
         share
     }
 
+    /// A node's share without what is beyond the whole job's need, if it has so many nodes at least.
+    pub(crate) fn needed_of(&self, mut share: JobShare, nodes: u32) -> JobShare {
+        // Each of the others has one; of which kind is not known where there are several.
+        let others = match self.per_job.len() {
+            1 => nodes.saturating_sub(1),
+            _ => 0,
+        };
+        for (n, (.., total)) in share.iter_mut().zip(&self.per_job) {
+            *n = least(*total).saturating_sub(others).max(1).min(*n);
+        }
+        share
+    }
+
     /// How many of those that are free there are CPUs and memory for.
     fn to_be_had(&self, free: u64, wish: &Wish, (usable, mib, room): Left<'_>) -> u64 {
         if wish.0 != GPU {

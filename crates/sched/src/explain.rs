@@ -14,6 +14,7 @@ use muster_core::node::{Node, NodeLink};
 use muster_core::spec::{DependencyKind, DependencyTerm, DeviceBinding, JobSpec, Sharing};
 use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
+use muster_core::transition::Phase;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs ahead that are listed.
@@ -60,10 +61,13 @@ pub fn explain(state: &State, id: JobId, now: Timestamp) -> Option<Explanation> 
 fn standing(state: &State, job: &Job) -> String {
     let nodes = job.alloc.as_ref().map_or("", |a| a.hostlist.as_str());
     if job.completing {
-        return format!(
-            "It is {}; what is left of it on {nodes} is cleaned up.",
-            job.state.name()
-        );
+        let name = job.state.name();
+        return match job.phase() {
+            Phase::Requeueing => format!(
+                "It is {name}, and back in the queue when what is left of it on {nodes} is cleaned up."
+            ),
+            _ => format!("It is {name}; what is left of it on {nodes} is cleaned up."),
+        };
     }
     match (job.state, &job.preempted) {
         (JobState::Suspended, _) if job.waits_for_turn() => {

@@ -496,6 +496,33 @@ fn nodes_may_be_reserved_twice_only_where_that_is_said() {
     assert_eq!(create(&mut w, later), Ok("later".into()));
 }
 
+/// Nodes that are counted are those that no maintenance has at that time; named ones may be.
+#[test]
+fn maintenance_is_kept_out_of_the_way() {
+    let mut w = World::new();
+    let maint = ReservationAsk {
+        flags: Flags::MAINT,
+        ..on(&w, "maint", 600, 10, "n1")
+    };
+    create(&mut w, maint).unwrap();
+    for (name, start_s, expected) in [
+        ("meets", 0, Ok("n2")),
+        ("after", 6000, Ok("n1")),
+        ("beside", 600, Ok("n3")),
+        ("busy", 600, Err(RefusalCode::NodesBusy)),
+    ] {
+        let asked = ReservationAsk {
+            node_count: Some(1),
+            ..ask(&w, name, start_s, 30)
+        };
+        let made = create(&mut w, asked);
+        let made = made.map(|name| w.state.reservations.get(&name).unwrap().hostlist.clone());
+        assert_eq!(made, expected.map(str::to_owned), "{name}");
+    }
+    let named = on(&w, "named", 600, 30, "n1");
+    create(&mut w, named).unwrap();
+}
+
 /// The next node takes the place of one that gets a job (`REPLACE`), or that fails (either).
 #[test]
 fn nodes_are_replaced_as_the_flags_say() {

@@ -103,11 +103,16 @@ fn a_changed_network_disturbs_no_job() {
     let text = std::fs::read_to_string(&conf).unwrap();
     let text = text.replace("MaxTime=INFINITE", "MaxTime=60") + "KillWait=7\n";
     std::fs::write(&conf, text + "NodeName=x1 CPUs=2\n").unwrap();
+    let warning = format!(
+        "{}: warning: no switch leads to x1\n",
+        c.path("topology.conf").display()
+    );
     assert_eq!(
         c.ok("scontrol reconfigure --dry-run"),
-        "~ KillWait: 30 sec -> 7 sec\n\
+        warning.clone()
+            + "~ KillWait: 30 sec -> 7 sec\n\
          + NodeName=x1\n\
-         ~ PartitionName=batch: Nodes n[1-4] -> n[1-4],x1, MaxTime Unlimited -> Minutes(60)\n\
+         ~ PartitionName=batch: Nodes n[1-4] -> n[1-4],x1, MaxTime UNLIMITED -> 60\n\
          + SwitchName=a: Nodes=n[1,3]\n\
          + SwitchName=b: Nodes=n[2,4]\n\
          + SwitchName=c: Switches=a,b\n\
@@ -122,8 +127,18 @@ fn a_changed_network_disturbs_no_job() {
     c.ok("scontrol reconfigure");
     assert_eq!(
         c.ok("scontrol reconfigure --dry-run"),
-        "Nothing would change."
+        warning + "Nothing would change."
     );
+    // What is doubtful comes first.
+    let doubtful = changed.replace("n[2,4]", "n[2,4],nosuch");
+    std::fs::write(c.path("topology.conf"), doubtful).unwrap();
+    let warned = c.ok("scontrol reconfigure --dry-run");
+    assert!(
+        warned.contains("topology.conf:2:1: warning: switch b: nosuch not in slurm.conf")
+            && warned.ends_with("\nNothing would change."),
+        "{warned}"
+    );
+    std::fs::write(c.path("topology.conf"), changed).unwrap();
     is_running(&c, job);
     assert_eq!(
         c.ok("scontrol show topology a"),
@@ -188,7 +203,13 @@ fn partitions_have_networks_of_their_own() {
                     - topology: c\n  flat: true\n";
     std::fs::write(c.path("topology.yaml"), networks).unwrap();
     let diff = c.ok("scontrol reconfigure --dry-run");
-    assert!(diff.contains("+ SwitchName=ls0: Nodes=n[1-2]"), "{diff}");
+    for line in [
+        "+ SwitchName=ls0: Nodes=n[1-2]",
+        "+ BlockName=b1: Nodes=n1",
+        "+ Topology=b: block, BlockSizes=1,2",
+    ] {
+        assert!(diff.contains(line), "{diff}");
+    }
     c.ok("scontrol reconfigure");
     assert_eq!(
         c.ok("scontrol show topology"),

@@ -297,10 +297,36 @@ fn enforced_binding_may_have_both_sockets() {
         Some((vec![0, 1, 2, 4, 5, 6], vec![0, 2]))
     );
     world.end(id);
-    // One GPU is next to four CPUs.
+    // One GPU is next to four CPUs, whether each node is asked for it or all of them are.
     let never = world.submit(enforced(1, 5));
+    let of_all = |gpus: u64, tasks: u32| {
+        let mut spec = enforced(0, tasks);
+        spec.ask.gres = Vec::new();
+        spec.ask.devices.as_mut().unwrap().per_job = some(gpus);
+        spec
+    };
+    let never_either = world.submit(of_all(1, 5));
     world.pass_by_core();
     assert_eq!(numbers(&world, never), None);
+    assert_eq!(numbers(&world, never_either), None);
+    let four = world.submit(of_all(1, 4));
+    world.pass_by_core();
+    assert_eq!(numbers(&world, four), Some((vec![0, 1, 2, 3], vec![0])));
+    // Of two for two nodes each has one.
+    let second = NodeConfig {
+        name: "n1".into(),
+        ..two_sockets()
+    };
+    let mut world = World::new(config(vec![two_sockets(), second]));
+    let mut both = of_all(2, 8);
+    both.ask.min_nodes = 2;
+    both.ask.nodes_set = true;
+    let both = world.submit(both);
+    world.pass_by_core();
+    let alloc = world.state.jobs[&both].alloc.as_ref().unwrap();
+    for share in &alloc.nodes {
+        assert_eq!(share.cpus, CpuSet::first(4), "{}", share.name);
+    }
 }
 
 #[test]

@@ -94,11 +94,15 @@ impl Session {
     /// What `reconfigure` would change.
     fn differences(&mut self) {
         match self.client().and_then(|c| c.query(Query::Differences)) {
-            Ok(Response::Differences(lines)) if lines.is_empty() => {
-                say::stdout("Nothing would change.\n");
-            }
             Ok(Response::Differences(lines)) => {
-                let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+                let mut text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+                // Lines before are warnings.
+                if !lines
+                    .last()
+                    .is_some_and(|line| line.starts_with(['+', '-', '~']))
+                {
+                    text += "Nothing would change.\n";
+                }
                 say::stdout(&text);
             }
             Ok(other) => self.request_failed("slurm_reconfigure error", &unexpected(&other)),

@@ -340,11 +340,18 @@ fn rivals<'d>(
     new: &'d Reservation,
     idx: NodeIdx,
 ) -> impl Iterator<Item = &'d Reservation> {
-    let shares = |flags: Flags| flags.has(Flags::MAINT.with(Flags::OVERLAP));
-    draft.state.reservations.on_node(idx).filter(move |other| {
-        let alone = !shares(new.flags) && !shares(other.flags);
-        alone && other.name != new.name && collide(draft.now, new, other)
-    })
+    let alone = move |other: &&Reservation| !new.overlaps_others() && !other.overlaps_others();
+    beside(draft, new, idx).filter(alone)
+}
+
+/// Other reservations on a node at the same time.
+fn beside<'d>(
+    draft: &'d Draft<'_>,
+    new: &'d Reservation,
+    idx: NodeIdx,
+) -> impl Iterator<Item = &'d Reservation> {
+    let all = draft.state.reservations.on_node(idx);
+    all.filter(move |other| other.name != new.name && collide(draft.now, new, other))
 }
 
 /// Whether two reservations are at the same time, repetitions included.
@@ -455,7 +462,8 @@ fn pick(
     Ok(picked)
 }
 
-/// Nodes of the partition that may be reserved, the best first: idle ones, then by weight.
+/// Nodes of the partition that may be reserved, the best first: idle ones, then by weight. None that a reservation has
+/// which would bear another there: who wants such a node names it.
 fn candidates(draft: &Draft<'_>, new: &Reservation) -> Vec<NodeIdx> {
     let Ok(partition) = partition_of(draft.state, new) else {
         return Vec::new();
@@ -464,7 +472,8 @@ fn candidates(draft: &Draft<'_>, new: &Reservation) -> Vec<NodeIdx> {
         .into_iter()
         .filter_map(|idx| draft.node(idx))
         .filter(|node| {
-            let free = new.by_core || rivals(draft, new, node.idx).next().is_none();
+            let shares = new.by_core || new.overlaps_others();
+            let free = shares || beside(draft, new, node.idx).next().is_none();
             let idle = new.by_core
                 || new.flags.has(Flags::IGNORE_JOBS.with(Flags::MAINT))
                 || running(draft, new.start, node).next().is_none();
@@ -474,7 +483,7 @@ fn candidates(draft: &Draft<'_>, new: &Reservation) -> Vec<NodeIdx> {
         .map(|node| (!node.jobs.is_empty(), node.config.weight, node.idx))
         .collect();
     all.sort_unstable();
-    all.into_iter().map(|(_, _, idx)| idx).collect()
+    all.into_iter().map(|(.., idx)| idx).collect()
 }
 
 fn partition_of<'s>(state: &'s State, new: &Reservation) -> Result<&'s PartitionConfig, Refusal> {
