@@ -12,14 +12,19 @@ fn main() {
         return;
     }
     // A section of its own beside the linker's usual ones. It begins with what the C library has in sections that bear no
-    // names. Functions that are called from elsewhere than where they were compiled may have a longer name.
+    // names. Functions that are called from elsewhere than where they were compiled may have a longer name, those that the
+    // compiler takes for rarely called a longer section's.
     let list = include_str!("early_text.txt");
     let functions = list.lines().filter(|line| !line.starts_with('#'));
     let sections: String = functions
-        .map(|name| format!("*(\".text.{name}\" \".text.{name}.llvm.*\")\n"))
+        .map(|name| {
+            let early = [".text.", ".text.unlikely."]
+                .map(|s| format!("\"{s}{name}\" \"{s}{name}.llvm.*\""));
+            format!("*({})\n", early.join(" "))
+        })
         .collect();
     let text = format!(
-        "SECTIONS {{ .text.early : {{\n*crt1.o(.text)\nKEEP(*(SORT_NONE(.fini)))\n{sections}}} }} INSERT BEFORE .text\n"
+        "SECTIONS {{ .text.early : {{\n*crt1.o(.text)\n*__set_thread_area.lo(.text)\n*memset.lo(.text)\nKEEP(*(SORT_NONE(.fini)))\n{sections}}} }} INSERT BEFORE .text\n"
     );
     // Headers, code and constants are one mapping then: each that a program has costs its start and its end.
     println!("cargo:rustc-link-arg-bins=-Wl,-z,noseparate-code");

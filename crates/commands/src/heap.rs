@@ -40,18 +40,15 @@ unsafe impl Sync for Heap {}
 
 /// The first block of the first thread, a part of the program's own memory: the kernel need not be asked for it. It stands
 /// alone, as what is all zeros is not in the program's file.
-static FIRST: First = First {
-    given: AtomicBool::new(false),
-    block: UnsafeCell::new(MaybeUninit::zeroed()),
-};
+static FIRST: First = First(UnsafeCell::new(MaybeUninit::zeroed()));
+
+/// Somebody has it.
+static FIRST_GIVEN: AtomicBool = AtomicBool::new(false);
 
 #[repr(align(4096))]
-struct First {
-    block: UnsafeCell<MaybeUninit<[u8; BLOCK]>>,
-    given: AtomicBool,
-}
+struct First(UnsafeCell<MaybeUninit<[u8; BLOCK]>>);
 
-// SAFETY: `block` is used by the thread that has set `given`.
+// SAFETY: it is used by the thread that has set `FIRST_GIVEN`.
 unsafe impl Sync for First {}
 
 /// What a thread keeps for itself. A piece that another thread frees is that thread's from then on. What a thread has when it
@@ -162,8 +159,8 @@ impl Heap {
     }
 
     fn block(&self) -> *mut u8 {
-        if !FIRST.given.swap(true, Ordering::Relaxed) {
-            let block = FIRST.block.get();
+        if !FIRST_GIVEN.swap(true, Ordering::Relaxed) {
+            let block = FIRST.0.get();
             // SAFETY: the range lies in `block`, whose contents stay as they are. A kernel that cannot do it does nothing.
             let _ = unsafe { libc::madvise(block.cast(), NEEDED, libc::MADV_POPULATE_WRITE) };
             return block.cast();

@@ -177,7 +177,7 @@ fn spec(options: &str) -> Option<JobSpec> {
         chosen.give(row, value, Source::CommandLine);
     }
     let ambient = Ambient {
-        now: Timestamp::from_unix_s(1_700_000_000),
+        now: || Timestamp::from_unix_s(1_700_000_000),
         zone: &Utc,
     };
     let mut spec = build(&chosen, &ambient).ok()?.spec;

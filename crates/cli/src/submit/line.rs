@@ -115,7 +115,7 @@ pub(super) fn build(line: &mut Line, prefix: &str) -> Result<Built, ExitCode> {
     read_node_files(&mut line.chosen).map_err(|e| say.option_error(&e))?;
     let zone = LocalZone::default();
     let ambient = Ambient {
-        now: zone::now(),
+        now: zone::now,
         zone: &zone,
     };
     let mut built = job::build(&line.chosen, &ambient).map_err(|e| say.build_error(prefix, &e))?;
