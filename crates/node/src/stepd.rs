@@ -13,6 +13,7 @@
 mod around;
 mod bind;
 pub(crate) mod client;
+mod ending;
 mod home;
 mod mpi;
 mod program;
@@ -23,7 +24,6 @@ pub(crate) mod tree;
 mod wire;
 
 use crate::descriptors::HandedOver;
-use crate::shim::Containment as _;
 use crate::shim::wire::StepOrder;
 use crate::sys;
 use client::Client;
@@ -718,59 +718,6 @@ impl<'a> Stepd<'a> {
         if self.ending && self.give_up_at.is_none() {
             self.give_up_at = Some(Instant::now() + LAST_WORDS);
         }
-    }
-
-    fn begin_end(&mut self) {
-        if std::mem::replace(&mut self.ending, true) {
-            return;
-        }
-        if self.phase == Phase::Draining {
-            self.give_up_at = Some(Instant::now() + LAST_WORDS);
-            return;
-        }
-        self.signal_all(libc::SIGCONT);
-        self.signal_all(libc::SIGTERM);
-        self.kill_at = Some(Instant::now() + self.setting.kill_wait);
-    }
-
-    /// The step cannot go well any more: it ends at once, with this status.
-    fn fail(&mut self, exit: ExitStatus) {
-        if self.failed.is_some() || self.timed_out {
-            return;
-        }
-        self.failed = Some(exit);
-        self.abort_at = None;
-        self.begin_end();
-        self.kill_at = None;
-        self.signal_all(libc::SIGKILL);
-    }
-
-    /// Signals the tasks, and the srun of steps that they spawned.
-    fn signal_all(&mut self, signal: i32) {
-        let own = i32::try_from(std::process::id()).unwrap_or(0);
-        let host = self.host_pid();
-        let mut found = self.home.tree.below(&[own]);
-        // The host ends by itself, after them.
-        found.retain(|pid| Some(*pid) != host);
-        self.note_leftovers(&found, signal);
-        for pid in found {
-            sys::kill(pid, signal);
-        }
-    }
-
-    /// Processes of the tasks: all below this one but the PMIx host and what it started.
-    fn of_tasks(&self) -> Vec<i32> {
-        let own = i32::try_from(std::process::id()).unwrap_or(0);
-        let mut found = self.home.tree.below(&[own]);
-        if let Some(host) = self.host_pid() {
-            let of_host = self.home.tree.below(&[host]);
-            found.retain(|pid| *pid != host && !of_host.contains(pid));
-        }
-        found
-    }
-
-    fn host_pid(&self) -> Option<i32> {
-        self.pmix.as_ref().filter(|p| !p.ended).map(|p| p.pid)
     }
 
     fn send(&mut self, message: &FromStepd) {

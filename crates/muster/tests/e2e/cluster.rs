@@ -313,8 +313,13 @@ impl Drop for Cluster {
 
 /// Whether a process exists and is no zombie.
 pub(crate) fn alive(pid: i32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("").starts_with('Z'))
+    let runs = |task: std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("stat"))
+            .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("").starts_with('Z'))
+    };
+    // What a process has is open until its last thread has ended, and the first one may end before.
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    tasks.is_ok_and(|tasks| tasks.flatten().any(runs))
 }
 
 /// Turns a finished process into what tests look at.
