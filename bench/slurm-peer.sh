@@ -35,6 +35,8 @@ host=$(hostname)
 
 # The database is on this disk as everything is, with its usual safety: a sync for each transaction.
 database() {
+  # Another section of the same run may have had one here.
+  rm -rf "$dir/db"
   mkdir -p "$dir/db" && chown mysql "$dir/db" && chmod 755 "$dir/db"
   mariadb-install-db --no-defaults --user=mysql --datadir="$dir/db/data" --auth-root-authentication-method=normal --skip-test-db >"$dir/log/install.log" 2>&1
   setsid mariadbd --no-defaults --user=mysql --datadir="$dir/db/data" --socket="$dir/db/socket" --skip-networking \
