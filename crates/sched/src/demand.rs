@@ -410,25 +410,28 @@ impl Demand {
             .share_in(class, (usable, self.mib_of_gpu(), room))
     }
 
-    /// Most tasks of so many, and devices of the whole job, that the node holds to the socket.
+    /// Whether the node holds so many tasks and devices of the whole job to the socket.
+    pub(crate) fn fits_sockets(&self, class: &NodeClass, detail: &Detail, pick: &Pick) -> bool {
+        let want = self.want(class, pick);
+        let near = want.near.as_ref();
+        near.is_some_and(|near| crate::sockets::choose(class, detail, &want, near).is_some())
+    }
+
+    /// Most tasks of so many, and devices of the whole job, that the node holds to the socket, if the job has so many
+    /// nodes at least.
     pub(crate) fn fit_to_sockets(
         &self,
         class: &NodeClass,
         detail: &Detail,
-        mut pick: Pick,
+        (mut pick, nodes): (Pick, u32),
     ) -> Option<Pick> {
-        let fits = |pick: &Pick| {
-            let want = self.want(class, pick);
-            let near = want.near.as_ref();
-            near.is_some_and(|near| crate::sockets::choose(class, detail, &want, near).is_some())
-        };
         let most = self.tasks.unwrap_or(u32::MAX).min(pick.tasks);
         // Devices that it will not get make no CPUs near.
-        pick.share = self.devices.needed_of(pick.share, self.min_nodes);
+        pick.share = self.devices.needed_of(pick.share, nodes);
         loop {
             pick.tasks = most;
             while pick.tasks >= self.tasks_least().max(1) {
-                if fits(&pick) {
+                if self.fits_sockets(class, detail, &pick) {
                     return Some(pick);
                 }
                 pick.tasks -= 1;

@@ -5,6 +5,7 @@
 //! and `--spread-job` want as many as there are. Where the network is not flat, fewest leaf switches come first
 //! (`leaves`).
 
+mod bound;
 mod leaves;
 mod segments;
 
@@ -49,6 +50,8 @@ pub(crate) struct Pick {
     pub(crate) share: JobShare,
 }
 
+/// Numbers of nodes that are tried where tasks and devices do not go together on the fewest.
+const WIDENED_MAX: usize = 8;
 /// Candidates that there is space for at first.
 const CANDIDATES: usize = 64;
 
@@ -124,24 +127,35 @@ pub(crate) fn choose(
     let mut scattered = false;
     let mut least: Option<Shortfall> = None;
     for alternative in 0..demand.alternatives.len() {
-        let search = Search {
+        let mut search = Search {
             demand,
             fleet,
             part,
             ground,
             alternative,
+            least_nodes: demand.min_nodes,
             short: Cell::new(Shortfall::ANYTHING),
         };
-        let Some(chosen) = search.run() else {
-            let short = search.short.get();
-            least = Some(least.map_or(short, |least| least.or(short)));
-            continue;
-        };
-        if switches.is_some_and(|most| search.leaf_count(&chosen) > most as usize) {
-            scattered = true;
-            continue;
+        for _ in 0..WIDENED_MAX {
+            let Some(chosen) = search.run() else {
+                let short = search.short.get();
+                least = Some(least.map_or(short, |least| least.or(short)));
+                break;
+            };
+            if switches.is_some_and(|most| search.leaf_count(&chosen) > most as usize) {
+                scattered = true;
+                break;
+            }
+            let nodes = u32::try_from(chosen.len()).unwrap_or(u32::MAX);
+            match search.lay_out(chosen) {
+                Some(picks) => return Placement::Here(picks),
+                // More nodes may hold what so few do not.
+                None => {
+                    search.least_nodes = nodes.saturating_add(1);
+                    least = Some(Shortfall::ANYTHING);
+                }
+            }
         }
-        return Placement::Here(search.lay_out(chosen));
     }
     if scattered {
         return Placement::Scattered;
@@ -155,6 +169,8 @@ struct Search<'a, G: Ground> {
     part: &'a PartView,
     ground: &'a G,
     alternative: usize,
+    /// Fewest nodes that it takes.
+    least_nodes: u32,
     /// What was missing, where that is known.
     short: Cell<Shortfall>,
 }
@@ -173,7 +189,7 @@ impl<G: Ground> Search<'_, G> {
         let d = self.demand;
         let part_max = self.part.config.max_nodes.unwrap_or(u32::MAX);
         let max_nodes = d.max_nodes.min(part_max) as usize;
-        if d.min_nodes as usize > max_nodes {
+        if self.least_nodes as usize > max_nodes {
             return None;
         }
         let best = d.tasks_at_most(self.alternative, &self.fleet.classes);
@@ -281,7 +297,10 @@ impl<G: Ground> Search<'_, G> {
             return;
         }
         let have = required.len() + rest.len();
-        self.lacks_nodes((d.min_nodes as usize).saturating_sub(have), d.tasks_least());
+        self.lacks_nodes(
+            (self.least_nodes as usize).saturating_sub(have),
+            d.tasks_least(),
+        );
         let Some(tasks) = d.tasks else { return };
         let mut most: Vec<u32> = required.iter().chain(rest).map(|c| c.most).collect();
         if most.len() > max_nodes {
@@ -324,7 +343,7 @@ impl<G: Ground> Search<'_, G> {
         let d = self.demand;
         let even = match d.tasks {
             Some(tasks) => {
-                let count = tasks.div_ceil(best).max(d.min_nodes);
+                let count = tasks.div_ceil(best).max(self.least_nodes);
                 Even {
                     count: count as usize,
                     each: tasks.div_ceil(count),
@@ -335,7 +354,7 @@ impl<G: Ground> Search<'_, G> {
                 }
             }
             None => Even {
-                count: d.min_nodes as usize,
+                count: self.least_nodes as usize,
                 each: d.tasks_each,
                 wanted: max_nodes,
             },
@@ -365,7 +384,9 @@ impl<G: Ground> Search<'_, G> {
         if self.demand.looks_at_sockets()
             && let Some(detail) = self.ground.detail(pos)
         {
-            pick = self.demand.fit_to_sockets(class, &detail, pick)?;
+            pick = self
+                .demand
+                .fit_to_sockets(class, &detail, (pick, self.least_nodes))?;
         }
         (pick.tasks >= least.max(1)).then_some(Candidate {
             pos,
@@ -483,7 +504,7 @@ impl<G: Ground> Search<'_, G> {
         let d = self.demand;
         match d.tasks {
             Some(tasks) if d.spread || d.widest => {
-                max_nodes.min((tasks as usize).max(d.min_nodes as usize))
+                max_nodes.min((tasks as usize).max(self.least_nodes as usize))
             }
             None if d.spread || !d.fewest => max_nodes,
             Some(_) | None => 0,
@@ -497,7 +518,7 @@ impl<G: Ground> Search<'_, G> {
         max_nodes: usize,
     ) -> Option<Vec<Candidate>> {
         let d = self.demand;
-        let least = d.min_nodes as usize;
+        let least = self.least_nodes as usize;
         let mut chosen = Vec::new();
         let mut tasks = 0u64;
         let done = |chosen: &[Candidate], tasks: u64| {
@@ -599,7 +620,7 @@ impl<G: Ground> Search<'_, G> {
         let tasks = |chosen: &[Candidate]| chosen.iter().map(|c| u64::from(c.most)).sum::<u64>();
         let wanted = d.tasks.map_or(0, u64::from);
         for candidate in rest {
-            let full = chosen.len() >= d.min_nodes as usize
+            let full = chosen.len() >= self.least_nodes as usize
                 && tasks(&chosen) >= wanted
                 && self.gives_all(&chosen);
             let more = d.tasks.is_none() && !d.fewest && chosen.len() < max_nodes;
@@ -608,7 +629,7 @@ impl<G: Ground> Search<'_, G> {
             }
             chosen.push(candidate);
         }
-        let enough = chosen.len() >= d.min_nodes as usize
+        let enough = chosen.len() >= self.least_nodes as usize
             && tasks(&chosen) >= wanted
             && self.gives_all(&chosen);
         (enough && chosen.len() <= max_nodes).then_some(chosen)
@@ -631,8 +652,8 @@ impl<G: Ground> Search<'_, G> {
         })
     }
 
-    /// Tasks and devices per node, in node order.
-    fn lay_out(&self, mut chosen: Vec<Candidate>) -> Vec<Pick> {
+    /// Tasks and devices per node, in node order; `None` if these nodes do not hold them next to each other.
+    fn lay_out(&self, mut chosen: Vec<Candidate>) -> Option<Vec<Pick>> {
         chosen.sort_unstable_by_key(|c| c.node);
         let tasks = self.tasks_of(&chosen);
         let picks = chosen.iter().zip(tasks).map(|(c, tasks)| Pick {
@@ -644,8 +665,11 @@ impl<G: Ground> Search<'_, G> {
         if self.demand.devices.of_job() {
             let most: Vec<JobShare> = chosen.iter().map(|c| c.share).collect();
             self.demand.devices.share_out(&mut picks, &most);
+            if self.demand.looks_at_sockets() {
+                return self.near_devices(&chosen, picks);
+            }
         }
-        picks
+        Some(picks)
     }
 
     fn tasks_of(&self, chosen: &[Candidate]) -> Vec<u32> {

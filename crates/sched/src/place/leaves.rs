@@ -156,7 +156,9 @@ impl<G: Ground> Search<'_, G> {
             let mut all: Vec<Candidate> =
                 lists.iter().flat_map(|(.., list)| *list).copied().collect();
             let tasks: u64 = all.iter().map(|c| u64::from(c.most)).sum();
-            if all.len() < d.min_nodes as usize || d.tasks.is_some_and(|t| tasks < u64::from(t)) {
+            if all.len() < self.least_nodes as usize
+                || d.tasks.is_some_and(|t| tasks < u64::from(t))
+            {
                 return None;
             }
             all.sort_unstable_by_key(|c| c.pos);
@@ -189,12 +191,12 @@ impl<G: Ground> Search<'_, G> {
             return list.iter().map(of).sum();
         }
         match d.tasks {
-            Some(tasks) if d.max_nodes > d.min_nodes => {
+            Some(tasks) if d.max_nodes > self.least_nodes => {
                 let most = |c: &Candidate| u64::from(c.most.min(tasks));
                 list.iter().map(most).sum()
             }
             tasks => {
-                let each = tasks.map_or(d.tasks_each, |t| t.div_ceil(d.min_nodes));
+                let each = tasks.map_or(d.tasks_each, |t| t.div_ceil(self.least_nodes));
                 list.iter().filter(|c| c.most >= each).count() as u64
             }
         }

@@ -329,6 +329,101 @@ fn enforced_binding_may_have_both_sockets() {
     }
 }
 
+/// What a job whose CPUs must be next to its GPUs gets: nodes as `name:cpus/gpus`; panics where a CPU is next to none of
+/// its GPUs.
+fn bound(world: &World, id: JobId) -> String {
+    let Some(alloc) = &world.state.jobs[&id].alloc else {
+        return "waits".into();
+    };
+    let one = |share: &NodeShare| {
+        let near = share.gres.iter().flat_map(|g| &g.near);
+        let mut reached = CpuSet::default();
+        near.for_each(|near| reached.union_with(near));
+        let far: Vec<u32> = share
+            .cpus
+            .iter()
+            .filter(|c| !reached.contains(*c))
+            .collect();
+        assert_eq!(far, [0u32; 0], "{} of job {id}", share.name);
+        let gpus: u32 = share.gres.iter().map(|g| g.ids.len()).sum();
+        format!("{}:{}/{gpus}", share.name, share.cpus.len())
+    };
+    alloc.nodes.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+/// A job on a range of nodes whose CPUs must be next to so many GPUs over all of them.
+fn bound_in_all((least, most): (u32, u32), gpus: u64, tasks: u32) -> JobSpec {
+    let mut spec = enforced(0, tasks);
+    spec.ask.gres = Vec::new();
+    spec.ask.devices.as_mut().unwrap().per_job = some(gpus);
+    (spec.ask.min_nodes, spec.ask.max_nodes) = (least, Some(most));
+    spec.ask.nodes_set = true;
+    spec
+}
+
+fn two_of_two_sockets() -> World {
+    let second = NodeConfig {
+        name: "n1".into(),
+        ..two_sockets()
+    };
+    World::new(config(vec![two_sockets(), second]))
+}
+
+#[test]
+fn gpus_shared_out_over_nodes_keep_cpus_next_to_them() {
+    // Spread evenly, five tasks each, a node with one GPU of three would have one CPU far from it.
+    let mut world = two_of_two_sockets();
+    let mut uneven = bound_in_all((1, 2), 3, 10);
+    uneven.ask.spread = true;
+    let uneven = world.submit(uneven);
+    world.pass_by_core();
+    assert_eq!(bound(&world, uneven), "n0:6/2 n1:4/1");
+    world.end(uneven);
+    // One node has but one GPU with CPUs next to it.
+    let mut filler = job(4, 60);
+    filler.ask.memory = muster_core::spec::MemoryAsk::PerNode(1);
+    filler.ask.nodelist = Some("n0".into());
+    let filler = world.submit(filler);
+    let two = world.submit(bound_in_all((1, 2), 2, 8));
+    world.pass_by_core();
+    assert_eq!(bound(&world, two), "n1:8/2");
+    // Four CPUs at most are next to the GPUs of each node if each has one.
+    let apart = world.submit(bound_in_all((2, 2), 2, 9));
+    world.end(filler);
+    world.end(two);
+    world.pass_by_core();
+    assert_eq!(bound(&world, apart), "waits");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases(64)))]
+    /// Whatever the range of nodes, no CPU is far from the job's GPUs.
+    #[test]
+    fn cpus_of_jobs_are_next_to_their_gpus(
+        fillers in proptest::collection::vec(1u32..5, 0..3),
+        jobs in proptest::collection::vec((1u32..3, 0u32..2, 1u64..7, 1u32..13, any::<bool>()), 1..4),
+    ) {
+        let mut world = two_of_two_sockets();
+        for cpus in fillers {
+            let mut spec = job(cpus, 60);
+            spec.ask.memory = muster_core::spec::MemoryAsk::PerNode(1);
+            world.submit(spec);
+        }
+        let mut ids = Vec::new();
+        for (nodes, more, gpus, tasks, spread) in jobs {
+            let mut spec = bound_in_all((nodes, nodes + more), gpus.max(u64::from(nodes)), tasks.max(nodes));
+            spec.ask.spread = spread;
+            ids.push(world.submit(spec));
+        }
+        for _ in 0..4 {
+            world.pass_by_core();
+            ids.iter().for_each(|id| { bound(&world, *id); });
+            let runs: Vec<JobId> = world.state.active.iter().copied().collect();
+            runs.into_iter().for_each(|id| world.end(id));
+        }
+    }
+}
+
 #[test]
 fn gpus_of_each_socket() {
     let mut world = World::new(config(vec![two_sockets()]));
