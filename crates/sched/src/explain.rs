@@ -11,7 +11,9 @@ use muster_core::hostlist;
 use muster_core::ids::JobId;
 use muster_core::job::{Job, JobState, Reason};
 use muster_core::node::{Node, NodeLink};
-use muster_core::spec::{DependencyKind, DependencyTerm, DeviceBinding, JobSpec, Sharing};
+use muster_core::spec::{
+    Dependency, DependencyKind, DependencyTerm, DeviceBinding, JobSpec, Sharing,
+};
 use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
 use muster_core::transition::Phase;
@@ -108,7 +110,7 @@ fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
         several => several.join(","),
     };
     match job.reason {
-        Reason::Dependency => job.waiting_on.iter().map(|term| dependency(state, job, term)).collect(),
+        Reason::Dependency => dependencies(state, job).collect(),
         Reason::DependencyNeverSatisfied => vec![
             "A job that it depends on ended in a way that can never satisfy the dependency: cancel it, or change the dependency."
                 .into(),
@@ -120,19 +122,27 @@ fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
             "It is next in partition {partitions}; {} must become free.",
             wanted(job)
         )],
-        Reason::BeginTime => vec![
+        Reason::BeginTime if job.spec.begin.is_some() && job.spec.begin == job.begin_at => vec![
             "It asks for a later begin (--begin), and is not considered before.".into(),
+        ],
+        Reason::BeginTime => vec![
+            "It is to start some time after a job that it depends on (after:JOB+MINUTES), and is not considered before."
+                .into(),
         ],
         Reason::LaunchBackoff => {
             vec!["It could not be started on its node and is tried again after a while.".into()]
         }
         Reason::JobHeldUser => {
-            vec![format!("It is held: 'scontrol release {}' lets it go.", job.id)]
+            let held = format!("It is held: 'scontrol release {}' lets it go.", job.id);
+            std::iter::once(held).chain(dependencies(state, job)).collect()
         }
-        Reason::JobHeldAdmin | Reason::JobHoldMaxRequeue => vec![format!(
-            "An administrator or the system holds it: an administrator lets it go with 'scontrol release {}'.",
-            job.id
-        )],
+        Reason::JobHeldAdmin | Reason::JobHoldMaxRequeue => {
+            let held = format!(
+                "An administrator or the system holds it: an administrator lets it go with 'scontrol release {}'.",
+                job.id
+            );
+            std::iter::once(held).chain(dependencies(state, job)).collect()
+        }
         Reason::JobArrayTaskLimit => {
             vec![throttled(state, job)]
         }
@@ -319,6 +329,11 @@ fn earlier_of_name(state: &State, job: &Job) -> String {
     all.join(", ")
 }
 
+fn dependencies<'a>(state: &'a State, job: &'a Job) -> impl Iterator<Item = String> + 'a {
+    let terms = job.waiting_on.iter();
+    terms.map(move |term| dependency(state, job, term))
+}
+
 fn dependency(state: &State, job: &Job, term: &DependencyTerm) -> String {
     match term {
         DependencyTerm::Singleton => format!(
@@ -446,9 +461,24 @@ fn partitions_of(job: &Job) -> Vec<String> {
     }
 }
 
-/// Who is ahead: those that run on the nodes where it will start, and those that start on them first.
+/// Whether it is nodes in use, or kept for others, that a job waits for.
+fn waits_for_nodes(job: &Job) -> bool {
+    job.is_startable()
+        && matches!(
+            job.reason,
+            Reason::None
+                | Reason::Priority
+                | Reason::Resources
+                | Reason::ReqNodeNotAvail
+                | Reason::NodesUnavailable
+        )
+}
+
+/// Who is ahead: those that run on the nodes where it will start, and those that start on them first. Nobody is where it
+/// waits for something else than nodes.
 fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<Ahead>, u32) {
-    let Some(start) = found.starts.get(&job.id) else {
+    let start = found.starts.get(&job.id);
+    let Some(start) = start.filter(|_| waits_for_nodes(job)) else {
         return (Vec::new(), 0);
     };
     let names = |list: &str| -> BTreeSet<String> {
@@ -712,7 +742,7 @@ fn elsewhere(state: &State, job: &Job, now: Timestamp, all: &mut Vec<Change>) {
 fn without(job: &Job, all: &mut Vec<Change>) {
     type Drop = fn(&mut JobSpec);
     let ask = &job.spec.ask;
-    let list: [(bool, &str, Drop); 11] = [
+    let list: [(bool, &str, Drop); 12] = [
         (
             job.begin_at.is_some() && job.spec.begin.is_some(),
             "--begin",
@@ -720,6 +750,9 @@ fn without(job: &Job, all: &mut Vec<Change>) {
                 s.begin = None;
             },
         ),
+        (!job.waiting_on.is_empty(), "--dependency", |s| {
+            s.dependency = Dependency::default();
+        }),
         (job.spec.licenses.is_some(), "--licenses", |s| {
             s.licenses = None;
         }),

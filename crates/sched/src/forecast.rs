@@ -128,11 +128,19 @@ fn never(state: &State, id: JobId, now: Timestamp) -> Refusal {
 /// The state in which a job that waits asks for something else.
 pub(crate) fn with_change(state: &State, id: JobId, spec: JobSpec, limit: TimeLimit) -> State {
     let mut state = state.clone();
-    let at = state.jobs.get(&id).map_or(Timestamp(0), |j| j.submit_time);
-    let begun = state.jobs.get(&id).is_some_and(|j| j.spec.begin.is_some()) && spec.begin.is_none();
+    let job = state.jobs.get(&id);
+    let at = job.map_or(Timestamp(0), |j| j.submit_time);
+    let begun = job.is_some_and(|j| j.spec.begin.is_some()) && spec.begin.is_none();
+    let waited = job.is_some_and(|j| !j.waiting_on.is_empty());
+    let waits_on_none =
+        (waited && spec.dependency.terms.is_empty()).then(|| JobChange::WaitingOn {
+            terms: Vec::new(),
+            reason: Reason::None,
+        });
     let changes = [JobChange::Spec(Arc::new(spec)), JobChange::TimeLimit(limit)];
     for change in changes
         .into_iter()
+        .chain(waits_on_none)
         .chain(begun.then_some(JobChange::Eligible))
     {
         state.apply(&Event::JobChanged { id, change, at });

@@ -147,6 +147,20 @@ fn one_that_waits_for_another_starts_after_it() {
         told.waits_for,
         [format!("Job {c} must end well (afterok).")]
     );
+    // Not those who run on nodes that it would have are in its way.
+    assert_eq!((told.ahead.len(), told.ahead_count), (0, 0));
+    let alone = ("without --dependency".into(), 20);
+    assert!(
+        sooner(&world, waits).contains(&alone),
+        "{:?}",
+        sooner(&world, waits)
+    );
+    let mut spec = of("ann", job(1, 10));
+    spec.begin = Some(world.now.plus_s(1800));
+    let later = world.submit(spec);
+    let told = why(&world, later);
+    assert_eq!((told.ahead.len(), told.times.len()), (0, 1));
+    assert_eq!(told.times[0].at.since_ms(told.now) / 60_000, 30);
 }
 
 #[test]
