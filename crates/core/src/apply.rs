@@ -35,6 +35,7 @@ impl State {
                 partitions,
             } => {
                 self.keep_priorities();
+                self.evaluated.clear();
                 let partitions = partitions.as_ref().unwrap_or(&config.partitions);
                 self.configure(config, partitions, *at);
             }
@@ -107,6 +108,7 @@ impl State {
             }
             Event::PartitionRemoved { name } => {
                 self.partitions.retain(|p| p.name != *name);
+                self.evaluated.clear();
                 self.rebuild_indexes();
             }
             Event::AccountsChanged { changes, at } => {
@@ -162,6 +164,15 @@ impl State {
             Note::Expected(id, time) => {
                 if let Some(job) = self.jobs.get_mut(id).filter(|job| job.is_startable()) {
                     job.expected_start = *time;
+                }
+            }
+            Note::Evaluated(partitions, at) => {
+                self.evaluated
+                    .resize(self.partitions.len(), Timestamp::default());
+                for &position in partitions {
+                    if let Some(evaluated) = self.evaluated.get_mut(position as usize) {
+                        *evaluated = *at;
+                    }
                 }
             }
             Note::Health {

@@ -86,6 +86,9 @@ pub struct State {
     pub scale: Option<crate::priority::Scale>,
     /// Index: licenses that jobs have.
     pub licenses_used: crate::licenses::InUse,
+    /// When the scheduler looked at what waits in each partition, by position; shown, and not history. Empty where it
+    /// has not looked yet.
+    pub evaluated: Vec<Timestamp>,
     /// Index: positions in `partitions` of the partitions that each node is in.
     pub partitions_of: Vec<Vec<usize>>,
 }
@@ -157,6 +160,8 @@ pub enum Note {
     Unavailable(JobId, String),
     /// When it is expected to start.
     Expected(JobId, Option<Timestamp>),
+    /// The scheduler has looked at all that waits in these partitions, by their positions.
+    Evaluated(Vec<u32>, Timestamp),
     /// A node's load and free memory.
     Health {
         /// The node.

@@ -22,7 +22,7 @@ use muster_proto::client::{
 };
 use muster_proto::frame;
 use muster_sched::forecast::Forecast;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// Records in one part of an answer.
 const PART: usize = 200;
@@ -43,6 +43,9 @@ pub(crate) fn jobs(
         arrays: BTreeSet::new(),
         specs: SpecTable::default(),
         scale: Scale::new(state),
+        evaluated: (state.partitions.iter().zip(&state.evaluated))
+            .map(|(partition, at)| (partition.name.as_str(), *at))
+            .collect(),
         starts,
         send,
     };
@@ -65,6 +68,8 @@ struct JobsAnswer<'s, S> {
     arrays: BTreeSet<JobId>,
     specs: SpecTable,
     scale: Option<Scale>,
+    /// When the scheduler looked at each partition.
+    evaluated: HashMap<&'s str, Timestamp>,
     starts: Option<&'s Forecast>,
     send: &'s mut S,
 }
@@ -139,6 +144,7 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
                 self.part.starts.push((place, start.clone()));
             }
         }
+        self.add_evaluated(job);
         self.part.jobs.jobs.push(job);
         let most = match self.filter.runs {
             true => PART_OF_RUNS,
@@ -146,6 +152,27 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
         };
         if self.part.jobs.jobs.len() == most {
             self.leave(true);
+        }
+    }
+
+    /// Records that follow each other were often looked at together.
+    fn add_evaluated(&mut self, job: &Job) {
+        if !job.is_startable() || job.priority == 0 {
+            return;
+        }
+        let partitions = match job.spec.partitions.as_slice() {
+            [] => std::slice::from_ref(&job.partition),
+            several => several,
+        };
+        let known = partitions.iter();
+        let known = known.filter_map(|name| self.evaluated.get(name.as_str()));
+        let Some(&at) = known.max().filter(|at| **at >= job.submit_time) else {
+            return;
+        };
+        let place = u32::try_from(self.part.jobs.jobs.len()).unwrap_or(u32::MAX);
+        match self.part.evaluated.last_mut() {
+            Some((_, end, before)) if *end == place && *before == at => *end += 1,
+            _ => self.part.evaluated.push((place, place + 1, at)),
         }
     }
 

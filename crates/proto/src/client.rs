@@ -364,6 +364,10 @@ pub struct JobsPart {
     #[n(6)]
     #[cbor(default)]
     pub starts: Vec<(u32, ExpectedStart)>,
+    /// When the scheduler looked at records last: place in `jobs` of the first and of one past the last, time.
+    #[n(7)]
+    #[cbor(default)]
+    pub evaluated: Vec<(u32, u32, Timestamp)>,
 }
 
 /// [`Response::Jobs`] as the controller writes it: from the records where they lie.
@@ -402,6 +406,10 @@ pub struct JobsPartRef<'s> {
     #[n(6)]
     #[cbor(default)]
     pub starts: Vec<(u32, ExpectedStart)>,
+    /// When the scheduler looked at records last: place in `jobs` of the first and of one past the last, time.
+    #[n(7)]
+    #[cbor(default)]
+    pub evaluated: Vec<(u32, u32, Timestamp)>,
 }
 
 /// Nodes, partitions and settings.
@@ -627,6 +635,7 @@ mod tests {
                 now: Timestamp(5),
                 priorities: vec![],
                 starts: vec![],
+                evaluated: vec![(0, 1, Timestamp(4))],
             });
             let bytes = frame::encode_in(&written, &mut writes);
             let read: Response = frame::decode_in(&bytes[4..], &mut reads).unwrap();
@@ -638,6 +647,7 @@ mod tests {
                 now: Timestamp(5),
                 priorities: vec![],
                 starts: vec![],
+                evaluated: vec![(0, 1, Timestamp(4))],
             }));
             assert_eq!(read, expected);
         }

@@ -96,6 +96,10 @@ impl Engine {
     pub fn schedule(&mut self, now: Timestamp, turn: &mut Turn) {
         let plan = self.scheduler.plan(&self.state, now);
         turn.more = self.scheduler.more();
+        let evaluated = self.scheduler.evaluated();
+        if !evaluated.is_empty() {
+            self.take_note(Note::Evaluated(evaluated.to_vec(), now), turn);
+        }
         for &(job, reason) in &plan.reasons {
             self.take_note(Note::Reason(job, reason), turn);
             if reason == Reason::ReqNodeNotAvail

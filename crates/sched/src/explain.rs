@@ -1,19 +1,18 @@
 //! `muster why`: what a job waits for, who is ahead of it, when it will start and what would start it sooner. The
 //! times come from forecasts; each change is tried by a forecast of its own.
 
+mod changes;
+
 use crate::forecast::{Bounds, Forecast, forecast, with_change};
 use crate::licenses::asked;
+use changes::changes;
 use muster_core::account_limits::Scope;
-use muster_core::command::Identity;
-use muster_core::decide::prospective_job;
 use muster_core::explain::{Ahead, ExpectedStart, Explanation, Moment, Sooner};
 use muster_core::hostlist;
 use muster_core::ids::JobId;
 use muster_core::job::{Job, JobState, Reason};
 use muster_core::node::{Node, NodeLink};
-use muster_core::spec::{
-    Dependency, DependencyKind, DependencyTerm, DeviceBinding, JobSpec, Sharing,
-};
+use muster_core::spec::{DependencyKind, DependencyTerm, Sharing};
 use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
 use muster_core::transition::Phase;
@@ -538,16 +537,6 @@ fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<Ahead>, u32) {
     (running, count)
 }
 
-/// A change to try.
-struct Change {
-    /// Those of a kind are tried from the least on.
-    kind: u32,
-    option: String,
-    words: String,
-    spec: JobSpec,
-    limit: TimeLimit,
-}
-
 /// What would start the job sooner, soonest first; how many changes were tried.
 fn sooner(
     state: &State,
@@ -588,215 +577,4 @@ fn sooner(
     let mut found: Vec<Sooner> = found.into_iter().map(|(_, sooner)| sooner).collect();
     found.sort_by_key(|sooner| sooner.start.at);
     (found, tried)
-}
-
-fn changes(state: &State, job: &Job, now: Timestamp) -> Vec<Change> {
-    let mut all = Vec::new();
-    smaller(job, &mut all);
-    shorter(state, job, now, &mut all);
-    elsewhere(state, job, now, &mut all);
-    without(job, &mut all);
-    all
-}
-
-/// Half as much, a quarter, ... of `n`, down to one.
-fn halves(n: u32) -> impl Iterator<Item = u32> {
-    std::iter::successors(Some(n / 2), |k| Some(k / 2)).take_while(|k| *k > 0)
-}
-
-fn smaller(job: &Job, all: &mut Vec<Change>) {
-    let (spec, limit) = (&*job.spec, job.time_limit);
-    let nodes = spec.ask.min_nodes;
-    for k in halves(nodes).take(3) {
-        let mut spec = spec.clone();
-        (spec.ask.min_nodes, spec.ask.max_nodes) = (k, Some(k));
-        let mut option = format!("--nodes={k}");
-        if let Some(tasks) = spec.ask.ntasks {
-            let tasks = (u64::from(tasks) * u64::from(k)).div_ceil(u64::from(nodes));
-            let tasks = u32::try_from(tasks).unwrap_or(u32::MAX).max(k);
-            spec.ask.ntasks = Some(tasks);
-            option += &format!(" --ntasks={tasks}");
-        }
-        all.push(Change {
-            kind: 0,
-            option,
-            words: format!("on {k} instead of {nodes} nodes"),
-            spec,
-            limit,
-        });
-    }
-    if nodes > 1 && spec.ask.ntasks.is_some() && spec.ask.nodelist.is_none() {
-        let mut spec = spec.clone();
-        (spec.ask.min_nodes, spec.ask.max_nodes) = (1, None);
-        spec.ask.nodes_set = false;
-        all.push(Change {
-            kind: 1,
-            option: "without --nodes".into(),
-            words: "with all its tasks, on as many nodes as it takes".into(),
-            spec,
-            limit,
-        });
-    }
-    if let Some(tasks) = spec.ask.ntasks.filter(|tasks| nodes <= 1 && *tasks > 1) {
-        for k in halves(tasks).take(3) {
-            let mut spec = spec.clone();
-            spec.ask.ntasks = Some(k);
-            all.push(Change {
-                kind: 2,
-                option: format!("--ntasks={k}"),
-                words: format!("with {k} instead of {tasks} tasks"),
-                spec,
-                limit,
-            });
-        }
-    }
-    let cpus = spec.ask.cpus_per_task.unwrap_or(1);
-    for k in halves(cpus).take(2) {
-        let mut spec = spec.clone();
-        spec.ask.cpus_per_task = Some(k);
-        all.push(Change {
-            kind: 3,
-            option: format!("--cpus-per-task={k}"),
-            words: format!("with {k} instead of {cpus} CPUs for each task"),
-            spec,
-            limit,
-        });
-    }
-}
-
-/// The longest limit that a job may have where it is over the longest one.
-fn most_minutes(state: &State, job: &Job, now: Timestamp) -> Option<u32> {
-    match job.reason {
-        Reason::PartitionTimeLimit => {
-            let of = |name: &String| match state.partition(name)?.max_time {
-                TimeLimit::Minutes(minutes) => Some(minutes),
-                TimeLimit::Unlimited => None,
-            };
-            partitions_of(job).iter().filter_map(of).max()
-        }
-        Reason::AssocMaxWallDurationPerJobLimit | Reason::QOSMaxWallDurationPerJobLimit => {
-            let over = state.waits_for_limit(job, now)?;
-            over.limit.strip_prefix("MaxWall=")?.parse().ok()
-        }
-        _ => None,
-    }
-}
-
-fn shorter(state: &State, job: &Job, now: Timestamp, all: &mut Vec<Change>) {
-    let minutes = match job.time_limit {
-        TimeLimit::Minutes(minutes) => minutes,
-        // Any limit at all may help.
-        TimeLimit::Unlimited => 7 * 24 * 60,
-    };
-    let first = (job.time_limit == TimeLimit::Unlimited).then_some(minutes);
-    let most = most_minutes(state, job, now).filter(|most| (1..minutes).contains(most));
-    for k in most.into_iter().chain(first).chain(halves(minutes).take(4)) {
-        let mut spec = (*job.spec).clone();
-        spec.time_limit = Some(TimeLimit::Minutes(k));
-        all.push(Change {
-            kind: 4,
-            option: format!("--time={k}"),
-            words: match job.time_limit {
-                TimeLimit::Unlimited => format!("with a limit of {k} minutes"),
-                TimeLimit::Minutes(_) => {
-                    format!("with a limit of {k} instead of {minutes} minutes")
-                }
-            },
-            spec,
-            limit: TimeLimit::Minutes(k),
-        });
-    }
-}
-
-fn elsewhere(state: &State, job: &Job, now: Timestamp, all: &mut Vec<Change>) {
-    let owner = &job.spec.owner;
-    let identity = Identity {
-        uid: owner.uid,
-        gid: owner.gid,
-        user: owner.user.clone(),
-        group: owner.group.clone(),
-        groups: Vec::new(),
-    };
-    let mine = partitions_of(job);
-    for partition in state.partitions.iter().filter(|p| !mine.contains(&p.name)) {
-        let mut spec = (*job.spec).clone();
-        spec.partitions = vec![partition.name.clone()];
-        // Who may not submit there is not sent there.
-        if prospective_job(state, &identity, &spec, now).is_err() {
-            continue;
-        }
-        all.push(Change {
-            kind: 5 + u32::try_from(all.len()).unwrap_or(0),
-            option: format!("--partition={}", partition.name),
-            words: format!(
-                "in partition {} instead of {}",
-                partition.name,
-                mine.join(",")
-            ),
-            spec,
-            limit: job.time_limit,
-        });
-    }
-}
-
-fn without(job: &Job, all: &mut Vec<Change>) {
-    type Drop = fn(&mut JobSpec);
-    let ask = &job.spec.ask;
-    let list: [(bool, &str, Drop); 12] = [
-        (
-            job.begin_at.is_some() && job.spec.begin.is_some(),
-            "--begin",
-            |s| {
-                s.begin = None;
-            },
-        ),
-        (!job.waiting_on.is_empty(), "--dependency", |s| {
-            s.dependency = Dependency::default();
-        }),
-        (job.spec.licenses.is_some(), "--licenses", |s| {
-            s.licenses = None;
-        }),
-        (ask.switches.is_some(), "--switches", |s| {
-            s.ask.switches = None
-        }),
-        (ask.contiguous, "--contiguous", |s| s.ask.contiguous = false),
-        (ask.sharing == Sharing::Exclusive, "--exclusive", |s| {
-            s.ask.sharing = Sharing::Default;
-        }),
-        (ask.constraint.is_some(), "--constraint", |s| {
-            s.ask.constraint = None
-        }),
-        (ask.nodelist.is_some(), "--nodelist", |s| {
-            s.ask.nodelist = None
-        }),
-        (ask.exclude.is_some(), "--exclude", |s| s.ask.exclude = None),
-        (ask.wants_devices(), "--gres and --gpus", |s| {
-            s.ask.gres.clear();
-            s.ask.devices = None;
-        }),
-        (
-            ask.devices().binding == DeviceBinding::Enforced,
-            "--gres-flags",
-            |s| {
-                if let Some(devices) = &mut s.ask.devices {
-                    devices.binding = DeviceBinding::Preferred;
-                }
-            },
-        ),
-        (job.spec.reservation.is_some(), "--reservation", |s| {
-            s.reservation = None
-        }),
-    ];
-    for (given, option, drop) in list.into_iter().filter(|(given, ..)| *given) {
-        debug_assert!(given);
-        let mut spec = (*job.spec).clone();
-        drop(&mut spec);
-        all.push(Change {
-            kind: 1000 + u32::try_from(all.len()).unwrap_or(0),
-            option: format!("without {option}"),
-            words: format!("without {option}"),
-            spec,
-            limit: job.time_limit,
-        });
-    }
 }

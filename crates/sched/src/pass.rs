@@ -7,6 +7,7 @@ pub(crate) mod starts;
 
 use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
+use crate::fleet::PartView;
 use crate::gains::{PartQueue, Reservation};
 use crate::ground::{Live, choose_now, end_after};
 use crate::holds::Holds;
@@ -602,8 +603,20 @@ impl<'a> Pass<'a> {
         self.plan.switch_waits.extend(new);
     }
 
+    /// Those of a reservation are told under the partition that it is in.
+    fn evaluated(&self) -> Vec<u32> {
+        let views = self.s.fleet.parts.iter().zip(0..);
+        let touched = views.zip(&self.parts).filter(|(_, pass)| pass.touched);
+        let position = |((view, number), _): ((&PartView, u32), &PartPass)| match view.own {
+            None => Some(number),
+            Some(_) => self.s.fleet.part_by_name.get(&view.config.name).copied(),
+        };
+        touched.filter_map(position).collect()
+    }
+
     /// Remembers heads and promises, says which reasons changed.
     fn finish(&mut self) {
+        self.s.evaluated = self.evaluated();
         let queue = &mut self.s.queue;
         let mut moved = false;
         for (number, pass) in self.parts.iter().enumerate() {

@@ -99,6 +99,8 @@ pub struct Scheduler {
     reranked: bool,
     pub(crate) more: bool,
     pub(crate) cost: Cost,
+    /// Positions of the partitions that the last pass looked at.
+    pub(crate) evaluated: Vec<u32>,
 }
 
 /// Whether a record may be queued now.
@@ -279,6 +281,11 @@ impl Scheduler {
     /// had first kept others back for.
     pub fn more(&self) -> bool {
         self.more
+    }
+
+    /// Positions of the partitions of which the last pass looked at those that wait.
+    pub fn evaluated(&self) -> &[u32] {
+        &self.evaluated
     }
 
     /// What the last pass looked at.

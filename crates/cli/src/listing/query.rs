@@ -111,6 +111,12 @@ pub(crate) fn jobs_in_parts(
                 ctx.starts.insert(job.id, start);
             }
         }
+        for (first, end, at) in std::mem::take(&mut part.evaluated) {
+            let jobs = part.jobs.get_mut(first as usize..end as usize);
+            for job in jobs.into_iter().flatten() {
+                job.last_sched_eval = Some(at);
+            }
+        }
         all.jobs = part.jobs.into();
         all.arrays.extend(part.arrays);
         all.unknown.extend(part.unknown);

@@ -31,6 +31,13 @@ fn a_job_that_waits_is_explained() {
             && shown.contains("NodeList= SchedNodeList=n[1-2]"),
         "{shown}"
     );
+    // The scheduler looked at it when the last one came.
+    let submitted = c.ok(&format!("squeue -h -j {late} -o %V"));
+    let last = |job| c.ok(&format!("squeue -h -j {job} -O LastSchedEval"));
+    assert!(
+        last(both).trim() >= submitted.as_str() && !shown.contains("LastSchedEval=Unknown"),
+        "{shown}"
+    );
     let muster = env!("CARGO_BIN_EXE_muster");
     let why = c.ok(&format!("{muster} why {both}"));
     assert!(

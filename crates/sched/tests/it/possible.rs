@@ -124,3 +124,29 @@ fn what_was_found_of_one_submission_says_nothing_of_another() {
     let answers = [400, 400, 600, 400, 300, 600, 600].map(&mut accepts);
     assert_eq!(answers, [true, true, false, true, true, false, false]);
 }
+
+/// Who is looked at is told by partition: the cost does not depend on how many wait.
+#[test]
+fn a_pass_says_which_partitions_it_looked_at() {
+    let mut config = cluster(nodes(2, 1));
+    let second = config.nodes[1..].to_vec();
+    config.partitions = vec![partition("p", &config.nodes[..1]), partition("q", &second)];
+    let mut engine = Engine::new(World::new(config).state);
+    let mut at = |partition: &str, minute: u64| {
+        let now = Timestamp::from_unix_s(1_000_000).plus_s(minute * 60);
+        let spec = with(job(1, 10), |s| s.partitions = vec![partition.into()]);
+        assert_eq!(submit(&mut engine, spec), None);
+        let mut turn = Turn::default();
+        engine.schedule(now, &mut turn);
+        assert!(turn.notes.len() <= 3, "{:?}", turn.notes);
+        let evaluated = &engine.state().evaluated;
+        evaluated
+            .iter()
+            .map(|at| at.0 / 60_000 % 1_000)
+            .collect::<Vec<_>>()
+    };
+    let first = at("p", 1);
+    // What has just started there is a change, too.
+    assert_eq!(at("q", 2), [first[0] + 1, first[0] + 1]);
+    assert_eq!(at("q", 3), [first[0] + 1, first[0] + 2]);
+}
