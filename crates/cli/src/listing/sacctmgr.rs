@@ -6,6 +6,7 @@ mod edit;
 mod events;
 mod flat_file;
 mod rows;
+mod told;
 
 use self::rows::{accounts, qos, tres, wckeys};
 use super::{Failure, print, query};
@@ -96,13 +97,18 @@ fn shares(row: &Row) -> String {
     }
 }
 
+/// `[days-]hours:minutes:seconds`.
 fn clock(seconds: u32) -> String {
-    format!(
-        "{:02}:{:02}:{:02}",
-        seconds / 3600,
-        seconds / 60 % 60,
-        seconds % 60
-    )
+    let (days, s) = (seconds / 86_400, seconds % 86_400);
+    let time = format!("{:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+    match days {
+        0 => time,
+        days => format!("{days}-{time}"),
+    }
+}
+
+fn clock_of_minutes(minutes: u64) -> String {
+    clock(u32::try_from(minutes.saturating_mul(60)).unwrap_or(u32::MAX))
 }
 
 /// Limits of a row: those of its QOS, or of its association.

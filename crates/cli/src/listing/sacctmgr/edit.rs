@@ -2,13 +2,13 @@
 
 use super::super::{Failure, print, query};
 use super::begins;
+use super::told::said;
 use crate::connect::{Client, ConnectError};
 use muster_core::account_limits::{LimitAsk, Limits, NOT_KEPT};
-use muster_core::accounts::{Accounts, ROOT};
+use muster_core::accounts::Accounts;
 use muster_core::command::{
     AccountsAsk, AccountsEdit, QosAsk, Reply, TermsAsk, UserCommand, WckeysAsk,
 };
-use std::fmt::Write as _;
 use std::io::{BufRead as _, Write as _};
 
 /// What is edited.
@@ -29,20 +29,20 @@ pub(super) enum Verb {
 
 /// What was read of a line.
 #[derive(Debug, Default)]
-struct Words {
-    names: Vec<String>,
-    accounts: Vec<String>,
-    parent: String,
-    description: Option<String>,
-    organization: String,
-    default_account: String,
-    admin_level: String,
-    terms: TermsAsk,
-    wckeys: WckeysAsk,
-    qos: QosAsk,
-    reset_usage: bool,
+pub(super) struct Words {
+    pub(super) names: Vec<String>,
+    pub(super) accounts: Vec<String>,
+    pub(super) parent: String,
+    pub(super) description: Option<String>,
+    pub(super) organization: String,
+    pub(super) default_account: String,
+    pub(super) admin_level: String,
+    pub(super) terms: TermsAsk,
+    pub(super) wckeys: WckeysAsk,
+    pub(super) qos: QosAsk,
+    pub(super) reset_usage: bool,
     /// What `modify` was given to set.
-    sets: bool,
+    pub(super) sets: bool,
 }
 
 /// Runs an edit; `None` if the first word is no verb of one.
@@ -143,7 +143,7 @@ pub(super) fn send(
 }
 
 /// Names, then `key=value`; `where` and `set` of `modify` say which is which.
-fn read(verb: Verb, entity: Entity, words: &[String]) -> Result<Words, Failure> {
+pub(super) fn read(verb: Verb, entity: Entity, words: &[String]) -> Result<Words, Failure> {
     let mut read = Words::default();
     // Modify begins with conditions; `set` begins what is set.
     let mut setting = verb == Verb::Add;
@@ -245,7 +245,7 @@ impl Words {
     }
 
     /// Whether what is set belongs to associations, not to the user.
-    fn changes_associations(&self) -> bool {
+    pub(super) fn changes_associations(&self) -> bool {
         self.terms != TermsAsk::default()
     }
 
@@ -272,7 +272,7 @@ impl Words {
             "preempt" => self.qos.preempt = Some((sign, list(value))),
             "flags" => self.qos.flags = Some((sign, list(value))),
             "preemptmode" => self.qos.preempt_mode = Some(value.to_owned()),
-            "preemptexempttime" => self.qos.preempt_exempt_s = Some(seconds(key, value)?),
+            "preemptexempttime" => self.qos.preempt_exempt_s = Some(run_time_s(key, value)?),
             "gracetime" => self.qos.grace_time_s = Some(seconds(key, value)?.unwrap_or(0)),
             "usagefactor" => {
                 let factor: f64 = value
@@ -337,6 +337,24 @@ fn seconds(key: &str, value: &str) -> Result<Option<u32>, Failure> {
     }
 }
 
+/// A run time as jobs have it, minutes as a plain number; -1 clears.
+fn run_time_s(key: &str, value: &str) -> Result<Option<u32>, Failure> {
+    if value == "-1" {
+        return Ok(None);
+    }
+    if let Ok(minutes) = value.parse::<u32>() {
+        return Ok(Some(minutes.saturating_mul(60)));
+    }
+    let Some((days, hours)) = value.split_once('-') else {
+        return seconds(key, value);
+    };
+    let days = number(key, days)?.saturating_mul(86_400);
+    let whole = format!("{hours}:00:00");
+    let padded: Vec<&str> = whole.split(':').take(3).collect();
+    let rest = seconds(key, &padded.join(":"))?.unwrap_or(0);
+    Ok(Some(days.saturating_add(rest)))
+}
+
 fn ask(verb: Verb, entity: Entity, w: &Words) -> Result<AccountsAsk, Failure> {
     let description = w.description.clone().unwrap_or_default();
     let mut qos = w.qos.clone();
@@ -387,122 +405,6 @@ fn ask(verb: Verb, entity: Entity, w: &Words) -> Result<AccountsAsk, Failure> {
         (Verb::Modify, Entity::Qos) => AccountsAsk::ModifyQos(qos),
         (Verb::Delete, Entity::Qos) => AccountsAsk::DeleteQos,
     })
-}
-
-/// What is told before it is done, as scripts look for it.
-fn said(verb: Verb, entity: Entity, w: &Words, cluster: &str, before: &Accounts) -> String {
-    let name = match entity {
-        Entity::Account => "Account(s)",
-        Entity::User => "User(s)",
-        Entity::Qos => "QOS(s)",
-    };
-    let plural = match entity {
-        Entity::Account => "accounts",
-        Entity::User => "users",
-        Entity::Qos => "QOS's",
-    };
-    if verb == Verb::Modify && entity == Entity::User && w.changes_associations() {
-        return modified_associations(w, cluster, before);
-    }
-    if let (Verb::Delete, Some((_, keys))) = (verb, &w.wckeys.keys) {
-        return deleted_wckeys(w, keys, cluster, before);
-    }
-    let mut out = match verb {
-        Verb::Add => format!(" Adding {name}\n"),
-        Verb::Modify => format!(" Modified {plural}...\n"),
-        Verb::Delete => format!(" Deleting {plural}...\n"),
-    };
-    for name in &w.names {
-        let _ = writeln!(out, "  {name}");
-    }
-    match (verb, entity) {
-        (Verb::Add, Entity::Account) => out + &added_accounts(w, cluster),
-        (Verb::Add, Entity::User) => out + &added_users(w, cluster),
-        (Verb::Add, Entity::Qos) => out + &added_qos(w),
-        (Verb::Modify | Verb::Delete, _) => out,
-    }
-}
-
-fn added_accounts(w: &Words, cluster: &str) -> String {
-    let given = |text: &str, none: &str| match text {
-        "" => none.to_owned(),
-        text => text.to_owned(),
-    };
-    let description = given(w.description.as_deref().unwrap_or(""), "Account Name");
-    let organization = given(&w.organization, "Parent/Account Name");
-    let mut out = format!(
-        " Settings\n  Description     = {description}\n  Organization    = {organization}\n Associations\n"
-    );
-    for name in &w.names {
-        let _ = writeln!(out, "  A = {name:<10} C = {cluster:<10}");
-    }
-    let _ = writeln!(
-        out,
-        " Settings\n  Parent        = {}",
-        given(&w.parent, ROOT)
-    );
-    out
-}
-
-fn added_users(w: &Words, cluster: &str) -> String {
-    let mut out = String::from(" Associations =\n");
-    let default = Some(&w.default_account).filter(|a| !a.is_empty() && !w.accounts.contains(a));
-    for name in &w.names {
-        for account in w.accounts.iter().chain(default) {
-            let _ = writeln!(out, "  U = {name:<9} A = {account:<10} C = {cluster:<10}");
-        }
-    }
-    if let Some((_, keys)) = &w.wckeys.keys {
-        out.push_str(" WCKeys =\n");
-        for name in &w.names {
-            for key in keys {
-                let _ = writeln!(out, "  U = {name:<9} W = {key:<10} C = {cluster:<10}");
-            }
-        }
-    }
-    out.push_str(" Non Default Settings\n");
-    if !w.admin_level.is_empty() {
-        let _ = writeln!(out, "  Admin Level     = {}", w.admin_level);
-    }
-    out
-}
-
-fn added_qos(w: &Words) -> String {
-    let mut out = String::from(" Settings\n");
-    for name in &w.names {
-        let description = w.description.as_deref().unwrap_or(name);
-        let _ = writeln!(out, "  Description    = {description}");
-    }
-    for (key, value) in &w.qos.limits {
-        let _ = writeln!(out, "  {key:<14} = {value}");
-    }
-    if let Some(priority) = w.qos.priority {
-        let _ = writeln!(out, "  Priority                 = {priority}");
-    }
-    out
-}
-
-fn modified_associations(w: &Words, cluster: &str, before: &Accounts) -> String {
-    let mut out = String::from(" Modified user associations...\n");
-    for name in &w.names {
-        let of_user = before.users.get(name).into_iter();
-        let accounts = of_user.flat_map(|user| user.accounts.keys());
-        for account in accounts.filter(|a| w.accounts.is_empty() || w.accounts.contains(a)) {
-            let _ = writeln!(out, "  C = {cluster:<10} A = {account:<20} U = {name:<9}");
-        }
-    }
-    out
-}
-
-fn deleted_wckeys(w: &Words, keys: &[String], cluster: &str, before: &Accounts) -> String {
-    let mut out = String::from(" Deleting user WCKeys...\n");
-    let named = |name: &String| w.names.is_empty() || w.names.contains(name);
-    for (name, user) in before.users.iter().filter(|(name, _)| named(name)) {
-        for key in user.wckeys.iter().filter(|key| keys.contains(key)) {
-            let _ = writeln!(out, "  C = {cluster:<10} W = {key:<20} U = {name:<9}");
-        }
-    }
-    out
 }
 
 /// Asks, as sacctmgr does without `-i`.
@@ -580,62 +482,6 @@ mod tests {
         assert_eq!(
             asked("delete user u account=a wckeys=k"),
             Err(" Mixing Account and WCKeys is not allowed".to_owned())
-        );
-    }
-
-    #[test]
-    fn what_is_told() {
-        let told = |line: &str, verb, entity| {
-            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            let read = read(verb, entity, &words).unwrap();
-            let user = muster_core::accounts::User {
-                name: "nobody".into(),
-                accounts: [("capture".to_owned(), Default::default())].into(),
-                wckeys: vec!["k".into(), "l".into()],
-                ..Default::default()
-            };
-            let mut before = Accounts::default();
-            before.users.insert("nobody".into(), user);
-            said(verb, entity, &read, "peer", &before)
-        };
-        assert_eq!(
-            told(
-                "capture Description=x Organization=y",
-                Verb::Add,
-                Entity::Account
-            ),
-            " Adding Account(s)\n  capture\n Settings\n  Description     = x\n  Organization    = y\n Associations\n  \
-             A = capture    C = peer      \n Settings\n  Parent        = root\n"
-        );
-        assert_eq!(
-            told("nobody Account=capture", Verb::Add, Entity::User),
-            " Adding User(s)\n  nobody\n Associations =\n  U = nobody    A = capture    C = peer      \n Non Default \
-             Settings\n"
-        );
-        assert_eq!(
-            told("nobody set MaxJobs=1", Verb::Modify, Entity::User),
-            " Modified user associations...\n  C = peer       A = capture              U = nobody   \n"
-        );
-        assert_eq!(
-            told(
-                "nobody set DefaultAccount=capture",
-                Verb::Modify,
-                Entity::User
-            ),
-            " Modified users...\n  nobody\n"
-        );
-        assert_eq!(
-            told("nobody", Verb::Delete, Entity::User),
-            " Deleting users...\n  nobody\n"
-        );
-        assert_eq!(
-            told("nobody Account=capture WCKeys=k", Verb::Add, Entity::User),
-            " Adding User(s)\n  nobody\n Associations =\n  U = nobody    A = capture    C = peer      \n WCKeys =\n  \
-             U = nobody    W = k          C = peer      \n Non Default Settings\n"
-        );
-        assert_eq!(
-            told("where wckeys=k,m", Verb::Delete, Entity::User),
-            " Deleting user WCKeys...\n  C = peer       W = k                    U = nobody   \n"
         );
     }
 
