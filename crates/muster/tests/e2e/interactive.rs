@@ -133,12 +133,15 @@ fn salloc_holds_an_allocation_for_a_command() {
     }
     c.until_prints("sacct -X -n -P -j 1 -o State,ExitCode", "FAILED|3:0");
     let mut child = c
-        .command("exec salloc -n1 sleep 1000")
+        .command("exec salloc -n1 bash -c 'echo $$ >held.pid; exec sleep 1000'")
+        .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    c.until_prints("squeue -h -o %T", "RUNNING");
+    c.until_prints("squeue -h -o %T; wc -l <held.pid", "RUNNING\n1");
     child.kill().unwrap();
     child.wait().unwrap();
     c.until_prints("squeue -h", "");
+    // Whoever kills salloc like that has its command left.
+    c.kill(c.read("held.pid").trim().parse().unwrap());
 }

@@ -243,8 +243,12 @@ impl Agent {
                 }),
                 Order::Tell { job, attempt, text } => {
                     let run = (job, attempt);
-                    let step = None;
-                    self.shim_order(&ToShim::Tell { run, text, step });
+                    self.shim_order(&ToShim::Tell {
+                        run,
+                        text,
+                        step: None,
+                        kill: false,
+                    });
                 }
                 Order::Reboot => self.reboot(),
             }

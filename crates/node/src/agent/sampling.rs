@@ -155,7 +155,18 @@ impl Agent {
         for (step, kib) in used {
             let most = self.samples.may_have.get(&(run, step));
             let most = most.copied().unwrap_or(of_job);
-            if most == 0 || kib <= most || !self.samples.killed.insert((run, step)) {
+            if most == 0 || kib <= most {
+                continue;
+            }
+            let order = ToShim::Signal {
+                run,
+                step: Some(step),
+                signal: libc::SIGKILL,
+                scope: SignalScope::Full,
+            };
+            if !self.samples.killed.insert((run, step)) {
+                // Whoever was to tell it first has not come to an end.
+                self.shim_order(&order);
                 continue;
             }
             let text = format!(
@@ -166,18 +177,16 @@ impl Agent {
             );
             log::warn!("{text}");
             let told = Some(step).filter(|step| *step != StepNo::BATCH);
-            let step = Some(step);
+            let kill = told.is_none();
             self.shim_order(&ToShim::Tell {
                 run,
                 text,
                 step: told,
+                kill,
             });
-            self.shim_order(&ToShim::Signal {
-                run,
-                step,
-                signal: libc::SIGKILL,
-                scope: SignalScope::Full,
-            });
+            if !kill {
+                self.shim_order(&order);
+            }
         }
     }
 

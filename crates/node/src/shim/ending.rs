@@ -64,6 +64,17 @@ impl Shim {
         self.signal_script(run, libc::SIGTERM);
     }
 
+    /// Tells a script something, and then kills it if that is wanted: what it has is what it was told before its end.
+    pub(super) fn tell_script(&mut self, run: Run, text: &str, kill: bool) {
+        let role = match kill {
+            true => Role::LastTeller(run),
+            false => Role::Other,
+        };
+        if !self.tell(run, text, role) && kill {
+            self.signal_script(run, libc::SIGKILL);
+        }
+    }
+
     /// Has a child write a line into the standard error of the job's script, as its owner; whether one does. `role`
     /// says what its end means.
     pub(super) fn tell(&mut self, run: Run, text: &str, role: Role) -> bool {

@@ -33,6 +33,8 @@ pub(super) enum Role {
     Spare(Run),
     /// A child that writes the message of a job that is being ended.
     Teller(Run),
+    /// A child that tells a script why it is killed then.
+    LastTeller(Run),
     /// The programs that run before a job.
     Prolog(Run),
     /// Those that run after it.
@@ -226,10 +228,15 @@ impl Shim {
             } => self.signal(run, step, signal, scope),
             ToShim::EndStep { run, step } => self.end_step(run, step),
             ToShim::StepLimit { run, step, seconds } => self.limit_step(run, step, seconds),
-            ToShim::Tell { run, text, step } => match step {
-                Some(step) => self.tell_step(run, step, text),
-                None => drop(self.tell(run, &text, Role::Other)),
-            },
+            ToShim::Tell {
+                run,
+                text,
+                step: Some(step),
+                ..
+            } => self.tell_step(run, step, text),
+            ToShim::Tell {
+                run, text, kill, ..
+            } => self.tell_script(run, &text, kill),
             ToShim::StepGiven { run, step, pid } => self.step_given(run, step, pid),
             ToShim::Dismiss { run, pid } => self.dismiss(run, pid),
             ToShim::Forget(run) => self.forget(run),
@@ -492,6 +499,7 @@ impl Shim {
                 Some(Role::Step(run, step)) => self.step_ended(run, step),
                 Some(Role::Spare(run)) => self.spare_ended(run, r.pid),
                 Some(Role::Teller(run)) => self.ask_to_end(run),
+                Some(Role::LastTeller(run)) => self.signal_script(run, libc::SIGKILL),
                 Some(Role::Prolog(run)) => self.prolog_ended(run, r.status),
                 Some(Role::Epilog(run)) => self.epilog_ended(run, r.status),
                 Some(Role::Other) | None => {}

@@ -183,7 +183,12 @@ impl Shim {
                 self.script_ended(run, status, Usage::default(), now());
             }
             Role::Step(run, step) => self.step_ended(run, step),
-            Role::Teller(_) | Role::Prolog(_) | Role::Epilog(_) | Role::Spare(_) | Role::Other => {}
+            Role::Teller(_)
+            | Role::LastTeller(_)
+            | Role::Prolog(_)
+            | Role::Epilog(_)
+            | Role::Spare(_)
+            | Role::Other => {}
         }
     }
 

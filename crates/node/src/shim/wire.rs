@@ -170,6 +170,10 @@ pub(crate) enum ToShim {
         /// A step other than the script.
         #[n(2)]
         step: Option<StepNo>,
+        /// The script is killed once it is told.
+        #[n(3)]
+        #[cbor(default)]
+        kill: bool,
     },
     /// The agent has given a step to a daemon that waited for one.
     #[n(203)]
