@@ -116,7 +116,7 @@ pub(crate) fn main(words: &[String]) -> Result<ExitCode> {
             )
         }
         _ => {
-            print!("{HELP}");
+            say!("{HELP}");
             let asked = words.iter().any(|w| w == "--help" || w == "-h");
             Ok(ExitCode::from(u8::from(!asked)))
         }
@@ -135,8 +135,8 @@ fn fences(sizes: &str) -> Result<ExitCode> {
         .filter(|s| s.iter().all(|n| (1..=1024).contains(n)));
     let sizes =
         sizes.context("bench fence: a list of numbers of 1 to 1024 is wanted, as 2,8,32")?;
-    println!(
-        "| hosts | rounds | messages a host | messages | ms a fence | us a message |\n|-|-|-|-|-|-|"
+    say!(
+        "| hosts | rounds | messages a host | messages | ms a fence | us a message |\n|-|-|-|-|-|-|\n"
     );
     for hosts in sizes {
         let figures = muster_pmix::rehearse_fence(hosts, FENCE_BYTES, FENCES)?;
@@ -147,8 +147,8 @@ fn fences(sizes: &str) -> Result<ExitCode> {
         } else {
             ms * 1e3 / messages as f64
         };
-        println!(
-            "| {hosts} | {} | {} | {messages} | {ms:.2} | {each:.1} |",
+        say!(
+            "| {hosts} | {} | {} | {messages} | {ms:.2} | {each:.1} |\n",
             figures.rounds,
             messages / hosts as u64
         );
@@ -216,7 +216,7 @@ fn measure(args: &Args) -> Result<ExitCode> {
         bench.mpi.dir.display()
     );
     if !args.json {
-        println!("{title}");
+        say!("{title}\n");
     }
     let (mut starts, mut messages) = (Vec::new(), Vec::new());
     for &nodes in &args.nodes {
@@ -227,7 +227,7 @@ fn measure(args: &Args) -> Result<ExitCode> {
         messages.extend(bench.messages(args, nodes)?);
     }
     if args.json {
-        println!("{:#}", as_json(&title, &starts, &messages));
+        say!("{:#}\n", as_json(&title, &starts, &messages));
     }
     if let Some(path) = &args.plot {
         std::fs::write(path, plot::svg(&title, &starts, &messages))
@@ -321,8 +321,8 @@ impl Bench {
         ranks: impl Iterator<Item = u32>,
     ) -> Result<Vec<Start>> {
         if !args.json {
-            println!(
-                "\n{}\n\n| ranks | started by | command ms | MPI_Init ms | first allreduce ms |\n|-|-|-|-|-|",
+            say!(
+                "\n{}\n\n| ranks | started by | command ms | MPI_Init ms | first allreduce ms |\n|-|-|-|-|-|\n",
                 on(nodes)
             );
         }
@@ -335,9 +335,12 @@ impl Bench {
                 }
                 let best = self.start(&LAUNCHERS[at], nodes, ranks, args.reps)?;
                 if !args.json {
-                    println!(
-                        "| {ranks} | {} | {:.0} | {:.0} | {:.1} |",
-                        best.by, best.wall, best.init, best.first
+                    say!(
+                        "| {ranks} | {} | {:.0} | {:.0} | {:.1} |\n",
+                        best.by,
+                        best.wall,
+                        best.init,
+                        best.first
                     );
                 }
                 all.push(best);
@@ -386,8 +389,8 @@ impl Bench {
 
     fn messages(&self, args: &Args, nodes: u32) -> Result<Vec<Message>> {
         if !args.json {
-            println!(
-                "\nmessages, {}\n\n| bytes | started by | us | MB/s |\n|-|-|-|-|",
+            say!(
+                "\nmessages, {}\n\n| bytes | started by | us | MB/s |\n|-|-|-|-|\n",
                 on(nodes)
             );
         }
@@ -427,7 +430,7 @@ impl Bench {
                 .iter()
                 .filter(|m| !args.json && is_told(m.bytes))
             {
-                println!("| {} | {} | {:.2} | {:.0} |", m.bytes, m.by, m.us, m.rate);
+                say!("| {} | {} | {:.2} | {:.0} |\n", m.bytes, m.by, m.us, m.rate);
             }
             all.extend(of_launcher);
         }

@@ -155,7 +155,7 @@ fn up_args(args: &[String]) -> Result<Option<UpArgs>> {
                 parsed.numa = Some(text);
             }
             "--help" | "-h" => {
-                print!("{HELP}");
+                say!("{HELP}");
                 return Ok(None);
             }
             _ => bail!("'muster up' has no option '{word}'; 'muster help' lists them"),
@@ -209,10 +209,10 @@ pub(crate) fn up(args: &[String]) -> Result<ExitCode> {
         }
     }
     wait_for_nodes(&home, names.len())?;
-    println!(
+    say!(
         "{} nodes are up after {:.1} s. To use them:\n\n  eval \"$({} env)\"\n\nthen for example\n\n  \
          sinfo\n  srun -N2 hostname\n  sbatch --array=1-100 --wrap 'echo task $SLURM_ARRAY_TASK_ID'\n  squeue\n  \
-         sacct\n\nState, logs and slurm.conf are in {}; 'muster down' stops it.",
+         sacct\n\nState, logs and slurm.conf are in {}; 'muster down' stops it.\n",
         names.len(),
         started.elapsed().as_secs_f32(),
         own_name(),
@@ -465,7 +465,7 @@ pub(crate) fn down(args: &[String]) -> Result<ExitCode> {
     };
     let home = Home::find()?;
     if !home.conf().exists() {
-        println!("There is no cluster in {}.", home.0.display());
+        say!("There is no cluster in {}.\n", home.0.display());
         return Ok(ExitCode::SUCCESS);
     }
     let names = home.names();
@@ -491,8 +491,8 @@ pub(crate) fn down(args: &[String]) -> Result<ExitCode> {
         fs::remove_dir_all(&home.0)
             .with_context(|| format!("cannot remove {}", home.0.display()))?;
     }
-    println!(
-        "The cluster in {} is down{}.",
+    say!(
+        "The cluster in {} is down{}.\n",
         home.0.display(),
         if purge {
             ", its state is removed"
@@ -534,15 +534,15 @@ pub(crate) fn env(args: &[String]) -> Result<ExitCode> {
     }
     let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', "'\\''"));
     let bin = home.at("bin");
-    println!("export MUSTER_HOME={}", quoted(&home.0));
-    println!("export SLURM_CONF={}", quoted(&home.conf()));
-    println!("export PATH={}:\"$PATH\"", quoted(&bin));
-    println!(
-        "export MUSTER_CTLD_PIDFILE={}",
+    say!("export MUSTER_HOME={}\n", quoted(&home.0));
+    say!("export SLURM_CONF={}\n", quoted(&home.conf()));
+    say!("export PATH={}:\"$PATH\"\n", quoted(&bin));
+    say!(
+        "export MUSTER_CTLD_PIDFILE={}\n",
         quoted(&home.ctld_pid_file())
     );
-    println!(
-        "export MUSTER_CTLD_START=\"SLURM_CONF={} {}\"",
+    say!(
+        "export MUSTER_CTLD_START=\"SLURM_CONF={} {}\"\n",
         quoted(&home.conf()),
         quoted(&bin.join("slurmctld"))
     );
@@ -552,14 +552,14 @@ pub(crate) fn env(args: &[String]) -> Result<ExitCode> {
 /// `muster config check FILE`.
 pub(crate) fn config(args: &[String]) -> ExitCode {
     let [verb, file] = args else {
-        eprintln!("usage: muster config check FILE");
+        complain!("usage: muster config check FILE");
         return ExitCode::from(1);
     };
     if verb != "check" {
-        eprintln!("muster: there is no 'config {verb}'; usage: muster config check FILE");
+        complain!("muster: there is no 'config {verb}'; usage: muster config check FILE");
         return ExitCode::from(1);
     }
     let report = muster_conf::check(Path::new(file));
-    println!("{report}");
+    say!("{report}\n");
     ExitCode::from(u8::from(!report.is_usable()))
 }

@@ -78,7 +78,7 @@ pub(crate) fn main(words: &[String]) -> Result<ExitCode> {
             "--json" => in_json = true,
             "--quick" => quick = true,
             "--help" | "-h" => {
-                print!("{HELP}");
+                say!("{HELP}");
                 return Ok(ExitCode::SUCCESS);
             }
             other => bail!("doctor has no option '{other}'; 'muster doctor --help' lists them"),
@@ -86,7 +86,7 @@ pub(crate) fn main(words: &[String]) -> Result<ExitCode> {
     }
     let mut findings = machine::look();
     findings.extend(programs::look(!quick));
-    print!(
+    say!(
         "{}",
         if in_json {
             as_json(&findings)

@@ -55,7 +55,7 @@ pub(crate) fn main(words: &[String]) -> Result<ExitCode> {
         Some((what, rest)) if what == "nodes" && !help => run(&parse(rest)?),
         Some((what, rest)) if what == "jobs" && !help => jobs::main(rest),
         _ => {
-            print!("{HELP}");
+            say!("{HELP}");
             Ok(ExitCode::from(u8::from(!help)))
         }
     }

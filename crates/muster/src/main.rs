@@ -2,6 +2,9 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), no_main)]
 
+#[macro_use]
+mod say;
+
 mod bench;
 mod cluster;
 mod daemon;
@@ -42,22 +45,22 @@ fn main_by_name() -> ExitCode {
 /// `muster COMMAND ...`: our own commands, and every role by name.
 fn muster(args: &[String]) -> ExitCode {
     let Some((command, rest)) = args.split_first() else {
-        eprint!("{}", cluster::HELP);
+        complain!("{}", cluster::HELP.trim_end());
         return ExitCode::from(1);
     };
     match command.as_str() {
         "help" | "--help" | "-h" => {
-            print!("{}", cluster::HELP);
+            say!("{}", cluster::HELP);
             ExitCode::SUCCESS
         }
         "version" | "--version" | "-V" => {
-            println!("muster {}", env!("CARGO_PKG_VERSION"));
+            say!("muster {}\n", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
         "up" | "down" | "env" | "config" | "generate" | "install"
             if rest.iter().any(|w| w == "--help" || w == "-h") =>
         {
-            print!("{}", cluster::HELP);
+            say!("{}", cluster::HELP);
             ExitCode::SUCCESS
         }
         "up" => report(cluster::up(rest)),
@@ -75,7 +78,7 @@ fn muster(args: &[String]) -> ExitCode {
         other => match roles::by_command(other) {
             Some((role, name)) => roles::run(role, name, rest),
             None => {
-                eprintln!("muster: there is no command '{other}'. 'muster help' lists them.");
+                complain!("muster: there is no command '{other}'. 'muster help' lists them.");
                 ExitCode::from(1)
             }
         },
@@ -84,7 +87,7 @@ fn muster(args: &[String]) -> ExitCode {
 
 fn report(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|e| {
-        eprintln!("muster: {e:#}");
+        complain!("muster: {e:#}");
         ExitCode::from(1)
     })
 }

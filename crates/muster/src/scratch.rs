@@ -92,7 +92,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(e) = guard::clean(&self.home) {
-            eprintln!("muster: {e}");
+            complain!("muster: {e}");
         }
         self.guard.release();
     }

@@ -58,7 +58,7 @@ struct Args {
 /// A trace that cannot be read, a workload that the scheduler refuses.
 pub(crate) fn main(words: &[String]) -> Result<ExitCode> {
     if words.is_empty() || words.iter().any(|w| w == "--help" || w == "-h") {
-        print!("{}", help());
+        say!("{}", help());
         return Ok(ExitCode::from(u8::from(words.is_empty())));
     }
     let args = parse(words)?;
@@ -66,7 +66,7 @@ pub(crate) fn main(words: &[String]) -> Result<ExitCode> {
     if let Some(path) = &args.write {
         let text = swf::write(&workload, "a model: Lublin and Feitelson, 2003");
         fs::write(path, text).with_context(|| format!("cannot write {path}"))?;
-        println!("{} jobs written to {path}", workload.jobs.len());
+        say!("{} jobs written to {path}\n", workload.jobs.len());
         return Ok(ExitCode::SUCCESS);
     }
     let heading = Heading {
@@ -93,8 +93,8 @@ pub(crate) fn main(words: &[String]) -> Result<ExitCode> {
     }
     match objects.as_slice() {
         [] => {}
-        [one] => println!("{one:#}"),
-        all => println!("{:#}", serde_json::Value::from(all)),
+        [one] => say!("{one:#}\n"),
+        all => say!("{:#}\n", serde_json::Value::from(all)),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -276,8 +276,8 @@ struct Heading<'a> {
 impl Heading<'_> {
     fn print(&self) {
         let w = self.workload;
-        println!(
-            "{}: {} jobs, {} processors, offered load {:.2}{}",
+        say!(
+            "{}: {} jobs, {} processors, offered load {:.2}{}\n",
             self.name,
             w.jobs.len(),
             w.processors,
@@ -287,8 +287,8 @@ impl Heading<'_> {
                 n => format!(", {n} records that never ran left out"),
             }
         );
-        println!(
-            "{:<14} {:>10} {:>11} {:>10} {:>10} {:>12} {:>9} {:>9}",
+        say!(
+            "{:<14} {:>10} {:>11} {:>10} {:>10} {:>12} {:>9} {:>9}\n",
             "policy",
             "slowdown",
             "mean wait s",
@@ -302,8 +302,8 @@ impl Heading<'_> {
 }
 
 fn print_row(word: &str, outcome: &Outcome, m: &Metrics, took: Duration) {
-    println!(
-        "{word:<14} {:>10.2} {:>11.0} {:>10.0} {:>10.1} {:>12.3} {:>9} {:>9.2}",
+    say!(
+        "{word:<14} {:>10.2} {:>11.0} {:>10.0} {:>10.1} {:>12.3} {:>9} {:>9.2}\n",
         m.avg_bounded_slowdown,
         m.mean_wait_s,
         m.p95_wait_s,
@@ -313,8 +313,8 @@ fn print_row(word: &str, outcome: &Outcome, m: &Metrics, took: Duration) {
         took.as_secs_f64()
     );
     if outcome.too_large > 0 {
-        println!(
-            "  {} jobs left out: larger than the machine",
+        say!(
+            "  {} jobs left out: larger than the machine\n",
             outcome.too_large
         );
     }

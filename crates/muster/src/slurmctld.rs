@@ -55,7 +55,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             log::error!("{e:#}");
-            eprintln!("slurmctld: fatal: {e:#}");
+            complain!("slurmctld: fatal: {e:#}");
             ExitCode::from(1)
         }
     }
@@ -69,11 +69,11 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
             'c' => parsed.clear = true,
             'v' => parsed.verbose += 1,
             'h' => {
-                print!("{}", DAEMON.help());
+                say!("{}", DAEMON.help());
                 return Ok(None);
             }
             'V' => {
-                println!("slurm {}", muster_ctld::SLURM_VERSION);
+                say!("slurm {}\n", muster_ctld::SLURM_VERSION);
                 return Ok(None);
             }
             'f' => parsed.conf = Some(value.into()),

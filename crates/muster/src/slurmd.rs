@@ -64,7 +64,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             log::error!("{e:#}");
-            eprintln!("slurmd: fatal: {e:#}");
+            complain!("slurmd: fatal: {e:#}");
             ExitCode::from(1)
         }
     }
@@ -81,11 +81,11 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
                 return Ok(None);
             }
             'h' => {
-                print!("{}", DAEMON.help());
+                say!("{}", DAEMON.help());
                 return Ok(None);
             }
             'V' => {
-                println!("slurm {}", muster_ctld::SLURM_VERSION);
+                say!("slurm {}\n", muster_ctld::SLURM_VERSION);
                 return Ok(None);
             }
             'f' => parsed.conf = Some(value.into()),
@@ -121,8 +121,8 @@ fn print_machine() -> Result<()> {
                 .ok()
         })
         .unwrap_or(0);
-    println!(
-        "NodeName={short} CPUs={} Boards=1 SocketsPerBoard={} CoresPerSocket={} ThreadsPerCore={} RealMemory={}",
+    say!(
+        "NodeName={short} CPUs={} Boards=1 SocketsPerBoard={} CoresPerSocket={} ThreadsPerCore={} RealMemory={}\n",
         shape.cpus,
         shape.sockets,
         shape.cores_per_socket,

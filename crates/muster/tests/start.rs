@@ -1,7 +1,7 @@
 //! What every start of a command costs: counted, not timed.
 
 use std::os::unix::fs::MetadataExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Libraries would be mapped, relocated and initialised at each start.
 #[test]
@@ -46,4 +46,25 @@ fn daemons_and_commands_are_installed_under_their_names() {
     }
     assert!(!dir.join(".new").exists());
     std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// `muster ... | head`: a reader that has gone away is no failure to tell of.
+#[test]
+fn a_reader_that_goes_away_ends_a_command_quietly() {
+    for words in [&["help"][..], &["sim", "--help"], &["version"], &["doctor"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = Command::new(env!("CARGO_BIN_EXE_muster"))
+            .args(words)
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
+        let told = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(
+            (ended.status.code(), told.as_str()),
+            (Some(141), ""),
+            "{words:?}"
+        );
+    }
 }

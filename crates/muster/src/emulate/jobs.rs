@@ -108,11 +108,11 @@ fn tell(args: &Args, took: Duration, waits: &[Duration]) {
             "submissions": waits.len(), "clients": args.clients, "seconds": took.as_secs_f64(), "rate": rate,
             "p50_ms": ms(50), "p99_ms": ms(99), "max_ms": ms(100),
         });
-        println!("{told}");
+        say!("{told}\n");
     } else {
-        println!(
+        say!(
             "{} submissions by {} clients: {rate:.0}/s, acknowledged in {:.2} ms (half of them), {:.2} ms (99 of 100), \
-             {:.2} ms (the last)",
+             {:.2} ms (the last)\n",
             waits.len(),
             args.clients,
             ms(50),

@@ -31,7 +31,7 @@ impl Guard {
     pub(super) fn release(&mut self) {
         drop(self.0.stdin.take());
         if let Err(e) = self.0.wait() {
-            eprintln!("muster: {e}");
+            complain!("muster: {e}");
         }
     }
 }
