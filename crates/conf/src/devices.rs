@@ -23,7 +23,7 @@ pub(crate) fn gres_config(node: &NodeDef, gres: &GresCount, lines: &[GresLine]) 
         let model = gres.model.is_none() || line.model.is_none() || gres.model == line.model;
         line.name == gres.name && model
     };
-    let (mut files, mut near) = (Vec::new(), Vec::new());
+    let (mut files, mut near, mut links) = (Vec::new(), Vec::new(), Vec::new());
     for line in lines.iter().filter(on_node).filter(same) {
         let cores = line.cores.iter().flat_map(|core| cpus_of(node, *core));
         let cpus: CpuSet = cores.filter(|cpu| *cpu < node.cpus).collect();
@@ -35,6 +35,7 @@ pub(crate) fn gres_config(node: &NodeDef, gres: &GresCount, lines: &[GresLine]) 
         };
         let instances = usize::try_from(line.count.min(1024)).unwrap_or(0);
         near.extend(std::iter::repeat_n(cpus, instances));
+        links.extend(std::iter::repeat_n(line.links.clone(), instances));
         match line.one_device {
             // Files of one device stay together, as one entry for one instance.
             true => files.push(line.files.join(",")),
@@ -43,8 +44,12 @@ pub(crate) fn gres_config(node: &NodeDef, gres: &GresCount, lines: &[GresLine]) 
     }
     files.truncate(usize::try_from(gres.count).unwrap_or(usize::MAX));
     near.truncate(usize::try_from(gres.count).unwrap_or(usize::MAX));
+    links.truncate(usize::try_from(gres.count).unwrap_or(usize::MAX));
     if lines.iter().all(|line| line.cores.is_empty()) {
         near.clear();
+    }
+    if links.iter().all(Vec::is_empty) {
+        links.clear();
     }
     let of_node = lines.iter().filter(on_node).filter(same);
     let flags = of_node.flat_map(|line| line.flags.iter().map(String::as_str));
@@ -60,6 +65,7 @@ pub(crate) fn gres_config(node: &NodeDef, gres: &GresCount, lines: &[GresLine]) 
         count: gres.count,
         files,
         near,
+        links,
     }
 }
 
@@ -116,6 +122,7 @@ fn parts_config(node: &NodeDef, gres: &GresCount, lines: &[GresLine]) -> GresCon
         name: gres.name.clone(),
         kind: gres.model.clone(),
         count: of.iter().copied().map(u64::from).sum(),
+        links: Vec::new(),
         files: Vec::new(),
         near: near.unwrap_or_default(),
         env: whole.first().map_or(GpuEnv::default(), |gpus| gpus.env),

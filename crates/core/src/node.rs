@@ -138,6 +138,10 @@ pub struct GresConfig {
     #[n(7)]
     #[cbor(default)]
     pub no_consume: bool,
+    /// Of each instance the links to all devices of that name, in their order (`Links`); empty where none are given.
+    #[n(8)]
+    #[cbor(default)]
+    pub links: Vec<Vec<i32>>,
 }
 
 impl GresConfig {

@@ -161,6 +161,10 @@ fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
             TimeLimit::Minutes(m) => format!("at most {m} minutes"),
             TimeLimit::Unlimited => "any time".into(),
         }),
+        Reason::PartitionConfig if !large_enough(state, job) => limits_of(state, job, |p| {
+            let nodes = p.nodes.len();
+            format!("at most {nodes} node{}: it has no more", if nodes == 1 { "" } else { "s" })
+        }),
         Reason::BadConstraints | Reason::PartitionConfig => vec![format!(
             "No node of partition {partitions} can ever give it {}{}.",
             wanted(job),
@@ -207,7 +211,12 @@ fn times(state: &State, job: &Job, now: Timestamp) -> Vec<Moment> {
         Reason::NodesReserved | Reason::ReservedForMaintenance => {
             let length_s = job.time_limit.seconds();
             let end = length_s.map_or(Timestamp(i64::MAX), |s| now.plus_s(s));
+            let named = nodes_named(job);
+            let only_those = named.len() >= job.spec.ask.min_nodes.max(1) as usize;
             let mine = |name: &String| {
+                if only_those {
+                    return named.contains(name);
+                }
                 let partitions = partitions_of(job);
                 let mut known = partitions.iter().filter_map(|p| state.partition(p));
                 known.any(|p| p.nodes.contains(name))
@@ -391,15 +400,16 @@ fn wanted(job: &Job) -> String {
     text
 }
 
+/// Nodes that it names.
+fn nodes_named(job: &Job) -> BTreeSet<String> {
+    let list = job.spec.ask.nodelist.as_deref();
+    let names = list.and_then(|list| hostlist::parse(list).ok());
+    names.unwrap_or_default().into_iter().collect()
+}
+
 /// Nodes that are out of service and that it needs.
 fn unavailable(state: &State, job: &Job) -> Vec<String> {
-    let required = job
-        .spec
-        .ask
-        .nodelist
-        .as_deref()
-        .and_then(|list| hostlist::parse(list).ok());
-    let names: BTreeSet<String> = required.unwrap_or_default().into_iter().collect();
+    let names = nodes_named(job);
     let partitions = partitions_of(job);
     let mine = |node: &&Node| {
         if !names.is_empty() {
@@ -436,6 +446,13 @@ fn unavailable(state: &State, job: &Job) -> Vec<String> {
         lines.push("Jobs in a partition of a higher priority tier wait for its nodes, too.".into());
     }
     lines
+}
+
+/// Whether one of its partitions has as many nodes as it asks for.
+fn large_enough(state: &State, job: &Job) -> bool {
+    let partitions = partitions_of(job);
+    let mut known = partitions.iter().filter_map(|p| state.partition(p));
+    known.any(|p| p.nodes.len() >= job.spec.ask.min_nodes as usize)
 }
 
 fn limits_of(

@@ -5,6 +5,7 @@
 mod class;
 pub(crate) mod devices;
 mod fits;
+mod links;
 mod room;
 mod tree;
 
@@ -69,6 +70,8 @@ pub(crate) struct NodeClass {
     pub(crate) parts: Vec<Option<PartsOfGpus>>,
     /// Those that are never used up.
     pub(crate) no_consume: Vec<bool>,
+    /// For each of them, for each instance, its links to all of that name; empty where none are known.
+    pub(crate) links: Vec<Vec<Vec<i32>>>,
     /// How parts of GPUs are given to jobs.
     pub(crate) part_rule: PartRule,
 }

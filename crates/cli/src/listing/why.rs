@@ -69,6 +69,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A start that is further off waits for jobs without a limit, which are taken to run for a year.
+const ENDLESS_FROM_S: u64 = 300 * 86_400;
+
 fn text(told: &Explanation, ctx: &Ctx) -> String {
     let mut out = String::new();
     if !told.waits {
@@ -100,6 +103,9 @@ fn text(told: &Explanation, ctx: &Ctx) -> String {
                 }
             };
             let _ = writeln!(out, "  {assumed}");
+            if start.at.since_ms(told.now) / 1000 > ENDLESS_FROM_S {
+                out.push_str("  (jobs without a time limit are taken to end after a year)\n");
+            }
         }
         None => {
             out.push_str("Expected start: none; nothing that is foreseen starts it\n");
@@ -171,17 +177,20 @@ fn line_of(ahead: &Ahead, ctx: &Ctx) -> String {
         ahead.cpus,
         if ahead.cpus == 1 { "" } else { "s" }
     );
-    let time = |out: &mut String| match ahead.until {
-        Some(at) => ctx.time(out, at),
-        None => out.push_str("an unknown time"),
-    };
-    if ahead.runs {
-        let _ = write!(out, "runs on {} until ", ahead.nodes);
-        time(&mut out);
-        out.push_str(" at the latest");
-    } else {
-        out.push_str("waits too, starts first, at ");
-        time(&mut out);
+    match (ahead.runs, ahead.until) {
+        (true, Some(at)) => {
+            let _ = write!(out, "runs on {} until ", ahead.nodes);
+            ctx.time(&mut out, at);
+            out.push_str(" at the latest");
+        }
+        (true, None) => {
+            let _ = write!(out, "runs on {} without a time limit", ahead.nodes);
+        }
+        (false, Some(at)) => {
+            out.push_str("waits too, starts first, at ");
+            ctx.time(&mut out, at);
+        }
+        (false, None) => out.push_str("waits too, starts first"),
     }
     out
 }

@@ -1,5 +1,6 @@
 //! Generic resources of nodes: how many are free, which are near a job's CPUs, which it gets.
 
+use super::links::best_linked;
 use super::{NodeClass, Room, Want};
 use muster_core::cpuset::CpuSet;
 use muster_core::gpu_parts::{self, Entry, PartedGpu, PartsOfGpus};
@@ -141,7 +142,8 @@ pub(super) fn take_gres(
                 free.push((far, i, id));
             }
             // Enough of the first are as good as any where nothing says where they are.
-            if class.near.get(i).is_none_or(Vec::is_empty) && free.len() as u64 >= count {
+            let alike = class.near.get(i).is_none_or(Vec::is_empty) && class.links.is_empty();
+            if alike && free.len() as u64 >= count {
                 break;
             }
         }
@@ -151,7 +153,11 @@ pub(super) fn take_gres(
         Some(_) => (false, 0, 0),
         None => (*far, *i, *id),
     });
-    free.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+    let wanted = usize::try_from(count).unwrap_or(usize::MAX);
+    if !class.links.is_empty() {
+        free = linked_first(class, free, wanted);
+    }
+    free.truncate(wanted);
     for (i, (has, has_kind, _)) in class.gres.iter().enumerate() {
         let ids: CpuSet = free
             .iter()
@@ -183,6 +189,27 @@ pub(super) fn take_gres(
         let near = |id: u32| class.near.get(i)?.get(id as usize).cloned();
         share.near = share.ids.iter().map_while(near).collect();
     }
+}
+
+/// Those that are linked best come first, after all that are next to the job's CPUs where these do not suffice.
+fn linked_first(
+    class: &NodeClass,
+    free: Vec<(bool, usize, u32)>,
+    wanted: usize,
+) -> Vec<(bool, usize, u32)> {
+    let near = free.iter().filter(|(far, ..)| !far).count();
+    let from = if near >= wanted { 0 } else { near };
+    let end = if near >= wanted { near } else { free.len() };
+    let bare = |list: &[(bool, usize, u32)]| -> Vec<(usize, u32)> {
+        list.iter().map(|(_, entry, id)| (*entry, *id)).collect()
+    };
+    let (fixed, open) = (bare(&free[..from]), bare(&free[from..end]));
+    let Some(chosen) = best_linked(class, &fixed, &open, wanted - from) else {
+        return free;
+    };
+    let mut out = free[..from].to_vec();
+    out.extend(chosen.into_iter().map(|at| free[from + at]));
+    out
 }
 
 /// Whether a GPU has fewer free parts than are wanted, whether it is not next to the CPUs, and by how many are left: those

@@ -459,6 +459,38 @@ fn gpus_of_each_socket() {
     assert_eq!(numbers(&world, id), Some((vec![0, 4], vec![0, 2])));
 }
 
+/// Links of gres.conf: 0 and 2 are linked, and 1 and 3.
+#[test]
+fn gpus_that_are_linked_go_together() {
+    let line = |own: usize| {
+        (0..4).map(move |i| [0, -1][usize::from(i == own)] + 4 * i32::from(i == (own + 2) % 4))
+    };
+    let gpus = GresConfig {
+        links: (0..4).map(|own| line(own).collect()).collect(),
+        ..gpus(None, 4, vec![])
+    };
+    let line = NodeConfig {
+        gres: vec![gpus],
+        ..node("n0", 8, 1000)
+    };
+    let mut world = World::new(config(vec![line]));
+    let asks = |count| {
+        let mut spec = with(job(1, 10), DeviceAsk::default());
+        spec.ask.gres = some(count);
+        spec
+    };
+    let ids = |world: &World, id| numbers(world, id).map(|(_, ids)| ids);
+    let first = world.submit(asks(1));
+    let second = world.submit(asks(1));
+    world.pass_by_core();
+    assert_eq!(ids(&world, first), Some(vec![0]));
+    assert_eq!(ids(&world, second), Some(vec![2]));
+    world.end(first);
+    let pair = world.submit(asks(2));
+    world.pass_by_core();
+    assert_eq!(ids(&world, pair), Some(vec![1, 3]));
+}
+
 #[test]
 fn tasks_of_each_socket() {
     let mut world = World::new(config(vec![two_sockets()]));
