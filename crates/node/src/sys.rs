@@ -1,8 +1,9 @@
 //! System calls that neither std nor nix offers in the form needed here. All `unsafe` of this crate is in this file
-//! and the two below it; nothing here knows what a job is.
+//! and those below it; nothing here knows what a job is.
 #![allow(unsafe_code)]
 
 pub(crate) mod bare;
+pub(crate) mod here;
 pub(crate) mod nursery;
 
 use muster_core::cpuset::CpuSet;
@@ -144,9 +145,15 @@ impl Drop for Stack {
 /// copied, which is half of what a fork of a process of some size costs. Unlike in a [`nursery`], the body may do what it
 /// likes, and the parent stands still meanwhile, also when the child's user stops it: for a process that has nothing to
 /// do but this user's step. `body` runs in the child and gives its exit
-/// code. What it allocates and does not free stays allocated here. Only for processes with one thread and without
-/// signal handlers.
+/// code. What it allocates and does not free stays allocated here. The child starts on this process's CPU, which is free
+/// for it. Only for processes with one thread and without signal handlers.
 pub(crate) fn fork_shared(stack: &Stack, mut body: impl FnMut() -> i32) -> io::Result<i32> {
+    let elsewhere = here::keep_here();
+    let go_anywhere = || elsewhere.iter().for_each(here::Elsewhere::again);
+    let mut body = || {
+        go_anywhere();
+        body()
+    };
     extern "C" fn enter<F: FnMut() -> i32>(body: *mut libc::c_void) -> libc::c_int {
         // SAFETY: `fork_shared` passes a pointer to its own `body`, which it keeps, and does not touch, until the
         // child is gone or has another memory. A panic ends the child: it cannot leave an `extern "C"` function.
@@ -165,7 +172,9 @@ pub(crate) fn fork_shared(stack: &Stack, mut body: impl FnMut() -> i32) -> io::R
         let top = stack.base.byte_add(Stack::BYTES);
         libc::clone(enter, top, flags, (&raw mut body).cast())
     };
-    check(pid)
+    let pid = check(pid);
+    go_anywhere();
+    pid
 }
 
 /// Words for exec(2), made ready ahead of the fork.
