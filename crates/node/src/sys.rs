@@ -10,6 +10,7 @@ use muster_core::cpuset::CpuSet;
 use muster_core::limits::NODE_CPUS_MAX;
 use std::ffi::{CStr, CString};
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -179,29 +180,47 @@ pub(crate) fn fork_shared(stack: &Stack, mut body: impl FnMut() -> i32) -> io::R
 
 /// Words for exec(2), made ready ahead of the fork.
 #[derive(Debug)]
-pub(crate) struct Words {
+pub(crate) struct Words<'a> {
     /// What `pointers` leads to.
     _owned: Vec<CString>,
+    _borrowed: PhantomData<&'a CStr>,
     /// Pointers to the words, room for one more, and the null that ends them.
     pointers: Vec<*const libc::c_char>,
 }
 
-impl Words {
-    pub(crate) fn new(words: Vec<CString>) -> Words {
-        let mut pointers: Vec<_> = words.iter().map(|w| w.as_ptr()).collect();
+impl<'a> Words<'a> {
+    pub(crate) fn new(words: Vec<CString>) -> Words<'a> {
+        Words::with([], words)
+    }
+
+    /// Those, and then `words`.
+    pub(crate) fn with(
+        borrowed: impl IntoIterator<Item = &'a CStr>,
+        words: Vec<CString>,
+    ) -> Words<'a> {
+        let mut pointers: Vec<_> = borrowed.into_iter().map(CStr::as_ptr).collect();
+        pointers.extend(words.iter().map(|w| w.as_ptr()));
         pointers.extend([std::ptr::null(); 2]);
         Words {
             _owned: words,
+            _borrowed: PhantomData,
             pointers,
         }
+    }
+
+    /// Each of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &CStr> {
+        let words = self.pointers.iter().take_while(|w| !w.is_null());
+        // SAFETY: those that are not null are of strings that live as long as this.
+        words.map(|w| unsafe { CStr::from_ptr(*w) })
     }
 }
 
 /// Executes a program with one more variable than `environment` has. Gives the error if that fails; allocates nothing.
 pub(crate) fn exec(
     program: &CStr,
-    words: &Words,
-    environment: &mut Words,
+    words: &Words<'_>,
+    environment: &mut Words<'_>,
     variable: &CStr,
 ) -> nix::errno::Errno {
     let last = environment.pointers.len() - 2;

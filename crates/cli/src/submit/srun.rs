@@ -193,8 +193,11 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
     }
     let (stream, created, stepd) = create(&say, stream, &mut spec)?;
     let stepd = stepd.filter(|_| created.direct);
+    // One that has said all need not be heard any more.
+    let done = stepd.as_ref().is_some_and(|line| line.done);
+    let leads = Vec::from_iter(Some(stream).filter(|_| !done));
     let session = Session::start(&say, line, vec![(spec, created)], streams, stepd)?;
-    let outcome = session.run(vec![stream], None);
+    let outcome = session.run(leads, None);
     Ok(outcome.code)
 }
 

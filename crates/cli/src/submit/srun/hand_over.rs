@@ -45,6 +45,8 @@ pub(super) struct Line {
     pub(super) stream: AgentStream,
     /// What was heard while the agent was listened to.
     pub(super) heard: Option<FromStepd>,
+    /// The agent has said that all is over.
+    pub(super) done: bool,
 }
 
 impl Line {
@@ -52,6 +54,7 @@ impl Line {
         Line {
             stream,
             heard: None,
+            done: false,
         }
     }
 }
@@ -59,16 +62,23 @@ impl Line {
 /// What the agent answers; or the word of the step that comes by the line, where there is one: then srun is woken once for
 /// that and for the end of a short step. A line that ends is no more.
 pub(super) fn answer(agent: &mut AgentStream, line: &mut Option<Line>) -> io::Result<AgentReply> {
-    if let Some(stepd) = line.as_mut().filter(|l| l.heard.is_none())
-        && is_first(&stepd.stream, agent)
-    {
-        match frame::read(&mut stepd.stream) {
-            Ok(FromStepd::Created(created)) => return Ok(AgentReply::Created(created)),
-            // An agent of another version says it itself.
-            Ok(other) => stepd.heard = Some(other),
-            // What became of the step, the agent knows.
-            Err(_) => *line = None,
+    let Some(stepd) = line.as_mut().filter(|l| l.heard.is_none()) else {
+        return agent.receive();
+    };
+    if !is_first(&stepd.stream, agent) {
+        match agent.receive()? {
+            // The daemon's last words are on their way, or are lost with it.
+            AgentReply::Done => stepd.done = true,
+            other => return Ok(other),
         }
+    }
+    match frame::read(&mut stepd.stream) {
+        Ok(FromStepd::Created(created)) => return Ok(AgentReply::Created(created)),
+        // An agent of another version says it itself.
+        Ok(other) => stepd.heard = Some(other),
+        // What became of the step, the agent knows.
+        Err(e) if stepd.done => return Err(e),
+        Err(_) => *line = None,
     }
     agent.receive()
 }
