@@ -423,7 +423,7 @@ impl Agent {
                 gres: place.gres,
             })
             .collect();
-        self.start_everywhere(&launch, &shares, waiting.streams);
+        self.start_everywhere(launch, &shares, waiting.streams);
     }
 
     /// A node's daemon listens, or cannot be started.
