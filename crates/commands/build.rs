@@ -1,5 +1,6 @@
 //! How the commands are laid out: functions that they run lie side by side. Spread over all of the program, each brings a
 //! page fault of its own, and a command lives for less than a millisecond, of which these are a good part.
+//! `muster/install.rs` writes the program at once.
 
 use std::path::Path;
 
@@ -23,8 +24,10 @@ fn main() {
             format!("*({})\n", early.join(" "))
         })
         .collect();
+    // Constants come before them: then what commands need lies in the first 2 MiB, which the kernel maps by one entry where
+    // the file's pages are one piece of memory, as a file that was written at once is if there is such a piece.
     let text = format!(
-        "SECTIONS {{ .text.early : {{\n*crt1.o(.text)\n*__set_thread_area.lo(.text)\n*memset.lo(.text)\nKEEP(*(SORT_NONE(.fini)))\n{sections}}} }} INSERT BEFORE .text\n"
+        "SECTIONS {{ .rodata.early : {{ *(.rodata .rodata.*) }} .text.early : {{\n*crt1.o(.text)\n*__set_thread_area.lo(.text)\n*memset.lo(.text)\n*_Exit.lo(.text)\nKEEP(*(SORT_NONE(.fini)))\n{sections}}} }} INSERT BEFORE .text\n"
     );
     // Headers, code and constants are one mapping then: each that a program has costs its start and its end.
     println!("cargo:rustc-link-arg-bins=-Wl,-z,noseparate-code");

@@ -439,12 +439,12 @@ impl Agent {
         self.try_steps();
         self.flush_shim(None);
         if let Some(controller) = &self.controller {
-            if let Some(reports) = self.reports.unsent() {
+            if let Some(reports) = self.reports.unsent(std::time::Instant::now()) {
                 frame::encode_into(&ToCtld::Reports(reports), &mut self.to_controller);
             } else if self.reports.wants_timer() {
                 let events = self.events.clone();
                 tokio::spawn(async move {
-                    tokio::time::sleep(reports::START_WAIT).await;
+                    tokio::time::sleep(reports::COMPANY_WAIT).await;
                     let _ = events.send(Event::ReportsWaited);
                 });
             }

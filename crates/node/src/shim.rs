@@ -8,6 +8,7 @@
 
 mod around;
 mod ending;
+pub(crate) mod environment;
 mod files;
 mod jobs;
 mod launch;

@@ -31,7 +31,7 @@ use home::Home;
 pub(crate) use home::{Control, NextStep, Running, Told};
 use minicbor::bytes::ByteVec;
 use muster_core::job::{ExitStatus, StepEnd, Usage};
-use muster_proto::step::{FromStepd, ToStepd};
+use muster_proto::step::{FromStepd, StepCreated, StepNode, ToStepd};
 pub(crate) use result::read as read_result;
 use result::{Served, broken, leave};
 use std::io;
@@ -471,7 +471,32 @@ impl<'a> Stepd<'a> {
         self.direct = Some([srun.stdin, srun.stdout, srun.stderr]);
         // Where it cannot be used, srun hears its end.
         self.client = Client::new(UnixStream::from(srun.line)).ok();
+        if self.order.launch.spec.hears_by_line {
+            self.tell_created();
+        }
         self.start();
+    }
+
+    /// What the agent would tell srun of a step of one task.
+    fn tell_created(&mut self) {
+        let launch = &self.order.launch;
+        let at = launch.position as usize;
+        let name = launch.names.get(at).cloned().unwrap_or_default();
+        let created = StepCreated {
+            step: launch.step,
+            hostlist: name.clone(),
+            nodes: vec![StepNode {
+                name,
+                // It is connected.
+                address: String::new(),
+                tasks: launch.tasks.get(at).cloned().unwrap_or_default(),
+            }],
+            key: launch.step_key.clone(),
+            wires: Vec::new(),
+            width: launch.width,
+            direct: true,
+        };
+        self.send(&FromStepd::Created(Box::new(created)));
     }
 
     fn start(&mut self) {

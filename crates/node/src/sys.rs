@@ -1,14 +1,16 @@
 //! System calls that neither std nor nix offers in the form needed here. All `unsafe` of this crate is in this file
-//! and the two below it; nothing here knows what a job is.
+//! and those below it; nothing here knows what a job is.
 #![allow(unsafe_code)]
 
 pub(crate) mod bare;
+pub(crate) mod here;
 pub(crate) mod nursery;
 
 use muster_core::cpuset::CpuSet;
 use muster_core::limits::NODE_CPUS_MAX;
 use std::ffi::{CStr, CString};
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -144,9 +146,15 @@ impl Drop for Stack {
 /// copied, which is half of what a fork of a process of some size costs. Unlike in a [`nursery`], the body may do what it
 /// likes, and the parent stands still meanwhile, also when the child's user stops it: for a process that has nothing to
 /// do but this user's step. `body` runs in the child and gives its exit
-/// code. What it allocates and does not free stays allocated here. Only for processes with one thread and without
-/// signal handlers.
+/// code. What it allocates and does not free stays allocated here. The child starts on this process's CPU, which is free
+/// for it. Only for processes with one thread and without signal handlers.
 pub(crate) fn fork_shared(stack: &Stack, mut body: impl FnMut() -> i32) -> io::Result<i32> {
+    let elsewhere = here::keep_here();
+    let go_anywhere = || elsewhere.iter().for_each(here::Elsewhere::again);
+    let mut body = || {
+        go_anywhere();
+        body()
+    };
     extern "C" fn enter<F: FnMut() -> i32>(body: *mut libc::c_void) -> libc::c_int {
         // SAFETY: `fork_shared` passes a pointer to its own `body`, which it keeps, and does not touch, until the
         // child is gone or has another memory. A panic ends the child: it cannot leave an `extern "C"` function.
@@ -165,34 +173,54 @@ pub(crate) fn fork_shared(stack: &Stack, mut body: impl FnMut() -> i32) -> io::R
         let top = stack.base.byte_add(Stack::BYTES);
         libc::clone(enter, top, flags, (&raw mut body).cast())
     };
-    check(pid)
+    let pid = check(pid);
+    go_anywhere();
+    pid
 }
 
 /// Words for exec(2), made ready ahead of the fork.
 #[derive(Debug)]
-pub(crate) struct Words {
+pub(crate) struct Words<'a> {
     /// What `pointers` leads to.
     _owned: Vec<CString>,
+    _borrowed: PhantomData<&'a CStr>,
     /// Pointers to the words, room for one more, and the null that ends them.
     pointers: Vec<*const libc::c_char>,
 }
 
-impl Words {
-    pub(crate) fn new(words: Vec<CString>) -> Words {
-        let mut pointers: Vec<_> = words.iter().map(|w| w.as_ptr()).collect();
+impl<'a> Words<'a> {
+    pub(crate) fn new(words: Vec<CString>) -> Words<'a> {
+        Words::with([], words)
+    }
+
+    /// Those, and then `words`.
+    pub(crate) fn with(
+        borrowed: impl IntoIterator<Item = &'a CStr>,
+        words: Vec<CString>,
+    ) -> Words<'a> {
+        let mut pointers: Vec<_> = borrowed.into_iter().map(CStr::as_ptr).collect();
+        pointers.extend(words.iter().map(|w| w.as_ptr()));
         pointers.extend([std::ptr::null(); 2]);
         Words {
             _owned: words,
+            _borrowed: PhantomData,
             pointers,
         }
+    }
+
+    /// Each of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &CStr> {
+        let words = self.pointers.iter().take_while(|w| !w.is_null());
+        // SAFETY: those that are not null are of strings that live as long as this.
+        words.map(|w| unsafe { CStr::from_ptr(*w) })
     }
 }
 
 /// Executes a program with one more variable than `environment` has. Gives the error if that fails; allocates nothing.
 pub(crate) fn exec(
     program: &CStr,
-    words: &Words,
-    environment: &mut Words,
+    words: &Words<'_>,
+    environment: &mut Words<'_>,
     variable: &CStr,
 ) -> nix::errno::Errno {
     let last = environment.pointers.len() - 2;

@@ -312,6 +312,10 @@ pub struct StepSpec {
     #[n(45)]
     #[cbor(default)]
     pub hands_streams: bool,
+    /// Where its task has the streams, srun hears of the step by [`FromStepd::Created`] instead of [`AgentReply::Created`].
+    #[n(46)]
+    #[cbor(default)]
+    pub hears_by_line: bool,
 }
 
 impl StepSpec {
@@ -641,4 +645,7 @@ pub enum FromStepd {
     /// A line for srun's standard error that is about the whole step: of several such, from whatever nodes, one is enough.
     #[n(16)]
     Note(#[n(0)] String),
+    /// To an srun that hears of its step here, before anything else.
+    #[n(17)]
+    Created(#[n(0)] Box<StepCreated>),
 }

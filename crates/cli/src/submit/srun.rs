@@ -24,6 +24,7 @@ use muster_core::job_env;
 use muster_core::refusal::RefusalCode;
 use muster_core::spec::ExecContext;
 use muster_proto::client::{AllocationInfo, Query, Response};
+use hand_over::Line as StepdLine;
 use muster_proto::step::{AgentReply, AgentRequest, HetStep, StepCreated, StepSpec};
 use request::Streams;
 use session::Session;
@@ -176,6 +177,7 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
     // Close to the request, for the agent to be woken once for both.
     let (stream, info) = reach_lead(&say, job)?;
     spec.hands_streams &= stream.is_local();
+    spec.hears_by_line = spec.hands_streams;
     if let Some(info) = info {
         spec.key = Some(info.key.clone());
         spec.resizes = info.job.resizes;
@@ -191,8 +193,11 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
     }
     let (stream, created, stepd) = create(&say, stream, &mut spec)?;
     let stepd = stepd.filter(|_| created.direct);
+    // One that has said all need not be heard any more.
+    let done = stepd.as_ref().is_some_and(|line| line.done);
+    let leads = Vec::from_iter(Some(stream).filter(|_| !done));
     let session = Session::start(&say, line, vec![(spec, created)], streams, stepd)?;
-    let outcome = session.run(vec![stream], None);
+    let outcome = session.run(leads, None);
     Ok(outcome.code)
 }
 
@@ -304,7 +309,7 @@ fn create(
     say: &Say,
     mut stream: AgentStream,
     spec: &mut StepSpec,
-) -> Result<(AgentStream, StepCreated, Option<AgentStream>), ExitCode> {
+) -> Result<(AgentStream, StepCreated, Option<StepdLine>), ExitCode> {
     request::add_addresses(spec, stream.own_ip());
     let job = spec.job;
     let lost = |e: std::io::Error| {
@@ -316,7 +321,7 @@ fn create(
     let mut stepd = ask(&mut stream, spec).map_err(lost)?;
     let mut queued = false;
     loop {
-        match stream.receive().map_err(lost)? {
+        match hand_over::answer(&mut stream, &mut stepd).map_err(lost)? {
             AgentReply::Queued(why) => {
                 if !queued {
                     let why = if why.is_empty() {
@@ -363,12 +368,12 @@ fn create(
     }
 }
 
-fn ask(stream: &mut AgentStream, spec: &mut StepSpec) -> std::io::Result<Option<AgentStream>> {
+fn ask(stream: &mut AgentStream, spec: &mut StepSpec) -> std::io::Result<Option<StepdLine>> {
     let hands_streams = spec.hands_streams;
     // It is lent: a copy of it, with its environment, would be a good part of what this program does.
     let request = AgentRequest::Create(Box::new(std::mem::take(spec)));
     let sent = match hands_streams {
-        true => stream.send_with_streams(&request).map(Some),
+        true => stream.send_with_streams(&request).map(|near| Some(StepdLine::new(near))),
         false => stream.send(&request).map(|()| None),
     };
     if let AgentRequest::Create(lent) = request {

@@ -264,6 +264,7 @@ impl Agent {
         }
         let ended = !ends.is_empty();
         for (step, end) in ends {
+            self.steps.srun_hears_by_line((run.0, step));
             self.stepd_ended(run, step, end);
         }
         ended

@@ -96,6 +96,8 @@ struct Running {
     width: u32,
     /// Its task has srun's streams.
     direct: bool,
+    /// Then srun hears of it by its daemon.
+    heard_by_line: bool,
 }
 
 /// What the shim keeps of a step.
@@ -382,6 +384,7 @@ impl Agent {
                 .collect(),
         };
         self.keep(run, step.0, &record);
+        let heard_by_line = spec.hears_by_line;
         let running = Running {
             run,
             record,
@@ -392,6 +395,7 @@ impl Agent {
             error: None,
             width: u32::try_from(width).unwrap_or(u32::MAX),
             direct: false,
+            heard_by_line,
         };
         self.steps.running.insert((grant.job, step), running);
         let launch = StepLaunch {
@@ -419,7 +423,7 @@ impl Agent {
                 gres: place.gres,
             })
             .collect();
-        self.start_everywhere(&launch, &shares, waiting.streams);
+        self.start_everywhere(launch, &shares, waiting.streams);
     }
 
     /// A node's daemon listens, or cannot be started.
@@ -484,6 +488,7 @@ impl Agent {
         let step = running.record.step.clone();
         let run = running.run;
         match &running.client {
+            Some(_) if running.direct && running.heard_by_line => {}
             Some((_, reply)) => {
                 let names = hostlist::parse(&step.hostlist).unwrap_or_default();
                 let nodes = running.addresses.iter().zip(&running.record.nodes);
@@ -709,6 +714,7 @@ impl Agent {
                 error: None,
                 width: 0,
                 direct: false,
+                heard_by_line: false,
             };
             self.steps.running.insert(key, running);
         }

@@ -5,11 +5,11 @@ use muster_core::ids::{Attempt, JobId, StepNo};
 use muster_core::time::Timestamp;
 use muster_proto::node::{NumberedReport, Report};
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long the start of a step is kept for its end to go with it: most steps that make a rate are over by then, and
-/// the controller has half the work with them.
-pub(super) const START_WAIT: Duration = Duration::from_millis(10);
+/// How long the start of a step is kept for its end to go with it, and its end for others where one has just gone: most
+/// steps that make a rate are over by then, and the controller has a part of the work with them.
+pub(super) const COMPANY_WAIT: Duration = Duration::from_millis(10);
 
 /// The queue of reports.
 #[derive(Debug)]
@@ -18,10 +18,12 @@ pub(super) struct Reports {
     queue: VecDeque<NumberedReport>,
     /// How many at the front were sent on this connection.
     sent: usize,
-    /// A timer runs that will say that starts of steps have waited for long enough.
+    /// A timer runs that will say that reports have waited for long enough.
     timed: bool,
     /// It has said so.
     due: bool,
+    /// When the end of a step was sent last.
+    ended: Option<Instant>,
 }
 
 impl Reports {
@@ -34,6 +36,7 @@ impl Reports {
             sent: 0,
             timed: false,
             due: false,
+            ended: None,
         }
     }
 
@@ -56,13 +59,25 @@ impl Reports {
         })
     }
 
-    /// What has not been sent on this connection, unless it is only starts of steps, which wait for company.
-    pub(super) fn unsent(&mut self) -> Option<Vec<NumberedReport>> {
+    /// What has not been sent on this connection, unless it is only what waits for company: starts of steps, and ends that
+    /// come soon after another.
+    pub(super) fn unsent(&mut self, now: Instant) -> Option<Vec<NumberedReport>> {
         let unsent = self.queue.iter().skip(self.sent);
-        let patient = |r: &NumberedReport| matches!(r.report, Report::StepStarted(_));
+        let soon = self
+            .ended
+            .is_some_and(|at| now.saturating_duration_since(at) < COMPANY_WAIT);
+        let is_end = |r: &NumberedReport| matches!(r.report, Report::StepEnded { .. });
+        let patient = |r: &NumberedReport| match r.report {
+            Report::StepStarted(_) => true,
+            Report::StepEnded { .. } => soon,
+            _ => false,
+        };
         let due = std::mem::take(&mut self.due);
         if !due && unsent.clone().all(patient) {
             return None;
+        }
+        if unsent.clone().any(is_end) {
+            self.ended = Some(now);
         }
         let unsent: Vec<_> = unsent.cloned().collect();
         self.sent = self.queue.len();
@@ -74,7 +89,7 @@ impl Reports {
         self.queue.len() > self.sent && !std::mem::replace(&mut self.timed, true)
     }
 
-    /// [`START_WAIT`] has passed since something began to wait.
+    /// [`COMPANY_WAIT`] has passed since something began to wait.
     pub(super) fn waited(&mut self) {
         self.timed = false;
         self.due = true;
@@ -118,31 +133,61 @@ mod tests {
         reports.push(JobId(1), Attempt(1), Report::StepStarted(Box::new(step)));
     }
 
-    #[test]
-    fn a_start_waits_for_its_end_or_for_the_timer() {
-        let mut reports = Reports::new(Timestamp(1));
-        assert!(!reports.wants_timer());
-        started(&mut reports, 0);
-        assert_eq!(reports.unsent(), None);
-        assert!(reports.wants_timer());
-        assert!(!reports.wants_timer(), "it runs");
+    fn ended(reports: &mut Reports, step: u32) {
         let end = Report::StepEnded {
-            step: StepNo(0),
+            step: StepNo(step),
             end: Box::new(StepEnd::never_ran(Timestamp(1))),
         };
         reports.push(JobId(1), Attempt(1), end);
-        assert_eq!(reports.unsent().map(|r| r.len()), Some(2));
-        assert_eq!(reports.unsent(), None);
+    }
+
+    #[test]
+    fn a_start_waits_for_its_end_or_for_the_timer() {
+        let now = Instant::now();
+        let mut reports = Reports::new(Timestamp(1));
+        assert!(!reports.wants_timer());
+        started(&mut reports, 0);
+        assert_eq!(reports.unsent(now), None);
+        assert!(reports.wants_timer());
+        assert!(!reports.wants_timer(), "it runs");
+        ended(&mut reports, 0);
+        assert_eq!(reports.unsent(now).map(|r| r.len()), Some(2));
+        assert_eq!(reports.unsent(now), None);
 
         reports.waited();
-        assert_eq!(reports.unsent(), None, "nothing waits");
+        assert_eq!(reports.unsent(now), None, "nothing waits");
         started(&mut reports, 1);
-        assert_eq!(reports.unsent(), None);
+        assert_eq!(reports.unsent(now), None);
         assert!(reports.wants_timer());
         reports.waited();
-        assert_eq!(reports.unsent().map(|r| r.len()), Some(1));
+        assert_eq!(reports.unsent(now).map(|r| r.len()), Some(1));
 
         reports.send_all_again();
-        assert_eq!(reports.unsent().map(|r| r.len()), Some(3));
+        assert_eq!(reports.unsent(now).map(|r| r.len()), Some(3));
+    }
+
+    #[test]
+    fn ends_that_follow_each_other_go_together() {
+        let now = Instant::now();
+        let mut reports = Reports::new(Timestamp(1));
+        ended(&mut reports, 0);
+        assert_eq!(reports.unsent(now).map(|r| r.len()), Some(1));
+        for step in 1..4 {
+            started(&mut reports, step);
+            ended(&mut reports, step);
+            assert_eq!(reports.unsent(now + COMPANY_WAIT / 2), None);
+        }
+        assert!(reports.wants_timer());
+        reports.waited();
+        let then = now + COMPANY_WAIT;
+        assert_eq!(reports.unsent(then).map(|r| r.len()), Some(6));
+
+        ended(&mut reports, 4);
+        let later = then + COMPANY_WAIT;
+        assert_eq!(reports.unsent(later).map(|r| r.len()), Some(1));
+        // Nothing else waits for them.
+        ended(&mut reports, 5);
+        reports.push(JobId(1), Attempt(1), Report::Released);
+        assert_eq!(reports.unsent(later).map(|r| r.len()), Some(2));
     }
 }

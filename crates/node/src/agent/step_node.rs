@@ -4,6 +4,7 @@ use super::lead::{Asked, Reply, StepKey};
 use super::{Agent, Event, launch};
 use crate::binding::BindVariables;
 use crate::descriptors::{HandedOver, WithOrder};
+use crate::shim::environment::Environment;
 use crate::shim::wire::{Run, StepOrder, TaskBinding, ToShim};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -393,7 +394,7 @@ impl Agent {
         grant: &JobGrant,
         launch: &StepLaunch,
         bind_env: &BindVariables,
-    ) -> Vec<ByteVec> {
+    ) -> Environment {
         let hostlist = hostlist::compress(&launch.names);
         let spec = &launch.spec;
         let view = StepView {
@@ -418,23 +419,24 @@ impl Agent {
         over.insert("MUSTER_SPOOL", &spool);
         over.insert("MUSTER_ATTEMPT", &attempt);
         let mut seen = HashSet::new();
-        let mut env = Vec::with_capacity(spec.context.environment.len() + over.len());
+        let inherited = spec.context.environment.iter().map(|v| v.len() + 1);
+        let added = over.iter().map(|(k, v)| k.len() + v.len() + 2);
+        let mut env = Environment::with_capacity(inherited.chain(added).sum());
         for variable in &spec.context.environment {
             let (name, _) = super::context::split(variable);
             seen.insert(name);
             // Where the submission came from is srun's to say: the job's script may have changed it.
             let kept = matches!(name, "SLURM_SUBMIT_DIR" | "SLURM_SUBMIT_HOST");
             if kept || !over.contains_key(name) {
-                env.push(variable.clone());
+                env.push(&[variable]);
             }
         }
         over.retain(|name, _| !(name.starts_with("SLURM_SUBMIT_") && seen.contains(name)));
-        env.extend(
-            over.into_iter()
-                .map(|(k, v)| format!("{k}={v}").into_bytes().into()),
-        );
+        for (name, value) in over {
+            env.push(&[name.as_bytes(), b"=", value.as_bytes()]);
+        }
         if !seen.contains("TMPDIR") {
-            env.push(b"TMPDIR=/tmp".to_vec().into());
+            env.push(&[b"TMPDIR=/tmp"]);
         }
         env
     }

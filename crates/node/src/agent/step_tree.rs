@@ -61,12 +61,18 @@ impl Agent {
     /// only here.
     pub(super) fn start_everywhere(
         &mut self,
-        launch: &StepLaunch,
+        launch: StepLaunch,
         shares: &[StepShare],
         mut streams: Option<Box<HandedOver>>,
     ) {
+        if let [share] = shares
+            && share.address == self.address()
+        {
+            let here = launch_at(launch, 0, share, None);
+            return self.start_here(here, Origin::Lead(streams));
+        }
         for branch in tree::branches(0..shares.len(), launch.tree_width()) {
-            let head = launch_at(launch, branch.start, &shares[branch.start], None);
+            let head = launch_at(launch.clone(), branch.start, &shares[branch.start], None);
             let below = shares[branch.start + 1..branch.end].to_vec();
             let here = shares[branch.start].address == self.address();
             if here && below.is_empty() {
@@ -260,7 +266,7 @@ pub(crate) fn ask_below(
         tree::branches(0..below.len(), launch.tree_width()).map(|branch: Range<usize>| {
             let at = first + branch.start..first + branch.end;
             let share = &below[branch.start];
-            let head = launch_at(launch, at.start, share, Some(own_address.to_owned()));
+            let head = launch_at(launch.clone(), at.start, share, Some(own_address.to_owned()));
             let names = launch.names.get(at).unwrap_or_default().to_vec();
             let below = below[branch.start + 1..branch.end].to_vec();
             let (peers, address) = (peers.clone(), share.address.clone());
@@ -286,7 +292,7 @@ impl Asked {
 
 /// The launch of one node.
 fn launch_at(
-    launch: &StepLaunch,
+    launch: StepLaunch,
     position: usize,
     share: &StepShare,
     above: Option<String>,
@@ -297,7 +303,7 @@ fn launch_at(
         memory_mib: share.memory_mib,
         gres: share.gres.clone(),
         above,
-        ..launch.clone()
+        ..launch
     }
 }
 

@@ -1,6 +1,7 @@
 //! What an agent and its shim say to each other: frames of CBOR over `<spool>/shim.sock`. Both are of one build as a
 //! rule, but a new agent meets an old shim after an upgrade, so the numbered fields may only be added to.
 
+use super::environment::Environment;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::command::SignalScope;
@@ -304,7 +305,7 @@ pub(crate) struct StepOrder {
     pub(crate) user: User,
     /// Environment of all tasks here, as `NAME=value`.
     #[n(3)]
-    pub(crate) env: Vec<ByteVec>,
+    pub(crate) env: Environment,
     /// Soft limits.
     #[n(4)]
     pub(crate) limits: Vec<(u32, u64)>,

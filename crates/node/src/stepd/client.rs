@@ -92,7 +92,7 @@ fn is_own(stream: &UnixStream) -> bool {
 /// Whether nobody is kept waiting if a message comes a little later.
 pub(crate) fn is_patient(message: &FromStepd) -> bool {
     match message {
-        FromStepd::Started(_) => true,
+        FromStepd::Created(_) | FromStepd::Started(_) => true,
         FromStepd::Stdout { bytes, .. } | FromStepd::Stderr { bytes, .. } => bytes.is_empty(),
         // The last one is followed by the end of the step.
         FromStepd::Exited { exit, .. } => exit.is_ok(),

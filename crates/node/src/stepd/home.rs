@@ -301,12 +301,17 @@ impl Home {
     pub(super) fn next_step(&mut self) -> Option<Given> {
         self.has_read = false;
         loop {
+            let mut somebody = true;
             if self.early.is_none() && self.shim.is_some() {
-                self.wait()?;
+                somebody = self.wait()?;
             }
             // Who has come for the next step has come after the word of it, which is read after this.
-            let come: Vec<UnixStream> =
-                std::iter::from_fn(|| Some(self.listener.accept().ok()?.0)).collect();
+            let accept = || Some(self.listener.accept().ok()?.0);
+            let come: Vec<UnixStream> = match somebody {
+                true => std::iter::from_fn(accept).collect(),
+                // To find nobody costs as much as a connection.
+                false => Vec::new(),
+            };
             // Looked at before it is known whether the shim is there: what one that is gone has not read is gone too.
             let all_read = self.is_all_read();
             // What is said of a step that has ended comes too late.
@@ -326,8 +331,8 @@ impl Home {
         }
     }
 
-    /// Waits until somebody has something to say.
-    fn wait(&mut self) -> Option<()> {
+    /// Waits until somebody has something to say; whether somebody has come.
+    fn wait(&mut self) -> Option<bool> {
         let agent = self.agent.as_ref().map(|line| line.stream.as_raw_fd());
         let entry = |fd: RawFd| libc::pollfd {
             fd,
@@ -343,8 +348,10 @@ impl Home {
         ];
         sys::poll(&mut fds, -1).ok()?;
         // Nobody who knows what this process does sends it signals now.
-        while let Ok(Some(_)) = self.signals.read_signal() {}
-        Some(())
+        if fds[2].revents != 0 {
+            while let Ok(Some(_)) = self.signals.read_signal() {}
+        }
+        Some(fds[3].revents != 0)
     }
 
     /// Whether the shim has the last step's end for good.

@@ -11,17 +11,17 @@ use std::path::Path;
 pub(super) const TASK_PID: &str = "SLURM_TASK_PID";
 
 /// A task's program, worked out as far as can be before the task exists.
-pub(super) struct Program {
+pub(super) struct Program<'a> {
     argv: Vec<String>,
-    words: Option<Words>,
-    environment: Words,
+    words: Option<Words<'a>>,
+    environment: Words<'a>,
     path: Option<String>,
     /// Where it was found. It has its place here, as what a child that shares this memory allocates must have an owner.
     file: Option<CString>,
 }
 
-impl Program {
-    pub(super) fn new(argv: Vec<String>, environment: Vec<CString>) -> Program {
+impl<'a> Program<'a> {
+    pub(super) fn new(argv: Vec<String>, environment: Words<'a>) -> Program<'a> {
         let path = environment
             .iter()
             .find_map(|v| v.to_str().ok()?.strip_prefix("PATH="));
@@ -30,7 +30,7 @@ impl Program {
             argv.iter().map(|a| CString::new(a.as_str()).ok()).collect();
         Program {
             words: words.map(Words::new),
-            environment: Words::new(environment),
+            environment,
             path,
             argv,
             file: None,

@@ -6,16 +6,17 @@ use super::Stepd;
 use super::program::{self, Program};
 use super::streams::{Kind, Stream};
 use crate::pattern::{Symbols, expand};
+use crate::shim::wire::StepOrder;
 use crate::shim::{go_to, open_as, output_flags};
-use crate::sys;
+use crate::sys::{self, Words};
 use muster_core::job::ExitStatus;
-use muster_core::job_env;
+use muster_core::job_env::{self, Variables};
 use muster_proto::step::StdinTask;
 use nix::fcntl::OFlag;
 use nix::pty::openpty;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Pid, Uid, pipe2, setpgid, setsid};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -115,7 +116,10 @@ impl Stepd<'_> {
     fn start_alone(&mut self, global: u32) -> io::Result<()> {
         let ends = self.ends(0, global)?;
         let daemon = std::process::id();
-        let mut program = Program::new(self.argv(global), self.task_env(0, global));
+        let own = self.own_env(0, global);
+        let inherited = inherited(self.order, &own);
+        let of_task = own.iter().cloned().filter_map(variable).collect();
+        let mut program = Program::new(self.argv(global), Words::with(inherited, of_task));
         let stack = self.home.take_stack()?;
         let started = sys::fork_shared(&stack, || {
             sys::restore_signals();
@@ -334,7 +338,7 @@ impl Stepd<'_> {
         if let Err(status) = self.run_prologs(&mut env) {
             return status;
         }
-        Program::new(self.argv(global), env).exec(global, || match &self.pmix {
+        Program::new(self.argv(global), Words::new(env)).exec(global, || match &self.pmix {
             Some(pmix) => pmix.hand_over(local),
             None => Ok(()),
         })
@@ -352,32 +356,37 @@ impl Stepd<'_> {
 
     /// The environment of one task, but for its process id.
     pub(super) fn task_env(&self, local: u32, global: u32) -> Vec<CString> {
-        let mut own = job_env::task_env(global, local);
-        own.extend(self.gpu_env(local));
-        let is_own = |variable: &[u8]| {
-            let names = own.iter().map(|(name, _)| name.as_str());
-            names.chain([program::TASK_PID]).any(|name| {
-                variable
-                    .strip_prefix(name.as_bytes())
-                    .is_some_and(|rest| rest.first() == Some(&b'='))
-            })
-        };
-        let mut env: Vec<CString> = self
-            .order
-            .env
-            .iter()
-            .filter(|v| !is_own(v))
-            .filter_map(|v| CString::new(v.to_vec()).ok())
-            .collect();
-        env.extend(
-            own.iter()
-                .filter_map(|(k, v)| CString::new(format!("{k}={v}")).ok()),
-        );
+        let own = self.own_env(local, global);
+        let mut env: Vec<CString> = inherited(self.order, &own).map(CStr::to_owned).collect();
+        env.extend(own.into_iter().filter_map(variable));
         if let Some(pmix) = &self.pmix {
             pmix.adjust(global, &mut env);
         }
         env
     }
+
+    /// What differs by task.
+    fn own_env(&self, local: u32, global: u32) -> Variables {
+        let mut own = job_env::task_env(global, local);
+        own.extend(self.gpu_env(local));
+        own
+    }
+}
+
+/// The step's environment without what is a task's own.
+fn inherited<'a>(order: &'a StepOrder, own: &Variables) -> impl Iterator<Item = &'a CStr> {
+    let is_own = move |variable: &&CStr| {
+        let names = own.iter().map(|(name, _)| name.as_str());
+        names.chain([program::TASK_PID]).any(|name| {
+            let rest = variable.to_bytes().strip_prefix(name.as_bytes());
+            rest.is_some_and(|rest| rest.first() == Some(&b'='))
+        })
+    };
+    order.env.iter().filter(move |v| !is_own(v))
+}
+
+fn variable((name, value): (String, String)) -> Option<CString> {
+    CString::new(format!("{name}={value}")).ok()
 }
 
 /// Writes a line to the task's standard error, in slurmstepd's form.

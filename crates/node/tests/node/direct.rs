@@ -11,15 +11,17 @@ use muster_core::time::TimeLimit;
 use muster_proto::frame;
 use muster_proto::node::{NumberedReport, Report};
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepCreated, StepSpec, ToStepd};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use std::fs::File;
 use std::io::{IoSlice, Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 pub const TESTS: &[Test] = &[
     ("direct_steps_have_the_streams_of_srun", streams),
+    ("direct_step_tells_of_itself", tells_of_itself),
     ("direct_step_is_spoken_to", spoken_to),
     ("direct_step_ends_with_srun", srun_gone),
     ("direct_step_survives_the_agent", survives),
@@ -73,7 +75,16 @@ impl Srun {
             &[&input, &output, &errors, &line],
         );
         drop((input, output, errors, line));
-        match frame::read(&mut agent).unwrap() {
+        let mut both = [&stepd, &agent].map(|s| PollFd::new(s.as_fd(), PollFlags::POLLIN));
+        poll(&mut both, PollTimeout::NONE).unwrap();
+        let reply = match both[0].any() == Some(true) {
+            true => match frame::read(&mut &stepd) {
+                Ok(FromStepd::Created(created)) => AgentReply::Created(created),
+                other => panic!("{other:?}"),
+            },
+            false => frame::read(&mut agent).unwrap(),
+        };
+        match reply {
             AgentReply::Created(created) => Ok(Srun {
                 agent,
                 stepd,
@@ -188,6 +199,35 @@ fn streams() {
     let mut srun = Srun::ask(&node, spec(1, &dir, &["nosuchprogram"]));
     assert!(text(&srun.stderr).contains("execve(): nosuchprogram: No such file"));
     assert_eq!(srun.said(), [exited(2, 0)]);
+}
+
+fn tells_of_itself() {
+    let dir = Dir::new("itself");
+    let mut node = Node::start(&dir, "n1");
+    allocate(1, &dir, &mut [&mut node], 1);
+    let by_line = |words: &[&str]| StepSpec {
+        hears_by_line: true,
+        ..spec(1, &dir, words)
+    };
+    // The first one has a daemon of its own, the next ones the same.
+    for step in 0..3 {
+        let mut srun = Srun::ask(&node, by_line(&["sh", "-c", "exit 3"]));
+        assert!(srun.created.direct);
+        assert_eq!(srun.created.step, StepNo(step));
+        assert_eq!(srun.created.hostlist, "n1");
+        assert_eq!(srun.created.nodes[0].tasks, [0]);
+        assert_eq!(srun.said(), [exited(3, 0)]);
+        assert_eq!(step_end(&mut node, 1, step).exit.code, 3);
+        // The agent has nothing to add.
+        srun.agent.set_nonblocking(true).unwrap();
+        let more = srun.agent.read(&mut [0]);
+        assert_eq!(more.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    }
+    // Of one that goes on it is told as well.
+    let mut srun = Srun::ask(&node, by_line(&["sleep", "600"]));
+    assert_eq!(srun.created.step, StepNo(3));
+    srun.say(ToStepd::Signal(10));
+    assert_eq!(srun.said(), [exited(0, 10)]);
 }
 
 fn spoken_to() {

@@ -2,10 +2,14 @@
 //! is carried.
 
 use super::request::{Feed, Sink, Streams};
+use crate::submit::agent::AgentStream;
 use muster_conf::options::Chosen;
-use muster_proto::step::{StdinTask, StepSpec};
+use muster_proto::frame;
+use muster_proto::step::{AgentReply, FromStepd, StdinTask, StepSpec};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::isatty;
+use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 /// Whether that would be the same to the task, to srun and to whoever reads what the task writes.
@@ -33,6 +37,58 @@ fn are_plain() -> bool {
     [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()]
         .into_iter()
         .all(plain)
+}
+
+/// The connection to the daemon of a step whose task has the streams.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) stream: AgentStream,
+    /// What was heard while the agent was listened to.
+    pub(super) heard: Option<FromStepd>,
+    /// The agent has said that all is over.
+    pub(super) done: bool,
+}
+
+impl Line {
+    pub(super) fn new(stream: AgentStream) -> Line {
+        Line {
+            stream,
+            heard: None,
+            done: false,
+        }
+    }
+}
+
+/// What the agent answers; or the word of the step that comes by the line, where there is one: then srun is woken once for
+/// that and for the end of a short step. A line that ends is no more.
+pub(super) fn answer(agent: &mut AgentStream, line: &mut Option<Line>) -> io::Result<AgentReply> {
+    let Some(stepd) = line.as_mut().filter(|l| l.heard.is_none()) else {
+        return agent.receive();
+    };
+    if !is_first(&stepd.stream, agent) {
+        match agent.receive()? {
+            // The daemon's last words are on their way, or are lost with it.
+            AgentReply::Done => stepd.done = true,
+            other => return Ok(other),
+        }
+    }
+    match frame::read(&mut stepd.stream) {
+        Ok(FromStepd::Created(created)) => return Ok(AgentReply::Created(created)),
+        // An agent of another version says it itself.
+        Ok(other) => stepd.heard = Some(other),
+        // What became of the step, the agent knows.
+        Err(e) if stepd.done => return Err(e),
+        Err(_) => *line = None,
+    }
+    agent.receive()
+}
+
+/// Waits for one of two to say something, or to end; whether the first has.
+fn is_first(first: &AgentStream, second: &AgentStream) -> bool {
+    let mut both = [first, second].map(|s| PollFd::new(s.as_fd(), PollFlags::POLLIN));
+    // Whatever it is that ends the wait, a read tells.
+    let _ = poll(&mut both, PollTimeout::NONE);
+    both[0].any() == Some(true)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 mod nodes;
 mod peer;
 
+use super::hand_over::Line as StepdLine;
 use super::input::Input;
 use super::output::{self, Names, Output, Target};
 use super::request::{Feed, Sink, Streams};
@@ -145,7 +146,7 @@ impl Session {
         line: &line::Line,
         parts: Vec<(StepSpec, StepCreated)>,
         streams: Streams,
-        stepd: Option<AgentStream>,
+        stepd: Option<StepdLine>,
     ) -> Result<Session, ExitCode> {
         let fail = |text: String| {
             say.error(&text);
@@ -215,19 +216,17 @@ impl Session {
 
     /// Stays until the step has ended. `leads` keep the step alive; `holder` keeps the allocation, if it is ours.
     pub(super) fn run(mut self, leads: Vec<AgentStream>, mut holder: Option<Holder>) -> Outcome {
-        let signals = match Signals::catch(&CAUGHT) {
-            Ok(signals) => signals,
-            Err(e) => {
-                return Outcome {
-                    code: self.say.fatal(&format!("signalfd: {e}")),
-                };
-            }
+        // Of a short step all may have been said.
+        self.serve_nodes();
+        let stayed = match self.is_over() && holder.is_none() {
+            true => Ok(None),
+            false => self.stay(holder.as_mut()).map(Some),
         };
-        let raw = if self.rules.pty { Raw::enter() } else { None };
-        while !self.leave && !self.is_over() {
-            self.turn(&signals, holder.as_mut());
-        }
-        drop(raw);
+        // What has come and was not taken has to wait until all is done.
+        let _signals = match stayed {
+            Ok(signals) => signals,
+            Err(code) => return Outcome { code },
+        };
         if !self.leave && !self.lost {
             // The step is over when every node has told the lead: what follows in a script finds its CPUs free, and
             // the batch script's end finds it recorded. A lost node must not keep srun; a daemon that was spoken to from
@@ -262,6 +261,17 @@ impl Session {
         Outcome {
             code: ExitCode::from(u8::try_from(code.min(255)).unwrap_or(255)),
         }
+    }
+
+    /// Serves the step until it is over, or until it is time to leave it.
+    fn stay(&mut self, mut holder: Option<&mut Holder>) -> Result<Signals, ExitCode> {
+        let caught = Signals::catch(&CAUGHT);
+        let signals = caught.map_err(|e| self.say.fatal(&format!("signalfd: {e}")))?;
+        let _raw = if self.rules.pty { Raw::enter() } else { None };
+        while !self.leave && !self.is_over() {
+            self.turn(&signals, holder.as_deref_mut());
+        }
+        Ok(signals)
     }
 
     fn is_over(&self) -> bool {
@@ -357,7 +367,8 @@ impl Session {
             }
             FromStepd::Exited { task, exit, oom } => self.exited(at, task, exit, oom),
             // Those are about connections.
-            FromStepd::Closed
+            FromStepd::Created(_)
+            | FromStepd::Closed
             | FromStepd::Up { .. }
             | FromStepd::Lost(_)
             | FromStepd::Over

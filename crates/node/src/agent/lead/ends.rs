@@ -1,8 +1,21 @@
-//! The ends of a step's nodes in one.
+//! The ends of a step's nodes in one, and who tells of it.
 
-use super::Record;
+use super::{Record, StepKey, Steps};
 use crate::now;
 use muster_core::job::{ExitStatus, JobState, StepEnd};
+
+impl Steps {
+    /// The daemon of a step has told of its end here, and tells srun as well: where it does so from the start, srun waits
+    /// for nothing else.
+    pub(in crate::agent) fn srun_hears_by_line(&mut self, key: StepKey) {
+        if let Some(running) = self.running.get_mut(&key)
+            && running.direct
+            && running.heard_by_line
+        {
+            running.client = None;
+        }
+    }
+}
 
 /// All nodes' ends in one: the worst status, the sum of the usage.
 pub(super) fn total(record: &Record) -> StepEnd {

@@ -3,6 +3,7 @@
 //! connected to directly and say again what was lost with it, and hear again what they missed. To the daemon of a step that has
 //! srun's streams there is a connection from the start.
 
+use super::super::hand_over::Line as StepdLine;
 use super::peer::Peer;
 use crate::submit::agent::AgentStream;
 use crate::submit::say::Say;
@@ -74,7 +75,7 @@ impl Nodes {
     pub(super) fn greet(
         say: &Say,
         parts: Vec<(StepSpec, StepCreated)>,
-        mut stepd: Option<AgentStream>,
+        mut stepd: Option<StepdLine>,
     ) -> Result<Nodes, ExitCode> {
         let mut all = Nodes {
             nodes: Vec::new(),
@@ -96,7 +97,7 @@ impl Nodes {
         say: &Say,
         spec: &StepSpec,
         created: StepCreated,
-        stepd: Option<AgentStream>,
+        stepd: Option<StepdLine>,
     ) -> Result<(), ExitCode> {
         let (part, first) = (self.parts.len(), self.nodes.len());
         let width = created.tree_width();
@@ -125,9 +126,9 @@ impl Nodes {
             width,
             key: created.key,
         });
-        if let Some(stream) = stepd {
+        if let Some(line) = stepd {
             let nodes = first..self.nodes.len();
-            self.peers.push(Peer::greeted(nodes, stream));
+            self.peers.push(Peer::greeted(nodes, line));
             return Ok(());
         }
         for branch in tree::branches(first..self.nodes.len(), width) {

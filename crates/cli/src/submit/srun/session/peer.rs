@@ -1,5 +1,6 @@
 //! The connection to one step daemon: what it has sent, and what it has still to take.
 
+use super::super::hand_over::Line;
 use crate::submit::agent::AgentStream;
 use crate::submit::incoming::Incoming;
 use muster_proto::frame;
@@ -23,6 +24,8 @@ pub(super) struct Peer {
     broken: bool,
     /// It knew of srun from the start.
     pub(super) greeted: bool,
+    /// What it had said before it was listened to.
+    heard: Option<FromStepd>,
 }
 
 impl Peer {
@@ -35,14 +38,16 @@ impl Peer {
             outgoing: Vec::new(),
             broken: false,
             greeted: false,
+            heard: None,
         }
     }
 
     /// One whose connection came with the step.
-    pub(super) fn greeted(nodes: Range<usize>, stream: AgentStream) -> Peer {
+    pub(super) fn greeted(nodes: Range<usize>, line: Line) -> Peer {
         Peer {
             greeted: true,
-            ..Peer::new(nodes, false, stream)
+            heard: line.heard,
+            ..Peer::new(nodes, false, line.stream)
         }
     }
 
@@ -85,7 +90,7 @@ impl Peer {
     /// Sends and receives what can be without waiting.
     pub(super) fn exchange(&mut self) -> Vec<FromStepd> {
         self.push();
-        let mut messages = Vec::new();
+        let mut messages = Vec::from_iter(self.heard.take());
         let Some(stream) = &self.stream else {
             return messages;
         };
