@@ -4,6 +4,7 @@
 mod hand_over;
 mod het;
 mod input;
+mod linked;
 mod multi_prog;
 mod output;
 mod request;
@@ -104,7 +105,7 @@ fn mpi_kinds() -> String {
     if let Some(told) = told_by_muster() {
         return told;
     }
-    let mut text = "MPI plugin types are...\n\tnone\n\tpmi2\n".to_owned();
+    let mut text = "MPI plugin types are...\n\tnone\n\tauto\n\tpmi2\n".to_owned();
     if let Ok(library) = muster_pmix::library() {
         text += &format!(
             "\tpmix\nspecific pmix plugin versions available: pmix_v{}\n",
@@ -132,7 +133,7 @@ fn check_mpi(chosen: &Chosen) -> Result<(), OptionError> {
             let kind = given.value.as_deref().unwrap_or("");
             if matches!(
                 kind,
-                "none" | "" | "pmi2" | "pmix" | "pmix_v3" | "pmix_v4" | "pmix_v5"
+                "none" | "" | "auto" | "pmi2" | "pmix" | "pmix_v3" | "pmix_v4" | "pmix_v5"
             ) {
                 return Ok(());
             }

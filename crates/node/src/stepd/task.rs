@@ -3,6 +3,7 @@
 //! started in the daemon's own memory instead of a copy.
 
 use super::Stepd;
+use super::mpi;
 use super::program::{self, Program};
 use super::streams::{Kind, Stream};
 use crate::pattern::{Symbols, expand};
@@ -366,7 +367,7 @@ impl Stepd<'_> {
             .order
             .env
             .iter()
-            .filter(|v| !is_own(v))
+            .filter(|v| !is_own(v) && !mpi::is_foreign(v))
             .filter_map(|v| CString::new(v.to_vec()).ok())
             .collect();
         env.extend(

@@ -6,7 +6,7 @@ use super::protocol::{Dialect, Request, Talk, mapping};
 use super::spawn::{Asked, Origin};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Limits of PMI-1 that tasks are told.
 const MAXES: [(&str, &str); 3] = [
@@ -90,6 +90,10 @@ pub(crate) struct Client {
     fenced: bool,
     /// It has taken its leave.
     pub(crate) finalized: bool,
+    /// How many programs have come by this socket: a task may run one after another.
+    programs: u32,
+    /// Its socket is closed.
+    gone: bool,
     /// It waits for an attribute of its node.
     awaits: Option<String>,
     /// Processes that it has begun to ask for.
@@ -107,7 +111,6 @@ pub(crate) struct Server {
     /// What tasks of this node tell each other alone.
     node_table: BTreeMap<String, String>,
     names: BTreeMap<String, String>,
-    left: BTreeSet<u32>,
 }
 
 impl Server {
@@ -121,7 +124,6 @@ impl Server {
             fresh: Vec::new(),
             node_table: BTreeMap::new(),
             names: BTreeMap::new(),
-            left: BTreeSet::new(),
             shape,
         }
     }
@@ -180,6 +182,7 @@ impl Server {
                     ("pmi_subversion", sub),
                     ("rc", "0"),
                 ];
+                self.come(local);
                 self.say(local, "response_to_init", &pairs);
                 orders.push(Order::Connected(self.rank(local)));
                 if two {
@@ -295,6 +298,27 @@ impl Server {
         }
     }
 
+    /// A program has come. What those before it told each other on this node is not for its kind.
+    fn come(&mut self, local: usize) {
+        let latest = self.clients.iter().map(|c| c.programs).max();
+        let client = &mut self.clients[local];
+        client.programs += 1;
+        client.finalized = false;
+        if Some(client.programs) > latest {
+            self.node_table.clear();
+        }
+    }
+
+    /// A task's socket is closed.
+    pub(crate) fn left(&mut self, local: usize) -> Vec<Order> {
+        let mut orders = Vec::new();
+        if let Some(client) = self.clients.get_mut(local) {
+            client.gone = true;
+            self.fence_if_complete(&mut orders);
+        }
+        orders
+    }
+
     fn app_of(&self, local: usize) -> u32 {
         let origin = self.shape.origin.as_ref();
         origin.map_or(0, |o| o.app_of(self.rank(local)))
@@ -368,10 +392,14 @@ impl Server {
         self.fence_if_complete(orders);
     }
 
-    /// Tasks that have left do not come to a barrier any more.
+    /// Tasks that have left do not come to a barrier any more; those whose program has may come with the next.
     fn fence_if_complete(&mut self, orders: &mut Vec<Order>) {
-        let waiting = self.clients.iter().any(|c| c.fenced);
-        if waiting && self.clients.iter().all(|c| c.fenced || c.finalized) {
+        let waiting = self.clients.iter().filter(|c| c.fenced);
+        let Some(program) = waiting.map(|c| c.programs).max() else {
+            return;
+        };
+        let absent = |c: &Client| c.finalized && (c.gone || c.programs == program);
+        if self.clients.iter().all(|c| c.fenced || absent(c)) {
             let puts = Puts(std::mem::take(&mut self.fresh));
             let bytes = minicbor::to_vec(&puts).expect("writing to memory cannot fail");
             orders.push(Order::Fence(bytes));
@@ -397,13 +425,14 @@ impl Server {
     fn finalize(&mut self, local: usize, orders: &mut Vec<Order>) {
         let rank = self.rank(local);
         orders.push(Order::Finalized(rank));
-        self.left.insert(rank);
         let client = &mut self.clients[local];
         client.finalized = true;
         match client.talk.dialect() {
             Dialect::One => client.talk.say("finalize_ack", &[]),
             Dialect::Two => client.talk.say("finalize-response", &[("rc", "0")]),
         }
+        // Another program begins like the first.
+        client.talk.speak(Dialect::One);
         self.fence_if_complete(orders);
     }
 

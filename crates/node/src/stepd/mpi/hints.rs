@@ -20,6 +20,8 @@ const NO_GPU_PLUGINS: (&str, &str) = (
 );
 /// Has hwloc not read what is on the PCI bus: four fifths of the time in which it looks at a virtual machine.
 const NO_PCI: (&str, &str) = ("HWLOC_COMPONENTS", "-pci,-linux:pci");
+/// Has MPICH find itself by PMI-1.
+const MPICH_BY_PMI: (&str, &str) = ("MPIR_CVAR_PMI_VERSION", "1");
 /// Ways of Open MPI 4 and 5 to send messages (`btl`) by networks of their own. Their libraries look for devices, and
 /// read the kernel's table of symbols, in each rank before they say that there is nothing for them.
 const FABRICS: [&str; 4] = ["ofi", "openib", "uct", "usnic"];
@@ -48,7 +50,10 @@ pub(super) fn add(
     }
     if let Some(memory) = memory {
         for name in SHARED_MEMORY {
-            set_default(env, name, &memory.to_string_lossy());
+            // That of a step around this one may be on another node.
+            if value(env, name).is_none_or(|dir| crate::shim::is_step_dir(&dir)) {
+                set(env, name, &memory.to_string_lossy());
+            }
         }
     }
     for (name, value) in told.cross_memory.into_iter().flat_map(switches) {
@@ -57,6 +62,11 @@ pub(super) fn add(
     if told.plain_network {
         let files = params_files(env);
         skip_fabrics(&files, env);
+    }
+    // MPICH 5 does not choose between the two by itself.
+    if told.any {
+        let (name, value) = MPICH_BY_PMI;
+        set_default(env, name, value);
     }
     if told.no_gpus {
         let (name, value) = NO_GPU_PLUGINS;
