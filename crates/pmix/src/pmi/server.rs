@@ -611,6 +611,36 @@ mod tests {
     }
 
     #[test]
+    fn a_task_runs_one_program_after_another() {
+        let mut s = server(&[&[0, 1]], 0);
+        let first = b"cmd=init pmi_version=1 pmi_subversion=1\ncmd=finalize\n";
+        s.heard(0, first);
+        // The next program of one task waits for that of the other, which is between the two.
+        let next = b"cmd=init pmi_version=1 pmi_subversion=1\ncmd=barrier_in\n";
+        s.heard(1, first);
+        assert_eq!(s.heard(0, next), [Order::Connected(0)]);
+        let orders = s.heard(1, next);
+        assert!(matches!(orders[..], [Order::Connected(1), Order::Fence(_)]));
+        s.fenced(&[]);
+        // Who has left for good is not waited for.
+        s.heard(1, b"cmd=finalize\n");
+        s.heard(0, b"cmd=finalize\n");
+        assert_eq!(s.heard(0, next), [Order::Connected(0)]);
+        assert!(matches!(s.left(1)[..], [Order::Fence(_)]));
+        // By the second protocol, too.
+        s.fenced(&[]);
+        s.heard(
+            0,
+            b"cmd=finalize\ncmd=init pmi_version=2 pmi_subversion=0\n",
+        );
+        let body = "cmd=finalize;";
+        s.heard(0, format!("{:>6}{body}", body.len()).as_bytes());
+        said(&mut s, 0);
+        s.heard(0, b"cmd=init pmi_version=1 pmi_subversion=1\n");
+        assert!(said(&mut s, 0).starts_with("cmd=response_to_init pmi_version=1"));
+    }
+
+    #[test]
     fn names_have_a_keeper() {
         let mut keeper = server(&[&[0], &[1]], 0);
         let mut other = server(&[&[0], &[1]], 1);
