@@ -310,17 +310,18 @@ impl Pmi {
             let Some(socket) = &mut self.sockets[local] else {
                 return;
             };
-            let orders = match socket.read(&mut chunk) {
-                Ok(n) if n > 0 => self.server.heard(local, &chunk[..n]),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            match socket.read(&mut chunk) {
+                Ok(n) if n > 0 => {
+                    for order in self.server.heard(local, &chunk[..n]) {
+                        self.carry_out(order, mesh, control);
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 _ => {
                     self.sockets[local] = None;
-                    self.server.left(local)
+                    return;
                 }
-            };
-            for order in orders {
-                self.carry_out(order, mesh, control);
             }
         }
     }

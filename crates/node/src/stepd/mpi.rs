@@ -58,7 +58,7 @@ pub(super) fn is_foreign(variable: &[u8]) -> bool {
         return false;
     }
     let begins = |name: &&str| variable.starts_with(name.as_bytes());
-    FOREIGN.iter().any(|name| begins(&name)) && !begins(&"PMIX_MCA_")
+    FOREIGN.iter().any(begins) && !begins(&"PMIX_MCA_")
 }
 
 /// So long srun has to end a step of which a task aborts; where it does not, this node's tasks end.
@@ -390,7 +390,7 @@ impl Stepd<'_> {
             FromHost::Connected(rank) => {
                 let first = pmix.connected.is_empty();
                 pmix.connected.insert(rank);
-                // A task may run one program after another.
+                // It may have been another kind's program before.
                 pmix.finalized.remove(&rank);
                 if first {
                     self.send(&FromStepd::Joined);

@@ -6,7 +6,7 @@ use super::protocol::{Dialect, Request, Talk, mapping};
 use super::spawn::{Asked, Origin};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Limits of PMI-1 that tasks are told.
 const MAXES: [(&str, &str); 3] = [
@@ -90,10 +90,6 @@ pub(crate) struct Client {
     fenced: bool,
     /// It has taken its leave.
     pub(crate) finalized: bool,
-    /// How many programs have come by this socket: a task may run one after another.
-    programs: u32,
-    /// Its socket is closed.
-    gone: bool,
     /// It waits for an attribute of its node.
     awaits: Option<String>,
     /// Processes that it has begun to ask for.
@@ -111,6 +107,7 @@ pub(crate) struct Server {
     /// What tasks of this node tell each other alone.
     node_table: BTreeMap<String, String>,
     names: BTreeMap<String, String>,
+    left: BTreeSet<u32>,
 }
 
 impl Server {
@@ -124,6 +121,7 @@ impl Server {
             fresh: Vec::new(),
             node_table: BTreeMap::new(),
             names: BTreeMap::new(),
+            left: BTreeSet::new(),
             shape,
         }
     }
@@ -182,7 +180,6 @@ impl Server {
                     ("pmi_subversion", sub),
                     ("rc", "0"),
                 ];
-                self.come(local);
                 self.say(local, "response_to_init", &pairs);
                 orders.push(Order::Connected(self.rank(local)));
                 if two {
@@ -298,27 +295,6 @@ impl Server {
         }
     }
 
-    /// A program has come. What those before it told each other on this node is not for its kind.
-    fn come(&mut self, local: usize) {
-        let latest = self.clients.iter().map(|c| c.programs).max();
-        let client = &mut self.clients[local];
-        client.programs += 1;
-        client.finalized = false;
-        if Some(client.programs) > latest {
-            self.node_table.clear();
-        }
-    }
-
-    /// A task's socket is closed.
-    pub(crate) fn left(&mut self, local: usize) -> Vec<Order> {
-        let mut orders = Vec::new();
-        if let Some(client) = self.clients.get_mut(local) {
-            client.gone = true;
-            self.fence_if_complete(&mut orders);
-        }
-        orders
-    }
-
     fn app_of(&self, local: usize) -> u32 {
         let origin = self.shape.origin.as_ref();
         origin.map_or(0, |o| o.app_of(self.rank(local)))
@@ -392,14 +368,10 @@ impl Server {
         self.fence_if_complete(orders);
     }
 
-    /// Tasks that have left do not come to a barrier any more; those whose program has may come with the next.
+    /// Tasks that have left do not come to a barrier any more.
     fn fence_if_complete(&mut self, orders: &mut Vec<Order>) {
-        let waiting = self.clients.iter().filter(|c| c.fenced);
-        let Some(program) = waiting.map(|c| c.programs).max() else {
-            return;
-        };
-        let absent = |c: &Client| c.finalized && (c.gone || c.programs == program);
-        if self.clients.iter().all(|c| c.fenced || absent(c)) {
+        let waiting = self.clients.iter().any(|c| c.fenced);
+        if waiting && self.clients.iter().all(|c| c.fenced || c.finalized) {
             let puts = Puts(std::mem::take(&mut self.fresh));
             let bytes = minicbor::to_vec(&puts).expect("writing to memory cannot fail");
             orders.push(Order::Fence(bytes));
@@ -425,14 +397,13 @@ impl Server {
     fn finalize(&mut self, local: usize, orders: &mut Vec<Order>) {
         let rank = self.rank(local);
         orders.push(Order::Finalized(rank));
+        self.left.insert(rank);
         let client = &mut self.clients[local];
         client.finalized = true;
         match client.talk.dialect() {
             Dialect::One => client.talk.say("finalize_ack", &[]),
             Dialect::Two => client.talk.say("finalize-response", &[("rc", "0")]),
         }
-        // Another program begins like the first.
-        client.talk.speak(Dialect::One);
         self.fence_if_complete(orders);
     }
 
@@ -608,36 +579,6 @@ mod tests {
             (orders, answer.as_str()),
             (vec![Order::Abort(0, 1, "no more".to_owned())], "")
         );
-    }
-
-    #[test]
-    fn a_task_runs_one_program_after_another() {
-        let mut s = server(&[&[0, 1]], 0);
-        let first = b"cmd=init pmi_version=1 pmi_subversion=1\ncmd=finalize\n";
-        s.heard(0, first);
-        // The next program of one task waits for that of the other, which is between the two.
-        let next = b"cmd=init pmi_version=1 pmi_subversion=1\ncmd=barrier_in\n";
-        s.heard(1, first);
-        assert_eq!(s.heard(0, next), [Order::Connected(0)]);
-        let orders = s.heard(1, next);
-        assert!(matches!(orders[..], [Order::Connected(1), Order::Fence(_)]));
-        s.fenced(&[]);
-        // Who has left for good is not waited for.
-        s.heard(1, b"cmd=finalize\n");
-        s.heard(0, b"cmd=finalize\n");
-        assert_eq!(s.heard(0, next), [Order::Connected(0)]);
-        assert!(matches!(s.left(1)[..], [Order::Fence(_)]));
-        // By the second protocol, too.
-        s.fenced(&[]);
-        s.heard(
-            0,
-            b"cmd=finalize\ncmd=init pmi_version=2 pmi_subversion=0\n",
-        );
-        let body = "cmd=finalize;";
-        s.heard(0, format!("{:>6}{body}", body.len()).as_bytes());
-        said(&mut s, 0);
-        s.heard(0, b"cmd=init pmi_version=1 pmi_subversion=1\n");
-        assert!(said(&mut s, 0).starts_with("cmd=response_to_init pmi_version=1"));
     }
 
     #[test]

@@ -240,7 +240,7 @@ pub(super) fn step(line: &Line, args: &[String]) -> Result<(StepSpec, Streams), 
     if spec.pty.is_some() {
         spec.ntasks.get_or_insert(1);
     }
-    if spec.mpi.is_none() {
+    if spec.mpi.as_deref() != Some("none") {
         spec.program = linked::kind(&spec);
     }
     Ok((spec, streams))
