@@ -20,7 +20,9 @@ pub(crate) mod wire;
 
 pub(crate) use files::{go_to, open_as, output_flags, say};
 pub(crate) use processes::{Containment, ProcessTree, all_pids};
-pub(crate) use steps::{ORDER_MAX, SHARED_MEMORY, SPARES_MAX, remove_dirs, result_path};
+pub(crate) use steps::{
+    ORDER_MAX, SHARED_MEMORY, SPARES_MAX, is_step_dir, remove_dirs, result_path,
+};
 
 use crate::descriptors::{self, WithOrder};
 use crate::sys;

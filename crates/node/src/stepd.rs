@@ -558,6 +558,7 @@ impl<'a> Stepd<'a> {
         }
         // srun knows that the task of a direct step is started with the step.
         if !self.order.direct {
+            self.tell_of_singletons_ahead();
             self.tell_started();
         }
     }

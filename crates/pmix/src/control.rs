@@ -102,6 +102,17 @@ impl Environments {
         }
     }
 
+    /// Adds what else they are to find.
+    pub(crate) fn join(&mut self, others: Environments) {
+        self.shared.extend(others.shared);
+        for (rank, env) in others.own {
+            match self.own.iter_mut().find(|(r, _)| *r == rank) {
+                Some((_, own)) => own.extend(env),
+                None => self.own.push((rank, env)),
+            }
+        }
+    }
+
     /// The variables of one task.
     pub fn of(&self, rank: u32) -> impl Iterator<Item = &[u8]> {
         let own = self.own.iter().find(|(r, _)| *r == rank);

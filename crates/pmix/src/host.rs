@@ -10,6 +10,7 @@ use crate::info::{Infos, Value};
 use crate::job::{self, Job, Local};
 use crate::library::{Library, library};
 use crate::mesh::{Happening, Mesh};
+use crate::pmi::{self, Pmi, PmiSetup};
 use crate::prompt::Prompt;
 use crate::server::{Place, Server};
 use crate::sys::set_variable;
@@ -23,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::CStr;
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -105,23 +107,35 @@ pub struct Endpoints {
     pub listener: Option<(TcpListener, String)>,
 }
 
-/// Serves until the step daemon says that it is over, or is gone.
+/// Serves until the step daemon says that it is over, or is gone. With `beside`, what it says is served by PMI, too, over
+/// these sockets of the tasks, and alone where there is no library.
 ///
 /// # Errors
 /// The loop cannot wait. What is wrong with the library is told to the step daemon.
-pub fn run(setup: HostSetup, ends: Endpoints) -> io::Result<()> {
+pub fn run(
+    setup: HostSetup,
+    ends: Endpoints,
+    beside: Option<(PmiSetup, Vec<UnixStream>)>,
+) -> io::Result<()> {
     let mut control = Control::new(ends.control)?;
-    let (listener, address) = ends.listener.unzip();
-    if let Some(listener) = &listener {
-        listener.set_nonblocking(true)?;
-    }
-    let own = address.unwrap_or_else(|| "this host".to_owned());
-    let mesh = Mesh::new(own, setup.key.clone(), listener);
+    let mesh = Mesh::listening(ends.listener, &setup.key)?;
     let ucx = setup.tuning.ucx.clone().filter(|_| setup.names.len() > 1);
     // While there is one thread.
     ucx.iter().for_each(UcxChoice::set);
     set_variable(PLACES, &room_for_places(&setup).to_string());
-    match Host::open(setup, mesh, &mut control) {
+    let server = match open(&setup) {
+        Ok(server) => server,
+        Err(e) => {
+            let Some((pmi, sockets)) = beside else {
+                control.send(&FromHost::Failed(e.to_string()));
+                return Ok(());
+            };
+            eprintln!("PMI is served without PMIx: {e}");
+            return pmi::serve_alone(pmi, sockets, mesh, &mut control);
+        }
+    };
+    let pmi = beside.map(|(pmi, sockets)| Pmi::new(pmi, mesh.own.clone(), sockets));
+    match Host::open(setup, server, mesh, pmi.transpose()?, &mut control) {
         Ok(mut host) => {
             // The tasks can be started meanwhile.
             if ucx.is_some() {
@@ -134,6 +148,18 @@ pub fn run(setup: HostSetup, ends: Endpoints) -> io::Result<()> {
             Ok(())
         }
     }
+}
+
+/// Starts the library's server.
+fn open(setup: &HostSetup) -> io::Result<Server> {
+    let library = library()?;
+    if let Some(wanted) = setup.version.filter(|v| *v != library.major) {
+        return Err(io::Error::other(format!(
+            "pmix_v{wanted} was asked for, but the node's library is {}; use --mpi=pmix_v{} or --mpi=pmix",
+            library.banner, library.major
+        )));
+    }
+    start(library, setup)
 }
 
 /// The socket to the step daemon.
@@ -187,6 +213,8 @@ struct Host {
     library: &'static Library,
     server: Server,
     mesh: Mesh,
+    /// What is served beside PMIx.
+    pmi: Option<Pmi>,
     collectives: Collectives,
     /// Name spaces whose processes may be talked to; this step's own among them.
     jobs: BTreeMap<String, Job>,
@@ -217,15 +245,13 @@ struct Host {
 }
 
 impl Host {
-    fn open(setup: HostSetup, mesh: Mesh, control: &mut Control) -> io::Result<Host> {
-        let library = library()?;
-        if let Some(wanted) = setup.version.filter(|v| *v != library.major) {
-            return Err(io::Error::other(format!(
-                "pmix_v{wanted} was asked for, but the node's library is {}; use --mpi=pmix_v{} or --mpi=pmix",
-                library.banner, library.major
-            )));
-        }
-        let server = start(library, &setup)?;
+    fn open(
+        setup: HostSetup,
+        server: Server,
+        mesh: Mesh,
+        pmi: Option<Pmi>,
+        control: &mut Control,
+    ) -> io::Result<Host> {
         let job = Job {
             nspace: setup.nspace.clone(),
             names: setup.names.clone(),
@@ -235,8 +261,9 @@ impl Host {
             apps: spawn::apps(&setup),
         };
         let mut host = Host {
-            library,
+            library: server.library(),
             server,
+            pmi,
             collectives: Collectives::default(),
             jobs: BTreeMap::new(),
             asked: HashMap::new(),
@@ -257,7 +284,10 @@ impl Host {
             mesh,
             setup,
         };
-        let environments = host.register_own(job)?;
+        let mut environments = host.register_own(job)?;
+        if let Some(pmi) = &host.pmi {
+            environments.join(pmi.environments());
+        }
         control.send(&FromHost::Ready(environments));
         Ok(host)
     }
@@ -321,7 +351,7 @@ impl Host {
         self.tell(control);
         let mut told = false;
         // Spawned steps may outlive the tasks that asked for them.
-        while control.open && !(self.stopping && self.spawns.is_empty()) {
+        while control.open && !(self.stopping && self.is_idle()) {
             self.deadlines();
             self.wait(control)?;
             self.tell_notes(&mut told);
@@ -333,6 +363,11 @@ impl Host {
             self.mesh.leave();
         }
         Ok(())
+    }
+
+    /// No step that a task has asked for runs.
+    fn is_idle(&self) -> bool {
+        self.spawns.is_empty() && self.pmi.as_ref().is_none_or(Pmi::is_idle)
     }
 
     /// Why UCX is not used. The step hears of it once of each host, and the user once.
@@ -368,6 +403,8 @@ impl Host {
         ];
         let spawned = self.spawns.interests();
         fds.extend(spawned.iter().map(|fd| entry((*fd, libc::POLLIN))));
+        let beside = fds.len();
+        fds.extend(self.pmi.iter().flat_map(Pmi::interests).map(entry));
         let links = fds.len();
         fds.extend(self.mesh.interests().into_iter().map(entry));
         let timeout = if self.mesh.is_eager() {
@@ -379,31 +416,42 @@ impl Host {
         if fds[2].revents != 0 {
             self.prompt.serve();
         }
-        let seen: Vec<bool> = fds[links..].iter().map(|f| f.revents != 0).collect();
+        let seen = |range: Range<usize>| -> Vec<bool> {
+            fds[range].iter().map(|f| f.revents != 0).collect()
+        };
         if fds[0].revents != 0 {
             for message in control.read() {
-                self.hear(message);
+                self.hear(message, control);
             }
         }
-        for happening in self.mesh.serve(&seen) {
+        if let Some(pmi) = &mut self.pmi {
+            pmi.serve(&seen(beside..links), &mut self.mesh, control);
+        }
+        let of_links = seen(links..fds.len());
+        for happening in self.mesh.serve(&of_links) {
             match happening {
                 Happening::Message(from, message) => self.message(&from, message),
                 Happening::Gone(host, orderly) => self.gone(&host, orderly),
             }
         }
-        let ready: Vec<bool> = fds[3..links].iter().map(|f| f.revents != 0).collect();
-        self.serve_spawned(&ready);
+        self.serve_spawned(&seen(3..beside));
         if fds[1].revents != 0 {
             for upcall in self.server.queue.take() {
                 self.upcall(upcall, control);
             }
         }
+        if let Some(pmi) = &mut self.pmi {
+            pmi.write();
+        }
         Ok(())
     }
 
-    fn hear(&mut self, message: ToHost) {
+    fn hear(&mut self, message: ToHost, control: &mut Control) {
         match message {
             ToHost::Peers(mut hosts) => {
+                if let Some(pmi) = &mut self.pmi {
+                    pmi.meet(hosts.clone(), &mut self.mesh, control);
+                }
                 let own = self.setup.nspace.clone();
                 let position = self.setup.position;
                 // A step on one node is told nothing of it; a step that asked for this one wants to know.
@@ -428,7 +476,10 @@ impl Host {
                 self.all_known();
             }
             ToHost::TaskFailed { rank } => self.task_failed(rank),
-            ToHost::Stop => self.stopping = true,
+            ToHost::Stop => {
+                self.stopping = true;
+                self.pmi.iter_mut().for_each(Pmi::stop);
+            }
         }
     }
 

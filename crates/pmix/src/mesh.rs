@@ -57,6 +57,19 @@ impl Mesh {
         }
     }
 
+    /// Those of a host that others reach at this address, if there are others.
+    pub(crate) fn listening(
+        listener: Option<(TcpListener, String)>,
+        key: &[u8],
+    ) -> std::io::Result<Mesh> {
+        let (listener, address) = listener.unzip();
+        if let Some(listener) = &listener {
+            listener.set_nonblocking(true)?;
+        }
+        let own = address.unwrap_or_else(|| "this host".to_owned());
+        Ok(Mesh::new(own, key.to_vec(), listener))
+    }
+
     /// Messages are to go by UCX, where both ends have it.
     pub(crate) fn use_ucx(&mut self, ucx: std::io::Result<Ucx>) {
         let offer = match &ucx {

@@ -1,6 +1,6 @@
-//! PMI-1 and PMI-2 for MPICH and its relatives: a host like that for PMIx, without a library. Each task inherits a
-//! socket; what tasks put is exchanged among the step's hosts at each barrier, over the same connections and in the
-//! same logarithm of rounds.
+//! PMI-1 and PMI-2 for MPICH and its relatives, alone or beside PMIx. Each task inherits a socket; what tasks put is
+//! exchanged among the step's hosts at each barrier, over the connections that PMIx uses, too, and in the same logarithm
+//! of rounds. Without a library it costs next to nothing where no task says a word.
 
 mod protocol;
 mod server;
@@ -23,8 +23,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
-/// Number of the descriptor at which a task finds its socket.
-pub const PMI_FD: i32 = 3;
+/// Number of the descriptor at which a task finds its socket: one that scripts do not use for files of theirs.
+pub const PMI_FD: i32 = 61;
 
 /// What a host serves.
 #[derive(Clone, Debug)]
@@ -83,42 +83,27 @@ enum PmiWire {
 ///
 /// # Errors
 /// The loop cannot wait.
-pub fn run(mut setup: PmiSetup, ends: Endpoints, sockets: Vec<UnixStream>) -> io::Result<()> {
-    setup.name = unique(&setup.name, &setup.key);
+pub fn run(setup: PmiSetup, ends: Endpoints, sockets: Vec<UnixStream>) -> io::Result<()> {
     let mut control = Control::new(ends.control)?;
-    let (listener, address) = ends.listener.unzip();
-    if let Some(listener) = &listener {
-        listener.set_nonblocking(true)?;
+    let mesh = Mesh::listening(ends.listener, &setup.key)?;
+    serve_alone(setup, sockets, mesh, &mut control)
+}
+
+/// Serves with connections that are there.
+pub(crate) fn serve_alone(
+    setup: PmiSetup,
+    sockets: Vec<UnixStream>,
+    mut mesh: Mesh,
+    control: &mut Control,
+) -> io::Result<()> {
+    let mut pmi = Pmi::new(setup, mesh.own.clone(), sockets)?;
+    control.send(&FromHost::Ready(pmi.environments()));
+    // Spawned steps may outlive the tasks that asked for them.
+    while control.open && !(pmi.stopping && pmi.is_idle()) {
+        pmi.wait(&mut mesh, control)?;
     }
-    for socket in &sockets {
-        socket.set_nonblocking(true)?;
-    }
-    let own = address.unwrap_or_else(|| "this host".to_owned());
-    let mesh = Mesh::new(own.clone(), setup.key.clone(), listener);
-    control.send(&FromHost::Ready(environments(&setup)));
-    let mut host = Host {
-        server: Server::new(Shape {
-            name: setup.name.clone(),
-            tasks: setup.tasks.clone(),
-            position: setup.position,
-            universe: setup.universe,
-            origin: Origin::read(&setup.env),
-        }),
-        sockets: sockets.into_iter().map(Some).collect(),
-        mesh,
-        hosts: vec![own; setup.tasks.len()],
-        met: setup.tasks.len() <= 1,
-        barriers: BTreeMap::new(),
-        entered: 0,
-        waiting: Vec::new(),
-        stopping: false,
-        runs: Runs::default(),
-        spawning: BTreeMap::new(),
-        askers: BTreeMap::new(),
-        next_ticket: 0,
-        setup,
-    };
-    host.serve(&mut control)
+    mesh.leave();
+    Ok(())
 }
 
 /// A name that steps of other clusters on the machine do not have: MPICH names files in /dev/shm by it.
@@ -131,34 +116,12 @@ fn unique(name: &str, key: &[u8]) -> String {
     format!("{name}.{}", digits.concat())
 }
 
-/// What tasks find in their environment.
-fn environments(setup: &PmiSetup) -> Environments {
-    let size: usize = setup.tasks.iter().map(Vec::len).sum();
-    let spawned = Origin::read(&setup.env).is_some();
-    let variable =
-        |name: &str, value: String| ByteVec::from(format!("{name}={value}").into_bytes());
-    let shared = vec![
-        variable("PMI_FD", PMI_FD.to_string()),
-        variable("PMI_JOBID", setup.name.clone()),
-        variable("PMI_SIZE", size.to_string()),
-        variable("PMI_SPAWNED", u32::from(spawned).to_string()),
-    ];
-    let here = setup.tasks.get(setup.position).cloned().unwrap_or_default();
-    let own = here
-        .into_iter()
-        .map(|rank| (rank, vec![variable("PMI_RANK", rank.to_string())]));
-    Environments {
-        shared,
-        own: own.collect(),
-    }
-}
-
-struct Host {
+/// What a host serves by PMI.
+pub(crate) struct Pmi {
     setup: PmiSetup,
     server: Server,
     /// By local number of the task; closed ones are gone.
     sockets: Vec<Option<UnixStream>>,
-    mesh: Mesh,
     /// Where the step's hosts listen.
     hosts: Vec<String>,
     /// That is known.
@@ -176,53 +139,93 @@ struct Host {
     next_ticket: u64,
 }
 
-impl Host {
-    fn serve(&mut self, control: &mut Control) -> io::Result<()> {
-        // Spawned steps may outlive the tasks that asked for them.
-        while control.open && !(self.stopping && self.runs.is_empty()) {
-            self.wait(control)?;
+impl Pmi {
+    pub(crate) fn new(
+        mut setup: PmiSetup,
+        own: String,
+        sockets: Vec<UnixStream>,
+    ) -> io::Result<Pmi> {
+        setup.name = unique(&setup.name, &setup.key);
+        for socket in &sockets {
+            socket.set_nonblocking(true)?;
         }
-        self.mesh.leave();
-        Ok(())
+        let shape = Shape {
+            name: setup.name.clone(),
+            tasks: setup.tasks.clone(),
+            position: setup.position,
+            universe: setup.universe,
+            origin: Origin::read(&setup.env),
+        };
+        Ok(Pmi {
+            server: Server::new(shape),
+            sockets: sockets.into_iter().map(Some).collect(),
+            hosts: vec![own; setup.tasks.len()],
+            met: setup.tasks.len() <= 1,
+            barriers: BTreeMap::new(),
+            entered: 0,
+            waiting: Vec::new(),
+            stopping: false,
+            runs: Runs::default(),
+            spawning: BTreeMap::new(),
+            askers: BTreeMap::new(),
+            next_ticket: 0,
+            setup,
+        })
     }
 
-    fn wait(&mut self, control: &mut Control) -> io::Result<()> {
-        let entry = |(fd, events): (i32, i16)| libc::pollfd {
-            fd,
-            events,
-            revents: 0,
-        };
-        let mut fds = vec![entry((control.stream.as_raw_fd(), libc::POLLIN))];
-        for (socket, client) in self.sockets.iter().zip(&self.server.clients) {
+    /// What tasks find in their environment.
+    pub(crate) fn environments(&self) -> Environments {
+        let setup = &self.setup;
+        let size: usize = setup.tasks.iter().map(Vec::len).sum();
+        let spawned = Origin::read(&setup.env).is_some();
+        let variable =
+            |name: &str, value: String| ByteVec::from(format!("{name}={value}").into_bytes());
+        let shared = vec![
+            variable("PMI_FD", PMI_FD.to_string()),
+            variable("PMI_JOBID", setup.name.clone()),
+            variable("PMI_SIZE", size.to_string()),
+            variable("PMI_SPAWNED", u32::from(spawned).to_string()),
+        ];
+        let here = setup.tasks.get(setup.position).cloned().unwrap_or_default();
+        let own = here
+            .into_iter()
+            .map(|rank| (rank, vec![variable("PMI_RANK", rank.to_string())]));
+        Environments {
+            shared,
+            own: own.collect(),
+        }
+    }
+
+    /// No step that a task has asked for runs.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Descriptors to poll, and for what.
+    pub(crate) fn interests(&self) -> Vec<(i32, i16)> {
+        let tasks = self.sockets.iter().zip(&self.server.clients);
+        let tasks = tasks.map(|(socket, client)| {
             let writes = if client.talk.output.is_empty() {
                 0
             } else {
                 libc::POLLOUT
             };
             let fd = socket.as_ref().map_or(-1, |s| s.as_raw_fd());
-            fds.push(entry((fd, libc::POLLIN | writes)));
-        }
-        let spawned = fds.len();
-        fds.extend(
-            self.runs
-                .interests()
-                .iter()
-                .map(|fd| entry((*fd, libc::POLLIN))),
-        );
-        let links = fds.len();
-        fds.extend(self.mesh.interests().into_iter().map(entry));
-        poll(&mut fds, if self.mesh.is_eager() { 0 } else { -1 })?;
-        let seen: Vec<bool> = fds.iter().map(|f| f.revents != 0).collect();
-        if seen[0] {
-            for message in control.read() {
-                self.hear(message, control);
-            }
-        }
-        for local in (0..self.sockets.len()).filter(|local| seen[1 + local]) {
-            self.read(local, control);
+            (fd, libc::POLLIN | writes)
+        });
+        let runs = self.runs.interests();
+        let runs = runs.into_iter().map(|fd| (fd, libc::POLLIN));
+        tasks.chain(runs).collect()
+    }
+
+    /// Does what is to be done where something has happened, by the order of [`Self::interests`].
+    pub(crate) fn serve(&mut self, seen: &[bool], mesh: &mut Mesh, control: &mut Control) {
+        let (tasks, runs) = seen.split_at(self.sockets.len());
+        for local in (0..tasks.len()).filter(|local| tasks[*local]) {
+            self.read(local, mesh, control);
         }
         let mut outbox = Vec::new();
-        for (ticket, well) in self.runs.serve(&seen[spawned..links], &mut outbox) {
+        for (ticket, well) in self.runs.serve(runs, &mut outbox) {
             // One that ended before its tasks were there has said why on its standard error. Of one that ended badly
             // later, whoever asked for it may still wait for a word.
             let asker = self.askers.remove(&ticket);
@@ -237,41 +240,71 @@ impl Host {
             }
         }
         outbox.iter().for_each(|message| control.send(message));
-        for happening in self.mesh.serve(&seen[links..]) {
-            match happening {
-                Happening::Message(from, Wire::Pmi(bytes)) => self.message(&from, &bytes),
-                Happening::Message(..) => {}
-                Happening::Gone(host, orderly) => self.gone(&host, orderly, control),
+    }
+
+    /// Waits, and does what is to be done, where nothing else is served.
+    fn wait(&mut self, mesh: &mut Mesh, control: &mut Control) -> io::Result<()> {
+        let entry = |(fd, events): (i32, i16)| libc::pollfd {
+            fd,
+            events,
+            revents: 0,
+        };
+        let mut fds = vec![entry((control.stream.as_raw_fd(), libc::POLLIN))];
+        fds.extend(self.interests().into_iter().map(entry));
+        let links = fds.len();
+        fds.extend(mesh.interests().into_iter().map(entry));
+        poll(&mut fds, if mesh.is_eager() { 0 } else { -1 })?;
+        let seen: Vec<bool> = fds.iter().map(|f| f.revents != 0).collect();
+        if seen[0] {
+            for message in control.read() {
+                match message {
+                    ToHost::Peers(hosts) => self.meet(hosts, mesh, control),
+                    // The step daemon decides what a lost task means for the others.
+                    ToHost::TaskFailed { .. } => {}
+                    ToHost::Stop => self.stop(),
+                }
             }
         }
-        (0..self.sockets.len()).for_each(|local| self.write(local));
+        self.serve(&seen[1..links], mesh, control);
+        for happening in mesh.serve(&seen[links..]) {
+            match happening {
+                Happening::Message(from, Wire::Pmi(bytes)) => self.message(&from, &bytes, mesh),
+                Happening::Message(..) => {}
+                // A node that is lost ends the step; srun sees it too. One whose tasks have all left is not missed.
+                Happening::Gone(host, orderly) => {
+                    if !orderly && let Some(at) = self.hosts.iter().position(|h| *h == host) {
+                        let at = u32::try_from(at).unwrap_or(u32::MAX);
+                        control.send(&FromHost::PeerLost(at));
+                    }
+                }
+            }
+        }
+        self.write();
         Ok(())
     }
 
-    fn hear(&mut self, message: ToHost, control: &mut Control) {
-        match message {
-            ToHost::Peers(hosts) => {
-                if hosts.len() == self.hosts.len() {
-                    self.hosts = hosts;
-                }
-                self.met = true;
-                if let Some(origin) =
-                    Origin::read(&self.setup.env).filter(|_| self.setup.position == 0)
-                {
-                    let up = PmiWire::Up(origin.ticket, self.setup.name.clone());
-                    self.send(&origin.host, &up);
-                }
-                for order in std::mem::take(&mut self.waiting) {
-                    self.carry_out(order, control);
-                }
-            }
-            // The step daemon decides what a lost task means for the others.
-            ToHost::TaskFailed { .. } => {}
-            ToHost::Stop => self.stopping = true,
+    /// Where the step's hosts listen is known.
+    pub(crate) fn meet(&mut self, hosts: Vec<String>, mesh: &mut Mesh, control: &mut Control) {
+        if hosts.len() == self.hosts.len() && self.hosts.len() > 1 {
+            self.hosts = hosts;
+        }
+        self.met = true;
+        let origin = Origin::read(&self.setup.env).filter(|_| self.setup.position == 0);
+        if let Some(origin) = origin {
+            let up = PmiWire::Up(origin.ticket, self.setup.name.clone());
+            send(mesh, &origin.host, &up);
+        }
+        for order in std::mem::take(&mut self.waiting) {
+            self.carry_out(order, mesh, control);
         }
     }
 
-    fn read(&mut self, local: usize, control: &mut Control) {
+    /// The tasks have ended.
+    pub(crate) fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    fn read(&mut self, local: usize, mesh: &mut Mesh, control: &mut Control) {
         let mut chunk = [0; 16 << 10];
         loop {
             let Some(socket) = &mut self.sockets[local] else {
@@ -280,7 +313,7 @@ impl Host {
             match socket.read(&mut chunk) {
                 Ok(n) if n > 0 => {
                     for order in self.server.heard(local, &chunk[..n]) {
-                        self.carry_out(order, control);
+                        self.carry_out(order, mesh, control);
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -293,31 +326,21 @@ impl Host {
         }
     }
 
-    fn write(&mut self, local: usize) {
-        let output = &mut self.server.clients[local].talk.output;
-        while !output.is_empty() {
-            let Some(socket) = &mut self.sockets[local] else {
-                return output.clear();
-            };
-            match socket.write(output) {
-                Ok(n) if n > 0 => {
-                    output.drain(..n);
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                _ => self.sockets[local] = None,
-            }
+    /// Sends what tasks are to hear.
+    pub(crate) fn write(&mut self) {
+        for (socket, client) in self.sockets.iter_mut().zip(&mut self.server.clients) {
+            write_to(socket, &mut client.talk.output);
         }
     }
 
-    fn carry_out(&mut self, order: Order, control: &mut Control) {
+    fn carry_out(&mut self, order: Order, mesh: &mut Mesh, control: &mut Control) {
         match order {
             Order::Connected(rank) => control.send(&FromHost::Connected(rank)),
             Order::Finalized(rank) => control.send(&FromHost::Finalized(rank)),
             Order::Abort(rank, status, text) => {
                 control.send(&FromHost::Abort { rank, status, text });
             }
-            Order::Spawn(local, asked) => self.spawn(local, &asked, control),
+            Order::Spawn(local, asked) => self.spawn(local, &asked, mesh, control),
             // Where the other hosts are is not known yet.
             order if !self.met => self.waiting.push(order),
             Order::Fence(part) => {
@@ -326,16 +349,15 @@ impl Host {
                 let (members, position) = (self.hosts.len(), self.setup.position);
                 let exchange = self.barriers.entry(number).or_default();
                 exchange.enter(members, position, status::SUCCESS, part);
-                self.advance(number);
+                self.advance(number, mesh);
             }
             Order::Ask(name) => {
-                let keeper = self.hosts[0].clone();
-                self.send(&keeper, &PmiWire::Ask(name));
+                send(mesh, &self.hosts[0], &PmiWire::Ask(name));
             }
         }
     }
 
-    fn spawn(&mut self, local: usize, asked: &Asked, control: &mut Control) {
+    fn spawn(&mut self, local: usize, asked: &Asked, mesh: &Mesh, control: &mut Control) {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         let wish = Wish {
@@ -345,7 +367,7 @@ impl Host {
             dir: &self.setup.dir,
             work_dir: Some(&self.setup.work_dir),
             ticket,
-            variables: &asked.variables(&self.mesh.own, ticket),
+            variables: &asked.variables(&mesh.own, ticket),
         };
         self.spawning.insert(ticket, local);
         let here = self.setup.tasks.get(self.setup.position);
@@ -368,12 +390,8 @@ impl Host {
         }
     }
 
-    fn send(&mut self, host: &str, message: &PmiWire) {
-        let bytes = minicbor::to_vec(message).expect("writing to memory cannot fail");
-        self.mesh.send(host, &Wire::Pmi(bytes.into()));
-    }
-
-    fn message(&mut self, from: &str, bytes: &[u8]) {
+    /// Another host has said something.
+    pub(crate) fn message(&mut self, from: &str, bytes: &[u8], mesh: &mut Mesh) {
         match minicbor::decode(bytes) {
             Ok(PmiWire::Round {
                 number,
@@ -383,11 +401,11 @@ impl Host {
             }) => {
                 let exchange = self.barriers.entry(number).or_default();
                 exchange.receive(round, status, parts);
-                self.advance(number);
+                self.advance(number, mesh);
             }
             Ok(PmiWire::Ask(name)) => {
                 let port = self.server.keep(&name);
-                self.send(from, &PmiWire::Answer(name, port));
+                send(mesh, from, &PmiWire::Answer(name, port));
             }
             Ok(PmiWire::Up(ticket, name)) => self.spawned(ticket, Some(&name)),
             Ok(PmiWire::Answer(name, port)) => self.server.answered(&name, port.as_deref()),
@@ -396,35 +414,46 @@ impl Host {
     }
 
     /// Sends what a barrier needs; lets the tasks go when all nodes have come.
-    fn advance(&mut self, number: u64) {
+    fn advance(&mut self, number: u64, mesh: &mut Mesh) {
         let Some(exchange) = self.barriers.get_mut(&number) else {
             return;
         };
         let due = exchange.advance();
         let result = exchange.result();
         for due in due {
-            let host = self.hosts[due.to].clone();
             let (round, status, parts) = (due.round, due.status, due.parts);
-            self.send(
-                &host,
-                &PmiWire::Round {
-                    number,
-                    round,
-                    status,
-                    parts,
-                },
-            );
+            let message = PmiWire::Round {
+                number,
+                round,
+                status,
+                parts,
+            };
+            send(mesh, &self.hosts[due.to], &message);
         }
         if let Some((_, parts)) = result {
             self.barriers.remove(&number);
             self.server.fenced(&parts);
         }
     }
+}
 
-    /// A node that is lost ends the step; srun sees it too. One whose tasks have all left is not missed.
-    fn gone(&mut self, host: &str, orderly: bool, control: &mut Control) {
-        if !orderly && let Some(at) = self.hosts.iter().position(|h| h == host) {
-            control.send(&FromHost::PeerLost(u32::try_from(at).unwrap_or(u32::MAX)));
+fn send(mesh: &mut Mesh, host: &str, message: &PmiWire) {
+    let bytes = minicbor::to_vec(message).expect("writing to memory cannot fail");
+    mesh.send(host, &Wire::Pmi(bytes.into()));
+}
+
+fn write_to(to: &mut Option<UnixStream>, output: &mut Vec<u8>) {
+    while !output.is_empty() {
+        let Some(socket) = to else {
+            return output.clear();
+        };
+        match socket.write(output) {
+            Ok(n) if n > 0 => {
+                output.drain(..n);
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+            _ => *to = None,
         }
     }
 }

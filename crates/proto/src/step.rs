@@ -316,6 +316,26 @@ pub struct StepSpec {
     #[n(46)]
     #[cbor(default)]
     pub hears_by_line: bool,
+    /// What its tasks run, as far as srun can tell.
+    #[n(47)]
+    #[cbor(default)]
+    pub program: ProgramKind,
+}
+
+/// Whether a program is one of MPI's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum ProgramKind {
+    /// It may be.
+    #[default]
+    #[n(0)]
+    Unknown,
+    /// It is not, and starts no other.
+    #[n(1)]
+    Plain,
+    /// It is linked to MPI, or to what programs find each other by.
+    #[n(2)]
+    Mpi,
 }
 
 impl StepSpec {

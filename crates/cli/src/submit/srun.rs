@@ -4,6 +4,7 @@
 mod hand_over;
 mod het;
 mod input;
+mod linked;
 mod multi_prog;
 mod output;
 mod request;
@@ -16,6 +17,7 @@ use super::holder::{Holder, NotGranted};
 use super::line::{self, Line};
 use super::say::{self, Say};
 use crate::connect::{Client, ConnectError, unexpected};
+use hand_over::Line as StepdLine;
 use muster_conf::endpoint;
 use muster_conf::options::{Chosen, Command, OptionError, Source, values};
 use muster_core::ids::JobId;
@@ -24,7 +26,6 @@ use muster_core::job_env;
 use muster_core::refusal::RefusalCode;
 use muster_core::spec::ExecContext;
 use muster_proto::client::{AllocationInfo, Query, Response};
-use hand_over::Line as StepdLine;
 use muster_proto::step::{AgentReply, AgentRequest, HetStep, StepCreated, StepSpec};
 use request::Streams;
 use session::Session;
@@ -105,7 +106,7 @@ fn mpi_kinds() -> String {
     if let Some(told) = told_by_muster() {
         return told;
     }
-    let mut text = "MPI plugin types are...\n\tnone\n\tpmi2\n".to_owned();
+    let mut text = "MPI plugin types are...\n\tnone\n\tauto\n\tpmi2\n".to_owned();
     if let Ok(library) = muster_pmix::library() {
         text += &format!(
             "\tpmix\nspecific pmix plugin versions available: pmix_v{}\n",
@@ -133,7 +134,7 @@ fn check_mpi(chosen: &Chosen) -> Result<(), OptionError> {
             let kind = given.value.as_deref().unwrap_or("");
             if matches!(
                 kind,
-                "none" | "" | "pmi2" | "pmix" | "pmix_v3" | "pmix_v4" | "pmix_v5"
+                "none" | "" | "auto" | "pmi2" | "pmix" | "pmix_v3" | "pmix_v4" | "pmix_v5"
             ) {
                 return Ok(());
             }
@@ -373,7 +374,9 @@ fn ask(stream: &mut AgentStream, spec: &mut StepSpec) -> std::io::Result<Option<
     // It is lent: a copy of it, with its environment, would be a good part of what this program does.
     let request = AgentRequest::Create(Box::new(std::mem::take(spec)));
     let sent = match hands_streams {
-        true => stream.send_with_streams(&request).map(|near| Some(StepdLine::new(near))),
+        true => stream
+            .send_with_streams(&request)
+            .map(|near| Some(StepdLine::new(near))),
         false => stream.send(&request).map(|()| None),
     };
     if let AgentRequest::Create(lent) = request {

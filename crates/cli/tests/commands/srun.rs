@@ -259,7 +259,7 @@ fn mpi_is_what_there_is() {
     assert_eq!(seen.code, 0);
     assert!(
         seen.stdout
-            .starts_with("MPI plugin types are...\n\tnone\n\tpmi2\n"),
+            .starts_with("MPI plugin types are...\n\tnone\n\tauto\n\tpmi2\n"),
         "{}",
         seen.stdout
     );

@@ -51,7 +51,7 @@ fn pmix() -> Finding {
             Finding::new(AREA, "libpmix", State::Good, text)
         }
         Err(e) => Finding::new(AREA, "libpmix", State::Note, e.to_string())
-            .advise("without it srun starts MPICH only (--mpi=pmi2); Debian: libpmix2"),
+            .advise("without it srun starts MPICH only; Debian: libpmix2"),
     }
 }
 
@@ -73,7 +73,8 @@ fn try_one(mpi: &Mpi, name: &str, scratch: &Scratch) -> Finding {
                 .advise("with its development package (Debian: libopenmpi-dev, libmpich-dev) its mpicc can build one");
         }
     };
-    let srun = format!("srun --mpi={} -n2 {program}", mpi.family.kind());
+    // As users do who know nothing of kinds.
+    let srun = format!("srun -n2 {program}");
     let mpirun = format!("salloc -Q -n2 {} -n 2 {program}", mpi.mpirun);
     let ways = [("srun", srun), ("mpirun", mpirun)];
     let tried = ways.map(|(way, command)| (way, time(mpi, &command, scratch)));

@@ -14,6 +14,7 @@ mod het;
 mod imb;
 mod interactive;
 mod mpi;
+mod mpi_default;
 mod mpich;
 mod network;
 mod node_fitness;

@@ -105,11 +105,16 @@ fn newer_mpicc() -> Option<PathBuf> {
 
 /// Compiles the program into the cluster's directory.
 fn build(c: &Cluster) {
+    c.write("program.c", PROGRAM);
+    compile(c, "program", "program.c");
+}
+
+/// Compiles a program into the cluster's directory.
+pub(crate) fn compile(c: &Cluster, name: &str, source: &str) {
     let lib = mpich().join("usr/lib/x86_64-linux-gnu");
     let include = mpich().join("usr/include/x86_64-linux-gnu/mpich");
-    c.write("program.c", PROGRAM);
     c.ok(&format!(
-        "gcc -o program program.c -I{} {}/libmpich.so.12 -Wl,-rpath,{}",
+        "gcc -o {name} {source} -I{} {}/libmpich.so.12 -Wl,-rpath,{}",
         include.display(),
         lib.display(),
         lib.display()

@@ -4,17 +4,17 @@ use super::Agent;
 use crate::shim::SHARED_MEMORY;
 use crate::shim::wire::{PmixOrder, UcxOrder};
 use muster_proto::node::JobGrant;
-use muster_proto::step::StepLaunch;
+use muster_proto::step::{ProgramKind, StepLaunch};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
 
 impl Agent {
-    /// What the step's host is told; nothing if the step uses no kind of MPI.
+    /// What the step's host is told; nothing if the step has none.
     pub(super) fn pmix_order(&self, grant: &JobGrant, launch: &StepLaunch) -> Option<PmixOrder> {
+        let tasks = launch.tasks.iter().map(Vec::len).sum();
         let asked = launch.spec.mpi.as_deref().filter(|m| !m.is_empty());
-        let kind = asked.unwrap_or(&self.settings.mpi_default);
-        let pmi = kind == "pmi2";
-        let version = if pmi { None } else { pmix_version(kind)? };
+        let (default, program) = (&self.settings.mpi_default, launch.spec.program);
+        let kind = served(asked, default, program, tasks)?;
         let slots: usize = grant
             .alloc
             .nodes
@@ -28,8 +28,12 @@ impl Agent {
                 "{}.{}.{}@{}",
                 self.options.cluster, grant.job, grant.attempt.0, launch.step
             ),
-            version,
-            pmi,
+            version: match kind {
+                Kind::Pmix(version) => version,
+                Kind::Pmi | Kind::Any => None,
+            },
+            pmi: kind == Kind::Pmi,
+            any: kind == Kind::Any,
             universe: u32::try_from(slots).unwrap_or(u32::MAX),
             listen: self.listen_ip(grant, launch),
             tmp_base: self.tmp_base(),
@@ -118,11 +122,42 @@ fn has_gpu() -> bool {
         .any(|name| Path::new("/dev").join(name).exists())
 }
 
-/// The version that a kind of MPI asks for, if it is PMIx: `pmix` takes any, `pmix_v4` only that.
-fn pmix_version(kind: &str) -> Option<Option<u32>> {
-    match kind.strip_prefix("pmix")? {
-        "" => Some(None),
-        rest => rest.strip_prefix("_v")?.parse().ok().map(Some),
+/// By what a step's tasks may find each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// PMIx, of this version if one was asked for.
+    Pmix(Option<u32>),
+    /// PMI-1 and PMI-2.
+    Pmi,
+    /// What each program looks for.
+    Any,
+}
+
+/// What a step's tasks are served by. Programs that need nothing get nothing, unless srun was told. A program that is alone
+/// need not find others; it is served where it is known to be one of MPI's, since Open MPI 4 wants to be told by PMIx
+/// that it is alone.
+fn served(asked: Option<&str>, default: &str, program: ProgramKind, tasks: usize) -> Option<Kind> {
+    let kind = kind(asked.unwrap_or(default))?;
+    if asked.is_none() && program == ProgramKind::Plain {
+        return None;
+    }
+    let alone = tasks <= 1 && program != ProgramKind::Mpi;
+    Some(kind).filter(|kind| *kind != Kind::Any || !alone)
+}
+
+/// `auto`, `pmi2`, `pmix` of any version, `pmix_v4`; nothing for `none`.
+fn kind(name: &str) -> Option<Kind> {
+    match name {
+        "auto" => Some(Kind::Any),
+        "pmi2" => Some(Kind::Pmi),
+        _ => match name.strip_prefix("pmix")? {
+            "" => Some(Kind::Pmix(None)),
+            rest => rest
+                .strip_prefix("_v")?
+                .parse()
+                .ok()
+                .map(|v| Kind::Pmix(Some(v))),
+        },
     }
 }
 
@@ -141,10 +176,27 @@ mod tests {
 
     #[test]
     fn kinds() {
-        assert_eq!(pmix_version("pmix"), Some(None));
-        assert_eq!(pmix_version("pmix_v4"), Some(Some(4)));
-        assert_eq!(pmix_version("pmi2"), None);
-        assert_eq!(pmix_version("none"), None);
-        assert_eq!(pmix_version("pmix_x"), None);
+        assert_eq!(kind("auto"), Some(Kind::Any));
+        assert_eq!(kind("pmix"), Some(Kind::Pmix(None)));
+        assert_eq!(kind("pmix_v4"), Some(Kind::Pmix(Some(4))));
+        assert_eq!(kind("pmi2"), Some(Kind::Pmi));
+        assert_eq!(kind("none"), None);
+        assert_eq!(kind("pmix_x"), None);
+    }
+
+    #[test]
+    fn programs_get_what_they_may_need() {
+        use ProgramKind::{Mpi, Plain, Unknown};
+        let auto = |program, tasks| served(None, "auto", program, tasks);
+        assert_eq!(auto(Mpi, 2), Some(Kind::Any));
+        assert_eq!(auto(Mpi, 1), Some(Kind::Any));
+        assert_eq!(auto(Unknown, 2), Some(Kind::Any));
+        assert_eq!(auto(Unknown, 1), None);
+        assert_eq!(auto(Plain, 2), None);
+        assert_eq!(served(None, "pmix", Plain, 2), None);
+        assert_eq!(served(None, "pmix", Unknown, 1), Some(Kind::Pmix(None)));
+        assert_eq!(served(None, "none", Mpi, 2), None);
+        assert_eq!(served(Some("none"), "auto", Mpi, 2), None);
+        assert_eq!(served(Some("pmi2"), "auto", Plain, 1), Some(Kind::Pmi));
     }
 }

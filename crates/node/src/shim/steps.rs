@@ -24,6 +24,8 @@ use std::path::{Path, PathBuf};
 
 /// Where memory that processes share has its names.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
+/// How names of directories begin that a step has for itself.
+const STEP_DIR: &str = "muster-pmix.";
 
 /// Daemons without a step that a job keeps at most.
 pub(crate) const SPARES_MAX: usize = 16;
@@ -144,6 +146,12 @@ impl Entry {
             spare.dismiss();
         }
     }
+}
+
+/// Whether a path leads to such a directory.
+pub(crate) fn is_step_dir(path: &str) -> bool {
+    let name = Path::new(path).file_name();
+    name.is_some_and(|name| name.as_encoded_bytes().starts_with(STEP_DIR.as_bytes()))
 }
 
 impl Shim {
@@ -375,7 +383,7 @@ impl Shim {
         let mut hasher = DefaultHasher::new();
         self.spool.hash(&mut hasher);
         let (uid, node, place) = (order.user.uid, &self.node, hasher.finish());
-        let name = format!("muster-pmix.{uid}.{}.{node}.{place:016x}", pmix.nspace);
+        let name = format!("{STEP_DIR}{uid}.{}.{node}.{place:016x}", pmix.nspace);
         let bases = [pmix.tmp_base.as_str(), SHARED_MEMORY];
         let mut dirs: Vec<PathBuf> = bases.map(|base| Path::new(base).join(&name)).into();
         dirs.dedup();

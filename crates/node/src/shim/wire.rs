@@ -440,6 +440,10 @@ pub(crate) struct PmixOrder {
     #[n(14)]
     #[cbor(default)]
     pub(crate) crowded_slack_us: u32,
+    /// PMI-1 and PMI-2 beside PMIx, which the node may not have.
+    #[n(15)]
+    #[cbor(default)]
+    pub(crate) any: bool,
 }
 
 /// What mpi.conf says of UCX, where step daemons' hosts are to use it.

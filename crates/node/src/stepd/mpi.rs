@@ -5,6 +5,7 @@
 mod hints;
 mod leftovers;
 
+use super::task::Task;
 use super::{Setting, Stepd};
 use crate::shim::wire::{PmixOrder, StepOrder, UcxOrder};
 use crate::sys;
@@ -15,7 +16,7 @@ use muster_pmix::control::{Environments, FromHost, ToHost};
 use muster_pmix::pmi::{PMI_FD, PmiSetup};
 use muster_pmix::{Endpoints, HostSetup, Tuning, UcxChoice};
 use muster_proto::frame::{self, Frames};
-use muster_proto::step::FromStepd;
+use muster_proto::step::{FromStepd, ProgramKind};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Uid;
 use std::collections::BTreeSet;
@@ -29,15 +30,36 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Variables of launchers around srun that would lead a task to another server than its own.
-const FOREIGN: [&str; 6] = [
+/// How variables begin by which launchers around srun tell their own processes where their server is. They would lead a
+/// task to another than its own, or to none.
+const FOREIGN: [&str; 16] = [
     "PMIX_",
-    "PMI_",
+    "PMI_APPNUM=",
+    "PMI_FD=",
+    "PMI_ID=",
+    "PMI_JOBID=",
+    "PMI_LOCAL_",
+    "PMI_PORT=",
+    "PMI_RANK=",
+    "PMI_SIZE=",
+    "PMI_SPAWNED=",
     "PMI2_",
     "OMPI_COMM_WORLD_",
     "OMPI_UNIVERSE_",
     "NS_META_SEG_SIZE=",
+    "MUSTER_PMIX_PARENT=",
+    "MUSTER_PMI_PUTS=",
 ];
+
+/// Whether a variable is one of those.
+pub(super) fn is_foreign(variable: &[u8]) -> bool {
+    // Most are not.
+    if !matches!(variable.first(), Some(b'P' | b'O' | b'N' | b'M')) {
+        return false;
+    }
+    let begins = |name: &&str| variable.starts_with(name.as_bytes());
+    FOREIGN.iter().any(begins) && !begins(&"PMIX_MCA_")
+}
 
 /// So long srun has to end a step of which a task aborts; where it does not, this node's tasks end.
 const ABORT_HEARD: Duration = Duration::from_secs(2);
@@ -117,7 +139,7 @@ impl Pmix {
         let environments = File::from(memfd_create(&*name, MFdFlags::MFD_CLOEXEC)?);
         let (control, far_end) = UnixStream::pair()?;
         let (mut sockets, mut far_ends) = (Vec::new(), Vec::new());
-        for _ in 0..if pmix.pmi { here } else { 0 } {
+        for _ in 0..if pmix.pmi || pmix.any { here } else { 0 } {
             let (own, far) = UnixStream::pair()?;
             sockets.push(OwnedFd::from(own));
             far_ends.push(far);
@@ -204,13 +226,8 @@ impl Pmix {
         Ok(())
     }
 
-    /// In a task's child: adds what the task is to find, takes out what would lead it astray.
+    /// In a task's child: adds what the task is to find.
     pub(super) fn adjust(&self, rank: u32, env: &mut Vec<CString>) {
-        env.retain(|v| {
-            let name = v.as_bytes();
-            name.starts_with(b"PMIX_MCA_")
-                || !FOREIGN.iter().any(|p| name.starts_with(p.as_bytes()))
-        });
         let length = self.environments.metadata().map_or(0, |m| m.len());
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
         if self.environments.read_exact_at(&mut bytes, 0).is_ok()
@@ -251,6 +268,48 @@ impl Stepd<'_> {
         }
     }
 
+    /// Tells the user of tasks that will not find each other because the site has said so.
+    pub(super) fn tell_of_singletons_ahead(&mut self) {
+        let spec = &self.order.launch.spec;
+        let tasks = self.task_count();
+        let is_mpi = spec.program == ProgramKind::Mpi && spec.mpi.is_none();
+        if is_mpi && tasks > 1 && self.order.pmix.is_none() {
+            let name = spec.argv.first().map_or("", String::as_str);
+            self.send(&FromStepd::Note(format!(
+                "slurmstepd: warning: mpi/none: {name} is linked to MPI, but MpiDefault is none: each of its {tasks} tasks \
+                 will take itself for the only one; with srun --mpi=auto they find each other"
+            )));
+        }
+    }
+
+    /// Tells the user of tasks that have all ended well and have not found each other, though they are MPI's.
+    fn tell_of_singletons(&mut self) {
+        let tasks = self.task_count();
+        let is_mpi = self.order.launch.spec.program == ProgramKind::Mpi;
+        let ended_well = |t: &Task| t.exit.is_some_and(|exit| exit.is_ok());
+        let apart = |p: &Pmix| !p.told.any && p.connected.is_empty();
+        let apart = self.pmix.as_ref().is_some_and(apart);
+        if is_mpi && apart && tasks > 1 && self.tasks.iter().all(ended_well) {
+            let kind = self.mpi_kind();
+            let name = self
+                .order
+                .launch
+                .spec
+                .argv
+                .first()
+                .map_or("", String::as_str);
+            self.send(&FromStepd::Note(format!(
+                "slurmstepd: warning: mpi/{kind}: {name} has not looked for {kind}: if it has called MPI_Init, each of its \
+                 {tasks} tasks took itself for the only one; srun --mpi=list tells what else there is"
+            )));
+        }
+    }
+
+    /// Tasks of the whole step.
+    fn task_count(&self) -> usize {
+        self.order.launch.tasks.iter().map(Vec::len).sum()
+    }
+
     /// Tasks cannot be started, or cannot go on.
     fn pmix_failed(&mut self, why: &str) {
         let (node, kind) = (&self.setting.node, self.mpi_kind());
@@ -288,8 +347,9 @@ impl Stepd<'_> {
         }
     }
 
-    /// All tasks have ended.
+    /// All tasks have ended: what they left goes.
     pub(super) fn remove_leftovers(&mut self) {
+        self.tell_of_singletons();
         if let Some(pmix) = &mut self.pmix {
             let well = self
                 .tasks
@@ -330,6 +390,8 @@ impl Stepd<'_> {
             FromHost::Connected(rank) => {
                 let first = pmix.connected.is_empty();
                 pmix.connected.insert(rank);
+                // It may have been another kind's program before.
+                pmix.finalized.remove(&rank);
                 if first {
                     self.send(&FromStepd::Joined);
                 }
@@ -379,6 +441,7 @@ impl Stepd<'_> {
     fn mpi_kind(&self) -> &'static str {
         match &self.order.pmix {
             Some(order) if order.pmi => "pmi2",
+            Some(order) if order.any => "auto",
             _ => "pmix",
         }
     }
@@ -519,22 +582,21 @@ fn become_host(
         listener: address.map(|a| (TcpListener::from(sys::adopt(4)), a.to_string())),
     };
     let first = if ends.listener.is_some() { 5 } else { 4 };
-    let served = if pmix.pmi {
-        let sockets = (first..next).map(|fd| sys::adopt(fd).into()).collect();
-        let setup = PmiSetup {
-            name: setup.nspace,
-            tasks: setup.tasks,
-            position: setup.position,
-            universe: setup.universe,
-            key: setup.key,
-            job: setup.job,
-            dir: setup.dir,
-            env: setup.env,
-            work_dir: order.launch.spec.work_dir.clone(),
-        };
-        muster_pmix::pmi::run(setup, ends, sockets)
-    } else {
-        muster_pmix::run(setup, ends)
+    let sockets = (first..next).map(|fd| sys::adopt(fd).into()).collect();
+    let pmi = PmiSetup {
+        name: setup.nspace.clone(),
+        tasks: setup.tasks.clone(),
+        position: setup.position,
+        universe: setup.universe,
+        key: setup.key.clone(),
+        job: setup.job,
+        dir: setup.dir.clone(),
+        env: setup.env.clone(),
+        work_dir: order.launch.spec.work_dir.clone(),
+    };
+    let served = match (pmix.pmi, pmix.any) {
+        (true, _) => muster_pmix::pmi::run(pmi, ends, sockets),
+        (false, any) => muster_pmix::run(setup, ends, any.then_some((pmi, sockets))),
     };
     let code = match served {
         Ok(()) => 0,

@@ -3,6 +3,7 @@
 //! started in the daemon's own memory instead of a copy.
 
 use super::Stepd;
+use super::mpi;
 use super::program::{self, Program};
 use super::streams::{Kind, Stream};
 use crate::pattern::{Symbols, expand};
@@ -373,7 +374,7 @@ impl Stepd<'_> {
     }
 }
 
-/// The step's environment without what is a task's own.
+/// The step's environment without what is a task's own, and without what leads to servers of others.
 fn inherited<'a>(order: &'a StepOrder, own: &Variables) -> impl Iterator<Item = &'a CStr> {
     let is_own = move |variable: &&CStr| {
         let names = own.iter().map(|(name, _)| name.as_str());
@@ -382,7 +383,10 @@ fn inherited<'a>(order: &'a StepOrder, own: &Variables) -> impl Iterator<Item = 
             rest.is_some_and(|rest| rest.first() == Some(&b'='))
         })
     };
-    order.env.iter().filter(move |v| !is_own(v))
+    order
+        .env
+        .iter()
+        .filter(move |v| !is_own(v) && !mpi::is_foreign(v.to_bytes()))
 }
 
 fn variable((name, value): (String, String)) -> Option<CString> {

@@ -208,14 +208,13 @@ impl Host {
                 jobs,
                 keeper,
             } => self.relatives_came(from, ticket, jobs, keeper),
-            // The link has dealt with it.
-            // The first five are the connection's own.
-            Wire::Bye
-            | Wire::Ucx(_)
-            | Wire::Reached
-            | Wire::Heard(_)
-            | Wire::Again(..)
-            | Wire::Pmi(_) => {}
+            Wire::Pmi(bytes) => {
+                if let Some(pmi) = &mut self.pmi {
+                    pmi.message(from, &bytes, &mut self.mesh);
+                }
+            }
+            // The connection's own.
+            Wire::Bye | Wire::Ucx(_) | Wire::Reached | Wire::Heard(_) | Wire::Again(..) => {}
         }
     }
 

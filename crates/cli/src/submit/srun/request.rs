@@ -1,5 +1,6 @@
 //! What srun asks the agent for: the step, and which of its streams come back here.
 
+use super::linked;
 use super::multi_prog;
 use super::terminal;
 use crate::submit::capture::{self, Environment};
@@ -238,6 +239,9 @@ pub(super) fn step(line: &Line, args: &[String]) -> Result<(StepSpec, Streams), 
     }
     if spec.pty.is_some() {
         spec.ntasks.get_or_insert(1);
+    }
+    if spec.mpi.as_deref() != Some("none") {
+        spec.program = linked::kind(&spec);
     }
     Ok((spec, streams))
 }

@@ -12,14 +12,21 @@ const SHARED_MEMORY: [&str; 2] = [
     "OMPI_MCA_btl_vader_backing_directory",
     "OMPI_MCA_btl_sm_backing_directory",
 ];
-/// Has hwloc, which libpmix and Open MPI bring along, not load its plugins for GPUs and displays, each with libraries of
-/// its own: a tenth of what Open MPI's ranks do in MPI_Init.
-const NO_GPU_PLUGINS: (&str, &str) = (
+/// Has hwloc, which libpmix and Open MPI bring along, not load plugins, each with libraries of its own: those for GPUs and
+/// displays, a tenth of what Open MPI's ranks do in MPI_Init, and libxml2 with all that it needs, another tenth. hwloc
+/// reads and writes XML without that, too.
+const NO_PLUGINS: (&str, &str) = (
     "HWLOC_PLUGINS_BLACKLIST",
-    "hwloc_gl.so,hwloc_opencl.so,hwloc_cuda.so,hwloc_nvml.so,hwloc_rsmi.so,hwloc_levelzero.so",
+    "hwloc_gl.so,hwloc_opencl.so,hwloc_cuda.so,hwloc_nvml.so,hwloc_rsmi.so,hwloc_levelzero.so,hwloc_xml_libxml.so",
 );
+/// Another, where nothing that MPI looks for can be on the PCI bus.
+const PCI_PLUGIN: &str = "hwloc_pci.so";
+/// What mpirun tells ranks that it has found by trying: memory is shared by files that are mapped.
+const SHARED_BY_FILES: (&str, &str) = ("OMPI_MCA_shmem_RUNTIME_QUERY_hint", "mmap");
 /// Has hwloc not read what is on the PCI bus: four fifths of the time in which it looks at a virtual machine.
 const NO_PCI: (&str, &str) = ("HWLOC_COMPONENTS", "-pci,-linux:pci");
+/// Has MPICH find itself by PMI-1.
+const MPICH_BY_PMI: (&str, &str) = ("MPIR_CVAR_PMI_VERSION", "1");
 /// Ways of Open MPI 4 and 5 to send messages (`btl`) by networks of their own. Their libraries look for devices, and
 /// read the kernel's table of symbols, in each rank before they say that there is nothing for them.
 const FABRICS: [&str; 4] = ["ofi", "openib", "uct", "usnic"];
@@ -29,7 +36,7 @@ const PARAMS_LIMIT: u64 = 1 << 20;
 /// What the host finds in its environment.
 pub(super) fn of_host(told: &PmixOrder) -> impl Iterator<Item = (&'static str, &'static str)> {
     let is_set = |name: &str| std::env::var_os(name).is_some();
-    let plugins = Some(NO_GPU_PLUGINS).filter(|_| told.no_gpus);
+    let plugins = Some(NO_PLUGINS).filter(|_| told.no_gpus);
     let pci = Some(NO_PCI).filter(|(name, _)| told.no_gpus && told.plain_network && !is_set(name));
     plugins.into_iter().chain(pci)
 }
@@ -48,7 +55,10 @@ pub(super) fn add(
     }
     if let Some(memory) = memory {
         for name in SHARED_MEMORY {
-            set_default(env, name, &memory.to_string_lossy());
+            // That of a step around this one may be on another node.
+            if value(env, name).is_none_or(|dir| crate::shim::is_step_dir(&dir)) {
+                set(env, name, &memory.to_string_lossy());
+            }
         }
     }
     for (name, value) in told.cross_memory.into_iter().flat_map(switches) {
@@ -58,10 +68,22 @@ pub(super) fn add(
         let files = params_files(env);
         skip_fabrics(&files, env);
     }
-    if told.no_gpus {
-        let (name, value) = NO_GPU_PLUGINS;
+    // MPICH 5 does not choose between the two by itself.
+    if told.any {
+        let (name, value) = MPICH_BY_PMI;
         set_default(env, name, value);
     }
+    if told.no_gpus {
+        let (name, value) = NO_PLUGINS;
+        let pci = if told.plain_network {
+            format!(",{PCI_PLUGIN}")
+        } else {
+            String::new()
+        };
+        set_default(env, name, &format!("{value}{pci}"));
+    }
+    let (name, value) = SHARED_BY_FILES;
+    set_default(env, name, value);
     // Ranks wait for each other without giving up the CPU unless they are told to.
     if crowded {
         set_default(env, "OMPI_MCA_mpi_yield_when_idle", "1");
