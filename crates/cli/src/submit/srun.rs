@@ -16,6 +16,7 @@ use super::holder::{Holder, NotGranted};
 use super::line::{self, Line};
 use super::say::{self, Say};
 use crate::connect::{Client, ConnectError, unexpected};
+use hand_over::Line as StepdLine;
 use muster_conf::endpoint;
 use muster_conf::options::{Chosen, Command, OptionError, Source, values};
 use muster_core::ids::JobId;
@@ -24,7 +25,6 @@ use muster_core::job_env;
 use muster_core::refusal::RefusalCode;
 use muster_core::spec::ExecContext;
 use muster_proto::client::{AllocationInfo, Query, Response};
-use hand_over::Line as StepdLine;
 use muster_proto::step::{AgentReply, AgentRequest, HetStep, StepCreated, StepSpec};
 use request::Streams;
 use session::Session;
@@ -373,7 +373,9 @@ fn ask(stream: &mut AgentStream, spec: &mut StepSpec) -> std::io::Result<Option<
     // It is lent: a copy of it, with its environment, would be a good part of what this program does.
     let request = AgentRequest::Create(Box::new(std::mem::take(spec)));
     let sent = match hands_streams {
-        true => stream.send_with_streams(&request).map(|near| Some(StepdLine::new(near))),
+        true => stream
+            .send_with_streams(&request)
+            .map(|near| Some(StepdLine::new(near))),
         false => stream.send(&request).map(|()| None),
     };
     if let AgentRequest::Create(lent) = request {

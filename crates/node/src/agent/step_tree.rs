@@ -266,7 +266,12 @@ pub(crate) fn ask_below(
         tree::branches(0..below.len(), launch.tree_width()).map(|branch: Range<usize>| {
             let at = first + branch.start..first + branch.end;
             let share = &below[branch.start];
-            let head = launch_at(launch.clone(), at.start, share, Some(own_address.to_owned()));
+            let head = launch_at(
+                launch.clone(),
+                at.start,
+                share,
+                Some(own_address.to_owned()),
+            );
             let names = launch.names.get(at).unwrap_or_default().to_vec();
             let below = below[branch.start + 1..branch.end].to_vec();
             let (peers, address) = (peers.clone(), share.address.clone());
