@@ -265,14 +265,7 @@ fn scontrol_lists() -> Vec<List> {
     let shown = crate::listing::scontrol::ENTITIES
         .iter()
         .map(|(name, _, _, status)| plain(name, *status));
-    let job = update_job::fields().map(|name| {
-        let only = update_job::SHOWN_ONLY.iter().find(|(n, _)| *n == name);
-        let status = only.map_or(Status::Works, |(_, why)| Status::StoredOnly {
-            why,
-            warn: false,
-        });
-        plain(name, status)
-    });
+    let job = update_job::fields().map(|name| plain(name, Status::Works));
     let not = update_job::REFUSED
         .iter()
         .map(|(name, why)| plain(name, Status::Refused(why)));

@@ -27,6 +27,8 @@ pub struct Endpoint {
     pub wait_time: Option<String>,
     /// `KillWait`, seconds.
     pub kill_wait_s: u32,
+    /// `GresTypes`.
+    pub gres_types: Vec<String>,
 }
 
 /// `$SLURM_CONF`, else `/etc/slurm/slurm.conf`.
@@ -66,6 +68,7 @@ pub fn read(path: &Path) -> io::Result<Endpoint> {
         kill_on_bad_exit: scan.kill_on_bad_exit,
         wait_time: scan.wait_time,
         kill_wait_s: scan.kill_wait_s.unwrap_or(KILL_WAIT_S),
+        gres_types: scan.gres_types,
     })
 }
 
@@ -80,6 +83,7 @@ struct Scan {
     kill_on_bad_exit: bool,
     wait_time: Option<String>,
     kill_wait_s: Option<u32>,
+    gres_types: Vec<String>,
 }
 
 const INCLUDE_DEPTH_MAX: u32 = 16;
@@ -99,7 +103,7 @@ impl Scan {
     fn line(&mut self, line: &str, path: &Path, depth: u32) -> io::Result<()> {
         let line = line.trim_start();
         // Only lines that begin with one of the letters that matter are looked at further.
-        if !line.starts_with(['c', 'C', 's', 'S', 'i', 'I', 'k', 'K', 'w', 'W']) {
+        if !line.starts_with(['c', 'C', 's', 'S', 'i', 'I', 'k', 'K', 'w', 'W', 'g', 'G']) {
             return Ok(());
         }
         if depth < INCLUDE_DEPTH_MAX
@@ -124,6 +128,10 @@ impl Scan {
             "killonbadexit" => {
                 let yes = ["1", "yes", "true"];
                 self.kill_on_bad_exit = yes.iter().any(|word| value.eq_ignore_ascii_case(word));
+            }
+            "grestypes" => {
+                let names = value.split(',').filter(|name| !name.is_empty());
+                self.gres_types.extend(names.map(str::to_owned));
             }
             "killwait" => self.kill_wait_s = value.parse().ok(),
             "waittime" => self.wait_time = Some(value.to_owned()),

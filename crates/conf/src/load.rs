@@ -481,6 +481,7 @@ fn build(path: &Path, whole: &Origin, mut found: Found, findings: &mut Findings)
         paths,
         slurmctld_debug: level(&reader, "SlurmctldDebug"),
         slurmd_debug: level(&reader, "SlurmdDebug"),
+        slurmd_parameters: reader.list("SlurmdParameters"),
         timeouts: timeouts(&reader),
         limits,
         enforce_part_limits: enforce_part_limits(&reader),

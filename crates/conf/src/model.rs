@@ -33,6 +33,8 @@ pub struct Config {
     pub slurmctld_debug: &'static str,
     /// `SlurmdDebug` as a level name.
     pub slurmd_debug: &'static str,
+    /// `SlurmdParameters`.
+    pub slurmd_parameters: Vec<String>,
     /// How long things may take.
     pub timeouts: Timeouts,
     /// How much there may be of things.

@@ -456,6 +456,10 @@ pub struct JobUpdate {
     /// `NodeList=`: the nodes that a running job keeps.
     #[n(22)]
     pub nodelist: Option<String>,
+    /// `Licenses`; empty clears.
+    #[n(23)]
+    #[cbor(default)]
+    pub licenses: Option<String>,
 }
 
 /// `scontrol update nodename=`.

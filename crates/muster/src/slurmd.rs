@@ -6,8 +6,8 @@ use crate::logging;
 use anyhow::{Context, Result, bail};
 use muster_conf::endpoint::{conf_path, controller_socket};
 use muster_conf::{Config, NodeDef, expand_path};
-use muster_node::AgentOptions;
-use std::path::PathBuf;
+use muster_node::{AgentOptions, SocketUnit};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// slurmd.
@@ -71,15 +71,12 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 }
 
 fn parse(args: &[String]) -> Result<Option<Args>> {
-    let mut parsed = Args::default();
+    let (mut parsed, mut machine) = (Args::default(), false);
     for (letter, value) in DAEMON.parse(args)? {
         match letter {
             'D' => parsed.foreground = true,
             'v' => parsed.verbose += 1,
-            'C' => {
-                print_machine()?;
-                return Ok(None);
-            }
+            'C' => machine = true,
             'h' => {
                 say!("{}", DAEMON.help());
                 return Ok(None);
@@ -95,6 +92,10 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
             _ => {}
         }
     }
+    if machine {
+        print_machine(parsed.conf)?;
+        return Ok(None);
+    }
     Ok(Some(parsed))
 }
 
@@ -105,10 +106,28 @@ fn hostname() -> Result<String> {
         .into_owned())
 }
 
-fn print_machine() -> Result<()> {
+/// What counts as a socket, if there is a configuration that says.
+fn socket_unit(conf: &Path) -> SocketUnit {
+    if !conf.exists() {
+        return SocketUnit::default();
+    }
+    let (config, _) = muster_conf::load(conf);
+    let has = |word: &str| {
+        let mut words = config.slurmd_parameters.iter();
+        words.any(|own| own.eq_ignore_ascii_case(word))
+    };
+    match () {
+        () if has("l3cache_as_socket") => SocketUnit::Cache,
+        () if has("numa_node_as_socket") => SocketUnit::NumaDomain,
+        () => SocketUnit::Package,
+    }
+}
+
+fn print_machine(conf: Option<PathBuf>) -> Result<()> {
     let host = hostname()?;
     let short = host.split('.').next().unwrap_or(&host);
-    let shape = muster_node::Shape::of_machine();
+    let socket = socket_unit(&conf.unwrap_or_else(conf_path));
+    let shape = muster_node::Shape::of_machine(socket);
     let text = std::fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
     let kib = text
         .lines()

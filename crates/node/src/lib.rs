@@ -20,7 +20,7 @@ mod stepd;
 mod sys;
 
 pub use agent::run;
-pub use binding::topology::Shape;
+pub use binding::topology::{Shape, SocketUnit};
 pub use cross_memory::CrossMemory;
 pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
 pub use options::AgentOptions;

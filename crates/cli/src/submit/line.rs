@@ -6,6 +6,7 @@ use super::say::{self, Say};
 use super::zone::{self, LocalZone};
 use crate::connect::{Client, ConnectError};
 use crate::people;
+use muster_conf::endpoint;
 use muster_conf::options::job::{self, Ambient, Built};
 use muster_conf::options::{Chosen, Command, OptionError, Source, environment, help};
 use muster_core::spec::Owner;
@@ -89,6 +90,12 @@ pub(super) fn read_in(
             }
         }
         environment::read(&mut chosen, |name| variable(&own, number, name));
+        if chosen
+            .value("gres")
+            .is_some_and(|gres| gres.eq_ignore_ascii_case("help"))
+        {
+            return Err(print(&gres_help()));
+        }
         let mut say = say;
         say.quiet = chosen.has("quiet");
         say.verbose = chosen.verbose;
@@ -99,6 +106,14 @@ pub(super) fn read_in(
         });
     }
     Ok(lines)
+}
+
+/// `--gres=help`: what the cluster has names for.
+fn gres_help() -> String {
+    let site = endpoint::read(&endpoint::conf_path());
+    let names = site.map(|site| site.gres_types).unwrap_or_default();
+    let lines = names.iter().map(|name| format!("{name}[[:type]:count]\n"));
+    format!("Valid gres options are:\n{}", lines.collect::<String>())
 }
 
 fn print(text: &str) -> ExitCode {

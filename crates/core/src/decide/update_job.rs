@@ -121,6 +121,7 @@ fn refuse_unless_pending(job: &Job, update: &JobUpdate) -> Result<(), Refusal> {
         ("Dependency", update.dependency.is_some()),
         ("Reservation", update.reservation.is_some()),
         ("StartTime", update.begin.is_some()),
+        ("Licenses", update.licenses.is_some()),
         (
             "the resources",
             update
@@ -310,6 +311,11 @@ fn new_spec(
     }
     if let Some(time_min) = update.time_min {
         spec.time_min = Some(time_min);
+    }
+    if let Some(licenses) = &update.licenses {
+        let licenses = Some(licenses.clone()).filter(|text| !text.is_empty());
+        super::submit::check_licenses(state, licenses.as_deref())?;
+        spec.licenses = licenses;
     }
     if let Some(requeue) = update.requeue {
         spec.requeue = Some(requeue);

@@ -64,6 +64,12 @@ fn jobs_and_tasks_have_the_gpus_that_they_count() {
         c.ok("srun -n1 --gres=gpu:b:1 --mem=10 bash -c 'echo $SLURM_JOB_GPUS ${CUDA_VISIBLE_DEVICES-none} $ROCR_VISIBLE_DEVICES'"),
         "2 none 2"
     );
+    for command in ["sbatch", "srun -n1", "salloc"] {
+        assert_eq!(
+            c.ok(&format!("{command} --gres=help true")),
+            "Valid gres options are:\ngpu[[:type]:count]"
+        );
+    }
 }
 
 #[test]

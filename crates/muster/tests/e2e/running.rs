@@ -109,6 +109,11 @@ fn what_a_pending_job_asks_for_is_changed() {
     c.ok(&format!("scontrol update JobId={job} Switches=1@30"));
     c.ok(&format!("scontrol update JobId={job} wait-for-switch=60"));
     assert_eq!(shown("Switches"), "Switches=1@00:01:00");
+    // A job's own fields, although reservations and licenses are entities too.
+    let none = c.run(&format!("scontrol update job {job} ReservationName=nope"));
+    assert!(none.err.contains("no reservation nope"), "{none:?}");
+    let none = c.run(&format!("scontrol update job {job} Licenses=foo:2"));
+    assert!(none.err.contains("0 licenses foo"), "{none:?}");
     c.ok(&format!("scontrol release {job}"));
     c.until_prints(
         &format!("sacct -X -n -P -j {job} -o State,AllocCPUS,NNodes"),

@@ -49,12 +49,25 @@ pub struct Shape {
     pub threads_per_core: u32,
 }
 
+/// What of a machine counts as a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SocketUnit {
+    /// A package.
+    #[default]
+    Package,
+    /// A NUMA domain (`numa_node_as_socket`).
+    NumaDomain,
+    /// The cores that share a last-level cache (`l3cache_as_socket`).
+    Cache,
+}
+
 impl Shape {
     /// That of this machine.
-    pub fn of_machine() -> Shape {
+    pub fn of_machine(socket: SocketUnit) -> Shape {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
-        Shape::read(Path::new("/sys/devices/system")).unwrap_or(Shape::flat(cpus))
+        let shape = Shape::read(Path::new("/sys/devices/system"), socket);
+        shape.unwrap_or(Shape::flat(cpus))
     }
 
     /// One socket of cores of a thread.
@@ -68,14 +81,18 @@ impl Shape {
     }
 
     /// The machine below `root`; `None` if it is not described. Parts that are unlike are not told apart.
-    fn read(root: &Path) -> Option<Shape> {
+    fn read(root: &Path, socket: SocketUnit) -> Option<Shape> {
         let online: CpuSet = ranges(&read(&root.join("cpu/online"))?)
             .into_iter()
             .collect();
         let threads = threads(root, &online);
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let cpus = number(threads.len());
-        let sockets = number(count(threads.iter().map(|t| t.package)));
+        let sockets = number(count(threads.iter().map(|t| match socket {
+            SocketUnit::Package => (t.package, 0, 0),
+            SocketUnit::NumaDomain => (t.package, t.ldom, 0),
+            SocketUnit::Cache => (t.package, t.ldom, t.cache),
+        })));
         let cores = number(count(threads.iter().map(|t| (t.package, t.ldom, t.core))));
         if cpus == 0 || cores == 0 {
             return None;
@@ -376,14 +393,27 @@ mod tests {
             threads_per_core,
         };
         let root = tree("shape", &machine());
-        assert_eq!(Shape::read(&root), Some(shape(16, 2, 4, 2)));
+        assert_eq!(
+            Shape::read(&root, SocketUnit::Package),
+            Some(shape(16, 2, 4, 2))
+        );
+        let by = |socket| Shape::read(&root, socket);
+        assert_eq!(by(SocketUnit::NumaDomain), Some(shape(16, 4, 2, 2)));
+        // Caches that are not described are those of the domains.
+        assert_eq!(by(SocketUnit::Cache), Some(shape(16, 4, 2, 2)));
         // Some threads are off.
         fs::write(root.join("cpu/online"), "0-8\n").unwrap();
-        assert_eq!(Shape::read(&root), Some(shape(9, 1, 9, 1)));
+        assert_eq!(
+            Shape::read(&root, SocketUnit::Package),
+            Some(shape(9, 1, 9, 1))
+        );
         fs::write(root.join("cpu/online"), "0-7\n").unwrap();
-        assert_eq!(Shape::read(&root), Some(shape(8, 2, 4, 1)));
+        assert_eq!(
+            Shape::read(&root, SocketUnit::Package),
+            Some(shape(8, 2, 4, 1))
+        );
         fs::remove_dir_all(&root).unwrap();
-        assert_eq!(Shape::read(&root), None);
+        assert_eq!(Shape::read(&root, SocketUnit::Package), None);
     }
 
     #[test]

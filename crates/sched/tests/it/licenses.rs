@@ -2,7 +2,9 @@
 
 use crate::drawn::drawn;
 use crate::world::{World, cluster, job, nodes, wide};
-use muster_core::command::{NameList, ReservationAsk, UserCommand};
+use muster_core::command::{
+    Command, Identity, JobTarget, JobUpdate, NameList, Reply, ReservationAsk, UserCommand,
+};
 use muster_core::ids::JobId;
 use muster_core::job::Reason;
 use muster_core::spec::JobSpec;
@@ -51,6 +53,39 @@ n3
     let drawn = drawn(&mut world, &ids, 8);
     let drawn: Vec<&str> = drawn.lines().map(str::trim_end).collect();
     assert_eq!(drawn.join("\n") + "\n", expected);
+}
+
+/// `scontrol update JobId= Licenses=`.
+#[test]
+fn a_job_that_waits_may_ask_for_fewer() {
+    let mut world = with(3);
+    let holder = world.submit(wants("foo:2", job(1, 60)));
+    let waits = world.submit(wants("foo:2", job(1, 60)));
+    world.pass_by_core();
+    assert_eq!(world.reason(waits), Reason::Licenses);
+    let ask = |job, licenses: &str| UserCommand::UpdateJob {
+        target: JobTarget {
+            job,
+            tasks: None,
+            component: None,
+        },
+        update: Box::new(JobUpdate {
+            licenses: Some(licenses.into()),
+            ..JobUpdate::default()
+        }),
+    };
+    // More than there are is refused, and of a job that runs nothing changes.
+    let root = Identity::default();
+    for (id, licenses) in [(waits, "foo:4"), (holder, "foo:1")] {
+        let reply = world.decide(&Command::User(root.clone(), ask(id, licenses)));
+        assert!(matches!(reply, Some(Reply::Refused(_))), "{reply:?}");
+    }
+    world.admin(ask(waits, "foo:1"));
+    assert_eq!(world.pass_by_core(), [waits]);
+    let third = world.submit(wants("foo:1,bar", job(1, 60)));
+    assert_eq!(world.pass_by_core(), []);
+    world.admin(ask(third, ""));
+    assert_eq!(world.pass_by_core(), [third]);
 }
 
 /// Who waits for licenses is not tried when nodes become free.

@@ -64,14 +64,15 @@ enum Entity {
 
 fn entity(pairs: &[Pair]) -> Entity {
     for pair in pairs {
+        // A job's fields may have the names of other entities.
+        if pair.is("jobid", 3) || pair.is("jobname", 4) {
+            return Entity::Job;
+        }
         if pair.is("nodename", 3) || pair.key == "nodes" && pairs.len() == 1 {
             return Entity::Node;
         }
         if pair.is("partitionname", 10) {
             return Entity::Partition;
-        }
-        if pair.is("jobid", 4) || pair.is("jobname", 4) {
-            return Entity::Job;
         }
         if pair.is("stepid", 4) {
             return Entity::Step;
@@ -84,7 +85,7 @@ fn entity(pairs: &[Pair]) -> Entity {
     match pairs.first() {
         Some(pair) if pair.is("partitionname", 3) => Entity::Partition,
         Some(pair) if pair.is("reservationname", 3) => Entity::Reservation,
-        Some(pair) if pair.key == "name" || pair.key == "job" => Entity::Job,
+        Some(pair) if pair.key == "name" => Entity::Job,
         Some(pair) if pair.is("slurmctlddebug", 2) && pairs.len() == 1 => Entity::Controller,
         _ => Entity::Other,
     }

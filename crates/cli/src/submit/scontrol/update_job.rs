@@ -74,6 +74,7 @@ const KEYS: &[(&str, usize, Read)] = &[
         c.ask()?.gres = values::gres(&p.value).ok_or("expected name[:type][:count]")?;
         Ok(())
     }),
+    ("licenses", 1, |c, p| set(&mut c.update.licenses, p)),
     ("mailtype", 5, |c, p| {
         if !p.value.is_empty() && !values::mail_type_is_known(&p.value) {
             return Err("expected types of mail such as END,FAIL".to_owned());
@@ -122,7 +123,10 @@ const KEYS: &[(&str, usize, Read)] = &[
         c.update.partitions = Some(list.map(str::to_owned).collect());
         Ok(())
     }),
-    ("prefer", 3, |c, p| shown(c, "prefer", p)),
+    ("prefer", 3, |c, p| {
+        c.ask()?.prefer = text(p);
+        Ok(())
+    }),
     ("priority", 2, |c, p| {
         c.update.priority = Some(match p.value.to_ascii_uppercase().as_str() {
             "TOP" => u32::MAX - 1,
@@ -213,7 +217,6 @@ pub(crate) const REFUSED: &[(&str, &str)] = &[
     ("clusters", "only this cluster is known"),
     ("clusterfeatures", "this cluster is not in a federation"),
     ("delayboot", "nodes are never rebooted for a job"),
-    ("licenses", "licenses of a job are set when it is submitted"),
     ("reboot", "nodes are never rebooted for a job"),
     (
         "resetaccruetime",
@@ -221,10 +224,6 @@ pub(crate) const REFUSED: &[(&str, &str)] = &[
     ),
     ("threadspec", "use CoreSpec"),
 ];
-
-/// Fields that are shown with the job and change nothing else.
-pub(crate) const SHOWN_ONLY: &[(&str, &str)] =
-    &[("prefer", "it is shown; nodes are not preferred by it")];
 
 /// Names of the fields that can be changed, in lower case.
 pub(crate) fn fields() -> impl Iterator<Item = &'static str> {
