@@ -28,7 +28,7 @@ fn a_step_daemon_serves_the_steps_of_its_job_one_after_another() {
          step bash -c 'echo daemon $PPID; umask; pwd; echo in $SLURM_STEP_ID, env $(env | grep -c ^SLURM_TASK_PID=$$)'\n\
          step /nosuch/program\n\
          echo given | step cat\n\
-         srun -Q -n2 bash -c 'echo daemon $PPID'\n\
+         srun -Q --mpi=none -n2 bash -c 'echo daemon $PPID'\n\
          step bash -c 'kill -SEGV $$'\n\
          step bash -c '(trap \"\" TERM; exec setsid sleep 1001) & echo $PPID'\n\
          step true\n",

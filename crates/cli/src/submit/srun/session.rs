@@ -472,8 +472,12 @@ impl Session {
             node.name,
             muster_core::hostlist::ranges(&left)
         ));
-        if self.meshed {
-            self.fail(ExitStatus { code: 1, signal: 0 });
+        let exit = ExitStatus { code: 1, signal: 0 };
+        match (self.meshed, self.joined) {
+            (true, true) => self.fail(exit),
+            // Nobody waits for its tasks, unless tasks are yet to join.
+            (true, false) => drop(self.missing.get_or_insert(exit)),
+            (false, _) => {}
         }
     }
 
