@@ -418,7 +418,7 @@ impl Session {
         }
         if !exit.is_ok() && self.rules.kill_on_bad_exit && !self.aborted {
             self.tell();
-            if self.meshed {
+            if self.meshed && self.joined {
                 self.fail(exit);
             } else {
                 self.terminate_gently();
