@@ -80,7 +80,9 @@ impl Srun {
         let reply = match both[0].any() == Some(true) {
             true => match frame::read(&mut &stepd) {
                 Ok(FromStepd::Created(created)) => AgentReply::Created(created),
-                other => panic!("{other:?}"),
+                Ok(other) => panic!("{other:?}"),
+                // The streams are not wanted.
+                Err(_) => frame::read(&mut agent).unwrap(),
             },
             false => frame::read(&mut agent).unwrap(),
         };
