@@ -98,6 +98,7 @@ impl Reports {
     /// A new connection: everything goes out again.
     pub(super) fn send_all_again(&mut self) {
         self.sent = 0;
+        self.ended = None;
     }
 
     /// Drops and gives those up to `seq`.

@@ -68,6 +68,7 @@ impl Srun {
         let line = OwnedFd::from(line);
         let mut agent = UnixStream::connect(node.spool.join("noded.sock")).unwrap();
         agent.set_read_timeout(Some(PATIENCE)).unwrap();
+        let by_line = spec.hears_by_line;
         let request = AgentRequest::Create(Box::new(spec));
         send_with(
             &agent,
@@ -76,11 +77,15 @@ impl Srun {
         );
         drop((input, output, errors, line));
         let mut both = [&stepd, &agent].map(|s| PollFd::new(s.as_fd(), PollFlags::POLLIN));
-        poll(&mut both, PollTimeout::NONE).unwrap();
+        if by_line {
+            poll(&mut both, PollTimeout::NONE).unwrap();
+        }
         let reply = match both[0].any() == Some(true) {
             true => match frame::read(&mut &stepd) {
                 Ok(FromStepd::Created(created)) => AgentReply::Created(created),
-                other => panic!("{other:?}"),
+                Ok(other) => panic!("{other:?}"),
+                // The streams are not wanted.
+                Err(_) => frame::read(&mut agent).unwrap(),
             },
             false => frame::read(&mut agent).unwrap(),
         };
