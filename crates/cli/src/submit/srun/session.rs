@@ -476,7 +476,7 @@ impl Session {
         match (self.meshed, self.joined) {
             (true, true) => self.fail(exit),
             // Nobody waits for its tasks, unless tasks are yet to join.
-            (true, false) => drop(self.missing.get_or_insert(exit)),
+            (true, false) => self.missing = self.missing.or(Some(exit)),
             (false, _) => {}
         }
     }
