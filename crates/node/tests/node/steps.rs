@@ -624,7 +624,8 @@ fn listed() {
     job.cpus = 2;
     node.run(&job);
     std::fs::read_to_string(&up).unwrap();
-    let mut s = spec(1, &dir, &["sh", "-c", "echo up; exec sleep 600"]);
+    // A process that executes another program just now has no environment yet to know it by.
+    let mut s = spec(1, &dir, &["sh", "-c", "sleep 600 & echo up; wait"]);
     s.ntasks = Some(2);
     let mut srun = Srun::ask(&node, s).connect();
     let pids = srun.started();
