@@ -6,9 +6,12 @@ use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use muster_cli::connect::Client;
 use muster_proto::client::{RequestBody, Response};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User, geteuid};
 use std::fs;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -42,6 +45,9 @@ Commands, each also as a link of that name; 'muster COMMAND --help' says more:
 
   muster help, muster version
 ";
+
+/// How long the daemons of a private cluster may take to end.
+const DOWN_MAX: Duration = Duration::from_secs(20);
 
 /// Where a private cluster lives.
 struct Home(PathBuf);
@@ -503,15 +509,23 @@ pub(crate) fn down(args: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Waits for daemons that were asked to end. They are nobody's children here, and who inherits them may leave them
+/// zombies for seconds: what counts is that they have ended.
 fn wait_for_end(pids: &[i32]) -> Result<()> {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + DOWN_MAX;
     for pid in pids {
-        while kill(Pid::from_raw(*pid), None).is_ok() {
-            if Instant::now() > until {
-                bail!("process {pid} does not end after SIGTERM; see its log");
+        // Gone already.
+        let Ok(process) = muster_node::pidfd(*pid) else {
+            continue;
+        };
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let wait = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+            match poll(&mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)], wait) {
+                Ok(0) => bail!("process {pid} does not end after SIGTERM; see its log"),
+                Err(Errno::EINTR) => {}
+                result => break result.map(drop).context("cannot wait for a process")?,
             }
-            // Not our child: there is nothing to wait on.
-            std::thread::sleep(Duration::from_millis(5));
         }
     }
     Ok(())

@@ -25,6 +25,7 @@ pub use cross_memory::CrossMemory;
 pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
 pub use options::AgentOptions;
 pub use shim::{SHIM_NAME, ShimStop, shim_main, stop_shim};
+pub use sys::pidfd;
 
 use muster_core::time::Timestamp;
 

@@ -459,8 +459,11 @@ pub(crate) fn session_of(pid: i32) -> Option<i32> {
     (sid > 0).then_some(sid)
 }
 
-/// A descriptor that becomes readable when the process ends.
-pub(crate) fn pidfd(pid: i32) -> io::Result<OwnedFd> {
+/// A descriptor that becomes readable when the process ends, whether or not its parent has heard of that.
+///
+/// # Errors
+/// `ESRCH`: there is no such process any more.
+pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: pidfd_open(2) takes numbers only and gives a new descriptor.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     let fd = RawFd::try_from(fd).unwrap_or(-1);
