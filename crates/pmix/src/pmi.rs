@@ -26,6 +26,9 @@ use std::os::unix::net::UnixStream;
 /// Number of the descriptor at which a task finds its socket: one that scripts do not use for files of theirs.
 pub const PMI_FD: i32 = 61;
 
+/// Says from what Intel MPI learns which ranks share a node.
+const INTEL_NODES: &str = "I_MPI_NODEMAP_ALGORITHM";
+
 /// What a host serves.
 #[derive(Clone, Debug)]
 pub struct PmiSetup {
@@ -180,12 +183,16 @@ impl Pmi {
         let spawned = Origin::read(&setup.env).is_some();
         let variable =
             |name: &str, value: String| ByteVec::from(format!("{name}={value}").into_bytes());
-        let shared = vec![
+        let mut shared = vec![
             variable("PMI_FD", PMI_FD.to_string()),
             variable("PMI_JOBID", setup.name.clone()),
             variable("PMI_SIZE", size.to_string()),
             variable("PMI_SPAWNED", u32::from(spawned).to_string()),
         ];
+        // Left alone it reads SLURM_TASKS_PER_NODE, takes "3,1" for two and two, and ranks wait for each other in vain.
+        if !setup.env.iter().any(|(name, _)| name == INTEL_NODES) {
+            shared.push(variable(INTEL_NODES, "pmi_process_mapping".to_owned()));
+        }
         let here = setup.tasks.get(setup.position).cloned().unwrap_or_default();
         let own = here
             .into_iter()

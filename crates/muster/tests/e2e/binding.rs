@@ -28,7 +28,7 @@ fn tasks_are_bound_to_the_cpus_of_their_step() {
         "srun -n{cpus} --cpu-bind=none {ALLOWED} | sort -u"
     ));
     assert_eq!(all, unbound);
-    let verbose = c.run(&format!("srun -n{cpus} --cpu-bind=verbose true"));
+    let verbose = c.run(&format!("srun -Q -n{cpus} --cpu-bind=verbose true"));
     let mut lines: Vec<&str> = verbose.err.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines.len(), cpus as usize, "{}", verbose.err);
@@ -38,7 +38,7 @@ fn tasks_are_bound_to_the_cpus_of_their_step() {
         "{}",
         lines[0]
     );
-    let none = c.run("srun -n1 --cpu-bind=v,none true").err;
+    let none = c.run("srun -Q -n1 --cpu-bind=v,none true").err;
     assert!(
         none.starts_with("cpu-bind=NONE - n1, task  0  0 ["),
         "{none}"
@@ -142,7 +142,7 @@ fn memory_is_bound_to_domains_that_exist() {
         c.ok(&format!("srun -n1 --mem-bind=prefer,mask_mem:0x1 {policy}")),
         "prefer:0"
     );
-    let verbose = c.run("srun -n1 --mem-bind=v,local true").err;
+    let verbose = c.run("srun -Q -n1 --mem-bind=v,local true").err;
     assert!(
         verbose.starts_with("mem-bind=LOC - n1, task  0  0 [")
             && verbose.ends_with("]: mask 0x1 set\n"),
@@ -174,9 +174,9 @@ fn memory_is_bound_to_domains_that_exist() {
 #[test]
 fn nodes_that_share_a_machine_bind_nothing_and_say_so() {
     let c = Cluster::start(2, 64);
-    let quiet = c.run("srun -N2 -n4 --cpu-bind=cores true");
+    let quiet = c.run("srun -Q -N2 -n4 --cpu-bind=cores true");
     assert_eq!((quiet.code, quiet.err.as_str()), (0, ""));
-    let verbose = c.run("srun -N1 -n1 --cpu-bind=v,cores true").err;
+    let verbose = c.run("srun -Q -N1 -n1 --cpu-bind=v,cores true").err;
     assert!(
         verbose.starts_with("cpu-bind=NONE - n1, task  0  0 ["),
         "{verbose}"
@@ -265,7 +265,7 @@ fn what_the_site_says_of_binding_counts_where_the_step_says_nothing() {
         )
     };
     let label = |c: &Cluster, options: &str| {
-        let ran = c.run(&format!("srun -n1 --cpu-bind=verbose {options} true"));
+        let ran = c.run(&format!("srun -Q -n1 --cpu-bind=verbose {options} true"));
         ran.err.split(' ').next().unwrap_or_default().to_owned()
     };
     let c = Cluster::from_conf(&conf(""));

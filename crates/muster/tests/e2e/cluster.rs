@@ -5,6 +5,9 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+/// How many seconds one command may take: more than any wait of a test.
+const RUN_MAX_S: &str = "360";
+
 /// Longest time anything may take that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -156,13 +159,14 @@ impl Cluster {
 
     /// A bash command with the cluster's commands on its path, in `dir`.
     pub(crate) fn command(&self, script: &str) -> Command {
+        self.prepared("bash", &["-c", script])
+    }
+
+    fn prepared(&self, program: &str, args: &[&str]) -> Command {
         let bin = self.home.join("bin");
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-        let mut command = Command::new("bash");
-        command
-            .args(["-c", script])
-            .current_dir(&self.dir)
-            .env("PATH", path);
+        let mut command = Command::new(program);
+        command.args(args).current_dir(&self.dir).env("PATH", path);
         for (key, _) in
             std::env::vars().filter(|(k, _)| k.starts_with("SLURM") || k.starts_with("SBATCH"))
         {
@@ -175,9 +179,10 @@ impl Cluster {
         command
     }
 
-    /// Runs a bash command to its end.
+    /// Runs a bash command to its end. One that hangs is ended and fails, so that the test tells what it knows.
     pub(crate) fn run(&self, script: &str) -> Ran {
-        ran(self.command(script).output().unwrap())
+        let args = ["--kill-after=10", RUN_MAX_S, "bash", "-c", script];
+        ran(self.prepared("timeout", &args).output().unwrap())
     }
 
     /// Runs a bash command that must succeed; what it printed, without blanks at the ends.

@@ -67,7 +67,7 @@ fn standard_streams_pass_through_srun() {
     c.write("mp.conf", "0 echo a%t\n1-2 echo b%t:%o\n");
     let out = c.ok("srun -l -n3 --multi-prog mp.conf | sort");
     assert_eq!(out, "0: a0\n1: b1:0\n2: b2:1");
-    let err = c.run("srun bash -c 'echo out; echo err >&2'");
+    let err = c.run("srun -Q bash -c 'echo out; echo err >&2'");
     assert_eq!((err.out.as_str(), err.err.as_str()), ("out\n", "err\n"));
 }
 

@@ -636,7 +636,7 @@ fn ranks_speak_pmix_over_nodes() {
     let c = Cluster::start(2, 4);
     c.write("speak.c", PMIX);
     c.ok("gcc -o speak speak.c $(pkg-config --cflags --libs pmix)");
-    let ran = c.run("srun --mpi=pmix -N2 -n4 --ntasks-per-node=2 ./speak | sort");
+    let ran = c.run("srun -Q --mpi=pmix -N2 -n4 --ntasks-per-node=2 ./speak | sort");
     assert_eq!(
         ran.out.trim(),
         "1 hears 7 of 0\n2 hears 7 of 0\n3 hears 7 of 0\n3 is signalled\nquery: can spawn\nquery: own name space",

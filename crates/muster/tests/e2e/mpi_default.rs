@@ -42,7 +42,7 @@ fn programs_of_any_mpi_are_one_job_without_being_told_so() {
     let out = c.ok("srun -N2 -n2 bash -c './mpich; ./open' | sort");
     let line = |rank: u32| format!("{rank} of 2: token 2, sum 1");
     assert_eq!(out, [0, 0, 1, 1].map(line).join("\n"));
-    let quiet = c.run("srun -n2 ./mpich > out; srun --mpi=auto -n2 ./open > out; SLURM_MPI_TYPE=auto srun -n2 ./open | sort -n");
+    let quiet = c.run("srun -Qn2 ./mpich > out; srun -Q --mpi=auto -n2 ./open > out; SLURM_MPI_TYPE=auto srun -Qn2 ./open | sort -n");
     assert_eq!(
         (quiet.out.trim_end(), quiet.err.as_str()),
         (ring(2).as_str(), "")
@@ -75,7 +75,7 @@ fn programs_that_the_site_has_not_find_each_other_are_told_of() {
          PartitionName=all Nodes=ALL Default=YES State=UP\n",
     );
     build(&c);
-    let ran = c.run("srun -N2 -n2 ./mpich");
+    let ran = c.run("srun -Q -N2 -n2 ./mpich");
     let alone = "0 of 1: token 1, sum 0";
     assert_eq!(ran.out.lines().collect::<Vec<_>>(), [alone; 2]);
     let told = "slurmstepd: warning: mpi/none: ./mpich is linked to MPI, but MpiDefault is none: each of its 2 tasks will \
@@ -83,7 +83,7 @@ fn programs_that_the_site_has_not_find_each_other_are_told_of() {
     assert_eq!(ran.err.trim_end(), told);
     assert_eq!(c.ok("srun --mpi=auto -N2 -n2 ./mpich | sort -n"), ring(2));
     // Who says so knows.
-    let ran = c.run("srun --mpi=none -N2 -n2 ./mpich; srun -N2 -n2 true; srun -n1 ./mpich");
+    let ran = c.run("srun -Q --mpi=none -N2 -n2 ./mpich; srun -Q -N2 -n2 true; srun -Qn1 ./mpich");
     assert_eq!((ran.out.lines().count(), ran.err.as_str()), (3, ""));
     // It does not speak PMIx.
     let ran = c.run("srun --mpi=pmix -N2 -n2 ./mpich");
@@ -134,9 +134,11 @@ fn newer_mpis_choose_one_way() {
     );
     for library in ["", "unset I_MPI_PMI_LIBRARY; "] {
         let out = c.ok(&format!(
-            "{env}; srun -N2 -n4 bash -c '{library}{at}/bin/IMB-MPI1 -npmin 4 -iter 1 Barrier'"
+            "{env} I_MPI_DEBUG=20; srun -N2 -n4 --distribution=plane=3 bash -c '{library}{at}/bin/IMB-MPI1 -npmin 4 -iter 1 Barrier'"
         ));
         assert!(out.contains("# #processes = 4"), "{library}{out}");
+        // Three of them at one node, whatever it makes of SLURM_TASKS_PER_NODE.
+        assert!(out.contains("(3 local ranks)"), "{library}{out}");
     }
     assert_clean(&c);
 }

@@ -160,7 +160,9 @@ fn of_scratch(home: &str) -> usize {
 fn a_check_that_is_killed_leaves_no_cluster() {
     let c = Cluster::start(1, 1);
     for signal in ["INT", "HUP", "TERM", "KILL"] {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_muster"));
+        // Started in the background of a shell, the tests themselves may ignore some of them.
+        let mut command = std::process::Command::new("env");
+        command.args(["--default-signal", env!("CARGO_BIN_EXE_muster")]);
         command.args(["bench", "mpi", "--ranks", "2", "--reps", "1000"]);
         let mut bench = command.stdout(std::process::Stdio::null()).spawn().unwrap();
         let home = std::env::temp_dir().join(format!("muster-scratch-{}", bench.id()));
