@@ -40,6 +40,49 @@ pub(crate) fn muster(release: bool) -> Result<PathBuf> {
     Ok(fs::canonicalize(built(&target(), release).join("muster"))?)
 }
 
+/// Builds it for release, by a profile of what it does where the toolchain can do that, and says where it is.
+pub(crate) fn profiled() -> Result<PathBuf> {
+    if let Some(given) = GIVEN.get() {
+        return Ok(given.clone());
+    }
+    let commands = commands(true)?;
+    let triple = host()?;
+    let Some(flag) = crate::profile::flag(&triple, commands.as_deref())? else {
+        return muster(true);
+    };
+    let program = with_flag(&triple, &flag, commands.as_deref())?;
+    let file = built(&target(), true).join("muster");
+    fs::create_dir_all(built(&target(), true))?;
+    // A link would change when the next build with counters writes its program.
+    let beside = file.with_extension("new");
+    fs::copy(&program, &beside)?;
+    fs::rename(&beside, &file)?;
+    Ok(fs::canonicalize(file)?)
+}
+
+/// Builds it for release with a flag for the compiler that commands, macros and build scripts do not get.
+pub(crate) fn with_flag(triple: &str, flag: &str, commands: Option<&Path>) -> Result<PathBuf> {
+    let flags = format!("target.{triple}.rustflags=[{flag:?}]");
+    let mut build = cargo(
+        &["build", "-p", "muster", "--target", triple, "--config", &flags],
+        true,
+    );
+    if let Some(commands) = commands {
+        build.env("MUSTER_COMMANDS", commands);
+    }
+    ensure!(build.status()?.success(), "muster does not build");
+    let program = built(&target().join(triple), true).join("muster");
+    Ok(fs::canonicalize(program)?)
+}
+
+/// The target that this machine is.
+fn host() -> Result<String> {
+    let out = Command::new("rustc").arg("-vV").output()?;
+    let text = String::from_utf8(out.stdout)?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc -vV names no host")?.to_owned())
+}
+
 /// Builds the commands; `None` where the toolchain has no such target and cannot get it.
 pub(crate) fn commands(release: bool) -> Result<Option<PathBuf>> {
     let triple = static_target();

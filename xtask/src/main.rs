@@ -15,13 +15,16 @@ mod mpi;
 mod mpi4py;
 mod numa;
 mod peer;
+mod profile;
 mod selection;
 mod sim;
 
 use anyhow::{Result, bail};
 
 const HELP: &str = "\
-cargo xtask build [--debug]   target/release/muster, with the commands linked statically inside
+cargo xtask build             target/release/muster, with the commands linked statically inside: built twice, the
+                              second time by a profile of what the first one does; [--plain] builds it once, [--debug]
+                              with debug assertions
 cargo xtask check             format, lints as errors, all tests
 cargo xtask clients           programs that stand on Slurm, installed from the package index, against a cluster
                               of their own: [NAME ...], see tests/clients
@@ -50,7 +53,8 @@ fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["build"] => build::muster(true).map(|_| ()),
+        ["build"] => build::profiled().map(|_| ()),
+        ["build", "--plain"] => build::muster(true).map(|_| ()),
         ["build", "--debug"] => build::muster(false).map(|_| ()),
         ["check"] => check::run(),
         ["clients", ..] => clients::run(&args[1..]),

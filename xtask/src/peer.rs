@@ -343,7 +343,7 @@ fn start_muster(home: &Path) -> Result<Product> {
 pub(crate) fn start_muster_of(home: &Path, conf: &str, words: &[&str]) -> Result<Product> {
     // Once: nothing is to be built between two measurements.
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| crate::build::muster(true).ok());
+    let built = BUILT.get_or_init(|| crate::build::profiled().ok());
     let muster = built.as_ref().context("muster does not build")?;
     let home_text = home.display().to_string();
     let guard = Guard::new(

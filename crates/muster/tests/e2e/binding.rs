@@ -176,7 +176,7 @@ fn nodes_that_share_a_machine_bind_nothing_and_say_so() {
     let c = Cluster::start(2, 64);
     let quiet = c.run("srun -Q -N2 -n4 --cpu-bind=cores true");
     assert_eq!((quiet.code, quiet.err.as_str()), (0, ""));
-    let verbose = c.run("srun -Q -N1 -n1 --cpu-bind=v,cores true").err;
+    let verbose = c.run("srun -Q -w n1 -n1 --cpu-bind=v,cores true").err;
     assert!(
         verbose.starts_with("cpu-bind=NONE - n1, task  0  0 ["),
         "{verbose}"
