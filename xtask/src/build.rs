@@ -64,7 +64,9 @@ pub(crate) fn profiled() -> Result<PathBuf> {
 pub(crate) fn with_flag(triple: &str, flag: &str, commands: Option<&Path>) -> Result<PathBuf> {
     let flags = format!("target.{triple}.rustflags=[{flag:?}]");
     let mut build = cargo(
-        &["build", "-p", "muster", "--target", triple, "--config", &flags],
+        &[
+            "build", "-p", "muster", "--target", triple, "--config", &flags,
+        ],
         true,
     );
     if let Some(commands) = commands {

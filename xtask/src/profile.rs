@@ -83,7 +83,8 @@ fn train(counting: &Path, place: &Path, raw: &Path) -> Result<()> {
     // Sockets lie in it, and their names must be short.
     let home = std::env::temp_dir().join(format!("muster-profile-{}", std::process::id()));
     let down = [&*counting.to_string_lossy(), "down", "--purge"];
-    let _guard = crate::guard::Guard::new(&down, &[("MUSTER_HOME", &*home.to_string_lossy())], None)?;
+    let _guard =
+        crate::guard::Guard::new(&down, &[("MUSTER_HOME", &*home.to_string_lossy())], None)?;
     let mut bash = Command::new("bash");
     bash.args(["-c", TRAINING]).stdin(Stdio::null());
     bash.env("MUSTER", counting).env("MUSTER_HOME", &home);
@@ -102,7 +103,9 @@ fn combine(program: &Path, raw: &Path, merged: &Path) -> Result<()> {
 
 /// The program that puts counts together: the toolchain's own, since their form changes with its version.
 fn merge_program() -> Result<Option<PathBuf>> {
-    let out = Command::new("rustc").args(["--print", "target-libdir"]).output()?;
+    let out = Command::new("rustc")
+        .args(["--print", "target-libdir"])
+        .output()?;
     let lib = PathBuf::from(String::from_utf8(out.stdout)?.trim());
     let program = lib.with_file_name("bin").join("llvm-profdata");
     if !program.exists() {

@@ -115,21 +115,34 @@ impl Cluster {
 
     /// The cluster that a slurm.conf describes.
     pub(crate) fn from_conf(conf: &str) -> Cluster {
-        Cluster::up(&["-f", given_conf(conf).to_str().unwrap()])
+        Cluster::given(conf, &[])
     }
 
     /// The same, its nodes emulated by one process.
     pub(crate) fn emulated(conf: &str) -> Cluster {
-        Cluster::up(&["-f", given_conf(conf).to_str().unwrap(), "--emulate"])
+        Cluster::given(conf, &["--emulate"])
+    }
+
+    fn given(conf: &str, args: &[&str]) -> Cluster {
+        let cluster = Cluster::fresh();
+        let file = cluster.dir.join("given.conf");
+        std::fs::write(&file, conf).unwrap();
+        cluster.up_again(&[&["-f", file.to_str().unwrap()], args].concat());
+        cluster
     }
 
     fn up(args: &[&str]) -> Cluster {
+        let cluster = Cluster::fresh();
+        cluster.up_again(args);
+        cluster
+    }
+
+    /// Its directories, in which nothing runs yet.
+    fn fresh() -> Cluster {
         let home = fresh_dir();
         let dir = home.join("work");
         std::fs::create_dir_all(&dir).unwrap();
-        let cluster = Cluster { home, dir };
-        cluster.up_again(args);
-        cluster
+        Cluster { home, dir }
     }
 
     /// `muster up` on the state that is there.
@@ -346,13 +359,6 @@ fn pid_of(file: &Path) -> i32 {
         .trim()
         .parse()
         .unwrap()
-}
-
-fn given_conf(text: &str) -> PathBuf {
-    let file = fresh_dir().join("given.conf");
-    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-    std::fs::write(&file, text).unwrap();
-    file
 }
 
 fn fresh_dir() -> PathBuf {
