@@ -39,8 +39,14 @@ fn early_text(script: &Path) {
     println!("cargo:rerun-if-changed=early_text.txt");
     let list = include_str!("early_text.txt");
     let functions = list.lines().filter(|line| !line.starts_with('#'));
+    // Where a profile says how often a function runs, its section's name says so, too.
+    let of = |name: &str| {
+        ["", "hot.", "unlikely."]
+            .map(|often| format!("\".text.{often}{name}\" \".text.{often}{name}.llvm.*\""))
+            .join(" ")
+    };
     let sections: String = functions
-        .map(|name| format!("*(\".text.{name}\" \".text.{name}.llvm.*\")\n"))
+        .map(|name| format!("*({})\n", of(name)))
         .collect();
     let text = format!("SECTIONS {{ .text.early : {{\n{sections}}} }} INSERT BEFORE .text\n");
     match std::fs::write(script, text) {
