@@ -67,16 +67,10 @@ impl State {
                     .nodes
                     .get(*position as usize)
                     .unwrap_or_else(|| panic!("job {id} has no node {position}: {event:?}"));
-                assert!(
-                    self.jobs[id].nodes_held.contains(*position),
-                    "job {id} does not hold its node {position}: {event:?}"
-                );
-                self.turn_job(*id, event);
+                let lent = self.give_up(*id, *position, event);
                 let power = self.power_key(share.node);
-                if let (Some(job), Some(node)) =
-                    (self.jobs.get(id), self.nodes.get_mut(share.node.0 as usize))
-                {
-                    node.give_back(job, share, *at);
+                if let Some(node) = self.nodes.get_mut(share.node.0 as usize) {
+                    node.give_back(*id, (share, &alloc), lent, *at);
                 }
                 self.power_moved(share.node, power);
             }
@@ -234,6 +228,24 @@ impl State {
             .get(&id)
             .and_then(|job| job.alloc.clone())
             .unwrap_or_else(|| panic!("job {id} has no allocation: {event:?}"))
+    }
+
+    /// A job gives a place of its allocation back; whether others had the CPUs that it has there.
+    fn give_up(&mut self, id: JobId, position: u32, event: &Event) -> bool {
+        let job = self.jobs.get_mut(&id);
+        let job = job.unwrap_or_else(|| panic!("job {id} does not exist: {event:?}"));
+        assert!(
+            job.nodes_held.contains(position),
+            "job {id} does not hold its node {position}: {event:?}"
+        );
+        let lent = job.cpus_lent;
+        // Only with the last one something else comes of it.
+        if job.completing && job.nodes_held.len() > 1 {
+            job.turn(event);
+        } else {
+            self.turn_job(id, event);
+        }
+        lent
     }
 
     fn turn_job(&mut self, id: JobId, event: &Event) {

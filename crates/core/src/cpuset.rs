@@ -1,74 +1,96 @@
 //! A set of CPU indices on one node.
 
-use minicbor::{Decode, Encode};
+use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 
-/// CPUs of one node by index, as a bitmap.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
-#[cbor(transparent)]
-pub struct CpuSet(#[n(0)] Vec<u64>);
+/// CPUs of one node by index, as a bitmap. Those up to 63 lie in the set itself: sets are copied for each share of each
+/// job, and on many nodes there is no other CPU. On the wire and on disk it is an array of words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CpuSet {
+    low: u64,
+    /// The words after the first; the last of them is never 0.
+    high: Vec<u64>,
+}
 
 impl CpuSet {
     /// The set {0, .., n-1}.
     pub fn first(n: u32) -> CpuSet {
-        let mut words = vec![u64::MAX; (n / 64) as usize];
-        if !n.is_multiple_of(64) {
-            words.push((1 << (n % 64)) - 1);
+        let word = |n: u32| match n {
+            64.. => u64::MAX,
+            n => (1 << n) - 1,
+        };
+        let high = n.saturating_sub(64);
+        CpuSet {
+            low: word(n),
+            high: (0..high.div_ceil(64))
+                .map(|place| word(high - place * 64))
+                .collect(),
         }
-        CpuSet(words)
     }
 
     /// Adds a CPU.
     pub fn insert(&mut self, cpu: u32) {
-        let word = (cpu / 64) as usize;
-        if self.0.len() <= word {
-            self.0.resize(word + 1, 0);
+        let bit = 1 << (cpu % 64);
+        match ((cpu / 64) as usize).checked_sub(1) {
+            None => self.low |= bit,
+            Some(place) => {
+                if self.high.len() <= place {
+                    self.high.resize(place + 1, 0);
+                }
+                self.high[place] |= bit;
+            }
         }
-        self.0[word] |= 1 << (cpu % 64);
     }
 
     /// Removes a CPU.
     pub fn remove(&mut self, cpu: u32) {
-        if let Some(word) = self.0.get_mut((cpu / 64) as usize) {
-            *word &= !(1 << (cpu % 64));
+        let bit = 1 << (cpu % 64);
+        match ((cpu / 64) as usize).checked_sub(1) {
+            None => self.low &= !bit,
+            Some(place) => {
+                if let Some(word) = self.high.get_mut(place) {
+                    *word &= !bit;
+                }
+                self.trim();
+            }
         }
-        self.trim();
     }
 
     /// Keeps what is in both.
     pub fn intersect_with(&mut self, other: &CpuSet) {
-        self.0.truncate(other.0.len());
-        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a &= b);
+        self.low &= other.low;
+        self.high.truncate(other.high.len());
+        let words = self.high.iter_mut().zip(&other.high);
+        words.for_each(|(a, b)| *a &= b);
         self.trim();
     }
 
     /// Whether it holds `cpu`.
     pub fn contains(&self, cpu: u32) -> bool {
-        self.0
-            .get((cpu / 64) as usize)
-            .is_some_and(|w| w & (1 << (cpu % 64)) != 0)
+        self.word((cpu / 64) as usize) & (1 << (cpu % 64)) != 0
     }
 
     /// How many CPUs it holds.
     pub fn len(&self) -> u32 {
-        self.0.iter().map(|w| w.count_ones()).sum()
+        let high: u32 = self.high.iter().map(|w| w.count_ones()).sum();
+        self.low.count_ones() + high
     }
 
     /// Whether it holds none.
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(|w| *w == 0)
+        self.low == 0 && self.high.is_empty()
     }
 
     /// The CPUs, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        self.0.iter().enumerate().flat_map(|(i, &w)| {
-            let mut rest = w;
+        self.words().zip(0u32..).flat_map(|(word, place)| {
+            let mut rest = word;
             std::iter::from_fn(move || {
                 if rest == 0 {
                     return None;
                 }
                 let bit = rest.trailing_zeros();
                 rest &= rest - 1;
-                Some(u32::try_from(i).unwrap_or(u32::MAX) * 64 + bit)
+                Some(place * 64 + bit)
             })
         })
     }
@@ -82,34 +104,83 @@ impl CpuSet {
 
     /// Adds all of `other`.
     pub fn union_with(&mut self, other: &CpuSet) {
-        if self.0.len() < other.0.len() {
-            self.0.resize(other.0.len(), 0);
+        self.low |= other.low;
+        if self.high.len() < other.high.len() {
+            self.high.resize(other.high.len(), 0);
         }
-        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a |= b);
+        let words = self.high.iter_mut().zip(&other.high);
+        words.for_each(|(a, b)| *a |= b);
     }
 
     /// Removes all of `other`.
     pub fn subtract(&mut self, other: &CpuSet) {
-        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a &= !b);
+        self.low &= !other.low;
+        let words = self.high.iter_mut().zip(&other.high);
+        words.for_each(|(a, b)| *a &= !b);
         self.trim();
     }
 
     /// Whether the two have a CPU in common.
     pub fn intersects(&self, other: &CpuSet) -> bool {
-        self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
+        let mut words = self.high.iter().zip(&other.high);
+        self.low & other.low != 0 || words.any(|(a, b)| a & b != 0)
     }
 
     /// Whether every CPU of `other` is in this set.
     pub fn is_superset(&self, other: &CpuSet) -> bool {
-        let has = |place: usize| self.0.get(place).copied().unwrap_or(0);
-        let mut words = other.0.iter().enumerate();
-        words.all(|(place, word)| word & !has(place) == 0)
+        let has = |place: usize| self.high.get(place).copied().unwrap_or(0);
+        let mut words = other.high.iter().enumerate();
+        other.low & !self.low == 0 && words.all(|(place, word)| word & !has(place) == 0)
+    }
+
+    fn word(&self, place: usize) -> u64 {
+        match place.checked_sub(1) {
+            None => self.low,
+            Some(place) => self.high.get(place).copied().unwrap_or(0),
+        }
+    }
+
+    /// All words, the first also where it is 0.
+    fn words(&self) -> impl Iterator<Item = u64> + '_ {
+        std::iter::once(self.low).chain(self.high.iter().copied())
     }
 
     fn trim(&mut self) {
-        while self.0.last() == Some(&0) {
-            self.0.pop();
+        while self.high.last() == Some(&0) {
+            self.high.pop();
         }
+    }
+}
+
+impl<C> Encode<C> for CpuSet {
+    fn encode<W: encode::Write>(
+        &self,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        let words = if self.is_empty() {
+            0
+        } else {
+            1 + self.high.len()
+        };
+        e.array(words as u64)?;
+        for word in self.words().take(words) {
+            e.u64(word)?;
+        }
+        Ok(())
+    }
+}
+
+impl<'b, C> Decode<'b, C> for CpuSet {
+    fn decode(d: &mut Decoder<'b>, ctx: &mut C) -> Result<CpuSet, decode::Error> {
+        let mut words: Vec<u64> = Decode::decode(d, ctx)?;
+        if words.is_empty() {
+            return Ok(CpuSet::default());
+        }
+        let low = words.remove(0);
+        let mut set = CpuSet { low, high: words };
+        set.trim();
+        Ok(set)
     }
 }
 
@@ -118,5 +189,58 @@ impl FromIterator<u32> for CpuSet {
         let mut set = CpuSet::default();
         cpus.into_iter().for_each(|cpu| set.insert(cpu));
         set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn set(cpus: &BTreeSet<u32>) -> CpuSet {
+        cpus.iter().copied().collect()
+    }
+
+    fn cpus() -> impl Strategy<Value = BTreeSet<u32>> {
+        proptest::collection::btree_set(0u32..200, 0..40)
+    }
+
+    proptest! {
+        #[test]
+        fn as_sets_of_numbers_are(a in cpus(), b in cpus(), n in 0u32..200) {
+            let (one, other) = (set(&a), set(&b));
+            let changed = |change: &dyn Fn(&mut CpuSet)| {
+                let mut out = one.clone();
+                change(&mut out);
+                out
+            };
+            prop_assert_eq!(changed(&|s| s.union_with(&other)), set(&(&a | &b)));
+            prop_assert_eq!(changed(&|s| s.subtract(&other)), set(&(&a - &b)));
+            prop_assert_eq!(changed(&|s| s.intersect_with(&other)), set(&(&a & &b)));
+            let without = a.iter().copied().filter(|cpu| *cpu != n).collect();
+            prop_assert_eq!(changed(&|s| s.remove(n)), set(&without));
+            prop_assert_eq!(one.intersects(&other), !a.is_disjoint(&b));
+            prop_assert_eq!(one.is_superset(&other), a.is_superset(&b));
+            prop_assert_eq!(one.contains(n), a.contains(&n));
+            prop_assert_eq!(one.len() as usize, a.len());
+            prop_assert_eq!(one.is_empty(), a.is_empty());
+            prop_assert_eq!(one.iter().collect::<BTreeSet<u32>>(), a);
+            prop_assert_eq!(CpuSet::first(n), (0..n).collect());
+        }
+
+        #[test]
+        fn written_as_its_words(a in cpus()) {
+            let mut words = vec![0u64; 4];
+            for cpu in &a {
+                words[(cpu / 64) as usize] |= 1 << (cpu % 64);
+            }
+            while words.last() == Some(&0) {
+                words.pop();
+            }
+            let bytes = minicbor::to_vec(&words).unwrap();
+            prop_assert_eq!(&minicbor::to_vec(set(&a)).unwrap(), &bytes);
+            prop_assert_eq!(minicbor::decode::<CpuSet>(&bytes).unwrap(), set(&a));
+        }
     }
 }

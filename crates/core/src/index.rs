@@ -291,7 +291,7 @@ impl State {
         self.dependents = BTreeMap::new();
         self.singletons = BTreeSet::new();
         self.by_owner = BTreeMap::new();
-        self.specs = HashMap::new();
+        self.specs = HashMap::default();
         self.by_reservation = BTreeMap::new();
         self.licenses_used = BTreeMap::new();
         self.limit_use = BTreeMap::new();

@@ -7,6 +7,7 @@ use minicbor::data::Type;
 use minicbor::encode::Write;
 use minicbor::{Decode, Decoder, Encode, Encoder};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// How the specification of a [`crate::job::Job`] is written and read: the context of its encoding.
@@ -124,23 +125,25 @@ pub(crate) mod field {
 impl State {
     /// The specification that a new submission has: the one that an equal submission has already, if there is one.
     pub(crate) fn share_spec(&mut self, spec: &Arc<JobSpec>) -> Arc<JobSpec> {
-        if let Some((known, _)) = self.specs.get_key_value(spec) {
-            let known = Arc::clone(known);
-            self.specs.entry(Arc::clone(&known)).and_modify(|n| *n += 1);
-            return known;
+        match self.specs.entry(Arc::clone(spec)) {
+            Entry::Occupied(mut known) => {
+                *known.get_mut() += 1;
+                Arc::clone(known.key())
+            }
+            Entry::Vacant(new) => {
+                new.insert(1);
+                Arc::clone(spec)
+            }
         }
-        self.specs.insert(Arc::clone(spec), 1);
-        Arc::clone(spec)
     }
 
     /// A submission that had this specification has another one now, or is gone.
     pub(crate) fn unshare_spec(&mut self, spec: &Arc<JobSpec>) {
-        let Some(submissions) = self.specs.get_mut(spec) else {
-            return;
-        };
-        *submissions -= 1;
-        if *submissions == 0 {
-            self.specs.remove(spec);
+        if let Entry::Occupied(mut known) = self.specs.entry(Arc::clone(spec)) {
+            *known.get_mut() -= 1;
+            if *known.get() == 0 {
+                known.remove();
+            }
         }
     }
 }

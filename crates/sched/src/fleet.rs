@@ -231,6 +231,8 @@ pub(crate) struct Fleet {
     pub(crate) node_by_name: HashMap<String, u32>,
     /// Nodes that changed.
     pub(crate) changes: Changes,
+    /// How often a node became usable or ceased to be.
+    pub(crate) flips: u64,
 }
 
 impl Fleet {
@@ -391,14 +393,21 @@ impl Fleet {
         let Some(source) = state.nodes.get(node as usize) else {
             return false;
         };
-        self.forget_proposed(node);
+        let undone = self.forget_proposed(node);
         let by_user = self.by_user;
         let view = &mut self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
         let consumable = self.config.as_ref().is_some_and(|c| c.memory_is_consumable);
-        view.free.clone_from(&source.free_cpus);
-        view.gres_used.clone_from(&source.used_gres);
-        view.kept = CpuSet::default();
+        let mut same = !undone && source.stopped == 0 && view.kept.is_empty();
+        same &= view.free == source.free_cpus
+            && view.gres_used == source.used_gres
+            && view.layers == source.shared_cpus;
+        if !same {
+            view.free.clone_from(&source.free_cpus);
+            view.gres_used.clone_from(&source.used_gres);
+            view.layers.clone_from(&source.shared_cpus);
+            view.kept = CpuSet::default();
+        }
         if source.stopped > 0 {
             view.kept = kept_for_stopped(state, source);
             view.free.subtract(&view.kept);
@@ -417,13 +426,17 @@ impl Fleet {
             tenants: tenants_of(state, source, by_user),
             by_user: source.only_user.is_some(),
         };
-        view.layers.clone_from(&source.shared_cpus);
         let more = room.has_more_than(&view.room);
         let flipped = room.usable != view.room.usable;
+        // What was planned for it and came about is no change.
+        same &= room == view.room;
         view.room = room;
-        for part in view.parts.clone() {
+        self.flips += u64::from(flipped);
+        for place in 0..self.nodes[node as usize].parts.len() {
+            let part = self.nodes[node as usize].parts[place];
             let part = &mut self.parts[part as usize];
             part.changed |= flipped;
+            same &= part.sharing.is_none() && !part.cpus.rule.bounds();
             let pos = part.pos_of[node as usize] as usize;
             part.cpus.sync(pos, state, source, &part.config.name);
             if let Some(sharing) = &mut part.sharing {
@@ -431,7 +444,9 @@ impl Fleet {
                 sharing.closed[pos] = closed_cpus(state, source, &part.config.name);
             }
         }
-        self.update_trees(node);
+        if !same {
+            self.update_trees(node);
+        }
         more
     }
 

@@ -3,11 +3,12 @@
 
 use crate::fleet::{Fleet, Room};
 use crate::ground::narrow;
-use crate::holds::Hold;
+use crate::holds::{Hold, Holds};
 use crate::queue::HeadKey;
 use muster_core::ids::JobId;
 use muster_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What a lane that did not fit waits for.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +31,7 @@ pub(crate) struct Reservation {
     /// Licenses are kept for the job as well.
     pub(crate) licensed: bool,
     /// By node. For a component of a heterogeneous job what is kept for all of its components.
-    pub(crate) holds: Vec<(u32, Hold)>,
+    pub(crate) holds: Arc<Vec<(u32, Hold)>>,
 }
 
 /// A node of which a promise keeps less than it did, or later.
@@ -57,13 +58,31 @@ impl Loosened {
 }
 
 impl Reservation {
+    /// What is left to others of what is kept is what these say.
+    pub(crate) fn narrow_to(&mut self, holds: &Holds) {
+        for (node, kept) in Arc::make_mut(&mut self.holds) {
+            let mut list = holds.of(*node).iter();
+            if let Some(hold) = list.find(|hold| hold.lane == kept.lane) {
+                kept.clone_from(hold);
+            }
+        }
+    }
+
     /// The nodes on which a job that this promise kept back might run under `new`.
     pub(crate) fn loosened_by(&self, new: Option<&Reservation>) -> Vec<Loosened> {
+        if new.is_some_and(|new| Arc::ptr_eq(&new.holds, &self.holds)) {
+            return Vec::new();
+        }
+        let all = new.map_or(&[][..], |new| &new.holds);
+        let mut from = 0;
         let looser =
             |new: &Hold, old: &Hold| new.start > old.start || new.spare.has_more_than(&old.spare);
         let loosened = self.holds.iter().filter_map(|(node, old)| {
-            let all = new.map_or(&[][..], |new| &new.holds);
-            let from = all.partition_point(|(other, _)| other < node);
+            // Both are in order.
+            from += all[from..]
+                .iter()
+                .take_while(|(other, _)| other < node)
+                .count();
             let mut here = all[from..].iter().take_while(|(other, _)| other == node);
             // Components of one job may have parts of a node: each of them keeps others from what it keeps.
             let kept = here.clone().any(|(_, new)| !looser(new, old));

@@ -32,6 +32,8 @@ pub(crate) struct Holds {
     /// Nodes and what is kept of them; those from `used` on are empty and wait to be used again.
     lists: Vec<(u32, Vec<Hold>)>,
     used: usize,
+    /// Less is left to others of something promised than when it was promised.
+    pub(crate) narrowed: bool,
 }
 
 impl Clone for Holds {
@@ -40,6 +42,7 @@ impl Clone for Holds {
             places: self.places.clone(),
             lists: self.lists[..self.used].to_vec(),
             used: self.used,
+            narrowed: self.narrowed,
         }
     }
 }
@@ -70,14 +73,17 @@ impl Holds {
             list.clear();
         }
         self.used = 0;
+        self.narrowed = false;
     }
 
     /// Adds promises to those that were made before.
     pub(crate) fn add(&mut self, made: &[(u32, Hold)]) {
         for (node, hold) in made {
-            let list = self.list(*node);
+            let place = self.place_of(*node);
+            let list = &mut self.lists[place].1;
             for earlier in list.iter_mut() {
                 if hold.start <= earlier.start && earlier.start < hold.end {
+                    self.narrowed = true;
                     take_away(&mut earlier.spare, &hold.needs);
                 }
             }
@@ -87,7 +93,9 @@ impl Holds {
 
     /// What is kept of a node is this from now on.
     pub(crate) fn set(&mut self, node: u32, holds: Vec<Hold>) {
-        *self.list(node) = holds;
+        let place = self.place_of(node);
+        self.lists[place].1 = holds;
+        self.narrowed = true;
     }
 
     /// A job of another starts now on a promised node and outlasts the promise's begin: less is left to others.
@@ -96,6 +104,7 @@ impl Holds {
             return;
         };
         let needs = needs_of(fleet, node, want);
+        self.narrowed = true;
         let list = self.lists[place].1.iter_mut();
         list.filter(|hold| hold.start < end)
             .for_each(|hold| take_away(&mut hold.spare, &needs));
@@ -106,12 +115,12 @@ impl Holds {
         (place != NO_LIST).then_some(place as usize)
     }
 
-    fn list(&mut self, node: u32) -> &mut Vec<Hold> {
-        let place = match self.place(node) {
+    /// The node's place in `lists`, which it has from now on.
+    fn place_of(&mut self, node: u32) -> usize {
+        match self.place(node) {
             Some(place) => place,
             None => self.new_list(node),
-        };
-        &mut self.lists[place].1
+        }
     }
 
     fn new_list(&mut self, node: u32) -> usize {

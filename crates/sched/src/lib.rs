@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod alike;
 mod cores;
 mod demand;
 mod device_demand;

@@ -4,6 +4,7 @@
 //! each time that a job on it ends. When something changes on a node, that node's part is worked out again and the
 //! rest stays, so that a pass does not look at all that runs.
 
+use crate::alike::Alike;
 use crate::demand::Demand;
 use crate::fleet::{Detail, Fleet, PartView, Room};
 use crate::ground::{end_after, minus, needs_of, take_away, tightest};
@@ -17,6 +18,7 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A node comes to hold more tasks of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +64,15 @@ struct Answer {
     start: Timestamp,
     picks: Vec<Pick>,
     /// What is kept for the job then, once that was asked for.
-    made: Vec<(u32, Hold)>,
+    made: Arc<Vec<(u32, Hold)>>,
+}
+
+/// What looks at nodes leave to the next look.
+#[derive(Default)]
+struct Scratch {
+    /// Who leaves, and when.
+    leaving: Vec<(Timestamp, usize)>,
+    alike: Alike,
 }
 
 impl Outlook {
@@ -99,12 +109,11 @@ impl Outlook {
             seen: fleet.changes.count(),
             answer: None,
         };
-        let mut scratch = Vec::new();
+        let (mut scratch, mut steps) = (Scratch::default(), Vec::new());
         for pos in 0..part.order.len() {
-            let steps = &mut Vec::new();
-            outlook.look(demand, fleet, part, pos, (&mut scratch, steps));
-            outlook.steps.append(steps);
+            outlook.look(demand, fleet, part, pos, (&mut scratch, &mut steps));
         }
+        outlook.steps = steps;
         outlook.steps.sort_unstable();
         outlook
     }
@@ -134,7 +143,7 @@ impl Outlook {
         }
         let is_new = |step: &Step| places.binary_search(&(step.pos as usize)).is_ok();
         self.steps.retain(|step| !is_new(step));
-        let (mut scratch, mut new) = (Vec::new(), Vec::new());
+        let (mut scratch, mut new) = (Scratch::default(), Vec::new());
         for pos in places.iter().copied() {
             self.look(demand, fleet, part, pos, (&mut scratch, &mut new));
         }
@@ -152,19 +161,20 @@ impl Outlook {
         fleet: &Fleet,
         part: &PartView,
         pos: usize,
-        (scratch, steps): (&mut Vec<(Timestamp, usize)>, &mut Vec<Step>),
+        (scratch, steps): (&mut Scratch, &mut Vec<Step>),
     ) {
         let node = part.order[pos];
         let view = &fleet.nodes[node as usize];
         let class = &fleet.classes[view.class as usize];
         let admitted = (0..demand.alternatives.len()).any(|a| demand.admits(a, view.class, node));
         let shared = part.shared_cpus(pos).filter(|_| self.shared);
+        let Scratch { leaving, alike } = scratch;
         let holds = |room: &Room| {
             let mut room = Cow::Borrowed(room);
             if let Some(cpus) = shared.filter(|cpus| *cpus > room.cpus) {
                 room.to_mut().cpus = cpus;
             }
-            match demand.tasks_in(class, &room) {
+            match alike.tasks_in(demand, (view.class, class), &room) {
                 most if admitted && most >= self.least => most,
                 _ => 0,
             }
@@ -176,20 +186,20 @@ impl Outlook {
         if !admitted || !view.room.usable {
             return;
         }
-        scratch.clear();
+        leaving.clear();
         for (at, tenant) in view.tenants.iter().enumerate() {
             let end = tenant.end((self.ends, self.endless));
             if end < NEVER {
-                scratch.push((end, at));
+                leaving.push((end, at));
             }
         }
-        scratch.sort_unstable();
+        leaving.sort_unstable();
         let (mut room, mut layers) = (view.room.clone(), view.layers.clone());
         let mut at = 0;
-        while at < scratch.len() {
-            let end = scratch[at].0;
-            while at < scratch.len() && scratch[at].0 == end {
-                view.tenants[scratch[at].1].leave(class, &mut room, &mut layers);
+        while at < leaving.len() {
+            let end = leaving[at].0;
+            while at < leaving.len() && leaving[at].0 == end {
+                view.tenants[leaving[at].1].leave(class, &mut room, &mut layers);
                 at += 1;
             }
             let most = holds(&room);
@@ -224,7 +234,7 @@ impl Outlook {
                 version,
                 start,
                 picks,
-                made: Vec::new(),
+                made: Arc::default(),
             });
         }
         self.answer.as_ref().map(|answer| answer.start)
@@ -236,17 +246,17 @@ impl Outlook {
         holds: &mut Holds,
         demand: &Demand,
         place: (&Fleet, &PartView, u32),
-    ) -> Vec<(u32, Hold)> {
+    ) -> Arc<Vec<(u32, Hold)>> {
         let Some(mut answer) = self.answer.take() else {
-            return Vec::new();
+            return Arc::default();
         };
         if answer.made.is_empty() {
             let found = (answer.start, answer.picks.as_slice());
-            answer.made = promise(holds, demand, place, found, self);
+            answer.made = Arc::new(promise(holds, demand, place, found, self));
         } else {
             holds.add(&answer.made);
         }
-        let made = answer.made.clone();
+        let made = Arc::clone(&answer.made);
         self.answer = Some(answer);
         made
     }
@@ -537,6 +547,12 @@ impl Ground for Future<'_> {
         Cow::Owned(room)
     }
 
+    fn tasks(&self, pos: usize) -> Option<u32> {
+        let alone = self.held.is_empty() && self.fleet.blocks.all.is_empty();
+        let exact = alone && !self.part.cpus.rule.bounds();
+        exact.then(|| self.most[pos])
+    }
+
     fn detail(&self, pos: usize) -> Option<Detail> {
         let ends = (self.ends, self.endless);
         self.fleet.detail_at(self.part.order[pos], self.start, ends)
@@ -573,6 +589,13 @@ impl Ground for Among<'_> {
             self.ground.room(pos)
         } else {
             Cow::Owned(Room::default())
+        }
+    }
+
+    fn tasks(&self, pos: usize) -> Option<u32> {
+        match self.kept[pos] {
+            true => self.ground.tasks(pos),
+            false => Some(0),
         }
     }
 

@@ -27,7 +27,7 @@ use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::cell::Cell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// Jobs of a shape whose wait for few leaf switches begins at once; the others' begins when they come this far.
 const SWITCH_WAITERS_MAX: usize = 32;
@@ -83,11 +83,11 @@ pub(crate) struct Pass<'a> {
     /// How many more tasks of a record may start; 0 once a job was started.
     left: NumberMap<JobId, u32>,
     /// How many more tasks of an array may start under its `%limit`.
-    budget: HashMap<JobId, u32>,
+    budget: NumberMap<JobId, u32>,
     /// Jobs whose turn is over because they wait, where several of a shape are promised nodes.
     promised: NumberSet<JobId>,
     /// What is ahead for lanes behind the first that waits, where nodes are kept for those too.
-    outlooks: HashMap<u32, Outlook>,
+    outlooks: NumberMap<u32, Outlook>,
     pub(crate) holds: Holds,
     /// When what is promised ends.
     pub(crate) hold_ends: BTreeSet<Timestamp>,
@@ -102,14 +102,14 @@ pub(crate) struct Pass<'a> {
     /// Jobs for which room is being made.
     pub(crate) claimed: usize,
     /// Promises made in this pass, by partition.
-    made: HashMap<u32, Reservation>,
+    made: NumberMap<u32, Reservation>,
     /// Promises of earlier passes in partitions that this one looks at, in order.
     earlier: BTreeSet<(HeadKey, usize)>,
     /// A job that others had been kept back for has started in another of its partitions.
     again: bool,
     /// Heterogeneous jobs that were tried, and what is promised to those that wait first, by leader.
-    het_tried: HashMap<JobId, het::Tried>,
-    het_promised: HashMap<JobId, Option<het::Promise>>,
+    het_tried: NumberMap<JobId, het::Tried>,
+    het_promised: NumberMap<JobId, Option<het::Promise>>,
 }
 
 impl<'a> Pass<'a> {
@@ -136,9 +136,9 @@ impl<'a> Pass<'a> {
             seen: NumberSet::default(),
             cursor: NumberMap::default(),
             left: NumberMap::default(),
-            budget: HashMap::new(),
+            budget: NumberMap::default(),
             promised: NumberSet::default(),
-            outlooks: HashMap::new(),
+            outlooks: NumberMap::default(),
             holds,
             hold_ends: BTreeSet::new(),
             limit_use: BTreeMap::new(),
@@ -146,11 +146,11 @@ impl<'a> Pass<'a> {
             closed,
             chosen: BTreeMap::new(),
             claimed: 0,
-            made: HashMap::new(),
+            made: NumberMap::default(),
             earlier: BTreeSet::new(),
             again: false,
-            het_tried: HashMap::new(),
-            het_promised: HashMap::new(),
+            het_tried: NumberMap::default(),
+            het_promised: NumberMap::default(),
         }
     }
 
@@ -440,6 +440,15 @@ impl<'a> Pass<'a> {
                 // Nodes are not kept for who waits for something else.
                 return;
             }
+        } else if self
+            .s
+            .queue
+            .lane(lane)
+            .cause()
+            .is_some_and(Reason::is_limit)
+        {
+            // What keeps it back is no lack of nodes: the next in line is the first that waits for those.
+            return;
         }
         self.keep_for(lane, key, het);
     }
@@ -555,12 +564,7 @@ impl<'a> Pass<'a> {
             let placement = no_nodes(self.licenses.are_untaken());
             return (placement, false, Some(Reason::Licenses));
         }
-        let ask = &self.state.jobs[&job].spec.ask;
-        let least = vec![
-            ("cpu".to_owned(), u64::from(ask.min_cpus())),
-            ("node".to_owned(), u64::from(ask.min_nodes)),
-        ];
-        if let Some(limit) = self.limit_for(job, lane.part, &least) {
+        if let Some(limit) = self.limit_at_least(job, lane.part) {
             let placement = no_nodes(self.limit_use.is_empty());
             return (placement, false, Some(limit));
         }
@@ -634,12 +638,11 @@ impl<'a> Pass<'a> {
             }
             let number = index(number);
             let mut made = self.made.remove(&number);
-            for (node, kept) in made.iter_mut().flat_map(|made| &mut made.holds) {
-                // Jobs that passed by, and promises to others, have left less since it was made.
-                let mut list = self.holds.of(*node).iter();
-                if let Some(hold) = list.find(|hold| hold.lane == kept.lane) {
-                    kept.clone_from(hold);
-                }
+            // Jobs that passed by, and promises to others, have left less since it was made.
+            if self.holds.narrowed
+                && let Some(made) = &mut made
+            {
+                made.narrow_to(&self.holds);
             }
             part.reservation = made;
         }
@@ -667,6 +670,9 @@ impl<'a> Pass<'a> {
     /// Those that are first in a partition while others wait for nodes of it in one of a higher tier.
     fn below_others(&self) -> BTreeSet<JobId> {
         let (heads, views) = (&self.s.queue.parts, &self.s.fleet.parts);
+        if views.len() < 2 {
+            return BTreeSet::new();
+        }
         let waiting = || heads.iter().zip(views).filter(|(p, _)| p.head.is_some());
         let mut highest: BTreeMap<u32, u32> = BTreeMap::new();
         for (_, view) in waiting().filter(|(_, view)| view.own.is_none()) {
@@ -688,6 +694,9 @@ impl<'a> Pass<'a> {
     }
 
     fn reasons(&mut self) {
+        if self.s.queue.announce.is_empty() && self.s.queue.refused.is_empty() {
+            return;
+        }
         let below = self.below_others();
         let queue = &mut self.s.queue;
         let heads: BTreeSet<JobId> = queue.parts.iter().filter_map(|p| p.head).collect();

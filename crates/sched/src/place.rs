@@ -9,6 +9,7 @@ mod bound;
 mod leaves;
 mod segments;
 
+use crate::alike::Alike;
 use crate::demand::Demand;
 use crate::device_demand::JobShare;
 use crate::fleet::{Detail, Fleet, NOWHERE, PartView, Room, free_gpus};
@@ -33,6 +34,10 @@ pub(crate) trait Ground {
     }
     /// The room on the node at a place.
     fn room(&self, pos: usize) -> Cow<'_, Room>;
+    /// Tasks of the job that it holds, where that is known without a look at its room.
+    fn tasks(&self, _pos: usize) -> Option<u32> {
+        None
+    }
     /// What is free there one by one, where that is known.
     fn detail(&self, _pos: usize) -> Option<Detail> {
         None
@@ -135,6 +140,7 @@ pub(crate) fn choose(
             alternative,
             least_nodes: demand.min_nodes,
             short: Cell::new(Shortfall::ANYTHING),
+            alike: Alike::default(),
         };
         for _ in 0..WIDENED_MAX {
             let Some(chosen) = search.run() else {
@@ -173,6 +179,7 @@ struct Search<'a, G: Ground> {
     least_nodes: u32,
     /// What was missing, where that is known.
     short: Cell<Shortfall>,
+    alike: Alike,
 }
 
 /// The fewest nodes that could do, each with its even part.
@@ -364,15 +371,28 @@ impl<G: Ground> Search<'_, G> {
 
     fn candidate(&self, pos: usize, least: u32) -> Option<Candidate> {
         let node = self.part.order[pos];
-        let class = self.fleet.nodes[node as usize].class;
-        if !self.demand.admits(self.alternative, class, node) {
+        let number = self.fleet.nodes[node as usize].class;
+        if !self.demand.admits(self.alternative, number, node) {
             return None;
         }
+        // Only where more than tasks counts the room itself matters.
+        let counts = self.part.network.is_none() && !self.by_load() && !self.demand.is_intricate();
+        if counts && let Some(most) = self.ground.tasks(pos) {
+            return (most >= least.max(1)).then_some(Candidate {
+                pos,
+                node,
+                most,
+                cpus: 0,
+                gpus: 0,
+                share: JobShare::default(),
+            });
+        }
         let room = self.ground.room(pos);
-        let class = &self.fleet.classes[class as usize];
+        let class = &self.fleet.classes[number as usize];
+        let tasks = self.alike.tasks_in(self.demand, (number, class), &room);
         let mut pick = Pick {
             node,
-            tasks: self.demand.tasks_in(class, &room),
+            tasks,
             share: JobShare::default(),
         };
         if pick.tasks < least.max(1) {

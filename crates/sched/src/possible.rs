@@ -2,6 +2,8 @@
 //! and whichever of them are up, is refused at once: its owner is there to hear of it. What is only too large for the
 //! partition waits, as partitions grow.
 
+use crate::demand::Demand;
+use crate::fleet::Fleet;
 use crate::queue::{feasible, partitions_of};
 use crate::scheduler::Scheduler;
 use muster_core::event::Event;
@@ -10,11 +12,57 @@ use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::spec::JobSpec;
 use muster_core::state::State;
 use muster_core::time::TimeLimit;
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// Submissions of which it is kept what they need until they are queued.
+const LOOKED_AT_MAX: usize = 32;
 
 /// The last submission that was found possible: many are alike.
 #[derive(Debug, Default)]
 pub(crate) struct Known(Option<(Arc<JobSpec>, TimeLimit)>);
+
+/// What was found when submissions were looked at, so that it is not worked out again when they are queued. It holds as
+/// long as no node goes out of service or comes back.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    /// [`Fleet::flips`] by then.
+    flips: u64,
+    /// Specification, limit, partition, and what the job needs there.
+    found: VecDeque<(Arc<JobSpec>, TimeLimit, u32, Result<Demand, Reason>)>,
+}
+
+impl Looked {
+    fn note(
+        &mut self,
+        fleet: &Fleet,
+        (spec, limit, part): (&Arc<JobSpec>, TimeLimit, u32),
+        found: Result<Demand, Reason>,
+    ) {
+        if self.flips != fleet.flips {
+            (self.flips, self.found) = (fleet.flips, VecDeque::new());
+        }
+        self.found.truncate(LOOKED_AT_MAX - 1);
+        self.found
+            .push_front((Arc::clone(spec), limit, part, found));
+    }
+
+    /// What jobs with that very specification need in a partition, if that was worked out just now.
+    pub(crate) fn take(
+        &mut self,
+        fleet: &Fleet,
+        (spec, limit, part): (&Arc<JobSpec>, TimeLimit, u32),
+    ) -> Option<Result<Demand, Reason>> {
+        if self.flips != fleet.flips {
+            return None;
+        }
+        let same = |known: &(Arc<JobSpec>, TimeLimit, u32, Result<Demand, Reason>)| {
+            Arc::ptr_eq(&known.0, spec) && known.1 == limit && known.2 == part
+        };
+        let at = self.found.iter().position(same)?;
+        self.found.swap_remove_front(at).map(|known| known.3)
+    }
+}
 
 impl Known {
     fn is_like(&self, spec: &JobSpec, limit: TimeLimit) -> bool {
@@ -47,11 +95,17 @@ impl Scheduler {
         let fleet = &self.fleet;
         let names = partitions_of(spec, &[]);
         let parts = names.iter().filter_map(|name| fleet.part_by_name.get(name));
-        let mut verdicts = parts.map(|part| {
-            let part = &fleet.parts[*part as usize];
-            feasible(&spec.ask, limit, fleet, part, None).err()
+        let mut looked = std::mem::take(&mut self.queue.looked);
+        let mut verdicts = parts.map(|number| {
+            let part = &fleet.parts[*number as usize];
+            let found = feasible(&spec.ask, limit, fleet, part, None);
+            let verdict = found.as_ref().err().copied();
+            looked.note(fleet, (spec, limit, *number), found);
+            verdict
         });
-        if !names.is_empty() && verdicts.all(|reason| reason == Some(Reason::BadConstraints)) {
+        let never = verdicts.all(|reason| reason == Some(Reason::BadConstraints));
+        self.queue.looked = looked;
+        if !names.is_empty() && never {
             let text = format!(
                 "no nodes of partition {} can ever give it what it asks for",
                 names.join(",")

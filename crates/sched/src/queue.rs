@@ -19,17 +19,19 @@ use crate::licenses::asked;
 use crate::node_map::NumberMap;
 use crate::order::Order;
 use crate::place::Shortfall;
+use crate::possible::Looked;
 use muster_core::account_limits::Scope;
 use muster_core::het::HetPart;
 use muster_core::ids::JobId;
 use muster_core::job::{Job, Reason};
 use muster_core::licenses::Counts;
+use muster_core::quick_hash::QuickHash;
 use muster_core::spec::JobSpec;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 /// Specifications by which a shape is known at most: beyond, what they cost in memory is not worth it.
@@ -106,7 +108,8 @@ pub(crate) struct Queue {
     shapes: Slab<Shape>,
     lanes: Slab<Lane>,
     /// Shapes by hash; only looked up, never iterated.
-    by_hash: HashMap<u64, Vec<u32>>,
+    by_hash: NumberMap<u64, Vec<u32>>,
+    hash: QuickHash,
     /// Shapes by the place in memory of a specification that their jobs share; the shape holds on to it. Only a short
     /// way: what is not found here is found by hash.
     by_spec: NumberMap<u64, u32>,
@@ -136,6 +139,8 @@ pub(crate) struct Queue {
     /// The jobs, likewise.
     pub(crate) claimants: BTreeMap<JobId, u32>,
     stamps: u64,
+    /// What was found when jobs were submitted that are not queued yet.
+    pub(crate) looked: Looked,
 }
 
 impl Queue {
@@ -268,10 +273,7 @@ impl Queue {
     }
 
     fn shape_for(&mut self, state: &State, fleet: &Fleet, job: &Job, kind: Kind) -> u32 {
-        // Fixed keys: the hash is the same in every run.
-        let mut hasher = DefaultHasher::new();
-        kind.hash(&mut hasher);
-        let hash = hasher.finish();
+        let hash = self.hash.hash_one(&kind);
         if let Some(&shape) = self
             .by_hash
             .get(&hash)
@@ -295,7 +297,11 @@ impl Queue {
         self.by_hash.entry(hash).or_default().push(shape);
         for (part, ordinal) in parts.into_iter().zip(0..) {
             let view = &fleet.parts[part as usize];
-            let demand = feasible(&ask, limit, fleet, view, user);
+            let known = match user {
+                None => self.looked.take(fleet, (&job.spec, limit, part)),
+                Some(_) => None,
+            };
+            let demand = known.unwrap_or_else(|| feasible(&ask, limit, fleet, view, user));
             let least_cpus = least_cpus(&demand, fleet);
             self.stamps += 1;
             let lane = Lane {

@@ -2,6 +2,7 @@
 
 use crate::fleet::Fleet;
 use crate::holds::Holds;
+use crate::node_map::NumberMap;
 use crate::outlook::Outlook;
 use crate::pass::Pass;
 use crate::planned::PlannedEnds;
@@ -19,7 +20,7 @@ use muster_core::refusal::Refusal;
 use muster_core::spec::{JobSpec, Sharing};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Changes of nodes that are kept; who has not seen them begins anew.
 const CHANGES_KEPT: usize = 10_000;
@@ -82,7 +83,7 @@ pub struct Scheduler {
     /// When jobs give up their wish for few leaf switches.
     relents: BTreeSet<(Timestamp, JobId)>,
     /// When and where the first job that waits in a partition will fit, by partition.
-    pub(crate) outlooks: HashMap<u32, (u64, Outlook)>,
+    pub(crate) outlooks: NumberMap<u32, (u64, Outlook)>,
     /// Where a pass has its promises: empty between passes.
     pub(crate) holds: Holds,
     rebuild: bool,

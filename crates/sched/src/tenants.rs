@@ -7,7 +7,7 @@ use crate::planned::PlannedEnds;
 use crate::sharing::{Tenants, lend};
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::JobId;
-use muster_core::job::NodeShare;
+use muster_core::job::{Allocation, NodeShare};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use std::collections::HashMap;
@@ -74,6 +74,12 @@ impl Tenant {
             proposed: false,
             part,
         }
+    }
+
+    /// Whether it has the same, and until the same time.
+    fn is_like(&self, other: &Tenant) -> bool {
+        let times = |t: &Tenant| (t.planned, t.limit, t.mib, t.part, t.lent);
+        times(self) == times(other) && self.cpus == other.cpus && self.gres == other.gres
     }
 
     /// When it leaves; jobs of which that is not known leave at `endless`, if there is such a time.
@@ -156,14 +162,9 @@ impl Fleet {
         id: JobId,
         nodes: &[u32],
     ) {
-        for &node in nodes {
-            if let Some(view) = self.nodes.get_mut(node as usize) {
-                view.tenants.retain(|tenant| tenant.job != id);
-                self.changes.note(node);
-            }
-        }
         let job = state.jobs.get(&id);
         let Some((job, alloc)) = job.and_then(|job| Some((job, job.alloc.as_ref()?))) else {
+            nodes.iter().for_each(|&node| self.forget_tenant(node, id));
             return;
         };
         let limit = match state.limit_end(job) {
@@ -172,29 +173,78 @@ impl Fleet {
         };
         let planned = ends.end_of(id).unwrap_or(limit).min(limit);
         let part = number_of(&self.part_by_name, &alloc.partition);
+        // Both are in order but for the first node of some jobs.
+        let (mut left, mut put) = (nodes, 0);
         for (share, place) in alloc.nodes.iter().zip(0u32..) {
             let node = share.node.0;
-            if nodes.binary_search(&node).is_err() || !job.nodes_held.contains(place) {
+            if !job.nodes_held.contains(place) {
                 continue;
             }
-            let Some(view) = self.nodes.get_mut(node as usize) else {
+            match left.split_first() {
+                Some((first, rest)) if *first == node => left = rest,
+                _ if nodes.binary_search(&node).is_ok() => {}
+                _ => continue,
+            }
+            let Some(view) = self.nodes.get(node as usize) else {
                 continue;
             };
             let class = &self.classes[view.class as usize];
-            view.tenants.push(Tenant {
+            let tenant = Tenant {
                 lent: job.cpus_lent,
                 ..Tenant::new(class, share, (id, planned, limit), part)
-            });
+            };
+            self.put_tenant(node, tenant);
+            put += 1;
+        }
+        if put < nodes.len() {
+            let mut held: Vec<u32> = job.held().map(|(share, _)| share.node.0).collect();
+            held.sort_unstable();
+            let gone = nodes
+                .iter()
+                .filter(|node| held.binary_search(node).is_err());
+            gone.for_each(|&node| self.forget_tenant(node, id));
         }
     }
 
-    /// A job is going to have a share, if the plan is carried out.
-    pub(crate) fn propose_tenant(
+    /// A job has a share, or another one than it had. What was proposed and came about is no change.
+    fn put_tenant(&mut self, node: u32, tenant: Tenant) {
+        let tenants = &mut self.nodes[node as usize].tenants;
+        let Some(known) = tenants.iter_mut().find(|known| known.job == tenant.job) else {
+            tenants.push(tenant);
+            return self.changes.note(node);
+        };
+        let as_proposed = known.is_like(&tenant);
+        *known = tenant;
+        if !as_proposed {
+            self.changes.note(node);
+        }
+    }
+
+    fn forget_tenant(&mut self, node: u32, id: JobId) {
+        if let Some(view) = self.nodes.get_mut(node as usize) {
+            view.tenants.retain(|tenant| tenant.job != id);
+            self.changes.note(node);
+        }
+    }
+
+    /// A job is going to have an allocation, if the plan is carried out.
+    pub(crate) fn propose_tenants(
         &mut self,
-        (share, partition): (&NodeShare, &str),
-        (job, planned, limit): (JobId, Timestamp, Timestamp),
+        alloc: &Allocation,
+        ends: (JobId, Timestamp, Timestamp),
     ) {
-        let part = number_of(&self.part_by_name, partition);
+        let part = number_of(&self.part_by_name, &alloc.partition);
+        for share in &alloc.nodes {
+            self.propose_tenant(share, ends, part);
+        }
+    }
+
+    fn propose_tenant(
+        &mut self,
+        share: &NodeShare,
+        (job, planned, limit): (JobId, Timestamp, Timestamp),
+        part: u32,
+    ) {
         let view = &mut self.nodes[share.node.0 as usize];
         let class = &self.classes[view.class as usize];
         view.tenants.push(Tenant {
@@ -226,10 +276,12 @@ impl Fleet {
         Some(tenants.find(|tenant| tenant.job == id)?.planned)
     }
 
-    /// Plans are carried out or not: what is known of a node is what is so.
-    pub(crate) fn forget_proposed(&mut self, node: u32) {
+    /// Plans are carried out or not: what is known of a node is what is so. Says whether a plan was not.
+    pub(crate) fn forget_proposed(&mut self, node: u32) -> bool {
         let tenants = &mut self.nodes[node as usize].tenants;
+        let before = tenants.len();
         tenants.retain(|tenant| !tenant.proposed);
+        tenants.len() < before
     }
 
     /// The room on a node once all have left whose time has come by then.

@@ -3,7 +3,7 @@
 use crate::cpuset::CpuSet;
 use crate::event::{Event, NodeChange};
 use crate::ids::{JobId, NodeIdx};
-use crate::job::{Allocation, GresShare, Job, NodeShare};
+use crate::job::{Allocation, GresShare, NodeShare};
 use crate::node::{Node, NodeConfig, NodeInfo, NodeLink, NodeReason};
 use crate::power::Power;
 use crate::time::Timestamp;
@@ -134,6 +134,11 @@ impl Node {
 
     /// A job starts to use its CPUs, or goes on.
     fn hold_cpus(&mut self, share: &NodeShare, alloc: &Allocation) {
+        self.alone += u32::from(alloc.exclusive);
+        self.exclusive = self.alone > 0;
+        if self.free_cpus.is_superset(&share.cpus) {
+            return self.free_cpus.subtract(&share.cpus);
+        }
         // CPUs that a new configuration took away are nobody's.
         let mut more = share.cpus.clone();
         more.intersect_with(&self.config.job_cpus());
@@ -151,8 +156,6 @@ impl Node {
             more = next;
             layer += 1;
         }
-        self.alone += u32::from(alloc.exclusive);
-        self.exclusive = self.alone > 0;
     }
 
     /// A job does not use its CPUs any more, or for now.
@@ -174,26 +177,29 @@ impl Node {
     }
 
     /// Takes back what a job has here.
-    pub(crate) fn give_back(&mut self, job: &Job, share: &NodeShare, at: Timestamp) {
+    pub(crate) fn give_back(
+        &mut self,
+        job: JobId,
+        (share, alloc): (&NodeShare, &Allocation),
+        lent: bool,
+        at: Timestamp,
+    ) {
         let before = self.jobs.len();
-        self.jobs.retain(|j| *j != job.id);
+        self.jobs.retain(|j| *j != job);
         assert_eq!(
             self.jobs.len() + 1,
             before,
-            "job {} is not on node {}",
-            job.id,
+            "job {job} is not on node {}",
             self.config.name
         );
-        if let Some(alloc) = &job.alloc {
-            if job.cpus_lent {
-                self.stopped -= 1;
-            } else {
-                self.lend_cpus(share, alloc);
-            }
-            self.alone_by_user -= u32::from(alloc.only_user.is_some());
-            if self.alone_by_user == 0 {
-                self.only_user = None;
-            }
+        if lent {
+            self.stopped -= 1;
+        } else {
+            self.lend_cpus(share, alloc);
+        }
+        self.alone_by_user -= u32::from(alloc.only_user.is_some());
+        if self.alone_by_user == 0 {
+            self.only_user = None;
         }
         self.used_mib = self.used_mib.saturating_sub(share.memory_mib);
         for gres in &share.gres {

@@ -2,6 +2,9 @@
 //! plan that fills a node with several jobs, a cancellation that resolves dependencies); each is applied here to
 //! copies of the few records that it touches, with the very code that `apply` uses.
 
+mod copies;
+
+use self::copies::{How, Jobs, Nodes, Use};
 use super::Decision;
 use crate::account_limits::{InUse, Scope, amounts};
 use crate::command::Reply;
@@ -10,7 +13,7 @@ use crate::event::{Event, JobChange};
 use crate::ids::{JobId, NodeIdx};
 use crate::index::Counts;
 use crate::index_set::IndexSet;
-use crate::job::{Allocation, ArrayRole, Job, MILLION, NodeShare};
+use crate::job::{Allocation, ArrayRole, Job, MILLION};
 use crate::licenses;
 use crate::node::Node;
 use crate::priority::Scale;
@@ -18,6 +21,7 @@ use crate::state::{Note, State};
 use crate::time::Timestamp;
 use crate::transition::Phase;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The state and what was decided on it so far.
 pub(super) struct Draft<'a> {
@@ -29,9 +33,11 @@ pub(super) struct Draft<'a> {
     effects: Vec<Effect>,
     notes: Vec<Note>,
     next_job_id: u64,
-    /// Records and nodes that changed. In boxes: most drafts have one of each, and a tree has room for many.
-    jobs: BTreeMap<JobId, Box<Job>>,
-    nodes: BTreeMap<NodeIdx, Box<Node>>,
+    /// Records and nodes that changed.
+    jobs: Jobs,
+    nodes: Nodes,
+    /// A job was stopped.
+    stops: bool,
     counts: BTreeMap<JobId, Counts>,
     /// Tasks that left an array whose record was not copied: the array's indices are not copied for each start.
     left: BTreeMap<JobId, Left>,
@@ -70,8 +76,9 @@ impl<'a> Draft<'a> {
             effects: Vec::new(),
             notes: Vec::new(),
             next_job_id: state.next_job_id,
-            jobs: BTreeMap::new(),
-            nodes: BTreeMap::new(),
+            jobs: Jobs::default(),
+            nodes: Nodes::default(),
+            stops: false,
             counts: BTreeMap::new(),
             left: BTreeMap::new(),
             tasks: BTreeMap::new(),
@@ -103,14 +110,29 @@ impl<'a> Draft<'a> {
 
     /// A record as it is now. Of an array's record only [`Draft::pending_indices`] knows the indices.
     pub(super) fn job(&self, id: JobId) -> Option<&Job> {
-        let own = self.jobs.get(&id).map(Box::as_ref);
-        own.or_else(|| self.state.jobs.get(&id))
+        self.jobs.get(id, self.state)
     }
 
     /// A node as it is now.
     pub(super) fn node(&self, idx: NodeIdx) -> Option<&Node> {
-        let own = self.nodes.get(&idx).map(Box::as_ref);
-        own.or_else(|| self.state.node(idx))
+        self.nodes.get(idx, self.state)
+    }
+
+    /// A node of which all is as it is now but what jobs have there.
+    pub(super) fn node_but_for_jobs(&self, idx: NodeIdx) -> Option<&Node> {
+        self.nodes.but_for_jobs(idx, self.state)
+    }
+
+    /// Whether a job may be stopped on a node.
+    pub(super) fn may_have_stopped(&self, idx: NodeIdx) -> bool {
+        let state = self.state;
+        let here = || state.node(idx).is_some_and(|node| node.stopped > 0);
+        self.stops || !state.by_turn.is_empty() || here()
+    }
+
+    /// Whether a job that gave a part of its allocation back holds others, and nothing else of it has changed.
+    pub(super) fn only_released(&self, id: JobId) -> bool {
+        self.jobs.only_released(id)
     }
 
     /// Whether nothing of any node has changed.
@@ -203,7 +225,7 @@ impl<'a> Draft<'a> {
                     if job.spec.array.is_some() {
                         self.counts.insert(*id, Counts::of(&job));
                     }
-                    self.jobs.insert(*id, Box::new(job));
+                    self.jobs.insert(*id, job);
                 }
                 self.next_job_id = self.next_job_id.max(id.0 + 1);
             }
@@ -216,21 +238,14 @@ impl<'a> Draft<'a> {
                     let pool = self.state.license_pool(name, reservation).to_owned();
                     *self.licenses.entry((name.clone(), pool)).or_default() += count;
                 }
-                for share in &alloc.nodes {
-                    if let Some(node) = self.node_mut(share.node) {
-                        node.take(*id, share, alloc);
-                    }
+                for position in (0u32..).take(alloc.nodes.len()) {
+                    self.note_use(*id, (alloc, position), How::Takes);
                 }
             }
             Event::NodeReleased { id, position, .. } => {
-                self.turn_job(*id, &event);
-                let now = self.now;
-                if let Some(share) = self.share(*id, *position)
-                    && self.node_mut(share.node).is_some()
-                    && let Some(job) = self.jobs.get(id)
-                    && let Some(node) = self.nodes.get_mut(&share.node)
-                {
-                    node.give_back(job, &share, now);
+                self.give_back(*id, *position);
+                if !self.jobs.release(*id, *position, self.state) {
+                    self.turn_job(*id, &event);
                 }
             }
             Event::JobChanged {
@@ -250,6 +265,7 @@ impl<'a> Draft<'a> {
             | Event::StepStarted { id, .. }
             | Event::StepEnded { id, .. } => self.turn_job(*id, &event),
             Event::JobSuspended { id, .. } | Event::JobResumed { id, .. } => {
+                self.stops |= matches!(event, Event::JobSuspended { .. });
                 let lent = |draft: &Self| draft.job(*id).map(|job| job.cpus_lent);
                 let before = lent(self);
                 self.turn_job(*id, &event);
@@ -325,9 +341,31 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn share(&self, id: JobId, position: u32) -> Option<NodeShare> {
-        let alloc = self.job(id)?.alloc.as_ref()?;
-        alloc.nodes.get(position as usize).cloned()
+    /// A node has a share back.
+    fn give_back(&mut self, id: JobId, position: u32) {
+        let Some(job) = self.job(id) else { return };
+        let Some(alloc) = job.alloc.clone() else {
+            return;
+        };
+        let (lent, at) = (job.cpus_lent, self.now);
+        self.note_use(id, (&alloc, position), How::GivesBack { lent, at });
+    }
+
+    fn note_use(&mut self, job: JobId, (alloc, position): (&Arc<Allocation>, u32), how: How) {
+        let share = alloc.nodes.get(position as usize);
+        let Some(idx) = share.map(|share| share.node) else {
+            return;
+        };
+        if self.state.node(idx).is_some() {
+            let alloc = Arc::clone(alloc);
+            let used = Use {
+                job,
+                alloc,
+                position,
+                how,
+            };
+            self.nodes.note(idx, used);
+        }
     }
 
     fn split(&mut self, base: JobId, index: u32, id: JobId, event: &Event) {
@@ -339,13 +377,13 @@ impl<'a> Draft<'a> {
         }
         self.next_job_id = self.next_job_id.max(id.0 + 1);
         if let Some(task) = self.job(base).map(|record| record.task(id, index)) {
-            self.jobs.insert(id, Box::new(task));
+            self.jobs.insert(id, task);
         }
         if let Some(mut counts) = self.counts(base) {
             counts.pending = counts.pending.saturating_sub(1);
             self.counts.insert(base, counts);
         }
-        if let Some(record) = self.jobs.get_mut(&base) {
+        if let Some(record) = self.jobs.own_mut(base) {
             record.turn(event);
             return;
         }
@@ -382,25 +420,19 @@ impl<'a> Draft<'a> {
 
     /// The record as this draft's own copy.
     fn own(&mut self, id: JobId) -> Option<&mut Job> {
-        if !self.jobs.contains_key(&id) {
-            let mut job = Box::new(self.state.jobs.get(&id)?.clone());
-            if let (ArrayRole::Pending { indices }, Some(left)) =
+        let (job, is_new) = self.jobs.get_mut(id, self.state)?;
+        if is_new
+            && let (ArrayRole::Pending { indices }, Some(left)) =
                 (&mut job.array, self.left.remove(&id))
-            {
-                for index in left.indices {
-                    indices.remove(index);
-                }
+        {
+            for index in left.indices {
+                indices.remove(index);
             }
-            self.jobs.insert(id, job);
         }
-        self.jobs.get_mut(&id).map(Box::as_mut)
+        Some(job)
     }
 
     fn node_mut(&mut self, idx: NodeIdx) -> Option<&mut Node> {
-        if !self.nodes.contains_key(&idx) {
-            self.nodes
-                .insert(idx, Box::new(self.state.node(idx)?.clone()));
-        }
-        self.nodes.get_mut(&idx).map(Box::as_mut)
+        self.nodes.get_mut(idx, self.state)
     }
 }

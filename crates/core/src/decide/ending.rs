@@ -182,6 +182,9 @@ pub(super) fn release(draft: &mut Draft<'_>, id: JobId, position: u32) {
         super::reboot::order_if_idle(draft, node);
         super::preempt::resume_on(draft, node);
     }
+    if draft.only_released(id) {
+        return;
+    }
     let Some(job) = draft.job(id) else {
         return;
     };

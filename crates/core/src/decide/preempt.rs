@@ -69,6 +69,9 @@ pub(super) fn undo_in_vain(draft: &mut Draft<'_>, planned: &[PlannedPreemption])
 /// CPUs of a node became free: jobs that were stopped to make room go on, those stopped first before others, if all
 /// that they had is free.
 pub(super) fn resume_on(draft: &mut Draft<'_>, node: NodeIdx) {
+    if !draft.may_have_stopped(node) {
+        return;
+    }
     let Some(jobs) = draft.node(node).map(|n| &n.jobs) else {
         return;
     };

@@ -109,6 +109,10 @@ pub(super) fn cancel(
 
 /// Orders the reboot of a node that waits for it, once no job is there.
 pub(super) fn order_if_idle(draft: &mut Draft<'_>, idx: NodeIdx) {
+    let node = draft.node_but_for_jobs(idx);
+    if node.is_none_or(|node| node.reboot.is_none()) {
+        return;
+    }
     let Some(node) = draft.node(idx) else {
         return;
     };

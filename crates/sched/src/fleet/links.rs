@@ -6,6 +6,42 @@ use super::NodeClass;
 /// Of so many devices all sets are tried; of more, sets grow from each device by the best neighbour.
 const COMBINED_MAX: usize = 12;
 
+/// The links of devices that are free, each looked up once: there may be hundreds of sets.
+struct Table {
+    /// Between two of them both ways, row by row.
+    between: Vec<i64>,
+    /// Of each to those that are taken anyway.
+    to_fixed: Vec<i64>,
+    /// Of each to all that are free.
+    to_all: Vec<i64>,
+}
+
+impl Table {
+    fn new(class: &NodeClass, fixed: &[(usize, u32)], free: &[(usize, u32)]) -> Table {
+        let links = |a: (usize, u32), b: (usize, u32)| of(class, a, b) + of(class, b, a);
+        let row = |a: &(usize, u32)| free.iter().map(|b| links(*a, *b)).collect::<Vec<i64>>();
+        let between: Vec<i64> = free.iter().flat_map(row).collect();
+        let fixed_of = |a: &(usize, u32)| fixed.iter().map(|f| links(*a, *f)).sum();
+        Table {
+            to_fixed: free.iter().map(fixed_of).collect(),
+            to_all: between.chunks(free.len()).map(|row| row.iter().sum()).collect(),
+            between,
+        }
+    }
+
+    fn score(&self, set: &[usize]) -> Score {
+        let (mut inside, mut to_fixed, mut to_all) = (0, 0, 0);
+        for (i, &a) in set.iter().enumerate() {
+            let row = &self.between[a * self.to_all.len()..];
+            inside += set[i + 1..].iter().map(|&b| row[b]).sum::<i64>();
+            to_fixed += self.to_fixed[a];
+            to_all += self.to_all[a];
+        }
+        // Links within the set are in `to_all` from both ends.
+        (inside + to_fixed, 2 * inside - to_all)
+    }
+}
+
 /// Links within a set; and, counted negative, links that its devices have to others that are free.
 type Score = (i64, i64);
 
@@ -21,18 +57,8 @@ pub(super) fn best_linked(
     if !free.iter().any(known) || count == 0 || count >= free.len() {
         return None;
     }
-    let links = |a: &(usize, u32), b: &(usize, u32)| of(class, *a, *b) + of(class, *b, *a);
-    let score = |set: &[usize]| -> Score {
-        let inside = (set.iter().enumerate())
-            .flat_map(|(i, a)| set[i + 1..].iter().map(move |b| (*a, *b)))
-            .map(|(a, b)| links(&free[a], &free[b]));
-        let to_fixed = (set.iter()).flat_map(|a| fixed.iter().map(|f| links(&free[*a], f)));
-        let outside = (set.iter())
-            .flat_map(|a| (0..free.len()).map(move |b| (*a, b)))
-            .filter(|(_, b)| !set.contains(b))
-            .map(|(a, b)| links(&free[a], &free[b]));
-        (inside.chain(to_fixed).sum(), -outside.sum::<i64>())
-    };
+    let table = Table::new(class, fixed, free);
+    let score = |set: &[usize]| table.score(set);
     let sets: Vec<Vec<usize>> = match free.len() {
         0..=COMBINED_MAX => (0u32..1 << free.len())
             .filter(|mask| mask.count_ones() as usize == count)
@@ -85,6 +111,7 @@ fn of(class: &NodeClass, (entry, id): (usize, u32), other: (usize, u32)) -> i64 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// GPUs linked in pairs: 0 and 2, 1 and 3.
     fn pairs() -> NodeClass {
@@ -122,6 +149,43 @@ mod tests {
         assert_eq!(best(&[0, 1, 2, 3], 4), None);
         let with_fixed = best_linked(&pairs(), &[(0, 3)], &[(0, 0), (0, 1), (0, 2)], 1);
         assert_eq!(with_fixed, Some(vec![1]));
+    }
+
+    proptest! {
+        /// The set that is chosen is best by what links are within it, and to others.
+        #[test]
+        fn no_other_set_is_better(
+            links in proptest::collection::vec(proptest::collection::vec(0i32..4, 7), 7),
+            count in 1usize..5,
+        ) {
+            let class = NodeClass {
+                gres: vec![("gpu".into(), None, 7)],
+                links: vec![links],
+                ..NodeClass::default()
+            };
+            // 0 is taken anyway, 6 is in use.
+            let free: Vec<(usize, u32)> = (1..6).map(|id| (0, id)).collect();
+            let score = |set: &[u32]| {
+                let both = |a: u32, b: u32| of(&class, (0, a), (0, b)) + of(&class, (0, b), (0, a));
+                let within = |b: &&u32| set.contains(b);
+                let inside = set.iter().flat_map(|a| set.iter().map(move |b| both(*a, *b)));
+                let outside = set.iter().map(|a| {
+                    let others = free.iter().map(|(_, b)| b).filter(|b| !within(b));
+                    others.map(|b| both(*a, *b)).sum::<i64>()
+                });
+                let fixed: i64 = set.iter().map(|a| both(*a, 0)).sum();
+                (inside.sum::<i64>() / 2 + fixed, -outside.sum::<i64>())
+            };
+            let chosen = best_linked(&class, &[(0, 0)], &free, count);
+            prop_assert_eq!(chosen.is_none(), count == 5);
+            let ids: Vec<u32> = chosen.into_iter().flatten().map(|i| free[i].1).collect();
+            for mask in 0u32..32 {
+                let other: Vec<u32> = (1..6).filter(|id| mask & 1 << (id - 1) != 0).collect();
+                if other.len() == ids.len() && !ids.is_empty() {
+                    prop_assert!((score(&other), &ids) <= (score(&ids), &other));
+                }
+            }
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use muster_core::ids::JobId;
 use muster_core::job::{Allocation, Reason};
 use muster_core::time::Timestamp;
 use std::cell::Cell;
+use std::sync::Arc;
 
 /// What became of a heterogeneous job in this pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,7 +280,7 @@ impl Pass<'_> {
             cautious,
             // Components of such jobs have licenses as they start; none are kept.
             licensed: false,
-            holds: promise.holds.clone(),
+            holds: Arc::new(promise.holds.clone()),
         });
         self.settle_promise(number, new);
         false

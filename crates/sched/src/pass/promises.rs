@@ -10,6 +10,7 @@ use crate::tenants::Ends;
 use muster_core::ids::JobId;
 use muster_core::priority::Scale;
 use muster_core::time::Timestamp;
+use std::sync::Arc;
 
 impl Pass<'_> {
     /// The job is the first that waits in its partition: what it needs is kept for it.
@@ -68,7 +69,10 @@ impl Pass<'_> {
             let place = (&self.s.fleet, view, lane);
             let holds = match alone {
                 true => outlook.promise_alone(&mut self.holds, demand, place),
-                false => promise(&mut self.holds, demand, place, (start, &picks), &outlook),
+                false => {
+                    let found = (start, picks.as_slice());
+                    Arc::new(promise(&mut self.holds, demand, place, found, &outlook))
+                }
             };
             self.hold_ends
                 .extend(holds.first().map(|(_, hold)| hold.end));

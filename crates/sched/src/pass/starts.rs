@@ -2,7 +2,7 @@
 
 use super::Pass;
 use crate::demand::Demand;
-use crate::fleet::{Fleet, NOWHERE};
+use crate::fleet::{Fleet, NOWHERE, Want};
 use crate::gains::open_cpus;
 use crate::ground::end_after;
 use crate::licenses::Span;
@@ -28,6 +28,19 @@ impl Pass<'_> {
         let job = &self.state.jobs[&job];
         let over = (self.state).start_limit((job, name), tres, &self.limit_use, self.now);
         over.map(|over| over.reason)
+    }
+
+    /// The limit that keeps a job from starting in that partition with the least that it asks for.
+    pub(super) fn limit_at_least(&self, job: JobId, part: u32) -> Option<Reason> {
+        if !self.state.keeps_limits() {
+            return None;
+        }
+        let ask = &self.state.jobs[&job].spec.ask;
+        let least = vec![
+            ("cpu".to_owned(), u64::from(ask.min_cpus())),
+            ("node".to_owned(), u64::from(ask.min_nodes)),
+        ];
+        self.limit_for(job, part, &least)
     }
 
     /// The limit that keeps a job of the lane from starting on those nodes.
@@ -113,9 +126,8 @@ impl Pass<'_> {
         let job = ends.0;
         for share in &alloc.nodes {
             self.s.dirty_nodes.insert(share.node.0);
-            let whose = (share, alloc.partition.as_str());
-            self.s.fleet.propose_tenant(whose, ends);
         }
+        self.s.fleet.propose_tenants(&alloc, ends);
         self.plan.starts.push(PlannedStart { job, alloc });
         self.again |= self.parts.iter().any(|p| p.head == Some(job));
     }
@@ -185,7 +197,7 @@ pub(crate) fn allocate(
     (part, latest): (u32, Timestamp),
     demand: &crate::demand::Demand,
     picks: &[Pick],
-    mut taken: impl FnMut(&Fleet, u32, &crate::fleet::Want),
+    mut taken: impl FnMut(&Fleet, u32, &Want),
 ) -> Allocation {
     let mut alloc = Allocation {
         partition: fleet.parts[part as usize].config.name.clone(),
@@ -198,13 +210,25 @@ pub(crate) fn allocate(
         only_user: demand.user.filter(|_| demand.only_user),
         ..Allocation::default()
     };
+    // Most nodes of a job are of one kind and get as many of its tasks.
+    let mut last: Option<(u32, &Pick, Want)> = None;
+    let window = (fleet.now, fleet.now, latest);
+    alloc.nodes.reserve_exact(picks.len());
     for pick in picks {
         debug_assert_ne!(pick.node, NOWHERE);
-        let class = fleet.nodes[pick.node as usize].class as usize;
-        let want = demand.want(&fleet.classes[class], pick);
-        taken(fleet, pick.node, &want);
-        let window = (fleet.now, fleet.now, latest);
-        let share = fleet.take_allowed(pick.node, part, &want, window);
+        let class = fleet.nodes[pick.node as usize].class;
+        let alike = |(of, other, _): &(u32, &Pick, Want)| {
+            (*of, other.tasks, other.share) == (class, pick.tasks, pick.share)
+        };
+        let (.., want) = match last.take().filter(alike) {
+            Some(known) => last.insert(known),
+            None => {
+                let want = demand.want(&fleet.classes[class as usize], pick);
+                last.insert((class, pick, want))
+            }
+        };
+        taken(fleet, pick.node, want);
+        let share = fleet.take_allowed(pick.node, part, want, window);
         alloc.nodes.push(share);
         alloc.ntasks += pick.tasks;
     }
