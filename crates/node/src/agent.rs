@@ -439,12 +439,13 @@ impl Agent {
         self.try_steps();
         self.flush_shim(None);
         if let Some(controller) = &self.controller {
-            if let Some(reports) = self.reports.unsent(std::time::Instant::now()) {
+            let now = std::time::Instant::now();
+            if let Some(reports) = self.reports.unsent(now) {
                 frame::encode_into(&ToCtld::Reports(reports), &mut self.to_controller);
-            } else if self.reports.wants_timer() {
+            } else if let Some(wait) = self.reports.wants_timer(now) {
                 let events = self.events.clone();
                 tokio::spawn(async move {
-                    tokio::time::sleep(reports::COMPANY_WAIT).await;
+                    tokio::time::sleep(wait).await;
                     let _ = events.send(Event::ReportsWaited);
                 });
             }

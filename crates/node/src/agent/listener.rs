@@ -101,11 +101,11 @@ async fn read_requests(
     mut take: impl FnMut(AgentRequest, Option<HandedOver>),
 ) -> String {
     let (mut frames, mut descriptors) = (Frames::default(), VecDeque::new());
-    let mut chunk = vec![0; 8 << 10];
+    let mut come = socket.receive_first(&mut frames, &mut descriptors).await;
     loop {
-        match socket.receive(&mut chunk, &mut descriptors).await {
+        match come {
             Ok(0) => return "closed by the other side".to_owned(),
-            Ok(n) => frames.push(&chunk[..n]),
+            Ok(_) => {}
             Err(e) => return e.to_string(),
         }
         loop {
@@ -126,6 +126,7 @@ async fn read_requests(
         if descriptors.len() > HandedOver::COUNT {
             return "it sends descriptors without requests for them".to_owned();
         }
+        come = socket.receive(&mut frames, &mut descriptors).await;
     }
 }
 
