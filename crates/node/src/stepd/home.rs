@@ -171,8 +171,10 @@ pub(super) struct Home {
     pub(super) tree: ProcessTree,
     /// For tasks that are started one at a time; made when the first is.
     stack: Option<sys::Stack>,
-    /// Limits that were asked for, and those of them that this process has otherwise: steps of a job mostly ask for the same.
-    limits: (Vec<(u32, u64)>, Vec<(u32, u64)>),
+    /// Soft limits that were asked for, and those of them that this process has otherwise: steps of a job mostly ask for the
+    /// same.
+    asked_limits: SoftLimits,
+    other_limits: SoftLimits,
     shim: Option<Line>,
     /// The agent that had the last step given by the shim, or gave it.
     agent: Option<Line>,
@@ -181,6 +183,9 @@ pub(super) struct Home {
     /// Ends that the shim was told of and may not have read: where it is lost, they are lost with it.
     unread: Vec<Unread>,
 }
+
+/// By resource.
+type SoftLimits = Vec<(u32, u64)>;
 
 /// What a file tells of a step's end: its path, the end, and what was to be kept.
 struct Unread(PathBuf, StepEnd, Kept);
@@ -206,7 +211,8 @@ impl Home {
             come: Vec::new(),
             tree: ProcessTree::new(),
             stack: None,
-            limits: Default::default(),
+            asked_limits: SoftLimits::new(),
+            other_limits: SoftLimits::new(),
             shim: Some(Line::new(shim)?),
             agent: agent.map(Line::new).transpose()?,
             early: None,
@@ -230,10 +236,11 @@ impl Home {
 
     /// Those of these soft limits that a task does not have from this process.
     pub(super) fn limits_to_set(&mut self, asked: &[(u32, u64)]) -> Vec<(u32, u64)> {
-        if self.limits.0 != asked {
-            self.limits = (asked.to_vec(), sys::other_limits(asked));
+        if self.asked_limits != asked {
+            self.asked_limits = asked.to_vec();
+            self.other_limits = sys::other_limits(asked);
         }
-        self.limits.1.clone()
+        self.other_limits.clone()
     }
 
     /// What the shim has said since the last call, but for another step, which is kept.
