@@ -211,7 +211,10 @@ async fn serve(options: AgentOptions, found: Found) -> anyhow::Result<()> {
         }
     }
     log::info!("the agent of {} stops; jobs go on", agent.options.name);
-    let _ = std::fs::remove_file(info::agent_socket(&agent.options.spool_dir));
+    let spool = &agent.options.spool_dir;
+    for path in [info::agent_socket(spool), info::agent_door(spool)] {
+        let _ = std::fs::remove_file(path);
+    }
     Ok(())
 }
 
