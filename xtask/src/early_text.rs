@@ -43,6 +43,17 @@ const SCENE: [(usize, &str); 16] = [
     (3, "$RUN scancel --me"),
 ];
 
+/// What srun runs to look at its program, by parts of names or, of the C library's, by whole ones: it does not where
+/// something is loaded into programs beforehand, as valgrind's own library is.
+const LOOKS_AT_PROGRAM: [&str; 6] = [
+    "4srun6linked",
+    "_3std3sys2fs8metadata",
+    "drop_in_placeNtNtNtCs*_3std2io5error5ErrorECs*_10muster_cli",
+    "stat",
+    "fstatat",
+    "pread",
+];
+
 /// A function of the program: where it begins, how long it is, its name.
 struct Function {
     start: u64,
@@ -71,6 +82,8 @@ pub(crate) fn run() -> Result<()> {
         }
         groups.entry(*group + 1).or_default().extend(seen);
     }
+    let unseen = (0..functions.len()).filter(|at| looks_at_program(&functions[*at].name));
+    groups.entry(2).or_default().extend(unseen);
     groups.insert(0, first[0].intersection(&first[1]).copied().collect());
     fs::write(LIST, list(&functions, &groups))?;
     println!("{LIST} is written; build again to have the functions in that order");
@@ -149,6 +162,13 @@ fn functions_at(functions: &[Function], addresses: &BTreeSet<u64>) -> BTreeSet<u
         (first..after).filter(move |at| address < start + functions[*at].size)
     };
     addresses.iter().flat_map(at).collect()
+}
+
+fn looks_at_program(name: &str) -> bool {
+    let name = section(name);
+    let is_part = |part: &str| part.contains('_') || part.starts_with('4');
+    let mut all = LOOKS_AT_PROGRAM.iter();
+    all.any(|part| name == **part || (is_part(part) && name.contains(part)))
 }
 
 /// The file: each function once, in the first group that has it.

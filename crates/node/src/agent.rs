@@ -211,7 +211,10 @@ async fn serve(options: AgentOptions, found: Found) -> anyhow::Result<()> {
         }
     }
     log::info!("the agent of {} stops; jobs go on", agent.options.name);
-    let _ = std::fs::remove_file(info::agent_socket(&agent.options.spool_dir));
+    let spool = &agent.options.spool_dir;
+    for path in [info::agent_socket(spool), info::agent_door(spool)] {
+        let _ = std::fs::remove_file(path);
+    }
     Ok(())
 }
 
@@ -439,12 +442,13 @@ impl Agent {
         self.try_steps();
         self.flush_shim(None);
         if let Some(controller) = &self.controller {
-            if let Some(reports) = self.reports.unsent(std::time::Instant::now()) {
+            let now = std::time::Instant::now();
+            if let Some(reports) = self.reports.unsent(now) {
                 frame::encode_into(&ToCtld::Reports(reports), &mut self.to_controller);
-            } else if self.reports.wants_timer() {
+            } else if let Some(wait) = self.reports.wants_timer(now) {
                 let events = self.events.clone();
                 tokio::spawn(async move {
-                    tokio::time::sleep(reports::COMPANY_WAIT).await;
+                    tokio::time::sleep(wait).await;
                     let _ = events.send(Event::ReportsWaited);
                 });
             }

@@ -3,10 +3,15 @@
 
 use crate::sys;
 use nix::cmsg_space;
-use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+use nix::libc::ucred;
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, SockType, UnixAddr, getsockname, getsockopt,
+    recvmsg, sendmsg, sockopt,
+};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 
 /// How many the kernel lets anybody send at once: what comes must fit, or it would stay open without an owner.
 const SENT_MAX: usize = 253;
@@ -124,12 +129,73 @@ pub(crate) fn receive(
     Ok(got.bytes)
 }
 
+/// Receives one message: the end of a connection that came with it, and the user who sent it, as the kernel says; nothing
+/// if it is anything else.
+///
+/// # Errors
+/// Those of recvmsg(2).
+pub(crate) fn receive_connection(socket: &impl AsRawFd) -> io::Result<Option<(UnixStream, u32)>> {
+    let mut space = cmsg_space!([RawFd; SENT_MAX], ucred);
+    let (mut byte, flags) = ([0], MsgFlags::MSG_CMSG_CLOEXEC);
+    let mut bytes = [IoSliceMut::new(&mut byte)];
+    let got = recvmsg::<()>(socket.as_raw_fd(), &mut bytes, Some(&mut space), flags)?;
+    let (mut come, mut uid): (Vec<OwnedFd>, _) = (Vec::new(), None);
+    for message in got.cmsgs()? {
+        match message {
+            ControlMessageOwned::ScmRights(numbers) => {
+                come.extend(numbers.into_iter().map(sys::adopt));
+            }
+            ControlMessageOwned::ScmCredentials(sender) => uid = Some(sender.uid()),
+            _ => {}
+        }
+    }
+    // Reads of other files may take long.
+    let is_connection = |fd: &OwnedFd| {
+        getsockname::<UnixAddr>(fd.as_raw_fd()).is_ok()
+            && getsockopt(fd, sockopt::SockType) == Ok(SockType::Stream)
+    };
+    let only = come.pop().filter(|fd| come.is_empty() && is_connection(fd));
+    Ok(only.map(UnixStream::from).zip(uid))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs::File;
     use std::io::{Read as _, Write as _};
-    use std::os::unix::net::UnixStream;
+    use std::os::unix::net::UnixDatagram;
+
+    #[test]
+    fn a_connection_comes_with_its_sender() {
+        let (door, visitor) = UnixDatagram::pair().unwrap();
+        nix::sys::socket::setsockopt(&door, sockopt::PassCred, &true).unwrap();
+        let knock = |with: &[RawFd]| send(&visitor, b"a", with).unwrap();
+        let (mut near, far) = UnixStream::pair().unwrap();
+        near.write_all(b"hello").unwrap();
+        knock(&[far.as_raw_fd()]);
+        let (mut stream, uid) = receive_connection(&door).unwrap().unwrap();
+        assert_eq!(uid, nix::unistd::getuid().as_raw());
+        let mut text = [0; 5];
+        stream.read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"hello");
+
+        let file = File::open("/dev/null").unwrap();
+        let (inet, datagram) = (
+            std::net::TcpListener::bind("127.0.0.1:0").unwrap(),
+            UnixDatagram::unbound().unwrap(),
+        );
+        let others: [&[RawFd]; 5] = [
+            &[],
+            &[far.as_raw_fd(), far.as_raw_fd()],
+            &[file.as_raw_fd()],
+            &[inet.as_raw_fd()],
+            &[datagram.as_raw_fd()],
+        ];
+        for other in others {
+            knock(other);
+            assert!(receive_connection(&door).unwrap().is_none(), "{other:?}");
+        }
+    }
 
     fn streams() -> (HandedOver, [UnixStream; 4]) {
         let pairs = [(); 4].map(|()| UnixStream::pair().unwrap());

@@ -34,6 +34,7 @@ use muster_core::job::{ExitStatus, StepEnd, Usage};
 use muster_proto::step::{FromStepd, StepCreated, StepNode, ToStepd};
 pub(crate) use result::read as read_result;
 use result::{Served, broken, leave};
+use std::borrow::Cow;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -48,11 +49,13 @@ use tree::Tree;
 const HELLO_WAIT: Duration = Duration::from_secs(30);
 /// How long srun may take to read the last output of a step that was told to end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How often it is looked whether the shim has read how the steps before have ended.
+const READ_WAIT: Duration = Duration::from_secs(1);
 /// Output that srun has not read yet: beyond this, tasks have to wait.
 const OUTPUT_MAX: usize = 1 << 20;
 
 /// What a step daemon is told beyond its order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Setting {
     /// This node's name.
     pub(crate) node: String,
@@ -89,28 +92,30 @@ pub(crate) fn run(
         }
     };
     let mut served = serve(order, setting, &mut home, wire, srun);
-    let mut result = (setting.result.clone(), setting.kept.clone());
     let mut step = order.launch.step;
+    let mut setting = Cow::Borrowed(setting);
     loop {
         let ended = Told::Ended(step, Box::new(served.end.clone()));
         // The order matters: who hears of the end later finds it where it was told before.
-        if !served.reusable || !home.tell_shim(&ended) {
-            leave(&result.0, &served.end, &result.1);
+        if !served.reusable || !home.tell_shim(&ended, &setting) {
+            if home.has_unread() {
+                home.leave_unread();
+            }
+            leave(&setting.result, &served.end, &setting.kept);
             served.part(false);
             break;
         }
         home.tell_agent(&ended);
         served.part(true);
-        let next = home.next_step();
-        if !home.is_known() && !home.shim_has_read() {
-            leave(&result.0, &served.end, &result.1);
-        }
-        let Some((next, srun)) = next else {
+        let Some((next, srun)) = home.next_step() else {
             break;
         };
-        let (order, setting) = next.parts(setting);
-        served = serve(&order, &setting, &mut home, None, srun);
-        (result, step) = ((setting.result, setting.kept), order.launch.step);
+        let (order, next) = next.parts(&setting);
+        served = serve(&order, &next, &mut home, None, srun);
+        (setting, step) = (Cow::Owned(next), order.launch.step);
+    }
+    if home.has_unread() {
+        home.leave_unread();
     }
     sys::exit_now(0)
 }
@@ -409,13 +414,15 @@ impl<'a> Stepd<'a> {
         Ok(())
     }
 
-    fn timeout_ms(&self) -> i32 {
+    fn timeout_ms(&mut self) -> i32 {
         let hello = (self.phase == Phase::Waiting).then_some(self.hello_by);
         let adoption = self.adoption_by;
+        let reading = (self.home.has_unread()).then(|| Instant::now() + READ_WAIT);
         let company = self.client.as_ref().and_then(Client::waits_until);
         [
             hello,
             company,
+            reading,
             self.time_limit,
             self.kill_at,
             self.give_up_at,

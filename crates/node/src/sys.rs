@@ -319,20 +319,34 @@ pub(crate) fn close_inherited(fd: RawFd) {
     unsafe { libc::close(fd) };
 }
 
-/// Sets the soft limit of a resource, not above its hard limit.
-pub(crate) fn set_soft_limit(resource: u32, soft: u64) -> io::Result<()> {
+/// Those of these soft limits that this process has otherwise.
+pub(crate) fn other_limits(soft: &[(u32, u64)]) -> Vec<(u32, u64)> {
+    let differs = |(resource, soft): &&(u32, u64)| {
+        let own = own_limit(*resource);
+        !own.is_ok_and(|own| own.rlim_cur == own.rlim_max.min(*soft))
+    };
+    soft.iter().filter(differs).copied().collect()
+}
+
+fn own_limit(resource: u32) -> io::Result<libc::rlimit> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
     // SAFETY: the pointer leads to a live local.
     check(unsafe { libc::getrlimit(resource, &raw mut limit) })?;
+    Ok(limit)
+}
+
+/// Sets the soft limit of a resource, not above its hard limit.
+pub(crate) fn set_soft_limit(resource: u32, soft: u64) -> io::Result<()> {
+    let mut limit = own_limit(resource)?;
     let soft = soft.min(limit.rlim_max);
     if limit.rlim_cur == soft {
         return Ok(());
     }
     limit.rlim_cur = soft;
-    // SAFETY: as above.
+    // SAFETY: the pointer leads to a live local.
     check(unsafe { libc::setrlimit(resource, &raw const limit) }).map(drop)
 }
 

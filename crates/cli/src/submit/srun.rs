@@ -278,7 +278,7 @@ fn reach_lead(
     if own
         && let Ok(address) = std::env::var("MUSTER_NODE")
         && address.starts_with("unix:")
-        && let Ok(stream) = AgentStream::connect(&address)
+        && let Ok(stream) = AgentStream::visit(&address)
     {
         return Ok((stream, None));
     }

@@ -10,14 +10,13 @@ use crate::layout::{self, Held, NoLayout};
 use crate::now;
 use crate::shim::wire::{Run, ToShim};
 use crate::stepd::Kept;
-use ends::total;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::cpuset::CpuSet;
 use muster_core::distribution::Distribution;
 use muster_core::hostlist;
-use muster_core::ids::{Attempt, JobId, StepNo};
-use muster_core::job::{Allocation, GresShare, JobState, NodeShare, Step, StepEnd};
+use muster_core::ids::{JobId, StepNo};
+use muster_core::job::{Allocation, GresShare, NodeShare, Step, StepEnd};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::node::{JobGrant, Report};
 use muster_proto::step::{
@@ -524,58 +523,6 @@ impl Agent {
         self.nodes_ended(key, vec![(position, end)]);
     }
 
-    /// Parts of a step have ended.
-    pub(super) fn nodes_ended(&mut self, key: StepKey, ends: Vec<(u32, StepEnd)>) {
-        let Some(running) = self.steps.running.get_mut(&key) else {
-            return;
-        };
-        // Where one node's part had too much memory, the whole step is ended.
-        let mut greedy = false;
-        for (position, end) in ends {
-            greedy |= end.state == JobState::OutOfMemory;
-            if let Some(node) = running.record.nodes.get_mut(position as usize) {
-                node.end.get_or_insert(end);
-            }
-        }
-        if greedy {
-            self.end_step_everywhere(key);
-        }
-        self.steps.dirty = true;
-        let Some(running) = self.steps.running.get(&key) else {
-            return;
-        };
-        let (run, record) = (running.run, running.record.clone());
-        self.keep(run, key.1.0, &record);
-        self.finish_step_if_over(key);
-    }
-
-    fn finish_step_if_over(&mut self, key: StepKey) {
-        let Some(running) = self.steps.running.get(&key) else {
-            return;
-        };
-        if running.unanswered > 0 || !running.record.is_over() {
-            return;
-        }
-        let Some(running) = self.steps.running.remove(&key) else {
-            return;
-        };
-        self.steps.dirty = true;
-        if running.error.is_some() {
-            // It never was: the controller has not heard of it.
-            return self.drop_kept(running.run, key.1.0);
-        }
-        self.report_end(key, running.run.1, &running.record);
-        if let Some((_, reply)) = &running.client {
-            let _ = reply.send(AgentReply::Done);
-        }
-    }
-
-    fn report_end(&mut self, key: StepKey, attempt: Attempt, record: &Record) {
-        let end = Box::new(total(record));
-        let report = Report::StepEnded { step: key.1, end };
-        self.reports.push(key.0, attempt, report);
-    }
-
     /// srun is gone: its step waits no more, or is ended.
     pub(super) fn step_client_gone(&mut self, conn: u64) {
         self.steps.waiting.retain(|w| w.conn != conn);
@@ -653,11 +600,6 @@ impl Agent {
         }
         self.node_steps.forget(run);
         self.daemons.forget(run);
-    }
-
-    /// The controller knows of the step's end.
-    pub(super) fn step_acknowledged(&mut self, run: Run, step: StepNo) {
-        self.drop_kept(run, step.0);
     }
 
     /// Takes back what the shim kept for an earlier life of the agent.

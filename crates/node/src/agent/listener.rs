@@ -4,7 +4,7 @@ use super::lead::{Asked, Reply, StepKey};
 use super::measure;
 use super::socket::Socket;
 use super::{Agent, Event};
-use crate::descriptors::HandedOver;
+use crate::descriptors::{self, HandedOver};
 use crate::shim::wire::{Process, Run, ToShim};
 use crate::{info, sys};
 use anyhow::Context as _;
@@ -14,12 +14,18 @@ use muster_core::job::StepEnd;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::sys::socket::sockopt::{PassCred, PeerCredentials};
+use nix::sys::socket::{getsockopt, setsockopt};
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
 /// What is asked about the processes of a job.
@@ -39,30 +45,57 @@ pub(super) fn listen(spool: &Path, events: mpsc::UnboundedSender<Event>) -> anyh
     listener.set_nonblocking(true)?;
     let listener = sys::watch(listener, Interest::READABLE)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))?;
-    tokio::spawn(async move {
-        let mut next = 0;
-        loop {
-            let come = listener.async_io(Interest::READABLE, UnixListener::accept);
-            match come.await {
-                Ok((stream, _)) => {
-                    next += 1;
-                    tokio::spawn(serve(stream, next, events.clone()));
-                }
-                Err(e) => {
-                    log::error!("{}: {e}", path.display());
-                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-                }
-            }
-        }
-    });
+    let accept = |listener: &UnixListener| {
+        let (stream, _) = listener.accept()?;
+        let peer = getsockopt(&stream, PeerCredentials)?;
+        Ok(Some((stream, peer.uid())))
+    };
+    let next = Arc::new(AtomicU64::new(0));
+    tokio::spawn(welcome(
+        listener,
+        accept,
+        path,
+        next.clone(),
+        events.clone(),
+    ));
+
+    let path = info::agent_door(spool);
+    let _ = std::fs::remove_file(&path);
+    let door = UnixDatagram::bind(&path).with_context(|| path.display().to_string())?;
+    door.set_nonblocking(true)?;
+    setsockopt(&door, PassCred, &true)?;
+    let door = sys::watch(door, Interest::READABLE)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))?;
+    let receive = |door: &UnixDatagram| descriptors::receive_connection(door);
+    tokio::spawn(welcome(door, receive, path, next, events));
     Ok(())
 }
 
-async fn serve(stream: UnixStream, conn: u64, events: mpsc::UnboundedSender<Event>) {
-    let Ok(peer) = getsockopt(&stream, PeerCredentials) else {
-        return;
-    };
-    let uid = peer.uid();
+/// Serves everybody who comes, by connecting or with a connection that has been made. Then the first request is there
+/// already, and the agent is woken once for both.
+async fn welcome<T: AsRawFd>(
+    socket: AsyncFd<T>,
+    come: impl Fn(&T) -> io::Result<Option<(UnixStream, u32)>>,
+    path: PathBuf,
+    next: Arc<AtomicU64>,
+    events: mpsc::UnboundedSender<Event>,
+) {
+    loop {
+        match socket.async_io(Interest::READABLE, &come).await {
+            Ok(Some((stream, uid))) => {
+                let conn = next.fetch_add(1, Ordering::Relaxed) + 1;
+                tokio::spawn(serve(stream, uid, conn, events.clone()));
+            }
+            Ok(None) => {}
+            Err(e) => {
+                log::error!("{}: {e}", path.display());
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn serve(stream: UnixStream, uid: u32, conn: u64, events: mpsc::UnboundedSender<Event>) {
     let socket = match Socket::new(stream) {
         Ok(socket) => socket,
         Err(e) => return log::error!("connection {conn}: {e}"),
@@ -101,11 +134,11 @@ async fn read_requests(
     mut take: impl FnMut(AgentRequest, Option<HandedOver>),
 ) -> String {
     let (mut frames, mut descriptors) = (Frames::default(), VecDeque::new());
-    let mut chunk = vec![0; 8 << 10];
+    let mut come = socket.receive_first(&mut frames, &mut descriptors).await;
     loop {
-        match socket.receive(&mut chunk, &mut descriptors).await {
+        match come {
             Ok(0) => return "closed by the other side".to_owned(),
-            Ok(n) => frames.push(&chunk[..n]),
+            Ok(_) => {}
             Err(e) => return e.to_string(),
         }
         loop {
@@ -126,6 +159,7 @@ async fn read_requests(
         if descriptors.len() > HandedOver::COUNT {
             return "it sends descriptors without requests for them".to_owned();
         }
+        come = socket.receive(&mut frames, &mut descriptors).await;
     }
 }
 

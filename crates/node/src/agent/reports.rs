@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 /// How long the start of a step is kept for its end to go with it, and its end for others where one has just gone: most
 /// steps that make a rate are over by then, and the controller has a part of the work with them.
-pub(super) const COMPANY_WAIT: Duration = Duration::from_millis(10);
+const COMPANY_WAIT: Duration = Duration::from_millis(10);
+/// The same where ends have followed each other: a turn of the controller and a sync cost the same for any number of them.
+const STREAM_WAIT: Duration = Duration::from_millis(30);
 
 /// The queue of reports.
 #[derive(Debug)]
@@ -63,9 +65,7 @@ impl Reports {
     /// come soon after another.
     pub(super) fn unsent(&mut self, now: Instant) -> Option<Vec<NumberedReport>> {
         let unsent = self.queue.iter().skip(self.sent);
-        let soon = self
-            .ended
-            .is_some_and(|at| now.saturating_duration_since(at) < COMPANY_WAIT);
+        let soon = self.follows_end(now);
         let is_end = |r: &NumberedReport| matches!(r.report, Report::StepEnded { .. });
         let patient = |r: &NumberedReport| match r.report {
             Report::StepStarted(_) => true,
@@ -84,12 +84,23 @@ impl Reports {
         (!unsent.is_empty()).then_some(unsent)
     }
 
-    /// Whether something waits and no timer runs; from now on one does, and will say [`Reports::waited`].
-    pub(super) fn wants_timer(&mut self) -> bool {
-        self.queue.len() > self.sent && !std::mem::replace(&mut self.timed, true)
+    /// For how long what waits may wait, if no timer runs; from now on one does, and will say [`Reports::waited`].
+    pub(super) fn wants_timer(&mut self, now: Instant) -> Option<Duration> {
+        let wait = match self.follows_end(now) {
+            true => STREAM_WAIT,
+            false => COMPANY_WAIT,
+        };
+        let wanted = self.queue.len() > self.sent && !std::mem::replace(&mut self.timed, true);
+        wanted.then_some(wait)
     }
 
-    /// [`COMPANY_WAIT`] has passed since something began to wait.
+    /// The end of a step has just been sent.
+    fn follows_end(&self, now: Instant) -> bool {
+        self.ended
+            .is_some_and(|at| now.saturating_duration_since(at) < COMPANY_WAIT)
+    }
+
+    /// Something has waited for as long as [`Reports::wants_timer`] said.
     pub(super) fn waited(&mut self) {
         self.timed = false;
         self.due = true;
@@ -146,11 +157,11 @@ mod tests {
     fn a_start_waits_for_its_end_or_for_the_timer() {
         let now = Instant::now();
         let mut reports = Reports::new(Timestamp(1));
-        assert!(!reports.wants_timer());
+        assert_eq!(reports.wants_timer(now), None);
         started(&mut reports, 0);
         assert_eq!(reports.unsent(now), None);
-        assert!(reports.wants_timer());
-        assert!(!reports.wants_timer(), "it runs");
+        assert_eq!(reports.wants_timer(now), Some(COMPANY_WAIT));
+        assert_eq!(reports.wants_timer(now), None, "it runs");
         ended(&mut reports, 0);
         assert_eq!(reports.unsent(now).map(|r| r.len()), Some(2));
         assert_eq!(reports.unsent(now), None);
@@ -159,7 +170,7 @@ mod tests {
         assert_eq!(reports.unsent(now), None, "nothing waits");
         started(&mut reports, 1);
         assert_eq!(reports.unsent(now), None);
-        assert!(reports.wants_timer());
+        assert!(reports.wants_timer(now).is_some());
         reports.waited();
         assert_eq!(reports.unsent(now).map(|r| r.len()), Some(1));
 
@@ -178,7 +189,7 @@ mod tests {
             ended(&mut reports, step);
             assert_eq!(reports.unsent(now + COMPANY_WAIT / 2), None);
         }
-        assert!(reports.wants_timer());
+        assert_eq!(reports.wants_timer(now), Some(STREAM_WAIT));
         reports.waited();
         let then = now + COMPANY_WAIT;
         assert_eq!(reports.unsent(then).map(|r| r.len()), Some(6));

@@ -5,6 +5,7 @@
 use crate::descriptors::{self, WithOrder};
 use crate::sys;
 use muster_proto::frame::Frames;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -33,19 +34,32 @@ impl Socket {
         Socket::new(tokio::net::UnixStream::connect(path).await?.into_std()?)
     }
 
+    /// Takes in what is there, and what comes with it, once something is; how many bytes, none at the end. Whoever connects
+    /// says at once what is wanted: that may be there before the runtime tells.
+    pub(super) async fn receive_first(
+        &self,
+        frames: &mut Frames,
+        come: &mut VecDeque<OwnedFd>,
+    ) -> io::Result<usize> {
+        match receive_into(self.0.get_ref(), frames, come) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.receive(frames, come).await,
+            done => done,
+        }
+    }
+
+    /// The same, later.
+    pub(super) async fn receive(
+        &self,
+        frames: &mut Frames,
+        come: &mut VecDeque<OwnedFd>,
+    ) -> io::Result<usize> {
+        self.receive_by(|stream| receive_into(stream, frames, come))
+            .await
+    }
+
     /// Reads what is there, once something is; nothing at the end.
     pub(super) async fn read(&self, chunk: &mut [u8]) -> io::Result<usize> {
         self.receive_by(|mut stream| stream.read(chunk)).await
-    }
-
-    /// The same, and takes what comes with it.
-    pub(super) async fn receive(
-        &self,
-        chunk: &mut [u8],
-        come: &mut VecDeque<OwnedFd>,
-    ) -> io::Result<usize> {
-        self.receive_by(|stream| descriptors::receive(stream, chunk, come))
-            .await
     }
 
     async fn receive_by(
@@ -107,6 +121,23 @@ impl Socket {
         other.writable().await?.retain_ready();
         Ok(())
     }
+}
+
+thread_local! {
+    /// What all connections are read into: memory of its own would have to be cleared for each.
+    static CHUNK: RefCell<Vec<u8>> = RefCell::new(vec![0; 8 << 10]);
+}
+
+fn receive_into(
+    stream: &UnixStream,
+    frames: &mut Frames,
+    come: &mut VecDeque<OwnedFd>,
+) -> io::Result<usize> {
+    CHUNK.with_borrow_mut(|chunk| {
+        let n = descriptors::receive(stream, chunk, come)?;
+        frames.push(&chunk[..n]);
+        Ok(n)
+    })
 }
 
 /// Writes what comes into the outlet, until either end is gone.

@@ -78,7 +78,7 @@ pub(super) struct NodeSteps {
 #[derive(Clone, Debug, Encode, Decode)]
 pub(super) struct Part {
     #[n(0)]
-    run: Run,
+    pub(super) run: Run,
     #[n(1)]
     position: u32,
     #[n(2)]
@@ -336,7 +336,12 @@ impl Agent {
 
     /// A daemon ended: the lead must know, however long it takes.
     pub(super) fn stepd_ended(&mut self, run: Run, step: StepNo, mut end: StepEnd) {
+        if self.reports.has_step_end(run, step) {
+            // It is forgotten when the controller knows.
+            return;
+        }
         end.usage.set_node(&self.options.name);
+        let as_told = end.clone();
         self.add_samples(run, step, &mut end);
         let key = (run.0, step);
         let Some(part) = self.node_steps.parts.get(&key).cloned() else {
@@ -344,6 +349,9 @@ impl Agent {
         };
         let job = self.jobs.get(run);
         if job.is_some_and(super::table::Job::leads) {
+            if end == as_told && self.only_node_ended(key, &end) {
+                return;
+            }
             self.node_ended(key, part.position, end);
             return self.end_delivered(key);
         }

@@ -140,6 +140,7 @@ impl Shim {
             daemon: None,
             dirs,
             ended,
+            told: false,
         };
         let over = proc.ended.is_some();
         if let Some(entry) = self.jobs.get_mut(&run) {

@@ -72,7 +72,13 @@ impl Daemon {
         loop {
             match self.control.read(&mut chunk) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => self.input.push(&chunk[..n]),
+                Ok(n) => {
+                    self.input.push(&chunk[..n]);
+                    // A read that did not fill the buffer emptied the socket.
+                    if n < chunk.len() {
+                        return Ok(());
+                    }
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(e) => return Err(e),
@@ -123,6 +129,8 @@ pub(super) struct StepProc {
     pub(super) dirs: Vec<PathBuf>,
     /// How its part of the step ended.
     pub(super) ended: Option<StepEnd>,
+    /// Its daemon has told that here, and so has left no file.
+    pub(super) told: bool,
 }
 
 impl StepProc {
@@ -273,6 +281,7 @@ impl Shim {
             daemon: None,
             dirs: Vec::new(),
             ended: None,
+            told: false,
         };
         if ending {
             proc.ask_to_end();
@@ -318,6 +327,7 @@ impl Shim {
                 daemon: Some(daemon),
                 dirs,
                 ended: None,
+                told: false,
             };
             entry.steps.insert(step, proc);
         }
@@ -412,6 +422,7 @@ impl Shim {
                 self.lines.remove(&fd);
             }
             Ok(Some(end)) => {
+                proc.told = true;
                 self.lines.remove(&fd);
                 self.records.step_ended(run, step, &end);
                 self.end_of_step(run, step, end, daemon.owned);
@@ -547,9 +558,12 @@ impl Shim {
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
-        if entry.steps.get(&step).is_some_and(|s| s.ended.is_some()) {
-            entry.steps.remove(&step);
-            self.records.step_gone(run, step);
+        if entry.steps.get(&step).is_none_or(|s| s.ended.is_none()) {
+            return;
+        }
+        let told = entry.steps.remove(&step).is_some_and(|s| s.told);
+        self.records.step_gone(run, step);
+        if !told {
             let _ = fs::remove_file(result_path(&self.spool, run, step));
         }
     }

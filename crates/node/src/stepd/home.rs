@@ -1,6 +1,7 @@
 //! What a step daemon keeps from one step of its job to the next: where it listens, the lines to the shim and to the agent,
 //! the signals that it takes. It knows nothing of steps but how to be told of the next one and to tell how one ended.
 
+use super::result::leave;
 use super::{Kept, Setting};
 use crate::descriptors::{self, HandedOver, WithOrder};
 use crate::shim::ProcessTree;
@@ -170,16 +171,24 @@ pub(super) struct Home {
     pub(super) tree: ProcessTree,
     /// For tasks that are started one at a time; made when the first is.
     stack: Option<sys::Stack>,
+    /// Soft limits that were asked for, and those of them that this process has otherwise: steps of a job mostly ask for the
+    /// same.
+    asked_limits: SoftLimits,
+    other_limits: SoftLimits,
     shim: Option<Line>,
     /// The agent that had the last step given by the shim, or gave it.
     agent: Option<Line>,
     /// A step that was given by the shim while another ran, which a lost agent had given.
     early: Option<Given>,
-    /// The shim has taken note of the last step's end.
-    known: bool,
-    /// It had read of it when it was last known to be there.
-    has_read: bool,
+    /// Ends that the shim was told of and may not have read: where it is lost, they are lost with it.
+    unread: Vec<Unread>,
 }
+
+/// By resource.
+type SoftLimits = Vec<(u32, u64)>;
+
+/// What a file tells of a step's end: its path, the end, and what was to be kept.
+struct Unread(PathBuf, StepEnd, Kept);
 
 impl Home {
     pub(super) fn open(
@@ -202,11 +211,12 @@ impl Home {
             come: Vec::new(),
             tree: ProcessTree::new(),
             stack: None,
+            asked_limits: SoftLimits::new(),
+            other_limits: SoftLimits::new(),
             shim: Some(Line::new(shim)?),
             agent: agent.map(Line::new).transpose()?,
             early: None,
-            known: false,
-            has_read: false,
+            unread: Vec::new(),
         })
     }
 
@@ -224,13 +234,26 @@ impl Home {
         self.stack = Some(stack);
     }
 
+    /// Those of these soft limits that a task does not have from this process.
+    pub(super) fn limits_to_set(&mut self, asked: &[(u32, u64)]) -> Vec<(u32, u64)> {
+        if self.asked_limits != asked {
+            self.asked_limits = asked.to_vec();
+            self.other_limits = sys::other_limits(asked);
+        }
+        self.other_limits.clone()
+    }
+
     /// What the shim has said since the last call, but for another step, which is kept.
     pub(super) fn heard(&mut self) -> Vec<Control> {
         let mut messages = Vec::new();
         let Some(mut line) = self.shim.take() else {
             return messages;
         };
+        let all_read = sys::is_all_read(line.stream.as_fd());
         let open = line.read();
+        if open && all_read {
+            self.unread.clear();
+        }
         while let Ok(Some(message)) = line.input.take() {
             match message {
                 Control::Next(next) => {
@@ -245,6 +268,9 @@ impl Home {
         }
         // Where it is gone, that is no reason to end.
         self.shim = Some(line).filter(|_| open);
+        if !open {
+            self.leave_unread();
+        }
         messages
     }
 
@@ -265,6 +291,8 @@ impl Home {
 
     /// There is a new shim, on this connection, which is told what runs.
     pub(super) fn adopted(&mut self, stream: UnixStream, running: Running) {
+        // It looks for files when it has been answered.
+        self.leave_unread();
         let line = Line::new(stream).ok();
         self.shim = line.and_then(|mut line| {
             let told = line.say(&Told::Runs(Box::new(running)));
@@ -272,18 +300,49 @@ impl Home {
         });
     }
 
-    /// Tells the shim how the step ended; whether it was there to hear it.
-    pub(super) fn tell_shim(&mut self, ended: &Told) -> bool {
-        self.known = false;
+    /// Tells the shim how the step ended; whether it was there to hear it. Until it has read that, the end is kept here, to be
+    /// left in the step's file if the shim is lost.
+    pub(super) fn tell_shim(&mut self, ended: &Told, setting: &Setting) -> bool {
+        let Told::Ended(_, end) = ended else {
+            return false;
+        };
+        let all_read = self.is_all_read();
         // Half a frame is none: it learns the rest from the file.
         let told = self.shim.as_mut().is_some_and(|line| line.say(ended));
         self.shim = self.shim.take().filter(|_| told);
+        if told && all_read {
+            self.unread.clear();
+        }
+        if told {
+            let (path, kept) = (setting.result.clone(), setting.kept.clone());
+            self.unread.push(Unread(path, (**end).clone(), kept));
+        }
         told
     }
 
-    /// Whether the shim has read what it was told.
-    pub(super) fn shim_has_read(&self) -> bool {
-        self.has_read
+    /// Whether there are ends that the shim is not known to have read. Looks whether it has, meanwhile.
+    pub(super) fn has_unread(&mut self) -> bool {
+        if !self.unread.is_empty() && self.is_all_read() && !self.has_lost_shim() {
+            self.unread.clear();
+        }
+        !self.unread.is_empty()
+    }
+
+    /// To be asked after what it has read: what one that is gone has not read is gone too, and nothing is left to be read.
+    fn has_lost_shim(&self) -> bool {
+        let mut fds = [libc::pollfd {
+            fd: self.shim_fd().unwrap_or(-1),
+            events: 0,
+            revents: 0,
+        }];
+        self.shim.is_none() || sys::poll(&mut fds, 0).is_err() || fds[0].revents != 0
+    }
+
+    /// Leaves files of the ends that the shim is not known to have read.
+    pub(super) fn leave_unread(&mut self) {
+        for Unread(path, end, kept) in self.unread.drain(..) {
+            leave(&path, &end, &kept);
+        }
     }
 
     fn is_all_read(&self) -> bool {
@@ -299,7 +358,6 @@ impl Home {
 
     /// Waits for the job's next step; nothing when this process is not needed any more.
     pub(super) fn next_step(&mut self) -> Option<Given> {
-        self.has_read = false;
         loop {
             let mut somebody = true;
             if self.early.is_none() && self.shim.is_some() {
@@ -312,16 +370,13 @@ impl Home {
                 // To find nobody costs as much as a connection.
                 false => Vec::new(),
             };
-            // Looked at before it is known whether the shim is there: what one that is gone has not read is gone too.
-            let all_read = self.is_all_read();
-            // What is said of a step that has ended comes too late.
+            // What is said of a step that has ended comes too late. Who says this has taken note of the end.
             if self.heard().contains(&Control::Leave) {
-                self.known = true;
+                self.unread.clear();
                 return None;
             }
             let early = self.early.take();
             if let Some(given) = early.or_else(|| self.given_by_agent()) {
-                self.has_read = all_read && self.shim.is_some();
                 self.come = come;
                 return Some(given);
             }
@@ -352,10 +407,5 @@ impl Home {
             while let Ok(Some(_)) = self.signals.read_signal() {}
         }
         Some(fds[3].revents != 0)
-    }
-
-    /// Whether the shim has the last step's end for good.
-    pub(super) fn is_known(&self) -> bool {
-        self.known
     }
 }

@@ -121,10 +121,11 @@ impl Stepd<'_> {
         let inherited = inherited(self.order, &own);
         let of_task = own.iter().cloned().filter_map(variable).collect();
         let mut program = Program::new(self.argv(global), Words::with(inherited, of_task));
+        let limits = self.home.limits_to_set(&self.order.limits);
         let stack = self.home.take_stack()?;
         let started = sys::fork_shared(&stack, || {
             sys::restore_signals();
-            match self.prepare_task(&ends, daemon, 0, global) {
+            match self.prepare_task(&ends, &limits, daemon, (0, global)) {
                 Err(text) => {
                     say(&text);
                     1
@@ -235,7 +236,8 @@ impl Stepd<'_> {
     fn become_task(&self, local: u32, global: u32, ends: Ends, barrier: &Barrier) -> ! {
         sys::close_inherited(barrier.go_writer);
         sys::restore_signals();
-        let code = match self.prepare_task(&ends, barrier.daemon, local, global) {
+        let limits = &self.order.limits;
+        let code = match self.prepare_task(&ends, limits, barrier.daemon, (local, global)) {
             Err(text) => {
                 say(&text);
                 1
@@ -255,12 +257,12 @@ impl Stepd<'_> {
     fn prepare_task(
         &self,
         ends: &Ends,
+        limits: &[(u32, u64)],
         daemon: u32,
-        local: u32,
-        global: u32,
+        (local, global): (u32, u32),
     ) -> Result<(), String> {
         let (order, spec) = (self.order, &self.order.launch.spec);
-        for &(resource, soft) in &order.limits {
+        for &(resource, soft) in limits {
             // Propagation of limits is best effort, as in Slurm.
             let _ = sys::set_soft_limit(resource, soft);
         }

@@ -137,6 +137,7 @@ impl Shim {
                     daemon,
                     dirs,
                     ended: None,
+                    told: false,
                 };
                 entry.steps.insert(step, proc);
                 self.found(run, step, kept);
@@ -196,6 +197,7 @@ impl Shim {
                 daemon: None,
                 dirs: Vec::new(),
                 ended: None,
+                told: false,
             };
             if let Some(entry) = self.jobs.get_mut(&run) {
                 entry.steps.insert(step, proc);
