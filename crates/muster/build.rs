@@ -45,9 +45,7 @@ fn early_text(script: &Path) {
             .map(|often| format!("\".text.{often}{name}\" \".text.{often}{name}.llvm.*\""))
             .join(" ")
     };
-    let sections: String = functions
-        .map(|name| format!("*({})\n", of(name)))
-        .collect();
+    let sections: String = functions.map(|name| format!("*({})\n", of(name))).collect();
     let text = format!("SECTIONS {{ .text.early : {{\n{sections}}} }} INSERT BEFORE .text\n");
     match std::fs::write(script, text) {
         Ok(()) => println!("cargo:rustc-link-arg-bins=-Wl,-T,{}", script.display()),
