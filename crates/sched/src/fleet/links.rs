@@ -24,7 +24,10 @@ impl Table {
         let fixed_of = |a: &(usize, u32)| fixed.iter().map(|f| links(*a, *f)).sum();
         Table {
             to_fixed: free.iter().map(fixed_of).collect(),
-            to_all: between.chunks(free.len()).map(|row| row.iter().sum()).collect(),
+            to_all: between
+                .chunks(free.len())
+                .map(|row| row.iter().sum())
+                .collect(),
             between,
         }
     }
