@@ -252,9 +252,13 @@ impl Reservation {
         .take(OCCURRENCES_MAX)
     }
 
-    /// Whether it has its resources at some time from `from` until `to`.
+    /// Whether it has its resources at some time from `from` until `to`. A floating one has gone on by then.
     pub fn meets(&self, now: Timestamp, from: Timestamp, to: Timestamp) -> bool {
-        self.occurrences(now)
+        let seen = match self.float_s {
+            Some(_) => now.max(from),
+            None => now,
+        };
+        self.occurrences(seen)
             .take_while(|(start, _)| *start < to)
             .any(|(_, end)| end > from)
     }
@@ -444,6 +448,10 @@ mod tests {
         assert!(
             !floating.meets(now, now, now.plus_s(600)) && floating.meets(now, now, now.plus_s(601))
         );
+        let from = now.plus_s(500);
+        let meets_by = |s: u64| floating.meets(now, from, from.plus_s(s));
+        assert!(!meets_by(600) && meets_by(601), "it floats until then");
+        assert!(!floating.meets(now, floating.end, Timestamp(i64::MAX)));
     }
 
     #[test]

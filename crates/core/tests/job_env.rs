@@ -176,6 +176,7 @@ fn sample(name: &str, ask: ResourceAsk, nodes: u32, cpus: u32, tasks: u32) -> Sa
             end_by: None,
             billing_milli: 0,
             usage_factor_millionths: None,
+            backfilled: false,
             sharers: 0,
             only_user: None,
             licenses: Vec::new(),

@@ -28,8 +28,16 @@ pub(crate) struct Known(Option<(Arc<JobSpec>, TimeLimit)>);
 pub(crate) struct Looked {
     /// [`Fleet::flips`] by then.
     flips: u64,
-    /// Specification, limit, partition, and what the job needs there.
-    found: VecDeque<(Arc<JobSpec>, TimeLimit, u32, Result<Demand, Reason>)>,
+    found: VecDeque<Found>,
+}
+
+/// What a submission needs in a partition, or why it cannot run there.
+#[derive(Debug)]
+struct Found {
+    spec: Arc<JobSpec>,
+    limit: TimeLimit,
+    part: u32,
+    demand: Result<Demand, Reason>,
 }
 
 impl Looked {
@@ -37,14 +45,18 @@ impl Looked {
         &mut self,
         fleet: &Fleet,
         (spec, limit, part): (&Arc<JobSpec>, TimeLimit, u32),
-        found: Result<Demand, Reason>,
+        demand: Result<Demand, Reason>,
     ) {
         if self.flips != fleet.flips {
             (self.flips, self.found) = (fleet.flips, VecDeque::new());
         }
         self.found.truncate(LOOKED_AT_MAX - 1);
-        self.found
-            .push_front((Arc::clone(spec), limit, part, found));
+        self.found.push_front(Found {
+            spec: Arc::clone(spec),
+            limit,
+            part,
+            demand,
+        });
     }
 
     /// What jobs with that very specification need in a partition, if that was worked out just now.
@@ -56,11 +68,11 @@ impl Looked {
         if self.flips != fleet.flips {
             return None;
         }
-        let same = |known: &(Arc<JobSpec>, TimeLimit, u32, Result<Demand, Reason>)| {
-            Arc::ptr_eq(&known.0, spec) && known.1 == limit && known.2 == part
+        let same = |known: &Found| {
+            Arc::ptr_eq(&known.spec, spec) && known.limit == limit && known.part == part
         };
         let at = self.found.iter().position(same)?;
-        self.found.swap_remove_front(at).map(|known| known.3)
+        self.found.swap_remove_front(at).map(|known| known.demand)
     }
 }
 

@@ -304,6 +304,7 @@ pub(crate) fn allocation(nodes: &[u32], cpu: u32) -> Allocation {
         end_by: None,
         billing_milli: 0,
         usage_factor_millionths: None,
+        backfilled: false,
         sharers: 0,
         only_user: None,
         licenses: Vec::new(),

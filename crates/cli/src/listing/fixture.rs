@@ -143,6 +143,7 @@ pub(crate) fn start(job: &mut Job, hostlist: &str, cpus: &[&[u32]]) {
         end_by: None,
         billing_milli: 0,
         usage_factor_millionths: None,
+        backfilled: false,
         sharers: 0,
         only_user: None,
         licenses: Vec::new(),

@@ -186,7 +186,12 @@ fn times(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
     time(out, "SuspendTime", job.suspend_time, "None");
     put!(out, " SecsPreSuspend={} ", pre_suspend_s(row, ctx));
     time(out, "LastSchedEval", row.last_sched_eval(), "Unknown");
-    out.push_str(" Scheduler=Main");
+    let backfilled = job.alloc.as_ref().is_some_and(|alloc| alloc.backfilled);
+    put!(
+        out,
+        " Scheduler={}",
+        if backfilled { "Backfill" } else { "Main" }
+    );
     style.newline(out);
 }
 

@@ -50,6 +50,21 @@ fn running_job() {
 }
 
 #[test]
+fn who_passed_others_by() {
+    let jobs = fixture::jobs();
+    let mut job = jobs.jobs.iter().find(|j| j.id.0 == 9).unwrap().clone();
+    let alloc = job.alloc.as_deref().unwrap().clone();
+    job.alloc = Some(std::sync::Arc::new(muster_core::job::Allocation {
+        backfilled: true,
+        ..alloc
+    }));
+    let mut ours = String::new();
+    show_job::write_job(&mut ours, &JobRow::new(&job, None), &later(), PLAIN);
+    let slurms = include_str!("expected/scontrol_show_job_running.out");
+    assert_same(&ours, &slurms.replace("=Main", "=Backfill"));
+}
+
+#[test]
 fn running_job_on_a_line() {
     assert_same(
         &show_job(9, LINE),

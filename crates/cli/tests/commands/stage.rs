@@ -275,6 +275,7 @@ fn allocation(spec: JobSpec, nodes: &[&str], agent: &str) -> AllocationInfo {
         end_by: None,
         billing_milli: 0,
         usage_factor_millionths: None,
+        backfilled: false,
         sharers: 0,
         only_user: None,
         licenses: Vec::new(),

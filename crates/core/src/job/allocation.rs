@@ -54,6 +54,10 @@ pub struct Allocation {
     /// `UsageFactor` of the QOS when it began, in millionths; absent is 1.
     #[n(11)]
     pub usage_factor_millionths: Option<u64>,
+    /// It began while another waited before it in line.
+    #[n(12)]
+    #[cbor(default)]
+    pub backfilled: bool,
 }
 
 impl Allocation {

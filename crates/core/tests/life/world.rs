@@ -352,6 +352,7 @@ impl World {
             end_by: None,
             billing_milli: 0,
             usage_factor_millionths: None,
+            backfilled: false,
             sharers: 0,
             only_user: None,
             licenses: Vec::new(),

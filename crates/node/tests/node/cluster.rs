@@ -392,6 +392,7 @@ impl JobMaker {
             end_by: None,
             billing_milli: 0,
             usage_factor_millionths: None,
+            backfilled: false,
             sharers: 0,
             only_user: None,
             licenses: Vec::new(),

@@ -110,6 +110,7 @@ impl Pass<'_> {
                 self.holds.take_spare(fleet, node, end, want);
             },
         );
+        alloc.backfilled = self.parts[part as usize].head.is_some();
         self.count_start(lane, job, &mut alloc);
         for (pick, before) in picks.iter().zip(before) {
             let taken = before - free(&self.s.fleet, pick.node).min(before);

@@ -100,6 +100,24 @@ n0 CCCCCC
     assert_eq!(scenario(&mut world, specs, 6), expected);
 }
 
+/// A B: n0 is busy, so that B waits for both; C ends in time and D would not.
+#[test]
+fn who_passes_by_is_told_from_who_comes_in_line() {
+    let mut world = World::simple(2, 1);
+    let first = world.submit(job(1, 30));
+    world.submit(wide(2, 2, 20));
+    let short = world.submit(job(1, 20));
+    let long = world.submit(job(1, 60));
+    assert_eq!(world.pass(), [first, short]);
+    let backfilled = |id| {
+        let alloc = world.state.jobs[id].alloc.as_ref();
+        alloc.map(|alloc| alloc.backfilled)
+    };
+    assert_eq!(backfilled(&first), Some(false));
+    assert_eq!(backfilled(&short), Some(true));
+    assert_eq!(backfilled(&long), None);
+}
+
 #[test]
 fn without_backfill_nobody_passes() {
     let mut config = cluster(nodes(2, 1));

@@ -52,6 +52,22 @@ n1 BBBBBB
     assert_eq!(scenario(&mut world, specs, 9), expected);
 }
 
+/// B is promised the node when A leaves it: the reservation will be as far ahead then as it is now.
+#[test]
+fn one_that_floats_is_as_far_ahead_when_a_job_starts_later() {
+    let mut world = World::simple(1, 1);
+    let floating = ReservationAsk {
+        flags: Flags::TIME_FLOAT,
+        ..ask(&world, "r", 30, 600, "n0")
+    };
+    reserve(&mut world, floating);
+    let first = world.submit(job(1, 20));
+    let second = world.submit(job(1, 20));
+    assert_eq!(world.pass_by_core(), [first]);
+    let expected = world.state.jobs[&second].expected_start;
+    assert_eq!(expected, Some(world.now.plus_s(20 * 60)));
+}
+
 #[test]
 fn its_own_jobs_wait_for_its_begin_and_have_its_nodes() {
     let mut world = World::simple(2, 1);
