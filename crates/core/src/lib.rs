@@ -41,7 +41,6 @@ pub mod order_config;
 pub mod power;
 pub mod preemption;
 pub mod priority;
-pub mod quick_hash;
 pub mod refusal;
 pub mod reservation;
 pub mod run_times;

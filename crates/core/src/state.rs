@@ -7,11 +7,11 @@ use crate::job::Reason;
 use crate::job_table::JobTable;
 use crate::node::Node;
 use crate::power::PowerRates;
-use crate::quick_hash::QuickHash;
 use crate::reservation::Reservations;
 use crate::run_times::RunTimes;
 use crate::spec::JobSpec;
 use crate::time::Timestamp;
+use foldhash::fast::RandomState;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -33,7 +33,7 @@ pub struct State {
     /// Scripts and contexts in use.
     pub blobs: HashMap<BlobId, Blob>,
     /// Specifications of submissions, each once, and how many submissions have it. An array is one, whatever became of its tasks.
-    pub specs: HashMap<Arc<JobSpec>, u32, QuickHash>,
+    pub specs: HashMap<Arc<JobSpec>, u32, RandomState>,
     /// The number that the next job or split task gets.
     pub next_job_id: u64,
     /// Accounts, users, QOS, use and shares.

@@ -20,12 +20,12 @@ use crate::node_map::NumberMap;
 use crate::order::Order;
 use crate::place::Shortfall;
 use crate::possible::Looked;
+use foldhash::fast::RandomState;
 use muster_core::account_limits::Scope;
 use muster_core::het::HetPart;
 use muster_core::ids::JobId;
 use muster_core::job::{Job, Reason};
 use muster_core::licenses::Counts;
-use muster_core::quick_hash::QuickHash;
 use muster_core::spec::JobSpec;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
@@ -109,7 +109,7 @@ pub(crate) struct Queue {
     lanes: Slab<Lane>,
     /// Shapes by hash; only looked up, never iterated.
     by_hash: NumberMap<u64, Vec<u32>>,
-    hash: QuickHash,
+    hash: RandomState,
     /// Shapes by the place in memory of a specification that their jobs share; the shape holds on to it. Only a short
     /// way: what is not found here is found by hash.
     by_spec: NumberMap<u64, u32>,
