@@ -11,7 +11,6 @@ use crate::job::{self, Job, Local};
 use crate::library::{Library, library};
 use crate::mesh::{Happening, Mesh};
 use crate::pmi::{self, Pmi, PmiSetup};
-use crate::prompt::Prompt;
 use crate::server::{Place, Server};
 use crate::sys::set_variable;
 use crate::ucx::{Ucx, UcxChoice};
@@ -229,9 +228,6 @@ struct Host {
     spawns: Spawns,
     /// Lines and orders for the step daemon.
     outbox: Vec<FromHost>,
-    prompt: Prompt,
-    /// Tasks of this node that have come.
-    connected: BTreeSet<u32>,
     finalized: BTreeSet<u32>,
     /// Tasks that abort wait for these.
     aborting: Vec<Done>,
@@ -273,8 +269,6 @@ impl Host {
             names: Names::new(mesh.own.clone()),
             spawns: Spawns::default(),
             outbox: Vec::new(),
-            prompt: Prompt::new(),
-            connected: BTreeSet::new(),
             finalized: BTreeSet::new(),
             aborting: Vec::new(),
             has_peers: false,
@@ -399,8 +393,8 @@ impl Host {
         let mut fds = vec![
             entry((control.stream.as_raw_fd(), libc::POLLIN)),
             entry((self.server.queue.wake.as_fd().as_raw_fd(), libc::POLLIN)),
-            entry((self.prompt.fd(), libc::POLLIN)),
         ];
+        let own = fds.len();
         let spawned = self.spawns.interests();
         fds.extend(spawned.iter().map(|fd| entry((*fd, libc::POLLIN))));
         let beside = fds.len();
@@ -413,9 +407,6 @@ impl Host {
             self.timeout_ms()
         };
         poll(&mut fds, timeout)?;
-        if fds[2].revents != 0 {
-            self.prompt.serve();
-        }
         let seen = |range: Range<usize>| -> Vec<bool> {
             fds[range].iter().map(|f| f.revents != 0).collect()
         };
@@ -434,7 +425,7 @@ impl Host {
                 Happening::Gone(host, orderly) => self.gone(&host, orderly),
             }
         }
-        self.serve_spawned(&seen(3..beside));
+        self.serve_spawned(&seen(own..beside));
         if fds[1].revents != 0 {
             for upcall in self.server.queue.take() {
                 self.upcall(upcall, control);

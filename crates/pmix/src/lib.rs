@@ -18,7 +18,6 @@ mod library;
 mod link;
 mod mesh;
 pub mod pmi;
-mod prompt;
 mod rehearsal;
 mod server;
 mod srun;

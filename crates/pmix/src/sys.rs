@@ -4,7 +4,6 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
 
 /// Longest name space, with the zero byte.
 pub(crate) const NSPACE: usize = 256;
@@ -240,33 +239,6 @@ pub(crate) fn dl_error() -> String {
             CStr::from_ptr(text).to_string_lossy().into_owned()
         }
     }
-}
-
-/// Has an epoll watch a descriptor that somebody else owns and closes, which ends the watch.
-pub(crate) fn watch(
-    epoll: &nix::sys::epoll::Epoll,
-    fd: RawFd,
-    event: nix::sys::epoll::EpollEvent,
-) -> nix::Result<()> {
-    // SAFETY: the number is borrowed for the call only; one that is closed meanwhile is refused by the kernel.
-    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    epoll.add(fd, event)
-}
-
-/// Has a TCP connection acknowledge what has come without delay. On anything else it does nothing.
-pub(crate) fn acknowledge_now(fd: RawFd) {
-    let on: c_int = 1;
-    let length = libc::socklen_t::try_from(size_of::<c_int>()).unwrap_or(4);
-    // SAFETY: the pointer leads to a live local of that length; a number that is no socket is refused.
-    unsafe {
-        libc::setsockopt(
-            fd,
-            libc::IPPROTO_TCP,
-            libc::TCP_QUICKACK,
-            (&raw const on).cast(),
-            length,
-        )
-    };
 }
 
 /// A symbol of an open library that must be there.

@@ -21,11 +21,6 @@ impl Host {
         match upcall {
             Upcall::Connected(proc, done) => {
                 control.send(&FromHost::Connected(proc.rank));
-                let here = self.setup.tasks.get(self.setup.position);
-                self.connected.insert(proc.rank);
-                if here.is_some_and(|here| here.len() == self.connected.len()) {
-                    self.prompt.look();
-                }
                 done.fail(status::SUCCESS);
             }
             Upcall::Finalized(proc, done) => {
