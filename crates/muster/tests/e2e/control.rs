@@ -6,10 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 #[test]
 fn scancel_ends_pending_and_running_jobs() {
     let c = Cluster::start(1, 2);
-    let running = c.sbatch("-o run.out --wrap 'sleep 1000 & wait'");
-    c.until_prints(
-        &format!("squeue -h -j {running},{running} -o %T"),
-        "RUNNING",
+    let running = c.sbatch("-o run.out --wrap 'echo here; sleep 1000 & wait'");
+    // It runs for the controller before its script does, which is what is told.
+    c.until_prints("cat run.out", "here");
+    assert_eq!(
+        c.ok(&format!("squeue -h -j {running},{running} -o %T")),
+        "RUNNING"
     );
     let pending = c.sbatch("-H -o /dev/null --wrap true");
     let array = c.sbatch("-H --array=0-9 -o /dev/null --wrap true");
