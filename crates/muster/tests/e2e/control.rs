@@ -26,13 +26,14 @@ fn scancel_ends_pending_and_running_jobs() {
         c.ok(&format!("squeue -h -j {array},{array} -o %i")),
         format!("{array}_[0-2,4,8-9]")
     );
+    // It is cancelled at once, and its script gone a moment later.
+    c.until_prints(
+        &format!("sacct -n -P -j {running}.batch -o State,ExitCode"),
+        "CANCELLED|0:15",
+    );
     assert!(
         c.read("run.out")
             .contains(&format!("*** JOB {running} ON n1 CANCELLED AT "))
-    );
-    assert_eq!(
-        c.ok(&format!("sacct -n -P -j {running}.batch -o State,ExitCode")),
-        "CANCELLED|0:15"
     );
     c.ok("scancel --state=PENDING -u root");
     c.until_prints("squeue -h", "");
