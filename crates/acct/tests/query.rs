@@ -722,6 +722,20 @@ fn files_of_others_and_of_the_future_are_refused() {
 }
 
 #[test]
+fn an_older_file_is_brought_up_to_date() {
+    let directory = Directory::new();
+    let path = directory.file("old.db");
+    drop(SqliteStore::open(&path).unwrap());
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch("ALTER TABLE job DROP COLUMN backfilled; PRAGMA user_version = 2")
+        .unwrap();
+    drop(old);
+    drop(SqliteStore::open(&path).unwrap());
+    let new = rusqlite::Connection::open(&path).unwrap();
+    new.prepare("SELECT backfilled FROM job").unwrap();
+}
+
+#[test]
 fn a_window_of_one_owner_is_read_through_the_index() {
     let scene = scene();
     let path = scene._directory.file("acct.db");

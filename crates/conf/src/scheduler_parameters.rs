@@ -71,8 +71,8 @@ pub const WORDS: &[Word] = &[
     (
         "bf_hetjob_prio",
         true,
-        Missing("each component stands where its own priority puts it"),
-        "priority of heterogeneous jobs by their components",
+        Works,
+        "priority of heterogeneous jobs by their components: `max`, which is always so, or none",
     ),
     (
         "bf_interval",
@@ -497,6 +497,9 @@ pub(crate) fn check(words: &[String], origin: &Origin, findings: &mut Findings) 
             }
         }
         numbers(word, known, origin, findings);
+        if *known == "bf_hetjob_prio" {
+            priority_of_het_jobs(word, origin, findings);
+        }
     }
 }
 
@@ -519,6 +522,26 @@ fn numbers(word: &str, name: &str, origin: &Origin, findings: &mut Findings) {
             format!("SchedulerParameters: `{value}` is no number for {name}, which is ignored");
         findings.warn(origin, "SchedulerParameters", message, "");
     }
+}
+
+/// All components are tried when the turn of the first of them comes: that is `max`.
+fn priority_of_het_jobs(word: &str, origin: &Origin, findings: &mut Findings) {
+    const KEY: &str = "SchedulerParameters";
+    let Some((_, value)) = word.split_once('=') else {
+        return;
+    };
+    let (message, help) = match value.to_ascii_lowercase().as_str() {
+        "max" => return,
+        "min" | "avg" => (
+            format!("{KEY}: bf_hetjob_prio={value} is not implemented and is ignored"),
+            "components have their turn with the first of them, as with bf_hetjob_prio=max",
+        ),
+        _ => (
+            format!("{KEY}: `{value}` is no value of bf_hetjob_prio, which is ignored"),
+            "min, avg or max",
+        ),
+    };
+    findings.warn(origin, KEY, message, help);
 }
 
 #[cfg(test)]
@@ -554,6 +577,17 @@ mod tests {
             [
                 "no effect: SchedulerParameters: bf_interval has no effect in Muster: a pass runs when something has changed, and looks only at that ",
                 "warning: SchedulerParameters: pack_serial_at_end is not implemented and is ignored: jobs of one CPU are placed like others, on nodes that are in use already ",
+            ]
+        );
+    }
+
+    #[test]
+    fn het_jobs_have_the_highest_priority_of_their_components() {
+        assert_eq!(told("bf_hetjob_prio=max"), Vec::<String>::new());
+        assert_eq!(
+            told("bf_hetjob_prio=min"),
+            [
+                "warning: SchedulerParameters: bf_hetjob_prio=min is not implemented and is ignored components have their turn with the first of them, as with bf_hetjob_prio=max",
             ]
         );
     }

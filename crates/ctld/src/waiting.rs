@@ -26,6 +26,9 @@ pub(crate) struct Waiting {
     /// Worst exit of the tasks of arrays that someone waits for.
     worst: HashMap<JobId, ExitStatus>,
     counts: Counts,
+    /// Jobs that passed by others that waited, and of those components of heterogeneous jobs, since the controller started.
+    backfilled_ever: u64,
+    backfilled_components: u64,
 }
 
 struct Ended {
@@ -37,6 +40,7 @@ struct Ended {
 struct Counts {
     submitted: u64,
     started: u64,
+    backfilled: u64,
     completed: u64,
     cancelled: u64,
     failed: u64,
@@ -107,8 +111,14 @@ impl Waiting {
     pub(crate) fn heard(&mut self, state: &State, keys: &Keys, event: &Event) {
         match event {
             Event::JobSubmitted { .. } => self.counts.submitted += 1,
-            Event::JobStarted { id, .. } => {
+            Event::JobStarted { id, alloc, .. } => {
                 self.counts.started += 1;
+                if alloc.backfilled {
+                    let component = state.jobs.get(id).is_some_and(|job| job.het.is_some());
+                    self.counts.backfilled += 1;
+                    self.backfilled_ever += 1;
+                    self.backfilled_components += u64::from(component);
+                }
                 self.job_started(state, keys, *id);
             }
             Event::JobChanged {
@@ -232,6 +242,9 @@ impl Waiting {
     pub(crate) fn fill(&self, diag: &mut Diag) {
         diag.submitted = self.counts.submitted;
         diag.started = self.counts.started;
+        diag.backfilled = self.counts.backfilled;
+        diag.backfilled_ever = self.backfilled_ever;
+        diag.backfilled_components = self.backfilled_components;
         diag.completed = self.counts.completed;
         diag.cancelled = self.counts.cancelled;
         diag.failed = self.counts.failed;

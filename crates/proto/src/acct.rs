@@ -154,6 +154,10 @@ pub struct AcctJob {
     #[n(46)]
     #[cbor(default)]
     pub resized: bool,
+    /// It started before others that waited longer for their turn (`SchedBackfill`).
+    #[n(47)]
+    #[cbor(default)]
+    pub backfilled: bool,
 }
 
 /// A step.

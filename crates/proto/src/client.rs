@@ -575,6 +575,18 @@ pub struct Diag {
     #[n(22)]
     #[cbor(default)]
     pub to_nodes: u64,
+    /// Of the jobs started since then, those that passed by others that waited.
+    #[n(23)]
+    #[cbor(default)]
+    pub backfilled: u64,
+    /// The same since the controller started.
+    #[n(24)]
+    #[cbor(default)]
+    pub backfilled_ever: u64,
+    /// Of those, components of heterogeneous jobs.
+    #[n(25)]
+    #[cbor(default)]
+    pub backfilled_components: u64,
 }
 
 /// A step named by a user.

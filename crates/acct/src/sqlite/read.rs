@@ -444,6 +444,7 @@ impl Search<'_> {
             constraint: context.constraint,
             reservation: context.reservation,
             ntasks: small(run.ntasks),
+            backfilled: run.backfilled == Some(1),
             stdio: context.stdio,
             batch: run.batch != 0,
             steps: Vec::new(),
@@ -601,6 +602,7 @@ struct RawJob<'r> {
     reason: i64,
     priority: i64,
     ntasks: i64,
+    backfilled: Option<i64>,
     end_ms: i64,
 }
 
@@ -650,6 +652,7 @@ impl<'r> RawJob<'r> {
             reason: columns.get()?,
             priority: columns.get()?,
             ntasks: columns.get()?,
+            backfilled: columns.get()?,
             end_ms: columns.get()?,
         })
     }

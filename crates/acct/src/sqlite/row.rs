@@ -53,6 +53,7 @@ pub(super) const LIFE: &[&str] = &[
     "reason",
     "priority",
     "ntasks",
+    "backfilled",
     "end_ms",
 ];
 /// Columns of `step` known at its start, after `job` and `step`.

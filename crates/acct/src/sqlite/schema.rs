@@ -8,7 +8,7 @@ use std::path::Path;
 const APPLICATION: i64 = 0x4d75_7374;
 
 /// Each entry brings a file from the format of its index to the next. Entries never change once released.
-const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2];
+const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3];
 
 /// A run's key is one number, the job's times 2^16 plus the run's, so that the table itself is the index by number
 /// and grows at its end. Texts that repeat are numbers of rows in `text`. A run that has not ended has the highest
@@ -70,6 +70,9 @@ ALTER TABLE job ADD COLUMN het_offset INTEGER;
 ALTER TABLE job ADD COLUMN het_size INTEGER;
 CREATE INDEX job_het ON job (het_id) WHERE het_id IS NOT NULL;
 ";
+
+/// Whether the run passed by others that waited; nothing where that was not known.
+const FORMAT_3: &str = "ALTER TABLE job ADD COLUMN backfilled INTEGER;";
 
 /// Settings of the connection, then the tables.
 pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

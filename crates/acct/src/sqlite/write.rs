@@ -271,6 +271,7 @@ impl Writer<'_> {
         binder.bind(self.texts.number(self.connection, reason)?)?;
         binder.bind(job.priority)?;
         binder.bind(ntasks)?;
+        binder.bind(alloc.map(|alloc| alloc.backfilled))?;
         if with_end {
             binder.bind(job.end.map_or(OPEN, |at| at.0))?;
         }

@@ -309,9 +309,10 @@ fn energy(r: &AcctRow<'_>, out: &mut String) {
     }
 }
 
-/// How it was started: the scheduler has no parts that do it in different ways.
+/// How it was started.
 fn flags(r: &AcctRow<'_>) -> &'static str {
     match r.job.start {
+        Some(_) if r.job.backfilled => "SchedBackfill,StartRecieved",
         Some(_) => "SchedMain,StartRecieved",
         None => "StartRecieved",
     }

@@ -15,6 +15,7 @@ fn job(id: u64, name: &str, state: JobState, exit: (u32, u32)) -> AcctJob {
         restarts: 0,
         array: None,
         het: None,
+        backfilled: false,
         array_pending: None,
         name: name.to_owned(),
         uid: 0,

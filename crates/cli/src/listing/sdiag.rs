@@ -149,9 +149,17 @@ fn schedule(out: &mut String, diag: &Diag) {
     put!(out, "\tLast queue length: {}\n\n", diag.pending);
     // Backfill is part of every pass here, so what Slurm counts apart is the same pass.
     out.push_str("Backfilling stats\n");
-    out.push_str("\tTotal backfilled jobs (since last slurm start): 0\n");
-    out.push_str("\tTotal backfilled jobs (since last stats cycle start): 0\n");
-    out.push_str("\tTotal backfilled heterogeneous job components: 0\n");
+    let backfilled = [
+        ("jobs (since last slurm start)", diag.backfilled_ever),
+        ("jobs (since last stats cycle start)", diag.backfilled),
+        (
+            "heterogeneous job components",
+            diag.backfilled_components,
+        ),
+    ];
+    for (what, count) in backfilled {
+        put!(out, "\tTotal backfilled {what}: {count}\n");
+    }
     out.push_str("\tTotal cycles: 0\n\tLast cycle when: N/A\n\tLast cycle: 0\n\tMax cycle:  0\n");
     out.push_str("\tLast depth cycle: 0\n\tLast depth cycle (try sched): 0\n");
     out.push_str("\tLast queue length: 0\n\tLast table size: 0\n\n");

@@ -414,6 +414,7 @@ fn job_row(job: &Job, steps: Vec<AcctStep>) -> AcctJob {
         id: job.id,
         restarts: job.restarts,
         het: job.het,
+        backfilled: alloc.is_some_and(|alloc| alloc.backfilled),
         array: job.task_index().map(|index| (job.submission(), index)),
         array_pending: None,
         name: spec.name.clone(),

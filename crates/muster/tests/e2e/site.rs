@@ -249,6 +249,42 @@ fn sdiag_counts_again_from_zero() {
     );
 }
 
+/// What passes by others is told by show job, by accounting and by sdiag.
+#[test]
+fn jobs_that_pass_by_are_told() {
+    let c = Cluster::start(2, 2);
+    let wait = c.path("wait");
+    let held = format!("until [ -e {} ]; do sleep 0.05; done", wait.display());
+    let batch = |options: &str, script: &str| {
+        c.ok(&format!(
+            "sbatch --parsable -o /dev/null {options} --wrap '{script}'"
+        ))
+    };
+    let long = batch("-N1 --exclusive -t60", &held);
+    let wide = batch("-N2 --exclusive -t60", "true");
+    let short = batch("-N1 -n1 -t1", "true");
+    let show = |job: &str| c.ok(&format!("scontrol show job {job}"));
+    let flags = |job: &str| c.ok(&format!("sacct -nXP -o flags -j {job}"));
+    c.until("the short job has passed by", || {
+        flags(&short) == "SchedBackfill,StartRecieved"
+    });
+    assert!(show(&short).contains(" Scheduler=Backfill"));
+    assert_eq!(flags(&long), "SchedMain,StartRecieved");
+    assert!(show(&wide).contains("JobState=PENDING"));
+    let counts = |ever: u32, now: u32| {
+        let text = c.ok("sdiag");
+        let lines = [
+            format!("Total backfilled jobs (since last slurm start): {ever}\n"),
+            format!("Total backfilled jobs (since last stats cycle start): {now}\n"),
+        ];
+        assert!(lines.iter().all(|line| text.contains(line)), "{text}");
+    };
+    counts(1, 1);
+    c.ok("sdiag -r");
+    counts(1, 0);
+    std::fs::write(&wait, "").unwrap();
+}
+
 #[test]
 fn jobs_wait_for_the_controllers_prolog() {
     let c = Cluster::start(2, 2);

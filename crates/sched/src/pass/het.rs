@@ -226,6 +226,7 @@ impl Pass<'_> {
     fn take_all(&mut self, lane: u32, job: JobId, picks: &[Pick]) -> Start {
         let end = end_after(self.now, self.length_ms(lane));
         let number = lane;
+        let passes = self.parts[self.s.queue.lane(lane).part as usize].head.is_some();
         let lane = self.s.queue.lane(lane);
         let demand = (lane.demand.as_ref()).expect("only lanes that can run have a place in line");
         let limit = end_after(self.now, demand.length_ms);
@@ -234,6 +235,7 @@ impl Pass<'_> {
             self.holds.take_spare(fleet, node, end, want);
         };
         let mut alloc = allocate(&mut self.s.fleet, (lane.part, limit), demand, picks, taken);
+        alloc.backfilled = passes;
         self.count_start(number, job, &mut alloc);
         ((job, planned, limit), alloc)
     }
