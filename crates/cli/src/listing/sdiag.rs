@@ -152,10 +152,7 @@ fn schedule(out: &mut String, diag: &Diag) {
     let backfilled = [
         ("jobs (since last slurm start)", diag.backfilled_ever),
         ("jobs (since last stats cycle start)", diag.backfilled),
-        (
-            "heterogeneous job components",
-            diag.backfilled_components,
-        ),
+        ("heterogeneous job components", diag.backfilled_components),
     ];
     for (what, count) in backfilled {
         put!(out, "\tTotal backfilled {what}: {count}\n");

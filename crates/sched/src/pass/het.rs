@@ -226,7 +226,9 @@ impl Pass<'_> {
     fn take_all(&mut self, lane: u32, job: JobId, picks: &[Pick]) -> Start {
         let end = end_after(self.now, self.length_ms(lane));
         let number = lane;
-        let passes = self.parts[self.s.queue.lane(lane).part as usize].head.is_some();
+        let passes = self.parts[self.s.queue.lane(lane).part as usize]
+            .head
+            .is_some();
         let lane = self.s.queue.lane(lane);
         let demand = (lane.demand.as_ref()).expect("only lanes that can run have a place in line");
         let limit = end_after(self.now, demand.length_ms);
