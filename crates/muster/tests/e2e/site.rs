@@ -253,6 +253,8 @@ fn sdiag_counts_again_from_zero() {
 #[test]
 fn jobs_that_pass_by_are_told() {
     let c = Cluster::start(2, 2);
+    // In order of submission, so that the short job is not simply the first.
+    configure(&c, "PriorityType=priority/basic");
     let wait = c.path("wait");
     let held = format!("until [ -e {} ]; do sleep 0.05; done", wait.display());
     let batch = |options: &str, script: &str| {
