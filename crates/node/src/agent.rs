@@ -25,9 +25,10 @@ mod step_tree;
 mod table;
 mod users;
 
+pub(crate) use context::split as split_variable;
 pub(crate) use jobs::exit_status;
 pub(crate) use peers::Peers;
-pub(crate) use step_node::is_kept_of;
+pub(crate) use step_node::{is_kept_of, kept_of_node};
 pub(crate) use step_tree::{ask_below, tell_above};
 
 use crate::binding::{Machine, SiteBinding};
@@ -191,6 +192,7 @@ async fn serve(options: AgentOptions, found: Found) -> anyhow::Result<()> {
     let (events, mut inbox) = mpsc::unbounded_channel();
     let mut agent = Agent::new(options, events.clone());
     agent.found = found;
+    daemons::standing::remove_doors(&agent.options.spool_dir);
     listener::listen(&agent.options.spool_dir, events.clone())?;
     shim_link::keep(agent.options.clone(), events.clone());
     controller::keep(agent.options.clone(), events);
@@ -380,6 +382,7 @@ impl Agent {
     fn apply_settings(&mut self, settings: NodeSettings) {
         self.site_binding = SiteBinding::new(&settings.cpu_bind);
         self.settings = settings;
+        self.recall_all_orders();
         self.tell_waits();
         let wanted = self.settings.health_check.clone();
         self.health.configure(wanted, &self.events);

@@ -1,6 +1,7 @@
 //! Descriptors that come with messages: srun's standard streams, on their way to the task that is to have them, and ends of
 //! connections to step daemons.
 
+use crate::standing::{StandingFds, Tickets};
 use crate::sys;
 use nix::cmsg_space;
 use nix::libc::ucred;
@@ -17,7 +18,7 @@ use std::os::unix::net::UnixStream;
 const SENT_MAX: usize = 253;
 
 /// How many come with one message at most.
-const COME_MAX: usize = HandedOver::COUNT + 1;
+const COME_MAX: usize = HandedOver::COUNT + 2;
 
 /// What srun hands over for a task that is alone.
 #[derive(Debug)]
@@ -59,21 +60,42 @@ pub(crate) struct WithOrder {
     pub(crate) agent: Option<OwnedFd>,
     /// For a direct step.
     pub(crate) srun: Option<HandedOver>,
+    /// For a step after which the daemon takes others like it.
+    pub(crate) standing: Option<StandingFds>,
 }
 
 impl WithOrder {
-    /// The next that have come: for an order by the shim, or for a direct step.
-    pub(crate) fn take(come: &mut VecDeque<OwnedFd>, by_shim: bool, direct: bool) -> WithOrder {
-        let agent = if by_shim { come.pop_front() } else { None };
+    /// The next that have come with an order by the shim.
+    pub(crate) fn take_by_shim(come: &mut VecDeque<OwnedFd>, direct: bool) -> WithOrder {
+        let agent = come.pop_front();
+        WithOrder {
+            agent,
+            ..WithOrder::take(come, direct, false)
+        }
+    }
+
+    /// The next that have come: for a direct step, and for one with a standing order.
+    pub(crate) fn take(come: &mut VecDeque<OwnedFd>, direct: bool, standing: bool) -> WithOrder {
         let srun = direct.then(|| HandedOver::take(come)).flatten();
-        WithOrder { agent, srun }
+        let mut fds = || {
+            Some(StandingFds {
+                door: come.pop_front()?,
+                tickets: Tickets(come.pop_front()?),
+            })
+        };
+        WithOrder {
+            agent: None,
+            srun,
+            standing: standing.then(&mut fds).flatten(),
+        }
     }
 
     /// Their numbers, in order.
     pub(crate) fn numbers(&self) -> Vec<RawFd> {
         let agent = self.agent.as_ref().map(AsRawFd::as_raw_fd);
         let srun = self.srun.iter().flat_map(HandedOver::numbers);
-        agent.into_iter().chain(srun).collect()
+        let standing = self.standing.iter().flat_map(StandingFds::numbers);
+        agent.into_iter().chain(srun).chain(standing).collect()
     }
 }
 
@@ -129,17 +151,19 @@ pub(crate) fn receive(
     Ok(got.bytes)
 }
 
-/// Receives one message: the end of a connection that came with it, and the user who sent it, as the kernel says; nothing
-/// if it is anything else.
+/// Receives one message: how long it is, what has come with it, and the user who sent it, as the kernel says.
 ///
 /// # Errors
 /// Those of recvmsg(2).
-pub(crate) fn receive_connection(socket: &impl AsRawFd) -> io::Result<Option<(UnixStream, u32)>> {
+pub(crate) fn receive_request(
+    socket: &impl AsRawFd,
+    room: &mut [u8],
+) -> io::Result<(usize, VecDeque<OwnedFd>, Option<u32>)> {
     let mut space = cmsg_space!([RawFd; SENT_MAX], ucred);
-    let (mut byte, flags) = ([0], MsgFlags::MSG_CMSG_CLOEXEC);
-    let mut bytes = [IoSliceMut::new(&mut byte)];
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+    let mut bytes = [IoSliceMut::new(room)];
     let got = recvmsg::<()>(socket.as_raw_fd(), &mut bytes, Some(&mut space), flags)?;
-    let (mut come, mut uid): (Vec<OwnedFd>, _) = (Vec::new(), None);
+    let (mut come, mut uid) = (VecDeque::new(), None);
     for message in got.cmsgs()? {
         match message {
             ControlMessageOwned::ScmRights(numbers) => {
@@ -149,12 +173,24 @@ pub(crate) fn receive_connection(socket: &impl AsRawFd) -> io::Result<Option<(Un
             _ => {}
         }
     }
+    Ok((got.bytes, come, uid))
+}
+
+/// Receives one message: the end of a connection that came with it, and the user who sent it, as the kernel says; nothing
+/// if it is anything else.
+///
+/// # Errors
+/// Those of recvmsg(2).
+pub(crate) fn receive_connection(socket: &impl AsRawFd) -> io::Result<Option<(UnixStream, u32)>> {
+    let (_, mut come, uid) = receive_request(socket, &mut [0])?;
     // Reads of other files may take long.
     let is_connection = |fd: &OwnedFd| {
         getsockname::<UnixAddr>(fd.as_raw_fd()).is_ok()
             && getsockopt(fd, sockopt::SockType) == Ok(SockType::Stream)
     };
-    let only = come.pop().filter(|fd| come.is_empty() && is_connection(fd));
+    let only = come
+        .pop_back()
+        .filter(|fd| come.is_empty() && is_connection(fd));
     Ok(only.map(UnixStream::from).zip(uid))
 }
 

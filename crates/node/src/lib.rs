@@ -15,7 +15,10 @@ mod layout;
 mod numa;
 mod options;
 mod pattern;
+mod record;
 mod shim;
+mod standing;
+mod step_variables;
 mod stepd;
 mod sys;
 

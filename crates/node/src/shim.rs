@@ -247,6 +247,7 @@ impl Loop {
                 self.shim.watched_ended(*fd);
                 self.shim.hear_daemon(*fd);
                 self.shim.hear_asked(*fd);
+                self.shim.hear_standing_line(*fd);
             }
         }
         if fds[1].revents != 0 {
@@ -262,7 +263,7 @@ impl Loop {
                     ToShim::Attach { node, version } => self.attach(at, node, &version),
                     ToShim::StartStep(order) => {
                         let come = &mut self.conns[at].descriptors;
-                        let with = WithOrder::take(come, true, order.direct);
+                        let with = WithOrder::take_by_shim(come, order.direct);
                         self.shim.start_step(order, with);
                     }
                     message => {

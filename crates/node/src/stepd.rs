@@ -18,6 +18,7 @@ mod home;
 mod mpi;
 mod program;
 mod result;
+mod standing;
 mod streams;
 mod task;
 pub(crate) mod tree;
@@ -27,8 +28,8 @@ use crate::descriptors::HandedOver;
 use crate::shim::wire::StepOrder;
 use crate::sys;
 use client::Client;
-use home::Home;
 pub(crate) use home::{Control, NextStep, Running, Told};
+use home::{Home, Next};
 use minicbor::bytes::ByteVec;
 use muster_core::job::{ExitStatus, StepEnd, Usage};
 use muster_proto::step::{FromStepd, StepCreated, StepNode, ToStepd};
@@ -107,13 +108,19 @@ pub(crate) fn run(
         }
         home.tell_agent(&ended);
         served.part(true);
-        let Some((next, srun)) = home.next_step() else {
-            break;
+        let (order, next, srun) = match home.next_step() {
+            Some(Next::Taken(taken)) => (taken.order, taken.setting, Some(taken.srun)),
+            Some(Next::Given(mut next, with)) => {
+                home.stand(&mut next, with.standing, &setting);
+                let setting = next.setting(&setting);
+                (next.order, setting, with.srun)
+            }
+            None => break,
         };
-        let (order, next) = next.parts(&setting);
         served = serve(&order, &next, &mut home, None, srun);
         (setting, step) = (Cow::Owned(next), order.launch.step);
     }
+    home.tell_agent_now();
     if home.has_unread() {
         home.leave_unread();
     }
@@ -360,6 +367,8 @@ impl<'a> Stepd<'a> {
             reading | writing,
         );
         add(raw(self.pmix.as_ref().map(mpi::Pmix::fd)), libc::POLLIN);
+        let agent = self.home.agent_stream();
+        add(raw(agent.map(|a| a.as_raw_fd())), libc::POLLIN);
         for stranger in &self.strangers {
             add(stranger.wire.stream.as_raw_fd(), libc::POLLIN);
         }
@@ -375,11 +384,11 @@ impl<'a> Stepd<'a> {
         }
         sys::poll(&mut fds, self.timeout_ms())?;
         let seen = |i: usize| fds[i].revents;
-        let children: Vec<bool> = (0..below).map(|i| seen(6 + strangers + i) != 0).collect();
+        let children: Vec<bool> = (0..below).map(|i| seen(7 + strangers + i) != 0).collect();
         let streams: Vec<usize> = (0..self.streams.len())
-            .filter(|i| seen(6 + strangers + below + i) != 0)
+            .filter(|i| seen(7 + strangers + below + i) != 0)
             .collect();
-        let greeted: Vec<usize> = (0..strangers).filter(|i| seen(6 + i) != 0).collect();
+        let greeted: Vec<usize> = (0..strangers).filter(|i| seen(7 + i) != 0).collect();
 
         for i in streams {
             if let Some(message) = self.streams[i].serve() {
@@ -405,6 +414,10 @@ impl<'a> Stepd<'a> {
         if seen(2) != 0 {
             self.take_control();
         }
+        if seen(6) != 0 {
+            // While a step runs, no other is given.
+            self.home.hear_agent();
+        }
         if seen(0) != 0 {
             self.take_signals();
         }
@@ -428,6 +441,7 @@ impl<'a> Stepd<'a> {
             self.give_up_at,
             self.abort_at.map(|(at, _)| at),
             adoption,
+            self.home.tell_at(),
         ]
         .into_iter()
         .flatten()
@@ -440,6 +454,7 @@ impl<'a> Stepd<'a> {
 
     fn deadlines(&mut self) {
         let now = Instant::now();
+        self.home.tell_if_due();
         if self.phase == Phase::Waiting && self.hello_by <= now && !self.ending {
             eprintln!(
                 "step {}.{}: srun did not come",
@@ -651,8 +666,8 @@ impl<'a> Stepd<'a> {
                     self.limit = seconds.map(Duration::from_secs);
                     self.limit_time();
                 }
-                // It waits.
-                Control::Next(_) => {}
+                // It waits; the other is not for the shim to say.
+                Control::Next(_) | Control::Recall => {}
             }
         }
     }

@@ -260,6 +260,16 @@ pub(crate) fn is_all_read(socket: BorrowedFd<'_>) -> bool {
     done == 0 && left == 0
 }
 
+/// Whether the other side of a socket is gone.
+pub(crate) fn has_hung_up(socket: &impl AsRawFd) -> bool {
+    let mut fds = [libc::pollfd {
+        fd: socket.as_raw_fd(),
+        events: 0,
+        revents: 0,
+    }];
+    poll(&mut fds, 0).is_err() || fds[0].revents != 0
+}
+
 /// Fills a few bytes with what nobody can guess.
 pub(crate) fn fill_randomly(bytes: &mut [u8]) -> io::Result<()> {
     // SAFETY: the kernel writes no more than the length that it is given with the pointer, of one slice.

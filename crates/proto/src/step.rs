@@ -320,6 +320,10 @@ pub struct StepSpec {
     #[n(47)]
     #[cbor(default)]
     pub program: ProgramKind,
+    /// Where srun has found the program in its `PATH`. A task that is alone, and so on srun's host, need not look for it.
+    #[n(48)]
+    #[cbor(default)]
+    pub program_file: Option<String>,
 }
 
 /// Whether a program is one of MPI's.
@@ -618,6 +622,9 @@ pub enum FromStepd {
     /// Every task of this node has ended and its output is all sent.
     #[n(5)]
     Closed,
+    /// At the door of a job: the agent is to be asked. Nothing was done.
+    #[n(18)]
+    Elsewhere,
     /// A task has joined the others by MPI: from now on they wait for each other.
     #[n(10)]
     Joined,

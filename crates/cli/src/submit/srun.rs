@@ -1,6 +1,7 @@
 //! srun: a program, many times, on the nodes of an allocation: of the one that srun is called in, or of one that it
 //! asks for first.
 
+mod door;
 mod hand_over;
 mod het;
 mod input;
@@ -175,8 +176,14 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
     spec.hands_streams = hand_over::is_possible(&line.chosen, &spec, &streams);
     spec.resizes = own_resizes();
     let of_het_job = own_het_job(job);
+    let own_lead = own_lead(job);
+    if let Some(address) = own_lead.as_deref().filter(|_| !of_het_job)
+        && let Some(outcome) = at_door(line, address, &mut spec, &streams)?
+    {
+        return Ok(outcome);
+    }
     // Close to the request, for the agent to be woken once for both.
-    let (stream, info) = reach_lead(&say, job)?;
+    let (stream, info) = reach_lead(&say, job, own_lead)?;
     spec.hands_streams &= stream.is_local();
     spec.hears_by_line = spec.hands_streams;
     if let Some(info) = info {
@@ -200,6 +207,35 @@ fn inside(line: &mut Line, job: JobId, args: &[String]) -> Result<ExitCode, Exit
     let session = Session::start(&say, line, vec![(spec, created)], streams, stepd)?;
     let outcome = session.run(leads, None);
     Ok(outcome.code)
+}
+
+/// A step like the one before it in its job, which a daemon may take at the job's door; nothing if the agent is to be asked.
+fn at_door(
+    line: &Line,
+    address: &str,
+    spec: &mut StepSpec,
+    streams: &Streams,
+) -> Result<Option<ExitCode>, ExitCode> {
+    spec.hears_by_line = spec.hands_streams;
+    let asked = Some(()).filter(|()| spec.hands_streams);
+    let Some(mut stepd) = asked.and_then(|()| door::ask(address, spec)) else {
+        return Ok(None);
+    };
+    let (say, job) = (line.say, spec.job);
+    let created = door::answer(&mut stepd).map_err(|e| {
+        say.error(&format!(
+            "Unable to create step for job {job}: connection to the step daemon lost: {e}"
+        ));
+        say.failed()
+    })?;
+    let Some(created) = created else {
+        return Ok(None);
+    };
+    // What the task inherits is with it.
+    spec.context = ExecContext::default();
+    let parts = vec![(std::mem::take(spec), created)];
+    let session = Session::start(&say, line, parts, streams.clone(), Some(stepd))?;
+    Ok(Some(session.run(Vec::new(), None).code))
 }
 
 /// A job of its own for the step.
@@ -268,16 +304,21 @@ fn own_user() -> String {
     line::user(&uid).map_or(uid, |u| u.name)
 }
 
+/// The address of the agent of the first node of the job that srun is called in, where it is on this host.
+fn own_lead(job: JobId) -> Option<String> {
+    let own = std::env::var("SLURM_JOB_ID").is_ok_and(|id| id == job.to_string());
+    let address = std::env::var("MUSTER_NODE").ok().filter(|_| own)?;
+    address.starts_with("unix:").then_some(address)
+}
+
 /// The agent of the job's first node. Inside the job its address is in the environment; elsewhere the controller
 /// knows it.
 fn reach_lead(
     say: &Say,
     job: JobId,
+    own: Option<String>,
 ) -> Result<(AgentStream, Option<Box<AllocationInfo>>), ExitCode> {
-    let own = std::env::var("SLURM_JOB_ID").is_ok_and(|id| id == job.to_string());
-    if own
-        && let Ok(address) = std::env::var("MUSTER_NODE")
-        && address.starts_with("unix:")
+    if let Some(address) = own
         && let Ok(stream) = AgentStream::visit(&address)
     {
         return Ok((stream, None));

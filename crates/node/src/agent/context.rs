@@ -71,7 +71,7 @@ fn prepare(context: ExecContext) -> Prepared {
 }
 
 /// Name and value; the name is empty if it is not UTF-8, which no variable with a meaning here is.
-pub(super) fn split(variable: &[u8]) -> (&str, Option<&str>) {
+pub(crate) fn split(variable: &[u8]) -> (&str, Option<&str>) {
     let at = variable
         .iter()
         .position(|b| *b == b'=')

@@ -2,17 +2,21 @@
 //! here how it has ended; the shim, which forks daemons, watches them and keeps their ends, is told of both as well.
 //!
 //! A daemon tells the shim of an end first, then the agent, then srun. So whatever comes after an end finds it in the lines
-//! ([`Agent::hear_daemons_of`]), even where it has come here faster.
+//! ([`Agent::hear_daemons_of`]), even where it has come here faster. One with a standing order tells of what it takes a
+//! little later ([`standing`]).
 
+pub(super) mod standing;
+
+use super::lead::StepKey;
 use super::step_node::Listening;
 use super::{Agent, Event};
 use crate::descriptors::{self, WithOrder};
 use crate::shim::wire::{Known, Run, StepOrder, ToShim};
 use crate::shim::{ORDER_MAX, SPARES_MAX, result_path};
+use crate::standing::Standing;
 use crate::stepd::{NextStep, Told};
 use crate::sys;
 use muster_core::ids::StepNo;
-use muster_core::job::StepEnd;
 use muster_proto::frame::Frames;
 use std::collections::HashMap;
 use std::io::{self, Read as _};
@@ -32,6 +36,8 @@ const KILL_WAIT_MS: u64 = 30_000;
 pub(super) struct Daemons {
     all: HashMap<u64, Daemon>,
     next: u64,
+    /// Of jobs of which some daemon has had a standing order.
+    doors: HashMap<Run, standing::Door>,
 }
 
 #[derive(Debug)]
@@ -45,6 +51,10 @@ struct Daemon {
     place: Option<(i32, String)>,
     /// It gets no other step from here: the shim that it belongs to, or that connection to it, is lost.
     retired: bool,
+    /// It knows standing orders.
+    may_stand: bool,
+    /// Its standing order, if it has one.
+    stands: Option<standing::Hold>,
     line: Line,
 }
 
@@ -85,8 +95,8 @@ impl Line {
         })
     }
 
-    /// Takes in the ends that have come; whether more may come.
-    fn read(&mut self, ends: &mut Vec<(StepNo, StepEnd)>) -> bool {
+    /// Takes in what has come; whether more may come.
+    fn read(&mut self, said: &mut Vec<Told>) -> bool {
         let mut chunk = [0; 4 << 10];
         let open = loop {
             match self.fd.get_ref().read(&mut chunk) {
@@ -98,9 +108,7 @@ impl Line {
         };
         loop {
             match self.input.take() {
-                Ok(Some(Told::Ended(step, end))) => ends.push((step, *end)),
-                // That is for shims.
-                Ok(Some(Told::Runs(_))) => {}
+                Ok(Some(told)) => said.push(told),
                 Ok(None) => return open,
                 Err(e) => {
                     log::error!("a step daemon is not understood: {e}");
@@ -120,24 +128,34 @@ impl Line {
 
 impl Daemons {
     /// The shim has started one, or given a step to one that was there.
-    pub(super) fn ready(&mut self, run: Run, step: StepNo, pid: i32, socket: &str) {
+    pub(super) fn ready(
+        &mut self,
+        (run, step): (Run, StepNo),
+        place: (i32, String),
+        may_stand: bool,
+    ) {
         // It may have ended already.
         let unplaced = |d: &&mut Daemon| d.run == run && d.place.is_none();
         let mut unplaced = self.all.values_mut().filter(unplaced);
         let of_step = |d: &&mut Daemon| d.started_with == step;
         if let Some(daemon) = unplaced.find(of_step) {
-            daemon.place = Some((pid, format!("unix:{socket}")));
+            daemon.place = Some(place);
+            daemon.may_stand = may_stand;
         }
     }
 
     /// There is another shim, or another connection to it: who waits for a step belongs to it.
     pub(super) fn retire(&mut self) {
         self.all.retain(|_, d| d.step.is_some());
-        self.all.values_mut().for_each(|d| d.retired = true);
+        for daemon in self.all.values_mut() {
+            daemon.retired = true;
+            daemon.stands = None;
+        }
     }
 
     pub(super) fn forget(&mut self, run: Run) {
         self.all.retain(|_, d| d.run != run);
+        self.doors.remove(&run);
     }
 
     /// Steps that run here but are not among those that the shim knows.
@@ -156,7 +174,9 @@ impl Daemons {
     }
 
     fn idle(&self, run: Run) -> Option<u64> {
-        let waits = |d: &Daemon| d.run == run && d.step.is_none() && d.place.is_some();
+        let waits = |d: &Daemon| {
+            d.run == run && d.step.is_none() && d.place.is_some() && d.stands.is_none()
+        };
         let mut all = self.all.iter();
         all.find(|(_, d)| waits(d)).map(|(id, _)| *id)
     }
@@ -174,17 +194,21 @@ impl Agent {
             started_with: step,
             place: None,
             retired: false,
+            may_stand: false,
+            stands: None,
             line: Line::new(near, id, self.events.clone())?,
         };
         self.daemons.all.insert(id, daemon);
         Ok(far.into())
     }
 
-    /// Gives a step to a daemon of its job that waits for one. If there is none, order and descriptors come back.
+    /// Gives a step to a daemon of its job that waits for one, and a standing order with it if there is one. If there is no
+    /// daemon, order and descriptors come back.
     pub(super) fn give_step(
         &mut self,
         order: Box<StepOrder>,
         with: WithOrder,
+        standing: Option<Box<Standing>>,
     ) -> Result<Listening, (Box<StepOrder>, WithOrder)> {
         let (run, step, direct) = (order.run, order.launch.step, order.direct);
         let possible = self.shim.is_some() && self.synced && order.pmix.is_none();
@@ -196,22 +220,34 @@ impl Agent {
             seconds => u64::from(seconds) * 1000,
         };
         let result = result_path(&self.options.spool_dir, run, step);
-        let next = NextStep {
+        let mut next = NextStep {
             order,
             kill_wait_ms,
             result: result.to_string_lossy().into_owned(),
             kept: self.kept_of(run, step),
+            standing,
         };
+        let mut with = with;
+        self.add_door(&mut next, &mut with);
         let frame = next.as_control();
         while frame.len() <= ORDER_MAX
             && let Some(id) = self.daemons.idle(run)
             && let Some(daemon) = self.daemons.all.get_mut(&id)
         {
-            if let Some((pid, address)) = daemon.place.clone()
+            let may = next.standing.is_none() || daemon.may_stand;
+            if let Some((pid, address)) = daemon.place.clone().filter(|_| may)
                 && daemon.line.say(&frame, &with)
             {
                 daemon.step = Some(step);
-                self.shim_order(&ToShim::StepGiven { run, step, pid });
+                daemon.stands = next.standing.as_deref().map(standing::Hold::of);
+                let stands = daemon.stands.is_some();
+                self.steps.stands((run.0, step), stands);
+                self.shim_order(&ToShim::StepGiven {
+                    run,
+                    step,
+                    pid,
+                    stands,
+                });
                 return Ok(Listening {
                     address,
                     wire: None,
@@ -220,12 +256,13 @@ impl Agent {
             }
             self.daemons.all.remove(&id);
         }
+        with.standing = None;
         Err((next.order, with))
     }
 
     /// Hears what the daemons of a job have said; whether a step has ended.
     pub(super) fn hear_daemons_of(&mut self, run: Run) -> bool {
-        let busy = |d: &Daemon| d.run == run && d.step.is_some();
+        let busy = |d: &Daemon| d.run == run && (d.step.is_some() || d.stands.is_some());
         let all = self.daemons.all.iter();
         let busy: Vec<u64> = all.filter(|(_, d)| busy(d)).map(|(id, _)| *id).collect();
         let mut ended = false;
@@ -235,38 +272,70 @@ impl Agent {
         ended
     }
 
-    /// Hears what a daemon has said; whether its step has ended.
+    /// Hears what a daemon has said; whether a step of it has ended.
     pub(super) fn hear_daemon(&mut self, id: u64) -> bool {
         let Some(daemon) = self.daemons.all.get_mut(&id) else {
             return false;
         };
-        let (run, mut ends) = (daemon.run, Vec::new());
-        let open = daemon.line.read(&mut ends);
-        ends.retain(|(step, _)| daemon.step == Some(*step));
-        if !ends.is_empty() {
-            daemon.step = None;
+        let (run, mut said) = (daemon.run, Vec::new());
+        let open = daemon.line.read(&mut said);
+        if daemon.stands.is_some() && !said.is_empty() {
+            // Before it is told what becomes of these steps.
+            self.shim_order(&ToShim::Hear(run));
         }
-        let place = daemon.place.clone().filter(|_| !daemon.retired);
+        let mut ended = false;
+        for told in said {
+            match told {
+                Told::Ended(step, end) if self.daemons.has_ended(id, step) => {
+                    ended = true;
+                    self.daemons.waits_at_door(id);
+                    self.steps.srun_hears_by_line((run.0, step));
+                    self.stepd_ended(run, step, *end);
+                }
+                // One that is known already; what is for shims.
+                Told::Ended(..) | Told::Runs(_) => {}
+                Told::Took(running) => self.step_taken(&running, Some(id)),
+                Told::Released => self.order_is_over(id),
+            }
+        }
+        self.keep_or_leave(id, open, ended);
+        ended
+    }
+
+    /// Lets go of a daemon that is gone, or that is not needed.
+    fn keep_or_leave(&mut self, id: u64, open: bool, ended: bool) {
+        let Some(daemon) = self.daemons.all.get(&id) else {
+            return;
+        };
+        let run = daemon.run;
         if !open || (daemon.step.is_none() && daemon.retired) {
+            self.order_is_over(id);
             self.daemons.all.remove(&id);
-        } else if !ends.is_empty()
+            return;
+        }
+        let of_run = self.daemons.all.values().filter(|d| d.run == run);
+        let waiting = of_run.filter(|d| d.step.is_none()).count();
+        let place = daemon.place.clone().filter(|_| daemon.stands.is_none());
+        if ended
+            && waiting > SPARES_MAX
             && let Some((pid, _)) = place
-            && self
-                .daemons
-                .all
-                .values()
-                .filter(|d| d.run == run && d.step.is_none())
-                .count()
-                > SPARES_MAX
         {
             self.daemons.all.remove(&id);
             self.shim_order(&ToShim::Dismiss { run, pid });
         }
-        let ended = !ends.is_empty();
-        for (step, end) in ends {
-            self.steps.srun_hears_by_line((run.0, step));
-            self.stepd_ended(run, step, end);
-        }
-        ended
+    }
+}
+
+impl Daemons {
+    /// A daemon has told that this step is over: whether it had it.
+    fn has_ended(&mut self, id: u64, step: StepNo) -> bool {
+        let daemon = self.all.get_mut(&id);
+        daemon.is_some_and(|d| d.step.take_if(|s| *s == step).is_some())
+    }
+
+    /// The step that a daemon runs.
+    fn step_of(&self, id: u64) -> Option<StepKey> {
+        let daemon = self.all.get(&id)?;
+        Some((daemon.run.0, daemon.step?))
     }
 }

@@ -30,6 +30,7 @@ impl Agent {
         self.synced = false;
         self.to_shim.clear();
         self.daemons.retire();
+        self.steps.none_stands();
         self.shim_contexts.clear();
         self.shim_order(&ToShim::Attach {
             node: self.options.name.clone(),
@@ -97,8 +98,10 @@ impl Agent {
                 wire,
                 direct,
                 pid,
+                may_stand,
             } => {
-                self.daemons.ready(run, step, pid, &socket);
+                let place = (pid, format!("unix:{socket}"));
+                self.daemons.ready((run, step), place, may_stand);
                 let listening = Listening {
                     address: format!("unix:{socket}"),
                     wire,
@@ -110,6 +113,7 @@ impl Agent {
                 self.stepd_started(run, step, Err(error));
             }
             FromShim::StepEnded { run, step, end } => self.stepd_ended(run, step, *end),
+            FromShim::StepTaken(running) => self.step_taken(&running, None),
             FromShim::Processes { tag, list } => self.inspected(tag, list),
             FromShim::StepFound { run, step, kept } => {
                 log::info!("step {}.{step} runs, or has run, and was on no file", run.0);
@@ -134,7 +138,12 @@ impl Agent {
         }
         self.synced = true;
         for (run, step, pid) in unknown {
-            self.shim_order(&ToShim::StepGiven { run, step, pid });
+            self.shim_order(&ToShim::StepGiven {
+                run,
+                step,
+                pid,
+                stands: false,
+            });
         }
         self.shim_missed_starts();
         for run in missing {
@@ -283,6 +292,7 @@ impl Agent {
                 known.grant = Some(Rc::clone(grant));
                 let order = launch::hold(grant, None);
                 self.shim_order(&order);
+                self.recall_orders(run);
                 self.steps_may_fit();
                 self.grant_came(grant.job);
             }

@@ -8,15 +8,16 @@ use super::{Agent, Event};
 use crate::descriptors::HandedOver;
 use crate::layout::{self, Held, NoLayout};
 use crate::now;
+use crate::record::{self, Record};
 use crate::shim::wire::{Run, ToShim};
+use crate::standing::Kind;
 use crate::stepd::Kept;
+use minicbor::Encode;
 use minicbor::bytes::ByteVec;
-use minicbor::{Decode, Encode};
 use muster_core::cpuset::CpuSet;
-use muster_core::distribution::Distribution;
 use muster_core::hostlist;
 use muster_core::ids::{JobId, StepNo};
-use muster_core::job::{Allocation, GresShare, NodeShare, Step, StepEnd};
+use muster_core::job::StepEnd;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::node::{JobGrant, Report};
 use muster_proto::step::{
@@ -43,6 +44,8 @@ pub(super) struct Steps {
     waiting: VecDeque<Waiting>,
     running: HashMap<StepKey, Running>,
     next: HashMap<JobId, u32>,
+    /// What was asked for last, by launch of a job: who asks for the same again may go on doing so.
+    last: HashMap<Run, Kind>,
     /// Something changed that may let a waiting step start.
     dirty: bool,
 }
@@ -56,6 +59,30 @@ pub(super) struct Asked {
     /// srun's own, if it hands them over.
     pub(super) streams: Option<HandedOver>,
     pub(super) reply: Reply,
+}
+
+impl Steps {
+    /// The first number that no step of a job is known to have had.
+    pub(super) fn unused_number(&self, job: JobId) -> u32 {
+        self.next.get(&job).copied().unwrap_or(0)
+    }
+
+    /// Whether a step runs.
+    pub(super) fn knows(&self, key: StepKey) -> bool {
+        self.running.contains_key(&key)
+    }
+
+    /// A standing order holds what a step has, or does so no longer.
+    pub(super) fn stands(&mut self, key: StepKey, stands: bool) {
+        if let Some(running) = self.running.get_mut(&key) {
+            running.stands = stands;
+        }
+    }
+
+    /// There are no standing orders.
+    pub(super) fn none_stands(&mut self) {
+        self.running.values_mut().for_each(|r| r.stands = false);
+    }
 }
 
 impl Asked {
@@ -97,60 +124,8 @@ struct Running {
     direct: bool,
     /// Then srun hears of it by its daemon.
     heard_by_line: bool,
-}
-
-/// What the shim keeps of a step.
-#[derive(Clone, Debug, Encode, Decode)]
-struct Record {
-    #[n(0)]
-    step: Step,
-    #[n(1)]
-    nodes: Vec<RecordNode>,
-    /// It holds its resources against other steps.
-    #[n(2)]
-    holds: bool,
-    #[n(3)]
-    key: ByteVec,
-}
-
-/// A node of a step.
-#[derive(Clone, Debug, Encode, Decode)]
-struct RecordNode {
-    /// Position in the allocation that the job had then.
-    #[n(0)]
-    at: u32,
-    #[n(1)]
-    cpus: CpuSet,
-    #[n(2)]
-    memory_mib: u64,
-    #[n(3)]
-    gres: Vec<GresShare>,
-    #[n(4)]
-    tasks: Vec<u32>,
-    #[n(5)]
-    end: Option<StepEnd>,
-    /// Its name.
-    #[n(6)]
-    #[cbor(default)]
-    name: String,
-}
-
-impl RecordNode {
-    /// Position in the allocation that the job has now; none if it gave the node up.
-    fn position(&self, alloc: &Allocation) -> Option<usize> {
-        let at = self.at as usize;
-        let is_it = |share: &&NodeShare| share.name == self.name;
-        match alloc.nodes.get(at).filter(is_it) {
-            Some(_) => Some(at),
-            None => alloc.nodes.iter().position(|share| is_it(&share)),
-        }
-    }
-}
-
-impl Record {
-    fn is_over(&self) -> bool {
-        self.nodes.iter().all(|n| n.end.is_some())
-    }
+    /// Its daemon has a standing order, which holds what it has.
+    stands: bool,
 }
 
 impl Agent {
@@ -252,6 +227,15 @@ impl Agent {
             if matches!(placed, Err(NoLayout::Busy)) && self.hear_daemons_of(run) {
                 placed = place(self);
             }
+            // What standing orders hold is not in use: a step that takes all that is free is not to miss it.
+            let wants_all = !waiting.spec.exact && !waiting.spec.overlap;
+            let lacks = matches!(placed, Err(NoLayout::Busy)) || (placed.is_ok() && wants_all);
+            if lacks && self.recall_orders(run) {
+                blocked.insert(run);
+                self.wait_on(&mut waiting);
+                self.steps.waiting.push_back(waiting);
+                continue;
+            }
             match placed {
                 Ok(placed) => self.start_step(&grant, waiting, placed),
                 Err(NoLayout::Busy) if waiting.spec.immediate => {
@@ -294,16 +278,17 @@ impl Agent {
         let mut held = vec![Held::default(); grant.alloc.nodes.len()];
         let run = (grant.job, grant.attempt);
         let of_run = self.steps.running.values().filter(|r| r.run == run);
-        for running in of_run.filter(|r| r.record.holds) {
-            for node in running.record.nodes.iter().filter(|n| n.end.is_none()) {
-                let position = node.position(&grant.alloc);
-                let Some(at) = position.and_then(|at| held.get_mut(at)) else {
-                    continue;
-                };
-                at.cpus.union_with(&node.cpus);
-                at.memory_mib += node.memory_mib;
-                at.gres.extend(node.gres.iter().cloned());
-            }
+        let of_steps = of_run
+            .filter(|r| r.record.holds && !r.stands)
+            .flat_map(|r| r.record.nodes.iter().filter(|n| n.end.is_none()));
+        for node in of_steps.chain(self.daemons.holds(run)) {
+            let position = node.position(&grant.alloc);
+            let Some(at) = position.and_then(|at| held.get_mut(at)) else {
+                continue;
+            };
+            at.cpus.union_with(&node.cpus);
+            at.memory_mib += node.memory_mib;
+            at.gres.extend(node.gres.iter().cloned());
         }
         held
     }
@@ -312,13 +297,55 @@ impl Agent {
     fn next_step(&mut self, grant: &JobGrant, taken: Option<u32>) -> StepNo {
         let free = |step: &u32| !self.steps.running.contains_key(&(grant.job, StepNo(*step)));
         let taken = taken.filter(free);
+        let run = (grant.job, grant.attempt);
+        let at_door = self.number_at_door(run);
         let next = self.steps.next.entry(grant.job).or_default();
         *next = grant.next_step.max(*next);
-        let number = taken.unwrap_or(*next);
-        *next = number.saturating_add(1).max(*next);
-        let next = *next;
-        self.keep((grant.job, grant.attempt), KEPT_NEXT, &next);
+        let number = taken.or(at_door).unwrap_or(*next);
+        self.number_was_taken(run, StepNo(number));
         StepNo(number)
+    }
+
+    /// A step has this number: later ones have higher ones.
+    pub(super) fn number_was_taken(&mut self, run: Run, step: StepNo) {
+        let next = self.steps.next.entry(run.0).or_default();
+        *next = step.0.saturating_add(1).max(*next);
+        let next = *next;
+        self.keep(run, KEPT_NEXT, &next);
+    }
+
+    /// A step runs that a daemon has taken.
+    pub(super) fn enter_taken(&mut self, key: StepKey, run: Run, record: Record, stands: bool) {
+        let started = Report::StepStarted(Box::new(record.step.clone()));
+        self.reports.push(run.0, run.1, started);
+        let running = Running {
+            run,
+            addresses: vec![String::new(); record.nodes.len()],
+            wires: Vec::new(),
+            record,
+            client: None,
+            unanswered: 0,
+            error: None,
+            width: 0,
+            direct: true,
+            heard_by_line: true,
+            stands,
+        };
+        self.steps.running.insert(key, running);
+    }
+
+    /// The record of a step, for a standing order: if the one before it was of the same kind, and none waits.
+    pub(super) fn standing_record(&mut self, key: StepKey, spec: &StepSpec) -> Option<Record> {
+        let running = self.steps.running.get(&key)?;
+        let (run, record) = (running.run, running.record.clone());
+        let grant = self.jobs.get(run)?.grant.as_ref()?;
+        let kind = Kind::of(spec);
+        let alike = self.steps.last.get(&run) == Some(&kind);
+        let waits = self.steps.waiting.iter().any(|w| w.run == run);
+        // Those of a heterogeneous job are numbered together.
+        let possible = alike && !waits && grant.components.is_empty();
+        self.steps.last.insert(run, kind);
+        possible.then_some(record)
     }
 
     /// srun asks for a number for a step of a heterogeneous job that this node leads.
@@ -353,35 +380,14 @@ impl Agent {
             .flat_map(|place| &mut place.tasks)
             .for_each(|task| *task += first);
         let run = (grant.job, grant.attempt);
-        let (mut spec, key) = (waiting.spec, random_key());
+        let (mut spec, key) = (waiting.spec, record::random_key());
         spec.resizes = grant.resizes;
         let width = self.tree_width(spec.tree_width);
         let names: Vec<String> = placed
             .iter()
             .map(|p| grant.alloc.nodes[p.node].name.clone())
             .collect();
-        let record = Record {
-            step: describe(step, &spec, &placed, &names),
-            holds: !spec.overlap,
-            key: key.clone(),
-            nodes: placed
-                .iter()
-                .map(|p| RecordNode {
-                    at: u32::try_from(p.node).unwrap_or(u32::MAX),
-                    cpus: p.cpus.clone(),
-                    memory_mib: p.memory_mib,
-                    // Devices of a step that asked for none are shared.
-                    gres: if spec.wants_devices() {
-                        p.gres.clone()
-                    } else {
-                        Vec::new()
-                    },
-                    tasks: p.tasks.clone(),
-                    end: None,
-                    name: grant.alloc.nodes[p.node].name.clone(),
-                })
-                .collect(),
-        };
+        let record = Record::new(step, &spec, key.clone(), (&placed, &names));
         self.keep(run, step.0, &record);
         let heard_by_line = spec.hears_by_line;
         let running = Running {
@@ -395,6 +401,7 @@ impl Agent {
             width: u32::try_from(width).unwrap_or(u32::MAX),
             direct: false,
             heard_by_line,
+            stands: false,
         };
         self.steps.running.insert((grant.job, step), running);
         let launch = StepLaunch {
@@ -589,6 +596,8 @@ impl Agent {
             }
             keep
         });
+        self.steps.last.remove(&run);
+        self.close_door(run);
     }
 
     /// The job is forgotten.
@@ -657,6 +666,7 @@ impl Agent {
                 width: 0,
                 direct: false,
                 heard_by_line: false,
+                stands: false,
             };
             self.steps.running.insert(key, running);
         }
@@ -706,35 +716,4 @@ impl Agent {
             bytes: Vec::new().into(),
         });
     }
-}
-
-/// The step as listings show it.
-fn describe(step: StepNo, spec: &StepSpec, placed: &[layout::Placed], names: &[String]) -> Step {
-    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    let tasks = count(placed.iter().map(|p| p.tasks.len()).sum());
-    let spread = Distribution::parse(spec.distribution.as_deref().unwrap_or(""))
-        .unwrap_or_default()
-        .with_default(tasks, count(placed.len()));
-    Step {
-        step,
-        name: spec.name.clone(),
-        hostlist: hostlist::compress(names),
-        nodes: count(placed.len()),
-        tasks,
-        cpus: placed.iter().map(|p| p.cpus.len()).sum(),
-        memory_mib: placed.iter().map(|p| p.memory_mib).sum(),
-        start_time: now(),
-        stdio: spec.stdio.clone(),
-        submit_line: spec.submit_line.clone(),
-        time_limit: spec.time_limit,
-        distribution: Some(spread.title()),
-        maker: spec.maker.clone(),
-    }
-}
-
-/// 16 bytes that nobody can guess.
-fn random_key() -> ByteVec {
-    let mut key = vec![0; 16];
-    crate::sys::fill_randomly(&mut key).expect("the kernel has random bytes once it is up");
-    key.into()
 }

@@ -4,8 +4,9 @@ use super::lead::{Asked, Reply, StepKey};
 use super::{Agent, Event, launch};
 use crate::binding::BindVariables;
 use crate::descriptors::{HandedOver, WithOrder};
-use crate::shim::environment::Environment;
 use crate::shim::wire::{Run, StepOrder, TaskBinding, ToShim};
+use crate::standing::Standing;
+use crate::step_variables::StepVariables;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::hostlist;
@@ -15,7 +16,7 @@ use muster_core::job_env::{self, StepView};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::node::JobGrant;
 use muster_proto::step::{AgentReply, StepLaunch, StepShare};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// Kept records of this node's part of a step have this number plus the step's.
@@ -105,9 +106,14 @@ fn may_have_streams(order: &StepOrder) -> bool {
         && programs.into_iter().chain(files).all(Option::is_none)
 }
 
+/// Under which number the shim keeps this node's part of a step.
+pub(crate) fn kept_of_node(step: StepNo) -> u32 {
+    KEPT_NODE.saturating_add(step.0)
+}
+
 /// Whether what the shim keeps under a number is of this step.
 pub(crate) fn is_kept_of(kept: u32, step: StepNo) -> bool {
-    kept == step.0 || kept == KEPT_NODE.saturating_add(step.0)
+    kept == step.0 || kept == kept_of_node(step)
 }
 
 impl NodeSteps {
@@ -135,7 +141,7 @@ impl NodeSteps {
     pub(super) fn kept_of(&self, key: StepKey) -> Option<(u32, ByteVec)> {
         let bytes = minicbor::to_vec(self.parts.get(&key)?);
         let bytes = bytes.expect("writing to memory cannot fail");
-        Some((KEPT_NODE + key.1.0, bytes.into()))
+        Some((kept_of_node(key.1), bytes.into()))
     }
 
     pub(super) fn forget(&mut self, run: Run) {
@@ -188,14 +194,19 @@ impl Agent {
                     Origin::Lead(streams) => streams.take(),
                     Origin::Remote(..) => None,
                 };
-                self.keep(run, KEPT_NODE + step.0, &part);
+                self.keep(run, kept_of_node(step), &part);
                 self.node_steps.parts.insert((job, step), part);
                 self.step_may_have(run, step, launch.memory_mib);
-                let mut order = Box::new(self.step_order(&grant, launch, bound));
+                let (order, variables) = self.step_order(&grant, launch, bound);
+                let mut order = Box::new(order);
                 let srun = streams.filter(|_| may_have_streams(&order)).map(|s| *s);
                 order.direct = srun.is_some();
-                let with = WithOrder { agent: None, srun };
-                match self.give_step(order, with) {
+                let with = WithOrder {
+                    srun,
+                    ..WithOrder::default()
+                };
+                let standing = self.standing_order(&order, variables);
+                match self.give_step(order, with, standing) {
                     Ok(there) => self.answer_start((job, step), position, origin, Ok(there)),
                     Err((order, with)) => self.start_by_shim(order, with, (position, origin)),
                 }
@@ -314,7 +325,7 @@ impl Agent {
             .map(|(key, part)| (key.1, part.clone()))
             .collect();
         for (step, part) in parts {
-            self.keep(run, KEPT_NODE + step.0, &part);
+            self.keep(run, kept_of_node(step), &part);
         }
     }
 
@@ -327,7 +338,7 @@ impl Agent {
     ) {
         if result.is_err() {
             self.node_steps.parts.remove(&(run.0, step));
-            self.drop_kept(run, KEPT_NODE + step.0);
+            self.drop_kept(run, kept_of_node(step));
         }
         if let Some((position, origin)) = self.node_steps.starting.remove(&(run, step)) {
             self.answer_start((run.0, step), position, origin, result);
@@ -365,9 +376,29 @@ impl Agent {
     /// The lead knows: the part is forgotten.
     pub(super) fn end_delivered(&mut self, key: StepKey) {
         if let Some(part) = self.node_steps.parts.remove(&key) {
-            self.drop_kept(part.run, KEPT_NODE + key.1.0);
+            self.drop_kept(part.run, kept_of_node(key.1));
             self.shim_order(&ToShim::ForgetStep(part.run, key.1));
         }
+    }
+
+    /// By which the daemon of a step may take others like it: where srun hears all of it from the daemon.
+    fn standing_order(
+        &mut self,
+        order: &StepOrder,
+        variables: StepVariables,
+    ) -> Option<Box<Standing>> {
+        let (key, spec) = ((order.run.0, order.launch.step), &order.launch.spec);
+        if !order.direct || !spec.hears_by_line || spec.key.is_some() {
+            return None;
+        }
+        let record = self.standing_record(key, spec)?;
+        let part = minicbor::to_vec(self.node_steps.part(key)?);
+        let part = part.expect("writing to memory cannot fail").into();
+        Some(Box::new(Standing {
+            variables,
+            record,
+            part,
+        }))
     }
 
     fn step_order(
@@ -375,11 +406,12 @@ impl Agent {
         grant: &JobGrant,
         mut launch: StepLaunch,
         (binding, bind_env): (TaskBinding, BindVariables),
-    ) -> StepOrder {
-        let env = self.step_env(grant, &launch, &bind_env);
+    ) -> (StepOrder, StepVariables) {
+        let variables = self.step_variables(grant, &launch, bind_env);
+        let env = variables.environment(&launch.spec, launch.step);
         // It is in there.
         launch.spec.context.environment = Vec::new();
-        StepOrder {
+        let order = StepOrder {
             run: (grant.job, grant.attempt),
             user: self.user_of(grant),
             env,
@@ -393,16 +425,17 @@ impl Agent {
             pmix: self.pmix_order(grant, &launch),
             direct: false,
             launch,
-        }
+        };
+        (order, variables)
     }
 
-    /// The environment of srun with what describes the step put over it.
-    fn step_env(
+    /// What is put over the environment of srun.
+    fn step_variables(
         &self,
         grant: &JobGrant,
         launch: &StepLaunch,
-        bind_env: &BindVariables,
-    ) -> Environment {
+        bind_env: BindVariables,
+    ) -> StepVariables {
         let hostlist = hostlist::compress(&launch.names);
         let spec = &launch.spec;
         let view = StepView {
@@ -417,35 +450,15 @@ impl Agent {
             distribution: spec.distribution.as_deref(),
             total_tasks: spec.het.as_ref().and_then(|het| het.total_tasks),
         };
-        let own = job_env::step_env(&self.view(grant), &view);
         let spool = self.options.spool_dir.to_string_lossy().into_owned();
-        let mut over: HashMap<&str, &str> =
-            own.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        over.extend(spec.extra_env.iter().map(|(k, v)| (k.as_str(), v.as_str())));
-        over.extend(bind_env.iter().map(|(k, v)| (*k, v.as_str())));
-        let attempt = grant.attempt.0.to_string();
-        over.insert("MUSTER_SPOOL", &spool);
-        over.insert("MUSTER_ATTEMPT", &attempt);
-        let mut seen = HashSet::new();
-        let inherited = spec.context.environment.iter().map(|v| v.len() + 1);
-        let added = over.iter().map(|(k, v)| k.len() + v.len() + 2);
-        let mut env = Environment::with_capacity(inherited.chain(added).sum());
-        for variable in &spec.context.environment {
-            let (name, _) = super::context::split(variable);
-            seen.insert(name);
-            // Where the submission came from is srun's to say: the job's script may have changed it.
-            let kept = matches!(name, "SLURM_SUBMIT_DIR" | "SLURM_SUBMIT_HOST");
-            if kept || !over.contains_key(name) {
-                env.push(&[variable]);
-            }
+        let place = [
+            ("MUSTER_SPOOL", spool),
+            ("MUSTER_ATTEMPT", grant.attempt.0.to_string()),
+        ];
+        let of_node = bind_env.into_iter().chain(place);
+        StepVariables {
+            own: job_env::step_env(&self.view(grant), &view),
+            node: of_node.map(|(k, v)| (k.to_owned(), v)).collect(),
         }
-        over.retain(|name, _| !(name.starts_with("SLURM_SUBMIT_") && seen.contains(name)));
-        for (name, value) in over {
-            env.push(&[name.as_bytes(), b"=", value.as_bytes()]);
-        }
-        if !seen.contains("TMPDIR") {
-            env.push(&[b"TMPDIR=/tmp"]);
-        }
-        env
     }
 }

@@ -87,6 +87,7 @@ impl Entry {
             || self.prolog.is_some()
             || self.epilog.is_some()
             || self.steps.values().any(|s| s.ended.is_none())
+            || (self.ending.is_some() && self.has_standing_spares())
     }
 }
 
@@ -149,6 +150,8 @@ pub(super) struct Shim {
     pub(super) watched: Vec<Watched>,
     /// Lines to step daemons, with their steps.
     pub(super) lines: BTreeMap<RawFd, (Run, StepNo)>,
+    /// Lines to daemons with standing orders whose agent is gone, with their processes.
+    pub(super) standing_lines: BTreeMap<RawFd, i32>,
     /// Daemons of an earlier shim's that have been asked what they run.
     pub(super) asked: Vec<Daemon>,
     pub(super) old: Option<(BTreeMap<Run, super::records::Old>, bool)>,
@@ -184,6 +187,7 @@ impl Shim {
             output: Vec::new(),
             watched: Vec::new(),
             lines: BTreeMap::new(),
+            standing_lines: BTreeMap::new(),
             asked: Vec::new(),
             old: Some((old, same_boot)),
             exit: false,
@@ -237,7 +241,13 @@ impl Shim {
             ToShim::Tell {
                 run, text, kill, ..
             } => self.tell_script(run, &text, kill),
-            ToShim::StepGiven { run, step, pid } => self.step_given(run, step, pid),
+            ToShim::StepGiven {
+                run,
+                step,
+                pid,
+                stands,
+            } => self.step_given(run, step, pid, stands),
+            ToShim::Hear(run) => self.hear_all_standing(run, false),
             ToShim::Dismiss { run, pid } => self.dismiss(run, pid),
             ToShim::Forget(run) => self.forget(run),
             ToShim::ForgetStep(run, step) => self.forget_step(run, step),
@@ -274,6 +284,7 @@ impl Shim {
         self.launch();
         self.node = node;
         self.attached = true;
+        self.listen_to_standing();
         self.output.clear();
         self.disown_daemons();
         let known = self.jobs.iter().map(|(&run, e)| Known {
@@ -483,6 +494,8 @@ impl Shim {
         let end = now();
         while let sys::Reap::Ended(r) = sys::reap() {
             self.unsettled = true;
+            // It may have taken a step since it was heard last.
+            self.hear_dying(r.pid);
             match self.roles.remove(&r.pid) {
                 Some(Role::Script(run)) => {
                     let usage = Usage {
@@ -539,6 +552,7 @@ impl Shim {
     }
 
     fn signal(&mut self, run: Run, step: Option<StepNo>, signal: i32, scope: SignalScope) {
+        self.hear_all_standing(run, false);
         match (step, scope) {
             (Some(StepNo::BATCH), _) => self.signal_script(run, signal),
             (Some(step), _) => self.signal_step(run, step, signal),
@@ -582,7 +596,11 @@ impl Shim {
         self.records.forgotten(run);
     }
 
-    fn inspect(&self, job: JobId) -> Vec<Process> {
+    fn inspect(&mut self, job: JobId) -> Vec<Process> {
+        let runs: Vec<Run> = self.jobs.keys().filter(|r| r.0 == job).copied().collect();
+        for run in runs {
+            self.hear_all_standing(run, false);
+        }
         let mut list = Vec::new();
         let mut add = |pid: i32, step, task| list.push((pid.unsigned_abs(), step, task));
         for (_, entry) in self.jobs.iter().filter(|(run, _)| run.0 == job) {
@@ -631,12 +649,14 @@ impl Shim {
         self.exit && self.busy() == 0 && self.ending.is_empty()
     }
 
-    /// Descriptors that tell of something when they can be read: [`Shim::watched_ended`], [`Shim::hear_daemon`].
+    /// Descriptors that tell of something when they can be read: [`Shim::watched_ended`], [`Shim::hear_daemon`],
+    /// [`Shim::hear_asked`], [`Shim::hear_standing_line`].
     pub(super) fn watched_fds(&self) -> Vec<RawFd> {
         let watched = self.watched.iter().map(|w| w.pidfd.as_raw_fd());
         let asked = self.asked.iter().map(Daemon::fd);
         let lines = self.lines.keys().copied();
-        watched.chain(lines).chain(asked).collect()
+        let standing = self.standing_lines.keys().copied();
+        watched.chain(lines).chain(asked).chain(standing).collect()
     }
 }
 

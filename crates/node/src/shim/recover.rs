@@ -141,6 +141,7 @@ impl Shim {
             dirs,
             ended,
             told: false,
+            taken: false,
         };
         let over = proc.ended.is_some();
         if let Some(entry) = self.jobs.get_mut(&run) {

@@ -3,6 +3,7 @@
 //! says of steps may come later here than what their daemons say: before it is acted on, the lines to these are looked at.
 
 mod found;
+mod standing;
 
 use super::jobs::{Entry, Role, Shim};
 use super::processes::{self, Containment};
@@ -45,6 +46,10 @@ pub(super) struct Daemon {
     owned: bool,
     /// An earlier shim forked it. It has no other step.
     adopted: bool,
+    /// It has a standing order: see [`standing`].
+    stands: bool,
+    /// The end of a step that the agent has given, and has not told of yet.
+    ahead: Option<(StepNo, Box<StepEnd>)>,
 }
 
 impl Daemon {
@@ -131,6 +136,8 @@ pub(super) struct StepProc {
     pub(super) ended: Option<StepEnd>,
     /// Its daemon has told that here, and so has left no file.
     pub(super) told: bool,
+    /// Its daemon has taken it by a standing order.
+    pub(super) taken: bool,
 }
 
 impl StepProc {
@@ -148,10 +155,21 @@ impl StepProc {
 }
 
 impl Entry {
+    /// Daemons that have no step, as far as is known, but may take one.
+    pub(super) fn has_standing_spares(&self) -> bool {
+        self.spares.iter().any(|spare| spare.stands)
+    }
+
     /// Has the daemons that wait for another step end.
     pub(super) fn dismiss_spares(&mut self) {
-        for spare in self.spares.drain(..) {
-            spare.dismiss();
+        for mut spare in std::mem::take(&mut self.spares) {
+            if spare.stands {
+                // It may take a step before it hears this: it is heard once more when it has ended.
+                let _ = spare.tell(&stepd::Control::Leave);
+                self.spares.push(spare);
+            } else {
+                spare.dismiss();
+            }
         }
     }
 }
@@ -192,6 +210,7 @@ impl Shim {
                 wire,
                 direct,
                 pid,
+                may_stand: true,
             },
             Err(e) => FromShim::StepFailed {
                 run,
@@ -205,12 +224,14 @@ impl Shim {
     /// Has a daemon take the step: one that is there and that the agent has no line to, or a new one.
     fn place_step(&mut self, order: Box<StepOrder>, with: &WithOrder) -> io::Result<Placed> {
         let (run, step) = (order.run, order.launch.step);
+        // One with a standing order may have taken a step.
+        let is_free = |spare: &Daemon| !spare.owned && !spare.stands;
         let free = |e: &mut Entry| {
-            let at = e.spares.iter().position(|spare| !spare.owned)?;
+            let at = e.spares.iter().position(is_free)?;
             Some(e.spares.swap_remove(at))
         };
         let spares = self.jobs.get(&run).map_or(&[][..], |e| &e.spares);
-        if order.pmix.is_some() || spares.iter().all(|spare| spare.owned) {
+        if order.pmix.is_some() || !spares.iter().any(is_free) {
             return self.fork_step(&order, with);
         }
         let next = stepd::NextStep {
@@ -220,6 +241,7 @@ impl Shim {
                 .to_string_lossy()
                 .into_owned(),
             kept: self.kept_of(run, step),
+            standing: None,
         };
         let frame = next.as_control();
         while frame.len() <= ORDER_MAX
@@ -256,7 +278,7 @@ impl Shim {
     }
 
     /// The agent has given a step to a daemon that waited for one.
-    pub(super) fn step_given(&mut self, run: Run, step: StepNo, pid: i32) {
+    pub(super) fn step_given(&mut self, run: Run, step: StepNo, pid: i32, stands: bool) {
         self.launch();
         self.hear_daemon_of(pid);
         let entry = self.jobs.get_mut(&run).filter(|e| !e.released);
@@ -265,7 +287,8 @@ impl Shim {
         };
         let ending = entry.ending.is_some();
         if let Some(at) = entry.spares.iter().position(|spare| spare.pid == pid) {
-            let daemon = entry.spares.swap_remove(at);
+            let mut daemon = entry.spares.swap_remove(at);
+            daemon.stands = stands;
             return self.enter_step(run, step, daemon, Vec::new());
         }
         // One that has been dismissed meanwhile, or that an earlier shim forked.
@@ -282,6 +305,7 @@ impl Shim {
             dirs: Vec::new(),
             ended: None,
             told: false,
+            taken: false,
         };
         if ending {
             proc.ask_to_end();
@@ -320,7 +344,9 @@ impl Shim {
         let pid = daemon.pid;
         self.records.step(run, step, pid);
         self.roles.insert(pid, Role::Step(run, step));
-        self.lines.insert(daemon.control.as_raw_fd(), (run, step));
+        if !daemon.stands {
+            self.lines.insert(daemon.control.as_raw_fd(), (run, step));
+        }
         if let Some(entry) = self.jobs.get_mut(&run) {
             let proc = StepProc {
                 pid,
@@ -328,6 +354,7 @@ impl Shim {
                 dirs,
                 ended: None,
                 told: false,
+                taken: false,
             };
             entry.steps.insert(step, proc);
         }
@@ -376,6 +403,8 @@ impl Shim {
                     socket: socket.clone(),
                     owned: true,
                     adopted: false,
+                    stands: false,
+                    ahead: None,
                 };
                 self.enter_step(run, step, daemon, dirs);
                 Ok(Placed {
@@ -410,8 +439,19 @@ impl Shim {
             return;
         };
         let proc = self.jobs.get_mut(&run).and_then(|e| e.steps.get_mut(&step));
+        let daemon = proc.and_then(|p| p.daemon.as_ref());
+        match daemon.map(|d| (d.pid, d.adopted)) {
+            Some((_, true)) => self.hear_adopted(fd, run, step),
+            Some((pid, false)) => self.hear_own(pid),
+            None => {
+                self.lines.remove(&fd);
+            }
+        }
+    }
+
+    fn hear_adopted(&mut self, fd: RawFd, run: Run, step: StepNo) {
+        let proc = self.jobs.get_mut(&run).and_then(|e| e.steps.get_mut(&step));
         let Some((mut daemon, proc)) = proc.and_then(|p| Some((p.daemon.take()?, p))) else {
-            self.lines.remove(&fd);
             return;
         };
         match daemon.end_of(step) {
@@ -426,18 +466,15 @@ impl Shim {
                 self.lines.remove(&fd);
                 self.records.step_ended(run, step, &end);
                 self.end_of_step(run, step, end, daemon.owned);
-                if daemon.adopted {
-                    self.watched.retain(|w| w.pid != daemon.pid);
-                    daemon.dismiss();
-                } else {
-                    self.keep_daemon(run, daemon);
-                }
+                self.watched.retain(|w| w.pid != daemon.pid);
+                daemon.dismiss();
             }
         }
     }
 
     /// The same of the daemon that is this process, if it has a step.
     fn hear_daemon_of(&mut self, pid: i32) {
+        self.hear_standing(pid, false);
         if let Some(Role::Step(run, step)) = self.roles.get(&pid).copied() {
             self.hear_step(run, step);
         }
@@ -445,6 +482,7 @@ impl Shim {
 
     /// The same of the daemon of a step.
     fn hear_step(&mut self, run: Run, step: StepNo) {
+        self.hear_all_standing(run, false);
         let proc = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
         if let Some(daemon) = proc.and_then(|p| p.daemon.as_ref()) {
             self.hear_daemon(daemon.control.as_raw_fd());
@@ -453,12 +491,14 @@ impl Shim {
 
     /// The same of all daemons of a job.
     pub(super) fn hear_daemons_of(&mut self, run: Run) {
+        self.hear_all_standing(run, true);
         let all = self
             .jobs
             .get(&run)
             .into_iter()
             .flat_map(|e| e.steps.values());
-        let lines = all.filter_map(|p| Some(p.daemon.as_ref()?.control.as_raw_fd()));
+        let daemons = all.filter_map(|p| p.daemon.as_ref().filter(|d| !d.stands));
+        let lines = daemons.map(|d| d.control.as_raw_fd());
         for line in lines.collect::<Vec<_>>() {
             self.hear_daemon(line);
         }

@@ -2,6 +2,7 @@
 //! rule, but a new agent meets an old shim after an upgrade, so the numbered fields may only be added to.
 
 use super::environment::Environment;
+use crate::stepd::Running;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::command::SignalScope;
@@ -188,7 +189,14 @@ pub(crate) enum ToShim {
         /// The daemon's process.
         #[n(2)]
         pid: i32,
+        /// It has a standing order: what it says from now on is looked at when there is a reason.
+        #[n(3)]
+        #[cbor(default)]
+        stands: bool,
     },
+    /// Daemons of the job with standing orders have said something.
+    #[n(205)]
+    Hear(#[n(0)] Run),
     /// A daemon that waits for a step is to end.
     #[n(204)]
     Dismiss {
@@ -525,7 +533,14 @@ pub(crate) enum FromShim {
         #[n(5)]
         #[cbor(default)]
         pid: i32,
+        /// It, and this shim, know standing orders.
+        #[n(6)]
+        #[cbor(default)]
+        may_stand: bool,
     },
+    /// A daemon has taken a step by its standing order, and may not have told the agent.
+    #[n(205)]
+    StepTaken(#[n(0)] Box<Running>),
     /// The step daemon could not be started.
     #[n(6)]
     StepFailed {

@@ -2,10 +2,12 @@
 //! the signals that it takes. It knows nothing of steps but how to be told of the next one and to tell how one ended.
 
 use super::result::leave;
+use super::standing::{Seen, Stand, Taken};
 use super::{Kept, Setting};
-use crate::descriptors::{self, HandedOver, WithOrder};
+use crate::descriptors::{self, WithOrder};
 use crate::shim::ProcessTree;
 use crate::shim::wire::{Run, StepOrder};
+use crate::standing::Standing;
 use crate::sys;
 use minicbor::{Decode, Encode};
 use muster_core::ids::StepNo;
@@ -18,7 +20,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the shim has to say to a step daemon. Both are of one process, so nothing here outlives a version.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -42,6 +44,9 @@ pub(crate) enum Control {
     /// To a daemon whose step has ended: there is none, and what was told of the end is kept.
     #[n(4)]
     Leave,
+    /// From the agent, to one with a standing order: it is over.
+    #[n(6)]
+    Recall,
 }
 
 /// What a step daemon says to the shim, and to the agent.
@@ -53,6 +58,12 @@ pub(crate) enum Told {
     /// To a shim that did not start it: this it runs.
     #[n(1)]
     Runs(#[n(0)] Box<Running>),
+    /// By its standing order it runs this.
+    #[n(2)]
+    Took(#[n(0)] Box<Running>),
+    /// Its standing order is over.
+    #[n(3)]
+    Released,
 }
 
 /// What a daemon runs, for a shim that may never have heard of it.
@@ -90,30 +101,33 @@ pub(crate) struct NextStep {
     /// See [`Setting::kept`].
     #[n(3)]
     pub(crate) kept: Kept,
+    /// By which the daemon takes others like it.
+    #[n(4)]
+    #[cbor(default)]
+    pub(crate) standing: Option<Box<Standing>>,
 }
 
 impl NextStep {
     /// As a frame of [`Control::Next`].
     pub(crate) fn as_control(&self) -> Vec<u8> {
-        frame::encode(&Next::Next(self))
+        frame::encode(&NextControl::Next(self))
     }
 
-    /// The order, and what goes with it beside what stays as it was.
-    pub(super) fn parts(self, last: &Setting) -> (Box<StepOrder>, Setting) {
-        let setting = Setting {
+    /// What goes with the order, beside what stays as it was.
+    pub(super) fn setting(&self, last: &Setting) -> Setting {
+        Setting {
             node: last.node.clone(),
             kill_wait: Duration::from_millis(self.kill_wait_ms),
-            result: PathBuf::from(self.result),
+            result: PathBuf::from(&self.result),
             dirs: Vec::new(),
-            kept: self.kept,
-        };
-        (self.order, setting)
+            kept: self.kept.clone(),
+        }
     }
 }
 
 /// [`Control::Next`] without a copy of the step.
 #[derive(Encode)]
-enum Next<'a> {
+enum NextControl<'a> {
     #[n(3)]
     Next(#[n(0)] &'a NextStep),
 }
@@ -155,12 +169,22 @@ impl Line {
     }
 
     fn say(&mut self, told: &Told) -> bool {
-        self.stream.write_all(&frame::encode(told)).is_ok()
+        self.say_frames(&frame::encode(told))
+    }
+
+    fn say_frames(&mut self, frames: &[u8]) -> bool {
+        self.stream.write_all(frames).is_ok()
     }
 }
 
-/// The next step, and what goes with it.
-pub(super) type Given = (NextStep, Option<HandedOver>);
+/// A step that was given, and what goes with it.
+pub(super) type Given = (NextStep, WithOrder);
+
+/// The next step.
+pub(super) enum Next {
+    Given(NextStep, WithOrder),
+    Taken(Taken),
+}
 
 /// See the module.
 pub(super) struct Home {
@@ -182,6 +206,13 @@ pub(super) struct Home {
     early: Option<Given>,
     /// Ends that the shim was told of and may not have read: where it is lost, they are lost with it.
     unread: Vec<Unread>,
+    /// By which it takes steps itself.
+    pub(super) standing: Option<Stand>,
+    /// The step that runs was taken at the door.
+    pub(super) by_door: bool,
+    /// What the agent has not been told yet, and since when.
+    untold: Vec<u8>,
+    pub(super) untold_since: Option<Instant>,
 }
 
 /// By resource.
@@ -217,12 +248,25 @@ impl Home {
             agent: agent.map(Line::new).transpose()?,
             early: None,
             unread: Vec::new(),
+            standing: None,
+            by_door: false,
+            untold: Vec::new(),
+            untold_since: None,
         })
     }
 
     /// The line to the shim, to poll.
     pub(super) fn shim_fd(&self) -> Option<RawFd> {
-        self.shim.as_ref().map(|line| line.stream.as_raw_fd())
+        self.shim_stream().map(AsRawFd::as_raw_fd)
+    }
+
+    pub(super) fn shim_stream(&self) -> Option<&UnixStream> {
+        self.shim.as_ref().map(|line| &line.stream)
+    }
+
+    /// The line to the agent.
+    pub(super) fn agent_stream(&self) -> Option<&UnixStream> {
+        self.agent.as_ref().map(|line| &line.stream)
     }
 
     /// The stack of a task that is started alone, to be put back.
@@ -258,10 +302,10 @@ impl Home {
             match message {
                 Control::Next(next) => {
                     let come = &mut line.descriptors;
-                    let with = WithOrder::take(come, true, next.order.direct);
-                    let agent = with.agent.map(UnixStream::from).map(Line::new);
+                    let mut with = WithOrder::take_by_shim(come, next.order.direct);
+                    let agent = with.agent.take().map(UnixStream::from).map(Line::new);
                     self.agent = agent.and_then(Result::ok);
-                    self.early = Some((*next, with.srun));
+                    self.early = Some((*next, with));
                 }
                 other => messages.push(other),
             }
@@ -270,22 +314,37 @@ impl Home {
         self.shim = Some(line).filter(|_| open);
         if !open {
             self.leave_unread();
+            self.stand_down();
         }
         messages
     }
 
-    /// A step that the agent has given.
-    fn given_by_agent(&mut self) -> Option<Given> {
+    /// What the agent has said: a step that it has given.
+    pub(super) fn hear_agent(&mut self) -> Option<Given> {
         let mut line = self.agent.take()?;
         let open = line.read();
-        let given = match line.input.take() {
-            Ok(Some(Control::Next(next))) => {
-                let with = WithOrder::take(&mut line.descriptors, false, next.order.direct);
-                Some((*next, with.srun))
+        let (mut given, mut recalled) = (None, false);
+        while let Ok(Some(message)) = line.input.take() {
+            match message {
+                Control::Next(next) => {
+                    let (direct, stands) = (next.order.direct, next.standing.is_some());
+                    let with = WithOrder::take(&mut line.descriptors, direct, stands);
+                    given = Some((*next, with));
+                }
+                Control::Recall => recalled = true,
+                // That is for the shim to say.
+                _ => {}
             }
-            _ => None,
-        };
+        }
         self.agent = Some(line).filter(|_| open);
+        if recalled || !open {
+            self.stand_down();
+            // One that has come with this step is over before it has begun.
+            let next = given.as_mut().map(|(next, _): &mut Given| next);
+            if next.is_some_and(|next| next.standing.take().is_some()) {
+                self.tell_agent_later(&Told::Released);
+            }
+        }
         given
     }
 
@@ -293,6 +352,7 @@ impl Home {
     pub(super) fn adopted(&mut self, stream: UnixStream, running: Running) {
         // It looks for files when it has been answered.
         self.leave_unread();
+        self.stand_down();
         let line = Line::new(stream).ok();
         self.shim = line.and_then(|mut line| {
             let told = line.say(&Told::Runs(Box::new(running)));
@@ -328,14 +388,14 @@ impl Home {
         !self.unread.is_empty()
     }
 
+    /// Whether there are more of them than this.
+    pub(super) fn has_many_unread(&mut self, most: usize) -> bool {
+        self.unread.len() > most && self.has_unread()
+    }
+
     /// To be asked after what it has read: what one that is gone has not read is gone too, and nothing is left to be read.
     fn has_lost_shim(&self) -> bool {
-        let mut fds = [libc::pollfd {
-            fd: self.shim_fd().unwrap_or(-1),
-            events: 0,
-            revents: 0,
-        }];
-        self.shim.is_none() || sys::poll(&mut fds, 0).is_err() || fds[0].revents != 0
+        self.shim_stream().is_none_or(sys::has_hung_up)
     }
 
     /// Leaves files of the ends that the shim is not known to have read.
@@ -350,62 +410,122 @@ impl Home {
         line.is_some_and(|line| sys::is_all_read(line.stream.as_fd()))
     }
 
-    /// Tells the agent the same, where it is still there.
+    /// Tells the shim something; whether it was there to hear it.
+    pub(super) fn tell_shim_of(&mut self, told: &Told) -> bool {
+        let heard = self.shim.as_mut().is_some_and(|line| line.say(told));
+        self.shim = self.shim.take().filter(|_| heard);
+        heard
+    }
+
+    /// Tells the agent the same of an end, where it is still there: later, if it has not heard of the step yet either.
     pub(super) fn tell_agent(&mut self, ended: &Told) {
-        let told = self.agent.as_mut().is_some_and(|line| line.say(ended));
-        self.agent = self.agent.take().filter(|_| told);
+        self.tell_agent_later(ended);
+        match std::mem::take(&mut self.by_door) && self.standing.is_some() {
+            true => self.tell_if_due(),
+            false => self.tell_agent_now(),
+        }
+    }
+
+    /// Something that the agent is to be told, with what comes soon.
+    pub(super) fn tell_agent_later(&mut self, told: &Told) {
+        if self.agent.is_some() {
+            frame::encode_into(told, &mut self.untold);
+            self.untold_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Tells it now.
+    pub(super) fn tell_agent_now(&mut self) {
+        let frames = std::mem::take(&mut self.untold);
+        self.untold_since = None;
+        if let Some(line) = self.agent.as_mut().filter(|_| !frames.is_empty())
+            && !line.say_frames(&frames)
+        {
+            self.agent = None;
+            self.stand_down();
+        }
     }
 
     /// Waits for the job's next step; nothing when this process is not needed any more.
-    pub(super) fn next_step(&mut self) -> Option<Given> {
+    pub(super) fn next_step(&mut self) -> Option<Next> {
         loop {
-            let mut somebody = true;
+            let mut seen = Seen {
+                line: true,
+                caller: true,
+                ..Seen::default()
+            };
             if self.early.is_none() && self.shim.is_some() {
-                somebody = self.wait()?;
+                seen = self.wait()?;
             }
             // Who has come for the next step has come after the word of it, which is read after this.
             let accept = || Some(self.listener.accept().ok()?.0);
-            let come: Vec<UnixStream> = match somebody {
+            let come: Vec<UnixStream> = match seen.caller {
                 true => std::iter::from_fn(accept).collect(),
                 // To find nobody costs as much as a connection.
                 false => Vec::new(),
             };
             // What is said of a step that has ended comes too late. Who says this has taken note of the end.
-            if self.heard().contains(&Control::Leave) {
+            if seen.line && self.heard().contains(&Control::Leave) {
                 self.unread.clear();
+                self.stand_down();
                 return None;
             }
             let early = self.early.take();
-            if let Some(given) = early.or_else(|| self.given_by_agent()) {
+            let given = match early {
+                None if seen.line => self.hear_agent(),
+                early => early,
+            };
+            if let Some((next, with)) = given {
                 self.come = come;
-                return Some(given);
+                return Some(Next::Given(next, with));
             }
             // The others come too late.
             drop(come);
             self.shim.as_ref()?;
+            if seen.visitor
+                && let Some(taken) = self.take_at_door()
+            {
+                return Some(Next::Taken(taken));
+            }
+            if seen.closed {
+                self.stand_down();
+            }
+            self.tell_if_due();
         }
     }
 
-    /// Waits until somebody has something to say; whether somebody has come.
-    fn wait(&mut self) -> Option<bool> {
-        let agent = self.agent.as_ref().map(|line| line.stream.as_raw_fd());
-        let entry = |fd: RawFd| libc::pollfd {
-            fd,
+    /// Waits until somebody has something to say.
+    fn wait(&mut self) -> Option<Seen> {
+        let seen = match &self.standing {
+            Some(stand) => stand.wait(self.tell_at()).ok()?,
+            None => self.wait_for_order()?,
+        };
+        // Nobody who knows what this process does sends it signals now.
+        if seen.signal {
+            while let Ok(Some(_)) = self.signals.read_signal() {}
+        }
+        Some(seen)
+    }
+
+    fn wait_for_order(&self) -> Option<Seen> {
+        let entry = |fd: Option<RawFd>| libc::pollfd {
+            // A negative descriptor is skipped by poll(2).
+            fd: fd.unwrap_or(-1),
             events: libc::POLLIN,
             revents: 0,
         };
-        // A negative descriptor is skipped by poll(2).
         let mut fds = [
-            entry(self.shim_fd().unwrap_or(-1)),
-            entry(agent.unwrap_or(-1)),
-            entry(self.signals.as_fd().as_raw_fd()),
-            entry(self.listener.as_raw_fd()),
+            entry(self.shim_fd()),
+            entry(self.agent_stream().map(AsRawFd::as_raw_fd)),
+            entry(Some(self.signals.as_fd().as_raw_fd())),
+            entry(Some(self.listener.as_raw_fd())),
         ];
         sys::poll(&mut fds, -1).ok()?;
-        // Nobody who knows what this process does sends it signals now.
-        if fds[2].revents != 0 {
-            while let Ok(Some(_)) = self.signals.read_signal() {}
-        }
-        Some(fds[3].revents != 0)
+        Some(Seen {
+            line: true,
+            signal: fds[2].revents != 0,
+            caller: fds[3].revents != 0,
+            ..Seen::default()
+        })
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct Program<'a> {
     words: Option<Words<'a>>,
     environment: Words<'a>,
     path: Option<String>,
+    /// Where somebody else has found it.
+    found: Option<CString>,
     /// Where it was found. It has its place here, as what a child that shares this memory allocates must have an owner.
     file: Option<CString>,
 }
@@ -33,8 +35,15 @@ impl<'a> Program<'a> {
             environment,
             path,
             argv,
+            found: None,
             file: None,
         }
+    }
+
+    /// Looks there first.
+    pub(super) fn found_at(mut self, file: Option<&str>) -> Program<'a> {
+        self.found = file.and_then(|file| CString::new(file).ok());
+        self
     }
 
     /// In a task's child: executes it; gives an exit code if it cannot be. `last` is done last before.
@@ -43,7 +52,6 @@ impl<'a> Program<'a> {
             say(&format!("no program is given for task {global}"));
             return 1;
         };
-        self.file = CString::new(locate(name, self.path.as_deref())).ok();
         sys::close_on_exec_from(3);
         if let Err(e) = last() {
             say(&format!(
@@ -51,7 +59,7 @@ impl<'a> Program<'a> {
             ));
             return 1;
         }
-        let (Some(words), Some(file)) = (&self.words, &self.file) else {
+        let Some(words) = &self.words else {
             say("an argument has a zero byte");
             return 1;
         };
@@ -59,6 +67,15 @@ impl<'a> Program<'a> {
         // Ten digits at most: it fits.
         let _ = write!(&mut pid[..], "{TASK_PID}={}\0", std::process::id());
         let pid = CStr::from_bytes_until_nul(&pid).unwrap_or_default();
+        if let Some(file) = &self.found {
+            // If it cannot be executed, the search says what can.
+            let _ = sys::exec(file, words, &mut self.environment, pid);
+        }
+        self.file = CString::new(locate(name, self.path.as_deref())).ok();
+        let Some(file) = &self.file else {
+            say("an argument has a zero byte");
+            return 1;
+        };
         let e = sys::exec(file, words, &mut self.environment, pid);
         say(&format!(
             "execve(): {}: {}",

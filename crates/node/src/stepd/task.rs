@@ -120,7 +120,10 @@ impl Stepd<'_> {
         let own = self.own_env(0, global);
         let inherited = inherited(self.order, &own);
         let of_task = own.iter().cloned().filter_map(variable).collect();
-        let mut program = Program::new(self.argv(global), Words::with(inherited, of_task));
+        let found = self.order.launch.spec.program_file.as_deref();
+        let found = found.filter(|_| self.order.direct);
+        let program = Program::new(self.argv(global), Words::with(inherited, of_task));
+        let mut program = program.found_at(found);
         let limits = self.home.limits_to_set(&self.order.limits);
         let stack = self.home.take_stack()?;
         let started = sys::fork_shared(&stack, || {

@@ -118,6 +118,10 @@ impl Node {
         self.disconnect();
     }
 
+    pub fn agent_pid(&self) -> i32 {
+        self.agent.as_ref().unwrap().id().try_into().unwrap()
+    }
+
     pub fn disconnect(&mut self) {
         if let Some(link) = self.link.take() {
             let _ = link.shutdown(std::net::Shutdown::Both);

@@ -15,8 +15,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use std::fs::File;
 use std::io::{IoSlice, Read as _, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::Instant;
 
 pub const TESTS: &[Test] = &[
@@ -34,17 +34,17 @@ pub const TESTS: &[Test] = &[
 ];
 
 /// What srun would be.
-struct Srun {
+pub struct Srun {
     agent: UnixStream,
     stepd: UnixStream,
-    stdin: File,
-    stdout: File,
+    pub stdin: File,
+    pub stdout: File,
     stderr: File,
-    created: StepCreated,
+    pub created: StepCreated,
 }
 
 impl Srun {
-    fn ask(node: &Node, spec: StepSpec) -> Srun {
+    pub fn ask(node: &Node, spec: StepSpec) -> Srun {
         let until = Instant::now() + PATIENCE;
         loop {
             // The order that made the job may still be on its way.
@@ -60,28 +60,19 @@ impl Srun {
             hands_streams: true,
             ..spec.clone()
         };
-        let (input, stdin) = nix::unistd::pipe().unwrap();
-        let (stdout, output) = nix::unistd::pipe().unwrap();
-        let (stderr, errors) = nix::unistd::pipe().unwrap();
-        let (stepd, line) = UnixStream::pair().unwrap();
-        stepd.set_read_timeout(Some(PATIENCE)).unwrap();
-        let line = OwnedFd::from(line);
+        let (ends, handed) = Ends::make();
         let mut agent = UnixStream::connect(node.spool.join("noded.sock")).unwrap();
         agent.set_read_timeout(Some(PATIENCE)).unwrap();
         let by_line = spec.hears_by_line;
         let request = AgentRequest::Create(Box::new(spec));
-        send_with(
-            &agent,
-            &frame::encode(&request),
-            &[&input, &output, &errors, &line],
-        );
-        drop((input, output, errors, line));
-        let mut both = [&stepd, &agent].map(|s| PollFd::new(s.as_fd(), PollFlags::POLLIN));
+        send_with(&agent, &frame::encode(&request), &handed.each_ref());
+        drop(handed);
+        let mut both = [&ends.stepd, &agent].map(|s| PollFd::new(s.as_fd(), PollFlags::POLLIN));
         if by_line {
             poll(&mut both, PollTimeout::NONE).unwrap();
         }
         let reply = match both[0].any() == Some(true) {
-            true => match frame::read(&mut &stepd) {
+            true => match frame::read(&mut &ends.stepd) {
                 Ok(FromStepd::Created(created)) => AgentReply::Created(created),
                 Ok(other) => panic!("{other:?}"),
                 // The streams are not wanted.
@@ -90,15 +81,37 @@ impl Srun {
             false => frame::read(&mut agent).unwrap(),
         };
         match reply {
-            AgentReply::Created(created) => Ok(Srun {
-                agent,
-                stepd,
-                stdin: stdin.into(),
-                stdout: stdout.into(),
-                stderr: stderr.into(),
-                created: *created,
-            }),
+            AgentReply::Created(created) => Ok(ends.srun(agent, *created)),
             AgentReply::Refused(refusal) => Err(refusal),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Asks at the door of the job, and at the agent's if nobody takes it there; whether somebody has.
+    pub fn follow(node: &Node, spec: &StepSpec) -> (Srun, bool) {
+        match Srun::ask_at_door(node, spec) {
+            Some(srun) => (srun, true),
+            None => (Srun::ask(node, spec.clone()), false),
+        }
+    }
+
+    /// Asks at the door of the job; nothing if there is none, or if the agent is to be asked.
+    pub fn ask_at_door(node: &Node, spec: &StepSpec) -> Option<Srun> {
+        let path = node.spool.join(format!("job-{}.door", spec.job));
+        let door = UnixDatagram::unbound().unwrap();
+        door.connect(path).ok()?;
+        let spec = StepSpec {
+            hands_streams: true,
+            hears_by_line: true,
+            ..spec.clone()
+        };
+        let (mut ends, handed) = Ends::make();
+        let request = frame::encode(&AgentRequest::Create(Box::new(spec)));
+        send_with(&door, &request, &handed.each_ref());
+        drop(handed);
+        match frame::read(&mut ends.stepd).unwrap() {
+            FromStepd::Created(created) => Some(ends.srun(UnixStream::pair().unwrap().0, *created)),
+            FromStepd::Elsewhere => None,
             other => panic!("{other:?}"),
         }
     }
@@ -108,7 +121,7 @@ impl Srun {
     }
 
     /// What the daemon says until it says that the end is recorded.
-    fn said(&mut self) -> Vec<FromStepd> {
+    pub fn said(&mut self) -> Vec<FromStepd> {
         let mut said = Vec::new();
         loop {
             match frame::read(&mut self.stepd).unwrap() {
@@ -119,7 +132,7 @@ impl Srun {
     }
 
     /// What it says, whether that is the last of it or not.
-    fn said_at_all(&mut self) -> Vec<FromStepd> {
+    pub fn said_at_all(&mut self) -> Vec<FromStepd> {
         let said = std::iter::from_fn(|| frame::read(&mut self.stepd).ok());
         said.filter(|m| *m != FromStepd::Closed).collect()
     }
@@ -137,7 +150,43 @@ impl Srun {
     }
 }
 
-fn send_with(socket: &UnixStream, bytes: &[u8], with: &[&OwnedFd]) {
+/// What srun keeps of what it hands over.
+struct Ends {
+    stdin: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+    stepd: UnixStream,
+}
+
+impl Ends {
+    fn make() -> (Ends, [OwnedFd; 4]) {
+        let (input, stdin) = nix::unistd::pipe().unwrap();
+        let (stdout, output) = nix::unistd::pipe().unwrap();
+        let (stderr, errors) = nix::unistd::pipe().unwrap();
+        let (stepd, line) = UnixStream::pair().unwrap();
+        stepd.set_read_timeout(Some(PATIENCE)).unwrap();
+        let ends = Ends {
+            stdin,
+            stdout,
+            stderr,
+            stepd,
+        };
+        (ends, [input, output, errors, line.into()])
+    }
+
+    fn srun(self, agent: UnixStream, created: StepCreated) -> Srun {
+        Srun {
+            agent,
+            stepd: self.stepd,
+            stdin: self.stdin.into(),
+            stdout: self.stdout.into(),
+            stderr: self.stderr.into(),
+            created,
+        }
+    }
+}
+
+fn send_with(socket: &impl AsRawFd, bytes: &[u8], with: &[&OwnedFd]) {
     let numbers: Vec<i32> = with.iter().map(|fd| fd.as_raw_fd()).collect();
     let with = [ControlMessage::ScmRights(&numbers)];
     let slices = [IoSlice::new(bytes)];
@@ -146,13 +195,13 @@ fn send_with(socket: &UnixStream, bytes: &[u8], with: &[&OwnedFd]) {
     assert_eq!(sent, bytes.len());
 }
 
-fn text(mut file: &File) -> String {
+pub fn text(mut file: &File) -> String {
     let mut text = String::new();
     file.read_to_string(&mut text).unwrap();
     text
 }
 
-fn exited(code: u32, signal: u32) -> FromStepd {
+pub fn exited(code: u32, signal: u32) -> FromStepd {
     FromStepd::Exited {
         task: 0,
         exit: ExitStatus { code, signal },
@@ -404,7 +453,7 @@ fn nobody_knows() {
     }
 }
 
-fn alive(pid: i32) -> bool {
+pub fn alive(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("").starts_with('Z'))
 }

@@ -8,6 +8,7 @@ mod batch;
 mod cluster;
 mod direct;
 mod launches;
+mod standing;
 mod steps;
 
 use muster_node::{AgentOptions, SHIM_NAME};
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         launches::TESTS,
         steps::TESTS,
         direct::TESTS,
+        standing::TESTS,
         around::TESTS,
     ]
     .concat();

@@ -2,9 +2,10 @@
 //! is carried.
 
 use super::request::{Feed, Sink, Streams};
+use crate::connect::await_answer;
 use crate::submit::agent::AgentStream;
+use crate::submit::incoming::Incoming;
 use muster_conf::options::Chosen;
-use muster_proto::frame;
 use muster_proto::step::{AgentReply, FromStepd, StdinTask, StepSpec};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -43,6 +44,8 @@ fn are_plain() -> bool {
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) stream: AgentStream,
+    /// What has come and was not taken.
+    pub(super) incoming: Incoming,
     /// What was heard while the agent was listened to.
     pub(super) heard: Option<FromStepd>,
     /// The agent has said that all is over.
@@ -53,8 +56,25 @@ impl Line {
     pub(super) fn new(stream: AgentStream) -> Line {
         Line {
             stream,
+            incoming: Incoming::default(),
             heard: None,
             done: false,
+        }
+    }
+
+    /// The next word, which is waited for. What comes with it is taken in at once.
+    ///
+    /// # Errors
+    /// There is none any more.
+    pub(super) fn next(&mut self) -> io::Result<FromStepd> {
+        loop {
+            if let Some(message) = self.incoming.next()? {
+                return Ok(message);
+            }
+            await_answer(&self.stream);
+            if !self.incoming.fill(&self.stream)? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
         }
     }
 }
@@ -72,7 +92,7 @@ pub(super) fn answer(agent: &mut AgentStream, line: &mut Option<Line>) -> io::Re
             other => return Ok(other),
         }
     }
-    match frame::read(&mut stepd.stream) {
+    match stepd.next() {
         Ok(FromStepd::Created(created)) => return Ok(AgentReply::Created(created)),
         // An agent of another version says it itself.
         Ok(other) => stepd.heard = Some(other),

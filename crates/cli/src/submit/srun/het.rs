@@ -275,7 +275,7 @@ fn run(say: &Say, line: &Line, made: Made, holder: Option<Holder>) -> Result<Exi
 
 /// A number for a step of a heterogeneous job, from the agent of its leader's first node.
 pub(super) fn take_number(say: &Say, leader: JobId) -> Result<u32, ExitCode> {
-    let (mut stream, info) = reach_lead(say, leader)?;
+    let (mut stream, info) = reach_lead(say, leader, super::own_lead(leader))?;
     let mut ask = |key: Option<ByteVec>| {
         let request = AgentRequest::TakeStepNumber { job: leader, key };
         stream.send(&request).and_then(|()| stream.receive())

@@ -73,19 +73,25 @@ const STRINGS_MAX: u64 = 128 << 10;
 /// Longest name of a library that is looked at.
 const NAME_MAX: usize = 64;
 
-/// What the tasks of a step run.
-pub(super) fn kind(spec: &StepSpec) -> ProgramKind {
+/// What the tasks of a step run; and its file, if it was found in `PATH`, whatever directory the tasks are in.
+pub(super) fn kind(spec: &StepSpec) -> (ProgramKind, Option<String>) {
     let value = |name: &str| {
         let mut all = spec.context.environment.iter();
         all.find_map(|v| v.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
     };
     if !spec.multi_prog.is_empty() || PRELOADS.iter().any(|name| value(name).is_some()) {
-        return ProgramKind::Unknown;
+        return (ProgramKind::Unknown, None);
     }
     let name = spec.argv.first().map_or("", String::as_str);
     let path = value("PATH").unwrap_or_default();
-    let found = locate(name, Path::new(&spec.work_dir), path);
-    found.and_then(|path| of_file(&path)).unwrap_or_default()
+    let (work_dir, searched) = (Path::new(&spec.work_dir), !name.contains('/'));
+    let found = locate(name, work_dir, path);
+    let kind = found.as_deref().and_then(of_file).unwrap_or_default();
+    let file = found.filter(|file| searched && !file.starts_with(work_dir));
+    (
+        kind,
+        file.and_then(|file| file.into_os_string().into_string().ok()),
+    )
 }
 
 /// Where a program is, as the node will look for it.
@@ -236,7 +242,7 @@ mod tests {
         };
         let bytes = |v: &&str| v.as_bytes().to_vec().into();
         spec.context.environment = environment.iter().map(bytes).collect();
-        kind(&spec)
+        kind(&spec).0
     }
 
     #[test]

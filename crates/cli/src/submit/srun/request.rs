@@ -241,7 +241,7 @@ pub(super) fn step(line: &Line, args: &[String]) -> Result<(StepSpec, Streams), 
         spec.ntasks.get_or_insert(1);
     }
     if spec.mpi.as_deref() != Some("none") {
-        spec.program = linked::kind(&spec);
+        (spec.program, spec.program_file) = linked::kind(&spec);
     }
     Ok((spec, streams))
 }

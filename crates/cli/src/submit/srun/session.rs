@@ -368,6 +368,7 @@ impl Session {
             FromStepd::Exited { task, exit, oom } => self.exited(at, task, exit, oom),
             // Those are about connections.
             FromStepd::Created(_)
+            | FromStepd::Elsewhere
             | FromStepd::Closed
             | FromStepd::Up { .. }
             | FromStepd::Lost(_)

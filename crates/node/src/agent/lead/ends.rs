@@ -1,8 +1,9 @@
 //! The ends of a step's nodes in one, and who tells of it.
 
-use super::{Record, StepKey, Steps};
+use super::{StepKey, Steps};
 use crate::agent::Agent;
 use crate::now;
+use crate::record::Record;
 use crate::shim::wire::Run;
 use muster_core::ids::{Attempt, StepNo};
 use muster_core::job::{ExitStatus, JobState, StepEnd};

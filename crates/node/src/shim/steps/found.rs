@@ -34,6 +34,8 @@ impl Daemon {
             socket,
             owned: false,
             adopted: true,
+            stands: false,
+            ahead: None,
         })
     }
 
@@ -46,7 +48,7 @@ impl Daemon {
         match self.input.take() {
             Ok(Some(stepd::Told::Runs(running))) => Ok(Some(*running)),
             Ok(None) => open.map(|()| None),
-            Ok(Some(stepd::Told::Ended(..))) => Err(io::ErrorKind::InvalidData.into()),
+            Ok(Some(_)) => Err(io::ErrorKind::InvalidData.into()),
             Err(e) => Err(io::Error::other(e.to_string())),
         }
     }
@@ -138,6 +140,7 @@ impl Shim {
                     dirs,
                     ended: None,
                     told: false,
+                    taken: false,
                 };
                 entry.steps.insert(step, proc);
                 self.found(run, step, kept);
@@ -198,6 +201,7 @@ impl Shim {
                 dirs: Vec::new(),
                 ended: None,
                 told: false,
+                taken: false,
             };
             if let Some(entry) = self.jobs.get_mut(&run) {
                 entry.steps.insert(step, proc);

@@ -47,6 +47,7 @@ impl Peer {
         Peer {
             greeted: true,
             heard: line.heard,
+            incoming: line.incoming,
             ..Peer::new(nodes, false, line.stream)
         }
     }
@@ -94,20 +95,13 @@ impl Peer {
         let Some(stream) = &self.stream else {
             return messages;
         };
-        let open = self.incoming.fill(stream);
-        loop {
-            match self.incoming.next() {
-                Ok(Some(message)) => messages.push(message),
-                Ok(None) => break,
-                Err(_) => {
-                    self.broken = true;
-                    break;
-                }
-            }
+        // What came with the word of the step may be all.
+        let mut whole = take_whole(&mut self.incoming, &mut messages);
+        if messages.is_empty() {
+            let open = self.incoming.fill(stream);
+            whole &= take_whole(&mut self.incoming, &mut messages) && matches!(open, Ok(true));
         }
-        if !matches!(open, Ok(true)) {
-            self.broken = true;
-        }
+        self.broken |= !whole;
         messages
     }
 
@@ -125,6 +119,17 @@ impl Peer {
                     return;
                 }
             }
+        }
+    }
+}
+
+/// Takes the messages that have come; whether all of them are understood.
+fn take_whole(incoming: &mut Incoming, messages: &mut Vec<FromStepd>) -> bool {
+    loop {
+        match incoming.next() {
+            Ok(Some(message)) => messages.push(message),
+            Ok(None) => return true,
+            Err(_) => return false,
         }
     }
 }

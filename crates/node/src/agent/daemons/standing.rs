@@ -1,0 +1,285 @@
+//! Standing orders, from the agent's side: to whom they are given, what they hold, and when they are recalled. See
+//! [`crate::standing`].
+
+use super::Daemons;
+use crate::agent::{Agent, kept_of_node};
+use crate::descriptors::WithOrder;
+use crate::record::{Record, RecordNode};
+use crate::shim::wire::Run;
+use crate::standing::{self, Dispenser, Standing, StandingFds, job_door};
+use crate::stepd::{Control, NextStep, Running};
+use crate::sys;
+use muster_proto::frame;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::PassCred;
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::io::Interest;
+use tokio::task::JoinHandle;
+
+/// What a standing order holds against other steps.
+#[derive(Debug)]
+pub(super) struct Hold {
+    /// Its share of this node; nothing, where such steps hold nothing.
+    node: Option<RecordNode>,
+    recalled: bool,
+    /// Its daemon is known to wait at the door when it has no step.
+    waits: bool,
+}
+
+impl Hold {
+    pub(super) fn of(standing: &Standing) -> Hold {
+        let record = &standing.record;
+        Hold {
+            node: record.nodes.first().filter(|_| record.holds).cloned(),
+            recalled: false,
+            waits: false,
+        }
+    }
+}
+
+/// Where srun comes for another step of a job. Whoever comes while no daemon waits for that is sent to the agent's own door.
+#[derive(Debug)]
+pub(super) struct Door {
+    path: PathBuf,
+    waiting: Arc<Waiting>,
+    dispenser: Dispenser,
+    turning_away: JoinHandle<()>,
+}
+
+/// Waits at a door behind all others: of those who wait like this, the kernel wakes the first in line that does nothing else.
+#[derive(Debug)]
+struct Waiting {
+    socket: UnixDatagram,
+    line: Epoll,
+}
+
+impl Waiting {
+    fn new(path: &Path, uid: u32) -> io::Result<Waiting> {
+        let _ = std::fs::remove_file(path);
+        let socket = UnixDatagram::bind(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        if nix::unistd::geteuid().is_root() {
+            chown(path, Some(uid), None)?;
+        }
+        socket.set_nonblocking(true)?;
+        setsockopt(&socket, PassCred, &true)?;
+        let line = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let waiting = Waiting { socket, line };
+        waiting.line_up()?;
+        Ok(waiting)
+    }
+
+    fn line_up(&self) -> io::Result<()> {
+        let one_of_us = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
+        let event = EpollEvent::new(one_of_us, 0);
+        Ok(self.line.add(&self.socket, event)?)
+    }
+}
+
+impl Door {
+    fn open(agent: &Agent, run: Run, uid: u32, first: u32) -> io::Result<Door> {
+        let path = job_door(&agent.options.spool_dir, run.0);
+        let waiting = Arc::new(Waiting::new(&path, uid)?);
+        let line = sys::watch(waiting.line.0.try_clone()?, Interest::READABLE)?;
+        let at_door = waiting.clone();
+        let turning_away = tokio::spawn(async move {
+            while let Ok(mut ready) = line.readable().await {
+                ready.clear_ready();
+                standing::turn_away(&at_door.socket);
+            }
+        });
+        Ok(Door {
+            path,
+            waiting,
+            dispenser: Dispenser::new(first)?,
+            turning_away,
+        })
+    }
+
+    fn fds(&self) -> io::Result<StandingFds> {
+        Ok(StandingFds {
+            door: OwnedFd::from(self.waiting.socket.try_clone()?),
+            tickets: self.dispenser.tickets()?,
+        })
+    }
+
+    /// Lets all that wait now go first. Who is there without being heard is heard then.
+    fn line_up_again(&self) {
+        let line = &self.waiting.line;
+        let done = line.delete(&self.waiting.socket);
+        if let Err(e) = done
+            .map_err(Into::into)
+            .and_then(|()| self.waiting.line_up())
+        {
+            log::warn!("{}: {e}", self.path.display());
+        }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+        let _ = self.waiting.socket.shutdown(Shutdown::Both);
+        self.turning_away.abort();
+        standing::turn_away(&self.waiting.socket);
+    }
+}
+
+impl Daemons {
+    /// What standing orders of a job hold.
+    pub(in crate::agent) fn holds(&self, run: Run) -> impl Iterator<Item = &RecordNode> {
+        let of_run = self.all.values().filter(move |d| d.run == run);
+        of_run.filter_map(|d| d.stands.as_ref()?.node.as_ref())
+    }
+
+    /// Recalls all standing orders of a job; whether there are any.
+    fn recall(&mut self, run: Run) -> bool {
+        let recall = frame::encode(&Control::Recall);
+        let of_run = self.all.values_mut().filter(|d| d.run == run);
+        let mut any = false;
+        for daemon in of_run {
+            let Some(hold) = &mut daemon.stands else {
+                continue;
+            };
+            any = true;
+            // One that cannot be told is about to be found gone.
+            if !std::mem::replace(&mut hold.recalled, true) {
+                daemon.line.say(&recall, &WithOrder::default());
+            }
+        }
+        any
+    }
+
+    /// A daemon with a standing order has had a step: when it has none it waits at the door, and before the agent.
+    pub(super) fn waits_at_door(&mut self, id: u64) {
+        let daemon = self.all.get_mut(&id);
+        let Some((run, hold)) = daemon.and_then(|d| Some((d.run, d.stands.as_mut()?))) else {
+            return;
+        };
+        if !std::mem::replace(&mut hold.waits, true)
+            && let Some(door) = self.doors.get(&run)
+        {
+            door.line_up_again();
+        }
+    }
+}
+
+impl Agent {
+    /// Recalls all standing orders of a job: somebody else needs what they hold, or something has changed that they do not
+    /// know of. Whether there are any.
+    pub(in crate::agent) fn recall_orders(&mut self, run: Run) -> bool {
+        self.daemons.recall(run)
+    }
+
+    /// The same of all jobs.
+    pub(in crate::agent) fn recall_all_orders(&mut self) {
+        let runs: Vec<Run> = self.daemons.doors.keys().copied().collect();
+        for run in runs {
+            self.daemons.recall(run);
+        }
+    }
+
+    /// No step of the job begins any more.
+    pub(in crate::agent) fn close_door(&mut self, run: Run) {
+        if self.daemons.doors.remove(&run).is_some() {
+            self.daemons.recall(run);
+        }
+    }
+
+    /// The number of a job's next step, where numbers are given out at a door.
+    pub(in crate::agent) fn number_at_door(&mut self, run: Run) -> Option<u32> {
+        Some(self.daemons.doors.get_mut(&run)?.dispenser.take())
+    }
+
+    /// Adds what belongs to a standing order, or leaves the order out.
+    pub(super) fn add_door(&mut self, next: &mut NextStep, with: &mut WithOrder) {
+        if next.standing.is_none() {
+            return;
+        }
+        let (run, uid) = (next.order.run, next.order.user.uid);
+        match self.door(run, uid).and_then(Door::fds) {
+            Ok(fds) => with.standing = Some(fds),
+            Err(e) => {
+                log::warn!("job {}: no standing order: {e}", run.0);
+                next.standing = None;
+            }
+        }
+    }
+
+    fn door(&mut self, run: Run, uid: u32) -> io::Result<&Door> {
+        if !self.daemons.doors.contains_key(&run) {
+            let first = self.steps.unused_number(run.0);
+            let door = Door::open(self, run, uid, first)?;
+            self.daemons.doors.insert(run, door);
+        }
+        let door = self.daemons.doors.get(&run);
+        door.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// A daemon has taken a step: this one, or one that is gone.
+    pub(in crate::agent) fn step_taken(&mut self, running: &Running, id: Option<u64>) {
+        let (run, step) = (running.run, running.step);
+        let key = (run.0, step);
+        let mut stands = false;
+        if let Some(daemon) = id.and_then(|id| self.daemons.all.get_mut(&id)) {
+            daemon.step = Some(step);
+            stands = daemon.stands.is_some();
+        }
+        // The shim may have told of it before.
+        let known = self.steps.knows(key) || self.reports.has_step_end(run, step);
+        if known || self.jobs.get(run).is_none() {
+            return;
+        }
+        let kept = |number: u32| running.kept.iter().find(|(n, _)| *n == number);
+        let record = kept(step.0).and_then(|(_, b)| minicbor::decode::<Record>(b).ok());
+        let (Some(record), Some((number, part))) = (record, kept(kept_of_node(step))) else {
+            return log::error!("step {}.{}: its record cannot be read back", key.0, key.1);
+        };
+        self.node_steps.adopt(run, *number, part);
+        if let Some(door) = self.daemons.doors.get_mut(&run) {
+            door.dispenser.were_taken(1);
+        }
+        self.number_was_taken(run, step);
+        if let Some(node) = record.nodes.first() {
+            self.step_may_have(run, step, node.memory_mib);
+        }
+        self.enter_taken(key, run, record, stands);
+    }
+
+    /// A daemon has no standing order any more. What that held, but for a step that runs, is free.
+    pub(super) fn order_is_over(&mut self, id: u64) {
+        let step = self.daemons.step_of(id);
+        let Some(daemon) = self.daemons.all.get_mut(&id) else {
+            return;
+        };
+        let run = daemon.run;
+        if daemon.stands.take().is_none() {
+            return;
+        }
+        if let Some(key) = step {
+            self.steps.stands(key, false);
+        }
+        self.steps_may_fit();
+        // One that was killed may have been told of a visitor.
+        if let Some(door) = self.daemons.doors.get(&run) {
+            door.line_up_again();
+        }
+    }
+}
+
+/// Removes doors of an earlier life of the agent.
+pub(in crate::agent) fn remove_doors(spool: &Path) {
+    let files = std::fs::read_dir(spool).into_iter().flatten().flatten();
+    for file in files {
+        if file.file_name().to_str().is_some_and(standing::is_job_door) {
+            let _ = std::fs::remove_file(file.path());
+        }
+    }
+}

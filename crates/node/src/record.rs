@@ -1,0 +1,145 @@
+//! What is kept of a step by its lead: by the shim, for the next life of the agent, and by the step's daemon, for a shim
+//! that has never heard of it.
+
+use crate::layout;
+use crate::now;
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use muster_core::cpuset::CpuSet;
+use muster_core::distribution::Distribution;
+use muster_core::hostlist;
+use muster_core::ids::StepNo;
+use muster_core::job::{Allocation, GresShare, NodeShare, Step, StepEnd};
+use muster_proto::step::StepSpec;
+
+/// A step.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct Record {
+    #[n(0)]
+    pub(crate) step: Step,
+    #[n(1)]
+    pub(crate) nodes: Vec<RecordNode>,
+    /// It holds its resources against other steps.
+    #[n(2)]
+    pub(crate) holds: bool,
+    #[n(3)]
+    pub(crate) key: ByteVec,
+}
+
+/// A node of a step.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub(crate) struct RecordNode {
+    /// Position in the allocation that the job had then.
+    #[n(0)]
+    pub(crate) at: u32,
+    #[n(1)]
+    pub(crate) cpus: CpuSet,
+    #[n(2)]
+    pub(crate) memory_mib: u64,
+    #[n(3)]
+    pub(crate) gres: Vec<GresShare>,
+    #[n(4)]
+    pub(crate) tasks: Vec<u32>,
+    #[n(5)]
+    pub(crate) end: Option<StepEnd>,
+    /// Its name.
+    #[n(6)]
+    #[cbor(default)]
+    pub(crate) name: String,
+}
+
+impl RecordNode {
+    /// Position in the allocation that the job has now; none if it gave the node up.
+    pub(crate) fn position(&self, alloc: &Allocation) -> Option<usize> {
+        let at = self.at as usize;
+        let is_it = |share: &&NodeShare| share.name == self.name;
+        match alloc.nodes.get(at).filter(is_it) {
+            Some(_) => Some(at),
+            None => alloc.nodes.iter().position(|share| is_it(&share)),
+        }
+    }
+}
+
+impl Record {
+    /// A step that begins, with its nodes and their names.
+    pub(crate) fn new(
+        step: StepNo,
+        spec: &StepSpec,
+        key: ByteVec,
+        (placed, names): (&[layout::Placed], &[String]),
+    ) -> Record {
+        let nodes = placed.iter().zip(names);
+        Record {
+            step: describe(step, spec, placed, names),
+            holds: !spec.overlap,
+            key,
+            nodes: nodes
+                .map(|(p, name)| RecordNode {
+                    at: u32::try_from(p.node).unwrap_or(u32::MAX),
+                    cpus: p.cpus.clone(),
+                    memory_mib: p.memory_mib,
+                    // Devices of a step that asked for none are shared.
+                    gres: if spec.wants_devices() {
+                        p.gres.clone()
+                    } else {
+                        Vec::new()
+                    },
+                    tasks: p.tasks.clone(),
+                    end: None,
+                    name: name.clone(),
+                })
+                .collect(),
+        }
+    }
+
+    /// Another step that has the same, and asks for it alike.
+    pub(crate) fn again(&self, step: StepNo, spec: &StepSpec, key: ByteVec) -> Record {
+        let mut record = self.clone();
+        record.nodes.iter_mut().for_each(|node| node.end = None);
+        record.key = key;
+        record.step = Step {
+            step,
+            name: spec.name.clone(),
+            start_time: now(),
+            submit_line: spec.submit_line.clone(),
+            maker: spec.maker.clone(),
+            ..record.step
+        };
+        record
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.nodes.iter().all(|n| n.end.is_some())
+    }
+}
+
+/// The step as listings show it.
+fn describe(step: StepNo, spec: &StepSpec, placed: &[layout::Placed], names: &[String]) -> Step {
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let tasks = count(placed.iter().map(|p| p.tasks.len()).sum());
+    let spread = Distribution::parse(spec.distribution.as_deref().unwrap_or(""))
+        .unwrap_or_default()
+        .with_default(tasks, count(placed.len()));
+    Step {
+        step,
+        name: spec.name.clone(),
+        hostlist: hostlist::compress(names),
+        nodes: count(placed.len()),
+        tasks,
+        cpus: placed.iter().map(|p| p.cpus.len()).sum(),
+        memory_mib: placed.iter().map(|p| p.memory_mib).sum(),
+        start_time: now(),
+        stdio: spec.stdio.clone(),
+        submit_line: spec.submit_line.clone(),
+        time_limit: spec.time_limit,
+        distribution: Some(spread.title()),
+        maker: spec.maker.clone(),
+    }
+}
+
+/// 16 bytes that nobody can guess.
+pub(crate) fn random_key() -> ByteVec {
+    let mut key = vec![0; 16];
+    crate::sys::fill_randomly(&mut key).expect("the kernel has random bytes once it is up");
+    key.into()
+}

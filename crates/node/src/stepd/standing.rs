@@ -1,0 +1,277 @@
+//! A standing order, from the daemon's side: while it has no step, it takes requests at the door of its job. See
+//! [`crate::standing`].
+
+use super::home::{Home, Running, Told};
+use super::{NextStep, Setting};
+use crate::agent::kept_of_node;
+use crate::descriptors::{self, HandedOver};
+use crate::record::random_key;
+use crate::shim::environment::Environment;
+use crate::shim::result_path;
+use crate::shim::wire::StepOrder;
+use crate::standing::{Kind, REQUEST_MAX, Standing, StandingFds, Tickets, send_on, turn_away};
+use minicbor::bytes::ByteVec;
+use muster_core::ids::StepNo;
+use muster_proto::frame;
+use muster_proto::step::{AgentRequest, StepSpec};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::net::UnixDatagram;
+use std::time::{Duration, Instant};
+
+/// For how long the agent is not told of what was taken: for others to go with it.
+const TELL_WAIT: Duration = Duration::from_millis(10);
+/// Ends that the shim may not have read. With more, requests are the agent's, which has the shim read.
+const UNREAD_MAX: usize = 40;
+
+/// See the module.
+pub(super) struct Stand {
+    /// The step before, without its environment.
+    order: StepOrder,
+    kind: Kind,
+    terms: Standing,
+    setting: Setting,
+    door: UnixDatagram,
+    tickets: Tickets,
+    /// For what comes there.
+    room: Vec<u8>,
+    /// Waits for whoever may have something to say. Of several that wait like this, one is woken by a visitor.
+    waiter: Epoll,
+}
+
+/// A step that was taken at the door.
+pub(super) struct Taken {
+    pub(super) order: Box<StepOrder>,
+    pub(super) setting: Setting,
+    pub(super) srun: HandedOver,
+}
+
+/// Who has something to say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    /// The shim or the agent.
+    pub(super) line: bool,
+    /// Somebody has connected.
+    pub(super) caller: bool,
+    /// Somebody is at the door.
+    pub(super) visitor: bool,
+    /// The door is closed.
+    pub(super) closed: bool,
+    pub(super) signal: bool,
+}
+
+/// Marks what [`Stand::waiter`] has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+enum At {
+    Line,
+    Signals,
+    Listener,
+    Door,
+}
+
+impl Stand {
+    /// The order that comes with a step.
+    fn new(
+        next: &NextStep,
+        terms: Standing,
+        fds: StandingFds,
+        last: &Setting,
+    ) -> io::Result<Stand> {
+        let waiter = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let door = UnixDatagram::from(fds.door);
+        let one_of_us = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
+        waiter.add(&door, EpollEvent::new(one_of_us, At::Door as u64))?;
+        let mut order = (*next.order).clone();
+        order.env = Environment::default();
+        Ok(Stand {
+            kind: Kind::of(&order.launch.spec),
+            order,
+            terms,
+            setting: next.setting(last),
+            door,
+            tickets: fds.tickets,
+            room: vec![0; REQUEST_MAX],
+            waiter,
+        })
+    }
+
+    fn watch(&self, fd: BorrowedFd<'_>, at: At) -> io::Result<()> {
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, at as u64);
+        Ok(self.waiter.add(fd, event)?)
+    }
+
+    /// Waits until then for somebody.
+    pub(super) fn wait(&self, until: Option<Instant>) -> io::Result<Seen> {
+        let timeout = until.map_or(EpollTimeout::NONE, |until| {
+            let wait = until.saturating_duration_since(Instant::now());
+            EpollTimeout::try_from(wait + Duration::from_millis(1)).unwrap_or(EpollTimeout::ZERO)
+        });
+        let mut events = [EpollEvent::empty(); 5];
+        let count = match self.waiter.wait(&mut events, timeout) {
+            Ok(count) => count,
+            Err(nix::errno::Errno::EINTR) => 0,
+            Err(e) => return Err(e.into()),
+        };
+        let mut seen = Seen::default();
+        for event in &events[..count] {
+            match event.data() {
+                at if at == At::Line as u64 => seen.line = true,
+                at if at == At::Signals as u64 => seen.signal = true,
+                at if at == At::Listener as u64 => seen.caller = true,
+                at if at == At::Door as u64 => {
+                    seen.closed = event.events().contains(EpollFlags::EPOLLHUP);
+                    seen.visitor = true;
+                }
+                _ => {}
+            }
+        }
+        Ok(seen)
+    }
+
+    /// What a visitor wants, if it is of the kind, and comes with all that belongs to it; and what has come.
+    fn request(&mut self) -> io::Result<(Option<Box<StepSpec>>, Option<HandedOver>)> {
+        let (length, mut come, uid) = descriptors::receive_request(&self.door, &mut self.room)?;
+        let srun = HandedOver::take(&mut come).filter(|_| come.is_empty());
+        if uid != Some(self.order.user.uid) || srun.is_none() {
+            return Ok((None, srun));
+        }
+        let whole = self.room.get(4..length).map(frame::decode::<AgentRequest>);
+        let spec = match whole {
+            Some(Ok(AgentRequest::Create(mut spec))) => {
+                let by_line = spec.hands_streams && spec.hears_by_line;
+                let fits = by_line && !spec.argv.is_empty() && self.kind.is_of(&mut spec);
+                Some(spec).filter(|_| fits)
+            }
+            _ => None,
+        };
+        Ok((spec, srun))
+    }
+
+    /// Another step like the one before.
+    fn step(&self, spec: Box<StepSpec>, step: StepNo) -> (Box<StepOrder>, Setting) {
+        let key = random_key();
+        let record = self.terms.record.again(step, &spec, key.clone());
+        let record = minicbor::to_vec(record).expect("writing to memory cannot fail");
+        let mut order = Box::new(self.order.clone());
+        order.env = self.terms.variables.environment(&spec, step);
+        order.launch.step = step;
+        order.launch.step_key = key;
+        order.launch.spec = *spec;
+        // It is in there.
+        order.launch.spec.context.environment = Vec::new();
+        let spool = self.setting.result.parent().unwrap_or(&self.setting.result);
+        let kept: [(u32, ByteVec); 2] = [
+            (step.0, record.into()),
+            (kept_of_node(step), self.terms.part.clone()),
+        ];
+        let setting = Setting {
+            result: result_path(spool, order.run, step),
+            kept: kept.into(),
+            ..self.setting.clone()
+        };
+        (order, setting)
+    }
+
+    /// Nobody else hears at this door either.
+    fn close_door(&self) {
+        // It may be closed already.
+        let _ = self.door.shutdown(Shutdown::Both);
+    }
+}
+
+impl Home {
+    /// Takes a standing order that has come with a step.
+    pub(super) fn stand(&mut self, next: &mut NextStep, fds: Option<StandingFds>, last: &Setting) {
+        let Some((terms, fds)) = next.standing.take().zip(fds) else {
+            return;
+        };
+        let made = Stand::new(next, *terms, fds, last).and_then(|stand| {
+            let lines = [self.shim_stream(), self.agent_stream()];
+            for line in lines.into_iter().flatten() {
+                stand.watch(line.as_fd(), At::Line)?;
+            }
+            stand.watch(self.signals.as_fd(), At::Signals)?;
+            stand.watch(self.listener.as_fd(), At::Listener)?;
+            Ok(stand)
+        });
+        match made {
+            Ok(stand) => self.standing = Some(stand),
+            Err(e) => {
+                eprintln!("standing order: {e}");
+                self.tell_agent_later(&Told::Released);
+            }
+        }
+    }
+
+    /// The standing order is over: it was recalled, or somebody is gone without whom it cannot be followed.
+    pub(super) fn stand_down(&mut self) {
+        let Some(stand) = self.standing.take() else {
+            return;
+        };
+        self.tell_shim_of(&Told::Released);
+        self.tell_agent_later(&Told::Released);
+        self.tell_agent_now();
+        if self.agent_stream().is_none() {
+            stand.close_door();
+        }
+        // Others may have been left to this process.
+        turn_away(&stand.door);
+    }
+
+    /// Takes a step from whoever is at the door, if it is one to be taken.
+    pub(super) fn take_at_door(&mut self) -> Option<Taken> {
+        // Another daemon may have been faster.
+        let (spec, srun) = self.standing.as_mut()?.request().ok()?;
+        match spec.and_then(|spec| self.take(spec)) {
+            Some((order, setting)) => Some(Taken {
+                order,
+                setting,
+                srun: srun?,
+            }),
+            None => {
+                send_on(srun);
+                None
+            }
+        }
+    }
+
+    fn take(&mut self, spec: Box<StepSpec>) -> Option<(Box<StepOrder>, Setting)> {
+        if self.has_many_unread(UNREAD_MAX) {
+            self.tell_agent_now();
+            return None;
+        }
+        let stand = self.standing.as_ref()?;
+        let step = StepNo(stand.tickets.take()?);
+        let (order, setting) = stand.step(spec, step);
+        let told = Told::Took(Box::new(Running {
+            run: order.run,
+            step,
+            pid: i32::try_from(std::process::id()).unwrap_or(0),
+            dirs: Vec::new(),
+            kept: setting.kept.clone(),
+        }));
+        // Whoever hears of the step finds it there.
+        if !self.tell_shim_of(&told) {
+            self.stand_down();
+            return None;
+        }
+        self.tell_agent_later(&told);
+        self.by_door = true;
+        Some((order, setting))
+    }
+
+    /// When the agent is to be told of what it does not know yet.
+    pub(super) fn tell_at(&self) -> Option<Instant> {
+        self.untold_since.map(|since| since + TELL_WAIT)
+    }
+
+    /// Tells it, if it is time.
+    pub(super) fn tell_if_due(&mut self) {
+        if self.tell_at().is_some_and(|at| at <= Instant::now()) {
+            self.tell_agent_now();
+        }
+    }
+}
