@@ -56,7 +56,8 @@ pub enum Command {
         /// With exit status 0.
         well: bool,
     },
-    /// A job is over and its nodes are clean: what forecasts assume. No cluster ever decides on it.
+    /// A job is over and its nodes are clean: what forecasts assume, and how jobs of a replayed workload end. No cluster
+    /// ever decides on it.
     Assume {
         /// The job.
         ended: JobId,

@@ -28,6 +28,7 @@ impl CpuSet {
     }
 
     /// Adds a CPU.
+    #[inline]
     pub fn insert(&mut self, cpu: u32) {
         let bit = 1 << (cpu % 64);
         match ((cpu / 64) as usize).checked_sub(1) {
@@ -42,6 +43,7 @@ impl CpuSet {
     }
 
     /// Removes a CPU.
+    #[inline]
     pub fn remove(&mut self, cpu: u32) {
         let bit = 1 << (cpu % 64);
         match ((cpu / 64) as usize).checked_sub(1) {
@@ -56,6 +58,7 @@ impl CpuSet {
     }
 
     /// Keeps what is in both.
+    #[inline]
     pub fn intersect_with(&mut self, other: &CpuSet) {
         self.low &= other.low;
         self.high.truncate(other.high.len());
@@ -65,17 +68,20 @@ impl CpuSet {
     }
 
     /// Whether it holds `cpu`.
+    #[inline]
     pub fn contains(&self, cpu: u32) -> bool {
         self.word((cpu / 64) as usize) & (1 << (cpu % 64)) != 0
     }
 
     /// How many CPUs it holds.
+    #[inline]
     pub fn len(&self) -> u32 {
         let high: u32 = self.high.iter().map(|w| w.count_ones()).sum();
         self.low.count_ones() + high
     }
 
     /// Whether it holds none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.low == 0 && self.high.is_empty()
     }
@@ -103,6 +109,7 @@ impl CpuSet {
     }
 
     /// Adds all of `other`.
+    #[inline]
     pub fn union_with(&mut self, other: &CpuSet) {
         self.low |= other.low;
         if self.high.len() < other.high.len() {
@@ -113,6 +120,7 @@ impl CpuSet {
     }
 
     /// Removes all of `other`.
+    #[inline]
     pub fn subtract(&mut self, other: &CpuSet) {
         self.low &= !other.low;
         let words = self.high.iter_mut().zip(&other.high);
@@ -121,18 +129,21 @@ impl CpuSet {
     }
 
     /// Whether the two have a CPU in common.
+    #[inline]
     pub fn intersects(&self, other: &CpuSet) -> bool {
         let mut words = self.high.iter().zip(&other.high);
         self.low & other.low != 0 || words.any(|(a, b)| a & b != 0)
     }
 
     /// Whether every CPU of `other` is in this set.
+    #[inline]
     pub fn is_superset(&self, other: &CpuSet) -> bool {
         let has = |place: usize| self.high.get(place).copied().unwrap_or(0);
         let mut words = other.high.iter().enumerate();
         other.low & !self.low == 0 && words.all(|(place, word)| word & !has(place) == 0)
     }
 
+    #[inline]
     fn word(&self, place: usize) -> u64 {
         match place.checked_sub(1) {
             None => self.low,
@@ -145,6 +156,7 @@ impl CpuSet {
         std::iter::once(self.low).chain(self.high.iter().copied())
     }
 
+    #[inline]
     fn trim(&mut self) {
         while self.high.last() == Some(&0) {
             self.high.pop();

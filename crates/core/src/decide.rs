@@ -30,7 +30,7 @@ mod update_job;
 mod update_nodes;
 mod update_step;
 
-use crate::command::{Command, Identity, Reply, UserCommand};
+use crate::command::{Command, Identity, Plan, Reply, UserCommand};
 use crate::effect::Effect;
 use crate::event::Event;
 use crate::job::Job;
@@ -73,7 +73,7 @@ pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
             None
         }
         Command::Commit(plan) => {
-            commit::commit(&mut draft, plan);
+            commit::commit(&mut draft, plan.clone());
             None
         }
         Command::Tick { accounted } => {
@@ -93,7 +93,19 @@ pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
             None
         }
     };
-    if !state.reservations.is_empty() {
+    close(draft, reply)
+}
+
+/// Decides on the scheduler's plan as on [`Command::Commit`], and keeps what it says: lists of nodes may be long.
+pub fn decide_plan(state: &State, plan: Plan, now: Timestamp) -> Decision {
+    let mut draft = Draft::new(state, now);
+    commit::commit(&mut draft, plan);
+    close(draft, None)
+}
+
+/// What follows from all that was decided.
+fn close(mut draft: Draft<'_>, reply: Option<Reply>) -> Decision {
+    if !draft.state.reservations.is_empty() {
         reservation::follow(&mut draft);
     }
     draft.finish(reply)

@@ -1,13 +1,16 @@
-//! Nodes that are alike hold as many tasks of a job. Most nodes that are looked at one after another are alike, so the
-//! last answer is kept.
+//! Nodes that are alike hold as many tasks of a job. Most nodes that are looked at one after another are alike, now and
+//! once their jobs have ended, so the last two answers are kept.
 
 use crate::demand::Demand;
 use crate::fleet::{NodeClass, Room};
 use std::cell::RefCell;
 
-/// The last answer: class, room, tasks.
+/// An answer: class, room, tasks.
+type Answer = (u32, Room, u32);
+
+/// The last answers, the later one first.
 #[derive(Debug, Default)]
-pub(crate) struct Alike(RefCell<Option<(u32, Room, u32)>>);
+pub(crate) struct Alike(RefCell<[Option<Answer>; 2]>);
 
 impl Alike {
     /// [`Demand::tasks_in`], of always the same demand. `number` is that of the class.
@@ -22,13 +25,14 @@ impl Alike {
             return demand.tasks_in(class, room);
         }
         let mut last = self.0.borrow_mut();
-        match &*last {
-            Some((of, known, tasks)) if *of == number && known == room => *tasks,
-            _ => {
-                let tasks = demand.tasks_in(class, room);
-                *last = Some((number, room.clone(), tasks));
-                tasks
-            }
+        let same = |(of, known, _): &&Answer| *of == number && known == room;
+        let known = last.iter().flatten().find(same);
+        if let Some((.., tasks)) = known {
+            return *tasks;
         }
+        let tasks = demand.tasks_in(class, room);
+        last.swap(0, 1);
+        last[0] = Some((number, room.clone(), tasks));
+        tasks
     }
 }

@@ -31,6 +31,10 @@ pub(crate) fn pick(
     far: impl Fn(u32, u32) -> Far,
 ) -> CpuSet {
     let granule = class.granule.max(1);
+    if granule == 1 && cpus == free.len() {
+        // It gets all that there is.
+        return free.clone();
+    }
     let want = cpus.div_ceil(granule);
     let (sockets, each, width) = shape(class);
     let whole = |at: &u32| (*at..at + granule).all(|cpu| free.contains(cpu));

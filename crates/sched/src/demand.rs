@@ -28,7 +28,7 @@ enum Memory {
 }
 
 /// A job's needs in one partition.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Demand {
     /// Tasks over all nodes; absent: `tasks_each` on every node.
     pub(crate) tasks: Option<u32>,
@@ -223,6 +223,19 @@ impl Demand {
             only_user,
             user,
         })
+    }
+
+    /// Whether another asks for the same of each node and of all nodes, but for how many tasks on how many nodes, and for
+    /// how long.
+    pub(crate) fn is_like_on_nodes(&self, other: &Demand) -> bool {
+        let with_numbers = Demand {
+            tasks: other.tasks,
+            min_nodes: other.min_nodes,
+            max_nodes: other.max_nodes,
+            length_ms: other.length_ms,
+            ..self.clone()
+        };
+        self.tasks.is_some() == other.tasks.is_some() && with_numbers == *other
     }
 
     /// Fewest tasks that make a node worth taking.

@@ -22,7 +22,7 @@ const TRACKED_MAX: u64 = 1024;
 type Left<'a> = (u32, u64, &'a Room);
 
 /// The devices that a job needs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DeviceDemand {
     /// On each node, however it is counted.
     fixed: Vec<Wish>,

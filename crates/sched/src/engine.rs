@@ -5,7 +5,7 @@
 use crate::Scheduler;
 use muster_core::command::{Command, Reply, UserCommand};
 use muster_core::config::ClusterConfig;
-use muster_core::decide::decide;
+use muster_core::decide::{decide, decide_plan};
 use muster_core::effect::Effect;
 use muster_core::event::Event;
 use muster_core::hostlist;
@@ -39,6 +39,17 @@ pub struct Turn {
     pub replies: Vec<(usize, Reply)>,
     /// The scheduler stopped at its limit of work; another turn should follow at once.
     pub more: bool,
+}
+
+impl Turn {
+    /// Forgets what it produced, but not the space that this took: for another turn.
+    pub fn clear(&mut self) {
+        self.events.clear();
+        self.effects.clear();
+        self.notes.clear();
+        self.replies.clear();
+        self.more = false;
+    }
 }
 
 impl Engine {
@@ -113,7 +124,7 @@ impl Engine {
         }
         let waits = !plan.switch_waits.is_empty() || !plan.preemptions.is_empty();
         if waits || !plan.starts.is_empty() {
-            let decision = decide(&self.state, &Command::Commit(plan), now);
+            let decision = decide_plan(&self.state, plan, now);
             self.apply(decision.events, turn);
             turn.effects.extend(decision.effects);
         }

@@ -498,7 +498,7 @@ impl Fleet {
                 sharing.least_used(class, pos, view, want.cpus)
             }
             None => {
-                let free = want.open.clone().unwrap_or_else(|| view.free.clone());
+                let free = (want.open.clone()).unwrap_or_else(|| view.free.clone());
                 let part = &self.parts[part as usize];
                 let pos = part.pos_of[node as usize] as usize;
                 let open = part.cpus.open(class, pos, &free);
@@ -509,9 +509,11 @@ impl Fleet {
         };
         // Where no socket has all of its devices, each of the fewest that have them together gives CPUs, too.
         let apart = || {
+            if want.across > 0 || want.gres.is_empty() {
+                return false;
+            }
             let sockets = sockets::sockets_of(class);
-            let wants = want.across == 0 && !want.gres.is_empty() && sockets.len() > 1;
-            wants && sockets.iter().all(|s| far(s.start, s.end).devices)
+            sockets.len() > 1 && sockets.iter().all(|s| far(s.start, s.end).devices)
         };
         let near = (want.near.clone()).or_else(|| apart().then(sockets::Nearness::of_devices));
         let exact = near.and_then(|near| {
@@ -765,10 +767,15 @@ fn index(n: usize) -> u32 {
 }
 
 /// CPUs in granules that are free as a whole.
+#[inline]
 pub(crate) fn whole_granules(free: &CpuSet, granule: u32) -> u32 {
-    if granule <= 1 {
-        return free.len();
+    match granule {
+        0 | 1 => free.len(),
+        _ => granules_of(free, granule),
     }
+}
+
+fn granules_of(free: &CpuSet, granule: u32) -> u32 {
     let (mut whole, mut current, mut seen) = (0, None, 0);
     for cpu in free.iter() {
         if current != Some(cpu / granule) {

@@ -4,6 +4,7 @@
 use crate::fleet::{Fleet, Room};
 use crate::ground::narrow;
 use crate::holds::{Hold, Holds};
+use crate::node_set::NodeSet;
 use crate::queue::HeadKey;
 use muster_core::ids::JobId;
 use muster_core::time::Timestamp;
@@ -60,7 +61,12 @@ impl Loosened {
 impl Reservation {
     /// What is left to others of what is kept is what these say.
     pub(crate) fn narrow_to(&mut self, holds: &Holds) {
-        for (node, kept) in Arc::make_mut(&mut self.holds) {
+        // Most often others have taken nothing of it, or little: then it stays what it is.
+        if !self.holds.iter().any(|(node, _)| holds.is_own(*node)) {
+            return;
+        }
+        let all = Arc::make_mut(&mut self.holds).iter_mut();
+        for (node, kept) in all.filter(|(node, _)| holds.is_own(*node)) {
             let mut list = holds.of(*node).iter();
             if let Some(hold) = list.find(|hold| hold.lane == kept.lane) {
                 kept.clone_from(hold);
@@ -73,26 +79,28 @@ impl Reservation {
         if new.is_some_and(|new| Arc::ptr_eq(&new.holds, &self.holds)) {
             return Vec::new();
         }
-        let all = new.map_or(&[][..], |new| &new.holds);
-        let mut from = 0;
+        let mut all = new.map_or(&[][..], |new| &new.holds);
         let looser =
             |new: &Hold, old: &Hold| new.start > old.start || new.spare.has_more_than(&old.spare);
-        let loosened = self.holds.iter().filter_map(|(node, old)| {
+        let mut loosened = Vec::new();
+        for (node, old) in self.holds.iter() {
             // Both are in order.
-            from += all[from..]
-                .iter()
-                .take_while(|(other, _)| other < node)
-                .count();
-            let mut here = all[from..].iter().take_while(|(other, _)| other == node);
+            while let [(other, _), rest @ ..] = all
+                && other < node
+            {
+                all = rest;
+            }
+            let mut here = all.iter().take_while(|(other, _)| other == node);
             // Components of one job may have parts of a node: each of them keeps others from what it keeps.
-            let kept = here.clone().any(|(_, new)| !looser(new, old));
-            (!kept).then(|| Loosened {
-                node: *node,
-                old: old.clone(),
-                new: here.next().map(|(_, new)| new.clone()),
-            })
-        });
-        loosened.collect()
+            if here.clone().all(|(_, new)| looser(new, old)) {
+                loosened.push(Loosened {
+                    node: *node,
+                    old: old.clone(),
+                    new: here.next().map(|(_, new)| new.clone()),
+                });
+            }
+        }
+        loosened
     }
 }
 
@@ -124,7 +132,7 @@ pub(crate) struct PartQueue {
 /// Nodes of a partition of which there is more to have than at the last pass.
 #[derive(Debug, Default)]
 pub(crate) struct Fresh {
-    nodes: BTreeSet<u32>,
+    nodes: NodeSet,
     pub(crate) freed: Vec<u32>,
     pub(crate) loosened: Vec<Loosened>,
     /// CPUs that are free on all of them.
@@ -146,9 +154,17 @@ impl Fresh {
         }
     }
 
+    /// Forgets all.
+    fn clear(&mut self) {
+        self.nodes.clear();
+        self.freed.clear();
+        self.loosened.clear();
+        (self.cpus, self.whole, self.most) = (0, 0, 0);
+    }
+
     /// Counts again what is free.
     pub(crate) fn recount(&mut self, fleet: &Fleet) {
-        let cpus = self.nodes.iter().map(|&node| open_cpus(fleet, node));
+        let cpus = self.nodes.iter().map(|node| open_cpus(fleet, node));
         self.cpus = cpus.clone().map(u64::from).sum();
         self.most = cpus.max().unwrap_or(0);
     }
@@ -167,9 +183,15 @@ pub(crate) fn open_cpus(fleet: &Fleet, node: u32) -> u32 {
 impl PartQueue {
     /// Jobs have taken so many CPUs of a node.
     pub(crate) fn taken(&mut self, node: u32, cpus: u32) {
-        if self.fresh.nodes.contains(&node) {
+        if self.fresh.nodes.contains(node) {
             self.fresh.cpus = self.fresh.cpus.saturating_sub(u64::from(cpus));
         }
+    }
+
+    /// A promise leaves more of a node than it did.
+    pub(crate) fn loosened(&mut self, fleet: &Fleet, loosened: Loosened) {
+        self.fresh.add(fleet, loosened.node);
+        self.fresh.loosened.push(loosened);
     }
 
     /// Counts what nodes have gained; gives the blocked lanes for which that may be enough, with what they need.
@@ -202,7 +224,7 @@ impl PartQueue {
             self.fresh.recount(fleet);
             self.gained += self.fresh.cpus;
             self.gained_whole += self.fresh.whole;
-            self.fresh = Fresh::default();
+            self.fresh.clear();
         }
     }
 

@@ -22,6 +22,8 @@ mod holds;
 mod licenses;
 mod network;
 mod node_map;
+mod node_set;
+mod noted;
 mod order;
 mod outlook;
 mod part_cpus;

@@ -4,20 +4,22 @@
 //! each time that a job on it ends. When something changes on a node, that node's part is worked out again and the
 //! rest stays, so that a pass does not look at all that runs.
 
+mod future;
+
+use self::future::{Among, Future, PLACES, ROOMS};
 use crate::alike::Alike;
 use crate::demand::Demand;
-use crate::fleet::{Detail, Fleet, PartView, Room};
-use crate::ground::{end_after, minus, needs_of, take_away, tightest};
-use crate::holds::{Hold, Holds};
-use crate::node_map::NodeMap;
-use crate::place::{Ground, Pick, Placement, choose};
-use crate::tenants::{Ends, NEVER};
+use crate::fleet::{Fleet, PartView, Room};
+use crate::ground::{end_after, needs_of, take_away};
+use crate::holds::{Hold, Holds, Promise};
+use crate::node_set::NodeSet;
+use crate::place::{Pick, Placement, choose};
+use crate::tenants::{Ends, NEVER, layers_of};
 use muster_core::time::Timestamp;
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// A node comes to hold more tasks of the job.
@@ -35,6 +37,10 @@ struct Step {
 /// How many tasks of one demand nodes hold, now and later. Promises are left out: they only take away.
 #[derive(Debug)]
 pub(crate) struct Outlook {
+    /// What it is about, as far as that is asked of nodes.
+    of: Demand,
+    /// Most tasks that any node holds.
+    best: u32,
     ends: Ends,
     /// When jobs end of which that is not known.
     endless: Option<Timestamp>,
@@ -54,6 +60,11 @@ pub(crate) struct Outlook {
     seen: u64,
     /// The last answer to [`Outlook::earliest_alone`].
     answer: Option<Answer>,
+    kept: Option<Kept>,
+    /// Places that have changed, during an update.
+    marks: Vec<bool>,
+    /// Nodes that have changed, while a promise is made.
+    changed: NodeSet,
 }
 
 /// When and where the job fits while nothing else is promised.
@@ -62,9 +73,32 @@ struct Answer {
     /// The version of the fleet that it is about.
     version: u64,
     start: Timestamp,
+    /// Until it is asked what is kept for the job then.
     picks: Vec<Pick>,
-    /// What is kept for the job then, once that was asked for.
-    made: Arc<Vec<(u32, Hold)>>,
+    /// What is, from then on.
+    made: Promise,
+}
+
+/// What was kept for the job when that was asked last: of nodes that have not changed since it stays as it was.
+#[derive(Debug)]
+struct Kept {
+    /// Changes of the fleet that are in it.
+    seen: u64,
+    start: Timestamp,
+    picks: Vec<Pick>,
+    /// Likewise, one for each pick.
+    made: Promise,
+}
+
+impl Kept {
+    /// What it says of a node, if that is the same now. Asked for one node after another, in order; `from` is where it
+    /// goes on.
+    fn of(&self, pick: &Pick, changed: &NodeSet, from: &mut usize) -> Option<&Hold> {
+        let before = self.picks[*from..].iter();
+        *from += before.take_while(|other| other.node < pick.node).count();
+        let same = self.picks.get(*from) == Some(pick) && !changed.contains(pick.node);
+        same.then(|| &self.made[*from].1)
+    }
 }
 
 /// What looks at nodes leave to the next look.
@@ -73,6 +107,18 @@ struct Scratch {
     /// Who leaves, and when.
     leaving: Vec<(Timestamp, usize)>,
     alike: Alike,
+}
+
+/// Fewest tasks with which a node is of any use, if nodes hold `best` at most; and how many it takes of all.
+fn needed(demand: &Demand, best: u32) -> (u32, u64) {
+    match demand.tasks {
+        Some(tasks) => {
+            let others = u64::from(demand.max_nodes.saturating_sub(1)) * u64::from(best);
+            let least = u64::from(tasks).saturating_sub(others).max(1);
+            (u32::try_from(least).unwrap_or(u32::MAX), u64::from(tasks))
+        }
+        None => (demand.tasks_each, 0),
+    }
 }
 
 impl Outlook {
@@ -87,15 +133,10 @@ impl Outlook {
             .map(|a| demand.tasks_at_most(a, &fleet.classes))
             .max()
             .unwrap_or(0);
-        let (least, tasks_needed) = match demand.tasks {
-            Some(tasks) => {
-                let others = u64::from(demand.max_nodes.saturating_sub(1)) * u64::from(best);
-                let least = u64::from(tasks).saturating_sub(others).max(1);
-                (u32::try_from(least).unwrap_or(u32::MAX), u64::from(tasks))
-            }
-            None => (demand.tasks_each, 0),
-        };
+        let (least, tasks_needed) = needed(demand, best);
         let mut outlook = Outlook {
+            of: demand.clone(),
+            best,
             ends,
             endless,
             least,
@@ -108,6 +149,9 @@ impl Outlook {
             shared: demand.sharers > 1,
             seen: fleet.changes.count(),
             answer: None,
+            kept: None,
+            marks: vec![false; part.order.len()],
+            changed: NodeSet::default(),
         };
         let (mut scratch, mut steps) = (Scratch::default(), Vec::new());
         for pos in 0..part.order.len() {
@@ -116,6 +160,22 @@ impl Outlook {
         outlook.steps = steps;
         outlook.steps.sort_unstable();
         outlook
+    }
+
+    /// Takes it for another demand than it was made for, if that asks for the same of each node and every node; whether
+    /// it does.
+    pub(crate) fn serves(&mut self, demand: &Demand) -> bool {
+        if !self.of.is_like_on_nodes(demand) {
+            return false;
+        }
+        let (least, tasks_needed) = needed(demand, self.best);
+        if least != self.least {
+            return false;
+        }
+        self.tasks_needed = tasks_needed;
+        self.nodes_needed = u64::from(demand.min_nodes);
+        (self.answer, self.kept) = (None, None);
+        true
     }
 
     /// Which ends it counts on.
@@ -141,17 +201,33 @@ impl Outlook {
         if places.is_empty() {
             return true;
         }
-        let is_new = |step: &Step| places.binary_search(&(step.pos as usize)).is_ok();
-        self.steps.retain(|step| !is_new(step));
+        places.iter().for_each(|pos| self.marks[*pos] = true);
+        let marks = &self.marks;
+        self.steps.retain(|step| !marks[step.pos as usize]);
         let (mut scratch, mut new) = (Scratch::default(), Vec::new());
         for pos in places.iter().copied() {
+            self.marks[pos] = false;
             self.look(demand, fleet, part, pos, (&mut scratch, &mut new));
+        }
+        self.add_steps(new);
+        true
+    }
+
+    /// Adds steps, in order.
+    fn add_steps(&mut self, mut new: Vec<Step>) {
+        /// So few are put where they belong one by one.
+        const FEW: usize = 4;
+        if new.len() <= FEW {
+            for step in new {
+                let at = self.steps.partition_point(|known| *known < step);
+                self.steps.insert(at, step);
+            }
+            return;
         }
         // Two sorted runs: the sort merges them.
         new.sort_unstable();
         self.steps.append(&mut new);
         self.steps.sort();
-        true
     }
 
     /// Looks at one node; what comes there is added to `steps`.
@@ -194,12 +270,13 @@ impl Outlook {
             }
         }
         leaving.sort_unstable();
-        let (mut room, mut layers) = (view.room.clone(), view.layers.clone());
+        let (mut room, mut layers) = (view.room.clone(), layers_of(view));
+        let most = fleet.empty[view.class as usize].cpus;
         let mut at = 0;
         while at < leaving.len() {
             let end = leaving[at].0;
             while at < leaving.len() && leaving[at].0 == end {
-                view.tenants[leaving[at].1].leave(class, &mut room, &mut layers);
+                view.tenants[leaving[at].1].leave((class, most), &mut room, &mut layers);
                 at += 1;
             }
             let most = holds(&room);
@@ -246,18 +323,65 @@ impl Outlook {
         holds: &mut Holds,
         demand: &Demand,
         place: (&Fleet, &PartView, u32),
-    ) -> Arc<Vec<(u32, Hold)>> {
+    ) -> Promise {
         let Some(mut answer) = self.answer.take() else {
             return Arc::default();
         };
         if answer.made.is_empty() {
-            let found = (answer.start, answer.picks.as_slice());
-            answer.made = Arc::new(promise(holds, demand, place, found, self));
-        } else {
-            holds.add(&answer.made);
+            let picks = std::mem::take(&mut answer.picks);
+            answer.made = self.keep(demand, place, (answer.start, &picks));
+            self.kept = Some(Kept {
+                seen: self.seen,
+                start: answer.start,
+                picks,
+                made: Arc::clone(&answer.made),
+            });
         }
+        holds.add(&answer.made);
         let made = Arc::clone(&answer.made);
         self.answer = Some(answer);
+        made
+    }
+
+    /// What is to be kept for the job from then on, where nothing else is. It is what was kept before, as far as the
+    /// nodes have not changed since.
+    fn keep(
+        &mut self,
+        demand: &Demand,
+        place: (&Fleet, &PartView, u32),
+        (start, picks): (Timestamp, &[Pick]),
+    ) -> Promise {
+        let changes = &place.0.changes;
+        let mut changed = std::mem::take(&mut self.changed);
+        let kept = self.kept.take().filter(|kept| kept.start == start);
+        let kept = kept.and_then(|kept| Some((changes.since(kept.seen)?, kept)));
+        let kept = kept.map(|(nodes, kept)| {
+            for node in nodes {
+                changed.insert(*node);
+            }
+            kept
+        });
+        let stays = |kept: &&Kept| {
+            kept.picks == picks && !picks.iter().any(|pick| changed.contains(pick.node))
+        };
+        let made = match kept.as_ref().filter(stays) {
+            Some(kept) => Arc::clone(&kept.made),
+            None => {
+                let mut from = 0;
+                let known = |pick: &Pick| kept.as_ref()?.of(pick, &changed, &mut from);
+                let holds = Holds::default();
+                Arc::new(holds_for(
+                    &holds,
+                    demand,
+                    place,
+                    (start, picks),
+                    self,
+                    known,
+                ))
+            }
+        };
+        changed.clear();
+        self.changed = changed;
         made
     }
 
@@ -291,6 +415,20 @@ impl Outlook {
         let (mut nodes, mut tasks) = (self.nodes, self.tasks);
         let mut steps = self.steps.iter().enumerate().peekable();
         let mut changed = !promises.is_empty();
+        let enough = |(nodes, tasks)| nodes >= self.nodes_needed && tasks >= self.tasks_needed;
+        // As long as nodes come to hold more and nothing else happens, only those matter with which it is enough.
+        while promises.is_empty()
+            && let Some((place, step)) = steps.next_if(|(_, step)| {
+                let more = (u64::from(step.from == 0), u64::from(step.to - step.from));
+                !enough((nodes + more.0, tasks + more.1))
+            })
+        {
+            nodes += u64::from(step.from == 0);
+            tasks += u64::from(step.to - step.from);
+            future.most[step.pos as usize] = step.to;
+            future.grown = place + 1;
+            changed = true;
+        }
         loop {
             let next_step = steps.peek().map(|(_, step)| step.at.max(now));
             let next = match (next_step, promises.first().copied()) {
@@ -310,7 +448,6 @@ impl Outlook {
                 changed = true;
             }
             let early = from.is_some_and(|from| future.start < from);
-            let enough = |(nodes, tasks)| nodes >= self.nodes_needed && tasks >= self.tasks_needed;
             if early || !changed || !enough((nodes, tasks)) {
                 continue;
             }
@@ -346,7 +483,8 @@ impl Outlook {
         let mut among = Among {
             ground: future,
             kept: vec![false; part.order.len()],
-            places: Vec::new(),
+            places: Vec::with_capacity(PLACES),
+            at: Cell::new(0),
         };
         let grown = self.steps[..future.grown].iter().rev();
         let all = (0..part.order.len()).rev();
@@ -369,7 +507,7 @@ impl Outlook {
                     break;
                 }
             }
-            among.places.sort_unstable();
+            among.settle();
             let found = choose(demand, fleet, part, &among, None).picks();
             if found.is_some() || last {
                 return found;
@@ -379,270 +517,60 @@ impl Outlook {
     }
 }
 
-/// Rooms that there is space for at first.
-const ROOMS: usize = 128;
-
-/// The nodes as they will be when some jobs have ended.
-struct Future<'a> {
-    fleet: &'a Fleet,
-    part: &'a PartView,
-    holds: &'a Holds,
-    ends: Ends,
-    endless: Option<Timestamp>,
-    start: Timestamp,
-    length_ms: Option<u64>,
-    shared: bool,
-    /// Tasks of the job by place, at `start`.
-    most: Vec<u32>,
-    /// Places of which promises keep something.
-    held: Vec<(usize, &'a [Hold])>,
-    /// Likewise without what promises take, at most; not kept where there are none.
-    open: Vec<u32>,
-    /// Steps that have been taken by then.
-    grown: usize,
-    /// Rooms that were worked out for `start`.
-    rooms: RefCell<NodeMap<Room>>,
-}
-
-impl<'a> Future<'a> {
-    fn new(
-        demand: &Demand,
-        (fleet, part): (&'a Fleet, &'a PartView),
-        holds: &'a Holds,
-        outlook: &Outlook,
-        (start, rooms): (Timestamp, usize),
-    ) -> Future<'a> {
-        Future {
-            fleet,
-            part,
-            holds,
-            ends: outlook.ends,
-            endless: outlook.endless,
-            start,
-            length_ms: demand.length_ms,
-            shared: outlook.shared,
-            most: Vec::new(),
-            held: Vec::new(),
-            open: Vec::new(),
-            grown: 0,
-            rooms: RefCell::new(NodeMap::with_capacity_and_hasher(rooms, Default::default())),
-        }
-    }
-
-    fn go_to(&mut self, time: Timestamp) {
-        if time > self.start {
-            self.start = time;
-        }
-        self.rooms.get_mut().clear();
-    }
-
-    /// Tasks that a place holds at most beside what is promised.
-    fn may_have(&self, pos: usize) -> u32 {
-        self.open.get(pos).copied().unwrap_or(self.most[pos])
-    }
-
-    /// Of so many nodes and tasks those that promises leave, at most. Room is only looked at where that is enough.
-    fn count_open(
-        &mut self,
-        demand: &Demand,
-        least: u32,
-        (mut nodes, mut tasks): (u64, u64),
-    ) -> (u64, u64) {
-        if self.held.is_empty() {
-            return (nodes, tasks);
-        }
-        self.open.clone_from(&self.most);
-        let (start, end) = (self.start, end_after(self.start, self.length_ms));
-        for (pos, list) in &self.held {
-            let most = self.most[*pos];
-            if most == 0 {
-                continue;
-            }
-            let (mut taken, mut alone) = (0u32, false);
-            for hold in list.iter().filter(|h| h.start < end && start < h.end) {
-                taken = taken.saturating_add(hold.needs.cpus);
-                alone |= hold.needs.exclusive;
-            }
-            let class = self.fleet.nodes[self.part.order[*pos] as usize].class;
-            let all = self.fleet.classes[class as usize].job_cpus();
-            let left = match all.saturating_sub(taken) {
-                left if alone || left == 0 => 0,
-                left => left.checked_div(demand.cpus_of_tasks()).unwrap_or(most),
-            };
-            let open = if left < least { 0 } else { left.min(most) };
-            self.open[*pos] = open;
-            nodes -= u64::from(open == 0);
-            tasks -= u64::from(most - open);
-        }
-        (nodes, tasks)
-    }
-
-    /// The node's room without those who have left.
-    fn bare(&self, node: u32) -> Room {
-        let mut rooms = self.rooms.borrow_mut();
-        let room = rooms.entry(node).or_insert_with(|| self.bare_anew(node));
-        room.clone()
-    }
-
-    /// The same for nodes that are looked at once.
-    fn bare_anew(&self, node: u32) -> Room {
-        let ends = (self.ends, self.endless);
-        self.fleet.room_at(node, self.start, ends)
-    }
-
-    /// The room without what is promised to others while the job would run.
-    fn left(&self, node: u32) -> Room {
-        // Where the network has a shape, leaves are looked at before their nodes.
-        let room = match self.part.network {
-            Some(_) => self.bare(node),
-            None => self.bare_anew(node),
-        };
-        self.left_of(node, room)
-    }
-
-    /// Likewise of a node with that room.
-    fn left_of(&self, node: u32, mut room: Room) -> Room {
-        let place = self.part.place(node).filter(|_| self.shared);
-        if let Some(cpus) = place.and_then(|pos| self.part.shared_cpus(pos)) {
-            room.cpus = room.cpus.max(cpus);
-        }
-        let end = end_after(self.start, self.length_ms);
-        for hold in self.holds.of(node) {
-            if hold.start < end && self.start < hold.end {
-                take_away(&mut room, &hold.needs);
-            }
-        }
-        let blocks = &self.fleet.blocks;
-        if blocks.all.is_empty() {
-            return room;
-        }
-        let window = (self.fleet.now, self.start, end);
-        let left = blocks.narrow(self.part, node, window, Cow::Owned(room));
-        left.0.into_owned()
-    }
-}
-
-impl Ground for Future<'_> {
-    fn next(&self, mut places: Range<usize>, _: u32, _: u64) -> Option<usize> {
-        places.find(|&pos| self.may_have(pos) > 0)
-    }
-
-    fn may_hold(&self, pos: usize, tasks: u32) -> bool {
-        self.may_have(pos) >= tasks
-    }
-
-    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
-        tightest(self.part, cpus, |pos| {
-            Cow::Owned(self.bare(self.part.order[pos]))
-        })
-    }
-
-    fn room(&self, pos: usize) -> Cow<'_, Room> {
-        let mut room = self.left(self.part.order[pos]);
-        if self.part.cpus.rule.bounds() && !self.shared {
-            let ends = (self.ends, self.endless);
-            let open = self.fleet.open_at(self.part, pos, self.start, ends);
-            room.cpus = room.cpus.min(open);
-        }
-        Cow::Owned(room)
-    }
-
-    fn tasks(&self, pos: usize) -> Option<u32> {
-        let alone = self.held.is_empty() && self.fleet.blocks.all.is_empty();
-        let exact = alone && !self.part.cpus.rule.bounds();
-        exact.then(|| self.most[pos])
-    }
-
-    fn detail(&self, pos: usize) -> Option<Detail> {
-        let ends = (self.ends, self.endless);
-        self.fleet.detail_at(self.part.order[pos], self.start, ends)
-    }
-}
-
-/// A ground without some of its nodes.
-struct Among<'a> {
-    ground: &'a Future<'a>,
-    kept: Vec<bool>,
-    /// The places kept, in order.
-    places: Vec<usize>,
-}
-
-impl Ground for Among<'_> {
-    fn next(&self, places: Range<usize>, _: u32, _: u64) -> Option<usize> {
-        let from = self.places.partition_point(|pos| *pos < places.start);
-        self.places
-            .get(from)
-            .copied()
-            .filter(|pos| *pos < places.end)
-    }
-
-    fn may_hold(&self, pos: usize, tasks: u32) -> bool {
-        self.ground.may_hold(pos, tasks)
-    }
-
-    fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {
-        self.ground.leaves(cpus)
-    }
-
-    fn room(&self, pos: usize) -> Cow<'_, Room> {
-        if self.kept[pos] {
-            self.ground.room(pos)
-        } else {
-            Cow::Owned(Room::default())
-        }
-    }
-
-    fn tasks(&self, pos: usize) -> Option<u32> {
-        match self.kept[pos] {
-            true => self.ground.tasks(pos),
-            false => Some(0),
-        }
-    }
-
-    fn detail(&self, pos: usize) -> Option<Detail> {
-        self.ground.detail(pos)
-    }
-}
-
 /// Promises nodes to the first job of a lane, from `start` on; gives what each node keeps for it.
 pub(crate) fn promise(
     holds: &mut Holds,
     demand: &Demand,
+    place: (&Fleet, &PartView, u32),
+    found: (Timestamp, &[Pick]),
+    outlook: &Outlook,
+) -> Promise {
+    let made = holds_for(holds, demand, place, found, outlook, |_| None);
+    let made = Arc::new(made);
+    holds.add(&made);
+    made
+}
+
+/// What each node keeps for the job; `known` says so of those of which that was worked out before.
+fn holds_for<'a>(
+    holds: &Holds,
+    demand: &Demand,
     (fleet, part, lane): (&Fleet, &PartView, u32),
     (start, picks): (Timestamp, &[Pick]),
     outlook: &Outlook,
+    mut known: impl FnMut(&Pick) -> Option<&'a Hold>,
 ) -> Vec<(u32, Hold)> {
     let end = end_after(start, demand.length_ms);
     let future = Future::new(demand, (fleet, part), holds, outlook, (start, 0));
     // Most nodes of a job are of one kind and get as many of its tasks.
-    let alike = |a: &Pick, b: &Pick| {
-        let class = |pick: &Pick| fleet.nodes[pick.node as usize].class;
-        (class(a), a.tasks, a.share) == (class(b), b.tasks, b.share)
-    };
-    let mut last: Option<(&Pick, Room)> = None;
-    let made: Vec<(u32, Hold)> = picks
-        .iter()
-        .map(|pick| {
-            let needs = match &last {
-                Some((other, needs)) if alike(other, pick) => needs.clone(),
-                _ => {
-                    let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
-                    needs_of(fleet, pick.node, &demand.want(class, pick))
-                }
-            };
-            last = Some((pick, needs.clone()));
-            let left = future.left_of(pick.node, future.bare_anew(pick.node));
-            let spare = minus(&left, &needs);
-            let hold = Hold {
-                lane,
-                start,
-                end,
-                needs,
-                spare,
-            };
-            (pick.node, hold)
-        })
-        .collect();
-    holds.add(&made);
+    let mut last: Option<(u32, &Pick, Room)> = None;
+    let mut made = Vec::with_capacity(picks.len());
+    for pick in picks {
+        if let Some(hold) = known(pick) {
+            made.push((pick.node, hold.clone()));
+            continue;
+        }
+        let class = fleet.nodes[pick.node as usize].class;
+        let alike = |(of, other, _): &(u32, &Pick, Room)| {
+            (*of, other.tasks, other.share) == (class, pick.tasks, pick.share)
+        };
+        let (.., needs) = match last.take_if(|last| alike(last)) {
+            Some(known) => last.insert(known),
+            None => {
+                let want = demand.want(&fleet.classes[class as usize], pick);
+                last.insert((class, pick, needs_of(fleet, pick.node, &want)))
+            }
+        };
+        let mut spare = future.left_of(pick.node, future.bare_anew(pick.node));
+        take_away(&mut spare, needs);
+        let hold = Hold {
+            lane,
+            start,
+            end,
+            needs: needs.clone(),
+            spare,
+        };
+        made.push((pick.node, hold));
+    }
     made
 }

@@ -11,7 +11,7 @@ use muster_core::state::State;
 use muster_core::time::Timestamp;
 
 /// What a partition says of CPUs beyond what the cluster says.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CpuRule {
     /// Its jobs get whole sockets, where the classes of nodes have cores.
     whole_sockets: bool,

@@ -1,10 +1,12 @@
 //! One pass: lanes in order of their heads, placements, promises, reasons.
 
 mod het;
+mod lists;
 mod promises;
 mod shorter;
 pub(crate) mod starts;
 
+pub(crate) use self::lists::Lists;
 use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
 use crate::fleet::PartView;
@@ -115,7 +117,8 @@ pub(crate) struct Pass<'a> {
 impl<'a> Pass<'a> {
     pub(crate) fn new(s: &'a mut Scheduler, state: &'a State, now: Timestamp) -> Pass<'a> {
         let backfill = s.fleet.config.as_ref().is_some_and(|c| c.backfill);
-        let parts = vec![PartPass::default(); s.fleet.parts.len()];
+        let mut lists = std::mem::take(&mut s.lists);
+        lists.parts.resize(s.fleet.parts.len(), PartPass::default());
         let holds = std::mem::take(&mut s.holds);
         let closed = if backfill {
             Vec::new()
@@ -128,14 +131,14 @@ impl<'a> Pass<'a> {
             now,
             plan: Plan::default(),
             backfill,
-            parts,
-            heap: BinaryHeap::new(),
-            passing: BinaryHeap::new(),
-            hopeful: BinaryHeap::new(),
+            parts: lists.parts,
+            heap: lists.heap,
+            passing: lists.passing,
+            hopeful: lists.hopeful,
             cautious: BTreeSet::new(),
-            seen: NumberSet::default(),
-            cursor: NumberMap::default(),
-            left: NumberMap::default(),
+            seen: lists.seen,
+            cursor: lists.cursor,
+            left: lists.left,
             budget: NumberMap::default(),
             promised: NumberSet::default(),
             outlooks: NumberMap::default(),
@@ -665,6 +668,16 @@ impl<'a> Pass<'a> {
             .chain(self.plan.switch_waits.iter().copied())
             .collect();
         self.s.more |= self.again;
+        self.s.lists = Lists {
+            parts: std::mem::take(&mut self.parts),
+            heap: std::mem::take(&mut self.heap),
+            passing: std::mem::take(&mut self.passing),
+            hopeful: std::mem::take(&mut self.hopeful),
+            seen: std::mem::take(&mut self.seen),
+            cursor: std::mem::take(&mut self.cursor),
+            left: std::mem::take(&mut self.left),
+        };
+        self.s.lists.clear();
     }
 
     /// Those that are first in a partition while others wait for nodes of it in one of a higher tier.

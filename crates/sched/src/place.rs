@@ -141,6 +141,11 @@ pub(crate) fn choose(
             least_nodes: demand.min_nodes,
             short: Cell::new(Shortfall::ANYTHING),
             alike: Alike::default(),
+            by_count: part.network.is_none()
+                && !(demand.spread || demand.least_loaded)
+                && !demand.is_intricate(),
+            of_job: demand.devices.of_job(),
+            by_socket: demand.looks_at_sockets(),
         };
         for _ in 0..WIDENED_MAX {
             let Some(chosen) = search.run() else {
@@ -180,6 +185,12 @@ struct Search<'a, G: Ground> {
     /// What was missing, where that is known.
     short: Cell<Shortfall>,
     alike: Alike,
+    /// Only how many tasks a node holds matters, not its room.
+    by_count: bool,
+    /// Devices are counted over the whole job.
+    of_job: bool,
+    /// CPUs and devices are looked at one by one.
+    by_socket: bool,
 }
 
 /// The fewest nodes that could do, each with its even part.
@@ -217,6 +228,7 @@ impl<G: Ground> Search<'_, G> {
             return self.by_leaves(network, leaves, max_nodes, best);
         }
         let required = self.required()?;
+        let mut rest = None;
         if required.is_empty() && !self.by_load() && !d.devices.of_job() {
             // Found without looking at the rest.
             let even = self.even(max_nodes, best)?;
@@ -240,8 +252,10 @@ impl<G: Ground> Search<'_, G> {
                 self.lacks_nodes(even.count - found.len(), even.each);
                 return None;
             }
+            // There were fewer than were looked for: these are all, if any node with a task is of use.
+            rest = (even.wanted > 1 && even.each == d.tasks_least()).then_some(found);
         }
-        let rest = self.first(usize::MAX, d.tasks_least());
+        let rest = rest.unwrap_or_else(|| self.first(usize::MAX, d.tasks_least()));
         self.lacks(&required, &rest, max_nodes);
         self.fewest(&required, rest, max_nodes)
     }
@@ -375,9 +389,9 @@ impl<G: Ground> Search<'_, G> {
         if !self.demand.admits(self.alternative, number, node) {
             return None;
         }
-        // Only where more than tasks counts the room itself matters.
-        let counts = self.part.network.is_none() && !self.by_load() && !self.demand.is_intricate();
-        if counts && let Some(most) = self.ground.tasks(pos) {
+        if self.by_count
+            && let Some(most) = self.ground.tasks(pos)
+        {
             return (most >= least.max(1)).then_some(Candidate {
                 pos,
                 node,
@@ -398,10 +412,10 @@ impl<G: Ground> Search<'_, G> {
         if pick.tasks < least.max(1) {
             return None;
         }
-        if self.demand.devices.of_job() {
+        if self.of_job {
             pick.share = self.demand.share_in(class, &room);
         }
-        if self.demand.looks_at_sockets()
+        if self.by_socket
             && let Some(detail) = self.ground.detail(pos)
         {
             pick = self
@@ -706,10 +720,17 @@ impl<G: Ground> Search<'_, G> {
         } else {
             let classes = &self.fleet.classes;
             let class = |c: &Candidate| &classes[self.fleet.nodes[c.node as usize].class as usize];
-            let of_core = chosen
-                .iter()
-                .zip(&most)
-                .map(|(c, most)| (d.tasks_of_core(class(c)) / unit).clamp(1, *most))
+            // Most nodes are of one kind.
+            let mut last = None;
+            let mut tasks_of_core = |c: &Candidate| {
+                let number = self.fleet.nodes[c.node as usize].class;
+                let known = last.filter(|(of, _)| *of == number);
+                let found = known.unwrap_or_else(|| (number, d.tasks_of_core(class(c))));
+                last = Some(found);
+                found.1
+            };
+            let of_core = (chosen.iter().zip(&most))
+                .map(|(c, most)| (tasks_of_core(c) / unit).clamp(1, *most))
                 .collect::<Vec<u32>>();
             let pays = chosen.first().is_none_or(|c| !class(c).by_thread);
             fill((left, pays), &most, &of_core, &mut counts);

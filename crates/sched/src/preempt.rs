@@ -19,6 +19,7 @@ use muster_core::time::Timestamp;
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// Waiting jobs for which room is made in one pass at most; others' turn comes when those have started.
 const CLAIMS_MAX: usize = 64;
@@ -251,6 +252,7 @@ impl<'a> Pass<'a> {
             let made = vacated.pledge(search.demand, &room.picks);
             (made, search.licenses(&room.freed).unwrap_or_default())
         };
+        let made = Arc::new(made);
         self.holds.add(&made);
         self.licenses.keep(self.now, licenses);
         self.hold_ends

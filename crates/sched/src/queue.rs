@@ -633,12 +633,17 @@ impl Queue {
     pub(crate) fn loosened(&mut self, fleet: &Fleet, nodes: Vec<Loosened>) -> BTreeSet<u32> {
         let mut parts = BTreeSet::new();
         for loosened in nodes {
-            for &part in &fleet.nodes[loosened.node as usize].parts {
-                let fresh = &mut self.parts[part as usize].fresh;
-                fresh.add(fleet, loosened.node);
-                fresh.loosened.push(loosened.clone());
+            // The last one, mostly the only one, has it.
+            let Some((last, others)) = fleet.nodes[loosened.node as usize].parts.split_last()
+            else {
+                continue;
+            };
+            for &part in others {
+                self.parts[part as usize].loosened(fleet, loosened.clone());
                 parts.insert(part);
             }
+            self.parts[*last as usize].loosened(fleet, loosened);
+            parts.insert(*last);
         }
         parts
     }

@@ -1,10 +1,11 @@
 //! The scheduler's entry points: following events, preparing a pass.
 
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, NodeView};
 use crate::holds::Holds;
 use crate::node_map::NumberMap;
+use crate::noted::Noted;
 use crate::outlook::Outlook;
-use crate::pass::Pass;
+use crate::pass::{Lists, Pass};
 use crate::planned::PlannedEnds;
 use crate::possible::Known;
 use crate::preempt::Yielding;
@@ -63,12 +64,12 @@ pub struct Promised {
 pub struct Scheduler {
     pub(crate) fleet: Fleet,
     pub(crate) queue: Queue,
-    pub(crate) dirty_nodes: BTreeSet<u32>,
+    pub(crate) dirty_nodes: Noted<u32>,
     /// Jobs that are being cleaned up: they end any moment.
     pub(crate) completing: BTreeSet<JobId>,
     /// Jobs and their nodes, of which how much or until when may have changed.
-    dirty_shares: BTreeSet<(JobId, u32)>,
-    dirty_jobs: BTreeSet<JobId>,
+    dirty_shares: Noted<(JobId, u32)>,
+    dirty_jobs: Noted<JobId>,
     /// When running jobs are expected to end, where run times are predicted.
     pub(crate) planned: PlannedEnds,
     /// Running jobs that may have to make room.
@@ -83,9 +84,11 @@ pub struct Scheduler {
     /// When jobs give up their wish for few leaf switches.
     relents: BTreeSet<(Timestamp, JobId)>,
     /// When and where the first job that waits in a partition will fit, by partition.
-    pub(crate) outlooks: NumberMap<u32, (u64, Outlook)>,
+    pub(crate) outlooks: NumberMap<u32, (u64, Box<Outlook>)>,
     /// Where a pass has its promises: empty between passes.
     pub(crate) holds: Holds,
+    /// And its lists, likewise.
+    pub(crate) lists: Lists,
     rebuild: bool,
     /// What was submitted last.
     pub(crate) possible: Known,
@@ -122,7 +125,7 @@ impl Scheduler {
         Scheduler {
             queue: Queue::new(state, &fleet),
             fleet,
-            dirty_jobs: state.pending.clone(),
+            dirty_jobs: state.pending.iter().copied().collect(),
             planned,
             yielding: Yielding::new(state),
             completing: state.active.iter().filter(completing).copied().collect(),
@@ -185,16 +188,18 @@ impl Scheduler {
                 }
             }
             Event::NodeReleased { id, position, .. } => {
-                self.follow_licenses(state, *id);
-                let alloc = state.jobs.get(id).and_then(|j| j.alloc.as_ref());
+                let job = state.jobs.get(id);
+                let alloc = job.and_then(|j| j.alloc.as_ref());
+                self.licenses_freed |= alloc.is_some_and(|a| !a.licenses.is_empty());
                 if let Some(share) = alloc.and_then(|a| a.nodes.get(*position as usize)) {
                     self.dirty_nodes.insert(share.node.0);
                     self.dirty_shares.insert((*id, share.node.0));
                 }
-                if state.jobs.get(id).is_none_or(|j| !j.completing) {
+                // With nodes left to be cleaned nothing else of an ended job changes.
+                if job.is_none_or(|j| !j.completing) {
                     self.completing.remove(id);
+                    self.job(state, *id);
                 }
-                self.job(state, *id);
             }
             Event::JobsPurged { ids } => {
                 for id in ids {
@@ -443,48 +448,49 @@ impl Scheduler {
         let Some(alloc) = state.jobs.get(&id).and_then(|j| j.alloc.as_ref()) else {
             return;
         };
+        let mut last = None;
         for share in &alloc.nodes {
             let Some(view) = self.fleet.nodes.get(share.node.0 as usize) else {
                 continue;
             };
             self.dirty_shares.insert((id, share.node.0));
-            for &part in &view.parts {
-                self.queue
-                    .touched
-                    .insert(self.fleet.parts[part as usize].component);
-            }
+            touch(&mut self.queue, &self.fleet, view, &mut last);
         }
     }
 
     /// Brings queue and nodes in line with the state.
     fn prepare(&mut self, state: &State) {
         let proposed = std::mem::take(&mut self.proposed);
-        self.dirty_jobs.extend(&proposed);
+        self.dirty_jobs.extend(proposed.iter().copied());
         let mut freed = Vec::new();
         self.fleet.changes.trim(CHANGES_KEPT);
-        let shares: Vec<(JobId, u32)> =
-            std::mem::take(&mut self.dirty_shares).into_iter().collect();
+        let shares = self.dirty_shares.take();
         for of_job in shares.chunk_by(|a, b| a.0 == b.0) {
             let nodes: Vec<u32> = of_job.iter().map(|(_, node)| *node).collect();
             self.fleet
                 .set_tenant(state, &self.planned, of_job[0].0, &nodes);
         }
-        for node in std::mem::take(&mut self.dirty_nodes) {
+        self.dirty_shares.give_back(shares);
+        let nodes = self.dirty_nodes.take();
+        for &node in &nodes {
             let held = &state.nodes[node as usize].jobs;
             let opened = held.iter().any(|id| self.opened.contains(id));
             if self.fleet.sync(state, node) || opened {
                 freed.push(node);
             }
         }
+        self.dirty_nodes.give_back(nodes);
         for part in 0..self.fleet.parts.len() {
             if std::mem::take(&mut self.fleet.parts[part].changed) {
                 let part = u32::try_from(part).expect("fewer than 2^32 partitions");
                 self.queue.partition_changed(&self.fleet, part);
             }
         }
-        for id in std::mem::take(&mut self.dirty_jobs) {
+        let jobs = self.dirty_jobs.take();
+        for &id in &jobs {
             self.refresh(state, id);
         }
+        self.dirty_jobs.give_back(jobs);
         let freed_scopes = std::mem::take(&mut self.freed_scopes);
         if !freed_scopes.is_empty() {
             self.queue.use_fell(&self.fleet, &freed_scopes);
@@ -499,11 +505,10 @@ impl Scheduler {
             self.queue.wake_job(&self.fleet, id);
         }
         self.opened.clear();
+        let mut last = None;
         for &node in &freed {
-            for &part in &self.fleet.nodes[node as usize].parts {
-                let component = self.fleet.parts[part as usize].component;
-                self.queue.touched.insert(component);
-            }
+            let view = &self.fleet.nodes[node as usize];
+            touch(&mut self.queue, &self.fleet, view, &mut last);
         }
         self.queue.nodes_freed(&self.fleet, &freed);
     }
@@ -543,6 +548,17 @@ impl Scheduler {
             Eligibility::No => {}
         }
         self.queue.remove(&self.fleet, id);
+    }
+}
+
+/// Something changed on a node. Nodes that come one after another mostly are of one component: `last` is that of the one
+/// before.
+fn touch(queue: &mut Queue, fleet: &Fleet, view: &NodeView, last: &mut Option<u32>) {
+    for &part in &view.parts {
+        let component = fleet.parts[part as usize].component;
+        if last.replace(component) != Some(component) {
+            queue.touched.insert(component);
+        }
     }
 }
 

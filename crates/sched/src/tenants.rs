@@ -2,7 +2,7 @@
 //! Follows the state by job and node.
 
 use crate::fleet::devices::{give_back, unavailable};
-use crate::fleet::{Detail, Fleet, NOWHERE, NodeClass, Room, Want};
+use crate::fleet::{Detail, Fleet, NOWHERE, NodeClass, NodeView, Room, Want};
 use crate::planned::PlannedEnds;
 use crate::sharing::{Tenants, lend};
 use muster_core::cpuset::CpuSet;
@@ -94,22 +94,38 @@ impl Tenant {
         end
     }
 
-    /// What it has goes back to the node. `layers` are CPUs that several of those have who are still there.
-    pub(crate) fn leave(&self, class: &NodeClass, room: &mut Room, layers: &mut [CpuSet]) {
+    /// What it has goes back to the node, on which jobs have so many CPUs at `most`. `layers` are CPUs that several of those have who are still there.
+    pub(crate) fn leave(
+        &self,
+        (class, most): (&NodeClass, u32),
+        room: &mut Room,
+        layers: &mut [CpuSet],
+    ) {
         if !self.lent {
             let freed = match layers {
                 [] => self.cpus.len(),
                 layers => lend(layers, &self.cpus).len(),
             };
-            room.cpus = room.cpus.saturating_add(freed).min(class.job_cpus());
+            room.cpus = room.cpus.saturating_add(freed).min(most);
             room.jobs = room.jobs.saturating_sub(1);
         }
         room.mib = room.mib.saturating_add(self.mib).min(class.mib);
         if room.jobs == 0 {
             (room.exclusive, room.by_user, room.tenants) = (false, false, Tenants::None);
         }
+        if room.devices.is_none() {
+            return;
+        }
         let held = self.gres.iter();
         give_back(class, room, held.map(|(at, ids)| (*at as usize, ids)));
+    }
+}
+
+/// CPUs of a node that several jobs have, to follow how these leave: mostly there are none.
+pub(crate) fn layers_of(view: &NodeView) -> Vec<CpuSet> {
+    match view.layers.is_empty() {
+        true => Vec::new(),
+        false => view.layers.clone(),
     }
 }
 
@@ -293,10 +309,11 @@ impl Fleet {
     ) -> Room {
         let view = &self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
-        let (mut room, mut layers) = (view.room.clone(), view.layers.clone());
+        let (mut room, mut layers) = (view.room.clone(), layers_of(view));
+        let most = self.empty[view.class as usize].cpus;
         let gone = |tenant: &&Tenant| tenant.end(ends) <= at.min(Timestamp(NEVER.0 - 1));
         for tenant in view.tenants.iter().filter(gone) {
-            tenant.leave(class, &mut room, &mut layers);
+            tenant.leave((class, most), &mut room, &mut layers);
         }
         room
     }

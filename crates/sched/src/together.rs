@@ -4,7 +4,7 @@
 use crate::demand::Demand;
 use crate::fleet::{Fleet, Room};
 use crate::ground::{Ideal, needs_of, take_away};
-use crate::holds::{Hold, Holds};
+use crate::holds::{Holds, Promise};
 use crate::node_map::NodeMap;
 use crate::outlook::{Outlook, promise};
 use crate::place::{Ground, Pick, choose};
@@ -26,7 +26,7 @@ pub(crate) struct Member<'a> {
 }
 
 /// Where a component would run: the place in its list of lanes, the nodes, and what is kept of these.
-pub(crate) type Found = (usize, Vec<Pick>, Vec<(u32, Hold)>);
+pub(crate) type Found = (usize, Vec<Pick>, Promise);
 
 /// All components and what is ahead for each of their lanes. Nodes are looked at anew for each such job: there are few.
 struct Search<'a> {

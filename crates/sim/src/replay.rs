@@ -10,8 +10,7 @@ use metrics::{Finished, Sample};
 use muster_core::command::{Command, Identity, NodeCommand, Reply, UserCommand};
 use muster_core::config::ClusterConfig;
 use muster_core::event::Event;
-use muster_core::ids::{Attempt, JobId, NodeIdx};
-use muster_core::job::ExitStatus;
+use muster_core::ids::{JobId, NodeIdx};
 use muster_core::node::NodeInfo;
 use muster_core::spec::{JobKind, JobSpec, Owner, ResourceAsk};
 use muster_core::state::State;
@@ -204,8 +203,6 @@ fn seconds(s: u64) -> i64 {
 /// A job that was submitted and has not ended.
 struct Live {
     job: crate::workload::WorkloadJob,
-    attempt: Attempt,
-    nodes: Vec<NodeIdx>,
     start_s: i64,
 }
 
@@ -276,7 +273,7 @@ impl Machine {
     }
 
     fn decide(&mut self, command: &Command) {
-        self.turn = Turn::default();
+        self.turn.clear();
         self.engine.decide(0, command, self.now, &mut self.turn);
     }
 
@@ -292,18 +289,11 @@ impl Machine {
             let Some(live) = self.live.remove(&id) else {
                 continue;
             };
-            let exit = ExitStatus::default();
-            let end = UserCommand::EndAllocation { job: id, exit };
-            self.decide(&Command::User(identity(live.job.user), end));
-            if let Some((_, Reply::Refused(refusal))) = self.turn.replies.first() {
+            self.decide(&Command::Assume { ended: id });
+            if self.turn.events.is_empty() {
                 return Err(ReplayError(format!(
-                    "the end of job {id} is refused: {refusal}"
+                    "job {id} does not run, and cannot end"
                 )));
-            }
-            for node in live.nodes {
-                let attempt = live.attempt;
-                let released = NodeCommand::Released { job: id, attempt };
-                self.decide(&Command::Node(node, released));
             }
             self.busy -= live.job.processors;
             self.outcome.jobs.push(Finished {
@@ -355,8 +345,6 @@ impl Machine {
             Some((_, Reply::Submitted { id, .. })) => {
                 let live = Live {
                     job: *job,
-                    attempt: Attempt(0),
-                    nodes: Vec::new(),
                     start_s: 0,
                 };
                 self.live.insert(*id, live);
@@ -375,23 +363,18 @@ impl Machine {
     /// have just started, promises may be made where they keep fewer back.
     fn schedule(&mut self, now_s: i64) {
         loop {
-            self.turn = Turn::default();
+            self.turn.clear();
             self.engine.schedule(self.now, &mut self.turn);
             self.outcome.passes += 1;
             let mut started = false;
             for event in &self.turn.events {
-                let Event::JobStarted {
-                    id, attempt, alloc, ..
-                } = event
-                else {
+                let Event::JobStarted { id, .. } = event else {
                     continue;
                 };
                 started = true;
                 let Some(live) = self.live.get_mut(id) else {
                     continue;
                 };
-                live.attempt = *attempt;
-                live.nodes = alloc.nodes.iter().map(|share| share.node).collect();
                 live.start_s = now_s;
                 self.waiting -= 1;
                 self.busy += live.job.processors;

@@ -20,25 +20,24 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Starts what can be started and takes note of the rest.
-pub(super) fn commit(draft: &mut Draft<'_>, plan: &Plan) {
+pub(super) fn commit(draft: &mut Draft<'_>, plan: Plan) {
     for planned in &plan.preemptions {
         super::preempt::preempt(draft, planned);
     }
-    let mut starts = plan.starts.as_slice();
-    while let Some((first, rest)) = starts.split_first() {
+    let mut starts = plan.starts.into_iter().enumerate().peekable();
+    while let Some((place, first)) = starts.next() {
         let het = |planned: &PlannedStart| draft.job(planned.job).and_then(|job| job.het);
-        let Some(part) = het(first) else {
-            let place = plan.starts.len() - starts.len();
+        let Some(part) = het(&first) else {
             let shorter = plan.limits.iter().find(|(at, _)| *at == place);
             start(draft, first, shorter.map(|(_, limit)| *limit));
-            starts = rest;
             continue;
         };
-        let same = |planned: &&PlannedStart| het(planned).is_some_and(|p| p.leader == part.leader);
-        let count = starts.iter().take_while(same).count();
-        let (together, rest) = starts.split_at(count);
+        let same = |planned: &PlannedStart| het(planned).is_some_and(|p| p.leader == part.leader);
+        let mut together = vec![first];
+        while let Some((_, next)) = starts.next_if(|(_, next)| same(next)) {
+            together.push(next);
+        }
         super::het::start(draft, part, together);
-        starts = rest;
     }
     super::preempt::undo_in_vain(draft, &plan.preemptions);
     for id in &plan.switch_waits {
@@ -64,7 +63,7 @@ pub(super) fn commit(draft: &mut Draft<'_>, plan: &Plan) {
 }
 
 /// Starts a job if it can have what was planned for it, with less time than it has if that is said.
-fn start(draft: &mut Draft<'_>, planned: &PlannedStart, shorter: Option<TimeLimit>) {
+fn start(draft: &mut Draft<'_>, planned: PlannedStart, shorter: Option<TimeLimit>) {
     let Some(job) = draft.job(planned.job) else {
         return;
     };
@@ -94,16 +93,16 @@ fn start(draft: &mut Draft<'_>, planned: &PlannedStart, shorter: Option<TimeLimi
     if let Some(limit) = shorter {
         draft.change(id, JobChange::TimeLimit(limit));
     }
-    begin(draft, id, &planned.alloc);
+    begin(draft, id, planned.alloc);
 }
 
 /// The job gets what was planned for it; all checks are passed.
-pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: &Allocation) {
+pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: Allocation) {
     let Some(job) = draft.job(id) else {
         return;
     };
-    let end_by = reservations_allow(draft, job, alloc, job.time_limit).flatten();
-    let billing_milli = billing_milli(draft, job, alloc);
+    let end_by = reservations_allow(draft, job, &alloc, job.time_limit).flatten();
+    let billing_milli = billing_milli(draft, job, &alloc);
     let usage_factor_millionths = draft.state.usage_factor_millionths(job);
     let attempt = Attempt(job.attempt.0.saturating_add(1));
     let at = draft.now;
@@ -122,7 +121,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: &Allocation) {
             end_by,
             billing_milli,
             usage_factor_millionths,
-            ..alloc.clone()
+            ..alloc
         }),
     });
     if asleep {
@@ -327,14 +326,21 @@ pub(super) fn fits_on(
         PartitionState::Up | PartitionState::Drain => {}
         PartitionState::Down | PartitionState::Inactive => return false,
     }
+    let in_partition = |share: &NodeShare| {
+        let of = state.partitions_of.get(share.node.0 as usize);
+        of.is_some_and(|of| of.contains(&position))
+    };
+    are_distinct(&alloc.nodes)
+        && (alloc.nodes.iter()).all(|share| in_partition(share) && node_fits(share))
+}
+
+/// Whether no node is there twice. They are in order, but for the first of some jobs.
+fn are_distinct(shares: &[NodeShare]) -> bool {
+    if shares.is_sorted_by(|a, b| a.node < b.node) {
+        return true;
+    }
     let mut seen = BTreeSet::new();
-    alloc.nodes.iter().all(|share| {
-        let in_partition = state
-            .partitions_of
-            .get(share.node.0 as usize)
-            .is_some_and(|of| of.contains(&position));
-        in_partition && seen.insert(share.node) && node_fits(share)
-    })
+    shares.iter().all(|share| seen.insert(share.node))
 }
 
 /// Whether a node has so much free for the job.

@@ -238,6 +238,7 @@ impl<'a> Draft<'a> {
                     let pool = self.state.license_pool(name, reservation).to_owned();
                     *self.licenses.entry((name.clone(), pool)).or_default() += count;
                 }
+                self.nodes.expect(alloc.nodes.len());
                 for position in (0u32..).take(alloc.nodes.len()) {
                     self.note_use(*id, (alloc, position), How::Takes);
                 }

@@ -121,14 +121,14 @@ fn of_component(refusal: Refusal, offset: u32) -> Refusal {
 }
 
 /// Starts all components of a heterogeneous job, or none if one of them cannot have what was planned for it.
-pub(super) fn start(draft: &mut Draft<'_>, part: HetPart, planned: &[PlannedStart]) {
+pub(super) fn start(draft: &mut Draft<'_>, part: HetPart, mut planned: Vec<PlannedStart>) {
     let all = part.ids().all(|id| planned.iter().any(|p| p.job == id));
     if !all || planned.len() != part.size as usize {
         return;
     }
     // Nodes as the components before leave them: several may share one.
     let mut nodes: BTreeMap<NodeIdx, Node> = BTreeMap::new();
-    for start in planned {
+    for start in &planned {
         let Some(job) = draft.job(start.job).filter(|job| job.is_startable()) else {
             return;
         };
@@ -159,8 +159,8 @@ pub(super) fn start(draft: &mut Draft<'_>, part: HetPart, planned: &[PlannedStar
     }
     // The leader last: when its script begins, the other components are there.
     for id in part.ids().rev() {
-        if let Some(start) = planned.iter().find(|p| p.job == id) {
-            commit::begin(draft, id, &start.alloc);
+        if let Some(at) = planned.iter().position(|p| p.job == id) {
+            commit::begin(draft, id, planned.swap_remove(at).alloc);
         }
     }
 }

@@ -403,7 +403,7 @@ impl Pass<'_> {
         for (component, (lane, picks, made)) in components.iter().zip(found) {
             self.hold_ends
                 .extend(made.first().map(|(_, hold)| hold.end));
-            holds.extend(made);
+            holds.extend(made.iter().cloned());
             chosen.push((component.job, component.lanes[lane], picks));
             let known = self.state.jobs.get(&component.job);
             if known.is_some_and(|job| job.expected_start != Some(start)) {

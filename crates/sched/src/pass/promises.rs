@@ -10,7 +10,6 @@ use crate::tenants::Ends;
 use muster_core::ids::JobId;
 use muster_core::priority::Scale;
 use muster_core::time::Timestamp;
-use std::sync::Arc;
 
 impl Pass<'_> {
     /// The job is the first that waits in its partition: what it needs is kept for it.
@@ -38,10 +37,13 @@ impl Pass<'_> {
         let place = (&self.s.fleet, view);
         let stamp = self.s.queue.lane(lane).stamp;
         let outlook = self.s.outlooks.remove(&part);
+        // Who was first before may have asked for the same of each node.
         let mut outlook = outlook
-            .filter(|(of, outlook)| *of == stamp && outlook.ends() == ends)
-            .and_then(|(_, mut kept)| kept.update(demand, &self.s.fleet, view).then_some(kept))
-            .unwrap_or_else(|| Outlook::new(demand, &self.s.fleet, view, (ends, None)));
+            .and_then(|(of, mut kept)| {
+                let serves = kept.ends() == ends && (of == stamp || kept.serves(demand));
+                (serves && kept.update(demand, &self.s.fleet, view)).then_some(kept)
+            })
+            .unwrap_or_else(|| Box::new(Outlook::new(demand, &self.s.fleet, view, (ends, None))));
         let since = self.state.jobs[&job].switch_wait_since;
         let fresh = || self.plan.switch_waits.contains(&job).then_some(self.now);
         let waited = since.or_else(fresh);
@@ -71,7 +73,7 @@ impl Pass<'_> {
                 true => outlook.promise_alone(&mut self.holds, demand, place),
                 false => {
                     let found = (start, picks.as_slice());
-                    Arc::new(promise(&mut self.holds, demand, place, found, &outlook))
+                    promise(&mut self.holds, demand, place, found, &outlook)
                 }
             };
             self.hold_ends

@@ -73,9 +73,10 @@ fn fields(line: &str) -> Result<[i64; FIELDS], String> {
             format!("has {field} fields, a job of the Standard Workload Format has {FIELDS}")
         })?;
         // Run and CPU times have fractions in some logs.
-        let number = word.parse::<f64>().ok().filter(|n| n.is_finite());
-        *slot = number
-            .map(|n| n.round() as i64)
+        let number = || word.parse::<f64>().ok().filter(|n| n.is_finite());
+        *slot = (word.parse::<i32>().ok())
+            .map(i64::from)
+            .or_else(|| number().map(|n| n.round() as i64))
             .ok_or_else(|| format!("field {}, `{word}`, is no number", field + 1))?;
     }
     Ok(out)

@@ -6,8 +6,9 @@ use crate::job::{Allocation, Job};
 use crate::node::Node;
 use crate::state::State;
 use crate::time::Timestamp;
+use foldhash::fast::RandomState;
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// A job comes to a node or leaves it.
@@ -66,7 +67,7 @@ impl DraftedNode {
 
 /// Nodes as a draft leaves them.
 #[derive(Default)]
-pub(super) struct Nodes(BTreeMap<NodeIdx, DraftedNode>);
+pub(super) struct Nodes(HashMap<NodeIdx, DraftedNode, RandomState>);
 
 impl Nodes {
     /// Whether nothing of any has changed.
@@ -95,6 +96,11 @@ impl Nodes {
     pub(super) fn but_for_jobs<'s>(&'s self, idx: NodeIdx, state: &'s State) -> Option<&'s Node> {
         let copy = self.0.get(&idx).and_then(|drafted| drafted.copy.get());
         copy.map(Box::as_ref).or_else(|| state.node(idx))
+    }
+
+    /// Jobs will come to so many nodes or leave them.
+    pub(super) fn expect(&mut self, count: usize) {
+        self.0.reserve(count);
     }
 
     /// A job comes to a node or leaves it.
