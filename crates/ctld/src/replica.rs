@@ -83,6 +83,8 @@ pub(crate) struct Replica {
     pub questions: Turns<Question>,
     /// What every listing of jobs begins with.
     pub head: answer::Head,
+    /// What listings say of the jobs that are not over.
+    pub rows: answer::Rows,
 }
 
 /// A question, and where its answer goes.
@@ -204,6 +206,7 @@ impl Replica {
             self.programs.heard(&self.state, event);
             self.head.heard(event);
         }
+        self.rows.drop_if_lost(&self.state);
         self.programs.power_nodes(&self.state);
         if events.is_empty() {
             return;
@@ -305,7 +308,12 @@ impl Replica {
         let same = |question: &Question| matches!(&*question.query, Query::Jobs(f) if f == filter);
         let others = self.questions.take_all(same);
         let others: Vec<_> = others.into_iter().map(|question| question.answer).collect();
-        answer::jobs(&self.state, filter, None, &mut |frame: Vec<u8>| {
+        let of_all = filter.active && filter.ids.is_empty();
+        if of_all {
+            self.rows.follow(&mut self.state);
+        }
+        let rows = Some(&self.rows).filter(|_| of_all);
+        answer::jobs(&self.state, rows, filter, None, &mut |frame: Vec<u8>| {
             for other in &others {
                 let _ = other.send(frame.clone());
             }
@@ -316,7 +324,7 @@ impl Replica {
     fn jobs(&self, filter: &JobFilter, out: &mpsc::UnboundedSender<Vec<u8>>) {
         let starts = self.forecaster.starts().filter(|_| filter.starts);
         let mut send = |frame| drop(out.send(frame));
-        answer::jobs(&self.state, filter, starts, &mut send);
+        answer::jobs(&self.state, None, filter, starts, &mut send);
     }
 
     /// Writes a snapshot when enough happened since the last. The state is encoded here; a thread of its own writes
