@@ -6,7 +6,7 @@ mod rows;
 use crate::keys::Keys;
 use crate::writer::{addresses, cluster_name, components, now};
 use muster_core::command::Identity;
-use muster_core::config::{ClusterConfig, PartitionConfig};
+use muster_core::config::ClusterConfig;
 use muster_core::cpuset::CpuSet;
 use muster_core::event::Event;
 use muster_core::ids::{JobId, NodeIdx};
@@ -31,7 +31,7 @@ const PART: usize = 200;
 /// nodes of each partition, whatever their number.
 #[derive(Default)]
 pub(crate) struct Head {
-    made: Option<(Vec<PartitionConfig>, Option<Box<ClusterConfig>>)>,
+    made: Option<Response>,
 }
 
 impl Head {
@@ -48,20 +48,18 @@ impl Head {
     }
 
     /// The answer.
-    pub(crate) fn answer(&mut self, state: &State) -> Response {
-        let (partitions, config) = self.made.get_or_insert_with(|| {
+    pub(crate) fn answer(&mut self, state: &State) -> &Response {
+        let made = self.made.get_or_insert_with(|| {
             let mut part = head(state);
             for partition in &mut part.partitions {
                 partition.nodes.truncate(1);
             }
-            (part.partitions, part.config)
+            Response::Cluster(Box::new(part))
         });
-        Response::Cluster(Box::new(ClusterPart {
-            partitions: partitions.clone(),
-            config: config.clone(),
-            now: now(),
-            ..ClusterPart::default()
-        }))
+        if let Response::Cluster(part) = made {
+            part.now = now();
+        }
+        made
     }
 }
 

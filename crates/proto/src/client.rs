@@ -125,6 +125,9 @@ pub enum Query {
     /// Licenses: one [`Response::Licenses`].
     #[n(220)]
     Licenses,
+    /// What listings of jobs need, asked at once: the answer to `Partitions`, then that to `Jobs`.
+    #[n(250)]
+    Listing(#[n(0)] JobFilter),
     /// Why a job waits, and what would start it sooner: one [`Response::Why`].
     #[n(240)]
     Why(#[n(0)] JobId),

@@ -81,20 +81,11 @@ pub fn write<T: Encode<()>>(stream: &mut impl Write, message: &T) -> io::Result<
 /// # Errors
 /// `UnexpectedEof` when the peer closed; `InvalidData` when the frame is not the type; what the stream gives.
 pub fn read<T: for<'b> Decode<'b, ()>>(stream: &mut impl Read) -> io::Result<T> {
-    let mut body = Vec::new();
-    read_body(stream, &mut body)?;
-    decode(&body)
-}
-
-/// Reads the body of one message in place of what the buffer held.
-///
-/// # Errors
-/// `UnexpectedEof` when the peer closed; what the stream gives.
-pub fn read_body(stream: &mut impl Read, body: &mut Vec<u8>) -> io::Result<()> {
     let mut header = [0; 4];
     stream.read_exact(&mut header)?;
-    body.resize(length(header)?, 0);
-    stream.read_exact(body)
+    let mut body = vec![0; length(header)?];
+    stream.read_exact(&mut body)?;
+    decode(&body)
 }
 
 /// Bytes that have come, and how far they were taken.

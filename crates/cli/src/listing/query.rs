@@ -92,8 +92,8 @@ pub(crate) fn jobs_in_parts(
     all: &mut Jobs,
     mut look: impl FnMut(Listed, &mut Jobs, &Ctx),
 ) -> Result<(), ConnectError> {
-    send(client, Query::Partitions)?;
-    send(client, Query::Jobs(filter))?;
+    client.read_ahead();
+    send(client, Query::Listing(filter))?;
     receive_cluster(client, ctx)?;
     loop {
         let Response::Jobs(mut part) =
