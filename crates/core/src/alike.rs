@@ -444,7 +444,19 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
+#[inline]
 fn take(from: &mut &[u8]) -> Result<u64, Error> {
+    match from.split_first() {
+        // Most of them.
+        Some((byte, rest)) if *byte < 0x80 => {
+            *from = rest;
+            Ok((*byte).into())
+        }
+        _ => take_long(from),
+    }
+}
+
+fn take_long(from: &mut &[u8]) -> Result<u64, Error> {
     let mut number = 0;
     for shift in (0..u64::BITS).step_by(7) {
         let Some((byte, rest)) = from.split_first() else {

@@ -8,6 +8,7 @@ use super::super::format::Column;
 use super::super::job::JobRow;
 use super::super::job_fields::{self, is_id, is_of_numbers};
 use super::super::query::Jobs;
+use super::super::text;
 use super::sort::Order;
 use super::{Layouts, Options, pick};
 use muster_core::alike::{Listed, Numbers};
@@ -17,7 +18,9 @@ use muster_core::job::{ArrayRole, Job};
 /// So many jobs that are alike are worth a form; it takes more than the rows of less.
 const SHARED: u32 = 8;
 /// Text is written when there is so much of it.
-const CHUNK: usize = 64 << 10;
+const CHUNK: usize = 16 << 10;
+/// And a row is mostly shorter than this.
+const ROW: usize = 512;
 
 /// Rows, and what their order depends on.
 pub(super) struct Sheet<'o> {
@@ -112,8 +115,17 @@ impl<'o> Sheet<'o> {
         }
         let Listed { mut forms, records } = listed;
         let mut fates = vec![Fate::Unknown; forms.len()];
+        let by_numbers = self.order.is_of_numbers();
         for record in records.iter() {
             let form = record.form as usize;
+            if let Fate::Shared(form) = fates[form]
+                && by_numbers
+            {
+                self.order.add_numbers(&record.numbers);
+                self.rows.push(form);
+                self.own.push(&record.numbers);
+                continue;
+            }
             let (job, count) = &mut forms[form];
             record.numbers.put(job);
             let row = JobRow::new(job, jobs.array_of(job));
@@ -199,6 +211,7 @@ impl<'o> Sheet<'o> {
     /// Writes the whole listing, in order and with what stands above it.
     pub(super) fn write(mut self, ctx: &Ctx, mut out: impl FnMut(&str)) {
         let mut text = self.above(ctx);
+        text.reserve_exact(CHUNK + ROW);
         let (count, sorted) = (self.rows.len(), self.order.sorted(&self.rows));
         let add = |row: usize| {
             self.line(row, &mut text, ctx);
@@ -222,11 +235,10 @@ impl<'o> Sheet<'o> {
         let form = &mut self.forms[form];
         if let Some(job) = &mut form.job {
             self.own.put(row, job);
-            let row = JobRow::new(job, None);
             let gaps = &self.gaps[gaps..form.gaps_end];
             for (column, gap) in self.columns.iter().zip(gaps) {
                 out.push_str(&self.text[at..*gap]);
-                column.cell(out, &row, ctx);
+                cell(out, column, job, ctx);
                 at = *gap;
             }
         }
@@ -251,5 +263,14 @@ impl<'o> Sheet<'o> {
             false => self.layouts.jobs.header(&mut out),
         }
         out
+    }
+}
+
+/// Writes the cell of a job that is of a form. Nearly all that is written of most listings is the number of a job in a column
+/// that is wide enough.
+fn cell(out: &mut String, column: &Column<job_fields::Jobs>, job: &Job, ctx: &Ctx) {
+    let number = column.right && is_id(column.field) && job.array == ArrayRole::None;
+    if !(number && job.het.is_none() && text::number_right(out, job.id.0, column.width)) {
+        column.cell(out, &JobRow::new(job, None), ctx);
     }
 }

@@ -5,6 +5,7 @@ use super::super::format::{Field, Record};
 use super::super::job::JobRow;
 use super::super::step_fields::StepRow;
 use super::super::{Failure, job_fields, step_fields};
+use muster_core::alike::Numbers;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -32,6 +33,8 @@ struct By {
     down: bool,
     /// Whether jobs that are alike may differ in it.
     of_rows: bool,
+    /// How it follows from their numbers, where it does.
+    of_numbers: Option<fn(&Numbers) -> i64>,
     values: Values,
     /// The last text.
     last: Rc<str>,
@@ -124,6 +127,7 @@ impl Order {
             letter: *letter,
             down: *down,
             of_rows: of_rows(*letter),
+            of_numbers: of_numbers(*letter).filter(|_| of_rows(*letter)),
             values: Values::Numbers(Vec::new()),
             last: Rc::from(""),
         };
@@ -141,6 +145,21 @@ impl Order {
     pub(super) fn add_row(&mut self, row: &JobRow<'_>, ctx: &Ctx) {
         for by in self.0.iter_mut().filter(|by| by.of_rows) {
             by.add(job_key(row, by.letter, ctx));
+        }
+    }
+
+    /// Whether [`Order::add_numbers`] will do for rows of which the form is there.
+    pub(super) fn is_of_numbers(&self) -> bool {
+        let mut of_rows = self.0.iter().filter(|by| by.of_rows);
+        of_rows.all(|by| by.of_numbers.is_some())
+    }
+
+    /// The next row is of a job with these numbers.
+    pub(super) fn add_numbers(&mut self, numbers: &Numbers) {
+        for by in &mut self.0 {
+            if let Some(number) = by.of_numbers {
+                by.add(Key::Number(number(numbers)));
+            }
         }
     }
 
@@ -255,6 +274,15 @@ fn check<R: Record>(keys: &[(bool, u8)], table: &[Field<R>]) -> Result<(), Failu
             char::from(*letter)
         ))),
         None => Ok(()),
+    }
+}
+
+/// What [`job_key`] gives where that follows from a job's numbers alone.
+fn of_numbers(letter: u8) -> Option<fn(&Numbers) -> i64> {
+    match letter {
+        b'p' | b'Q' => Some(|numbers| numbers.priority.into()),
+        b'V' => Some(|numbers| numbers.submit_time.unix_s()),
+        _ => None,
     }
 }
 
