@@ -2,6 +2,7 @@
 //! here.
 
 mod pick;
+mod pieces;
 mod sheet;
 mod sort;
 

@@ -106,16 +106,14 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
         if !states.is_empty() && !states.contains(&JobState::Pending) {
             return self.add_all(state.active.iter().filter_map(|id| state.jobs.get(id)));
         }
+        if let Some(rows) = rows {
+            return self.add_rows(rows, rows.of_owners(&self.filter.uids).into_iter());
+        }
         let owned = |uid: &u32| state.by_owner.get(uid);
         let names = self.filter.uids.iter().filter_map(owned);
         let records = names.flat_map(|names| names.values().flatten());
-        let mut ids: Vec<JobId> = records.map(|(_, id)| *id).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        match rows {
-            Some(rows) => self.add_rows(rows, ids.iter().filter_map(|id| rows.get(*id))),
-            None => self.add_all(ids.iter().filter_map(|id| state.jobs.get(id))),
-        }
+        let ids: BTreeSet<JobId> = records.map(|(_, id)| *id).collect();
+        self.add_all(ids.into_iter().filter_map(|id| state.jobs.get(&id)));
     }
 
     /// Writes these rows, without a look at the jobs that they are of where the row tells all.

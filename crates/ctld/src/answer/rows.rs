@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 /// So many numbers of jobs share a piece of memory.
 const CHUNK: u64 = 256;
+/// The one list of all rows.
+const ALL: u32 = 0;
 /// The form of rows that do not tell all of their jobs: of what runs, of arrays, and of those that few are like.
 const NONE: u32 = u32::MAX;
 /// Owners of a specification from which on it is worth a form, which takes the memory of a record.
@@ -22,17 +24,51 @@ const SHARED: usize = 16;
 pub(crate) struct Row {
     pub(super) numbers: Numbers,
     pub(super) form: u32,
+    owner: u32,
 }
 
-/// The rows of all jobs that are not over, by number.
+/// The rows of all jobs that are not over. Each is there twice: who asks for his own is not to look through those of others,
+/// of which each would be a wait for memory.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    chunks: BTreeMap<u64, Vec<Row>>,
+    all: Sorted,
+    by_owner: Sorted,
     forms: Vec<Option<Form>>,
     /// Places of forms that are none any more.
     free: Vec<u32>,
     /// Forms by the address of their specification, which lives as long as they.
     by_spec: HashMap<usize, Vec<u32>>,
+}
+
+/// Rows of one or several lists, each by number, in pieces: a list may have a hundred thousand rows, and one that comes or
+/// goes moves no more than a piece.
+#[derive(Debug, Default)]
+struct Sorted(BTreeMap<(u32, u64), Vec<Row>>);
+
+impl Sorted {
+    fn list(&self, list: u32) -> impl Iterator<Item = &Row> {
+        let pieces = self.0.range((list, 0)..=(list, u64::MAX));
+        pieces.flat_map(|(_, piece)| piece)
+    }
+
+    /// What a job's row is from now on. Gives what it was.
+    fn set(&mut self, list: u32, id: JobId, row: Option<Row>) -> Option<Row> {
+        let key = (list, id.0 / CHUNK);
+        let piece = self.0.entry(key).or_default();
+        let before = match (piece.binary_search_by_key(&id, |row| row.numbers.id), row) {
+            (Ok(at), Some(row)) => Some(std::mem::replace(&mut piece[at], row)),
+            (Ok(at), None) => Some(piece.remove(at)),
+            (Err(at), Some(row)) => {
+                piece.insert(at, row);
+                None
+            }
+            (Err(_), None) => None,
+        };
+        if piece.is_empty() {
+            self.0.remove(&key);
+        }
+        before
+    }
 }
 
 #[derive(Debug)]
@@ -60,21 +96,27 @@ impl Rows {
 
     /// Forgets them if the state does not note any more what of it changes.
     pub(crate) fn drop_if_lost(&mut self, state: &State) {
-        if !self.chunks.is_empty() && !state.jobs.is_noting() {
+        if !self.all.0.is_empty() && !state.jobs.is_noting() {
             *self = Rows::default();
         }
     }
 
     /// All rows, by number.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Row> {
-        self.chunks.values().flatten()
+        self.all.list(ALL)
     }
 
-    /// The row of a job.
-    pub(super) fn get(&self, id: JobId) -> Option<&Row> {
-        let chunk = self.chunks.get(&(id.0 / CHUNK))?;
-        let at = chunk.binary_search_by_key(&id, |row| row.numbers.id);
-        at.ok().map(|at| &chunk[at])
+    /// Those of some users, by number.
+    pub(super) fn of_owners(&self, uids: &[u32]) -> Vec<&Row> {
+        let mut rows: Vec<&Row> = uids
+            .iter()
+            .flat_map(|uid| self.by_owner.list(*uid))
+            .collect();
+        if uids.len() > 1 {
+            rows.sort_unstable_by_key(|row| row.numbers.id);
+            rows.dedup_by_key(|row| row.numbers.id);
+        }
+        rows
     }
 
     /// The job that the row's is like in all but its numbers, if one is kept.
@@ -94,20 +136,16 @@ impl Rows {
         let row = job.map(|job| Row {
             numbers: Numbers::of(job),
             form: self.form_of(job),
+            owner: job.spec.owner.uid,
         });
-        let key = id.0 / CHUNK;
-        let chunk = self.chunks.entry(key).or_default();
-        let before = match (chunk.binary_search_by_key(&id, |row| row.numbers.id), row) {
-            (Ok(at), Some(row)) => Some(std::mem::replace(&mut chunk[at], row)),
-            (Ok(at), None) => Some(chunk.remove(at)),
-            (Err(at), Some(row)) => {
-                chunk.insert(at, row);
-                None
-            }
-            (Err(_), None) => None,
-        };
-        if chunk.is_empty() {
-            self.chunks.remove(&key);
+        let before = self.all.set(ALL, id, row);
+        if let Some(before) =
+            before.filter(|before| row.is_none_or(|row| row.owner != before.owner))
+        {
+            self.by_owner.set(before.owner, id, None);
+        }
+        if let Some(row) = row {
+            self.by_owner.set(row.owner, id, Some(row));
         }
         if let Some(before) = before {
             self.release(before.form);

@@ -9,6 +9,7 @@ use super::super::job::JobRow;
 use super::super::job_fields::{self, is_id, is_of_numbers};
 use super::super::query::Jobs;
 use super::super::text;
+use super::pieces::Pieces;
 use super::sort::Order;
 use super::{Layouts, Options, pick};
 use muster_core::alike::{Listed, Numbers};
@@ -33,7 +34,7 @@ pub(super) struct Sheet<'o> {
     /// Where cells are missing in that.
     gaps: Vec<usize>,
     /// The form of each row.
-    rows: Vec<u32>,
+    rows: Pieces<u32>,
     /// The columns of what jobs that are alike differ in.
     columns: Vec<&'o Column<job_fields::Jobs>>,
     own: Own,
@@ -51,8 +52,8 @@ struct Form {
 /// What is known of each row that its form does not tell.
 enum Own {
     /// The columns show nothing but the numbers of the jobs.
-    Ids(Vec<JobId>),
-    All(Vec<Numbers>),
+    Ids(Pieces<JobId>),
+    All(Pieces<Numbers>),
 }
 
 /// What becomes of the records of a form.
@@ -75,8 +76,8 @@ impl Own {
     /// Makes a job of a form the one of that row.
     fn put(&self, row: usize, job: &mut Job) {
         match self {
-            Own::Ids(all) => job.id = all[row],
-            Own::All(all) => all[row].put(job),
+            Own::Ids(all) => job.id = all.at(row),
+            Own::All(all) => all.at(row).put(job),
         }
     }
 }
@@ -91,8 +92,8 @@ impl<'o> Sheet<'o> {
         let columns = layouts.jobs.columns.iter();
         let columns: Vec<_> = columns.filter(|c| is_of_numbers(c.field)).collect();
         let own = match columns.iter().all(|column| is_id(column.field)) {
-            true => Own::Ids(Vec::new()),
-            false => Own::All(Vec::new()),
+            true => Own::Ids(Pieces::default()),
+            false => Own::All(Pieces::default()),
         };
         Ok(Sheet {
             options,
@@ -101,7 +102,7 @@ impl<'o> Sheet<'o> {
             forms: Vec::new(),
             text: String::new(),
             gaps: Vec::new(),
-            rows: Vec::new(),
+            rows: Pieces::default(),
             columns,
             own,
         })
@@ -229,7 +230,7 @@ impl<'o> Sheet<'o> {
 
     /// Writes one row.
     fn line(&mut self, row: usize, out: &mut String, ctx: &Ctx) {
-        let form = self.rows[row] as usize;
+        let form = self.rows.at(row) as usize;
         let before = form.checked_sub(1).map(|before| &self.forms[before]);
         let (mut at, gaps) = before.map_or((0, 0), |form| (form.text_end, form.gaps_end));
         let form = &mut self.forms[form];

@@ -5,6 +5,7 @@ use super::super::format::{Field, Record};
 use super::super::job::JobRow;
 use super::super::step_fields::StepRow;
 use super::super::{Failure, job_fields, step_fields};
+use super::pieces::Pieces;
 use muster_core::alike::Numbers;
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -43,7 +44,7 @@ struct By {
 /// What rows or forms have for a key. Where these are numbers alone, that is a quarter of the memory.
 #[derive(Debug)]
 enum Values {
-    Numbers(Vec<i64>),
+    Numbers(Pieces<i64>),
     Mixed(Vec<Kept>),
 }
 
@@ -84,7 +85,7 @@ impl By {
     fn compare(&self, a: usize, b: usize) -> Ordering {
         let (a, b) = if self.down { (b, a) } else { (a, b) };
         match &self.values {
-            Values::Numbers(all) => all[a].cmp(&all[b]),
+            Values::Numbers(all) => all.at(a).cmp(&all.at(b)),
             Values::Mixed(all) => all[a].cmp(&all[b]),
         }
     }
@@ -93,7 +94,7 @@ impl By {
 impl Values {
     fn mixed(&mut self) -> &mut Vec<Kept> {
         if let Values::Numbers(numbers) = self {
-            let kept = std::mem::take(numbers).into_iter().map(Kept::Number);
+            let kept = numbers.iter().map(Kept::Number);
             *self = Values::Mixed(kept.collect());
         }
         match self {
@@ -128,7 +129,7 @@ impl Order {
             down: *down,
             of_rows: of_rows(*letter),
             of_numbers: of_numbers(*letter).filter(|_| of_rows(*letter)),
-            values: Values::Numbers(Vec::new()),
+            values: Values::Numbers(Pieces::default()),
             last: Rc::from(""),
         };
         Order(keys.iter().map(by).collect())
@@ -171,7 +172,7 @@ impl Order {
     }
 
     /// The rows in order, given the form of each; nothing if they came in it.
-    pub(super) fn sorted(&self, forms: &[u32]) -> Option<Sorted> {
+    pub(super) fn sorted(&self, forms: &Pieces<u32>) -> Option<Sorted> {
         let leading = self.0.iter().take_while(|by| !by.of_rows).count();
         let (leading, rest) = self.0.split_at(leading);
         let numbers = match rest {
@@ -187,15 +188,15 @@ impl Order {
         };
         let ranks = ranks(leading, forms);
         // The order of rank, number and place is that of one number.
-        let entry = |(place, form): (u32, &u32)| {
+        let entry = |(place, form): (u32, u32)| {
             let number = numbers.map_or(0, |(numbers, down)| {
-                let rising = numbers[place as usize].cast_unsigned() ^ (1 << 63);
+                let rising = numbers.at(place as usize).cast_unsigned() ^ (1 << 63);
                 if down { !rising } else { rising }
             });
-            let rank = u128::from(ranks[*form as usize]);
+            let rank = u128::from(ranks[form as usize]);
             rank << 96 | u128::from(number) << 32 | u128::from(place)
         };
-        let entries = || (0..).zip(forms).map(entry);
+        let entries = || (0..).zip(forms.iter()).map(entry);
         if entries().is_sorted() {
             return None;
         }
@@ -204,11 +205,11 @@ impl Order {
         Some(Sorted(sorted))
     }
 
-    fn sorted_by_comparison(&self, forms: &[u32]) -> Option<Sorted> {
+    fn sorted_by_comparison(&self, forms: &Pieces<u32>) -> Option<Sorted> {
         let compare = |a: usize, b: usize| {
             let by_key = |by: &By| match by.of_rows {
                 true => by.compare(a, b),
-                false => by.compare(forms[a] as usize, forms[b] as usize),
+                false => by.compare(forms.at(a) as usize, forms.at(b) as usize),
             };
             let mut orders = self.0.iter().map(by_key);
             orders
@@ -225,7 +226,7 @@ impl Order {
 }
 
 /// What comes before what among the forms of rows, by these keys: equal ones have the same rank.
-fn ranks(keys: &[By], forms: &[u32]) -> Vec<u32> {
+fn ranks(keys: &[By], forms: &Pieces<u32>) -> Vec<u32> {
     let compare = |a: u32, b: u32| {
         let mut orders = keys.iter().map(|by| by.compare(a as usize, b as usize));
         orders

@@ -158,6 +158,8 @@ fn filters() -> [JobFilter; 5] {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn rows_tell_what_the_jobs_do(rounds in prop::collection::vec(prop::collection::vec(change(), 0..80), 1..5)) {
         let (mut state, specs, mut rows) = (state(), specs(), Rows::default());
