@@ -24,6 +24,9 @@ const PRIORITY: u8 = 16;
 const PREDICTED: u8 = 32;
 const EVALUATED: u8 = 64;
 
+/// Forms that room is made for because a message says that they follow.
+const FORMS_AT_ONCE: usize = 1 << 10;
+
 /// Stands for no time.
 const NEVER: Timestamp = Timestamp(i64::MIN);
 
@@ -276,10 +279,14 @@ impl<'b, C: SpecCodec> Decode<'b, C> for Listed {
         if d.array()? != Some(2) {
             return Err(damaged());
         }
-        let forms = 0..d.array()?.ok_or_else(damaged)?;
-        let forms = forms.map(|_| Ok((Job::decode(d, codec)?, 0)));
+        let count = d.array()?.ok_or_else(damaged)?;
+        // Room for all: most of a kilobyte each, they are not to be moved again and again. No part has more.
+        let mut forms = Vec::with_capacity(usize::try_from(count).unwrap_or(0).min(FORMS_AT_ONCE));
+        for _ in 0..count {
+            forms.push((Job::decode(d, codec)?, 0));
+        }
         let mut listed = Listed {
-            forms: forms.collect::<Result<_, _>>()?,
+            forms,
             records: Records(d.bytes()?.to_vec()),
         };
         listed.count()?;
