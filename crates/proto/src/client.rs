@@ -355,7 +355,7 @@ pub struct JobsPart {
     #[n(4)]
     pub now: Timestamp,
     /// Expected starts: place in `jobs`, start.
-    #[n(6)]
+    #[n(5)]
     #[cbor(default)]
     pub starts: Vec<(u32, ExpectedStart)>,
 }
@@ -387,7 +387,7 @@ pub struct WrittenPart {
     #[n(4)]
     pub now: Timestamp,
     /// Expected starts: place in `jobs`, start.
-    #[n(6)]
+    #[n(5)]
     #[cbor(default)]
     pub starts: Vec<(u32, ExpectedStart)>,
 }
