@@ -31,7 +31,11 @@ const SCENE: [(usize, &str); 16] = [
     (1, "salloc -Q -N2 -n2 $RUN srun true </dev/null"),
     (1, "$RUN srun -N2 hostname </dev/null"),
     (1, "$RUN salloc -N1 true </dev/null"),
-    (2, "$RUN squeue"),
+    // Enough that are alike for a form.
+    (
+        2,
+        "for n in 1 2 3 4 5 6 7 8 9; do sbatch -Q --hold -o /dev/null job.sh; done; $RUN squeue",
+    ),
     (2, "$RUN squeue --me -h -o '%i %T'"),
     (3, "$RUN sinfo"),
     (3, "$RUN sinfo -N -l"),

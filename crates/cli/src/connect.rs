@@ -7,7 +7,7 @@ use muster_core::shared_spec::SpecTable;
 use muster_proto::client::{Query, Request, RequestBody, Response};
 use muster_proto::{PROTOCOL, frame};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -38,12 +38,18 @@ pub enum ConnectError {
     Refused(#[from] Refusal),
 }
 
+/// Bytes that are read ahead: most users' own jobs are told in less.
+const AHEAD: usize = 4 << 10;
+
 /// An open conversation.
 #[derive(Debug)]
 pub struct Client {
     stream: UnixStream,
-    /// The frame that was read last.
-    frame: Vec<u8>,
+    /// What was read, and how much of that was taken.
+    bytes: Vec<u8>,
+    taken: usize,
+    /// Bytes to be read at once beyond what is known to come.
+    ahead: usize,
     /// Specifications that the answer which is being read has given so far.
     specs: SpecTable,
     /// Where it leads.
@@ -72,7 +78,9 @@ impl Client {
             })?;
         Ok(Client {
             stream,
-            frame: Vec::new(),
+            bytes: Vec::new(),
+            taken: 0,
+            ahead: 0,
             specs: SpecTable::default(),
             endpoint,
         })
@@ -126,10 +134,46 @@ impl Client {
         }
     }
 
+    /// From now on what comes may be read before [`Client::receive`] is called for it: only for conversations in which
+    /// nobody else waits for the stream.
+    pub(crate) fn read_ahead(&mut self) {
+        self.ahead = AHEAD;
+    }
+
     fn read(&mut self) -> io::Result<Response> {
-        await_answer(&self.stream);
-        frame::read_body(&mut self.stream, &mut self.frame)?;
-        frame::decode_in(&self.frame, &mut self.specs)
+        self.fill(4)?;
+        let header = self.bytes[self.taken..].first_chunk::<4>();
+        let length = frame::length(*header.expect("so many bytes are there"))?;
+        self.taken += 4;
+        self.fill(length)?;
+        let body = &self.bytes[self.taken..self.taken + length];
+        self.taken += length;
+        frame::decode_in(body, &mut self.specs)
+    }
+
+    /// Reads until so many bytes are there that were not taken.
+    fn fill(&mut self, wanted: usize) -> io::Result<()> {
+        let there = self.bytes.len() - self.taken;
+        if there >= wanted {
+            return Ok(());
+        }
+        self.bytes.drain(..self.taken);
+        self.taken = 0;
+        if there == 0 {
+            await_answer(&self.stream);
+        }
+        let mut have = there;
+        self.bytes.resize(wanted.max(self.ahead), 0);
+        while have < wanted {
+            match self.stream.read(&mut self.bytes[have..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => have += count,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.bytes.truncate(have);
+        Ok(())
     }
 
     /// One request, one response.

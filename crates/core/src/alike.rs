@@ -1,21 +1,22 @@
 //! Listings of records that are nearly the same. Whoever submits ten thousand jobs in a loop has records that differ in
-//! their numbers and times alone: after one of them, the others are told by what differs, some bytes each, which cost
-//! writer and reader a tenth of a whole record.
+//! their numbers and times alone: one of them is the form of the others, which are told by its place and by what differs,
+//! some bytes each. Who reads a listing sees form and numbers, too, and need not make a record of each.
 
 use crate::ids::JobId;
 use crate::job::Job;
 use crate::shared_spec::SpecCodec;
 use crate::time::Timestamp;
-use minicbor::data::Type;
 use minicbor::decode::Error;
 use minicbor::encode::Write;
 use minicbor::{Decode, Decoder, Encode, Encoder};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What of a record differs from the one before, in the first byte; a number for each follows in this order. Without
-/// [`NUMBER`] it is the next number, without the others it is the same.
+/// What of a record's numbers differs from the record before, in the first byte; a number for each follows in this order.
+/// Without [`NUMBER`] it is the next number, without the others it is the same.
 const NUMBER: u8 = 1;
-const SPEC: u8 = 2;
+/// Another form than that of the record before.
+const FORM: u8 = 2;
 const SUBMITTED: u8 = 4;
 /// Milliseconds from submission to eligibility.
 const ELIGIBLE: u8 = 8;
@@ -23,84 +24,310 @@ const PRIORITY: u8 = 16;
 const PREDICTED: u8 = 32;
 const EVALUATED: u8 = 64;
 
-/// Records to be written.
-#[derive(Debug, Default)]
-pub struct Records<'s> {
-    /// In the order of the answer.
-    pub jobs: Vec<&'s Job>,
-    /// Whether the reader understands runs of records that are told by what differs.
-    pub runs: bool,
+/// Forms that room is made for because a message says that they follow.
+const FORMS_AT_ONCE: usize = 1 << 10;
+
+/// Stands for no time.
+const NEVER: Timestamp = Timestamp(i64::MIN);
+
+/// What records of one form differ in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// The job's.
+    pub id: JobId,
+    /// When it was submitted.
+    pub submit_time: Timestamp,
+    /// Milliseconds from then until it was eligible; nothing is meant by it where the form is not.
+    waits_ms: i64,
+    /// Its priority.
+    pub priority: u32,
+    /// Likewise of the prediction.
+    predicted_s: u32,
+    /// When the scheduler looked at it, or [`NEVER`].
+    evaluated: Timestamp,
 }
 
-impl<C: SpecCodec> Encode<C> for Records<'_> {
+impl Numbers {
+    /// Those of a record.
+    pub fn of(job: &Job) -> Numbers {
+        let eligible = job.eligible_time.unwrap_or(job.submit_time);
+        Numbers {
+            id: job.id,
+            submit_time: job.submit_time,
+            waits_ms: eligible.0.wrapping_sub(job.submit_time.0),
+            priority: job.priority,
+            predicted_s: job.predicted_s.unwrap_or(0),
+            evaluated: job.last_sched_eval.unwrap_or(NEVER),
+        }
+    }
+
+    /// Makes a record of this form the one that has these numbers.
+    pub fn put(&self, job: &mut Job) {
+        job.id = self.id;
+        job.submit_time = self.submit_time;
+        let eligible = Timestamp(self.submit_time.0.wrapping_add(self.waits_ms));
+        job.eligible_time = job.eligible_time.map(|_| eligible);
+        job.priority = self.priority;
+        job.predicted_s = job.predicted_s.map(|_| self.predicted_s);
+        job.last_sched_eval = Some(self.evaluated).filter(|at| *at != NEVER);
+    }
+
+    /// The scheduler has looked at it since the record was written.
+    pub fn evaluated_at(&mut self, at: Timestamp) {
+        self.evaluated = at;
+    }
+}
+
+/// A listing as it is written: forms, and the records by what is their own.
+#[derive(Debug, Default)]
+pub struct Writer {
+    forms: Vec<u8>,
+    records: Vec<u8>,
+    /// The record before.
+    last: Record,
+    form_count: u32,
+    record_count: u32,
+}
+
+impl Writer {
+    /// How many records there are.
+    pub fn len(&self) -> u32 {
+        self.record_count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.record_count == 0
+    }
+
+    /// How many bytes they take.
+    pub fn bytes(&self) -> usize {
+        self.forms.len() + self.records.len()
+    }
+
+    /// Adds a form. Gives its place.
+    pub fn form<C: SpecCodec>(&mut self, job: &Job, codec: &mut C) -> u32 {
+        minicbor::encode_with(job, &mut self.forms, codec).expect("writing to memory cannot fail");
+        let form = self.form_count;
+        self.form_count += 1;
+        form
+    }
+
+    /// Adds a record of the form at that place.
+    pub fn record(&mut self, form: u32, numbers: &Numbers) {
+        let at = self.records.len();
+        self.records.push(0);
+        let (records, last) = (&mut self.records, &self.last.numbers);
+        let mut flags = 0;
+        let mut tell = |flag: u8, number: u64, usual: u64| {
+            if number != usual {
+                flags |= flag;
+                put(records, number);
+            }
+        };
+        tell(NUMBER, signed(last.id.0, numbers.id.0), signed(0, 1));
+        tell(FORM, far(self.last.form.into(), form.into()), 0);
+        let (was, is) = (last.submit_time.0, numbers.submit_time.0);
+        tell(SUBMITTED, far(was, is), 0);
+        tell(ELIGIBLE, far(last.waits_ms, numbers.waits_ms), 0);
+        let (was, is) = (last.priority, numbers.priority);
+        tell(PRIORITY, far(was.into(), is.into()), 0);
+        let (was, is) = (last.predicted_s, numbers.predicted_s);
+        tell(PREDICTED, far(was.into(), is.into()), 0);
+        let (was, is) = (last.evaluated.0, numbers.evaluated.0);
+        tell(EVALUATED, far(was, is), 0);
+        self.records[at] = flags;
+        let numbers = *numbers;
+        self.last = Record { form, numbers };
+        self.record_count += 1;
+    }
+}
+
+impl<C> Encode<C> for Writer {
+    fn encode<W: Write>(
+        &self,
+        e: &mut Encoder<W>,
+        _codec: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.array(2)?.array(self.form_count.into())?;
+        let forms = e.writer_mut().write_all(&self.forms);
+        forms.map_err(minicbor::encode::Error::write)?;
+        e.bytes(&self.records)?.ok()
+    }
+}
+
+/// Forms that were written, found by what their records share.
+#[derive(Debug, Default)]
+pub struct Forms<'s>(HashMap<usize, (u32, &'s Job)>);
+
+impl<'s> Forms<'s> {
+    /// The place of the form that a record is of; it is written if there is none yet.
+    pub fn of<C: SpecCodec>(&mut self, job: &'s Job, writer: &mut Writer, codec: &mut C) -> u32 {
+        let spec = Arc::as_ptr(&job.spec) as usize;
+        if let Some((form, like)) = self.0.get(&spec)
+            && alike(like, job)
+        {
+            return *form;
+        }
+        let form = writer.form(job, codec);
+        if job.alloc.is_none() {
+            self.0.insert(spec, (form, job));
+        }
+        form
+    }
+}
+
+/// A record of a listing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The place of its form.
+    pub form: u32,
+    /// What is its own.
+    pub numbers: Numbers,
+}
+
+/// A listing that was read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listed {
+    /// The forms, and how many records are of each.
+    pub forms: Vec<(Job, u32)>,
+    /// The records.
+    pub records: Records,
+}
+
+/// Records as they were written: what a hundred thousand of them differ in takes less than a megabyte.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Records(Vec<u8>);
+
+impl Records {
+    /// In order.
+    pub fn iter(&self) -> impl Iterator<Item = Record> {
+        let (mut rest, mut last) = (self.0.as_slice(), Record::default());
+        std::iter::from_fn(move || {
+            // They were read before, when they came.
+            follow(&mut rest, &mut last).ok().flatten()
+        })
+    }
+}
+
+impl Listed {
+    /// A job for each.
+    pub fn into_jobs(self) -> Vec<Job> {
+        let mut forms: Vec<(Option<Job>, u32)> = self
+            .forms
+            .into_iter()
+            .map(|(job, count)| (Some(job), count))
+            .collect();
+        let job = |record: Record| {
+            let (form, left) = forms.get_mut(record.form as usize)?;
+            *left -= 1;
+            let mut job = match *left {
+                // Nobody else is like it.
+                0 => form.take(),
+                _ => form.clone(),
+            }?;
+            record.numbers.put(&mut job);
+            Some(job)
+        };
+        self.records.iter().filter_map(job).collect()
+    }
+
+    /// Reads the records, to know that they can be read, and counts those of each form.
+    fn count(&mut self) -> Result<(), Error> {
+        let (mut rest, mut last) = (self.records.0.as_slice(), Record::default());
+        while let Some(record) = follow(&mut rest, &mut last)? {
+            let form = self.forms.get_mut(record.form as usize);
+            let (_, count) = form.ok_or_else(|| {
+                let text = format!("record of form {}, which is not there", record.form);
+                Error::message(text)
+            })?;
+            *count += 1;
+        }
+        Ok(())
+    }
+}
+
+impl From<Vec<Job>> for Listed {
+    fn from(jobs: Vec<Job>) -> Listed {
+        let mut writer = Writer::default();
+        for (form, job) in (0..).zip(&jobs) {
+            writer.record(form, &Numbers::of(job));
+        }
+        Listed {
+            forms: jobs.into_iter().map(|job| (job, 1)).collect(),
+            records: Records(writer.records),
+        }
+    }
+}
+
+impl<C: SpecCodec> Encode<C> for Listed {
     fn encode<W: Write>(
         &self,
         e: &mut Encoder<W>,
         codec: &mut C,
     ) -> Result<(), minicbor::encode::Error<W::Error>> {
-        if !self.runs {
-            e.array(self.jobs.len() as u64)?;
-            return self.jobs.iter().try_for_each(|job| job.encode(e, codec));
-        }
-        e.begin_array()?;
-        let mut run = Vec::new();
-        let mut before: Option<&Job> = None;
-        for job in &self.jobs {
-            let told = before.is_some_and(|before| differ(before, job, codec, &mut run));
-            if !told {
-                end_run(e, &mut run)?;
-                job.encode(e, codec)?;
-            }
-            before = Some(job);
-        }
-        end_run(e, &mut run)?;
-        e.end()?.ok()
+        e.array(2)?.array(self.forms.len() as u64)?;
+        let mut forms = self.forms.iter();
+        forms.try_for_each(|(job, _)| job.encode(e, codec))?;
+        e.bytes(&self.records.0)?.ok()
     }
 }
 
-fn end_run<W: Write>(
-    e: &mut Encoder<W>,
-    run: &mut Vec<u8>,
-) -> Result<(), minicbor::encode::Error<W::Error>> {
-    if !run.is_empty() {
-        e.bytes(run)?;
-        run.clear();
-    }
-    Ok(())
-}
-
-/// Reads what [`Records`] wrote.
-///
-/// # Errors
-/// Not records.
-pub fn decode<C: SpecCodec>(d: &mut Decoder<'_>, codec: &mut C) -> Result<Vec<Job>, Error> {
-    let mut left = d.array()?;
-    let mut jobs = Vec::new();
-    while left != Some(0) {
-        match d.datatype()? {
-            Type::Break => {
-                d.skip()?;
-                break;
-            }
-            Type::Bytes => follow(d.bytes()?, codec, &mut jobs)?,
-            _ => jobs.push(Job::decode(d, codec)?),
+impl<'b, C: SpecCodec> Decode<'b, C> for Listed {
+    fn decode(d: &mut Decoder<'b>, codec: &mut C) -> Result<Listed, Error> {
+        let damaged = || Error::message("a listing is forms and records");
+        if d.array()? != Some(2) {
+            return Err(damaged());
         }
-        left = left.map(|left| left - 1);
+        let count = d.array()?.ok_or_else(damaged)?;
+        // Room for all: most of a kilobyte each, they are not to be moved again and again. No part has more.
+        let mut forms = Vec::with_capacity(usize::try_from(count).unwrap_or(0).min(FORMS_AT_ONCE));
+        for _ in 0..count {
+            forms.push((Job::decode(d, codec)?, 0));
+        }
+        let mut listed = Listed {
+            forms,
+            records: Records(d.bytes()?.to_vec()),
+        };
+        listed.count()?;
+        Ok(listed)
     }
-    Ok(jobs)
 }
 
-/// Whether a record is like the one before in everything that is not told by a number. Every field is named, so that a
-/// new one is not forgotten.
-fn alike(a: &Job, b: &Job) -> bool {
+/// The next record, if there is one.
+#[inline]
+fn follow(from: &mut &[u8], last: &mut Record) -> Result<Option<Record>, Error> {
+    let Some((&flags, rest)) = from.split_first() else {
+        return Ok(None);
+    };
+    *from = rest;
+    let mut told = |flag: u8, usual: u64| match flags & flag {
+        0 => Ok(usual),
+        _ => take(from),
+    };
+    let time = |was: i64, by| moved(was.cast_unsigned(), by).cast_signed();
+    let small = |was: u32, by| moved(was.into(), by) as u32;
+    let numbers = &mut last.numbers;
+    numbers.id.0 = moved(numbers.id.0, told(NUMBER, signed(0, 1))?);
+    last.form = small(last.form, told(FORM, 0)?);
+    numbers.submit_time.0 = time(numbers.submit_time.0, told(SUBMITTED, 0)?);
+    numbers.waits_ms = time(numbers.waits_ms, told(ELIGIBLE, 0)?);
+    numbers.priority = small(numbers.priority, told(PRIORITY, 0)?);
+    numbers.predicted_s = small(numbers.predicted_s, told(PREDICTED, 0)?);
+    numbers.evaluated.0 = time(numbers.evaluated.0, told(EVALUATED, 0)?);
+    Ok(Some(*last))
+}
+
+/// Whether two records differ in [`Numbers`] at most. Every field is named, so that a new one is not forgotten.
+pub fn alike(a: &Job, b: &Job) -> bool {
     let Job {
         id: _,
-        spec: _,
+        spec,
         submit_time: _,
         priority: _,
         eligible_time,
         predicted_s,
-        last_sched_eval,
+        last_sched_eval: _,
         array,
         state,
         completing,
@@ -146,9 +373,9 @@ fn alike(a: &Job, b: &Job) -> bool {
         resizes,
         accrual,
     } = a;
-    let told = eligible_time.is_some() == b.eligible_time.is_some()
-        && predicted_s.is_some() == b.predicted_s.is_some()
-        && last_sched_eval.is_some() == b.last_sched_eval.is_some();
+    let told = Arc::ptr_eq(spec, &b.spec)
+        && eligible_time.is_some() == b.eligible_time.is_some()
+        && predicted_s.is_some() == b.predicted_s.is_some();
     let life = *state == b.state
         && *reason == b.reason
         && *completing == b.completing
@@ -198,93 +425,15 @@ fn alike(a: &Job, b: &Job) -> bool {
     told && life && place && wishes
 }
 
-/// Appends what of a record differs from the one before; false if that cannot be told in numbers.
-fn differ<C: SpecCodec>(before: &Job, job: &Job, codec: &C, out: &mut Vec<u8>) -> bool {
-    let same_spec = Arc::ptr_eq(&before.spec, &job.spec);
-    let spec = match same_spec {
-        true => Some(0),
-        false => codec.place(&job.spec),
-    };
-    let (Some(spec), true) = (spec, alike(before, job)) else {
-        return false;
-    };
-    let at = out.len();
-    out.push(0);
-    let mut flags = 0;
-    let mut tell = |flag: u8, number: u64, usual: u64| {
-        if number != usual {
-            flags |= flag;
-            put(out, number);
-        }
-    };
-    tell(NUMBER, signed(before.id.0, job.id.0), signed(0, 1));
-    if !same_spec {
-        // Of the first specification the place is 0, too.
-        tell(SPEC, u64::from(spec) + 1, 0);
-    }
-    let time = |time: Timestamp| time.0.cast_unsigned();
-    let (was, is) = (time(before.submit_time), time(job.submit_time));
-    tell(SUBMITTED, signed(was, is), 0);
-    let optional = |of: Option<Timestamp>| of.map_or(0, time);
-    tell(ELIGIBLE, signed(waits(before), waits(job)), 0);
-    let priority = (u64::from(before.priority), u64::from(job.priority));
-    tell(PRIORITY, signed(priority.0, priority.1), 0);
-    let predicted = |job: &Job| u64::from(job.predicted_s.unwrap_or(0));
-    tell(PREDICTED, signed(predicted(before), predicted(job)), 0);
-    let evaluated = |job: &Job| optional(job.last_sched_eval);
-    tell(EVALUATED, signed(evaluated(before), evaluated(job)), 0);
-    out[at] = flags;
-    true
-}
-
-/// From submission to eligibility.
-fn waits(job: &Job) -> u64 {
-    let eligible = job.eligible_time.unwrap_or(job.submit_time);
-    eligible.0.wrapping_sub(job.submit_time.0).cast_unsigned()
-}
-
-/// Appends the records of a run.
-fn follow<C: SpecCodec>(mut run: &[u8], codec: &C, jobs: &mut Vec<Job>) -> Result<(), Error> {
-    while let Some((flags, rest)) = run.split_first() {
-        run = rest;
-        let before = jobs.last().ok_or_else(|| {
-            Error::message("records follow one that is not there: the answer is damaged")
-        })?;
-        let mut told = |flag: u8, usual: u64| match flags & flag {
-            0 => Ok(usual),
-            _ => take(&mut run),
-        };
-        let number = told(NUMBER, signed(0, 1))?;
-        let spec = told(SPEC, 0)?;
-        let mut job = before.clone();
-        job.id = JobId(moved(before.id.0, number));
-        if let Some(place) = spec.checked_sub(1) {
-            let found = u32::try_from(place).ok().and_then(|place| codec.at(place));
-            job.spec = found.ok_or_else(|| {
-                let text = format!("specification {place} is named before it is given");
-                Error::message(text)
-            })?;
-        }
-        let time = |was: Timestamp, by| Timestamp(moved(was.0.cast_unsigned(), by).cast_signed());
-        job.submit_time = time(before.submit_time, told(SUBMITTED, 0)?);
-        let waits = moved(waits(before), told(ELIGIBLE, 0)?).cast_signed();
-        let eligible = Timestamp(job.submit_time.0.wrapping_add(waits));
-        job.eligible_time = before.eligible_time.map(|_| eligible);
-        let small = |was: u32, by| moved(u64::from(was), by) as u32;
-        job.priority = small(before.priority, told(PRIORITY, 0)?);
-        let by = told(PREDICTED, 0)?;
-        job.predicted_s = before.predicted_s.map(|was| small(was, by));
-        let by = told(EVALUATED, 0)?;
-        job.last_sched_eval = before.last_sched_eval.map(|was| time(was, by));
-        jobs.push(job);
-    }
-    Ok(())
-}
-
 /// The way from one number to another: small for small steps in either direction.
 fn signed(from: u64, to: u64) -> u64 {
     let by = to.wrapping_sub(from).cast_signed();
     ((by << 1) ^ (by >> 63)).cast_unsigned()
+}
+
+/// The same between numbers of either sign.
+fn far(from: i64, to: i64) -> u64 {
+    signed(from.cast_unsigned(), to.cast_unsigned())
 }
 
 /// The number that lies that far from another.
@@ -302,7 +451,19 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
+#[inline]
 fn take(from: &mut &[u8]) -> Result<u64, Error> {
+    match from.split_first() {
+        // Most of them.
+        Some((byte, rest)) if *byte < 0x80 => {
+            *from = rest;
+            Ok((*byte).into())
+        }
+        _ => take_long(from),
+    }
+}
+
+fn take_long(from: &mut &[u8]) -> Result<u64, Error> {
     let mut number = 0;
     for shift in (0..u64::BITS).step_by(7) {
         let Some((byte, rest)) = from.split_first() else {
@@ -314,7 +475,7 @@ fn take(from: &mut &[u8]) -> Result<u64, Error> {
             return Ok(number);
         }
     }
-    Err(Error::message("a run of records ends within a number"))
+    Err(Error::message("records end within a number"))
 }
 
 #[cfg(test)]

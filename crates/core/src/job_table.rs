@@ -10,12 +10,35 @@ use std::ops::Index;
 /// Numbers of a page.
 const PAGE: u64 = 64;
 
-/// Records of jobs, in order of their numbers.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Changes that are noted at most; a reader of more had better look at everything.
+const NOTED_MAX: usize = 1 << 16;
+
+/// Records of jobs, in order of their numbers. What can change of them is changed through this, so that it can note which
+/// did.
+#[derive(Debug, Default)]
 pub struct JobTable {
     /// By the page's number, without pages that have no job.
     pages: Vec<(u64, Box<Page>)>,
     len: usize,
+    /// Numbers of those that were added, taken out or lent to be changed since somebody asked, while they are few.
+    noted: Option<Vec<JobId>>,
+}
+
+/// A copy is of the records; nobody has asked it what changed.
+impl Clone for JobTable {
+    fn clone(&self) -> JobTable {
+        JobTable {
+            pages: self.pages.clone(),
+            len: self.len,
+            noted: None,
+        }
+    }
+}
+
+impl PartialEq for JobTable {
+    fn eq(&self, other: &JobTable) -> bool {
+        self.pages == other.pages
+    }
 }
 
 /// Jobs with consecutive numbers.
@@ -31,6 +54,28 @@ fn place(id: JobId) -> (u64, usize) {
 }
 
 impl JobTable {
+    /// Which may have changed since this was asked last, in no order; nothing if it was not, or if they are too many. From
+    /// now on changes are noted.
+    pub fn take_changed(&mut self) -> Option<Vec<JobId>> {
+        self.noted.replace(Vec::new())
+    }
+
+    /// Whether changes are being noted: [`JobTable::take_changed`] will tell them.
+    pub fn is_noting(&self) -> bool {
+        self.noted.is_some()
+    }
+
+    fn note(&mut self, id: JobId) {
+        if let Some(noted) = &mut self.noted
+            && noted.last() != Some(&id)
+        {
+            match noted.len() < NOTED_MAX {
+                true => noted.push(id),
+                false => self.noted = None,
+            }
+        }
+    }
+
     /// Where the page of that number is, or would be.
     #[inline]
     fn find(&self, page: u64) -> Result<usize, usize> {
@@ -60,6 +105,7 @@ impl JobTable {
     /// The same, to be changed.
     #[inline]
     pub fn get_mut(&mut self, id: &JobId) -> Option<&mut Job> {
+        self.note(*id);
         let (page, at) = place(*id);
         let found = self.find(page).ok()?;
         self.pages[found].1.jobs[at].as_deref_mut()
@@ -99,6 +145,7 @@ impl JobTable {
     /// Adds a record, whose number this is; the one that had its number before, if one did.
     pub fn insert(&mut self, id: JobId, job: Job) -> Option<Job> {
         debug_assert_eq!(id, job.id, "a record lies under its own number");
+        self.note(id);
         let (page, at) = place(id);
         let found = self.find(page).unwrap_or_else(|before| {
             let empty = Page {
@@ -119,6 +166,7 @@ impl JobTable {
 
     /// Takes a record out.
     pub fn remove(&mut self, id: &JobId) -> Option<Job> {
+        self.note(*id);
         let (page, at) = place(*id);
         let found = self.find(page).ok()?;
         let page = &mut self.pages[found].1;
@@ -164,6 +212,33 @@ mod tests {
     fn job(id: u64, at: i64) -> Job {
         let spec = Arc::new(JobSpec::default());
         Job::new(JobId(id), spec, TimeLimit::Unlimited, Timestamp(at))
+    }
+
+    #[test]
+    fn what_changes_is_told_to_who_asks() {
+        let mut jobs: JobTable = (1..9).map(|id| (JobId(id), job(id, 0))).collect();
+        assert_eq!(jobs.take_changed(), None);
+        assert_eq!(jobs.take_changed(), Some(Vec::new()));
+        jobs.insert(JobId(9), job(9, 0));
+        jobs.get_mut(&JobId(2)).unwrap().priority = 1;
+        jobs.get_mut(&JobId(2)).unwrap().priority = 2;
+        jobs.remove(&JobId(1));
+        assert_eq!(jobs.get(&JobId(3)).map(|job| job.id), Some(JobId(3)));
+        let copy = jobs.clone();
+        assert!(copy == jobs && !copy.is_noting());
+        assert_eq!(jobs.take_changed(), Some([9, 2, 1].map(JobId).to_vec()));
+    }
+
+    #[test]
+    fn nobody_is_told_of_too_many() {
+        let mut jobs: JobTable = (1..3).map(|id| (JobId(id), job(id, 0))).collect();
+        jobs.take_changed();
+        for n in 0..=NOTED_MAX as u64 {
+            jobs.get_mut(&JobId(1 + n % 2));
+        }
+        assert!(!jobs.is_noting());
+        assert_eq!(jobs.take_changed(), None);
+        assert!(jobs.is_noting());
     }
 
     proptest! {

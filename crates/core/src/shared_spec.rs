@@ -27,16 +27,6 @@ pub trait SpecCodec {
     /// # Errors
     /// Not a specification.
     fn read(&mut self, d: &mut Decoder<'_>) -> Result<Arc<JobSpec>, minicbor::decode::Error>;
-
-    /// The place among those written so far of a specification that was.
-    fn place(&self, _spec: &Arc<JobSpec>) -> Option<u32> {
-        None
-    }
-
-    /// The specification at a place among those read so far.
-    fn at(&self, _place: u32) -> Option<Arc<JobSpec>> {
-        None
-    }
 }
 
 /// Every job carries its own.
@@ -61,6 +51,19 @@ pub struct SpecTable {
     /// Keeps what `places` tells by address.
     specs: Vec<Arc<JobSpec>>,
     places: HashMap<usize, u32>,
+}
+
+impl SpecTable {
+    /// The place among those written so far of a specification that was.
+    fn place(&self, spec: &Arc<JobSpec>) -> Option<u32> {
+        let address = Arc::as_ptr(spec) as usize;
+        self.places.get(&address).copied()
+    }
+
+    /// The specification at a place among those read so far.
+    fn at(&self, place: u32) -> Option<Arc<JobSpec>> {
+        self.specs.get(place as usize).cloned()
+    }
 }
 
 impl SpecCodec for SpecTable {
@@ -90,15 +93,6 @@ impl SpecCodec for SpecTable {
         let spec = Arc::new(JobSpec::decode(d, &mut ())?);
         self.specs.push(Arc::clone(&spec));
         Ok(spec)
-    }
-
-    fn place(&self, spec: &Arc<JobSpec>) -> Option<u32> {
-        let address = Arc::as_ptr(spec) as usize;
-        self.places.get(&address).copied()
-    }
-
-    fn at(&self, place: u32) -> Option<Arc<JobSpec>> {
-        self.specs.get(place as usize).cloned()
     }
 }
 

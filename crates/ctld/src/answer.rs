@@ -1,229 +1,37 @@
 //! Answers to reads, from a state. Large ones leave in parts, so that a client can begin and memory stays bounded.
 
+mod jobs;
+mod rows;
+
 use crate::keys::Keys;
 use crate::writer::{addresses, cluster_name, components, now};
-use muster_core::alike::Records;
 use muster_core::command::Identity;
-use muster_core::config::{ClusterConfig, PartitionConfig};
+use muster_core::config::ClusterConfig;
 use muster_core::cpuset::CpuSet;
 use muster_core::event::Event;
-use muster_core::het::HetPart;
 use muster_core::ids::{JobId, NodeIdx};
 use muster_core::job::{ArrayRole, Job, JobState};
 use muster_core::priority::Scale;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::reservation::{Flags, Reservation};
-use muster_core::shared_spec::SpecTable;
 use muster_core::state::{ArrayInfo, State};
 use muster_core::time::Timestamp;
 use muster_proto::client::{
-    AccountsAnswer, AllocationInfo, ClusterPart, Diag, JobFilter, JobPriority, JobsPartRef,
-    JobsResponse, Pong, PrioritiesAnswer, ReservationsAnswer, Response,
+    AccountsAnswer, AllocationInfo, ClusterPart, Diag, JobPriority, Pong, PrioritiesAnswer,
+    ReservationsAnswer, Response,
 };
-use muster_proto::frame;
-use muster_sched::forecast::Forecast;
-use std::collections::{BTreeSet, HashMap};
 
-/// Records in one part of an answer.
+pub(crate) use jobs::jobs;
+pub(crate) use rows::Rows;
+
+/// Nodes in one part of an answer.
 const PART: usize = 200;
-/// The same where most are told by what differs from the one before.
-const PART_OF_RUNS: usize = 1000;
-
-/// Records of the queue that match a filter, as frames. Specifications are written once.
-pub(crate) fn jobs(
-    state: &State,
-    filter: &JobFilter,
-    starts: Option<&Forecast>,
-    send: &mut impl FnMut(Vec<u8>),
-) {
-    let mut answer = JobsAnswer {
-        state,
-        filter,
-        part: begun(filter),
-        arrays: BTreeSet::new(),
-        specs: SpecTable::default(),
-        scale: Scale::new(state),
-        evaluated: (state.partitions.iter().zip(&state.evaluated))
-            .map(|(partition, at)| (partition.name.as_str(), *at))
-            .collect(),
-        starts,
-        send,
-    };
-    let active = |id| &state.jobs[id];
-    match (filter.ids.is_empty(), filter.active) {
-        (true, true) if !filter.uids.is_empty() => answer.add_of_owners(),
-        (true, true) => answer.add_all(state.pending.union(&state.active).map(active)),
-        (true, false) => answer.add_all(state.jobs.values()),
-        (false, _) => answer.add_named(),
-    }
-    answer.leave(false);
-}
-
-/// An answer that is being written.
-struct JobsAnswer<'s, S> {
-    state: &'s State,
-    filter: &'s JobFilter,
-    part: JobsPartRef<'s>,
-    /// Arrays told of so far.
-    arrays: BTreeSet<JobId>,
-    specs: SpecTable,
-    scale: Option<Scale>,
-    /// When the scheduler looked at each partition.
-    evaluated: HashMap<&'s str, Timestamp>,
-    starts: Option<&'s Forecast>,
-    send: &'s mut S,
-}
-
-impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
-    fn add_all(&mut self, jobs: impl Iterator<Item = &'s Job>) {
-        jobs.for_each(|job| self.add(job));
-    }
-
-    /// Records of some users that are not over, without a look at those of others, nor at those that wait if they are
-    /// not asked for.
-    fn add_of_owners(&mut self) {
-        let state = self.state;
-        let states = &self.filter.states;
-        if !states.is_empty() && !states.contains(&JobState::Pending) {
-            return self.add_all(state.active.iter().filter_map(|id| state.jobs.get(id)));
-        }
-        let owned = |uid: &u32| state.by_owner.get(uid);
-        let names = self.filter.uids.iter().filter_map(owned);
-        let records = names.flat_map(|names| names.values().flatten());
-        let ids: BTreeSet<JobId> = records.map(|(_, id)| *id).collect();
-        self.add_all(ids.into_iter().filter_map(|id| state.jobs.get(&id)));
-    }
-
-    fn add_named(&mut self) {
-        let state = self.state;
-        let mut ids = BTreeSet::new();
-        for &id in &self.filter.ids {
-            let before = ids.len();
-            if let Some(info) = state.arrays.get(&id) {
-                ids.extend(info.tasks.values().copied());
-            }
-            if let Some(job) = state.jobs.get(&id) {
-                ids.insert(id);
-                // A leader stands for all components.
-                let led = job.het.filter(|part| part.leads());
-                ids.extend(led.into_iter().flat_map(HetPart::ids));
-            } else if ids.len() == before && !state.arrays.contains_key(&id) {
-                self.part.unknown.push(id);
-            }
-        }
-        self.add_all(ids.into_iter().filter_map(|id| state.jobs.get(&id)));
-    }
-
-    fn add(&mut self, job: &'s Job) {
-        if !matches(job, self.filter) {
-            return;
-        }
-        let base = match job.array {
-            ArrayRole::Task { base, .. } => Some(base),
-            ArrayRole::Pending { .. } => Some(job.id),
-            ArrayRole::None => None,
-        };
-        if let Some(base) = base
-            && self.arrays.insert(base)
-            && let Some(info) = self.state.arrays.get(&base)
-        {
-            self.part.arrays.push((base, info.without_tasks()));
-        }
-        if let Some(scale) = self
-            .scale
-            .as_ref()
-            .filter(|_| job.state == JobState::Pending)
-        {
-            let place = u32::try_from(self.part.jobs.jobs.len()).unwrap_or(u32::MAX);
-            let priority = self.state.priority_of(Some(scale), job);
-            self.part.priorities.push((place, priority));
-        }
-        if let Some(start) = self.starts.and_then(|starts| starts.starts.get(&job.id)) {
-            let place = u32::try_from(self.part.jobs.jobs.len()).unwrap_or(u32::MAX);
-            if job.state == JobState::Pending {
-                self.part.starts.push((place, start.clone()));
-            }
-        }
-        self.add_evaluated(job);
-        self.part.jobs.jobs.push(job);
-        let most = match self.filter.runs {
-            true => PART_OF_RUNS,
-            false => PART,
-        };
-        if self.part.jobs.jobs.len() == most {
-            self.leave(true);
-        }
-    }
-
-    /// Records that follow each other were often looked at together.
-    fn add_evaluated(&mut self, job: &Job) {
-        if !job.is_startable() || job.priority == 0 {
-            return;
-        }
-        let partitions = match job.spec.partitions.as_slice() {
-            [] => std::slice::from_ref(&job.partition),
-            several => several,
-        };
-        let known = partitions.iter();
-        let known = known.filter_map(|name| self.evaluated.get(name.as_str()));
-        let Some(&at) = known.max().filter(|at| **at >= job.submit_time) else {
-            return;
-        };
-        let place = u32::try_from(self.part.jobs.jobs.len()).unwrap_or(u32::MAX);
-        match self.part.evaluated.last_mut() {
-            Some((_, end, before)) if *end == place && *before == at => *end += 1,
-            _ => self.part.evaluated.push((place, place + 1, at)),
-        }
-    }
-
-    /// Sends the part. What names nothing is told with the last.
-    fn leave(&mut self, more: bool) {
-        self.part.more = more;
-        self.part.now = now();
-        let unknown = if more {
-            std::mem::take(&mut self.part.unknown)
-        } else {
-            Vec::new()
-        };
-        let next = JobsPartRef {
-            unknown,
-            ..begun(self.filter)
-        };
-        let part = std::mem::replace(&mut self.part, next);
-        (self.send)(frame::encode_in(&JobsResponse::Jobs(part), &mut self.specs));
-    }
-}
-
-/// A part without records.
-fn begun<'s>(filter: &JobFilter) -> JobsPartRef<'s> {
-    let jobs = Records {
-        jobs: Vec::new(),
-        runs: filter.runs,
-    };
-    JobsPartRef {
-        jobs,
-        ..JobsPartRef::default()
-    }
-}
-
-fn matches(job: &Job, filter: &JobFilter) -> bool {
-    (filter.uids.is_empty() || filter.uids.contains(&job.spec.owner.uid))
-        && (!filter.active || !job.state.is_ended() || job.completing)
-        && (filter.states.is_empty() || filter.states.contains(&job.state))
-        && (filter.partitions.is_empty()
-            || filter.partitions.contains(&job.partition)
-            || job
-                .spec
-                .partitions
-                .iter()
-                .any(|p| filter.partitions.contains(p)))
-}
 
 /// Partitions and settings as listings of jobs need them, made once until one of them changes: with the first of the
 /// nodes of each partition, whatever their number.
 #[derive(Default)]
 pub(crate) struct Head {
-    made: Option<(Vec<PartitionConfig>, Option<Box<ClusterConfig>>)>,
+    made: Option<Response>,
 }
 
 impl Head {
@@ -240,20 +48,18 @@ impl Head {
     }
 
     /// The answer.
-    pub(crate) fn answer(&mut self, state: &State) -> Response {
-        let (partitions, config) = self.made.get_or_insert_with(|| {
+    pub(crate) fn answer(&mut self, state: &State) -> &Response {
+        let made = self.made.get_or_insert_with(|| {
             let mut part = head(state);
             for partition in &mut part.partitions {
                 partition.nodes.truncate(1);
             }
-            (part.partitions, part.config)
+            Response::Cluster(Box::new(part))
         });
-        Response::Cluster(Box::new(ClusterPart {
-            partitions: partitions.clone(),
-            config: config.clone(),
-            now: now(),
-            ..ClusterPart::default()
-        }))
+        if let Response::Cluster(part) = made {
+            part.now = now();
+        }
+        made
     }
 }
 

@@ -500,7 +500,7 @@ fn kind(body: &RequestBody) -> &'static str {
         },
         RequestBody::Query(query) => match **query {
             Query::Ping => "REQUEST_PING",
-            Query::Jobs(_) => "REQUEST_JOB_INFO",
+            Query::Jobs(_) | Query::Listing(_) => "REQUEST_JOB_INFO",
             Query::Cluster => "REQUEST_NODE_INFO",
             Query::Partitions => "REQUEST_PARTITION_INFO",
             Query::Config => "REQUEST_BUILD_INFO",

@@ -83,6 +83,8 @@ pub(crate) struct Replica {
     pub questions: Turns<Question>,
     /// What every listing of jobs begins with.
     pub head: answer::Head,
+    /// What listings say of the jobs that are not over.
+    pub rows: answer::Rows,
 }
 
 /// A question, and where its answer goes.
@@ -204,6 +206,7 @@ impl Replica {
             self.programs.heard(&self.state, event);
             self.head.heard(event);
         }
+        self.rows.drop_if_lost(&self.state);
         self.programs.power_nodes(&self.state);
         if events.is_empty() {
             return;
@@ -237,7 +240,10 @@ impl Replica {
     fn query(&mut self, identity: &Identity, query: &Query, out: &mpsc::UnboundedSender<Vec<u8>>) {
         let mut send = |response: Response| drop(out.send(frame::encode(&response)));
         match query {
-            Query::Jobs(filter) if filter.starts => {
+            Query::Jobs(filter) | Query::Listing(filter) if filter.starts => {
+                if matches!(query, Query::Listing(_)) {
+                    let _ = out.send(frame::encode(self.head.answer(&self.state)));
+                }
                 // Worked out on another thread; the question waits there, not this one.
                 let position = self.position;
                 let asked = (filter.clone(), out.clone());
@@ -245,10 +251,10 @@ impl Replica {
                     self.jobs(&filter, &out);
                 }
             }
-            Query::Jobs(filter) => self.list(filter, out.clone()),
+            Query::Jobs(filter) | Query::Listing(filter) => self.list(query, filter, out),
             Query::Why(job) => self.forecaster.explain(&self.state, *job, out.clone()),
             Query::Cluster => answer::cluster(&self.state, &mut send),
-            Query::Partitions => send(self.head.answer(&self.state)),
+            Query::Partitions => drop(out.send(frame::encode(self.head.answer(&self.state)))),
             Query::Accounts => send(answer::accounts(&self.state)),
             Query::Priorities => send(answer::priorities(&self.state)),
             Query::Reservations => send(answer::reservations(&self.state)),
@@ -301,11 +307,25 @@ impl Replica {
     }
 
     /// Answers a question for jobs, and all others that wait for the same.
-    fn list(&mut self, filter: &JobFilter, first: mpsc::UnboundedSender<Vec<u8>>) {
-        let same = |question: &Question| matches!(&*question.query, Query::Jobs(f) if f == filter);
+    fn list(&mut self, query: &Query, filter: &JobFilter, first: &mpsc::UnboundedSender<Vec<u8>>) {
+        let same = |question: &Question| &*question.query == query;
         let others = self.questions.take_all(same);
         let others: Vec<_> = others.into_iter().map(|question| question.answer).collect();
-        answer::jobs(&self.state, filter, None, &mut |frame: Vec<u8>| {
+        let of_all = filter.active && filter.ids.is_empty();
+        if of_all {
+            self.rows.follow(&mut self.state);
+        }
+        let mut begun = match query {
+            Query::Listing(_) => frame::encode(self.head.answer(&self.state)),
+            _ => Vec::new(),
+        };
+        let rows = Some(&self.rows).filter(|_| of_all);
+        answer::jobs(&self.state, rows, filter, None, &mut |frame: Vec<u8>| {
+            // What comes first leaves with what follows: that wakes a client once.
+            let frame = match begun.is_empty() {
+                true => frame,
+                false => [std::mem::take(&mut begun), frame].concat(),
+            };
             for other in &others {
                 let _ = other.send(frame.clone());
             }
@@ -316,7 +336,7 @@ impl Replica {
     fn jobs(&self, filter: &JobFilter, out: &mpsc::UnboundedSender<Vec<u8>>) {
         let starts = self.forecaster.starts().filter(|_| filter.starts);
         let mut send = |frame| drop(out.send(frame));
-        answer::jobs(&self.state, filter, starts, &mut send);
+        answer::jobs(&self.state, None, filter, starts, &mut send);
     }
 
     /// Writes a snapshot when enough happened since the last. The state is encoded here; a thread of its own writes

@@ -102,6 +102,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         forecaster: Forecaster::start(to_replica.clone()).context("no thread for forecasts")?,
         questions: Turns::default(),
         head: answer::Head::default(),
+        rows: answer::Rows::default(),
     };
     let writer = Writer::new(Parts {
         state: recovered.state,

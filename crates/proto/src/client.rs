@@ -4,7 +4,7 @@ use crate::acct::{AcctJob, AcctQuery};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::accounts::Accounts;
-use muster_core::alike::Records;
+use muster_core::alike::{Listed, Writer};
 use muster_core::command::{Reply, UserCommand};
 use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::explain::{ExpectedStart, Explanation};
@@ -125,6 +125,9 @@ pub enum Query {
     /// Licenses: one [`Response::Licenses`].
     #[n(220)]
     Licenses,
+    /// What listings of jobs need, asked at once: the answer to `Partitions`, then that to `Jobs`.
+    #[n(250)]
+    Listing(#[n(0)] JobFilter),
     /// Why a job waits, and what would start it sooner: one [`Response::Why`].
     #[n(240)]
     Why(#[n(0)] JobId),
@@ -153,10 +156,6 @@ pub struct JobFilter {
     #[n(5)]
     #[cbor(default)]
     pub starts: bool,
-    /// Whether the client understands runs of records that are told by what differs ([`muster_core::alike`]).
-    #[n(6)]
-    #[cbor(default)]
-    pub runs: bool,
 }
 
 /// The controller's answer.
@@ -342,8 +341,7 @@ pub struct Pong {
 pub struct JobsPart {
     /// The records, by number.
     #[n(0)]
-    #[cbor(decode_with = "muster_core::alike::decode")]
-    pub jobs: Vec<Job>,
+    pub jobs: Listed,
     /// Arrays of which a record is in the answer.
     #[n(1)]
     pub arrays: Vec<(JobId, ArrayInfo)>,
@@ -356,36 +354,26 @@ pub struct JobsPart {
     /// The controller's time.
     #[n(4)]
     pub now: Timestamp,
-    /// Priorities that are worked out: place in `jobs`, priority.
+    /// Expected starts: place in `jobs`, start.
     #[n(5)]
     #[cbor(default)]
-    pub priorities: Vec<(u32, u32)>,
-    /// Expected starts: place in `jobs`, start.
-    #[n(6)]
-    #[cbor(default)]
     pub starts: Vec<(u32, ExpectedStart)>,
-    /// When the scheduler looked at records last: place in `jobs` of the first and of one past the last, time.
-    #[n(7)]
-    #[cbor(default)]
-    pub evaluated: Vec<(u32, u32, Timestamp)>,
 }
 
 /// [`Response::Jobs`] as the controller writes it: from the records where they lie.
 #[derive(Debug, Encode)]
-#[cbor(context_bound = "muster_core::shared_spec::SpecCodec")]
-pub enum JobsResponse<'s> {
+pub enum JobsResponse {
     /// One part.
     #[n(3)]
-    Jobs(#[n(0)] JobsPartRef<'s>),
+    Jobs(#[n(0)] WrittenPart),
 }
 
-/// [`JobsPart`], borrowed.
+/// [`JobsPart`], of records that are written already.
 #[derive(Debug, Default, Encode)]
-#[cbor(context_bound = "muster_core::shared_spec::SpecCodec")]
-pub struct JobsPartRef<'s> {
+pub struct WrittenPart {
     /// The records, by number.
     #[n(0)]
-    pub jobs: Records<'s>,
+    pub jobs: Writer,
     /// Arrays of which a record is in the answer.
     #[n(1)]
     pub arrays: Vec<(JobId, ArrayInfo)>,
@@ -398,18 +386,10 @@ pub struct JobsPartRef<'s> {
     /// The controller's time.
     #[n(4)]
     pub now: Timestamp,
-    /// Priorities that are worked out: place in `jobs`, priority.
+    /// Expected starts: place in `jobs`, start.
     #[n(5)]
     #[cbor(default)]
-    pub priorities: Vec<(u32, u32)>,
-    /// Expected starts: place in `jobs`, start.
-    #[n(6)]
-    #[cbor(default)]
     pub starts: Vec<(u32, ExpectedStart)>,
-    /// When the scheduler looked at records last: place in `jobs` of the first and of one past the last, time.
-    #[n(7)]
-    #[cbor(default)]
-    pub evaluated: Vec<(u32, u32, Timestamp)>,
 }
 
 /// Nodes, partitions and settings.
@@ -604,6 +584,7 @@ pub struct StepTarget {
 mod tests {
     use super::*;
     use crate::frame;
+    use muster_core::alike::{Forms, Numbers};
     use muster_core::shared_spec::SpecTable;
     use muster_core::spec::JobSpec;
     use muster_core::time::TimeLimit;
@@ -631,35 +612,32 @@ mod tests {
         let jobs = jobs(&["a", "b", "a", "a"]);
         let (mut writes, mut reads) = (SpecTable::default(), SpecTable::default());
         // Parts of one answer share a table.
-        for (part, more, runs) in [
-            (&jobs[..3], true, false),
-            (&jobs[3..], true, true),
-            (&jobs[..], false, true),
-        ] {
-            let written = JobsResponse::Jobs(JobsPartRef {
-                jobs: Records {
-                    jobs: part.iter().collect(),
-                    runs,
-                },
+        for (part, more) in [(&jobs[..3], true), (&jobs[3..], true), (&jobs[..], false)] {
+            let (mut records, mut forms) = (Writer::default(), Forms::default());
+            for job in part {
+                let form = forms.of(job, &mut records, &mut writes);
+                records.record(form, &Numbers::of(job));
+            }
+            let written = JobsResponse::Jobs(WrittenPart {
+                jobs: records,
                 arrays: vec![(JobId(7), ArrayInfo::default())],
                 unknown: vec![JobId(9)],
                 more,
                 now: Timestamp(5),
-                priorities: vec![],
-                starts: vec![],
-                evaluated: vec![(0, 1, Timestamp(4))],
+                ..WrittenPart::default()
             });
-            let bytes = frame::encode_in(&written, &mut writes);
-            let read: Response = frame::decode_in(&bytes[4..], &mut reads).unwrap();
+            let bytes = frame::encode(&written);
+            let mut read: Response = frame::decode_in(&bytes[4..], &mut reads).unwrap();
+            if let Response::Jobs(part) = &mut read {
+                part.jobs = std::mem::take(&mut part.jobs).into_jobs().into();
+            }
             let expected = Response::Jobs(Box::new(JobsPart {
-                jobs: part.to_vec(),
+                jobs: part.to_vec().into(),
                 arrays: vec![(JobId(7), ArrayInfo::default())],
                 unknown: vec![JobId(9)],
                 more,
                 now: Timestamp(5),
-                priorities: vec![],
-                starts: vec![],
-                evaluated: vec![(0, 1, Timestamp(4))],
+                ..JobsPart::default()
             }));
             assert_eq!(read, expected);
         }

@@ -10,15 +10,14 @@ use std::io::{self, Read, Write};
 /// Never: encoding into memory cannot fail.
 pub fn encode<T: Encode<()>>(message: &T) -> Vec<u8> {
     let mut out = vec![0; 4];
-    append(message, &mut out, 0, &mut ());
+    append(message, &mut out, 0);
     out
 }
 
-/// A message as a frame, encoded in a context.
-pub fn encode_in<C, T: Encode<C>>(message: &T, context: &mut C) -> Vec<u8> {
-    let mut out = Vec::with_capacity(1 << 15);
-    out.extend_from_slice(&[0; 4]);
-    append(message, &mut out, 0, context);
+/// A message of about so many bytes as a frame.
+pub fn encode_sized<T: Encode<()>>(message: &T, bytes: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes);
+    encode_into(message, &mut out);
     out
 }
 
@@ -26,11 +25,11 @@ pub fn encode_in<C, T: Encode<C>>(message: &T, context: &mut C) -> Vec<u8> {
 pub fn encode_into<T: Encode<()>>(message: &T, out: &mut Vec<u8>) {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
-    append(message, out, at, &mut ());
+    append(message, out, at);
 }
 
-fn append<C, T: Encode<C>>(message: &T, out: &mut Vec<u8>, at: usize, context: &mut C) {
-    minicbor::encode_with(message, &mut *out, context).expect("writing to memory cannot fail");
+fn append<T: Encode<()>>(message: &T, out: &mut Vec<u8>, at: usize) {
+    minicbor::encode(message, &mut *out).expect("writing to memory cannot fail");
     let length = u32::try_from(out.len() - at - 4).expect("a frame is far below 4 GiB");
     out[at..at + 4].copy_from_slice(&length.to_be_bytes());
 }
@@ -82,20 +81,11 @@ pub fn write<T: Encode<()>>(stream: &mut impl Write, message: &T) -> io::Result<
 /// # Errors
 /// `UnexpectedEof` when the peer closed; `InvalidData` when the frame is not the type; what the stream gives.
 pub fn read<T: for<'b> Decode<'b, ()>>(stream: &mut impl Read) -> io::Result<T> {
-    let mut body = Vec::new();
-    read_body(stream, &mut body)?;
-    decode(&body)
-}
-
-/// Reads the body of one message in place of what the buffer held.
-///
-/// # Errors
-/// `UnexpectedEof` when the peer closed; what the stream gives.
-pub fn read_body(stream: &mut impl Read, body: &mut Vec<u8>) -> io::Result<()> {
     let mut header = [0; 4];
     stream.read_exact(&mut header)?;
-    body.resize(length(header)?, 0);
-    stream.read_exact(body)
+    let mut body = vec![0; length(header)?];
+    stream.read_exact(&mut body)?;
+    decode(&body)
 }
 
 /// Bytes that have come, and how far they were taken.

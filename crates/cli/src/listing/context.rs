@@ -10,7 +10,7 @@ use muster_core::ids::{JobId, NodeIdx};
 use muster_core::node::Node;
 use muster_core::spec::MemoryAsk;
 use muster_core::time::Timestamp;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 
 /// `SLURM_TIME_FORMAT`.
@@ -46,8 +46,8 @@ pub(crate) struct Ctx {
     pub(crate) keep_units: bool,
     /// `SLURM_BITSTR_LEN`: longest expression of array indices; 0 is no limit.
     pub(crate) index_text_max: usize,
-    /// Local time.
-    pub(crate) zone: TimeZone,
+    /// Local time, looked up when a time is shown.
+    zone: OnceCell<TimeZone>,
     style: TimeStyle,
     users: RefCell<HashMap<u32, String>>,
 }
@@ -64,7 +64,10 @@ impl Ctx {
             .ok()
             .and_then(|v| v.parse().ok())
             .unwrap_or(64);
-        let mut ctx = Ctx::bare(cluster, muster_conf::zone::local());
+        let mut ctx = Ctx {
+            zone: OnceCell::new(),
+            ..Ctx::bare(cluster, TimeZone::UTC)
+        };
         ctx.style = style;
         ctx.index_text_max = index_text_max;
         ctx
@@ -82,7 +85,7 @@ impl Ctx {
             starts: HashMap::new(),
             keep_units: false,
             index_text_max: 64,
-            zone,
+            zone: OnceCell::from(zone),
             style: TimeStyle::Standard,
             users: RefCell::default(),
         }
@@ -122,7 +125,7 @@ impl Ctx {
     pub(crate) fn zoned(&self, at: Timestamp) -> Zoned {
         Instant::from_millisecond(at.0)
             .unwrap_or(Instant::UNIX_EPOCH)
-            .to_zoned(self.zone.clone())
+            .to_zoned(self.zone.get_or_init(muster_conf::zone::local).clone())
     }
 
     /// A user's name; the number when there is none.

@@ -219,14 +219,36 @@ impl<R: Record> Layout<R> {
 
     /// One row.
     pub(crate) fn row(&self, out: &mut String, row: &R::Row<'_>, ctx: &Ctx) {
+        self.row_but(|_| false, out, row, ctx, |_| ());
+    }
+
+    /// One row without some of its cells; tells where each of them belongs.
+    pub(crate) fn row_but(
+        &self,
+        without: impl Fn(&Field<R>) -> bool,
+        out: &mut String,
+        row: &R::Row<'_>,
+        ctx: &Ctx,
+        mut gap: impl FnMut(usize),
+    ) {
         out.push_str(&self.prefix);
         for column in &self.columns {
-            let start = out.len();
-            (column.field.render)(row, ctx, out);
-            fit(out, start, column.width, column.right, column.field.cut);
+            match without(column.field) {
+                true => gap(out.len()),
+                false => column.cell(out, row, ctx),
+            }
             out.push_str(&column.suffix);
         }
         out.push('\n');
+    }
+}
+
+impl<R: Record> Column<R> {
+    /// One cell.
+    pub(crate) fn cell(&self, out: &mut String, row: &R::Row<'_>, ctx: &Ctx) {
+        let start = out.len();
+        (self.field.render)(row, ctx, out);
+        fit(out, start, self.width, self.right, self.field.cut);
     }
 }
 

@@ -136,6 +136,35 @@ pub(crate) static FIELDS: &[Field<Jobs>] = fields![JobRow<'_>;
     b'-' ["wait4switch"] "WAIT4SWITCH" run r _c o => wait_for_switch(r, o);
 ];
 
+/// Fields of what records that are alike differ in ([`muster_core::alike::Numbers`]), by their first names. All others are
+/// the same for all of one form.
+const OF_NUMBERS: &[&str] = &[
+    "jobarrayid",
+    "jobid",
+    "arrayjobid",
+    "schednodes",
+    "priority",
+    "prioritylong",
+    "submittime",
+    "accruetime",
+    "eligibletime",
+    "lastschedeval",
+    "pendingtime",
+    "stderr",
+    "stdin",
+    "stdout",
+];
+
+/// Whether a field may differ between jobs that are alike.
+pub(crate) fn is_of_numbers(field: &Field<Jobs>) -> bool {
+    OF_NUMBERS.contains(&field.names[0])
+}
+
+/// Whether it needs no other of these than the job's own number.
+pub(crate) fn is_id(field: &Field<Jobs>) -> bool {
+    ["jobarrayid", "jobid", "arrayjobid"].contains(&field.names[0])
+}
+
 /// What is said of a component of a heterogeneous job.
 fn het(row: &JobRow<'_>, out: &mut String, say: fn(HetPart) -> String) {
     match row.job.het {

@@ -2,7 +2,9 @@
 
 use super::context::Ctx;
 use crate::connect::{Client, ConnectError, unexpected};
+use muster_core::alike::Listed;
 use muster_core::config::ClusterConfig;
+use muster_core::explain::ExpectedStart;
 use muster_core::ids::{JobId, NodeIdx};
 use muster_core::job::{ArrayRole, Job};
 use muster_core::licenses::License;
@@ -73,26 +75,25 @@ pub(crate) fn jobs(
     filter: JobFilter,
 ) -> Result<Jobs, ConnectError> {
     let mut all = Jobs::default();
-    let mut before = Vec::new();
-    jobs_in_parts(client, ctx, filter, &mut all, |part, _| {
-        before.append(&mut part.jobs.0);
+    let mut parts = Vec::new();
+    jobs_in_parts(client, ctx, filter, &mut all, |part, _, _| {
+        parts.push(part.into_jobs());
     })?;
-    all.jobs.0 = before;
+    all.jobs.0 = parts;
     Ok(all)
 }
 
-/// The same, with a look at each part when it has come: the records are those of the part alone, and go with it; what is
-/// known of arrays and of numbers that name nothing gathers.
+/// The same, with a look at the records of each part when it has come; what is known of arrays and of numbers that name
+/// nothing gathers.
 pub(crate) fn jobs_in_parts(
     client: &mut Client,
     ctx: &mut Ctx,
-    mut filter: JobFilter,
+    filter: JobFilter,
     all: &mut Jobs,
-    mut look: impl FnMut(&mut Jobs, &Ctx),
+    mut look: impl FnMut(Listed, &mut Jobs, &Ctx),
 ) -> Result<(), ConnectError> {
-    filter.runs = true;
-    send(client, Query::Partitions)?;
-    send(client, Query::Jobs(filter))?;
+    client.read_ahead();
+    send(client, Query::Listing(filter))?;
     receive_cluster(client, ctx)?;
     loop {
         let Response::Jobs(mut part) =
@@ -100,32 +101,29 @@ pub(crate) fn jobs_in_parts(
         else {
             return Ok(());
         };
-        for (place, priority) in std::mem::take(&mut part.priorities) {
-            if let Some(job) = part.jobs.get_mut(place as usize) {
-                job.priority = priority;
-            }
+        if !part.starts.is_empty() {
+            part.jobs = with_starts(part.jobs, part.starts, ctx);
         }
-        for (place, start) in std::mem::take(&mut part.starts) {
-            if let Some(job) = part.jobs.get_mut(place as usize) {
-                job.expected_start = Some(start.at);
-                ctx.starts.insert(job.id, start);
-            }
-        }
-        for (first, end, at) in std::mem::take(&mut part.evaluated) {
-            let jobs = part.jobs.get_mut(first as usize..end as usize);
-            for job in jobs.into_iter().flatten() {
-                job.last_sched_eval = Some(at);
-            }
-        }
-        all.jobs = part.jobs.into();
         all.arrays.extend(part.arrays);
         all.unknown.extend(part.unknown);
         ctx.now = part.now;
-        look(all, ctx);
+        look(part.jobs, all, ctx);
         if !part.more {
             return Ok(());
         }
     }
+}
+
+/// The records, of which those at these places are expected to start.
+fn with_starts(records: Listed, starts: Vec<(u32, ExpectedStart)>, ctx: &mut Ctx) -> Listed {
+    let mut jobs = records.into_jobs();
+    for (place, start) in starts {
+        if let Some(job) = jobs.get_mut(place as usize) {
+            job.expected_start = Some(start.at);
+            ctx.starts.insert(job.id, start);
+        }
+    }
+    jobs.into()
 }
 
 /// Asks for nodes, partitions and settings. Gives the nodes that completing jobs hold.

@@ -2,6 +2,7 @@
 //! here.
 
 mod pick;
+mod pieces;
 mod sheet;
 mod sort;
 
@@ -14,6 +15,7 @@ use super::states::{self, StateWish};
 use super::{Failure, complain, failed_call, job_document, job_fields, print, query, step_fields};
 use crate::connect::Client;
 use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
+use muster_core::alike::Listed;
 use sheet::Sheet;
 use std::time::Duration;
 
@@ -323,13 +325,13 @@ fn once(options: &Options) -> Result<(), Failure> {
         ));
     }
     if options.document.is_none() && options.wishes.nodes.is_none() && !layouts.shows_tres() {
-        // Each row is written when its record comes, and the record is not kept.
+        // Rows are made of records as they come, and the records are not kept.
         let mut sheet = Sheet::new(options, &layouts)?;
         let mut jobs = Jobs::default();
-        let look = |part: &mut Jobs, ctx: &Ctx| sheet.add(part, ctx);
+        let look = |part: Listed, jobs: &mut Jobs, ctx: &Ctx| sheet.add(part, jobs, ctx);
         query::jobs_in_parts(&mut client, &mut ctx, filter, &mut jobs, look).map_err(&failed)?;
         options.wishes.check_jobs(&jobs, call)?;
-        print(&sheet.text(&ctx));
+        sheet.write(&ctx, print);
         return Ok(());
     }
     let jobs = query::jobs(&mut client, &mut ctx, filter).map_err(&failed)?;
@@ -403,8 +405,10 @@ impl Layouts {
 /// The listing as text.
 fn render(options: &Options, layouts: &Layouts, jobs: &Jobs, ctx: &Ctx) -> Result<String, Failure> {
     let mut sheet = Sheet::new(options, layouts)?;
-    sheet.add(jobs, ctx);
-    Ok(sheet.text(ctx))
+    sheet.add_jobs(jobs, ctx);
+    let mut text = String::new();
+    sheet.write(ctx, |chunk| text.push_str(chunk));
+    Ok(text)
 }
 
 #[cfg(test)]

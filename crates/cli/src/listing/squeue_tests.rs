@@ -3,7 +3,9 @@
 
 use super::*;
 use crate::listing::fixture;
-use muster_core::job::{JobState, Reason};
+use muster_core::alike::{Forms, Numbers, Writer, alike};
+use muster_core::job::{Job, JobState, Reason};
+use muster_core::shared_spec::SpecTable;
 
 fn squeue(args: &[&str]) -> String {
     squeue_of(args, &fixture::jobs(), &fixture::ctx())
@@ -390,4 +392,129 @@ fn every_option_that_works_is_heeded() {
             assert!(!text.contains("nothing heeds"), "{text}");
         }
     }
+}
+
+/// Many records of a few forms, as users submit them: each of these jobs again and again, with other numbers.
+fn many() -> (Jobs, Ctx) {
+    let (fixture, ctx) = (fixture::jobs(), fixture::ctx());
+    let mut all = Vec::new();
+    for round in 0_u32..20 {
+        for job in fixture.jobs.iter() {
+            let mut job = job.clone();
+            let n = i64::from(round) * 7 % 20;
+            job.id.0 += 100 * u64::from(round);
+            job.priority = job.priority.saturating_sub(u32::try_from(n).unwrap() / 3);
+            job.submit_time.0 += 61_000 * n;
+            job.eligible_time = job.eligible_time.map(|at| at.plus_s(n.cast_unsigned()));
+            job.last_sched_eval = job.last_sched_eval.map(|at| at.plus_s(round.into()));
+            all.push(job);
+        }
+    }
+    let jobs = Jobs {
+        jobs: all.into(),
+        ..fixture
+    };
+    (jobs, ctx)
+}
+
+/// The records as a part of an answer brings them.
+fn listed(jobs: &[Job]) -> Listed {
+    let (mut writer, mut forms) = (Writer::default(), Forms::default());
+    let mut specs = SpecTable::default();
+    for job in jobs {
+        let form = forms.of(job, &mut writer, &mut specs);
+        writer.record(form, &Numbers::of(job));
+    }
+    let bytes = minicbor::to_vec(&writer).unwrap();
+    minicbor::decode_with(&bytes, &mut SpecTable::default()).unwrap()
+}
+
+/// Every field, by letters and by names.
+fn every_field() -> [String; 2] {
+    let names = job_fields::FIELDS.iter().map(|field| field.names[0]);
+    ["%all".to_owned(), names.collect::<Vec<_>>().join(",")]
+}
+
+#[test]
+fn jobs_that_are_alike_are_shown_as_each_of_them_alone() {
+    let (mut jobs, ctx) = many();
+    let [letters, names] = every_field();
+    let formats: [&[&str]; 6] = [
+        &[],
+        &["-l"],
+        &["-o", &letters],
+        &["-O", &names],
+        &["-h", "-o", "%.3i|%V %Q x %18i"],
+        &["-u", "root", "-p", "batch", "-t", "PD,R"],
+    ];
+    let sorts = [
+        "", "P,t,-p", "i", "-i", "p", "t,-V,j", "-K,u,Q,A", "e,S", "r",
+    ];
+    for format in formats {
+        for sort in sorts {
+            let args = [format, &["-S", sort]].concat();
+            let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
+            let options = Options::new(SPEC.parse(&args).unwrap()).unwrap();
+            let layouts = Layouts::new(&options);
+            let expected = render(&options, &layouts, &jobs, &ctx).unwrap();
+            let mut sheet = Sheet::new(&options, &layouts).unwrap();
+            let all: Vec<Job> = jobs.jobs.iter().cloned().collect();
+            // Parts of any length.
+            for part in all.chunks(250) {
+                sheet.add(listed(part), &mut jobs, &ctx);
+            }
+            assert!(sheet.forms() < all.len() / 2, "{} forms", sheet.forms());
+            let mut text = String::new();
+            sheet.write(&ctx, |chunk| text.push_str(chunk));
+            assert_eq!(text, expected, "{args:?}");
+        }
+    }
+}
+
+#[test]
+fn fields_that_are_not_of_numbers_are_the_same_for_all_of_a_form() {
+    let (jobs, mut ctx) = many();
+    let fields = job_fields::FIELDS.iter();
+    let fields: Vec<_> = fields.filter(|f| !job_fields::is_of_numbers(f)).collect();
+    let mut compared = 0;
+    let mut pending = jobs.jobs.iter();
+    ctx.now = ctx.now.plus_s(10_000);
+    while let Some(like) = pending.next().filter(|job| job.id.0 < 100) {
+        for job in jobs.jobs.iter().filter(|job| alike(job, like)) {
+            for field in &fields {
+                let text = |job| {
+                    let row = JobRow::new(job, jobs.array_of(like));
+                    crate::listing::text::collect(|out| (field.render)(&row, &ctx, out))
+                };
+                assert_eq!(text(like), text(job), "{}", field.names[0]);
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 20 * fields.len(), "{compared} compared");
+}
+
+#[test]
+fn what_is_kept_of_a_job_among_many_is_its_number() {
+    let (_, ctx) = many();
+    let first = fixture::jobs()
+        .jobs
+        .iter()
+        .find(|job| job.id.0 == 15)
+        .cloned()
+        .unwrap();
+    let numbered = |n| {
+        let mut job = first.clone();
+        job.id.0 += n;
+        job
+    };
+    let all: Vec<Job> = (0..10_000).map(numbered).collect();
+    let options = Options::new(SPEC.parse(&[]).unwrap()).unwrap();
+    let layouts = Layouts::new(&options);
+    let mut sheet = Sheet::new(&options, &layouts).unwrap();
+    sheet.add(listed(&all), &mut Jobs::default(), &ctx);
+    assert_eq!(sheet.forms(), 1);
+    let mut chunks = Vec::new();
+    sheet.write(&ctx, |chunk| chunks.push(chunk.len()));
+    assert!(chunks.iter().all(|chunk| *chunk < 20_000), "{chunks:?}");
 }

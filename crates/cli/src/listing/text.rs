@@ -12,18 +12,35 @@ pub(crate) use put;
 
 /// A whole number. Listings write several of them for each of a hundred thousand jobs, and the standard formatting takes
 /// five times as long.
-pub(crate) fn number(out: &mut String, mut number: u64) {
-    let mut digits = [0; 20];
+pub(crate) fn number(out: &mut String, number: u64) {
+    let (digits, at) = digits(number);
+    out.push_str(std::str::from_utf8(&digits[at..]).expect("digits are ASCII"));
+}
+
+/// The same at the right of so many columns; nothing is written where that takes more than these or they are more than 20.
+pub(crate) fn number_right(out: &mut String, number: u64, width: usize) -> bool {
+    let (digits, at) = digits(number);
+    let start = digits.len().checked_sub(width);
+    let Some(start) = start.filter(|start| *start <= at) else {
+        return false;
+    };
+    out.push_str(std::str::from_utf8(&digits[start..]).expect("digits and blanks are ASCII"));
+    true
+}
+
+/// A number with blanks before it, and where it begins.
+#[inline]
+fn digits(mut number: u64) -> ([u8; 20], usize) {
+    let mut digits = [b' '; 20];
     let mut at = digits.len();
     loop {
         at -= 1;
         digits[at] = b'0' + (number % 10) as u8;
         number /= 10;
         if number == 0 {
-            break;
+            return (digits, at);
         }
     }
-    out.push_str(std::str::from_utf8(&digits[at..]).expect("digits are ASCII"));
 }
 
 /// The same with two digits at least, of a number below a hundred.
@@ -218,6 +235,17 @@ mod tests {
     fn numbers() {
         for n in [0, 7, 10, 99, 100, 1_234_567, u64::MAX] {
             assert_eq!(collect(|o| number(o, n)), n.to_string());
+            for width in 0..30 {
+                let mut out = "x".to_owned();
+                let fits = n.to_string().len() <= width && width <= 20;
+                assert_eq!(number_right(&mut out, n, width), fits);
+                let expected = if fits {
+                    format!("x{n:>width$}")
+                } else {
+                    "x".to_owned()
+                };
+                assert_eq!(out, expected);
+            }
         }
     }
 

@@ -440,7 +440,6 @@ fn ask_for_each(say: &Say, client: &mut Client, wish: &Wish) -> Result<Vec<Targe
         states: wish.filter.state.into_iter().collect(),
         partitions: wish.filter.partition.clone().into_iter().collect(),
         active: true,
-        runs: true,
         ..JobFilter::default()
     };
     let mut answer = client.query(Query::Jobs(filter));
@@ -450,7 +449,7 @@ fn ask_for_each(say: &Say, client: &mut Client, wish: &Wish) -> Result<Vec<Targe
     loop {
         match answer {
             Ok(Response::Jobs(part)) => {
-                jobs.extend(part.jobs);
+                jobs.extend(part.jobs.into_jobs());
                 if !part.more {
                     break;
                 }

@@ -38,16 +38,18 @@ fn specs() -> Vec<Arc<JobSpec>> {
     ["a", "b", "c"].map(|name| Arc::new(named(name))).to_vec()
 }
 
-fn written(jobs: &[Job], runs: bool, codec: &mut SpecTable) -> Vec<u8> {
-    let records = Records {
-        jobs: jobs.iter().collect(),
-        runs,
-    };
-    minicbor::to_vec_with(&records, codec).unwrap()
+fn written(jobs: &[Job], codec: &mut SpecTable) -> Vec<u8> {
+    let (mut writer, mut forms) = (Writer::default(), Forms::default());
+    for job in jobs {
+        let form = forms.of(job, &mut writer, codec);
+        writer.record(form, &Numbers::of(job));
+    }
+    assert_eq!(writer.len() as usize, jobs.len());
+    minicbor::to_vec(&writer).unwrap()
 }
 
-fn read(bytes: &[u8], codec: &mut SpecTable) -> Result<Vec<Job>, Error> {
-    decode(&mut Decoder::new(bytes), codec)
+fn read(bytes: &[u8], codec: &mut SpecTable) -> Result<Listed, Error> {
+    minicbor::decode_with(bytes, codec)
 }
 
 prop_compose! {
@@ -71,21 +73,37 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(parts in prop::collection::vec(records(), 1..3), runs: bool) {
+    fn what_is_written_is_read(parts in prop::collection::vec(records(), 1..3)) {
         let (mut writer, mut reader) = (SpecTable::default(), SpecTable::default());
         for jobs in &parts {
-            let bytes = written(jobs, runs, &mut writer);
-            prop_assert_eq!(&read(&bytes, &mut reader).unwrap(), jobs);
+            let bytes = written(jobs, &mut writer);
+            let listed = read(&bytes, &mut reader).unwrap();
+            prop_assert!(jobs.len() >= listed.forms.len());
+            let again = minicbor::to_vec_with(&listed, &mut SpecTable::default()).unwrap();
+            let again = read(&again, &mut SpecTable::default()).unwrap();
+            prop_assert_eq!(&listed.into_jobs(), jobs);
+            prop_assert_eq!(&again.into_jobs(), jobs);
+            prop_assert_eq!(&Listed::from(jobs.clone()).into_jobs(), jobs);
+        }
+    }
+
+    #[test]
+    fn numbers_are_all_that_records_of_a_form_differ_in(jobs in records()) {
+        for pair in jobs.windows(2).filter(|pair| alike(&pair[0], &pair[1])) {
+            let mut job = pair[0].clone();
+            Numbers::of(&pair[1]).put(&mut job);
+            prop_assert_eq!(&job, &pair[1]);
         }
     }
 
     #[test]
     fn damage_is_an_error_or_other_records(jobs in records(), at: prop::sample::Index, byte: u8) {
-        let mut bytes = written(&jobs, true, &mut SpecTable::default());
+        let mut bytes = written(&jobs, &mut SpecTable::default());
         let at = at.index(bytes.len());
         bytes[at] = byte;
-        let _ = read(&bytes, &mut SpecTable::default());
-        let _ = read(&bytes[..at], &mut SpecTable::default());
+        for damaged in [&bytes[..], &bytes[..at]] {
+            let _ = read(damaged, &mut SpecTable::default()).map(Listed::into_jobs);
+        }
     }
 }
 
@@ -99,8 +117,8 @@ fn jobs_of_a_loop_take_a_few_bytes_each() {
         )
     };
     let jobs: Vec<Job> = (0..1000).map(of).collect();
-    let all = written(&jobs, true, &mut SpecTable::default()).len();
-    let first = written(&jobs[..1], true, &mut SpecTable::default()).len();
+    let all = written(&jobs, &mut SpecTable::default()).len();
+    let first = written(&jobs[..1], &mut SpecTable::default()).len();
     assert!(
         all - first <= 999 * 2 + 8,
         "{all} bytes, {first} of them for the first"
@@ -108,23 +126,42 @@ fn jobs_of_a_loop_take_a_few_bytes_each() {
 }
 
 #[test]
-fn users_that_take_turns_are_a_run_too() {
+fn users_that_take_turns_cost_no_more() {
     let specs = specs();
     let of = |n: u64| job(&specs, (n, n as usize % 3, n as i64, 0, 9, 0));
     let jobs: Vec<Job> = (0..300).map(of).collect();
-    let mut codec = SpecTable::default();
-    let all = written(&jobs, true, &mut codec).len();
-    let whole = written(&jobs[..3], true, &mut SpecTable::default()).len();
+    let all = written(&jobs, &mut SpecTable::default());
+    let whole = written(&jobs[..3], &mut SpecTable::default()).len();
     assert!(
-        all < whole + 300 * 5,
-        "{all} bytes, {whole} for the first of each"
+        all.len() < whole + 300 * 5,
+        "{} bytes, {whole} for the first of each",
+        all.len()
     );
+    let listed = read(&all, &mut SpecTable::default()).unwrap();
+    let counts: Vec<u32> = listed.forms.iter().map(|(_, count)| *count).collect();
+    assert_eq!(counts, [100, 100, 100]);
 }
 
 #[test]
-fn a_run_without_a_record_before_it_is_an_error() {
-    let run = minicbor::to_vec(minicbor::bytes::ByteVec::from(vec![0])).unwrap();
-    let bytes = [&[0x81][..], &run].concat();
-    let error = read(&bytes, &mut SpecTable::default()).unwrap_err();
+fn what_runs_between_others_leaves_them_alike() {
+    let specs = specs();
+    let of = |n: u64| {
+        let mut job = job(&specs, (n, 0, n as i64, 0, 9, 0));
+        if n.is_multiple_of(2) {
+            job.state = JobState::Running;
+            job.alloc = Some(Arc::default());
+        }
+        job
+    };
+    let jobs: Vec<Job> = (0..100).map(of).collect();
+    let bytes = written(&jobs, &mut SpecTable::default());
+    let listed = read(&bytes, &mut SpecTable::default()).unwrap();
+    assert_eq!(listed.forms.len(), 51);
+    assert_eq!(listed.into_jobs(), jobs);
+}
+
+#[test]
+fn a_record_of_no_form_is_an_error() {
+    let error = read(&[0x82, 0x80, 0x41, 0], &mut SpecTable::default()).unwrap_err();
     assert!(error.to_string().contains("not there"), "{error}");
 }

@@ -176,7 +176,8 @@ impl Wishes {
         }
     }
 
-    fn wants(&self, row: &JobRow<'_>, options: &Options, ctx: &Ctx) -> bool {
+    /// Whether it shows a job, where it names none.
+    pub(super) fn wants(&self, row: &JobRow<'_>, options: &Options, ctx: &Ctx) -> bool {
         let job = row.job;
         let spec = &job.spec;
         let in_list = |list: &[String], value: Option<&str>| {
@@ -242,6 +243,13 @@ fn has_license(asked: &str, wanted: &[String]) -> bool {
     asked
         .split([',', '|'])
         .any(|l| wanted.iter().any(|w| l.split([':', '@']).next() == Some(w)))
+}
+
+/// Whether the jobs that are alike are shown alike: each in a row of its own, or none of them.
+pub(super) fn by_form(options: &Options) -> bool {
+    let wishes = &options.wishes;
+    let named = wishes.jobs.is_some() || options.steps;
+    !named && !options.split_arrays && !options.split_partitions
 }
 
 /// Rows to show, in the controller's order.

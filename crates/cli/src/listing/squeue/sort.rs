@@ -5,6 +5,8 @@ use super::super::format::{Field, Record};
 use super::super::job::JobRow;
 use super::super::step_fields::StepRow;
 use super::super::{Failure, job_fields, step_fields};
+use super::pieces::Pieces;
+use muster_core::alike::Numbers;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -25,16 +27,81 @@ enum Kept {
     Task(u64, u64),
 }
 
-/// The keys of rows, from which their order follows.
+/// One of the keys.
 #[derive(Debug)]
-pub(super) struct Order {
-    /// Whether descending, and by what.
-    keys: Vec<(bool, u8)>,
-    /// For each row as many as there are keys.
-    rows: Vec<Kept>,
-    /// The last text of each key.
-    last: Vec<Rc<str>>,
-    count: usize,
+struct By {
+    letter: u8,
+    down: bool,
+    /// Whether jobs that are alike may differ in it.
+    of_rows: bool,
+    /// How it follows from their numbers, where it does.
+    of_numbers: Option<fn(&Numbers) -> i64>,
+    values: Values,
+    /// The last text.
+    last: Rc<str>,
+}
+
+/// What rows or forms have for a key. Where these are numbers alone, that is a quarter of the memory.
+#[derive(Debug)]
+enum Values {
+    Numbers(Pieces<i64>),
+    Mixed(Vec<Kept>),
+}
+
+/// The keys of rows and of forms, from which the order of the rows follows.
+#[derive(Debug)]
+pub(super) struct Order(Vec<By>);
+
+/// Rows by their places in the low 32 bits; what is above them is nobody's business.
+pub(super) struct Sorted(Vec<u128>);
+
+impl Sorted {
+    /// The places, in order.
+    pub(super) fn places(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().map(|entry| *entry as u32 as usize)
+    }
+}
+
+impl By {
+    fn add(&mut self, key: Key<'_>) {
+        let kept = match key {
+            Key::Number(number) => {
+                if let Values::Numbers(all) = &mut self.values {
+                    return all.push(number);
+                }
+                Kept::Number(number)
+            }
+            Key::Task(base, index) => Kept::Task(base, index),
+            Key::Text(text) => {
+                if *self.last != *text {
+                    self.last = Rc::from(&*text);
+                }
+                Kept::Text(Rc::clone(&self.last))
+            }
+        };
+        self.values.mixed().push(kept);
+    }
+
+    fn compare(&self, a: usize, b: usize) -> Ordering {
+        let (a, b) = if self.down { (b, a) } else { (a, b) };
+        match &self.values {
+            Values::Numbers(all) => all.at(a).cmp(&all.at(b)),
+            Values::Mixed(all) => all[a].cmp(&all[b]),
+        }
+    }
+}
+
+impl Values {
+    fn mixed(&mut self) -> &mut Vec<Kept> {
+        if let Values::Numbers(numbers) = self {
+            let kept = numbers.iter().map(Kept::Number);
+            *self = Values::Mixed(kept.collect());
+        }
+        match self {
+            Values::Mixed(all) => all,
+            Values::Numbers(_) => unreachable!("they are mixed from here on"),
+        }
+    }
 }
 
 impl Order {
@@ -42,67 +109,140 @@ impl Order {
     pub(super) fn of_jobs(keys: &str) -> Result<Order, Failure> {
         let keys = parse(keys)?;
         check(&keys, job_fields::FIELDS)?;
-        Ok(Order::by(keys))
+        let of_numbers = |letter| {
+            let mut fields = job_fields::FIELDS.iter();
+            fields.any(|f| f.letter == letter && job_fields::is_of_numbers(f))
+        };
+        Ok(Order::by(&keys, of_numbers))
     }
 
     /// An order of steps.
     pub(super) fn of_steps(keys: &str) -> Result<Order, Failure> {
         let keys = parse(keys)?;
         check(&keys, step_fields::FIELDS)?;
-        Ok(Order::by(keys))
+        Ok(Order::by(&keys, |_| false))
     }
 
-    fn by(keys: Vec<(bool, u8)>) -> Order {
-        Order {
-            last: vec![Rc::from(""); keys.len()],
-            keys,
-            rows: Vec::new(),
-            count: 0,
+    fn by(keys: &[(bool, u8)], of_rows: impl Fn(u8) -> bool) -> Order {
+        let by = |(down, letter): &(bool, u8)| By {
+            letter: *letter,
+            down: *down,
+            of_rows: of_rows(*letter),
+            of_numbers: of_numbers(*letter).filter(|_| of_rows(*letter)),
+            values: Values::Numbers(Pieces::default()),
+            last: Rc::from(""),
+        };
+        Order(keys.iter().map(by).collect())
+    }
+
+    /// The next form is of jobs like this one.
+    pub(super) fn add_form(&mut self, row: &JobRow<'_>, ctx: &Ctx) {
+        for by in self.0.iter_mut().filter(|by| !by.of_rows) {
+            by.add(job_key(row, by.letter, ctx));
         }
     }
 
     /// The next row is of this job.
-    pub(super) fn add_job(&mut self, row: &JobRow<'_>, ctx: &Ctx) {
-        self.add(|letter| job_key(row, letter, ctx));
-    }
-
-    /// The next row is of this step.
-    pub(super) fn add_step(&mut self, row: &StepRow<'_>, ctx: &Ctx) {
-        self.add(|letter| step_key(row, letter, ctx));
-    }
-
-    fn add<'a>(&mut self, key: impl Fn(u8) -> Key<'a>) {
-        for ((_, letter), last) in self.keys.iter().zip(&mut self.last) {
-            self.rows.push(match key(*letter) {
-                Key::Number(number) => Kept::Number(number),
-                Key::Task(base, index) => Kept::Task(base, index),
-                Key::Text(text) => {
-                    if **last != *text {
-                        *last = Rc::from(&*text);
-                    }
-                    Kept::Text(Rc::clone(last))
-                }
-            });
+    pub(super) fn add_row(&mut self, row: &JobRow<'_>, ctx: &Ctx) {
+        for by in self.0.iter_mut().filter(|by| by.of_rows) {
+            by.add(job_key(row, by.letter, ctx));
         }
-        self.count += 1;
     }
 
-    /// The rows in order, by their places; nothing if they came in it.
-    pub(super) fn sorted(&self) -> Option<Vec<usize>> {
+    /// Whether [`Order::add_numbers`] will do for rows of which the form is there.
+    pub(super) fn is_of_numbers(&self) -> bool {
+        let mut of_rows = self.0.iter().filter(|by| by.of_rows);
+        of_rows.all(|by| by.of_numbers.is_some())
+    }
+
+    /// The next row is of a job with these numbers.
+    pub(super) fn add_numbers(&mut self, numbers: &Numbers) {
+        for by in &mut self.0 {
+            if let Some(number) = by.of_numbers {
+                by.add(Key::Number(number(numbers)));
+            }
+        }
+    }
+
+    /// The next form is of this step alone.
+    pub(super) fn add_step(&mut self, row: &StepRow<'_>, ctx: &Ctx) {
+        for by in &mut self.0 {
+            by.add(step_key(row, by.letter, ctx));
+        }
+    }
+
+    /// The rows in order, given the form of each; nothing if they came in it.
+    pub(super) fn sorted(&self, forms: &Pieces<u32>) -> Option<Sorted> {
+        let leading = self.0.iter().take_while(|by| !by.of_rows).count();
+        let (leading, rest) = self.0.split_at(leading);
+        let numbers = match rest {
+            [] => None,
+            [
+                By {
+                    values: Values::Numbers(numbers),
+                    down,
+                    ..
+                },
+            ] => Some((numbers, *down)),
+            _ => return self.sorted_by_comparison(forms),
+        };
+        let ranks = ranks(leading, forms);
+        // The order of rank, number and place is that of one number.
+        let entry = |(place, form): (u32, u32)| {
+            let number = numbers.map_or(0, |(numbers, down)| {
+                let rising = numbers.at(place as usize).cast_unsigned() ^ (1 << 63);
+                if down { !rising } else { rising }
+            });
+            let rank = u128::from(ranks[form as usize]);
+            rank << 96 | u128::from(number) << 32 | u128::from(place)
+        };
+        let entries = || (0..).zip(forms.iter()).map(entry);
+        if entries().is_sorted() {
+            return None;
+        }
+        let mut sorted: Vec<u128> = entries().collect();
+        sorted.sort_unstable();
+        Some(Sorted(sorted))
+    }
+
+    fn sorted_by_comparison(&self, forms: &Pieces<u32>) -> Option<Sorted> {
         let compare = |a: usize, b: usize| {
-            let of = |row: usize| &self.rows[row * self.keys.len()..];
-            let keys = self.keys.iter().zip(of(a).iter().zip(of(b)));
-            keys.map(|((down, _), (a, b))| if *down { b.cmp(a) } else { a.cmp(b) })
+            let by_key = |by: &By| match by.of_rows {
+                true => by.compare(a, b),
+                false => by.compare(forms.at(a) as usize, forms.at(b) as usize),
+            };
+            let mut orders = self.0.iter().map(by_key);
+            orders
                 .find(|order| order.is_ne())
                 .unwrap_or(Ordering::Equal)
         };
-        if (1..self.count).all(|row| compare(row - 1, row).is_le()) {
+        if (1..forms.len()).all(|row| compare(row - 1, row).is_le()) {
             return None;
         }
-        let mut places: Vec<usize> = (0..self.count).collect();
-        places.sort_by(|a, b| compare(*a, *b));
-        Some(places)
+        let mut places: Vec<u128> = (0..forms.len() as u128).collect();
+        places.sort_by(|a, b| compare(*a as usize, *b as usize));
+        Some(Sorted(places))
     }
+}
+
+/// What comes before what among the forms of rows, by these keys: equal ones have the same rank.
+fn ranks(keys: &[By], forms: &Pieces<u32>) -> Vec<u32> {
+    let compare = |a: u32, b: u32| {
+        let mut orders = keys.iter().map(|by| by.compare(a as usize, b as usize));
+        orders
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal)
+    };
+    let count = forms.iter().max().map_or(0, |last| last + 1);
+    let mut sorted: Vec<u32> = (0..count).collect();
+    sorted.sort_by(|a, b| compare(*a, *b));
+    let mut ranks = vec![0; sorted.len()];
+    let mut rank = 0;
+    for pair in sorted.windows(2) {
+        rank += u32::from(compare(pair[0], pair[1]).is_ne());
+        ranks[pair[1] as usize] = rank;
+    }
+    ranks
 }
 
 fn parse(keys: &str) -> Result<Vec<(bool, u8)>, Failure> {
@@ -135,6 +275,15 @@ fn check<R: Record>(keys: &[(bool, u8)], table: &[Field<R>]) -> Result<(), Failu
             char::from(*letter)
         ))),
         None => Ok(()),
+    }
+}
+
+/// What [`job_key`] gives where that follows from a job's numbers alone.
+fn of_numbers(letter: u8) -> Option<fn(&Numbers) -> i64> {
+    match letter {
+        b'p' | b'Q' => Some(|numbers| numbers.priority.into()),
+        b'V' => Some(|numbers| numbers.submit_time.unix_s()),
+        _ => None,
     }
 }
 

@@ -248,7 +248,7 @@ pub(crate) fn query_jobs(client: &mut Client, filter: JobFilter) -> Result<Vec<J
     loop {
         match answer {
             Response::Jobs(part) => {
-                jobs.extend(part.jobs);
+                jobs.extend(part.jobs.into_jobs());
                 if !part.more {
                     return Ok(jobs);
                 }

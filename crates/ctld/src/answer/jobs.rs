@@ -1,0 +1,280 @@
+//! Listings of jobs. They leave in parts, and say once what records have in common ([`muster_core::alike`]).
+
+use super::rows::{Row, Rows};
+use crate::writer::now;
+use muster_core::alike::{Forms, Numbers};
+use muster_core::het::HetPart;
+use muster_core::ids::JobId;
+use muster_core::job::{ArrayRole, Job, JobState};
+use muster_core::priority::Scale;
+use muster_core::shared_spec::SpecTable;
+use muster_core::state::State;
+use muster_core::time::Timestamp;
+use muster_proto::client::{JobFilter, JobsResponse, WrittenPart};
+use muster_proto::frame;
+use muster_sched::forecast::Forecast;
+use std::collections::{BTreeSet, HashMap};
+
+/// Bytes of records after which a part of an answer leaves.
+const PART_BYTES: usize = 64 << 10;
+/// What a part mostly has beside its records, and more.
+const PART_BESIDE: usize = 256;
+
+/// Records of the queue that match a filter, as frames. Specifications are written once. With rows that are as the state is,
+/// most of what is not over is written from those.
+pub(crate) fn jobs(
+    state: &State,
+    rows: Option<&Rows>,
+    filter: &JobFilter,
+    starts: Option<&Forecast>,
+    send: &mut impl FnMut(Vec<u8>),
+) {
+    let mut answer = JobsAnswer {
+        state,
+        filter,
+        part: WrittenPart::default(),
+        forms: Forms::default(),
+        fates: Vec::new(),
+        parts: 0,
+        now: now(),
+        arrays: BTreeSet::new(),
+        specs: SpecTable::default(),
+        scale: Scale::new(state),
+        evaluated: (state.partitions.iter().zip(&state.evaluated))
+            .map(|(partition, at)| (partition.name.as_str(), *at))
+            .collect(),
+        starts,
+        send,
+    };
+    let active = |id| &state.jobs[id];
+    match (filter.ids.is_empty(), filter.active, rows) {
+        (true, true, rows) if !filter.uids.is_empty() => answer.add_of_owners(rows),
+        (true, true, Some(rows)) => answer.add_rows(rows, rows.iter()),
+        (true, true, None) => answer.add_all(state.pending.union(&state.active).map(active)),
+        (true, false, _) => answer.add_all(state.jobs.values()),
+        (false, ..) => answer.add_named(),
+    }
+    answer.leave(false);
+}
+
+/// An answer that is being written.
+struct JobsAnswer<'s, S> {
+    state: &'s State,
+    filter: &'s JobFilter,
+    part: WrittenPart,
+    /// Those of the part.
+    forms: Forms<'s>,
+    /// What becomes of rows of each form.
+    fates: Vec<Fate>,
+    /// How many parts have left.
+    parts: u32,
+    /// All of it is as of one moment.
+    now: Timestamp,
+    /// Arrays told of so far.
+    arrays: BTreeSet<JobId>,
+    specs: SpecTable,
+    scale: Option<Scale>,
+    /// When the scheduler looked at each partition.
+    evaluated: HashMap<&'s str, Timestamp>,
+    starts: Option<&'s Forecast>,
+    send: &'s mut S,
+}
+
+/// What becomes of the rows of a form.
+#[derive(Clone, Copy, Default)]
+struct Fate {
+    /// Whether it was looked at.
+    known: bool,
+    hidden: bool,
+    /// When the scheduler looked at them last.
+    evaluated: Option<Timestamp>,
+    /// The last part that has the form, counted from one, and its place there.
+    part: u32,
+    place: u32,
+}
+
+impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
+    fn add_all(&mut self, jobs: impl Iterator<Item = &'s Job>) {
+        jobs.for_each(|job| self.add(job));
+    }
+
+    /// Records of some users that are not over, without a look at those of others, nor at those that wait if they are
+    /// not asked for.
+    fn add_of_owners(&mut self, rows: Option<&'s Rows>) {
+        let state = self.state;
+        let states = &self.filter.states;
+        if !states.is_empty() && !states.contains(&JobState::Pending) {
+            return self.add_all(state.active.iter().filter_map(|id| state.jobs.get(id)));
+        }
+        if let Some(rows) = rows {
+            return self.add_rows(rows, rows.of_owners(&self.filter.uids).into_iter());
+        }
+        let owned = |uid: &u32| state.by_owner.get(uid);
+        let names = self.filter.uids.iter().filter_map(owned);
+        let records = names.flat_map(|names| names.values().flatten());
+        let ids: BTreeSet<JobId> = records.map(|(_, id)| *id).collect();
+        self.add_all(ids.into_iter().filter_map(|id| state.jobs.get(&id)));
+    }
+
+    /// Writes these rows, without a look at the jobs that they are of where the row tells all.
+    fn add_rows(&mut self, all: &'s Rows, rows: impl Iterator<Item = &'s Row>) {
+        self.fates = vec![Fate::default(); all.forms_end()];
+        for row in rows {
+            match all.form(row) {
+                Some(form) => self.add_row(form, row),
+                None => self
+                    .state
+                    .jobs
+                    .get(&row.numbers.id)
+                    .map_or((), |job| self.add(job)),
+            }
+        }
+    }
+
+    fn add_row(&mut self, form: &'s Job, row: &Row) {
+        let mut fate = self.fates[row.form as usize];
+        if !fate.known {
+            fate.known = true;
+            fate.hidden = !matches(form, self.filter);
+            fate.evaluated = self.evaluated(form);
+        }
+        if !fate.hidden {
+            // The place in the part that is being written, if it has the form.
+            if fate.part != self.parts + 1 {
+                fate.part = self.parts + 1;
+                fate.place = self.part.jobs.form(form, &mut self.specs);
+            }
+        }
+        self.fates[row.form as usize] = fate;
+        if fate.hidden {
+            return;
+        }
+        let mut numbers = row.numbers;
+        let looked_at = fate.evaluated.filter(|_| numbers.priority != 0);
+        if let Some(at) = looked_at.filter(|at| *at >= numbers.submit_time) {
+            numbers.evaluated_at(at);
+        }
+        if let Some(job) = self
+            .scale
+            .as_ref()
+            .and_then(|_| self.state.jobs.get(&numbers.id))
+        {
+            numbers.priority = self.priority(job);
+        }
+        self.part.jobs.record(fate.place, &numbers);
+        self.leave_if_full();
+    }
+
+    fn add_named(&mut self) {
+        let state = self.state;
+        let mut ids = BTreeSet::new();
+        for &id in &self.filter.ids {
+            let before = ids.len();
+            if let Some(info) = state.arrays.get(&id) {
+                ids.extend(info.tasks.values().copied());
+            }
+            if let Some(job) = state.jobs.get(&id) {
+                ids.insert(id);
+                // A leader stands for all components.
+                let led = job.het.filter(|part| part.leads());
+                ids.extend(led.into_iter().flat_map(HetPart::ids));
+            } else if ids.len() == before && !state.arrays.contains_key(&id) {
+                self.part.unknown.push(id);
+            }
+        }
+        self.add_all(ids.into_iter().filter_map(|id| state.jobs.get(&id)));
+    }
+
+    fn add(&mut self, job: &'s Job) {
+        if !matches(job, self.filter) {
+            return;
+        }
+        let base = match job.array {
+            ArrayRole::Task { base, .. } => Some(base),
+            ArrayRole::Pending { .. } => Some(job.id),
+            ArrayRole::None => None,
+        };
+        if let Some(base) = base
+            && self.arrays.insert(base)
+            && let Some(info) = self.state.arrays.get(&base)
+        {
+            self.part.arrays.push((base, info.without_tasks()));
+        }
+        let mut numbers = Numbers::of(job);
+        numbers.priority = self.priority(job);
+        if let Some(start) = self.starts.and_then(|starts| starts.starts.get(&job.id))
+            && job.state == JobState::Pending
+        {
+            self.part.starts.push((self.part.jobs.len(), start.clone()));
+        }
+        let looked_at = self.evaluated(job).filter(|_| job.priority != 0);
+        if let Some(at) = looked_at.filter(|at| *at >= job.submit_time) {
+            numbers.evaluated_at(at);
+        }
+        let (records, specs) = (&mut self.part.jobs, &mut self.specs);
+        let form = self.forms.of(job, records, specs);
+        records.record(form, &numbers);
+        self.leave_if_full();
+    }
+
+    /// Its priority now.
+    fn priority(&self, job: &Job) -> u32 {
+        match &self.scale {
+            Some(scale) if job.state == JobState::Pending => {
+                self.state.priority_of(Some(scale), job)
+            }
+            _ => job.priority,
+        }
+    }
+
+    /// When the scheduler looked last at jobs like this one, if they have a priority and were there.
+    fn evaluated(&self, job: &Job) -> Option<Timestamp> {
+        if !job.is_startable() {
+            return None;
+        }
+        let partitions = match job.spec.partitions.as_slice() {
+            [] => std::slice::from_ref(&job.partition),
+            several => several,
+        };
+        let known = partitions.iter();
+        let known = known.filter_map(|name| self.evaluated.get(name.as_str()));
+        known.max().copied()
+    }
+
+    fn leave_if_full(&mut self) {
+        if self.part.jobs.bytes() >= PART_BYTES {
+            self.leave(true);
+        }
+    }
+
+    /// Sends the part. What names nothing is told with the last.
+    fn leave(&mut self, more: bool) {
+        let unknown = match more {
+            true => std::mem::take(&mut self.part.unknown),
+            false => Vec::new(),
+        };
+        let next = WrittenPart {
+            unknown,
+            ..WrittenPart::default()
+        };
+        let mut part = std::mem::replace(&mut self.part, next);
+        (part.more, part.now) = (more, self.now);
+        self.forms = Forms::default();
+        self.parts += 1;
+        let about = part.jobs.bytes() + PART_BESIDE;
+        (self.send)(frame::encode_sized(&JobsResponse::Jobs(part), about));
+    }
+}
+
+fn matches(job: &Job, filter: &JobFilter) -> bool {
+    (filter.uids.is_empty() || filter.uids.contains(&job.spec.owner.uid))
+        && (!filter.active || !job.state.is_ended() || job.completing)
+        && (filter.states.is_empty() || filter.states.contains(&job.state))
+        && (filter.partitions.is_empty()
+            || filter.partitions.contains(&job.partition)
+            || job
+                .spec
+                .partitions
+                .iter()
+                .any(|p| filter.partitions.contains(p)))
+}

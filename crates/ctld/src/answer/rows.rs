@@ -1,0 +1,213 @@
+//! What listings say of the jobs that are not over, side by side and nearly as it is written. A job's record has most of a
+//! kilobyte, so that to look at a hundred thousand of them takes longer than to write what they differ in; and next to none
+//! of them changes between two listings. Rows are brought up to date before a listing by the records that may have changed
+//! since the last one, and are dropped when nobody has asked for long.
+
+use muster_core::alike::{Numbers, alike};
+use muster_core::ids::JobId;
+use muster_core::job::{ArrayRole, Job};
+use muster_core::state::State;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// So many numbers of jobs share a piece of memory.
+const CHUNK: u64 = 256;
+/// The one list of all rows.
+const ALL: u32 = 0;
+/// The form of rows that do not tell all of their jobs: of what runs, of arrays, and of those that few are like.
+const NONE: u32 = u32::MAX;
+/// Owners of a specification from which on it is worth a form, which takes the memory of a record.
+const SHARED: usize = 16;
+
+/// What is a job's own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Row {
+    pub(super) numbers: Numbers,
+    pub(super) form: u32,
+    owner: u32,
+}
+
+/// The rows of all jobs that are not over. Each is there twice: who asks for his own is not to look through those of others,
+/// of which each would be a wait for memory.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    all: Sorted,
+    by_owner: Sorted,
+    forms: Vec<Option<Form>>,
+    /// Places of forms that are none any more.
+    free: Vec<u32>,
+    /// Forms by the address of their specification, which lives as long as they.
+    by_spec: HashMap<usize, Vec<u32>>,
+}
+
+/// Rows of one or several lists, each by number, in pieces: a list may have a hundred thousand rows, and one that comes or
+/// goes moves no more than a piece.
+#[derive(Debug, Default)]
+struct Sorted(BTreeMap<(u32, u64), Vec<Row>>);
+
+impl Sorted {
+    fn list(&self, list: u32) -> impl Iterator<Item = &Row> {
+        let pieces = self.0.range((list, 0)..=(list, u64::MAX));
+        pieces.flat_map(|(_, piece)| piece)
+    }
+
+    /// What a job's row is from now on. Gives what it was.
+    fn set(&mut self, list: u32, id: JobId, row: Option<Row>) -> Option<Row> {
+        let key = (list, id.0 / CHUNK);
+        let piece = self.0.entry(key).or_default();
+        let before = match (piece.binary_search_by_key(&id, |row| row.numbers.id), row) {
+            (Ok(at), Some(row)) => Some(std::mem::replace(&mut piece[at], row)),
+            (Ok(at), None) => Some(piece.remove(at)),
+            (Err(at), Some(row)) => {
+                piece.insert(at, row);
+                None
+            }
+            (Err(_), None) => None,
+        };
+        if piece.is_empty() {
+            self.0.remove(&key);
+        }
+        before
+    }
+}
+
+#[derive(Debug)]
+struct Form {
+    job: Box<Job>,
+    rows: u32,
+}
+
+impl Rows {
+    /// Brings them up to date with the state.
+    pub(crate) fn follow(&mut self, state: &mut State) {
+        let Some(mut changed) = state.jobs.take_changed() else {
+            *self = Rows::default();
+            return state
+                .jobs
+                .values()
+                .for_each(|job| self.set(job.id, Some(job)));
+        };
+        changed.sort_unstable();
+        changed.dedup();
+        for id in changed {
+            self.set(id, state.jobs.get(&id));
+        }
+    }
+
+    /// Forgets them if the state does not note any more what of it changes.
+    pub(crate) fn drop_if_lost(&mut self, state: &State) {
+        if !self.all.0.is_empty() && !state.jobs.is_noting() {
+            *self = Rows::default();
+        }
+    }
+
+    /// All rows, by number.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Row> {
+        self.all.list(ALL)
+    }
+
+    /// Those of some users, by number.
+    pub(super) fn of_owners(&self, uids: &[u32]) -> Vec<&Row> {
+        let mut rows: Vec<&Row> = uids
+            .iter()
+            .flat_map(|uid| self.by_owner.list(*uid))
+            .collect();
+        if uids.len() > 1 {
+            rows.sort_unstable_by_key(|row| row.numbers.id);
+            rows.dedup_by_key(|row| row.numbers.id);
+        }
+        rows
+    }
+
+    /// The job that the row's is like in all but its numbers, if one is kept.
+    pub(super) fn form(&self, row: &Row) -> Option<&Job> {
+        let form = self.forms.get(row.form as usize)?.as_ref()?;
+        Some(&form.job)
+    }
+
+    /// All places of forms lie below this.
+    pub(super) fn forms_end(&self) -> usize {
+        self.forms.len()
+    }
+
+    /// The job of this number is as it is told, or there is none.
+    fn set(&mut self, id: JobId, job: Option<&Job>) {
+        let job = job.filter(|job| !job.state.is_ended() || job.completing);
+        let row = job.map(|job| Row {
+            numbers: Numbers::of(job),
+            form: self.form_of(job),
+            owner: job.spec.owner.uid,
+        });
+        let before = self.all.set(ALL, id, row);
+        if let Some(before) =
+            before.filter(|before| row.is_none_or(|row| row.owner != before.owner))
+        {
+            self.by_owner.set(before.owner, id, None);
+        }
+        if let Some(row) = row {
+            self.by_owner.set(row.owner, id, Some(row));
+        }
+        if let Some(before) = before {
+            self.release(before.form);
+        }
+    }
+
+    /// The form of a job that is going to have a row.
+    fn form_of(&mut self, job: &Job) -> u32 {
+        let own = job.alloc.is_some() || job.array != ArrayRole::None;
+        if own || Arc::strong_count(&job.spec) < SHARED {
+            return NONE;
+        }
+        let of_spec = self
+            .by_spec
+            .entry(Arc::as_ptr(&job.spec) as usize)
+            .or_default();
+        for place in of_spec.iter() {
+            if let Some(form) = &mut self.forms[*place as usize]
+                && alike(&form.job, job)
+            {
+                form.rows += 1;
+                return *place;
+            }
+        }
+        let form = Some(Form {
+            job: Box::new(job.clone()),
+            rows: 1,
+        });
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.forms[place as usize] = form;
+                place
+            }
+            None => {
+                self.forms.push(form);
+                u32::try_from(self.forms.len() - 1).expect("forms are fewer than jobs")
+            }
+        };
+        of_spec.push(place);
+        place
+    }
+
+    /// A form has one row less.
+    fn release(&mut self, place: u32) {
+        let Some(Some(form)) = self.forms.get_mut(place as usize) else {
+            return;
+        };
+        form.rows -= 1;
+        if form.rows > 0 {
+            return;
+        }
+        let spec = Arc::as_ptr(&form.job.spec) as usize;
+        if let Some(of_spec) = self.by_spec.get_mut(&spec) {
+            of_spec.retain(|other| *other != place);
+            if of_spec.is_empty() {
+                self.by_spec.remove(&spec);
+            }
+        }
+        self.forms[place as usize] = None;
+        self.free.push(place);
+    }
+}
+
+#[cfg(test)]
+mod tests;
