@@ -18,7 +18,7 @@ const HEAD: &str = "\
 ";
 
 /// What is run, and in which group what it needs belongs; `$RUN NAME` is the command under callgrind.
-const SCENE: [(usize, &str); 16] = [
+const SCENE: [(usize, &str); 17] = [
     (0, "$RUN sbatch --hold -o /dev/null job.sh"),
     (
         0,
@@ -29,6 +29,11 @@ const SCENE: [(usize, &str); 16] = [
         "salloc -Q -N2 -n2 $RUN srun -Q -N1 -n1 --exact true </dev/null",
     ),
     (1, "salloc -Q -N2 -n2 $RUN srun true </dev/null"),
+    // A third step of a kind, which a daemon takes.
+    (
+        1,
+        "salloc -Q -N1 -n2 bash -c 'srun -n1 --exact true; srun -n1 --exact true; $RUN srun -n1 --exact true' </dev/null",
+    ),
     (1, "$RUN srun -N2 hostname </dev/null"),
     (1, "$RUN salloc -N1 true </dev/null"),
     // Enough that are alike for a form.
