@@ -71,5 +71,5 @@ pub(super) fn share_of_eight_bare_programs(p: &Product, dir: &Path) -> Result<f6
 
 fn share(p: &Product, dir: &Path, parallel: u32) -> Result<f64> {
     let bare = rate(p, dir, 1000, parallel, &["true"])?;
-    Ok(100.0 * rate(p, dir, 300, parallel, &ONE)? / bare)
+    Ok(100.0 * rate(p, dir, 1000, parallel, &ONE)? / bare)
 }

@@ -20,8 +20,13 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::task::JoinHandle;
+
+/// For how long a visitor is left to the daemons: one that has just told of an end is about to wait at the door, and takes
+/// the step with less work than the agent would have.
+const DOOR_WAIT: Duration = Duration::from_millis(1);
 
 /// What a standing order holds against other steps.
 #[derive(Debug)]
@@ -92,6 +97,7 @@ impl Door {
         let turning_away = tokio::spawn(async move {
             while let Ok(mut ready) = line.readable().await {
                 ready.clear_ready();
+                tokio::time::sleep(DOOR_WAIT).await;
                 standing::turn_away(&at_door.socket);
             }
         });
