@@ -5,7 +5,7 @@
 use super::{Daemon, StepProc};
 use crate::shim::jobs::{Role, Shim};
 use crate::shim::wire::{FromShim, Run};
-use crate::stepd::{Running, Told};
+use crate::stepd::{Control, Running, Told};
 use crate::sys;
 use muster_core::ids::StepNo;
 use muster_core::job::StepEnd;
@@ -174,13 +174,14 @@ impl Shim {
         }
     }
 
-    fn put_back(&mut self, (run, step): (Run, Option<StepNo>), daemon: Daemon, open: bool) {
+    fn put_back(&mut self, (run, step): (Run, Option<StepNo>), mut daemon: Daemon, open: bool) {
         let fd = daemon.control.as_raw_fd();
         self.lines.remove(&fd);
         let Some(step) = step else {
             return match self.jobs.get_mut(&run) {
-                // It has been told to leave.
+                // It may take a step before it hears this: it is heard once more when it has ended.
                 Some(entry) if daemon.stands && entry.ending.is_some() => {
+                    let _ = daemon.tell(&Control::Leave);
                     self.roles.insert(daemon.pid, Role::Spare(run));
                     entry.spares.push(daemon);
                 }
