@@ -289,7 +289,9 @@ impl Shim {
         if let Some(at) = entry.spares.iter().position(|spare| spare.pid == pid) {
             let mut daemon = entry.spares.swap_remove(at);
             daemon.stands = stands;
-            return self.enter_step(run, step, daemon, Vec::new());
+            self.enter_step(run, step, daemon, Vec::new());
+            // It may have ended, which was read with the end of the one before.
+            return self.hear_own(pid);
         }
         // One that has been dismissed meanwhile, or that an earlier shim forked.
         let dismissed = self.roles.get(&pid) == Some(&Role::Spare(run));
@@ -317,7 +319,10 @@ impl Shim {
 
     /// A step that was given ended with its daemon before this process heard of it.
     fn tell_lost(&mut self, run: Run, step: StepNo) {
-        let end = Box::new(lost());
+        let path = result_path(&self.spool, run, step);
+        let left = stepd::read_result(&path).map(|(end, _)| end);
+        let _ = fs::remove_file(path);
+        let end = Box::new(left.unwrap_or_else(lost));
         self.emit(&FromShim::StepEnded { run, step, end });
     }
 
