@@ -37,11 +37,19 @@ pub(crate) const REQUEST_MAX: usize = 64 << 10;
 
 /// Sends all who are at a door to the agent's.
 pub(crate) fn turn_away(door: &UnixDatagram) {
+    while turn_one_away(door) {}
+}
+
+/// Sends the first who is at a door to the agent's; whether there was somebody.
+pub(crate) fn turn_one_away(door: &UnixDatagram) -> bool {
     loop {
         match descriptors::receive_request(door, &mut []) {
-            Ok((_, mut come, _)) => send_on(HandedOver::take(&mut come)),
+            Ok((_, mut come, _)) => {
+                send_on(HandedOver::take(&mut come));
+                return true;
+            }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return,
+            Err(_) => return false,
         }
     }
 }

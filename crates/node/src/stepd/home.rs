@@ -210,9 +210,9 @@ pub(super) struct Home {
     pub(super) standing: Option<Stand>,
     /// The step that runs was taken at the door.
     pub(super) by_door: bool,
-    /// What the agent has not been told yet, and since when.
+    /// What the agent has not been told yet, and since when there is some, and nothing more.
     untold: Vec<u8>,
-    pub(super) untold_since: Option<Instant>,
+    pub(super) untold_since: Option<(Instant, Instant)>,
 }
 
 /// By resource.
@@ -430,7 +430,8 @@ impl Home {
     pub(super) fn tell_agent_later(&mut self, told: &Told) {
         if self.agent.is_some() {
             frame::encode_into(told, &mut self.untold);
-            self.untold_since.get_or_insert_with(Instant::now);
+            let now = Instant::now();
+            self.untold_since.get_or_insert((now, now)).1 = now;
         }
     }
 

@@ -21,10 +21,12 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
-/// For how long the agent is not told of what was taken: for others to go with it.
+/// For how long the agent is not told of what was taken, where nothing follows it.
 const TELL_WAIT: Duration = Duration::from_millis(10);
+/// The same where steps go on to follow each other: agent and shim are woken once for all of them.
+const STREAM_WAIT: Duration = Duration::from_millis(25);
 /// Ends that the shim may not have read. With more, requests are the agent's, which has the shim read.
-const UNREAD_MAX: usize = 40;
+const UNREAD_MAX: usize = 60;
 
 /// See the module.
 pub(super) struct Stand {
@@ -265,7 +267,8 @@ impl Home {
 
     /// When the agent is to be told of what it does not know yet.
     pub(super) fn tell_at(&self) -> Option<Instant> {
-        self.untold_since.map(|since| since + TELL_WAIT)
+        let (first, last) = self.untold_since?;
+        Some((first + STREAM_WAIT).min(last + TELL_WAIT))
     }
 
     /// Tells it, if it is time.

@@ -10,6 +10,7 @@ use crate::standing::{self, Dispenser, Standing, StandingFds, job_door};
 use crate::stepd::{Control, NextStep, Running};
 use crate::sys;
 use muster_proto::frame;
+use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::PassCred;
@@ -22,11 +23,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::task::JoinHandle;
 
-/// For how long a visitor is left to the daemons: one that has just told of an end is about to wait at the door, and takes
-/// the step with less work than the agent would have.
+/// For how long whoever comes is left to the daemons, of which one may be about to wait at the door: it takes a step with
+/// less work than the agent would have.
 const DOOR_WAIT: Duration = Duration::from_millis(1);
+/// The same where nobody was left the time before.
+const DOOR_WAIT_MAX: Duration = Duration::from_millis(8);
 
 /// What a standing order holds against other steps.
 #[derive(Debug)]
@@ -84,7 +88,33 @@ impl Waiting {
     fn line_up(&self) -> io::Result<()> {
         let one_of_us = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
         let event = EpollEvent::new(one_of_us, 0);
-        Ok(self.line.add(&self.socket, event)?)
+        match self.line.add(&self.socket, event) {
+            Err(Errno::EEXIST) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    fn leave(&self) {
+        // It may have been left already.
+        let _ = self.line.delete(&self.socket);
+    }
+
+    /// Sends visitors on whom no daemon hears: one at a time, so that there are more daemons the next time, and no more than
+    /// are needed. Meanwhile nobody wakes the agent.
+    async fn keep(&self, line: AsyncFd<OwnedFd>) {
+        let mut wait = DOOR_WAIT;
+        while let Ok(mut ready) = line.readable().await {
+            ready.clear_ready();
+            self.leave();
+            tokio::time::sleep(wait).await;
+            wait = match standing::turn_one_away(&self.socket) {
+                true => DOOR_WAIT,
+                false => (wait * 2).min(DOOR_WAIT_MAX),
+            };
+            if let Err(e) = self.line_up() {
+                return log::error!("the door of a job is not looked after any more: {e}");
+            }
+        }
     }
 }
 
@@ -94,13 +124,7 @@ impl Door {
         let waiting = Arc::new(Waiting::new(&path, uid)?);
         let line = sys::watch(waiting.line.0.try_clone()?, Interest::READABLE)?;
         let at_door = waiting.clone();
-        let turning_away = tokio::spawn(async move {
-            while let Ok(mut ready) = line.readable().await {
-                ready.clear_ready();
-                tokio::time::sleep(DOOR_WAIT).await;
-                standing::turn_away(&at_door.socket);
-            }
-        });
+        let turning_away = tokio::spawn(async move { at_door.keep(line).await });
         Ok(Door {
             path,
             waiting,
@@ -118,12 +142,8 @@ impl Door {
 
     /// Lets all that wait now go first. Who is there without being heard is heard then.
     fn line_up_again(&self) {
-        let line = &self.waiting.line;
-        let done = line.delete(&self.waiting.socket);
-        if let Err(e) = done
-            .map_err(Into::into)
-            .and_then(|()| self.waiting.line_up())
-        {
+        self.waiting.leave();
+        if let Err(e) = self.waiting.line_up() {
             log::warn!("{}: {e}", self.path.display());
         }
     }
