@@ -7,6 +7,7 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::IntoRawFd;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 /// The arguments that the C library hands to `main`, the program's name first.
 ///
@@ -20,6 +21,41 @@ pub unsafe fn arguments(argc: libc::c_int, argv: *const *const libc::c_char) -> 
         text.to_string_lossy().into_owned()
     };
     (0..usize::try_from(argc).unwrap_or(0)).map(word).collect()
+}
+
+// What the C library starts a program with, up to a null.
+#[allow(unsafe_code)]
+unsafe extern "C" {
+    static environ: *const *const libc::c_char;
+}
+
+/// The variables of this process: `NAME=value`, or what else it was given. std would make two strings of each of them, for
+/// each look at them, under a lock: a fifth of what a command does.
+pub fn variables() -> &'static [&'static [u8]] {
+    static ALL: OnceLock<Vec<&[u8]>> = OnceLock::new();
+    ALL.get_or_init(|| given().map(CStr::to_bytes).collect())
+}
+
+#[allow(unsafe_code)]
+fn given() -> impl Iterator<Item = &'static CStr> {
+    let places = (0..).map_while(|i| {
+        // SAFETY: a program's environment, if it has one, is a list of pointers that ends in a null, which is where this ends
+        // too. Commands change nothing of it, so that what they lead to stays.
+        let place = unsafe { (!environ.is_null()).then(|| *environ.add(i)) };
+        place.filter(|place| !place.is_null())
+    });
+    // SAFETY: as above; they lead to strings.
+    places.map(|place| unsafe { CStr::from_ptr(place) })
+}
+
+/// The value of a variable of this process; nothing if it is not UTF-8.
+pub fn variable(name: &str) -> Option<&'static str> {
+    let value = |variable: &&'static [u8]| {
+        let rest = variable.strip_prefix(name.as_bytes())?;
+        rest.strip_prefix(b"=")
+    };
+    let found = variables().iter().find_map(value)?;
+    str::from_utf8(found).ok()
 }
 
 /// Runs `main` as std would: with standard streams that are open, broken pipes as errors of a write, and 101 as the exit

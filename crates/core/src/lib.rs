@@ -20,6 +20,7 @@ pub mod decide;
 pub mod distribution;
 pub mod effect;
 mod effects;
+pub mod environment;
 pub mod event;
 pub mod explain;
 pub mod features;

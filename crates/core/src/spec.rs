@@ -1,6 +1,7 @@
 //! What a user asks for: the job specification that sbatch, srun and salloc submit. It never changes after
 //! submission except through [`crate::job::JobChange`]; everything the system decides is in [`crate::job::Job`].
 
+use crate::environment::Environment;
 use crate::ids::{BlobId, JobId};
 use crate::index_set::IndexSet;
 use crate::time::{TimeLimit, Timestamp};
@@ -183,9 +184,9 @@ pub enum JobKind {
 /// What a process inherits from the shell that submitted it. Stored once per distinct content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct ExecContext {
-    /// `NAME=value`, in the order of the submitter; bytes, since values need not be UTF-8.
+    /// In the order of the submitter.
     #[n(0)]
-    pub environment: Vec<minicbor::bytes::ByteVec>,
+    pub environment: Environment,
     /// File mode creation mask.
     #[n(1)]
     pub umask: u32,

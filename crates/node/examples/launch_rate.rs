@@ -186,10 +186,7 @@ fn send(
 fn context() -> ExecContext {
     let variables = (0..40).map(|i| format!("VARIABLE_{i}=some value of a usual length {i}"));
     ExecContext {
-        environment: variables
-            .chain(["PATH=/usr/bin:/bin".to_owned()])
-            .map(|v| v.into_bytes().into())
-            .collect(),
+        environment: variables.chain(["PATH=/usr/bin:/bin".to_owned()]).collect(),
         umask: 0o022,
         soft_limits: Vec::new(),
     }

@@ -25,7 +25,6 @@ mod step_tree;
 mod table;
 mod users;
 
-pub(crate) use context::split as split_variable;
 pub(crate) use jobs::exit_status;
 pub(crate) use peers::Peers;
 pub(crate) use step_node::{is_kept_of, kept_of_node};

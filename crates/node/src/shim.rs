@@ -8,7 +8,6 @@
 
 mod around;
 mod ending;
-pub(crate) mod environment;
 mod files;
 mod jobs;
 mod launch;

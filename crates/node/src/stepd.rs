@@ -32,6 +32,7 @@ pub(crate) use home::{Control, NextStep, Running, Told};
 use home::{Home, Next};
 use minicbor::bytes::ByteVec;
 use muster_core::job::{ExitStatus, StepEnd, Usage};
+use muster_proto::frame;
 use muster_proto::step::{FromStepd, StepCreated, StepNode, ToStepd};
 pub(crate) use result::read as read_result;
 use result::{Served, broken, leave};
@@ -96,9 +97,9 @@ pub(crate) fn run(
     let mut step = order.launch.step;
     let mut setting = Cow::Borrowed(setting);
     loop {
-        let ended = Told::Ended(step, Box::new(served.end.clone()));
+        let ended = frame::encode(&Told::Ended(step, Box::new(served.end.clone())));
         // The order matters: who hears of the end later finds it where it was told before.
-        if !served.reusable || !home.tell_shim(&ended, &setting) {
+        if !served.reusable || !home.tell_shim(&ended, &served.end, &setting) {
             if home.has_unread() {
                 home.leave_unread();
             }

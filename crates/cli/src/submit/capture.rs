@@ -2,18 +2,16 @@
 //! what differs by shell is in it, never what differs by job, so that a thousand submissions share one copy.
 
 use super::say::Say;
-use minicbor::bytes::ByteVec;
+use crate::process;
 use muster_conf::options::Chosen;
+use muster_core::environment::{self, Environment};
 use muster_core::job_env;
 use muster_core::limits::CONTEXT_BYTES_MAX;
 use muster_core::spec::ExecContext;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::{Mode, umask};
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-
-/// An environment, in order.
-pub(super) type Environment = Vec<(OsString, OsString)>;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 
 /// Variables of srun and MPI launchers that belong to the step the caller is in, beside those that describe a job.
 const OF_A_STEP: [&str; 4] = ["SLURM_CPU_BIND", "SLURM_PTY_", "PMIX_", "PMI_"];
@@ -28,20 +26,40 @@ const OF_AN_ALLOCATION: [&str; 6] = [
 ];
 
 /// Whether a variable would be wrong in another allocation; the node sets it afresh.
-fn is_of_an_allocation(name: &OsStr) -> bool {
-    name.to_str().is_some_and(|name| {
-        // Where the configuration is holds for every job.
-        (job_env::is_job_variable(name) && name != "SLURM_CONF" && name != "SLURM_UMASK")
-            || OF_AN_ALLOCATION.contains(&name)
-            || OF_A_STEP.iter().any(|p| name.starts_with(p))
+fn is_of_an_allocation(name: &str) -> bool {
+    // Where the configuration is holds for every job.
+    (job_env::is_job_variable(name) && name != "SLURM_CONF" && name != "SLURM_UMASK")
+        || OF_AN_ALLOCATION.contains(&name)
+        || OF_A_STEP.iter().any(|p| name.starts_with(p))
+}
+
+/// The caller's environment without variables of some names.
+pub(super) fn own_without(is_other: impl Fn(&[u8]) -> bool) -> Environment {
+    let all = process::variables();
+    let size: usize = all.iter().map(|v| v.len() + 1).sum();
+    // A few are added.
+    let mut own = Environment::with_capacity(all.len() + 8, size + 256);
+    for variable in all {
+        let name = environment::name(variable);
+        if !name.is_empty() && name.len() < variable.len() && !is_other(name) {
+            own.push(&[variable]);
+        }
+    }
+    own
+}
+
+/// The variables as a command is given them.
+pub(super) fn pairs(environment: &Environment) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+    environment.iter().map(|variable| {
+        let name = environment::name(variable);
+        let value = variable.get(name.len() + 1..).unwrap_or_default();
+        (OsStr::from_bytes(name), OsStr::from_bytes(value))
     })
 }
 
 /// The caller's environment without what belongs to an allocation it may be in.
 pub(super) fn own_environment() -> Environment {
-    std::env::vars_os()
-        .filter(|(name, _)| !is_of_an_allocation(name))
-        .collect()
+    own_without(|name| str::from_utf8(name).is_ok_and(is_of_an_allocation))
 }
 
 /// Which variables a batch job gets.
@@ -115,15 +133,6 @@ fn unquoted(value: &str) -> &str {
     value
 }
 
-/// Sets a variable, in place of one that is there.
-pub(super) fn set(environment: &mut Environment, name: &str, value: impl Into<OsString>) {
-    let value = value.into();
-    match environment.iter_mut().find(|(n, _)| n == name) {
-        Some((_, old)) => *old = value,
-        None => environment.push((name.into(), value)),
-    }
-}
-
 /// The environment that `--export` selects from `own`, the caller's.
 pub(super) fn select(
     own: Environment,
@@ -134,24 +143,24 @@ pub(super) fn select(
         own
     } else {
         let mut chosen = login;
-        for (name, value) in &own {
-            let bytes = name.as_bytes();
-            if bytes.starts_with(b"SLURM_") || bytes.starts_with(b"SPANK_") {
-                set(&mut chosen, &name.to_string_lossy(), value.clone());
+        for (name, value) in pairs(&own) {
+            let name = name.as_bytes();
+            if name.starts_with(b"SLURM_") || name.starts_with(b"SPANK_") {
+                chosen.set(name, value.as_bytes());
             }
         }
         for (name, value) in &selection.named {
             if value.is_none()
-                && let Some((_, own)) = own.iter().find(|(n, _)| n == name)
+                && let Some(own) = own.value(name.as_bytes())
             {
-                set(&mut chosen, name, own.clone());
+                chosen.set(name.as_bytes(), own);
             }
         }
         chosen
     };
     for (name, value) in &selection.named {
         if let Some(value) = value {
-            set(&mut chosen, name, *value);
+            chosen.set(name.as_bytes(), value.as_bytes());
         }
     }
     chosen
@@ -174,20 +183,20 @@ pub(super) fn batch_context(chosen: &Chosen, say: &Say) -> Result<ExecContext, S
     let login = if selection.login || asked {
         super::login::environment(say)
     } else {
-        Environment::new()
+        Environment::default()
     };
     let mut environment = if asked && selection.all {
         // What the caller has set is stronger than the login environment.
         let mut merged = login;
-        for (name, value) in own {
-            set(&mut merged, &name.to_string_lossy(), value);
+        for (name, value) in pairs(&own) {
+            merged.set(name.as_bytes(), value.as_bytes());
         }
-        select(merged, &selection, Environment::new())
+        select(merged, &selection, Environment::default())
     } else {
         select(own, &selection, login)
     };
     if let Some(text) = chosen.value("export") {
-        set(&mut environment, "SLURM_EXPORT_ENV", text);
+        environment.set(b"SLURM_EXPORT_ENV", text.as_bytes());
     }
     set_submission(&mut environment);
     context(
@@ -211,19 +220,15 @@ fn exported_file(name: &str) -> Result<Environment, String> {
 pub(super) fn split_environment(bytes: &[u8]) -> Environment {
     bytes
         .split(|b| *b == 0)
-        .filter_map(|pair| {
-            let at = pair.iter().position(|b| *b == b'=').filter(|at| *at > 0)?;
-            let text = |b: &[u8]| OsString::from_vec(b.to_vec());
-            Some((text(&pair[..at]), text(&pair[at + 1..])))
-        })
+        .filter(|pair| !pair.starts_with(b"=") && pair.contains(&b'='))
         .collect()
 }
 
 /// Says where a submission was made.
 pub(super) fn set_submission(environment: &mut Environment) {
     let here = super::line::current_dir();
-    set(environment, "SLURM_SUBMIT_DIR", here.into_os_string());
-    set(environment, "SLURM_SUBMIT_HOST", super::line::host());
+    environment.set(b"SLURM_SUBMIT_DIR", here.as_os_str().as_bytes());
+    environment.set(b"SLURM_SUBMIT_HOST", super::line::host().as_bytes());
 }
 
 /// Environment, mask and limits as they travel.
@@ -235,22 +240,8 @@ pub(super) fn context(
     propagate: Option<Option<&str>>,
 ) -> Result<ExecContext, String> {
     let mask = own_umask();
-    set(
-        &mut environment,
-        "SLURM_PRIO_PROCESS",
-        own_nice().to_string(),
-    );
-    let environment: Vec<ByteVec> = environment
-        .into_iter()
-        .map(|(name, value)| {
-            let mut pair = name.into_vec();
-            pair.reserve_exact(1 + value.len());
-            pair.push(b'=');
-            pair.extend_from_slice(value.as_bytes());
-            pair.into()
-        })
-        .collect();
-    let size: usize = environment.iter().map(|pair| pair.len() + 1).sum();
+    environment.set(b"SLURM_PRIO_PROCESS", own_nice().to_string().as_bytes());
+    let size = environment.size_bytes();
     if size > CONTEXT_BYTES_MAX {
         return Err(format!(
             "the environment has {size} bytes, at most {CONTEXT_BYTES_MAX} are passed on; use --export=NAMES"
@@ -265,10 +256,8 @@ pub(super) fn context(
 
 /// The file mode mask: `SLURM_UMASK` in octal, else this process's.
 fn own_umask() -> u32 {
-    if let Some(mask) = std::env::var("SLURM_UMASK")
-        .ok()
-        .and_then(|text| u32::from_str_radix(&text, 8).ok())
-    {
+    let given = process::variable("SLURM_UMASK");
+    if let Some(mask) = given.and_then(|text| u32::from_str_radix(text, 8).ok()) {
         return mask & 0o777;
     }
     // There is no way to read the mask but to set it; commands have one thread.
@@ -337,10 +326,7 @@ mod tests {
     use super::*;
 
     fn env(pairs: &[(&str, &str)]) -> Environment {
-        pairs
-            .iter()
-            .map(|(n, v)| ((*n).into(), (*v).into()))
-            .collect()
+        pairs.iter().map(|(n, v)| format!("{n}={v}")).collect()
     }
 
     fn selected(text: Option<&str>) -> Environment {
@@ -389,7 +375,7 @@ mod tests {
             "PMIX_RANK",
             "MUSTER_NODE",
         ] {
-            assert!(is_of_an_allocation(OsStr::new(name)), "{name}");
+            assert!(is_of_an_allocation(name), "{name}");
         }
         for name in [
             "SLURM_CONF",
@@ -398,7 +384,7 @@ mod tests {
             "SLURM_LABELIO",
             "SBATCH_PARTITION",
         ] {
-            assert!(!is_of_an_allocation(OsStr::new(name)), "{name}");
+            assert!(!is_of_an_allocation(name), "{name}");
         }
     }
 

@@ -6,11 +6,11 @@ use super::say::{self, Say};
 use super::zone::{self, LocalZone};
 use crate::connect::{Client, ConnectError};
 use crate::people;
+use crate::process;
 use muster_conf::endpoint;
 use muster_conf::options::job::{self, Ambient, Built};
 use muster_conf::options::{Chosen, Command, OptionError, Source, environment, help};
 use muster_core::spec::Owner;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -38,22 +38,20 @@ pub(super) fn read(command: Command, args: &[String]) -> Result<Vec<Line>, ExitC
 
 /// The caller's variables that can be options: a hundred names are looked for, and to walk the whole environment for each
 /// of them would be a quarter of what sbatch does, and more of what srun does in an allocation.
-pub(super) struct Variables(Vec<(String, String)>);
+pub(super) struct Variables(Vec<(&'static str, &'static str)>);
 
 impl Variables {
     pub(super) fn read() -> Variables {
-        let all = std::env::vars_os()
-            .filter(|(name, _)| environment::may_be_option(name.as_bytes()))
-            .filter_map(|(name, value)| {
-                Some((name.into_string().ok()?, value.into_string().ok()?))
-            });
-        Variables(all.collect())
+        let all = process::variables().iter();
+        let all = all.filter(|variable| environment::may_be_option(variable));
+        let pair = |v: &&'static [u8]| str::from_utf8(v).ok()?.split_once('=');
+        Variables(all.filter_map(pair).collect())
     }
 
     /// The value of one.
     pub(super) fn value(&self, name: &str) -> Option<String> {
-        let found = self.0.iter().find(|(own, _)| own == name);
-        found.map(|(_, value)| value.clone())
+        let found = self.0.iter().find(|(own, _)| *own == name);
+        found.map(|(_, value)| (*value).to_owned())
     }
 }
 

@@ -1,8 +1,9 @@
 //! The environment that a user has after logging in, as the login shell itself makes it.
 
-use super::capture::{Environment, split_environment};
+use super::capture::split_environment;
 use super::line;
 use super::say::Say;
+use muster_core::environment::{self, Environment};
 use std::io::Read as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -41,10 +42,7 @@ pub(super) fn environment(say: &Say) -> Environment {
             say.warning(&format!(
                 "the login environment could not be read from {shell}: {why}; the job gets HOME, USER, SHELL and PATH"
             ));
-            basic
-                .into_iter()
-                .map(|(n, v)| (n.into(), v.into()))
-                .collect()
+            basic.iter().map(|(n, v)| format!("{n}={v}")).collect()
         }
     }
 }
@@ -82,11 +80,11 @@ fn ask(shell: &str, basic: &[(&str, &str)]) -> Result<Environment, String> {
         .windows(MARK.len())
         .position(|w| w == MARK)
         .ok_or("it printed no environment")?;
-    let environment: Environment = split_environment(&bytes[at + MARK.len()..])
-        .into_iter()
-        .filter(|(name, _)| !matches!(name.to_str(), Some("_" | "SHLVL" | "PWD" | "OLDPWD")))
-        .collect();
-    if environment.is_empty() {
+    let told = split_environment(&bytes[at + MARK.len()..]);
+    let of_shell: [&[u8]; 4] = [b"_", b"SHLVL", b"PWD", b"OLDPWD"];
+    let is_other = |v: &&[u8]| !of_shell.contains(&environment::name(v));
+    let environment: Environment = told.iter().filter(is_other).collect();
+    if environment.count() == 0 {
         return Err("it printed no environment".to_owned());
     }
     Ok(environment)

@@ -156,7 +156,8 @@ fn command(line: &Line, holder: &Holder) -> Command {
             Command::new(shell.unwrap_or_else(|| OsString::from("/bin/sh")))
         }
     };
-    command.env_clear().envs(capture::own_environment());
+    let own = capture::own_environment();
+    command.env_clear().envs(capture::pairs(&own));
     command.env("SLURM_SUBMIT_DIR", line::current_dir());
     for (name, value) in holder.variables() {
         if name != "SLURM_SUBMIT_DIR" {

@@ -122,7 +122,7 @@ impl Say {
 
 /// An exit code that the environment sets.
 pub(super) fn exit_variable(name: &str) -> Option<u8> {
-    std::env::var(name).ok()?.parse().ok()
+    crate::process::variable(name)?.parse().ok()
 }
 
 /// Writes to standard error.

@@ -18,6 +18,7 @@ use super::holder::{Holder, NotGranted};
 use super::line::{self, Line};
 use super::say::{self, Say};
 use crate::connect::{Client, ConnectError, unexpected};
+use crate::process;
 use hand_over::Line as StepdLine;
 use muster_conf::endpoint;
 use muster_conf::options::{Chosen, Command, OptionError, Source, values};
@@ -56,9 +57,9 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         if let Some(site) = &site {
             request::fill_from_site(&mut line.chosen, site);
         }
-        request::forget_own_binding(&mut line.chosen, |name| std::env::var_os(name).is_some());
-        if let Ok(path) = std::env::var("SLURM_HOSTFILE") {
-            request::read_hostfile(&mut line.chosen, &path).map_err(|e| say.option_error(&e))?;
+        request::forget_own_binding(&mut line.chosen, |name| process::variable(name).is_some());
+        if let Some(path) = process::variable("SLURM_HOSTFILE") {
+            request::read_hostfile(&mut line.chosen, path).map_err(|e| say.option_error(&e))?;
         }
         check_mpi(&line.chosen).map_err(|e| say.option_error(&e))?;
     }
@@ -289,14 +290,13 @@ fn launch(
 
 /// What the environment knows of nodes that the own job lost.
 fn own_resizes() -> u32 {
-    let known = std::env::var(job_env::RESIZES).ok();
+    let known = process::variable(job_env::RESIZES);
     known.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 /// Whether srun is called in that heterogeneous job.
 fn own_het_job(job: JobId) -> bool {
-    let own = std::env::var("SLURM_JOB_ID").is_ok_and(|id| id == job.to_string());
-    own && std::env::var_os("SLURM_HET_SIZE").is_some()
+    is_own(job) && process::variable("SLURM_HET_SIZE").is_some()
 }
 
 fn own_user() -> String {
@@ -306,9 +306,13 @@ fn own_user() -> String {
 
 /// The address of the agent of the first node of the job that srun is called in, where it is on this host.
 fn own_lead(job: JobId) -> Option<String> {
-    let own = std::env::var("SLURM_JOB_ID").is_ok_and(|id| id == job.to_string());
-    let address = std::env::var("MUSTER_NODE").ok().filter(|_| own)?;
-    address.starts_with("unix:").then_some(address)
+    let address = process::variable("MUSTER_NODE").filter(|_| is_own(job))?;
+    address.starts_with("unix:").then(|| address.to_owned())
+}
+
+/// Whether srun is called in that job.
+fn is_own(job: JobId) -> bool {
+    process::variable("SLURM_JOB_ID").is_some_and(|id| id == job.to_string())
 }
 
 /// The agent of the job's first node. Inside the job its address is in the environment; elsewhere the controller

@@ -88,12 +88,7 @@ fn what_goes_along() {
         (Some(blobs[0].0), Some(blobs[1].0))
     );
     let context: muster_core::spec::ExecContext = minicbor::decode(&blobs[1].1).unwrap();
-    let has = |pair: &str| {
-        context
-            .environment
-            .iter()
-            .any(|e| e[..] == *pair.as_bytes())
-    };
+    let has = |pair: &str| context.environment.iter().any(|e| e == pair.as_bytes());
     assert!(
         has("COLOUR=red") && has("K=a,b") && has(&format!("SLURM_PRIO_PROCESS={}", niceness()))
     );

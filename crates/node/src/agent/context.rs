@@ -1,6 +1,7 @@
 //! Execution contexts (environment, umask, limits) as launches need them, decoded once per distinct content.
 
 use minicbor::bytes::ByteVec;
+use muster_core::environment::split;
 use muster_core::ids::BlobId;
 use muster_core::job_env;
 use muster_core::spec::ExecContext;
@@ -54,8 +55,8 @@ fn prepare(context: ExecContext) -> Prepared {
         soft_limits: context.soft_limits,
         ..Prepared::default()
     };
-    for variable in context.environment {
-        let (name, value) = split(&variable);
+    for variable in context.environment.iter() {
+        let (name, value) = split(variable);
         match name {
             "SLURM_SUBMIT_DIR" => out.submit_dir = value.map(str::to_owned),
             "ENVIRONMENT" | "HOSTNAME" | "SLURM_SUBMIT_HOST" | "MUSTER_SPOOL"
@@ -63,22 +64,9 @@ fn prepare(context: ExecContext) -> Prepared {
             name if job_env::is_job_variable(name) => {}
             name => {
                 out.has_tmpdir |= name == "TMPDIR";
-                out.env.push(variable);
+                out.env.push(variable.to_vec().into());
             }
         }
     }
     out
-}
-
-/// Name and value; the name is empty if it is not UTF-8, which no variable with a meaning here is.
-pub(crate) fn split(variable: &[u8]) -> (&str, Option<&str>) {
-    let at = variable
-        .iter()
-        .position(|b| *b == b'=')
-        .unwrap_or(variable.len());
-    let name = std::str::from_utf8(&variable[..at]).unwrap_or("");
-    let value = variable
-        .get(at + 1..)
-        .and_then(|v| std::str::from_utf8(v).ok());
-    (name, value)
 }

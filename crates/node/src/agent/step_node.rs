@@ -9,6 +9,7 @@ use crate::standing::Standing;
 use crate::step_variables::StepVariables;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+use muster_core::environment::Environment;
 use muster_core::hostlist;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::StepEnd;
@@ -410,7 +411,7 @@ impl Agent {
         let variables = self.step_variables(grant, &launch, bind_env);
         let env = variables.environment(&launch.spec, launch.step);
         // It is in there.
-        launch.spec.context.environment = Vec::new();
+        launch.spec.context.environment = Environment::default();
         let order = StepOrder {
             run: (grant.job, grant.attempt),
             user: self.user_of(grant),

@@ -1,12 +1,12 @@
 //! What an agent and its shim say to each other: frames of CBOR over `<spool>/shim.sock`. Both are of one build as a
 //! rule, but a new agent meets an old shim after an upgrade, so the numbered fields may only be added to.
 
-use super::environment::Environment;
 use crate::stepd::Running;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::command::SignalScope;
 use muster_core::cpuset::CpuSet;
+use muster_core::environment::Environment;
 use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
 use muster_core::job::{StepEnd, Usage};
 use muster_core::time::Timestamp;

@@ -168,11 +168,7 @@ impl Line {
         }
     }
 
-    fn say(&mut self, told: &Told) -> bool {
-        self.say_frames(&frame::encode(told))
-    }
-
-    fn say_frames(&mut self, frames: &[u8]) -> bool {
+    fn say(&mut self, frames: &[u8]) -> bool {
         self.stream.write_all(frames).is_ok()
     }
 }
@@ -195,6 +191,8 @@ pub(super) struct Home {
     pub(super) tree: ProcessTree,
     /// For tasks that are started one at a time; made when the first is.
     stack: Option<sys::Stack>,
+    /// Whether there is one around the steps.
+    pub(super) crowd: sys::here::Crowd,
     /// Soft limits that were asked for, and those of them that this process has otherwise: steps of a job mostly ask for the
     /// same.
     asked_limits: SoftLimits,
@@ -242,6 +240,7 @@ impl Home {
             come: Vec::new(),
             tree: ProcessTree::new(),
             stack: None,
+            crowd: sys::here::Crowd::default(),
             asked_limits: SoftLimits::new(),
             other_limits: SoftLimits::new(),
             shim: Some(Line::new(shim)?),
@@ -342,7 +341,7 @@ impl Home {
             // One that has come with this step is over before it has begun.
             let next = given.as_mut().map(|(next, _): &mut Given| next);
             if next.is_some_and(|next| next.standing.take().is_some()) {
-                self.tell_agent_later(&Told::Released);
+                self.tell_agent_later(&frame::encode(&Told::Released));
             }
         }
         given
@@ -355,27 +354,23 @@ impl Home {
         self.stand_down();
         let line = Line::new(stream).ok();
         self.shim = line.and_then(|mut line| {
-            let told = line.say(&Told::Runs(Box::new(running)));
+            let told = line.say(&frame::encode(&Told::Runs(Box::new(running))));
             told.then_some(line)
         });
     }
 
     /// Tells the shim how the step ended; whether it was there to hear it. Until it has read that, the end is kept here, to be
     /// left in the step's file if the shim is lost.
-    pub(super) fn tell_shim(&mut self, ended: &Told, setting: &Setting) -> bool {
-        let Told::Ended(_, end) = ended else {
-            return false;
-        };
+    pub(super) fn tell_shim(&mut self, ended: &[u8], end: &StepEnd, setting: &Setting) -> bool {
         let all_read = self.is_all_read();
         // Half a frame is none: it learns the rest from the file.
-        let told = self.shim.as_mut().is_some_and(|line| line.say(ended));
-        self.shim = self.shim.take().filter(|_| told);
+        let told = self.tell_shim_of(ended);
         if told && all_read {
             self.unread.clear();
         }
         if told {
             let (path, kept) = (setting.result.clone(), setting.kept.clone());
-            self.unread.push(Unread(path, (**end).clone(), kept));
+            self.unread.push(Unread(path, end.clone(), kept));
         }
         told
     }
@@ -410,15 +405,15 @@ impl Home {
         line.is_some_and(|line| sys::is_all_read(line.stream.as_fd()))
     }
 
-    /// Tells the shim something; whether it was there to hear it.
-    pub(super) fn tell_shim_of(&mut self, told: &Told) -> bool {
+    /// Tells the shim something, a frame of [`Told`]; whether it was there to hear it.
+    pub(super) fn tell_shim_of(&mut self, told: &[u8]) -> bool {
         let heard = self.shim.as_mut().is_some_and(|line| line.say(told));
         self.shim = self.shim.take().filter(|_| heard);
         heard
     }
 
     /// Tells the agent the same of an end, where it is still there: later, if it has not heard of the step yet either.
-    pub(super) fn tell_agent(&mut self, ended: &Told) {
+    pub(super) fn tell_agent(&mut self, ended: &[u8]) {
         self.tell_agent_later(ended);
         match std::mem::take(&mut self.by_door) && self.standing.is_some() {
             true => self.tell_if_due(),
@@ -427,9 +422,9 @@ impl Home {
     }
 
     /// Something that the agent is to be told, with what comes soon.
-    pub(super) fn tell_agent_later(&mut self, told: &Told) {
+    pub(super) fn tell_agent_later(&mut self, told: &[u8]) {
         if self.agent.is_some() {
-            frame::encode_into(told, &mut self.untold);
+            self.untold.extend_from_slice(told);
             let now = Instant::now();
             self.untold_since.get_or_insert((now, now)).1 = now;
         }
@@ -440,7 +435,7 @@ impl Home {
         let frames = std::mem::take(&mut self.untold);
         self.untold_since = None;
         if let Some(line) = self.agent.as_mut().filter(|_| !frames.is_empty())
-            && !line.say_frames(&frames)
+            && !line.say(&frames)
         {
             self.agent = None;
             self.stand_down();

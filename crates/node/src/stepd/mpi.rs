@@ -632,7 +632,7 @@ fn make_dir(order: &StepOrder, path: &Path) -> io::Result<()> {
 /// What the host may use of UCX. Where the site names no devices, those count that the user names for the tasks.
 fn ucx(wanted: &UcxOrder, order: &StepOrder) -> UcxChoice {
     let devices = || {
-        let mut own = order.env.iter().filter_map(|v| v.to_str().ok());
+        let mut own = order.env.iter().filter_map(|v| str::from_utf8(v).ok());
         own.find_map(|v| v.strip_prefix("UCX_NET_DEVICES=").map(str::to_owned))
     };
     UcxChoice {
@@ -652,7 +652,7 @@ fn variables(order: &StepOrder) -> Vec<(String, String)> {
     order
         .env
         .iter()
-        .filter_map(|v| v.to_str().ok()?.split_once('='))
+        .filter_map(|v| str::from_utf8(v).ok()?.split_once('='))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect()
 }

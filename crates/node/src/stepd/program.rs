@@ -26,7 +26,8 @@ impl<'a> Program<'a> {
     pub(super) fn new(argv: Vec<String>, environment: Words<'a>) -> Program<'a> {
         let path = environment
             .iter()
-            .find_map(|v| v.to_str().ok()?.strip_prefix("PATH="));
+            .find_map(|v| v.to_bytes().strip_prefix(b"PATH="));
+        let path = path.and_then(|path| str::from_utf8(path).ok());
         let path = path.map(str::to_owned);
         let words: Option<Vec<CString>> =
             argv.iter().map(|a| CString::new(a.as_str()).ok()).collect();

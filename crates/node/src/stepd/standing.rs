@@ -6,12 +6,14 @@ use super::{NextStep, Setting};
 use crate::agent::kept_of_node;
 use crate::descriptors::{self, HandedOver};
 use crate::record::random_key;
-use crate::shim::environment::Environment;
 use crate::shim::result_path;
 use crate::shim::wire::StepOrder;
 use crate::standing::{Kind, REQUEST_MAX, Standing, StandingFds, Tickets, send_on, turn_away};
+use crate::step_variables::with_number;
 use minicbor::bytes::ByteVec;
+use muster_core::environment::Environment;
 use muster_core::ids::StepNo;
+use muster_core::job_env::Variables;
 use muster_proto::frame;
 use muster_proto::step::{AgentRequest, StepSpec};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -30,7 +32,7 @@ const UNREAD_MAX: usize = 60;
 
 /// See the module.
 pub(super) struct Stand {
-    /// The step before, without its environment.
+    /// The step that it came with, without what is a step's own.
     order: StepOrder,
     kind: Kind,
     terms: Standing,
@@ -39,8 +41,17 @@ pub(super) struct Stand {
     tickets: Tickets,
     /// For what comes there.
     room: Vec<u8>,
+    /// The environment that the last step's tasks had, and what it was made of.
+    made: Option<Made>,
     /// Waits for whoever may have something to say. Of several that wait like this, one is woken by a visitor.
     waiter: Epoll,
+}
+
+/// The environment of a step's tasks without its number; who makes one step after another mostly has the same variables.
+struct Made {
+    inherited: Environment,
+    extra: Variables,
+    env: Environment,
 }
 
 /// A step that was taken at the door.
@@ -88,14 +99,16 @@ impl Stand {
         waiter.add(&door, EpollEvent::new(one_of_us, At::Door as u64))?;
         let mut order = (*next.order).clone();
         order.env = Environment::default();
+        let kind = Kind::of(&std::mem::take(&mut order.launch.spec));
         Ok(Stand {
-            kind: Kind::of(&order.launch.spec),
+            kind,
             order,
             terms,
             setting: next.setting(last),
             door,
             tickets: fds.tickets,
             room: vec![0; REQUEST_MAX],
+            made: None,
             waiter,
         })
     }
@@ -153,28 +166,47 @@ impl Stand {
     }
 
     /// Another step like the one before.
-    fn step(&self, spec: Box<StepSpec>, step: StepNo) -> (Box<StepOrder>, Setting) {
+    fn step(&mut self, mut spec: Box<StepSpec>, step: StepNo) -> (Box<StepOrder>, Setting) {
         let key = random_key();
-        let record = self.terms.record.again(step, &spec, key.clone());
+        let record = &mut self.terms.record;
+        record.begin_again(step, &spec, &key);
         let record = minicbor::to_vec(record).expect("writing to memory cannot fail");
+        let env = self.environment(&mut spec, step);
         let mut order = Box::new(self.order.clone());
-        order.env = self.terms.variables.environment(&spec, step);
+        order.env = env;
         order.launch.step = step;
         order.launch.step_key = key;
         order.launch.spec = *spec;
-        // It is in there.
-        order.launch.spec.context.environment = Vec::new();
         let spool = self.setting.result.parent().unwrap_or(&self.setting.result);
         let kept: [(u32, ByteVec); 2] = [
             (step.0, record.into()),
             (kept_of_node(step), self.terms.part.clone()),
         ];
         let setting = Setting {
+            node: self.setting.node.clone(),
+            kill_wait: self.setting.kill_wait,
             result: result_path(spool, order.run, step),
+            dirs: Vec::new(),
             kept: kept.into(),
-            ..self.setting.clone()
         };
         (order, setting)
+    }
+
+    /// The environment of the tasks. What srun has is in there, and in the request no more.
+    fn environment(&mut self, spec: &mut StepSpec, step: StepNo) -> Environment {
+        let is_same = |made: &Made| {
+            made.inherited == spec.context.environment && made.extra == spec.extra_env
+        };
+        let same = self.made.take().filter(is_same);
+        let made = same.unwrap_or_else(|| Made {
+            env: self.terms.variables.without_number(spec),
+            inherited: std::mem::take(&mut spec.context.environment),
+            extra: spec.extra_env.clone(),
+        });
+        spec.context.environment = Environment::default();
+        let env = with_number(&made.env, step);
+        self.made = Some(made);
+        env
     }
 
     /// Nobody else hears at this door either.
@@ -203,7 +235,7 @@ impl Home {
             Ok(stand) => self.standing = Some(stand),
             Err(e) => {
                 eprintln!("standing order: {e}");
-                self.tell_agent_later(&Told::Released);
+                self.tell_agent_later(&frame::encode(&Told::Released));
             }
         }
     }
@@ -213,8 +245,9 @@ impl Home {
         let Some(stand) = self.standing.take() else {
             return;
         };
-        self.tell_shim_of(&Told::Released);
-        self.tell_agent_later(&Told::Released);
+        let released = frame::encode(&Told::Released);
+        self.tell_shim_of(&released);
+        self.tell_agent_later(&released);
         self.tell_agent_now();
         if self.agent_stream().is_none() {
             stand.close_door();
@@ -245,7 +278,7 @@ impl Home {
             self.tell_agent_now();
             return None;
         }
-        let stand = self.standing.as_ref()?;
+        let stand = self.standing.as_mut()?;
         let step = StepNo(stand.tickets.take()?);
         let (order, setting) = stand.step(spec, step);
         let told = Told::Took(Box::new(Running {
@@ -255,6 +288,7 @@ impl Home {
             dirs: Vec::new(),
             kept: setting.kept.clone(),
         }));
+        let told = frame::encode(&told);
         // Whoever hears of the step finds it there.
         if !self.tell_shim_of(&told) {
             self.stand_down();

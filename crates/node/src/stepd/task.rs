@@ -126,7 +126,8 @@ impl Stepd<'_> {
         let mut program = program.found_at(found);
         let limits = self.home.limits_to_set(&self.order.limits);
         let stack = self.home.take_stack()?;
-        let started = sys::fork_shared(&stack, || {
+        let here = !self.home.crowd.is_one();
+        let started = sys::fork_shared(&stack, here, || {
             sys::restore_signals();
             match self.prepare_task(&ends, &limits, daemon, (0, global)) {
                 Err(text) => {
@@ -390,7 +391,7 @@ fn inherited<'a>(order: &'a StepOrder, own: &Variables) -> impl Iterator<Item = 
     };
     order
         .env
-        .iter()
+        .strings()
         .filter(move |v| !is_own(v) && !mpi::is_foreign(v.to_bytes()))
 }
 

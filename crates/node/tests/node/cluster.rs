@@ -369,11 +369,7 @@ impl JobMaker {
 
     pub fn grants(&self, nodes: &[&Node]) -> (Vec<(BlobId, Vec<u8>)>, Vec<JobGrant>) {
         let context = ExecContext {
-            environment: self
-                .env
-                .iter()
-                .map(|v| v.clone().into_bytes().into())
-                .collect(),
+            environment: self.env.iter().collect(),
             umask: 0o022,
             soft_limits: vec![(7, 333)],
         };

@@ -85,7 +85,7 @@ fn without_agent() {
         );
         let mut asked = exact(&dir, &["sh", "-c", &script]);
         asked.name = format!("s{step}");
-        asked.context.environment.push(b"MINE=own".to_vec().into());
+        asked.context.environment.set(b"MINE", b"own");
         let mut srun = take(&node, &asked);
         assert_eq!(srun.created.step, StepNo(step));
         assert_eq!(srun.created.nodes[0].tasks, [0]);

@@ -52,10 +52,9 @@ pub fn spec(job: u64, dir: &Dir, argv: &[&str]) -> StepSpec {
         name: argv.first().unwrap_or(&"step").to_string(),
         argv: argv.iter().map(|a| a.to_string()).collect(),
         context: ExecContext {
-            environment: vec![
-                b"PATH=/usr/bin:/bin".to_vec().into(),
-                b"SLURM_PROCID=stale".to_vec().into(),
-            ],
+            environment: ["PATH=/usr/bin:/bin", "SLURM_PROCID=stale"]
+                .iter()
+                .collect(),
             umask: 0o022,
             soft_limits: Vec::new(),
         },
@@ -691,7 +690,7 @@ fn around() {
     }
     let file = |name: &str| Some(dir.path(name).to_string_lossy().into_owned());
     let mut s = spec(1, &dir, &["sh", "-c", "echo $FROM $GONE"]);
-    s.context.environment.push(b"GONE=yes".to_vec().into());
+    s.context.environment.set(b"GONE", b"yes");
     s.task_prolog = file("pro");
     s.task_epilog = file("epi");
     let o = Srun::ask(&node, s).connect().finish();

@@ -3,8 +3,8 @@
 //! tell, the program may be one: a script, an interpreter, whatever starts others or opens libraries as it runs.
 
 use muster_proto::step::{ProgramKind, StepSpec};
-use std::ffi::OsStr;
-use std::fs::File;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -75,42 +75,52 @@ const NAME_MAX: usize = 64;
 
 /// What the tasks of a step run; and its file, if it was found in `PATH`, whatever directory the tasks are in.
 pub(super) fn kind(spec: &StepSpec) -> (ProgramKind, Option<String>) {
-    let value = |name: &str| {
-        let mut all = spec.context.environment.iter();
-        all.find_map(|v| v.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
-    };
+    let value = |name: &str| spec.context.environment.value(name.as_bytes());
     if !spec.multi_prog.is_empty() || PRELOADS.iter().any(|name| value(name).is_some()) {
         return (ProgramKind::Unknown, None);
     }
     let name = spec.argv.first().map_or("", String::as_str);
     let path = value("PATH").unwrap_or_default();
     let (work_dir, searched) = (Path::new(&spec.work_dir), !name.contains('/'));
-    let found = locate(name, work_dir, path);
-    let kind = found.as_deref().and_then(of_file).unwrap_or_default();
-    let file = found.filter(|file| searched && !file.starts_with(work_dir));
+    let Some((found, length)) = locate(name, work_dir, path) else {
+        return (ProgramKind::Unknown, None);
+    };
+    let kind = of_file(&found, length).unwrap_or_default();
+    let file = Some(found).filter(|file| searched && !file.starts_with(work_dir));
     (
         kind,
         file.and_then(|file| file.into_os_string().into_string().ok()),
     )
 }
 
-/// Where a program is, as the node will look for it.
-fn locate(name: &str, work_dir: &Path, path: &[u8]) -> Option<PathBuf> {
+/// Where a program is, as the node will look for it, and how long its file is.
+fn locate(name: &str, work_dir: &Path, path: &[u8]) -> Option<(PathBuf, u64)> {
+    let file = |file: &Path| file.metadata().ok().filter(Metadata::is_file);
     if name.contains('/') {
-        return Some(work_dir.join(name));
+        let place = work_dir.join(name);
+        let length = file(&place)?.len();
+        return Some((place, length));
     }
-    let dirs = path.split(|b| *b == b':').map(OsStr::from_bytes);
-    let mut files = dirs.map(|dir| work_dir.join(dir).join(name));
-    files.find(|file| {
-        let metadata = file.metadata();
-        metadata.is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-    })
+    // A dozen places are looked at, most of them in vain.
+    let mut place = OsString::with_capacity(256);
+    for dir in path.split(|b| *b == b':') {
+        place.clear();
+        if !dir.starts_with(b"/") {
+            place.extend([work_dir.as_os_str(), OsStr::new("/")]);
+        }
+        let dir = OsStr::from_bytes(dir);
+        place.extend([dir, OsStr::new("/"), OsStr::new(name)]);
+        let found = file(Path::new(&place));
+        if let Some(found) = found.filter(|m| m.permissions().mode() & 0o111 != 0) {
+            return Some((place.into(), found.len()));
+        }
+    }
+    None
 }
 
-fn of_file(path: &Path) -> Option<ProgramKind> {
-    let metadata = path.metadata().ok().filter(|m| m.is_file())?;
+fn of_file(path: &Path, length: u64) -> Option<ProgramKind> {
     let kind = Elf::open(File::open(path).ok()?)?.kind()?;
-    Some(kind).filter(|kind| *kind != ProgramKind::Plain || metadata.len() <= PLAIN_MAX)
+    Some(kind).filter(|kind| *kind != ProgramKind::Plain || length <= PLAIN_MAX)
 }
 
 /// A program of 64 bits in this machine's order of bytes: elf(5).
@@ -240,8 +250,7 @@ mod tests {
             work_dir: "/".to_owned(),
             ..StepSpec::default()
         };
-        let bytes = |v: &&str| v.as_bytes().to_vec().into();
-        spec.context.environment = environment.iter().map(bytes).collect();
+        spec.context.environment = environment.iter().collect();
         kind(&spec).0
     }
 

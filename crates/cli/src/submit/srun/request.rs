@@ -3,7 +3,7 @@
 use super::linked;
 use super::multi_prog;
 use super::terminal;
-use crate::submit::capture::{self, Environment};
+use crate::submit::capture;
 use crate::submit::holder::Holder;
 use crate::submit::line::{self, Line};
 use muster_conf::endpoint::Endpoint;
@@ -11,14 +11,13 @@ use muster_conf::options::job::{self, BuildError};
 use muster_conf::options::values::number;
 use muster_conf::options::{Chosen, OptionError, Source};
 use muster_core::distribution::Distribution;
+use muster_core::environment::Environment;
 use muster_core::het::HetComponent;
 use muster_core::job::StepMaker;
 use muster_core::job_env;
 use muster_core::spec::{ResourceAsk, StdioSpec};
 use muster_proto::step::{StdinTask, StepSpec};
-use std::ffi::OsStr;
 use std::net::IpAddr;
-use std::os::unix::ffi::OsStrExt as _;
 
 /// Where one output stream of the tasks goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -339,20 +338,17 @@ fn work_dir(chosen: &Chosen) -> String {
 
 /// `--export`: `ALL`, `NONE`, names with or without values. What describes the allocation always comes along.
 fn environment(chosen: &Chosen) -> Environment {
-    let own: Environment = std::env::vars_os()
-        .filter(|(name, _)| !is_of_srun(name))
-        .collect();
+    let own = capture::own_without(is_of_srun);
     let Some(given) = chosen.get("export") else {
         return own;
     };
     let selection = capture::selection(given.value.as_deref());
-    capture::select(own, &selection, Environment::new())
+    capture::select(own, &selection, Environment::default())
 }
 
 /// Variables that steer srun itself.
-fn is_of_srun(name: &OsStr) -> bool {
-    const NAMES: [&[u8]; 3] = [b"SRUN_EXPORT_ENV", b"SLURM_EXPORT_ENV", b"_"];
-    NAMES.contains(&name.as_bytes())
+fn is_of_srun(name: &[u8]) -> bool {
+    matches!(name, b"SRUN_EXPORT_ENV" | b"SLURM_EXPORT_ENV" | b"_")
 }
 
 fn program(chosen: &Chosen, long: &'static str) -> Option<String> {

@@ -11,6 +11,7 @@ use super::request::{Feed, Sink, Streams};
 use super::tasks::{self, Tasks};
 use super::terminal::{self, Raw};
 use super::{line, seconds};
+use crate::process;
 use crate::submit::agent::AgentStream;
 use crate::submit::holder::{Holder, timeout};
 use crate::submit::say::{self, Say};
@@ -71,7 +72,8 @@ impl Rules {
             quit_on_interrupt: chosen.has("quit-on-interrupt"),
             pty: spec.pty.is_some(),
             epilog,
-            tell_once: std::env::var("SLURM_SRUN_REDUCE_TASK_EXIT_MSG").is_ok_and(|v| v != "0"),
+            tell_once: process::variable("SLURM_SRUN_REDUCE_TASK_EXIT_MSG")
+                .is_some_and(|v| v != "0"),
         })
     }
 }
