@@ -73,7 +73,8 @@ impl Daemon {
     /// # Errors
     /// It says no more.
     fn read(&mut self) -> io::Result<()> {
-        let mut chunk = [0; 4 << 10];
+        // Small: it is cleared for each daemon that is looked at, and holds several short steps.
+        let mut chunk = [0; 2 << 10];
         loop {
             match self.control.read(&mut chunk) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -598,14 +599,22 @@ impl Shim {
         }
     }
 
+    fn has_ended(&self, run: Run, step: StepNo) -> bool {
+        let proc = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
+        proc.is_some_and(|proc| proc.ended.is_some())
+    }
+
     pub(super) fn forget_step(&mut self, run: Run, step: StepNo) {
-        self.hear_step(run, step);
+        // What is known to have ended has nothing more to say.
+        if !self.has_ended(run, step) {
+            self.hear_step(run, step);
+        }
+        if !self.has_ended(run, step) {
+            return;
+        }
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
-        if entry.steps.get(&step).is_none_or(|s| s.ended.is_none()) {
-            return;
-        }
         let told = entry.steps.remove(&step).is_some_and(|s| s.told);
         self.records.step_gone(run, step);
         if !told {
