@@ -496,7 +496,7 @@ impl Shim {
         while let sys::Reap::Ended(r) = sys::reap() {
             self.unsettled = true;
             // It may have taken a step since it was heard last.
-            self.hear_dying(r.pid);
+            self.hear_own(r.pid, true);
             match self.roles.remove(&r.pid) {
                 Some(Role::Script(run)) => {
                     let usage = Usage {

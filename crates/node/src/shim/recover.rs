@@ -136,12 +136,9 @@ impl Shim {
         let dirs = old.step_dirs.get(&step).cloned().unwrap_or_default();
         let ended = old.step_ends.get(&step).cloned();
         let proc = StepProc {
-            pid,
-            daemon: None,
             dirs,
             ended,
-            told: false,
-            taken: false,
+            ..StepProc::new(pid, None)
         };
         let over = proc.ended.is_some();
         if let Some(entry) = self.jobs.get_mut(&run) {

@@ -142,6 +142,18 @@ pub(super) struct StepProc {
 }
 
 impl StepProc {
+    /// A step that runs in this process.
+    pub(super) fn new(pid: i32, daemon: Option<Daemon>) -> StepProc {
+        StepProc {
+            pid,
+            daemon,
+            dirs: Vec::new(),
+            ended: None,
+            told: false,
+            taken: false,
+        }
+    }
+
     /// Has the daemon end its tasks: TERM, after a while KILL.
     pub(super) fn ask_to_end(&mut self) {
         if self.ended.is_some() {
@@ -292,7 +304,7 @@ impl Shim {
             daemon.stands = stands;
             self.enter_step(run, step, daemon, Vec::new());
             // It may have ended, which was read with the end of the one before.
-            return self.hear_own(pid);
+            return self.hear_own(pid, false);
         }
         // One that has been dismissed meanwhile, or that an earlier shim forked.
         let dismissed = self.roles.get(&pid) == Some(&Role::Spare(run));
@@ -302,14 +314,7 @@ impl Shim {
             return self.tell_lost(run, step);
         }
         self.records.step(run, step, pid);
-        let mut proc = StepProc {
-            pid,
-            daemon: None,
-            dirs: Vec::new(),
-            ended: None,
-            told: false,
-            taken: false,
-        };
+        let mut proc = StepProc::new(pid, None);
         if ending {
             proc.ask_to_end();
         }
@@ -355,12 +360,8 @@ impl Shim {
         }
         if let Some(entry) = self.jobs.get_mut(&run) {
             let proc = StepProc {
-                pid,
-                daemon: Some(daemon),
                 dirs,
-                ended: None,
-                told: false,
-                taken: false,
+                ..StepProc::new(pid, Some(daemon))
             };
             entry.steps.insert(step, proc);
         }
@@ -448,7 +449,7 @@ impl Shim {
         let daemon = proc.and_then(|p| p.daemon.as_ref());
         match daemon.map(|d| (d.pid, d.adopted)) {
             Some((_, true)) => self.hear_adopted(fd, run, step),
-            Some((pid, false)) => self.hear_own(pid),
+            Some((pid, false)) => self.hear_own(pid, false),
             None => {
                 self.lines.remove(&fd);
             }

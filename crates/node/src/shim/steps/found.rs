@@ -133,14 +133,9 @@ impl Shim {
                     self.records.step_dirs(run, step, &dirs);
                 }
                 self.records.step(run, step, pid);
-                let daemon = Some(daemon);
                 let proc = StepProc {
-                    pid,
-                    daemon,
                     dirs,
-                    ended: None,
-                    told: false,
-                    taken: false,
+                    ..StepProc::new(pid, Some(daemon))
                 };
                 entry.steps.insert(step, proc);
                 self.found(run, step, kept);
@@ -195,16 +190,8 @@ impl Shim {
             let Some((end, kept)) = stepd::read_result(&path) else {
                 continue;
             };
-            let proc = StepProc {
-                pid: 0,
-                daemon: None,
-                dirs: Vec::new(),
-                ended: None,
-                told: false,
-                taken: false,
-            };
             if let Some(entry) = self.jobs.get_mut(&run) {
-                entry.steps.insert(step, proc);
+                entry.steps.insert(step, StepProc::new(0, None));
             }
             self.found(run, step, kept);
             self.end_of_step(run, step, end, false);

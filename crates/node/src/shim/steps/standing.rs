@@ -20,17 +20,11 @@ impl Shim {
         }
     }
 
-    /// The last words of a daemon that has ended. It may have taken steps before this process was told of its order.
-    pub(in crate::shim) fn hear_dying(&mut self, pid: i32) {
+    /// What a daemon of this process has said, with a standing order or without: it may have taken steps before this process
+    /// was told of its order.
+    pub(in crate::shim) fn hear_own(&mut self, pid: i32, untold: bool) {
         if let Some((run, step, daemon)) = self.take_daemon(pid, |d| !d.adopted) {
-            self.hear_taken((run, step), daemon, true);
-        }
-    }
-
-    /// What a daemon of this process has said, with a standing order or without.
-    pub(super) fn hear_own(&mut self, pid: i32) {
-        if let Some((run, step, daemon)) = self.take_daemon(pid, |d| !d.adopted) {
-            self.hear_taken((run, step), daemon, false);
+            self.hear_taken((run, step), daemon, untold);
         }
     }
 
@@ -212,12 +206,8 @@ impl Shim {
             entry.kept.insert(*key, bytes.clone());
         }
         let proc = StepProc {
-            pid,
-            daemon: None,
-            dirs: Vec::new(),
-            ended: None,
-            told: false,
             taken: true,
+            ..StepProc::new(pid, None)
         };
         entry.steps.insert(step, proc);
         Some(step)
