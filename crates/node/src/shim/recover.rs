@@ -54,12 +54,6 @@ impl Shim {
             recovered: same_boot,
             released: old.released,
             grant: old.grant.clone(),
-            // No step outlives a reboot.
-            kept: if same_boot {
-                old.kept.clone()
-            } else {
-                Default::default()
-            },
             around: old.around.clone(),
             steps_gone: old.steps_gone.clone(),
             ..Entry::default()

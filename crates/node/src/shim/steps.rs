@@ -4,6 +4,9 @@
 
 mod found;
 mod standing;
+mod told;
+
+pub(super) use told::EncodedEnd;
 
 use super::jobs::{Entry, Role, Shim};
 use super::processes::{self, Containment};
@@ -49,7 +52,7 @@ pub(super) struct Daemon {
     /// It has a standing order: see [`standing`].
     stands: bool,
     /// The end of a step that the agent has given, and has not told of yet.
-    ahead: Option<(StepNo, Box<StepEnd>)>,
+    ahead: Option<(StepNo, EncodedEnd)>,
 }
 
 impl Daemon {
@@ -134,7 +137,7 @@ pub(super) struct StepProc {
     /// Its directories outside the spool directory, for MPI: what is in them when it has ended is nobody's.
     pub(super) dirs: Vec<PathBuf>,
     /// How its part of the step ended.
-    pub(super) ended: Option<StepEnd>,
+    pub(super) ended: Option<EncodedEnd>,
     /// Its daemon has told that here, and so has left no file.
     pub(super) told: bool,
     /// Its daemon has taken it by a standing order.
@@ -471,7 +474,8 @@ impl Shim {
             Ok(Some(end)) => {
                 proc.told = true;
                 self.lines.remove(&fd);
-                self.records.step_ended(run, step, &end);
+                let end = EncodedEnd::of(&end);
+                self.records.step_ended(run, step, end.clone());
                 self.end_of_step(run, step, end, daemon.owned);
                 self.watched.retain(|w| w.pid != daemon.pid);
                 daemon.dismiss();
@@ -551,11 +555,12 @@ impl Shim {
         if end.is_none() {
             self.kill_rest_of(run, step);
         }
-        self.end_of_step(run, step, end.unwrap_or_else(lost), false);
+        let end = EncodedEnd::of(&end.unwrap_or_else(lost));
+        self.end_of_step(run, step, end, false);
     }
 
     /// `known`: the agent knows of it.
-    fn end_of_step(&mut self, run: Run, step: StepNo, end: StepEnd, known: bool) {
+    fn end_of_step(&mut self, run: Run, step: StepNo, end: EncodedEnd, known: bool) {
         let Some(proc) = self.jobs.get_mut(&run).and_then(|e| e.steps.get_mut(&step)) else {
             return;
         };
@@ -565,7 +570,7 @@ impl Shim {
             self.lines.remove(&daemon.control.as_raw_fd());
         }
         if !known {
-            let end = Box::new(end);
+            let end = Box::new(end.decoded());
             self.emit(&FromShim::StepEnded { run, step, end });
         }
         self.unsettled = true;
