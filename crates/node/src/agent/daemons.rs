@@ -278,10 +278,11 @@ impl Agent {
             return false;
         };
         let (run, mut said) = (daemon.run, Vec::new());
+        let pid = daemon.place.as_ref().map_or(0, |(pid, _)| *pid);
         let open = daemon.line.read(&mut said);
         if daemon.stands.is_some() && !said.is_empty() {
             // Before it is told what becomes of these steps.
-            self.shim_order(&ToShim::Hear(run));
+            self.shim_order(&ToShim::Hear { run, pid });
         }
         let mut ended = false;
         for told in said {

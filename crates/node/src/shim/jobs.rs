@@ -48,7 +48,6 @@ pub(super) enum Role {
 pub(super) struct Entry {
     pub(super) uid: u32,
     pub(super) grant: Option<ByteVec>,
-    pub(super) kept: BTreeMap<u32, ByteVec>,
     /// Its script's process.
     pub(super) script: Option<i32>,
     pub(super) slot: Option<usize>,
@@ -126,8 +125,8 @@ pub(super) struct Shim {
     pub(super) node: String,
     /// An agent listens.
     pub(super) attached: bool,
-    pub(super) jobs: HashMap<Run, Entry>,
-    pub(super) roles: HashMap<i32, Role>,
+    pub(super) jobs: BTreeMap<Run, Entry>,
+    pub(super) roles: BTreeMap<i32, Role>,
     /// Sessions that scripts lead or led, by their number.
     pub(super) sessions: HashMap<i32, Run>,
     contexts: HashMap<BlobId, Rc<Strings>>,
@@ -169,8 +168,8 @@ impl Shim {
             root: nix::unistd::geteuid().is_root(),
             node: String::new(),
             attached: false,
-            jobs: HashMap::new(),
-            roles: HashMap::new(),
+            jobs: BTreeMap::new(),
+            roles: BTreeMap::new(),
             sessions: HashMap::new(),
             contexts: HashMap::new(),
             nursery: Nursery::new(),
@@ -247,18 +246,14 @@ impl Shim {
                 pid,
                 stands,
             } => self.step_given(run, step, pid, stands),
-            ToShim::Hear(run) => self.hear_all_standing(run, false),
+            ToShim::Hear { run, pid: 0 } => self.hear_all_standing(run, false),
+            ToShim::Hear { pid, .. } => self.hear_standing(pid, false),
             ToShim::Dismiss { run, pid } => self.dismiss(run, pid),
             ToShim::Forget(run) => self.forget(run),
             ToShim::ForgetStep(run, step) => self.forget_step(run, step),
             ToShim::Keep { run, key, bytes } => {
-                if let Some(entry) = self.jobs.get_mut(&run) {
-                    self.records.kept(run, key, &bytes);
-                    if bytes.is_empty() {
-                        entry.kept.remove(&key);
-                    } else {
-                        entry.kept.insert(key, bytes);
-                    }
+                if self.jobs.contains_key(&run) {
+                    self.records.keep(run, key, bytes);
                 }
             }
             ToShim::Inspect { job, tag } => {
@@ -290,17 +285,21 @@ impl Shim {
         let known = self.jobs.iter().map(|(&run, e)| Known {
             run,
             grant: e.grant.clone(),
-            kept: e.kept.iter().map(|(k, v)| (*k, v.clone())).collect(),
+            kept: self
+                .records
+                .kept(run)
+                .map(|(k, v)| (k, v.clone()))
+                .collect(),
             steps: e.steps.iter().map(|(&s, _)| s).collect(),
         });
         let mut events = vec![FromShim::State(known.collect())];
         for (&run, e) in &self.jobs {
             events.extend(e.outcome.clone());
             for (&step, proc) in &e.steps {
-                events.extend(proc.ended.clone().map(|end| FromShim::StepEnded {
+                events.extend(proc.ended.as_ref().map(|end| FromShim::StepEnded {
                     run,
                     step,
-                    end: Box::new(end),
+                    end: Box::new(end.decoded()),
                 }));
             }
             let fault = e.fault.clone();
@@ -495,7 +494,7 @@ impl Shim {
         while let sys::Reap::Ended(r) = sys::reap() {
             self.unsettled = true;
             // It may have taken a step since it was heard last.
-            self.hear_dying(r.pid);
+            self.hear_own(r.pid, true);
             match self.roles.remove(&r.pid) {
                 Some(Role::Script(run)) => {
                     let usage = Usage {

@@ -2,15 +2,18 @@
 //! It is not synced: it must outlive the shim, not the machine; after a reboot the boot id in its first line differs
 //! and everything that it says was running is gone. It also holds what the agent wants back, keys of jobs among it, so
 //! it is readable by its owner alone.
+//!
+//! Steps may come and go by the thousand a second, with a handful of lines each: those lines are put together by hand, and
+//! what is kept of steps is not kept as text.
 
+use super::steps::EncodedEnd;
 use super::wire::{Around, FromShim, Run};
 use minicbor::bytes::ByteVec;
 use muster_core::ids::{Attempt, JobId, StepNo};
-use muster_core::job::{StepEnd, Usage};
+use muster_core::job::Usage;
 use muster_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -19,6 +22,8 @@ use std::path::{Path, PathBuf};
 
 /// The file grows to this size before it is rewritten.
 const COMPACT_BYTES: u64 = 1 << 20;
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// Whose fault it is that a script was not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,48 +70,183 @@ pub(crate) struct Old {
     /// Step daemons.
     pub(crate) steps: BTreeMap<StepNo, i32>,
     /// How steps ended, as far as they told.
-    pub(crate) step_ends: BTreeMap<StepNo, StepEnd>,
+    pub(crate) step_ends: BTreeMap<StepNo, EncodedEnd>,
     /// Steps that were forgotten, as far as the file has not been rewritten since.
     pub(crate) steps_gone: BTreeSet<StepNo>,
     /// Directories that steps have outside the spool directory.
     pub(crate) step_dirs: BTreeMap<StepNo, Vec<PathBuf>>,
     /// Its grant.
     pub(crate) grant: Option<ByteVec>,
-    /// What the agent asked to keep.
-    pub(crate) kept: BTreeMap<u32, ByteVec>,
     /// Programs around it.
     pub(crate) around: Option<Box<Around>>,
     /// The one before it has ended well.
     pub(crate) prolog_over: bool,
 }
 
-/// Lines of an attempt that is not forgotten.
+/// What the file has to hold of an attempt that is not forgotten.
 #[derive(Debug, Default)]
 struct Live {
-    lines: String,
-    /// The latest line of each thing kept.
-    kept: BTreeMap<u32, String>,
-    /// Lines of each step that is not forgotten.
-    steps: BTreeMap<u32, String>,
+    /// Lines about the whole of it.
+    lines: Vec<u8>,
+    /// What the agent asked to keep.
+    kept: BTreeMap<u32, ByteVec>,
+    /// Steps that are not forgotten.
+    steps: BTreeMap<StepNo, LiveStep>,
+}
+
+/// The same of a step.
+#[derive(Debug, Default)]
+struct LiveStep {
+    /// Its daemon's process.
+    pid: Option<i32>,
+    /// Directories, each but the last with a zero byte after it.
+    dirs: Option<Vec<u8>>,
+    end: Option<EncodedEnd>,
 }
 
 impl Live {
-    fn add(&mut self, kind: &str, rest: &str, line: &str) {
-        if !matches!(kind, "K" | "S" | "M" | "Z" | "T") {
-            return self.lines.push_str(line);
-        }
-        let mut words = rest.split(' ');
-        let Some(key) = words.next().and_then(|w| w.parse().ok()) else {
-            return;
-        };
-        if kind == "T" {
-            self.steps.remove(&key);
-        } else if kind != "K" {
-            self.steps.entry(key).or_default().push_str(line);
-        } else if words.next().is_none_or(str::is_empty) {
+    fn keep(&mut self, key: u32, bytes: ByteVec) {
+        if bytes.is_empty() {
             self.kept.remove(&key);
         } else {
-            self.kept.insert(key, line.to_owned());
+            self.kept.insert(key, bytes);
+        }
+    }
+
+    fn step(&mut self, step: StepNo) -> &mut LiveStep {
+        self.steps.entry(step).or_default()
+    }
+
+    /// Takes in a line of the file.
+    fn add(&mut self, kind: &str, rest: &str, line: &str) {
+        if !matches!(kind, "K" | "S" | "M" | "Z" | "T") {
+            return self.lines.extend_from_slice(line.as_bytes());
+        }
+        let (key, value) = rest.split_once(' ').unwrap_or((rest, ""));
+        let Ok(key) = key.parse() else {
+            return;
+        };
+        let step = StepNo(key);
+        match kind {
+            "K" => self.keep(key, unhex(value).unwrap_or_default().into()),
+            "S" => {
+                let pid = value.parse().ok().filter(|pid| *pid > 0);
+                self.step(step).pid = pid;
+            }
+            "M" => self.step(step).dirs = unhex(value),
+            "Z" => self.step(step).end = unhex(value).and_then(|b| EncodedEnd::checked(&b)),
+            _ => {
+                self.steps.remove(&step);
+            }
+        }
+    }
+
+    /// What a new shim has to know of the steps.
+    fn tell(&self, old: &mut Old) {
+        for (&step, live) in &self.steps {
+            if let Some(pid) = live.pid {
+                old.steps.insert(step, pid);
+            }
+            if let Some(dirs) = &live.dirs {
+                let dirs = dirs.split(|byte| *byte == 0);
+                let dirs = dirs.map(|d| PathBuf::from(OsStr::from_bytes(d)));
+                old.step_dirs.insert(step, dirs.collect());
+            }
+            if let Some(end) = &live.end {
+                old.step_ends.insert(step, end.clone());
+            }
+        }
+    }
+
+    /// All lines of it.
+    fn write(&self, run: Run, text: &mut Lines) {
+        text.0.extend_from_slice(&self.lines);
+        for (key, bytes) in &self.kept {
+            text.kept(run, *key, bytes);
+        }
+        for (step, live) in &self.steps {
+            if let Some(dirs) = &live.dirs {
+                text.step_dirs(run, *step, dirs);
+            }
+            if let Some(pid) = live.pid {
+                text.step(run, *step, pid);
+            }
+            if let Some(end) = &live.end {
+                text.step_ended(run, *step, end);
+            }
+        }
+    }
+}
+
+/// Lines for the file.
+#[derive(Debug, Default)]
+struct Lines(Vec<u8>);
+
+impl Lines {
+    fn kept(&mut self, run: Run, key: u32, bytes: &[u8]) {
+        self.numbered(run, b'K', key, bytes);
+    }
+
+    fn step(&mut self, run: Run, step: StepNo, pid: i32) {
+        self.begin(run, b'S');
+        for number in [step.0, pid.unsigned_abs()] {
+            self.number(number.into());
+        }
+        self.0.push(b'\n');
+    }
+
+    fn step_dirs(&mut self, run: Run, step: StepNo, dirs: &[u8]) {
+        self.numbered(run, b'M', step.0, dirs);
+    }
+
+    fn step_ended(&mut self, run: Run, step: StepNo, end: &EncodedEnd) {
+        self.numbered(run, b'Z', step.0, end.bytes());
+    }
+
+    fn step_gone(&mut self, run: Run, step: StepNo) {
+        self.begin(run, b'T');
+        self.number(step.0.into());
+        self.0.push(b'\n');
+    }
+
+    /// Something that has a number of its own.
+    fn numbered(&mut self, run: Run, kind: u8, number: u32, bytes: &[u8]) {
+        self.begin(run, kind);
+        self.number(number.into());
+        self.0.push(b' ');
+        self.bytes(bytes);
+        self.0.push(b'\n');
+    }
+
+    fn begin(&mut self, run: Run, kind: u8) {
+        self.0.push(kind);
+        self.number(run.0.0);
+        self.number(run.1.0.into());
+    }
+
+    /// Another word.
+    fn number(&mut self, mut number: u64) {
+        // As many as the largest has, and what is before it.
+        let mut word = [b' '; 21];
+        let mut at = word.len();
+        loop {
+            at -= 1;
+            word[at] = DIGITS[(number % 10) as usize];
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        self.0.extend_from_slice(&word[at - 1..]);
+    }
+
+    /// Each as two digits.
+    fn bytes(&mut self, bytes: &[u8]) {
+        let at = self.0.len();
+        self.0.resize(at + 2 * bytes.len(), b'0');
+        for (pair, byte) in self.0[at..].chunks_exact_mut(2).zip(bytes) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
         }
     }
 }
@@ -119,9 +259,9 @@ pub(crate) struct Records {
     boot_id: String,
     size: u64,
     compact_at: u64,
-    /// Lines of attempts that are not forgotten, for rewriting.
+    /// Of attempts that are not forgotten, for rewriting.
     live: BTreeMap<Run, Live>,
-    pending: String,
+    pending: Lines,
 }
 
 impl Records {
@@ -141,7 +281,11 @@ impl Records {
             .next()
             .and_then(|l| l.strip_prefix("B "))
             .is_some_and(|id| id == boot_id);
-        let (old, live) = parse(&text);
+        let (old, mut live) = parse(&text);
+        if !same_boot {
+            // No step outlives a reboot.
+            live.values_mut().for_each(|live| live.kept.clear());
+        }
         let mut records = Records {
             file: OpenOptions::new()
                 .create(true)
@@ -153,7 +297,7 @@ impl Records {
             size: 0,
             compact_at: 0,
             live,
-            pending: String::new(),
+            pending: Lines::default(),
         };
         records.rewrite()?;
         Ok((records, old, same_boot))
@@ -163,57 +307,81 @@ impl Records {
     pub(crate) fn came(&mut self, run: Run, uid: u32, batch: bool, boot_ms: u64) {
         self.line(
             run,
-            'L',
+            b'L',
             format_args!("{uid} {} {boot_ms}", u8::from(batch)),
         );
     }
 
     /// What the agent wants back of it.
     pub(crate) fn grant(&mut self, run: Run, grant: &[u8]) {
-        self.line(run, 'G', format_args!("{}", Hex(grant)));
+        self.line_of_bytes(run, b'G', grant);
     }
 
     /// Something more of that; nothing when it is empty.
-    pub(crate) fn kept(&mut self, run: Run, key: u32, bytes: &[u8]) {
-        self.line(run, 'K', format_args!("{key} {}", Hex(bytes)));
+    pub(crate) fn keep(&mut self, run: Run, key: u32, bytes: ByteVec) {
+        self.pending.kept(run, key, &bytes);
+        self.live.entry(run).or_default().keep(key, bytes);
+    }
+
+    /// All that is kept like that.
+    pub(crate) fn kept(&self, run: Run) -> impl Iterator<Item = (u32, &ByteVec)> {
+        let live = self.live.get(&run);
+        let kept = live.into_iter().flat_map(|live| &live.kept);
+        kept.map(|(key, bytes)| (*key, bytes))
+    }
+
+    /// Whether something is kept under this number.
+    pub(crate) fn keeps(&self, run: Run, key: u32) -> bool {
+        let live = self.live.get(&run);
+        live.is_some_and(|live| live.kept.contains_key(&key))
     }
 
     /// Programs run around it.
     pub(crate) fn around(&mut self, run: Run, around: &Around) {
         let bytes = minicbor::to_vec(around).expect("writing to memory cannot fail");
-        self.line(run, 'A', format_args!("{}", Hex(&bytes)));
+        self.line_of_bytes(run, b'A', &bytes);
     }
 
     /// The one before it has ended well: its script is about to be forked.
     pub(crate) fn prolog_over(&mut self, run: Run, boot_ms: u64) {
-        self.line(run, 'O', format_args!("{boot_ms}"));
+        self.line(run, b'O', format_args!("{boot_ms}"));
     }
 
     /// Its script was forked.
     pub(crate) fn forked(&mut self, run: Run, pid: i32) {
-        self.line(run, 'P', format_args!("{pid}"));
+        self.line(run, b'P', format_args!("{pid}"));
     }
 
     /// A step daemon was forked.
     pub(crate) fn step(&mut self, run: Run, step: StepNo, pid: i32) {
-        self.line(run, 'S', format_args!("{} {pid}", step.0));
+        self.pending.step(run, step, pid);
+        self.live_step(run, step).pid = Some(pid);
     }
 
     /// It has these directories outside the spool directory.
     pub(crate) fn step_dirs(&mut self, run: Run, step: StepNo, dirs: &[PathBuf]) {
         let dirs: Vec<&[u8]> = dirs.iter().map(|d| d.as_os_str().as_bytes()).collect();
-        self.line(run, 'M', format_args!("{} {}", step.0, Hex(&dirs.join(&0))));
+        let dirs = dirs.join(&0);
+        self.pending.step_dirs(run, step, &dirs);
+        self.live_step(run, step).dirs = Some(dirs);
     }
 
     /// A step ended, as its daemon told.
-    pub(crate) fn step_ended(&mut self, run: Run, step: StepNo, end: &StepEnd) {
-        let bytes = minicbor::to_vec(end).expect("writing to memory cannot fail");
-        self.line(run, 'Z', format_args!("{} {}", step.0, Hex(&bytes)));
+    pub(crate) fn step_ended(&mut self, run: Run, step: StepNo, end: EncodedEnd) {
+        self.pending.step_ended(run, step, &end);
+        self.live_step(run, step).end = Some(end);
     }
 
     /// A step is forgotten.
     pub(crate) fn step_gone(&mut self, run: Run, step: StepNo) {
-        self.line(run, 'T', format_args!("{}", step.0));
+        self.pending.step_gone(run, step);
+        if let Some(live) = self.live.get_mut(&run) {
+            live.steps.remove(&step);
+        }
+    }
+
+    fn live_step(&mut self, run: Run, step: StepNo) -> &mut LiveStep {
+        self.live.entry(run).or_default().step(step)
     }
 
     /// Its script ended.
@@ -221,7 +389,7 @@ impl Records {
         let u = usage;
         self.line(
             run,
-            'E',
+            b'E',
             format_args!(
                 "{status} {} {} {} {} {} {} {}",
                 u.user_us,
@@ -238,46 +406,57 @@ impl Records {
     /// Its script could not be started.
     pub(crate) fn failed(&mut self, run: Run, fault: Fault, error: &str) {
         let error = error.replace('\n', " ");
-        self.line(run, 'F', format_args!("{} {error}", fault as u8));
+        self.line(run, b'F', format_args!("{} {error}", fault as u8));
     }
 
     /// It was told to end.
     pub(crate) fn ending(&mut self, run: Run) {
-        self.line(run, 'X', format_args!(""));
+        self.line(run, b'X', format_args!(""));
     }
 
     /// Nothing of it is left.
     pub(crate) fn released(&mut self, run: Run) {
-        self.line(run, 'R', format_args!(""));
+        self.line(run, b'R', format_args!(""));
     }
 
     /// The controller knows all of it.
     pub(crate) fn forgotten(&mut self, run: Run) {
-        self.line(run, 'D', format_args!(""));
+        self.line(run, b'D', format_args!(""));
         self.live.remove(&run);
     }
 
-    fn line(&mut self, run: Run, kind: char, rest: std::fmt::Arguments) {
-        let at = self.pending.len();
-        // Writing into a String cannot fail.
-        let _ = write!(self.pending, "{kind} {} {} ", run.0.0, run.1.0);
-        let rest_at = self.pending.len();
-        let _ = writeln!(self.pending, "{rest}");
-        let line = &self.pending[at..];
-        let rest = line[rest_at - at..].trim_end_matches('\n');
-        let mut letter = [0; 4];
-        let live = self.live.entry(run).or_default();
-        live.add(kind.encode_utf8(&mut letter), rest, line);
+    /// A line about the whole of it.
+    fn line(&mut self, run: Run, kind: u8, rest: std::fmt::Arguments) {
+        let at = self.pending.0.len();
+        self.pending.begin(run, kind);
+        writeln!(self.pending.0, " {rest}").expect("writing to memory cannot fail");
+        self.is_live(run, at);
+    }
+
+    fn line_of_bytes(&mut self, run: Run, kind: u8, bytes: &[u8]) {
+        let at = self.pending.0.len();
+        self.pending.begin(run, kind);
+        self.pending.0.push(b' ');
+        self.pending.bytes(bytes);
+        self.pending.0.push(b'\n');
+        self.is_live(run, at);
+    }
+
+    /// What is pending from there on belongs to what has to stay.
+    fn is_live(&mut self, run: Run, at: usize) {
+        let lines = &mut self.live.entry(run).or_default().lines;
+        lines.extend_from_slice(&self.pending.0[at..]);
     }
 
     /// Writes what was said since the last call: once per wake-up, and before anything is forked.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        if self.pending.is_empty() {
+        let pending = &mut self.pending.0;
+        if pending.is_empty() {
             return Ok(());
         }
-        self.file.write_all(self.pending.as_bytes())?;
-        self.size += self.pending.len() as u64;
-        self.pending.clear();
+        self.file.write_all(pending)?;
+        self.size += pending.len() as u64;
+        pending.clear();
         if self.size > self.compact_at {
             self.rewrite()?;
         }
@@ -285,12 +464,11 @@ impl Records {
     }
 
     fn rewrite(&mut self) -> io::Result<()> {
-        let mut text = format!("B {}\n", self.boot_id);
-        for live in self.live.values() {
-            text.push_str(&live.lines);
-            let parts = live.kept.values().chain(live.steps.values());
-            parts.for_each(|lines| text.push_str(lines));
+        let mut text = Lines(format!("B {}\n", self.boot_id).into());
+        for (run, live) in &self.live {
+            live.write(*run, &mut text);
         }
+        let text = text.0;
         let next = self.path.with_extension("next");
         let mut file = OpenOptions::new()
             .create(true)
@@ -300,7 +478,7 @@ impl Records {
             .open(&next)?;
         // One that was left by an earlier life keeps the mode it had.
         file.set_permissions(fs::Permissions::from_mode(0o600))?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(&text)?;
         fs::rename(&next, &self.path)?;
         self.file = OpenOptions::new().append(true).open(&self.path)?;
         self.size = text.len() as u64;
@@ -333,6 +511,9 @@ fn parse(text: &str) -> (BTreeMap<Run, Old>, BTreeMap<Run, Live>) {
         apply(entry, kind, rest);
         live.entry(run).or_default().add(kind, rest, line);
     }
+    for (run, live) in &live {
+        live.tell(old.entry(*run).or_default());
+    }
     (old, live)
 }
 
@@ -344,7 +525,6 @@ fn apply(entry: &mut Old, kind: &str, rest: &str) {
     let number = |i: usize| numbers.get(i).copied().unwrap_or(0);
     let unsigned = |i: usize| u64::try_from(number(i)).unwrap_or(0);
     let pid = |i: usize| i32::try_from(number(i)).ok().filter(|p| *p > 0);
-    let step = StepNo(u32::try_from(number(0)).unwrap_or(0));
     match kind {
         "L" => {
             entry.uid = u32::try_from(number(0)).unwrap_or(u32::MAX);
@@ -352,28 +532,10 @@ fn apply(entry: &mut Old, kind: &str, rest: &str) {
             entry.boot_ms = unsigned(2);
         }
         "P" => entry.pid = pid(0),
-        "S" => {
-            if let Some(pid) = pid(1) {
-                entry.steps.insert(step, pid);
-            }
-        }
-        "M" => {
-            let bytes = rest.split_once(' ').and_then(|(_, hex)| unhex(hex));
-            let dirs = bytes.iter().flat_map(|b| b.split(|byte| *byte == 0));
-            let dirs = dirs.map(|d| PathBuf::from(OsStr::from_bytes(d)));
-            entry.step_dirs.insert(step, dirs.collect());
-        }
-        "Z" => {
-            let bytes = rest.split_once(' ').and_then(|(_, hex)| unhex(hex));
-            if let Some(end) = bytes.and_then(|b| minicbor::decode(&b).ok()) {
-                entry.step_ends.insert(step, end);
-            }
-        }
         "T" => {
-            entry.steps_gone.insert(step);
-            entry.step_ends.remove(&step);
-            entry.steps.remove(&step);
-            entry.step_dirs.remove(&step);
+            entry
+                .steps_gone
+                .insert(StepNo(u32::try_from(number(0)).unwrap_or(0)));
         }
         "E" => {
             let usage = Usage {
@@ -399,18 +561,6 @@ fn apply(entry: &mut Old, kind: &str, rest: &str) {
             entry.failed = Some((fault, error));
         }
         "G" => entry.grant = unhex(rest).map(ByteVec::from),
-        "K" => {
-            let (key, hex) = rest.split_once(' ').unwrap_or((rest, ""));
-            match (key.parse(), unhex(hex)) {
-                (Ok(key), Some(bytes)) if !bytes.is_empty() => {
-                    entry.kept.insert(key, bytes.into());
-                }
-                (Ok(key), _) => {
-                    entry.kept.remove(&key);
-                }
-                (Err(_), _) => {}
-            }
-        }
         "A" => entry.around = unhex(rest).and_then(|b| minicbor::decode(&b).ok()),
         "O" => {
             entry.prolog_over = true;
@@ -418,23 +568,8 @@ fn apply(entry: &mut Old, kind: &str, rest: &str) {
         }
         "X" => entry.ending = true,
         "R" => entry.released = true,
-        // A newer version's line: what it means does not matter for not launching twice.
+        // Of steps and what is kept of them see [`Live::add`]. A newer version's line: what it means does not matter for not launching twice.
         _ => {}
-    }
-}
-
-/// Bytes as digits.
-struct Hex<'a>(&'a [u8]);
-
-impl std::fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = String::with_capacity(2 * self.0.len());
-        for byte in self.0 {
-            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            text.push(char::from(DIGITS[usize::from(byte & 15)]));
-        }
-        f.write_str(&text)
     }
 }
 
@@ -461,8 +596,8 @@ mod tests {
         (JobId(job), Attempt(1))
     }
 
-    fn end_of_a_step() -> StepEnd {
-        StepEnd {
+    fn end_of_a_step() -> muster_core::job::StepEnd {
+        muster_core::job::StepEnd {
             end_time: Timestamp(5),
             exit: muster_core::job::ExitStatus { code: 3, signal: 0 },
             state: muster_core::job::JobState::Failed,
@@ -494,7 +629,7 @@ mod tests {
             records.step_gone(run(1), StepNo(5));
             for step in [StepNo(6), StepNo(7)] {
                 records.step(run(1), step, 4301);
-                records.step_ended(run(1), step, &end_of_a_step());
+                records.step_ended(run(1), step, EncodedEnd::of(&end_of_a_step()));
             }
             records.step_gone(run(1), StepNo(6));
             records.came(run(2), 0, false, 78);
@@ -504,10 +639,10 @@ mod tests {
             records.forgotten(run(2));
             records.grant(run(1), &[0, 127, 255]);
             for bytes in [&[1, 2][..], &[3]] {
-                records.kept(run(1), 7, bytes);
-                records.kept(run(1), 8, bytes);
+                records.keep(run(1), 7, bytes.to_vec().into());
+                records.keep(run(1), 8, bytes.to_vec().into());
             }
-            records.kept(run(1), 8, &[]);
+            records.keep(run(1), 8, Vec::new().into());
             let around = Around {
                 prolog: vec!["/bin/a b".to_owned()],
                 ..Around::default()
@@ -523,7 +658,7 @@ mod tests {
         text.push_str("R 1 1");
         fs::write(&path, text).unwrap();
 
-        let (_, old, same_boot) = Records::open(&dir, "boot-1").unwrap();
+        let (records, old, same_boot) = Records::open(&dir, "boot-1").unwrap();
         assert!(same_boot);
         assert_eq!(old.keys().copied().collect::<Vec<_>>(), [run(1), run(3)]);
         let first = &old[&run(1)];
@@ -538,21 +673,22 @@ mod tests {
         let gone: Vec<u32> = first.steps_gone.iter().map(|s| s.0).collect();
         assert_eq!(gone, [5, 6]);
         assert_eq!(first.step_ends.len(), 1);
-        assert_eq!(first.step_ends[&StepNo(7)], end_of_a_step());
+        assert_eq!(first.step_ends[&StepNo(7)].decoded(), end_of_a_step());
         assert_eq!(first.step_dirs.len(), 1);
         assert_eq!(first.step_dirs[&StepNo(0)], dirs);
         assert!(!first.released && !first.prolog_over);
         assert_eq!(first.grant.as_ref().unwrap()[..], [0, 127, 255]);
-        assert_eq!(first.kept.len(), 1);
-        assert_eq!(first.kept[&7][..], [3]);
+        let kept: Vec<(u32, &ByteVec)> = records.kept(run(1)).collect();
+        assert_eq!(kept, [(7, &vec![3].into())]);
         assert_eq!(first.around.as_ref().unwrap().prolog, ["/bin/a b"]);
         assert!(old[&run(3)].prolog_over && old[&run(3)].boot_ms == 99);
         assert_eq!(
             old[&run(3)].failed,
             Some((Fault::Prolog, "no such file".to_owned()))
         );
-        let (_, old, same_boot) = Records::open(&dir, "boot-2").unwrap();
+        let (records, old, same_boot) = Records::open(&dir, "boot-2").unwrap();
         assert!(!same_boot && old.len() == 2);
+        assert!(!records.keeps(run(1), 7));
         fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -54,12 +54,6 @@ impl Shim {
             recovered: same_boot,
             released: old.released,
             grant: old.grant.clone(),
-            // No step outlives a reboot.
-            kept: if same_boot {
-                old.kept.clone()
-            } else {
-                Default::default()
-            },
             around: old.around.clone(),
             steps_gone: old.steps_gone.clone(),
             ..Entry::default()
@@ -136,12 +130,9 @@ impl Shim {
         let dirs = old.step_dirs.get(&step).cloned().unwrap_or_default();
         let ended = old.step_ends.get(&step).cloned();
         let proc = StepProc {
-            pid,
-            daemon: None,
             dirs,
             ended,
-            told: false,
-            taken: false,
+            ..StepProc::new(pid, None)
         };
         let over = proc.ended.is_some();
         if let Some(entry) = self.jobs.get_mut(&run) {

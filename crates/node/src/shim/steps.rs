@@ -4,6 +4,9 @@
 
 mod found;
 mod standing;
+mod told;
+
+pub(super) use told::EncodedEnd;
 
 use super::jobs::{Entry, Role, Shim};
 use super::processes::{self, Containment};
@@ -49,7 +52,7 @@ pub(super) struct Daemon {
     /// It has a standing order: see [`standing`].
     stands: bool,
     /// The end of a step that the agent has given, and has not told of yet.
-    ahead: Option<(StepNo, Box<StepEnd>)>,
+    ahead: Option<(StepNo, EncodedEnd)>,
 }
 
 impl Daemon {
@@ -73,7 +76,8 @@ impl Daemon {
     /// # Errors
     /// It says no more.
     fn read(&mut self) -> io::Result<()> {
-        let mut chunk = [0; 4 << 10];
+        // Small: it is cleared for each daemon that is looked at, and holds several short steps.
+        let mut chunk = [0; 2 << 10];
         loop {
             match self.control.read(&mut chunk) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -133,7 +137,7 @@ pub(super) struct StepProc {
     /// Its directories outside the spool directory, for MPI: what is in them when it has ended is nobody's.
     pub(super) dirs: Vec<PathBuf>,
     /// How its part of the step ended.
-    pub(super) ended: Option<StepEnd>,
+    pub(super) ended: Option<EncodedEnd>,
     /// Its daemon has told that here, and so has left no file.
     pub(super) told: bool,
     /// Its daemon has taken it by a standing order.
@@ -141,6 +145,18 @@ pub(super) struct StepProc {
 }
 
 impl StepProc {
+    /// A step that runs in this process.
+    pub(super) fn new(pid: i32, daemon: Option<Daemon>) -> StepProc {
+        StepProc {
+            pid,
+            daemon,
+            dirs: Vec::new(),
+            ended: None,
+            told: false,
+            taken: false,
+        }
+    }
+
     /// Has the daemon end its tasks: TERM, after a while KILL.
     pub(super) fn ask_to_end(&mut self) {
         if self.ended.is_some() {
@@ -291,7 +307,7 @@ impl Shim {
             daemon.stands = stands;
             self.enter_step(run, step, daemon, Vec::new());
             // It may have ended, which was read with the end of the one before.
-            return self.hear_own(pid);
+            return self.hear_own(pid, false);
         }
         // One that has been dismissed meanwhile, or that an earlier shim forked.
         let dismissed = self.roles.get(&pid) == Some(&Role::Spare(run));
@@ -301,14 +317,7 @@ impl Shim {
             return self.tell_lost(run, step);
         }
         self.records.step(run, step, pid);
-        let mut proc = StepProc {
-            pid,
-            daemon: None,
-            dirs: Vec::new(),
-            ended: None,
-            told: false,
-            taken: false,
-        };
+        let mut proc = StepProc::new(pid, None);
         if ending {
             proc.ask_to_end();
         }
@@ -354,12 +363,8 @@ impl Shim {
         }
         if let Some(entry) = self.jobs.get_mut(&run) {
             let proc = StepProc {
-                pid,
-                daemon: Some(daemon),
                 dirs,
-                ended: None,
-                told: false,
-                taken: false,
+                ..StepProc::new(pid, Some(daemon))
             };
             entry.steps.insert(step, proc);
         }
@@ -447,7 +452,7 @@ impl Shim {
         let daemon = proc.and_then(|p| p.daemon.as_ref());
         match daemon.map(|d| (d.pid, d.adopted)) {
             Some((_, true)) => self.hear_adopted(fd, run, step),
-            Some((pid, false)) => self.hear_own(pid),
+            Some((pid, false)) => self.hear_own(pid, false),
             None => {
                 self.lines.remove(&fd);
             }
@@ -469,7 +474,8 @@ impl Shim {
             Ok(Some(end)) => {
                 proc.told = true;
                 self.lines.remove(&fd);
-                self.records.step_ended(run, step, &end);
+                let end = EncodedEnd::of(&end);
+                self.records.step_ended(run, step, end.clone());
                 self.end_of_step(run, step, end, daemon.owned);
                 self.watched.retain(|w| w.pid != daemon.pid);
                 daemon.dismiss();
@@ -549,11 +555,12 @@ impl Shim {
         if end.is_none() {
             self.kill_rest_of(run, step);
         }
-        self.end_of_step(run, step, end.unwrap_or_else(lost), false);
+        let end = EncodedEnd::of(&end.unwrap_or_else(lost));
+        self.end_of_step(run, step, end, false);
     }
 
     /// `known`: the agent knows of it.
-    fn end_of_step(&mut self, run: Run, step: StepNo, end: StepEnd, known: bool) {
+    fn end_of_step(&mut self, run: Run, step: StepNo, end: EncodedEnd, known: bool) {
         let Some(proc) = self.jobs.get_mut(&run).and_then(|e| e.steps.get_mut(&step)) else {
             return;
         };
@@ -563,7 +570,7 @@ impl Shim {
             self.lines.remove(&daemon.control.as_raw_fd());
         }
         if !known {
-            let end = Box::new(end);
+            let end = Box::new(end.decoded());
             self.emit(&FromShim::StepEnded { run, step, end });
         }
         self.unsettled = true;
@@ -598,14 +605,22 @@ impl Shim {
         }
     }
 
+    fn has_ended(&self, run: Run, step: StepNo) -> bool {
+        let proc = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
+        proc.is_some_and(|proc| proc.ended.is_some())
+    }
+
     pub(super) fn forget_step(&mut self, run: Run, step: StepNo) {
-        self.hear_step(run, step);
+        // What is known to have ended has nothing more to say.
+        if !self.has_ended(run, step) {
+            self.hear_step(run, step);
+        }
+        if !self.has_ended(run, step) {
+            return;
+        }
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };
-        if entry.steps.get(&step).is_none_or(|s| s.ended.is_none()) {
-            return;
-        }
         let told = entry.steps.remove(&step).is_some_and(|s| s.told);
         self.records.step_gone(run, step);
         if !told {

@@ -194,9 +194,17 @@ pub(crate) enum ToShim {
         #[cbor(default)]
         stands: bool,
     },
-    /// Daemons of the job with standing orders have said something.
+    /// A daemon with a standing order has said something.
     #[n(205)]
-    Hear(#[n(0)] Run),
+    Hear {
+        /// The job.
+        #[n(0)]
+        run: Run,
+        /// The daemon's process; 0 for any of the job's.
+        #[n(1)]
+        #[cbor(default)]
+        pid: i32,
+    },
     /// A daemon that waits for a step is to end.
     #[n(204)]
     Dismiss {

@@ -385,7 +385,8 @@ impl Home {
 
     /// Whether there are more of them than this.
     pub(super) fn has_many_unread(&mut self, most: usize) -> bool {
-        self.unread.len() > most && self.has_unread()
+        // It is looked early what it has read: that can be seen only until more is said.
+        self.unread.len() > most / 4 && self.has_unread() && self.unread.len() > most
     }
 
     /// To be asked after what it has read: what one that is gone has not read is gone too, and nothing is left to be read.

@@ -3,7 +3,7 @@
 //! to daemons that wait for one and tells the shim afterwards, and both may be lost in between. Such a daemon knows what
 //! the shim would have kept of the step; where it has ended meanwhile, its result says it.
 
-use super::{Daemon, StepProc};
+use super::{Daemon, EncodedEnd, StepProc};
 use crate::shim::jobs::{Role, Shim};
 use crate::shim::wire::{FromShim, Run};
 use crate::{stepd, sys};
@@ -133,14 +133,9 @@ impl Shim {
                     self.records.step_dirs(run, step, &dirs);
                 }
                 self.records.step(run, step, pid);
-                let daemon = Some(daemon);
                 let proc = StepProc {
-                    pid,
-                    daemon,
                     dirs,
-                    ended: None,
-                    told: false,
-                    taken: false,
+                    ..StepProc::new(pid, Some(daemon))
                 };
                 entry.steps.insert(step, proc);
                 self.found(run, step, kept);
@@ -172,7 +167,7 @@ impl Shim {
             // A daemon that goes on to another step leaves what was not heard.
             let result = stepd::read_result(&super::result_path(&self.spool, run, step));
             let end = result.map_or_else(super::lost, |(end, _)| end);
-            self.end_of_step(run, step, end, false);
+            self.end_of_step(run, step, EncodedEnd::of(&end), false);
         }
     }
 
@@ -195,32 +190,20 @@ impl Shim {
             let Some((end, kept)) = stepd::read_result(&path) else {
                 continue;
             };
-            let proc = StepProc {
-                pid: 0,
-                daemon: None,
-                dirs: Vec::new(),
-                ended: None,
-                told: false,
-                taken: false,
-            };
             if let Some(entry) = self.jobs.get_mut(&run) {
-                entry.steps.insert(step, proc);
+                entry.steps.insert(step, StepProc::new(0, None));
             }
             self.found(run, step, kept);
-            self.end_of_step(run, step, end, false);
+            self.end_of_step(run, step, EncodedEnd::of(&end), false);
         }
     }
 
     /// What was to be kept of a step that nobody had told of.
     fn found(&mut self, run: Run, step: StepNo, kept: stepd::Kept) {
         eprintln!("step {}.{} was not on file", run.0, step.0);
-        let Some(entry) = self.jobs.get_mut(&run) else {
-            return;
-        };
         for (key, bytes) in &kept {
-            if !entry.kept.contains_key(key) {
-                self.records.kept(run, *key, bytes);
-                entry.kept.insert(*key, bytes.clone());
+            if !self.records.keeps(run, *key) {
+                self.records.keep(run, *key, bytes.clone());
             }
         }
         self.emit(&FromShim::StepFound { run, step, kept });
@@ -228,10 +211,9 @@ impl Shim {
 
     /// What is kept of a step, for its daemon.
     pub(super) fn kept_of(&self, run: Run, step: StepNo) -> stepd::Kept {
-        let entry = self.jobs.get(&run);
-        let kept = entry.into_iter().flat_map(|e| &e.kept);
-        let of_step = kept.filter(|(key, _)| crate::agent::is_kept_of(**key, step));
-        of_step.map(|(key, bytes)| (*key, bytes.clone())).collect()
+        let kept = self.records.kept(run);
+        let of_step = kept.filter(|(key, _)| crate::agent::is_kept_of(*key, step));
+        of_step.map(|(key, bytes)| (key, bytes.clone())).collect()
     }
 
     /// Files of steps in the spool directory, with their names.

@@ -2,13 +2,13 @@
 //! there is a reason to look: the agent says that there is something, an order is about their job, or they end. So a short
 //! step does not wake this process, and still nothing is lost with a daemon.
 
+use super::told::{EncodedEnd, Heard, Taken};
 use super::{Daemon, StepProc};
 use crate::shim::jobs::{Role, Shim};
 use crate::shim::wire::{FromShim, Run};
-use crate::stepd::{Control, Running, Told};
+use crate::stepd::{Control, Running};
 use crate::sys;
 use muster_core::ids::StepNo;
-use muster_core::job::StepEnd;
 use std::os::fd::AsRawFd as _;
 
 impl Shim {
@@ -20,50 +20,18 @@ impl Shim {
         }
     }
 
-    /// The last words of a daemon that has ended. It may have taken steps before this process was told of its order.
-    pub(in crate::shim) fn hear_dying(&mut self, pid: i32) {
+    /// What a daemon of this process has said, with a standing order or without: it may have taken steps before this process
+    /// was told of its order.
+    pub(in crate::shim) fn hear_own(&mut self, pid: i32, untold: bool) {
         if let Some((run, step, daemon)) = self.take_daemon(pid, |d| !d.adopted) {
-            self.hear_taken((run, step), daemon, true);
-        }
-    }
-
-    /// What a daemon of this process has said, with a standing order or without.
-    pub(super) fn hear_own(&mut self, pid: i32) {
-        if let Some((run, step, daemon)) = self.take_daemon(pid, |d| !d.adopted) {
-            self.hear_taken((run, step), daemon, false);
+            self.hear_taken((run, step), daemon, untold);
         }
     }
 
     fn hear_taken(&mut self, (run, had): (Run, Option<StepNo>), mut daemon: Daemon, untold: bool) {
         // What it has not said is lost, or in a file: its end tells.
         let open = daemon.read().is_ok();
-        let mut step = had;
-        loop {
-            let said = match daemon.ahead.take() {
-                Some((of, end)) => Some(Told::Ended(of, end)),
-                None => daemon.input.take().ok().flatten(),
-            };
-            match said {
-                None => break,
-                Some(Told::Took(running)) => step = self.step_taken(*running).or(step),
-                Some(Told::Ended(of, end)) if step == Some(of) => {
-                    step = None;
-                    self.records.step_ended(run, of, &end);
-                    if let Some(proc) = self.step_proc(run, of) {
-                        proc.told = true;
-                    }
-                    self.end_of_step(run, of, *end, daemon.owned);
-                }
-                // The agent has given it a step, and says so later.
-                Some(Told::Ended(of, end)) if daemon.owned && open && step.is_none() => {
-                    daemon.ahead = Some((of, end));
-                    break;
-                }
-                Some(Told::Released) => daemon.stands = false,
-                // That of a lost agent is known otherwise.
-                Some(Told::Ended(..) | Told::Runs(_)) => {}
-            }
-        }
+        let step = self.take_in(&mut daemon, (run, had), open);
         let (pid, untold) = (daemon.pid, untold || !daemon.owned);
         self.put_back((run, step), daemon, open);
         if untold {
@@ -78,13 +46,53 @@ impl Shim {
         }
     }
 
+    /// Takes in the words of a daemon that have come whole. `open`: there may come more. The step that it has after them.
+    fn take_in(
+        &mut self,
+        daemon: &mut Daemon,
+        (run, mut step): (Run, Option<StepNo>),
+        open: bool,
+    ) -> Option<StepNo> {
+        loop {
+            let (of, end) = match daemon.ahead.take() {
+                Some(ahead) => ahead,
+                None => match Heard::next(&mut daemon.input) {
+                    None => return step,
+                    Some(Heard::Ended(of, end)) => (of, EncodedEnd::told(end)),
+                    Some(Heard::Took(taken)) => {
+                        step = self.step_taken(taken).or(step);
+                        continue;
+                    }
+                    Some(Heard::Released) => {
+                        daemon.stands = false;
+                        continue;
+                    }
+                    Some(Heard::Runs) => continue,
+                },
+            };
+            if step == Some(of) {
+                step = None;
+                self.records.step_ended(run, of, end.clone());
+                if let Some(proc) = self.step_proc(run, of) {
+                    proc.told = true;
+                }
+                self.end_of_step(run, of, end, daemon.owned);
+            } else if daemon.owned && open && step.is_none() {
+                // The agent has given it a step, and says so later.
+                daemon.ahead = Some((of, end));
+                return step;
+            }
+            // That of a lost agent is known otherwise.
+        }
+    }
+
     /// Tells the agent of all steps that a daemon has taken, and that the agent has not had forgotten. It may have heard of
     /// them.
     fn tell_taken(&mut self, run: Run, pid: i32) {
         let entry = self.jobs.get(&run);
         let steps = entry.into_iter().flat_map(|e| &e.steps);
         let taken = steps.filter(|(_, proc)| proc.taken && proc.pid == pid);
-        let taken: Vec<(StepNo, Option<StepEnd>)> = taken
+        let taken: Vec<(StepNo, Option<EncodedEnd>)> = taken
             .map(|(step, proc)| (*step, proc.ended.clone()))
             .collect();
         for (step, end) in taken {
@@ -97,7 +105,7 @@ impl Shim {
             };
             self.emit(&FromShim::StepTaken(Box::new(running)));
             if let Some(end) = end {
-                let end = Box::new(end);
+                let end = Box::new(end.decoded());
                 self.emit(&FromShim::StepEnded { run, step, end });
             }
         }
@@ -203,21 +211,21 @@ impl Shim {
     }
 
     /// A daemon has taken a step; its number, unless the job is forgotten.
-    fn step_taken(&mut self, running: Running) -> Option<StepNo> {
-        let (run, step, pid) = (running.run, running.step, running.pid);
+    fn step_taken(&mut self, taken: Taken) -> Option<StepNo> {
+        let Taken {
+            run,
+            step,
+            pid,
+            kept,
+        } = taken;
         let entry = self.jobs.get_mut(&run).filter(|e| !e.released)?;
         self.records.step(run, step, pid);
-        for (key, bytes) in &running.kept {
-            self.records.kept(run, *key, bytes);
-            entry.kept.insert(*key, bytes.clone());
+        for (key, bytes) in kept {
+            self.records.keep(run, key, bytes.to_vec().into());
         }
         let proc = StepProc {
-            pid,
-            daemon: None,
-            dirs: Vec::new(),
-            ended: None,
-            told: false,
             taken: true,
+            ..StepProc::new(pid, None)
         };
         entry.steps.insert(step, proc);
         Some(step)

@@ -1,0 +1,146 @@
+//! What step daemons say, as this process takes it in: of much of it, it need not know what it means, only keep it and pass
+//! it on. That stays encoded as it came.
+
+use super::lost;
+use crate::shim::wire::Run;
+use minicbor::bytes::ByteSlice;
+use minicbor::decode::{Decode, Decoder, Error};
+use muster_core::ids::StepNo;
+use muster_core::job::StepEnd;
+use muster_proto::frame::{self, Frames};
+use std::rc::Rc;
+
+/// [`crate::stepd::Told`].
+#[derive(Debug, minicbor::Decode)]
+pub(super) enum Heard<'b> {
+    #[n(0)]
+    Ended(#[n(0)] StepNo, #[b(1)] Raw<'b>),
+    #[n(1)]
+    Runs,
+    #[n(2)]
+    Took(#[b(0)] Taken<'b>),
+    #[n(3)]
+    Released,
+}
+
+impl<'b> Heard<'b> {
+    /// The next whole word of those that have come.
+    pub(super) fn next(words: &'b mut Frames) -> Option<Heard<'b>> {
+        let frame = words.take_whole().ok()??;
+        frame::decode(&frame[4..]).ok()
+    }
+}
+
+/// [`crate::stepd::Running`] of a step that was taken. It has no directories outside the spool directory.
+#[derive(Debug, minicbor::Decode)]
+pub(super) struct Taken<'b> {
+    #[n(0)]
+    pub(super) run: Run,
+    #[n(1)]
+    pub(super) step: StepNo,
+    #[n(2)]
+    pub(super) pid: i32,
+    #[b(4)]
+    pub(super) kept: Vec<(u32, &'b ByteSlice)>,
+}
+
+/// A value as it came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Raw<'b>(pub(super) &'b [u8]);
+
+impl<'b, C> Decode<'b, C> for Raw<'b> {
+    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, Error> {
+        let from = d.position();
+        d.skip()?;
+        Ok(Raw(&d.input()[from..d.position()]))
+    }
+}
+
+/// How a step ended: encoded, and shared with what is on file.
+#[derive(Clone, Debug)]
+pub(in crate::shim) struct EncodedEnd(Rc<[u8]>);
+
+impl EncodedEnd {
+    /// That of an end.
+    pub(in crate::shim) fn of(end: &StepEnd) -> EncodedEnd {
+        let bytes = minicbor::to_vec(end).expect("writing to memory cannot fail");
+        EncodedEnd(bytes.into())
+    }
+
+    /// As a daemon has told of it, which is of this program.
+    pub(super) fn told(raw: Raw) -> EncodedEnd {
+        EncodedEnd(raw.0.into())
+    }
+
+    /// As it stands in a file, if it is one.
+    pub(in crate::shim) fn checked(bytes: &[u8]) -> Option<EncodedEnd> {
+        let is_one = minicbor::decode::<StepEnd>(bytes).is_ok();
+        is_one.then(|| EncodedEnd(bytes.into()))
+    }
+
+    pub(in crate::shim) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The end.
+    pub(in crate::shim) fn decoded(&self) -> StepEnd {
+        // One that cannot be understood is none.
+        minicbor::decode(&self.0).unwrap_or_else(|_| lost())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stepd::{Running, Told};
+    use muster_core::ids::{Attempt, JobId};
+
+    fn heard(words: &mut Frames, told: &[Told]) {
+        for told in told {
+            words.push(&frame::encode(told));
+        }
+    }
+
+    #[test]
+    fn words_of_daemons_are_understood() {
+        let end = lost();
+        let running = Running {
+            run: (JobId(7), Attempt(2)),
+            step: StepNo(3),
+            pid: 44,
+            dirs: Vec::new(),
+            kept: vec![(3, vec![1, 2].into()), (9, vec![3].into())],
+        };
+        let mut words = Frames::default();
+        heard(
+            &mut words,
+            &[
+                Told::Took(Box::new(running.clone())),
+                Told::Ended(StepNo(3), Box::new(end.clone())),
+                Told::Runs(Box::new(running)),
+                Told::Released,
+            ],
+        );
+        match Heard::next(&mut words) {
+            Some(Heard::Took(taken)) => {
+                let (run, step) = ((JobId(7), Attempt(2)), StepNo(3));
+                assert_eq!((taken.run, taken.step, taken.pid), (run, step, 44));
+                let kept: Vec<(u32, &[u8])> =
+                    taken.kept.iter().map(|(k, b)| (*k, &b[..])).collect();
+                assert_eq!(kept, [(3, &[1, 2][..]), (9, &[3])]);
+            }
+            other => panic!("{other:?}"),
+        }
+        match Heard::next(&mut words) {
+            Some(Heard::Ended(step, raw)) => {
+                assert_eq!(step, StepNo(3));
+                assert_eq!(raw.0, EncodedEnd::of(&end).bytes());
+                assert_eq!(EncodedEnd::told(raw).decoded(), end);
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(Heard::next(&mut words), Some(Heard::Runs)));
+        assert!(matches!(Heard::next(&mut words), Some(Heard::Released)));
+        assert!(Heard::next(&mut words).is_none());
+    }
+}
