@@ -27,7 +27,7 @@ fn main() {
     // Constants come before them: then what commands need lies in the first 2 MiB, which the kernel maps by one entry where
     // the file's pages are one piece of memory, as a file that was written at once is if there is such a piece.
     let text = format!(
-        "SECTIONS {{ .rodata.early : {{ *(.rodata .rodata.*) }} .text.early : {{\n*crt1.o(.text)\n*__set_thread_area.lo(.text)\n*memset.lo(.text)\n*_Exit.lo(.text)\nKEEP(*(SORT_NONE(.fini)))\n{sections}}} }} INSERT BEFORE .text\n"
+        "SECTIONS {{ .rodata.early : {{ *(.rodata .rodata.*) }} .text.early : {{\n*crt1.o(.text)\n*__set_thread_area.lo(.text)\n*memset.lo(.text)\n*(.text._Exit)\nKEEP(*(SORT_NONE(.fini)))\n{sections}}} }} INSERT BEFORE .text\n"
     );
     // Headers, code and constants are one mapping then: each that a program has costs its start and its end.
     println!("cargo:rustc-link-arg-bins=-Wl,-z,noseparate-code");

@@ -54,8 +54,10 @@ const SCENE: [(usize, &str); 17] = [
 
 /// What srun runs to look at its program, by parts of names or, of the C library's, by whole ones: it does not where
 /// something is loaded into programs beforehand, as valgrind's own library is.
-const LOOKS_AT_PROGRAM: [&str; 6] = [
+const LOOKS_AT_PROGRAM: [&str; 8] = [
     "4srun6linked",
+    "7FileExt7read_at",
+    "7FileExt13read_exact_at",
     "_3std3sys2fs8metadata",
     "drop_in_placeNtNtNtCs*_3std2io5error5ErrorECs*_10muster_cli",
     "stat",

@@ -3,11 +3,11 @@
 //! matters of them is done here.
 
 use nix::libc;
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::fs::File;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{BorrowedFd, IntoRawFd};
 use std::process::ExitCode;
-use std::sync::OnceLock;
 
 /// The arguments that the C library hands to `main`, the program's name first.
 ///
@@ -31,9 +31,15 @@ unsafe extern "C" {
 
 /// The variables of this process: `NAME=value`, or what else it was given. std would make two strings of each of them, for
 /// each look at them, under a lock: a fifth of what a command does.
-pub fn variables() -> &'static [&'static [u8]] {
-    static ALL: OnceLock<Vec<&[u8]>> = OnceLock::new();
-    ALL.get_or_init(|| given().map(CStr::to_bytes).collect())
+pub fn variables() -> &'static [&'static CStr] {
+    thread_local! {
+        static ALL: Cell<&'static [&'static CStr]> = const { Cell::new(&[]) };
+    }
+    if ALL.get().is_empty() {
+        // They are the process's for good.
+        ALL.set(given().collect::<Vec<_>>().leak());
+    }
+    ALL.get()
 }
 
 #[allow(unsafe_code)]
@@ -50,8 +56,8 @@ fn given() -> impl Iterator<Item = &'static CStr> {
 
 /// The value of a variable of this process; nothing if it is not UTF-8.
 pub fn variable(name: &str) -> Option<&'static str> {
-    let value = |variable: &&'static [u8]| {
-        let rest = variable.strip_prefix(name.as_bytes())?;
+    let value = |variable: &&'static CStr| {
+        let rest = variable.to_bytes().strip_prefix(name.as_bytes())?;
         rest.strip_prefix(b"=")
     };
     let found = variables().iter().find_map(value)?;
@@ -86,6 +92,14 @@ fn fill_standard_streams() {
             let _ = null.into_raw_fd();
         }
     }
+}
+
+/// The standard streams, without what std makes to read and write them: of input alone that is room for 8 KiB.
+#[must_use]
+#[allow(unsafe_code)]
+pub fn standard_streams() -> [BorrowedFd<'static>; 3] {
+    // SAFETY: what was closed of them was opened at the beginning, and nothing closes them.
+    [0, 1, 2].map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
 /// Writing to a closed pipe is an error of the write, not the end of the process.

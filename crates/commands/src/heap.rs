@@ -27,7 +27,7 @@ const BLOCK: usize = 64 << 10;
 
 /// So much of the first block hardly any command does without. The kernel gives it at once: page by page, as each is
 /// touched, takes it four times as long.
-const NEEDED: usize = 28 << 10;
+const NEEDED: usize = 20 << 10;
 
 /// A heap for all threads.
 pub(crate) struct Heap {

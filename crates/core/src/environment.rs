@@ -45,6 +45,12 @@ impl Environment {
         self.ends.push(self.bytes.len());
     }
 
+    /// Adds a variable that a program was given.
+    pub fn push_string(&mut self, variable: &CStr) {
+        self.bytes.extend_from_slice(variable.to_bytes_with_nul());
+        self.ends.push(self.bytes.len());
+    }
+
     /// Sets a variable, in place of one that is there.
     pub fn set(&mut self, name: &[u8], value: &[u8]) {
         let Some(at) = self.find(name) else {

@@ -36,13 +36,13 @@ fn is_of_an_allocation(name: &str) -> bool {
 /// The caller's environment without variables of some names.
 pub(super) fn own_without(is_other: impl Fn(&[u8]) -> bool) -> Environment {
     let all = process::variables();
-    let size: usize = all.iter().map(|v| v.len() + 1).sum();
+    let size: usize = all.iter().map(|v| v.count_bytes() + 1).sum();
     // A few are added.
     let mut own = Environment::with_capacity(all.len() + 8, size + 256);
     for variable in all {
-        let name = environment::name(variable);
-        if !name.is_empty() && name.len() < variable.len() && !is_other(name) {
-            own.push(&[variable]);
+        let name = environment::name(variable.to_bytes());
+        if !name.is_empty() && name.len() < variable.count_bytes() && !is_other(name) {
+            own.push_string(variable);
         }
     }
     own

@@ -10,6 +10,7 @@ use crate::process;
 use muster_conf::endpoint;
 use muster_conf::options::job::{self, Ambient, Built};
 use muster_conf::options::{Chosen, Command, OptionError, Source, environment, help};
+use muster_core::environment::split;
 use muster_core::spec::Owner;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,21 +39,46 @@ pub(super) fn read(command: Command, args: &[String]) -> Result<Vec<Line>, ExitC
 
 /// The caller's variables that can be options: a hundred names are looked for, and to walk the whole environment for each
 /// of them would be a quarter of what sbatch does, and more of what srun does in an allocation.
-pub(super) struct Variables(Vec<(&'static str, &'static str)>);
+pub(super) struct Variables {
+    all: Vec<(&'static str, &'static str)>,
+    /// Marks of names that there are: most of those that are looked for bear none of them.
+    marks: [u64; 4],
+}
 
 impl Variables {
     pub(super) fn read() -> Variables {
-        let all = process::variables().iter();
-        let all = all.filter(|variable| environment::may_be_option(variable));
-        let pair = |v: &&'static [u8]| str::from_utf8(v).ok()?.split_once('=');
-        Variables(all.filter_map(pair).collect())
+        let given = process::variables().iter().map(|v| v.to_bytes());
+        let mut all = Vec::with_capacity(given.len());
+        let mut marks = [0; 4];
+        for variable in given.filter(|v| environment::may_be_option(v)) {
+            let (name, Some(value)) = split(variable) else {
+                continue;
+            };
+            let (word, bit) = mark(name);
+            marks[word] |= bit;
+            all.push((name, value));
+        }
+        Variables { all, marks }
     }
 
     /// The value of one.
     pub(super) fn value(&self, name: &str) -> Option<String> {
-        let found = self.0.iter().find(|(own, _)| *own == name);
+        let (word, bit) = mark(name);
+        if self.marks[word] & bit == 0 {
+            return None;
+        }
+        let found = self.all.iter().find(|(own, _)| *own == name);
         found.map(|(_, value)| (*value).to_owned())
     }
+}
+
+/// Which of 256 marks a name bears, as a word's number and a bit of it.
+fn mark(name: &str) -> (usize, u64) {
+    let last = name.bytes().last().unwrap_or(0);
+    let middle = name.as_bytes().get(name.len() / 2).copied().unwrap_or(0);
+    let number =
+        name.len().wrapping_mul(41) ^ usize::from(last).wrapping_mul(7) ^ usize::from(middle);
+    (number / 64 % 4, 1 << (number % 64))
 }
 
 /// The same with an environment for each component, by its number.

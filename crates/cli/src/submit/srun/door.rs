@@ -25,9 +25,12 @@ pub(super) fn ask(address: &str, spec: &mut StepSpec) -> Option<Line> {
     let (near, far) = UnixStream::pair().ok()?;
     let others = spec.extra_env.len();
     request::add_addresses(spec, IpAddr::V4(Ipv4Addr::LOCALHOST));
+    // Each variable says how long it is; what else there is is short.
+    let variables = &spec.context.environment;
+    let size = variables.size_bytes() + 2 * variables.count() + 1024;
     // It is lent, not copied.
     let request = AgentRequest::Create(Box::new(std::mem::take(spec)));
-    let bytes = frame::encode(&request);
+    let bytes = frame::encode_sized(&request, size);
     if let AgentRequest::Create(lent) = request {
         *spec = *lent;
     }

@@ -3,6 +3,7 @@
 
 use super::request::{Feed, Sink, Streams};
 use crate::connect::await_answer;
+use crate::process;
 use crate::submit::agent::AgentStream;
 use crate::submit::incoming::Incoming;
 use muster_conf::options::Chosen;
@@ -30,14 +31,11 @@ pub(super) fn is_possible(chosen: &Chosen, spec: &StepSpec, streams: &Streams) -
 /// A terminal is srun's, which puts it into other modes and takes its keys; what does not block is not what a program
 /// expects.
 fn are_plain() -> bool {
-    let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let plain = |fd: BorrowedFd<'_>| {
         let flags = fcntl(fd, FcntlArg::F_GETFL).map(OFlag::from_bits_truncate);
         flags.is_ok_and(|f| !f.contains(OFlag::O_NONBLOCK)) && isatty(fd) != Ok(true)
     };
-    [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()]
-        .into_iter()
-        .all(plain)
+    process::standard_streams().into_iter().all(plain)
 }
 
 /// The connection to the daemon of a step whose task has the streams.

@@ -81,46 +81,62 @@ pub(super) fn kind(spec: &StepSpec) -> (ProgramKind, Option<String>) {
     }
     let name = spec.argv.first().map_or("", String::as_str);
     let path = value("PATH").unwrap_or_default();
-    let (work_dir, searched) = (Path::new(&spec.work_dir), !name.contains('/'));
-    let Some((found, length)) = locate(name, work_dir, path) else {
+    let Some(found) = locate(name, Path::new(&spec.work_dir), path) else {
         return (ProgramKind::Unknown, None);
     };
-    let kind = of_file(&found, length).unwrap_or_default();
-    let file = Some(found).filter(|file| searched && !file.starts_with(work_dir));
+    let kind = of_file(&found).unwrap_or_default();
+    let file = Some(found.place).filter(|_| found.is_anywhere);
     (
         kind,
         file.and_then(|file| file.into_os_string().into_string().ok()),
     )
 }
 
-/// Where a program is, as the node will look for it, and how long its file is.
-fn locate(name: &str, work_dir: &Path, path: &[u8]) -> Option<(PathBuf, u64)> {
+/// The file of a program.
+struct Found {
+    place: PathBuf,
+    /// Bytes.
+    length: u64,
+    /// It was found by `PATH`, in whatever directory its tasks are.
+    is_anywhere: bool,
+}
+
+/// Where a program is, as the node will look for it.
+fn locate(name: &str, work_dir: &Path, path: &[u8]) -> Option<Found> {
     let file = |file: &Path| file.metadata().ok().filter(Metadata::is_file);
     if name.contains('/') {
         let place = work_dir.join(name);
-        let length = file(&place)?.len();
-        return Some((place, length));
+        return Some(Found {
+            length: file(&place)?.len(),
+            place,
+            is_anywhere: false,
+        });
     }
     // A dozen places are looked at, most of them in vain.
     let mut place = OsString::with_capacity(256);
     for dir in path.split(|b| *b == b':') {
         place.clear();
-        if !dir.starts_with(b"/") {
+        let is_anywhere = dir.starts_with(b"/");
+        if !is_anywhere {
             place.extend([work_dir.as_os_str(), OsStr::new("/")]);
         }
         let dir = OsStr::from_bytes(dir);
         place.extend([dir, OsStr::new("/"), OsStr::new(name)]);
         let found = file(Path::new(&place));
         if let Some(found) = found.filter(|m| m.permissions().mode() & 0o111 != 0) {
-            return Some((place.into(), found.len()));
+            return Some(Found {
+                place: place.into(),
+                length: found.len(),
+                is_anywhere,
+            });
         }
     }
     None
 }
 
-fn of_file(path: &Path, length: u64) -> Option<ProgramKind> {
-    let kind = Elf::open(File::open(path).ok()?)?.kind()?;
-    Some(kind).filter(|kind| *kind != ProgramKind::Plain || length <= PLAIN_MAX)
+fn of_file(found: &Found) -> Option<ProgramKind> {
+    let kind = Elf::open(File::open(&found.place).ok()?)?.kind()?;
+    Some(kind).filter(|kind| *kind != ProgramKind::Plain || found.length <= PLAIN_MAX)
 }
 
 /// A program of 64 bits in this machine's order of bytes: elf(5).
