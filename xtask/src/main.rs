@@ -71,6 +71,7 @@ fn main() -> Result<()> {
         ["bench", "all", ..] => bench::run(&args[2..]),
         ["bench", "peer", ..] => peer::run(&args[2..]),
         [peer::INSIDE, ..] => peer::burst(&args[1..]),
+        [peer::IN_TURNS, ..] => peer::in_turns(&args[1..]),
         [bench::ASK, ..] => bench::asks(&args[1..]),
         [] | ["help" | "--help"] => {
             print!("{HELP}");

@@ -3,7 +3,7 @@
 
 mod steps;
 
-pub(crate) use steps::{INSIDE, burst};
+pub(crate) use steps::{IN_TURNS, INSIDE, burst, in_turns};
 
 use crate::guard::Guard;
 use anyhow::{Context, Result, bail};

@@ -32,11 +32,9 @@ pub(crate) use home::{Control, NextStep, Running, Told};
 use home::{Home, Next};
 use minicbor::bytes::ByteVec;
 use muster_core::job::{ExitStatus, StepEnd, Usage};
-use muster_proto::frame;
 use muster_proto::step::{FromStepd, StepCreated, StepNode, ToStepd};
 pub(crate) use result::read as read_result;
 use result::{Served, broken, leave};
-use std::borrow::Cow;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -95,11 +93,11 @@ pub(crate) fn run(
     };
     let mut served = serve(order, setting, &mut home, wire, srun);
     let mut step = order.launch.step;
-    let mut setting = Cow::Borrowed(setting);
+    let mut setting = setting.clone();
     loop {
-        let ended = frame::encode(&Told::Ended(step, Box::new(served.end.clone())));
+        let ended = Told::ended(step, &served.end);
         // The order matters: who hears of the end later finds it where it was told before.
-        if !served.reusable || !home.tell_shim(&ended, &served.end, &setting) {
+        if !served.reusable || !home.tell_shim(&ended) {
             if home.has_unread() {
                 home.leave_unread();
             }
@@ -109,17 +107,21 @@ pub(crate) fn run(
         }
         home.tell_agent(&ended);
         served.part(true);
-        let (order, next, srun) = match home.next_step() {
-            Some(Next::Taken(taken)) => (taken.order, taken.setting, Some(taken.srun)),
+        home.keep_unread(served.end, &mut setting);
+        let (order, next, srun, lent) = match home.next_step() {
+            Some(Next::Taken(taken)) => (taken.order, taken.setting, Some(taken.srun), true),
             Some(Next::Given(mut next, with)) => {
                 home.stand(&mut next, with.standing, &setting);
                 let setting = next.setting(&setting);
-                (next.order, setting, with.srun)
+                (next.order, setting, with.srun, false)
             }
             None => break,
         };
         served = serve(&order, &next, &mut home, None, srun);
-        (setting, step) = (Cow::Owned(next), order.launch.step);
+        (setting, step) = (next, order.launch.step);
+        if lent {
+            home.take_back(order);
+        }
     }
     home.tell_agent_now();
     if home.has_unread() {

@@ -146,14 +146,10 @@ impl Drop for Stack {
 /// copied, which is half of what a fork of a process of some size costs. Unlike in a [`nursery`], the body may do what it
 /// likes, and the parent stands still meanwhile, also when the child's user stops it: for a process that has nothing to
 /// do but this user's step. `body` runs in the child and gives its exit
-/// code. What it allocates and does not free stays allocated here. With `here` the child starts on this process's CPU, which
-/// is free for it. Only for processes with one thread and without signal handlers.
-pub(crate) fn fork_shared(
-    stack: &Stack,
-    here: bool,
-    mut body: impl FnMut() -> i32,
-) -> io::Result<i32> {
-    let elsewhere = here.then(here::keep_here).flatten();
+/// code. What it allocates and does not free stays allocated here. The child starts on this process's CPU, which is free
+/// for it. Only for processes with one thread and without signal handlers.
+pub(crate) fn fork_shared(stack: &Stack, mut body: impl FnMut() -> i32) -> io::Result<i32> {
+    let elsewhere = here::keep_here();
     let go_anywhere = || elsewhere.iter().for_each(here::Elsewhere::again);
     let mut body = || {
         go_anywhere();

@@ -107,6 +107,20 @@ pub(crate) struct NextStep {
     pub(crate) standing: Option<Box<Standing>>,
 }
 
+impl Told {
+    /// [`Told::Ended`] as a frame.
+    pub(super) fn ended(step: StepNo, end: &StepEnd) -> Vec<u8> {
+        frame::encode(&ToldEnded::Ended(step, end))
+    }
+}
+
+/// [`Told::Ended`] without a copy of the end.
+#[derive(Encode)]
+enum ToldEnded<'a> {
+    #[n(0)]
+    Ended(#[n(0)] StepNo, #[n(1)] &'a StepEnd),
+}
+
 impl NextStep {
     /// As a frame of [`Control::Next`].
     pub(crate) fn as_control(&self) -> Vec<u8> {
@@ -191,8 +205,6 @@ pub(super) struct Home {
     pub(super) tree: ProcessTree,
     /// For tasks that are started one at a time; made when the first is.
     stack: Option<sys::Stack>,
-    /// Whether there is one around the steps.
-    pub(super) crowd: sys::here::Crowd,
     /// Soft limits that were asked for, and those of them that this process has otherwise: steps of a job mostly ask for the
     /// same.
     asked_limits: SoftLimits,
@@ -240,7 +252,6 @@ impl Home {
             come: Vec::new(),
             tree: ProcessTree::new(),
             stack: None,
-            crowd: sys::here::Crowd::default(),
             asked_limits: SoftLimits::new(),
             other_limits: SoftLimits::new(),
             shim: Some(Line::new(shim)?),
@@ -359,20 +370,21 @@ impl Home {
         });
     }
 
-    /// Tells the shim how the step ended; whether it was there to hear it. Until it has read that, the end is kept here, to be
-    /// left in the step's file if the shim is lost.
-    pub(super) fn tell_shim(&mut self, ended: &[u8], end: &StepEnd, setting: &Setting) -> bool {
+    /// Tells the shim how the step ended; whether it was there to hear it.
+    pub(super) fn tell_shim(&mut self, ended: &[u8]) -> bool {
         let all_read = self.is_all_read();
         // Half a frame is none: it learns the rest from the file.
         let told = self.tell_shim_of(ended);
         if told && all_read {
             self.unread.clear();
         }
-        if told {
-            let (path, kept) = (setting.result.clone(), setting.kept.clone());
-            self.unread.push(Unread(path, end.clone(), kept));
-        }
         told
+    }
+
+    /// Keeps an end that the shim was told of until it has read that, to be left in the step's file if the shim is lost.
+    pub(super) fn keep_unread(&mut self, end: StepEnd, setting: &mut Setting) {
+        let kept = std::mem::take(&mut setting.kept);
+        self.unread.push(Unread(setting.result.clone(), end, kept));
     }
 
     /// Whether there are ends that the shim is not known to have read. Looks whether it has, meanwhile.

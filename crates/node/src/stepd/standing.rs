@@ -32,8 +32,10 @@ const UNREAD_MAX: usize = 60;
 
 /// See the module.
 pub(super) struct Stand {
-    /// The step that it came with, without what is a step's own.
-    order: StepOrder,
+    /// Who the steps are of.
+    uid: u32,
+    /// The step before, which the next is made of; lent to the one that runs.
+    order: Option<Box<StepOrder>>,
     kind: Kind,
     terms: Standing,
     setting: Setting,
@@ -97,12 +99,10 @@ impl Stand {
         let door = UnixDatagram::from(fds.door);
         let one_of_us = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
         waiter.add(&door, EpollEvent::new(one_of_us, At::Door as u64))?;
-        let mut order = (*next.order).clone();
-        order.env = Environment::default();
-        let kind = Kind::of(&std::mem::take(&mut order.launch.spec));
         Ok(Stand {
-            kind,
-            order,
+            kind: Kind::of(&next.order.launch.spec),
+            uid: next.order.user.uid,
+            order: Some(next.order.clone()),
             terms,
             setting: next.setting(last),
             door,
@@ -150,7 +150,7 @@ impl Stand {
     fn request(&mut self) -> io::Result<(Option<Box<StepSpec>>, Option<HandedOver>)> {
         let (length, mut come, uid) = descriptors::receive_request(&self.door, &mut self.room)?;
         let srun = HandedOver::take(&mut come).filter(|_| come.is_empty());
-        if uid != Some(self.order.user.uid) || srun.is_none() {
+        if uid != Some(self.uid) || srun.is_none() {
             return Ok((None, srun));
         }
         let whole = self.room.get(4..length).map(frame::decode::<AgentRequest>);
@@ -166,14 +166,13 @@ impl Stand {
     }
 
     /// Another step like the one before.
-    fn step(&mut self, mut spec: Box<StepSpec>, step: StepNo) -> (Box<StepOrder>, Setting) {
+    fn step(&mut self, mut spec: Box<StepSpec>, step: StepNo) -> Option<(Box<StepOrder>, Setting)> {
+        let mut order = self.order.take()?;
         let key = random_key();
         let record = &mut self.terms.record;
         record.begin_again(step, &spec, &key);
         let record = minicbor::to_vec(record).expect("writing to memory cannot fail");
-        let env = self.environment(&mut spec, step);
-        let mut order = Box::new(self.order.clone());
-        order.env = env;
+        order.env = self.environment(&mut spec, step);
         order.launch.step = step;
         order.launch.step_key = key;
         order.launch.spec = *spec;
@@ -189,7 +188,7 @@ impl Stand {
             dirs: Vec::new(),
             kept: kept.into(),
         };
-        (order, setting)
+        Some((order, setting))
     }
 
     /// The environment of the tasks. What srun has is in there, and in the request no more.
@@ -280,15 +279,18 @@ impl Home {
         }
         let stand = self.standing.as_mut()?;
         let step = StepNo(stand.tickets.take()?);
-        let (order, setting) = stand.step(spec, step);
-        let told = Told::Took(Box::new(Running {
+        let (order, mut setting) = stand.step(spec, step)?;
+        let running = Told::Took(Box::new(Running {
             run: order.run,
             step,
             pid: i32::try_from(std::process::id()).unwrap_or(0),
             dirs: Vec::new(),
-            kept: setting.kept.clone(),
+            kept: std::mem::take(&mut setting.kept),
         }));
-        let told = frame::encode(&told);
+        let told = frame::encode(&running);
+        if let Told::Took(running) = running {
+            setting.kept = running.kept;
+        }
         // Whoever hears of the step finds it there.
         if !self.tell_shim_of(&told) {
             self.stand_down();
@@ -297,6 +299,13 @@ impl Home {
         self.tell_agent_later(&told);
         self.by_door = true;
         Some((order, setting))
+    }
+
+    /// A step that was taken has ended.
+    pub(super) fn take_back(&mut self, order: Box<StepOrder>) {
+        if let Some(stand) = &mut self.standing {
+            stand.order.get_or_insert(order);
+        }
     }
 
     /// When the agent is to be told of what it does not know yet.

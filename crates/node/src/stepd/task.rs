@@ -126,8 +126,7 @@ impl Stepd<'_> {
         let mut program = program.found_at(found);
         let limits = self.home.limits_to_set(&self.order.limits);
         let stack = self.home.take_stack()?;
-        let here = !self.home.crowd.is_one();
-        let started = sys::fork_shared(&stack, here, || {
+        let started = sys::fork_shared(&stack, || {
             sys::restore_signals();
             match self.prepare_task(&ends, &limits, daemon, (0, global)) {
                 Err(text) => {

@@ -3,9 +3,7 @@
 //! to wake up: tens of microseconds under a hypervisor.
 
 use super::check;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
 
 /// Words of the longest set of CPUs that Linux has.
 const WORDS: usize = 8192 / 64;
@@ -50,51 +48,6 @@ impl Elsewhere {
     }
 }
 
-/// Whether this process mostly waits for a CPU before it gets one: then there is no idle one that a child would be started on,
-/// and to keep it from there would cost four calls for nothing.
-#[derive(Debug, Default)]
-pub(crate) struct Crowd {
-    /// What the kernel tells of it: proc(5), `/proc/[pid]/schedstat`.
-    file: Option<File>,
-    waited_ns: u64,
-    asked: u32,
-    is_one: bool,
-}
-
-impl Crowd {
-    /// So often it is looked how it was, since to look costs about as much as is saved.
-    const EACH: u32 = 8;
-    /// Who waits for longer each time is in a crowd.
-    const WAIT_NS: u64 = 200_000;
-
-    /// As far as is known, in a process that does the same thing each time it asks.
-    pub(crate) fn is_one(&mut self) -> bool {
-        self.asked += 1;
-        if self.asked >= Self::EACH {
-            let waited_ns = self.waited_ns().unwrap_or(self.waited_ns);
-            self.judge(waited_ns);
-        }
-        self.is_one
-    }
-
-    fn judge(&mut self, waited_ns: u64) {
-        let since = waited_ns.saturating_sub(self.waited_ns);
-        self.is_one = since > Self::WAIT_NS * u64::from(self.asked);
-        (self.waited_ns, self.asked) = (waited_ns, 0);
-    }
-
-    /// How long this process has waited with work to do, in all.
-    fn waited_ns(&mut self) -> Option<u64> {
-        if self.file.is_none() {
-            self.file = File::open("/proc/self/schedstat").ok();
-        }
-        let mut text = [0; 64];
-        let length = self.file.as_ref()?.read_at(&mut text, 0).ok()?;
-        let text = str::from_utf8(text.get(..length)?).ok()?;
-        text.split_whitespace().nth(1)?.parse().ok()
-    }
-}
-
 fn set(words: &[u64]) -> io::Result<()> {
     // SAFETY: the length in bytes is that of the live buffer, which the kernel only reads.
     let rc = unsafe {
@@ -107,23 +60,6 @@ fn set(words: &[u64]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn who_waits_long_each_time_is_in_a_crowd() {
-        let mut crowd = Crowd::default();
-        let mut told = |times, waited_ns| {
-            crowd.asked = times;
-            crowd.judge(waited_ns);
-            crowd.is_one
-        };
-        assert!(!told(8, 8 * Crowd::WAIT_NS));
-        assert!(told(8, 17 * Crowd::WAIT_NS));
-        assert!(!told(8, 17 * Crowd::WAIT_NS));
-        assert!(told(1, 19 * Crowd::WAIT_NS));
-        let waited_ns = Crowd::default().waited_ns();
-        let has_file = std::path::Path::new("/proc/self/schedstat").exists();
-        assert_eq!(waited_ns.is_some(), has_file);
-    }
 
     /// In a thread of its own, which is what a set belongs to.
     #[test]
