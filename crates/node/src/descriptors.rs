@@ -47,6 +47,17 @@ impl HandedOver {
         })
     }
 
+    /// Three streams that have come by a connection, and that.
+    pub(crate) fn by_line(come: VecDeque<OwnedFd>, line: UnixStream) -> Option<HandedOver> {
+        let [stdin, stdout, stderr] = <[OwnedFd; 3]>::try_from(Vec::from(come)).ok()?;
+        Some(HandedOver {
+            stdin,
+            stdout,
+            stderr,
+            line: line.into(),
+        })
+    }
+
     /// Their numbers, in order.
     pub(crate) fn numbers(&self) -> [RawFd; Self::COUNT] {
         [&self.stdin, &self.stdout, &self.stderr, &self.line].map(AsRawFd::as_raw_fd)
@@ -151,19 +162,18 @@ pub(crate) fn receive(
     Ok(got.bytes)
 }
 
-/// Receives one message: how long it is, what has come with it, and the user who sent it, as the kernel says.
+/// Receives one message: the end of a connection that came with it, and the user who sent it, as the kernel says; nothing
+/// if it is anything else.
 ///
 /// # Errors
 /// Those of recvmsg(2).
-pub(crate) fn receive_request(
-    socket: &impl AsRawFd,
-    room: &mut [u8],
-) -> io::Result<(usize, VecDeque<OwnedFd>, Option<u32>)> {
+pub(crate) fn receive_connection(socket: &impl AsRawFd) -> io::Result<Option<(UnixStream, u32)>> {
     let mut space = cmsg_space!([RawFd; SENT_MAX], ucred);
     let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-    let mut bytes = [IoSliceMut::new(room)];
+    let mut room = [0];
+    let mut bytes = [IoSliceMut::new(&mut room)];
     let got = recvmsg::<()>(socket.as_raw_fd(), &mut bytes, Some(&mut space), flags)?;
-    let (mut come, mut uid) = (VecDeque::new(), None);
+    let (mut come, mut uid) = (Vec::<OwnedFd>::new(), None);
     for message in got.cmsgs()? {
         match message {
             ControlMessageOwned::ScmRights(numbers) => {
@@ -173,23 +183,13 @@ pub(crate) fn receive_request(
             _ => {}
         }
     }
-    Ok((got.bytes, come, uid))
-}
-
-/// Receives one message: the end of a connection that came with it, and the user who sent it, as the kernel says; nothing
-/// if it is anything else.
-///
-/// # Errors
-/// Those of recvmsg(2).
-pub(crate) fn receive_connection(socket: &impl AsRawFd) -> io::Result<Option<(UnixStream, u32)>> {
-    let (_, mut come, uid) = receive_request(socket, &mut [0])?;
     // Reads of other files may take long.
     let is_connection = |fd: &OwnedFd| {
         getsockname::<UnixAddr>(fd.as_raw_fd()).is_ok()
             && getsockopt(fd, sockopt::SockType) == Ok(SockType::Stream)
     };
     let only = come
-        .pop_back()
+        .pop()
         .filter(|fd| come.is_empty() && is_connection(fd));
     Ok(only.map(UnixStream::from).zip(uid))
 }

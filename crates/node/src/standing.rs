@@ -7,22 +7,26 @@
 //! Whoever waits at the door is heard by a daemon that has nothing to do, else by the agent. The agent recalls the order
 //! when somebody else wants what it holds, or when something changes that the daemon does not know of.
 
-use crate::descriptors::{self, HandedOver};
+use crate::descriptors;
 use crate::record::Record;
 use crate::step_variables::StepVariables;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::ids::JobId;
 use muster_proto::frame;
-use muster_proto::step::{FromStepd, StepSpec};
+use muster_proto::step::{AgentRequest, FromStepd, StepSpec};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{Shutdown, shutdown};
 use nix::unistd::pipe2;
+use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::mem::swap;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// So many numbers of steps are ready at a time. They fit into one page, and so into any pipe, and are written whole.
 const TICKETS: u32 = 512;
@@ -35,17 +39,20 @@ pub(crate) fn job_door(spool: &Path, job: JobId) -> PathBuf {
 /// A request that comes there may be so long.
 pub(crate) const REQUEST_MAX: usize = 64 << 10;
 
+/// So long a visitor may take to say what he wants. He has it ready when he comes.
+const WORD_WAIT: Duration = Duration::from_millis(100);
+
 /// Sends all who are at a door to the agent's.
-pub(crate) fn turn_away(door: &UnixDatagram) {
+pub(crate) fn turn_away(door: &UnixListener) {
     while turn_one_away(door) {}
 }
 
 /// Sends the first who is at a door to the agent's; whether there was somebody.
-pub(crate) fn turn_one_away(door: &UnixDatagram) -> bool {
+pub(crate) fn turn_one_away(door: &UnixListener) -> bool {
     loop {
-        match descriptors::receive_request(door, &mut []) {
-            Ok((_, mut come, _)) => {
-                send_on(HandedOver::take(&mut come));
+        match door.accept() {
+            Ok((visitor, _)) => {
+                send_on(&visitor);
                 return true;
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -55,11 +62,53 @@ pub(crate) fn turn_one_away(door: &UnixDatagram) -> bool {
 }
 
 /// Sends somebody to the agent's door.
-pub(crate) fn send_on(srun: Option<HandedOver>) {
-    if let Some(srun) = srun {
-        let word = frame::encode(&FromStepd::Elsewhere);
-        // If it is gone, so much the better. So little is taken at once.
-        let _ = UnixStream::from(srun.line).write(&word);
+pub(crate) fn send_on(mut visitor: &UnixStream) {
+    // If he is gone, so much the better. So little is taken at once.
+    let _ = visitor.write(&frame::encode(&FromStepd::Elsewhere));
+}
+
+/// Nobody comes to that door any more.
+pub(crate) fn close(door: &UnixListener) {
+    // It may be closed already.
+    let _ = shutdown(door.as_raw_fd(), Shutdown::Both);
+}
+
+/// What a visitor wants, and what comes with it; nothing if he says it too slowly, at too great length, or not at all.
+pub(crate) fn hear(
+    visitor: &UnixStream,
+    room: &mut [u8],
+) -> Option<(AgentRequest, VecDeque<OwnedFd>)> {
+    let until = Instant::now() + WORD_WAIT;
+    let (mut come, mut had) = (VecDeque::new(), 0);
+    loop {
+        let header = room.get(..4).filter(|_| had >= 4);
+        let length = header.and_then(|h| frame::length(h.try_into().ok()?).ok());
+        match length.map(|length| length + 4) {
+            Some(whole) if had == whole => {
+                return Some((frame::decode(&room[4..whole]).ok()?, come));
+            }
+            Some(whole) if had > whole || whole > room.len() => return None,
+            _ => {}
+        }
+        match descriptors::receive(visitor, &mut room[had..], &mut come) {
+            Ok(0) => return None,
+            Ok(n) => had += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => wait_for(visitor, until)?,
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Waits for what he says; nothing if he says none until then.
+fn wait_for(visitor: &UnixStream, until: Instant) -> Option<()> {
+    let left = until.saturating_duration_since(Instant::now());
+    let timeout = PollTimeout::try_from(left).ok()?;
+    let mut fds = [PollFd::new(visitor.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut fds, timeout) {
+        Ok(0) => None,
+        Ok(_) | Err(Errno::EINTR) => Some(()),
+        Err(_) => None,
     }
 }
 

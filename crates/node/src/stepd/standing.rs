@@ -4,11 +4,13 @@
 use super::home::{Home, Running, Told};
 use super::{NextStep, Setting};
 use crate::agent::kept_of_node;
-use crate::descriptors::{self, HandedOver};
+use crate::descriptors::HandedOver;
 use crate::record::random_key;
 use crate::shim::result_path;
 use crate::shim::wire::StepOrder;
-use crate::standing::{Kind, REQUEST_MAX, Standing, StandingFds, Tickets, send_on, turn_away};
+use crate::standing::{
+    Kind, REQUEST_MAX, Standing, StandingFds, Tickets, close, hear, send_on, turn_away,
+};
 use crate::step_variables::with_number;
 use minicbor::bytes::ByteVec;
 use muster_core::environment::Environment;
@@ -17,10 +19,11 @@ use muster_core::job_env::Variables;
 use muster_proto::frame;
 use muster_proto::step::{AgentRequest, StepSpec};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use std::collections::VecDeque;
 use std::io;
-use std::net::Shutdown;
-use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::unix::net::UnixDatagram;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 /// For how long the agent is not told of what was taken, where nothing follows it.
@@ -39,7 +42,7 @@ pub(super) struct Stand {
     kind: Kind,
     terms: Standing,
     setting: Setting,
-    door: UnixDatagram,
+    door: UnixListener,
     tickets: Tickets,
     /// For what comes there.
     room: Vec<u8>,
@@ -96,7 +99,7 @@ impl Stand {
         last: &Setting,
     ) -> io::Result<Stand> {
         let waiter = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        let door = UnixDatagram::from(fds.door);
+        let door = UnixListener::from(fds.door);
         let one_of_us = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
         waiter.add(&door, EpollEvent::new(one_of_us, At::Door as u64))?;
         Ok(Stand {
@@ -146,23 +149,19 @@ impl Stand {
         Ok(seen)
     }
 
-    /// What a visitor wants, if it is of the kind, and comes with all that belongs to it; and what has come.
-    fn request(&mut self) -> io::Result<(Option<Box<StepSpec>>, Option<HandedOver>)> {
-        let (length, mut come, uid) = descriptors::receive_request(&self.door, &mut self.room)?;
-        let srun = HandedOver::take(&mut come).filter(|_| come.is_empty());
-        if uid != Some(self.uid) || srun.is_none() {
-            return Ok((None, srun));
+    /// What a visitor wants, if it is of the kind; and what has come with it.
+    fn request(&mut self, visitor: &UnixStream) -> Option<(Box<StepSpec>, VecDeque<OwnedFd>)> {
+        let peer = getsockopt(visitor, PeerCredentials).ok()?;
+        if peer.uid() != self.uid {
+            return None;
         }
-        let whole = self.room.get(4..length).map(frame::decode::<AgentRequest>);
-        let spec = match whole {
-            Some(Ok(AgentRequest::Create(mut spec))) => {
-                let by_line = spec.hands_streams && spec.hears_by_line;
-                let fits = by_line && !spec.argv.is_empty() && self.kind.is_of(&mut spec);
-                Some(spec).filter(|_| fits)
-            }
-            _ => None,
+        visitor.set_nonblocking(true).ok()?;
+        let (AgentRequest::Create(mut spec), come) = hear(visitor, &mut self.room)? else {
+            return None;
         };
-        Ok((spec, srun))
+        let by_line = spec.hands_streams && spec.hears_by_line;
+        let fits = by_line && !spec.argv.is_empty() && self.kind.is_of(&mut spec);
+        Some((spec, come)).filter(|_| fits)
     }
 
     /// Another step like the one before.
@@ -207,12 +206,6 @@ impl Stand {
         self.made = Some(made);
         env
     }
-
-    /// Nobody else hears at this door either.
-    fn close_door(&self) {
-        // It may be closed already.
-        let _ = self.door.shutdown(Shutdown::Both);
-    }
 }
 
 impl Home {
@@ -249,7 +242,8 @@ impl Home {
         self.tell_agent_later(&released);
         self.tell_agent_now();
         if self.agent_stream().is_none() {
-            stand.close_door();
+            // Nobody else hears at this door either.
+            close(&stand.door);
         }
         // Others may have been left to this process.
         turn_away(&stand.door);
@@ -257,19 +251,21 @@ impl Home {
 
     /// Takes a step from whoever is at the door, if it is one to be taken.
     pub(super) fn take_at_door(&mut self) -> Option<Taken> {
+        let stand = self.standing.as_mut()?;
         // Another daemon may have been faster.
-        let (spec, srun) = self.standing.as_mut()?.request().ok()?;
-        match spec.and_then(|spec| self.take(spec)) {
-            Some((order, setting)) => Some(Taken {
-                order,
-                setting,
-                srun: srun?,
-            }),
-            None => {
-                send_on(srun);
-                None
-            }
-        }
+        let (visitor, _) = stand.door.accept().ok()?;
+        let asked = stand.request(&visitor).filter(|(_, come)| come.len() == 3);
+        let Some((come, (order, setting))) =
+            asked.and_then(|(spec, come)| Some((come, self.take(spec)?)))
+        else {
+            send_on(&visitor);
+            return None;
+        };
+        Some(Taken {
+            order,
+            setting,
+            srun: HandedOver::by_line(come, visitor)?,
+        })
     }
 
     fn take(&mut self, spec: Box<StepSpec>) -> Option<(Box<StepOrder>, Setting)> {

@@ -16,7 +16,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use std::fs::File;
 use std::io::{IoSlice, Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 pub const TESTS: &[Test] = &[
@@ -98,8 +98,8 @@ impl Srun {
     /// Asks at the door of the job; nothing if there is none, or if the agent is to be asked.
     pub fn ask_at_door(node: &Node, spec: &StepSpec) -> Option<Srun> {
         let path = node.spool.join(format!("job-{}.door", spec.job));
-        let door = UnixDatagram::unbound().unwrap();
-        door.connect(path).ok()?;
+        let mut line = UnixStream::connect(path).ok()?;
+        line.set_read_timeout(Some(PATIENCE)).unwrap();
         let spec = StepSpec {
             hands_streams: true,
             hears_by_line: true,
@@ -107,8 +107,10 @@ impl Srun {
         };
         let (mut ends, handed) = Ends::make();
         let request = frame::encode(&AgentRequest::Create(Box::new(spec)));
-        send_with(&door, &request, &handed.each_ref());
+        let [stdin, stdout, stderr, _] = handed.each_ref();
+        send_with(&line, &request, &[stdin, stdout, stderr]);
         drop(handed);
+        std::mem::swap(&mut ends.stepd, &mut line);
         match frame::read(&mut ends.stepd).unwrap() {
             FromStepd::Created(created) => Some(ends.srun(UnixStream::pair().unwrap().0, *created)),
             FromStepd::Elsewhere => None,

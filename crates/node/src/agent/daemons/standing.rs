@@ -12,13 +12,10 @@ use crate::sys;
 use muster_proto::frame;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
-use nix::sys::socket::setsockopt;
-use nix::sys::socket::sockopt::PassCred;
 use std::io;
-use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt as _, chown};
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,20 +62,19 @@ pub(super) struct Door {
 /// Waits at a door behind all others: of those who wait like this, the kernel wakes the first in line that does nothing else.
 #[derive(Debug)]
 struct Waiting {
-    socket: UnixDatagram,
+    socket: UnixListener,
     line: Epoll,
 }
 
 impl Waiting {
     fn new(path: &Path, uid: u32) -> io::Result<Waiting> {
         let _ = std::fs::remove_file(path);
-        let socket = UnixDatagram::bind(path)?;
+        let socket = UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         if nix::unistd::geteuid().is_root() {
             chown(path, Some(uid), None)?;
         }
         socket.set_nonblocking(true)?;
-        setsockopt(&socket, PassCred, &true)?;
         let line = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let waiting = Waiting { socket, line };
         waiting.line_up()?;
@@ -152,7 +148,7 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
-        let _ = self.waiting.socket.shutdown(Shutdown::Both);
+        standing::close(&self.waiting.socket);
         self.turning_away.abort();
         standing::turn_away(&self.waiting.socket);
     }
