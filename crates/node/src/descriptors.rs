@@ -188,9 +188,7 @@ pub(crate) fn receive_connection(socket: &impl AsRawFd) -> io::Result<Option<(Un
         getsockname::<UnixAddr>(fd.as_raw_fd()).is_ok()
             && getsockopt(fd, sockopt::SockType) == Ok(SockType::Stream)
     };
-    let only = come
-        .pop()
-        .filter(|fd| come.is_empty() && is_connection(fd));
+    let only = come.pop().filter(|fd| come.is_empty() && is_connection(fd));
     Ok(only.map(UnixStream::from).zip(uid))
 }
 
