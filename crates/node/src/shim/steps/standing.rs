@@ -216,6 +216,7 @@ impl Shim {
             run,
             step,
             pid,
+            dirs,
             kept,
         } = taken;
         let entry = self.jobs.get_mut(&run).filter(|e| !e.released)?;
@@ -224,6 +225,7 @@ impl Shim {
             self.records.keep(run, key, bytes.to_vec().into());
         }
         let proc = StepProc {
+            dirs,
             taken: true,
             ..StepProc::new(pid, None)
         };

@@ -8,6 +8,7 @@ use minicbor::decode::{Decode, Decoder, Error};
 use muster_core::ids::StepNo;
 use muster_core::job::StepEnd;
 use muster_proto::frame::{self, Frames};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 /// [`crate::stepd::Told`].
@@ -31,7 +32,7 @@ impl<'b> Heard<'b> {
     }
 }
 
-/// [`crate::stepd::Running`] of a step that was taken. It has no directories outside the spool directory.
+/// [`crate::stepd::Running`] of a step that was taken.
 #[derive(Debug, minicbor::Decode)]
 pub(super) struct Taken<'b> {
     #[n(0)]
@@ -40,6 +41,8 @@ pub(super) struct Taken<'b> {
     pub(super) step: StepNo,
     #[n(2)]
     pub(super) pid: i32,
+    #[n(3)]
+    pub(super) dirs: Vec<PathBuf>,
     #[b(4)]
     pub(super) kept: Vec<(u32, &'b ByteSlice)>,
 }
