@@ -9,7 +9,7 @@ use crate::accounts::Accounts;
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::event::{Event, JobChange};
 use crate::ids::{BlobId, JobId, NodeIdx};
-use crate::index::{Counts, Keys};
+use crate::index::{Counts, Keys, in_record};
 use crate::index_set::IndexSet;
 use crate::job::{Allocation, ArrayRole, Job, JobState};
 use crate::node::Node;
@@ -364,12 +364,28 @@ impl State {
         let (after, counts_after) = (self.keys_of(job), Counts::of(job));
         self.reindex(id, keys, &after);
         if counts != counts_after
-            && let Some(info) = self.arrays.get_mut(&base)
+            && let Some(info) = self.arrays.get(&base)
         {
-            Counts::of_array(info)
-                .moved(counts, counts_after)
-                .store(info);
+            let counts = Counts::of_array(info).moved(counts, counts_after);
+            self.store_counts(base, counts);
         }
+    }
+
+    /// Writes the counts of an array, and keeps what is counted over all arrays.
+    fn store_counts(&mut self, base: JobId, counts: Counts) {
+        let Some(info) = self.arrays.get_mut(&base) else {
+            return;
+        };
+        let before = in_record(info);
+        counts.store(info);
+        let after = in_record(info);
+        let without = self.tasks_in_records.saturating_sub(before);
+        self.tasks_in_records = without.saturating_add(after);
+    }
+
+    /// Jobs as `MaxJobCount` counts them: each task of an array is one, whether it has a record of its own or not.
+    pub fn job_count(&self) -> u64 {
+        (self.jobs.len() as u64).saturating_add(self.tasks_in_records)
     }
 
     fn submit(&mut self, event: &Event) {
@@ -385,9 +401,9 @@ impl State {
         );
         self.next_job_id = id.0 + 1;
         if let Some(array) = &job.spec.array {
-            let mut info = array_info(&array.indices, array.throttle);
-            Counts::of(&job).store(&mut info);
+            let info = array_info(&array.indices, array.throttle);
             self.arrays.insert(id, info);
+            self.store_counts(id, Counts::of(&job));
         }
         let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
         self.accounts.meet(account, user, job.submit_time);
@@ -431,8 +447,10 @@ impl State {
                 self.shift_counted(&counted, &left);
             }
             self.insert(task);
-            if let Some(info) = self.arrays.get_mut(&base) {
-                info.pending = info.pending.saturating_sub(1);
+            if let Some(info) = self.arrays.get(&base) {
+                let mut counts = Counts::of_array(info);
+                counts.pending = counts.pending.saturating_sub(1);
+                self.store_counts(base, counts);
             }
         }
         if let Some(info) = self.arrays.get_mut(&base) {

@@ -33,6 +33,10 @@ pub struct Identity {
     pub group: String,
     /// All group names the user is in, for `AllowGroups`.
     pub groups: Vec<String>,
+    /// The numbers of these groups, in the same order.
+    pub gids: Vec<u32>,
+    /// The host that the request came from, as far as the transport knows it.
+    pub host: Option<String>,
 }
 
 /// A request to the core.

@@ -2,6 +2,9 @@
 //! decides what was decided then.
 
 use crate::binding::BindDefault;
+use crate::limits::{
+    SCRIPT_BYTES_DEFAULT, SCRIPT_BYTES_MAX, SUBMIT_LINE_BYTES_DEFAULT, SUBMIT_LINE_BYTES_MAX,
+};
 use crate::node::NodeConfig;
 use crate::order_config::OrderConfig;
 use crate::power::PowerConfig;
@@ -190,6 +193,22 @@ impl ClusterConfig {
             (self.scheduler_parameters.iter().rev()).filter_map(|word| word.split_once('='));
         let mut values = pairs.filter(|(key, _)| *key == name);
         values.next()?.1.parse().ok()
+    }
+
+    /// `SchedulerParameters=max_script_size`: bytes of a batch script.
+    pub fn max_script_size(&self) -> usize {
+        self.size_parameter("max_script_size", SCRIPT_BYTES_DEFAULT, SCRIPT_BYTES_MAX)
+    }
+
+    /// `SchedulerParameters=max_submit_line_size`: bytes of a command line, and of a job's arguments.
+    pub fn max_submit_line_size(&self) -> usize {
+        let (usual, most) = (SUBMIT_LINE_BYTES_DEFAULT, SUBMIT_LINE_BYTES_MAX);
+        self.size_parameter("max_submit_line_size", usual, most)
+    }
+
+    fn size_parameter(&self, name: &str, usual: usize, most: usize) -> usize {
+        let given = self.scheduler_parameter(name);
+        given.map_or(usual, |n| usize::try_from(n).unwrap_or(most).min(most))
     }
 }
 

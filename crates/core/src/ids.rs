@@ -1,6 +1,6 @@
 //! Identities. Ids are never reused; what a user sees as a job id is the same number.
 
-use crate::validate::Validate;
+use crate::validate::{Fault, Validate};
 use minicbor::{Decode, Encode};
 use std::fmt;
 
@@ -32,6 +32,7 @@ pub struct Attempt(#[n(0)] pub u32);
 /// A step's number inside its job: 0, 1, ... for `srun` steps, and a few that Slurm gives names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate)]
 #[cbor(transparent)]
+#[valid(with = StepNo::check)]
 pub struct StepNo(#[n(0)] pub u32);
 
 impl StepNo {
@@ -39,6 +40,17 @@ impl StepNo {
     pub const BATCH: StepNo = StepNo(u32::MAX);
     /// The container of processes that did not come through a step: `JOB.extern`.
     pub const EXTERN: StepNo = StepNo(u32::MAX - 1);
+    /// The highest number that a step of srun can have. Nodes keep other things under higher ones.
+    pub const COUNTED_MAX: u32 = (1 << 30) - 1;
+
+    fn check(&self) -> Result<(), Fault> {
+        match *self {
+            StepNo(..=StepNo::COUNTED_MAX) => Ok(()),
+            StepNo::BATCH | StepNo::EXTERN | StepNo::INTERACTIVE => Ok(()),
+            StepNo(_) => Err(Fault::Malformed("is the number of no step")),
+        }
+    }
+
     /// The shell of `salloc` with `LaunchParameters=use_interactive_step`: `JOB.interactive`.
     pub const INTERACTIVE: StepNo = StepNo(u32::MAX - 2);
 }

@@ -103,6 +103,11 @@ impl Counts {
     }
 }
 
+/// Tasks that are in the record of their array, without the first.
+pub(crate) fn in_record(info: &ArrayInfo) -> u64 {
+    u64::from(info.pending.saturating_sub(1))
+}
+
 /// The key under which `job` waits for what `term` names; `None` for `singleton`.
 pub(crate) fn dependency_key(job: &Job, term: &DependencyTerm) -> Option<(JobId, Option<u32>)> {
     match term {
@@ -319,6 +324,7 @@ impl State {
             due.filter_map(|n| Some((n.power_due(config)?, n.idx)))
                 .collect()
         });
+        self.tasks_in_records = self.arrays.values().map(in_record).sum();
         self.index_partitions();
         self.scale = Scale::work_out(self);
     }

@@ -2,7 +2,7 @@
 
 use crate::cpuset::CpuSet;
 use crate::ids::{BlobId, JobId};
-use crate::index::Counts;
+use crate::index::{Counts, in_record};
 use crate::job::{Allocation, ArrayRole, Job, JobState};
 use crate::node::Node;
 use crate::state::{ArrayInfo, State};
@@ -32,6 +32,11 @@ impl State {
         for (base, info) in &self.arrays {
             self.check_array(*base, info)?;
         }
+        ensure!(
+            self.tasks_in_records == self.arrays.values().map(in_record).sum::<u64>(),
+            "{} tasks are counted in records of arrays",
+            self.tasks_in_records
+        );
         self.check_blobs()?;
         self.check_indexes()
     }

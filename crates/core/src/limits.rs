@@ -50,6 +50,12 @@ pub const QUERY_ITEMS_MAX: usize = 1 << 16;
 pub const SIGNAL_MAX: u32 = 64;
 /// Bytes of a text that a daemon writes for others: an error with a path in it, a file pattern that was filled in.
 pub const NOTE_BYTES_MAX: usize = 1 << 20;
+/// Partitions that one job may name.
+pub const JOB_PARTITIONS_MAX: usize = 1000;
+/// Jobs that one `scontrol top` puts before others.
+pub const TOP_JOBS_MAX: u32 = 100;
+/// Seconds by which a zone may be off UTC.
+pub const UTC_OFFSET_S_MAX: i32 = 26 * 3600;
 /// Conditions of one `--dependency`.
 pub const DEPENDENCY_TERMS_MAX: usize = 10_000;
 /// Nodes that one hostlist may name.
@@ -58,6 +64,10 @@ pub const HOSTLIST_NAMES_MAX: usize = 1 << 20;
 pub const CPUSET_CPUS_MAX: u32 = 1 << 20;
 /// CPUs of one node.
 pub const NODE_CPUS_MAX: u32 = 65_536;
+/// Memory of one node, MiB: of all of its CPUs together it still is a number.
+pub const NODE_MIB_MAX: u64 = 1 << 40;
+/// Kinds of devices in each of the lists in which a job asks for some.
+pub const DEVICE_KINDS_MAX: usize = 64;
 /// Seconds that a job waits after its n-th launch that failed are n times this.
 pub const LAUNCH_BACKOFF_S: u64 = 10;
 /// Most seconds that a job waits after a failed launch.

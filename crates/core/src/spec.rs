@@ -567,7 +567,7 @@ impl ResourceAsk {
     }
 
     /// All lists of devices that it asks for, whatever they are counted by.
-    fn device_lists(&self) -> [&Vec<GresAsk>; 4] {
+    pub fn device_lists(&self) -> [&Vec<GresAsk>; 4] {
         let devices = self.devices();
         [
             &self.gres,

@@ -91,6 +91,8 @@ pub struct State {
     /// When the scheduler looked at what waits in each partition, by position; shown, and not history. Empty where it
     /// has not looked yet.
     pub evaluated: Vec<Timestamp>,
+    /// Index: tasks that are in the records of their arrays, without the first of each, for which the record stands.
+    pub tasks_in_records: u64,
     /// Index: positions in `partitions` of the partitions that each node is in.
     pub partitions_of: Vec<Vec<usize>>,
 }

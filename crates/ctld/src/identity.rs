@@ -45,6 +45,9 @@ fn nameless(uid: u32, gid: u32) -> Identity {
         user: uid.to_string(),
         group: gid.to_string(),
         groups: Vec::new(),
+        gids: Vec::new(),
+        // Whoever speaks over a Unix socket is on this host, whatever it says.
+        host: Some(crate::answer::hostname()),
     }
 }
 
@@ -58,10 +61,10 @@ fn look_up(uid: u32, gid: u32) -> Identity {
             .ok()
             .and_then(|name| getgrouplist(&name, user.gid).ok())
             .unwrap_or_default();
-        identity.groups = gids
+        (identity.gids, identity.groups) = gids
             .into_iter()
-            .filter_map(|g| Group::from_gid(g).ok().flatten().map(|g| g.name))
-            .collect();
+            .filter_map(|g| Some((g.as_raw(), Group::from_gid(g).ok().flatten()?.name)))
+            .unzip();
         identity.user = user.name;
     }
     identity

@@ -260,7 +260,7 @@ fn interactive(state: &State) -> HashMap<JobId, Identity> {
             gid: owner.gid,
             user: owner.user.clone(),
             group: owner.group.clone(),
-            groups: Vec::new(),
+            ..Identity::default()
         };
         (job.id, identity)
     })

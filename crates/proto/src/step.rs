@@ -379,6 +379,7 @@ impl StepSpec {
 pub struct HetStep {
     /// The number that the leader's agent gave: the steps of all components have the same.
     #[n(0)]
+    #[valid(max = StepNo::COUNTED_MAX)]
     pub step: u32,
     /// Global number of its first task.
     #[n(1)]

@@ -400,7 +400,7 @@ fn identity(user: u32) -> Identity {
         gid: 100_000,
         user: format!("user{user}"),
         group: "users".to_owned(),
-        groups: Vec::new(),
+        ..Identity::default()
     }
 }
 

@@ -108,7 +108,7 @@ impl Cluster {
             gid: 1000,
             user: "u".to_owned(),
             group: "u".to_owned(),
-            groups: Vec::new(),
+            ..Identity::default()
         };
         let submit = UserCommand::Submit {
             spec: Box::new(spec),

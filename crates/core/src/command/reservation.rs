@@ -1,6 +1,6 @@
 //! What is asked about reservations.
 
-use crate::limits::HOSTLIST_BYTES_MAX;
+use crate::limits::{HOSTLIST_BYTES_MAX, UTC_OFFSET_S_MAX};
 use crate::reservation::Flags;
 use crate::time::{TimeLimit, Timestamp};
 use crate::validate::Validate;
@@ -67,6 +67,7 @@ pub struct ReservationAsk {
     pub comment: Option<String>,
     /// Seconds east of UTC where the user is.
     #[n(18)]
+    #[valid(min = -UTC_OFFSET_S_MAX, max = UTC_OFFSET_S_MAX)]
     pub utc_offset_s: i32,
     /// `Skip`: go on to the next occurrence.
     #[n(19)]

@@ -1,16 +1,21 @@
 //! Whether what a job asks for makes sense and can ever be had: counts, memory, features, devices, node names.
 
 use super::partition_access::max_memory;
+use super::submit::too_long;
 use super::target::node_names;
 use crate::config::PartitionConfig;
 use crate::cpuset::CpuSet;
 use crate::gpu_parts;
-use crate::limits::{JOB_DEVICES_MAX, NODE_CPUS_MAX, NODE_DEVICES_MAX, TASKS_MAX, TEXT_BYTES_MAX};
+use crate::limits::{
+    DEVICE_KINDS_MAX, HOSTLIST_BYTES_MAX, JOB_DEVICES_MAX, NAME_BYTES_MAX, NODE_CPUS_MAX,
+    NODE_DEVICES_MAX, NODE_MIB_MAX, TASKS_MAX, TEXT_BYTES_MAX,
+};
 use crate::node::Node;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::spec::{DeviceBinding, GresAsk, MemoryAsk, ResourceAsk};
 use crate::state::State;
 use crate::topology::{Topology, TopologyKind, switch_wait_s};
+use std::collections::BTreeSet;
 
 /// Checks an ask against the cluster, and completes it: nodes named are nodes needed.
 pub(super) fn check(
@@ -83,18 +88,27 @@ fn check_segment(
 
 fn check_texts(ask: &ResourceAsk) -> Result<(), Refusal> {
     let texts = [
-        ("--constraint", &ask.constraint),
-        ("--prefer", &ask.prefer),
-        ("--batch", &ask.batch),
-        ("--distribution", &ask.distribution),
+        ("--constraint", &ask.constraint, TEXT_BYTES_MAX),
+        ("--prefer", &ask.prefer, TEXT_BYTES_MAX),
+        ("--batch", &ask.batch, TEXT_BYTES_MAX),
+        ("--distribution", &ask.distribution, TEXT_BYTES_MAX),
+        ("--nodelist", &ask.nodelist, HOSTLIST_BYTES_MAX),
+        ("--exclude", &ask.exclude, HOSTLIST_BYTES_MAX),
     ];
-    for (option, text) in texts {
-        if text.as_ref().is_some_and(|t| t.len() > TEXT_BYTES_MAX) {
-            return Err(Refusal::new(
-                RefusalCode::TooLong,
-                format!("{option} is longer than {TEXT_BYTES_MAX} bytes"),
-            ));
-        }
+    for (option, text, most) in texts {
+        too_long(option, text.as_deref().unwrap_or_default(), most)?;
+    }
+    let lists = ask.device_lists();
+    if lists.iter().any(|list| list.len() > DEVICE_KINDS_MAX) {
+        return Err(Refusal::new(
+            RefusalCode::InvalidGres,
+            format!("a job names at most {DEVICE_KINDS_MAX} kinds of devices"),
+        ));
+    }
+    for gres in lists.into_iter().flatten() {
+        too_long("the name of a device", &gres.name, NAME_BYTES_MAX)?;
+        let kind = gres.kind.as_deref().unwrap_or_default();
+        too_long("the type of a device", kind, NAME_BYTES_MAX)?;
     }
     Ok(())
 }
@@ -116,15 +130,35 @@ fn check_counts(ask: &ResourceAsk) -> Result<(), Refusal> {
             format!("--ntasks is between 1 and {TASKS_MAX}"),
         ));
     }
-    let per_task = [
+    let devices = ask.devices();
+    let of_node = [
         ask.cpus_per_task,
         ask.min_cpus_per_node,
         ask.ntasks_per_node,
+        ask.ntasks_per_socket,
+        ask.ntasks_per_core,
+        ask.sockets_per_node,
+        ask.cores_per_socket,
+        ask.threads_per_core,
+        ask.core_spec,
+        ask.thread_spec,
+        devices.cpus_per_gpu,
+        devices.ntasks_per_gpu,
     ];
-    if per_task.iter().flatten().any(|n| *n > NODE_CPUS_MAX) {
+    if of_node.iter().flatten().any(|n| *n > NODE_CPUS_MAX) {
         return Err(Refusal::new(
             RefusalCode::InvalidCpuCount,
             format!("no node has more than {NODE_CPUS_MAX} CPUs"),
+        ));
+    }
+    let memory = match ask.memory {
+        MemoryAsk::PerNode(mib) | MemoryAsk::PerCpu(mib) => mib,
+        MemoryAsk::Default => 0,
+    };
+    if memory.max(devices.mib_per_gpu.unwrap_or(0)) > NODE_MIB_MAX {
+        return Err(Refusal::new(
+            RefusalCode::InvalidMemory,
+            format!("no node has more than {NODE_MIB_MAX} MiB"),
         ));
     }
     Ok(())
@@ -229,7 +263,7 @@ fn check_sizes(
         Some(list) => known_nodes(state, list)?,
         None => Vec::new(),
     };
-    let left = || all().filter(|node| !excluded.iter().any(|e| e.idx == node.idx));
+    let left = || all().filter(|node| !has_node(&excluded, node));
     if !excluded.is_empty() && !is_enough(left(), ask.min_nodes, 0) {
         return refuse("too few nodes are left by --exclude");
     }
@@ -304,10 +338,7 @@ fn check_nodelists(
         return Ok(());
     };
     let nodes = known_nodes(state, list)?;
-    if let Some(node) = excluded
-        .iter()
-        .find(|e| nodes.iter().any(|n| n.idx == e.idx))
-    {
+    if let Some(node) = excluded.iter().find(|e| has_node(&nodes, e)) {
         return Err(Refusal::new(
             RefusalCode::InvalidNode,
             format!("node {} is both asked for and excluded", node.config.name),
@@ -341,9 +372,16 @@ fn check_nodelists(
     Ok(())
 }
 
-/// The nodes of a hostlist, each once.
+/// Whether a node is among these, which are in order.
+fn has_node(nodes: &[&Node], node: &Node) -> bool {
+    nodes.binary_search_by_key(&node.idx, |n| n.idx).is_ok()
+}
+
+/// The nodes of a hostlist, each once and in order.
 fn known_nodes<'a>(state: &'a State, list: &str) -> Result<Vec<&'a Node>, Refusal> {
-    let mut nodes: Vec<&Node> = node_names(list)?
+    // A short text can name a million nodes; a cluster has fewer.
+    let most = state.nodes.len().saturating_mul(2).max(1024);
+    let mut nodes: Vec<&Node> = node_names(list, most)?
         .iter()
         .map(|name| {
             state.node_named(name).ok_or_else(|| {
@@ -388,7 +426,7 @@ pub(super) fn check_constraint(
         return refuse(format!("{option}={constraint}: {sign} joins two features"));
     }
     let words = constraint.split(['&', '|', '(', ')', '[', ']', ',']);
-    let mut found = false;
+    let mut names = BTreeSet::new();
     for word in words.map(str::trim).filter(|w| !w.is_empty()) {
         let (name, count) = match word.split_once('*') {
             Some((name, count)) => (name, Some(count)),
@@ -400,7 +438,10 @@ pub(super) fn check_constraint(
         if name.is_empty() {
             continue;
         }
-        found = true;
+        // Each is looked for among all nodes once, however often it is named.
+        if !names.insert(name) {
+            continue;
+        }
         let known = state
             .nodes
             .iter()
@@ -409,10 +450,9 @@ pub(super) fn check_constraint(
             return refuse(format!("no node has the feature {name}"));
         }
     }
-    if found {
-        Ok(())
-    } else {
-        refuse(format!("{option}={constraint} names no feature"))
+    match names.is_empty() {
+        false => Ok(()),
+        true => refuse(format!("{option}={constraint} names no feature")),
     }
 }
 

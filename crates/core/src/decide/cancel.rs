@@ -9,6 +9,7 @@ use crate::command::{Identity, JobSelection, JobTarget, Reply, SignalScope};
 use crate::effect::Effect;
 use crate::ids::{JobId, StepNo};
 use crate::job::{ExitStatus, Job};
+use crate::limits::SIGNAL_MAX;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::spec::JobKind;
 use crate::transition::Phase;
@@ -39,7 +40,7 @@ pub(super) fn signal(
     signal: u32,
     scope: SignalScope,
 ) -> Result<Option<Reply>, Refusal> {
-    if signal == 0 || signal > 64 {
+    if signal == 0 || signal > SIGNAL_MAX {
         return Err(Refusal::new(
             RefusalCode::InvalidValue,
             format!("{signal} is no signal"),
@@ -120,6 +121,15 @@ fn act_on_target(
     act: &mut impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
     tally: &mut Tally,
 ) {
+    let foreign = target::any_record(draft, wanted.job).and_then(|job| {
+        let refusal = require_owner(draft.state, identity, job).err()?;
+        Some((refusal, target::matches(draft, job, selection)))
+    });
+    match foreign {
+        Some((refusal, true)) => return tally.refuse(target::text(wanted), refusal),
+        Some((_, false)) => return,
+        None => {}
+    }
     let items = match target::resolve(draft, wanted) {
         Ok(items) => items,
         Err(refusal) => return tally.refuse(target::text(wanted), refusal),

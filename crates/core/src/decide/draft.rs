@@ -200,6 +200,42 @@ impl<'a> Draft<'a> {
         Some(out)
     }
 
+    /// Those of `tasks` that are in the record of array `base`. Costs as much as `tasks` has ranges and the result has.
+    pub(super) fn pending_among(&self, base: JobId, tasks: &IndexSet) -> Option<IndexSet> {
+        let (indices, left) = self.record_indices(base)?;
+        let mut out = indices.intersection(tasks);
+        let (Some(first), Some(last), Some(left)) = (out.first(), out.last(), left) else {
+            return Some(out);
+        };
+        if out.len() == 1 {
+            return Some(match left.indices.contains(&first) {
+                true => IndexSet::default(),
+                false => out,
+            });
+        }
+        for index in left.indices.range(first..=last) {
+            out.remove(*index);
+        }
+        Some(out)
+    }
+
+    /// The records of those of `tasks` that have left array `base`, by index.
+    pub(super) fn records_among(&self, base: JobId, tasks: &IndexSet) -> Vec<JobId> {
+        let (Some(first), Some(last)) = (tasks.first(), tasks.last()) else {
+            return Vec::new();
+        };
+        if first == last {
+            return self.task_record(base, first).into_iter().collect();
+        }
+        let known = self.state.arrays.get(&base).map(|info| &info.tasks);
+        let known = known.into_iter().flat_map(|k| k.range(first..=last));
+        let mut all: BTreeMap<u32, JobId> = known.map(|(index, id)| (*index, *id)).collect();
+        let new = self.tasks.range((base, first)..=(base, last));
+        all.extend(new.map(|((_, index), id)| (*index, *id)));
+        let named = all.into_iter().filter(|(index, _)| tasks.contains(*index));
+        named.map(|(_, id)| id).collect()
+    }
+
     fn record_indices(&self, base: JobId) -> Option<(&IndexSet, Option<&Left>)> {
         match &self.job(base)?.array {
             ArrayRole::Pending { indices } => Some((indices, self.left.get(&base))),

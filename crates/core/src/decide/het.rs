@@ -77,7 +77,10 @@ pub(super) fn prepare(
         ));
     }
     let config = draft.state.config.as_ref();
-    if config.is_some_and(|c| draft.state.jobs.len() + specs.len() > c.max_job_count as usize) {
+    if config.is_some_and(|c| {
+        let jobs = draft.state.job_count().saturating_add(specs.len() as u64);
+        jobs > u64::from(c.max_job_count)
+    }) {
         return Err(Refusal::new(
             RefusalCode::TooManyJobs,
             "the queue has no room for all components (MaxJobCount)",

@@ -7,6 +7,7 @@ use crate::command::{Identity, JobTarget, Reply};
 use crate::event::JobChange;
 use crate::ids::JobId;
 use crate::job::{Hold, Job};
+use crate::limits::TOP_JOBS_MAX;
 use crate::priority::Scale;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::transition::Phase;
@@ -25,7 +26,7 @@ pub(super) fn hold(
     } else {
         Hold::Admin
     };
-    let tally = target::for_each(draft, target, |draft, item| {
+    let tally = target::for_each(draft, identity, target, |draft, item| {
         let job = holdable(draft, identity, item)?;
         // An administrator's hold is not softened by the owner's.
         let hold = if job.hold == Hold::Admin && !admin {
@@ -47,7 +48,7 @@ pub(super) fn release(
     target: &JobTarget,
 ) -> Result<Option<Reply>, Refusal> {
     let admin = is_admin(draft.state, identity);
-    let tally = target::for_each(draft, target, |draft, item| {
+    let tally = target::for_each(draft, identity, target, |draft, item| {
         let job = holdable(draft, identity, item)?;
         match job.hold {
             // Nothing to do is done.
@@ -95,8 +96,17 @@ pub(super) fn top(
             "users may not do this here (SchedulerParameters lacks enable_user_top)",
         ));
     }
-    let tally = target::for_each(draft, target, |draft, item| {
+    let mut raised = 0;
+    let tally = target::for_each(draft, identity, target, |draft, item| {
         let job = holdable(draft, identity, item)?;
+        // Each is compared with all other jobs of its owner.
+        raised += 1;
+        if raised > TOP_JOBS_MAX {
+            return Err(Refusal::new(
+                RefusalCode::NotSupported,
+                format!("more than {TOP_JOBS_MAX} jobs cannot be put on top at once"),
+            ));
+        }
         if job.phase() != Phase::Pending {
             return Err(RefusalCode::JobNotPending.into());
         }

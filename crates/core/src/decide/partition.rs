@@ -186,7 +186,7 @@ fn set(
                 let nodes = state.nodes.iter().filter(|node| !node.removed);
                 nodes.map(|node| node.config.name.clone()).collect()
             } else {
-                target::node_names(value)?
+                target::node_names(value, crate::limits::HOSTLIST_NAMES_MAX)?
             };
             if let Some(name) = names.iter().find(|name| state.node_named(name).is_none()) {
                 return Err(Refusal::new(

@@ -29,7 +29,7 @@ pub(super) fn requeue(
     target: &JobTarget,
     how: How,
 ) -> Result<Option<Reply>, Refusal> {
-    let tally = target::for_each_whole(draft, target, |draft, item| {
+    let tally = target::for_each_whole(draft, identity, target, |draft, item| {
         requeue_item(draft, identity, item, how)
     })?;
     tally.reply_for_target()

@@ -9,15 +9,37 @@ use crate::ids::{BlobId, JobId};
 use crate::job::{ArrayRole, Hold, Job, Reason};
 use crate::licenses;
 use crate::limits::{
-    CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, NAME_BYTES_MAX, SCRIPT_BYTES_MAX, SIGNAL_MAX,
-    TEXT_BYTES_MAX,
+    CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX,
+    SCRIPT_BYTES_DEFAULT, SIGNAL_MAX, TEXT_BYTES_MAX,
 };
 use crate::refusal::{Refusal, RefusalCode};
-use crate::spec::{JobKind, JobSpec, MemoryAsk, Owner};
+use crate::spec::{ExecContext, JobKind, JobSpec, MemoryAsk, Owner, StdioSpec};
 use crate::state::State;
 use crate::time::{TimeLimit, Timestamp};
+use crate::validate::Validate;
 use minicbor::bytes::ByteVec;
 use std::sync::Arc;
+
+/// The text that administrators alone set.
+pub(super) const ADMIN_COMMENT: &str = "admin-comment";
+
+/// Texts of a job that are stored by the name of their option.
+const SHOWN: [&str; 14] = [
+    ADMIN_COMMENT,
+    "acctg-freq",
+    "cpu-freq",
+    "extra",
+    "gpu-bind",
+    "gpu-freq",
+    "gres-flags",
+    "mcs-label",
+    "mem-bind",
+    "network",
+    "power",
+    "prefer",
+    "profile",
+    "tres-bind",
+];
 
 /// Accepts a job or refuses it.
 pub(super) fn submit(
@@ -103,26 +125,20 @@ pub(super) fn prepare(
     spec: &JobSpec,
 ) -> Result<(Job, Option<Timestamp>), Refusal> {
     let (state, now) = (draft.state, draft.now);
-    let config = state.config.as_deref().ok_or_else(|| {
-        Refusal::new(
-            RefusalCode::Busy,
-            "the controller has no configuration yet; try again",
-        )
-    })?;
-    if state.jobs.len() >= config.max_job_count as usize {
-        return Err(Refusal::new(
-            RefusalCode::TooManyJobs,
-            format!("the queue holds MaxJobCount={} jobs", config.max_job_count),
-        ));
-    }
+    let config = configuration(state)?;
     let mut spec = spec.clone();
     spec.owner = owner(draft, identity, &spec)?;
-    check_texts(&mut spec)?;
+    if let Some(host) = &identity.host {
+        spec.submit_host.clone_from(host);
+    }
+    check_texts(config, &mut spec)?;
+    check_marks(state, identity, &mut spec)?;
     check_accounting(draft, config, &mut spec)?;
     check_unsupported(&spec)?;
     check_licenses(state, spec.licenses.as_deref())?;
     reservation::check_access(state, identity, &spec)?;
     check_array(config, &mut spec)?;
+    check_room(state, config, &spec)?;
     let asked = spec.time_limit;
     let limit_in = |partition: &PartitionConfig| time_limit(asked, partition);
     let (partitions, limits) = partition_access::choose(state, identity, &spec, limit_in)?;
@@ -190,8 +206,10 @@ pub(super) fn time_limit(asked: Option<TimeLimit>, partition: &PartitionConfig) 
     }
 }
 
-/// The caller, or whom an administrator names. Only root makes jobs of root for somebody else.
+/// The caller, or whom root or SlurmUser names. Groups are those of the caller: root's to give, and else only one that
+/// the user database has the caller in.
 fn owner(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<Owner, Refusal> {
+    let denied = |why: String| Err(Refusal::new(RefusalCode::AccessDenied, why));
     let own = Owner {
         uid: identity.uid,
         gid: identity.gid,
@@ -199,61 +217,70 @@ fn owner(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<Owner
         group: identity.group.clone(),
     };
     let named = &spec.owner;
-    if named.user.is_empty() || named.uid == own.uid || !is_admin(draft.state, identity) {
-        // A group of the user's own (--gid) is kept; others are root's to give.
-        let keeps_group = named.uid == own.uid
-            && !named.group.is_empty()
-            && (identity.uid == 0 || identity.groups.contains(&named.group));
-        return Ok(if keeps_group {
-            Owner {
-                gid: named.gid,
-                group: named.group.clone(),
-                ..own
-            }
-        } else {
-            own
-        });
+    let for_another = !named.user.is_empty() && named.uid != own.uid;
+    if for_another && may_submit_for_others(draft.state, identity) {
+        if identity.uid != 0 && (named.uid == 0 || named.gid == 0) {
+            return denied("only root submits jobs as root".to_owned());
+        }
+        return Ok(named.clone());
     }
-    if identity.uid != 0 && (named.uid == 0 || named.gid == 0) {
-        return Err(Refusal::new(
-            RefusalCode::AccessDenied,
-            "only root submits jobs as root",
-        ));
+    // Commands send the number of their user with every job; only with --uid a name comes with it.
+    if for_another {
+        return denied("only root submits jobs of other users".to_owned());
     }
-    Ok(named.clone())
+    if named.group.is_empty() || named.gid == own.gid {
+        return Ok(own);
+    }
+    let mut groups = identity.gids.iter().zip(&identity.groups);
+    let group = match groups.find(|(gid, _)| **gid == named.gid) {
+        Some((_, name)) => name.clone(),
+        None if identity.uid == 0 => named.group.clone(),
+        None => return denied(format!("{} is not in group {}", own.user, named.gid)),
+    };
+    Ok(Owner {
+        gid: named.gid,
+        group,
+        ..own
+    })
 }
 
-/// Refuses a submission whose script or environment is missing or too long.
+fn configuration(state: &State) -> Result<&ClusterConfig, Refusal> {
+    let text = "the controller has no configuration yet; try again";
+    let config = state.config.as_deref();
+    config.ok_or_else(|| Refusal::new(RefusalCode::Busy, text))
+}
+
+/// Root and SlurmUser, whatever else makes somebody an administrator.
+fn may_submit_for_others(state: &State, identity: &Identity) -> bool {
+    let config = state.config.as_deref();
+    identity.uid == 0 || config.is_some_and(|c| c.admin_uids.contains(&identity.uid))
+}
+
+/// Refuses a submission whose script or environment is missing, too long, or none. What it names must come with it: to
+/// know the content is the only right to it.
 pub(super) fn check_blobs(
     draft: &Draft<'_>,
     spec: &JobSpec,
     blobs: &[(BlobId, ByteVec)],
 ) -> Result<(), Refusal> {
-    let what = [
-        ("script", spec.script, SCRIPT_BYTES_MAX),
-        ("environment", spec.context, CONTEXT_BYTES_MAX),
-    ];
-    for (name, id, most) in what {
+    let config = configuration(draft.state)?;
+    let what = [("script", spec.script), ("environment", spec.context)];
+    for (name, id) in what {
         let Some(id) = id else {
             continue;
         };
         let given = blobs.iter().find(|(blob, _)| *blob == id);
-        match (given, draft.state.blobs.contains_key(&id)) {
-            (Some((_, bytes)), _) if bytes.len() > most => {
-                return Err(Refusal::new(
-                    RefusalCode::TooLong,
-                    format!(
-                        "the job's {name} has {} bytes, the most is {most}",
-                        bytes.len()
-                    ),
-                ));
-            }
-            (Some(_), _) | (None, true) => {}
-            (None, false) => {
-                return Err(Refusal::new(
-                    RefusalCode::InvalidValue,
-                    format!("the submission names a {name} that it does not carry"),
-                ));
+        let (_, bytes) = given.ok_or_else(|| {
+            Refusal::new(
+                RefusalCode::InvalidValue,
+                format!("the submission names a {name} that it does not carry"),
+            )
+        })?;
+        // What is stored was looked at when it came.
+        if !draft.state.blobs.contains_key(&id) || bytes.len() > SCRIPT_BYTES_DEFAULT {
+            match name {
+                "script" => check_script(config, bytes)?,
+                _ => check_context(bytes)?,
             }
         }
     }
@@ -266,48 +293,171 @@ pub(super) fn check_blobs(
     Ok(())
 }
 
-fn check_texts(spec: &mut JobSpec) -> Result<(), Refusal> {
-    let longest = spec.partitions.iter().max_by_key(|p| p.len());
+fn check_script(config: &ClusterConfig, script: &[u8]) -> Result<(), Refusal> {
+    let most = config.max_script_size();
+    if script.len() > most {
+        return Err(Refusal::new(
+            RefusalCode::TooLong,
+            format!(
+                "the job's script has {} bytes, the most is {most}",
+                script.len()
+            ),
+        ));
+    }
+    let why = if !script.starts_with(b"#!") {
+        "the job's script does not begin with #! and the path of an interpreter"
+    } else if script.contains(&0) {
+        "the job's script contains a zero byte"
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::new(RefusalCode::InvalidValue, why))
+}
+
+/// A node decodes the environment as root, so what is none goes no further.
+fn check_context(bytes: &[u8]) -> Result<(), Refusal> {
+    if bytes.len() > CONTEXT_BYTES_MAX {
+        let has = bytes.len();
+        return Err(Refusal::new(
+            RefusalCode::TooLong,
+            format!("the job's environment has {has} bytes, the most is {CONTEXT_BYTES_MAX}"),
+        ));
+    }
+    let invalid = |why: String| {
+        let text = format!("the job's environment cannot be read: {why}");
+        Refusal::new(RefusalCode::InvalidValue, text)
+    };
+    let context: ExecContext = minicbor::decode(bytes).map_err(|e| invalid(e.to_string()))?;
+    context.validate().map_err(|e| invalid(e.to_string()))
+}
+
+/// Bounds of all texts of a job. Every field is named, so that a new one is not forgotten.
+fn check_texts(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal> {
+    let line_max = config.max_submit_line_size();
+    let JobSpec {
+        name,
+        owner: _,
+        account,
+        qos,
+        partitions,
+        kind: _,
+        script: _,
+        context: _,
+        argv,
+        command,
+        work_dir,
+        stdio,
+        submit_line,
+        submit_host,
+        submit_sid: _,
+        ask: _,
+        time_limit: _,
+        time_min: _,
+        begin: _,
+        deadline: _,
+        hold: _,
+        priority: _,
+        nice: _,
+        requeue: _,
+        dependency: _,
+        array: _,
+        warn_signal: _,
+        comment,
+        wckey,
+        kill_on_invalid_dep: _,
+        no_kill: _,
+        immediate_s: _,
+        mail,
+        export,
+        licenses,
+        reservation,
+        shown,
+        wait_all_nodes: _,
+        site_factor: _,
+        interactive: _,
+    } = spec;
+    if partitions.len() > JOB_PARTITIONS_MAX {
+        let count = partitions.len();
+        return Err(Refusal::new(
+            RefusalCode::InvalidPartition,
+            format!("--partition names {count} partitions, the most is {JOB_PARTITIONS_MAX}"),
+        ));
+    }
+    let longest = partitions.iter().max_by_key(|p| p.len());
+    let (mail_type, mail_user) = mail.as_ref().map(|(kind, user)| (kind, user)).unzip();
     let names = [
-        ("--job-name", Some(&spec.name)),
-        ("--account", spec.account.as_ref()),
-        ("--qos", spec.qos.as_ref()),
-        ("--wckey", spec.wckey.as_ref()),
-        ("--reservation", spec.reservation.as_ref()),
-        ("the host name", Some(&spec.submit_host)),
+        ("--job-name", Some(&*name)),
+        ("--account", account.as_ref()),
+        ("--qos", qos.as_ref()),
+        ("--wckey", wckey.as_ref()),
+        ("the host name", Some(&*submit_host)),
         ("--partition", longest),
+        ("--mail-type", mail_type),
+        ("--mail-user", mail_user),
     ];
     for (what, text) in names {
         too_long(what, text.map_or("", String::as_str), NAME_BYTES_MAX)?;
     }
     let texts = [
-        ("--chdir", Some(&spec.work_dir)),
-        ("the script's path", Some(&spec.command)),
-        ("--comment", spec.comment.as_ref()),
-        ("--input", spec.stdio.stdin.as_ref()),
-        ("--output", spec.stdio.stdout.as_ref()),
-        ("--error", spec.stdio.stderr.as_ref()),
-        ("--export", spec.export.as_ref()),
+        ("--chdir", Some(&*work_dir)),
+        ("the script's path", Some(&*command)),
+        ("--comment", comment.as_ref()),
+        ("--export", export.as_ref()),
+        ("--licenses", licenses.as_ref()),
+        ("--reservation", reservation.as_ref()),
     ];
     for (what, text) in texts {
         too_long(what, text.map_or("", String::as_str), TEXT_BYTES_MAX)?;
     }
-    for (what, text) in &spec.shown {
-        too_long(what, text, TEXT_BYTES_MAX)?;
-    }
+    check_files(stdio)?;
+    check_shown(shown)?;
+    too_long("the command line", submit_line, line_max)?;
     // The command line is kept for accounting only; its start tells enough.
-    if spec.submit_line.len() > TEXT_BYTES_MAX {
+    if submit_line.len() > TEXT_BYTES_MAX {
         let end = (0..=TEXT_BYTES_MAX)
             .rev()
-            .find(|at| spec.submit_line.is_char_boundary(*at));
-        spec.submit_line.truncate(end.unwrap_or(0));
+            .find(|at| submit_line.is_char_boundary(*at));
+        submit_line.truncate(end.unwrap_or(0));
     }
-    let arguments: usize = spec.argv.iter().map(String::len).sum();
-    if arguments > CONTEXT_BYTES_MAX {
+    let arguments: usize = argv.iter().map(|argument| argument.len() + 1).sum();
+    if arguments > line_max {
         return Err(Refusal::new(
             RefusalCode::TooLong,
-            format!("the script's arguments have {arguments} bytes"),
+            format!("the script's arguments have {arguments} bytes, the most is {line_max}"),
         ));
+    }
+    Ok(())
+}
+
+/// Bounds of the patterns of a job's files.
+pub(super) fn check_files(stdio: &StdioSpec) -> Result<(), Refusal> {
+    let StdioSpec {
+        stdin,
+        stdout,
+        stderr,
+        append: _,
+    } = stdio;
+    let files = [
+        ("--input", stdin),
+        ("--output", stdout),
+        ("--error", stderr),
+    ];
+    for (what, text) in files {
+        too_long(what, text.as_deref().unwrap_or_default(), TEXT_BYTES_MAX)?;
+    }
+    Ok(())
+}
+
+/// Refuses texts that are shown only if no option has such, and those that are too long.
+pub(super) fn check_shown(shown: &[(String, String)]) -> Result<(), Refusal> {
+    for (at, (key, text)) in shown.iter().enumerate() {
+        if !SHOWN.contains(&key.as_str()) || shown[..at].iter().any(|(other, _)| other == key) {
+            return Err(Refusal::new(
+                RefusalCode::InvalidValue,
+                "the job has a text that no option sets",
+            ));
+        }
+        too_long(key, text, TEXT_BYTES_MAX)?;
     }
     Ok(())
 }
@@ -401,6 +551,26 @@ fn check_array(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
     Ok(())
 }
 
+/// Refuses a job for which the queue has no room. Each task of an array counts as one job, whether it has a record of its
+/// own already or not: it can get one at any time.
+fn check_room(state: &State, config: &ClusterConfig, spec: &JobSpec) -> Result<(), Refusal> {
+    let tasks = spec.array.as_ref().map_or(1, |array| array.indices.len());
+    let most = u64::from(config.max_job_count);
+    if tasks > most {
+        return Err(Refusal::new(
+            RefusalCode::ArrayTooLarge,
+            format!("{tasks} tasks are more than MaxJobCount={most}"),
+        ));
+    }
+    if state.job_count().saturating_add(tasks) > most {
+        return Err(Refusal::new(
+            RefusalCode::TooManyJobs,
+            format!("the queue holds MaxJobCount={most} jobs"),
+        ));
+    }
+    Ok(())
+}
+
 /// Account and QOS: the user's default account; what is enforced.
 pub(super) fn check_accounting(
     draft: &Draft<'_>,
@@ -487,6 +657,21 @@ pub(super) fn check_times(spec: &JobSpec, limit: TimeLimit, now: Timestamp) -> R
     let start = spec.begin.map_or(now, |begin| begin.max(now));
     if start.plus_s(need_s) > deadline {
         return refuse("the job cannot end before its --deadline");
+    }
+    Ok(())
+}
+
+/// What only administrators say of a job: their comment, and a factor of its priority, which does not count from others.
+fn check_marks(state: &State, identity: &Identity, spec: &mut JobSpec) -> Result<(), Refusal> {
+    if is_admin(state, identity) {
+        return Ok(());
+    }
+    spec.site_factor = 0;
+    if spec.shown.iter().any(|(key, _)| key == ADMIN_COMMENT) {
+        return Err(Refusal::new(
+            RefusalCode::AccessDenied,
+            "only an administrator gives an --admin-comment",
+        ));
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ pub(super) fn suspend(
     require_admin(draft.state, identity)?;
     het::require_whole(draft, target)?;
     let at = draft.now;
-    let tally = target::for_each(draft, target, |draft, item| {
+    let tally = target::for_each(draft, identity, target, |draft, item| {
         let id = item.record();
         match phase(draft, id)? {
             Phase::Running if draft.job(id).is_some_and(|job| job.configuring) => {
@@ -60,7 +60,7 @@ pub(super) fn resume(
     require_admin(draft.state, identity)?;
     het::require_whole(draft, target)?;
     let at = draft.now;
-    let tally = target::for_each(draft, target, |draft, item| {
+    let tally = target::for_each(draft, identity, target, |draft, item| {
         let id = item.record();
         match phase(draft, id)? {
             Phase::Suspended if waits_for_turn(draft, id) => turns::give(draft, id),

@@ -106,6 +106,27 @@ pub(super) fn text(target: &JobTarget) -> String {
     }
 }
 
+/// Refuses those who may do nothing to what a target names, whatever it is. Comes before [`resolve`], so that nobody has
+/// work done for jobs of others.
+fn require_owner(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    target: &JobTarget,
+) -> Result<(), Refusal> {
+    match any_record(draft, target.job) {
+        Some(job) => super::require_owner(draft.state, identity, job),
+        None => Ok(()),
+    }
+}
+
+/// A record of a job or array: all of an array have one owner.
+pub(super) fn any_record<'d>(draft: &'d Draft<'_>, base: JobId) -> Option<&'d Job> {
+    draft.job(base).or_else(|| {
+        let array = draft.state.arrays.get(&base)?;
+        array.tasks.values().find_map(|id| draft.job(*id))
+    })
+}
+
 /// What a target names. A number that is an array's names all of its tasks.
 pub(super) fn resolve(draft: &Draft<'_>, target: &JobTarget) -> Result<Vec<Item>, Refusal> {
     let base = target.job;
@@ -148,20 +169,16 @@ pub(super) fn resolve(draft: &Draft<'_>, target: &JobTarget) -> Result<Vec<Item>
         return Err(unknown());
     }
     let mut items = Vec::new();
-    if let Some(pending) = draft.pending_indices(base) {
-        let chosen = pending.intersection(tasks);
-        if chosen == pending {
+    if let Some(chosen) = draft.pending_among(base, tasks) {
+        let pending = draft.counts(base).map_or(0, |counts| counts.pending);
+        if chosen.len() == u64::from(pending) && pending > 0 {
             items.push(Item::Record(base));
         } else {
             items.extend(chosen.iter().map(|index| Item::Task(base, index)));
         }
     }
-    let records = draft.task_records(base).into_iter();
-    items.extend(
-        records
-            .filter(|(index, _)| tasks.contains(*index))
-            .map(|(_, id)| Item::Record(id)),
-    );
+    let records = draft.records_among(base, tasks).into_iter();
+    items.extend(records.map(Item::Record));
     if items.is_empty() {
         return Err(unknown());
     }
@@ -175,9 +192,11 @@ fn records(ids: Vec<JobId>) -> Vec<Item> {
 /// The records of `target` that `identity` may act upon, each given to `act`; the answer counts what was done.
 pub(super) fn for_each(
     draft: &mut Draft<'_>,
+    identity: &Identity,
     target: &JobTarget,
     act: impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
 ) -> Result<Tally, Refusal> {
+    require_owner(draft, identity, target)?;
     let items = resolve(draft, target)?;
     Ok(for_items(draft, items, act))
 }
@@ -185,9 +204,11 @@ pub(super) fn for_each(
 /// The same for what is done to whole jobs only: of a heterogeneous job the leader stands for all.
 pub(super) fn for_each_whole(
     draft: &mut Draft<'_>,
+    identity: &Identity,
     target: &JobTarget,
     act: impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
 ) -> Result<Tally, Refusal> {
+    require_owner(draft, identity, target)?;
     super::het::require_whole(draft, target)?;
     let mut items = resolve(draft, target)?;
     items.retain(|item| {
@@ -303,8 +324,8 @@ fn ranges(indices: &crate::index_set::IndexSet) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// Node names of a hostlist.
-pub(super) fn node_names(hostlist: &str) -> Result<Vec<String>, Refusal> {
-    hostlist::parse_limited(hostlist, crate::limits::HOSTLIST_NAMES_MAX)
+/// Node names of a hostlist, of which there are no more than `most`.
+pub(super) fn node_names(hostlist: &str, most: usize) -> Result<Vec<String>, Refusal> {
+    hostlist::parse_limited(hostlist, most)
         .map_err(|e| Refusal::new(RefusalCode::InvalidNode, format!("{hostlist}: {e}")))
 }

@@ -2,14 +2,14 @@
 //! not at all.
 
 use super::draft::Draft;
-use super::submit::{check_times, too_long};
+use super::submit::{ADMIN_COMMENT, check_times, too_long};
 use super::target::{self, Item};
 use super::{ask, dependency, is_admin, partition_access, require_owner, reservation, resize};
 use crate::command::{Identity, JobTarget, JobUpdate, Reply};
 use crate::config::PartitionConfig;
 use crate::event::JobChange;
 use crate::job::{Hold, Job};
-use crate::limits::{DEPENDENCY_TERMS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX};
+use crate::limits::{DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX};
 use crate::refusal::{Refusal, RefusalCode};
 use crate::spec::{JobKind, JobSpec};
 use crate::time::TimeLimit;
@@ -27,7 +27,7 @@ pub(super) fn update(
     update: &JobUpdate,
 ) -> Result<Option<Reply>, Refusal> {
     let mut shared: Shared = None;
-    let tally = target::for_each(draft, target, |draft, item| {
+    let tally = target::for_each(draft, identity, target, |draft, item| {
         update_item(draft, identity, item, update, &mut shared)
     })?;
     tally.reply_for_target()
@@ -155,7 +155,7 @@ fn refuse_unless_admin(
     let fields = [
         (
             "AdminComment",
-            update.shown.iter().any(|(key, _)| key == "admin-comment"),
+            update.shown.iter().any(|(key, _)| key == ADMIN_COMMENT),
         ),
         (
             "Contiguous",
@@ -313,6 +313,7 @@ fn new_spec(
         spec.time_min = Some(time_min);
     }
     if let Some(licenses) = &update.licenses {
+        too_long("Licenses", licenses, TEXT_BYTES_MAX)?;
         let licenses = Some(licenses.clone()).filter(|text| !text.is_empty());
         super::submit::check_licenses(state, licenses.as_deref())?;
         spec.licenses = licenses;
@@ -321,6 +322,7 @@ fn new_spec(
         spec.requeue = Some(requeue);
     }
     if let Some(stdio) = &update.stdio {
+        super::submit::check_files(stdio)?;
         spec.stdio = stdio.clone();
     }
     if let Some(throttle) = update.array_throttle {
@@ -337,6 +339,9 @@ fn new_spec(
         check_times(&spec, limit, draft.now)?;
     }
     if let Some(partitions) = &update.partitions {
+        if partitions.len() > JOB_PARTITIONS_MAX {
+            return Err(RefusalCode::InvalidPartition.into());
+        }
         spec.partitions = partitions.clone();
         let limit_in = |_: &PartitionConfig| limit;
         let (chosen, _) = partition_access::choose(state, identity, &spec, limit_in)?;
@@ -405,18 +410,19 @@ fn set_texts(spec: &mut JobSpec, update: &JobUpdate) -> Result<(), Refusal> {
         }
     }
     for (key, value) in &update.shown {
-        too_long(key, value, TEXT_BYTES_MAX)?;
         let mail = || spec.mail.clone().unwrap_or_default();
         match key.as_str() {
             "mail-type" => {
+                too_long("MailType", value, NAME_BYTES_MAX)?;
                 spec.mail = Some((value.clone(), mail().1));
                 continue;
             }
             "mail-user" => {
+                too_long("MailUser", value, NAME_BYTES_MAX)?;
                 spec.mail = Some((mail().0, value.clone()));
                 continue;
             }
-            _ => {}
+            _ => super::submit::check_shown(&[(key.clone(), value.clone())])?,
         }
         match spec.shown.iter_mut().find(|(known, _)| known == key) {
             Some((_, old)) => *old = value.clone(),

@@ -130,7 +130,7 @@ pub(super) fn known(draft: &Draft<'_>, nodes: &str) -> Result<Vec<NodeIdx>, Refu
         let all = draft.state.nodes.iter().filter(|node| !node.removed);
         return Ok(all.map(|node| node.idx).collect());
     }
-    let names = target::node_names(nodes)?;
+    let names = target::node_names(nodes, crate::limits::HOSTLIST_NAMES_MAX)?;
     if names.is_empty() {
         return Err(RefusalCode::InvalidNode.into());
     }

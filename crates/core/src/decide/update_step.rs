@@ -20,7 +20,7 @@ pub(super) fn update(
     step: Option<StepNo>,
     limit: TimeLimit,
 ) -> Result<Option<Reply>, Refusal> {
-    let tally = target::for_each(draft, target, |draft, item| {
+    let tally = target::for_each(draft, identity, target, |draft, item| {
         let job = running(draft, identity, item.record())?;
         let id = job.id;
         let numbered = |s: &StepNo| *s < StepNo::INTERACTIVE;
@@ -52,7 +52,7 @@ pub(super) fn notify(
     text: &str,
 ) -> Result<Option<Reply>, Refusal> {
     submit::too_long("the message", text, TEXT_BYTES_MAX)?;
-    let tally = target::for_each(draft, target, |draft, item| {
+    let tally = target::for_each(draft, identity, target, |draft, item| {
         let job = running(draft, identity, item.record())?.id;
         // What follows a line end would not bear the name of who says it.
         let text = text.replace(|c: char| c.is_control(), " ");

@@ -17,7 +17,10 @@ fn submit(world: &mut World, last: u32, throttle: Option<u32>) -> muster_core::i
 
 #[test]
 fn a_million_tasks_are_one_event_and_one_record() {
-    let mut world = World::new();
+    let mut world = World::with(muster_core::config::ClusterConfig {
+        max_job_count: 1_000_000,
+        ..crate::world::config()
+    });
     let base = submit(&mut world, 999_999, None);
     assert_eq!(world.state.jobs.len(), 1);
     let info = &world.state.arrays[&base];

@@ -30,7 +30,8 @@ fn a_plain_job_gets_number_owner_partition_and_defaults() {
         user: "root".into(),
         group: "root".into(),
     };
-    let id = world.submit(job);
+    assert_eq!(world.refusal(job), RefusalCode::AccessDenied);
+    let id = world.submit(spec("j"));
     assert_eq!(id.0, 1);
     let job = world.job(id);
     assert_eq!(
@@ -504,7 +505,7 @@ fn a_dry_run_makes_the_same_job_and_changes_nothing() {
         user(1000),
         UserCommand::Submit {
             spec: Box::new(spec("j")),
-            blobs: vec![(crate::world::SCRIPT, b"x".to_vec().into())],
+            blobs: vec![(crate::world::SCRIPT, b"#!/bin/sh\n".to_vec().into())],
             test_only: true,
         },
     ));

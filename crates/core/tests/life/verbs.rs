@@ -528,7 +528,7 @@ fn updates_change_what_they_may() {
             u.name = Some("new".into());
             u.comment = Some("c".into());
             u.nice = Some(5);
-            u.shown = vec![("AdminComment".into(), "x".into())];
+            u.shown = vec![("extra".into(), "x".into())];
         }),
     );
     let job = world.job(id);

@@ -127,6 +127,8 @@ pub(crate) fn user(uid: u32) -> Identity {
         user: name.clone(),
         group: name.clone(),
         groups: vec![name],
+        gids: vec![uid],
+        host: None,
     }
 }
 

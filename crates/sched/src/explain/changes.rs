@@ -144,7 +144,7 @@ fn elsewhere(state: &State, job: &Job, now: Timestamp, all: &mut Vec<Change>) {
         gid: owner.gid,
         user: owner.user.clone(),
         group: owner.group.clone(),
-        groups: Vec::new(),
+        ..Identity::default()
     };
     let mine = partitions_of(job);
     for partition in state.partitions.iter().filter(|p| !mine.contains(&p.name)) {

@@ -580,7 +580,9 @@ impl World {
             gid: uid,
             group: user.clone(),
             groups: vec![user.clone()],
+            gids: vec![uid],
             user,
+            host: None,
         };
         match &submission {
             Some(submission) => trace!(

@@ -514,7 +514,7 @@ fn indices(state: &State, new: &Reservation, text: &str) -> Result<Vec<NodeIdx>,
         );
     }
     let mut nodes = Vec::new();
-    for name in target::node_names(text)? {
+    for name in target::node_names(text, crate::limits::HOSTLIST_NAMES_MAX)? {
         let node = state.node_named(&name).ok_or_else(|| {
             Refusal::new(
                 RefusalCode::InvalidNode,
