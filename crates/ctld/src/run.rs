@@ -26,7 +26,7 @@ use muster_core::state::State;
 use muster_journal::{DirStorage, Log};
 use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -276,6 +276,14 @@ fn serve(shared: Rc<Shared>, socket: &Path, ready: impl FnOnce()) -> Result<()> 
     local.block_on(&runtime, async {
         // The journal's lock is held: whatever socket is there belongs to a controller that is gone.
         let _ = fs::remove_file(socket);
+        if let Some(dir) = socket.parent() {
+            let mut builder = fs::DirBuilder::new();
+            builder
+                .recursive(true)
+                .mode(0o755)
+                .create(dir)
+                .with_context(|| format!("cannot create {}", dir.display()))?;
+        }
         let listener = UnixListener::bind(socket)
             .with_context(|| format!("cannot listen on {}", socket.display()))?;
         // Everyone may connect; what each may do is decided by who they are.

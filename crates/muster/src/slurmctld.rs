@@ -3,6 +3,7 @@
 use crate::daemon::{self, PidFile, Ready};
 use crate::flags::{Daemon, flag};
 use crate::logging;
+use crate::slurm_user;
 use anyhow::{Context, Result};
 use muster_conf::endpoint::conf_path;
 use std::path::PathBuf;
@@ -108,6 +109,7 @@ fn start(args: Args) -> Result<()> {
         daemon::daemonise()?
     };
     let log_file = args.log.or_else(|| config.paths.slurmctld_log_file.clone());
+    slurm_user::assume(&config, log_file.as_deref())?;
     let level = logging::level(config.slurmctld_debug, args.verbose);
     logging::start(log_file.as_deref(), args.foreground, level)?;
     let _pid_file = PidFile::take(&config.paths.slurmctld_pid_file)?;

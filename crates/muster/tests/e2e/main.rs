@@ -28,6 +28,7 @@ mod refusals;
 mod reservations;
 mod running;
 mod site;
+mod slurm_user;
 mod steps;
 mod tree;
 mod trust;
