@@ -148,7 +148,7 @@ impl Client {
         self.fill(length)?;
         let body = &self.bytes[self.taken..self.taken + length];
         self.taken += length;
-        frame::decode_in(body, &mut self.specs)
+        frame::decode_answer(body, &mut self.specs)
     }
 
     /// Reads until so many bytes are there that were not taken.

@@ -10,10 +10,12 @@ pub use reservation::{NameList, ReservationAsk};
 use crate::config::ClusterConfig;
 use crate::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
 use crate::job::{Allocation, ExitStatus, JobState, Step, StepEnd};
+use crate::limits::{HET_COMPONENTS_MAX, HOSTLIST_BYTES_MAX, SCRIPT_BYTES_MAX, SIGNAL_MAX};
 use crate::node::NodeInfo;
 use crate::refusal::Refusal;
 use crate::spec::{Dependency, JobSpec, ResourceAsk};
 use crate::time::{TimeLimit, Timestamp};
+use crate::validate::Validate;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use std::sync::Arc;
@@ -85,7 +87,7 @@ pub enum KeptPartitions {
 }
 
 /// What users and administrators ask for. This is the wire form too.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub enum UserCommand {
     /// sbatch, salloc, srun.
     #[n(0)]
@@ -96,6 +98,7 @@ pub enum UserCommand {
         /// Script and context that the spec names. In a client's request any two ids that differ will do: the
         /// controller replaces them by those of the content.
         #[n(1)]
+        #[valid(max_bytes = SCRIPT_BYTES_MAX, max_items = 2)]
         blobs: Vec<(BlobId, ByteVec)>,
         /// `--test-only`: say when and where it would start; submit nothing.
         #[n(2)]
@@ -106,9 +109,11 @@ pub enum UserCommand {
     SubmitHet {
         /// The components, the leader first.
         #[n(0)]
+        #[valid(max_items = HET_COMPONENTS_MAX as usize)]
         specs: Vec<JobSpec>,
         /// Script and context bytes that the specs name.
         #[n(1)]
+        #[valid(max_bytes = SCRIPT_BYTES_MAX, max_items = 2 * HET_COMPONENTS_MAX as usize)]
         blobs: Vec<(BlobId, ByteVec)>,
         /// `--test-only`.
         #[n(2)]
@@ -129,6 +134,7 @@ pub enum UserCommand {
         selection: JobSelection,
         /// Signal number.
         #[n(1)]
+        #[valid(min = 1, max = SIGNAL_MAX)]
         signal: u32,
         /// To whom in the job.
         #[n(2)]
@@ -197,6 +203,7 @@ pub enum UserCommand {
     UpdateNodes {
         /// Hostlist.
         #[n(0)]
+        #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
         nodes: String,
         /// What.
         #[n(1)]
@@ -210,6 +217,7 @@ pub enum UserCommand {
         name: String,
         /// `Key=Value` pairs, keys as in slurm.conf, checked by the core.
         #[n(1)]
+        #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
         pairs: Vec<(String, String)>,
     },
     /// The holder of an interactive allocation says it is done: `salloc`'s command or `srun` ended.
@@ -240,6 +248,7 @@ pub enum UserCommand {
         name: String,
         /// As for `UpdatePartition`.
         #[n(1)]
+        #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
         pairs: Vec<(String, String)>,
     },
     /// scontrol reboot: each node once no job is on it.
@@ -247,6 +256,7 @@ pub enum UserCommand {
     Reboot {
         /// Hostlist, or ALL.
         #[n(0)]
+        #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
         nodes: String,
         /// `ASAP`: no further jobs until then.
         #[n(1)]
@@ -263,6 +273,7 @@ pub enum UserCommand {
     CancelReboot {
         /// Hostlist, or ALL.
         #[n(0)]
+        #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
         nodes: String,
     },
     /// scontrol delete partition: refused while jobs are in it.
@@ -314,7 +325,7 @@ pub enum UserCommand {
 }
 
 /// One job as users write it: `123`, `123_4`, `123_[1-3]`, `123+1`.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct JobTarget {
     /// The number, of a job, of an array, or of an array's task.
     #[n(0)]
@@ -329,7 +340,7 @@ pub struct JobTarget {
 }
 
 /// Jobs by id and by filters; all given conditions must hold. Empty ids: all that match the filters.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct JobSelection {
     /// Jobs or tasks.
     #[n(0)]
@@ -370,7 +381,7 @@ pub struct JobSelection {
 }
 
 /// Who in a job gets a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub enum SignalScope {
     /// All steps, not the batch shell (scancel's default).
@@ -385,7 +396,7 @@ pub enum SignalScope {
 }
 
 /// Fields of `scontrol update job` that were given.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct JobUpdate {
     /// `TimeLimit=`.
     #[n(0)]
@@ -456,6 +467,7 @@ pub struct JobUpdate {
     pub site_factor: Option<i32>,
     /// `NodeList=`: the nodes that a running job keeps.
     #[n(22)]
+    #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
     pub nodelist: Option<String>,
     /// `Licenses`; empty clears.
     #[n(23)]
@@ -464,7 +476,7 @@ pub struct JobUpdate {
 }
 
 /// `scontrol update nodename=`.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct NodeUpdate {
     /// `State=`, upper case: DOWN, DRAIN, FAIL, RESUME, IDLE, UNDRAIN, ...
     #[n(0)]

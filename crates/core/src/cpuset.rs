@@ -1,5 +1,7 @@
 //! A set of CPU indices on one node.
 
+use crate::limits::CPUSET_CPUS_MAX;
+use crate::validate::{Bounds, Invalid, Validate};
 use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 
 /// CPUs of one node by index, as a bitmap. Those up to 63 lie in the set itself: sets are copied for each share of each
@@ -184,15 +186,27 @@ impl<C> Encode<C> for CpuSet {
 }
 
 impl<'b, C> Decode<'b, C> for CpuSet {
-    fn decode(d: &mut Decoder<'b>, ctx: &mut C) -> Result<CpuSet, decode::Error> {
-        let mut words: Vec<u64> = Decode::decode(d, ctx)?;
-        if words.is_empty() {
-            return Ok(CpuSet::default());
+    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<CpuSet, decode::Error> {
+        let count = d.array()?;
+        let count = count.filter(|n| *n <= u64::from(CPUSET_CPUS_MAX / 64));
+        let count = count.ok_or_else(|| decode::Error::message("a set of CPUs is too large"))?;
+        let mut set = CpuSet::default();
+        for place in 0..count {
+            let word = d.u64()?;
+            match place {
+                0 => set.low = word,
+                _ => set.high.push(word),
+            }
         }
-        let low = words.remove(0);
-        let mut set = CpuSet { low, high: words };
         set.trim();
         Ok(set)
+    }
+}
+
+/// What was decoded is valid.
+impl Validate for CpuSet {
+    fn validate_within(&self, _: &Bounds) -> Result<(), Invalid> {
+        Ok(())
     }
 }
 
@@ -216,6 +230,17 @@ mod tests {
 
     fn cpus() -> impl Strategy<Value = BTreeSet<u32>> {
         proptest::collection::btree_set(0u32..200, 0..40)
+    }
+
+    #[test]
+    fn a_huge_one_is_not_decoded() {
+        let of_words = |words: usize| minicbor::to_vec(vec![1u64; words]).unwrap();
+        let most = (CPUSET_CPUS_MAX / 64) as usize;
+        let largest: CpuSet = minicbor::decode(&of_words(most)).unwrap();
+        assert_eq!(largest.len() as usize, most);
+        minicbor::decode::<CpuSet>(&of_words(most + 1)).unwrap_err();
+        // With a length that it does not have, too.
+        minicbor::decode::<CpuSet>(&[0x9b, 0x7f, 0, 0, 0, 0, 0, 0, 0, 1]).unwrap_err();
     }
 
     proptest! {

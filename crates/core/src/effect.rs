@@ -4,6 +4,7 @@
 use crate::command::SignalScope;
 use crate::ids::{Attempt, JobId, NodeIdx, StepNo};
 use crate::time::TimeLimit;
+use crate::validate::Validate;
 
 /// An order for one node's agent. Repeating one does no harm: agents know attempts they have seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +80,7 @@ pub enum Effect {
 }
 
 /// Why a job is being ended, as it is told to its standard error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, minicbor::Encode, minicbor::Decode)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, minicbor::Encode, minicbor::Decode, Validate)]
 #[cbor(index_only)]
 pub enum TerminateReason {
     /// Cancelled by a user.

@@ -1,6 +1,7 @@
 //! The environment of a process in one piece of memory: it is read, made, sent, taken in and given to a program without a
 //! string of its own for each variable. On the wire it is a list of strings of bytes.
 
+use crate::validate::{Bounds, Invalid, Validate};
 use minicbor::decode::{self, Decoder};
 use minicbor::encode::{self, Encoder, Write};
 use minicbor::{Decode, Encode};
@@ -168,6 +169,12 @@ impl<'b, C> Decode<'b, C> for Environment {
             all.push(&[d.bytes()?]);
         }
         Ok(all)
+    }
+}
+
+impl Validate for Environment {
+    fn validate_within(&self, bounds: &Bounds) -> Result<(), Invalid> {
+        bounds.check_bytes(self.bytes.len())
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::cpuset::CpuSet;
 use crate::spec::GPU;
+use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -18,7 +19,7 @@ pub fn is_part(name: &str) -> bool {
 }
 
 /// How the parts of an entry of a node's devices are spread over the node's GPUs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 pub struct PartsOfGpus {
     /// Parts that each GPU has, in the order of the GPUs' numbers.
     #[n(0)]
@@ -46,7 +47,7 @@ impl PartsOfGpus {
 }
 
 /// The parts of one GPU that a share is of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct PartedGpu {
     /// The GPU's number on its node.
     #[n(0)]

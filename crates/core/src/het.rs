@@ -4,14 +4,17 @@
 
 use crate::ids::JobId;
 use crate::job::{Allocation, Job};
+use crate::limits::HET_COMPONENTS_MAX;
 use crate::spec::JobSpec;
 use crate::state::State;
 use crate::time::TimeLimit;
+use crate::validate::{Fault, Validate};
 use minicbor::{Decode, Encode};
 use std::sync::Arc;
 
 /// A job's place in a heterogeneous job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate)]
+#[valid(with = HetPart::check)]
 pub struct HetPart {
     /// Number of the first component (`HetJobId`).
     #[n(0)]
@@ -25,6 +28,13 @@ pub struct HetPart {
 }
 
 impl HetPart {
+    fn check(&self) -> Result<(), Fault> {
+        match self.size <= HET_COMPONENTS_MAX && self.offset < self.size {
+            true => Ok(()),
+            false => Err(Fault::Malformed("is no component of a heterogeneous job")),
+        }
+    }
+
     /// Whether this component stands for all.
     pub fn leads(self) -> bool {
         self.offset == 0
@@ -48,7 +58,7 @@ impl HetPart {
 }
 
 /// A component that runs, as the environment of the whole job describes it.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct HetComponent {
     /// Its number.
     #[n(0)]

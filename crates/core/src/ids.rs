@@ -1,25 +1,36 @@
 //! Identities. Ids are never reused; what a user sees as a job id is the same number.
 
+use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 use std::fmt;
 
 /// A job's number. Array tasks get a number of their own when they leave the array's record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate,
+)]
 #[cbor(transparent)]
-pub struct JobId(#[n(0)] pub u64);
+pub struct JobId(
+    #[n(0)]
+    #[valid(max = i64::MAX)]
+    pub u64,
+);
 
 /// A node's place in [`crate::state::State::nodes`]; stable for the life of the cluster.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate,
+)]
 #[cbor(transparent)]
 pub struct NodeIdx(#[n(0)] pub u32);
 
 /// The n-th launch of a job, from 1. Messages of an earlier attempt are ignored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate,
+)]
 #[cbor(transparent)]
 pub struct Attempt(#[n(0)] pub u32);
 
 /// A step's number inside its job: 0, 1, ... for `srun` steps, and a few that Slurm gives names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate)]
 #[cbor(transparent)]
 pub struct StepNo(#[n(0)] pub u32);
 
@@ -33,7 +44,7 @@ impl StepNo {
 }
 
 /// A step of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate)]
 pub struct StepId {
     /// The job it belongs to.
     #[n(0)]
@@ -44,7 +55,7 @@ pub struct StepId {
 }
 
 /// Content address (SHA-256) of a script or an execution context, so that what thousands of jobs share is kept once.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate)]
 #[cbor(transparent)]
 pub struct BlobId(
     #[n(0)]

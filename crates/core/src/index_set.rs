@@ -1,10 +1,11 @@
 //! A set of array indices as disjoint inclusive ranges, so that an array of a million tasks costs a few bytes.
 
-use minicbor::{Decode, Encode};
+use crate::validate::{Bounds, Invalid, Validate};
+use minicbor::{Decode, Decoder, Encode, decode};
 use std::collections::BTreeMap;
 
-/// Array indices. Removing the lowest, which is what starting tasks in order does, is O(log ranges).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+/// Array indices. Ranges are kept in order, disjoint and not touching; nothing else can be decoded. Removing the lowest, which is what starting tasks in order does, is O(log ranges).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode)]
 #[cbor(transparent)]
 pub struct IndexSet(#[n(0)] BTreeMap<u32, u32>);
 
@@ -128,13 +129,79 @@ impl IndexSet {
     }
 }
 
+/// Other code relies on what ranges are to each other: two that overlap would hold an index twice.
+impl<'b, C> Decode<'b, C> for IndexSet {
+    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<IndexSet, decode::Error> {
+        let malformed = |text: &'static str| decode::Error::message(text);
+        let count = d.map()?;
+        let count =
+            count.ok_or_else(|| malformed("a set of indices says how many ranges it has"))?;
+        let mut ranges = BTreeMap::new();
+        // The least that the next range may begin with.
+        let mut next = Some(0);
+        for _ in 0..count {
+            let (first, last) = (d.u32()?, d.u32()?);
+            if next.is_none_or(|next| first < next) {
+                return Err(malformed("ranges of indices are in order and do not touch"));
+            }
+            if last < first {
+                return Err(malformed("a range of indices ends before it begins"));
+            }
+            next = last.checked_add(2);
+            ranges.insert(first, last);
+        }
+        Ok(IndexSet(ranges))
+    }
+}
+
+/// What was decoded is valid.
+impl Validate for IndexSet {
+    fn validate_within(&self, _: &Bounds) -> Result<(), Invalid> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
+    fn decoded(ranges: &[(u32, u32)]) -> Option<IndexSet> {
+        let mut e = minicbor::Encoder::new(Vec::new());
+        e.map(ranges.len() as u64).unwrap();
+        for (first, last) in ranges {
+            e.u32(*first).unwrap().u32(*last).unwrap();
+        }
+        minicbor::decode(&e.into_writer()).ok()
+    }
+
+    #[test]
+    fn only_ranges_in_order_are_decoded() {
+        let (max, none) = (u32::MAX, None);
+        assert_eq!(decoded(&[]).map(|s| s.len()), Some(0));
+        assert_eq!(decoded(&[(0, 3), (5, 9)]).map(|s| s.len()), Some(9));
+        assert_eq!(decoded(&[(0, max)]).map(|s| s.len()), Some(1 << 32));
+        // Overlapping, touching, backwards, out of order, twice, after the last index that there is.
+        assert_eq!(decoded(&[(0, 3), (2, 9)]), none);
+        assert_eq!(decoded(&[(0, 3), (4, 9)]), none);
+        assert_eq!(decoded(&[(5, 1)]), none);
+        assert_eq!(decoded(&[(7, 9), (1, 2)]), none);
+        assert_eq!(decoded(&[(1, 2), (1, 2)]), none);
+        assert_eq!(decoded(&[(0, max), (0, 1)]), none);
+        assert_eq!(decoded(&[(5, max - 1), (max, max)]), none);
+        assert_eq!(decoded(&[(50_000, 7), (1, 2)]), none);
+    }
+
     proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(ops in proptest::collection::vec((any::<u32>(), 0u32..8), 0..20)) {
+            let mut set = IndexSet::default();
+            ops.iter().for_each(|(at, len)| set.insert_range(*at, at.saturating_add(*len)));
+            let bytes = minicbor::to_vec(&set).unwrap();
+            prop_assert_eq!(minicbor::decode::<IndexSet>(&bytes).unwrap(), set);
+        }
+
         #[test]
         fn behaves_like_a_set(ops in proptest::collection::vec((0u32..60, 0u32..8, any::<bool>()), 0..60)) {
             let (mut set, mut model) = (IndexSet::default(), BTreeSet::new());

@@ -9,10 +9,12 @@ use crate::cpuset::CpuSet;
 use crate::het::HetPart;
 use crate::ids::{Attempt, JobId, StepNo};
 use crate::index_set::IndexSet;
+use crate::limits::{HOSTLIST_BYTES_MAX, SUBMIT_LINE_BYTES_MAX};
 use crate::power::Waking;
 use crate::preemption::Preempted;
 use crate::spec::{DependencyTerm, JobSpec, StdioSpec};
 use crate::time::{TimeLimit, Timestamp};
+use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 use std::sync::Arc;
 
@@ -261,7 +263,7 @@ impl Job {
 }
 
 /// A job's part in an array.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub enum ArrayRole {
     /// Not in an array.
     #[default]
@@ -288,7 +290,7 @@ pub enum ArrayRole {
 
 /// Slurm's base job states, squeue(1) "JOB STATE CODES". `CONFIGURING`, `COMPLETING`, `SPECIAL_EXIT` and
 /// `REQUEUE_HOLD` are flags beside them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub enum JobState {
     /// Waits for resources, a time, a dependency or a release.
@@ -424,7 +426,9 @@ pub enum Hold {
 }
 
 /// A wait status taken apart: `code:signal`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate,
+)]
 pub struct ExitStatus {
     /// Exit code, 0 to 255.
     #[n(0)]
@@ -442,7 +446,7 @@ impl ExitStatus {
 }
 
 /// A step, running or just ended.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct Step {
     /// Its number.
     #[n(0)]
@@ -452,6 +456,7 @@ pub struct Step {
     pub name: String,
     /// Node names as a hostlist.
     #[n(2)]
+    #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
     pub hostlist: String,
     /// Number of nodes.
     #[n(3)]
@@ -473,6 +478,7 @@ pub struct Step {
     pub stdio: StdioSpec,
     /// The command line, for accounting.
     #[n(9)]
+    #[valid(max_bytes = SUBMIT_LINE_BYTES_MAX)]
     pub submit_line: String,
     /// Time limit of its own, if any.
     #[n(10)]
@@ -487,7 +493,7 @@ pub struct Step {
 }
 
 /// The process that made a step.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct StepMaker {
     /// Where it runs.
     #[n(0)]
@@ -498,7 +504,7 @@ pub struct StepMaker {
 }
 
 /// How a step ended.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct StepEnd {
     /// When.
     #[n(0)]

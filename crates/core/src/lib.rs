@@ -6,6 +6,9 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+// Derived code names this crate from inside and outside alike.
+extern crate self as muster_core;
+
 pub mod account_limits;
 pub mod accounts;
 pub mod alike;
@@ -54,3 +57,4 @@ pub mod topology;
 pub mod transition;
 pub mod tree;
 pub mod usage;
+pub mod validate;

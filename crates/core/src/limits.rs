@@ -2,20 +2,60 @@
 
 /// Most components of a heterogeneous job (Slurm's `MAX_HET_JOB_COMPS`).
 pub const HET_COMPONENTS_MAX: u32 = 128;
-/// Bytes of a batch script.
-pub const SCRIPT_BYTES_MAX: usize = 4 << 20;
+/// Bytes of a batch script where `SchedulerParameters=max_script_size` says nothing (Slurm's default).
+pub const SCRIPT_BYTES_DEFAULT: usize = 4 << 20;
+/// Bytes of a batch script, whatever `max_script_size` says.
+pub const SCRIPT_BYTES_MAX: usize = 16 << 20;
 /// Bytes of an execution context (environment).
 pub const CONTEXT_BYTES_MAX: usize = 8 << 20;
-/// Bytes of one protocol frame.
+/// Bytes of a command line where `SchedulerParameters=max_submit_line_size` says nothing (Slurm's default).
+pub const SUBMIT_LINE_BYTES_DEFAULT: usize = 1 << 20;
+/// Bytes of a command line, whatever `max_submit_line_size` says. The kernel takes no longer ones.
+pub const SUBMIT_LINE_BYTES_MAX: usize = 6 << 20;
+/// Bytes of one argument or variable of a program (the kernel's `MAX_ARG_STRLEN`).
+pub const ARGUMENT_BYTES_MAX: usize = 128 << 10;
+/// Bytes of all texts of a job, its command line aside: arguments, names, paths, lists of nodes.
+pub const SPEC_BYTES_MAX: usize = 8 << 20;
+/// Bytes of a hostlist: ten thousand nodes of names that have nothing in common take a quarter of it.
+pub const HOSTLIST_BYTES_MAX: usize = 512 << 10;
+/// Bytes of one protocol frame between daemons, and from the controller to a command.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a frame that anybody may send to the controller: the largest submission fits.
+pub const REQUEST_BYTES_MAX: usize = 40 << 20;
+/// Bytes of a frame that anybody may send to a node's agent: the launch of the largest step fits.
+pub const AGENT_REQUEST_BYTES_MAX: usize = 40 << 20;
+/// Milliseconds since 1970 of the last moment that a message may name: the end of the year 9999. What is worked out from
+/// it cannot overflow.
+pub const TIME_MS_MAX: i64 = 253_402_300_799_999;
+/// Bytes of a durable event. The journal takes records of this length.
+pub const EVENT_BYTES_MAX: usize = 64 << 20;
+/// CBOR items of one protocol frame between daemons. What an item becomes in memory is up to 64 bytes, however few it
+/// takes in the frame.
+pub const FRAME_ITEMS_MAX: usize = 1 << 23;
+/// CBOR items of a frame that anybody may send.
+pub const REQUEST_ITEMS_MAX: usize = 1 << 20;
+/// CBOR items of a frame that anybody may send to a node's agent: each task of a step is one.
+pub const AGENT_REQUEST_ITEMS_MAX: usize = 1 << 21;
+/// How deeply the items of a frame may be nested. Messages have half as many levels.
+pub const FRAME_DEPTH_MAX: usize = 64;
+/// Elements of a list in a message where nothing else is said: as many as there are tasks in the largest step.
+pub const LIST_ITEMS_MAX: usize = 1 << 21;
 /// Bytes of a job's name, account and other short texts.
 pub const NAME_BYTES_MAX: usize = 1024;
 /// Bytes of a path, comment or other long text.
 pub const TEXT_BYTES_MAX: usize = 64 << 10;
+/// Elements of a list in a question about jobs or nodes.
+pub const QUERY_ITEMS_MAX: usize = 1 << 16;
+/// Highest signal number on Linux.
+pub const SIGNAL_MAX: u32 = 64;
+/// Bytes of a text that a daemon writes for others: an error with a path in it, a file pattern that was filled in.
+pub const NOTE_BYTES_MAX: usize = 1 << 20;
 /// Conditions of one `--dependency`.
 pub const DEPENDENCY_TERMS_MAX: usize = 10_000;
 /// Nodes that one hostlist may name.
 pub const HOSTLIST_NAMES_MAX: usize = 1 << 20;
+/// CPUs, devices or nodes that a set of them can hold when it comes from outside.
+pub const CPUSET_CPUS_MAX: u32 = 1 << 20;
 /// CPUs of one node.
 pub const NODE_CPUS_MAX: u32 = 65_536;
 /// Seconds that a job waits after its n-th launch that failed are n times this.
@@ -35,4 +75,26 @@ pub const PRIORITY_TOP: u32 = 4_294_901_759;
 /// Launches that may fail on a node one after another before it is drained.
 pub const LAUNCH_FAILURES_MAX: u32 = 5;
 
-const _: () = assert!(SCRIPT_BYTES_MAX + CONTEXT_BYTES_MAX < FRAME_BYTES_MAX);
+/// What a frame has beside the texts that it is about.
+const FRAME_OVERHEAD: usize = 1 << 20;
+
+const _: () = assert!(NODE_CPUS_MAX <= CPUSET_CPUS_MAX);
+const _: () = assert!(NODE_DEVICES_MAX <= CPUSET_CPUS_MAX as u64);
+const _: () = assert!(SCRIPT_BYTES_DEFAULT <= SCRIPT_BYTES_MAX);
+const _: () = assert!(SUBMIT_LINE_BYTES_DEFAULT <= SUBMIT_LINE_BYTES_MAX);
+const _: () = assert!(
+    SCRIPT_BYTES_MAX + CONTEXT_BYTES_MAX + SPEC_BYTES_MAX + SUBMIT_LINE_BYTES_MAX + FRAME_OVERHEAD
+        <= REQUEST_BYTES_MAX,
+    "the largest submission fits into a frame"
+);
+const _: () = assert!(
+    CONTEXT_BYTES_MAX + 2 * SUBMIT_LINE_BYTES_MAX + LIST_ITEMS_MAX * 5 + FRAME_OVERHEAD
+        <= AGENT_REQUEST_BYTES_MAX,
+    "the launch of the largest step fits into a frame"
+);
+const _: () = assert!(
+    REQUEST_BYTES_MAX + SPEC_BYTES_MAX + FRAME_OVERHEAD <= EVENT_BYTES_MAX,
+    "an event that carries all of a request, and the specification that it changes, fits into the journal"
+);
+const _: () = assert!(REQUEST_BYTES_MAX <= FRAME_BYTES_MAX);
+const _: () = assert!(AGENT_REQUEST_BYTES_MAX <= FRAME_BYTES_MAX);

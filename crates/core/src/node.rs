@@ -7,6 +7,7 @@ use crate::ids::{JobId, NodeIdx};
 use crate::job::GpuEnv;
 use crate::power::Power;
 use crate::time::Timestamp;
+use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 
 /// A node's line in the configuration.
@@ -290,7 +291,7 @@ pub struct NodeReason {
 }
 
 /// What a node's agent reports of its machine.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct NodeInfo {
     /// `uname -m`.
     #[n(0)]

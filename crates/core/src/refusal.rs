@@ -1,11 +1,14 @@
 //! Why a request was refused: a code with Slurm's wording, so that clients that match it keep working, and a
 //! detail in our own words that names the thing and the fix.
 
+use crate::limits::NOTE_BYTES_MAX;
+use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 use std::fmt;
 
 /// A request that was not carried out; nothing changed.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
+#[valid(max_bytes = NOTE_BYTES_MAX)]
 pub struct Refusal {
     /// Which of Slurm's errors it is.
     #[n(0)]
@@ -49,7 +52,7 @@ impl From<RefusalCode> for Refusal {
 macro_rules! refusals {
     ($($(#[$doc:meta])* $n:literal $name:ident = $text:literal,)*) => {
         /// Slurm's errors that Muster gives, with the text that `slurm_strerror` has for them.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Validate)]
         #[cbor(index_only)]
         pub enum RefusalCode {
             $($(#[$doc])* #[n($n)] $name,)*

@@ -6,6 +6,7 @@ use crate::hostlist;
 use crate::ids::NodeIdx;
 use crate::node::Node;
 use crate::time::Timestamp;
+use crate::validate::{Fault, Validate};
 use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, HashMap};
 
@@ -103,8 +104,9 @@ pub struct ReservedNode {
 macro_rules! flags {
     ($($(#[$doc:meta])* $bit:literal $name:ident = $text:literal,)*) => {
         /// Flags of a reservation.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
         #[cbor(transparent)]
+        #[valid(with = Flags::check)]
         pub struct Flags(#[n(0)] pub u32);
 
         impl Flags {
@@ -167,6 +169,14 @@ impl Flags {
         .with(Flags::REPLACE)
         .with(Flags::REPLACE_DOWN)
         .with(Flags::TIME_FLOAT);
+
+    fn check(&self) -> Result<(), Fault> {
+        let known = Flags::ALL.iter().fold(0, |all, (flag, _)| all | flag.0);
+        match self.0 & !known {
+            0 => Ok(()),
+            _ => Err(Fault::Malformed("has a flag that no reservation has")),
+        }
+    }
 
     /// Whether any of `other` is set.
     pub fn has(self, other: Flags) -> bool {

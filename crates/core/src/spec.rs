@@ -4,11 +4,16 @@
 use crate::environment::Environment;
 use crate::ids::{BlobId, JobId};
 use crate::index_set::IndexSet;
+use crate::limits::{
+    ARGUMENT_BYTES_MAX, CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, HOSTLIST_BYTES_MAX,
+    NOTE_BYTES_MAX, SIGNAL_MAX, SUBMIT_LINE_BYTES_MAX,
+};
 use crate::time::{TimeLimit, Timestamp};
+use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 
 /// A job as it was submitted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 pub struct JobSpec {
     /// `--job-name`.
     #[n(0)]
@@ -36,6 +41,7 @@ pub struct JobSpec {
     pub context: Option<BlobId>,
     /// Arguments after the script's name; for an allocation, the command.
     #[n(8)]
+    #[valid(max_bytes = ARGUMENT_BYTES_MAX)]
     pub argv: Vec<String>,
     /// What `scontrol show job` calls `Command`: the script's path; empty for `--wrap` and standard input.
     #[n(9)]
@@ -48,6 +54,7 @@ pub struct JobSpec {
     pub stdio: StdioSpec,
     /// The whole command line, for accounting.
     #[n(12)]
+    #[valid(max_bytes = SUBMIT_LINE_BYTES_MAX)]
     pub submit_line: String,
     /// Host the submission came from (`SLURM_SUBMIT_HOST`, `AllocNode`).
     #[n(13)]
@@ -152,7 +159,7 @@ impl JobSpec {
 }
 
 /// The identity that a job runs under.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 pub struct Owner {
     /// User id.
     #[n(0)]
@@ -169,7 +176,7 @@ pub struct Owner {
 }
 
 /// What sits in an allocation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub enum JobKind {
     /// `sbatch`: a script that the first node runs.
@@ -182,21 +189,24 @@ pub enum JobKind {
 }
 
 /// What a process inherits from the shell that submitted it. Stored once per distinct content.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct ExecContext {
     /// In the order of the submitter.
     #[n(0)]
+    #[valid(max_bytes = CONTEXT_BYTES_MAX)]
     pub environment: Environment,
     /// File mode creation mask.
     #[n(1)]
     pub umask: u32,
     /// Soft limits by `RLIMIT_*` number (getrlimit(2)); `u64::MAX` is unlimited.
     #[n(2)]
+    #[valid(max_items = 64)]
     pub soft_limits: Vec<(u32, u64)>,
 }
 
 /// Files of a batch script or of a step, as patterns of sbatch(1) "filename pattern".
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
+#[valid(max_bytes = NOTE_BYTES_MAX)]
 pub struct StdioSpec {
     /// `--input`.
     #[n(0)]
@@ -213,7 +223,7 @@ pub struct StdioSpec {
 }
 
 /// Memory asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 pub enum MemoryAsk {
     /// The partition's or cluster's default (`DefMemPerNode`, `DefMemPerCPU`), else all that a node has.
     #[default]
@@ -228,7 +238,7 @@ pub enum MemoryAsk {
 }
 
 /// Who may share the nodes of a job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub enum Sharing {
     /// As the partition says.
@@ -247,7 +257,7 @@ pub enum Sharing {
 }
 
 /// A countable device or named resource: `--gres=gpu:a100:2`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 pub struct GresAsk {
     /// `gpu`.
     #[n(0)]
@@ -261,7 +271,7 @@ pub struct GresAsk {
 }
 
 /// Devices that are counted by something else than nodes, and what is counted by GPU.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 pub struct DeviceAsk {
     /// `--gpus`: of the whole job.
     #[n(0)]
@@ -287,7 +297,7 @@ pub struct DeviceAsk {
 }
 
 /// `--gres-flags`: how devices and CPUs go together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub enum DeviceBinding {
     /// Next to each other where that can be.
@@ -319,7 +329,7 @@ static NO_DEVICES: DeviceAsk = DeviceAsk {
 };
 
 /// Nodes, tasks, CPUs, memory and devices asked for. Jobs with equal asks are of one shape.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 pub struct ResourceAsk {
     /// Least number of nodes (`-N min`), at least 1.
     #[n(0)]
@@ -359,9 +369,11 @@ pub struct ResourceAsk {
     pub constraint: Option<String>,
     /// `--nodelist`, as a hostlist; all of these nodes must be in the allocation.
     #[n(12)]
+    #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
     pub nodelist: Option<String>,
     /// `--exclude`, as a hostlist.
     #[n(13)]
+    #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
     pub exclude: Option<String>,
     /// `--exclusive`, `--oversubscribe`.
     #[n(14)]
@@ -422,7 +434,7 @@ pub struct ResourceAsk {
 }
 
 /// Where the segments of a job are to each other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub enum Segments {
     /// Anywhere; in few blocks where that can be.
@@ -578,10 +590,11 @@ impl ResourceAsk {
 }
 
 /// `--dependency`: all (`,`) or any (`?`) of these must hold before the job may start.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 pub struct Dependency {
     /// The conditions.
     #[n(0)]
+    #[valid(max_items = DEPENDENCY_TERMS_MAX)]
     pub terms: Vec<DependencyTerm>,
     /// Whether one of them is enough (separated by `?`).
     #[n(1)]
@@ -589,7 +602,7 @@ pub struct Dependency {
 }
 
 /// One condition of `--dependency`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 pub enum DependencyTerm {
     /// A condition on another job or array task.
     #[n(0)]
@@ -613,7 +626,7 @@ pub enum DependencyTerm {
 }
 
 /// What a dependency waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub enum DependencyKind {
     /// Started or cancelled.
@@ -634,7 +647,7 @@ pub enum DependencyKind {
 }
 
 /// `--array`: the indices, and how many may run at once.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 pub struct ArraySpec {
     /// The indices.
     #[n(0)]
@@ -645,10 +658,11 @@ pub struct ArraySpec {
 }
 
 /// `--signal=[{R|B}:]sig[@seconds]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 pub struct WarnSignal {
     /// Signal number.
     #[n(0)]
+    #[valid(min = 1, max = SIGNAL_MAX)]
     pub signal: u32,
     /// Seconds before the end, 60 by default.
     #[n(1)]

@@ -11,6 +11,7 @@ use crate::reservation::Reservations;
 use crate::run_times::RunTimes;
 use crate::spec::JobSpec;
 use crate::time::Timestamp;
+use crate::validate::Validate;
 use foldhash::fast::RandomState;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -95,7 +96,7 @@ pub struct State {
 }
 
 /// What an array's tasks share beyond their specification.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct ArrayInfo {
     /// Tasks with records of their own, by index.
     #[n(0)]

@@ -1,11 +1,19 @@
 //! Points and spans of time. The core never reads a clock: times come in as arguments.
 
+use crate::limits::TIME_MS_MAX;
+use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 
 /// Milliseconds since 1970-01-01 UTC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate,
+)]
 #[cbor(transparent)]
-pub struct Timestamp(#[n(0)] pub i64);
+pub struct Timestamp(
+    #[n(0)]
+    #[valid(min = -TIME_MS_MAX, max = TIME_MS_MAX)]
+    pub i64,
+);
 
 impl Timestamp {
     /// Whole seconds since the epoch, as Slurm prints and stores times.
@@ -35,7 +43,7 @@ impl Timestamp {
 }
 
 /// A limit on run time, in minutes as Slurm keeps it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate)]
 pub enum TimeLimit {
     /// So many minutes.
     #[n(0)]

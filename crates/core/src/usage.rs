@@ -1,9 +1,10 @@
 //! What tasks use: their sums and extremes over a step.
 
+use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 
 /// Resources used by the tasks of a step, from wait4(2) and sampling.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct Usage {
     /// User time over all tasks, microseconds.
     #[n(0)]
@@ -45,7 +46,7 @@ pub struct Usage {
 }
 
 /// What one task used, and which.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct Peak {
     /// How much.
     #[n(0)]
@@ -68,7 +69,7 @@ impl Peak {
 }
 
 /// The extremes of a step's tasks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct Peaks {
     /// Largest virtual memory, KiB; 0 where it was not looked at.
     #[n(0)]

@@ -71,7 +71,7 @@ impl FrameReader {
         let Some(header) = rest.first_chunk::<4>() else {
             return Ok(None);
         };
-        let end = 4 + frame::length(*header)?;
+        let end = 4 + frame::length_of::<Request>(*header)?;
         let Some(body) = rest.get(4..end) else {
             return Ok(None);
         };
@@ -153,8 +153,8 @@ impl Connection {
         let request: Request = match frame::decode(body) {
             Ok(request) => request,
             Err(e) => {
-                let detail = format!("the request cannot be understood: {e}");
-                return self.refuse(RefusalCode::ProtocolError, detail).await;
+                let refusal = frame::FrameError::refusal_of(&e);
+                return self.refuse(refusal.code, refusal.detail).await;
             }
         };
         if request.version < OLDEST_PROTOCOL {

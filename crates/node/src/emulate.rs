@@ -358,7 +358,7 @@ impl Node {
     fn told(&mut self, message: ToNode, out: &mut Vec<u8>) -> anyhow::Result<bool> {
         match message {
             ToNode::Sealed { orders, .. } => {
-                let orders: Orders = minicbor::decode(&orders).context("orders")?;
+                let orders: Orders = frame::decode(&orders).context("orders")?;
                 orders
                     .orders
                     .into_iter()

@@ -10,10 +10,13 @@ use muster_core::distribution::Distribution;
 use muster_core::hostlist;
 use muster_core::ids::StepNo;
 use muster_core::job::{Allocation, GresShare, NodeShare, Step, StepEnd};
+use muster_core::limits::FRAME_BYTES_MAX;
+use muster_core::validate::Validate;
 use muster_proto::step::StepSpec;
 
 /// A step.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) struct Record {
     #[n(0)]
     pub(crate) step: Step,
@@ -27,7 +30,8 @@ pub(crate) struct Record {
 }
 
 /// A node of a step.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) struct RecordNode {
     /// Position in the allocation that the job had then.
     #[n(0)]

@@ -13,6 +13,8 @@ use crate::step_variables::StepVariables;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::ids::JobId;
+use muster_core::limits::FRAME_BYTES_MAX;
+use muster_core::validate::Validate;
 use muster_proto::frame;
 use muster_proto::step::{AgentRequest, FromStepd, StepSpec};
 use nix::errno::Errno;
@@ -118,7 +120,8 @@ pub(crate) fn is_job_door(name: &str) -> bool {
 }
 
 /// What a daemon is told with a step, for it to take others like that.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) struct Standing {
     /// What is put over the environment of srun.
     #[n(0)]

@@ -4,6 +4,8 @@ use minicbor::{Decode, Encode};
 use muster_core::environment::{self, Environment};
 use muster_core::ids::StepNo;
 use muster_core::job_env::Variables;
+use muster_core::limits::FRAME_BYTES_MAX;
+use muster_core::validate::Validate;
 use muster_proto::step::StepSpec;
 
 /// The variables by which a step's number is found.
@@ -16,7 +18,8 @@ const TMPDIR: &[u8] = b"TMPDIR=/tmp";
 
 /// What is put over the environment of srun. Two steps that ask for the same and have the same differ in nothing of it but
 /// their number.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) struct StepVariables {
     /// What describes the step; srun may say something else.
     #[n(0)]

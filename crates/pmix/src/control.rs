@@ -3,9 +3,13 @@
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+use muster_core::limits::FRAME_BYTES_MAX;
+use muster_core::validate::Validate;
+use muster_proto::frame::Message;
 
 /// Step daemon to host.
-#[derive(Clone, Debug, Encode, Decode)]
+#[derive(Clone, Debug, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub enum ToHost {
     /// Where the hosts of the step listen, by node of the step.
     #[n(0)]
@@ -22,8 +26,11 @@ pub enum ToHost {
     Stop,
 }
 
+impl Message for ToHost {}
+
 /// Host to step daemon.
-#[derive(Clone, Debug, Encode, Decode)]
+#[derive(Clone, Debug, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub enum FromHost {
     /// Tasks may start.
     #[n(0)]
@@ -67,8 +74,10 @@ pub enum FromHost {
     Note(#[n(0)] String),
 }
 
+impl Message for FromHost {}
+
 /// What tasks are to find in their environment, as `NAME=value`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct Environments {
     /// All of them.
     #[n(0)]

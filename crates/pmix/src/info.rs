@@ -7,6 +7,7 @@ use crate::library::Library;
 use crate::sys::{self, ByteObject, DataArray, DataBuffer, Proc, RawInfo, RawValue, ValueData};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+use muster_core::validate::Validate;
 use std::ffi::{CString, c_char, c_void};
 
 /// Data types of libpmix that are used here.
@@ -243,7 +244,7 @@ impl Drop for Infos {
 }
 
 /// Attributes as bytes.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub(crate) struct Packed {
     /// How many.
     #[n(0)]

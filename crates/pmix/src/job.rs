@@ -5,10 +5,13 @@ use crate::info::{Infos, Value};
 use crate::server::{Place, Server};
 use crate::{ProcName, RANK_ALL};
 use minicbor::{Decode, Encode};
+use muster_core::limits::FRAME_BYTES_MAX;
+use muster_core::validate::Validate;
 use std::io;
 
 /// A step, as PMIx sees it.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) struct Job {
     /// Its name space.
     #[n(0)]

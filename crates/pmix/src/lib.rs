@@ -32,9 +32,10 @@ pub use rehearsal::{FenceFigures, rehearse_fence};
 pub use ucx::{UcxChoice, ucx_version};
 
 use minicbor::{Decode, Encode};
+use muster_core::validate::Validate;
 
 /// A process, as PMIx names it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Validate)]
 pub struct ProcName {
     /// Name space: one for each step.
     #[n(0)]

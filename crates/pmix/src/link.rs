@@ -8,7 +8,8 @@ use crate::wire::Wire;
 use hmac::{Hmac, Mac};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
-use muster_proto::frame::{self, Frames};
+use muster_core::validate::Validate;
+use muster_proto::frame::{self, Frames, Message};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrIn6, connect, setsockopt, socket,
     sockopt,
@@ -24,7 +25,7 @@ const STRANGER_MAX: usize = 4096;
 const NONCE: usize = 16;
 
 /// Handshake.
-#[derive(Debug, Encode, Decode)]
+#[derive(Debug, Encode, Decode, Validate)]
 enum Hand {
     /// From the end that connects: its nonce, where it listens itself.
     #[n(0)]
@@ -35,6 +36,11 @@ enum Hand {
     /// The first's proof.
     #[n(2)]
     Proof(#[n(0)] ByteVec),
+}
+
+impl Message for Hand {
+    const BYTES_MAX: usize = STRANGER_MAX;
+    const ITEMS_MAX: usize = 16;
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -254,7 +260,7 @@ impl Link {
 
     fn decode(&mut self, bodies: Vec<Vec<u8>>, messages: &mut Vec<Wire>) {
         for body in bodies {
-            match minicbor::decode(&body) {
+            match frame::decode(&body) {
                 Ok(message) => messages.push(message),
                 Err(e) => {
                     eprintln!("the host at {} is not understood: {e}", self.peer);

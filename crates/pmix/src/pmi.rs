@@ -15,6 +15,9 @@ use crate::status;
 use crate::wire::Wire;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+use muster_core::limits::FRAME_BYTES_MAX;
+use muster_core::validate::Validate;
+use muster_proto::frame::{self, Message};
 use server::{Name, Order, Server, Shape};
 use sha2::{Digest, Sha256};
 use spawn::{Asked, Origin};
@@ -53,7 +56,8 @@ pub struct PmiSetup {
 }
 
 /// Host to host.
-#[derive(Clone, Debug, Encode, Decode)]
+#[derive(Clone, Debug, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 enum PmiWire {
     /// A round of a barrier.
     #[n(0)]
@@ -81,6 +85,8 @@ enum PmiWire {
     #[n(3)]
     Up(#[n(0)] u64, #[n(1)] String),
 }
+
+impl Message for PmiWire {}
 
 /// Serves until the step daemon says that it is over, or is gone.
 ///
@@ -399,7 +405,7 @@ impl Pmi {
 
     /// Another host has said something.
     pub(crate) fn message(&mut self, from: &str, bytes: &[u8], mesh: &mut Mesh) {
-        match minicbor::decode(bytes) {
+        match frame::decode(bytes) {
             Ok(PmiWire::Round {
                 number,
                 round,

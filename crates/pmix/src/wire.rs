@@ -5,12 +5,16 @@ use crate::info::Packed;
 use crate::job::Job;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+use muster_core::limits::FRAME_BYTES_MAX;
+use muster_core::validate::Validate;
+use muster_proto::frame::Message;
 
 /// A published value.
 pub(crate) type Entry = (ProcName, Packed);
 
 /// Host to host.
-#[derive(Clone, Debug, Encode, Decode)]
+#[derive(Clone, Debug, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) enum Wire {
     /// A round of a collective.
     #[n(0)]
@@ -178,3 +182,5 @@ pub(crate) enum Wire {
     #[n(17)]
     Again(#[n(0)] u64, #[n(1)] ByteVec),
 }
+
+impl Message for Wire {}

@@ -4,7 +4,9 @@ use minicbor::{Decode, Encode};
 use muster_core::het::HetPart;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{ExitStatus, JobState, Usage};
+use muster_core::limits::QUERY_ITEMS_MAX;
 use muster_core::time::{TimeLimit, Timestamp};
+use muster_core::validate::Validate;
 
 /// A run of a job. A requeued job has one row per run.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -211,31 +213,38 @@ pub struct AcctStep {
 }
 
 /// What sacct asks. All given conditions must hold; an empty list is no condition.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct AcctQuery {
     /// Jobs: number, and a task's index or all.
     #[n(0)]
+    #[valid(max_items = QUERY_ITEMS_MAX)]
     pub jobs: Vec<(JobId, Option<u32>)>,
     /// Owners by uid.
     #[n(1)]
+    #[valid(max_items = QUERY_ITEMS_MAX)]
     pub uids: Vec<u32>,
     /// Job names.
     #[n(2)]
+    #[valid(max_items = QUERY_ITEMS_MAX)]
     pub names: Vec<String>,
     /// States (with `end`: jobs that were in them during the window, as sacct(1) says).
     #[n(3)]
     pub states: Vec<JobState>,
     /// Partitions.
     #[n(4)]
+    #[valid(max_items = QUERY_ITEMS_MAX)]
     pub partitions: Vec<String>,
     /// Accounts.
     #[n(5)]
+    #[valid(max_items = QUERY_ITEMS_MAX)]
     pub accounts: Vec<String>,
     /// QOS names.
     #[n(6)]
+    #[valid(max_items = QUERY_ITEMS_MAX)]
     pub qos: Vec<String>,
     /// Node names: jobs that ran on any of them.
     #[n(7)]
+    #[valid(max_items = QUERY_ITEMS_MAX)]
     pub nodes: Vec<String>,
     /// Start of the window.
     #[n(8)]
@@ -251,6 +260,7 @@ pub struct AcctQuery {
     pub allocations_only: bool,
     /// Groups by gid.
     #[n(12)]
+    #[valid(max_items = QUERY_ITEMS_MAX)]
     pub gids: Vec<u32>,
     /// WCKeys.
     #[n(13)]
@@ -258,10 +268,11 @@ pub struct AcctQuery {
 }
 
 /// Which times of nodes out of service are asked for: those that meet a window.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct NodeEventQuery {
     /// Node names; none for all.
     #[n(0)]
+    #[valid(max_items = QUERY_ITEMS_MAX)]
     pub nodes: Vec<String>,
     /// Start of the window.
     #[n(1)]

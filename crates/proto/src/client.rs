@@ -1,6 +1,7 @@
 //! Clients and the controller.
 
 use crate::acct::{AcctJob, AcctQuery};
+use crate::frame::Message;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::accounts::Accounts;
@@ -11,6 +12,7 @@ use muster_core::explain::{ExpectedStart, Explanation};
 use muster_core::het::HetComponent;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{ExitStatus, Job, JobState};
+use muster_core::limits::{QUERY_ITEMS_MAX, REQUEST_BYTES_MAX, REQUEST_ITEMS_MAX};
 use muster_core::node::Node;
 use muster_core::order_config::Multifactor;
 use muster_core::priority::Factors;
@@ -18,9 +20,10 @@ use muster_core::refusal::Refusal;
 use muster_core::reservation::Reservation;
 use muster_core::state::ArrayInfo;
 use muster_core::time::Timestamp;
+use muster_core::validate::{Bounds, Invalid, Validate};
 
 /// A client's message to the controller. Several may follow each other on a connection; answers come in order.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct Request {
     /// [`crate::PROTOCOL`] of the sender.
     #[n(0)]
@@ -31,7 +34,7 @@ pub struct Request {
 }
 
 /// What is asked of the controller.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub enum RequestBody {
     /// Something that changes state; answered by [`Response::Reply`] once it is durable. Who may call each is
     /// written with the core's decisions.
@@ -73,8 +76,13 @@ pub enum RequestBody {
     SetDebug(#[n(0)] String),
 }
 
+impl Message for Request {
+    const BYTES_MAX: usize = REQUEST_BYTES_MAX;
+    const ITEMS_MAX: usize = REQUEST_ITEMS_MAX;
+}
+
 /// A read.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub enum Query {
     /// `scontrol ping`: [`Response::Pong`].
     #[n(0)]
@@ -134,19 +142,22 @@ pub enum Query {
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct JobFilter {
     /// Job, array or task numbers: an array's number gives all its records; a task's number gives it.
     #[n(0)]
+    #[valid(max_items = QUERY_ITEMS_MAX)]
     pub ids: Vec<JobId>,
     /// Owners.
     #[n(1)]
+    #[valid(max_items = QUERY_ITEMS_MAX)]
     pub uids: Vec<u32>,
     /// Base states; a completing job counts with its base state too.
     #[n(2)]
     pub states: Vec<JobState>,
     /// Partitions.
     #[n(3)]
+    #[valid(max_items = QUERY_ITEMS_MAX)]
     pub partitions: Vec<String>,
     /// Only records that have not ended, or whose nodes are still being cleaned.
     #[n(4)]
@@ -245,6 +256,18 @@ pub enum Response {
     #[n(201)]
     Done,
 }
+
+/// A node's agent takes a welcome and refusals from the controller; all else is for commands, which trust theirs.
+impl Validate for Response {
+    fn validate_within(&self, bounds: &Bounds) -> Result<(), Invalid> {
+        match self {
+            Response::Welcome(welcome) => welcome.validate_within(bounds),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Message for Response {}
 
 /// What sacctmgr keeps, and shares.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
@@ -627,7 +650,7 @@ mod tests {
                 ..WrittenPart::default()
             });
             let bytes = frame::encode(&written);
-            let mut read: Response = frame::decode_in(&bytes[4..], &mut reads).unwrap();
+            let mut read = frame::decode_answer(&bytes[4..], &mut reads).unwrap();
             if let Response::Jobs(part) = &mut read {
                 part.jobs = std::mem::take(&mut part.jobs).into_jobs().into();
             }

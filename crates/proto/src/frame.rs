@@ -1,7 +1,12 @@
 //! Frames over blocking streams; daemons do the same over their asynchronous ones with [`encode`] and [`Frames`].
 
+use crate::client::Response;
+use crate::shape::{self, ShapeError};
 use minicbor::{Decode, Encode};
-use muster_core::limits::FRAME_BYTES_MAX;
+use muster_core::limits::{FRAME_BYTES_MAX, FRAME_ITEMS_MAX};
+use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::shared_spec::SpecCodec;
+use muster_core::validate::{Fault, Invalid, Validate};
 use std::io::{self, Read, Write};
 
 /// A message as a frame: length and CBOR.
@@ -34,38 +39,131 @@ fn append<T: Encode<()>>(message: &T, out: &mut Vec<u8>, at: usize) {
     out[at..at + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// The length that a frame's first four bytes announce.
+/// A message that travels in frames of its own. Every daemon decodes with [`decode`], which takes nothing else, so no
+/// message reaches one that was not validated.
+pub trait Message: Validate {
+    /// Bytes of the longest frame.
+    const BYTES_MAX: usize = FRAME_BYTES_MAX;
+    /// CBOR items of the largest frame.
+    const ITEMS_MAX: usize = FRAME_ITEMS_MAX;
+}
+
+/// Why a frame was refused. The I/O errors of this module carry it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// It is longer than a message of its type may be.
+    #[error("a frame of {bytes} bytes was announced; at most {most} are allowed")]
+    TooLong {
+        /// As announced.
+        bytes: usize,
+        /// The longest.
+        most: usize,
+    },
+    /// Its form is not that of any message.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// It is no message of the type.
+    #[error("{0}")]
+    Malformed(String),
+    /// It is one, but a value in it is out of bounds.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}
+
+impl FrameError {
+    /// What an error of this module carries.
+    pub fn of(error: &io::Error) -> Option<&FrameError> {
+        error.get_ref()?.downcast_ref()
+    }
+
+    /// What whoever sent it is answered, by the error that [`decode`] gave.
+    pub fn refusal_of(error: &io::Error) -> Refusal {
+        match FrameError::of(error) {
+            Some(why) => why.refusal(),
+            None => Refusal::new(RefusalCode::ProtocolError, error.to_string()),
+        }
+    }
+
+    fn refusal(&self) -> Refusal {
+        let (code, detail) = match self {
+            FrameError::Invalid(invalid) => {
+                let code = match invalid.fault {
+                    Fault::TooLong { .. } | Fault::TooMany { .. } => RefusalCode::TooLong,
+                    Fault::Nul | Fault::OutOfRange { .. } | Fault::Malformed(_) => {
+                        RefusalCode::InvalidValue
+                    }
+                };
+                (code, invalid.to_string())
+            }
+            FrameError::TooLong { .. } => (RefusalCode::TooLong, self.to_string()),
+            FrameError::Shape(_) | FrameError::Malformed(_) => (
+                RefusalCode::ProtocolError,
+                format!("the request cannot be understood: {self}"),
+            ),
+        };
+        Refusal::new(code, detail)
+    }
+}
+
+impl From<FrameError> for io::Error {
+    fn from(error: FrameError) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, error)
+    }
+}
+
+/// The length that the first four bytes of a message's frame announce.
+///
+/// # Errors
+/// `InvalidData` when it is over [`Message::BYTES_MAX`]: nothing of it need be read.
+pub fn length_of<T: Message>(header: [u8; 4]) -> io::Result<usize> {
+    length_within(header, T::BYTES_MAX)
+}
+
+/// The length that a frame's first four bytes announce, whatever message it is.
 ///
 /// # Errors
 /// `InvalidData` when it is over [`FRAME_BYTES_MAX`], which no peer of ours sends.
 pub fn length(header: [u8; 4]) -> io::Result<usize> {
-    let length = u32::from_be_bytes(header) as usize;
-    if length > FRAME_BYTES_MAX {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!(
-                "a frame of {length} bytes was announced; at most {FRAME_BYTES_MAX} are allowed"
-            ),
-        ));
+    length_within(header, FRAME_BYTES_MAX)
+}
+
+fn length_within(header: [u8; 4], most: usize) -> io::Result<usize> {
+    let bytes = u32::from_be_bytes(header) as usize;
+    if bytes > most {
+        return Err(FrameError::TooLong { bytes, most }.into());
     }
-    Ok(length)
+    Ok(bytes)
 }
 
-/// Decodes the body of a frame.
+/// Decodes the body of a frame and validates what is in it.
 ///
 /// # Errors
-/// `InvalidData` when it is not the CBOR that the type expects.
-pub fn decode<'b, T: Decode<'b, ()>>(body: &'b [u8]) -> io::Result<T> {
-    decode_in(body, &mut ())
+/// `InvalidData` with a [`FrameError`].
+pub fn decode<'b, T: Decode<'b, ()> + Message>(body: &'b [u8]) -> io::Result<T> {
+    Ok(decode_message(body)?)
 }
 
-/// Decodes the body of a frame in a context.
+fn decode_message<'b, T: Decode<'b, ()> + Message>(body: &'b [u8]) -> Result<T, FrameError> {
+    if body.len() > T::BYTES_MAX {
+        let (bytes, most) = (body.len(), T::BYTES_MAX);
+        return Err(FrameError::TooLong { bytes, most });
+    }
+    // Decoding follows the nesting with its stack, and makes room for each item.
+    shape::check(body, T::ITEMS_MAX)?;
+    let malformed = |e: minicbor::decode::Error| FrameError::Malformed(e.to_string());
+    let message: T = minicbor::decode(body).map_err(malformed)?;
+    message.validate()?;
+    Ok(message)
+}
+
+/// Decodes what the controller answers a command. Commands trust their controller, so this is neither measured nor
+/// validated: listings are long.
 ///
 /// # Errors
-/// See [`decode`].
-pub fn decode_in<'b, C, T: Decode<'b, C>>(body: &'b [u8], context: &mut C) -> io::Result<T> {
-    minicbor::decode_with(body, context)
-        .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))
+/// `InvalidData` when it is no answer.
+pub fn decode_answer<C: SpecCodec>(body: &[u8], specs: &mut C) -> io::Result<Response> {
+    let malformed = |e: minicbor::decode::Error| FrameError::Malformed(e.to_string());
+    Ok(minicbor::decode_with(body, specs).map_err(malformed)?)
 }
 
 /// Writes one message.
@@ -80,10 +178,10 @@ pub fn write<T: Encode<()>>(stream: &mut impl Write, message: &T) -> io::Result<
 ///
 /// # Errors
 /// `UnexpectedEof` when the peer closed; `InvalidData` when the frame is not the type; what the stream gives.
-pub fn read<T: for<'b> Decode<'b, ()>>(stream: &mut impl Read) -> io::Result<T> {
+pub fn read<T: for<'b> Decode<'b, ()> + Message>(stream: &mut impl Read) -> io::Result<T> {
     let mut header = [0; 4];
     stream.read_exact(&mut header)?;
-    let mut body = vec![0; length(header)?];
+    let mut body = vec![0; length_of::<T>(header)?];
     stream.read_exact(&mut body)?;
     decode(&body)
 }
@@ -111,13 +209,13 @@ impl Frames {
     /// Takes the next whole frame, if it has come.
     ///
     /// # Errors
-    /// As [`length`] and [`decode`].
-    pub fn take<T: for<'b> Decode<'b, ()>>(&mut self) -> io::Result<Option<T>> {
+    /// As [`length_of`] and [`decode`].
+    pub fn take<T: for<'b> Decode<'b, ()> + Message>(&mut self) -> io::Result<Option<T>> {
         let rest = &self.bytes[self.at..];
         let Some(header) = rest.first_chunk::<4>() else {
             return Ok(None);
         };
-        let end = 4 + length(*header)?;
+        let end = 4 + length_of::<T>(*header)?;
         let Some(body) = rest.get(4..end) else {
             return Ok(None);
         };

@@ -10,8 +10,11 @@ pub mod acct;
 pub mod client;
 pub mod frame;
 pub mod node;
+mod shape;
 pub mod step;
 pub mod told;
+
+pub use shape::ShapeError;
 
 /// Version of the protocol, sent with every request. A peer that is older than [`OLDEST_PROTOCOL`] is refused by name.
 pub const PROTOCOL: u32 = 1;

@@ -4,6 +4,7 @@
 //! Orders are idempotent by attempt number. Reports carry a sequence number and are repeated after a reconnection
 //! until the controller acknowledges them, which it does once their events are durable.
 
+use crate::frame::Message;
 use crate::told::ToldAllocation;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -12,14 +13,16 @@ use muster_core::effect::TerminateReason;
 use muster_core::het::HetComponent;
 use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
 use muster_core::job::{ArrayRole, ExitStatus, Step, StepEnd};
+use muster_core::limits::{HOSTLIST_BYTES_MAX, NOTE_BYTES_MAX, REQUEST_BYTES_MAX};
 use muster_core::node::NodeInfo;
 use muster_core::spec::JobSpec;
 use muster_core::state::ArrayInfo;
 use muster_core::time::{TimeLimit, Timestamp};
+use muster_core::validate::Validate;
 use std::sync::Arc;
 
 /// First message of an agent.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct NodeHello {
     /// `NodeName` it serves.
     #[n(0)]
@@ -36,7 +39,7 @@ pub struct NodeHello {
 }
 
 /// The controller's answer to a [`NodeHello`].
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct Welcome {
     /// The controller's public key (X25519). The agent keeps the first it sees for a cluster name and refuses another.
     #[n(0)]
@@ -50,7 +53,7 @@ pub struct Welcome {
 }
 
 /// Settings that reach agents by the stream, so that no file need be the same everywhere.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct NodeSettings {
     /// `KillWait`, seconds.
     #[n(0)]
@@ -146,10 +149,11 @@ pub struct NodeSettings {
 }
 
 /// How tasks are bound where their step does not say.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct CpuBindDefaults {
     /// Hostlists and the `CpuBind` of their nodes: that of a job's nodes counts if it is the same for all.
     #[n(0)]
+    #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
     pub nodes: Vec<(String, String)>,
     /// Partitions and theirs, which counts if the nodes' does not.
     #[n(1)]
@@ -157,7 +161,7 @@ pub struct CpuBindDefaults {
 }
 
 /// `JobAcctGatherFrequency` and `JobAcctGatherParams`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct Sampling {
     /// Seconds between samples; 0: none, unless a job asks for them.
     #[n(0)]
@@ -171,7 +175,7 @@ pub struct Sampling {
 }
 
 /// What of a process counts as its memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub enum MemoryCount {
     /// Its resident set.
@@ -187,7 +191,7 @@ pub enum MemoryCount {
 }
 
 /// A program that looks after a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct HealthCheck {
     /// `HealthCheckProgram`.
     #[n(0)]
@@ -201,7 +205,7 @@ pub struct HealthCheck {
 }
 
 /// What mpi.conf says, as far as it has an effect.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct MpiSettings {
     /// `PMIxCliTmpDirBase`.
     #[n(0)]
@@ -260,7 +264,7 @@ impl Default for MpiSettings {
 }
 
 /// Controller to agent.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub enum ToNode {
     /// Orders, sealed: nobody else can have said this, and it is the next that was said on this connection.
     #[n(0)]
@@ -286,8 +290,12 @@ pub enum ToNode {
     Settings(#[n(0)] Box<NodeSettings>),
 }
 
+impl Message for ToNode {}
+
+impl Message for Orders {}
+
 /// A batch of orders for one node.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct Orders {
     /// Cluster and node they are for: an order for another is refused.
     #[n(0)]
@@ -310,7 +318,7 @@ pub struct Orders {
 }
 
 /// One order.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub enum Order {
     /// The node is part of this job from now on; on the first node of a batch job, start its script.
     #[n(0)]
@@ -385,7 +393,7 @@ pub enum Order {
 }
 
 /// A job's right to a share of a node.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct JobGrant {
     /// The job.
     #[n(0)]
@@ -444,7 +452,7 @@ pub struct JobGrant {
 }
 
 /// Agent to controller.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub enum ToCtld {
     /// What happened, numbered.
     #[n(0)]
@@ -461,8 +469,13 @@ pub enum ToCtld {
     },
 }
 
+/// Agents and commands connect alike, so their frames have the same bound.
+impl Message for ToCtld {
+    const BYTES_MAX: usize = REQUEST_BYTES_MAX;
+}
+
 /// A report and its number on this node; numbers ascend over the agent's whole life, restarts included.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct NumberedReport {
     /// The number.
     #[n(0)]
@@ -479,7 +492,8 @@ pub struct NumberedReport {
 }
 
 /// Something that happened to a job on a node.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = NOTE_BYTES_MAX)]
 pub enum Report {
     /// The batch script ended.
     #[n(0)]

@@ -5,17 +5,23 @@
 //! directly: standard streams, signals, exits. The controller hears of steps in batches, from the lead, and nothing
 //! waits for it.
 
+use crate::frame::Message;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{ExitStatus, GresShare, StepEnd, Usage};
+use muster_core::limits::{
+    AGENT_REQUEST_BYTES_MAX, AGENT_REQUEST_ITEMS_MAX, ARGUMENT_BYTES_MAX, HOSTLIST_BYTES_MAX,
+    NOTE_BYTES_MAX, SIGNAL_MAX, SUBMIT_LINE_BYTES_MAX,
+};
 use muster_core::refusal::Refusal;
 use muster_core::spec::{DeviceAsk, ExecContext, GresAsk, MemoryAsk, StdioSpec};
 use muster_core::time::TimeLimit;
+use muster_core::validate::Validate;
 
 /// To an agent's listener, from srun, sstat, scontrol or another agent. One per connection.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub enum AgentRequest {
     /// Make a step. Answered by [`AgentReply::Queued`] any number of times, then `Created` or `Refused`. The
     /// connection stays open while the step runs; when it closes, the step is ended. The job's owner or root.
@@ -74,6 +80,7 @@ pub enum AgentRequest {
         step: StepNo,
         /// Signal number.
         #[n(3)]
+        #[valid(min = 1, max = SIGNAL_MAX)]
         signal: u32,
         /// Addresses of the agents to pass it on to.
         #[n(4)]
@@ -107,8 +114,17 @@ pub enum AgentRequest {
     },
 }
 
+/// What a batch script or a step inherits comes to nodes as the submitter has sent it.
+impl Message for ExecContext {}
+
+impl Message for AgentRequest {
+    const BYTES_MAX: usize = AGENT_REQUEST_BYTES_MAX;
+    const ITEMS_MAX: usize = AGENT_REQUEST_ITEMS_MAX;
+}
+
 /// From an agent.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = NOTE_BYTES_MAX)]
 pub enum AgentReply {
     /// The step waits: text for `srun: Job step creation temporarily disabled, retrying (...)`.
     #[n(0)]
@@ -147,8 +163,11 @@ pub enum AgentReply {
     StepNumber(#[n(0)] u32),
 }
 
+impl Message for AgentReply {}
+
 /// The answer of a node that was asked by another.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
+#[valid(max_bytes = NOTE_BYTES_MAX)]
 pub struct BelowStarted {
     /// As in [`AgentReply::Started`].
     #[n(0)]
@@ -165,7 +184,7 @@ pub struct BelowStarted {
 pub type TaskNumbers = (u32, u32);
 
 /// What srun asks for.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct StepSpec {
     /// The job.
     #[n(0)]
@@ -178,6 +197,7 @@ pub struct StepSpec {
     pub name: String,
     /// Program and arguments.
     #[n(3)]
+    #[valid(max_bytes = ARGUMENT_BYTES_MAX)]
     pub argv: Vec<String>,
     /// Environment, umask and limits of srun.
     #[n(4)]
@@ -202,9 +222,11 @@ pub struct StepSpec {
     pub ntasks_per_node: Option<u32>,
     /// `--nodelist`.
     #[n(11)]
+    #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
     pub nodelist: Option<String>,
     /// `--exclude`.
     #[n(12)]
+    #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
     pub exclude: Option<String>,
     /// `--relative`.
     #[n(13)]
@@ -256,6 +278,7 @@ pub struct StepSpec {
     pub mpi: Option<String>,
     /// The command line, for accounting.
     #[n(29)]
+    #[valid(max_bytes = SUBMIT_LINE_BYTES_MAX)]
     pub submit_line: String,
     /// `--task-prolog`, `--task-epilog`.
     #[n(30)]
@@ -265,6 +288,7 @@ pub struct StepSpec {
     pub task_epilog: Option<String>,
     /// Variables that srun sets itself (`SLURM_LAUNCH_NODE_IPADDR`, `SLURM_SRUN_COMM_HOST`, `SLURM_UMASK`, ...).
     #[n(32)]
+    #[valid(max_bytes = ARGUMENT_BYTES_MAX)]
     pub extra_env: Vec<(String, String)>,
     /// `--input=none`-like per-stream choices are the client's; this says which tasks get standard input: all, none
     /// or one.
@@ -327,7 +351,7 @@ pub struct StepSpec {
 }
 
 /// Whether a program is one of MPI's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 #[cbor(index_only)]
 pub enum ProgramKind {
     /// It may be.
@@ -351,7 +375,7 @@ impl StepSpec {
 }
 
 /// A step in one component of a heterogeneous job.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct HetStep {
     /// The number that the leader's agent gave: the steps of all components have the same.
     #[n(0)]
@@ -365,7 +389,7 @@ pub struct HetStep {
 }
 
 /// Which tasks get srun's standard input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub enum StdinTask {
     /// All of them.
     #[default]
@@ -380,7 +404,7 @@ pub enum StdinTask {
 }
 
 /// A step as it was laid out.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct StepCreated {
     /// Its number.
     #[n(0)]
@@ -393,6 +417,7 @@ pub struct StepCreated {
     pub key: ByteVec,
     /// Hostlist.
     #[n(3)]
+    #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
     pub hostlist: String,
     /// Where the stepds listen for each other, by node of the step; empty when they need not know.
     #[n(4)]
@@ -421,7 +446,7 @@ impl StepCreated {
 }
 
 /// A node of a step.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct StepNode {
     /// Its name.
     #[n(0)]
@@ -435,7 +460,7 @@ pub struct StepNode {
 }
 
 /// One node's part of a step.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct StepLaunch {
     /// The job's key.
     #[n(0)]
@@ -490,7 +515,7 @@ impl StepLaunch {
 }
 
 /// What differs by node in the launch of a step.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct StepShare {
     /// Address of the node's agent.
     #[n(0)]
@@ -507,7 +532,7 @@ pub struct StepShare {
 }
 
 /// srun to stepd.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub enum ToStepd {
     /// First message: the step's key. Tasks are held until it came (or the stepd gives up waiting).
     #[n(0)]
@@ -560,8 +585,10 @@ pub enum ToStepd {
     Adopt,
 }
 
+impl Message for ToStepd {}
+
 /// How a node of a tree is connected.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct Attach {
     /// The step's key.
     #[n(0)]
@@ -578,7 +605,8 @@ pub struct Attach {
 }
 
 /// stepd to srun.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = NOTE_BYTES_MAX)]
 pub enum FromStepd {
     /// Tasks run: process ids by local number.
     #[n(0)]
@@ -676,3 +704,5 @@ pub enum FromStepd {
     #[n(17)]
     Created(#[n(0)] Box<StepCreated>),
 }
+
+impl Message for FromStepd {}

@@ -2,7 +2,7 @@
 //! handed out.
 
 use minicbor::Decode;
-use muster_proto::frame;
+use muster_proto::frame::{self, Message};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use std::io;
@@ -62,12 +62,12 @@ impl Incoming {
     }
 
     /// The next message, if all of it has arrived.
-    pub(super) fn next<T: for<'b> Decode<'b, ()>>(&mut self) -> io::Result<Option<T>> {
+    pub(super) fn next<T: for<'b> Decode<'b, ()> + Message>(&mut self) -> io::Result<Option<T>> {
         let rest = &self.bytes[self.start..];
         let Some(header) = rest.first_chunk::<4>() else {
             return Ok(None);
         };
-        let end = 4 + frame::length(*header)?;
+        let end = 4 + frame::length_of::<T>(*header)?;
         let Some(body) = rest.get(4..end) else {
             return Ok(None);
         };

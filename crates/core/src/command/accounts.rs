@@ -1,10 +1,11 @@
 //! What sacctmgr asks for.
 
 use crate::account_limits::LimitAsk;
+use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 
 /// What sacctmgr asks for: an edit of the entities of these names.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct AccountsEdit {
     /// Accounts, users or QOS.
     #[n(0)]
@@ -15,7 +16,7 @@ pub struct AccountsEdit {
 }
 
 /// Edits of accounting. Empty texts and lists change nothing, or stand for all.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub enum AccountsAsk {
     /// `add account`.
     #[n(0)]
@@ -121,7 +122,7 @@ pub enum AccountsAsk {
 }
 
 /// Workload characterization keys that a user is to have.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct WckeysAsk {
     /// `DefaultWCKey`; empty clears.
     #[n(0)]
@@ -132,7 +133,7 @@ pub struct WckeysAsk {
 }
 
 /// What an association is to set; `Some(None)` clears.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct TermsAsk {
     /// `Fairshare`.
     #[n(0)]
@@ -153,7 +154,7 @@ pub struct TermsAsk {
 }
 
 /// What a QOS is to set.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct QosAsk {
     /// `Description`.
     #[n(0)]

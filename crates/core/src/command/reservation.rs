@@ -1,12 +1,14 @@
 //! What is asked about reservations.
 
+use crate::limits::HOSTLIST_BYTES_MAX;
 use crate::reservation::Flags;
 use crate::time::{TimeLimit, Timestamp};
+use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 
 /// Fields of `scontrol create reservation` and `scontrol update reservation` that were given. Times are read by the
 /// client, which knows the user's zone.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct ReservationAsk {
     /// `ReservationName`; made up for a new one if absent.
     #[n(0)]
@@ -22,6 +24,7 @@ pub struct ReservationAsk {
     pub duration: Option<TimeLimit>,
     /// `Nodes`: a hostlist or `ALL`; empty takes the naming back.
     #[n(4)]
+    #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
     pub nodes: Option<String>,
     /// `NodeCnt`.
     #[n(5)]
@@ -74,7 +77,7 @@ pub struct ReservationAsk {
 }
 
 /// A list of names as reservations take it: all anew, or some more or fewer.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 pub enum NameList {
     /// `Users=a,b`.
     #[n(0)]

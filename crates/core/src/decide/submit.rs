@@ -9,7 +9,8 @@ use crate::ids::{BlobId, JobId};
 use crate::job::{ArrayRole, Hold, Job, Reason};
 use crate::licenses;
 use crate::limits::{
-    CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, NAME_BYTES_MAX, SCRIPT_BYTES_MAX, TEXT_BYTES_MAX,
+    CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, NAME_BYTES_MAX, SCRIPT_BYTES_MAX, SIGNAL_MAX,
+    TEXT_BYTES_MAX,
 };
 use crate::refusal::{Refusal, RefusalCode};
 use crate::spec::{JobKind, JobSpec, MemoryAsk, Owner};
@@ -17,9 +18,6 @@ use crate::state::State;
 use crate::time::{TimeLimit, Timestamp};
 use minicbor::bytes::ByteVec;
 use std::sync::Arc;
-
-/// Highest signal number on Linux.
-const SIGNAL_MAX: u32 = 64;
 
 /// Accepts a job or refuses it.
 pub(super) fn submit(

@@ -4,14 +4,16 @@ use super::shares;
 use crate::cpuset::CpuSet;
 use crate::gpu_parts::PartedGpu;
 use crate::ids::NodeIdx;
+use crate::limits::HOSTLIST_BYTES_MAX;
 use crate::time::Timestamp;
+use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 
 /// One, in millionths.
 pub const MILLION: u64 = 1_000_000;
 
 /// Resources given to a job.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct Allocation {
     /// One entry per node, in node order; the first leads (runs the batch script and makes the steps).
     #[n(0)]
@@ -25,6 +27,7 @@ pub struct Allocation {
     pub exclusive: bool,
     /// Node names as a hostlist, made once, shown often.
     #[n(3)]
+    #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
     pub hostlist: String,
     /// Tasks over all nodes.
     #[n(4)]
@@ -78,7 +81,7 @@ impl Allocation {
 }
 
 /// A job's share of one node.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub struct NodeShare {
     /// The node.
     #[n(0)]
@@ -101,7 +104,7 @@ pub struct NodeShare {
 }
 
 /// Instances of a generic resource given to a job on one node.
-#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct GresShare {
     /// `gpu`.
     #[n(0)]
@@ -132,7 +135,7 @@ pub struct GresShare {
 }
 
 /// `Flags` of gres.conf: the variables that tell programs which GPUs they have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 #[cbor(transparent)]
 pub struct GpuEnv(#[n(0)] pub u32);
 

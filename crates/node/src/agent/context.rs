@@ -36,7 +36,7 @@ impl Contexts {
         if let Some(known) = self.0.get(&id) {
             return Ok(Rc::clone(known));
         }
-        let context: ExecContext = minicbor::decode(bytes)
+        let context: ExecContext = muster_proto::frame::decode(bytes)
             .map_err(|e| format!("the execution context cannot be read: {e}"))?;
         let prepared = Rc::new(prepare(context));
         self.0.insert(id, Rc::clone(&prepared));

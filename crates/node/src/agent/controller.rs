@@ -7,7 +7,7 @@ use crate::sys;
 use anyhow::{Context as _, bail, ensure};
 use minicbor::bytes::ByteVec;
 use muster_proto::client::Response;
-use muster_proto::frame::Frames;
+use muster_proto::frame::{self, Frames, Message};
 use muster_proto::node::{Orders, ToNode, Welcome};
 use muster_trust::{Between, KEY, KeyPair, Session};
 use std::io::Write as _;
@@ -95,7 +95,9 @@ async fn session(
     bail!("{}: the connection ended: {ended}", socket.display())
 }
 
-async fn read_one<T: for<'b> minicbor::Decode<'b, ()>>(link: &Socket) -> anyhow::Result<T> {
+async fn read_one<T: for<'b> minicbor::Decode<'b, ()> + Message>(
+    link: &Socket,
+) -> anyhow::Result<T> {
     let mut frames = Frames::default();
     let mut byte = [0; 1];
     // Byte by byte, so that nothing of what follows is taken; it is one short message per connection.
@@ -163,7 +165,7 @@ fn open(
     seal: &[u8],
 ) -> anyhow::Result<Orders> {
     session.check(bytes, seal)?;
-    let orders: Orders = minicbor::decode(bytes).context("the orders cannot be read")?;
+    let orders: Orders = frame::decode(bytes).context("the orders cannot be read")?;
     ensure!(
         orders.cluster == options.cluster && orders.node == options.name,
         "they are for node '{}' of cluster '{}'",
@@ -185,7 +187,7 @@ impl super::Agent {
             present: self.jobs.iter().map(|(run, _)| run).collect(),
             key,
         };
-        muster_proto::frame::encode(&Request {
+        frame::encode(&Request {
             version: muster_proto::PROTOCOL,
             body: RequestBody::NodeHello(Box::new(hello)),
         })

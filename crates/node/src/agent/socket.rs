@@ -4,7 +4,7 @@
 
 use crate::descriptors::{self, WithOrder};
 use crate::sys;
-use muster_proto::frame::Frames;
+use muster_proto::frame::{Frames, Message};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -157,7 +157,7 @@ pub(super) fn spawn_writer(socket: Socket) -> super::Outlet {
 }
 
 /// Hands on every frame that comes, until the stream ends; gives why it did.
-pub(super) async fn read_frames<T: for<'b> minicbor::Decode<'b, ()>>(
+pub(super) async fn read_frames<T: for<'b> minicbor::Decode<'b, ()> + Message>(
     socket: Socket,
     mut take: impl FnMut(T),
 ) -> String {

@@ -9,7 +9,10 @@ use muster_core::cpuset::CpuSet;
 use muster_core::environment::Environment;
 use muster_core::ids::{Attempt, BlobId, JobId, StepNo};
 use muster_core::job::{StepEnd, Usage};
+use muster_core::limits::FRAME_BYTES_MAX;
 use muster_core::time::Timestamp;
+use muster_core::validate::Validate;
+use muster_proto::frame::Message;
 use muster_proto::step::StepLaunch;
 
 /// One launch of a job: attempts are never launched twice.
@@ -19,7 +22,8 @@ pub(crate) type Run = (JobId, Attempt);
 pub(crate) type Process = (u32, StepNo, Option<(u32, u32)>);
 
 /// Agent to shim.
-#[derive(Clone, Debug, Encode, Decode)]
+#[derive(Clone, Debug, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) enum ToShim {
     /// The agent is here: answered by [`FromShim::State`], then by every outcome that was not forgotten.
     #[n(0)]
@@ -217,8 +221,11 @@ pub(crate) enum ToShim {
     },
 }
 
+impl Message for ToShim {}
+
 /// A batch script to start.
-#[derive(Clone, Debug, Encode, Decode)]
+#[derive(Clone, Debug, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) struct Launch {
     /// The job.
     #[n(0)]
@@ -271,7 +278,8 @@ pub(crate) struct Launch {
 }
 
 /// Programs of the site around a job: none of them is the user's.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) struct Around {
     /// Run before anything of the job; if one fails, the job does not start.
     #[n(0)]
@@ -291,7 +299,8 @@ pub(crate) struct Around {
 }
 
 /// An identity to run processes under.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) struct User {
     /// User id.
     #[n(0)]
@@ -308,7 +317,8 @@ pub(crate) struct User {
 }
 
 /// A step daemon to start.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) struct StepOrder {
     /// The job.
     #[n(0)]
@@ -354,7 +364,8 @@ pub(crate) struct StepOrder {
 }
 
 /// Where the tasks of a step on one node may run, by the kernel's numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) struct TaskBinding {
     /// CPUs by local task; empty leaves them as they are.
     #[n(0)]
@@ -382,7 +393,8 @@ pub(crate) struct TaskBinding {
 }
 
 /// `--mem-bind` for the tasks of a step on one node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) struct MemoryPolicy {
     /// What the verbose line says after `mem-bind`.
     #[n(0)]
@@ -405,7 +417,8 @@ pub(crate) struct MemoryPolicy {
 }
 
 /// What the PMIx host of a step needs beyond the launch.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) struct PmixOrder {
     /// Name space: unique in the cluster.
     #[n(0)]
@@ -463,7 +476,8 @@ pub(crate) struct PmixOrder {
 }
 
 /// What mpi.conf says of UCX, where step daemons' hosts are to use it.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) struct UcxOrder {
     /// `PMIxNetDevicesUCX`.
     #[n(0)]
@@ -474,7 +488,8 @@ pub(crate) struct UcxOrder {
 }
 
 /// Shim to agent.
-#[derive(Clone, Debug, Encode, Decode)]
+#[derive(Clone, Debug, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) enum FromShim {
     /// All it knows.
     #[n(0)]
@@ -613,8 +628,11 @@ pub(crate) enum FromShim {
     },
 }
 
+impl Message for FromShim {}
+
 /// A job that the shim knows.
-#[derive(Clone, Debug, Encode, Decode)]
+#[derive(Clone, Debug, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) struct Known {
     /// Which.
     #[n(0)]

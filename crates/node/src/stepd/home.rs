@@ -12,7 +12,9 @@ use crate::sys;
 use minicbor::{Decode, Encode};
 use muster_core::ids::StepNo;
 use muster_core::job::StepEnd;
-use muster_proto::frame::{self, Frames};
+use muster_core::limits::FRAME_BYTES_MAX;
+use muster_core::validate::Validate;
+use muster_proto::frame::{self, Frames, Message};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::collections::VecDeque;
@@ -23,7 +25,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// What the shim has to say to a step daemon. Both are of one process, so nothing here outlives a version.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) enum Control {
     /// A line for the standard error of the step, told to all of its daemons.
     #[n(0)]
@@ -49,8 +52,11 @@ pub(crate) enum Control {
     Recall,
 }
 
+impl Message for Control {}
+
 /// What a step daemon says to the shim, and to the agent.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) enum Told {
     /// This step has ended; there may be another.
     #[n(0)]
@@ -66,8 +72,11 @@ pub(crate) enum Told {
     Released,
 }
 
+impl Message for Told {}
+
 /// What a daemon runs, for a shim that may never have heard of it.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) struct Running {
     /// The job.
     #[n(0)]
@@ -87,7 +96,8 @@ pub(crate) struct Running {
 }
 
 /// Another step of the job.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) struct NextStep {
     /// What to run.
     #[n(0)]

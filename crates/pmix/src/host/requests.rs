@@ -360,13 +360,13 @@ impl Host {
             .filter_map(|p| minicbor::decode(p).ok())
             .collect();
         let number = parts.iter().map(|(n, _)| *n).max().unwrap_or(0);
-        self.next_group = self.next_group.max(number + 1);
+        self.next_group = self.next_group.max(number.saturating_add(1));
         let mut infos = Infos::new(self.library);
         if wants_id {
             // Open MPI takes numbers from the top for itself.
             infos.add(
                 "pmix.grp.ctxid",
-                Value::Size(usize::try_from(number + 1).unwrap_or(1)),
+                Value::Size(usize::try_from(number.saturating_add(1)).unwrap_or(1)),
             );
         }
         let data: Vec<u8> = parts.iter().flat_map(|(_, d)| d.iter().copied()).collect();

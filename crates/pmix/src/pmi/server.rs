@@ -6,6 +6,9 @@ use super::protocol::{Dialect, Request, Talk, mapping};
 use super::spawn::{Asked, Origin};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+use muster_core::limits::FRAME_BYTES_MAX;
+use muster_core::validate::Validate;
+use muster_proto::frame::{self, Message};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Limits of PMI-1 that tasks are told.
@@ -50,7 +53,7 @@ pub(crate) enum Order {
 }
 
 /// A question about a name; its asker is a local task.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub(crate) struct Name {
     /// The local task that asks.
     #[n(0)]
@@ -64,7 +67,7 @@ pub(crate) struct Name {
 }
 
 /// What is asked of a name.
-#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub(crate) enum NameAsk {
     /// It stands for this port.
     #[n(0)]
@@ -78,8 +81,11 @@ pub(crate) enum NameAsk {
 }
 
 /// What tasks of one node have put.
-#[derive(Debug, Default, Encode, Decode)]
+#[derive(Debug, Default, Encode, Decode, Validate)]
+#[valid(max_bytes = FRAME_BYTES_MAX)]
 struct Puts(#[n(0)] Vec<(String, String)>);
+
+impl Message for Puts {}
 
 /// A task's end of a socket.
 #[derive(Debug, Default)]
@@ -381,7 +387,7 @@ impl Server {
     /// All nodes have come: what they have put, in any order.
     pub(crate) fn fenced(&mut self, parts: &[ByteVec]) {
         for part in parts {
-            if let Ok(Puts(puts)) = minicbor::decode(part) {
+            if let Ok(Puts(puts)) = frame::decode(part) {
                 self.table.extend(puts);
             }
         }

@@ -122,7 +122,7 @@ fn listed(state: &State, rows: Option<&Rows>, filter: &JobFilter) -> Vec<Job> {
         rows,
         filter,
         None,
-        &mut |bytes| match frame::decode_in(&bytes[4..], &mut specs).unwrap() {
+        &mut |bytes| match frame::decode_answer(&bytes[4..], &mut specs).unwrap() {
             Response::Jobs(part) => jobs.extend(part.jobs.into_jobs()),
             other => panic!("{other:?}"),
         },

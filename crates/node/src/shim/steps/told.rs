@@ -7,12 +7,13 @@ use minicbor::bytes::ByteSlice;
 use minicbor::decode::{Decode, Decoder, Error};
 use muster_core::ids::StepNo;
 use muster_core::job::StepEnd;
-use muster_proto::frame::{self, Frames};
+use muster_core::validate::{Bounds, Invalid, Validate};
+use muster_proto::frame::{self, Frames, Message};
 use std::path::PathBuf;
 use std::rc::Rc;
 
 /// [`crate::stepd::Told`].
-#[derive(Debug, minicbor::Decode)]
+#[derive(Debug, minicbor::Decode, Validate)]
 pub(super) enum Heard<'b> {
     #[n(0)]
     Ended(#[n(0)] StepNo, #[b(1)] Raw<'b>),
@@ -32,8 +33,10 @@ impl<'b> Heard<'b> {
     }
 }
 
+impl Message for Heard<'_> {}
+
 /// [`crate::stepd::Running`] of a step that was taken.
-#[derive(Debug, minicbor::Decode)]
+#[derive(Debug, minicbor::Decode, Validate)]
 pub(super) struct Taken<'b> {
     #[n(0)]
     pub(super) run: Run,
@@ -56,6 +59,13 @@ impl<'b, C> Decode<'b, C> for Raw<'b> {
         let from = d.position();
         d.skip()?;
         Ok(Raw(&d.input()[from..d.position()]))
+    }
+}
+
+/// It is kept and passed on; who looks into it decodes and validates it.
+impl Validate for Raw<'_> {
+    fn validate_within(&self, _: &Bounds) -> Result<(), Invalid> {
+        Ok(())
     }
 }
 
