@@ -4,7 +4,10 @@
 
 pub(crate) mod bare;
 pub(crate) mod here;
+mod identity;
 pub(crate) mod nursery;
+
+pub(crate) use identity::{become_user, refuse_privileges, set_undumpable};
 
 use muster_core::cpuset::CpuSet;
 use muster_core::limits::NODE_CPUS_MAX;
@@ -237,6 +240,23 @@ pub(crate) fn exec(
     nix::errno::Errno::last()
 }
 
+/// Executes a program. Gives the error if that fails; allocates nothing.
+pub(crate) fn exec_as(
+    program: &CStr,
+    words: &Words<'_>,
+    environment: &Words<'_>,
+) -> nix::errno::Errno {
+    // SAFETY: both lists end in null and lead to strings that end in NUL and outlive the call.
+    unsafe {
+        libc::execve(
+            program.as_ptr(),
+            words.pointers.as_ptr(),
+            environment.pointers.as_ptr(),
+        )
+    };
+    nix::errno::Errno::last()
+}
+
 /// Ends the process without running destructors or exit handlers: for forked children.
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: _exit(2) has no preconditions.
@@ -317,6 +337,24 @@ pub(crate) fn close_from(first: u32) {
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
 }
 
+/// Makes these descriptors 3 and up, inherited across exec, and closes all others but the standard ones: for forked
+/// children.
+pub(crate) fn keep_only(kept: &[RawFd]) -> io::Result<()> {
+    // Above what is open, so that none overwrites another; then down to fixed numbers.
+    let high: io::Result<Vec<RawFd>> = kept.iter().map(|fd| dup_high(*fd)).collect();
+    for (target, fd) in (3..).zip(high?) {
+        dup_to(fd, target)?;
+    }
+    close_from(3 + u32::try_from(kept.len()).unwrap_or(0));
+    Ok(())
+}
+
+/// Whether a descriptor of this number is open.
+pub(crate) fn is_open(fd: RawFd) -> bool {
+    // SAFETY: fcntl(F_GETFD) touches no memory.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
+}
+
 /// Takes ownership of a descriptor by its number.
 pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
     // SAFETY: the callers have just put a descriptor at this number with `dup_to` and own it alone.
@@ -358,16 +396,6 @@ pub(crate) fn set_soft_limit(resource: u32, soft: u64) -> io::Result<()> {
     limit.rlim_cur = soft;
     // SAFETY: the pointer leads to a live local.
     check(unsafe { libc::setrlimit(resource, &raw const limit) }).map(drop)
-}
-
-/// Gives up root: groups, group and user, for good.
-pub(crate) fn become_user(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
-    // SAFETY: the pointer and length describe a live slice.
-    check(unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;
-    // SAFETY: these calls take plain numbers.
-    check(unsafe { libc::setresgid(gid, gid, gid) })?;
-    // SAFETY: as above.
-    check(unsafe { libc::setresuid(uid, uid, uid) }).map(drop)
 }
 
 /// Sets every signal that is not at its default to it, and blocks none.
@@ -449,12 +477,6 @@ pub(crate) fn block_signals() {
         libc::sigfillset(&raw mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
     }
-}
-
-/// Sets an environment variable of this process, which must have one thread.
-pub(crate) fn set_variable(name: &str, value: &str) {
-    // SAFETY: the callers are freshly forked and have one thread, so nobody reads the environment meanwhile.
-    unsafe { std::env::set_var(name, value) };
 }
 
 /// Lets sleeps of this process, and of what comes of it, end late by so much.

@@ -5,6 +5,7 @@
 mod batch;
 mod binding;
 mod cluster;
+mod containment;
 mod control;
 mod emulate;
 mod faults;

@@ -20,6 +20,9 @@ fn main() -> ExitCode {
     if name.ends_with(SHIM_NAME) {
         return muster_node::shim_main(args);
     }
+    if name.ends_with(muster_node::HOST_NAME) {
+        return muster_node::pmix_host_main();
+    }
     let args: Vec<String> = args.collect();
     if args.first().is_some_and(|a| a == "agent") {
         return agent(&args[1..]);
