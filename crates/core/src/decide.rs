@@ -191,12 +191,8 @@ fn user(
         UserCommand::UpdateNodes { nodes, update } => {
             update_nodes::update(draft, identity, nodes, update)
         }
-        UserCommand::UpdatePartition { name, pairs } => {
-            partition::update(draft, name, pairs)
-        }
-        UserCommand::CreatePartition { name, pairs } => {
-            partition::create(draft, name, pairs)
-        }
+        UserCommand::UpdatePartition { name, pairs } => partition::update(draft, name, pairs),
+        UserCommand::CreatePartition { name, pairs } => partition::create(draft, name, pairs),
         UserCommand::DeletePartition { name } => partition::delete(draft, name),
         UserCommand::Reboot {
             nodes,

@@ -3,6 +3,7 @@
 //! request, so that a change of `AdminLevel` or of a coordinator counts at once. What of others is shown to whom
 //! (`PrivateData`) is in [`privacy`].
 
+pub mod audit;
 pub mod privacy;
 mod table;
 

@@ -60,10 +60,7 @@ pub(super) fn create(
 }
 
 /// Removes a partition that no job is in.
-pub(super) fn delete(
-    draft: &mut Draft<'_>,
-    name: &str,
-) -> Result<Option<Reply>, Refusal> {
+pub(super) fn delete(draft: &mut Draft<'_>, name: &str) -> Result<Option<Reply>, Refusal> {
     let state = draft.state;
     if state.partition(name).is_none() {
         return Err(Refusal::new(

@@ -79,10 +79,7 @@ fn ask(draft: &mut Draft<'_>, uid: u32, idx: NodeIdx, wish: &Wish<'_>) {
 }
 
 /// Takes it back; a node that was drained for it is in service again.
-pub(super) fn cancel(
-    draft: &mut Draft<'_>,
-    nodes: &str,
-) -> Result<Option<Reply>, Refusal> {
+pub(super) fn cancel(draft: &mut Draft<'_>, nodes: &str) -> Result<Option<Reply>, Refusal> {
     let nodes = update_nodes::known(draft, nodes)?;
     let asked = |idx: &NodeIdx| draft.node(*idx).is_some_and(|n| n.reboot.is_some());
     if !nodes.iter().any(asked) {

@@ -2,8 +2,8 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
-use super::target::{self, Item};
 use super::het;
+use super::target::{self, Item};
 use crate::command::{Identity, JobTarget, Reply};
 use crate::event::{Event, JobChange};
 use crate::job::{ArrayRole, Job, Reason};

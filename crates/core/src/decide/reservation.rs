@@ -113,10 +113,7 @@ pub(super) fn update(
 }
 
 /// Deletes a reservation that nobody uses or asks for.
-pub(super) fn delete(
-    draft: &mut Draft<'_>,
-    name: &str,
-) -> Result<Option<Reply>, Refusal> {
+pub(super) fn delete(draft: &mut Draft<'_>, name: &str) -> Result<Option<Reply>, Refusal> {
     find(draft.state, name)?;
     if let Some(job) = draft
         .state

@@ -11,10 +11,7 @@ use crate::refusal::{Refusal, RefusalCode};
 use crate::transition::Phase;
 
 /// `scontrol suspend`.
-pub(super) fn suspend(
-    draft: &mut Draft<'_>,
-    target: &JobTarget,
-) -> Result<Option<Reply>, Refusal> {
+pub(super) fn suspend(draft: &mut Draft<'_>, target: &JobTarget) -> Result<Option<Reply>, Refusal> {
     het::require_whole(draft, target)?;
     let at = draft.now;
     let tally = target::for_each(draft, target, |draft, item| {
@@ -50,10 +47,7 @@ fn waits_for_turn(draft: &Draft<'_>, id: JobId) -> bool {
 }
 
 /// `scontrol resume`.
-pub(super) fn resume(
-    draft: &mut Draft<'_>,
-    target: &JobTarget,
-) -> Result<Option<Reply>, Refusal> {
+pub(super) fn resume(draft: &mut Draft<'_>, target: &JobTarget) -> Result<Option<Reply>, Refusal> {
     het::require_whole(draft, target)?;
     let at = draft.now;
     let tally = target::for_each(draft, target, |draft, item| {

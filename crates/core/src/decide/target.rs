@@ -289,9 +289,7 @@ pub(super) fn by_filter(
             draft
                 .job(*id)
                 .filter(|job| !job.is_over() && matches(draft, job, selection))
-                .is_some_and(|job| {
-                    all || rights::may_job(state, identity, request, job)
-                })
+                .is_some_and(|job| all || rights::may_job(state, identity, request, job))
         })
         .map(Item::Record)
         .collect()

@@ -124,6 +124,16 @@ impl JobScope {
         self.contains(job.spec.owner.uid, job.spec.account_name())
     }
 
+    /// Whether a record of this number, or one of the array of this number, is among them. What is not known is not.
+    pub fn shows(&self, state: &State, id: JobId) -> bool {
+        let tasks = state.arrays.get(&id).into_iter();
+        let ids = [&id]
+            .into_iter()
+            .chain(tasks.flat_map(|info| info.tasks.values()));
+        let mut known = ids.filter_map(|id| state.jobs.get(id));
+        known.any(|job| self.has(job))
+    }
+
     /// The only owner whose jobs are among them, if there is one.
     pub fn only_owner(&self) -> Option<u32> {
         match self {
@@ -186,10 +196,7 @@ pub fn sees_reservation(state: &State, identity: &Identity, reservation: &Reserv
 /// What of accounting someone sees.
 pub fn accounts(state: &State, identity: &Identity, mut all: Accounts) -> Accounts {
     let private = |words| hides(state, identity, words);
-    let (accounts, users) = (
-        private(PrivateData::ACCOUNTS),
-        private(PrivateData::USERS),
-    );
+    let (accounts, users) = (private(PrivateData::ACCOUNTS), private(PrivateData::USERS));
     let usage = private(PrivateData::USAGE) || users;
     if !(accounts || usage) {
         return all;

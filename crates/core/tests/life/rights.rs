@@ -202,10 +202,13 @@ fn commands(waits: JobId, runs: JobId) -> Vec<(Request, UserCommand)> {
         UserCommand::Resume {
             target: target(runs),
         },
-        update(waits, JobUpdate {
-            name: Some("z".into()),
-            ..JobUpdate::default()
-        }),
+        update(
+            waits,
+            JobUpdate {
+                name: Some("z".into()),
+                ..JobUpdate::default()
+            },
+        ),
         UserCommand::UpdateStep {
             target: target(runs),
             step: None,
@@ -276,23 +279,64 @@ fn edits() -> Vec<(Request, UserCommand)> {
     let of = |list: &[&str]| list.iter().map(|a| (*a).to_owned()).collect();
     vec![
         (Request::AddAccounts, edit(&["px"], add_account("optics"))),
-        (Request::ModifyAccounts, edit(&["optics"], modify_account("d", none()))),
-        (Request::ModifyAccountTerms, edit(&["optics"], modify_account("", shares(4)))),
-        (Request::DeleteAccounts, edit(&["optics"], AccountsAsk::DeleteAccounts)),
-        (Request::AddUsers, edit(&["u77"], add_user("optics", "", none()))),
-        (Request::ModifyUserTerms, edit(&["u1000"], modify_user("", "", shares(4)))),
-        (Request::AssociationPriority, edit(&["u1000"], modify_user("", "", priority))),
-        (Request::ModifyUserDefaults, edit(&["u1000"], modify_user("optics", "", none()))),
+        (
+            Request::ModifyAccounts,
+            edit(&["optics"], modify_account("d", none())),
+        ),
+        (
+            Request::ModifyAccountTerms,
+            edit(&["optics"], modify_account("", shares(4))),
+        ),
+        (
+            Request::DeleteAccounts,
+            edit(&["optics"], AccountsAsk::DeleteAccounts),
+        ),
+        (
+            Request::AddUsers,
+            edit(&["u77"], add_user("optics", "", none())),
+        ),
+        (
+            Request::ModifyUserTerms,
+            edit(&["u1000"], modify_user("", "", shares(4))),
+        ),
+        (
+            Request::AssociationPriority,
+            edit(&["u1000"], modify_user("", "", priority)),
+        ),
+        (
+            Request::ModifyUserDefaults,
+            edit(&["u1000"], modify_user("optics", "", none())),
+        ),
         (Request::ModifyUserWckeys, edit(&["u1000"], wckeys)),
-        (Request::SetAdminLevel, edit(&["u1000"], modify_user("", "Operator", none()))),
-        (Request::DeleteUsers, edit(&["u1000"], AccountsAsk::DeleteUsers { accounts: vec![] })),
-        (Request::AddCoordinators, edit(&["u1000"], coordinators(&["optics"]))),
+        (
+            Request::SetAdminLevel,
+            edit(&["u1000"], modify_user("", "Operator", none())),
+        ),
+        (
+            Request::DeleteUsers,
+            edit(&["u1000"], AccountsAsk::DeleteUsers { accounts: vec![] }),
+        ),
+        (
+            Request::AddCoordinators,
+            edit(&["u1000"], coordinators(&["optics"])),
+        ),
         (
             Request::DeleteCoordinators,
-            edit(&["u3"], AccountsAsk::DeleteCoordinators { accounts: of(&["physics"]) }),
+            edit(
+                &["u3"],
+                AccountsAsk::DeleteCoordinators {
+                    accounts: of(&["physics"]),
+                },
+            ),
         ),
-        (Request::EditQos, edit(&["q"], AccountsAsk::AddQos(QosAsk::default()))),
-        (Request::ResetUsage, edit(&["u1000"], AccountsAsk::ResetUsage { accounts: vec![] })),
+        (
+            Request::EditQos,
+            edit(&["q"], AccountsAsk::AddQos(QosAsk::default())),
+        ),
+        (
+            Request::ResetUsage,
+            edit(&["u1000"], AccountsAsk::ResetUsage { accounts: vec![] }),
+        ),
     ]
 }
 
@@ -307,24 +351,89 @@ fn parts(waits: JobId, held: JobId, once: JobId) -> Vec<(Request, UserCommand)> 
         group: "u1000".into(),
     };
     vec![
-        (Request::SubmitForOther, submit(JobSpec { owner: other, ..spec("o") })),
-        (Request::NegativeNice, submit(JobSpec { nice: -1, ..spec("y") })),
-        (Request::SetPriority, submit(JobSpec { priority: Some(u32::MAX), ..spec("y") })),
-        (Request::SiteFactor, submit(JobSpec { site_factor: 5, ..spec("y") })),
-        (Request::AdminComment, submit(JobSpec { shown: shown.clone(), ..spec("y") })),
-        (Request::SiteFactor, with(JobUpdate { site_factor: Some(5), ..JobUpdate::default() })),
-        (Request::AdminComment, with(JobUpdate { shown, ..JobUpdate::default() })),
+        (
+            Request::SubmitForOther,
+            submit(JobSpec {
+                owner: other,
+                ..spec("o")
+            }),
+        ),
+        (
+            Request::NegativeNice,
+            submit(JobSpec {
+                nice: -1,
+                ..spec("y")
+            }),
+        ),
+        (
+            Request::SetPriority,
+            submit(JobSpec {
+                priority: Some(u32::MAX),
+                ..spec("y")
+            }),
+        ),
+        (
+            Request::SiteFactor,
+            submit(JobSpec {
+                site_factor: 5,
+                ..spec("y")
+            }),
+        ),
+        (
+            Request::AdminComment,
+            submit(JobSpec {
+                shown: shown.clone(),
+                ..spec("y")
+            }),
+        ),
+        (
+            Request::SiteFactor,
+            with(JobUpdate {
+                site_factor: Some(5),
+                ..JobUpdate::default()
+            }),
+        ),
+        (
+            Request::AdminComment,
+            with(JobUpdate {
+                shown,
+                ..JobUpdate::default()
+            }),
+        ),
         (
             Request::AdminFields,
-            with(JobUpdate { deadline: Some(Timestamp(i64::MAX / 2)), ..JobUpdate::default() }),
+            with(JobUpdate {
+                deadline: Some(Timestamp(i64::MAX / 2)),
+                ..JobUpdate::default()
+            }),
         ),
-        (Request::RaisePriority, with(JobUpdate { priority: Some(u32::MAX), ..JobUpdate::default() })),
-        (Request::LowerNice, with(JobUpdate { nice: Some(-1), ..JobUpdate::default() })),
+        (
+            Request::RaisePriority,
+            with(JobUpdate {
+                priority: Some(u32::MAX),
+                ..JobUpdate::default()
+            }),
+        ),
+        (
+            Request::LowerNice,
+            with(JobUpdate {
+                nice: Some(-1),
+                ..JobUpdate::default()
+            }),
+        ),
         (
             Request::RaiseTimeLimit,
-            with(JobUpdate { time_limit: Some(TimeLimit::Minutes(11)), ..JobUpdate::default() }),
+            with(JobUpdate {
+                time_limit: Some(TimeLimit::Minutes(11)),
+                ..JobUpdate::default()
+            }),
         ),
-        (Request::HoldAsAdmin, UserCommand::Release { target: target(held) }),
+        (
+            Request::HoldAsAdmin,
+            UserCommand::Release {
+                target: target(held),
+            },
+        ),
         (
             Request::RequeueAnyway,
             UserCommand::Requeue {
@@ -334,10 +443,18 @@ fn parts(waits: JobId, held: JobId, once: JobId) -> Vec<(Request, UserCommand)> 
                 incomplete: false,
             },
         ),
-        (Request::TopAnyway, UserCommand::Top { target: target(waits) }),
+        (
+            Request::TopAnyway,
+            UserCommand::Top {
+                target: target(waits),
+            },
+        ),
         (
             Request::RootOnlyPartition,
-            submit(JobSpec { partitions: vec!["root".into()], ..spec("y") }),
+            submit(JobSpec {
+                partitions: vec!["root".into()],
+                ..spec("y")
+            }),
         ),
     ]
 }
@@ -347,8 +464,12 @@ fn denied(w: &World, uid: u32, request: Request, command: UserCommand) -> bool {
     let decision = decide(&w.state, &Command::User(user(uid), command), w.now);
     let by_right = |code: RefusalCode| match request {
         // Slurm has other words for these.
-        Request::RequeueAnyway => code == RefusalCode::NotRequeuable || code == RefusalCode::AccessDenied,
-        Request::TopAnyway => code == RefusalCode::JobNotRunning || code == RefusalCode::AccessDenied,
+        Request::RequeueAnyway => {
+            code == RefusalCode::NotRequeuable || code == RefusalCode::AccessDenied
+        }
+        Request::TopAnyway => {
+            code == RefusalCode::JobNotRunning || code == RefusalCode::AccessDenied
+        }
         _ => code == RefusalCode::AccessDenied,
     };
     if request == Request::SubmitForOther {
@@ -445,9 +566,7 @@ fn reads_and_requests_to_agents() {
                 (Group::Query | Group::Connection, least) if least.needs_object() => {
                     rights::may_job(&w.state, &user(uid), request, job)
                 }
-                (Group::Query | Group::Connection, _) => {
-                    rights::may(&w.state, &user(uid), request)
-                }
+                (Group::Query | Group::Connection, _) => rights::may(&w.state, &user(uid), request),
                 (Group::Command | Group::Part | Group::Accounts, _) => continue,
             };
             assert_eq!(got, may, "{request:?} by uid {uid}");
@@ -474,9 +593,15 @@ fn a_level_counts_from_the_next_request_on() {
     w.must(0, level("None"));
     assert_eq!(w.refused(STRANGER, hold()), RefusalCode::AccessDenied);
     // Nobody makes himself more than he is.
-    let up = edit(&["u2"], modify_user("", "Administrator", TermsAsk::default()));
+    let up = edit(
+        &["u2"],
+        modify_user("", "Administrator", TermsAsk::default()),
+    );
     assert_eq!(w.refused(OPERATOR, up), RefusalCode::AccessDenied);
-    let new = edit(&["u99"], add_user("chem", "Administrator", TermsAsk::default()));
+    let new = edit(
+        &["u99"],
+        add_user("chem", "Administrator", TermsAsk::default()),
+    );
     assert_eq!(w.refused(OPERATOR, new), RefusalCode::AccessDenied);
     let gone = edit(&["u1"], AccountsAsk::DeleteUsers { accounts: vec![] });
     assert_eq!(w.refused(OPERATOR, gone), RefusalCode::AccessDenied);
@@ -485,7 +610,15 @@ fn a_level_counts_from_the_next_request_on() {
 #[test]
 fn coordinators_stay_within_their_accounts() {
     let (mut w, waits, runs) = world();
-    let strangers = w.try_submit(STRANGER, JobSpec { account: Some("chem".into()), ..spec("s") }).unwrap();
+    let strangers = w
+        .try_submit(
+            STRANGER,
+            JobSpec {
+                account: Some("chem".into()),
+                ..spec("s")
+            },
+        )
+        .unwrap();
     // A filter finds what is theirs, and passes the rest over.
     let all = UserCommand::Cancel {
         selection: JobSelection::default(),
@@ -495,7 +628,12 @@ fn coordinators_stay_within_their_accounts() {
         panic!("{decision:?}");
     };
     assert_eq!((changed, refused.len()), (2, 0));
-    let touched = |id: JobId| decision.events.iter().any(|e| format!("{e:?}").contains(&format!("{id:?}")));
+    let touched = |id: JobId| {
+        decision
+            .events
+            .iter()
+            .any(|e| format!("{e:?}").contains(&format!("{id:?}")))
+    };
     assert!(touched(waits) && touched(runs) && !touched(strangers));
     let denied = [
         // Other accounts, and the one that is theirs as such.
@@ -511,15 +649,32 @@ fn coordinators_stay_within_their_accounts() {
         edit(&["u1000"], modify_user("optics", "", TermsAsk::default())),
     ];
     for command in denied {
-        assert_eq!(w.refused(COORDINATOR, command.clone()), RefusalCode::AccessDenied, "{command:?}");
+        assert_eq!(
+            w.refused(COORDINATOR, command.clone()),
+            RefusalCode::AccessDenied,
+            "{command:?}"
+        );
     }
     // Limits: up to those of the account, and no further.
-    w.must(0, edit(&["physics"], modify_account("", limit("maxjobs", "10"))));
-    w.must(0, edit(&["physics"], modify_account("", limit("maxtres", "cpu=8"))));
-    w.must(COORDINATOR, edit(&["u1000"], modify_user("", "", limit("maxjobs", "10"))));
+    w.must(
+        0,
+        edit(&["physics"], modify_account("", limit("maxjobs", "10"))),
+    );
+    w.must(
+        0,
+        edit(&["physics"], modify_account("", limit("maxtres", "cpu=8"))),
+    );
+    w.must(
+        COORDINATOR,
+        edit(&["u1000"], modify_user("", "", limit("maxjobs", "10"))),
+    );
     for (key, value) in [("maxjobs", "11"), ("maxtres", "cpu=9"), ("maxcpus", "9")] {
         let command = edit(&["u1000"], modify_user("", "", limit(key, value)));
-        assert_eq!(w.refused(COORDINATOR, command), RefusalCode::AccessDenied, "{key}={value}");
+        assert_eq!(
+            w.refused(COORDINATOR, command),
+            RefusalCode::AccessDenied,
+            "{key}={value}"
+        );
     }
     // QOS: those that they have.
     w.must(0, edit(&["high"], AccountsAsk::AddQos(QosAsk::default())));
@@ -528,7 +683,10 @@ fn coordinators_stay_within_their_accounts() {
         ..TermsAsk::default()
     };
     w.must(0, edit(&["physics"], modify_account("", qos("normal"))));
-    w.must(COORDINATOR, edit(&["u1000"], modify_user("", "", qos("normal"))));
+    w.must(
+        COORDINATOR,
+        edit(&["u1000"], modify_user("", "", qos("normal"))),
+    );
     let command = edit(&["u1000"], modify_user("", "", qos("high")));
     assert_eq!(w.refused(COORDINATOR, command), RefusalCode::AccessDenied);
     // With the account the office is gone.
@@ -554,11 +712,20 @@ fn private(words: &str) -> (World, JobId, JobId) {
 
 #[test]
 fn jobs_of_others_are_seen_by_those_who_may() {
-    for (words, hidden) in [("jobs", true), ("accounts,users", false), ("none", false), ("JOBS", true)] {
+    for (words, hidden) in [
+        ("jobs", true),
+        ("accounts,users", false),
+        ("none", false),
+        ("JOBS", true),
+    ] {
         let (w, waits, _) = private(words);
         for uid in CALLERS {
             let sees = JobScope::of(&w.state, &user(uid)).has(w.job(waits));
-            assert_eq!(sees, !hidden || uid != STRANGER, "PrivateData={words}, uid {uid}");
+            assert_eq!(
+                sees,
+                !hidden || uid != STRANGER,
+                "PrivateData={words}, uid {uid}"
+            );
         }
     }
     let (w, waits, _) = private("usage");
@@ -588,12 +755,20 @@ fn what_of_accounting_is_seen() {
         let accounts: Vec<String> = all.accounts.keys().cloned().collect();
         let users: Vec<String> = all.users.keys().cloned().collect();
         let usage: BTreeSet<String> = all.usage.keys().map(|(_, user)| user.clone()).collect();
-        (accounts.join(","), users.join(","), usage.into_iter().collect::<Vec<_>>().join(","))
+        (
+            accounts.join(","),
+            users.join(","),
+            usage.into_iter().collect::<Vec<_>>().join(","),
+        )
     };
     let all = ("chem,optics,physics", "u1,u1000,u2,u3,u5", "u1000");
     let is = |words: &str, uid: u32, (a, b, c): (&str, &str, &str)| {
         let got = names(words, uid);
-        assert_eq!((got.0.as_str(), got.1.as_str(), got.2.as_str()), (a, b, c), "{words} {uid}");
+        assert_eq!(
+            (got.0.as_str(), got.1.as_str(), got.2.as_str()),
+            (a, b, c),
+            "{words} {uid}"
+        );
     };
     for uid in [0, 1, OPERATOR] {
         is("accounts,users,usage", uid, all);
@@ -617,9 +792,18 @@ fn reservations_and_nodes_of_a_cloud() {
         ..Reservation::default()
     };
     for (reservation, seen) in [
-        (of(&["u1000"], &[]), [true, false, false, true, true, true, true]),
-        (of(&[], &["chem"]), [false, true, false, true, true, true, true]),
-        (of(&["u9"], &[]), [false, false, false, true, true, true, true]),
+        (
+            of(&["u1000"], &[]),
+            [true, false, false, true, true, true, true],
+        ),
+        (
+            of(&[], &["chem"]),
+            [false, true, false, true, true, true, true],
+        ),
+        (
+            of(&["u9"], &[]),
+            [false, false, false, true, true, true, true],
+        ),
     ] {
         let got = CALLERS.map(|uid| privacy::sees_reservation(&w.state, &user(uid), &reservation));
         assert_eq!(got, seen, "{reservation:?}");

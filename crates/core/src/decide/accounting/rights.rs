@@ -81,7 +81,11 @@ pub(super) fn check(
             }
             if *terms == TermsAsk::default() {
                 let other = defaults || wckeys.keys.is_some() || !admin_level.is_empty();
-                return if other { Ok(()) } else { asker.require(request) };
+                return if other {
+                    Ok(())
+                } else {
+                    asker.require(request)
+                };
             }
             edit.names.iter().try_for_each(|name| {
                 let of_user = asker.accounts_of(name, accounts);
@@ -139,7 +143,10 @@ impl<'a> Asker<'a> {
         }
         Err(Refusal::new(
             RefusalCode::AccessDenied,
-            format!("{} is no coordinator of account {account}", self.identity.user),
+            format!(
+                "{} is no coordinator of account {account}",
+                self.identity.user
+            ),
         ))
     }
 
@@ -222,7 +229,9 @@ impl<'a> Asker<'a> {
             // They are checked as limits elsewhere.
             let _ = asked.set(ask, false);
         }
-        let above = all.upwards(account).filter_map(|name| all.accounts.get(name));
+        let above = all
+            .upwards(account)
+            .filter_map(|name| all.accounts.get(name));
         let above: Vec<&Limits> = above.map(|account| &account.terms.limits).collect();
         match asked.exceeds(&above) {
             None => Ok(()),
