@@ -323,7 +323,9 @@ mod tests {
         );
         assert!(limits.summary(later + SUMMARY).is_empty());
         // Users who have come and gone are forgotten.
-        (0..30_000).for_each(|uid| drop(limits.admits((uid, true), later + REFILL * uid)));
+        (0..30_000).for_each(|uid| {
+            let _ = limits.admits((uid, true), later + REFILL * uid);
+        });
         assert!(limits.users.len() <= USERS_MAX);
     }
 }
