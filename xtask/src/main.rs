@@ -31,7 +31,7 @@ cargo xtask clients           programs that stand on Slurm, installed from the p
 cargo xtask demo              build, start a cluster here, run jobs on it, show the listings
 cargo xtask early-text        which functions the user commands run, by callgrind, for the linker: run it, and build again,
                               when they have changed much
-cargo xtask generate          docs/compat.md, from the tables that the commands run on
+cargo xtask generate          docs/compat.md and docs/security.md, from the tables that the programs run on
 cargo xtask kill              daemons of a cluster under load are killed in turn, and nothing may be lost:
                               [--rounds N] [--nodes N] [--clients N] [--seed S] [--muster FILE]
 cargo xtask mpi4py            mpi4py's own tests, started by srun and by mpirun over two nodes: [test_NAME ...]

@@ -5,6 +5,7 @@ use crate::binding::BindDefault;
 use crate::node::NodeConfig;
 use crate::order_config::OrderConfig;
 use crate::power::PowerConfig;
+use crate::rights::privacy::PrivateData;
 use crate::run_times::PREDICT;
 use crate::spec::MemoryAsk;
 use crate::time::TimeLimit;
@@ -128,6 +129,10 @@ pub struct ClusterConfig {
     #[n(34)]
     #[cbor(default)]
     pub job_defaults: JobDefaults,
+    /// `PrivateData`.
+    #[n(35)]
+    #[cbor(default)]
+    pub private: PrivateData,
 }
 
 impl Default for ClusterConfig {
@@ -169,6 +174,7 @@ impl Default for ClusterConfig {
             max_batch_requeue: None,
             spec_by_job: false,
             job_defaults: JobDefaults::default(),
+            private: PrivateData::default(),
         }
     }
 }

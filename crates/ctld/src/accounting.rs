@@ -5,9 +5,11 @@ use crate::turns::Turns;
 use log::warn;
 use muster_acct::{Follower, History, StoreError};
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::rights::privacy::JobScope;
 use muster_proto::acct::{AcctJob, AcctQuery, NodeEventQuery};
 use muster_proto::client::{AccountingPart, Response};
 use muster_proto::frame;
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -21,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is asked of the store.
 pub(crate) enum Asked {
-    /// Jobs.
-    Jobs(Box<AcctQuery>),
+    /// Jobs, of those that the user may see.
+    Jobs(Box<AcctQuery>, JobScope),
     /// When nodes were out of service.
     NodeEvents(NodeEventQuery),
 }
@@ -112,7 +114,9 @@ fn serve(mut history: Box<dyn History>, follower: &Follower, inbox: &Receiver<Qu
             let begun = Instant::now();
             match follower.wait_stored(question.position, PATIENCE) {
                 Ok(true) => match &question.query {
-                    Asked::Jobs(query) => reply(history.as_mut(), query, &question.answer),
+                    Asked::Jobs(query, scope) => {
+                        reply(history.as_mut(), query, scope, &question.answer);
+                    }
                     Asked::NodeEvents(query) => {
                         events(history.as_mut(), query, &question.answer);
                     }
@@ -152,20 +156,37 @@ fn events(history: &mut dyn History, query: &NodeEventQuery, answer: &UnboundedS
     let _ = answer.send(frame::encode(&response));
 }
 
-fn reply(history: &mut dyn History, query: &AcctQuery, answer: &UnboundedSender<Vec<u8>>) {
+/// Of private jobs only those are read from the store that the user may see, where one owner has them all; else the
+/// others are left out before a part leaves.
+fn reply(
+    history: &mut dyn History,
+    query: &AcctQuery,
+    scope: &JobScope,
+    answer: &UnboundedSender<Vec<u8>>,
+) {
     let send = |jobs: Vec<AcctJob>, more| {
         let part = AccountingPart {
             jobs,
             more,
             now: crate::writer::now(),
+            withheld: *scope != JobScope::All,
         };
         answer
             .send(frame::encode(&Response::Accounting(Box::new(part))))
             .is_ok()
     };
+    let mut query = Cow::Borrowed(query);
+    if let Some(uid) = scope.only_owner() {
+        if !(query.uids.is_empty() || query.uids.contains(&uid)) {
+            send(Vec::new(), false);
+            return;
+        }
+        query.to_mut().uids = vec![uid];
+    }
     // The last part is known only when nothing follows it.
     let mut held: Option<Vec<AcctJob>> = None;
-    let result = history.query(query, PART, &mut |jobs| {
+    let result = history.query(&query, PART, &mut |mut jobs| {
+        jobs.retain(|job| scope.contains(job.uid, &job.account));
         let gone = held.replace(jobs).is_some_and(|before| !send(before, true));
         if gone {
             ControlFlow::Break(())

@@ -7,6 +7,7 @@ use crate::writer::now;
 use muster_core::command::{Identity, Reply};
 use muster_core::ids::JobId;
 use muster_core::refusal::RefusalCode;
+use muster_core::rights::privacy::JobScope;
 use muster_core::spec::JobSpec;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
@@ -24,8 +25,15 @@ const SERVES_MS: u64 = 30_000;
 /// The thread rests for so many times the time that it worked, so that listings in a loop do not keep it busy.
 const REST: u32 = 3;
 
-/// A question about jobs and where its answer goes.
-pub(crate) type Asked = (JobFilter, mpsc::UnboundedSender<Vec<u8>>);
+/// A question about jobs.
+pub(crate) struct Asked {
+    /// Who asks.
+    pub(crate) identity: Identity,
+    /// Which jobs.
+    pub(crate) filter: JobFilter,
+    /// Where the answer goes.
+    pub(crate) out: mpsc::UnboundedSender<Vec<u8>>,
+}
 
 /// What was worked out.
 pub struct Foreseen {
@@ -39,7 +47,7 @@ pub struct Foreseen {
 /// Something to work out.
 enum Task {
     Starts(Box<State>, Position),
-    Why(Box<State>, JobId, mpsc::UnboundedSender<Vec<u8>>),
+    Why(Box<State>, JobId, JobScope, mpsc::UnboundedSender<Vec<u8>>),
     Try(Box<State>, Identity, Box<JobSpec>, oneshot::Sender<Reply>),
 }
 
@@ -76,7 +84,7 @@ impl Forecaster {
     /// Gives a question back if it can be answered from what is known, else keeps it until the answer is known.
     pub(crate) fn ask(&mut self, state: &State, position: Position, asked: Asked) -> Option<Asked> {
         let waits = |id: &JobId| state.pending.contains(id) || state.arrays.contains_key(id);
-        let ids = &asked.0.ids;
+        let ids = &asked.filter.ids;
         if state.pending.is_empty() || !(ids.is_empty() || ids.iter().any(waits)) {
             return Some(asked);
         }
@@ -117,11 +125,16 @@ impl Forecaster {
         answered.into_iter().map(|(_, asked)| asked).collect()
     }
 
-    /// Why a job waits.
-    pub(crate) fn explain(&self, state: &State, job: JobId, out: mpsc::UnboundedSender<Vec<u8>>) {
-        let _ = self
-            .tasks
-            .send(Task::Why(Box::new(state.clone()), job, out));
+    /// Why a job waits, if it is in the scope.
+    pub(crate) fn explain(
+        &self,
+        state: &State,
+        job: JobId,
+        scope: JobScope,
+        out: mpsc::UnboundedSender<Vec<u8>>,
+    ) {
+        let task = Task::Why(Box::new(state.clone()), job, scope, out);
+        let _ = self.tasks.send(task);
     }
 
     /// When a job would start.
@@ -155,9 +168,13 @@ fn work(inbox: &Receiver<Task>, to_replica: &Sender<ToReplica>) {
                     return;
                 }
             }
-            Task::Why(state, job, out) => {
-                let response = match explain(&state, job, now()) {
-                    Some(explanation) => Response::Why(Box::new(explanation)),
+            Task::Why(state, job, scope, out) => {
+                let told = Some(job).filter(|id| scope.shows(&state, *id));
+                let response = match told.and_then(|job| explain(&state, job, now())) {
+                    Some(mut explanation) => {
+                        scope.redact_explanation(&state, &mut explanation);
+                        Response::Why(Box::new(explanation))
+                    }
                     None => Response::Refused(RefusalCode::InvalidJobId.into()),
                 };
                 let _ = out.send(frame::encode(&response));

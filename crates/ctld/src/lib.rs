@@ -6,6 +6,7 @@
 pub mod accounted;
 mod accounting;
 mod answer;
+mod audit;
 mod configuration;
 mod connection;
 pub mod debug_level;

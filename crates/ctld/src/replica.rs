@@ -7,7 +7,7 @@
 //! that a flood of one delays only what that one asks.
 
 use crate::answer;
-use crate::forecaster::Forecaster;
+use crate::forecaster::{Asked, Forecaster};
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
 use crate::programs::Programs;
@@ -21,6 +21,8 @@ use muster_core::config::ClusterConfig;
 use muster_core::config_diff;
 use muster_core::event::Event;
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::rights::privacy::{JobScope, PrivateData, hides};
+use muster_core::rights::{self, Request};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use muster_journal::Position;
@@ -156,8 +158,8 @@ impl Replica {
             }
             ToReplica::Foreseen(foreseen) => {
                 let (state, position) = (&self.state, self.position);
-                for (filter, out) in self.forecaster.received(state, position, *foreseen) {
-                    self.jobs(&filter, &out);
+                for asked in self.forecaster.received(state, position, *foreseen) {
+                    self.jobs(&asked);
                 }
             }
             ToReplica::WaitStarted {
@@ -170,12 +172,15 @@ impl Replica {
                     .wait_started(&self.state, &keys, &identity, job, answer);
             }
             ToReplica::WaitEnded {
+                identity,
                 job,
                 holder,
                 answer,
             } => {
-                self.waiting.wait_ended(&self.state, job, holder, answer);
+                self.waiting
+                    .wait_ended(&self.state, &identity, job, holder, answer);
             }
+            ToReplica::Look(look) => look(&self.state),
             ToReplica::WaitNodes { count, answer } => {
                 self.waiting.wait_nodes(&self.state, count, answer);
             }
@@ -242,22 +247,36 @@ impl Replica {
         match query {
             Query::Jobs(filter) | Query::Listing(filter) if filter.starts => {
                 if matches!(query, Query::Listing(_)) {
-                    let _ = out.send(frame::encode(self.head.answer(&self.state)));
+                    let partitions = sees_partitions(&self.state, identity);
+                    let _ = out.send(frame::encode(self.head.answer(&self.state, partitions)));
                 }
                 // Worked out on another thread; the question waits there, not this one.
                 let position = self.position;
-                let asked = (filter.clone(), out.clone());
-                if let Some((filter, out)) = self.forecaster.ask(&self.state, position, asked) {
-                    self.jobs(&filter, &out);
+                let asked = Asked {
+                    identity: identity.clone(),
+                    filter: filter.clone(),
+                    out: out.clone(),
+                };
+                if let Some(asked) = self.forecaster.ask(&self.state, position, asked) {
+                    self.jobs(&asked);
                 }
             }
-            Query::Jobs(filter) | Query::Listing(filter) => self.list(query, filter, out),
-            Query::Why(job) => self.forecaster.explain(&self.state, *job, out.clone()),
-            Query::Cluster => answer::cluster(&self.state, &mut send),
-            Query::Partitions => drop(out.send(frame::encode(self.head.answer(&self.state)))),
-            Query::Accounts => send(answer::accounts(&self.state)),
-            Query::Priorities => send(answer::priorities(&self.state)),
-            Query::Reservations => send(answer::reservations(&self.state)),
+            Query::Jobs(filter) | Query::Listing(filter) => {
+                self.list(identity, query, filter, out);
+            }
+            Query::Why(job) => {
+                let scope = JobScope::of(&self.state, identity);
+                self.forecaster
+                    .explain(&self.state, *job, scope, out.clone());
+            }
+            Query::Cluster => answer::cluster(&self.state, identity, &mut send),
+            Query::Partitions => {
+                let partitions = sees_partitions(&self.state, identity);
+                drop(out.send(frame::encode(self.head.answer(&self.state, partitions))));
+            }
+            Query::Accounts => send(answer::accounts(&self.state, identity)),
+            Query::Priorities => send(answer::priorities(&self.state, identity)),
+            Query::Reservations => send(answer::reservations(&self.state, identity)),
             Query::Licenses => {
                 let licenses = self.state.licenses(crate::writer::now());
                 send(Response::Licenses(licenses));
@@ -288,8 +307,8 @@ impl Replica {
                 RefusalCode::ProtocolError,
                 "accounting is asked of the store, not of the replica",
             ))),
-            Query::ResetDiag if !answer::is_admin(&self.state, identity.uid) => {
-                send(Response::Refused(RefusalCode::AccessDenied.into()));
+            Query::ResetDiag if !rights::may(&self.state, identity, Request::ResetDiag) => {
+                send(Response::Refused(rights::denied(Request::ResetDiag)));
             }
             Query::Diag | Query::ResetDiag => {
                 if matches!(query, Query::ResetDiag) {
@@ -306,9 +325,24 @@ impl Replica {
         }
     }
 
-    /// Answers a question for jobs, and all others that wait for the same.
-    fn list(&mut self, query: &Query, filter: &JobFilter, first: &mpsc::UnboundedSender<Vec<u8>>) {
-        let same = |question: &Question| &*question.query == query;
+    /// Answers a question for jobs, and all others that wait for the same and see the same.
+    fn list(
+        &mut self,
+        identity: &Identity,
+        query: &Query,
+        filter: &JobFilter,
+        first: &mpsc::UnboundedSender<Vec<u8>>,
+    ) {
+        let state = &self.state;
+        let (scope, partitions) = (
+            JobScope::of(state, identity),
+            sees_partitions(state, identity),
+        );
+        let same = |question: &Question| {
+            &*question.query == query
+                && sees_partitions(state, &question.identity) == partitions
+                && JobScope::of(state, &question.identity) == scope
+        };
         let others = self.questions.take_all(same);
         let others: Vec<_> = others.into_iter().map(|question| question.answer).collect();
         let of_all = filter.active && filter.ids.is_empty();
@@ -316,11 +350,12 @@ impl Replica {
             self.rows.follow(&mut self.state);
         }
         let mut begun = match query {
-            Query::Listing(_) => frame::encode(self.head.answer(&self.state)),
+            Query::Listing(_) => frame::encode(self.head.answer(&self.state, partitions)),
             _ => Vec::new(),
         };
         let rows = Some(&self.rows).filter(|_| of_all);
-        answer::jobs(&self.state, rows, filter, None, &mut |frame: Vec<u8>| {
+        let asked = (filter, &scope);
+        answer::jobs(&self.state, rows, asked, None, &mut |frame: Vec<u8>| {
             // What comes first leaves with what follows: that wakes a client once.
             let frame = match begun.is_empty() {
                 true => frame,
@@ -333,10 +368,12 @@ impl Replica {
         });
     }
 
-    fn jobs(&self, filter: &JobFilter, out: &mpsc::UnboundedSender<Vec<u8>>) {
-        let starts = self.forecaster.starts().filter(|_| filter.starts);
-        let mut send = |frame| drop(out.send(frame));
-        answer::jobs(&self.state, None, filter, starts, &mut send);
+    fn jobs(&self, asked: &Asked) {
+        let starts = self.forecaster.starts().filter(|_| asked.filter.starts);
+        let mut send = |frame| drop(asked.out.send(frame));
+        let scope = JobScope::of(&self.state, &asked.identity);
+        let wanted = (&asked.filter, &scope);
+        answer::jobs(&self.state, None, wanted, starts, &mut send);
     }
 
     /// Writes a snapshot when enough happened since the last. The state is encoded here; a thread of its own writes
@@ -398,4 +435,8 @@ impl Replica {
             .as_ref()
             .is_some_and(|thread| !thread.is_finished())
     }
+}
+
+fn sees_partitions(state: &State, identity: &Identity) -> bool {
+    !hides(state, identity, PrivateData::PARTITIONS)
 }

@@ -2,6 +2,7 @@
 
 use crate::accounting::Accounting;
 use crate::answer;
+use crate::audit;
 use crate::configuration::{Read, Source};
 use crate::debug_level;
 use crate::disk::Reserve;
@@ -157,6 +158,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         unheld,
         more_debug: debug_level::above(read.config.slurmctld_debug),
     });
+    audit::start().context("no thread for the audit log")?;
     let writer = spawn("writer", move || writer.run(&writer_inbox))?;
     let replica = spawn("replica", move || replica.run())?;
     let served = serve(Rc::new(shared), &socket, ready);
@@ -303,7 +305,7 @@ fn serve(shared: Rc<Shared>, socket: &Path, ready: impl FnOnce()) -> Result<()> 
                 _ = int.recv() => break,
                 _ = hup.recv() => {
                     let root = Identity { user: "root".to_owned(), ..Identity::default() };
-                    let reply = shared.reconfigure(&root).await;
+                    let reply = shared.reconfigure(&root, 0).await;
                     info!("SIGHUP: the configuration was read again: {reply:?}");
                 }
             }

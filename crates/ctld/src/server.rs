@@ -2,6 +2,7 @@
 //! writer, the replica and the accounting reader.
 
 use crate::accounting::Accounting;
+use crate::audit::Entry;
 use crate::configuration;
 use crate::connection;
 use crate::debug_level;
@@ -14,6 +15,8 @@ use log::{error, warn};
 use muster_core::command::{Identity, Reply};
 use muster_core::ids::JobId;
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::rights::{self, Request, Role};
+use muster_core::state::State;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
@@ -80,9 +83,53 @@ impl Shared {
         }
     }
 
-    /// Whether this user may administer the cluster.
-    pub(crate) fn is_admin(&self, uid: u32) -> bool {
-        uid == 0 || self.admins.borrow().contains(&uid)
+    /// Looks at the state that acknowledged commands have made.
+    ///
+    /// # Errors
+    /// When the controller stops.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&State) -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let (answer, seen) = oneshot::channel();
+        let look = move |state: &State| drop(answer.send(look(state)));
+        self.to_replica(ToReplica::Look(Box::new(look)))?;
+        seen.await.map_err(|_| gone())
+    }
+
+    /// The role of whoever asks. Root and `SlurmUser` are known without a look at the state.
+    ///
+    /// # Errors
+    /// When the controller stops.
+    pub(crate) async fn role(&self, identity: &Identity) -> io::Result<Role> {
+        if identity.uid == 0 {
+            return Ok(Role::Root);
+        }
+        if self.admins.borrow().contains(&identity.uid) {
+            return Ok(Role::SlurmUser);
+        }
+        let identity = identity.clone();
+        self.look(move |state| Role::of(state, &identity)).await
+    }
+
+    /// Whether someone's role suffices for a request; the audit log gets a line if not.
+    ///
+    /// # Errors
+    /// When the controller stops.
+    pub(crate) async fn may(
+        &self,
+        identity: &Identity,
+        request: Request,
+        pid: u32,
+    ) -> io::Result<Result<Entry, Refusal>> {
+        let role = self.role(identity).await?;
+        let entry = Entry::new(role, identity, request, pid);
+        if request.least().role().is_some_and(|least| role >= least) {
+            return Ok(Ok(entry));
+        }
+        let refusal = rights::denied(request);
+        entry.refused(&refusal);
+        Ok(Err(refusal))
     }
 
     /// To the writer.
@@ -126,10 +173,18 @@ impl Shared {
     }
 
     /// Reads slurm.conf again.
-    pub(crate) async fn reconfigure(&self, identity: &Identity) -> Reply {
-        if !self.is_admin(identity.uid) {
-            return Reply::Refused(RefusalCode::AccessDenied.into());
-        }
+    pub(crate) async fn reconfigure(&self, identity: &Identity, pid: u32) -> Reply {
+        let entry = match self.may(identity, Request::Reconfigure, pid).await {
+            Ok(Ok(entry)) => entry,
+            Ok(Err(refusal)) => return Reply::Refused(refusal),
+            Err(_) => return Reply::Refused(RefusalCode::Busy.into()),
+        };
+        let reply = self.read_again().await;
+        entry.replied(&reply);
+        reply
+    }
+
+    async fn read_again(&self) -> Reply {
         let read = match self.config.read() {
             Ok(read) => read,
             Err(e) => {
@@ -164,10 +219,13 @@ impl Shared {
     ///
     /// # Errors
     /// For those who may not reconfigure, and for files with errors.
-    pub(crate) async fn differences(&self, identity: &Identity) -> Result<Vec<String>, Refusal> {
-        if !self.is_admin(identity.uid) {
-            return Err(RefusalCode::AccessDenied.into());
-        }
+    pub(crate) async fn differences(
+        &self,
+        identity: &Identity,
+        pid: u32,
+    ) -> Result<Vec<String>, Refusal> {
+        let may = self.may(identity, Request::Differences, pid).await;
+        may.map_err(|_| Refusal::from(RefusalCode::Busy))??;
         let read = self.config.read().map_err(|e| {
             let detail = format!("the configuration would not be taken: {e:#}");
             Refusal::new(RefusalCode::InvalidValue, detail)

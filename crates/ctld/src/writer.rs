@@ -6,6 +6,7 @@ mod het;
 mod orders;
 
 use crate::accounted::{Accounted, StoredPosition};
+use crate::audit::Entry;
 use crate::disk::Reserve;
 use crate::keys::Keys;
 use crate::mail::{Link, ToLink, ToReplica, ToWriter};
@@ -251,7 +252,12 @@ impl Writer {
                 command,
                 reply,
             } => {
+                let state = self.engine.state();
+                let entry = Entry::of_command(state, &identity, &command, reply.peer());
                 let answer = self.user(identity, *command, now, turn);
+                if let Some(entry) = entry {
+                    entry.replied(&answer);
+                }
                 out.replies.push((reply, answer));
             }
             ToWriter::NodeHello {

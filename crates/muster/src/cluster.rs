@@ -37,7 +37,7 @@ A site's own cluster:
   muster ctld, muster noded                          the daemons; as links: slurmctld, slurmd
   muster emulate nodes [NODELIST]                    speak for nodes without running anything; 'emulate --help'
   muster install DIR                                 the daemons and commands by their names, into DIR
-  muster generate man|completion|compat DIR          write man pages, completion for bash, the compatibility page
+  muster generate man|completion|compat|security DIR write man pages, completion for bash, pages of docs
 
 Commands, each also as a link of that name; 'muster COMMAND --help' says more:
   sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sreport sshare sstat

@@ -2,13 +2,13 @@
 
 use super::draft::Draft;
 use super::target::{self, Item};
-use super::{is_admin, require_owner};
 use crate::command::{Identity, JobTarget, Reply};
 use crate::event::JobChange;
 use crate::ids::JobId;
 use crate::job::{Hold, Job};
 use crate::priority::Scale;
 use crate::refusal::{Refusal, RefusalCode};
+use crate::rights::{self, Request};
 use crate::transition::Phase;
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ pub(super) fn hold(
     target: &JobTarget,
     user: bool,
 ) -> Result<Option<Reply>, Refusal> {
-    let admin = is_admin(draft.state, identity);
+    let admin = rights::may(draft.state, identity, Request::HoldAsAdmin);
     let by = if user || !admin {
         Hold::User
     } else {
         Hold::Admin
     };
     let tally = target::for_each(draft, target, |draft, item| {
-        let job = holdable(draft, identity, item)?;
+        let job = holdable(draft, identity, Request::Hold, item)?;
         // An administrator's hold is not softened by the owner's.
         let hold = if job.hold == Hold::Admin && !admin {
             Hold::Admin
@@ -46,9 +46,9 @@ pub(super) fn release(
     identity: &Identity,
     target: &JobTarget,
 ) -> Result<Option<Reply>, Refusal> {
-    let admin = is_admin(draft.state, identity);
+    let admin = rights::may(draft.state, identity, Request::HoldAsAdmin);
     let tally = target::for_each(draft, target, |draft, item| {
-        let job = holdable(draft, identity, item)?;
+        let job = holdable(draft, identity, Request::Release, item)?;
         match job.hold {
             // Nothing to do is done.
             Hold::None => return Ok(()),
@@ -84,7 +84,7 @@ pub(super) fn top(
     identity: &Identity,
     target: &JobTarget,
 ) -> Result<Option<Reply>, Refusal> {
-    let admin = is_admin(draft.state, identity);
+    let admin = rights::may(draft.state, identity, Request::TopAnyway);
     let allowed = draft.state.config.as_ref().is_some_and(|config| {
         let parameters = &config.scheduler_parameters;
         parameters.iter().any(|p| p == "enable_user_top")
@@ -96,7 +96,7 @@ pub(super) fn top(
         ));
     }
     let tally = target::for_each(draft, target, |draft, item| {
-        let job = holdable(draft, identity, item)?;
+        let job = holdable(draft, identity, Request::Top, item)?;
         if job.phase() != Phase::Pending {
             return Err(RefusalCode::JobNotPending.into());
         }
@@ -185,11 +185,16 @@ fn rivals<'d>(draft: &'d Draft<'_>, job: &'d Job) -> impl Iterator<Item = &'d Jo
         })
 }
 
-/// The job, if it is the caller's and not over.
-fn holdable<'d>(draft: &'d Draft<'_>, identity: &Identity, item: Item) -> Result<&'d Job, Refusal> {
+/// The job, if the caller may make the request about it and it is not over.
+fn holdable<'d>(
+    draft: &'d Draft<'_>,
+    identity: &Identity,
+    request: Request,
+    item: Item,
+) -> Result<&'d Job, Refusal> {
     let id = item.record();
     let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
-    require_owner(draft.state, identity, job)?;
+    rights::require_job(draft.state, identity, request, job)?;
     match job.phase() {
         Phase::Pending | Phase::Running | Phase::Suspended | Phase::Requeueing => Ok(job),
         Phase::Completing | Phase::Ended | Phase::Gone => Err(Refusal::new(

@@ -1,7 +1,7 @@
 //! Submission: every check that a job passes before it is accepted, and what the core fills in.
 
 use super::draft::Draft;
-use super::{ask, dependency, is_admin, partition_access, reservation};
+use super::{ask, dependency, partition_access, reservation};
 use crate::command::{Identity, Reply};
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::event::{Event, JobChange};
@@ -13,6 +13,7 @@ use crate::limits::{
     TEXT_BYTES_MAX,
 };
 use crate::refusal::{Refusal, RefusalCode};
+use crate::rights::{self, Request};
 use crate::spec::{JobKind, JobSpec, MemoryAsk, Owner};
 use crate::state::State;
 use crate::time::{TimeLimit, Timestamp};
@@ -199,7 +200,8 @@ fn owner(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<Owner
         group: identity.group.clone(),
     };
     let named = &spec.owner;
-    if named.user.is_empty() || named.uid == own.uid || !is_admin(draft.state, identity) {
+    let may_name = rights::may(draft.state, identity, Request::SubmitForOther);
+    if named.user.is_empty() || named.uid == own.uid || !may_name {
         // A group of the user's own (--gid) is kept; others are root's to give.
         let keeps_group = named.uid == own.uid
             && !named.group.is_empty()
@@ -493,14 +495,17 @@ pub(super) fn check_times(spec: &JobSpec, limit: TimeLimit, now: Timestamp) -> R
 
 /// Only administrators put a job before others.
 fn check_rank(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<(), Refusal> {
-    if is_admin(draft.state, identity) {
-        return Ok(());
-    }
     if spec.nice < 0 {
-        return Err(Refusal::new(
-            RefusalCode::AccessDenied,
-            "only an administrator gives a negative --nice",
-        ));
+        rights::require(draft.state, identity, Request::NegativeNice)?;
+    }
+    if spec.site_factor != 0 {
+        rights::require(draft.state, identity, Request::SiteFactor)?;
+    }
+    if spec.shown.iter().any(|(key, _)| key == "admin-comment") {
+        rights::require(draft.state, identity, Request::AdminComment)?;
+    }
+    if rights::may(draft.state, identity, Request::SetPriority) {
+        return Ok(());
     }
     let multifactor = draft
         .state

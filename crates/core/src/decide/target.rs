@@ -6,6 +6,7 @@ use crate::hostlist;
 use crate::ids::JobId;
 use crate::job::{ArrayRole, Job, JobState};
 use crate::refusal::{Refusal, RefusalCode};
+use crate::rights::{self, Request};
 use std::collections::BTreeSet;
 
 /// One thing to act upon.
@@ -248,14 +249,18 @@ pub(super) fn matches(draft: &Draft<'_>, job: &Job, selection: &JobSelection) ->
         && draft.job(job.id).is_some()
 }
 
-/// Records that are not over and pass the filters. Without administrator's rights only one's own are looked at.
+/// Records that are not over, pass the filters, and are the caller's to end. Ordinary users have only their own looked at.
 pub(super) fn by_filter(
     draft: &Draft<'_>,
     identity: &Identity,
+    request: Request,
     selection: &JobSelection,
 ) -> Vec<Item> {
     let state = draft.state;
-    let own_only = selection.only_own || !super::is_admin(state, identity);
+    let all = rights::may(state, identity, request);
+    let known = state.accounts.users.get(&identity.user);
+    let coordinates = known.is_some_and(|user| !user.coordinates.is_empty());
+    let own_only = selection.only_own || !(all || coordinates);
     let uid = selection.uid.or(own_only.then_some(identity.uid));
     if own_only && uid != Some(identity.uid) {
         return Vec::new();
@@ -283,7 +288,8 @@ pub(super) fn by_filter(
         .filter(|id| {
             draft
                 .job(*id)
-                .is_some_and(|job| !job.is_over() && matches(draft, job, selection))
+                .filter(|job| !job.is_over() && matches(draft, job, selection))
+                .is_some_and(|job| all || rights::may_job(state, identity, request, job))
         })
         .map(Item::Record)
         .collect()

@@ -1,7 +1,7 @@
 //! What reaches into a running job: the limits of its steps, and words for whoever looks at it.
 
 use super::draft::Draft;
-use super::{require_owner, submit, target};
+use super::{submit, target};
 use crate::command::{Identity, JobTarget, Reply};
 use crate::effect::Effect;
 use crate::event::JobChange;
@@ -9,6 +9,7 @@ use crate::ids::{JobId, StepNo};
 use crate::job::Job;
 use crate::limits::TEXT_BYTES_MAX;
 use crate::refusal::{Refusal, RefusalCode};
+use crate::rights::{self, Request};
 use crate::time::TimeLimit;
 use crate::transition::Phase;
 
@@ -21,7 +22,7 @@ pub(super) fn update(
     limit: TimeLimit,
 ) -> Result<Option<Reply>, Refusal> {
     let tally = target::for_each(draft, target, |draft, item| {
-        let job = running(draft, identity, item.record())?;
+        let job = running(draft, identity, Request::UpdateStep, item.record())?;
         let id = job.id;
         let numbered = |s: &StepNo| *s < StepNo::INTERACTIVE;
         let steps = job.steps.iter().map(|s| s.step).filter(numbered);
@@ -53,7 +54,7 @@ pub(super) fn notify(
 ) -> Result<Option<Reply>, Refusal> {
     submit::too_long("the message", text, TEXT_BYTES_MAX)?;
     let tally = target::for_each(draft, target, |draft, item| {
-        let job = running(draft, identity, item.record())?.id;
+        let job = running(draft, identity, Request::Notify, item.record())?.id;
         // What follows a line end would not bear the name of who says it.
         let text = text.replace(|c: char| c.is_control(), " ");
         draft.send([Effect::Tell { job, text }]);
@@ -62,9 +63,14 @@ pub(super) fn notify(
     tally.reply_for_target()
 }
 
-fn running<'d>(draft: &'d Draft<'_>, identity: &Identity, id: JobId) -> Result<&'d Job, Refusal> {
+fn running<'d>(
+    draft: &'d Draft<'_>,
+    identity: &Identity,
+    request: Request,
+    id: JobId,
+) -> Result<&'d Job, Refusal> {
     let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
-    require_owner(draft.state, identity, job)?;
+    rights::require_job(draft.state, identity, request, job)?;
     match job.phase() {
         Phase::Running | Phase::Suspended => Ok(job),
         Phase::Pending | Phase::Requeueing => Err(Refusal::new(
