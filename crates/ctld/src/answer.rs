@@ -301,7 +301,7 @@ pub(crate) fn started(state: &State, keys: &Keys, job: &Job) -> Option<Response>
     };
     Some(Response::JobStarted(Box::new(AllocationInfo {
         addresses: addresses(state, alloc),
-        key: keys.job_key(job.id, job.attempt).into(),
+        key: keys.owner_key(job.id, job.attempt).into(),
         cluster: cluster_name(state),
         array,
         components: components(state, job),

@@ -10,6 +10,7 @@ mod binding;
 mod cross_memory;
 mod descriptors;
 mod emulate;
+mod failure;
 mod info;
 mod layout;
 mod numa;

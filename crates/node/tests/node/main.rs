@@ -4,6 +4,8 @@
 #![allow(unreachable_pub, clippy::unwrap_used)]
 
 mod around;
+mod attacker;
+mod attacks;
 mod batch;
 mod cluster;
 mod direct;
@@ -27,6 +29,9 @@ fn main() -> ExitCode {
     if args.first().is_some_and(|a| a == "agent") {
         return agent(&args[1..]);
     }
+    if args.first().is_some_and(|a| a == attacker::ROLE) {
+        return attacker::run(&args[1..]);
+    }
     let wanted = args.iter().find(|a| !a.starts_with('-'));
     if args.iter().any(|a| a == "--list") {
         return ExitCode::SUCCESS;
@@ -38,6 +43,7 @@ fn main() -> ExitCode {
         direct::TESTS,
         standing::TESTS,
         around::TESTS,
+        attacks::TESTS,
     ]
     .concat();
     if !nix::unistd::geteuid().is_root() {
