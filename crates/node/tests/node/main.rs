@@ -6,6 +6,7 @@
 mod around;
 mod batch;
 mod cluster;
+mod containment;
 mod direct;
 mod launches;
 mod standing;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     }
     let tests = [
         batch::TESTS,
+        containment::TESTS,
         launches::TESTS,
         steps::TESTS,
         direct::TESTS,
