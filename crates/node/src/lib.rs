@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 mod agent;
+mod audit_session;
 mod binding;
 mod cross_memory;
 mod descriptors;
@@ -17,6 +18,7 @@ mod numa;
 mod options;
 mod pattern;
 mod record;
+mod role;
 mod shim;
 mod standing;
 mod step_variables;

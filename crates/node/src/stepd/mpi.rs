@@ -25,7 +25,7 @@ use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, lchown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -284,6 +284,13 @@ impl Pmix {
         self.environments.write_all(&bytes)?;
         self.ready = true;
         Ok(())
+    }
+
+    /// Descriptors that a task needs until it executes its program.
+    pub(super) fn of_task(&self, local: u32) -> impl Iterator<Item = RawFd> {
+        let socket = self.sockets.get(local as usize);
+        let socket = socket.map(AsRawFd::as_raw_fd);
+        [self.environments.as_raw_fd()].into_iter().chain(socket)
     }
 
     /// In a task's child: adds what the task is to find.

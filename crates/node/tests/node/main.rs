@@ -8,6 +8,7 @@ mod attacker;
 mod attacks;
 mod batch;
 mod cluster;
+mod containment;
 mod direct;
 mod launches;
 mod standing;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     }
     let tests = [
         batch::TESTS,
+        containment::TESTS,
         launches::TESTS,
         steps::TESTS,
         direct::TESTS,

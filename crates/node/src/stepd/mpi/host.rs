@@ -4,30 +4,25 @@
 //! descriptors below. Its order comes in a memory file.
 
 use super::hints;
+use crate::role::{self, Start};
 use crate::shim::wire::{PmixOrder, StepOrder};
-use crate::sys::{self, Words};
+use crate::sys;
 use minicbor::{Decode, Encode};
 use muster_pmix::pmi::PmiSetup;
 use muster_pmix::{Endpoints, HostSetup};
-use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::unistd::{Uid, chdir, pipe2};
+use nix::fcntl::OFlag;
+use nix::unistd::pipe2;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read};
 use std::net::TcpListener;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 /// Name under which the binary's own executable is started as a PMIx host.
 pub const HOST_NAME: &str = "muster-pmix";
-
-/// Descriptors of the host: its order, the socket to the step daemon, then the listener, if there is one, and the
-/// sockets of the tasks.
-const ORDER_FD: RawFd = 3;
-const CONTROL_FD: RawFd = 4;
-const FIRST_FD: RawFd = 5;
 
 /// Variables of the shim's environment, which the agent made, that concern libraries of the site and messages.
 const INHERITED: [&str; 4] = ["TZ", "RUST_BACKTRACE", "MUSTER_PMIX_LIB", "MUSTER_UCX_LIB"];
@@ -84,7 +79,7 @@ pub(super) fn start(
 ) -> io::Result<Started> {
     let step = format!("{}.{}", order.run.0, order.launch.step);
     let address = listener.map(TcpListener::local_addr).transpose()?;
-    let order_file = memory_file(&HostOrder {
+    let host_order = HostOrder {
         step: step.clone(),
         served: match (pmix.pmi, pmix.any) {
             (true, _) => Served::Pmi,
@@ -95,57 +90,26 @@ pub(super) fn start(
         work_dir: order.launch.spec.work_dir.clone(),
         address: address.map(|a| a.to_string()),
         sockets: u32::try_from(sockets.len()).unwrap_or(u32::MAX),
-    })?;
-    let (errors, errors_writer) =
-        pipe2(nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK)?;
-    let mut kept = vec![order_file.as_raw_fd(), control.as_raw_fd()];
+    };
+    let (errors, errors_writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+    // The socket to the step daemon, the listener, if there is one, and the sockets of the tasks.
+    let mut kept = vec![control.as_raw_fd()];
     kept.extend(listener.map(AsRawFd::as_raw_fd));
     kept.extend(sockets.iter().map(AsRawFd::as_raw_fd));
-    let words = [HOST_NAME, place, &step].map(CString::new);
-    let words = Words::new(words.into_iter().flatten().collect());
-    let environment = Words::new(environment(pmix));
-    let daemon = std::process::id();
-    let pid = match sys::fork()? {
-        sys::Fork::Child => {
-            let become_host = || -> io::Result<()> {
-                sys::dup_to(errors_writer.as_raw_fd(), 2)?;
-                sys::keep_only(&kept)?;
-                if Uid::effective().is_root() {
-                    let user = &order.user;
-                    sys::become_user(user.uid, user.gid, &user.groups)?;
-                }
-                sys::refuse_privileges()?;
-                if !sys::die_with_parent_of(daemon) {
-                    return Err(io::Error::other("its step daemon is gone"));
-                }
-                chdir("/")?;
-                sys::block_signals();
-                Err(sys::exec_as(c"/proc/self/exe", &words, &environment).into())
-            };
-            if let Err(e) = become_host() {
-                let _ = io::stderr().write_all(format!("it cannot be started: {e}").as_bytes());
-            }
-            sys::exit_now(1)
-        }
-        sys::Fork::Parent(pid) => pid,
-    };
+    let pid = Start {
+        words: &[HOST_NAME, place, &step],
+        environment: environment(pmix),
+        user: &order.user,
+        order: minicbor::to_vec(&host_order).expect("writing to memory cannot fail"),
+        errors: Some(errors_writer.as_raw_fd()),
+        kept,
+    }
+    .start()?;
+    let pipe = File::from(errors);
     Ok(Started {
         pid,
-        errors: Errors {
-            step,
-            pipe: File::from(errors),
-        },
+        errors: Errors { step, pipe },
     })
-}
-
-/// A message as a file in memory, open at its start.
-fn memory_file(message: &HostOrder) -> io::Result<OwnedFd> {
-    let name = CString::new(HOST_NAME).expect("a literal without a zero byte");
-    let mut file = File::from(memfd_create(&*name, MFdFlags::MFD_CLOEXEC)?);
-    let bytes = minicbor::to_vec(message).expect("writing to memory cannot fail");
-    file.write_all(&bytes)?;
-    file.rewind()?;
-    Ok(file.into())
 }
 
 /// The environment of a host: nothing of a user's.
@@ -201,30 +165,18 @@ pub fn pmix_host_main() -> ExitCode {
 }
 
 fn serve() -> io::Result<()> {
-    if !sys::is_open(ORDER_FD) || !sys::is_open(CONTROL_FD) {
-        return Err(io::Error::other("the step daemon starts this program"));
-    }
-    sys::close_on_exec_from(3);
-    let mut bytes = Vec::new();
-    File::from(sys::adopt(ORDER_FD)).read_to_end(&mut bytes)?;
-    let order: HostOrder = minicbor::decode(&bytes).map_err(io::Error::other)?;
-    drop(bytes);
-    let mut numbers = FIRST_FD..;
-    let mut next = || {
-        let fd = numbers.next().filter(|fd| sys::is_open(*fd));
-        fd.map(sys::adopt)
-            .ok_or_else(|| io::Error::other("a descriptor is missing"))
-    };
+    sys::block_signals();
+    let order: HostOrder = minicbor::decode(&role::read_order()?).map_err(io::Error::other)?;
+    let mut numbers = role::FIRST_FD..;
+    let mut next = || role::take_descriptor(numbers.next().unwrap_or(-1));
+    let control = next()?.into();
     let listener = match order.address {
         Some(address) => Some((TcpListener::from(next()?), address)),
         None => None,
     };
-    let ends = Endpoints {
-        control: sys::adopt(CONTROL_FD).into(),
-        listener,
-    };
     let sockets = (0..order.sockets).map(|_| next().map(UnixStream::from));
     let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
+    let ends = Endpoints { control, listener };
     let setup = order.setup;
     let pmi = PmiSetup {
         name: setup.nspace.clone(),
