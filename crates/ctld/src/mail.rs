@@ -10,7 +10,7 @@ use muster_core::event::Event;
 use muster_core::ids::{Attempt, BlobId, JobId, NodeIdx};
 use muster_core::refusal::Refusal;
 use muster_core::spec::JobSpec;
-use muster_core::state::Note;
+use muster_core::state::{Note, State};
 use muster_journal::{FinishedSnapshot, Position, SnapshotWriter};
 use muster_proto::client::Query;
 use muster_proto::node::{NodeHello, NodeSettings, NumberedReport, Order, Welcome};
@@ -194,6 +194,11 @@ pub enum ToReplica {
         job: JobId,
         /// What.
         text: String,
+    },
+    /// The writer wants a copy of the state as of the last batch.
+    Copy {
+        /// Where it goes.
+        answer: std::sync::mpsc::Sender<Box<State>>,
     },
     /// What `scontrol show config` prints.
     Config(Box<muster_proto::client::ConfigAnswer>),
