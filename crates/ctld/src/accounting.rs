@@ -1,8 +1,9 @@
 //! Questions of sacct, sreport and sacctmgr: asked on a connection of their own to the store, in a thread of their own,
 //! after the store has caught up with what was acknowledged before the question came. Users take turns.
 
+use crate::failure::{self, Panicked, caught};
 use crate::turns::Turns;
-use log::warn;
+use log::{error, warn};
 use muster_acct::{Follower, History, StoreError};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::rights::privacy::JobScope;
@@ -63,9 +64,10 @@ impl Accounting {
         position: Box<dyn Fn() -> u64>,
     ) -> std::io::Result<Accounting> {
         let (questions, inbox) = channel::<Question>();
-        std::thread::Builder::new()
-            .name("sacct".into())
-            .spawn(move || serve(history, &follower, &inbox))?;
+        failure::spawn_essential("sacct", move || {
+            serve(history, &follower, &inbox);
+            Ok(())
+        })?;
         Ok(Accounting {
             questions: Some(questions),
             position,
@@ -112,7 +114,7 @@ fn serve(mut history: Box<dyn History>, follower: &Follower, inbox: &Receiver<Qu
         }
         if let Some((uid, question)) = turns.next() {
             let begun = Instant::now();
-            match follower.wait_stored(question.position, PATIENCE) {
+            let answered = caught(|| match follower.wait_stored(question.position, PATIENCE) {
                 Ok(true) => match &question.query {
                     Asked::Jobs(query, scope) => {
                         reply(history.as_mut(), query, scope, &question.answer);
@@ -122,6 +124,13 @@ fn serve(mut history: Box<dyn History>, follower: &Follower, inbox: &Receiver<Qu
                     }
                 },
                 _ => late(follower, &question.answer),
+            });
+            if let Err(Panicked(why)) = answered {
+                error!("an accounting query of uid {uid} is refused: {why}");
+                let refusal = Refusal::new(RefusalCode::InvalidValue, "a fault in the controller");
+                let _ = question
+                    .answer
+                    .send(frame::encode(&Response::Refused(refusal)));
             }
             let took = begun.elapsed().as_nanos();
             turns.charge(uid, u64::try_from(took).unwrap_or(u64::MAX));

@@ -361,6 +361,11 @@ impl Connection {
             self.write.write_all(&frame::encode(&response)).await?;
             return Ok(Served::Next);
         }
+        if matches!(query, Query::Ping)
+            && let Some(why) = self.shared.unwell()
+        {
+            return self.refuse(RefusalCode::Busy, why).await;
+        }
         let (answer, mut parts) = mpsc::unbounded_channel();
         let identity = self.identity.clone();
         let request = rights::Request::from(&query);

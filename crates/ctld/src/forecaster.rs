@@ -2,11 +2,14 @@
 //! neither the writer nor other readers wait for them; what was worked out serves until the state has changed and the
 //! work may be done again.
 
+use crate::failure::{self, Panicked, caught};
+use crate::fault;
 use crate::mail::ToReplica;
 use crate::writer::now;
+use log::error;
 use muster_core::command::{Identity, Reply};
 use muster_core::ids::JobId;
-use muster_core::refusal::RefusalCode;
+use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::rights::privacy::JobScope;
 use muster_core::spec::JobSpec;
 use muster_core::state::State;
@@ -66,9 +69,10 @@ impl Forecaster {
     /// The system has no thread to give.
     pub(crate) fn start(to_replica: Sender<ToReplica>) -> std::io::Result<Forecaster> {
         let (tasks, inbox) = channel();
-        std::thread::Builder::new()
-            .name("forecast".into())
-            .spawn(move || work(&inbox, &to_replica))?;
+        failure::spawn_essential("forecast", move || {
+            work(&inbox, &to_replica);
+            Ok(())
+        })?;
         Ok(Forecaster {
             tasks,
             latest: None,
@@ -150,13 +154,15 @@ impl Forecaster {
     }
 }
 
+/// Works out what is asked for. Each task has a state of its own, so a panic ends no more than the task.
 fn work(inbox: &Receiver<Task>, to_replica: &Sender<ToReplica>) {
     while let Ok(task) = inbox.recv() {
         match task {
             Task::Starts(state, position) => {
                 let (begin, at) = (Instant::now(), now());
                 let foreseen = Foreseen {
-                    forecast: forecast(&state, at, Bounds::default()),
+                    forecast: caught(|| forecast(&state, at, Bounds::default()))
+                        .unwrap_or_default(),
                     position,
                     at,
                     took: begin.elapsed(),
@@ -169,18 +175,29 @@ fn work(inbox: &Receiver<Task>, to_replica: &Sender<ToReplica>) {
                 }
             }
             Task::Why(state, job, scope, out) => {
-                let told = Some(job).filter(|id| scope.shows(&state, *id));
-                let response = match told.and_then(|job| explain(&state, job, now())) {
-                    Some(mut explanation) => {
-                        scope.redact_explanation(&state, &mut explanation);
-                        Response::Why(Box::new(explanation))
-                    }
-                    None => Response::Refused(RefusalCode::InvalidJobId.into()),
+                let shown = Some(job).filter(|id| scope.shows(&state, *id));
+                let explained = caught(|| {
+                    let mut explanation = explain(&state, shown?, now())?;
+                    scope.redact_explanation(&state, &mut explanation);
+                    Some(explanation)
+                });
+                let response = match explained {
+                    Ok(Some(explanation)) => Response::Why(Box::new(explanation)),
+                    Err(_) => Response::Refused(fault_refusal()),
+                    Ok(None) => Response::Refused(RefusalCode::InvalidJobId.into()),
                 };
                 let _ = out.send(frame::encode(&response));
             }
             Task::Try(state, identity, spec, reply) => {
-                let answer = match would_start(&state, &identity, &spec, now()) {
+                let tried = caught(|| {
+                    fault::on_spec("forecast", &spec);
+                    would_start(&state, &identity, &spec, now())
+                });
+                if let Err(Panicked(why)) = &tried {
+                    let (user, uid) = (&identity.user, identity.uid);
+                    error!("a trial of user {user} (uid {uid}) is refused: {why}");
+                }
+                let answer = match tried.unwrap_or_else(|_| Err(fault_refusal())) {
                     Ok((id, start)) => Reply::WouldStart {
                         at: start.at,
                         cpus: start.cpus,
@@ -194,4 +211,9 @@ fn work(inbox: &Receiver<Task>, to_replica: &Sender<ToReplica>) {
             }
         }
     }
+}
+
+fn fault_refusal() -> Refusal {
+    let detail = "the request met a fault in the controller; see the log of slurmctld";
+    Refusal::new(RefusalCode::InvalidValue, detail)
 }

@@ -98,6 +98,8 @@ fn create(path: &Path) -> Result<Vec<u8>> {
     file.write_all(&bytes)
         .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&temporary, path))
+        // Agents pin the key: it must not be another one after a loss of power.
+        .and_then(|()| fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all())
         .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(bytes)
 }

@@ -202,6 +202,11 @@ pub enum ToReplica {
         /// What.
         text: String,
     },
+    /// The writer wants a copy of the state as of the last batch.
+    Copy {
+        /// Where it goes.
+        answer: std::sync::mpsc::Sender<Box<State>>,
+    },
     /// What `scontrol show config` prints.
     Config(Box<muster_proto::client::ConfigAnswer>),
     /// Programs of the site that the controller runs.

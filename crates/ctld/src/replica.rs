@@ -7,6 +7,7 @@
 //! that a flood of one delays only what that one asks.
 
 use crate::answer;
+use crate::failure::{Panicked, caught};
 use crate::forecaster::{Asked, Forecaster};
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
@@ -14,6 +15,7 @@ use crate::programs::Programs;
 use crate::stats::Stats;
 use crate::turns::Turns;
 use crate::waiting::Waiting;
+use crate::watchdog::{Doing, Pulse};
 use log::{error, info, warn};
 use muster_acct::{Follower, changes};
 use muster_core::command::Identity;
@@ -87,6 +89,10 @@ pub(crate) struct Replica {
     pub head: answer::Head,
     /// What listings say of the jobs that are not over.
     pub rows: answer::Rows,
+    /// What it does, for the watchdog.
+    pub pulse: Arc<Pulse>,
+    /// A snapshot is to be written at once: the journal holds events that were left out at start.
+    pub snapshot_now: bool,
 }
 
 /// A question, and where its answer goes.
@@ -98,27 +104,37 @@ pub(crate) struct Question {
 
 impl Replica {
     /// Runs until told to stop.
-    pub(crate) fn run(mut self) {
+    ///
+    /// # Errors
+    /// Why it cannot go on.
+    pub(crate) fn run(mut self) -> Result<(), String> {
+        if std::mem::take(&mut self.snapshot_now) {
+            self.snapshot();
+        }
         loop {
+            self.pulse.rest();
             if self.questions.is_empty() {
                 let Ok(message) = self.inbox.recv() else {
-                    return;
+                    return Ok(());
                 };
-                if self.take(message).is_break() {
-                    return;
+                self.pulse.begin(Doing::Applying);
+                if self.take(message)?.is_break() {
+                    return Ok(());
                 }
             }
+            self.pulse.begin(Doing::Applying);
             for _ in 0..MESSAGES_MAX {
                 let Ok(message) = self.inbox.try_recv() else {
                     break;
                 };
-                if self.take(message).is_break() {
-                    return;
+                if self.take(message)?.is_break() {
+                    return Ok(());
                 }
             }
             if let Some((uid, question)) = self.questions.next() {
                 let begun = Instant::now();
-                self.query(&question.identity, &question.query, &question.answer);
+                self.pulse.begin(Doing::Answering);
+                self.answer(&question);
                 let took = begun.elapsed().as_nanos();
                 self.questions
                     .charge(uid, u64::try_from(took).unwrap_or(u64::MAX));
@@ -126,14 +142,32 @@ impl Replica {
         }
     }
 
-    fn take(&mut self, message: ToReplica) -> ControlFlow<()> {
+    /// Answers a question. One whose answer panics is refused: answers change nothing but what listings keep, which is
+    /// worked out anew.
+    fn answer(&mut self, question: &Question) {
+        let Question {
+            identity,
+            query,
+            answer,
+        } = question;
+        if let Err(Panicked(why)) = caught(|| self.query(identity, query, answer)) {
+            let text = crate::quarantine::bounded(query, 200);
+            error!("query {text} of user {} is refused: {why}", identity.user);
+            self.rows = caught(|| answer::Rows::rebuilt(&mut self.state)).unwrap_or_default();
+            let detail = "the query met a fault in the controller; see the log of slurmctld";
+            let refusal = Refusal::new(RefusalCode::InvalidValue, detail);
+            let _ = answer.send(frame::encode(&Response::Refused(refusal)));
+        }
+    }
+
+    fn take(&mut self, message: ToReplica) -> Result<ControlFlow<()>, String> {
         match message {
             ToReplica::Batch {
                 first,
                 events,
                 notes,
             } => {
-                self.follow(first, &events);
+                self.follow(first, &events)?;
                 notes.iter().for_each(|note| self.state.note(note));
                 self.snapshot_if_due();
             }
@@ -194,13 +228,17 @@ impl Replica {
             ToReplica::Tell { job, text } => self.waiting.tell_holder(job, &text),
             ToReplica::Config(config) => self.config = *config,
             ToReplica::Programs(settings) => self.programs.configure(*settings),
-            ToReplica::Stop => return ControlFlow::Break(()),
+            ToReplica::Copy { answer } => drop(answer.send(Box::new(self.state.clone()))),
+            ToReplica::Stop => return Ok(ControlFlow::Break(())),
         }
-        ControlFlow::Continue(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Applies events and passes on what follows from them.
-    fn follow(&mut self, first: Position, events: &[Event]) {
+    ///
+    /// # Errors
+    /// Accounting has stopped.
+    fn follow(&mut self, first: Position, events: &[Event]) -> Result<(), String> {
         let mut rows = Vec::new();
         for event in events {
             self.state.apply(event);
@@ -214,12 +252,15 @@ impl Replica {
         self.rows.drop_if_lost(&self.state);
         self.programs.power_nodes(&self.state);
         if events.is_empty() {
-            return;
+            return Ok(());
         }
         self.position = first + events.len() as Position - 1;
-        if self.follower.send(self.position, rows).is_err() {
-            error!("accounting has stopped; its rows follow from the journal at the next start");
-        }
+        self.pulse.goes_on(Doing::Handing);
+        let sent = self.follower.send(self.position, rows);
+        self.pulse.goes_on(Doing::Applying);
+        sent.map_err(|_| {
+            "accounting has stopped; its rows follow from the journal at the next start".to_owned()
+        })
     }
 
     fn compare(&self, new: &ClusterConfig, pairs: &[(String, String)]) -> Vec<String> {
@@ -383,6 +424,10 @@ impl Replica {
         if self.position.saturating_sub(self.snapshot) < due || self.snapshot_is_written() {
             return;
         }
+        self.snapshot();
+    }
+
+    fn snapshot(&mut self) {
         self.snapshot = self.position;
         let (answer, granted) = std::sync::mpsc::channel();
         let position = self.position;

@@ -6,11 +6,13 @@ use crate::audit::Entry;
 use crate::configuration;
 use crate::connection;
 use crate::debug_level;
+use crate::failure;
 use crate::identity::Directory;
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
 use crate::programs::ProgramSettings;
 use crate::stats::Stats;
+use crate::watchdog::{Doing, Pulses};
 use log::{error, warn};
 use muster_core::command::{Identity, Reply};
 use muster_core::ids::JobId;
@@ -31,6 +33,11 @@ use tokio::sync::{Notify, oneshot};
 /// How long after a restart the holder of an interactive allocation has to come back.
 const RETURN: Duration = Duration::from_secs(60);
 
+/// A thread that has been at one piece of work for longer than this does not answer as far as `scontrol ping` goes.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often the event loop shows that it goes round.
+const BEAT: Duration = Duration::from_secs(1);
+
 /// What connections share.
 pub(crate) struct Shared {
     pub(crate) keys: Keys,
@@ -48,6 +55,7 @@ pub(crate) struct Shared {
     unheld: RefCell<HashMap<JobId, Identity>>,
     /// Levels that the log was started above what the configuration says (`-v`).
     more_debug: usize,
+    pulses: Pulses,
 }
 
 /// What a server is made of.
@@ -61,6 +69,7 @@ pub(crate) struct Parts {
     pub(crate) admins: Vec<u32>,
     pub(crate) unheld: HashMap<JobId, Identity>,
     pub(crate) more_debug: usize,
+    pub(crate) pulses: Pulses,
 }
 
 impl Shared {
@@ -80,6 +89,7 @@ impl Shared {
             stopped: Notify::new(),
             unheld: RefCell::new(parts.unheld),
             more_debug: parts.more_debug,
+            pulses: parts.pulses,
         }
     }
 
@@ -157,6 +167,7 @@ impl Shared {
     /// Stops the controller, and the node agents if asked.
     pub(crate) fn stop(&self, nodes: bool) {
         if !self.stopping.replace(true) {
+            failure::stopping();
             let _ = self.writer.send(ToWriter::Stop { nodes });
             self.stopped.notify_one();
         }
@@ -165,6 +176,11 @@ impl Shared {
     /// Whether it stops: then closing connections mean nothing.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.get()
+    }
+
+    /// Why the controller does not work, though it listens.
+    pub(crate) fn unwell(&self) -> Option<String> {
+        self.pulses.unwell(PATIENCE)
     }
 
     /// The holder of an allocation came back.
@@ -263,6 +279,13 @@ fn gone() -> io::Error {
 pub(crate) async fn accept(shared: Rc<Shared>, listener: UnixListener) {
     let waiter = Rc::clone(&shared);
     tokio::task::spawn_local(async move { waiter.give_up_unheld().await });
+    let server = Arc::clone(&shared.pulses.server);
+    tokio::task::spawn_local(async move {
+        loop {
+            server.begin(Doing::Serving);
+            tokio::time::sleep(BEAT).await;
+        }
+    });
     loop {
         tokio::select! {
             () = shared.stopped.notified() => return,

@@ -63,6 +63,8 @@ pub(crate) fn start(file: Option<&Path>, stderr: bool, level: LevelFilter) -> io
     };
     if log::set_boxed_logger(Box::new(Logger { file, stderr })).is_ok() {
         log::set_max_level(level);
+        // A daemon's standard error is /dev/null.
+        muster_ctld::failure::log_panics();
     }
     Ok(())
 }
