@@ -6,6 +6,7 @@
 pub mod accounted;
 mod accounting;
 mod answer;
+pub mod clock;
 mod configuration;
 mod connection;
 pub mod debug_level;
@@ -26,6 +27,7 @@ mod turns;
 mod waiting;
 pub mod writer;
 
+pub use connection::name_blobs;
 pub use run::{Options, run};
 
 /// The Slurm release whose contract is met; what commands print for `--version`.

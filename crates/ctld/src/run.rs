@@ -2,6 +2,7 @@
 
 use crate::accounting::Accounting;
 use crate::answer;
+use crate::clock;
 use crate::configuration::{Read, Source};
 use crate::debug_level;
 use crate::disk::Reserve;
@@ -68,6 +69,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     let keys = Keys::open(&dir)?;
     let (mut store, reader) = open_store(&dir, read.config.accounting)?;
     let recovered = open_state(&dir, &read, store.as_mut())?;
+    clock::start(&dir, &recovered.state);
     let stats = Arc::new(Stats::default());
     let (to_writer, writer_inbox) = channel();
     let (to_replica, replica_inbox) = channel();
