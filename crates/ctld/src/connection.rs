@@ -521,7 +521,7 @@ fn is_batch(command: &UserCommand) -> bool {
 
 /// Gives the blobs of a submission their ids by content. The client's own serve to tell them apart until here, so that
 /// it need not hash, and none can claim another's content.
-fn name_blobs(command: &mut UserCommand) {
+pub fn name_blobs(command: &mut UserCommand) {
     let (specs, blobs) = match command {
         UserCommand::Submit { spec, blobs, .. } => (std::slice::from_mut(&mut **spec), blobs),
         UserCommand::SubmitHet { specs, blobs, .. } => (specs.as_mut_slice(), blobs),

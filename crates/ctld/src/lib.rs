@@ -7,6 +7,7 @@ pub mod accounted;
 mod accounting;
 mod answer;
 mod audit;
+pub mod clock;
 mod configuration;
 mod connection;
 pub mod debug_level;
@@ -33,6 +34,7 @@ mod waiting;
 pub mod watchdog;
 pub mod writer;
 
+pub use connection::name_blobs;
 pub use run::{Options, run};
 
 /// The Slurm release whose contract is met; what commands print for `--version`.

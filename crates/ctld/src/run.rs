@@ -3,6 +3,7 @@
 use crate::accounting::Accounting;
 use crate::answer;
 use crate::audit;
+use crate::clock;
 use crate::configuration::{Read, Source};
 use crate::debug_level;
 use crate::disk::Reserve;
@@ -80,6 +81,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     let without = Without::jobs(options.without_jobs.iter().copied());
     let snapshot_now = !without.is_empty();
     let recovered = open_state(&dir, &read, store.as_mut(), journal, without)?;
+    clock::start(&dir, &recovered.state);
     let stats = Arc::new(Stats::default());
     let (to_writer, writer_inbox) = channel();
     let (to_replica, replica_inbox) = channel();

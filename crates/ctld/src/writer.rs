@@ -218,6 +218,7 @@ impl Writer {
                 .into_iter()
                 .chain(inbox.try_iter())
                 .take(TURN_MESSAGES_MAX);
+            crate::clock::follow(self.engine.state().active.is_empty());
             wait = match self.turn(messages, now()) {
                 After::Sleep => self.next_tick(now()),
                 After::Again => Duration::ZERO,
@@ -829,8 +830,13 @@ pub fn cluster_name(state: &State) -> String {
         .unwrap_or_default()
 }
 
-/// The wall clock, read here and handed to the core.
+/// The time that is handed to the core: it does not jump when the system clock is set.
 pub fn now() -> Timestamp {
+    crate::clock::now()
+}
+
+/// The system clock.
+pub(crate) fn wall() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     Timestamp(since.map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX)))
 }
@@ -839,7 +845,8 @@ fn micros(d: Duration) -> u64 {
     u64::try_from(d.as_micros()).unwrap_or(u64::MAX)
 }
 
-fn node_command(numbered: NumberedReport) -> NodeCommand {
+/// What a report asks of the core.
+pub fn node_command(numbered: NumberedReport) -> NodeCommand {
     let NumberedReport {
         job,
         attempt,
