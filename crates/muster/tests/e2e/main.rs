@@ -11,6 +11,7 @@ mod faults;
 mod forecast;
 mod gpus;
 mod het;
+mod hostile;
 mod imb;
 mod interactive;
 mod mpi;
