@@ -12,6 +12,7 @@ mod faults;
 mod forecast;
 mod gpus;
 mod het;
+mod hostile;
 mod imb;
 mod interactive;
 mod mpi;
