@@ -20,27 +20,38 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Builds Muster and starts a cluster; what `muster up` prints goes into a file of `place`.
     pub(crate) fn up(name: &str, place: &Path, args: &[&str]) -> Result<Cluster> {
-        let muster = crate::build::muster(false)?;
+        let mut cluster = Cluster::stopped(name, false)?;
+        cluster.start(place, args)?;
+        Ok(cluster)
+    }
+
+    /// Builds Muster, for release or with debug assertions; the cluster does not run yet.
+    pub(crate) fn stopped(name: &str, release: bool) -> Result<Cluster> {
+        let muster = crate::build::muster(release)?;
         // Sockets lie in it, and their names must be short.
         let home = std::env::temp_dir().join(format!("muster-{name}-{}", std::process::id()));
         let down = [&*muster.to_string_lossy(), "down", "--purge"];
         let guard = Guard::new(&down, &[("MUSTER_HOME", &*home.to_string_lossy())], None)?;
-        let mut cluster = Cluster {
+        Ok(Cluster {
             muster,
             home,
             env: String::new(),
             keep: false,
             guard: Some(guard),
-        };
-        let up = cluster
+        })
+    }
+
+    /// Starts it.
+    pub(crate) fn start(&mut self, place: &Path, args: &[&str]) -> Result<()> {
+        let up = self
             .command(&["up"])
             .args(args)
             .stdout(File::create(place.join("up.log"))?)
             .status()?;
         ensure!(up.success(), "muster up failed");
-        let output = cluster.command(&["env"]).output()?;
-        cluster.env = String::from_utf8(output.stdout)?;
-        Ok(cluster)
+        let output = self.command(&["env"]).output()?;
+        self.env = String::from_utf8(output.stdout)?;
+        Ok(())
     }
 
     /// `muster ...` for this cluster.

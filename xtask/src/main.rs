@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask build | check | clients | demo | early-text | generate | kill | mpi4py | numa | sim |
+//! Development tasks: `cargo xtask build | check | clients | demo | early-text | generate | hostile | kill | mpi4py | numa | sim |
 //! bench`.
 
 mod bench;
@@ -10,6 +10,7 @@ mod demo;
 mod early_text;
 mod generate;
 mod guard;
+mod hostile;
 mod kill;
 mod mpi;
 mod mpi4py;
@@ -31,7 +32,9 @@ cargo xtask clients           programs that stand on Slurm, installed from the p
 cargo xtask demo              build, start a cluster here, run jobs on it, show the listings
 cargo xtask early-text        which functions the user commands run, by callgrind, for the linker: run it, and build again,
                               when they have changed much
-cargo xtask generate          docs/compat.md, from the tables that the commands run on
+cargo xtask generate          docs/compat.md and docs/security.md, from the tables that the programs run on
+cargo xtask hostile           attacks of unprivileged users on a cluster of their own; nothing may come of them:
+                              [--minutes N] [--seed S] [--attack NAME]... [--release] [--muster FILE]
 cargo xtask kill              daemons of a cluster under load are killed in turn, and nothing may be lost:
                               [--rounds N] [--nodes N] [--clients N] [--seed S] [--muster FILE]
 cargo xtask mpi4py            mpi4py's own tests, started by srun and by mpirun over two nodes: [test_NAME ...]
@@ -50,6 +53,10 @@ cargo xtask bench peer        Muster beside Slurm (where it is installed), with 
 ";
 
 fn main() -> Result<()> {
+    // A process of an attack.
+    if muster_hostile::load::main() {
+        return Ok(());
+    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -62,6 +69,7 @@ fn main() -> Result<()> {
         ["demo"] => demo::run(),
         ["early-text"] => early_text::run(),
         ["generate"] => generate::run(),
+        ["hostile", ..] => hostile::run(&args[1..]),
         ["kill", ..] => kill::run(&args[1..]),
         ["mpi4py", ..] => mpi4py::run(&args[1..]),
         ["numa", ..] => numa::run(&args[1..]),

@@ -215,6 +215,11 @@ impl Follower {
         self.link.lock().stored
     }
 
+    /// Whether the thread is gone.
+    pub fn has_ended(&self) -> bool {
+        self.link.lock().ended
+    }
+
     /// How the writing goes.
     pub fn health(&self) -> Health {
         let shared = self.link.lock();

@@ -12,6 +12,7 @@ use muster_core::binding::BindDefault;
 use muster_core::config::{self as core, ClusterConfig, PartitionConfig};
 use muster_core::cpuset::CpuSet;
 use muster_core::node::{NodeConfig, last_cpus};
+use muster_core::rights::privacy::PrivateData;
 use muster_core::run_times::PREDICT;
 use muster_core::spec::MemoryAsk;
 use muster_core::time;
@@ -84,6 +85,9 @@ impl Config {
                 .text("AllowSpecResourcesUsage")
                 .is_some_and(|word| crate::value::parse_bool(word) == Ok(true)),
             job_defaults: self.limits.job_defaults,
+            private: self
+                .text("PrivateData")
+                .map_or_else(PrivateData::default, PrivateData::parse),
         }
     }
 

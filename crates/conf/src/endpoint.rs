@@ -38,12 +38,13 @@ pub fn conf_path() -> PathBuf {
         .map_or_else(|| PathBuf::from("/etc/slurm/slurm.conf"), PathBuf::from)
 }
 
-/// The socket of a controller, by its pid file and port: they share a directory that everyone may enter.
+/// The socket of a controller, by its pid file and port. It is in a directory of its own, which belongs to `SlurmUser`, beside
+/// the pid file, whose directory may be one that only root can write to, such as /run.
 pub fn controller_socket(pid_file: &Path, port: u16) -> PathBuf {
     pid_file
         .parent()
         .unwrap_or(Path::new("/run"))
-        .join(format!("muster-ctld.{port}.sock"))
+        .join(format!("muster-ctld.{port}/socket"))
 }
 
 /// Reads the endpoint from a configuration file and the files it includes.

@@ -82,6 +82,10 @@ pub struct User {
     #[n(5)]
     #[cbor(default)]
     pub default_wckey: String,
+    /// Accounts that it coordinates, with all that are under them.
+    #[n(6)]
+    #[cbor(default)]
+    pub coordinates: Vec<String>,
 }
 
 /// A quality of service.
@@ -282,6 +286,7 @@ impl Accounts {
                 self.accounts.remove(name);
                 for user in self.users.values_mut() {
                     user.accounts.remove(name);
+                    user.coordinates.retain(|account| account != name);
                 }
             }
             AccountsChange::User(user) => {
@@ -364,6 +369,21 @@ impl Accounts {
             }),
             None => None,
         }
+    }
+
+    /// An account and those that it is under, up to `root`.
+    pub fn upwards<'a>(&'a self, account: &'a str) -> impl Iterator<Item = &'a str> {
+        let mut next = Some(account);
+        let up = std::iter::from_fn(move || {
+            let name = next?;
+            next = match self.accounts.get(name) {
+                Some(above) if !above.parent.is_empty() => Some(&above.parent),
+                _ => (name != ROOT).then_some(ROOT),
+            };
+            Some(name)
+        });
+        // A tree is never deeper than it has accounts, `root` and one that nobody added.
+        up.take(self.accounts.len() + 2)
     }
 
     /// What is set for a user in an account, and up the tree from there.

@@ -8,6 +8,7 @@ use crate::limits::{
 use crate::node::NodeConfig;
 use crate::order_config::OrderConfig;
 use crate::power::PowerConfig;
+use crate::rights::privacy::PrivateData;
 use crate::run_times::PREDICT;
 use crate::spec::MemoryAsk;
 use crate::time::TimeLimit;
@@ -131,6 +132,10 @@ pub struct ClusterConfig {
     #[n(34)]
     #[cbor(default)]
     pub job_defaults: JobDefaults,
+    /// `PrivateData`.
+    #[n(35)]
+    #[cbor(default)]
+    pub private: PrivateData,
 }
 
 impl Default for ClusterConfig {
@@ -172,6 +177,7 @@ impl Default for ClusterConfig {
             max_batch_requeue: None,
             spec_by_job: false,
             job_defaults: JobDefaults::default(),
+            private: PrivateData::default(),
         }
     }
 }

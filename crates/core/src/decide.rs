@@ -34,7 +34,8 @@ use crate::command::{Command, Identity, Plan, Reply, UserCommand};
 use crate::effect::Effect;
 use crate::event::Event;
 use crate::job::Job;
-use crate::refusal::{Refusal, RefusalCode};
+use crate::refusal::Refusal;
+use crate::rights::{self, Request};
 use crate::spec::JobSpec;
 use crate::state::{Note, State};
 use crate::time::Timestamp;
@@ -140,20 +141,15 @@ pub fn prospective_het_jobs(
     het::prepare(&mut draft, identity, specs)
 }
 
-/// Whether `identity` may act as an administrator: root and the configured uids.
-pub fn is_admin(state: &State, identity: &Identity) -> bool {
-    identity.uid == 0
-        || state
-            .config
-            .as_ref()
-            .is_some_and(|config| config.admin_uids.contains(&identity.uid))
-}
-
 fn user(
     draft: &mut Draft<'_>,
     identity: &Identity,
     command: &UserCommand,
 ) -> Result<Option<Reply>, Refusal> {
+    let request = Request::from(command);
+    if !request.least().needs_object() {
+        rights::require(draft.state, identity, request)?;
+    }
     match command {
         UserCommand::Submit {
             spec,
@@ -187,21 +183,17 @@ fn user(
             };
             requeue::requeue(draft, identity, target, how)
         }
-        UserCommand::Suspend { target } => suspend::suspend(draft, identity, target),
-        UserCommand::Resume { target } => suspend::resume(draft, identity, target),
+        UserCommand::Suspend { target } => suspend::suspend(draft, target),
+        UserCommand::Resume { target } => suspend::resume(draft, target),
         UserCommand::UpdateJob { target, update } => {
             update_job::update(draft, identity, target, update)
         }
         UserCommand::UpdateNodes { nodes, update } => {
             update_nodes::update(draft, identity, nodes, update)
         }
-        UserCommand::UpdatePartition { name, pairs } => {
-            partition::update(draft, identity, name, pairs)
-        }
-        UserCommand::CreatePartition { name, pairs } => {
-            partition::create(draft, identity, name, pairs)
-        }
-        UserCommand::DeletePartition { name } => partition::delete(draft, identity, name),
+        UserCommand::UpdatePartition { name, pairs } => partition::update(draft, name, pairs),
+        UserCommand::CreatePartition { name, pairs } => partition::create(draft, name, pairs),
+        UserCommand::DeletePartition { name } => partition::delete(draft, name),
         UserCommand::Reboot {
             nodes,
             asap,
@@ -216,11 +208,11 @@ fn user(
             };
             reboot::reboot(draft, identity, &wish)
         }
-        UserCommand::CancelReboot { nodes } => reboot::cancel(draft, identity, nodes),
-        UserCommand::CreateReservation(ask) => reservation::create(draft, identity, ask),
-        UserCommand::UpdateReservation(ask) => reservation::update(draft, identity, ask),
+        UserCommand::CancelReboot { nodes } => reboot::cancel(draft, nodes),
+        UserCommand::CreateReservation(ask) => reservation::create(draft, ask),
+        UserCommand::UpdateReservation(ask) => reservation::update(draft, ask),
         UserCommand::EditAccounts(edit) => accounting::edit(draft, identity, edit),
-        UserCommand::DeleteReservation { name } => reservation::delete(draft, identity, name),
+        UserCommand::DeleteReservation { name } => reservation::delete(draft, name),
         UserCommand::UpdateStep {
             target,
             step,
@@ -230,30 +222,7 @@ fn user(
         UserCommand::EndAllocation { job, exit } => {
             cancel::end_allocation(draft, identity, *job, *exit)
         }
-        UserCommand::Reconfigure => require_admin(draft.state, identity).map(|()| None),
-    }
-}
-
-/// Refuses those who are no administrators.
-fn require_admin(state: &State, identity: &Identity) -> Result<(), Refusal> {
-    if is_admin(state, identity) {
-        Ok(())
-    } else {
-        Err(Refusal::new(
-            RefusalCode::AccessDenied,
-            format!("{} is no administrator of this cluster", identity.user),
-        ))
-    }
-}
-
-/// Refuses those who are neither the owner of `job` nor administrators.
-fn require_owner(state: &State, identity: &Identity, job: &Job) -> Result<(), Refusal> {
-    if identity.uid == job.spec.owner.uid || is_admin(state, identity) {
-        Ok(())
-    } else {
-        Err(Refusal::new(
-            RefusalCode::AccessDenied,
-            format!("job {} belongs to {}", job.id, job.spec.owner.user),
-        ))
+        // The caller reads the files.
+        UserCommand::Reconfigure => Ok(None),
     }
 }

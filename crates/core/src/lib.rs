@@ -47,6 +47,7 @@ pub mod preemption;
 pub mod priority;
 pub mod refusal;
 pub mod reservation;
+pub mod rights;
 pub mod run_times;
 pub mod shared_spec;
 pub mod snapshot;

@@ -182,4 +182,6 @@ refusals! {
     220 AccountingPolicy = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
     /// No such workload characterization key.
     261 InvalidWckey = "Invalid wckey specification",
+    /// `MaxStepCount`.
+    300 StepLimit = "Step limit reached for this job",
 }

@@ -1,13 +1,16 @@
 //! Questions of sacct, sreport and sacctmgr: asked on a connection of their own to the store, in a thread of their own,
 //! after the store has caught up with what was acknowledged before the question came. Users take turns.
 
+use crate::failure::{self, Panicked, caught};
 use crate::turns::Turns;
-use log::warn;
+use log::{error, warn};
 use muster_acct::{Follower, History, StoreError};
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::rights::privacy::JobScope;
 use muster_proto::acct::{AcctJob, AcctQuery, NodeEventQuery};
 use muster_proto::client::{AccountingPart, Response};
 use muster_proto::frame;
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -21,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is asked of the store.
 pub(crate) enum Asked {
-    /// Jobs.
-    Jobs(Box<AcctQuery>),
+    /// Jobs, of those that the user may see.
+    Jobs(Box<AcctQuery>, JobScope),
     /// When nodes were out of service.
     NodeEvents(NodeEventQuery),
 }
@@ -61,9 +64,10 @@ impl Accounting {
         position: Box<dyn Fn() -> u64>,
     ) -> std::io::Result<Accounting> {
         let (questions, inbox) = channel::<Question>();
-        std::thread::Builder::new()
-            .name("sacct".into())
-            .spawn(move || serve(history, &follower, &inbox))?;
+        failure::spawn_essential("sacct", move || {
+            serve(history, &follower, &inbox);
+            Ok(())
+        })?;
         Ok(Accounting {
             questions: Some(questions),
             position,
@@ -110,14 +114,23 @@ fn serve(mut history: Box<dyn History>, follower: &Follower, inbox: &Receiver<Qu
         }
         if let Some((uid, question)) = turns.next() {
             let begun = Instant::now();
-            match follower.wait_stored(question.position, PATIENCE) {
+            let answered = caught(|| match follower.wait_stored(question.position, PATIENCE) {
                 Ok(true) => match &question.query {
-                    Asked::Jobs(query) => reply(history.as_mut(), query, &question.answer),
+                    Asked::Jobs(query, scope) => {
+                        reply(history.as_mut(), query, scope, &question.answer);
+                    }
                     Asked::NodeEvents(query) => {
                         events(history.as_mut(), query, &question.answer);
                     }
                 },
                 _ => late(follower, &question.answer),
+            });
+            if let Err(Panicked(why)) = answered {
+                error!("an accounting query of uid {uid} is refused: {why}");
+                let refusal = Refusal::new(RefusalCode::InvalidValue, "a fault in the controller");
+                let _ = question
+                    .answer
+                    .send(frame::encode(&Response::Refused(refusal)));
             }
             let took = begun.elapsed().as_nanos();
             turns.charge(uid, u64::try_from(took).unwrap_or(u64::MAX));
@@ -152,20 +165,37 @@ fn events(history: &mut dyn History, query: &NodeEventQuery, answer: &UnboundedS
     let _ = answer.send(frame::encode(&response));
 }
 
-fn reply(history: &mut dyn History, query: &AcctQuery, answer: &UnboundedSender<Vec<u8>>) {
+/// Of private jobs only those are read from the store that the user may see, where one owner has them all; else the
+/// others are left out before a part leaves.
+fn reply(
+    history: &mut dyn History,
+    query: &AcctQuery,
+    scope: &JobScope,
+    answer: &UnboundedSender<Vec<u8>>,
+) {
     let send = |jobs: Vec<AcctJob>, more| {
         let part = AccountingPart {
             jobs,
             more,
             now: crate::writer::now(),
+            withheld: *scope != JobScope::All,
         };
         answer
             .send(frame::encode(&Response::Accounting(Box::new(part))))
             .is_ok()
     };
+    let mut query = Cow::Borrowed(query);
+    if let Some(uid) = scope.only_owner() {
+        if !(query.uids.is_empty() || query.uids.contains(&uid)) {
+            send(Vec::new(), false);
+            return;
+        }
+        query.to_mut().uids = vec![uid];
+    }
     // The last part is known only when nothing follows it.
     let mut held: Option<Vec<AcctJob>> = None;
-    let result = history.query(query, PART, &mut |jobs| {
+    let result = history.query(&query, PART, &mut |mut jobs| {
+        jobs.retain(|job| scope.contains(job.uid, &job.account));
         let gone = held.replace(jobs).is_some_and(|before| !send(before, true));
         if gone {
             ControlFlow::Break(())

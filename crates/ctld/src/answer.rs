@@ -14,6 +14,10 @@ use muster_core::job::{ArrayRole, Job, JobState};
 use muster_core::priority::Scale;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::reservation::{Flags, Reservation};
+use muster_core::rights::privacy::{
+    self, JobScope, PrivateData, hides, sees_reservation, shows_node,
+};
+use muster_core::rights::{self, Request};
 use muster_core::state::{ArrayInfo, State};
 use muster_core::time::Timestamp;
 use muster_proto::client::{
@@ -32,6 +36,8 @@ const PART: usize = 200;
 #[derive(Default)]
 pub(crate) struct Head {
     made: Option<Response>,
+    /// The same for those who may not see partitions.
+    bare: Option<Response>,
 }
 
 impl Head {
@@ -43,14 +49,18 @@ impl Head {
                 | Event::PartitionChanged { .. }
                 | Event::PartitionRemoved { .. }
         ) {
-            self.made = None;
+            (self.made, self.bare) = (None, None);
         }
     }
 
-    /// The answer.
-    pub(crate) fn answer(&mut self, state: &State) -> &Response {
-        let made = self.made.get_or_insert_with(|| {
-            let mut part = head(state);
+    /// The answer; with partitions, or for those who may not see any.
+    pub(crate) fn answer(&mut self, state: &State, partitions: bool) -> &Response {
+        let made = match partitions {
+            true => &mut self.made,
+            false => &mut self.bare,
+        };
+        let made = made.get_or_insert_with(|| {
+            let mut part = head(state, partitions);
             for partition in &mut part.partitions {
                 partition.nodes.truncate(1);
             }
@@ -63,7 +73,8 @@ impl Head {
     }
 }
 
-fn head(state: &State) -> ClusterPart {
+/// Settings and partitions. Partitions that may not be seen are withheld.
+fn head(state: &State, partitions: bool) -> ClusterPart {
     let config = state.config.as_ref().map(|c| {
         Box::new(ClusterConfig {
             nodes: Vec::new(),
@@ -72,17 +83,30 @@ fn head(state: &State) -> ClusterPart {
         })
     });
     ClusterPart {
-        partitions: state.partitions.clone(),
+        partitions: match partitions {
+            true => state.partitions.clone(),
+            false => Vec::new(),
+        },
+        withheld: match partitions {
+            true => PrivateData::default(),
+            false => PrivateData::PARTITIONS,
+        },
         config,
         now: now(),
         ..ClusterPart::default()
     }
 }
 
-/// Nodes, partitions and settings.
-pub(crate) fn cluster(state: &State, send: &mut impl FnMut(Response)) {
-    let mut part = head(state);
-    for node in state.nodes.iter().filter(|n| !n.removed) {
+/// Nodes, partitions and settings, of which those are withheld that are private.
+pub(crate) fn cluster(state: &State, identity: &Identity, send: &mut impl FnMut(Response)) {
+    let mut part = head(state, !hides(state, identity, PrivateData::PARTITIONS));
+    if hides(state, identity, PrivateData::NODES) {
+        part.withheld = part.withheld.with(PrivateData::NODES);
+        return send(Response::Cluster(Box::new(part)));
+    }
+    let scope = JobScope::of(state, identity);
+    let nodes = state.nodes.iter().filter(|n| !n.removed);
+    for node in nodes.filter(|node| shows_node(state, node)) {
         if part.nodes.len() == PART {
             part.more = true;
             let next = ClusterPart {
@@ -101,25 +125,28 @@ pub(crate) fn cluster(state: &State, send: &mut impl FnMut(Response)) {
             part.reserved.push((node.idx, maintenance));
         }
         part.nodes.push(node.clone());
+        if let Some(node) = part.nodes.last_mut() {
+            scope.redact_node(state, node);
+        }
     }
     send(Response::Cluster(Box::new(part)));
 }
 
-/// What sacctmgr keeps, and shares.
-pub(crate) fn accounts(state: &State) -> Response {
+/// What sacctmgr keeps, and shares, of what the user may see.
+pub(crate) fn accounts(state: &State, identity: &Identity) -> Response {
     let settings = state
         .config
         .as_ref()
         .and_then(|c| c.order.multifactor.as_ref());
     Response::Accounts(Box::new(AccountsAnswer {
-        accounts: state.accounts_at(now()),
+        accounts: privacy::accounts(state, identity, state.accounts_at(now())),
         cluster: cluster_name(state),
         fair_tree: settings.map(|s| s.fair_tree),
     }))
 }
 
-/// What pending jobs' priorities are made of.
-pub(crate) fn priorities(state: &State) -> Response {
+/// What pending jobs' priorities are made of, of those that the user may see.
+pub(crate) fn priorities(state: &State, identity: &Identity) -> Response {
     let Some(scale) = Scale::new(state) else {
         return Response::Priorities(Box::default());
     };
@@ -127,7 +154,9 @@ pub(crate) fn priorities(state: &State) -> Response {
         settings: Some(scale.settings().clone()),
         jobs: Vec::new(),
     };
+    let scope = JobScope::of(state, identity);
     let pending = state.pending.iter().filter_map(|id| state.jobs.get(id));
+    let pending = pending.filter(|job| scope.has(job));
     // Those that could start, as sprio lists them.
     for job in pending.filter(|job| job.priority > 0 && job.eligible_time.is_some()) {
         for partition in job
@@ -152,9 +181,12 @@ pub(crate) fn priorities(state: &State) -> Response {
     Response::Priorities(Box::new(answer))
 }
 
-/// Reservations.
-pub(crate) fn reservations(state: &State) -> Response {
-    let mut all: Vec<&Reservation> = state.reservations.iter().collect();
+/// Reservations that the user may see.
+pub(crate) fn reservations(state: &State, identity: &Identity) -> Response {
+    let all = state.reservations.iter();
+    let mut all: Vec<&Reservation> = all
+        .filter(|r| sees_reservation(state, identity, r))
+        .collect();
     all.sort_by_key(|r| r.start);
     let mut answer = ReservationsAnswer {
         now: now(),
@@ -211,28 +243,28 @@ pub(crate) fn hostname() -> String {
         .unwrap_or_default()
 }
 
-/// Whether someone may see or touch what is private to a job.
-pub(crate) fn may_access(state: &State, identity: &Identity, job: &Job) -> bool {
-    identity.uid == job.spec.owner.uid || is_admin(state, identity.uid)
-}
-
-/// Root, `SlurmUser`, and the user that the controller runs as.
-pub(crate) fn is_admin(state: &State, uid: u32) -> bool {
-    uid == 0
-        || state
-            .config
-            .as_ref()
-            .is_some_and(|c| c.admin_uids.contains(&uid))
+/// The job, for those who may have what is private to it.
+fn private_to<'s>(
+    state: &'s State,
+    identity: &Identity,
+    request: Request,
+    id: JobId,
+) -> Result<&'s Job, Refusal> {
+    let job = state.jobs.get(&id);
+    let seen = job.filter(|job| JobScope::of(state, identity).has(job));
+    let job = seen.ok_or(RefusalCode::InvalidJobId)?;
+    match rights::may_job(state, identity, request, job) {
+        true => Ok(job),
+        false => Err(rights::denied(request)),
+    }
 }
 
 /// A job's batch script.
 pub(crate) fn script(state: &State, identity: &Identity, id: JobId) -> Response {
-    let Some(job) = state.jobs.get(&id) else {
-        return Response::Refused(RefusalCode::InvalidJobId.into());
+    let job = match private_to(state, identity, Request::Script, id) {
+        Ok(job) => job,
+        Err(refusal) => return Response::Refused(refusal),
     };
-    if !may_access(state, identity, job) {
-        return Response::Refused(RefusalCode::AccessDenied.into());
-    }
     match job.spec.script.and_then(|id| state.blobs.get(&id)) {
         Some(blob) => Response::Script((*blob.bytes).clone()),
         None => Response::Refused(Refusal::new(
@@ -244,12 +276,10 @@ pub(crate) fn script(state: &State, identity: &Identity, id: JobId) -> Response 
 
 /// An allocation, for its owner.
 pub(crate) fn allocation(state: &State, keys: &Keys, identity: &Identity, id: JobId) -> Response {
-    let Some(job) = state.jobs.get(&id) else {
-        return Response::Refused(RefusalCode::InvalidJobId.into());
+    let job = match private_to(state, identity, Request::Allocation, id) {
+        Ok(job) => job,
+        Err(refusal) => return Response::Refused(refusal),
     };
-    if !may_access(state, identity, job) {
-        return Response::Refused(RefusalCode::AccessDenied.into());
-    }
     if job.state.is_ended() {
         return Response::Refused(RefusalCode::AlreadyDone.into());
     }
@@ -271,7 +301,7 @@ pub(crate) fn started(state: &State, keys: &Keys, job: &Job) -> Option<Response>
     };
     Some(Response::JobStarted(Box::new(AllocationInfo {
         addresses: addresses(state, alloc),
-        key: keys.job_key(job.id, job.attempt).into(),
+        key: keys.owner_key(job.id, job.attempt).into(),
         cluster: cluster_name(state),
         array,
         components: components(state, job),

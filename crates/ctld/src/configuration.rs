@@ -174,6 +174,10 @@ fn settings(config: &Config) -> NodeSettings {
             .or_else(|| given("PrologEpilogTimeout"))
             .filter(|seconds| *seconds < NO_TIMEOUT)
     };
+    let count = |key: &str| {
+        let given = config.text(key).and_then(|v| v.parse().ok());
+        given.unwrap_or_default()
+    };
     let host = config.slurmctld.first();
     NodeSettings {
         kill_wait_s: small(config.timeouts.kill_wait_s),
@@ -225,6 +229,8 @@ fn settings(config: &Config) -> NodeSettings {
             .text("TreeWidth")
             .and_then(|v| v.parse().ok())
             .unwrap_or_default(),
+        max_step_count: count("MaxStepCount"),
+        max_tasks_per_node: count("MaxTasksPerNode"),
         // The writer's to say: it may be changed while jobs run.
         cpu_bind: CpuBindDefaults::default(),
         // The writer knows which node it is for.

@@ -2,13 +2,17 @@
 //! order; waits and holds are answered whenever their time comes.
 
 use crate::accounting::Asked;
+use crate::audit::Entry;
 use crate::mail::{ToReplica, ToWriter};
 use crate::reply::{Direct, Pending, ReplyTo};
 use crate::server::Shared;
-use log::{debug, info};
+use log::debug;
 use muster_core::command::{Identity, JobSelection, JobTarget, Reply, UserCommand};
 use muster_core::ids::JobId;
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::rights::privacy::{JobScope, PrivateData, hides};
+use muster_core::rights::{self, Least};
+use muster_core::state::State;
 use muster_proto::client::{Query, Request, RequestBody, Response};
 use muster_proto::{OLDEST_PROTOCOL, PROTOCOL, frame};
 use std::io;
@@ -90,6 +94,8 @@ struct Connection {
     later: mpsc::UnboundedSender<Vec<u8>>,
     /// Allocations that end with this connection.
     held: Vec<JobId>,
+    /// Process id of the client; 0 if it is not known.
+    pid: u32,
 }
 
 /// Serves a connection until the client closes it.
@@ -105,6 +111,10 @@ pub(crate) async fn serve(shared: Rc<Shared>, stream: UnixStream) {
         write,
         later,
         held: Vec::new(),
+        pid: cred
+            .pid()
+            .and_then(|pid| u32::try_from(pid).ok())
+            .unwrap_or(0),
     };
     let end = loop {
         tokio::select! {
@@ -183,7 +193,9 @@ impl Connection {
             }
             RequestBody::WaitEnded(job) => {
                 let answer = self.later.clone();
+                let identity = self.identity.clone();
                 self.shared.to_replica(ToReplica::WaitEnded {
+                    identity,
                     job,
                     holder: false,
                     answer,
@@ -197,26 +209,22 @@ impl Connection {
                 Served::Next
             }
             RequestBody::Hold(job) => self.hold(job).await?,
-            RequestBody::NodeHello(hello) => {
-                if self.shared.is_admin(self.identity.uid) {
-                    return Ok(Served::Node(hello));
-                }
-                let detail = "only root or SlurmUser may register a node".to_owned();
-                self.refuse(RefusalCode::AccessDenied, detail).await?
-            }
+            RequestBody::NodeHello(hello) => match self.may(rights::Request::NodeHello).await? {
+                Ok(_) => return Ok(Served::Node(hello)),
+                Err(refusal) => self.refuse(refusal.code, refusal.detail).await?,
+            },
             RequestBody::SetDebug(level) => self.set_debug(&level).await?,
-            RequestBody::Shutdown { nodes } => {
-                if self.shared.is_admin(self.identity.uid) {
+            RequestBody::Shutdown { nodes } => match self.may(rights::Request::Shutdown).await? {
+                Ok(entry) => {
                     self.write
                         .write_all(&frame::encode(&Response::Stopping))
                         .await?;
+                    entry.done();
                     self.shared.stop(nodes);
                     Served::Next
-                } else {
-                    self.refuse(RefusalCode::AccessDenied, String::new())
-                        .await?
                 }
-            }
+                Err(refusal) => self.refuse(refusal.code, refusal.detail).await?,
+            },
         };
         let us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.shared.stats.request(kind, self.identity.uid, us);
@@ -237,7 +245,7 @@ impl Connection {
     ) -> io::Result<Served> {
         name_blobs(&mut command);
         let socket = self.write.as_ref().as_fd().try_clone_to_owned()?;
-        let (direct, pending) = Direct::new(socket, kind, self.identity.uid);
+        let (direct, pending) = Direct::new(socket, kind, (self.identity.uid, self.pid));
         let identity = self.identity.clone();
         self.shared.to_writer(ToWriter::User {
             identity,
@@ -262,16 +270,17 @@ impl Connection {
     }
 
     async fn set_debug(&mut self, level: &str) -> io::Result<Served> {
-        if !self.shared.is_admin(self.identity.uid) {
-            return self.refuse(RefusalCode::AccessDenied, String::new()).await;
-        }
+        let entry = match self.may(rights::Request::SetDebug).await? {
+            Ok(entry) => entry.about(level),
+            Err(refusal) => return self.refuse(refusal.code, refusal.detail).await,
+        };
         let Some(filter) = crate::debug_level::filter(level, 0) else {
             let detail =
                 format!("{level} is no level: quiet, error, info, debug, debug2, or 0 to 9");
             return self.refuse(RefusalCode::InvalidValue, detail).await;
         };
         log::set_max_level(filter);
-        info!("{} has the log show {level} and above", self.identity.user);
+        entry.done();
         self.write
             .write_all(&frame::encode(&Response::Done))
             .await?;
@@ -281,7 +290,7 @@ impl Connection {
     async fn command(&mut self, mut command: UserCommand) -> io::Result<Served> {
         name_blobs(&mut command);
         if matches!(command, UserCommand::Reconfigure) {
-            let reply = self.shared.reconfigure(&self.identity).await;
+            let reply = self.shared.reconfigure(&self.identity, self.pid).await;
             return self.reply(reply).await;
         }
         if let UserCommand::Submit {
@@ -322,7 +331,7 @@ impl Connection {
         self.shared.to_writer(ToWriter::User {
             identity,
             command: Box::new(command),
-            reply: reply.into(),
+            reply: ReplyTo::Task(reply, self.pid),
         })?;
         let reply = answer.await.map_err(|_| stopping())?;
         if let Reply::Submitted { id, .. } = &reply
@@ -345,29 +354,81 @@ impl Connection {
 
     async fn query(&mut self, query: Query) -> io::Result<Served> {
         if matches!(query, Query::Differences) {
-            let response = match self.shared.differences(&self.identity).await {
+            let response = match self.shared.differences(&self.identity, self.pid).await {
                 Ok(lines) => Response::Differences(lines),
                 Err(refusal) => Response::Refused(refusal),
             };
             self.write.write_all(&frame::encode(&response)).await?;
             return Ok(Served::Next);
         }
+        if matches!(query, Query::Ping)
+            && let Some(why) = self.shared.unwell()
+        {
+            return self.refuse(RefusalCode::Busy, why).await;
+        }
         let (answer, mut parts) = mpsc::unbounded_channel();
         let identity = self.identity.clone();
-        let (uid, accounting) = (identity.uid, &self.shared.accounting);
+        let request = rights::Request::from(&query);
         match query {
-            Query::Accounting(query) => accounting.ask(uid, Asked::Jobs(query), answer),
-            Query::NodeEvents(query) => accounting.ask(uid, Asked::NodeEvents(query), answer),
+            Query::Accounting(query) => {
+                let usage = query.usage;
+                let scope = move |state: &State| match usage {
+                    true => JobScope::of_usage(state, &identity),
+                    false => JobScope::of(state, &identity),
+                };
+                let scope = self.shared.look(scope).await?;
+                let asked = Asked::Jobs(query, scope);
+                self.shared.accounting.ask(self.identity.uid, asked, answer);
+            }
+            Query::NodeEvents(query) => {
+                let hidden = move |state: &State| hides(state, &identity, PrivateData::EVENTS);
+                if self.shared.look(hidden).await? {
+                    let refusal = Refusal::from(RefusalCode::AccessDenied);
+                    let _ = answer.send(frame::encode(&Response::Refused(refusal)));
+                    drop(answer);
+                } else {
+                    let asked = Asked::NodeEvents(query);
+                    self.shared.accounting.ask(self.identity.uid, asked, answer);
+                }
+            }
             query => self.shared.to_replica(ToReplica::Query {
                 identity,
                 query: Box::new(query),
                 answer,
             })?,
         }
+        let mut first = (request.least() != Least::Anyone).then_some(request);
         while let Some(bytes) = parts.recv().await {
             self.write.write_all(&bytes).await?;
+            if let Some(request) = first.take() {
+                self.note_answer(request, &bytes).await?;
+            }
         }
         Ok(Served::Next)
+    }
+
+    /// The audit log gets a line if a read that needs a right was refused, or if it changed something.
+    async fn note_answer(&self, request: rights::Request, bytes: &[u8]) -> io::Result<()> {
+        let response = bytes.get(4..).map(frame::decode::<Response>);
+        let refusal = match response {
+            Some(Ok(Response::Refused(refusal))) if refusal.code == RefusalCode::AccessDenied => {
+                Some(refusal)
+            }
+            _ if request == rights::Request::ResetDiag => None,
+            _ => return Ok(()),
+        };
+        let role = self.shared.role(&self.identity).await?;
+        let entry = Entry::new(role, &self.identity, request, self.pid);
+        match refusal {
+            Some(refusal) => entry.refused(&refusal),
+            None => entry.done(),
+        }
+        Ok(())
+    }
+
+    /// Whether the client's role suffices for a request.
+    async fn may(&self, request: rights::Request) -> io::Result<Result<Entry, Refusal>> {
+        self.shared.may(&self.identity, request, self.pid).await
     }
 
     /// The client becomes the holder of an allocation: it is told of its end, and the allocation ends with it.
@@ -387,6 +448,17 @@ impl Connection {
         };
         match response {
             Response::Refused(refusal) if refusal.code != RefusalCode::JobPending => {
+                if refusal.code == RefusalCode::AccessDenied {
+                    let role = self.shared.role(&self.identity).await?;
+                    Entry::new(
+                        role,
+                        &self.identity,
+                        rights::Request::HoldAllocation,
+                        self.pid,
+                    )
+                    .about(&format!("job {job}"))
+                    .refused(&refusal);
+                }
                 self.refuse(refusal.code, refusal.detail).await
             }
             _ => {
@@ -398,7 +470,9 @@ impl Connection {
                     .write_all(&frame::encode(&Response::Held))
                     .await?;
                 let answer = self.later.clone();
+                let identity = self.identity.clone();
                 self.shared.to_replica(ToReplica::WaitEnded {
+                    identity,
                     job,
                     holder: true,
                     answer,
@@ -447,7 +521,7 @@ fn is_batch(command: &UserCommand) -> bool {
 
 /// Gives the blobs of a submission their ids by content. The client's own serve to tell them apart until here, so that
 /// it need not hash, and none can claim another's content.
-fn name_blobs(command: &mut UserCommand) {
+pub fn name_blobs(command: &mut UserCommand) {
     let (specs, blobs) = match command {
         UserCommand::Submit { spec, blobs, .. } => (std::slice::from_mut(&mut **spec), blobs),
         UserCommand::SubmitHet { specs, blobs, .. } => (specs.as_mut_slice(), blobs),

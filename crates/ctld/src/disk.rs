@@ -24,24 +24,27 @@ impl Reserve {
         }
     }
 
-    /// Why a submission must be refused now, if it must.
-    pub fn refusal(&self) -> Option<String> {
-        let free = match self.last.get() {
-            Some((at, free)) if at.elapsed() < EVERY => free,
-            _ => {
-                let free = self.free();
-                self.last.set(Some((Instant::now(), free)));
-                free
-            }
+    /// Why a submission that will write so many bytes must be refused now, if it must. What is let pass counts as
+    /// written until the file system is asked again.
+    pub fn refusal(&self, bytes: u64) -> Option<String> {
+        let (at, free) = match self.last.get() {
+            Some((at, free)) if at.elapsed() < EVERY => (at, free),
+            _ => (Instant::now(), self.free()),
         };
-        (free < RESERVE_BYTES).then(|| {
-            format!(
-                "{} has {} KiB left and the controller keeps {} KiB for jobs that run; make space there, then submit again",
-                self.dir.display(),
-                free >> 10,
-                RESERVE_BYTES >> 10
-            )
-        })
+        let left = free.saturating_sub(bytes);
+        if left >= RESERVE_BYTES {
+            self.last.set(Some((at, left)));
+            return None;
+        }
+        self.last.set(Some((at, free)));
+        Some(format!(
+            "{} has {} KiB left, this job takes {} KiB, and the controller keeps {} KiB for jobs that run; make space \
+             there, then submit again",
+            self.dir.display(),
+            free >> 10,
+            bytes >> 10,
+            RESERVE_BYTES >> 10
+        ))
     }
 
     fn free(&self) -> u64 {

@@ -2,11 +2,15 @@
 //! neither the writer nor other readers wait for them; what was worked out serves until the state has changed and the
 //! work may be done again.
 
+use crate::failure::{self, Panicked, caught};
+use crate::fault;
 use crate::mail::ToReplica;
 use crate::writer::now;
+use log::error;
 use muster_core::command::{Identity, Reply};
 use muster_core::ids::JobId;
-use muster_core::refusal::RefusalCode;
+use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::rights::privacy::JobScope;
 use muster_core::spec::JobSpec;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
@@ -24,8 +28,15 @@ const SERVES_MS: u64 = 30_000;
 /// The thread rests for so many times the time that it worked, so that listings in a loop do not keep it busy.
 const REST: u32 = 3;
 
-/// A question about jobs and where its answer goes.
-pub(crate) type Asked = (JobFilter, mpsc::UnboundedSender<Vec<u8>>);
+/// A question about jobs.
+pub(crate) struct Asked {
+    /// Who asks.
+    pub(crate) identity: Identity,
+    /// Which jobs.
+    pub(crate) filter: JobFilter,
+    /// Where the answer goes.
+    pub(crate) out: mpsc::UnboundedSender<Vec<u8>>,
+}
 
 /// What was worked out.
 pub struct Foreseen {
@@ -39,7 +50,7 @@ pub struct Foreseen {
 /// Something to work out.
 enum Task {
     Starts(Box<State>, Position),
-    Why(Box<State>, JobId, mpsc::UnboundedSender<Vec<u8>>),
+    Why(Box<State>, JobId, JobScope, mpsc::UnboundedSender<Vec<u8>>),
     Try(Box<State>, Identity, Box<JobSpec>, oneshot::Sender<Reply>),
 }
 
@@ -58,9 +69,10 @@ impl Forecaster {
     /// The system has no thread to give.
     pub(crate) fn start(to_replica: Sender<ToReplica>) -> std::io::Result<Forecaster> {
         let (tasks, inbox) = channel();
-        std::thread::Builder::new()
-            .name("forecast".into())
-            .spawn(move || work(&inbox, &to_replica))?;
+        failure::spawn_essential("forecast", move || {
+            work(&inbox, &to_replica);
+            Ok(())
+        })?;
         Ok(Forecaster {
             tasks,
             latest: None,
@@ -76,7 +88,7 @@ impl Forecaster {
     /// Gives a question back if it can be answered from what is known, else keeps it until the answer is known.
     pub(crate) fn ask(&mut self, state: &State, position: Position, asked: Asked) -> Option<Asked> {
         let waits = |id: &JobId| state.pending.contains(id) || state.arrays.contains_key(id);
-        let ids = &asked.0.ids;
+        let ids = &asked.filter.ids;
         if state.pending.is_empty() || !(ids.is_empty() || ids.iter().any(waits)) {
             return Some(asked);
         }
@@ -117,11 +129,16 @@ impl Forecaster {
         answered.into_iter().map(|(_, asked)| asked).collect()
     }
 
-    /// Why a job waits.
-    pub(crate) fn explain(&self, state: &State, job: JobId, out: mpsc::UnboundedSender<Vec<u8>>) {
-        let _ = self
-            .tasks
-            .send(Task::Why(Box::new(state.clone()), job, out));
+    /// Why a job waits, if it is in the scope.
+    pub(crate) fn explain(
+        &self,
+        state: &State,
+        job: JobId,
+        scope: JobScope,
+        out: mpsc::UnboundedSender<Vec<u8>>,
+    ) {
+        let task = Task::Why(Box::new(state.clone()), job, scope, out);
+        let _ = self.tasks.send(task);
     }
 
     /// When a job would start.
@@ -137,13 +154,15 @@ impl Forecaster {
     }
 }
 
+/// Works out what is asked for. Each task has a state of its own, so a panic ends no more than the task.
 fn work(inbox: &Receiver<Task>, to_replica: &Sender<ToReplica>) {
     while let Ok(task) = inbox.recv() {
         match task {
             Task::Starts(state, position) => {
                 let (begin, at) = (Instant::now(), now());
                 let foreseen = Foreseen {
-                    forecast: forecast(&state, at, Bounds::default()),
+                    forecast: caught(|| forecast(&state, at, Bounds::default()))
+                        .unwrap_or_default(),
                     position,
                     at,
                     took: begin.elapsed(),
@@ -155,15 +174,30 @@ fn work(inbox: &Receiver<Task>, to_replica: &Sender<ToReplica>) {
                     return;
                 }
             }
-            Task::Why(state, job, out) => {
-                let response = match explain(&state, job, now()) {
-                    Some(explanation) => Response::Why(Box::new(explanation)),
-                    None => Response::Refused(RefusalCode::InvalidJobId.into()),
+            Task::Why(state, job, scope, out) => {
+                let shown = Some(job).filter(|id| scope.shows(&state, *id));
+                let explained = caught(|| {
+                    let mut explanation = explain(&state, shown?, now())?;
+                    scope.redact_explanation(&state, &mut explanation);
+                    Some(explanation)
+                });
+                let response = match explained {
+                    Ok(Some(explanation)) => Response::Why(Box::new(explanation)),
+                    Err(_) => Response::Refused(fault_refusal()),
+                    Ok(None) => Response::Refused(RefusalCode::InvalidJobId.into()),
                 };
                 let _ = out.send(frame::encode(&response));
             }
             Task::Try(state, identity, spec, reply) => {
-                let answer = match would_start(&state, &identity, &spec, now()) {
+                let tried = caught(|| {
+                    fault::on_spec("forecast", &spec);
+                    would_start(&state, &identity, &spec, now())
+                });
+                if let Err(Panicked(why)) = &tried {
+                    let (user, uid) = (&identity.user, identity.uid);
+                    error!("a trial of user {user} (uid {uid}) is refused: {why}");
+                }
+                let answer = match tried.unwrap_or_else(|_| Err(fault_refusal())) {
                     Ok((id, start)) => Reply::WouldStart {
                         at: start.at,
                         cpus: start.cpus,
@@ -177,4 +211,9 @@ fn work(inbox: &Receiver<Task>, to_replica: &Sender<ToReplica>) {
             }
         }
     }
+}
+
+fn fault_refusal() -> Refusal {
+    let detail = "the request met a fault in the controller; see the log of slurmctld";
+    Refusal::new(RefusalCode::InvalidValue, detail)
 }

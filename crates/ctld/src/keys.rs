@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use muster_core::ids::BlobId;
 use muster_core::ids::{Attempt, JobId};
-use muster_trust::{Between, KeyPair, Mistrust, Session};
+use muster_trust::{Between, JobKeyUse, KeyPair, Mistrust, Session};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::{Read, Write};
@@ -64,7 +64,7 @@ impl Keys {
         self.0.pair.with_agent(between, agent)
     }
 
-    /// The key by which the agents of one launch of a job, and its owner's srun, know each other.
+    /// The key by which the agents of one launch of a job know each other.
     pub fn job_key(&self, job: JobId, attempt: Attempt) -> Vec<u8> {
         // A hash of fixed-length fields behind a secret that is never output; SHA-256's length extension does not
         // matter because a longer message is never a key.
@@ -74,6 +74,11 @@ impl Keys {
         hash.update(attempt.0.to_be_bytes());
         hash.update(self.0.secret);
         hash.finalize()[..16].to_vec()
+    }
+
+    /// The key by which the owner's srun may ask for steps of one launch of a job, and for nothing else.
+    pub fn owner_key(&self, job: JobId, attempt: Attempt) -> Vec<u8> {
+        muster_trust::derive_job_key(&self.job_key(job, attempt), JobKeyUse::Owner)
     }
 }
 
@@ -93,6 +98,8 @@ fn create(path: &Path) -> Result<Vec<u8>> {
     file.write_all(&bytes)
         .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&temporary, path))
+        // Agents pin the key: it must not be another one after a loss of power.
+        .and_then(|()| fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all())
         .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(bytes)
 }

@@ -6,16 +6,23 @@
 pub mod accounted;
 mod accounting;
 mod answer;
+mod audit;
+pub mod clock;
 mod configuration;
 mod connection;
 pub mod debug_level;
 pub mod disk;
+mod events;
+pub mod failure;
+pub mod fault;
 pub mod forecaster;
 mod identity;
 pub mod keys;
 pub mod mail;
 mod node_link;
+mod notify;
 pub mod programs;
+pub mod quarantine;
 pub mod recover;
 mod replica;
 pub mod reply;
@@ -24,8 +31,10 @@ mod server;
 pub mod stats;
 mod turns;
 mod waiting;
+pub mod watchdog;
 pub mod writer;
 
+pub use connection::name_blobs;
 pub use run::{Options, run};
 
 /// The Slurm release whose contract is met; what commands print for `--version`.

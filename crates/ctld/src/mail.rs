@@ -10,7 +10,7 @@ use muster_core::event::Event;
 use muster_core::ids::{Attempt, BlobId, JobId, NodeIdx};
 use muster_core::refusal::Refusal;
 use muster_core::spec::JobSpec;
-use muster_core::state::Note;
+use muster_core::state::{Note, State};
 use muster_journal::{FinishedSnapshot, Position, SnapshotWriter};
 use muster_proto::client::Query;
 use muster_proto::node::{NodeHello, NodeSettings, NumberedReport, Order, Welcome};
@@ -123,6 +123,9 @@ pub enum ToLink {
     Replaced,
 }
 
+/// A short look at the state.
+pub type Look = Box<dyn FnOnce(&State) + Send>;
+
 /// To the replica.
 pub enum ToReplica {
     /// Durable events, the first of them at `first`.
@@ -163,8 +166,12 @@ pub enum ToReplica {
         /// One encoded frame.
         answer: mpsc::UnboundedSender<Vec<u8>>,
     },
+    /// A short look at the state: a question of rights.
+    Look(Look),
     /// Tell when a job (or all of an array) has ended.
     WaitEnded {
+        /// Who.
+        identity: Identity,
         /// The job.
         job: JobId,
         /// A job that went back to the queue has ended as far as its holder is concerned.
@@ -194,6 +201,11 @@ pub enum ToReplica {
         job: JobId,
         /// What.
         text: String,
+    },
+    /// The writer wants a copy of the state as of the last batch.
+    Copy {
+        /// Where it goes.
+        answer: std::sync::mpsc::Sender<Box<State>>,
     },
     /// What `scontrol show config` prints.
     Config(Box<muster_proto::client::ConfigAnswer>),

@@ -7,6 +7,7 @@ mod completion;
 mod letter;
 mod power;
 
+use crate::failure;
 use crate::mail::ToWriter;
 use completion::Completion;
 use letter::Letters;
@@ -119,9 +120,10 @@ impl Programs {
         writer: Sender<ToWriter>,
     ) -> std::io::Result<Programs> {
         let (tasks, inbox) = channel();
-        std::thread::Builder::new()
-            .name("programs".to_owned())
-            .spawn(move || dispatch(&inbox, &writer))?;
+        failure::spawn_essential("programs", move || {
+            dispatch(&inbox, &writer);
+            Ok(())
+        })?;
         let mut programs = Programs {
             settings,
             letters: Letters::default(),

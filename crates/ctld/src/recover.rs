@@ -1,5 +1,12 @@
-//! The state as it was: the newest snapshot, then every event after it.
+//! The state as it was: the newest snapshot, then every event after it. An event that cannot be applied stops the start,
+//! and the message says which job to leave out to go on: see [`Without`].
 
+mod without;
+
+pub use without::{Withdrawn, Without};
+
+use crate::failure::{Panicked, caught};
+use crate::{events, fault};
 use anyhow::{Context, Result, bail};
 use log::{info, warn};
 use muster_core::event::Event;
@@ -16,6 +23,14 @@ pub struct Recovered {
     pub state: State,
     /// Position of the snapshot that it began with; 0 if there is none.
     pub snapshot: Position,
+    /// What was left out, for accounting.
+    pub withdrawn: Vec<Withdrawn>,
+}
+
+/// An open journal, which no other controller can open now. Nothing of it was replayed yet.
+pub struct Opened {
+    log: FileLog,
+    found: Option<muster_journal::Recovered>,
 }
 
 /// Opens the journal of `cluster`, or creates it where there was never one, and replays it. `each` sees every event
@@ -27,8 +42,16 @@ pub fn recover(
     storage: Arc<dyn Storage>,
     cluster: &str,
     options: Options,
-    mut each: impl FnMut(&State, Position, &Event),
+    each: impl FnMut(&State, Position, &Event),
 ) -> Result<Recovered> {
+    open(storage, cluster, options)?.replay(Without::default(), each)
+}
+
+/// Opens the journal of `cluster`, or creates it where there was never one. From then on it is locked.
+///
+/// # Errors
+/// As [`recover`].
+pub fn open(storage: Arc<dyn Storage>, cluster: &str, options: Options) -> Result<Opened> {
     if !FileLog::exists(storage.as_ref())? {
         let id = LogId::random().context("cannot read /dev/urandom")?;
         info!(
@@ -36,11 +59,7 @@ pub fn recover(
             storage.location()
         );
         let log = FileLog::create(storage, cluster, id, options)?;
-        return Ok(Recovered {
-            log,
-            state: State::default(),
-            snapshot: 0,
-        });
+        return Ok(Opened { log, found: None });
     }
     let (log, found) = FileLog::open(storage, cluster, options)?;
     if let Some(torn) = &found.torn {
@@ -50,37 +69,94 @@ pub fn recover(
         );
     }
     found.warnings.iter().for_each(|warning| warn!("{warning}"));
-    let mut state = State::default();
-    let mut snapshot = 0;
-    if let Some(mut reader) = found.snapshot {
-        let mut bytes = Vec::new();
-        snapshot = reader.position();
-        reader
-            .read_to_end(&mut bytes)
-            .context("cannot read the snapshot")?;
-        state = State::decode_snapshot(&bytes)?;
-    }
-    let mut records = found.records;
-    let mut count: u64 = 0;
-    while let Some((position, bytes)) = records.next_record()? {
-        let event: Event = match minicbor::decode(bytes) {
-            Ok(event) => event,
-            Err(e) => bail!(
-                "event {position} of the journal cannot be understood: {e}. It was written by a newer release, or by \
-                 a bug; start the release that wrote it"
-            ),
+    let found = Some(found);
+    Ok(Opened { log, found })
+}
+
+impl Opened {
+    /// Replays it, without what concerns some jobs. `each` sees every event after it is applied.
+    ///
+    /// # Errors
+    /// As [`recover`]; for an event that cannot be applied the message names the job to leave out.
+    pub fn replay(
+        self,
+        mut without: Without,
+        mut each: impl FnMut(&State, Position, &Event),
+    ) -> Result<Recovered> {
+        let Opened { log, found } = self;
+        let mut state = State::default();
+        let mut snapshot = 0;
+        let Some(found) = found else {
+            let withdrawn = Vec::new();
+            return Ok(Recovered {
+                log,
+                state,
+                snapshot,
+                withdrawn,
+            });
         };
-        state.apply(&event);
-        each(&state, position, &event);
-        count += 1;
+        if let Some(mut reader) = found.snapshot {
+            let mut bytes = Vec::new();
+            snapshot = reader.position();
+            reader
+                .read_to_end(&mut bytes)
+                .context("cannot read the snapshot")?;
+            state = State::decode_snapshot(&bytes)?;
+            state = without.remove(state)?;
+        }
+        let mut records = found.records;
+        let mut count: u64 = 0;
+        while let Some((position, bytes)) = records.next_record()? {
+            let event: Event = match minicbor::decode(bytes) {
+                Ok(event) => event,
+                Err(e) => bail!(
+                    "event {position} of the journal cannot be understood: {e}. It was written by a newer release, or \
+                     by a bug; start the release that wrote it"
+                ),
+            };
+            let Some(event) = without.filter(event, &mut state) else {
+                continue;
+            };
+            let applied = caught(|| {
+                fault::on_event("replay", &event);
+                state.apply(&event);
+                each(&state, position, &event);
+            });
+            if let Err(Panicked(why)) = applied {
+                bail!("{}", unusable(&event, position, &state, &why));
+            }
+            count += 1;
+        }
+        info!(
+            "recovered {} jobs: snapshot at event {snapshot}, {count} events after it",
+            state.jobs.len()
+        );
+        Ok(Recovered {
+            log,
+            state,
+            snapshot,
+            withdrawn: without.withdrawn(),
+        })
     }
-    info!(
-        "recovered {} jobs: snapshot at event {snapshot}, {count} events after it",
-        state.jobs.len()
-    );
-    Ok(Recovered {
-        log,
-        state,
-        snapshot,
-    })
+}
+
+/// What to say of an event that cannot be applied.
+fn unusable(event: &Event, position: Position, state: &State, why: &str) -> String {
+    let kind = events::kind(event);
+    let Some(job) = events::job(event) else {
+        return format!(
+            "event {position} of the journal ({kind}) cannot be applied: {why}. Nothing was changed. Start the release \
+             that wrote it"
+        );
+    };
+    let part = match event {
+        Event::JobSubmitted { het, .. } => *het,
+        _ => state.jobs.get(&job).and_then(|job| job.het),
+    };
+    let base = state.jobs.get(&job).map_or(job, |job| job.submission());
+    let whole = part.map_or(base, |part| part.leader);
+    format!(
+        "event {position} of the journal ({kind} of job {job}) cannot be applied: {why}. Nothing was changed. To go on \
+         without that job, and lose it, start slurmctld once with --without-job={whole}"
+    )
 }

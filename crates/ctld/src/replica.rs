@@ -7,13 +7,15 @@
 //! that a flood of one delays only what that one asks.
 
 use crate::answer;
-use crate::forecaster::Forecaster;
+use crate::failure::{Panicked, caught};
+use crate::forecaster::{Asked, Forecaster};
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
 use crate::programs::Programs;
 use crate::stats::Stats;
 use crate::turns::Turns;
 use crate::waiting::Waiting;
+use crate::watchdog::{Doing, Pulse};
 use log::{error, info, warn};
 use muster_acct::{Follower, changes};
 use muster_core::command::Identity;
@@ -21,6 +23,8 @@ use muster_core::config::ClusterConfig;
 use muster_core::config_diff;
 use muster_core::event::Event;
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::rights::privacy::{JobScope, PrivateData, hides};
+use muster_core::rights::{self, Request};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use muster_journal::Position;
@@ -85,6 +89,10 @@ pub(crate) struct Replica {
     pub head: answer::Head,
     /// What listings say of the jobs that are not over.
     pub rows: answer::Rows,
+    /// What it does, for the watchdog.
+    pub pulse: Arc<Pulse>,
+    /// A snapshot is to be written at once: the journal holds events that were left out at start.
+    pub snapshot_now: bool,
 }
 
 /// A question, and where its answer goes.
@@ -96,27 +104,37 @@ pub(crate) struct Question {
 
 impl Replica {
     /// Runs until told to stop.
-    pub(crate) fn run(mut self) {
+    ///
+    /// # Errors
+    /// Why it cannot go on.
+    pub(crate) fn run(mut self) -> Result<(), String> {
+        if std::mem::take(&mut self.snapshot_now) {
+            self.snapshot();
+        }
         loop {
+            self.pulse.rest();
             if self.questions.is_empty() {
                 let Ok(message) = self.inbox.recv() else {
-                    return;
+                    return Ok(());
                 };
-                if self.take(message).is_break() {
-                    return;
+                self.pulse.begin(Doing::Applying);
+                if self.take(message)?.is_break() {
+                    return Ok(());
                 }
             }
+            self.pulse.begin(Doing::Applying);
             for _ in 0..MESSAGES_MAX {
                 let Ok(message) = self.inbox.try_recv() else {
                     break;
                 };
-                if self.take(message).is_break() {
-                    return;
+                if self.take(message)?.is_break() {
+                    return Ok(());
                 }
             }
             if let Some((uid, question)) = self.questions.next() {
                 let begun = Instant::now();
-                self.query(&question.identity, &question.query, &question.answer);
+                self.pulse.begin(Doing::Answering);
+                self.answer(&question);
                 let took = begun.elapsed().as_nanos();
                 self.questions
                     .charge(uid, u64::try_from(took).unwrap_or(u64::MAX));
@@ -124,14 +142,32 @@ impl Replica {
         }
     }
 
-    fn take(&mut self, message: ToReplica) -> ControlFlow<()> {
+    /// Answers a question. One whose answer panics is refused: answers change nothing but what listings keep, which is
+    /// worked out anew.
+    fn answer(&mut self, question: &Question) {
+        let Question {
+            identity,
+            query,
+            answer,
+        } = question;
+        if let Err(Panicked(why)) = caught(|| self.query(identity, query, answer)) {
+            let text = crate::quarantine::bounded(query, 200);
+            error!("query {text} of user {} is refused: {why}", identity.user);
+            self.rows = caught(|| answer::Rows::rebuilt(&mut self.state)).unwrap_or_default();
+            let detail = "the query met a fault in the controller; see the log of slurmctld";
+            let refusal = Refusal::new(RefusalCode::InvalidValue, detail);
+            let _ = answer.send(frame::encode(&Response::Refused(refusal)));
+        }
+    }
+
+    fn take(&mut self, message: ToReplica) -> Result<ControlFlow<()>, String> {
         match message {
             ToReplica::Batch {
                 first,
                 events,
                 notes,
             } => {
-                self.follow(first, &events);
+                self.follow(first, &events)?;
                 notes.iter().for_each(|note| self.state.note(note));
                 self.snapshot_if_due();
             }
@@ -156,8 +192,8 @@ impl Replica {
             }
             ToReplica::Foreseen(foreseen) => {
                 let (state, position) = (&self.state, self.position);
-                for (filter, out) in self.forecaster.received(state, position, *foreseen) {
-                    self.jobs(&filter, &out);
+                for asked in self.forecaster.received(state, position, *foreseen) {
+                    self.jobs(&asked);
                 }
             }
             ToReplica::WaitStarted {
@@ -170,12 +206,15 @@ impl Replica {
                     .wait_started(&self.state, &keys, &identity, job, answer);
             }
             ToReplica::WaitEnded {
+                identity,
                 job,
                 holder,
                 answer,
             } => {
-                self.waiting.wait_ended(&self.state, job, holder, answer);
+                self.waiting
+                    .wait_ended(&self.state, &identity, job, holder, answer);
             }
+            ToReplica::Look(look) => look(&self.state),
             ToReplica::WaitNodes { count, answer } => {
                 self.waiting.wait_nodes(&self.state, count, answer);
             }
@@ -189,13 +228,17 @@ impl Replica {
             ToReplica::Tell { job, text } => self.waiting.tell_holder(job, &text),
             ToReplica::Config(config) => self.config = *config,
             ToReplica::Programs(settings) => self.programs.configure(*settings),
-            ToReplica::Stop => return ControlFlow::Break(()),
+            ToReplica::Copy { answer } => drop(answer.send(Box::new(self.state.clone()))),
+            ToReplica::Stop => return Ok(ControlFlow::Break(())),
         }
-        ControlFlow::Continue(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Applies events and passes on what follows from them.
-    fn follow(&mut self, first: Position, events: &[Event]) {
+    ///
+    /// # Errors
+    /// Accounting has stopped.
+    fn follow(&mut self, first: Position, events: &[Event]) -> Result<(), String> {
         let mut rows = Vec::new();
         for event in events {
             self.state.apply(event);
@@ -209,12 +252,15 @@ impl Replica {
         self.rows.drop_if_lost(&self.state);
         self.programs.power_nodes(&self.state);
         if events.is_empty() {
-            return;
+            return Ok(());
         }
         self.position = first + events.len() as Position - 1;
-        if self.follower.send(self.position, rows).is_err() {
-            error!("accounting has stopped; its rows follow from the journal at the next start");
-        }
+        self.pulse.goes_on(Doing::Handing);
+        let sent = self.follower.send(self.position, rows);
+        self.pulse.goes_on(Doing::Applying);
+        sent.map_err(|_| {
+            "accounting has stopped; its rows follow from the journal at the next start".to_owned()
+        })
     }
 
     fn compare(&self, new: &ClusterConfig, pairs: &[(String, String)]) -> Vec<String> {
@@ -242,22 +288,36 @@ impl Replica {
         match query {
             Query::Jobs(filter) | Query::Listing(filter) if filter.starts => {
                 if matches!(query, Query::Listing(_)) {
-                    let _ = out.send(frame::encode(self.head.answer(&self.state)));
+                    let partitions = sees_partitions(&self.state, identity);
+                    let _ = out.send(frame::encode(self.head.answer(&self.state, partitions)));
                 }
                 // Worked out on another thread; the question waits there, not this one.
                 let position = self.position;
-                let asked = (filter.clone(), out.clone());
-                if let Some((filter, out)) = self.forecaster.ask(&self.state, position, asked) {
-                    self.jobs(&filter, &out);
+                let asked = Asked {
+                    identity: identity.clone(),
+                    filter: filter.clone(),
+                    out: out.clone(),
+                };
+                if let Some(asked) = self.forecaster.ask(&self.state, position, asked) {
+                    self.jobs(&asked);
                 }
             }
-            Query::Jobs(filter) | Query::Listing(filter) => self.list(query, filter, out),
-            Query::Why(job) => self.forecaster.explain(&self.state, *job, out.clone()),
-            Query::Cluster => answer::cluster(&self.state, &mut send),
-            Query::Partitions => drop(out.send(frame::encode(self.head.answer(&self.state)))),
-            Query::Accounts => send(answer::accounts(&self.state)),
-            Query::Priorities => send(answer::priorities(&self.state)),
-            Query::Reservations => send(answer::reservations(&self.state)),
+            Query::Jobs(filter) | Query::Listing(filter) => {
+                self.list(identity, query, filter, out);
+            }
+            Query::Why(job) => {
+                let scope = JobScope::of(&self.state, identity);
+                self.forecaster
+                    .explain(&self.state, *job, scope, out.clone());
+            }
+            Query::Cluster => answer::cluster(&self.state, identity, &mut send),
+            Query::Partitions => {
+                let partitions = sees_partitions(&self.state, identity);
+                drop(out.send(frame::encode(self.head.answer(&self.state, partitions))));
+            }
+            Query::Accounts => send(answer::accounts(&self.state, identity)),
+            Query::Priorities => send(answer::priorities(&self.state, identity)),
+            Query::Reservations => send(answer::reservations(&self.state, identity)),
             Query::Licenses => {
                 let licenses = self.state.licenses(crate::writer::now());
                 send(Response::Licenses(licenses));
@@ -288,8 +348,8 @@ impl Replica {
                 RefusalCode::ProtocolError,
                 "accounting is asked of the store, not of the replica",
             ))),
-            Query::ResetDiag if !answer::is_admin(&self.state, identity.uid) => {
-                send(Response::Refused(RefusalCode::AccessDenied.into()));
+            Query::ResetDiag if !rights::may(&self.state, identity, Request::ResetDiag) => {
+                send(Response::Refused(rights::denied(Request::ResetDiag)));
             }
             Query::Diag | Query::ResetDiag => {
                 if matches!(query, Query::ResetDiag) {
@@ -306,9 +366,24 @@ impl Replica {
         }
     }
 
-    /// Answers a question for jobs, and all others that wait for the same.
-    fn list(&mut self, query: &Query, filter: &JobFilter, first: &mpsc::UnboundedSender<Vec<u8>>) {
-        let same = |question: &Question| &*question.query == query;
+    /// Answers a question for jobs, and all others that wait for the same and see the same.
+    fn list(
+        &mut self,
+        identity: &Identity,
+        query: &Query,
+        filter: &JobFilter,
+        first: &mpsc::UnboundedSender<Vec<u8>>,
+    ) {
+        let state = &self.state;
+        let (scope, partitions) = (
+            JobScope::of(state, identity),
+            sees_partitions(state, identity),
+        );
+        let same = |question: &Question| {
+            &*question.query == query
+                && sees_partitions(state, &question.identity) == partitions
+                && JobScope::of(state, &question.identity) == scope
+        };
         let others = self.questions.take_all(same);
         let others: Vec<_> = others.into_iter().map(|question| question.answer).collect();
         let of_all = filter.active && filter.ids.is_empty();
@@ -316,11 +391,12 @@ impl Replica {
             self.rows.follow(&mut self.state);
         }
         let mut begun = match query {
-            Query::Listing(_) => frame::encode(self.head.answer(&self.state)),
+            Query::Listing(_) => frame::encode(self.head.answer(&self.state, partitions)),
             _ => Vec::new(),
         };
         let rows = Some(&self.rows).filter(|_| of_all);
-        answer::jobs(&self.state, rows, filter, None, &mut |frame: Vec<u8>| {
+        let asked = (filter, &scope);
+        answer::jobs(&self.state, rows, asked, None, &mut |frame: Vec<u8>| {
             // What comes first leaves with what follows: that wakes a client once.
             let frame = match begun.is_empty() {
                 true => frame,
@@ -333,10 +409,12 @@ impl Replica {
         });
     }
 
-    fn jobs(&self, filter: &JobFilter, out: &mpsc::UnboundedSender<Vec<u8>>) {
-        let starts = self.forecaster.starts().filter(|_| filter.starts);
-        let mut send = |frame| drop(out.send(frame));
-        answer::jobs(&self.state, None, filter, starts, &mut send);
+    fn jobs(&self, asked: &Asked) {
+        let starts = self.forecaster.starts().filter(|_| asked.filter.starts);
+        let mut send = |frame| drop(asked.out.send(frame));
+        let scope = JobScope::of(&self.state, &asked.identity);
+        let wanted = (&asked.filter, &scope);
+        answer::jobs(&self.state, None, wanted, starts, &mut send);
     }
 
     /// Writes a snapshot when enough happened since the last. The state is encoded here; a thread of its own writes
@@ -346,6 +424,10 @@ impl Replica {
         if self.position.saturating_sub(self.snapshot) < due || self.snapshot_is_written() {
             return;
         }
+        self.snapshot();
+    }
+
+    fn snapshot(&mut self) {
         self.snapshot = self.position;
         let (answer, granted) = std::sync::mpsc::channel();
         let position = self.position;
@@ -398,4 +480,8 @@ impl Replica {
             .as_ref()
             .is_some_and(|thread| !thread.is_finished())
     }
+}
+
+fn sees_partitions(state: &State, identity: &Identity) -> bool {
+    !hides(state, identity, PrivateData::PARTITIONS)
 }

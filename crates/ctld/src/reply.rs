@@ -15,23 +15,31 @@ use tokio::sync::oneshot;
 
 /// Where a command's answer goes once it is durable.
 pub enum ReplyTo {
-    /// To whoever waits for it.
-    Task(oneshot::Sender<Reply>),
+    /// To whoever waits for it, for a process of that id; 0 if it is not known.
+    Task(oneshot::Sender<Reply>, u32),
     /// Straight to the client.
     Socket(Direct),
 }
 
 impl From<oneshot::Sender<Reply>> for ReplyTo {
     fn from(task: oneshot::Sender<Reply>) -> ReplyTo {
-        ReplyTo::Task(task)
+        ReplyTo::Task(task, 0)
     }
 }
 
 impl ReplyTo {
+    /// Process id of the peer; 0 if it is not known.
+    pub(crate) fn peer(&self) -> u32 {
+        match self {
+            ReplyTo::Task(_, pid) => *pid,
+            ReplyTo::Socket(direct) => direct.pid,
+        }
+    }
+
     /// Sends the answer, or gives it to the task of the connection, which may already be gone.
     pub(crate) fn send(self, reply: Reply, stats: &Stats) {
         match self {
-            ReplyTo::Task(task) => drop(task.send(reply)),
+            ReplyTo::Task(task, _) => drop(task.send(reply)),
             ReplyTo::Socket(direct) => direct.send(reply, stats),
         }
     }
@@ -62,6 +70,7 @@ pub struct Direct {
     answer: Arc<Answer>,
     kind: &'static str,
     uid: u32,
+    pid: u32,
     since: Instant,
 }
 
@@ -72,8 +81,12 @@ pub(crate) struct Pending {
 }
 
 impl Direct {
-    /// Both ends, for a request of this kind and user that is served from now.
-    pub(crate) fn new(socket: OwnedFd, kind: &'static str, uid: u32) -> (Direct, Pending) {
+    /// Both ends, for a request of this kind, user and process that is served from now.
+    pub(crate) fn new(
+        socket: OwnedFd,
+        kind: &'static str,
+        (uid, pid): (u32, u32),
+    ) -> (Direct, Pending) {
         let (rest, left) = oneshot::channel();
         let answer = Arc::new(Answer {
             state: AtomicU8::new(OPEN),
@@ -88,6 +101,7 @@ impl Direct {
             answer,
             kind,
             uid,
+            pid,
             since: Instant::now(),
         };
         (direct, pending)
@@ -143,7 +157,7 @@ mod tests {
 
     fn pair() -> (UnixStream, Direct, Pending) {
         let (client, server) = UnixStream::pair().unwrap();
-        let (direct, pending) = Direct::new(server.into(), "TEST", 0);
+        let (direct, pending) = Direct::new(server.into(), "TEST", (0, 0));
         (client, direct, pending)
     }
 

@@ -2,20 +2,26 @@
 
 use crate::accounting::Accounting;
 use crate::answer;
+use crate::audit;
+use crate::clock;
 use crate::configuration::{Read, Source};
 use crate::debug_level;
 use crate::disk::Reserve;
 use crate::forecaster::Forecaster;
 use crate::keys::Keys;
-use crate::mail::ToWriter;
+use crate::mail::{ToReplica, ToWriter};
+use crate::notify::Notify;
 use crate::programs::{ProgramSettings, Programs};
-use crate::recover::{Recovered, recover};
+use crate::quarantine::Quarantine;
+use crate::recover::{self, Opened, Recovered, Without};
 use crate::replica::Replica;
 use crate::server::{self, Shared};
 use crate::stats::Stats;
 use crate::turns::Turns;
 use crate::waiting::Waiting;
-use crate::writer::{Parts, Writer, now};
+use crate::watchdog::{Pulse, Pulses, Watchdog};
+use crate::writer::{Parts, Rebuild, Writer, now};
+use crate::{failure, fault};
 use anyhow::{Context, Result, bail};
 use log::{info, warn};
 use muster_acct::{Follower, NoStore, Reader, SqliteStore, Store, changes};
@@ -26,11 +32,11 @@ use muster_core::state::State;
 use muster_journal::{DirStorage, Log};
 use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -47,6 +53,8 @@ pub struct Options {
     pub conf: PathBuf,
     /// Cancel every job that is found in the queue.
     pub clear: bool,
+    /// Leave these jobs out of the state that is recovered: the controller could not go on with them.
+    pub without_jobs: Vec<JobId>,
 }
 
 /// Runs a controller until it is told to stop. `ready` is called when clients can connect.
@@ -54,6 +62,7 @@ pub struct Options {
 /// # Errors
 /// When the configuration, the state or the socket cannot be used. Nothing is changed in the state then.
 pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
+    fault::arm_by_environment();
     let source = Source::new(&options.conf);
     let read = source.read()?;
     let dir = read.config.paths.state_save_location.clone();
@@ -65,9 +74,14 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     })?;
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o700))
         .with_context(|| format!("cannot protect {}", dir.display()))?;
+    // The journal's lock comes first: nothing of another controller's state is touched.
+    let journal = open_journal(&dir, &read)?;
     let keys = Keys::open(&dir)?;
     let (mut store, reader) = open_store(&dir, read.config.accounting)?;
-    let recovered = open_state(&dir, &read, store.as_mut())?;
+    let without = Without::jobs(options.without_jobs.iter().copied());
+    let snapshot_now = !without.is_empty();
+    let recovered = open_state(&dir, &read, store.as_mut(), journal, without)?;
+    clock::start(&dir, &recovered.state);
     let stats = Arc::new(Stats::default());
     let (to_writer, writer_inbox) = channel();
     let (to_replica, replica_inbox) = channel();
@@ -103,6 +117,13 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         questions: Turns::default(),
         head: answer::Head::default(),
         rows: answer::Rows::default(),
+        pulse: Arc::new(Pulse::new("replica")),
+        snapshot_now,
+    };
+    let pulses = Pulses {
+        writer: Arc::new(Pulse::new("writer")),
+        replica: Arc::clone(&replica.pulse),
+        server: Arc::new(Pulse::new("event loop")),
     };
     let writer = Writer::new(Parts {
         state: recovered.state,
@@ -112,7 +133,10 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         stats: Arc::clone(&stats),
         accounted: Box::new(move || stored.stored()),
         reserve: Reserve::new(dir.clone()),
-    });
+    })
+    .rebuilt_by(copy_of_replica(to_replica.clone()))
+    .with_quarantine(Quarantine::new(&dir))
+    .watched_by(Arc::clone(&pulses.writer));
     let _ = to_writer.send(ToWriter::Configure {
         config: Arc::clone(&read.cluster),
         settings: Box::new(read.settings.clone()),
@@ -156,20 +180,38 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         admins,
         unheld,
         more_debug: debug_level::above(read.config.slurmctld_debug),
+        pulses: pulses.clone(),
     });
-    let writer = spawn("writer", move || writer.run(&writer_inbox))?;
-    let replica = spawn("replica", move || replica.run())?;
+    audit::start().context("no thread for the audit log")?;
+    let watched = Arc::clone(&follower);
+    let ended = move || {
+        watched
+            .has_ended()
+            .then(|| "accounting has stopped".to_owned())
+    };
+    let watchdog = Watchdog {
+        pulses: pulses.all(),
+        checks: vec![Box::new(ended)],
+        bound: Duration::from_secs(read.config.timeouts.slurmctld_s),
+        notify: Notify::from_environment(),
+    };
+    watchdog.start().context("no thread for the watchdog")?;
+    let writer = failure::spawn_essential("writer", move || writer.run(&writer_inbox))
+        .context("no thread for the writer")?;
+    let replica = failure::spawn_essential("replica", move || replica.run())
+        .context("no thread for the replica")?;
+    let ready = || {
+        Notify::from_environment().send("READY=1");
+        ready();
+    };
     let served = serve(Rc::new(shared), &socket, ready);
+    // From here on the watchdog sees to it that this comes to an end.
+    failure::stopping();
     let _ = to_writer.send(ToWriter::Stop { nodes: false });
     drop(to_writer);
-    writer
-        .join()
-        .ok()
-        .context("the writer thread panicked; see the log")?;
-    replica
-        .join()
-        .ok()
-        .context("the replica thread panicked; see the log")?;
+    for thread in [writer, replica] {
+        let _ = thread.join();
+    }
     match Arc::try_unwrap(follower) {
         Ok(follower) => follower
             .shutdown(Duration::from_secs(10))
@@ -180,11 +222,13 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     served
 }
 
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<std::thread::JoinHandle<()>> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(work)
-        .with_context(|| format!("cannot start the {name} thread"))
+/// Gives the writer the replica's state, which is the one as of the last commit.
+fn copy_of_replica(replica: Sender<ToReplica>) -> Rebuild {
+    Box::new(move || {
+        let (answer, copied) = channel();
+        replica.send(ToReplica::Copy { answer }).ok()?;
+        copied.recv().ok().map(|state| *state)
+    })
 }
 
 /// The accounting store, and who reads it. Where accounting is off, what there was of it stays as it is.
@@ -200,37 +244,51 @@ fn open_store(dir: &Path, on: bool) -> Result<(Box<dyn Store>, Option<Reader>)> 
     Ok((Box::new(store), Some(reader)))
 }
 
-/// Recovers the state, and writes to accounting what it had not heard of yet.
-fn open_state(dir: &Path, read: &Read, store: &mut dyn Store) -> Result<Recovered> {
+/// Opens and locks the journal.
+fn open_journal(dir: &Path, read: &Read) -> Result<Opened> {
     let journal = dir.join("journal");
     let storage = DirStorage::new(&journal);
     storage
         .make_dir()
         .with_context(|| format!("cannot create {}", journal.display()))?;
+    let options = muster_journal::Options::default();
+    recover::open(Arc::new(storage), &read.cluster.cluster_name, options)
+}
+
+/// Recovers the state, and writes to accounting what it had not heard of yet.
+fn open_state(
+    dir: &Path,
+    read: &Read,
+    store: &mut dyn Store,
+    journal: Opened,
+    without: Without,
+) -> Result<Recovered> {
     let known = store.position();
     let mut missed = Vec::new();
     let mut reached = known;
     let mut written = Ok(());
-    let recovered = recover(
-        Arc::new(storage),
-        &read.cluster.cluster_name,
-        muster_journal::Options::default(),
-        |state, position, event| {
-            if read.config.accounting && position > known && written.is_ok() {
-                missed.extend(changes(state, event));
-                reached = position;
-                if missed.len() > CATCH_UP {
-                    written = store.write(&missed, reached);
-                    missed.clear();
-                }
+    let recovered = journal.replay(without, |state, position, event| {
+        if read.config.accounting && position > known && written.is_ok() {
+            missed.extend(changes(state, event));
+            reached = position;
+            if missed.len() > CATCH_UP {
+                written = store.write(&missed, reached);
+                missed.clear();
             }
-        },
-    )?;
+        }
+    })?;
     if reached > known {
         info!("accounting catches up with {} events", reached - known);
         written
             .and_then(|()| store.write(&missed, reached))
             .context("accounting cannot catch up")?;
+    }
+    if read.config.accounting && !recovered.withdrawn.is_empty() {
+        let withdrawn = recovered.withdrawn.iter().cloned();
+        let changes: Vec<_> = withdrawn.map(|job| job.change(now())).collect();
+        store
+            .write(&changes, reached)
+            .context("accounting cannot be told which jobs were left out")?;
     }
     let last = recovered.log.last_position();
     if !read.config.accounting {
@@ -276,6 +334,14 @@ fn serve(shared: Rc<Shared>, socket: &Path, ready: impl FnOnce()) -> Result<()> 
     local.block_on(&runtime, async {
         // The journal's lock is held: whatever socket is there belongs to a controller that is gone.
         let _ = fs::remove_file(socket);
+        if let Some(dir) = socket.parent() {
+            let mut builder = fs::DirBuilder::new();
+            builder
+                .recursive(true)
+                .mode(0o755)
+                .create(dir)
+                .with_context(|| format!("cannot create {}", dir.display()))?;
+        }
         let listener = UnixListener::bind(socket)
             .with_context(|| format!("cannot listen on {}", socket.display()))?;
         // Everyone may connect; what each may do is decided by who they are.
@@ -295,7 +361,7 @@ fn serve(shared: Rc<Shared>, socket: &Path, ready: impl FnOnce()) -> Result<()> 
                 _ = int.recv() => break,
                 _ = hup.recv() => {
                     let root = Identity { user: "root".to_owned(), ..Identity::default() };
-                    let reply = shared.reconfigure(&root).await;
+                    let reply = shared.reconfigure(&root, 0).await;
                     info!("SIGHUP: the configuration was read again: {reply:?}");
                 }
             }

@@ -2,18 +2,23 @@
 //! writer, the replica and the accounting reader.
 
 use crate::accounting::Accounting;
+use crate::audit::Entry;
 use crate::configuration;
 use crate::connection;
 use crate::debug_level;
+use crate::failure;
 use crate::identity::Directory;
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
 use crate::programs::ProgramSettings;
 use crate::stats::Stats;
+use crate::watchdog::{Doing, Pulses};
 use log::{error, warn};
 use muster_core::command::{Identity, Reply};
 use muster_core::ids::JobId;
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::rights::{self, Request, Role};
+use muster_core::state::State;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
@@ -27,6 +32,11 @@ use tokio::sync::{Notify, oneshot};
 
 /// How long after a restart the holder of an interactive allocation has to come back.
 const RETURN: Duration = Duration::from_secs(60);
+
+/// A thread that has been at one piece of work for longer than this does not answer as far as `scontrol ping` goes.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often the event loop shows that it goes round.
+const BEAT: Duration = Duration::from_secs(1);
 
 /// What connections share.
 pub(crate) struct Shared {
@@ -45,6 +55,7 @@ pub(crate) struct Shared {
     unheld: RefCell<HashMap<JobId, Identity>>,
     /// Levels that the log was started above what the configuration says (`-v`).
     more_debug: usize,
+    pulses: Pulses,
 }
 
 /// What a server is made of.
@@ -58,6 +69,7 @@ pub(crate) struct Parts {
     pub(crate) admins: Vec<u32>,
     pub(crate) unheld: HashMap<JobId, Identity>,
     pub(crate) more_debug: usize,
+    pub(crate) pulses: Pulses,
 }
 
 impl Shared {
@@ -77,12 +89,57 @@ impl Shared {
             stopped: Notify::new(),
             unheld: RefCell::new(parts.unheld),
             more_debug: parts.more_debug,
+            pulses: parts.pulses,
         }
     }
 
-    /// Whether this user may administer the cluster.
-    pub(crate) fn is_admin(&self, uid: u32) -> bool {
-        uid == 0 || self.admins.borrow().contains(&uid)
+    /// Looks at the state that acknowledged commands have made.
+    ///
+    /// # Errors
+    /// When the controller stops.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&State) -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let (answer, seen) = oneshot::channel();
+        let look = move |state: &State| drop(answer.send(look(state)));
+        self.to_replica(ToReplica::Look(Box::new(look)))?;
+        seen.await.map_err(|_| gone())
+    }
+
+    /// The role of whoever asks. Root and `SlurmUser` are known without a look at the state.
+    ///
+    /// # Errors
+    /// When the controller stops.
+    pub(crate) async fn role(&self, identity: &Identity) -> io::Result<Role> {
+        if identity.uid == 0 {
+            return Ok(Role::Root);
+        }
+        if self.admins.borrow().contains(&identity.uid) {
+            return Ok(Role::SlurmUser);
+        }
+        let identity = identity.clone();
+        self.look(move |state| Role::of(state, &identity)).await
+    }
+
+    /// Whether someone's role suffices for a request; the audit log gets a line if not.
+    ///
+    /// # Errors
+    /// When the controller stops.
+    pub(crate) async fn may(
+        &self,
+        identity: &Identity,
+        request: Request,
+        pid: u32,
+    ) -> io::Result<Result<Entry, Refusal>> {
+        let role = self.role(identity).await?;
+        let entry = Entry::new(role, identity, request, pid);
+        if request.least().role().is_some_and(|least| role >= least) {
+            return Ok(Ok(entry));
+        }
+        let refusal = rights::denied(request);
+        entry.refused(&refusal);
+        Ok(Err(refusal))
     }
 
     /// To the writer.
@@ -110,6 +167,7 @@ impl Shared {
     /// Stops the controller, and the node agents if asked.
     pub(crate) fn stop(&self, nodes: bool) {
         if !self.stopping.replace(true) {
+            failure::stopping();
             let _ = self.writer.send(ToWriter::Stop { nodes });
             self.stopped.notify_one();
         }
@@ -120,16 +178,29 @@ impl Shared {
         self.stopping.get()
     }
 
+    /// Why the controller does not work, though it listens.
+    pub(crate) fn unwell(&self) -> Option<String> {
+        self.pulses.unwell(PATIENCE)
+    }
+
     /// The holder of an allocation came back.
     pub(crate) fn held_again(&self, job: JobId) {
         self.unheld.borrow_mut().remove(&job);
     }
 
     /// Reads slurm.conf again.
-    pub(crate) async fn reconfigure(&self, identity: &Identity) -> Reply {
-        if !self.is_admin(identity.uid) {
-            return Reply::Refused(RefusalCode::AccessDenied.into());
-        }
+    pub(crate) async fn reconfigure(&self, identity: &Identity, pid: u32) -> Reply {
+        let entry = match self.may(identity, Request::Reconfigure, pid).await {
+            Ok(Ok(entry)) => entry,
+            Ok(Err(refusal)) => return Reply::Refused(refusal),
+            Err(_) => return Reply::Refused(RefusalCode::Busy.into()),
+        };
+        let reply = self.read_again().await;
+        entry.replied(&reply);
+        reply
+    }
+
+    async fn read_again(&self) -> Reply {
         let read = match self.config.read() {
             Ok(read) => read,
             Err(e) => {
@@ -164,10 +235,13 @@ impl Shared {
     ///
     /// # Errors
     /// For those who may not reconfigure, and for files with errors.
-    pub(crate) async fn differences(&self, identity: &Identity) -> Result<Vec<String>, Refusal> {
-        if !self.is_admin(identity.uid) {
-            return Err(RefusalCode::AccessDenied.into());
-        }
+    pub(crate) async fn differences(
+        &self,
+        identity: &Identity,
+        pid: u32,
+    ) -> Result<Vec<String>, Refusal> {
+        let may = self.may(identity, Request::Differences, pid).await;
+        may.map_err(|_| Refusal::from(RefusalCode::Busy))??;
         let read = self.config.read().map_err(|e| {
             let detail = format!("the configuration would not be taken: {e:#}");
             Refusal::new(RefusalCode::InvalidValue, detail)
@@ -205,6 +279,13 @@ fn gone() -> io::Error {
 pub(crate) async fn accept(shared: Rc<Shared>, listener: UnixListener) {
     let waiter = Rc::clone(&shared);
     tokio::task::spawn_local(async move { waiter.give_up_unheld().await });
+    let server = Arc::clone(&shared.pulses.server);
+    tokio::task::spawn_local(async move {
+        loop {
+            server.begin(Doing::Serving);
+            tokio::time::sleep(BEAT).await;
+        }
+    });
     loop {
         tokio::select! {
             () = shared.stopped.notified() => return,

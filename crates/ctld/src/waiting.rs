@@ -1,6 +1,7 @@
 //! Clients that wait for a job to start or to end.
 
 use crate::answer;
+use crate::audit::Entry;
 use crate::keys::Keys;
 use muster_core::command::Identity;
 use muster_core::event::{Event, JobChange};
@@ -8,6 +9,8 @@ use muster_core::ids::JobId;
 use muster_core::job::{ArrayRole, ExitStatus, Job, JobState};
 use muster_core::node::NodeLink;
 use muster_core::refusal::RefusalCode;
+use muster_core::rights::privacy::JobScope;
+use muster_core::rights::{self, Request, Role};
 use muster_core::state::State;
 use muster_proto::client::{Diag, Response};
 use muster_proto::frame;
@@ -58,8 +61,12 @@ impl Waiting {
     ) {
         let response = match state.jobs.get(&id) {
             None => Response::Refused(RefusalCode::InvalidJobId.into()),
-            Some(job) if !answer::may_access(state, identity, job) => {
-                Response::Refused(RefusalCode::AccessDenied.into())
+            Some(job) if !rights::may_job(state, identity, Request::WaitStarted, job) => {
+                let refusal = rights::denied(Request::WaitStarted);
+                Entry::new(Role::of(state, identity), identity, Request::WaitStarted, 0)
+                    .about(&format!("job {id}"))
+                    .refused(&refusal);
+                Response::Refused(refusal)
             }
             Some(job) if job.state.is_ended() => ended(job),
             Some(job) => match answer::started(state, keys, job) {
@@ -74,8 +81,18 @@ impl Waiting {
     }
 
     /// Answers now if the job (or all of the array) has ended, else later.
-    pub(crate) fn wait_ended(&mut self, state: &State, id: JobId, holder: bool, out: Out) {
-        match over(state, id) {
+    /// Jobs that the user may not see are not there.
+    pub(crate) fn wait_ended(
+        &mut self,
+        state: &State,
+        identity: &Identity,
+        id: JobId,
+        holder: bool,
+        out: Out,
+    ) {
+        let scope = JobScope::of(state, identity);
+        let hidden = scope != JobScope::All && !scope.shows(state, id);
+        match over(state, id).filter(|_| !hidden) {
             None => drop(out.send(frame::encode(&Response::Refused(
                 RefusalCode::InvalidJobId.into(),
             )))),

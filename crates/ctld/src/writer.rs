@@ -1,18 +1,30 @@
 //! The thread that owns the state. It takes what is queued, decides all of it in one turn, makes the turn durable
 //! with one sync, and only then lets answers, acknowledgements and orders go. It answers no reads.
+//!
+//! A command whose decision panics is refused. A turn that cannot be completed is abandoned and decided again without
+//! what made it fail: see [`retry`].
 
 mod binding;
 mod het;
 mod orders;
+mod retry;
+#[cfg(test)]
+mod tests;
 
 use crate::accounted::{Accounted, StoredPosition};
+use crate::audit::Entry;
 use crate::disk::Reserve;
+use crate::failure::{Panicked, caught};
+use crate::fault;
 use crate::keys::Keys;
 use crate::mail::{Link, ToLink, ToReplica, ToWriter};
+use crate::quarantine::Quarantine;
 use crate::reply::ReplyTo;
 use crate::stats::Stats;
+use crate::watchdog::{Doing, Pulse};
 use log::{error, info, warn};
-use muster_core::command::{Command, Identity, NodeCommand, Reply, UserCommand};
+use muster_core::command::{Command, KeptPartitions, NodeCommand, Reply, UserCommand};
+use muster_core::config::ClusterConfig;
 use muster_core::ids::{Attempt, JobId, NodeIdx};
 use muster_core::limits::PURGE_MAX;
 use muster_core::node::{NodeInfo, NodeLink};
@@ -20,10 +32,12 @@ use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::state::{Note, State};
 use muster_core::time::Timestamp;
 use muster_core::topology::Topology;
-use muster_journal::{Batch, Log, Position};
+use muster_journal::{Batch, Error, Log, Position};
 use muster_proto::node::{NodeHello, NodeSettings, NumberedReport, Report, Welcome};
 use muster_sched::engine::{Engine, Turn};
-use std::collections::{BTreeMap, HashMap};
+use retry::Retry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -33,6 +47,7 @@ use tokio::sync::oneshot;
 pub use het::components;
 use orders::Grants;
 pub use orders::addresses;
+use retry::bytes_of;
 
 /// Messages taken into one turn at most.
 const TURN_MESSAGES_MAX: usize = 4096;
@@ -62,15 +77,53 @@ pub struct Writer {
     batch: Batch,
     /// A turn that waits for space on the disk.
     blocked: Option<Box<Work>>,
-    /// Messages that came meanwhile.
-    backlog: Vec<ToWriter>,
+    /// Messages that came meanwhile, or are to be decided again.
+    backlog: VecDeque<ToWriter>,
     told_full: bool,
+    retry: Retry,
+    quarantine: Option<Quarantine>,
+    pulse: Arc<Pulse>,
+    /// Why the writer cannot go on.
+    fatal: Option<String>,
 }
 
-/// Answers that wait for the turn's commit.
+/// A user's command of this turn. It is kept until the turn is durable: a turn that fails is decided again.
+struct Decided {
+    command: Command,
+    to: ReplyTo,
+    /// Absent while it is being decided.
+    reply: Option<Reply>,
+    /// Its events among those of the turn.
+    events: Range<usize>,
+    /// Its line of the audit log, if it makes one.
+    audit: Option<Entry>,
+}
+
+impl Decided {
+    /// Sends the reply, once it may be known.
+    fn answer(self, stats: &Stats) {
+        if let Some(reply) = self.reply {
+            if let Some(entry) = self.audit {
+                entry.replied(&reply);
+            }
+            self.to.send(reply, stats);
+        }
+    }
+}
+
+/// A configuration that was read.
+struct NewConfig {
+    config: Arc<ClusterConfig>,
+    settings: Box<NodeSettings>,
+    keep: KeptPartitions,
+}
+
+/// What waits for the turn's commit, or is to be decided again if there is none.
 #[derive(Default)]
 struct Outbox {
-    replies: Vec<(ReplyTo, Reply)>,
+    users: Vec<Decided>,
+    prologs: Vec<(JobId, Attempt, bool)>,
+    config: Option<NewConfig>,
     acks: Vec<(NodeIdx, u64)>,
     welcomes: Vec<NewLink>,
     registered: Vec<(NodeIdx, Vec<(JobId, Attempt)>)>,
@@ -122,29 +175,55 @@ impl Writer {
             reserve: parts.reserve,
             batch: Batch::new(),
             blocked: None,
-            backlog: Vec::new(),
+            backlog: VecDeque::new(),
             told_full: false,
+            retry: Retry::default(),
+            quarantine: None,
+            pulse: Arc::new(Pulse::new("writer")),
+            fatal: None,
         }
     }
 
+    /// With a way to get the state as of the last commit back, so that a turn that fails need not end the process.
+    pub fn rebuilt_by(mut self, rebuild: Rebuild) -> Writer {
+        self.retry.rebuild = Some(rebuild);
+        self
+    }
+
+    /// With a place for commands that made it panic.
+    pub fn with_quarantine(mut self, quarantine: Quarantine) -> Writer {
+        self.quarantine = Some(quarantine);
+        self
+    }
+
+    /// Notes what it does in this pulse.
+    pub fn watched_by(mut self, pulse: Arc<Pulse>) -> Writer {
+        self.pulse = pulse;
+        self
+    }
+
     /// Runs until told to stop.
-    pub fn run(mut self, inbox: &Receiver<ToWriter>) {
+    ///
+    /// # Errors
+    /// Why it cannot go on: the journal failed, or the state cannot be rebuilt.
+    pub fn run(mut self, inbox: &Receiver<ToWriter>) -> Result<(), String> {
         let mut wait = Duration::ZERO;
         loop {
             let first = match inbox.recv_timeout(wait) {
                 Ok(message) => Some(message),
                 Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
             };
             let messages = first
                 .into_iter()
                 .chain(inbox.try_iter())
                 .take(TURN_MESSAGES_MAX);
+            crate::clock::follow(self.engine.state().active.is_empty());
             wait = match self.turn(messages, now()) {
                 After::Sleep => self.next_tick(now()),
                 After::Again => Duration::ZERO,
                 After::Full => FULL_RETRY,
-                After::Stop => return,
+                After::Stop => return self.fatal.map_or(Ok(()), Err),
             };
         }
     }
@@ -168,27 +247,94 @@ impl Writer {
     /// One turn: decides the messages, lets time pass, schedules, commits, and sends what may now be known.
     /// Synchronous and driven from outside, so that the simulator runs this very code.
     pub fn turn(&mut self, messages: impl Iterator<Item = ToWriter>, now: Timestamp) -> After {
+        self.pulse.begin(Doing::Deciding);
+        let after = self.whole_turn(messages, now);
+        self.pulse.rest();
+        after
+    }
+
+    fn whole_turn(
+        &mut self,
+        mut messages: impl Iterator<Item = ToWriter>,
+        now: Timestamp,
+    ) -> After {
         if let Some(blocked) = self.blocked.take() {
             // The state already holds the blocked turn; nothing else is decided before it is durable.
-            let mut waiting: Vec<ToWriter> = messages.collect();
-            self.backlog.append(&mut waiting);
-            return self.finish(*blocked, now);
+            self.backlog.extend(messages);
+            return match self.stop_is_queued() {
+                // Nothing of the blocked turn was acknowledged: who stops need not wait for space.
+                Some(nodes) => self.stop(nodes),
+                None => self.finish(*blocked, now),
+            };
         }
-        let mut work = Work::default();
-        let backlog = std::mem::take(&mut self.backlog);
-        for message in backlog.into_iter().chain(messages) {
-            match message {
-                ToWriter::Stop { nodes } => work.stop = Some(nodes),
-                other => self.take(other, now, &mut work.turn, &mut work.out),
+        let mut work = Work {
+            room: self.retry.room(),
+            ..Work::default()
+        };
+        while let Err(panicked) = caught(|| self.decide_turn(&mut messages, now, &mut work)) {
+            if !self.refuse_current(&panicked, now, &mut work) {
+                self.backlog.extend(messages);
+                return self.abandon(work, Failure::Panic(panicked), now);
             }
         }
-        self.tick(now, &mut work.turn);
-        if !self.engine.puts_off(&mut work.turn) {
-            let pass = Instant::now();
-            self.engine.schedule(now, &mut work.turn);
-            self.stats.pass(micros(pass.elapsed()));
+        if work.room == 0 {
+            self.backlog.extend(messages);
         }
         self.finish(work, now)
+    }
+
+    /// Decides the messages, looks at what is due and plans. After a panic that left the state whole it goes on where
+    /// it was.
+    fn decide_turn(
+        &mut self,
+        messages: &mut impl Iterator<Item = ToWriter>,
+        now: Timestamp,
+        work: &mut Work,
+    ) {
+        self.retry.mark(work);
+        if std::mem::take(&mut self.retry.nodes_are_missed) {
+            self.miss_nodes(now, &mut work.turn);
+        }
+        self.reports(now, work);
+        while work.room > 0
+            && let Some(message) = self.backlog.pop_front().or_else(|| messages.next())
+        {
+            work.room -= 1;
+            match message {
+                ToWriter::Stop { nodes } => work.stop = Some(nodes),
+                other => self.take(other, now, work),
+            }
+        }
+        work.stage = Stage::Time;
+        self.pulse.goes_on(Doing::Ticking);
+        self.tick(now, &mut work.turn);
+        if !self.engine.puts_off(&mut work.turn) {
+            self.pulse.goes_on(Doing::Scheduling);
+            let pass = Instant::now();
+            let planned = work.turn.events.len();
+            self.engine.schedule(now, &mut work.turn);
+            fault::on_start(
+                "schedule",
+                self.engine.state(),
+                &work.turn.events[planned..],
+            );
+            self.stats.pass(micros(pass.elapsed()));
+        }
+    }
+
+    fn stop_is_queued(&self) -> Option<bool> {
+        self.backlog.iter().find_map(|message| match message {
+            ToWriter::Stop { nodes } => Some(*nodes),
+            _ => None,
+        })
+    }
+
+    fn stop(&mut self, nodes: bool) -> After {
+        self.links
+            .values()
+            .for_each(|link| drop(link.send.send(ToLink::Stop(nodes))));
+        let _ = self.replica.send(ToReplica::Stop);
+        After::Stop
     }
 
     /// The state, for checks.
@@ -197,24 +343,32 @@ impl Writer {
     }
 
     fn finish(&mut self, work: Work, now: Timestamp) -> After {
-        let more = work.turn.more || !self.backlog.is_empty();
         let stop = work.stop;
+        self.pulse.goes_on(Doing::Writing);
         match self.commit(&work.turn) {
             Commit::Durable => {}
+            Commit::Full if self.is_oversized(&work) => {
+                return self.abandon(work, Failure::NoRoom, now);
+            }
             Commit::Full => {
                 self.blocked = Some(Box::new(work));
                 return After::Full;
             }
-            Commit::Failed => return After::Stop,
+            Commit::Refused(index, why) => {
+                return self.abandon(work, Failure::Record(index, why), now);
+            }
+            Commit::Failed(why) => {
+                self.fatal = Some(why);
+                return After::Stop;
+            }
         }
+        self.retry.succeeded();
+        let more = work.turn.more || !self.backlog.is_empty() || self.retry.is_careful();
+        self.pulse.goes_on(Doing::Sending);
         self.send(work.turn, work.out);
         self.accounted.note(now, self.log.last_position());
         if let Some(nodes) = stop {
-            self.links
-                .values()
-                .for_each(|link| drop(link.send.send(ToLink::Stop(nodes))));
-            let _ = self.replica.send(ToReplica::Stop);
-            return After::Stop;
+            return self.stop(nodes);
         }
         if more { After::Again } else { After::Sleep }
     }
@@ -244,30 +398,48 @@ impl Writer {
         }
     }
 
-    fn take(&mut self, message: ToWriter, now: Timestamp, turn: &mut Turn, out: &mut Outbox) {
+    fn take(&mut self, message: ToWriter, now: Timestamp, work: &mut Work) {
+        self.retry.mark(work);
+        let Work { turn, out, .. } = work;
         match message {
             ToWriter::User {
                 identity,
                 command,
                 reply,
             } => {
-                let answer = self.user(identity, *command, now, turn);
-                out.replies.push((reply, answer));
+                let audit =
+                    Entry::of_command(self.engine.state(), &identity, &command, reply.peer());
+                let begin = turn.events.len();
+                out.users.push(Decided {
+                    command: Command::User(identity, *command),
+                    to: reply,
+                    reply: None,
+                    events: begin..begin,
+                    audit,
+                });
+                let decided = out.users.last_mut().expect("it was pushed just now");
+                let reply = self.user(&decided.command, now, turn);
+                decided.events.end = turn.events.len();
+                decided.reply = Some(reply);
             }
             ToWriter::NodeHello {
                 hello,
                 link,
                 answer,
             } => {
-                self.hello(*hello, link, answer, now, turn, out);
+                self.hello(*hello, link, answer, now, work);
             }
             ToWriter::Reports {
                 node,
                 generation,
                 reports,
             } => {
-                if self.is_current(node, generation) {
-                    self.reports(node, reports, now, turn, out);
+                if self.is_current(node, generation)
+                    && let Some(last) = reports.last()
+                {
+                    out.acks.push((node, last.seq));
+                    work.reports = Some((node, reports.into_iter()));
+                    self.reports(now, work);
                 }
             }
             ToWriter::Health {
@@ -298,17 +470,28 @@ impl Writer {
                 keep,
                 done,
             } => {
+                work.stage = Stage::Configuration;
                 let network = config.topologies.iter().find(|t| t.cluster_default);
                 self.places = network.map(Topology::addresses).unwrap_or_default();
-                let command = Command::Configure { config, keep };
+                self.settings = (*settings).clone();
+                let new = out.config.insert(NewConfig {
+                    config,
+                    settings,
+                    keep,
+                });
+                let command = Command::Configure {
+                    config: Arc::clone(&new.config),
+                    keep: new.keep,
+                };
                 self.engine.decide(0, &command, now, turn);
                 self.miss_nodes(now, turn);
-                self.settings = *settings;
                 self.settings.cpu_bind = binding::defaults(self.engine.state());
                 self.send_settings();
                 out.configured.extend(done);
+                work.stage = Stage::Messages;
             }
             ToWriter::PrologEnded { job, attempt, well } => {
+                out.prologs.push((job, attempt, well));
                 let command = Command::PrologEnded { job, attempt, well };
                 self.engine.decide(0, &command, now, turn);
             }
@@ -328,23 +511,24 @@ impl Writer {
         }
     }
 
-    fn user(
-        &mut self,
-        identity: Identity,
-        command: UserCommand,
-        now: Timestamp,
-        turn: &mut Turn,
-    ) -> Reply {
+    fn user(&mut self, whole: &Command, now: Timestamp, turn: &mut Turn) -> Reply {
+        let Command::User(identity, command) = whole else {
+            return Reply::Refused(RefusalCode::ProtocolError.into());
+        };
+        fault::on_command("decide", whole);
+        if let Some(refusal) = self.too_large(command) {
+            return Reply::Refused(refusal);
+        }
         if let UserCommand::Submit {
             spec, test_only, ..
-        } = &command
+        } = command
         {
-            if !test_only && let Some(cause) = self.reserve.refusal() {
+            if !test_only && let Some(cause) = self.reserve.refusal(bytes_of(command)) {
                 return Reply::Refused(Refusal::new(RefusalCode::StorageFull, cause));
             }
             if spec.immediate_s.is_some() {
                 let state = self.engine.state();
-                let start = muster_core::decide::prospective_job(state, &identity, spec, now)
+                let start = muster_core::decide::prospective_job(state, identity, spec, now)
                     .and_then(|job| self.engine.scheduler().would_start(state, &job.spec, now));
                 match start {
                     Err(refusal) => return Reply::Refused(refusal),
@@ -357,15 +541,15 @@ impl Writer {
         }
         if let UserCommand::SubmitHet {
             specs, test_only, ..
-        } = &command
-            && let Some(answer) = self.before_het(&identity, specs, *test_only, now)
+        } = command
+            && let Some(answer) = self.before_het(identity, command, specs, *test_only, now)
         {
             return answer;
         }
         let before = turn.replies.len();
-        let binds = binding::may_change(&command);
-        self.engine
-            .decide(0, &Command::User(identity, command), now, turn);
+        let binds = binding::may_change(command);
+        self.engine.decide(0, whole, now, turn);
+        fault::on_command("apply", whole);
         if binds {
             self.tell_bindings();
         }
@@ -409,8 +593,7 @@ impl Writer {
         link: Link,
         answer: oneshot::Sender<Result<NodeIdx, Refusal>>,
         now: Timestamp,
-        turn: &mut Turn,
-        out: &mut Outbox,
+        work: &mut Work,
     ) {
         let known = self.engine.state().node_by_name.get(&hello.name).copied();
         let Some(node) = known.filter(|n| !self.engine.state().nodes[n.0 as usize].removed) else {
@@ -426,15 +609,24 @@ impl Writer {
             hello.name,
             hello.present.len()
         );
-        self.generations.insert(node, link.generation);
         let present = hello.present.clone();
         let info: Box<NodeInfo> = Box::new(hello.info);
         let command = NodeCommand::Register {
             info,
             present: hello.present,
         };
-        self.engine
-            .decide(0, &Command::Node(node, command), now, turn);
+        if self.retry.is_poison(node, &command) {
+            let detail = "what it says of itself met a fault in the controller before; see the log of slurmctld";
+            let _ = answer.send(Err(Refusal::new(RefusalCode::InvalidValue, detail)));
+            return;
+        }
+        let Work {
+            turn, out, report, ..
+        } = work;
+        let command = report.insert(Command::Node(node, command));
+        self.engine.decide(0, command, now, turn);
+        *report = None;
+        self.generations.insert(node, link.generation);
         let welcome = Welcome {
             public_key: self.keys.public().into(),
             cluster: cluster_name(self.engine.state()),
@@ -450,21 +642,22 @@ impl Writer {
         out.registered.push((node, present));
     }
 
-    fn reports(
-        &mut self,
-        node: NodeIdx,
-        reports: Vec<NumberedReport>,
-        now: Timestamp,
-        turn: &mut Turn,
-        out: &mut Outbox,
-    ) {
-        if let Some(last) = reports.last() {
-            out.acks.push((node, last.seq));
-        }
-        for report in reports {
+    /// Decides the reports of a node that are left in this turn.
+    fn reports(&mut self, now: Timestamp, work: &mut Work) {
+        while let Some((node, reports)) = &mut work.reports {
+            let node = *node;
+            let Some(report) = reports.next() else {
+                work.reports = None;
+                return;
+            };
+            self.retry.mark(work);
             let command = node_command(report);
-            self.engine
-                .decide(0, &Command::Node(node, command), now, turn);
+            if self.retry.is_poison(node, &command) {
+                continue;
+            }
+            let command = work.report.insert(Command::Node(node, command));
+            self.engine.decide(0, command, now, &mut work.turn);
+            work.report = None;
         }
     }
 
@@ -489,18 +682,17 @@ impl Writer {
                     info!("the journal can be written again");
                 }
             }
-            Err(e) if e.is_full() => {
+            Err(e) if e.is_temporary() => {
                 if !std::mem::replace(&mut self.told_full, true) {
-                    error!(
-                        "{e}. Nothing is acknowledged until there is space; running jobs go on."
-                    );
+                    error!("{e}. Nothing is acknowledged until then; running jobs go on.");
                 }
                 return Commit::Full;
             }
-            Err(e) => {
-                error!("the journal cannot be written, the controller stops: {e}");
-                return Commit::Failed;
+            Err(Error::TooLarge { index, len, max }) => {
+                let why = format!("its record would have {len} bytes; {max} is the most");
+                return Commit::Refused(index, why);
             }
+            Err(e) => return Commit::Failed(format!("the journal cannot be written: {e}")),
         }
         self.stats.commits.fetch_add(1, Relaxed);
         self.stats
@@ -522,8 +714,8 @@ impl Writer {
             self.stats.set_durable(self.log.last_position());
         }
         // From here on the turn is durable and every later read sees it.
-        for (reply, answer) in out.replies {
-            reply.send(answer, &self.stats);
+        for decided in out.users {
+            decided.answer(&self.stats);
         }
         for done in out.configured {
             let _ = done.send(());
@@ -546,14 +738,22 @@ impl Writer {
                 let _ = link.send.send(ToLink::Ack(seq));
             }
         }
-        let mut grants = Grants::default();
-        for (node, present) in &out.registered {
-            for effect in self.engine.state().orders_for_node(*node, present) {
+        let registered = out.registered.iter().flat_map(|(node, present)| {
+            let repeated = caught(|| self.engine.state().orders_for_node(*node, present));
+            repeated.unwrap_or_else(|Panicked(why)| {
+                error!("node {} gets no orders now: {why}", node.0);
+                Vec::new()
+            })
+        });
+        let mut effects = registered.chain(orders);
+        // An order that cannot be put together is left out; the turn that it follows from is durable.
+        while let Err(Panicked(why)) = caught(|| {
+            let mut grants = Grants::default();
+            for effect in effects.by_ref() {
                 self.order(effect, &mut grants);
             }
-        }
-        for effect in orders {
-            self.order(effect, &mut grants);
+        }) {
+            error!("an order is not sent: {why}");
         }
     }
 }
@@ -571,10 +771,37 @@ pub enum After {
     Stop,
 }
 
+/// Gives the state as of the last commit, if it can be had.
+pub type Rebuild = Box<dyn FnMut() -> Option<State> + Send>;
+
 enum Commit {
     Durable,
+    /// Nothing was written; it may work later.
     Full,
-    Failed,
+    /// Nothing was written, and this record never will be.
+    Refused(usize, String),
+    Failed(String),
+}
+
+/// Why a turn cannot be completed.
+enum Failure {
+    Panic(Panicked),
+    /// The journal does not take the record of this event.
+    Record(usize, String),
+    /// The disk has no room for a turn of this size.
+    NoRoom,
+}
+
+/// What of a turn is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// Messages are decided.
+    #[default]
+    Messages,
+    /// One of them is a configuration.
+    Configuration,
+    /// What is due, and the plan.
+    Time,
 }
 
 /// A turn's results until they are durable.
@@ -583,6 +810,15 @@ struct Work {
     turn: Turn,
     out: Outbox,
     stop: Option<bool>,
+    stage: Stage,
+    /// Events of the turn when the present message was taken.
+    mark: usize,
+    /// Messages that it may still take.
+    room: usize,
+    /// Reports of a message that are not decided yet.
+    reports: Option<(NodeIdx, std::vec::IntoIter<NumberedReport>)>,
+    /// The one that is being decided.
+    report: Option<Command>,
 }
 
 /// The cluster's name.
@@ -594,8 +830,13 @@ pub fn cluster_name(state: &State) -> String {
         .unwrap_or_default()
 }
 
-/// The wall clock, read here and handed to the core.
+/// The time that is handed to the core: it does not jump when the system clock is set.
 pub fn now() -> Timestamp {
+    crate::clock::now()
+}
+
+/// The system clock.
+pub(crate) fn wall() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     Timestamp(since.map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX)))
 }
@@ -604,7 +845,8 @@ fn micros(d: Duration) -> u64 {
     u64::try_from(d.as_micros()).unwrap_or(u64::MAX)
 }
 
-fn node_command(numbered: NumberedReport) -> NodeCommand {
+/// What a report asks of the core.
+pub fn node_command(numbered: NumberedReport) -> NodeCommand {
     let NumberedReport {
         job,
         attempt,

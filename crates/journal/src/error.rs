@@ -25,6 +25,18 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The process or the system has no descriptor or memory for a new file. The log took nothing of the batch and
+    /// stays usable.
+    #[error(
+        "journal {file}: cannot be created now ({source}); nothing of the batch was kept. It is tried again; raise \
+         LimitNOFILE of the controller if this stays"
+    )]
+    NoDescriptor {
+        /// The file.
+        file: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// An operation of the storage failed.
     #[error("journal {file}: cannot {op}: {source}")]
     Io {
@@ -197,6 +209,18 @@ impl Error {
         matches!(self, Error::Full { .. })
     }
 
+    /// True for errors after which the same append may work a little later without anything being repaired.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Error::Full { .. } | Error::NoDescriptor { .. })
+    }
+
+    /// True if the log refused the batch as it is: nothing of it was kept, other batches are taken.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Error::TooLarge { .. })
+    }
+
     /// Stable code for logs and documentation.
     #[must_use]
     pub fn code(&self) -> &'static str {
@@ -216,6 +240,7 @@ impl Error {
             Error::TooLarge { .. } => "M2013",
             Error::Snapshot { .. } => "M2014",
             Error::BadName { .. } => "M2015",
+            Error::NoDescriptor { .. } => "M2016",
         }
     }
 
@@ -226,6 +251,14 @@ impl Error {
             source,
         }
     }
+}
+
+/// True if there was no descriptor or memory to open a file with.
+pub(crate) fn means_no_descriptor(error: &io::Error) -> bool {
+    const EMFILE: i32 = 24;
+    const ENFILE: i32 = 23;
+    let number = error.raw_os_error();
+    matches!(number, Some(EMFILE | ENFILE)) || error.kind() == io::ErrorKind::OutOfMemory
 }
 
 /// True if the error says that the disk, the quota or the allowed file size is used up.

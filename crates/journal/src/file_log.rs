@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
-use crate::error::means_full;
+use crate::error::{means_full, means_no_descriptor};
 use crate::format::{self, FILE_HEADER, FileKind, RECORD_HEADER, RecordHeader, RecordKind};
 use crate::identity::Identity;
 use crate::recover::{self, Files, Recovered};
@@ -364,7 +364,7 @@ impl FileLog {
             &self.options,
         ) {
             Ok(new) => new,
-            Err(error) if error.is_full() => return Err(error),
+            Err(error) if error.is_temporary() => return Err(error),
             Err(error) => return Err(self.stop(error)),
         };
         let old = std::mem::replace(&mut self.active, new);
@@ -552,6 +552,8 @@ fn new_segment(
                     needed,
                     source,
                 }
+            } else if means_no_descriptor(&source) {
+                Error::NoDescriptor { file: path, source }
             } else {
                 Error::io("create", path, source)
             });

@@ -64,7 +64,7 @@ pub use identity::LogId;
 pub use recover::{Records, Recovered, TornTail};
 pub use snapshot::{FinishedSnapshot, SnapshotReader, SnapshotWriter};
 pub use storage::dir::DirStorage;
-pub use storage::mem::{Crash, MemStorage};
+pub use storage::mem::{Crash, MemStorage, Operation};
 pub use storage::{Lock, Storage, StorageFile};
 
 /// Sequence number of a record: consecutive, the first record has 1. 0 means "before the first".

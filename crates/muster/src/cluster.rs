@@ -37,7 +37,7 @@ A site's own cluster:
   muster ctld, muster noded                          the daemons; as links: slurmctld, slurmd
   muster emulate nodes [NODELIST]                    speak for nodes without running anything; 'emulate --help'
   muster install DIR                                 the daemons and commands by their names, into DIR
-  muster generate man|completion|compat DIR          write man pages, completion for bash, the compatibility page
+  muster generate man|completion|compat|security DIR write man pages, completion for bash, pages of docs
 
 Commands, each also as a link of that name; 'muster COMMAND --help' says more:
   sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sreport sshare sstat
@@ -351,10 +351,31 @@ fn bring_companions(given: &Path, own: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The `SlurmUser` of a site's file, where this is root's cluster and the account exists here.
+fn slurm_user(given: &Path) -> Option<String> {
+    let (config, _) = muster_conf::load(given);
+    let known = User::from_name(&config.slurm_user).ok().flatten();
+    known.filter(|_| geteuid().is_root()).map(|user| user.name)
+}
+
+fn with_slurm_user(own: &str, user: &str) -> String {
+    let lines = own
+        .lines()
+        .map(|line| match line.starts_with("SlurmUser=") {
+            true => format!("SlurmUser={user}\n"),
+            false => format!("{line}\n"),
+        });
+    lines.collect()
+}
+
 /// A site's file with the host, user and paths of this private cluster.
 fn adapt(given: &Path, own: &str) -> Result<String> {
     let text =
         fs::read_to_string(given).with_context(|| format!("cannot read {}", given.display()))?;
+    let own = match slurm_user(given) {
+        Some(user) => with_slurm_user(own, &user),
+        None => own.to_owned(),
+    };
     let key = |line: &str| {
         line.split('=')
             .next()

@@ -81,10 +81,23 @@ impl Daemon {
             match word.as_str() {
                 "--help" => found.push(('h', String::new())),
                 "--version" => found.push(('V', String::new())),
+                long if long.starts_with("--without-job") && self.has('w') => {
+                    let value = match long.strip_prefix("--without-job") {
+                        Some("") => words.next().cloned(),
+                        Some(rest) => rest.strip_prefix('=').map(str::to_owned),
+                        None => None,
+                    };
+                    let value = value.context("option --without-job needs the number of a job")?;
+                    found.push(('w', value));
+                }
                 _ => self.letters(word, &mut words, &mut found)?,
             }
         }
         Ok(found)
+    }
+
+    fn has(&self, letter: char) -> bool {
+        self.flags.iter().any(|flag| flag.letter == letter)
     }
 
     fn letters<'a>(

@@ -1,9 +1,10 @@
-//! `muster generate man|completion|compat DIR`: files for packages and docs, made from the tables that the commands run
+//! `muster generate man|completion|compat|security DIR`: files for packages and docs, made from the tables that the commands run
 //! on, so that none of them can say what the commands do not do.
 
 mod compat;
 mod completion;
 mod man;
+mod security;
 
 use anyhow::{Context, Result, bail};
 use muster_cli::catalogue::{self, Command, Row};
@@ -18,14 +19,20 @@ use std::process::ExitCode;
 /// When the directory cannot be written, or something else is asked for.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     let [what, dir] = args else {
-        bail!("usage: muster generate man|completion|compat DIR");
+        bail!("usage: muster generate man|completion|compat|security DIR");
     };
     let files = match what.as_str() {
         "man" => man::pages(),
         "completion" => vec![("muster".to_owned(), completion::script())],
         "compat" => vec![("compat.md".to_owned(), compat::page())],
+        "security" => {
+            // Only a part of the page is made.
+            let present = fs::read_to_string(Path::new(dir).join("security.md"));
+            let page = security::page(&present.unwrap_or_default());
+            vec![("security.md".to_owned(), page)]
+        }
         other => bail!(
-            "there is no 'generate {other}'; usage: muster generate man|completion|compat DIR"
+            "there is no 'generate {other}'; usage: muster generate man|completion|compat|security DIR"
         ),
     };
     let dir = Path::new(dir);

@@ -17,7 +17,8 @@ impl Log for Logger {
     }
 
     fn log(&self, record: &Record<'_>) {
-        if record.level() > log::max_level() {
+        // The audit log is written whatever the level is.
+        if record.level() > log::max_level() && record.target() != "audit" {
             return;
         }
         let time = jiff::Zoned::now()
@@ -62,6 +63,8 @@ pub(crate) fn start(file: Option<&Path>, stderr: bool, level: LevelFilter) -> io
     };
     if log::set_boxed_logger(Box::new(Logger { file, stderr })).is_ok() {
         log::set_max_level(level);
+        // A daemon's standard error is /dev/null.
+        muster_ctld::failure::log_panics();
     }
     Ok(())
 }

@@ -19,6 +19,7 @@ mod mpi;
 mod roles;
 mod scratch;
 mod simulate;
+mod slurm_user;
 mod slurmctld;
 mod slurmd;
 #[cfg(not(test))]

@@ -11,22 +11,25 @@ pub(crate) enum Role {
     Agent,
     /// A node's supervisor of processes; started by the agent.
     Shim,
+    /// What serves MPI beside a step daemon; started by that.
+    PmixHost,
     /// One of Slurm's user commands.
     Command,
 }
 
 /// Link name, role, and the `muster` subcommand of the same role.
-const DAEMONS: [(&str, Role, &str); 3] = [
+const DAEMONS: [(&str, Role, &str); 4] = [
     ("slurmctld", Role::Controller, "ctld"),
     ("slurmd", Role::Agent, "noded"),
-    ("muster-shim", Role::Shim, "shim"),
+    (muster_node::SHIM_NAME, Role::Shim, "shim"),
+    (muster_node::HOST_NAME, Role::PmixHost, "pmix-host"),
 ];
 
 /// Names that a cluster's `bin` directory gets.
 pub(crate) fn links() -> impl Iterator<Item = &'static str> {
     let daemons = DAEMONS
         .iter()
-        .filter(|(_, role, _)| *role != Role::Shim)
+        .filter(|(_, role, _)| !matches!(role, Role::Shim | Role::PmixHost))
         .map(|(name, ..)| *name);
     daemons.chain(muster_cli::names())
 }
@@ -58,6 +61,7 @@ pub(crate) fn run(role: Role, name: &str, args: &[String]) -> ExitCode {
         Role::Controller => crate::slurmctld::main(args),
         Role::Agent => crate::slurmd::main(args),
         Role::Shim => muster_node::shim_main(args.iter().cloned()),
+        Role::PmixHost => muster_node::pmix_host_main(),
         Role::Command => muster_cli::run(name, args).unwrap_or(ExitCode::FAILURE),
     }
 }

@@ -3,8 +3,10 @@
 use crate::daemon::{self, PidFile, Ready};
 use crate::flags::{Daemon, flag};
 use crate::logging;
+use crate::slurm_user;
 use anyhow::{Context, Result};
 use muster_conf::endpoint::conf_path;
+use muster_core::ids::JobId;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -35,6 +37,12 @@ pub(crate) static DAEMON: Daemon = Daemon {
         flag('R', "", "recover the state in full").stored("it always is"),
         flag('s', "", "change to the state directory").stored("no core file is written there"),
         flag('v', "", "log more; may be repeated"),
+        flag(
+            'w',
+            "JOB",
+            "leave this job out of the saved state (also --without-job=JOB); for a job with which the controller cannot go \
+             on, as its log says. It is lost, and accounting has it as cancelled",
+        ),
         flag('V', "", "print the version"),
     ],
 };
@@ -47,6 +55,7 @@ struct Args {
     verbose: usize,
     clear: bool,
     nice: Option<i32>,
+    without_jobs: Vec<JobId>,
 }
 
 /// Runs the controller.
@@ -78,6 +87,12 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
             }
             'f' => parsed.conf = Some(value.into()),
             'L' => parsed.log = Some(value.into()),
+            'w' => {
+                let job = value
+                    .parse()
+                    .context("--without-job takes the number of a job")?;
+                parsed.without_jobs.push(JobId(job));
+            }
             'n' => parsed.nice = Some(value.parse().context("-n takes a number")?),
             // The rest has no effect; the table says why.
             _ => {}
@@ -108,12 +123,14 @@ fn start(args: Args) -> Result<()> {
         daemon::daemonise()?
     };
     let log_file = args.log.or_else(|| config.paths.slurmctld_log_file.clone());
+    slurm_user::assume(&config, log_file.as_deref())?;
     let level = logging::level(config.slurmctld_debug, args.verbose);
     logging::start(log_file.as_deref(), args.foreground, level)?;
     let _pid_file = PidFile::take(&config.paths.slurmctld_pid_file)?;
     let options = muster_ctld::Options {
         conf,
         clear: args.clear,
+        without_jobs: args.without_jobs,
     };
     muster_ctld::run(&options, || ready.tell())
 }

@@ -28,6 +28,27 @@ fn the_compatibility_page_is_up_to_date() {
     );
 }
 
+/// The made part of it; the rest is written by hand.
+#[test]
+fn the_security_page_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md");
+    let known = std::fs::read_to_string(path).unwrap();
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("security");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("security.md"), &known).unwrap();
+    let status = Command::new(MUSTER)
+        .args(["generate", "security"])
+        .arg(&dir)
+        .status();
+    assert!(status.expect("muster runs").success());
+    let made = std::fs::read_to_string(dir.join("security.md")).unwrap();
+    assert!(made.contains("| Shutdown |"), "the table is there");
+    assert!(
+        made == known,
+        "docs/security.md is stale; refresh it with: cargo xtask generate"
+    );
+}
+
 /// Each page by groff, where it is installed, with all warnings on; a warning is a line on standard error.
 #[test]
 fn man_pages_render_without_warnings() {

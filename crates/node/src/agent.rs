@@ -4,9 +4,11 @@
 //! One task owns all state and handles events in turn; other tasks only move bytes. What a burst of events brings
 //! leaves in one write per peer. All that must survive the agent is kept by the shim.
 
+mod closing;
 mod context;
 mod controller;
 mod daemons;
+mod descriptor_limit;
 mod health;
 mod jobs;
 mod launch;
@@ -15,6 +17,7 @@ mod listener;
 mod measure;
 mod peers;
 mod pmix;
+mod quota;
 mod reports;
 mod sampling;
 mod scripts;
@@ -32,7 +35,8 @@ pub(crate) use step_tree::{ask_below, tell_above};
 
 use crate::binding::{Machine, SiteBinding};
 use crate::cross_memory::CrossMemory;
-use crate::descriptors::{HandedOver, WithOrder};
+use crate::descriptors::WithOrder;
+use crate::failure;
 use crate::info;
 use crate::options::AgentOptions;
 use crate::shim::wire::{Run, ToShim};
@@ -50,6 +54,7 @@ use scripts::Scripts;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::rc::Rc;
 use step_node::Listening;
@@ -61,7 +66,13 @@ use users::Users;
 /// Bytes to a peer: frames, ready to be written.
 pub(crate) type Outlet = mpsc::UnboundedSender<Vec<u8>>;
 /// The same to the shim, with the descriptors that go with the last of them.
-type ShimOutlet = mpsc::UnboundedSender<(Vec<u8>, Option<WithOrder>)>;
+type ShimOutlet = mpsc::UnboundedSender<(Vec<u8>, Option<OfUser>)>;
+
+/// Descriptors that go with an order, and whose step it is for.
+struct OfUser {
+    uid: u32,
+    with: WithOrder,
+}
 
 /// Longest spool path: socket names in it must fit into an address of 108 bytes.
 const SPOOL_PATH_MAX: usize = 72;
@@ -88,14 +99,12 @@ enum Event {
     DaemonSaid(u64),
     /// Somebody asked something.
     Request {
-        /// Number of the connection.
-        conn: u64,
         /// Who.
-        uid: u32,
+        asker: listener::Asker,
         /// What.
         request: Box<AgentRequest>,
         /// What came with it.
-        streams: Option<HandedOver>,
+        streams: Option<closing::Streams>,
         /// Where the answer goes.
         reply: mpsc::UnboundedSender<AgentReply>,
     },
@@ -119,6 +128,10 @@ enum Event {
     SampleDue,
     /// A job that is being suspended has had its time for it.
     StopDue(Run),
+    /// The groups of a user were looked up.
+    GroupsFound(users::User, Vec<u32>),
+    /// A launch that failed for lack of something is to be tried again.
+    LaunchAgain(Run),
 }
 
 /// Runs the agent until it is told to stop (SIGTERM, SIGINT, or the controller). The shim and the jobs go on.
@@ -126,6 +139,7 @@ enum Event {
 /// # Errors
 /// When the spool directory cannot be used, or the shim cannot be started.
 pub fn run(options: AgentOptions) -> anyhow::Result<()> {
+    failure::end_on_panic();
     let _lock = prepare_spool(&options.spool_dir)?;
     let probe = options.clone();
     let probe = std::thread::spawn(move || Found {
@@ -174,12 +188,14 @@ fn prepare_spool(spool: &Path) -> anyhow::Result<std::fs::File> {
         spool.display()
     );
     std::fs::create_dir_all(spool)
+        .and_then(|()| keep_to_ourselves(spool))
         .with_context(|| format!("SlurmdSpoolDir {}", spool.display()))?;
     let path = spool.join("noded.lock");
     let lock = std::fs::OpenOptions::new()
         .create(true)
         .truncate(false)
         .write(true)
+        .custom_flags(libc::O_NOFOLLOW)
         .open(&path)
         .with_context(|| path.display().to_string())?;
     crate::sys::lock_file(lock.as_fd())
@@ -187,12 +203,31 @@ fn prepare_spool(spool: &Path) -> anyhow::Result<std::fs::File> {
     Ok(lock)
 }
 
+/// Refuses a directory in which others could put or move something: the agent writes there as root.
+fn keep_to_ourselves(spool: &Path) -> std::io::Result<()> {
+    let found = std::fs::metadata(spool)?;
+    if found.uid() != nix::unistd::geteuid().as_raw() {
+        let text = format!(
+            "it belongs to uid {}, and not to the agent's user",
+            found.uid()
+        );
+        return Err(std::io::Error::other(text));
+    }
+    let mode = found.mode() & 0o7777;
+    if mode & 0o022 == 0 {
+        return Ok(());
+    }
+    log::warn!("{}: others may not write there any more", spool.display());
+    std::fs::set_permissions(spool, std::fs::Permissions::from_mode(mode & !0o022))
+}
+
 async fn serve(options: AgentOptions, found: Found) -> anyhow::Result<()> {
     let (events, mut inbox) = mpsc::unbounded_channel();
     let mut agent = Agent::new(options, events.clone());
+    let quotas = quota::Quotas::new(agent.uid, descriptor_limit::raise());
     agent.found = found;
     daemons::standing::remove_doors(&agent.options.spool_dir);
-    listener::listen(&agent.options.spool_dir, events.clone())?;
+    listener::listen(&agent.options.spool_dir, &quotas, events.clone())?;
     shim_link::keep(agent.options.clone(), events.clone());
     controller::keep(agent.options.clone(), events);
     let mut terminate = signal(SignalKind::terminate())?;
@@ -246,6 +281,8 @@ struct Agent {
     jobs: Jobs,
     /// Launches that wait until the last holder of their share is gone.
     queued: VecDeque<Run>,
+    /// Launches that wait for something else.
+    delayed: HashSet<Run>,
     reports: Reports,
     /// Scripts and contexts of this connection.
     blobs: HashMap<BlobId, Rc<Vec<u8>>>,
@@ -261,8 +298,8 @@ struct Agent {
     endings: step_tree::Endings,
     daemons: daemons::Daemons,
     peers: Peers,
-    /// Who waits for a list of processes.
-    inspections: HashMap<u64, (listener::Wish, mpsc::UnboundedSender<AgentReply>)>,
+    /// Who waits for a list of processes of whose job.
+    inspections: HashMap<u64, (u32, listener::Wish, mpsc::UnboundedSender<AgentReply>)>,
     next_tag: u64,
     health: health::Checks,
     found: Found,
@@ -293,6 +330,7 @@ impl Agent {
             has_lost_a_shim: false,
             jobs: Jobs::default(),
             queued: VecDeque::new(),
+            delayed: HashSet::new(),
             reports: Reports::new(crate::now()),
             blobs: HashMap::new(),
             contexts: Contexts::default(),
@@ -334,17 +372,18 @@ impl Agent {
                 self.hear_daemon(id);
             }
             Event::Request {
-                conn,
-                uid,
+                asker,
                 request,
                 streams,
                 reply,
-            } => self.asked(conn, uid, *request, streams, reply),
+            } => self.asked(asker, *request, streams, reply),
             Event::Closed(conn) => self.closed(conn),
             Event::NodeStarted(key, position, result) => self.node_started(key, position, result),
             Event::EndsTold(told) => self.ends_told(told),
             Event::StillWaiting(conn) => self.still_waiting(conn),
             Event::StopDue(run) => self.stop_due(run),
+            Event::GroupsFound(user, groups) => self.groups_found(user, groups),
+            Event::LaunchAgain(run) => self.begin_delayed(run),
             Event::GaveUp(wait) => self.gave_up(wait),
             Event::ReportsWaited => self.reports.waited(),
             Event::HealthCheckDue => self.check_health(),
@@ -425,17 +464,23 @@ impl Agent {
     }
 
     /// The same with descriptors, which the shim finds with the order.
-    fn shim_order_with(&mut self, order: &ToShim, with: WithOrder) {
+    fn shim_order_with(&mut self, order: &ToShim, with: OfUser) {
         self.shim_order(order);
         self.flush_shim(Some(with));
     }
 
-    fn flush_shim(&mut self, with: Option<WithOrder>) {
-        if let Some(shim) = &self.shim
-            && !self.to_shim.is_empty()
-        {
-            // A closed outlet means that the connection is gone, which comes as an event of its own.
-            let _ = shim.send((std::mem::take(&mut self.to_shim), with));
+    fn flush_shim(&mut self, with: Option<OfUser>) {
+        let shim = self.shim.as_ref().filter(|_| !self.to_shim.is_empty());
+        let unsent = match shim {
+            Some(shim) => {
+                let sent = shim.send((std::mem::take(&mut self.to_shim), with));
+                // A closed outlet means that the connection is gone, which comes as an event of its own.
+                sent.err().and_then(|unsent| unsent.0.1)
+            }
+            None => with,
+        };
+        if let Some(OfUser { uid, with }) = unsent {
+            closing::close_order(uid, with);
         }
     }
 

@@ -9,6 +9,11 @@ use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, SockType, UnixAddr, getsockname, getsockopt,
     recvmsg, sendmsg, sockopt,
 };
+use nix::sys::stat::{SFlag, fstat};
+use nix::sys::statfs::{
+    BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType, OVERLAYFS_SUPER_MAGIC, PROC_SUPER_MAGIC,
+    TMPFS_MAGIC, XFS_SUPER_MAGIC, fstatfs,
+};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -58,10 +63,63 @@ impl HandedOver {
         })
     }
 
+    /// They, in order.
+    pub(crate) fn into_fds(self) -> [OwnedFd; Self::COUNT] {
+        [self.stdin, self.stdout, self.stderr, self.line]
+    }
+
+    /// Whether each can be what it is taken for: a stream a file, a pipe, a character device or a Unix socket, and the
+    /// connection a Unix socket.
+    pub(crate) fn is_expected(&self) -> bool {
+        let streams = [&self.stdin, &self.stdout, &self.stderr];
+        streams.into_iter().all(is_stream) && is_connection(&self.line)
+    }
+
+    /// Whether to close one of them may take long, for all who have it: whether it is a file of a server.
+    pub(crate) fn may_close_slowly(&self) -> bool {
+        let streams = [&self.stdin, &self.stdout, &self.stderr];
+        streams.into_iter().any(is_remote_file)
+    }
+
     /// Their numbers, in order.
     pub(crate) fn numbers(&self) -> [RawFd; Self::COUNT] {
         [&self.stdin, &self.stdout, &self.stderr, &self.line].map(AsRawFd::as_raw_fd)
     }
+}
+
+fn kind_of(fd: &OwnedFd) -> Option<SFlag> {
+    let stat = fstat(fd).ok()?;
+    Some(SFlag::from_bits_truncate(
+        stat.st_mode & SFlag::S_IFMT.bits(),
+    ))
+}
+
+fn is_stream(fd: &OwnedFd) -> bool {
+    match kind_of(fd) {
+        Some(SFlag::S_IFREG | SFlag::S_IFCHR | SFlag::S_IFIFO) => true,
+        Some(SFlag::S_IFSOCK) => getsockname::<UnixAddr>(fd.as_raw_fd()).is_ok(),
+        _ => false,
+    }
+}
+
+/// A connection by a Unix socket.
+fn is_connection(fd: &OwnedFd) -> bool {
+    getsockname::<UnixAddr>(fd.as_raw_fd()).is_ok()
+        && getsockopt(fd, sockopt::SockType) == Ok(SockType::Stream)
+}
+
+/// Whether a file is of a file system whose server may not answer. Those that are known to have none are the others.
+fn is_remote_file(fd: &OwnedFd) -> bool {
+    const LOCAL: [FsType; 6] = [
+        EXT4_SUPER_MAGIC,
+        XFS_SUPER_MAGIC,
+        BTRFS_SUPER_MAGIC,
+        TMPFS_MAGIC,
+        OVERLAYFS_SUPER_MAGIC,
+        PROC_SUPER_MAGIC,
+    ];
+    let is_local = || fstatfs(fd).is_ok_and(|fs| LOCAL.contains(&fs.filesystem_type()));
+    kind_of(fd) == Some(SFlag::S_IFREG) && !is_local()
 }
 
 /// What goes with the order for a step.
@@ -152,22 +210,41 @@ pub(crate) fn receive(
             with.extend(numbers.into_iter().map(sys::adopt));
         }
     }
-    if with.len() > COME_MAX {
+    let (count, lost) = (with.len(), got.flags.contains(MsgFlags::MSG_CTRUNC));
+    // They are the caller's to close.
+    come.extend(with);
+    if count > COME_MAX {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "more descriptors came than go with a message",
         ));
     }
-    come.extend(with);
+    if lost {
+        // Those that come later would be taken for them.
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "descriptors were lost on the way: there is no room for them",
+        ));
+    }
     Ok(got.bytes)
 }
 
-/// Receives one message: the end of a connection that came with it, and the user who sent it, as the kernel says; nothing
-/// if it is anything else.
+/// What has come by [`receive_connection`].
+#[derive(Debug)]
+pub(crate) struct Visit {
+    /// The end of a connection.
+    pub(crate) connection: Option<UnixStream>,
+    /// The user who sent it, as the kernel says.
+    pub(crate) uid: u32,
+    /// Descriptors that are no connection, or more than one.
+    pub(crate) others: Vec<OwnedFd>,
+}
+
+/// Receives one message: the end of a connection that came with it, and the user who sent it.
 ///
 /// # Errors
 /// Those of recvmsg(2).
-pub(crate) fn receive_connection(socket: &impl AsRawFd) -> io::Result<Option<(UnixStream, u32)>> {
+pub(crate) fn receive_connection(socket: &impl AsRawFd) -> io::Result<Visit> {
     let mut space = cmsg_space!([RawFd; SENT_MAX], ucred);
     let flags = MsgFlags::MSG_CMSG_CLOEXEC;
     let mut room = [0];
@@ -184,12 +261,16 @@ pub(crate) fn receive_connection(socket: &impl AsRawFd) -> io::Result<Option<(Un
         }
     }
     // Reads of other files may take long.
-    let is_connection = |fd: &OwnedFd| {
-        getsockname::<UnixAddr>(fd.as_raw_fd()).is_ok()
-            && getsockopt(fd, sockopt::SockType) == Ok(SockType::Stream)
+    let connection = match &come[..] {
+        [only] if uid.is_some() && is_connection(only) => come.pop().map(UnixStream::from),
+        _ => None,
     };
-    let only = come.pop().filter(|fd| come.is_empty() && is_connection(fd));
-    Ok(only.map(UnixStream::from).zip(uid))
+    Ok(Visit {
+        connection,
+        // With SO_PASSCRED set there always is one; what came without it has no rights.
+        uid: uid.unwrap_or(u32::MAX),
+        others: come,
+    })
 }
 
 #[cfg(test)]
@@ -207,8 +288,9 @@ mod tests {
         let (mut near, far) = UnixStream::pair().unwrap();
         near.write_all(b"hello").unwrap();
         knock(&[far.as_raw_fd()]);
-        let (mut stream, uid) = receive_connection(&door).unwrap().unwrap();
-        assert_eq!(uid, nix::unistd::getuid().as_raw());
+        let visit = receive_connection(&door).unwrap();
+        let mut stream = visit.connection.unwrap();
+        assert_eq!(visit.uid, nix::unistd::getuid().as_raw());
         let mut text = [0; 5];
         stream.read_exact(&mut text).unwrap();
         assert_eq!(&text, b"hello");
@@ -227,7 +309,9 @@ mod tests {
         ];
         for other in others {
             knock(other);
-            assert!(receive_connection(&door).unwrap().is_none(), "{other:?}");
+            let visit = receive_connection(&door).unwrap();
+            assert!(visit.connection.is_none(), "{other:?}");
+            assert_eq!(visit.others.len(), other.len());
         }
     }
 
@@ -267,6 +351,26 @@ mod tests {
             assert_eq!(&text, b"hello");
         }
         assert!(HandedOver::take(&mut come).is_none());
+    }
+
+    #[test]
+    fn other_descriptors_are_no_streams() {
+        let with_stdout = |stdout: OwnedFd| {
+            let (streams, _ends) = streams();
+            HandedOver { stdout, ..streams }
+        };
+        let file = |path| OwnedFd::from(File::open(path).unwrap());
+        for good in ["/dev/null", "/proc/self/exe"] {
+            assert!(with_stdout(file(good)).is_expected(), "{good}");
+        }
+        let inet = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        for (bad, fd) in [("directory", file("/tmp")), ("socket", inet.into())] {
+            assert!(!with_stdout(fd).is_expected(), "{bad}");
+        }
+        let (mut streams, _ends) = streams();
+        assert!(streams.is_expected());
+        streams.line = file("/dev/null");
+        assert!(!streams.is_expected(), "the connection");
     }
 
     #[test]

@@ -5,6 +5,10 @@
 //! `-c`) only those that its tasks need; with `--overlap` it shares everything and holds nothing. Kinder than
 //! Slurm: memory counts only for steps that ask for some.
 
+mod request;
+
+pub(crate) use request::check_request;
+
 use muster_core::cpuset::CpuSet;
 use muster_core::distribution::{Distribution, NodeSpread};
 use muster_core::hostlist;
@@ -12,7 +16,14 @@ use muster_core::job::{Allocation, GresShare, NodeShare};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::spec::{GresAsk, MemoryAsk};
 use muster_proto::step::StepSpec;
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// `MaxTasksPerNode` where nothing else is said.
+pub(crate) const TASKS_PER_NODE_DEFAULT: u32 = 512;
+
+/// Names that a step may exclude.
+const EXCLUDED_MAX: usize = 65_536;
 
 /// What running steps hold of one node of the allocation.
 #[derive(Clone, Debug, Default)]
@@ -46,20 +57,19 @@ pub(crate) enum NoLayout {
     Never(Refusal),
 }
 
-/// Lays a step out.
+/// Lays a step out, with at most so many tasks on each node (`MaxTasksPerNode`).
 pub(crate) fn lay_out(
     alloc: &Allocation,
     spec: &StepSpec,
     held: &[Held],
+    tasks_per_node: u32,
 ) -> Result<Vec<Placed>, NoLayout> {
     let nothing = vec![Held::default(); alloc.nodes.len()];
-    let idle = Layout::new(alloc, spec, &nothing).and_then(Layout::place);
-    match idle {
+    let place = |held| Layout::new(alloc, spec, held, tasks_per_node).and_then(Layout::place);
+    match place(&nothing) {
         Err(refusal) => Err(NoLayout::Never(refusal)),
         Ok(placed) if spec.overlap => Ok(placed),
-        Ok(_) => Layout::new(alloc, spec, held)
-            .and_then(Layout::place)
-            .map_err(|_| NoLayout::Busy),
+        Ok(_) => place(held).map_err(|_| NoLayout::Busy),
     }
 }
 
@@ -67,6 +77,8 @@ struct Layout<'a> {
     alloc: &'a Allocation,
     spec: &'a StepSpec,
     held: &'a [Held],
+    /// Most tasks of a step on a node.
+    tasks_per_node: u32,
     spread: NodeSpread,
     pack: bool,
     /// Allowed nodes, in the order of the allocation.
@@ -86,6 +98,7 @@ impl<'a> Layout<'a> {
         alloc: &'a Allocation,
         spec: &'a StepSpec,
         held: &'a [Held],
+        tasks_per_node: u32,
     ) -> Result<Layout<'a>, Refusal> {
         let text = spec.distribution.as_deref().unwrap_or("");
         let distribution = Distribution::parse(text).map_err(|why| {
@@ -93,26 +106,39 @@ impl<'a> Layout<'a> {
             Refusal::new(RefusalCode::InvalidValue, detail)
         })?;
         let first = usize::try_from(spec.relative.unwrap_or(0)).unwrap_or(usize::MAX);
-        let excluded: HashSet<String> = names(spec.exclude.as_deref())?.into_iter().collect();
-        let allowed = (first..alloc.nodes.len())
+        // A list may name a node once for each of its tasks.
+        let most = alloc.nodes.len().saturating_mul(tasks_per_node as usize);
+        let excluded = names(spec.exclude.as_deref(), EXCLUDED_MAX)?;
+        let excluded: HashSet<String> = excluded.into_iter().collect();
+        let allowed: Vec<usize> = (first..alloc.nodes.len())
             .filter(|&i| !excluded.contains(&alloc.nodes[i].name))
             .collect();
+        let listed = names(spec.nodelist.as_deref(), most)?;
+        let by_name: HashMap<&str, usize> = match listed.is_empty() {
+            true => HashMap::new(),
+            false => (0..)
+                .zip(&alloc.nodes)
+                .map(|(i, n)| (n.name.as_str(), i))
+                .collect(),
+        };
         let mut layout = Layout {
             alloc,
             spec,
             held,
+            tasks_per_node: tasks_per_node.max(1),
             spread: distribution.nodes.unwrap_or(NodeSpread::Block),
             pack: distribution.pack.unwrap_or(false),
             allowed,
             required: Vec::new(),
             listed: Vec::new(),
         };
-        for name in names(spec.nodelist.as_deref())? {
-            let Some(at) = alloc.nodes.iter().position(|n| n.name == name) else {
+        for name in listed {
+            let Some(&at) = by_name.get(name.as_str()) else {
                 let detail = format!("node {name} is not in the job's allocation");
                 return refuse(RefusalCode::NodeConfigUnavailable, detail);
             };
-            if layout.allowed.contains(&at) {
+            // They are in order.
+            if layout.allowed.binary_search(&at).is_ok() {
                 layout.listed.push(at);
             }
         }
@@ -147,15 +173,12 @@ impl<'a> Layout<'a> {
             let detail = format!("{count} tasks are asked for, the list names {listed} nodes");
             return refuse(RefusalCode::InvalidTaskCount, detail);
         }
-        let mut out: Vec<(usize, Vec<u32>)> = Vec::new();
-        for (task, &node) in (0..).zip(&self.listed[..count]) {
-            match out.iter_mut().find(|(n, _)| *n == node) {
-                Some((_, tasks)) => tasks.push(task),
-                None => out.push((node, vec![task])),
-            }
-        }
         // Nodes have the allocation's order in every step; the list says only where each task goes.
-        out.sort_unstable_by_key(|(node, _)| *node);
+        let mut by_node: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        for (task, &node) in (0..).zip(&self.listed[..count]) {
+            by_node.entry(node).or_default().push(task);
+        }
+        let out: Vec<(usize, Vec<u32>)> = by_node.into_iter().collect();
         for (node, tasks) in &out {
             if self.slots(*node) < count_of(tasks.len()) {
                 return self.too_small(count_of(count));
@@ -192,43 +215,53 @@ impl<'a> Layout<'a> {
             let detail = format!("{least} nodes are asked for, {limit} can be used");
             return refuse(RefusalCode::InvalidNodeCount, detail);
         }
-        for count in least..=most {
-            let Some(nodes) = self.choose(count, ntasks) else {
-                continue;
-            };
-            let counts = self.counts(&nodes, ntasks);
-            return Ok(self.number(&nodes, &counts));
+        let order = Order::new(self);
+        let most = most.min(count_of(self.required.len() + order.others.len()));
+        // More nodes never have less room, so that the least number with enough is found by halving.
+        let (mut low, mut high) = (least, most.saturating_add(1));
+        if self.choose(&order, least, ntasks).is_some() {
+            high = least;
         }
-        self.too_small(ntasks)
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.choose(&order, middle, ntasks) {
+                Some(_) => high = middle,
+                None => low = middle + 1,
+            }
+        }
+        let chosen = Some(low).filter(|count| *count <= most.max(least));
+        let Some(nodes) = chosen.and_then(|count| self.choose(&order, count, ntasks)) else {
+            return self.too_small(ntasks);
+        };
+        let rooms: Vec<u32> = nodes.iter().map(|&i| order.slots[i]).collect();
+        let counts = self.counts(&rooms, ntasks);
+        Ok(self.number(&nodes, &counts))
     }
 
     fn too_small<T>(&self, ntasks: u32) -> Result<T, Refusal> {
         let cpus = self.spec.cpus_per_task.unwrap_or(1).max(1);
-        let detail =
-            format!("{ntasks} tasks of {cpus} CPUs do not fit into the nodes of the allocation");
+        let most = u64::from(self.tasks_per_node).saturating_mul(self.allowed.len() as u64);
+        let detail = match u64::from(ntasks) > most {
+            true => format!(
+                "{ntasks} tasks are asked for; a node takes {} (MaxTasksPerNode)",
+                self.tasks_per_node
+            ),
+            false => {
+                format!("{ntasks} tasks of {cpus} CPUs do not fit into the nodes of the allocation")
+            }
+        };
         refuse(RefusalCode::NodeConfigUnavailable, detail)
     }
 
     /// So many nodes with room for all tasks: the required ones and the first others, else those with most room.
-    fn choose(&self, count: u32, ntasks: u32) -> Option<Vec<usize>> {
+    fn choose(&self, order: &Order, count: u32, ntasks: u32) -> Option<Vec<usize>> {
         let count = count as usize;
-        let mut others: Vec<usize> = self
-            .allowed
-            .iter()
-            .copied()
-            .filter(|i| !self.required.contains(i) && self.slots(*i) > 0)
-            .collect();
-        for _ in 0..2 {
-            let mut nodes: Vec<usize> = self
-                .required
-                .iter()
-                .chain(&others)
-                .copied()
-                .take(count)
-                .collect();
+        for others in [&order.others, &order.roomiest] {
+            let chosen = self.required.iter().chain(others).copied().take(count);
+            let mut nodes: Vec<usize> = chosen.collect();
             nodes.sort_unstable();
-            let room: u64 = nodes.iter().map(|&i| u64::from(self.slots(i))).sum();
-            let all_usable = nodes.iter().all(|&i| self.slots(i) > 0);
+            let room: u64 = nodes.iter().map(|&i| u64::from(order.slots[i])).sum();
+            let all_usable = nodes.iter().all(|&i| order.slots[i] > 0);
             let (.., of_all) = self.asked();
             let given = of_all.iter().all(|ask| {
                 let there = nodes.iter().map(|&i| self.count_free(i, ask));
@@ -237,7 +270,6 @@ impl<'a> Layout<'a> {
             if nodes.len() == count && all_usable && given && room >= u64::from(ntasks) {
                 return Some(nodes);
             }
-            others.sort_by_key(|&i| std::cmp::Reverse(self.slots(i)));
         }
         None
     }
@@ -248,22 +280,22 @@ impl<'a> Layout<'a> {
         let cpus_per_task = self.spec.cpus_per_task.unwrap_or(1).max(1);
         let free = self.free(node).len();
         let mut slots = if self.spec.overcommit {
-            if free > 0 { u32::MAX / 2 } else { 0 }
+            if free > 0 { u32::MAX } else { 0 }
         } else {
             free / cpus_per_task
         };
-        slots = slots.min(
-            self.spec
-                .ntasks_per_node
-                .filter(|n| *n > 0)
-                .unwrap_or(u32::MAX),
-        );
+        let per_node = self.spec.ntasks_per_node.filter(|n| *n > 0);
+        slots = slots
+            .min(per_node.unwrap_or(u32::MAX))
+            .min(self.tasks_per_node);
         if share.memory_mib > 0 {
             let left = share.memory_mib.saturating_sub(self.taken_memory(held));
             match self.spec.memory {
                 MemoryAsk::PerNode(mib) if mib > left => slots = 0,
                 MemoryAsk::PerCpu(mib) if mib > 0 => {
-                    let fit = left / (mib * u64::from(cpus_per_task));
+                    // More than can be counted fits nowhere.
+                    let of_task = mib.checked_mul(u64::from(cpus_per_task));
+                    let fit = of_task.map_or(0, |mib| left / mib);
                     // Tasks that share CPUs share what goes with them.
                     if !(self.spec.overcommit && fit > 0) {
                         slots = slots.min(u32::try_from(fit).unwrap_or(u32::MAX));
@@ -414,19 +446,19 @@ impl<'a> Layout<'a> {
     }
 
     /// Tasks per node. Block distribution too deals them out one at a time, so that no node is left empty.
-    fn counts(&self, nodes: &[usize], ntasks: u32) -> Vec<u32> {
-        let room: Vec<u32> = nodes.iter().map(|&i| self.slots(i)).collect();
-        let mut counts = vec![0; nodes.len()];
+    fn counts(&self, rooms: &[u32], ntasks: u32) -> Vec<u32> {
+        let nodes = rooms.len();
+        let mut counts = vec![0; nodes];
         let chunk = match self.spread {
-            NodeSpread::Plane(size) => size,
+            NodeSpread::Plane(size) => size.max(1),
             NodeSpread::Block if self.pack => u32::MAX,
             _ => 1,
         };
         let mut left = ntasks;
         while left > 0 {
-            for (at, (count, room)) in counts.iter_mut().zip(&room).enumerate() {
+            for (at, (count, room)) in counts.iter_mut().zip(rooms).enumerate() {
                 // Nodes that have nothing yet are each left a task.
-                let later = if *count == 0 { nodes.len() - at - 1 } else { 0 };
+                let later = if *count == 0 { nodes - at - 1 } else { 0 };
                 let most = left.saturating_sub(count_of(later)).max(left.min(1));
                 let n = chunk.min(room - *count).min(most);
                 *count += n;
@@ -440,7 +472,7 @@ impl<'a> Layout<'a> {
         let mut out: Vec<(usize, Vec<u32>)> = nodes.iter().map(|&i| (i, Vec::new())).collect();
         let chunk = match self.spread {
             NodeSpread::Cyclic => 1,
-            NodeSpread::Plane(size) => size,
+            NodeSpread::Plane(size) => size.max(1),
             NodeSpread::Block | NodeSpread::Arbitrary => u32::MAX,
         };
         let total: u32 = counts.iter().sum();
@@ -465,10 +497,12 @@ impl<'a> Layout<'a> {
             MemoryAsk::Default => 0,
             MemoryAsk::PerNode(mib) => mib,
             MemoryAsk::PerCpu(mib) if self.spec.overcommit => {
-                mib * u64::from(needed.min(free.len()))
+                mib.saturating_mul(u64::from(needed.min(free.len())))
             }
-            MemoryAsk::PerCpu(mib) => mib * u64::from(needed),
+            MemoryAsk::PerCpu(mib) => mib.saturating_mul(u64::from(needed)),
         };
+        // Tasks that share CPUs may add up to more.
+        let memory_mib = memory_mib.min(share.memory_mib);
         let gres = self
             .devices((share, held), count_of(tasks.len()), of_step)
             .ok_or_else(|| Refusal::from(RefusalCode::InvalidGres))?;
@@ -486,12 +520,40 @@ impl<'a> Layout<'a> {
     }
 }
 
+/// Room for tasks, worked out once for a layout.
+struct Order {
+    /// Of each node of the allocation; 0 of those that are not allowed.
+    slots: Vec<u32>,
+    /// Allowed nodes with room that are not required, in the order of the allocation.
+    others: Vec<usize>,
+    /// The same, those with most room first.
+    roomiest: Vec<usize>,
+}
+
+impl Order {
+    fn new(layout: &Layout<'_>) -> Order {
+        let mut slots = vec![0; layout.alloc.nodes.len()];
+        for &node in &layout.allowed {
+            slots[node] = layout.slots(node);
+        }
+        let is_other = |i: &usize| layout.required.binary_search(i).is_err() && slots[*i] > 0;
+        let others: Vec<usize> = layout.allowed.iter().copied().filter(is_other).collect();
+        let mut roomiest = others.clone();
+        roomiest.sort_by_key(|&i| Reverse(slots[i]));
+        Order {
+            slots,
+            others,
+            roomiest,
+        }
+    }
+}
+
 fn is_a(have: &GresShare, ask: &GresAsk) -> bool {
     have.name == ask.name && (ask.kind.is_none() || ask.kind == have.kind)
 }
 
-fn names(list: Option<&str>) -> Result<Vec<String>, Refusal> {
-    hostlist::parse(list.unwrap_or(""))
+fn names(list: Option<&str>, most: usize) -> Result<Vec<String>, Refusal> {
+    hostlist::parse_limited(list.unwrap_or(""), most)
         .map_err(|e| Refusal::new(RefusalCode::InvalidNode, e.to_string()))
 }
 
@@ -500,283 +562,4 @@ fn count_of(n: usize) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use muster_core::ids::NodeIdx;
-
-    fn alloc(cpus: &[u32]) -> Allocation {
-        let nodes = (1u32..).zip(cpus).map(|(i, &cpus)| NodeShare {
-            node: NodeIdx(i),
-            name: format!("n{i}"),
-            cpus: CpuSet::first(cpus),
-            memory_mib: 1000,
-            tasks: 1,
-            gres: Vec::new(),
-        });
-        Allocation {
-            nodes: nodes.collect(),
-            ..Allocation::default()
-        }
-    }
-
-    /// `n1:0,1 n2:2` for the tasks, and the number of CPUs of each node.
-    fn show(placed: &[Placed]) -> String {
-        let parts: Vec<String> = placed
-            .iter()
-            .map(|p| {
-                let tasks: Vec<String> = p.tasks.iter().map(u32::to_string).collect();
-                format!("n{}:{}/{}", p.node + 1, tasks.join(","), p.cpus.len())
-            })
-            .collect();
-        parts.join(" ")
-    }
-
-    fn idle(alloc: &Allocation, spec: &StepSpec) -> String {
-        let held = vec![Held::default(); alloc.nodes.len()];
-        match lay_out(alloc, spec, &held) {
-            Ok(placed) => show(&placed),
-            Err(NoLayout::Busy) => "busy".to_owned(),
-            Err(NoLayout::Never(r)) => format!("{:?}", r.code),
-        }
-    }
-
-    fn spec(ntasks: u32) -> StepSpec {
-        StepSpec {
-            ntasks: Some(ntasks),
-            ..StepSpec::default()
-        }
-    }
-
-    #[test]
-    fn distributions() {
-        let a = alloc(&[4, 4]);
-        assert_eq!(idle(&a, &spec(4)), "n1:0,1/4 n2:2,3/4");
-        assert_eq!(idle(&a, &StepSpec::default()), "n1:0/4 n2:1/4");
-        assert_eq!(idle(&a, &spec(1)), "n1:0/4");
-        assert_eq!(idle(&a, &spec(9)), "NodeConfigUnavailable");
-        let with = |distribution: &str, ntasks| StepSpec {
-            distribution: Some(distribution.to_owned()),
-            ..spec(ntasks)
-        };
-        assert_eq!(idle(&a, &with("cyclic", 5)), "n1:0,2,4/4 n2:1,3/4");
-        assert_eq!(idle(&a, &with("plane=2", 6)), "n1:0,1,4,5/4 n2:2,3/4");
-        assert_eq!(idle(&a, &with("block,pack", 5)), "n1:0,1,2,3/4 n2:4/4");
-        assert_eq!(idle(&a, &with("nosuch", 5)), "InvalidValue");
-        let arbitrary = StepSpec {
-            nodelist: Some("n2,n1,n2".to_owned()),
-            ..with("arbitrary", 3)
-        };
-        assert_eq!(idle(&a, &arbitrary), "n1:1/4 n2:0,2/4");
-        // Uneven nodes: dealt out one at a time, numbered in blocks.
-        assert_eq!(idle(&alloc(&[1, 4]), &spec(4)), "n1:0/1 n2:1,2,3/4");
-    }
-
-    /// What srun makes of options of a row, in an allocation of three nodes.
-    fn spec_of(options: &str) -> StepSpec {
-        let (mut spec, mut nodes, mut words) = (StepSpec::default(), 3, options.split(' '));
-        let (mut per_node, mut given) = (None, false);
-        while let Some(word) = words.next() {
-            let number = |text: &str| text.parse::<u32>().unwrap();
-            match (word, word.get(..2)) {
-                ("-m", _) => spec.distribution = words.next().map(str::to_owned),
-                (_, Some("-n")) => spec.ntasks = Some(number(&word[2..])),
-                (_, Some("-c")) => spec.cpus_per_task = Some(number(&word[2..])),
-                (_, Some("-N")) => (nodes, given) = (number(&word[2..]), true),
-                _ => per_node = Some(number(word.strip_prefix("--ntasks-per-node=").unwrap())),
-            }
-        }
-        let ntasks = spec.ntasks.unwrap();
-        let nodes = nodes.min(ntasks);
-        spec.exact = spec.cpus_per_task.is_some();
-        spec.ntasks_per_node = per_node.filter(|n| n * nodes >= ntasks);
-        let pack = spec
-            .distribution
-            .as_deref()
-            .is_some_and(|d| d.ends_with(",Pack"));
-        if given || !pack {
-            (spec.min_nodes, spec.max_nodes) = (Some(nodes), Some(nodes));
-        } else {
-            spec.ntasks_per_node = None;
-        }
-        spec
-    }
-
-    #[test]
-    fn tasks_go_where_slurm_puts_them() {
-        let rows = include_str!("../tests/data/slurm_layouts.txt").lines();
-        let (mut seen, mut wrong) = (0, Vec::new());
-        for row in rows.filter(|r| !r.starts_with('#')) {
-            let fields: Vec<&str> = row.split('|').collect();
-            let cpus: Vec<u32> = fields[0].split(',').map(|n| n.parse().unwrap()).collect();
-            let a = alloc(&cpus);
-            let spec = spec_of(fields[1]);
-            let placed = lay_out(&a, &spec, &vec![Held::default(); cpus.len()]);
-            let shown = placed.map_or_else(
-                |e| format!("{e:?}"),
-                |placed| {
-                    let parts = placed.iter().map(|p| {
-                        let tasks: Vec<String> = p.tasks.iter().map(u32::to_string).collect();
-                        format!("n{}:{}", p.node + 1, tasks.join(","))
-                    });
-                    parts.collect::<Vec<_>>().join(" ")
-                },
-            );
-            let count = |n: usize| u32::try_from(n).unwrap();
-            let variable = Distribution::parse(spec.distribution.as_deref().unwrap_or(""))
-                .unwrap()
-                .with_default(spec.ntasks.unwrap(), count(fields[2].split(' ').count()))
-                .variable();
-            if (shown.as_str(), variable.as_str()) != (fields[2], fields[3]) {
-                wrong.push(format!("{row}: {shown} {variable}"));
-            }
-            seen += 1;
-        }
-        assert!(seen > 400, "{seen} rows");
-        assert!(
-            wrong.is_empty(),
-            "{} of {seen} differ:\n{}",
-            wrong.len(),
-            wrong.join("\n")
-        );
-    }
-
-    #[test]
-    fn choice_of_nodes() {
-        let a = alloc(&[4, 4, 4]);
-        let on = |list: &str, ntasks| StepSpec {
-            nodelist: Some(list.to_owned()),
-            ..spec(ntasks)
-        };
-        assert_eq!(idle(&a, &on("n3", 2)), "n3:0,1/4");
-        assert_eq!(idle(&a, &on("n9", 1)), "NodeConfigUnavailable");
-        let relative = StepSpec {
-            relative: Some(1),
-            min_nodes: Some(1),
-            ..StepSpec::default()
-        };
-        assert_eq!(idle(&a, &relative), "n2:0/4");
-        let exclude = StepSpec {
-            exclude: Some("n[1-2]".to_owned()),
-            ..StepSpec::default()
-        };
-        assert_eq!(idle(&a, &exclude), "n3:0/4");
-        let per_node = StepSpec {
-            ntasks_per_node: Some(2),
-            min_nodes: Some(2),
-            ..StepSpec::default()
-        };
-        assert_eq!(idle(&a, &per_node), "n1:0,1/4 n2:2,3/4");
-        let overcommit = StepSpec {
-            overcommit: true,
-            min_nodes: Some(1),
-            ..spec(9)
-        };
-        assert_eq!(idle(&a, &overcommit), "n1:0,1,2,3,4,5,6,7,8/4");
-        // Memory goes with CPUs, and these are shared.
-        let with_memory = StepSpec {
-            memory: MemoryAsk::PerCpu(100),
-            ..overcommit
-        };
-        assert_eq!(idle(&a, &with_memory), "n1:0,1,2,3,4,5,6,7,8/4");
-    }
-
-    #[test]
-    fn devices_of_steps() {
-        use muster_core::spec::DeviceAsk;
-        let mut a = alloc(&[4, 4]);
-        for (node, count) in a.nodes.iter_mut().zip([4, 2]) {
-            node.gres = vec![GresShare {
-                name: "gpu".to_owned(),
-                ids: CpuSet::first(count),
-                near: (0..count).map(|i| CpuSet::from_iter([i])).collect(),
-                ..GresShare::default()
-            }];
-        }
-        let gpus = |count| {
-            vec![GresAsk {
-                name: "gpu".to_owned(),
-                kind: None,
-                count,
-            }]
-        };
-        let with = |devices, ntasks| StepSpec {
-            devices: Some(Box::new(devices)),
-            ..spec(ntasks)
-        };
-        let shown = |spec: &StepSpec, held: &[Held]| -> String {
-            match lay_out(&a, spec, held) {
-                Ok(placed) => (placed.iter())
-                    .map(|p| {
-                        let ids = p.gres.iter().flat_map(|g| g.ids.iter());
-                        let ids: Vec<String> = ids.map(|id| id.to_string()).collect();
-                        let near: usize = p.gres.iter().map(|g| g.near.len()).sum();
-                        assert_eq!(near, ids.len());
-                        format!("n{}:{}/{}", p.node + 1, p.tasks.len(), ids.join(","))
-                    })
-                    .collect::<Vec<_>>()
-                    .join(" "),
-                Err(NoLayout::Busy) => "busy".to_owned(),
-                Err(NoLayout::Never(r)) => format!("{:?}", r.code),
-            }
-        };
-        let mut held = vec![Held::default(), Held::default()];
-        let of_task = |count| DeviceAsk {
-            per_task: gpus(count),
-            ..DeviceAsk::default()
-        };
-        let of_step = |count| DeviceAsk {
-            per_job: gpus(count),
-            ..DeviceAsk::default()
-        };
-        assert_eq!(shown(&with(of_task(1), 4), &held), "n1:2/0,1 n2:2/0,1");
-        assert_eq!(shown(&with(of_task(2), 3), &held), "n1:2/0,1,2,3 n2:1/0,1");
-        assert_eq!(shown(&with(of_task(3), 2), &held), "NodeConfigUnavailable");
-        assert_eq!(shown(&with(of_step(5), 4), &held), "n1:2/0,1,2 n2:2/0,1");
-        assert_eq!(shown(&with(of_step(7), 4), &held), "NodeConfigUnavailable");
-        // A step that does not ask has them all, and keeps them from nobody.
-        assert_eq!(shown(&spec(2), &held), "n1:1/0,1,2,3 n2:1/0,1");
-        held[0].gres = vec![GresShare {
-            ids: CpuSet::first(2),
-            ..a.nodes[0].gres[0].clone()
-        }];
-        assert_eq!(shown(&with(of_step(4), 2), &held), "n1:1/2,3 n2:1/0,1");
-        assert_eq!(shown(&with(of_step(5), 2), &held), "busy");
-    }
-
-    #[test]
-    fn steps_beside_each_other() {
-        let a = alloc(&[4]);
-        let exact = StepSpec {
-            exact: true,
-            cpus_per_task: Some(3),
-            ..spec(1)
-        };
-        let mut held = vec![Held::default()];
-        let first = lay_out(&a, &exact, &held).unwrap();
-        assert_eq!(show(&first), "n1:0/3");
-        held[0].cpus.union_with(&first[0].cpus);
-        assert_eq!(lay_out(&a, &exact, &held), Err(NoLayout::Busy));
-        // What is left is enough for a plain step; it takes all of it.
-        let plain = lay_out(&a, &spec(1), &held).unwrap();
-        assert_eq!(show(&plain), "n1:0/1");
-        held[0].cpus.union_with(&plain[0].cpus);
-        assert_eq!(lay_out(&a, &spec(1), &held), Err(NoLayout::Busy));
-        let overlap = StepSpec {
-            overlap: true,
-            ..spec(4)
-        };
-        assert_eq!(show(&lay_out(&a, &overlap, &held).unwrap()), "n1:0,1,2,3/4");
-        // Memory counts when it is asked for.
-        let big = StepSpec {
-            memory: MemoryAsk::PerNode(600),
-            exact: true,
-            ..spec(1)
-        };
-        held[0] = Held {
-            memory_mib: 500,
-            ..Held::default()
-        };
-        assert_eq!(lay_out(&a, &big, &held), Err(NoLayout::Busy));
-        assert!(lay_out(&a, &spec(1), &held).is_ok());
-    }
-}
+mod tests;

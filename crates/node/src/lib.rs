@@ -1,21 +1,24 @@
 //! What runs on a node: the agent (`noded`) that takes the controller's orders, the shim that forks and waits for
 //! jobs and outlives the agent, and the step daemon (`stepd`) of each parallel step, which is a fork of the shim.
 //!
-//! The binary calls [`run`] for the agent and [`shim_main`] when it is started under the name [`SHIM_NAME`], which
-//! the agent does with its own executable.
+//! The binary calls [`run`] for the agent, [`shim_main`] when it is started under the name [`SHIM_NAME`], which
+//! the agent does with its own executable, and [`pmix_host_main`] under [`HOST_NAME`], which step daemons do.
 #![warn(missing_docs)]
 
 mod agent;
+mod audit_session;
 mod binding;
 mod cross_memory;
 mod descriptors;
 mod emulate;
+mod failure;
 mod info;
 mod layout;
 mod numa;
 mod options;
 mod pattern;
 mod record;
+mod role;
 mod shim;
 mod standing;
 mod step_variables;
@@ -28,6 +31,7 @@ pub use cross_memory::CrossMemory;
 pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
 pub use options::AgentOptions;
 pub use shim::{SHIM_NAME, ShimStop, shim_main, stop_shim};
+pub use stepd::{HOST_NAME, pmix_host_main};
 pub use sys::pidfd;
 
 use muster_core::time::Timestamp;

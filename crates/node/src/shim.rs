@@ -11,6 +11,7 @@ mod ending;
 mod files;
 mod jobs;
 mod launch;
+mod membership;
 mod processes;
 mod records;
 mod recover;
@@ -29,6 +30,8 @@ use jobs::Shim;
 use muster_proto::frame::Frames;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::geteuid;
 use std::collections::VecDeque;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -42,17 +45,27 @@ use wire::{FromShim, ToShim};
 /// Name under which the binary's own executable is started as a shim.
 pub const SHIM_NAME: &str = "muster-shim";
 
+/// Exit code of a process that has panicked.
+const PANIC_EXIT: i32 = 101;
+/// Connections at the same time: an agent, the one before it, and commands.
+const CONNECTIONS_MAX: usize = 16;
+/// Descriptors that have come and wait for their orders.
+const DESCRIPTORS_MAX: usize = 1024;
+
 /// Where the shim of a spool directory listens.
 pub(crate) fn socket_path(spool: &Path) -> PathBuf {
     spool.join("shim.sock")
 }
 
-/// Runs the shim of a spool directory (the only argument), or the probe of cross-memory attach. Returns in the starting process once the shim listens;
+/// Runs the shim of a spool directory (the only argument), the probe of cross-memory attach, or the writer of a message.
+/// Returns in the starting process once the shim listens;
 /// the shim itself goes on in the background.
 pub fn shim_main(args: impl IntoIterator<Item = String>) -> ExitCode {
     let first = args.into_iter().next();
-    if first.as_deref() == Some(crate::cross_memory::ARGUMENT) {
-        return crate::cross_memory::main();
+    match first.as_deref() {
+        Some(crate::cross_memory::ARGUMENT) => return crate::cross_memory::main(),
+        Some(files::MESSAGE_ARGUMENT) => return files::message_main(),
+        _ => {}
     }
     let Some(spool) = first.map(PathBuf::from) else {
         eprintln!(
@@ -73,6 +86,9 @@ pub fn shim_main(args: impl IntoIterator<Item = String>) -> ExitCode {
 fn start(spool: &Path) -> io::Result<ExitCode> {
     // Whatever else the starter left open would stay open as long as jobs run.
     sys::close_from(3);
+    sys::set_undumpable()?;
+    sys::forbid_cores()?;
+    end_at_panic();
     let (mut parent_end, child_end) = UnixStream::pair()?;
     match sys::fork()? {
         sys::Fork::Parent(_) => {
@@ -107,6 +123,15 @@ fn start(spool: &Path) -> io::Result<ExitCode> {
             }
         }
     }
+}
+
+/// Has a panic end the process at once, with its place in the log. Shim and step daemons are forked from each other without
+/// exec, so nothing may run on the way out of a child's panic.
+fn end_at_panic() {
+    std::panic::set_hook(Box::new(|panic| {
+        eprintln!("process {}: {panic}", std::process::id());
+        sys::exit_now(PANIC_EXIT);
+    }));
 }
 
 /// Leaves the starter's session and standard streams.
@@ -311,6 +336,10 @@ impl Loop {
 
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
+            if !is_trusted(&stream) || self.conns.len() >= CONNECTIONS_MAX {
+                eprintln!("a connection is refused");
+                continue;
+            }
             if stream.set_nonblocking(true).is_ok() {
                 self.conns.push(Conn {
                     stream,
@@ -337,6 +366,12 @@ impl Loop {
     }
 }
 
+/// Whether the other side runs as root or as this process's user.
+fn is_trusted(stream: &UnixStream) -> bool {
+    let uid = getsockopt(stream, PeerCredentials).map(|peer| peer.uid());
+    uid.is_ok_and(|uid| uid == 0 || uid == geteuid().as_raw())
+}
+
 impl Conn {
     fn read(&mut self) {
         // Small: after each fork the first write to a page copies it.
@@ -346,6 +381,10 @@ impl Conn {
                 Ok(0) => self.open = false,
                 Ok(n) => {
                     self.input.push(&chunk[..n]);
+                    if self.descriptors.len() > DESCRIPTORS_MAX {
+                        self.open = false;
+                        return;
+                    }
                     // A read that did not fill the buffer emptied the socket.
                     if n == chunk.len() {
                         continue;

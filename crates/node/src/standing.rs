@@ -25,6 +25,7 @@ use nix::unistd::pipe2;
 use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::mem::swap;
+use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -213,18 +214,21 @@ pub(crate) struct Dispenser {
     writer: OwnedFd,
     /// The first number that has no ticket yet.
     next: u32,
+    /// The first number that no step gets.
+    end: u32,
     /// Tickets that are taken, as far as is known, since there were more made.
     taken: u32,
 }
 
 impl Dispenser {
-    /// One whose first number is this.
-    pub(crate) fn new(next: u32) -> io::Result<Dispenser> {
+    /// One of these numbers.
+    pub(crate) fn new(numbers: Range<u32>) -> io::Result<Dispenser> {
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         let mut dispenser = Dispenser {
             tickets: Tickets(reader),
             writer,
-            next,
+            next: numbers.start,
+            end: numbers.end,
             taken: 0,
         };
         dispenser.make(TICKETS);
@@ -232,24 +236,28 @@ impl Dispenser {
     }
 
     fn make(&mut self, count: u32) {
-        let end = self.next.saturating_add(count);
+        let end = self.next.saturating_add(count).min(self.end);
         let numbers: Vec<u8> = (self.next..end).flat_map(u32::to_ne_bytes).collect();
+        if numbers.is_empty() {
+            return;
+        }
         // As little as a page is written whole, or not at all.
         if nix::unistd::write(&self.writer, &numbers) == Ok(numbers.len()) {
             self.next = end;
         }
     }
 
-    /// The next number.
-    pub(crate) fn take(&mut self) -> u32 {
+    /// The next number, if one is left.
+    pub(crate) fn take(&mut self) -> Option<u32> {
         if let Some(number) = self.tickets.take() {
-            return number;
+            return Some(number);
         }
         self.make(TICKETS);
-        self.tickets.take().unwrap_or_else(|| {
+        self.tickets.take().or_else(|| {
             // The pipe cannot be used: numbers go on without it.
-            self.next = self.next.saturating_add(1);
-            self.next - 1
+            let number = Some(self.next).filter(|number| *number < self.end)?;
+            self.next = number + 1;
+            Some(number)
         })
     }
 
@@ -275,16 +283,27 @@ mod tests {
 
     #[test]
     fn numbers_are_had_once_and_in_order() {
-        let mut dispenser = Dispenser::new(7).unwrap();
+        let mut dispenser = Dispenser::new(7..u32::MAX).unwrap();
         let others = dispenser.tickets().unwrap();
-        assert_eq!((dispenser.take(), others.take()), (7, Some(8)));
+        assert_eq!((dispenser.take(), others.take()), (Some(7), Some(8)));
         let all: Vec<u32> = std::iter::from_fn(|| others.take()).collect();
         assert_eq!(all, (9..7 + TICKETS).collect::<Vec<_>>());
-        assert_eq!(dispenser.take(), 7 + TICKETS);
+        assert_eq!(dispenser.take(), Some(7 + TICKETS));
         // Others find numbers as long as it is told of those that they take.
         for _ in 0..10 * TICKETS {
             assert!(others.take().is_some());
             dispenser.were_taken(1);
+        }
+    }
+
+    #[test]
+    fn numbers_have_an_end() {
+        for end in [5, TICKETS + 5] {
+            let mut dispenser = Dispenser::new(3..end).unwrap();
+            let all: Vec<u32> = std::iter::from_fn(|| dispenser.take()).collect();
+            assert_eq!(all, (3..end).collect::<Vec<_>>());
+            dispenser.were_taken(TICKETS);
+            assert_eq!(dispenser.take(), None);
         }
     }
 

@@ -13,6 +13,7 @@
 mod around;
 mod bind;
 pub(crate) mod client;
+mod direct;
 mod ending;
 mod home;
 mod mpi;
@@ -31,8 +32,9 @@ use client::Client;
 pub(crate) use home::{Control, NextStep, Running, Told};
 use home::{Home, Next};
 use minicbor::bytes::ByteVec;
+pub use mpi::host::{HOST_NAME, pmix_host_main};
 use muster_core::job::{ExitStatus, StepEnd, Usage};
-use muster_proto::step::{FromStepd, StepCreated, StepNode, ToStepd};
+use muster_proto::step::{FromStepd, ToStepd};
 pub(crate) use result::read as read_result;
 use result::{Served, broken, leave};
 use std::io;
@@ -369,7 +371,8 @@ impl<'a> Stepd<'a> {
             raw(client.map(|c| c.wire.stream.as_raw_fd())),
             reading | writing,
         );
-        add(raw(self.pmix.as_ref().map(mpi::Pmix::fd)), libc::POLLIN);
+        let (host, events) = self.pmix.as_ref().map_or((-1, 0), |p| p.interest(full));
+        add(host, events);
         let agent = self.home.agent_stream();
         add(raw(agent.map(|a| a.as_raw_fd())), libc::POLLIN);
         for stranger in &self.strangers {
@@ -489,39 +492,6 @@ impl<'a> Stepd<'a> {
             self.adoption_by = None;
             self.srun_left();
         }
-    }
-
-    /// Starts the only task with srun's streams.
-    fn start_direct(&mut self, srun: HandedOver) {
-        self.direct = Some([srun.stdin, srun.stdout, srun.stderr]);
-        // Where it cannot be used, srun hears its end.
-        self.client = Client::new(UnixStream::from(srun.line)).ok();
-        if self.order.launch.spec.hears_by_line {
-            self.tell_created();
-        }
-        self.start();
-    }
-
-    /// What the agent would tell srun of a step of one task.
-    fn tell_created(&mut self) {
-        let launch = &self.order.launch;
-        let at = launch.position as usize;
-        let name = launch.names.get(at).cloned().unwrap_or_default();
-        let created = StepCreated {
-            step: launch.step,
-            hostlist: name.clone(),
-            nodes: vec![StepNode {
-                name,
-                // It is connected.
-                address: String::new(),
-                tasks: launch.tasks.get(at).cloned().unwrap_or_default(),
-            }],
-            key: launch.step_key.clone(),
-            wires: Vec::new(),
-            width: launch.width,
-            direct: true,
-        };
-        self.send(&FromStepd::Created(Box::new(created)));
     }
 
     fn start(&mut self) {

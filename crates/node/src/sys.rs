@@ -3,8 +3,14 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod bare;
+pub(crate) mod cells;
 pub(crate) mod here;
+mod identity;
 pub(crate) mod nursery;
+
+pub(crate) use identity::{
+    become_user, forbid_cores, refuse_privileges, set_undumpable, with_core_limit,
+};
 
 use muster_core::cpuset::CpuSet;
 use muster_core::limits::NODE_CPUS_MAX;
@@ -75,6 +81,20 @@ pub(crate) fn reap() -> Reap {
     }
 }
 
+/// Waits for a child; its exit code, if it has one.
+pub(crate) fn exit_code_of(pid: i32) -> Option<i32> {
+    let mut status = 0;
+    loop {
+        // SAFETY: the pointer leads to a live local of the right type.
+        if unsafe { libc::waitpid(pid, &raw mut status, 0) } == pid {
+            return libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
+        }
+        if io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return None;
+        }
+    }
+}
+
 fn micros(t: libc::timeval) -> u64 {
     number(t.tv_sec) * 1_000_000 + number(t.tv_usec)
 }
@@ -101,81 +121,13 @@ pub(crate) fn fork() -> io::Result<Fork> {
     }
 }
 
-/// Memory for the stack of a child made by [`fork_shared`].
-#[derive(Debug)]
-pub(crate) struct Stack {
-    base: *mut libc::c_void,
-}
-
-impl Stack {
-    const BYTES: usize = 512 << 10;
-    const GUARD: usize = 4 << 10;
-
-    /// Maps one, with a page below it that may not be touched.
-    pub(crate) fn new() -> io::Result<Stack> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE;
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                Self::BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let stack = Stack { base };
-        // SAFETY: the page is the first of the mapping that was just made.
-        check(unsafe { libc::mprotect(base, Self::GUARD, libc::PROT_NONE) })?;
-        Ok(stack)
-    }
-}
-
-impl Drop for Stack {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is this object's own; the child that used it has left it before its maker went on.
-        unsafe { libc::munmap(self.base, Self::BYTES) };
-    }
-}
-
-/// Makes a child that shares this process's memory, and waits until it has executed a program or ended: nothing is
-/// copied, which is half of what a fork of a process of some size costs. Unlike in a [`nursery`], the body may do what it
-/// likes, and the parent stands still meanwhile, also when the child's user stops it: for a process that has nothing to
-/// do but this user's step. `body` runs in the child and gives its exit
-/// code. What it allocates and does not free stays allocated here. The child starts on this process's CPU, which is free
-/// for it. Only for processes with one thread and without signal handlers.
-pub(crate) fn fork_shared(stack: &Stack, mut body: impl FnMut() -> i32) -> io::Result<i32> {
+/// Forks a child that starts on this process's CPU and may then run on any: this process has hardly anything to do
+/// meanwhile.
+pub(crate) fn fork_here() -> io::Result<Fork> {
     let elsewhere = here::keep_here();
-    let go_anywhere = || elsewhere.iter().for_each(here::Elsewhere::again);
-    let mut body = || {
-        go_anywhere();
-        body()
-    };
-    extern "C" fn enter<F: FnMut() -> i32>(body: *mut libc::c_void) -> libc::c_int {
-        // SAFETY: `fork_shared` passes a pointer to its own `body`, which it keeps, and does not touch, until the
-        // child is gone or has another memory. A panic ends the child: it cannot leave an `extern "C"` function.
-        let body = unsafe { &mut *body.cast::<F>() };
-        exit_now(body())
-    }
-    fn entry<F: FnMut() -> i32>(_: &F) -> extern "C" fn(*mut libc::c_void) -> libc::c_int {
-        enter::<F>
-    }
-    let enter = entry(&body);
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the stack is mapped, grows down from its end, and is used by nobody else meanwhile: CLONE_VFORK holds this
-    // thread, the only one, until the child has left the shared memory. Descriptors, signal dispositions, directory and
-    // credentials are the child's own.
-    let pid = unsafe {
-        let top = stack.base.byte_add(Stack::BYTES);
-        libc::clone(enter, top, flags, (&raw mut body).cast())
-    };
-    let pid = check(pid);
-    go_anywhere();
-    pid
+    let forked = fork();
+    elsewhere.iter().for_each(here::Elsewhere::again);
+    forked
 }
 
 /// Words for exec(2), made ready ahead of the fork.
@@ -217,7 +169,7 @@ impl<'a> Words<'a> {
 }
 
 /// Executes a program with one more variable than `environment` has. Gives the error if that fails; allocates nothing.
-pub(crate) fn exec(
+pub(crate) fn exec_with(
     program: &CStr,
     words: &Words<'_>,
     environment: &mut Words<'_>,
@@ -225,6 +177,17 @@ pub(crate) fn exec(
 ) -> nix::errno::Errno {
     let last = environment.pointers.len() - 2;
     environment.pointers[last] = variable.as_ptr();
+    let error = exec(program, words, environment);
+    environment.pointers[last] = std::ptr::null();
+    error
+}
+
+/// Executes a program. Gives the error if that fails; allocates nothing.
+pub(crate) fn exec(
+    program: &CStr,
+    words: &Words<'_>,
+    environment: &Words<'_>,
+) -> nix::errno::Errno {
     // SAFETY: both lists end in null and lead to strings that end in NUL and outlive the call.
     unsafe {
         libc::execve(
@@ -233,7 +196,6 @@ pub(crate) fn exec(
             environment.pointers.as_ptr(),
         )
     };
-    environment.pointers[last] = std::ptr::null();
     nix::errno::Errno::last()
 }
 
@@ -317,6 +279,42 @@ pub(crate) fn close_from(first: u32) {
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
 }
 
+/// Makes these descriptors 3 and up, inherited across exec, and closes all others but the standard ones: for forked
+/// children.
+pub(crate) fn keep_only(kept: &[RawFd]) -> io::Result<()> {
+    // Above what is open, so that none overwrites another; then down to fixed numbers.
+    let high: io::Result<Vec<RawFd>> = kept.iter().map(|fd| dup_high(*fd)).collect();
+    for (target, fd) in (3..).zip(high?) {
+        dup_to(fd, target)?;
+    }
+    close_from(3 + u32::try_from(kept.len()).unwrap_or(0));
+    Ok(())
+}
+
+/// Closes all descriptors but the standard ones and these: for forked children.
+pub(crate) fn close_all_but(kept: &[RawFd]) {
+    let mut kept: Vec<u32> = kept
+        .iter()
+        .filter_map(|fd| u32::try_from(*fd).ok())
+        .collect();
+    kept.sort_unstable();
+    let mut first = 3;
+    for fd in kept.into_iter().filter(|fd| *fd >= 3) {
+        if first < fd {
+            // SAFETY: called in forked children that never use or drop the objects that own these descriptors.
+            unsafe { libc::syscall(libc::SYS_close_range, first, fd - 1, 0) };
+        }
+        first = fd + 1;
+    }
+    close_from(first);
+}
+
+/// Whether a descriptor of this number is open.
+pub(crate) fn is_open(fd: RawFd) -> bool {
+    // SAFETY: fcntl(F_GETFD) touches no memory.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
+}
+
 /// Takes ownership of a descriptor by its number.
 pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
     // SAFETY: the callers have just put a descriptor at this number with `dup_to` and own it alone.
@@ -358,16 +356,6 @@ pub(crate) fn set_soft_limit(resource: u32, soft: u64) -> io::Result<()> {
     limit.rlim_cur = soft;
     // SAFETY: the pointer leads to a live local.
     check(unsafe { libc::setrlimit(resource, &raw const limit) }).map(drop)
-}
-
-/// Gives up root: groups, group and user, for good.
-pub(crate) fn become_user(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
-    // SAFETY: the pointer and length describe a live slice.
-    check(unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;
-    // SAFETY: these calls take plain numbers.
-    check(unsafe { libc::setresgid(gid, gid, gid) })?;
-    // SAFETY: as above.
-    check(unsafe { libc::setresuid(uid, uid, uid) }).map(drop)
 }
 
 /// Sets every signal that is not at its default to it, and blocks none.
@@ -449,12 +437,6 @@ pub(crate) fn block_signals() {
         libc::sigfillset(&raw mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
     }
-}
-
-/// Sets an environment variable of this process, which must have one thread.
-pub(crate) fn set_variable(name: &str, value: &str) {
-    // SAFETY: the callers are freshly forked and have one thread, so nobody reads the environment meanwhile.
-    unsafe { std::env::set_var(name, value) };
 }
 
 /// Lets sleeps of this process, and of what comes of it, end late by so much.

@@ -1,5 +1,5 @@
-//! What a step daemon and the host beside it say to each other, in frames of CBOR over a socket pair. Both are forks
-//! of one process, so there are no versions of it.
+//! What a step daemon and the host beside it say to each other, in frames of CBOR over a socket pair. Both run
+//! the same executable file, so there are no versions of it.
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};

@@ -16,6 +16,7 @@ use crate::sys::set_variable;
 use crate::ucx::{Ucx, UcxChoice};
 use crate::upcall::{Done, Modex, Upcall};
 use crate::{ProcName, status};
+use minicbor::{Decode, Encode};
 use muster_proto::frame::{self, Frames};
 use names::Names;
 use spawn::Spawns;
@@ -40,49 +41,67 @@ const PLACE: usize = 48;
 const INTEL: &str = "I_MPI_PMI_LIBRARY";
 
 /// What a host serves.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Encode, Decode)]
 pub struct HostSetup {
     /// The job's number.
+    #[n(0)]
     pub job: u64,
     /// Name space of the step: unique in the cluster.
+    #[n(1)]
     pub nspace: String,
     /// Names of the step's nodes.
+    #[n(2)]
     pub names: Vec<String>,
     /// Ranks of each node, by local number.
+    #[n(3)]
     pub tasks: Vec<Vec<u32>>,
     /// This node among them.
+    #[n(4)]
     pub position: usize,
     /// User and group of the tasks, and of this process.
+    #[n(5)]
     pub owner: (u32, u32),
     /// A fresh directory of the user's, for files of tasks and library. The step daemon removes it.
+    #[n(6)]
     pub dir: String,
     /// What only hosts of this job know.
+    #[n(7)]
     pub key: Vec<u8>,
     /// The kernel's numbers of the CPUs that each task of this node is bound to (`0-1,4`), by local number; empty if
     /// they are not bound.
+    #[n(8)]
     pub cpus: Vec<String>,
     /// The node has more tasks of the step than CPUs for them.
+    #[n(9)]
     pub crowded: bool,
     /// Slots of the allocation: the universe of MPI.
+    #[n(10)]
     pub universe: u32,
     /// The version that was asked for (`pmix_v4`).
+    #[n(11)]
     pub version: Option<u32>,
     /// `NAME=value` of srun's environment that concern spawned steps.
+    #[n(12)]
     pub env: Vec<(String, String)>,
     /// Settings.
+    #[n(13)]
     pub tuning: Tuning,
 }
 
 /// mpi.conf, as far as a host is concerned.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Encode, Decode)]
 pub struct Tuning {
     /// `PMIxShareServerTopology`: tasks find the node's topology in shared memory.
+    #[n(0)]
     pub share_topology: bool,
     /// `PMIxDirectConnEarly`: connections are made before anyone needs them.
+    #[n(1)]
     pub early: bool,
     /// `PMIxTimeout`: how long another host may take to answer.
+    #[n(2)]
     pub timeout: Duration,
     /// `PMIxDirectConnUCX`, with what else is said of UCX.
+    #[n(3)]
     pub ucx: Option<UcxChoice>,
 }
 

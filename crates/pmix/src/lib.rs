@@ -1,5 +1,5 @@
-//! PMIx for the tasks of a step. A *host* is a process beside the step daemon that runs as the job's user, opens the
-//! real libpmix, serves the tasks of its node through it, and exchanges with the hosts of the step's other nodes
+//! PMIx for the tasks of a step. A *host* is a process beside the step daemon, executed afresh as the job's user, that opens
+//! the real libpmix, serves the tasks of its node through it, and exchanges with the hosts of the step's other nodes
 //! what the tasks want to know of each other. That the host is a process of its own keeps the step daemon
 //! single-threaded, root out of a library that listens to users, and a crash of that library to itself.
 //!

@@ -35,7 +35,7 @@ pub(crate) struct Wish<'a> {
 impl Wish<'_> {
     /// Starts srun.
     pub(crate) fn start(&self, apps: &[App]) -> io::Result<Run> {
-        // This process is a fork of the shim: its executable is the one that all roles are in.
+        // One executable has all roles.
         let mut command = Command::new("/proc/self/exe");
         let total: u32 = apps.iter().map(|a| a.tasks).sum();
         command

@@ -6,6 +6,7 @@
 mod sys;
 
 use crate::sys::set_variable;
+use minicbor::{Decode, Encode};
 use muster_core::limits::FRAME_BYTES_MAX;
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -29,11 +30,13 @@ const MANNERS: [(&std::ffi::CStr, &str); 5] = [
 ];
 
 /// Which networks and transports the library may use, where mpi.conf says so.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct UcxChoice {
     /// `PMIxNetDevicesUCX`.
+    #[n(0)]
     pub devices: Option<String>,
     /// `PMIxTlsUCX`.
+    #[n(1)]
     pub transports: Option<String>,
 }
 

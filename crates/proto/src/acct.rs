@@ -265,6 +265,10 @@ pub struct AcctQuery {
     /// WCKeys.
     #[n(13)]
     pub wckeys: Vec<String>,
+    /// For a report of use: `PrivateData=usage` applies as well.
+    #[n(14)]
+    #[cbor(default)]
+    pub usage: bool,
 }
 
 /// Which times of nodes out of service are asked for: those that meet a window.

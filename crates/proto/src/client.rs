@@ -18,6 +18,7 @@ use muster_core::order_config::Multifactor;
 use muster_core::priority::Factors;
 use muster_core::refusal::Refusal;
 use muster_core::reservation::Reservation;
+use muster_core::rights::privacy::PrivateData;
 use muster_core::state::ArrayInfo;
 use muster_core::time::Timestamp;
 use muster_core::validate::{Bounds, Invalid, Validate};
@@ -440,6 +441,10 @@ pub struct ClusterPart {
     #[n(6)]
     #[cbor(default)]
     pub reserved: Vec<(muster_core::ids::NodeIdx, bool)>,
+    /// Which of the lists are empty because of `PrivateData`.
+    #[n(7)]
+    #[cbor(default)]
+    pub withheld: PrivateData,
 }
 
 /// The configuration in force.
@@ -477,6 +482,10 @@ pub struct AccountingPart {
     /// The controller's time.
     #[n(2)]
     pub now: Timestamp,
+    /// Jobs of others are not among them because of `PrivateData`.
+    #[n(3)]
+    #[cbor(default)]
+    pub withheld: bool,
 }
 
 /// An allocation and how to reach its agents.

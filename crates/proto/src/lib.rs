@@ -10,6 +10,7 @@ pub mod acct;
 pub mod client;
 pub mod frame;
 pub mod node;
+mod rights;
 mod shape;
 pub mod step;
 pub mod told;

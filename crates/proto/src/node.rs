@@ -146,6 +146,14 @@ pub struct NodeSettings {
     #[n(25)]
     #[cbor(default)]
     pub cpu_bind: CpuBindDefaults,
+    /// `MaxStepCount`: steps of one job; 0: Slurm's default.
+    #[n(27)]
+    #[cbor(default)]
+    pub max_step_count: u32,
+    /// `MaxTasksPerNode`: tasks of one step on one node; 0: Slurm's default.
+    #[n(28)]
+    #[cbor(default)]
+    pub max_tasks_per_node: u32,
 }
 
 /// How tasks are bound where their step does not say.

@@ -24,6 +24,8 @@ pub struct Engine {
     scheduler: Scheduler,
     /// The last turn put off planning.
     owes: bool,
+    /// Events are being applied; stays set if that panics.
+    applying: bool,
 }
 
 /// What a turn produced.
@@ -60,12 +62,18 @@ impl Engine {
             state,
             scheduler,
             owes: false,
+            applying: false,
         }
     }
 
     /// The state as of the last turn.
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Whether a panic came while events were applied: the last event of the turn is the one that could not be.
+    pub fn is_applying(&self) -> bool {
+        self.applying
     }
 
     /// The scheduler, for `--test-only` and `--immediate`.
@@ -137,12 +145,18 @@ impl Engine {
     }
 
     fn apply(&mut self, events: Vec<Event>, turn: &mut Turn) {
+        self.applying = true;
         for event in events {
-            self.state.apply(&event);
-            self.scheduler.observe(&self.state, &event);
-            turn.effects.extend(self.state.effects_of(&event));
+            // Noted before it is applied: see `is_applying`.
             turn.events.push(event);
+            let Some(event) = turn.events.last() else {
+                continue;
+            };
+            self.state.apply(event);
+            self.scheduler.observe(&self.state, event);
+            turn.effects.extend(self.state.effects_of(event));
         }
+        self.applying = false;
     }
 }
 

@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// One launch of a job.
 pub(crate) type Run = (JobId, Attempt);
 
+/// Acknowledged reports that are remembered.
+const REMEMBERED: usize = 40;
+
 /// A node.
 pub(crate) struct Agent {
     /// `NodeName`.
@@ -44,6 +47,10 @@ pub(crate) struct Agent {
     pub(crate) outbox: VecDeque<NumberedReport>,
     /// Number of the last report.
     pub(crate) seq: u64,
+    /// Reports that were acknowledged, the last ones.
+    pub(crate) said: Vec<NumberedReport>,
+    /// Until when it cannot write down what it starts, and why.
+    pub(crate) failing: Option<(u64, &'static str)>,
 }
 
 /// A job on this node.
@@ -96,6 +103,8 @@ impl Agent {
             seen: BTreeMap::new(),
             outbox: VecDeque::new(),
             seq: 0,
+            said: Vec::new(),
+            failing: None,
         }
     }
 
@@ -144,6 +153,9 @@ impl Agent {
         while self.outbox.front().is_some_and(|report| report.seq <= seq) {
             out.extend(self.outbox.pop_front());
         }
+        self.said.extend(out.iter().cloned());
+        let old = self.said.len().saturating_sub(REMEMBERED);
+        self.said.drain(..old);
         for report in &out {
             // Each of these says that nothing of the job is here.
             if let Report::Released | Report::Vanished | Report::LaunchFailed { .. } = report.report

@@ -83,6 +83,7 @@ impl Controller {
         let watch = Arc::new(Mutex::new(Shared {
             outlets,
             came: Came::default(),
+            panics: None,
         }));
         let replica_at = muster_journal::Log::last_position(&recovered.log);
         let log = WatchedLog::new(recovered.log, Arc::clone(&watch), plant);

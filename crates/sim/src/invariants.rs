@@ -5,11 +5,13 @@ use crate::Violation;
 use crate::agent::Run;
 use crate::world::World;
 use crate::world::accounting::{CAPPED, CAPPED_JOBS, LICENSE};
+use crate::world::attackers::attacks;
 use crate::world::clients::Submission;
 use crate::world::nodes::{share_of, shared_with};
 use muster_core::command::Reply;
-use muster_core::ids::JobId;
+use muster_core::ids::{BlobId, JobId};
 use muster_core::job::JobState;
+use muster_core::refusal::RefusalCode;
 use muster_core::state::State;
 use muster_proto::node::{JobGrant, NumberedReport, Order, Report};
 use std::collections::BTreeMap;
@@ -460,6 +462,47 @@ pub(crate) fn invariant_running_jobs_are_known_to_their_nodes(world: &World) -> 
     Ok(())
 }
 
+/// Nobody is refused because others ask for much, unless the queue is full.
+pub(crate) fn invariant_refusals_have_a_reason(world: &World, reply: &Reply) -> Outcome {
+    let (Reply::Refused(refusal), Some(controller)) = (reply, &world.controller) else {
+        return Ok(());
+    };
+    let jobs = controller.writer.state().jobs.len();
+    let most = world.config.max_job_count as usize;
+    let full = jobs * 10 >= most * 8;
+    let wrong = match refusal.code {
+        RefusalCode::TooManyJobs => !full,
+        RefusalCode::ProtocolError => true,
+        _ => false,
+    };
+    if !wrong {
+        return Ok(());
+    }
+    broken(
+        "invariant_refusals_have_a_reason",
+        format!("{refusal}; the queue holds {jobs} of {most} jobs"),
+    )
+}
+
+/// What the controller keeps is bounded by its settings: records, and scripts of jobs that are there.
+pub(crate) fn invariant_memory_is_bounded(world: &World) -> Outcome {
+    let Some(controller) = &world.controller else {
+        return Ok(());
+    };
+    let name = "invariant_memory_is_bounded";
+    let state = controller.writer.state();
+    let most = world.config.max_job_count as usize * 2;
+    if state.jobs.len() > most {
+        let jobs = state.jobs.len();
+        return broken(name, format!("{jobs} records, the bound is {most}"));
+    }
+    let unused = |id: &&BlobId| state.blobs.get(id).is_none_or(|blob| blob.users == 0);
+    match state.blobs.keys().find(unused) {
+        None => Ok(()),
+        Some(id) => broken(name, format!("no job has blob {id:?}, and it is kept")),
+    }
+}
+
 /// When everything is over: no resources are held, no node knows anything, and no acknowledged job went astray.
 pub(crate) fn invariant_nothing_is_left(world: &World) -> Outcome {
     let name = "invariant_nothing_is_left";
@@ -477,8 +520,12 @@ pub(crate) fn invariant_nothing_is_left(world: &World) -> Outcome {
             );
         }
     }
+    let blobs = &controller.writer.state().blobs;
+    if !blobs.is_empty() {
+        return broken(name, format!("{} scripts are kept", blobs.len()));
+    }
     for (id, life) in &world.ledger.jobs {
-        if world.clients.sent(&life.spec.name).is_none() {
+        if !attacks(life.spec.owner.uid) && world.clients.sent(&life.spec.name).is_none() {
             return broken(
                 name,
                 format!("job {id} ({}) was never submitted", life.spec.name),

@@ -5,14 +5,14 @@
 use crate::Violation;
 use muster_core::cpuset::CpuSet;
 use muster_core::event::{Event, JobChange, NodeChange};
-use muster_core::ids::{Attempt, JobId, NodeIdx};
+use muster_core::ids::{Attempt, JobId, NodeIdx, StepNo};
 use muster_core::job::{Allocation, ExitStatus, JobState, Reason};
 use muster_core::reservation::Flags;
 use muster_core::spec::JobSpec;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use muster_journal::Position;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The history so far.
@@ -28,6 +28,10 @@ pub(crate) struct Ledger {
     downs: BTreeMap<NodeIdx, Vec<Position>>,
     /// How far accounting is; what is not there may not leave the queue.
     pub(crate) accounted: Position,
+    /// Ends by time limits that were not looked at yet.
+    pub(crate) limit_ends: Vec<LimitEnd>,
+    /// When the controller's machine last lost its clocks, milliseconds.
+    pub(crate) clock_lost_ms: Option<u64>,
     /// Counts, for the report.
     pub(crate) starts: u64,
 }
@@ -50,6 +54,12 @@ pub(crate) struct Launch {
     pub(crate) started_at: Position,
     /// Virtual time when that became known, milliseconds.
     pub(crate) started_ms: u64,
+    /// Virtual time when it was decided, milliseconds.
+    pub(crate) decided_ms: u64,
+    /// Since when it is suspended, and how long it was before, milliseconds.
+    suspended: (Option<u64>, u64),
+    /// Steps whose ends were accounted.
+    steps_ended: BTreeSet<StepNo>,
     /// Nodes, in order: those that it started on, and what was left whenever it lost some.
     pub(crate) sizes: Vec<Vec<NodeIdx>>,
     /// Position at which it was last resumed after a suspension.
@@ -58,7 +68,27 @@ pub(crate) struct Launch {
     pub(crate) end: Option<(JobState, ExitStatus, bool)>,
 }
 
+/// A job that was ended by its time limit.
+pub(crate) struct LimitEnd {
+    /// The job.
+    pub(crate) job: JobId,
+    /// When its launch was decided, milliseconds.
+    pub(crate) decided_ms: u64,
+    /// How long it really ran, milliseconds.
+    pub(crate) ran_ms: u64,
+    /// Its limit, milliseconds.
+    pub(crate) limit_ms: u64,
+}
+
 impl Launch {
+    /// How long it has really run, without suspensions, milliseconds.
+    pub(crate) fn ran_ms(&self, now: u64) -> u64 {
+        let until = self.suspended.0.unwrap_or(now);
+        until
+            .saturating_sub(self.decided_ms)
+            .saturating_sub(self.suspended.1)
+    }
+
     /// The nodes that it has, in order.
     pub(crate) fn nodes(&self) -> &[NodeIdx] {
         self.sizes.last().map_or(&[], Vec::as_slice)
@@ -82,7 +112,7 @@ impl Ledger {
     /// When the history itself is impossible.
     pub(crate) fn take(
         &mut self,
-        now: u64,
+        (now, decided_ms): (u64, u64),
         position: Position,
         event: &Event,
     ) -> Result<(), Violation> {
@@ -113,6 +143,9 @@ impl Ledger {
                 let launch = Launch {
                     started_at: position,
                     started_ms: now,
+                    decided_ms,
+                    suspended: (None, 0),
+                    steps_ended: BTreeSet::new(),
                     sizes: vec![nodes_of(alloc)],
                     resumed_at: None,
                     end: None,
@@ -135,6 +168,8 @@ impl Ledger {
                 reason,
                 ..
             } => {
+                self.limit_ends
+                    .extend(self.limit_end(*id, (*state, *reason), decided_ms));
                 let held = self
                     .state
                     .jobs
@@ -161,6 +196,24 @@ impl Ledger {
             Event::JobResumed { id, .. } => {
                 if let Some(launch) = self.last_launch(*id) {
                     launch.resumed_at = Some(position);
+                    if let Some(since) = launch.suspended.0.take() {
+                        launch.suspended.1 += decided_ms.saturating_sub(since);
+                    }
+                }
+            }
+            Event::JobSuspended { id, .. } => {
+                if let Some(launch) = self.last_launch(*id) {
+                    launch.suspended.0.get_or_insert(decided_ms);
+                }
+            }
+            Event::StepEnded { id, step, .. } => {
+                if let Some(launch) = self.last_launch(*id)
+                    && !launch.steps_ended.insert(*step)
+                {
+                    return Err(Violation::new(
+                        "invariant_steps_are_accounted_once",
+                        format!("step {step} of job {id} ends for the second time"),
+                    ));
                 }
             }
             Event::JobsPurged { ids } => ids.iter().try_for_each(|id| self.purge(*id))?,
@@ -175,6 +228,27 @@ impl Ledger {
         }
         self.state.apply(event);
         Ok(())
+    }
+
+    /// What is to be looked at if a job is ended by its time limit and nothing else.
+    fn limit_end(&self, id: JobId, how: (JobState, Reason), decided_ms: u64) -> Option<LimitEnd> {
+        let job = self.state.jobs.get(&id)?;
+        // Components of a heterogeneous job end with the first one.
+        let with_another = job.het.is_some_and(|part| !part.leads());
+        let other_end = with_another
+            || job.end_by.is_some()
+            || job.preempted.is_some()
+            || job.spec.deadline.is_some();
+        if how != (JobState::Timeout, Reason::TimeLimit) || other_end {
+            return None;
+        }
+        let launch = self.launch(id, job.attempt)?;
+        Some(LimitEnd {
+            job: id,
+            decided_ms: launch.decided_ms,
+            ran_ms: launch.ran_ms(decided_ms),
+            limit_ms: job.time_limit.seconds()?.saturating_mul(1000),
+        })
     }
 
     /// What is reserved for others while a job may run is not given to it.

@@ -4,12 +4,15 @@
 //! one does not hold is a bug, and runs the same way every time.
 //!
 //! What may fail: the controller at every point of a turn, its machine, its disk (full, or failing to sync), its
-//! clock, accounting (slow), connections, node agents, and whole nodes. What is never modelled: bytes changed on the
-//! way or on the disk after they were durable (the journal's own tests do that), and agents that lie.
+//! clock, accounting (slow), connections, node agents, and whole nodes; and, as a seed draws them, the classes of
+//! [`FaultClass`]. What is never modelled: bytes changed on the way or on the disk after they were durable (the
+//! journal's own tests do that), and nodes that lie about processes that do run there.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod agent;
+mod arbitrary;
+mod classes;
 mod controller;
 mod invariants;
 mod ledger;
@@ -19,6 +22,8 @@ pub mod replay;
 mod trace;
 pub mod workload;
 mod world;
+
+pub use classes::FaultClass;
 
 use std::fmt;
 
@@ -33,6 +38,8 @@ pub struct Options {
     pub trace: bool,
     /// A fault that must be found.
     pub plant: Option<Plant>,
+    /// Classes of faults; what the seed draws if absent.
+    pub classes: Option<Vec<FaultClass>>,
 }
 
 impl Default for Options {
@@ -42,6 +49,7 @@ impl Default for Options {
             steps: 60,
             trace: false,
             plant: None,
+            classes: None,
         }
     }
 }
@@ -57,6 +65,10 @@ pub enum Plant {
     CoreGivenTwice,
     /// Now and then an agent says that a job is gone while its processes run.
     EarlyRelease,
+    /// A thread that ends is not noticed: the process lives on without it.
+    Zombie,
+    /// The core gets the wall clock itself, with all its steps.
+    WallClock,
 }
 
 /// An invariant that does not hold.
@@ -100,6 +112,8 @@ pub struct Report {
     pub acknowledged: u64,
     /// Launches of jobs.
     pub launches: u64,
+    /// Requests of hostile users that were answered, and those of them that were accepted.
+    pub attacks: (u64, u64),
     /// Virtual time that passed, milliseconds.
     pub virtual_ms: u64,
     /// The same for two runs that did the same.

@@ -2,6 +2,7 @@
 //! The watch learns what became durable and sees whether anything left the writer before it was.
 
 use crate::Plant;
+use crate::world::threads::Thread;
 use muster_core::command::Reply;
 use muster_core::event::Event;
 use muster_core::ids::NodeIdx;
@@ -126,6 +127,8 @@ pub(crate) struct Shared {
     pub(crate) outlets: Outlets,
     /// What came of the turn so far.
     pub(crate) came: Came,
+    /// Where the writer panics in its next append.
+    pub(crate) panics: Option<Thread>,
 }
 
 /// What came of a turn.
@@ -159,6 +162,9 @@ pub(crate) fn lock(watch: &Watch) -> MutexGuard<'_, Shared> {
     watch.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What a panic says that was planned.
+pub(crate) const PLANNED: &str = "planned";
+
 /// The real journal, with the watch beside it.
 pub(crate) struct WatchedLog {
     inner: FileLog,
@@ -190,10 +196,14 @@ impl Log for WatchedLog {
                 Err(e) => shared.came.unreadable = Some(format!("{e}: {record:02x?}")),
             }
         }
-        let Shared { outlets, came } = &mut *shared;
+        let Shared { outlets, came, .. } = &mut *shared;
         outlets.drain(&mut came.outputs);
         if came.early.is_none() {
             came.early = came.outputs.rests_on_events();
+        }
+        if shared.panics == Some(Thread::WriterBeforeCommit) {
+            shared.panics = None;
+            panic!("{PLANNED}");
         }
         let outcome = match (self.lies, self.kept_back.take()) {
             (false, _) => self.inner.append(batch),
@@ -207,12 +217,19 @@ impl Log for WatchedLog {
             Ok(_) => {
                 let last = self.last_position();
                 let first = last + 1 - events.len() as Position;
-                came.durable.extend((first..).zip(events));
+                shared.came.durable.extend((first..).zip(events));
+                if shared
+                    .panics
+                    .take_if(|t| *t == Thread::WriterAfterCommit)
+                    .is_some()
+                {
+                    panic!("{PLANNED}");
+                }
                 Ok(last)
             }
             Err(e) => {
                 if !e.is_full() {
-                    came.doubt = events;
+                    shared.came.doubt = events;
                 }
                 Err(e)
             }

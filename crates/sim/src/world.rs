@@ -2,14 +2,20 @@
 //! controller, the network, the nodes and the clients is in the modules below.
 
 pub(crate) mod accounting;
+pub(crate) mod attackers;
 pub(crate) mod clients;
+mod clocks;
+mod disks;
 mod faults;
+mod liars;
 mod network;
 pub(crate) mod nodes;
+pub(crate) mod threads;
 mod turns;
 mod wishes;
 
 use crate::agent::{Agent, Run};
+use crate::classes::{self, FaultClass};
 use crate::controller::{Controller, create_journal};
 use crate::ledger::Ledger;
 use crate::outlets::{Conn, RequestId};
@@ -22,7 +28,7 @@ use muster_core::command::Reply;
 use muster_core::config::ClusterConfig;
 use muster_core::ids::{Attempt, JobId, NodeIdx};
 use muster_core::job::ExitStatus;
-use muster_core::time::Timestamp;
+use muster_ctld::clock::SteadyClock;
 use muster_ctld::mail::ToLink;
 use muster_journal::{MemStorage, Position};
 use muster_proto::node::NumberedReport;
@@ -32,7 +38,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 /// When virtual time begins, milliseconds since 1970.
-const EPOCH_MS: i64 = 1_700_000_000_000;
+pub(crate) const EPOCH_MS: i64 = 1_700_000_000_000;
 /// Virtual time after the last fault in which everything must end, milliseconds.
 const LIVENESS_MS: u64 = 6 * 3600 * 1000;
 /// More happenings than any run of this length has: something goes round in a circle.
@@ -95,6 +101,29 @@ pub(crate) enum Happening {
     Accounting,
     /// The replica thinks about a snapshot.
     Snapshot,
+    /// The sync of a turn is over.
+    Synced {
+        life: u64,
+        turn: Box<turns::Committed>,
+    },
+    /// A hostile user does something.
+    Attack,
+    /// A node lies.
+    Lie,
+    /// A thread of the controller ends.
+    DoomThread,
+    /// The controller's process ends because a thread did.
+    ProcessEnds { life: u64 },
+    /// The controller's storage fails.
+    BreakStorage,
+    /// Syncs become slow.
+    SlowDisk,
+    /// The wall clock is set.
+    SetClock,
+    /// A node's storage fails.
+    BreakNode,
+    /// A user asks again for what got no answer.
+    Retry { lost: Box<clients::Lost> },
     /// After the faults: what an administrator would do to let everything end.
     Heal,
 }
@@ -136,11 +165,24 @@ pub(crate) struct World {
     pub(crate) seed: u64,
     pub(crate) options: Options,
     pub(crate) now: u64,
-    /// The controller's clock minus the true one, milliseconds.
+    /// The wall clock of the controller's machine minus the true time, milliseconds.
     pub(crate) skew: i64,
+    /// When that machine booted, milliseconds.
+    pub(crate) booted_ms: u64,
+    /// The controller's clock, and what it wrote down of it.
+    pub(crate) steady: Option<SteadyClock>,
+    /// See above.
+    pub(crate) kept_clock: Option<i64>,
+    /// When the turn that is under way was decided, milliseconds.
+    pub(crate) decided_ms: u64,
+    /// Requests of hostile users: answered, accepted.
+    pub(crate) attacks: (u64, u64),
     queue: BinaryHeap<Reverse<Queued>>,
     number: u64,
     pub(crate) random: Random,
+    /// Chance of the classes of faults, apart: what is drawn for them changes nothing else.
+    pub(crate) chaos: Random,
+    classes: Vec<FaultClass>,
     pub(crate) trace: Trace,
     pub(crate) config: Arc<ClusterConfig>,
     pub(crate) storage: MemStorage,
@@ -167,6 +209,9 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, options: &Options) -> World {
         let mut random = Random::new(seed, 1);
+        let mut chaos = Random::new(seed, 2);
+        let drawn = classes::draw(&mut chaos);
+        let classes = options.classes.clone().unwrap_or(drawn);
         let config = clients::configuration(&mut random, options.nodes);
         let agents = config
             .nodes
@@ -178,9 +223,16 @@ impl World {
             options: options.clone(),
             now: 0,
             skew: 0,
+            booted_ms: 0,
+            steady: None,
+            kept_clock: None,
+            decided_ms: 0,
+            attacks: (0, 0),
             queue: BinaryHeap::new(),
             number: 0,
             random,
+            chaos,
+            classes,
             trace: Trace::new(options.trace),
             config: Arc::new(config),
             storage: MemStorage::new(),
@@ -216,6 +268,7 @@ impl World {
             restarts: self.life.saturating_sub(1),
             acknowledged: self.clients.acknowledged(),
             launches: self.ledger.starts,
+            attacks: self.attacks,
             virtual_ms: self.now,
             trace_hash: self.trace.hash(),
             violation: self.violation,
@@ -234,6 +287,22 @@ impl World {
         self.later(3000, Happening::Fault);
         self.later(500, Happening::Accounting);
         self.later(20_000, Happening::Snapshot);
+        let classes = std::mem::take(&mut self.classes);
+        trace!(self, "classes of faults: {classes:?}");
+        for class in &classes {
+            let delay = self.chaos.between(1_000, 15_000);
+            let first = match class {
+                FaultClass::HostileClients => Happening::Attack,
+                FaultClass::LyingNodes => Happening::Lie,
+                FaultClass::DyingThreads => Happening::DoomThread,
+                FaultClass::FailingStorage => Happening::BreakStorage,
+                FaultClass::SlowSyncs => Happening::SlowDisk,
+                FaultClass::ClockSteps => Happening::SetClock,
+                FaultClass::FailingNodes => Happening::BreakNode,
+            };
+            self.later(delay, first);
+        }
+        self.classes = classes;
         Ok(())
     }
 
@@ -306,10 +375,7 @@ impl World {
                 self.step();
                 Ok(())
             }
-            Happening::Request { id } => {
-                self.request_arrives(id);
-                Ok(())
-            }
+            Happening::Request { id } => self.request_arrives(id),
             Happening::Answer { id, reply } => self.answer_arrives(id, &reply),
             Happening::Fault => self.fault(),
             Happening::Repair(repair) => {
@@ -318,11 +384,34 @@ impl World {
             }
             Happening::Accounting => self.accounting_goes_on(),
             Happening::Snapshot => self.think_of_a_snapshot(),
-            Happening::Heal => {
-                self.heal();
+            Happening::Synced { life, turn } => self.synced(life, *turn),
+            Happening::Lie => self.lie(),
+            other => {
+                self.happen_quietly(other);
                 Ok(())
             }
         }
+    }
+
+    /// What breaks no invariant by itself.
+    fn happen_quietly(&mut self, what: Happening) {
+        match what {
+            Happening::Heal => self.heal(),
+            Happening::Attack => self.attack(),
+            Happening::DoomThread => self.doom_a_thread(),
+            Happening::ProcessEnds { life } => self.process_ends(life),
+            Happening::BreakStorage => self.break_the_storage(),
+            Happening::SlowDisk => self.slow_the_disk(),
+            Happening::SetClock => self.set_the_clock(),
+            Happening::BreakNode => self.break_a_node(),
+            Happening::Retry { lost } => self.retry(*lost),
+            _ => {}
+        }
+    }
+
+    /// Whether this cluster has a class of faults.
+    pub(crate) fn has(&self, class: FaultClass) -> bool {
+        self.classes.contains(&class)
     }
 
     /// Puts something into the queue.
@@ -335,16 +424,6 @@ impl World {
         }));
     }
 
-    /// The true time.
-    pub(crate) fn time(&self) -> Timestamp {
-        Timestamp(EPOCH_MS).plus_ms(self.now)
-    }
-
-    /// What the controller's clock says.
-    pub(crate) fn clock(&self) -> Timestamp {
-        Timestamp(self.time().0 + self.skew)
-    }
-
     /// The node's place in the controller's table: the order of the configuration.
     pub(crate) fn idx(node: usize) -> NodeIdx {
         NodeIdx(u32::try_from(node).unwrap_or(u32::MAX))
@@ -355,7 +434,8 @@ impl World {
     }
 
     fn is_quiet(&self) -> bool {
-        self.clients.nothing_in_flight()
+        !self.faults.busy
+            && self.clients.nothing_in_flight()
             && self.agents.iter().all(Agent::is_clean)
             && self.controller.as_ref().is_some_and(|c| {
                 c.inbox.is_empty() && c.writer.state().jobs.is_empty() && c.replica.jobs.is_empty()

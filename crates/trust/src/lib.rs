@@ -17,6 +17,33 @@ pub const SEAL: usize = 32;
 /// Names what the key of a session is for, so that it is none of anything else's.
 const PURPOSE: &[u8] = b"muster: a controller's orders to a node, 1";
 
+/// What a key that is derived from a job's key is for. Agents of a job's nodes know the job's key; whoever has a derived one
+/// cannot work out that, nor another derived one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobKeyUse {
+    /// The owner's srun shows it to the agent that leads the job, to ask for steps.
+    Owner,
+    /// The PMIx hosts of a step, which run as the job's user, show it to each other.
+    Pmix,
+}
+
+/// Derives a key from the key by which the agents of a job know each other (HMAC-SHA256, cut to 16 bytes).
+pub fn derive_job_key(job_key: &[u8], used_for: JobKeyUse) -> Vec<u8> {
+    let label: &[u8] = match used_for {
+        JobKeyUse::Owner => b"muster: key of a job for its owner, 1",
+        JobKeyUse::Pmix => b"muster: key of a job for PMIx hosts, 1",
+    };
+    let mut derived = keyed(job_key);
+    derived.update(label);
+    derived.finalize().into_bytes()[..16].to_vec()
+}
+
+/// Whether two keys are the same, in a time that does not depend on where they differ.
+pub fn is_same_key(a: &[u8], b: &[u8]) -> bool {
+    let differences = a.iter().zip(b).fold(0, |all, (x, y)| all | (x ^ y));
+    a.len() == b.len() && !a.is_empty() && differences == 0
+}
+
 /// Why somebody is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mistrust {
@@ -151,7 +178,7 @@ fn keyed(key: &[u8]) -> Hmac<Sha256> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Between, KeyPair, Mistrust, Session};
+    use super::{Between, JobKeyUse, KeyPair, Mistrust, Session, derive_job_key, is_same_key};
     use proptest::prelude::*;
 
     const HERE: Between<'_> = Between {
@@ -232,6 +259,22 @@ mod tests {
             let (_, mut heard) = sides(1, 2, HERE);
             assert_eq!(heard.check(b"x", &said.seal(b"x")), Err(Mistrust::Seal));
         }
+    }
+
+    #[test]
+    fn keys_for_different_uses_differ() {
+        let job = [9; 16];
+        let (owner, pmix) = (
+            derive_job_key(&job, JobKeyUse::Owner),
+            derive_job_key(&job, JobKeyUse::Pmix),
+        );
+        assert_eq!((owner.len(), pmix.len()), (16, 16));
+        assert!(owner != pmix && owner != job && pmix != job);
+        assert_ne!(owner, derive_job_key(&[8; 16], JobKeyUse::Owner));
+        assert!(is_same_key(&owner, &derive_job_key(&job, JobKeyUse::Owner)));
+        assert!(!is_same_key(&owner, &pmix));
+        assert!(!is_same_key(&owner, &owner[..15]));
+        assert!(!is_same_key(&[], &[]), "nobody has no key");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use muster_core::config::{ClusterConfig, PartitionConfig};
 use muster_core::explain::ExpectedStart;
 use muster_core::ids::{JobId, NodeIdx};
 use muster_core::node::Node;
+use muster_core::rights::privacy::PrivateData;
 use muster_core::spec::MemoryAsk;
 use muster_core::time::Timestamp;
 use std::cell::{OnceCell, RefCell};
@@ -36,6 +37,8 @@ pub(crate) struct Ctx {
     pub(crate) config: Option<ClusterConfig>,
     /// Partitions, when they were asked for.
     pub(crate) partitions: Vec<PartitionConfig>,
+    /// Which lists are empty because of `PrivateData`.
+    pub(crate) withheld: PrivateData,
     /// Nodes, when they were asked for.
     pub(crate) nodes: Vec<Node>,
     /// Nodes that a reservation has now, and whether for maintenance.
@@ -80,6 +83,7 @@ impl Ctx {
             cluster: cluster.to_owned(),
             config: None,
             partitions: Vec::new(),
+            withheld: PrivateData::default(),
             nodes: Vec::new(),
             reserved: HashMap::new(),
             starts: HashMap::new(),

@@ -9,6 +9,7 @@ use muster_core::ids::{JobId, NodeIdx};
 use muster_core::job::{ArrayRole, Job};
 use muster_core::licenses::License;
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::rights::privacy::PrivateData;
 use muster_core::state::ArrayInfo;
 use muster_core::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctQuery, NodeEvent, NodeEventQuery};
@@ -144,6 +145,7 @@ fn receive_cluster(client: &mut Client, ctx: &mut Ctx) -> Result<Vec<NodeIdx>, C
         all.completing.extend(part.completing);
         all.reserved.extend(part.reserved);
         all.config = all.config.or(part.config);
+        all.withheld = all.withheld.with(part.withheld);
         all.now = part.now;
         if !part.more {
             break;
@@ -154,11 +156,20 @@ fn receive_cluster(client: &mut Client, ctx: &mut Ctx) -> Result<Vec<NodeIdx>, C
     ctx.nodes.retain(|node| !node.removed);
     ctx.reserved = all.reserved.into_iter().collect();
     ctx.partitions = all.partitions;
+    ctx.withheld = all.withheld;
     ctx.config = all.config.map(|c| *c);
     if let Some(config) = &ctx.config {
         ctx.cluster.clone_from(&config.cluster_name);
     }
     Ok(all.completing)
+}
+
+/// Refuses a listing of what `PrivateData` withholds from whoever asks, as Slurm does; else it would look empty.
+pub(crate) fn not_withheld(ctx: &Ctx, what: PrivateData) -> Result<(), ConnectError> {
+    match ctx.withheld.has(what) {
+        true => Err(Refusal::from(RefusalCode::AccessDenied).into()),
+        false => Ok(()),
+    }
 }
 
 /// Asks for what decisions depend on, without nodes and partitions.
@@ -229,11 +240,11 @@ pub(crate) fn diag(client: &mut Client, reset: bool) -> Result<Diag, ConnectErro
     }
 }
 
-/// Asks accounting.
+/// Asks accounting. Gives the jobs, the controller's time, and whether jobs of others were withheld.
 pub(crate) fn accounting(
     client: &mut Client,
     query: AcctQuery,
-) -> Result<(Vec<AcctJob>, Timestamp), ConnectError> {
+) -> Result<(Vec<AcctJob>, Timestamp, bool), ConnectError> {
     send(client, Query::Accounting(Box::new(query)))?;
     let mut all = Vec::new();
     loop {
@@ -241,7 +252,7 @@ pub(crate) fn accounting(
             Response::Accounting(part) => {
                 all.extend(part.jobs);
                 if !part.more {
-                    return Ok((all, part.now));
+                    return Ok((all, part.now, part.withheld));
                 }
             }
             other => return Err(unexpected(&other)),

@@ -206,7 +206,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
         ));
     }
     let mut ctx = Ctx::new(&client.endpoint.cluster);
-    let (mut jobs, at) = query::accounting(&mut client, question).map_err(failed)?;
+    let (mut jobs, at, _) = query::accounting(&mut client, question).map_err(failed)?;
     ctx.now = at;
     in_order(&mut jobs);
     if options.scripts {

@@ -2,6 +2,7 @@
 //! are in one account that has their own name, as accounting books it. Of limits those are kept that count jobs, and
 //! what they have at once; others are refused by name.
 
+mod coordinator;
 mod edit;
 mod events;
 mod flat_file;
@@ -38,7 +39,7 @@ pub(crate) static SPEC: Spec = Spec {
         flag("version", "print the version").short('V'),
     ],
     variables: &[],
-    notes: "Entities are account, user, qos, association, cluster and tres; to show, event, problem and runawayjobs as \
+    notes: "Entities are account, coordinator, user, qos, association, cluster and tres; to show, event, problem and runawayjobs as \
             well. 'dump CLUSTER [file=FILE]' writes accounts and users to a file, 'load FILE [clean]' reads it. A user that nobody added is in an account of the same name. Limits on use over time are not kept. Nor are \
             transactions: the journal has all changes, but not who made them. Accounting is one SQLite file, which is \
             archived by copying it ('sqlite3 FILE .backup'), so there is no 'archive'.\n",
@@ -54,6 +55,8 @@ struct Row {
     default_wckey: String,
     wckey: String,
     admin_level: String,
+    /// Accounts that a user coordinates, or coordinators of an account.
+    coordinators: String,
     parent: String,
     description: String,
     organization: String,
@@ -195,6 +198,9 @@ static FIELDS: &[Field] = &[
     field("DefaultWCKey", "Def WCKey", 10, |r| r.default_wckey.clone()),
     field("WCKey", "WCKey", 10, |r| r.wckey.clone()),
     field("AdminLevel", "Admin", 9, |r| r.admin_level.clone()),
+    field("Coordinators", "Coord Accounts", 20, |r| {
+        r.coordinators.clone()
+    }),
     field("ParentName", "Par Name", 10, |r| r.parent.clone()),
     field("Description", "Descr", 20, |r| r.description.clone()),
     field("Organization", "Org", 20, |r| r.organization.clone()),
@@ -414,6 +420,10 @@ impl Question {
             )));
         }
         let entity = words.next().unwrap_or("");
+        let (flags, words): (Vec<&str>, Vec<&str>) =
+            words.partition(|word| begins("withassoc", word) || begins("withcoord", word));
+        let flagged = |name: &str| flags.iter().any(|word| begins(name, word));
+        let associations = associations || flagged("withassoc");
         let (entity, format) = match entity.strip_suffix('s').unwrap_or(entity) {
             "qo" | "qos" => (Entity::Qos, QOS),
             "tre" | "tres" => (Entity::Tres, TRES),
@@ -438,13 +448,19 @@ impl Question {
         let mut question = Question {
             entity,
             associations,
-            format: format.to_owned(),
+            format: match flagged("withcoord") {
+                true => format!("{format},Coordinators"),
+                false => format.to_owned(),
+            },
             names: None,
             users: None,
             accounts: None,
             clusters: None,
         };
-        for word in words.filter(|w| !w.eq_ignore_ascii_case("where")) {
+        for word in words
+            .into_iter()
+            .filter(|w| !w.eq_ignore_ascii_case("where"))
+        {
             let (key, value) = word.split_once('=').unwrap_or(("name", word));
             question.set(key, value, word)?;
         }
@@ -525,6 +541,7 @@ impl Question {
                 default_account: user.default_account.clone(),
                 default_wckey: user.default_wckey.clone(),
                 admin_level: level(&user.name, &user.admin_level),
+                coordinators: rows::coordinated(all, &user.name),
                 account: account.to_owned(),
                 terms: terms.clone(),
                 ..Row::default()

@@ -16,6 +16,7 @@ use crate::options::Status;
 use muster_core::hostlist;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::ArrayRole;
+use muster_core::rights::privacy::PrivateData;
 use muster_proto::client::JobFilter;
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -311,6 +312,7 @@ fn nodes(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
         .map_err(&failed)?
         .into_iter()
         .collect();
+    query::not_withheld(&ctx, PrivateData::NODES).map_err(&failed)?;
     let view = |node| NodeView {
         node,
         completing: completing.contains(&node.idx),
@@ -349,6 +351,7 @@ fn partitions(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> 
     let mut client = Client::connect().map_err(&failed)?;
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     query::cluster(&mut client, &mut ctx).map_err(&failed)?;
+    query::not_withheld(&ctx, PrivateData::PARTITIONS).map_err(&failed)?;
     let mut shown = Vec::new();
     let mut missing = String::new();
     match which {
@@ -540,6 +543,7 @@ fn aliases(host: Option<&str>) -> Result<(), Failure> {
     let mut client = Client::connect().map_err(&failed)?;
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     query::cluster(&mut client, &mut ctx).map_err(&failed)?;
+    query::not_withheld(&ctx, PrivateData::NODES).map_err(&failed)?;
     let on_it = ctx
         .nodes
         .iter()

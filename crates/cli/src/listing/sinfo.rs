@@ -12,6 +12,7 @@ use super::{Failure, complain, failed_call, node_document, print, query};
 use crate::connect::Client;
 use crate::options::{Arg, Opt, Parsed, Spec, also, env, flag, opt};
 use muster_core::ids::NodeIdx;
+use muster_core::rights::privacy::PrivateData;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -231,6 +232,8 @@ fn once(options: &Options) -> Result<(), Failure> {
     }
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     let completing = query::cluster(&mut client, &mut ctx).map_err(&failed)?;
+    query::not_withheld(&ctx, PrivateData::PARTITIONS).map_err(&failed)?;
+    query::not_withheld(&ctx, PrivateData::NODES).map_err(failed_call("slurm_load_node"))?;
     print(&render(options, &ctx, &completing)?);
     Ok(())
 }

@@ -58,7 +58,9 @@ impl Stage {
         &self,
         answer: impl Fn(&RequestBody) -> Vec<Response> + Send + Sync + 'static,
     ) {
-        let listener = UnixListener::bind(self.dir.join("muster-ctld.7100.sock")).unwrap();
+        let socket = self.dir.join("muster-ctld.7100");
+        std::fs::create_dir(&socket).unwrap();
+        let listener = UnixListener::bind(socket.join("socket")).unwrap();
         let requests = self.requests.clone();
         let answer = Arc::new(answer);
         std::thread::spawn(move || {

@@ -27,6 +27,44 @@ const OLD_NAMES: [(&str, &str, &str); 13] = [
 ];
 
 impl Limits {
+    /// The first limit of a job or a user that these set above what the associations above have, of which the nearest
+    /// comes first. Limits of groups hold at each level anyway.
+    pub fn exceeds(&self, above: &[&Limits]) -> Option<&'static str> {
+        type Count = fn(&Limits) -> Option<u32>;
+        type OfTres = fn(&Limits) -> &Amounts;
+        let counts: [(&str, Count); 4] = [
+            ("MaxJobs", |l| l.max_jobs),
+            ("MaxSubmitJobs", |l| l.max_submit),
+            ("MaxJobsAccrue", |l| l.max_jobs_accrue),
+            ("MaxWall", |l| l.max_wall_min),
+        ];
+        for (name, of) in counts {
+            let most = above.iter().find_map(|limits| of(limits));
+            if of(self).is_some_and(|own| most.is_some_and(|most| own > most)) {
+                return Some(name);
+            }
+        }
+        let amounts: [(&str, OfTres); 3] = [
+            ("MaxTRES", |l| &l.max_tres),
+            ("MaxTRESPerNode", |l| &l.max_tres_node),
+            ("MaxTRESMins", |l| &l.max_tres_mins),
+        ];
+        let amount = |of: OfTres, limits: &Limits, tres: &str| {
+            let mut known = of(limits).iter();
+            known.find(|(name, _)| name == tres).map(|(_, most)| *most)
+        };
+        for (name, of) in amounts {
+            let over = |(tres, own): &(String, u64)| {
+                let most = above.iter().find_map(|limits| amount(of, limits, tres));
+                most.is_some_and(|most| *own > most)
+            };
+            if of(self).iter().any(over) {
+                return Some(name);
+            }
+        }
+        None
+    }
+
     /// Sets one; what is wrong about it if it cannot be set.
     ///
     /// # Errors

@@ -119,6 +119,20 @@ pub enum AccountsAsk {
     /// `delete user wckeys=`: these keys of the users named, of all if none is.
     #[n(10)]
     DeleteWckeys(#[n(0)] Vec<String>),
+    /// `add coordinator`: the users named, of these accounts.
+    #[n(11)]
+    AddCoordinators {
+        /// The accounts.
+        #[n(0)]
+        accounts: Vec<String>,
+    },
+    /// `delete coordinator`: the users named, or all, of these accounts, or of all.
+    #[n(12)]
+    DeleteCoordinators {
+        /// The accounts.
+        #[n(0)]
+        accounts: Vec<String>,
+    },
 }
 
 /// Workload characterization keys that a user is to have.

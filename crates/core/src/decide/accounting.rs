@@ -1,8 +1,9 @@
 //! What sacctmgr changes: accounts, users with their associations, and QOS. The commands say what shall be; here it is
 //! checked against what there is.
 
+mod rights;
+
 use super::draft::Draft;
-use super::require_admin;
 use super::submit::too_long;
 use crate::account_limits::{LimitAsk, Limits};
 use crate::accounts::{Account, AccountsChange, NORMAL, Qos, ROOT, Terms, User};
@@ -20,11 +21,7 @@ pub(super) fn edit(
     identity: &Identity,
     edit: &AccountsEdit,
 ) -> Result<Option<Reply>, Refusal> {
-    let admin = require_admin(draft.state, identity);
-    let level = draft.state.accounts.users.get(&identity.user);
-    if level.is_none_or(|u| u.admin_level != "Administrator") {
-        admin?;
-    }
+    rights::check(draft.state, identity, edit)?;
     for name in &edit.names {
         check_name(name)?;
     }
@@ -168,6 +165,12 @@ pub(super) fn edit(
                 });
             }
         }
+        AccountsAsk::AddCoordinators { accounts } => {
+            changes.extend(add_coordinators(draft.state, &edit.names, accounts)?);
+        }
+        AccountsAsk::DeleteCoordinators { accounts } => {
+            changes.extend(delete_coordinators(draft.state, &edit.names, accounts)?);
+        }
         AccountsAsk::DeleteWckeys(keys) => {
             let named = |user: &&User| edit.names.is_empty() || edit.names.contains(&user.name);
             for user in draft.state.accounts.users.values().filter(named) {
@@ -232,6 +235,55 @@ pub(super) fn edit(
         changed,
         refused: Vec::new(),
     }))
+}
+
+/// Makes users coordinators of accounts; those that are already stay it.
+fn add_coordinators(
+    state: &State,
+    names: &[String],
+    accounts: &[String],
+) -> Result<Vec<AccountsChange>, Refusal> {
+    for account in accounts {
+        known_account(state, account)?;
+    }
+    let mut changes = Vec::new();
+    for name in names {
+        let mut user = user(state, name)?;
+        edit_list(&mut user.coordinates, Some('+'), accounts);
+        user.coordinates.sort_unstable();
+        changes.push(AccountsChange::User(user));
+    }
+    Ok(changes)
+}
+
+/// Users named, or all, are coordinators of the accounts named, or of any, no more.
+fn delete_coordinators(
+    state: &State,
+    names: &[String],
+    accounts: &[String],
+) -> Result<Vec<AccountsChange>, Refusal> {
+    for account in accounts {
+        known_account(state, account)?;
+    }
+    for name in names {
+        user(state, name)?;
+    }
+    if names.is_empty() && accounts.is_empty() {
+        return Err(Refusal::new(
+            RefusalCode::InvalidValue,
+            "neither users nor accounts are named",
+        ));
+    }
+    let named = |user: &&User| names.is_empty() || names.contains(&user.name);
+    let gone = |account: &String| accounts.is_empty() || accounts.contains(account);
+    let all = state.accounts.users.values().filter(named);
+    let changed = all.filter(|user| user.coordinates.iter().any(gone));
+    let changes = changed.map(|user| {
+        let mut user = user.clone();
+        user.coordinates.retain(|account| !gone(account));
+        AccountsChange::User(user)
+    });
+    Ok(changes.collect())
 }
 
 /// Who may preempt whom has no circles: each would make room for the other for ever.

@@ -3,7 +3,6 @@
 use super::draft::Draft;
 use super::ending::{self, End};
 use super::het;
-use super::require_owner;
 use super::target::{self, Item, Tally};
 use crate::command::{Identity, JobSelection, JobTarget, Reply, SignalScope};
 use crate::effect::Effect;
@@ -11,6 +10,7 @@ use crate::ids::{JobId, StepNo};
 use crate::job::{ExitStatus, Job};
 use crate::limits::SIGNAL_MAX;
 use crate::refusal::{Refusal, RefusalCode};
+use crate::rights::{self, Request};
 use crate::spec::JobKind;
 use crate::transition::Phase;
 
@@ -27,7 +27,11 @@ pub(super) fn cancel(
         return signal(draft, identity, selection, SIGKILL, SignalScope::Full);
     }
     let uid = identity.uid;
-    for_selection(draft, identity, selection, |draft, item| {
+    let caller = Caller {
+        identity,
+        request: Request::Cancel,
+    };
+    for_selection(draft, caller, selection, |draft, item| {
         cancel_item(draft, item, uid)
     })
 }
@@ -47,7 +51,11 @@ pub(super) fn signal(
         ));
     }
     let (uid, step) = (identity.uid, selection.step);
-    for_selection(draft, identity, selection, |draft, item| {
+    let caller = Caller {
+        identity,
+        request: Request::Signal,
+    };
+    for_selection(draft, caller, selection, |draft, item| {
         if step.is_none() && signal == SIGKILL && scope != SignalScope::Batch {
             return cancel_item(draft, item, uid);
         }
@@ -68,7 +76,7 @@ pub(super) fn end_allocation(
     let job = draft
         .job(id)
         .ok_or_else(|| Refusal::new(RefusalCode::InvalidJobId, format!("there is no job {id}")))?;
-    require_owner(draft.state, identity, job)?;
+    rights::require_job(draft.state, identity, Request::EndAllocation, job)?;
     if job.spec.kind != JobKind::Allocation {
         return Err(Refusal::new(
             RefusalCode::JobNotRunning,
@@ -89,17 +97,24 @@ pub(super) fn end_allocation(
     }))
 }
 
+/// Who asks for what.
+#[derive(Clone, Copy)]
+struct Caller<'a> {
+    identity: &'a Identity,
+    request: Request,
+}
+
 /// Acts on what a selection names: targets one by one, else all that match. Others' jobs that were named are
 /// refused; those that a filter finds are passed over.
 fn for_selection(
     draft: &mut Draft<'_>,
-    identity: &Identity,
+    caller: Caller<'_>,
     selection: &JobSelection,
     mut act: impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
 ) -> Result<Option<Reply>, Refusal> {
     let mut tally = Tally::default();
     if selection.targets.is_empty() {
-        for item in target::by_filter(draft, identity, selection) {
+        for item in target::by_filter(draft, caller.identity, caller.request, selection) {
             // What is being ended already is not what a filter means.
             if act(draft, item).is_ok() {
                 tally.done();
@@ -108,21 +123,22 @@ fn for_selection(
         return Ok(Some(tally.reply()));
     }
     for wanted in &selection.targets {
-        act_on_target(draft, identity, selection, wanted, &mut act, &mut tally);
+        act_on_target(draft, caller, selection, wanted, &mut act, &mut tally);
     }
     Ok(Some(tally.reply()))
 }
 
 fn act_on_target(
     draft: &mut Draft<'_>,
-    identity: &Identity,
+    caller: Caller<'_>,
     selection: &JobSelection,
     wanted: &JobTarget,
     act: &mut impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
     tally: &mut Tally,
 ) {
     let foreign = target::any_record(draft, wanted.job).and_then(|job| {
-        let refusal = require_owner(draft.state, identity, job).err()?;
+        let (identity, request) = (caller.identity, caller.request);
+        let refusal = rights::require_job(draft.state, identity, request, job).err()?;
         Some((refusal, target::matches(draft, job, selection)))
     });
     match foreign {
@@ -144,7 +160,8 @@ fn act_on_target(
         if !target::matches(draft, job, selection) {
             continue;
         }
-        let outcome = require_owner(draft.state, identity, job).and_then(|()| act(draft, item));
+        let outcome = rights::require_job(draft.state, caller.identity, caller.request, job)
+            .and_then(|()| act(draft, item));
         match outcome {
             Ok(()) => {
                 tally.done();

@@ -2,7 +2,6 @@
 
 use super::draft::Draft;
 use super::target::{self, Item};
-use super::{is_admin, require_owner};
 use crate::command::{Identity, JobTarget, Reply};
 use crate::event::JobChange;
 use crate::ids::JobId;
@@ -10,6 +9,7 @@ use crate::job::{Hold, Job};
 use crate::limits::TOP_JOBS_MAX;
 use crate::priority::Scale;
 use crate::refusal::{Refusal, RefusalCode};
+use crate::rights::{self, Request};
 use crate::transition::Phase;
 use std::sync::Arc;
 
@@ -20,14 +20,14 @@ pub(super) fn hold(
     target: &JobTarget,
     user: bool,
 ) -> Result<Option<Reply>, Refusal> {
-    let admin = is_admin(draft.state, identity);
+    let admin = rights::may(draft.state, identity, Request::HoldAsAdmin);
     let by = if user || !admin {
         Hold::User
     } else {
         Hold::Admin
     };
-    let tally = target::for_each(draft, identity, target, |draft, item| {
-        let job = holdable(draft, identity, item)?;
+    let tally = target::for_each(draft, (identity, Request::Hold), target, |draft, item| {
+        let job = holdable(draft, identity, Request::Hold, item)?;
         // An administrator's hold is not softened by the owner's.
         let hold = if job.hold == Hold::Admin && !admin {
             Hold::Admin
@@ -47,34 +47,39 @@ pub(super) fn release(
     identity: &Identity,
     target: &JobTarget,
 ) -> Result<Option<Reply>, Refusal> {
-    let admin = is_admin(draft.state, identity);
-    let tally = target::for_each(draft, identity, target, |draft, item| {
-        let job = holdable(draft, identity, item)?;
-        match job.hold {
-            // Nothing to do is done.
-            Hold::None => return Ok(()),
-            Hold::Admin if !admin => {
-                return Err(Refusal::new(
-                    RefusalCode::AccessDenied,
-                    format!("job {} is held by an administrator", job.id),
-                ));
+    let admin = rights::may(draft.state, identity, Request::HoldAsAdmin);
+    let tally = target::for_each(
+        draft,
+        (identity, Request::Release),
+        target,
+        |draft, item| {
+            let job = holdable(draft, identity, Request::Release, item)?;
+            match job.hold {
+                // Nothing to do is done.
+                Hold::None => return Ok(()),
+                Hold::Admin if !admin => {
+                    return Err(Refusal::new(
+                        RefusalCode::AccessDenied,
+                        format!("job {} is held by an administrator", job.id),
+                    ));
+                }
+                Hold::User | Hold::Admin => {}
             }
-            Hold::User | Hold::Admin => {}
-        }
-        let (priority, special) = (job.default_priority(), job.special_exit);
-        let id = item.own_record(draft);
-        draft.change(
-            id,
-            JobChange::Hold {
-                hold: Hold::None,
-                priority,
-            },
-        );
-        if special {
-            draft.change(id, JobChange::SpecialExit(false));
-        }
-        Ok(())
-    })?;
+            let (priority, special) = (job.default_priority(), job.special_exit);
+            let id = item.own_record(draft);
+            draft.change(
+                id,
+                JobChange::Hold {
+                    hold: Hold::None,
+                    priority,
+                },
+            );
+            if special {
+                draft.change(id, JobChange::SpecialExit(false));
+            }
+            Ok(())
+        },
+    )?;
     tally.reply_for_target()
 }
 
@@ -85,7 +90,7 @@ pub(super) fn top(
     identity: &Identity,
     target: &JobTarget,
 ) -> Result<Option<Reply>, Refusal> {
-    let admin = is_admin(draft.state, identity);
+    let admin = rights::may(draft.state, identity, Request::TopAnyway);
     let allowed = draft.state.config.as_ref().is_some_and(|config| {
         let parameters = &config.scheduler_parameters;
         parameters.iter().any(|p| p == "enable_user_top")
@@ -97,8 +102,8 @@ pub(super) fn top(
         ));
     }
     let mut raised = 0;
-    let tally = target::for_each(draft, identity, target, |draft, item| {
-        let job = holdable(draft, identity, item)?;
+    let tally = target::for_each(draft, (identity, Request::Top), target, |draft, item| {
+        let job = holdable(draft, identity, Request::Top, item)?;
         // Each is compared with all other jobs of its owner.
         raised += 1;
         if raised > TOP_JOBS_MAX {
@@ -195,11 +200,16 @@ fn rivals<'d>(draft: &'d Draft<'_>, job: &'d Job) -> impl Iterator<Item = &'d Jo
         })
 }
 
-/// The job, if it is the caller's and not over.
-fn holdable<'d>(draft: &'d Draft<'_>, identity: &Identity, item: Item) -> Result<&'d Job, Refusal> {
+/// The job, if the caller may make the request about it and it is not over.
+fn holdable<'d>(
+    draft: &'d Draft<'_>,
+    identity: &Identity,
+    request: Request,
+    item: Item,
+) -> Result<&'d Job, Refusal> {
     let id = item.record();
     let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
-    require_owner(draft.state, identity, job)?;
+    rights::require_job(draft.state, identity, request, job)?;
     match job.phase() {
         Phase::Pending | Phase::Running | Phase::Suspended | Phase::Requeueing => Ok(job),
         Phase::Completing | Phase::Ended | Phase::Gone => Err(Refusal::new(

@@ -1,11 +1,11 @@
 //! Who may use a partition, and whether a job is within its limits.
 
-use super::is_admin;
 use crate::accounts::Qos;
 use crate::command::Identity;
 use crate::config::{EnforcePartLimits, PartitionConfig, PartitionState};
 use crate::job::Reason;
 use crate::refusal::{Refusal, RefusalCode};
+use crate::rights::{self, Request};
 use crate::spec::{JobSpec, MemoryAsk, Owner, ResourceAsk};
 use crate::state::State;
 use crate::time::TimeLimit;
@@ -118,7 +118,7 @@ fn access(
             ));
         }
     }
-    if partition.root_only && !is_admin(state, identity) {
+    if partition.root_only && !rights::may(state, identity, Request::RootOnlyPartition) {
         return Err(Refusal::new(
             RefusalCode::AccessDenied,
             format!("partition {name} is for root (RootOnly=YES)"),

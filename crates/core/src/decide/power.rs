@@ -2,7 +2,7 @@
 //! hears of the events; nothing here waits for them but for the agents of nodes.
 
 use super::draft::Draft;
-use super::{require_admin, tick, update_nodes};
+use super::{tick, update_nodes};
 use crate::command::{Identity, Reply};
 use crate::event::{Event, JobChange, NodeChange};
 use crate::ids::{JobId, NodeIdx};
@@ -149,7 +149,6 @@ pub(super) fn wish(
     wish: Wish,
     reason: Option<&str>,
 ) -> Result<Option<Reply>, Refusal> {
-    require_admin(draft.state, identity)?;
     let Some(config) = config(draft) else {
         return Err(Refusal::new(
             RefusalCode::NotSupported,

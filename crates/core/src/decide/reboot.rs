@@ -2,7 +2,7 @@
 //! agent that registers from a new boot has done it.
 
 use super::draft::Draft;
-use super::{require_admin, submit, update_nodes};
+use super::{submit, update_nodes};
 use crate::command::{Identity, Reply};
 use crate::event::{Event, NodeChange};
 use crate::ids::NodeIdx;
@@ -28,7 +28,6 @@ pub(super) fn reboot(
     identity: &Identity,
     wish: &Wish<'_>,
 ) -> Result<Option<Reply>, Refusal> {
-    require_admin(draft.state, identity)?;
     if !draft.state.config.as_ref().is_some_and(|c| c.can_reboot) {
         return Err(Refusal::new(
             RefusalCode::NotSupported,
@@ -80,12 +79,7 @@ fn ask(draft: &mut Draft<'_>, uid: u32, idx: NodeIdx, wish: &Wish<'_>) {
 }
 
 /// Takes it back; a node that was drained for it is in service again.
-pub(super) fn cancel(
-    draft: &mut Draft<'_>,
-    identity: &Identity,
-    nodes: &str,
-) -> Result<Option<Reply>, Refusal> {
-    require_admin(draft.state, identity)?;
+pub(super) fn cancel(draft: &mut Draft<'_>, nodes: &str) -> Result<Option<Reply>, Refusal> {
     let nodes = update_nodes::known(draft, nodes)?;
     let asked = |idx: &NodeIdx| draft.node(*idx).is_some_and(|n| n.reboot.is_some());
     if !nodes.iter().any(asked) {

@@ -2,12 +2,13 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
+use super::het;
 use super::target::{self, Item};
-use super::{het, is_admin, require_owner};
 use crate::command::{Identity, JobTarget, Reply};
 use crate::event::{Event, JobChange};
 use crate::job::{ArrayRole, Job, Reason};
 use crate::refusal::{Refusal, RefusalCode};
+use crate::rights::{self, Request};
 use crate::spec::JobKind;
 use crate::transition::Phase;
 
@@ -29,9 +30,12 @@ pub(super) fn requeue(
     target: &JobTarget,
     how: How,
 ) -> Result<Option<Reply>, Refusal> {
-    let tally = target::for_each_whole(draft, identity, target, |draft, item| {
-        requeue_item(draft, identity, item, how)
-    })?;
+    let tally = target::for_each_whole(
+        draft,
+        (identity, Request::Requeue),
+        target,
+        |draft, item| requeue_item(draft, identity, item, how),
+    )?;
     tally.reply_for_target()
 }
 
@@ -44,14 +48,14 @@ fn requeue_item(
     let hold = how.hold;
     let id = item.record();
     let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
-    require_owner(draft.state, identity, job)?;
+    rights::require_job(draft.state, identity, Request::Requeue, job)?;
     if job.spec.kind != JobKind::Batch {
         return Err(Refusal::new(
             RefusalCode::NotRequeuable,
             format!("job {id} is no batch job"),
         ));
     }
-    if !job.requeueable && !is_admin(draft.state, identity) {
+    if !job.requeueable && !rights::may(draft.state, identity, Request::RequeueAnyway) {
         return Err(Refusal::new(
             RefusalCode::NotRequeuable,
             format!("job {id} was submitted with --no-requeue or the cluster has JobRequeue=0"),

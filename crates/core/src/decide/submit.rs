@@ -1,7 +1,7 @@
 //! Submission: every check that a job passes before it is accepted, and what the core fills in.
 
 use super::draft::Draft;
-use super::{ask, dependency, is_admin, partition_access, reservation};
+use super::{ask, dependency, partition_access, reservation};
 use crate::command::{Identity, Reply};
 use crate::config::{ClusterConfig, PartitionConfig};
 use crate::event::{Event, JobChange};
@@ -13,6 +13,7 @@ use crate::limits::{
     SCRIPT_BYTES_DEFAULT, SIGNAL_MAX, TEXT_BYTES_MAX,
 };
 use crate::refusal::{Refusal, RefusalCode};
+use crate::rights::{self, Request};
 use crate::spec::{ExecContext, JobKind, JobSpec, MemoryAsk, Owner, StdioSpec};
 use crate::state::State;
 use crate::time::{TimeLimit, Timestamp};
@@ -132,7 +133,6 @@ pub(super) fn prepare(
         spec.submit_host.clone_from(host);
     }
     check_texts(config, &mut spec)?;
-    check_marks(state, identity, &mut spec)?;
     check_accounting(draft, config, &mut spec)?;
     check_unsupported(&spec)?;
     check_licenses(state, spec.licenses.as_deref())?;
@@ -218,7 +218,7 @@ fn owner(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<Owner
     };
     let named = &spec.owner;
     let for_another = !named.user.is_empty() && named.uid != own.uid;
-    if for_another && may_submit_for_others(draft.state, identity) {
+    if for_another && rights::may(draft.state, identity, Request::SubmitForOther) {
         if identity.uid != 0 && (named.uid == 0 || named.gid == 0) {
             return denied("only root submits jobs as root".to_owned());
         }
@@ -248,12 +248,6 @@ fn configuration(state: &State) -> Result<&ClusterConfig, Refusal> {
     let text = "the controller has no configuration yet; try again";
     let config = state.config.as_deref();
     config.ok_or_else(|| Refusal::new(RefusalCode::Busy, text))
-}
-
-/// Root and SlurmUser, whatever else makes somebody an administrator.
-fn may_submit_for_others(state: &State, identity: &Identity) -> bool {
-    let config = state.config.as_deref();
-    identity.uid == 0 || config.is_some_and(|c| c.admin_uids.contains(&identity.uid))
 }
 
 /// Refuses a submission whose script or environment is missing, too long, or none. What it names must come with it: to
@@ -661,31 +655,19 @@ pub(super) fn check_times(spec: &JobSpec, limit: TimeLimit, now: Timestamp) -> R
     Ok(())
 }
 
-/// What only administrators say of a job: their comment, and a factor of its priority, which does not count from others.
-fn check_marks(state: &State, identity: &Identity, spec: &mut JobSpec) -> Result<(), Refusal> {
-    if is_admin(state, identity) {
-        return Ok(());
-    }
-    spec.site_factor = 0;
-    if spec.shown.iter().any(|(key, _)| key == ADMIN_COMMENT) {
-        return Err(Refusal::new(
-            RefusalCode::AccessDenied,
-            "only an administrator gives an --admin-comment",
-        ));
-    }
-    Ok(())
-}
-
 /// Only administrators put a job before others.
 fn check_rank(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<(), Refusal> {
-    if is_admin(draft.state, identity) {
-        return Ok(());
-    }
     if spec.nice < 0 {
-        return Err(Refusal::new(
-            RefusalCode::AccessDenied,
-            "only an administrator gives a negative --nice",
-        ));
+        rights::require(draft.state, identity, Request::NegativeNice)?;
+    }
+    if spec.site_factor != 0 {
+        rights::require(draft.state, identity, Request::SiteFactor)?;
+    }
+    if spec.shown.iter().any(|(key, _)| key == ADMIN_COMMENT) {
+        rights::require(draft.state, identity, Request::AdminComment)?;
+    }
+    if rights::may(draft.state, identity, Request::SetPriority) {
+        return Ok(());
     }
     let multifactor = draft
         .state

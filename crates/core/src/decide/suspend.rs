@@ -2,24 +2,19 @@
 //! it goes on, and then may have two users. Its time limit stands still.
 
 use super::draft::Draft;
-use super::{het, require_admin, target, turns};
-use crate::command::{Identity, JobTarget, Reply};
+use super::{het, target, turns};
+use crate::command::{JobTarget, Reply};
 use crate::event::Event;
 use crate::ids::JobId;
 use crate::job::Job;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::transition::Phase;
 
-/// `scontrol suspend`, for administrators only, as scontrol(1) says.
-pub(super) fn suspend(
-    draft: &mut Draft<'_>,
-    identity: &Identity,
-    target: &JobTarget,
-) -> Result<Option<Reply>, Refusal> {
-    require_admin(draft.state, identity)?;
+/// `scontrol suspend`.
+pub(super) fn suspend(draft: &mut Draft<'_>, target: &JobTarget) -> Result<Option<Reply>, Refusal> {
     het::require_whole(draft, target)?;
     let at = draft.now;
-    let tally = target::for_each(draft, identity, target, |draft, item| {
+    let tally = target::for_each_of_any(draft, target, |draft, item| {
         let id = item.record();
         match phase(draft, id)? {
             Phase::Running if draft.job(id).is_some_and(|job| job.configuring) => {
@@ -52,15 +47,10 @@ fn waits_for_turn(draft: &Draft<'_>, id: JobId) -> bool {
 }
 
 /// `scontrol resume`.
-pub(super) fn resume(
-    draft: &mut Draft<'_>,
-    identity: &Identity,
-    target: &JobTarget,
-) -> Result<Option<Reply>, Refusal> {
-    require_admin(draft.state, identity)?;
+pub(super) fn resume(draft: &mut Draft<'_>, target: &JobTarget) -> Result<Option<Reply>, Refusal> {
     het::require_whole(draft, target)?;
     let at = draft.now;
-    let tally = target::for_each(draft, identity, target, |draft, item| {
+    let tally = target::for_each_of_any(draft, target, |draft, item| {
         let id = item.record();
         match phase(draft, id)? {
             Phase::Suspended if waits_for_turn(draft, id) => turns::give(draft, id),

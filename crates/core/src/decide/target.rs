@@ -6,6 +6,7 @@ use crate::hostlist;
 use crate::ids::JobId;
 use crate::job::{ArrayRole, Job, JobState};
 use crate::refusal::{Refusal, RefusalCode};
+use crate::rights::{self, Request};
 use std::collections::BTreeSet;
 
 /// One thing to act upon.
@@ -108,13 +109,13 @@ pub(super) fn text(target: &JobTarget) -> String {
 
 /// Refuses those who may do nothing to what a target names, whatever it is. Comes before [`resolve`], so that nobody has
 /// work done for jobs of others.
-fn require_owner(
+fn require(
     draft: &Draft<'_>,
-    identity: &Identity,
+    (identity, request): (&Identity, Request),
     target: &JobTarget,
 ) -> Result<(), Refusal> {
     match any_record(draft, target.job) {
-        Some(job) => super::require_owner(draft.state, identity, job),
+        Some(job) => rights::require_job(draft.state, identity, request, job),
         None => Ok(()),
     }
 }
@@ -192,11 +193,20 @@ fn records(ids: Vec<JobId>) -> Vec<Item> {
 /// The records of `target` that `identity` may act upon, each given to `act`; the answer counts what was done.
 pub(super) fn for_each(
     draft: &mut Draft<'_>,
-    identity: &Identity,
+    caller: (&Identity, Request),
     target: &JobTarget,
     act: impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
 ) -> Result<Tally, Refusal> {
-    require_owner(draft, identity, target)?;
+    require(draft, caller, target)?;
+    for_each_of_any(draft, target, act)
+}
+
+/// The same for requests that are not about the owner of what they name.
+pub(super) fn for_each_of_any(
+    draft: &mut Draft<'_>,
+    target: &JobTarget,
+    act: impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
+) -> Result<Tally, Refusal> {
     let items = resolve(draft, target)?;
     Ok(for_items(draft, items, act))
 }
@@ -204,11 +214,11 @@ pub(super) fn for_each(
 /// The same for what is done to whole jobs only: of a heterogeneous job the leader stands for all.
 pub(super) fn for_each_whole(
     draft: &mut Draft<'_>,
-    identity: &Identity,
+    caller: (&Identity, Request),
     target: &JobTarget,
     act: impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
 ) -> Result<Tally, Refusal> {
-    require_owner(draft, identity, target)?;
+    require(draft, caller, target)?;
     super::het::require_whole(draft, target)?;
     let mut items = resolve(draft, target)?;
     items.retain(|item| {
@@ -269,14 +279,18 @@ pub(super) fn matches(draft: &Draft<'_>, job: &Job, selection: &JobSelection) ->
         && draft.job(job.id).is_some()
 }
 
-/// Records that are not over and pass the filters. Without administrator's rights only one's own are looked at.
+/// Records that are not over, pass the filters, and are the caller's to end. Ordinary users have only their own looked at.
 pub(super) fn by_filter(
     draft: &Draft<'_>,
     identity: &Identity,
+    request: Request,
     selection: &JobSelection,
 ) -> Vec<Item> {
     let state = draft.state;
-    let own_only = selection.only_own || !super::is_admin(state, identity);
+    let all = rights::may(state, identity, request);
+    let known = state.accounts.users.get(&identity.user);
+    let coordinates = known.is_some_and(|user| !user.coordinates.is_empty());
+    let own_only = selection.only_own || !(all || coordinates);
     let uid = selection.uid.or(own_only.then_some(identity.uid));
     if own_only && uid != Some(identity.uid) {
         return Vec::new();
@@ -304,7 +318,8 @@ pub(super) fn by_filter(
         .filter(|id| {
             draft
                 .job(*id)
-                .is_some_and(|job| !job.is_over() && matches(draft, job, selection))
+                .filter(|job| !job.is_over() && matches(draft, job, selection))
+                .is_some_and(|job| all || rights::may_job(state, identity, request, job))
         })
         .map(Item::Record)
         .collect()

@@ -4,13 +4,14 @@
 use super::draft::Draft;
 use super::submit::{ADMIN_COMMENT, check_times, too_long};
 use super::target::{self, Item};
-use super::{ask, dependency, is_admin, partition_access, require_owner, reservation, resize};
+use super::{ask, dependency, partition_access, reservation, resize};
 use crate::command::{Identity, JobTarget, JobUpdate, Reply};
 use crate::config::PartitionConfig;
 use crate::event::JobChange;
 use crate::job::{Hold, Job};
 use crate::limits::{DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX};
 use crate::refusal::{Refusal, RefusalCode};
+use crate::rights::{self, Request};
 use crate::spec::{JobKind, JobSpec};
 use crate::time::TimeLimit;
 use crate::transition::Phase;
@@ -27,9 +28,12 @@ pub(super) fn update(
     update: &JobUpdate,
 ) -> Result<Option<Reply>, Refusal> {
     let mut shared: Shared = None;
-    let tally = target::for_each(draft, identity, target, |draft, item| {
-        update_item(draft, identity, item, update, &mut shared)
-    })?;
+    let tally = target::for_each(
+        draft,
+        (identity, Request::UpdateJob),
+        target,
+        |draft, item| update_item(draft, identity, item, update, &mut shared),
+    )?;
     tally.reply_for_target()
 }
 
@@ -42,7 +46,7 @@ fn update_item(
 ) -> Result<(), Refusal> {
     let id = item.record();
     let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
-    require_owner(draft.state, identity, job)?;
+    rights::require_job(draft.state, identity, Request::UpdateJob, job)?;
     let pending = match job.phase() {
         Phase::Pending => true,
         Phase::Running | Phase::Suspended | Phase::Requeueing => false,
@@ -154,26 +158,21 @@ fn refuse_unless_admin(
     let (old, new) = (&job.spec.ask, update.ask.as_ref());
     let fields = [
         (
-            "AdminComment",
+            Request::AdminComment,
             update.shown.iter().any(|(key, _)| key == ADMIN_COMMENT),
         ),
         (
-            "Contiguous",
+            Request::AdminFields,
             new.is_some_and(|a| a.contiguous != old.contiguous),
         ),
-        ("Deadline", update.deadline.is_some()),
+        (Request::AdminFields, update.deadline.is_some()),
         (
-            "MinTmpDiskNode",
+            Request::AdminFields,
             new.is_some_and(|a| a.tmp_disk_mib != old.tmp_disk_mib),
         ),
     ];
-    match fields.iter().find(|(_, given)| *given) {
-        Some((field, _)) if !is_admin(draft.state, identity) => Err(Refusal::new(
-            RefusalCode::AccessDenied,
-            format!("{field} of a job is changed by administrators"),
-        )),
-        _ => Ok(()),
-    }
+    let mut asked = fields.iter().filter(|(_, given)| *given);
+    asked.try_for_each(|(request, _)| rights::require(draft.state, identity, *request))
 }
 
 fn new_limit(
@@ -200,7 +199,7 @@ fn new_limit(
         }
     };
     // The order of the variants is the order of the limits: `Unlimited` is the most.
-    if wanted > job.time_limit && !is_admin(draft.state, identity) {
+    if wanted > job.time_limit && !rights::may(draft.state, identity, Request::RaiseTimeLimit) {
         return Err(Refusal::new(
             RefusalCode::AccessDenied,
             "only an administrator raises a time limit",
@@ -216,7 +215,8 @@ fn new_rank(
     job: &Job,
     update: &JobUpdate,
 ) -> Result<Option<JobChange>, Refusal> {
-    let admin = is_admin(draft.state, identity);
+    let may = |request| rights::may(draft.state, identity, request);
+    let admin = may(Request::HoldAsAdmin);
     let denied = |why: &str| Err(Refusal::new(RefusalCode::AccessDenied, why));
     match update.priority {
         Some(0) => {
@@ -236,7 +236,7 @@ fn new_rank(
             } else {
                 job.default_priority()
             };
-            if priority > most && !admin {
+            if priority > most && !may(Request::RaisePriority) {
                 return denied("only an administrator raises a priority");
             }
             return Ok(Some(match job.hold {
@@ -252,7 +252,7 @@ fn new_rank(
     let Some(nice) = update.nice else {
         return Ok(None);
     };
-    if nice < job.spec.nice && !admin {
+    if nice < job.spec.nice && !may(Request::LowerNice) {
         return denied("only an administrator lowers a nice value");
     }
     let multifactor = draft
@@ -295,12 +295,7 @@ fn new_spec(
         spec.nice = nice;
     }
     if let Some(factor) = update.site_factor {
-        if !is_admin(state, identity) {
-            return Err(Refusal::new(
-                RefusalCode::AccessDenied,
-                "only an administrator sets a site factor",
-            ));
-        }
+        rights::require(state, identity, Request::SiteFactor)?;
         spec.site_factor = factor;
     }
     if let Some(begin) = update.begin {

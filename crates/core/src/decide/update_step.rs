@@ -1,7 +1,7 @@
 //! What reaches into a running job: the limits of its steps, and words for whoever looks at it.
 
 use super::draft::Draft;
-use super::{require_owner, submit, target};
+use super::{submit, target};
 use crate::command::{Identity, JobTarget, Reply};
 use crate::effect::Effect;
 use crate::event::JobChange;
@@ -9,6 +9,7 @@ use crate::ids::{JobId, StepNo};
 use crate::job::Job;
 use crate::limits::TEXT_BYTES_MAX;
 use crate::refusal::{Refusal, RefusalCode};
+use crate::rights::{self, Request};
 use crate::time::TimeLimit;
 use crate::transition::Phase;
 
@@ -20,27 +21,32 @@ pub(super) fn update(
     step: Option<StepNo>,
     limit: TimeLimit,
 ) -> Result<Option<Reply>, Refusal> {
-    let tally = target::for_each(draft, identity, target, |draft, item| {
-        let job = running(draft, identity, item.record())?;
-        let id = job.id;
-        let numbered = |s: &StepNo| *s < StepNo::INTERACTIVE;
-        let steps = job.steps.iter().map(|s| s.step).filter(numbered);
-        let steps: Vec<StepNo> = steps.filter(|s| step.is_none_or(|w| w == *s)).collect();
-        if steps.is_empty() {
-            let what = step.map_or_else(
-                || format!("job {id} has no step that runs"),
-                |step| match numbered(&step) {
-                    true => format!("step {id}.{step} does not run"),
-                    false => format!("step {id}.{step} runs as long as its job"),
-                },
-            );
-            return Err(Refusal::new(RefusalCode::AlreadyDone, what));
-        }
-        for step in steps {
-            draft.change(id, JobChange::StepLimit { step, limit });
-        }
-        Ok(())
-    })?;
+    let tally = target::for_each(
+        draft,
+        (identity, Request::UpdateStep),
+        target,
+        |draft, item| {
+            let job = running(draft, identity, Request::UpdateStep, item.record())?;
+            let id = job.id;
+            let numbered = |s: &StepNo| *s < StepNo::INTERACTIVE;
+            let steps = job.steps.iter().map(|s| s.step).filter(numbered);
+            let steps: Vec<StepNo> = steps.filter(|s| step.is_none_or(|w| w == *s)).collect();
+            if steps.is_empty() {
+                let what = step.map_or_else(
+                    || format!("job {id} has no step that runs"),
+                    |step| match numbered(&step) {
+                        true => format!("step {id}.{step} does not run"),
+                        false => format!("step {id}.{step} runs as long as its job"),
+                    },
+                );
+                return Err(Refusal::new(RefusalCode::AlreadyDone, what));
+            }
+            for step in steps {
+                draft.change(id, JobChange::StepLimit { step, limit });
+            }
+            Ok(())
+        },
+    )?;
     tally.reply_for_target()
 }
 
@@ -52,8 +58,8 @@ pub(super) fn notify(
     text: &str,
 ) -> Result<Option<Reply>, Refusal> {
     submit::too_long("the message", text, TEXT_BYTES_MAX)?;
-    let tally = target::for_each(draft, identity, target, |draft, item| {
-        let job = running(draft, identity, item.record())?.id;
+    let tally = target::for_each(draft, (identity, Request::Notify), target, |draft, item| {
+        let job = running(draft, identity, Request::Notify, item.record())?.id;
         // What follows a line end would not bear the name of who says it.
         let text = text.replace(|c: char| c.is_control(), " ");
         draft.send([Effect::Tell { job, text }]);
@@ -62,9 +68,14 @@ pub(super) fn notify(
     tally.reply_for_target()
 }
 
-fn running<'d>(draft: &'d Draft<'_>, identity: &Identity, id: JobId) -> Result<&'d Job, Refusal> {
+fn running<'d>(
+    draft: &'d Draft<'_>,
+    identity: &Identity,
+    request: Request,
+    id: JobId,
+) -> Result<&'d Job, Refusal> {
     let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
-    require_owner(draft.state, identity, job)?;
+    rights::require_job(draft.state, identity, request, job)?;
     match job.phase() {
         Phase::Running | Phase::Suspended => Ok(job),
         Phase::Pending | Phase::Requeueing => Err(Refusal::new(

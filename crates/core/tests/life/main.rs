@@ -13,6 +13,7 @@ mod random;
 mod reboots;
 mod reservations;
 mod resizing;
+mod rights;
 mod running;
 mod submission;
 mod table;

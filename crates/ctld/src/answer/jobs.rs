@@ -7,12 +7,14 @@ use muster_core::het::HetPart;
 use muster_core::ids::JobId;
 use muster_core::job::{ArrayRole, Job, JobState};
 use muster_core::priority::Scale;
+use muster_core::rights::privacy::JobScope;
 use muster_core::shared_spec::SpecTable;
 use muster_core::state::State;
 use muster_core::time::Timestamp;
 use muster_proto::client::{JobFilter, JobsResponse, WrittenPart};
 use muster_proto::frame;
 use muster_sched::forecast::Forecast;
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 /// Bytes of records after which a part of an answer leaves.
@@ -20,18 +22,25 @@ const PART_BYTES: usize = 64 << 10;
 /// What a part mostly has beside its records, and more.
 const PART_BESIDE: usize = 256;
 
-/// Records of the queue that match a filter, as frames. Specifications are written once. With rows that are as the state is,
-/// most of what is not over is written from those.
+/// Records of the queue that match a filter and are in the scope, as frames. Specifications are written once. With rows that
+/// are as the state is, most of what is not over is written from those.
 pub(crate) fn jobs(
     state: &State,
     rows: Option<&Rows>,
-    filter: &JobFilter,
+    (filter, scope): (&JobFilter, &JobScope),
     starts: Option<&Forecast>,
     send: &mut impl FnMut(Vec<u8>),
 ) {
+    let Some(filter) = &restricted(filter, scope) else {
+        return send(frame::encode(&JobsResponse::Jobs(WrittenPart {
+            now: now(),
+            ..WrittenPart::default()
+        })));
+    };
     let mut answer = JobsAnswer {
         state,
         filter,
+        scope,
         part: WrittenPart::default(),
         forms: Forms::default(),
         fates: Vec::new(),
@@ -61,6 +70,7 @@ pub(crate) fn jobs(
 struct JobsAnswer<'s, S> {
     state: &'s State,
     filter: &'s JobFilter,
+    scope: &'s JobScope,
     part: WrittenPart,
     /// Those of the part.
     forms: Forms<'s>,
@@ -135,7 +145,7 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
         let mut fate = self.fates[row.form as usize];
         if !fate.known {
             fate.known = true;
-            fate.hidden = !matches(form, self.filter);
+            fate.hidden = !(matches(form, self.filter) && self.scope.has(form));
             fate.evaluated = self.evaluated(form);
         }
         if !fate.hidden {
@@ -170,6 +180,11 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
         let mut ids = BTreeSet::new();
         for &id in &self.filter.ids {
             let before = ids.len();
+            // What may not be seen is not there.
+            if *self.scope != JobScope::All && !self.scope.shows(state, id) {
+                self.part.unknown.push(id);
+                continue;
+            }
             if let Some(info) = state.arrays.get(&id) {
                 ids.extend(info.tasks.values().copied());
             }
@@ -186,7 +201,7 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
     }
 
     fn add(&mut self, job: &'s Job) {
-        if !matches(job, self.filter) {
+        if !(matches(job, self.filter) && self.scope.has(job)) {
             return;
         }
         let base = match job.array {
@@ -264,6 +279,21 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
         let about = part.jobs.bytes() + PART_BESIDE;
         (self.send)(frame::encode_sized(&JobsResponse::Jobs(part), about));
     }
+}
+
+/// The filter with the owner whose jobs alone are in the scope, if there is one: the jobs of others are not looked at then.
+/// None if it asks for others only.
+fn restricted<'f>(filter: &'f JobFilter, scope: &JobScope) -> Option<Cow<'f, JobFilter>> {
+    let Some(uid) = scope.only_owner() else {
+        return Some(Cow::Borrowed(filter));
+    };
+    let asked = filter.uids.is_empty() || filter.uids.contains(&uid);
+    asked.then(|| {
+        Cow::Owned(JobFilter {
+            uids: vec![uid],
+            ..filter.clone()
+        })
+    })
 }
 
 fn matches(job: &Job, filter: &JobFilter) -> bool {

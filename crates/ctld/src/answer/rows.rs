@@ -94,6 +94,15 @@ impl Rows {
         }
     }
 
+    /// All rows of a state anew.
+    pub(crate) fn rebuilt(state: &mut State) -> Rows {
+        let mut rows = Rows::default();
+        let _ = state.jobs.take_changed();
+        let jobs = state.jobs.values();
+        jobs.for_each(|job| rows.set(job.id, Some(job)));
+        rows
+    }
+
     /// Forgets them if the state does not note any more what of it changes.
     pub(crate) fn drop_if_lost(&mut self, state: &State) {
         if !self.all.0.is_empty() && !state.jobs.is_noting() {

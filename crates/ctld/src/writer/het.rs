@@ -2,7 +2,7 @@
 //! their components.
 
 use super::Writer;
-use muster_core::command::{Identity, Reply};
+use muster_core::command::{Identity, Reply, UserCommand};
 use muster_core::het::HetComponent;
 use muster_core::job::{Allocation, Job};
 use muster_core::refusal::{Refusal, RefusalCode};
@@ -16,11 +16,13 @@ impl Writer {
     pub(super) fn before_het(
         &self,
         identity: &Identity,
+        command: &UserCommand,
         specs: &[JobSpec],
         test_only: bool,
         now: Timestamp,
     ) -> Option<Reply> {
-        if !test_only && let Some(cause) = self.reserve.refusal() {
+        let bytes = super::retry::bytes_of(command);
+        if !test_only && let Some(cause) = self.reserve.refusal(bytes) {
             return Some(Reply::Refused(Refusal::new(
                 RefusalCode::StorageFull,
                 cause,

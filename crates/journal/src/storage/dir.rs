@@ -6,21 +6,62 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::{Lock, Storage, StorageFile};
 
 const LOCK_FILE: &str = "lock";
+/// Descriptors kept in reserve: one for a new segment, one to sync the directory.
+const SPARE_DESCRIPTORS: usize = 2;
+/// The process, or the system, has no descriptor left.
+const EMFILE: i32 = 24;
+const ENFILE: i32 = 23;
 
 /// A directory of the file system.
 #[derive(Debug)]
 pub struct DirStorage {
     path: PathBuf,
+    /// Open from the time the lock is taken, and closed when a file cannot be opened without: a process that is out of
+    /// descriptors can still begin a new segment.
+    spare: Mutex<Vec<File>>,
 }
 
 impl DirStorage {
     /// The directory at `path`, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> DirStorage {
-        DirStorage { path: path.into() }
+        DirStorage {
+            path: path.into(),
+            spare: Mutex::default(),
+        }
+    }
+
+    /// Opens a file, with a descriptor of the reserve if there is no other.
+    fn open_file(&self, open: impl Fn() -> io::Result<File>) -> io::Result<File> {
+        match open() {
+            Err(error) if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => {
+                let spare = self
+                    .spare
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .pop();
+                if spare.is_none() {
+                    return Err(error);
+                }
+                drop(spare);
+                open()
+            }
+            opened => opened,
+        }
+    }
+
+    /// Fills the reserve, as far as there are descriptors.
+    fn keep_spare(&self) {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        while spare.len() < SPARE_DESCRIPTORS
+            && let Ok(file) = File::open(&self.path)
+        {
+            spare.push(file);
+        }
     }
 
     /// Makes the directory (and those above it) if it is not there, durably.
@@ -64,6 +105,7 @@ impl Storage for DirStorage {
         }
         file.set_len(0)?;
         writeln!(file, "{}", std::process::id())?;
+        self.keep_spare();
         Ok(Lock::Held(Box::new(file)))
     }
 
@@ -78,13 +120,10 @@ impl Storage for DirStorage {
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn StorageFile>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(self.path.join(name))?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        options.mode(0o600);
+        let file = self.open_file(|| options.open(self.path.join(name)))?;
         Ok(Box::new(DirFile(file)))
     }
 
@@ -105,7 +144,11 @@ impl Storage for DirStorage {
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()
+        let synced = self
+            .open_file(|| File::open(&self.path))
+            .and_then(|dir| dir.sync_all());
+        self.keep_spare();
+        synced
     }
 }
 

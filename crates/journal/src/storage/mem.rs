@@ -24,6 +24,21 @@ pub enum Crash {
     Torn(u64),
 }
 
+/// A kind of operation, for [`MemStorage::fail_while`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A file is created or opened.
+    Open,
+    /// Bytes are written, or a file's length is changed.
+    Write,
+    /// A file or the directory is synced.
+    Sync,
+    /// A file is renamed or removed.
+    Rename,
+    /// Anything else.
+    Other,
+}
+
 /// A directory in memory. Clones share it.
 #[derive(Clone, Default)]
 pub struct MemStorage {
@@ -40,6 +55,7 @@ struct Inner {
     fail_at: Option<(u64, io::ErrorKind)>,
     halt_at: Option<u64>,
     halted: bool,
+    failing: Option<(Operation, i32)>,
     capacity: Option<u64>,
     lock: Option<Arc<()>>,
 }
@@ -79,6 +95,7 @@ impl MemStorage {
         inner.halted = true;
         let mut next = Inner {
             capacity: inner.capacity,
+            failing: inner.failing,
             ..Inner::default()
         };
         let mut random = Random(if let Crash::Torn(seed) = crash {
@@ -139,6 +156,12 @@ impl MemStorage {
     pub fn fail_at(&self, n: u64, kind: io::ErrorKind) {
         let mut inner = self.inner();
         inner.fail_at = Some((inner.operations + n, kind));
+    }
+
+    /// Makes every operation of a kind fail with a system error number until this is called again. What is left of
+    /// a failed write or sync is as in [`MemStorage::fail_at`].
+    pub fn fail_while(&self, failing: Option<(Operation, i32)>) {
+        self.inner().failing = failing;
     }
 
     /// Halts the machine in the `n`-th operation from now: it and all later ones fail. What
@@ -215,7 +238,7 @@ impl Inner {
     }
 
     /// Counts an operation. An error with `true` means that a part of it is to be done.
-    fn operation(&mut self) -> Result<(), (io::Error, bool)> {
+    fn operation(&mut self, kind: Operation) -> Result<(), (io::Error, bool)> {
         if self.halted {
             return Err((io::Error::other("the machine is down"), false));
         }
@@ -224,17 +247,20 @@ impl Inner {
             self.halted = true;
             return Err((io::Error::other("the machine went down"), true));
         }
-        if let Some((at, kind)) = self.fail_at
+        if let Some((at, error)) = self.fail_at
             && self.operations >= at
         {
             self.fail_at = None;
-            return Err((io::Error::new(kind, "injected fault"), true));
+            return Err((io::Error::new(error, "injected fault"), true));
+        }
+        if let Some((_, number)) = self.failing.filter(|(failing, _)| *failing == kind) {
+            return Err((io::Error::from_raw_os_error(number), true));
         }
         Ok(())
     }
 
-    fn simple(&mut self) -> io::Result<()> {
-        self.operation().map_err(|(error, _)| error)
+    fn simple(&mut self, kind: Operation) -> io::Result<()> {
+        self.operation(kind).map_err(|(error, _)| error)
     }
 
     fn name(&mut self, name: Name) {
@@ -355,7 +381,7 @@ impl Storage for MemStorage {
 
     fn lock(&self) -> io::Result<Lock> {
         let mut inner = self.inner();
-        inner.simple()?;
+        inner.simple(Operation::Open)?;
         if inner
             .lock
             .as_ref()
@@ -370,13 +396,13 @@ impl Storage for MemStorage {
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut inner = self.inner();
-        inner.simple()?;
+        inner.simple(Operation::Open)?;
         Ok(inner.live.keys().cloned().collect())
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn StorageFile>> {
         let mut inner = self.inner();
-        inner.simple()?;
+        inner.simple(Operation::Open)?;
         let file = inner.files.len();
         inner.files.push(Content::default());
         inner.name(Name::Link(name.to_owned(), file));
@@ -388,7 +414,7 @@ impl Storage for MemStorage {
 
     fn open(&self, name: &str) -> io::Result<Box<dyn StorageFile>> {
         let mut inner = self.inner();
-        inner.simple()?;
+        inner.simple(Operation::Open)?;
         let file = inner.find(name)?;
         Ok(Box::new(MemFile {
             inner: Arc::clone(&self.inner),
@@ -399,7 +425,7 @@ impl Storage for MemStorage {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut inner = self.inner();
         let name = Name::Rename(from.to_owned(), to.to_owned());
-        match inner.operation() {
+        match inner.operation(Operation::Rename) {
             // A machine that went down may have done it; one that reports an error has not.
             Err((error, part)) => {
                 if part && inner.halted {
@@ -417,7 +443,7 @@ impl Storage for MemStorage {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut inner = self.inner();
-        inner.simple()?;
+        inner.simple(Operation::Rename)?;
         inner.find(name)?;
         inner.name(Name::Unlink(name.to_owned()));
         Ok(())
@@ -425,7 +451,7 @@ impl Storage for MemStorage {
 
     fn sync_dir(&self) -> io::Result<()> {
         let mut inner = self.inner();
-        inner.simple()?;
+        inner.simple(Operation::Sync)?;
         let inner = &mut *inner;
         inner
             .unsynced
@@ -449,13 +475,13 @@ impl MemFile {
 impl StorageFile for MemFile {
     fn size(&self) -> io::Result<u64> {
         let mut inner = self.inner();
-        inner.simple()?;
+        inner.simple(Operation::Other)?;
         Ok(inner.files[self.file].live.len() as u64)
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut inner = self.inner();
-        inner.simple()?;
+        inner.simple(Operation::Other)?;
         let bytes = &inner.files[self.file].live;
         let start = (offset as usize).min(bytes.len());
         let len = buf.len().min(bytes.len() - start);
@@ -467,7 +493,7 @@ impl StorageFile for MemFile {
         let mut inner = self.inner();
         let mut done = data.len();
         let mut outcome = Ok(());
-        if let Err((error, part)) = inner.operation() {
+        if let Err((error, part)) = inner.operation(Operation::Write) {
             done = match (part, inner.halted) {
                 (false, _) => 0,
                 // All of it is on the way to the disk when the power goes.
@@ -493,7 +519,7 @@ impl StorageFile for MemFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut inner = self.inner();
-        let outcome = inner.operation();
+        let outcome = inner.operation(Operation::Write);
         if outcome.is_ok() || inner.halted && matches!(outcome, Err((_, true))) {
             inner.files[self.file].change(Change::SetLen(len));
         }
@@ -502,7 +528,7 @@ impl StorageFile for MemFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut inner = self.inner();
-        match inner.operation() {
+        match inner.operation(Operation::Sync) {
             Ok(()) => {
                 let content = &mut inner.files[self.file];
                 let Content {

@@ -138,7 +138,7 @@ impl Cluster {
     }
 
     /// Its directories, in which nothing runs yet.
-    fn fresh() -> Cluster {
+    pub(crate) fn fresh() -> Cluster {
         let home = fresh_dir();
         let dir = home.join("work");
         std::fs::create_dir_all(&dir).unwrap();

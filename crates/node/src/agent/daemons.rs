@@ -9,7 +9,7 @@ pub(super) mod standing;
 
 use super::lead::StepKey;
 use super::step_node::Listening;
-use super::{Agent, Event};
+use super::{Agent, Event, closing};
 use crate::descriptors::{self, WithOrder};
 use crate::shim::wire::{Known, Run, StepOrder, ToShim};
 use crate::shim::{ORDER_MAX, SPARES_MAX, result_path};
@@ -211,6 +211,7 @@ impl Agent {
         standing: Option<Box<Standing>>,
     ) -> Result<Listening, (Box<StepOrder>, WithOrder)> {
         let (run, step, direct) = (order.run, order.launch.step, order.direct);
+        let uid = order.user.uid;
         let possible = self.shim.is_some() && self.synced && order.pmix.is_none();
         if !possible || self.daemons.idle(run).is_none() {
             return Err((order, with));
@@ -241,6 +242,7 @@ impl Agent {
                 daemon.step = Some(step);
                 daemon.stands = next.standing.as_deref().map(standing::Hold::of);
                 let stands = daemon.stands.is_some();
+                closing::close_order(uid, with);
                 self.steps.stands((run.0, step), stands);
                 self.shim_order(&ToShim::StepGiven {
                     run,

@@ -2,7 +2,7 @@
 //! `HealthCheckProgram` is run when the agent has come to its controller, and then again and again. What it finds it acts
 //! upon itself, with scontrol as a rule.
 
-use super::{Agent, Event};
+use super::{Agent, Event, descriptor_limit};
 use crate::sys;
 use muster_proto::node::HealthCheck;
 use std::os::unix::process::CommandExt;
@@ -130,7 +130,7 @@ impl Agent {
 
 /// Runs it to its end, or until it has taken too long.
 fn run(mut command: Command, program: &str, what: &str) {
-    let mut child = match command.spawn() {
+    let mut child = match descriptor_limit::under_first_limit(|| command.spawn()) {
         Ok(child) => child,
         Err(e) => return log::error!("{what}={program}: {e}"),
     };

@@ -1,5 +1,6 @@
 //! Jobs on this node as the agent knows them, the controller's orders about them, and what the shim tells of them.
 
+use super::launch::Failure;
 use super::step_node::Listening;
 use super::table::Job;
 use super::{Agent, Event, ShimOutlet, launch};
@@ -23,6 +24,11 @@ pub(crate) fn exit_status(status: i32) -> ExitStatus {
         signal: bits & 0x7f,
     }
 }
+
+/// Wait before a launch is tried again that lacked something, as descriptors.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// How often it is, before the node is at fault.
+const TRIES_MAX: u32 = 60;
 
 impl Agent {
     pub(super) fn shim_up(&mut self, outlet: ShimOutlet) {
@@ -334,8 +340,55 @@ impl Agent {
         }
     }
 
+    /// Begins a launch that waited for something other than its share.
+    pub(super) fn begin_delayed(&mut self, run: Run) {
+        if !self.delayed.remove(&run) {
+            return;
+        }
+        let Some(job) = self.jobs.get_mut(run).filter(|j| j.queued) else {
+            return;
+        };
+        job.queued = false;
+        let stopped = job.stopped;
+        if let Some(grant) = job.grant.clone() {
+            self.begin(&grant);
+        }
+        if stopped {
+            let stop = libc::SIGSTOP.unsigned_abs();
+            self.signal(run, None, stop, SignalScope::Full);
+        }
+    }
+
+    /// Has a launch wait for [`Agent::begin_delayed`].
+    fn delay(&mut self, run: Run) {
+        self.jobs.entry(run).queued = true;
+        self.delayed.insert(run);
+    }
+
+    /// Has a launch tried again soon that lacked something, unless that was done often.
+    fn is_tried_again(&mut self, run: Run, error: &str) -> bool {
+        let job = self.jobs.entry(run);
+        job.tries += 1;
+        if job.tries > TRIES_MAX {
+            return false;
+        }
+        if job.tries == 1 {
+            log::error!("job {}: {error}; it is tried again", run.0);
+        }
+        self.delay(run);
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(TRY_AGAIN).await;
+            let _ = events.send(Event::LaunchAgain(run));
+        });
+        true
+    }
+
     fn begin(&mut self, grant: &Rc<JobGrant>) {
         let run = (grant.job, grant.attempt);
+        if self.groups_of(&grant.spec.owner).is_none() {
+            return self.delay(run);
+        }
         let order = if grant.position == 0 && grant.spec.kind == JobKind::Batch {
             self.batch_launch(grant)
         } else {
@@ -347,7 +400,12 @@ impl Agent {
                 self.shim_order(&order);
                 self.sample_from_now(grant);
             }
-            Err((error, node_fault)) => {
+            Err(failure) if failure.is_temporary && self.is_tried_again(run, &failure.error) => {
+                return;
+            }
+            Err(Failure {
+                error, node_fault, ..
+            }) => {
                 self.conclude(
                     run,
                     Report::LaunchFailed {
@@ -373,6 +431,7 @@ impl Agent {
         }
         if job.queued {
             job.queued = false;
+            self.delayed.remove(&run);
             return self.released(run);
         }
         // The end of a job that is over is no cancellation of its steps.
@@ -459,7 +518,10 @@ impl Agent {
 
     /// The controller has made reports durable: what they were about may be forgotten.
     pub(super) fn acknowledged(&mut self, seq: u64) {
-        for report in self.reports.acknowledge(seq) {
+        let known = self.reports.acknowledge(seq);
+        // Steps may have waited for that.
+        self.steps_may_fit();
+        for report in known {
             let run = (report.job, report.attempt);
             match report.report {
                 Report::Released => {

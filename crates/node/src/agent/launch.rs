@@ -1,7 +1,7 @@
 //! From a grant to the shim's order: environment, files, limits, identity.
 
-use super::Agent;
 use super::context::Prepared;
+use super::{Agent, scripts};
 use crate::pattern::{Symbols, expand};
 use crate::shim::wire::{Around, Launch, ToShim, User};
 use crate::sys;
@@ -9,11 +9,36 @@ use muster_core::effect::TerminateReason;
 use muster_core::ids::{BlobId, JobId};
 use muster_core::job::ArrayRole;
 use muster_core::job_env::{self, JobView};
+use muster_core::spec::Owner;
 use muster_proto::node::JobGrant;
 use std::rc::Rc;
 
-/// Why a launch failed, and whether the node is at fault.
-pub(super) type Failure = (String, bool);
+/// Why a launch failed.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) error: String,
+    /// The node is at fault, and not the job.
+    pub(super) node_fault: bool,
+    /// The agent lacked something that it may have again soon.
+    pub(super) is_temporary: bool,
+}
+
+impl Failure {
+    fn of_job(error: impl Into<String>) -> Failure {
+        Failure {
+            error: error.into(),
+            node_fault: false,
+            is_temporary: false,
+        }
+    }
+
+    fn of_node(error: impl Into<String>) -> Failure {
+        Failure {
+            node_fault: true,
+            ..Failure::of_job(error)
+        }
+    }
+}
 
 /// The order for a job that has no script here.
 pub(super) fn hold(grant: &JobGrant, around: Option<Box<Around>>) -> ToShim {
@@ -75,7 +100,7 @@ impl Agent {
         let error = format!(
             "the node agent runs as uid {own} and cannot run jobs of uid {uid}; start it as root to serve several users"
         );
-        Err((error, false))
+        Err(Failure::of_job(error))
     }
 
     /// The job as its environment describes it.
@@ -109,9 +134,15 @@ impl Agent {
         User {
             uid: owner.uid,
             gid: owner.gid,
-            groups: self.users.groups(&owner.user, owner.gid),
+            groups: self.groups_of(owner).unwrap_or_else(|| vec![owner.gid]),
             name: owner.user.clone(),
         }
+    }
+
+    /// The groups of a user, if they are known.
+    pub(super) fn groups_of(&mut self, owner: &Owner) -> Option<Vec<u32>> {
+        let user = (owner.user.clone(), owner.gid);
+        self.users.groups(&user, &self.events)
     }
 
     /// The order that starts a batch script.
@@ -120,12 +151,15 @@ impl Agent {
         self.may_run_as(spec.owner.uid)?;
         let id = spec
             .script
-            .ok_or_else(|| ("the job has no script".to_owned(), false))?;
+            .ok_or_else(|| Failure::of_job("the job has no script"))?;
         let script = self.blob(id, "script")?;
         let path = self
             .scripts
             .path(id, spec.owner.uid, spec.owner.gid, &script)
-            .map_err(|e| (e.to_string(), true))?;
+            .map_err(|e| Failure {
+                is_temporary: scripts::is_temporary(&e),
+                ..Failure::of_node(e.to_string())
+            })?;
         let context = self.context(grant)?;
         self.give_context(spec.context, &context);
         let symbols = Symbols {
@@ -221,7 +255,7 @@ impl Agent {
             }));
         };
         let bytes = self.blob(id, "execution context")?;
-        self.contexts.get(id, &bytes).map_err(|e| (e, false))
+        self.contexts.get(id, &bytes).map_err(Failure::of_job)
     }
 
     /// Sends the shim an environment once per connection.
@@ -235,8 +269,9 @@ impl Agent {
 
     fn blob(&self, id: BlobId, what: &str) -> Result<Rc<Vec<u8>>, Failure> {
         self.blobs.get(&id).cloned().ok_or_else(|| {
-            let error = format!("the controller did not send the job's {what} ({id:?})");
-            (error, true)
+            Failure::of_node(format!(
+                "the controller did not send the job's {what} ({id:?})"
+            ))
         })
     }
 }

@@ -2,10 +2,13 @@
 //! of them in batches and nothing waits for it. What must survive the agent is kept by the shim.
 
 mod ends;
+mod numbers;
 
+use super::closing::Streams;
+use super::quota::Charge;
 use super::step_node::{Early, Listening, is_kept_of};
+use super::table::is_owner_key;
 use super::{Agent, Event};
-use crate::descriptors::HandedOver;
 use crate::layout::{self, Held, NoLayout};
 use crate::now;
 use crate::record::{self, Record};
@@ -23,6 +26,7 @@ use muster_proto::node::{JobGrant, Report};
 use muster_proto::step::{
     AgentReply, AgentRequest, StepCreated, StepLaunch, StepNode, StepShare, StepSpec,
 };
+use numbers::Numbers;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -43,7 +47,7 @@ const QUIET: Duration = Duration::from_millis(200);
 pub(super) struct Steps {
     waiting: VecDeque<Waiting>,
     running: HashMap<StepKey, Running>,
-    next: HashMap<JobId, u32>,
+    numbers: HashMap<JobId, Numbers>,
     /// What was asked for last, by launch of a job: who asks for the same again may go on doing so.
     last: HashMap<Run, Kind>,
     /// Something changed that may let a waiting step start.
@@ -57,14 +61,16 @@ pub(super) struct Asked {
     pub(super) uid: u32,
     pub(super) spec: StepSpec,
     /// srun's own, if it hands them over.
-    pub(super) streams: Option<HandedOver>,
+    pub(super) streams: Option<Streams>,
     pub(super) reply: Reply,
+    /// Counts against what its user may have waiting here.
+    pub(super) charge: Charge,
 }
 
 impl Steps {
     /// The first number that no step of a job is known to have had.
     pub(super) fn unused_number(&self, job: JobId) -> u32 {
-        self.next.get(&job).copied().unwrap_or(0)
+        self.numbers.get(&job).map_or(0, Numbers::next)
     }
 
     /// Whether a step runs.
@@ -89,7 +95,11 @@ impl Asked {
     /// There is no such job here.
     pub(super) fn refuse_unknown(&self) {
         let detail = format!("job {} is not led by this node", self.spec.job);
-        let refusal = Refusal::new(RefusalCode::JobNotHere, detail);
+        self.refuse(Refusal::new(RefusalCode::JobNotHere, detail));
+    }
+
+    pub(super) fn refuse(&self, refusal: Refusal) {
+        // The client may have disconnected.
         let _ = self.reply.send(AgentReply::Refused(refusal));
     }
 }
@@ -99,11 +109,12 @@ struct Waiting {
     conn: u64,
     reply: Reply,
     spec: StepSpec,
-    streams: Option<Box<HandedOver>>,
+    streams: Option<Streams>,
     /// The launch of the job that it was asked of.
     run: Run,
     /// A timer will tell the client that it waits.
     told: bool,
+    _charge: Charge,
 }
 
 /// A step that was laid out.
@@ -131,20 +142,24 @@ struct Running {
 impl Agent {
     /// srun asks for a step.
     pub(super) fn create_step(&mut self, asked: Asked) {
-        let run = match self.may_create(asked.uid, &asked.spec) {
+        let checked = layout::check_request(&asked.spec);
+        let run = match checked.and_then(|()| self.may_create(asked.uid, &asked.spec)) {
             Ok(Some(run)) => run,
             Ok(None) => return self.wait_early(Early::Create(Box::new(asked))),
-            Err(refusal) => {
-                let _ = asked.reply.send(AgentReply::Refused(refusal));
-                return;
-            }
+            Err(refusal) => return asked.refuse(refusal),
         };
+        if let Some(het) = &asked.spec.het
+            && let Err(refusal) = self.take_given_number(run, het.step)
+        {
+            return asked.refuse(refusal);
+        }
         let Asked {
             conn,
             uid,
             spec,
             streams,
             reply,
+            charge,
         } = asked;
         // A task may do more with an open file than write to it; what somebody else has is not for the job's owner.
         let grant = self.jobs.get(run).and_then(|j| j.grant.as_deref());
@@ -153,9 +168,10 @@ impl Agent {
             conn,
             reply,
             spec,
-            streams: streams.map(Box::new),
+            streams,
             run,
             told: false,
+            _charge: charge,
         });
         self.steps.dirty = true;
     }
@@ -164,12 +180,13 @@ impl Agent {
     /// of a smaller size of the job.
     fn may_create(&self, uid: u32, spec: &StepSpec) -> Result<Option<Run>, Refusal> {
         let by_key = spec.key.as_ref();
-        let unknown_key = by_key.is_some_and(|key| self.jobs.with_key(spec.job, key).is_none());
+        let unknown_key =
+            by_key.is_some_and(|key| self.jobs.with_owner_key(spec.job, key).is_none());
         if unknown_key && self.jobs.latest(spec.job).is_none_or(|(_, j)| j.is_over()) {
             return Ok(None);
         }
         let job = by_key
-            .and_then(|key| self.jobs.with_key(spec.job, key))
+            .and_then(|key| self.jobs.with_owner_key(spec.job, key))
             .or_else(|| self.jobs.latest(spec.job))
             .filter(|(_, j)| j.leads());
         let Some((run, job, grant)) = job.and_then(|(run, j)| Some((run, j, j.grant.as_ref()?)))
@@ -177,18 +194,16 @@ impl Agent {
             let detail = format!("job {} is not led by this node", spec.job);
             return Err(Refusal::new(RefusalCode::JobNotHere, detail));
         };
-        let has_key = spec.key.as_ref().is_some_and(|k| *k == grant.key);
+        let has_key = by_key.is_some_and(|key| is_owner_key(grant, key));
         if uid != 0 && uid != grant.spec.owner.uid && !has_key {
             return Err(RefusalCode::AccessDenied.into());
         }
         if job.is_over() {
             return Err(RefusalCode::AlreadyDone.into());
         }
-        if grant.resizes < spec.resizes {
+        if job.queued || grant.resizes < spec.resizes {
+            // The shim does not know of the job yet, and would keep nothing of its steps; or of its size.
             return Ok(None);
-        }
-        if spec.argv.is_empty() && spec.multi_prog.is_empty() {
-            return Err(Refusal::new(RefusalCode::InvalidValue, "no program to run"));
         }
         Ok(Some(run))
     }
@@ -221,7 +236,17 @@ impl Agent {
                     .send(AgentReply::Refused(RefusalCode::JobNotHere.into()));
                 continue;
             };
-            let place = |a: &Agent| layout::lay_out(&grant.alloc, &waiting.spec, &a.held(&grant));
+            let owner = grant.spec.owner.uid;
+            if self.reports.are_too_many(self.unacknowledged_of(owner)) {
+                // It would be one more that the controller does not know of.
+                blocked.insert(run);
+                self.wait_on(&mut waiting);
+                self.steps.waiting.push_back(waiting);
+                continue;
+            }
+            let most = self.max_tasks_per_node();
+            let place =
+                |a: &Agent| layout::lay_out(&grant.alloc, &waiting.spec, &a.held(&grant), most);
             let mut placed = place(self);
             // Whoever asks may know of an end by srun, and expects to find what that step had.
             if matches!(placed, Err(NoLayout::Busy)) && self.hear_daemons_of(run) {
@@ -268,8 +293,13 @@ impl Agent {
     /// Tells a client that its step waits, if it still does.
     pub(super) fn still_waiting(&mut self, conn: u64) {
         if let Some(waiting) = self.steps.waiting.iter().find(|w| w.conn == conn) {
-            let text = "Requested nodes are busy".to_owned();
-            let _ = waiting.reply.send(AgentReply::Queued(text));
+            let grant = self.jobs.get(waiting.run).and_then(|j| j.grant.as_ref());
+            let owner = grant.map_or(0, |g| g.spec.owner.uid);
+            let text = match self.reports.are_too_many(self.unacknowledged_of(owner)) {
+                true => "The controller has not acknowledged earlier steps",
+                false => "Requested nodes are busy",
+            };
+            let _ = waiting.reply.send(AgentReply::Queued(text.to_owned()));
         }
     }
 
@@ -287,31 +317,10 @@ impl Agent {
                 continue;
             };
             at.cpus.union_with(&node.cpus);
-            at.memory_mib += node.memory_mib;
+            at.memory_mib = at.memory_mib.saturating_add(node.memory_mib);
             at.gres.extend(node.gres.iter().cloned());
         }
         held
-    }
-
-    /// The number of a job's next step: the one that was taken for all components, or the next of this job's own.
-    fn next_step(&mut self, grant: &JobGrant, taken: Option<u32>) -> StepNo {
-        let free = |step: &u32| !self.steps.running.contains_key(&(grant.job, StepNo(*step)));
-        let taken = taken.filter(free);
-        let run = (grant.job, grant.attempt);
-        let at_door = self.number_at_door(run);
-        let next = self.steps.next.entry(grant.job).or_default();
-        *next = grant.next_step.max(*next);
-        let number = taken.or(at_door).unwrap_or(*next);
-        self.number_was_taken(run, StepNo(number));
-        StepNo(number)
-    }
-
-    /// A step has this number: later ones have higher ones.
-    pub(super) fn number_was_taken(&mut self, run: Run, step: StepNo) {
-        let next = self.steps.next.entry(run.0).or_default();
-        *next = step.0.saturating_add(1).max(*next);
-        let next = *next;
-        self.keep(run, KEPT_NEXT, &next);
     }
 
     /// A step runs that a daemon has taken.
@@ -348,37 +357,22 @@ impl Agent {
         possible.then_some(record)
     }
 
-    /// srun asks for a number for a step of a heterogeneous job that this node leads.
-    pub(super) fn take_step_number(&mut self, asked: Asked) {
-        let run = match self.may_create(asked.uid, &asked.spec) {
-            Ok(Some(run)) => run,
-            Ok(None) => return self.wait_early(Early::Number(Box::new(asked))),
-            Err(refusal) => {
-                let _ = asked.reply.send(AgentReply::Refused(refusal));
-                return;
-            }
-        };
-        let answer = match self.jobs.get(run).and_then(|j| j.grant.clone()) {
-            Some(grant) => AgentReply::StepNumber(self.next_step(&grant, None).0),
-            None => AgentReply::Refused(RefusalCode::JobNotHere.into()),
-        };
-        let _ = asked.reply.send(answer);
-    }
-
     fn start_step(
         &mut self,
         grant: &Rc<JobGrant>,
         waiting: Waiting,
         mut placed: Vec<layout::Placed>,
     ) {
-        let het = waiting.spec.het.clone();
-        let step = self.next_step(grant, het.as_ref().map(|het| het.step));
+        let het = waiting.spec.het.as_ref();
+        let (given, first) = (het.map(|h| h.step), het.map_or(0, |h| h.first_task));
+        let Some(step) = given.map(StepNo).or_else(|| self.next_step(grant)) else {
+            return self.refuse_for_count(waiting);
+        };
         // Tasks are numbered over all components.
-        let first = het.map_or(0, |het| het.first_task);
         placed
             .iter_mut()
             .flat_map(|place| &mut place.tasks)
-            .for_each(|task| *task += first);
+            .for_each(|task| *task = task.saturating_add(first));
         let run = (grant.job, grant.attempt);
         let (mut spec, key) = (waiting.spec, record::random_key());
         spec.resizes = grant.resizes;
@@ -605,7 +599,7 @@ impl Agent {
         self.steps.running.retain(|_, r| r.run != run);
         // A later launch of the job counts its steps on.
         if self.jobs.latest(run.0).is_none() {
-            self.steps.next.remove(&run.0);
+            self.steps.numbers.remove(&run.0);
         }
         self.node_steps.forget(run);
         self.daemons.forget(run);
@@ -626,8 +620,7 @@ impl Agent {
             }
             if kept == KEPT_NEXT {
                 if let Ok(next) = minicbor::decode::<u32>(&bytes) {
-                    let counter = self.steps.next.entry(run.0).or_insert(next);
-                    *counter = next.max(*counter);
+                    self.steps.numbers.entry(run.0).or_default().raise(next);
                 }
                 continue;
             }
@@ -636,8 +629,8 @@ impl Agent {
             }
             let key = (run.0, StepNo(kept));
             // What was kept of the counter may have been lost with a shim.
-            let counter = self.steps.next.entry(run.0).or_default();
-            *counter = kept.saturating_add(1).max(*counter);
+            let numbers = self.steps.numbers.entry(run.0).or_default();
+            numbers.raise(kept.saturating_add(1));
             let Ok(record) = minicbor::decode::<Record>(&bytes) else {
                 log::error!("step {}.{}: its record cannot be read back", key.0, key.1);
                 continue;
@@ -674,7 +667,7 @@ impl Agent {
 
     /// Gives a shim that may be a new one what it is to keep of a job's steps.
     pub(super) fn keep_steps(&mut self, run: Run) {
-        if let Some(next) = self.steps.next.get(&run.0).copied() {
+        if let Some(next) = self.steps.numbers.get(&run.0).map(Numbers::next) {
             self.keep(run, KEPT_NEXT, &next);
         }
         let of_run = self.steps.running.iter().filter(|(_, r)| r.run == run);

@@ -1,7 +1,9 @@
 //! The agent's own socket: srun, other agents, sstat and scontrol ask here. Who they are, the kernel says.
 
+use super::closing::{self, Streams};
 use super::lead::{Asked, Reply, StepKey};
 use super::measure;
+use super::quota::{Charge, Client, Quotas};
 use super::socket::Socket;
 use super::{Agent, Event};
 use crate::descriptors::{self, HandedOver};
@@ -17,16 +19,29 @@ use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
 use nix::sys::socket::sockopt::{PassCred, PeerCredentials};
 use nix::sys::socket::{getsockopt, setsockopt};
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::AsRawFd;
+use std::fmt;
+use std::io::{self, Write as _};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
+
+/// Bytes of a request of a user: program, arguments, environment and lists of the largest step.
+const REQUEST_BYTES_MAX: usize = 24 << 20;
+/// Requests of a user by one connection. Commands have one or two.
+const REQUESTS_MAX: u32 = 64;
+/// For how long a client may be silent that has asked nothing, or whose requests are all answered.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+/// For how long one may be that has sent a part of a request.
+const HALF_SENT_MAX: Duration = Duration::from_secs(10);
+/// Lists of processes that a user may have under way.
+const INSPECTIONS_MAX: usize = 16;
 
 /// What is asked about the processes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +53,11 @@ pub(super) enum Wish {
 }
 
 /// Listens in the background.
-pub(super) fn listen(spool: &Path, events: mpsc::UnboundedSender<Event>) -> anyhow::Result<()> {
+pub(super) fn listen(
+    spool: &Path,
+    quotas: &Quotas,
+    events: mpsc::UnboundedSender<Event>,
+) -> anyhow::Result<()> {
     let path = info::agent_socket(spool);
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
@@ -47,17 +66,19 @@ pub(super) fn listen(spool: &Path, events: mpsc::UnboundedSender<Event>) -> anyh
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))?;
     let accept = |listener: &UnixListener| {
         let (stream, _) = listener.accept()?;
-        let peer = getsockopt(&stream, PeerCredentials)?;
-        Ok(Some((stream, peer.uid())))
+        let uid = match getsockopt(&stream, PeerCredentials) {
+            Ok(peer) => peer.uid(),
+            // Nobody's.
+            Err(_) => u32::MAX,
+        };
+        Ok(Some((stream, uid)))
     };
-    let next = Arc::new(AtomicU64::new(0));
-    tokio::spawn(welcome(
-        listener,
-        accept,
-        path,
-        next.clone(),
-        events.clone(),
-    ));
+    let serving = Serving {
+        next: Arc::new(AtomicU64::new(0)),
+        quotas: quotas.clone(),
+        events,
+    };
+    tokio::spawn(welcome(listener, accept, path, serving.clone()));
 
     let path = info::agent_door(spool);
     let _ = std::fs::remove_file(&path);
@@ -66,9 +87,21 @@ pub(super) fn listen(spool: &Path, events: mpsc::UnboundedSender<Event>) -> anyh
     setsockopt(&door, PassCred, &true)?;
     let door = sys::watch(door, Interest::READABLE)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))?;
-    let receive = |door: &UnixDatagram| descriptors::receive_connection(door);
-    tokio::spawn(welcome(door, receive, path, next, events));
+    let receive = |door: &UnixDatagram| {
+        let visit = descriptors::receive_connection(door)?;
+        closing::close(visit.uid, visit.others);
+        Ok(visit.connection.map(|stream| (stream, visit.uid)))
+    };
+    tokio::spawn(welcome(door, receive, path, serving));
     Ok(())
+}
+
+/// What is common to all connections.
+#[derive(Clone)]
+struct Serving {
+    next: Arc<AtomicU64>,
+    quotas: Quotas,
+    events: mpsc::UnboundedSender<Event>,
 }
 
 /// Serves everybody who comes, by connecting or with a connection that has been made. Then the first request is there
@@ -77,25 +110,45 @@ async fn welcome<T: AsRawFd>(
     socket: AsyncFd<T>,
     come: impl Fn(&T) -> io::Result<Option<(UnixStream, u32)>>,
     path: PathBuf,
-    next: Arc<AtomicU64>,
-    events: mpsc::UnboundedSender<Event>,
+    serving: Serving,
 ) {
     loop {
         match socket.async_io(Interest::READABLE, &come).await {
             Ok(Some((stream, uid))) => {
-                let conn = next.fetch_add(1, Ordering::Relaxed) + 1;
-                tokio::spawn(serve(stream, uid, conn, events.clone()));
+                let client = serving.quotas.client(uid);
+                match client.filter(|_| closing::waiting_of(uid) < closing::WAITING_MAX) {
+                    Some(client) => {
+                        let conn = serving.next.fetch_add(1, Ordering::Relaxed) + 1;
+                        tokio::spawn(serve(stream, client, conn, serving.events.clone()));
+                    }
+                    None => turn_away(stream, uid),
+                }
             }
             Ok(None) => {}
             Err(e) => {
                 log::error!("{}: {e}", path.display());
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
 }
 
-async fn serve(stream: UnixStream, uid: u32, conn: u64, events: mpsc::UnboundedSender<Event>) {
+/// Refuses a client whose user has too much here already.
+fn turn_away(stream: UnixStream, uid: u32) {
+    let text = "this user has too many connections to the node's agent";
+    let refusal = AgentReply::Refused(Refusal::new(RefusalCode::Busy, text));
+    // So little is taken at once, or the client is gone.
+    let _ = stream.set_nonblocking(true);
+    let _ = (&stream).write(&frame::encode(&refusal));
+    closing::close_connection(uid, stream);
+}
+
+async fn serve(
+    stream: UnixStream,
+    client: Client,
+    conn: u64,
+    events: mpsc::UnboundedSender<Event>,
+) {
     let socket = match Socket::new(stream) {
         Ok(socket) => socket,
         Err(e) => return log::error!("connection {conn}: {e}"),
@@ -113,65 +166,240 @@ async fn serve(stream: UnixStream, uid: u32, conn: u64, events: mpsc::UnboundedS
             }
         }
     });
-    let ended = read_requests(socket, |request, streams| {
-        let _ = events.send(Event::Request {
-            conn,
-            uid,
-            request: Box::new(request),
-            streams,
-            reply: reply.clone(),
-        });
-    })
-    .await;
+    let uid = client.uid();
+    let mut reader = Reader {
+        socket,
+        client,
+        reply,
+        conn,
+        events: events.clone(),
+        frames: Frames::default(),
+        buffered: 0,
+        began: None,
+        descriptors: VecDeque::new(),
+    };
+    let ended = reader.read_requests().await;
     log::debug!("connection {conn}: {ended}");
     answering.abort();
+    // Until then it has a clone of the socket.
+    let _ = answering.await;
+    let Reader {
+        socket,
+        descriptors,
+        client,
+        ..
+    } = reader;
+    if let Ended::Refused(code, text) = &ended {
+        let refusal = Refusal::new(*code, *text);
+        socket.write_some(&frame::encode(&AgentReply::Refused(refusal)));
+    }
+    closing::close(uid, descriptors);
+    match (ended, socket.into_stream()) {
+        // Nothing is left in its queue that would have to be closed with it.
+        (Ended::Closed, stream) => drop(stream),
+        (_, Some(stream)) => closing::close_connection(uid, stream),
+        (_, None) => {}
+    }
+    drop(client);
     let _ = events.send(Event::Closed(conn));
 }
 
-/// Hands on every request that comes, with the streams that come with it; gives why no more come.
-async fn read_requests(
-    socket: Socket,
-    mut take: impl FnMut(AgentRequest, Option<HandedOver>),
-) -> String {
-    let (mut frames, mut descriptors) = (Frames::default(), VecDeque::new());
-    let mut come = socket.receive_first(&mut frames, &mut descriptors).await;
-    loop {
-        match come {
-            Ok(0) => return "closed by the other side".to_owned(),
-            Ok(_) => {}
-            Err(e) => return e.to_string(),
+/// Why no more requests come by a connection.
+#[derive(Debug)]
+enum Ended {
+    /// The client has closed it.
+    Closed,
+    /// It broke, or the client is not understood.
+    Failed(io::Error),
+    /// The client does what is not to be.
+    Refused(RefusalCode, &'static str),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ended::Closed => f.write_str("closed by the other side"),
+            Ended::Failed(e) => e.fmt(f),
+            Ended::Refused(_, why) => f.write_str(why),
         }
+    }
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Ended {
+        Ended::Failed(error)
+    }
+}
+
+/// Reads what a client asks.
+struct Reader {
+    socket: Socket,
+    client: Client,
+    reply: Reply,
+    conn: u64,
+    events: mpsc::UnboundedSender<Event>,
+    frames: Frames,
+    /// Bytes in there.
+    buffered: usize,
+    /// When the first of a request that is incomplete came.
+    began: Option<Instant>,
+    descriptors: VecDeque<OwnedFd>,
+}
+
+impl Reader {
+    /// Hands on every request that comes, with the streams that come with it; gives why no more come.
+    async fn read_requests(&mut self) -> Ended {
+        let mut charge = self.client.charge();
+        let mut requests = 0;
+        // What a client wants may be there already.
+        let mut come = self
+            .socket
+            .receive_now(&mut self.frames, &mut self.descriptors);
         loop {
-            let request = match frames.take() {
-                Ok(Some(request)) => request,
-                Ok(None) => break,
-                Err(e) => return e.to_string(),
+            match come {
+                Ok(0) => return Ended::Closed,
+                Ok(bytes) => self.buffered += bytes,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Ended::Failed(e),
+            }
+            if let Err(ended) = self.take_requests(&mut charge, &mut requests) {
+                return ended;
+            }
+            // Anybody may connect: what no request wants must not pile up.
+            if self.descriptors.len() > HandedOver::COUNT {
+                return Ended::Refused(
+                    RefusalCode::ProtocolError,
+                    "descriptors came without requests for them",
+                );
+            }
+            come = match self.receive().await {
+                Ok(bytes) => Ok(bytes),
+                Err(Ended::Failed(e)) => Err(e),
+                Err(ended) => return ended,
             };
+        }
+    }
+
+    /// Waits for more, for a limited time if the client is to say something.
+    async fn receive(&mut self) -> Result<usize, Ended> {
+        loop {
+            let limit = match self.buffered {
+                0 => {
+                    self.began = None;
+                    IDLE_MAX
+                }
+                _ => {
+                    let began = *self.began.get_or_insert_with(Instant::now);
+                    HALF_SENT_MAX.saturating_sub(began.elapsed())
+                }
+            };
+            let received = self.socket.receive(&mut self.frames, &mut self.descriptors);
+            if !self.client.is_limited() {
+                return Ok(received.await?);
+            }
+            match tokio::time::timeout(limit, received).await {
+                Ok(received) => return Ok(received?),
+                Err(_) if self.buffered > 0 => {
+                    return Err(Ended::Refused(
+                        RefusalCode::Busy,
+                        "a request came incompletely",
+                    ));
+                }
+                // Somebody has a request of this client: it waits, or its step runs.
+                Err(_) if self.reply.strong_count() > 1 => {}
+                Err(_) => return Err(Ended::Refused(RefusalCode::Busy, "no request came")),
+            }
+        }
+    }
+
+    /// Hands on the requests that are complete.
+    fn take_requests(&mut self, charge: &mut Charge, requests: &mut u32) -> Result<(), Ended> {
+        if !charge.set(self.buffered) {
+            let why = "this user has too many requests waiting on the node";
+            return Err(Ended::Refused(RefusalCode::Busy, why));
+        }
+        if self.client.is_limited() && self.buffered > REQUEST_BYTES_MAX {
+            return Err(Ended::Refused(RefusalCode::TooLong, "the request"));
+        }
+        while let Some(whole) = self.frames.take_whole()? {
+            let bytes = whole.len();
+            let request: AgentRequest = frame::decode(whole.get(4..).unwrap_or_default())?;
+            *requests = requests.saturating_add(1);
+            if self.client.is_limited() && *requests > REQUESTS_MAX {
+                let why = "too many requests came by one connection";
+                return Err(Ended::Refused(RefusalCode::Busy, why));
+            }
+            self.buffered = self.buffered.saturating_sub(bytes);
+            self.began = None;
+            // The rest is the next one's.
+            charge.set(self.buffered);
+            let mut charge = self.client.charge();
+            if !charge.set(bytes) {
+                let why = "this user has too many requests waiting on the node";
+                return Err(Ended::Refused(RefusalCode::Busy, why));
+            }
             let streams = match &request {
                 AgentRequest::Create(spec) if spec.hands_streams => {
-                    HandedOver::take(&mut descriptors)
+                    Streams::take(self.client.uid(), &mut self.descriptors)
                 }
                 _ => None,
             };
-            take(request, streams);
+            let _ = self.events.send(Event::Request {
+                asker: Asker {
+                    conn: self.conn,
+                    uid: self.client.uid(),
+                    is_limited: self.client.is_limited(),
+                    charge,
+                },
+                request: Box::new(request),
+                streams,
+                reply: self.reply.clone(),
+            });
         }
-        // Anybody may connect: what no request wants must not pile up.
-        if descriptors.len() > HandedOver::COUNT {
-            return "it sends descriptors without requests for them".to_owned();
-        }
-        come = socket.receive(&mut frames, &mut descriptors).await;
+        Ok(())
+    }
+}
+
+/// Whose request it is.
+#[derive(Debug)]
+pub(super) struct Asker {
+    /// Number of the connection.
+    pub(super) conn: u64,
+    /// Who.
+    pub(super) uid: u32,
+    /// A user, and not root or the agent's own.
+    pub(super) is_limited: bool,
+    /// Counts against what the user may have waiting here.
+    pub(super) charge: Charge,
+}
+
+/// Whether a request is one of agents, which users have no part in.
+fn is_of_agents(request: &AgentRequest) -> bool {
+    match request {
+        AgentRequest::StartStep(..)
+        | AgentRequest::StepNodeEnded { .. }
+        | AgentRequest::SignalStep { .. } => true,
+        AgentRequest::Create(_)
+        | AgentRequest::Inspect { .. }
+        | AgentRequest::Measure { .. }
+        | AgentRequest::TakeStepNumber { .. } => false,
     }
 }
 
 impl Agent {
     pub(super) fn asked(
         &mut self,
-        conn: u64,
-        uid: u32,
+        asker: Asker,
         request: AgentRequest,
-        streams: Option<HandedOver>,
+        streams: Option<Streams>,
         reply: Reply,
     ) {
+        if asker.is_limited && is_of_agents(&request) {
+            return refuse(&reply, RefusalCode::AccessDenied);
+        }
+        let Asker {
+            conn, uid, charge, ..
+        } = asker;
         match request {
             AgentRequest::Create(spec) => self.create_step(Asked {
                 conn,
@@ -179,6 +407,7 @@ impl Agent {
                 spec: *spec,
                 streams,
                 reply,
+                charge,
             }),
             AgentRequest::StartStep(launch, below) => {
                 self.start_here(*launch, super::step_node::Origin::Remote(reply, below));
@@ -232,6 +461,7 @@ impl Agent {
                     spec,
                     streams: None,
                     reply,
+                    charge,
                 });
             }
             AgentRequest::Inspect { job } => self.inspect(job, uid, |_| Wish::Processes, reply),
@@ -291,9 +521,13 @@ impl Agent {
             Some((_, owner)) if uid != 0 && uid != owner => {
                 refuse(&reply, RefusalCode::AccessDenied);
             }
-            Some((run, _)) => {
+            Some((_, owner)) if self.inspections_of(owner) >= INSPECTIONS_MAX => {
+                refuse(&reply, RefusalCode::Busy);
+            }
+            Some((run, owner)) => {
                 self.next_tag += 1;
-                self.inspections.insert(self.next_tag, (wish(run), reply));
+                self.inspections
+                    .insert(self.next_tag, (owner, wish(run), reply));
                 self.shim_order(&ToShim::Inspect {
                     job,
                     tag: self.next_tag,
@@ -302,11 +536,17 @@ impl Agent {
         }
     }
 
+    /// How many lists of processes of a user's jobs are under way.
+    fn inspections_of(&self, owner: u32) -> usize {
+        let all = self.inspections.values();
+        all.filter(|(of, ..)| *of == owner).count()
+    }
+
     pub(super) fn inspected(&mut self, tag: u64, list: Vec<Process>) {
         if self.sampled(tag, &list) {
             return;
         }
-        let Some((wish, reply)) = self.inspections.remove(&tag) else {
+        let Some((_, wish, reply)) = self.inspections.remove(&tag) else {
             return;
         };
         let _ = reply.send(match wish {

@@ -4,7 +4,7 @@
 use muster_core::ids::{Attempt, JobId, StepNo};
 use muster_core::time::Timestamp;
 use muster_proto::node::{NumberedReport, Report};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// How long the start of a step is kept for its end to go with it, and its end for others where one has just gone: most
@@ -26,6 +26,30 @@ pub(super) struct Reports {
     due: bool,
     /// When the end of a step was sent last.
     ended: Option<Instant>,
+    /// About how many bytes of the queue are about steps, by launch of their job.
+    of_steps: HashMap<(JobId, Attempt), usize>,
+}
+
+/// Bytes of reports about steps of one user that may wait to be acknowledged: those of some thousand steps. While there are
+/// more, no other step of the user begins.
+const USER_BYTES_MAX: usize = 16 << 20;
+/// The same of all users.
+const STEP_BYTES_MAX: usize = 128 << 20;
+/// What a report takes beside its texts, about.
+const REPORT_BYTES: usize = 2 << 10;
+
+/// About how many bytes a report is, if it is about a step.
+fn step_bytes(report: &Report) -> Option<usize> {
+    match report {
+        Report::StepStarted(step) => {
+            let files = [&step.stdio.stdin, &step.stdio.stdout, &step.stdio.stderr];
+            let files: usize = files.into_iter().flatten().map(String::len).sum();
+            let texts = step.submit_line.len() + step.name.len() + step.hostlist.len() + files;
+            Some(REPORT_BYTES + texts)
+        }
+        Report::StepEnded { .. } => Some(REPORT_BYTES),
+        _ => None,
+    }
 }
 
 impl Reports {
@@ -39,11 +63,15 @@ impl Reports {
             timed: false,
             due: false,
             ended: None,
+            of_steps: HashMap::new(),
         }
     }
 
     /// Adds one.
     pub(super) fn push(&mut self, job: JobId, attempt: Attempt, report: Report) {
+        if let Some(bytes) = step_bytes(&report) {
+            *self.of_steps.entry((job, attempt)).or_default() += bytes;
+        }
         self.queue.push_back(NumberedReport {
             seq: self.next,
             job,
@@ -116,7 +144,30 @@ impl Reports {
     pub(super) fn acknowledge(&mut self, seq: u64) -> Vec<NumberedReport> {
         let count = self.queue.partition_point(|r| r.seq <= seq);
         self.sent = self.sent.saturating_sub(count);
-        self.queue.drain(..count).collect()
+        let known: Vec<NumberedReport> = self.queue.drain(..count).collect();
+        for report in &known {
+            let run = (report.job, report.attempt);
+            if let Some(bytes) = step_bytes(&report.report)
+                && let Some(sum) = self.of_steps.get_mut(&run)
+            {
+                *sum = sum.saturating_sub(bytes);
+                if *sum == 0 {
+                    self.of_steps.remove(&run);
+                }
+            }
+        }
+        known
+    }
+
+    /// Bytes that are about steps of these launches.
+    pub(super) fn step_bytes(&self, wanted: impl Fn((JobId, Attempt)) -> bool) -> usize {
+        let wanted = self.of_steps.iter().filter(|(run, _)| wanted(**run));
+        wanted.map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Whether a user with so many bytes of them is to wait with further steps.
+    pub(super) fn are_too_many(&self, of_user: usize) -> bool {
+        of_user > USER_BYTES_MAX || self.of_steps.values().sum::<usize>() > STEP_BYTES_MAX
     }
 }
 
@@ -176,6 +227,25 @@ mod tests {
 
         reports.send_all_again();
         assert_eq!(reports.unsent(now).map(|r| r.len()), Some(3));
+    }
+
+    #[test]
+    fn steps_that_nobody_acknowledges_are_counted() {
+        let mut reports = Reports::new(Timestamp(1));
+        let of_job = |job| move |run: (JobId, Attempt)| run.0 == JobId(job);
+        for step in 0..10_000 {
+            started(&mut reports, step);
+            ended(&mut reports, step);
+        }
+        let bytes = reports.step_bytes(of_job(1));
+        assert!(reports.are_too_many(bytes));
+        assert_eq!(reports.step_bytes(of_job(2)), 0);
+        assert!(!reports.are_too_many(0));
+        let last = reports.next - 1;
+        assert_eq!(reports.acknowledge(last - 1).len(), 19_999);
+        assert!(!reports.are_too_many(reports.step_bytes(of_job(1))));
+        reports.acknowledge(last);
+        assert!(reports.of_steps.is_empty());
     }
 
     #[test]

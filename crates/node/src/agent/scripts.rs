@@ -1,29 +1,81 @@
 //! Batch scripts on disk. One file serves all jobs of a user that share the text, such as the tasks of an array:
-//! `<spool>/scripts/<hash>.<uid>/slurm_script`, readable by that user alone.
+//! `<spool>/scripts/<hash>.<uid>/slurm_script`, mode 0500 and owned by that user.
+//!
+//! All directories belong to the agent's own user, and nobody else can write to them. Files are reached by directory
+//! descriptors without following symbolic links, are made with `O_EXCL`, written completely, and renamed into place.
+//! What is found there that is not exactly as the agent leaves it is replaced.
 
 use muster_core::ids::BlobId;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, geteuid, unlinkat};
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+
+/// Name of the file that jobs execute.
+const FILE: &str = "slurm_script";
+/// Its name while it is written.
+const NEXT: &str = "next";
+/// Prefix of what was found under a name that the agent needs. It is removed with the unused scripts.
+const STALE: &str = ".stale-";
+/// Directories: others may pass through, and read or change nothing.
+const DIR_MODE: u32 = 0o711;
+/// Scripts: for their user alone, who has no reason to change them.
+const FILE_MODE: u32 = 0o500;
 
 /// Scripts that were written.
 #[derive(Debug)]
 pub(super) struct Scripts {
-    dir: PathBuf,
-    written: HashMap<(BlobId, u32), String>,
+    spool: PathBuf,
+    written: HashMap<(BlobId, u32), Written>,
+    /// Number of the next name with [`STALE`].
+    next_stale: u64,
+}
+
+/// A script as it was written. A file that its user has changed since then has another time of change.
+#[derive(Debug)]
+struct Written {
+    path: String,
+    file: Identity,
+}
+
+/// What says that a file is still the one that was written, with the content it had then.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    size: i64,
+    mode: u32,
+    changed: (i64, i64),
+}
+
+impl Identity {
+    fn of(stat: &FileStat) -> Identity {
+        Identity {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size,
+            mode: stat.st_mode,
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
 }
 
 impl Scripts {
     pub(super) fn new(spool: &Path) -> Scripts {
         Scripts {
-            dir: spool.join("scripts"),
+            spool: spool.to_owned(),
             written: HashMap::new(),
+            next_stale: 0,
         }
     }
 
-    /// The path of a script, written if it is not there.
+    /// The path of a script, written if it is not there as it was written before.
     pub(super) fn path(
         &mut self,
         id: BlobId,
@@ -31,32 +83,67 @@ impl Scripts {
         gid: u32,
         text: &[u8],
     ) -> io::Result<String> {
-        if let Some(path) = self.written.get(&(id, uid)) {
-            return Ok(path.clone());
+        if let Some(written) = self.written.get(&(id, uid))
+            && is_unchanged(written)
+        {
+            return Ok(written.path.clone());
         }
-        let dir = self.dir_of(id, uid);
-        let path = self.write(&dir, uid, gid, text).map_err(|e| {
-            io::Error::new(e.kind(), format!("the script in {}: {e}", dir.display()))
+        let name = name_of(id, uid);
+        let written = self.write(&name, uid, gid, text).map_err(|e| {
+            let path = self.dir().join(&name);
+            io::Error::new(e.kind(), ScriptError { path, cause: e })
         })?;
-        self.written.insert((id, uid), path.clone());
+        let path = written.path.clone();
+        self.written.insert((id, uid), written);
         Ok(path)
     }
 
-    fn write(&self, dir: &Path, uid: u32, gid: u32, text: &[u8]) -> io::Result<String> {
-        make_dir(&self.dir, 0o711)?;
-        make_dir(dir, 0o700)?;
-        let (path, next) = (dir.join("slurm_script"), dir.join("next"));
-        // A file under the final name may be running for an earlier job: it is replaced, not written into.
-        fs::write(&next, text)?;
-        fs::set_permissions(&next, fs::Permissions::from_mode(0o700))?;
-        if nix::unistd::geteuid().is_root() {
-            chown(&next, Some(uid), Some(gid))?;
-            chown(dir, Some(uid), Some(gid))?;
+    fn dir(&self) -> PathBuf {
+        self.spool.join("scripts")
+    }
+
+    fn write(&mut self, name: &str, uid: u32, gid: u32, text: &[u8]) -> io::Result<Written> {
+        let path = self.dir().join(name).join(FILE);
+        let path = path.into_os_string().into_string();
+        let path = path.map_err(|_| io::Error::other("the spool directory's path is not UTF-8"))?;
+        let scripts = self.open_scripts()?;
+        let dir = self.ensure_dir(&scripts, name)?;
+        remove_file(&dir, NEXT)?;
+        let file = write_next(&dir, uid, gid, text).and_then(|file| {
+            // A file under the final name may be running for an earlier job: it is replaced, not written into.
+            renameat(&dir, NEXT, &dir, FILE)?;
+            Ok(Identity::of(&fstat(&file)?))
+        });
+        if file.is_err() {
+            // The next attempt removes it otherwise.
+            let _ = remove_file(&dir, NEXT);
         }
-        fs::rename(&next, &path)?;
-        path.into_os_string()
-            .into_string()
-            .map_err(|_| io::Error::other("the spool directory's path is not UTF-8"))
+        Ok(Written { path, file: file? })
+    }
+
+    /// The directory of all scripts.
+    fn open_scripts(&mut self) -> io::Result<OwnedFd> {
+        let spool = File::open(&self.spool)?;
+        self.ensure_dir(&spool, "scripts")
+    }
+
+    /// Opens a directory of the agent's own. Whatever else has its name is moved away first.
+    fn ensure_dir(&mut self, parent: &impl AsFd, name: &str) -> io::Result<OwnedFd> {
+        match open_own_dir(parent, name) {
+            Ok(Some(dir)) => return Ok(with_mode(dir)?),
+            Ok(None) => {
+                log::warn!("{name} in {} is replaced", self.spool.display());
+                self.next_stale += 1;
+                let stale = format!("{STALE}{}-{}", std::process::id(), self.next_stale);
+                renameat(parent, name, parent, stale.as_str())?;
+            }
+            Err(Errno::ENOENT) => {}
+            Err(e) => return Err(e.into()),
+        }
+        mkdirat(parent, name, Mode::S_IRWXU)?;
+        let dir = open_own_dir(parent, name)?;
+        let dir = dir.ok_or_else(|| io::Error::other("a directory changed while it was made"))?;
+        Ok(with_mode(dir)?)
     }
 
     /// Removes a script that no job needs any more.
@@ -69,36 +156,226 @@ impl Scripts {
             .collect();
         for uid in uids {
             self.written.remove(&(id, uid));
-            let _ = fs::remove_dir_all(self.dir_of(id, uid));
+            remove_entry(&self.dir().join(name_of(id, uid)));
         }
     }
 
     /// Removes all but those that jobs still run, the ones of an earlier life of the agent included.
     pub(super) fn keep_only(&mut self, used: &HashSet<(BlobId, u32)>) {
         self.written.retain(|key, _| used.contains(key));
-        let used: Vec<PathBuf> = used.iter().map(|&(id, uid)| self.dir_of(id, uid)).collect();
-        let Ok(dirs) = fs::read_dir(&self.dir) else {
-            return;
-        };
-        for dir in dirs.flatten().filter(|d| !used.contains(&d.path())) {
-            let _ = fs::remove_dir_all(dir.path());
+        let used: HashSet<String> = used.iter().map(|&(id, uid)| name_of(id, uid)).collect();
+        let is_used = |name: &std::ffi::OsStr| name.to_str().is_some_and(|n| used.contains(n));
+        for entry in entries(&self.dir()) {
+            if !is_used(&entry.file_name()) {
+                remove_entry(&entry.path());
+            }
         }
-    }
-
-    fn dir_of(&self, id: BlobId, uid: u32) -> PathBuf {
-        let mut name = String::with_capacity(48);
-        for byte in &id.0[..16] {
-            name.push_str(&format!("{byte:02x}"));
+        for entry in entries(&self.spool) {
+            if entry.file_name().as_bytes().starts_with(STALE.as_bytes()) {
+                remove_entry(&entry.path());
+            }
         }
-        self.dir.join(format!("{name}.{uid}"))
     }
 }
 
-fn make_dir(path: &Path, mode: u32) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(mode).create(path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
-    }?;
-    // The mode above is subject to the umask.
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+/// An error of a script's file, with its cause kept for who asks for the system's error number.
+#[derive(Debug, thiserror::Error)]
+#[error("the script in {}: {cause}", path.display())]
+struct ScriptError {
+    path: PathBuf,
+    #[source]
+    cause: io::Error,
+}
+
+/// Whether an error of [`Scripts::path`] says that the agent lacks something that it may have later, as descriptors.
+pub(super) fn is_temporary(error: &io::Error) -> bool {
+    let inner = error.get_ref();
+    let script = inner.and_then(|e| e.downcast_ref::<ScriptError>());
+    let number = script.map_or(error.raw_os_error(), |e| e.cause.raw_os_error());
+    let number = number.map(Errno::from_raw);
+    matches!(
+        number,
+        Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EAGAIN)
+    )
+}
+
+fn is_unchanged(written: &Written) -> bool {
+    let stat = nix::sys::stat::lstat(written.path.as_str());
+    stat.is_ok_and(|stat| Identity::of(&stat) == written.file)
+}
+
+/// Writes a script under its temporary name, and gives it to its user when it is complete.
+fn write_next(dir: &OwnedFd, uid: u32, gid: u32, text: &[u8]) -> nix::Result<File> {
+    let flags =
+        OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let mut file = File::from(openat(dir, NEXT, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
+    let written = file.write_all(text);
+    written.map_err(|e| e.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+    if geteuid().is_root() {
+        fchown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+    }
+    fchmod(&file, Mode::from_bits_truncate(FILE_MODE))?;
+    Ok(file)
+}
+
+/// A directory that nobody but the agent can write to; none if something else has its name.
+fn open_own_dir(parent: &impl AsFd, name: &str) -> nix::Result<Option<OwnedFd>> {
+    let stat = fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+    let is_own = |stat: &FileStat| {
+        SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) == SFlag::S_IFDIR
+            && stat.st_uid == geteuid().as_raw()
+            && stat.st_mode & 0o022 == 0
+    };
+    if !is_own(&stat) {
+        return Ok(None);
+    }
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let dir = openat(parent, name, flags, Mode::empty())?;
+    Ok(Some(dir).filter(|dir| fstat(dir).is_ok_and(|stat| is_own(&stat))))
+}
+
+fn with_mode(dir: OwnedFd) -> nix::Result<OwnedFd> {
+    if fstat(&dir)?.st_mode & 0o7777 != DIR_MODE {
+        fchmod(&dir, Mode::from_bits_truncate(DIR_MODE))?;
+    }
+    Ok(dir)
+}
+
+fn remove_file(dir: &OwnedFd, name: &str) -> nix::Result<()> {
+    match unlinkat(dir, name, UnlinkatFlags::NoRemoveDir) {
+        Err(Errno::ENOENT) => Ok(()),
+        done => done,
+    }
+}
+
+fn entries(dir: &Path) -> impl Iterator<Item = fs::DirEntry> {
+    fs::read_dir(dir).into_iter().flatten().flatten()
+}
+
+/// Removes an entry of one of the agent's own directories. `remove_dir_all` goes by descriptors and follows no links.
+fn remove_entry(path: &Path) {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(e) => Err(e),
+    };
+    if let Err(e) = removed.or_else(|e| match e.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(e),
+    }) {
+        log::warn!("{}: {e}", path.display());
+    }
+}
+
+fn name_of(id: BlobId, uid: u32) -> String {
+    let mut name = String::with_capacity(48);
+    for byte in &id.0[..16] {
+        name.push_str(&format!("{byte:02x}"));
+    }
+    format!("{name}.{uid}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+
+    const ID: BlobId = BlobId([7; 32]);
+    const TEXT: &[u8] = b"#!/bin/sh\nexit 3\n";
+
+    fn spool(name: &str) -> PathBuf {
+        let dir =
+            std::env::temp_dir().join(format!("muster-scripts-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).unwrap();
+        dir
+    }
+
+    /// The user under whom scripts are written: another one, where the test may do that.
+    fn user() -> (u32, u32) {
+        let own = (geteuid().as_raw(), nix::unistd::getegid().as_raw());
+        if own.0 == 0 { (65_534, 65_534) } else { own }
+    }
+
+    fn write(scripts: &mut Scripts) -> PathBuf {
+        let (uid, gid) = user();
+        scripts.path(ID, uid, gid, TEXT).unwrap().into()
+    }
+
+    fn check(path: &Path) {
+        assert_eq!(fs::read(path).unwrap(), TEXT);
+        let file = fs::symlink_metadata(path).unwrap();
+        assert!(file.is_file());
+        assert_eq!((file.uid(), file.mode() & 0o7777), (user().0, FILE_MODE));
+        for dir in path.ancestors().skip(1).take(2) {
+            let dir = fs::symlink_metadata(dir).unwrap();
+            assert_eq!(dir.uid(), geteuid().as_raw());
+            assert_eq!(dir.mode() & 0o7777, DIR_MODE);
+        }
+    }
+
+    #[test]
+    fn links_in_the_way_are_removed_and_not_followed() {
+        let spool = spool("links");
+        let victim = spool.join("victim");
+        fs::write(&victim, "secret").unwrap();
+        fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
+        let before = fs::metadata(&victim).unwrap();
+        let dir = spool.join("scripts").join(name_of(ID, user().0));
+        for file in [NEXT, FILE] {
+            let _ = fs::remove_dir_all(spool.join("scripts"));
+            fs::create_dir_all(&dir).unwrap();
+            symlink(&victim, dir.join(file)).unwrap();
+            check(&write(&mut Scripts::new(&spool)));
+        }
+        // The directory itself.
+        fs::remove_dir_all(&dir).unwrap();
+        symlink(&spool, &dir).unwrap();
+        check(&write(&mut Scripts::new(&spool)));
+        assert!(!spool.join(FILE).exists());
+        // The one of all.
+        fs::remove_dir_all(spool.join("scripts")).unwrap();
+        symlink("/nonexistent", spool.join("scripts")).unwrap();
+        check(&write(&mut Scripts::new(&spool)));
+        let after = fs::metadata(&victim).unwrap();
+        assert_eq!(fs::read(&victim).unwrap(), b"secret");
+        assert_eq!((before.uid(), before.mode()), (after.uid(), after.mode()));
+        fs::remove_dir_all(&spool).unwrap();
+    }
+
+    #[test]
+    fn directories_of_others_are_replaced() {
+        let spool = spool("owned");
+        let dir = spool.join("scripts").join(name_of(ID, user().0));
+        fs::create_dir_all(&dir).unwrap();
+        let (uid, gid) = user();
+        match geteuid().is_root() {
+            true => std::os::unix::fs::chown(&dir, Some(uid), Some(gid)).unwrap(),
+            false => fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).unwrap(),
+        }
+        fs::write(dir.join("left"), "").unwrap();
+        let mut scripts = Scripts::new(&spool);
+        let path = write(&mut scripts);
+        check(&path);
+        scripts.keep_only(&HashSet::from([(ID, uid)]));
+        check(&path);
+        assert_eq!(entries(&spool.join("scripts")).count(), 1);
+        scripts.keep_only(&HashSet::new());
+        assert_eq!(entries(&spool.join("scripts")).count(), 0);
+        fs::remove_dir_all(&spool).unwrap();
+    }
+
+    #[test]
+    fn a_script_that_was_changed_is_written_anew() {
+        let spool = spool("changed");
+        let mut scripts = Scripts::new(&spool);
+        let path = write(&mut scripts);
+        let inode = fs::metadata(&path).unwrap().ino();
+        assert_eq!(fs::metadata(write(&mut scripts)).unwrap().ino(), inode);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(&path, "other").unwrap();
+        assert_eq!(write(&mut scripts), path);
+        check(&path);
+        fs::remove_dir_all(&spool).unwrap();
+    }
 }

@@ -1,14 +1,13 @@
 //! The connection to the shim, which is started whenever it is not there.
 
-use super::Event;
 use super::socket::{Socket, read_frames};
-use crate::descriptors::WithOrder;
+use super::{Event, OfUser, closing, descriptor_limit};
 use crate::options::AgentOptions;
 use crate::shim::{SHIM_NAME, socket_path};
 use anyhow::Context as _;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -32,7 +31,8 @@ pub(super) fn ensure_shim(options: &AgentOptions) -> anyhow::Result<()> {
     // of MPI steps the libraries that the site names.
     let kept = ["TZ", "RUST_BACKTRACE", "MUSTER_PMIX_LIB", "MUSTER_UCX_LIB"];
     let kept = kept.map(|name| Some((name, std::env::var_os(name)?)));
-    let output = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .arg0(SHIM_NAME)
         .env_clear()
         .envs(kept.into_iter().flatten())
@@ -41,8 +41,9 @@ pub(super) fn ensure_shim(options: &AgentOptions) -> anyhow::Result<()> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        .current_dir("/")
-        .output()
+        .current_dir("/");
+    let output = descriptor_limit::under_first_limit(|| command.spawn())
+        .and_then(Child::wait_with_output)
         .with_context(|| format!("starting {} as {SHIM_NAME}", program.display()))?;
     anyhow::ensure!(
         output.status.success(),
@@ -82,10 +83,14 @@ pub(super) fn keep(options: AgentOptions, events: mpsc::UnboundedSender<Event>) 
 
 /// Writes what comes into the outlet, and the descriptors that go with it, until either end is gone.
 fn spawn_writer(socket: Socket) -> super::ShimOutlet {
-    let (outlet, mut inbox) = mpsc::unbounded_channel::<(Vec<u8>, Option<WithOrder>)>();
+    let (outlet, mut inbox) = mpsc::unbounded_channel::<(Vec<u8>, Option<OfUser>)>();
     tokio::spawn(async move {
-        while let Some((bytes, with)) = inbox.recv().await {
-            let written = socket.write_all_with(&bytes, with.as_ref()).await;
+        while let Some((bytes, of_user)) = inbox.recv().await {
+            let with = of_user.as_ref().map(|of_user| &of_user.with);
+            let written = socket.write_all_with(&bytes, with).await;
+            if let Some(OfUser { uid, with }) = of_user {
+                closing::close_order(uid, with);
+            }
             if written.is_err() {
                 return;
             }

@@ -34,20 +34,17 @@ impl Socket {
         Socket::new(tokio::net::UnixStream::connect(path).await?.into_std()?)
     }
 
-    /// Takes in what is there, and what comes with it, once something is; how many bytes, none at the end. Whoever connects
-    /// says at once what is wanted: that may be there before the runtime tells.
-    pub(super) async fn receive_first(
+    /// Takes in what is there, and what comes with it; how many bytes, none at the end. Whoever connects says at once what
+    /// is wanted: that may be there before the runtime tells.
+    pub(super) fn receive_now(
         &self,
         frames: &mut Frames,
         come: &mut VecDeque<OwnedFd>,
     ) -> io::Result<usize> {
-        match receive_into(self.0.get_ref(), frames, come) {
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.receive(frames, come).await,
-            done => done,
-        }
+        receive_into(self.0.get_ref(), frames, come)
     }
 
-    /// The same, later.
+    /// The same, once something is there.
     pub(super) async fn receive(
         &self,
         frames: &mut Frames,
@@ -107,6 +104,17 @@ impl Socket {
             }
         }
         Ok(())
+    }
+
+    /// The stream, if this is the only one of the clones.
+    pub(super) fn into_stream(self) -> Option<UnixStream> {
+        Arc::into_inner(self.0).map(AsyncFd::into_inner)
+    }
+
+    /// Writes as much as the socket takes at once.
+    pub(super) fn write_some(&self, bytes: &[u8]) {
+        // The client may be gone, or may not read.
+        let _ = self.0.get_ref().write(bytes);
     }
 
     /// Ends the connection, for its readers too.

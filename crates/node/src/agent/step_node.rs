@@ -1,7 +1,8 @@
 //! This node's part of steps, whoever leads them: starts their daemons, and tells the lead how they ended.
 
+use super::closing::{self, Streams};
 use super::lead::{Asked, Reply, StepKey};
-use super::{Agent, Event, launch};
+use super::{Agent, Event, OfUser, launch};
 use crate::binding::BindVariables;
 use crate::descriptors::{HandedOver, WithOrder};
 use crate::shim::wire::{Run, StepOrder, TaskBinding, ToShim};
@@ -17,6 +18,7 @@ use muster_core::job_env::{self, StepView};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::node::JobGrant;
 use muster_proto::step::{AgentReply, StepLaunch, StepShare};
+use muster_trust::{JobKeyUse, derive_job_key, is_same_key};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -28,7 +30,7 @@ const GRANT_WAIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) enum Origin {
     /// This agent, which leads the job; with srun's streams, if it has handed them over.
-    Lead(Option<Box<HandedOver>>),
+    Lead(Option<Streams>),
     /// Another agent, or this one for the nodes below as well: these have still to be asked.
     Remote(Reply, Vec<StepShare>),
 }
@@ -167,14 +169,18 @@ impl Agent {
             Some((Some(grant), false)) if grant.resizes < launch.spec.resizes => {
                 self.wait_for_grant(launch, origin);
             }
-            Some((Some(grant), true)) if grant.key != launch.key => {
+            Some((Some(grant), true)) if !is_same_key(&grant.key, &launch.key) => {
                 // This node knows an earlier launch of the job, which is ending.
                 self.wait_for_grant(launch, origin);
             }
             Some((None, _)) => self.step_refused(&launch, origin, "its grant was lost"),
             Some((_, true)) => self.step_refused(&launch, origin, "the job is ending"),
-            Some((Some(grant), false)) if grant.key != launch.key => {
+            Some((Some(grant), false)) if !is_same_key(&grant.key, &launch.key) => {
                 self.step_refused(&launch, origin, "the key is not the job's");
+            }
+            Some((Some(grant), false)) if self.groups_of(&grant.spec.owner).is_none() => {
+                // They are being looked up.
+                self.wait_for_grant(launch, origin);
             }
             Some((Some(grant), false)) => {
                 let run = (job, grant.attempt);
@@ -200,7 +206,8 @@ impl Agent {
                 self.step_may_have(run, step, launch.memory_mib);
                 let (order, variables) = self.step_order(&grant, launch, bound);
                 let mut order = Box::new(order);
-                let srun = streams.filter(|_| may_have_streams(&order)).map(|s| *s);
+                let srun = streams.filter(|_| may_have_streams(&order));
+                let srun = srun.and_then(Streams::into_fds);
                 order.direct = srun.is_some();
                 let with = WithOrder {
                     srun,
@@ -216,14 +223,27 @@ impl Agent {
     }
 
     /// Has the shim find a daemon for a step.
-    fn start_by_shim(&mut self, order: Box<StepOrder>, mut with: WithOrder, origin: (u32, Origin)) {
-        let (run, step) = (order.run, order.launch.step);
+    fn start_by_shim(
+        &mut self,
+        mut order: Box<StepOrder>,
+        mut with: WithOrder,
+        origin: (u32, Origin),
+    ) {
+        let (run, step, uid) = (order.run, order.launch.step, order.user.uid);
+        // The shim closes its own of them, and is there for all users.
+        if with.srun.as_ref().is_some_and(HandedOver::may_close_slowly) {
+            order.direct = false;
+            closing::close_order(uid, std::mem::take(&mut with));
+        }
         self.node_steps.starting.insert((run, step), origin);
         match self.new_line(run, step) {
             Ok(line) => with.agent = Some(line),
-            Err(e) => return self.stepd_started(run, step, Err(e.to_string())),
+            Err(e) => {
+                closing::close_order(uid, with);
+                return self.stepd_started(run, step, Err(e.to_string()));
+            }
         }
-        self.shim_order_with(&ToShim::StartStep(order), with);
+        self.shim_order_with(&ToShim::StartStep(order), OfUser { uid, with });
     }
 
     fn wait_for_grant(&mut self, launch: StepLaunch, origin: Origin) {
@@ -273,7 +293,9 @@ impl Agent {
     pub(super) fn gave_up(&mut self, wait: u64) {
         match self.node_steps.early.remove(&wait) {
             Some(Early::Start(launch, origin)) => {
-                self.step_refused(&launch, origin, "the controller has not given it the job");
+                let why =
+                    "the controller has not given it the job, or its user's groups are not known";
+                self.step_refused(&launch, origin, why);
             }
             Some(Early::Create(asked) | Early::Number(asked)) => asked.refuse_unknown(),
             None => {}
@@ -412,6 +434,8 @@ impl Agent {
         let env = variables.environment(&launch.spec, launch.step);
         // It is in there.
         launch.spec.context.environment = Environment::default();
+        // What runs as the user gets no key of agents.
+        launch.key = derive_job_key(&launch.key, JobKeyUse::Pmix).into();
         let order = StepOrder {
             run: (grant.job, grant.attempt),
             user: self.user_of(grant),

@@ -3,11 +3,11 @@
 //! sockets of agents, and only for who has the job's key. One that is lost on the way down fails the
 //! start; on the way up it is left out.
 
+use super::closing::Streams;
 use super::lead::{Reply, StepKey};
 use super::peers::Peers;
 use super::step_node::{Listening, Origin};
 use super::{Agent, Event};
-use crate::descriptors::HandedOver;
 use crate::info;
 use anyhow::Context as _;
 use minicbor::bytes::ByteVec;
@@ -63,7 +63,7 @@ impl Agent {
         &mut self,
         launch: StepLaunch,
         shares: &[StepShare],
-        mut streams: Option<Box<HandedOver>>,
+        mut streams: Option<Streams>,
     ) {
         if let [share] = shares
             && share.address == self.address()

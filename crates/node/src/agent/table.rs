@@ -6,6 +6,7 @@ use muster_core::cpuset::CpuSet;
 use muster_core::ids::{Attempt, JobId};
 use muster_core::job::{GresShare, NodeShare};
 use muster_proto::node::JobGrant;
+use muster_trust::{JobKeyUse, derive_job_key, is_same_key};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use tokio::time::Instant;
@@ -27,6 +28,8 @@ pub(super) struct Job {
     pub(super) queued: bool,
     /// It is to be stopped as soon as it is launched.
     pub(super) stopped: bool,
+    /// How often its launch has failed for lack of something.
+    pub(super) tries: u32,
     /// It was told that it will be stopped, and will be then.
     pub(super) stop_at: Option<Instant>,
 }
@@ -103,7 +106,14 @@ impl Jobs {
     pub(super) fn with_key(&self, id: JobId, key: &[u8]) -> Option<(Run, &Job)> {
         self.launches(id)
             .rev()
-            .find(|(_, job)| job.grant.as_ref().is_some_and(|g| g.key[..] == *key))
+            .find(|(_, job)| job.grant.as_ref().is_some_and(|g| is_same_key(&g.key, key)))
+    }
+
+    /// The launch of a job whose owner's srun has this key.
+    pub(super) fn with_owner_key(&self, id: JobId, key: &[u8]) -> Option<(Run, &Job)> {
+        let has = |g: &Rc<JobGrant>| is_owner_key(g, key);
+        let mut launches = self.launches(id).rev();
+        launches.find(|(_, job)| job.grant.as_ref().is_some_and(has))
     }
 
     /// All launches of a job, the oldest first.
@@ -134,6 +144,11 @@ impl Jobs {
                 .iter()
                 .all(|(other, job)| job.is_leaving() || !in_the_way(other, job))
     }
+}
+
+/// Whether a key is the one by which the owner's srun asks for steps of a launch.
+pub(super) fn is_owner_key(grant: &JobGrant, key: &[u8]) -> bool {
+    is_same_key(&derive_job_key(&grant.key, JobKeyUse::Owner), key)
 }
 
 fn meet(a: &NodeShare, b: &NodeShare) -> bool {

@@ -4,7 +4,6 @@
 
 use super::files::open_as;
 use super::jobs::{Entry, Role, Shim};
-use super::processes;
 use super::records::Fault;
 use super::wire::{FromShim, Launch, Run, StepOrder};
 use crate::descriptors::WithOrder;
@@ -12,7 +11,7 @@ use crate::sys;
 use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, umask};
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{Pid, chdir, execve, geteuid, setsid};
+use nix::unistd::{Pid, chdir, execve, setsid};
 use std::ffi::CString;
 use std::time::{Duration, Instant};
 
@@ -181,15 +180,6 @@ impl Shim {
     }
 }
 
-/// Whether a process comes from a prolog or an epilog. Its user is the shim's, which no other user can feign.
-pub(super) fn is_of_the_site(pid: i32) -> bool {
-    processes::owner(pid) == Some(geteuid().as_raw())
-        && matches!(
-            processes::variables(pid, [CONTEXT])[0].as_deref(),
-            Some("prolog_slurmd" | "epilog_slurmd" | UNKILLABLE)
-        )
-}
-
 /// Forks a child that runs programs one after the other, up to the first that fails.
 fn fork_programs(
     programs: &[String],
@@ -227,8 +217,11 @@ fn run_programs(programs: &[String], env: &[String]) -> i32 {
         eprintln!("a program around a job cannot be run: {e}");
         return 1;
     }
-    // Standard error stays the shim's log.
-    sys::close_on_exec_from(3);
+    // Standard error stays the shim's log. This process may wait for programs, and must not keep the shim's sockets open.
+    sys::close_from(3);
+    for (resource, soft) in sys::with_core_limit(&[]) {
+        let _ = sys::set_soft_limit(resource, soft);
+    }
     let env: Vec<CString> = env
         .iter()
         .filter_map(|v| CString::new(v.as_str()).ok())

@@ -3,19 +3,20 @@
 //! A job's end leaves no process: what survives its script was orphaned on the way and thus adopted by the shim, so
 //! after each script's end it is enough to look whether the shim has children that it did not fork.
 
-use super::around::is_of_the_site;
-use super::files;
+use super::files::Message;
 use super::jobs::{Role, Shim};
+use super::membership::Belongs;
 use super::processes::{self, Containment};
 use super::steps::StepProc;
 use super::wire::{FromShim, Run};
 use crate::sys;
-use muster_core::ids::{Attempt, JobId};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long step daemons may go on after their tasks were killed, to pass on the last output.
 const AFTER_KILL: Duration = Duration::from_secs(10);
+
+/// How long a message may take to be written: a job that ends waits for it.
+const MESSAGE_WAIT: Duration = Duration::from_secs(2);
 
 impl Shim {
     pub(super) fn begin_end(&mut self, run: Run, killed: bool) {
@@ -70,35 +71,52 @@ impl Shim {
     pub(super) fn tell_script(&mut self, run: Run, text: &str, kill: bool) {
         let role = match kill {
             true => Role::LastTeller(run),
-            false => Role::Other,
+            false => Role::Writer(run),
         };
         if !self.tell(run, text, role) && kill {
             self.signal_script(run, libc::SIGKILL);
         }
     }
 
-    /// Has a child write a line into the standard error of the job's script, as its owner; whether one does. `role`
-    /// says what its end means.
+    /// Has a process write a line into the standard error of the job's script, as its owner; whether one does. `role`
+    /// says what its end means, which comes soon.
     pub(super) fn tell(&mut self, run: Run, text: &str, role: Role) -> bool {
-        let Some(files) = self.jobs.get(&run).and_then(|e| {
-            e.script?;
-            e.files.as_ref()
-        }) else {
+        let Some(entry) = self.jobs.get_mut(&run).filter(|e| e.script.is_some()) else {
             return false;
         };
-        let line = format!("slurmstepd: error: {text}\n");
-        match sys::fork() {
-            Ok(sys::Fork::Child) => {
-                sys::restore_signals();
-                files::write_line(&files.user, &files.work_dir, &files.stderr, &line)
-            }
-            Ok(sys::Fork::Parent(pid)) => {
+        let Some(files) = &entry.files else {
+            return false;
+        };
+        let message = Message {
+            work_dir: files.work_dir.clone(),
+            path: files.stderr.clone(),
+            line: format!("slurmstepd: error: {text}\n"),
+        };
+        match message.start(&files.user) {
+            Ok(pid) => {
+                entry.writers.insert(pid, Instant::now() + MESSAGE_WAIT);
                 self.roles.insert(pid, role);
                 true
             }
             Err(e) => {
-                eprintln!("job {}: its message cannot be written: fork: {e}", run.0);
+                eprintln!("job {}: its message cannot be written: {e}", run.0);
                 false
+            }
+        }
+    }
+
+    /// A process that wrote a message has ended.
+    pub(super) fn writer_ended(&mut self, run: Run, pid: i32) {
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            entry.writers.remove(&pid);
+        }
+    }
+
+    /// Kills processes that have not written their message in time.
+    fn end_late_writers(&mut self, now: Instant) {
+        for entry in self.jobs.values() {
+            for (pid, _) in entry.writers.iter().filter(|(_, by)| **by <= now) {
+                sys::kill(*pid, libc::SIGKILL);
             }
         }
     }
@@ -114,8 +132,28 @@ impl Shim {
             .collect();
         roots.extend(self.leftovers(run));
         let below = self.tree.below(&roots);
-        for pid in roots.into_iter().chain(below) {
-            sys::kill(pid, signal);
+        self.signal_members(run, (&roots, &below), signal);
+    }
+
+    /// Signals processes that have been found to be a job's, and what comes of them. Numbers of this process's own children
+    /// are theirs until it collects them; others may have gone to somebody else meanwhile.
+    pub(super) fn signal_members(&self, run: Run, found: (&[i32], &[i32]), signal: i32) {
+        let (roots, below) = found;
+        let job = self.jobs.get(&run);
+        // Processes of root's may have left their session.
+        let is_roots = job.is_some_and(|e| e.uid == 0);
+        let are_children = !job.is_some_and(|e| e.recovered);
+        for pid in roots {
+            match are_children || is_roots {
+                true => drop(sys::kill(*pid, signal)),
+                false => self.members.signal(run, *pid, signal),
+            }
+        }
+        for pid in below {
+            match is_roots {
+                true => drop(sys::kill(*pid, signal)),
+                false => self.members.signal(run, *pid, signal),
+            }
         }
     }
 
@@ -123,10 +161,12 @@ impl Shim {
     pub(super) fn kill_job(&mut self, run: Run) {
         self.signal_script(run, libc::SIGKILL);
         let daemons = self.daemons(run);
-        for pid in self.tree.below(&daemons) {
-            sys::kill(pid, libc::SIGKILL);
-        }
+        let tasks = self.tree.below(&daemons);
+        self.signal_members(run, (&[], &tasks), libc::SIGKILL);
         if let Some(entry) = self.jobs.get_mut(&run) {
+            for pid in entry.writers.keys() {
+                sys::kill(*pid, libc::SIGKILL);
+            }
             // A daemon that has no task yet must not start one.
             entry.steps.values_mut().for_each(StepProc::ask_to_end);
             let ending = entry.ending.get_or_insert_default();
@@ -139,6 +179,7 @@ impl Shim {
     pub(super) fn enforce_deadlines(&mut self) {
         self.end_late_programs();
         let now = Instant::now();
+        self.end_late_writers(now);
         let due: Vec<Run> = self
             .ending
             .iter()
@@ -202,6 +243,7 @@ impl Shim {
             .iter()
             .filter_map(|run| self.jobs.get(run)?.ending?.kill_at)
             .chain(self.program_ends.values().filter_map(|end| *end))
+            .chain(self.jobs.values().flat_map(|e| e.writers.values().copied()))
             .min()
             .map_or(-1, |at| {
                 let wait = at.saturating_duration_since(Instant::now()).as_millis() + 1;
@@ -242,9 +284,7 @@ impl Shim {
                 .is_some_and(|e| e.outcome.is_some() || e.ending.is_some_and(|e| e.killed));
             if killed {
                 let below = self.tree.below(&left);
-                for pid in left.into_iter().chain(below) {
-                    sys::kill(pid, libc::SIGKILL);
-                }
+                self.signal_members(run, (&left, &below), libc::SIGKILL);
             }
         }
         if unclear {
@@ -258,7 +298,7 @@ impl Shim {
         let children = self.tree.own_children();
         let unknown = children
             .into_iter()
-            .filter(|pid| !self.roles.contains_key(pid) && !is_of_the_site(*pid));
+            .filter(|pid| !self.roles.contains_key(pid) && !self.is_of_the_site(*pid));
         let mut found = Vec::new();
         for pid in unknown.collect::<Vec<_>>() {
             let owner = self.job_of(pid);
@@ -285,13 +325,16 @@ impl Shim {
         left
     }
 
-    /// The job that a process comes from: by session, by environment, or as the only one of its user.
+    /// The job that a process comes from: by audit session or, where the kernel has none, by session, or as the only one of
+    /// its user.
     pub(super) fn job_of(&self, pid: i32) -> Option<Run> {
+        match self.members.of(pid) {
+            Belongs::To(run) => return Some(run),
+            Belongs::ToSite => return None,
+            Belongs::Unknown => {}
+        }
         if let Some(run) = sys::session_of(pid).and_then(|sid| self.sessions.get(&sid)) {
             return Some(*run);
-        }
-        if let Some(run) = self.job_by_environment(pid) {
-            return Some(run);
         }
         let uid = processes::owner(pid)?;
         let mut of_user = self
@@ -304,20 +347,17 @@ impl Shim {
         }
     }
 
-    /// The job that a process's environment names, if it was given by this node.
-    pub(super) fn job_by_environment(&self, pid: i32) -> Option<Run> {
-        let [spool, job, attempt] =
-            processes::variables(pid, ["MUSTER_SPOOL", "SLURM_JOB_ID", "MUSTER_ATTEMPT"]);
-        if Path::new(&spool?) != self.spool || is_of_the_site(pid) {
-            return None;
+    /// Whether a process comes from a prolog or an epilog.
+    fn is_of_the_site(&self, pid: i32) -> bool {
+        match self.members.of(pid) {
+            Belongs::To(_) => false,
+            Belongs::ToSite => true,
+            // No program of a user's has all its identities root's: set-user-ID bits change only the effective ones.
+            Belongs::Unknown => {
+                processes::is_all_of(pid, 0)
+                    && sys::session_of(pid).is_none_or(|sid| !self.sessions.contains_key(&sid))
+            }
         }
-        let job = JobId(job?.parse().ok()?);
-        if let Some(attempt) = attempt.and_then(|a| a.parse().ok()) {
-            let run = (job, Attempt(attempt));
-            return self.jobs.contains_key(&run).then_some(run);
-        }
-        let attempts = self.jobs.keys().filter(|run| run.0 == job);
-        attempts.max().copied()
     }
 
     /// Whether no job here is of the process's user.

@@ -1,14 +1,17 @@
 //! What small forked children of the shim and stepd do with a job's directory and files, as its user.
 
 use super::wire::User;
+use crate::role::{self, Start};
 use crate::sys;
+use minicbor::{Decode, Encode};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
-use nix::unistd::{Uid, chdir};
+use nix::unistd::chdir;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::process::ExitCode;
 
 /// Changes into a directory, or into /tmp with a line that says so.
 pub(crate) fn go_to(dir: &str) -> io::Result<Option<String>> {
@@ -58,19 +61,52 @@ pub(crate) fn open_as(path: &str, flags: OFlag, target: i32) -> Result<(), Strin
     Ok(())
 }
 
-/// In a fresh fork: writes a line at the end of a job's file as its user, and ends.
-pub(crate) fn write_line(user: &User, work_dir: &str, path: &str, line: &str) -> ! {
-    let write = || -> Option<()> {
-        if Uid::effective().is_root() {
-            sys::become_user(user.uid, user.gid, &user.groups).ok()?;
+/// The argument with which the shim's program writes a message instead.
+pub(super) const MESSAGE_ARGUMENT: &str = "--message";
+
+/// A message for the standard error of a job's script.
+#[derive(Debug, Encode, Decode)]
+pub(super) struct Message {
+    #[n(0)]
+    pub(super) work_dir: String,
+    #[n(1)]
+    pub(super) path: String,
+    #[n(2)]
+    pub(super) line: String,
+}
+
+impl Message {
+    /// Starts a process that writes it as the job's user. It may not come to its end, as the user says where the file is.
+    pub(super) fn start(&self, user: &User) -> io::Result<i32> {
+        Start {
+            words: &[super::SHIM_NAME, MESSAGE_ARGUMENT],
+            environment: Vec::new(),
+            user,
+            order: minicbor::to_vec(self).expect("writing to memory cannot fail"),
+            errors: None,
+            kept: Vec::new(),
         }
-        go_to(work_dir).ok()?;
-        let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
-        let fd = open(path, flags, Mode::empty()).ok()?;
-        let mut file = std::fs::File::from(fd);
-        file.write_all(line.as_bytes()).ok()
+        .start()
+    }
+}
+
+/// The process that writes a message.
+pub(super) fn message_main() -> ExitCode {
+    let write = || -> io::Result<()> {
+        let message: Message = minicbor::decode(&role::read_order()?).map_err(io::Error::other)?;
+        go_to(&message.work_dir)?;
+        // A FIFO that nobody reads has no place for it.
+        let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+        let fd = open(
+            message.path.as_str(),
+            flags | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )?;
+        std::fs::File::from(fd).write_all(message.line.as_bytes())
     };
     // The message is a courtesy; a job whose file is gone ends all the same.
-    let code = i32::from(write().is_none());
-    sys::exit_now(code)
+    match write() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
 }

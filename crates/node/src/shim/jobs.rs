@@ -1,6 +1,7 @@
 //! What the shim knows of jobs, and the rules by which they start and are forgotten.
 
 use super::launch::{self, Script, Strings};
+use super::membership::Membership;
 use super::processes::{self, Containment, ProcessTree};
 use super::records::{Fault, Records};
 use super::steps::{Daemon, StepProc};
@@ -35,6 +36,8 @@ pub(super) enum Role {
     Teller(Run),
     /// A child that tells a script why it is killed then.
     LastTeller(Run),
+    /// A child that writes another message.
+    Writer(Run),
     /// The programs that run before a job.
     Prolog(Run),
     /// Those that run after it.
@@ -64,6 +67,8 @@ pub(super) struct Entry {
     /// Its processes were adopted by init when an earlier shim was lost; they are found by looking at all.
     pub(super) recovered: bool,
     pub(super) files: Option<Files>,
+    /// Processes that write messages, and when they are killed.
+    pub(super) writers: BTreeMap<i32, Instant>,
     pub(super) around: Option<Box<Around>>,
     /// The prolog's process, while it runs.
     pub(super) prolog: Option<i32>,
@@ -85,6 +90,7 @@ impl Entry {
         self.script.is_some()
             || self.prolog.is_some()
             || self.epilog.is_some()
+            || !self.writers.is_empty()
             || self.steps.values().any(|s| s.ended.is_none())
             || (self.ending.is_some() && self.has_standing_spares())
     }
@@ -127,8 +133,9 @@ pub(super) struct Shim {
     pub(super) attached: bool,
     pub(super) jobs: BTreeMap<Run, Entry>,
     pub(super) roles: BTreeMap<i32, Role>,
-    /// Sessions that scripts lead or led, by their number.
+    /// Sessions that scripts and step daemons lead or led, by their number.
     pub(super) sessions: HashMap<i32, Run>,
+    pub(super) members: Membership,
     contexts: HashMap<BlobId, Rc<Strings>>,
     /// Scripts that are being started.
     nursery: Nursery<Script>,
@@ -171,6 +178,7 @@ impl Shim {
             jobs: BTreeMap::new(),
             roles: BTreeMap::new(),
             sessions: HashMap::new(),
+            members: Membership::open(spool)?,
             contexts: HashMap::new(),
             nursery: Nursery::new(),
             records,
@@ -425,7 +433,8 @@ impl Shim {
         let slot = self.free_slots.pop();
         let context = order.context.and_then(|id| self.contexts.get(&id));
         let slots = (Rc::clone(&self.slots), slot.unwrap_or(usize::MAX));
-        let script = Script::new(&order, context.map(Rc::clone), self.root, slots);
+        let row = self.members.of_script(run);
+        let script = Script::new(&order, context.map(Rc::clone), self.root, row, slots);
         let forked = match script {
             Ok(script) => self.nursery.start(script, Script::run),
             Err(error) => {
@@ -508,10 +517,23 @@ impl Shim {
                     };
                     self.script_ended(run, Some(r.status), usage.of_task(0, 0), end);
                 }
-                Some(Role::Step(run, step)) => self.step_ended(run, step),
-                Some(Role::Spare(run)) => self.spare_ended(run, r.pid),
-                Some(Role::Teller(run)) => self.ask_to_end(run),
-                Some(Role::LastTeller(run)) => self.signal_script(run, libc::SIGKILL),
+                Some(Role::Step(run, step)) => {
+                    self.step_ended(run, step);
+                    self.members.retire(run, r.pid);
+                }
+                Some(Role::Spare(run)) => {
+                    self.spare_ended(run, r.pid);
+                    self.members.retire(run, r.pid);
+                }
+                Some(Role::Teller(run)) => {
+                    self.writer_ended(run, r.pid);
+                    self.ask_to_end(run);
+                }
+                Some(Role::LastTeller(run)) => {
+                    self.writer_ended(run, r.pid);
+                    self.signal_script(run, libc::SIGKILL);
+                }
+                Some(Role::Writer(run)) => self.writer_ended(run, r.pid),
                 Some(Role::Prolog(run)) => self.prolog_ended(run, r.status),
                 Some(Role::Epilog(run)) => self.epilog_ended(run, r.status),
                 Some(Role::Other) | None => {}
@@ -592,6 +614,7 @@ impl Shim {
         }
         self.jobs.remove(&run);
         self.sessions.retain(|_, owner| *owner != run);
+        self.members.forget(run);
         self.records.forgotten(run);
     }
 

@@ -1,8 +1,10 @@
 //! A batch launch: what the shim works out, and what its child does with it, from the clone to the user's script with
 //! nothing of root left. The child shares the shim's memory until then ([`sys::nursery`]), so everything that needs
-//! memory is done before.
+//! memory is done before. It may wait long for a file that the user has named: meanwhile it has no descriptors of the shim,
+//! nobody may look into it, and the shim goes on.
 
 use super::files::output_flags;
+use super::membership::Row;
 use super::wire::Launch;
 use crate::sys::bare::{self, Errno, Line};
 use crate::sys::{self, CHANGED_SIGNALS, SharedSlots};
@@ -30,6 +32,7 @@ pub(crate) fn failure(text: &str) -> (bool, String) {
 #[derive(Clone, Copy)]
 enum Step {
     Session,
+    Audit,
     User,
     Directory,
     Stdin,
@@ -76,6 +79,7 @@ pub(crate) struct Script {
     _context: Option<Rc<Strings>>,
     /// Whom to become, where this process is root.
     user: Option<(u32, u32, Vec<u32>)>,
+    uid: u32,
     user_name: String,
     work_dir: CString,
     stdin: CString,
@@ -86,6 +90,8 @@ pub(crate) struct Script {
     limits: Vec<(u32, u64)>,
     /// CPUs as the kernel takes them.
     cpus: Option<Vec<u64>>,
+    /// Where it notes itself.
+    row: Row,
     /// Where to tell of a failure before exec.
     slots: Rc<SharedSlots>,
     slot: usize,
@@ -98,6 +104,7 @@ impl Script {
         order: &Launch,
         context: Option<Rc<Strings>>,
         root: bool,
+        row: Row,
         (slots, slot): (Rc<SharedSlots>, usize),
     ) -> Result<Script, String> {
         let path = |text: &str| {
@@ -124,9 +131,11 @@ impl Script {
             stderr: order.stderr.as_deref().map(path).transpose()?,
             append: order.append,
             umask: order.umask & 0o777,
-            limits: order.limits.clone(),
+            limits: sys::with_core_limit(&order.limits),
             cpus: order.cpus.as_ref().map(sys::bitmap),
             _context: context,
+            row,
+            uid: user.uid,
             slots,
             slot,
         })
@@ -150,6 +159,7 @@ impl Script {
         };
         match failed {
             Step::Session => message!("{NODE}setsid: {e}"),
+            Step::Audit => message!("{NODE}/proc/self/loginuid: {e}"),
             Step::User => {
                 let uid = self.user.as_ref().map_or(0, |user| user.0);
                 let name = &self.user_name;
@@ -166,6 +176,8 @@ impl Script {
         let at = |step: Step| move |e: Errno| (step, e);
         bare::restore_signals(&CHANGED_SIGNALS);
         bare::setsid().map_err(at(Step::Session))?;
+        let begun = self.row.begin_session(self.uid);
+        begun.map_err(at(Step::Audit))?;
         if let Some(cpus) = &self.cpus {
             // The CPUs were there when the agent started; if some are not any more, the script runs wherever it may.
             let _ = bare::set_affinity(cpus);
@@ -174,6 +186,9 @@ impl Script {
             // A limit that cannot be set is not worth the job; sbatch(1) says that propagation is best effort.
             let _ = bare::set_soft_limit(resource, soft);
         }
+        // Messages of this child go where the script's own will go, or nowhere.
+        let _ = bare::copy_to(0, 2);
+        bare::close_from(3);
         if let Some((uid, gid, groups)) = &self.user {
             bare::become_user(*uid, *gid, groups).map_err(at(Step::User))?;
         }
@@ -190,7 +205,6 @@ impl Script {
             _ => bare::copy_to(1, 2),
         }
         .map_err(at(Step::Stderr))?;
-        bare::close_on_exec_from(3);
         if let Some(e) = astray {
             let dir = Shown(&self.work_dir);
             say(&message!(

@@ -1,5 +1,5 @@
-//! Which processes belong to a job. [`ProcessTree`] finds them by descent, session and environment, with what every
-//! kernel has; control groups can take its place behind [`Containment`].
+//! Which processes there are, and what comes of which. [`ProcessTree`] finds them by descent, with what every kernel has.
+//! Whose they are is for [`super::membership`] to say.
 
 use crate::sys;
 use std::collections::HashSet;
@@ -188,4 +188,13 @@ pub(crate) fn variables<const N: usize>(pid: i32, names: [&str; N]) -> [Option<S
 pub(crate) fn owner(pid: i32) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
     fs::metadata(format!("/proc/{pid}")).ok().map(|m| m.uid())
+}
+
+/// Whether all identities of a process, the real one included, are this user.
+pub(crate) fn is_all_of(pid: i32, uid: u32) -> bool {
+    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
+        return false;
+    };
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    uids.is_some_and(|uids| numbers(uids).iter().all(|n| u32::try_from(*n) == Ok(uid)))
 }

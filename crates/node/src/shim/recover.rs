@@ -5,6 +5,7 @@
 //! tells, the job is reported as vanished.
 
 use super::jobs::{Entry, Role, Shim, Watched};
+use super::membership::Belongs;
 use super::processes::{self, Stat};
 use super::records::Old;
 use super::steps::{StepProc, remove_dirs};
@@ -23,6 +24,8 @@ impl Shim {
         let Some((old, same_boot)) = self.old.take() else {
             return;
         };
+        self.members
+            .recover(|run| same_boot && old.contains_key(&run));
         for (run, old) in old {
             self.take_over(run, &old, same_boot);
         }
@@ -64,6 +67,7 @@ impl Shim {
                 self.sessions.insert(pid, run);
             }
             for (&step, &pid) in &old.steps {
+                self.sessions.insert(pid, run);
                 let alive = is_of(pid, old.boot_ms, u64::MAX);
                 self.take_over_step(run, step, if alive { pid } else { 0 }, old);
             }
@@ -83,10 +87,10 @@ impl Shim {
             return self.conclude(run, fault.told(run, error), old.released);
         }
         if old.batch && same_boot {
-            let pid = old
-                .pid
-                .filter(|&pid| is_of(pid, old.boot_ms, START_SLACK_MS));
-            if let Some(pid) = pid.or_else(|| self.find_script(run))
+            // Where its fork was not written down any more, the script itself has noted it.
+            let noted = self.members.script_of(run);
+            let mut found = [old.pid, noted].into_iter().flatten();
+            if let Some(pid) = found.find(|pid| is_of(*pid, old.boot_ms, START_SLACK_MS))
                 && self.watch(pid, Role::Script(run))
             {
                 if let Some(entry) = self.jobs.get_mut(&run) {
@@ -143,15 +147,6 @@ impl Shim {
         }
     }
 
-    /// The script of an attempt whose fork was not written down any more: the session leader that carries its marks.
-    fn find_script(&self, run: Run) -> Option<i32> {
-        processes::all_pids().into_iter().find(|&pid| {
-            Stat::of(pid).is_some_and(|s| s.session == pid && !s.zombie)
-                && self.job_by_environment(pid) == Some(run)
-                && processes::variables(pid, ["SLURM_STEP_ID"])[0].is_none()
-        })
-    }
-
     pub(super) fn watch(&mut self, pid: i32, role: Role) -> bool {
         let Ok(pidfd) = sys::pidfd(pid) else {
             return false;
@@ -178,6 +173,7 @@ impl Shim {
             Role::Step(run, step) => self.step_ended(run, step),
             Role::Teller(_)
             | Role::LastTeller(_)
+            | Role::Writer(_)
             | Role::Prolog(_)
             | Role::Epilog(_)
             | Role::Spare(_)
@@ -196,8 +192,11 @@ impl Shim {
                 let Some(stat) = Stat::of(pid).filter(|s| !s.zombie) else {
                     return false;
                 };
-                self.sessions.get(&stat.session) == Some(&run)
-                    || self.job_by_environment(pid) == Some(run)
+                match self.members.of(pid) {
+                    Belongs::To(owner) => owner == run,
+                    Belongs::ToSite => false,
+                    Belongs::Unknown => self.sessions.get(&stat.session) == Some(&run),
+                }
             })
             .collect();
         for &pid in &found {

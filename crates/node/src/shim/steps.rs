@@ -9,10 +9,11 @@ mod told;
 pub(super) use told::EncodedEnd;
 
 use super::jobs::{Entry, Role, Shim};
-use super::processes::{self, Containment};
+use super::membership::Row;
+use super::processes::Containment;
 use super::wire::{FromShim, PmixOrder, Run, StepOrder};
 use crate::descriptors::{self, HandedOver, WithOrder};
-use crate::{now, stepd, sys};
+use crate::{audit_session, now, stepd, sys};
 use muster_core::ids::StepNo;
 use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_proto::frame::{self, Frames};
@@ -398,11 +399,16 @@ impl Shim {
         if !dirs.is_empty() {
             self.records.step_dirs(run, step, &dirs);
         }
+        let row = self.members.of_daemon(run);
         match sys::fork()? {
             sys::Fork::Child => {
                 let wire = wire.as_ref();
                 // Here it costs nobody anything.
                 setting.kept = self.kept_of(run, step);
+                if let Err(e) = begin_sessions(&row, order.user.uid) {
+                    eprintln!("step {}.{step}: {e}", run.0);
+                    sys::exit_now(1);
+                }
                 become_stepd(order, &setting, &listener, &far_end, wire, with)
             }
             sys::Fork::Parent(pid) => {
@@ -416,6 +422,7 @@ impl Shim {
                     stands: false,
                     ahead: None,
                 };
+                self.sessions.insert(pid, run);
                 self.enter_step(run, step, daemon, dirs);
                 Ok(Placed {
                     pid,
@@ -543,6 +550,7 @@ impl Shim {
         let entry = self.jobs.get(&run);
         let daemon = entry.and_then(|e| e.steps.get(&step)?.daemon.as_ref());
         let socket = daemon.map(|d| d.socket.clone());
+        let pid = entry.and_then(|e| e.steps.get(&step)).map_or(0, |s| s.pid);
         if let Some((pid, line)) = daemon.map(|d| (d.pid, d.control.as_raw_fd())) {
             // It may have told of the step's end and then been killed.
             self.hear_daemon(line);
@@ -553,7 +561,7 @@ impl Shim {
         let _ = fs::remove_file(socket.unwrap_or_else(|| self.step_socket(run, step)));
         let end = stepd::read_result(&result_path(&self.spool, run, step)).map(|(end, _)| end);
         if end.is_none() {
-            self.kill_rest_of(run, step);
+            self.kill_rest_of(run, pid);
         }
         let end = EncodedEnd::of(&end.unwrap_or_else(lost));
         self.end_of_step(run, step, end, false);
@@ -577,28 +585,23 @@ impl Shim {
     }
 
     /// Kills what a step daemon that was killed has left: its tasks go with it, but not what they had started.
-    fn kill_rest_of(&mut self, run: Run, step: StepNo) {
-        let number = step.0.to_string();
+    fn kill_rest_of(&mut self, run: Run, daemon: i32) {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let session = self.members.session_of_daemon(run, daemon);
         let mut killed = BTreeSet::new();
         loop {
             let mut all = self.tree.below(&[own]);
             if self.jobs.get(&run).is_some_and(|e| e.recovered) {
                 all.extend(self.strays(run));
             }
-            let left: Vec<i32> = all
-                .into_iter()
-                .filter(|pid| {
-                    let [step] = processes::variables(*pid, ["SLURM_STEP_ID"]);
-                    step.as_deref() == Some(&number) && self.job_by_environment(*pid) == Some(run)
-                })
-                .collect();
+            all.retain(|pid| match session {
+                Some(session) => audit_session::of(&pid.to_string()) == Some(session),
+                None => sys::session_of(*pid) == Some(daemon),
+            });
             // One of them may have forked while it was looked for the others.
             let known = killed.len();
-            for pid in left {
-                sys::kill(pid, libc::SIGKILL);
-                killed.insert(pid);
-            }
+            self.signal_members(run, (&[], &all), libc::SIGKILL);
+            killed.extend(all);
             if killed.len() == known {
                 return;
             }
@@ -696,10 +699,15 @@ impl Shim {
         if tasks.is_empty() && matches!(signal, libc::SIGKILL | libc::SIGTERM | libc::SIGINT) {
             self.end_step(run, step);
         }
-        for task in tasks {
-            sys::kill(task, signal);
-        }
+        self.signal_members(run, (&[], &tasks), signal);
     }
+}
+
+/// In a fresh fork: what comes of it is found by the sessions that it begins.
+fn begin_sessions(row: &Row, uid: u32) -> io::Result<()> {
+    nix::unistd::setsid()?;
+    let begun = row.begin_session(uid);
+    begun.map_err(|e| io::Error::other(format!("/proc/self/loginuid: {e}")))
 }
 
 /// In a fresh fork: keeps only what a step daemon needs.
@@ -714,17 +722,10 @@ fn become_stepd(
     let mut kept = vec![listener.as_raw_fd(), control.as_raw_fd()];
     kept.extend(wire.map(AsRawFd::as_raw_fd));
     kept.extend(with.numbers());
-    // Above what the shim has open, so that neither overwrites the other; then down to fixed numbers.
-    let high: io::Result<Vec<RawFd>> = kept.iter().map(|fd| sys::dup_high(*fd)).collect();
-    let moved = high.and_then(|high| {
-        let to_fixed = |(target, fd): (RawFd, &RawFd)| sys::dup_to(*fd, target);
-        (3..).zip(&high).try_for_each(to_fixed)
-    });
-    if moved.is_err() {
+    if sys::keep_only(&kept).is_err() {
         sys::exit_now(1);
     }
     let mut fixed = (3..).map(sys::adopt);
-    sys::close_from(3 + u32::try_from(kept.len()).unwrap_or(0));
     let mut next = || fixed.next().unwrap_or_else(|| sys::exit_now(1));
     let (listener, control) = (UnixListener::from(next()), UnixStream::from(next()));
     let wire = wire.map(|_| TcpListener::from(next()));

@@ -58,13 +58,15 @@ impl Stepd<'_> {
         }
         let position = self.order.launch.position as usize;
         let here = self.order.launch.tasks.get(position)?;
-        let local = here.iter().position(|t| *t == global)?;
+        let local = u32::try_from(here.iter().position(|t| *t == global)?).ok()?;
         match sys::fork() {
             Ok(sys::Fork::Parent(pid)) => return Some(pid),
             Err(_) => return None,
             Ok(sys::Fork::Child) => {}
         }
         sys::restore_signals();
+        let needed = self.pmix.iter().flat_map(|pmix| pmix.of_task(local));
+        sys::close_all_but(&needed.collect::<Vec<_>>());
         let user = &self.order.user;
         if Uid::effective().is_root() && sys::become_user(user.uid, user.gid, &user.groups).is_err()
         {
@@ -72,7 +74,7 @@ impl Stepd<'_> {
         }
         // An epilog in /tmp is better than none.
         let _ = go_to(&self.order.launch.spec.work_dir);
-        let mut env = self.task_env(u32::try_from(local).unwrap_or(0), global);
+        let mut env = self.task_env(local, global);
         env.extend(own_pid());
         for program in programs {
             let mut command = command(program, &env);

@@ -213,8 +213,6 @@ pub(super) struct Home {
     /// Who came while the step was given.
     pub(super) come: Vec<UnixStream>,
     pub(super) tree: ProcessTree,
-    /// For tasks that are started one at a time; made when the first is.
-    stack: Option<sys::Stack>,
     /// Soft limits that were asked for, and those of them that this process has otherwise: steps of a job mostly ask for the
     /// same.
     asked_limits: SoftLimits,
@@ -261,7 +259,6 @@ impl Home {
             listener,
             come: Vec::new(),
             tree: ProcessTree::new(),
-            stack: None,
             asked_limits: SoftLimits::new(),
             other_limits: SoftLimits::new(),
             shim: Some(Line::new(shim)?),
@@ -289,20 +286,11 @@ impl Home {
         self.agent.as_ref().map(|line| &line.stream)
     }
 
-    /// The stack of a task that is started alone, to be put back.
-    pub(super) fn take_stack(&mut self) -> io::Result<sys::Stack> {
-        self.stack.take().map_or_else(sys::Stack::new, Ok)
-    }
-
-    pub(super) fn put_stack(&mut self, stack: sys::Stack) {
-        self.stack = Some(stack);
-    }
-
     /// Those of these soft limits that a task does not have from this process.
     pub(super) fn limits_to_set(&mut self, asked: &[(u32, u64)]) -> Vec<(u32, u64)> {
         if self.asked_limits != asked {
             self.asked_limits = asked.to_vec();
-            self.other_limits = sys::other_limits(asked);
+            self.other_limits = sys::other_limits(&sys::with_core_limit(asked));
         }
         self.other_limits.clone()
     }

@@ -1,8 +1,9 @@
-//! The PMIx host beside the step daemon: a fork of it that becomes the job's user, opens libpmix and serves the
-//! tasks. Here is the daemon's side: it starts the host before srun has come, hands each task what the host says it is
+//! The PMIx host beside the step daemon: a program executed as the job's user ([`host`]) that opens libpmix and serves
+//! the tasks. Here is the daemon's side: it starts the host before srun has come, hands each task what the host says it is
 //! to find in its environment, follows who has joined and who has taken leave, and cleans up.
 
 mod hints;
+pub(super) mod host;
 mod leftovers;
 
 use super::task::Task;
@@ -13,8 +14,8 @@ use minicbor::bytes::ByteVec;
 use muster_core::cpuset::CpuSet;
 use muster_core::job::ExitStatus;
 use muster_pmix::control::{Environments, FromHost, ToHost};
-use muster_pmix::pmi::{PMI_FD, PmiSetup};
-use muster_pmix::{Endpoints, HostSetup, Tuning, UcxChoice};
+use muster_pmix::pmi::PMI_FD;
+use muster_pmix::{HostSetup, Tuning, UcxChoice};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{FromStepd, ProgramKind};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -24,8 +25,8 @@ use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, chown};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{DirBuilderExt, FileExt, lchown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -64,6 +65,13 @@ pub(super) fn is_foreign(variable: &[u8]) -> bool {
 /// So long srun has to end a step of which a task aborts; where it does not, this node's tasks end.
 const ABORT_HEARD: Duration = Duration::from_secs(2);
 
+/// Bytes for a host that does not read, beyond which it is killed. Only srun of the same user brings so many.
+const UNSENT_MAX: usize = 16 << 20;
+/// Bytes of a message of the host's. The longest is about environments of the node's tasks.
+const MESSAGE_MAX: usize = 32 << 20;
+/// Reads of 64 KiB from the host before others have their turn.
+const READS_AT_ONCE: usize = 16;
+
 /// The host and what is known of the tasks through it.
 #[derive(Debug)]
 pub(super) struct Pmix {
@@ -71,6 +79,11 @@ pub(super) struct Pmix {
     pub(super) pid: i32,
     control: UnixStream,
     input: Frames,
+    /// What it has not been sent yet.
+    output: Vec<u8>,
+    /// Bytes that have come since its last whole message.
+    incomplete: usize,
+    errors: host::Errors,
     /// Tasks read their environment from here once they are let go.
     environments: File,
     /// Sockets of the tasks, by local number, where they speak PMI; until they have been forked.
@@ -144,15 +157,17 @@ impl Pmix {
             sockets.push(OwnedFd::from(own));
             far_ends.push(far);
         }
-        let pid = match sys::fork()? {
-            sys::Fork::Child => become_host(order, pmix, setup, listener, &far_end, far_ends),
-            sys::Fork::Parent(pid) => pid,
-        };
+        let spool = setting.result.parent().unwrap_or(Path::new("/"));
+        let place = (order, pmix, &*spool.to_string_lossy());
+        let started = host::start(place, setup, listener.as_ref(), &far_end, &far_ends)?;
         control.set_nonblocking(true)?;
         let mut host = Pmix {
-            pid,
+            pid: started.pid,
             control,
             input: Frames::default(),
+            output: Vec::new(),
+            incomplete: 0,
+            errors: started.errors,
             environments,
             sockets,
             ready: false,
@@ -172,27 +187,51 @@ impl Pmix {
         Ok(host)
     }
 
-    /// To poll.
-    pub(super) fn fd(&self) -> i32 {
+    /// What to poll for. While srun is behind with its output (`full`), the host waits.
+    pub(super) fn interest(&self, full: bool) -> (i32, i16) {
         if self.ended {
-            -1
+            return (-1, 0);
+        }
+        let reading = if full { 0 } else { libc::POLLIN };
+        let writing = if self.output.is_empty() {
+            0
         } else {
-            self.control.as_raw_fd()
+            libc::POLLOUT
+        };
+        (self.control.as_raw_fd(), reading | writing)
+    }
+
+    /// Sends the host a message, or keeps it until the host reads. The host is the user's process, which may be stopped.
+    pub(super) fn send(&mut self, message: &ToHost) {
+        if self.ended {
+            return;
+        }
+        frame::encode_into(message, &mut self.output);
+        if self.output.len() > UNSENT_MAX {
+            self.give_up("does not read");
+        }
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        while !self.output.is_empty() {
+            match self.control.write(&self.output) {
+                Ok(sent) => drop(self.output.drain(..sent)),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                // A host that is gone is found when it is reaped.
+                Err(_) => self.output.clear(),
+            }
         }
     }
 
-    /// Tells the host something. It reads always, so this does not wait for long.
-    pub(super) fn send(&mut self, message: &ToHost) {
-        let frame = frame::encode(message);
-        let sent = self
-            .control
-            .set_nonblocking(false)
-            .and_then(|()| self.control.write_all(&frame))
-            .and_then(|()| self.control.set_nonblocking(true));
-        // A host that is gone is found when it is reaped.
-        if let Err(e) = sent {
-            eprintln!("the PMIx host does not listen: {e}");
-        }
+    /// Kills a host that does not behave as one.
+    fn give_up(&mut self, why: &str) {
+        eprintln!("the PMIx host {} {why} and is killed", self.pid);
+        self.output.clear();
+        self.input = Frames::default();
+        self.incomplete = 0;
+        sys::kill(self.pid, libc::SIGKILL);
     }
 
     /// The last task has ended.
@@ -202,28 +241,56 @@ impl Pmix {
         }
     }
 
-    /// Messages that have come.
+    /// Messages that have come, as many as are read at once.
     fn receive(&mut self) -> Vec<FromHost> {
         let mut chunk = [0; 64 << 10];
-        loop {
+        for _ in 0..READS_AT_ONCE {
             match self.control.read(&mut chunk) {
-                Ok(n) if n > 0 => self.input.push(&chunk[..n]),
+                Ok(n) if n > 0 => {
+                    self.input.push(&chunk[..n]);
+                    self.incomplete += n;
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 _ => break,
             }
         }
         let mut out = Vec::new();
-        while let Ok(Some(message)) = self.input.take() {
-            out.push(message);
+        loop {
+            match self.input.take() {
+                Ok(Some(message)) => {
+                    out.push(message);
+                    self.incomplete = 0;
+                }
+                Ok(None) if self.incomplete > MESSAGE_MAX => {
+                    self.give_up("sends a message that is too long");
+                    break;
+                }
+                Ok(None) => break,
+                Err(e) => {
+                    self.give_up(&format!("is not understood ({e})"));
+                    break;
+                }
+            }
         }
+        self.errors.log();
         out
     }
 
     fn keep(&mut self, environments: &Environments) -> io::Result<()> {
+        if self.ready {
+            return Ok(());
+        }
         let bytes = minicbor::to_vec(environments).expect("writing to memory cannot fail");
         self.environments.write_all(&bytes)?;
         self.ready = true;
         Ok(())
+    }
+
+    /// Descriptors that a task needs until it executes its program.
+    pub(super) fn of_task(&self, local: u32) -> impl Iterator<Item = RawFd> {
+        let socket = self.sockets.get(local as usize);
+        let socket = socket.map(AsRawFd::as_raw_fd);
+        [self.environments.as_raw_fd()].into_iter().chain(socket)
     }
 
     /// In a task's child: adds what the task is to find.
@@ -369,8 +436,11 @@ impl Stepd<'_> {
         }
     }
 
-    /// Takes in what the host says.
+    /// Sends the host what it has not read yet, and takes in what it says.
     pub(super) fn take_pmix(&mut self) {
+        if let Some(pmix) = &mut self.pmix {
+            pmix.flush();
+        }
         let messages = self.pmix.as_mut().map(Pmix::receive).unwrap_or_default();
         for message in messages {
             self.pmix_message(message);
@@ -514,6 +584,7 @@ impl Stepd<'_> {
             return;
         };
         pmix.ended = true;
+        pmix.errors.log();
         let running = self.tasks.iter().any(|t| t.exit.is_none());
         if running && !self.ending && self.pmix_error.is_none() && exit.signal != 9 {
             self.pmix_failed(&format!(
@@ -522,93 +593,6 @@ impl Stepd<'_> {
             ));
         }
     }
-}
-
-/// In a fresh fork of the step daemon: becomes the user, keeps only what the host needs, and serves.
-fn become_host(
-    order: &StepOrder,
-    pmix: &PmixOrder,
-    setup: HostSetup,
-    listener: Option<TcpListener>,
-    control: &UnixStream,
-    sockets: Vec<UnixStream>,
-) -> ! {
-    sys::set_name(c"muster-pmix");
-    // Above what is open, so that nothing overwrites another; then down to fixed numbers.
-    let moved = (|| {
-        let control = sys::dup_high(control.as_raw_fd())?;
-        let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
-        let wire = match &listener {
-            Some(listener) => Some(sys::dup_high(listener.as_raw_fd())?),
-            None => None,
-        };
-        let high: Vec<i32> = sockets
-            .iter()
-            .map(|s| sys::dup_high(s.as_raw_fd()))
-            .collect::<io::Result<_>>()?;
-        sys::dup_to(control, 3)?;
-        let mut next = 4;
-        for fd in wire.into_iter().chain(high) {
-            sys::dup_to(fd, next)?;
-            next += 1;
-        }
-        io::Result::Ok((address, next))
-    })();
-    let Ok((address, next)) = moved else {
-        sys::exit_now(1);
-    };
-    std::mem::forget((listener, sockets));
-    sys::close_from(next.unsigned_abs());
-    let user = &order.user;
-    if Uid::effective().is_root()
-        && let Err(e) = sys::become_user(user.uid, user.gid, &user.groups)
-    {
-        eprintln!("the PMIx host cannot become {}: {e}", user.name);
-        sys::exit_now(1);
-    }
-    sys::die_with_parent();
-    sys::block_signals();
-    for (name, value) in hints::of_host(pmix) {
-        sys::set_variable(name, value);
-    }
-    for variable in &pmix.env {
-        if let Some((name, value)) = variable.split_once('=') {
-            sys::set_variable(name, value);
-        }
-    }
-    sys::close_on_exec_from(3);
-    let ends = Endpoints {
-        control: sys::adopt(3).into(),
-        listener: address.map(|a| (TcpListener::from(sys::adopt(4)), a.to_string())),
-    };
-    let first = if ends.listener.is_some() { 5 } else { 4 };
-    let sockets = (first..next).map(|fd| sys::adopt(fd).into()).collect();
-    let pmi = PmiSetup {
-        name: setup.nspace.clone(),
-        tasks: setup.tasks.clone(),
-        position: setup.position,
-        universe: setup.universe,
-        key: setup.key.clone(),
-        job: setup.job,
-        dir: setup.dir.clone(),
-        env: setup.env.clone(),
-        work_dir: order.launch.spec.work_dir.clone(),
-    };
-    let served = match (pmix.pmi, pmix.any) {
-        (true, _) => muster_pmix::pmi::run(pmi, ends, sockets),
-        (false, any) => muster_pmix::run(setup, ends, any.then_some((pmi, sockets))),
-    };
-    let code = match served {
-        Ok(()) => 0,
-        Err(e) => {
-            eprintln!(
-                "PMIx host of step {}.{}: {e}",
-                order.run.0, order.launch.step
-            );
-            1
-        }
-    };
-    sys::exit_now(code)
 }
 
 /// A fresh directory of the user's. What an earlier life of this step's number left there goes.
@@ -622,7 +606,8 @@ fn make_dir(order: &StepOrder, path: &Path) -> io::Result<()> {
     };
     made.and_then(|()| {
         if Uid::effective().is_root() {
-            chown(path, Some(order.user.uid), Some(order.user.gid))?;
+            // In a directory without the sticky bit somebody might have put another file in its place.
+            lchown(path, Some(order.user.uid), Some(order.user.gid))?;
         }
         Ok(())
     })

@@ -18,8 +18,6 @@ pub(super) struct Program<'a> {
     path: Option<String>,
     /// Where somebody else has found it.
     found: Option<CString>,
-    /// Where it was found. It has its place here, as what a child that shares this memory allocates must have an owner.
-    file: Option<CString>,
 }
 
 impl<'a> Program<'a> {
@@ -37,7 +35,6 @@ impl<'a> Program<'a> {
             path,
             argv,
             found: None,
-            file: None,
         }
     }
 
@@ -70,14 +67,13 @@ impl<'a> Program<'a> {
         let pid = CStr::from_bytes_until_nul(&pid).unwrap_or_default();
         if let Some(file) = &self.found {
             // If it cannot be executed, the search says what can.
-            let _ = sys::exec(file, words, &mut self.environment, pid);
+            let _ = sys::exec_with(file, words, &mut self.environment, pid);
         }
-        self.file = CString::new(locate(name, self.path.as_deref())).ok();
-        let Some(file) = &self.file else {
+        let Ok(file) = CString::new(locate(name, self.path.as_deref())) else {
             say("an argument has a zero byte");
             return 1;
         };
-        let e = sys::exec(file, words, &mut self.environment, pid);
+        let e = sys::exec_with(&file, words, &mut self.environment, pid);
         say(&format!(
             "execve(): {}: {}",
             file.to_string_lossy(),

@@ -1,6 +1,7 @@
 //! Tasks: forked together, each prepares its identity and streams as its user, and all are let go at once, so that no
-//! output is written before every file is open. One that is alone, and does nothing on the way that may take long, is
-//! started in the daemon's own memory instead of a copy.
+//! output is written before every file is open. Until it executes its program a task is a copy of the daemon: it has only
+//! the descriptors that it needs, nobody may look into it, and the daemon never waits for it, as its user may stop it, and
+//! opens whatever files the user has named.
 
 use super::Stepd;
 use super::mpi;
@@ -19,7 +20,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Pid, Uid, pipe2, setpgid, setsid};
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 /// A task.
 #[derive(Debug)]
@@ -55,12 +56,22 @@ enum Output {
     Joined,
 }
 
+/// What a child is told on its way to a task.
+struct Place<'p> {
+    local: u32,
+    global: u32,
+    /// The daemon's process.
+    daemon: u32,
+    /// Soft limits to be set.
+    limits: &'p [(u32, u64)],
+    /// Descriptors that it needs beside its standard streams.
+    kept: &'p [RawFd],
+}
+
 /// Pipes that all tasks share.
 struct Barrier {
     ready: OwnedFd,
     go: OwnedFd,
-    /// The daemon's end of `go`, which must not stay open in tasks.
-    go_writer: i32,
     /// The daemon's process.
     daemon: u32,
 }
@@ -81,7 +92,6 @@ impl Stepd<'_> {
         let barrier = Barrier {
             ready: ready_writer,
             go,
-            go_writer: go_writer.as_raw_fd(),
             daemon: std::process::id(),
         };
         self.ready = Some(ready);
@@ -103,7 +113,7 @@ impl Stepd<'_> {
         Ok(())
     }
 
-    /// Whether a task does nothing before its program that may take long: the daemon waits for it if it is alone.
+    /// Whether a task that is alone has nothing to wait for before its program.
     fn starts_at_once(&self) -> bool {
         let (order, spec) = (self.order, &self.order.launch.spec);
         let files = [&spec.stdio.stdin, &spec.stdio.stdout, &spec.stdio.stderr];
@@ -125,21 +135,29 @@ impl Stepd<'_> {
         let program = Program::new(self.argv(global), Words::with(inherited, of_task));
         let mut program = program.found_at(found);
         let limits = self.home.limits_to_set(&self.order.limits);
-        let stack = self.home.take_stack()?;
-        let started = sys::fork_shared(&stack, || {
-            sys::restore_signals();
-            match self.prepare_task(&ends, &limits, daemon, (0, global)) {
-                Err(text) => {
-                    say(&text);
-                    1
-                }
-                Ok(()) => program.exec(global, || Ok(())),
+        let place = Place {
+            local: 0,
+            global,
+            daemon,
+            limits: &limits,
+            kept: &[],
+        };
+        let pid = match sys::fork_here()? {
+            sys::Fork::Parent(pid) => pid,
+            sys::Fork::Child => {
+                sys::restore_signals();
+                sys::exit_now(match self.prepare_task(&ends, &place) {
+                    Err(text) => {
+                        say(&text);
+                        1
+                    }
+                    Ok(()) => program.exec(global, || Ok(())),
+                })
             }
-        });
-        self.home.put_stack(stack);
+        };
         self.tasks.push(Task {
             global,
-            pid: started?,
+            pid,
             exit: None,
         });
         Ok(())
@@ -237,10 +255,19 @@ impl Stepd<'_> {
 
     /// The child side. Never returns.
     fn become_task(&self, local: u32, global: u32, ends: Ends, barrier: &Barrier) -> ! {
-        sys::close_inherited(barrier.go_writer);
         sys::restore_signals();
-        let limits = &self.order.limits;
-        let code = match self.prepare_task(&ends, limits, barrier.daemon, (local, global)) {
+        let mut kept = vec![barrier.ready.as_raw_fd(), barrier.go.as_raw_fd()];
+        if let Some(pmix) = &self.pmix {
+            kept.extend(pmix.of_task(local));
+        }
+        let place = Place {
+            local,
+            global,
+            daemon: barrier.daemon,
+            limits: &sys::with_core_limit(&self.order.limits),
+            kept: &kept,
+        };
+        let code = match self.prepare_task(&ends, &place) {
             Err(text) => {
                 say(&text);
                 1
@@ -257,15 +284,10 @@ impl Stepd<'_> {
         sys::exit_now(code)
     }
 
-    fn prepare_task(
-        &self,
-        ends: &Ends,
-        limits: &[(u32, u64)],
-        daemon: u32,
-        (local, global): (u32, u32),
-    ) -> Result<(), String> {
+    fn prepare_task(&self, ends: &Ends, place: &Place<'_>) -> Result<(), String> {
         let (order, spec) = (self.order, &self.order.launch.spec);
-        for &(resource, soft) in limits {
+        let (local, global, daemon) = (place.local, place.global, place.daemon);
+        for &(resource, soft) in place.limits {
             // Propagation of limits is best effort, as in Slurm.
             let _ = sys::set_soft_limit(resource, soft);
         }
@@ -279,6 +301,7 @@ impl Stepd<'_> {
         }
         // Messages from here on go where the task's own will go.
         self.connect_pipes(ends).map_err(|e| e.to_string())?;
+        sys::close_all_but(place.kept);
         if Uid::effective().is_root() {
             sys::become_user(order.user.uid, order.user.gid, &order.user.groups)
                 .map_err(|e| format!("task {global}: cannot become {}: {e}", order.user.name))?;

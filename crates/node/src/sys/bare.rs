@@ -145,7 +145,8 @@ pub(crate) fn set_soft_limit(resource: u32, soft: u64) -> Result<()> {
     unsafe { call(libc::SYS_prlimit64, [0, resource, limit.as_ptr() as usize]) }.map(drop)
 }
 
-/// Gives up root: groups, group and user, for good.
+/// Gives up root: groups, group and user, for good. See [`super::become_user`] for the order. Undumpable is the memory,
+/// which is the parent's too, and stays so.
 pub(crate) fn become_user(uid: u32, gid: u32, groups: &[u32]) -> Result<()> {
     let (uid, gid) = (uid as usize, gid as usize);
     // SAFETY: the length is the slice's; the other calls take plain numbers.
@@ -155,6 +156,8 @@ pub(crate) fn become_user(uid: u32, gid: u32, groups: &[u32]) -> Result<()> {
             [groups.len(), groups.as_ptr() as usize],
         )?;
         call(libc::SYS_setresgid, [gid, gid, gid])?;
+        call(libc::SYS_setresuid, [uid, uid, 0])?;
+        call(libc::SYS_prctl, [int(libc::PR_SET_DUMPABLE), 0, 0, 0, 0])?;
         call(libc::SYS_setresuid, [uid, uid, uid]).map(drop)
     }
 }
@@ -215,14 +218,13 @@ pub(crate) fn copy_to(fd: i32, target: i32) -> Result<()> {
     unsafe { call(libc::SYS_dup3, [int(fd), int(target), 0]) }.map(drop)
 }
 
-/// Closes every descriptor from `first` on at the next exec.
-pub(crate) fn close_on_exec_from(first: u32) {
-    let flag = libc::CLOSE_RANGE_CLOEXEC as usize;
-    // SAFETY: marks descriptors only.
+/// Closes every descriptor from `first` on. The parent's are its own.
+pub(crate) fn close_from(first: u32) {
+    // SAFETY: takes numbers; nothing in a child owns a descriptor.
     let _ = unsafe {
         call(
             libc::SYS_close_range,
-            [first as usize, u32::MAX as usize, flag],
+            [first as usize, u32::MAX as usize, 0],
         )
     };
 }
@@ -232,6 +234,40 @@ pub(crate) fn write(fd: i32, bytes: &[u8]) {
     let args = [int(fd), bytes.as_ptr() as usize, bytes.len()];
     // SAFETY: the length is the buffer's, which is only read.
     let _ = unsafe { call(libc::SYS_write, args) };
+}
+
+/// Begins an audit session for a user, of which this process and all that comes of it are; its number. The kernel gives it
+/// when the login user is set.
+pub(crate) fn begin_audit_session(uid: u32) -> Result<u32> {
+    let text = Line::<12>::of(format_args!("{uid}"));
+    let file = open(c"/proc/self/loginuid", libc::O_WRONLY | libc::O_CLOEXEC, 0)?;
+    let bytes = text.as_bytes();
+    // SAFETY: the length is the buffer's, which is only read.
+    let written = unsafe {
+        let args = [int(file), bytes.as_ptr() as usize, bytes.len()];
+        call(libc::SYS_write, args)
+    };
+    close(file);
+    written?;
+    let file = open(c"/proc/self/sessionid", libc::O_RDONLY | libc::O_CLOEXEC, 0)?;
+    let mut digits = [0u8; 12];
+    // SAFETY: the length is the buffer's.
+    let read = unsafe {
+        let args = [int(file), digits.as_mut_ptr() as usize, digits.len()];
+        call(libc::SYS_read, args)
+    };
+    close(file);
+    let digits = digits.get(..read?).unwrap_or_default();
+    let digits = digits.iter().take_while(|digit| digit.is_ascii_digit());
+    Ok(digits.fold(0u32, |n, digit| {
+        n.wrapping_mul(10).wrapping_add(u32::from(digit - b'0'))
+    }))
+}
+
+/// See close(2).
+fn close(fd: i32) {
+    // SAFETY: takes a number, of a descriptor that nothing else owns.
+    let _ = unsafe { call(libc::SYS_close, [int(fd)]) };
 }
 
 /// See execve(2); gives the error only.

@@ -101,7 +101,18 @@ impl Node {
     }
 
     pub fn start_agent(&mut self) {
-        let child = Command::new("/proc/self/exe")
+        self.start_agent_by(&mut Command::new("/proc/self/exe"));
+    }
+
+    /// Starts it with so many descriptors at most.
+    pub fn start_limited_agent(&mut self, descriptors: u32) {
+        let own = std::env::current_exe().unwrap();
+        let script = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
+        self.start_agent_by(Command::new("sh").args(["-c", &script]).arg(own));
+    }
+
+    fn start_agent_by(&mut self, command: &mut Command) {
+        let child = command
             .args(["agent", &self.name])
             .arg(&self.socket)
             .arg(&self.spool)

@@ -4,8 +4,11 @@
 #![allow(unreachable_pub, clippy::unwrap_used)]
 
 mod around;
+mod attacker;
+mod attacks;
 mod batch;
 mod cluster;
+mod containment;
 mod direct;
 mod launches;
 mod standing;
@@ -20,9 +23,15 @@ fn main() -> ExitCode {
     if name.ends_with(SHIM_NAME) {
         return muster_node::shim_main(args);
     }
+    if name.ends_with(muster_node::HOST_NAME) {
+        return muster_node::pmix_host_main();
+    }
     let args: Vec<String> = args.collect();
     if args.first().is_some_and(|a| a == "agent") {
         return agent(&args[1..]);
+    }
+    if args.first().is_some_and(|a| a == attacker::ROLE) {
+        return attacker::run(&args[1..]);
     }
     let wanted = args.iter().find(|a| !a.starts_with('-'));
     if args.iter().any(|a| a == "--list") {
@@ -30,11 +39,13 @@ fn main() -> ExitCode {
     }
     let tests = [
         batch::TESTS,
+        containment::TESTS,
         launches::TESTS,
         steps::TESTS,
         direct::TESTS,
         standing::TESTS,
         around::TESTS,
+        attacks::TESTS,
     ]
     .concat();
     if !nix::unistd::geteuid().is_root() {

@@ -12,6 +12,7 @@ use muster_proto::node::{Order, Report};
 use muster_proto::step::{
     AgentReply, AgentRequest, FromStepd, StdinTask, StepCreated, StepSpec, ToStepd,
 };
+use muster_trust::{JobKeyUse, derive_job_key};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 
@@ -280,7 +281,7 @@ fn ahead() {
     let dir = Dir::new("ahead");
     let mut node = Node::start(&dir, "n1");
     let mut with_key = spec(1, &dir, &["true"]);
-    with_key.key = Some(vec![9; 16].into());
+    with_key.key = Some(derive_job_key(&[9; 16], JobKeyUse::Owner).into());
     let early = Srun::ask_once(&node, with_key.clone());
     let mut number = connect(&node);
     let ask = AgentRequest::TakeStepNumber {

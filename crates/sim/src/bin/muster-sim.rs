@@ -1,7 +1,7 @@
 //! Runs the simulator over a range of seeds; what `cargo xtask sim` calls. The first seed in which an invariant does
 //! not hold ends it, with the command that runs it again.
 
-use muster_sim::{Options, run};
+use muster_sim::{FaultClass, Options, run};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -9,6 +9,8 @@ use std::time::Instant;
 const HELP: &str = "\
 cargo xtask sim [--seeds N] [--from S] [--nodes N] [--steps N]   run seeds S, S+1, ...
 cargo xtask sim --seed S [--trace] [--nodes N] [--steps N]       run one, and print what happened
+    --classes C,C,...   classes of faults instead of those that the seed draws: hostile-clients, lying-nodes,
+                        dying-threads, failing-storage, slow-syncs, clock-steps, failing-nodes; or none
 ";
 
 struct Args {
@@ -31,7 +33,7 @@ fn main() -> ExitCode {
     // A line that is written over is for people who watch.
     let watched = std::io::stdout().is_terminal() && !args.options.trace;
     let (mut events, mut restarts, mut acknowledged, mut launches, mut turns) = (0, 0, 0, 0, 0);
-    let mut virtual_ms = 0;
+    let (mut virtual_ms, mut attacks) = (0, (0, 0));
     for (done, seed) in (1..=args.seeds).zip(args.from..) {
         let report = run(seed, &args.options);
         if args.options.trace {
@@ -55,6 +57,8 @@ fn main() -> ExitCode {
         launches += report.launches;
         turns += report.turns;
         virtual_ms += report.virtual_ms;
+        attacks.0 += report.attacks.0;
+        attacks.1 += report.attacks.1;
         if watched {
             let per_s = done as f64 / start.elapsed().as_secs_f64();
             print!("\r{done}/{} seeds, {per_s:.0} per second", args.seeds);
@@ -66,8 +70,11 @@ fn main() -> ExitCode {
     }
     println!(
         "no invariant was broken: {} seeds, {turns} turns, {events} events, {acknowledged} acknowledged \
-         submissions, {launches} launches, {restarts} restarts, {} hours of virtual time, {:.1} s",
+         submissions, {launches} launches, {restarts} restarts, {} requests of hostile users ({} accepted), {} hours \
+         of virtual time, {:.1} s",
         args.seeds,
+        attacks.0,
+        attacks.1,
         virtual_ms / 3_600_000,
         start.elapsed().as_secs_f64()
     );
@@ -83,7 +90,22 @@ fn again(seed: u64, options: &Options) -> String {
     if options.steps != defaults.steps {
         command.push_str(&format!(" --steps {}", options.steps));
     }
+    if let Some(classes) = &options.classes {
+        let names: Vec<String> = classes.iter().map(ToString::to_string).collect();
+        let list = match names.is_empty() {
+            true => "none".to_owned(),
+            false => names.join(","),
+        };
+        command.push_str(&format!(" --classes {list}"));
+    }
     command
+}
+
+fn classes(list: &str) -> Result<Vec<FaultClass>, String> {
+    match list {
+        "none" => Ok(Vec::new()),
+        list => list.split(',').map(str::parse).collect(),
+    }
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
@@ -109,6 +131,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
             "--nodes" => args.options.nodes = usize::try_from(number()?).unwrap_or(0),
             "--steps" => args.options.steps = u32::try_from(number()?).unwrap_or(u32::MAX),
             "--trace" => args.options.trace = true,
+            "--classes" => {
+                let list = words.next().ok_or("--classes needs a list")?;
+                args.options.classes = Some(classes(&list)?);
+            }
             other => return Err(format!("unknown option {other}")),
         }
     }

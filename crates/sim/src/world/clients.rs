@@ -1,7 +1,7 @@
 //! Users and administrators: what the cluster is, what they submit and do to their jobs, which answers reached them,
 //! and, after the faults, what they do so that everything can end.
 
-use super::{Happening, Outcome, World, accounting, trace};
+use super::{Happening, Outcome, World, accounting, attackers, trace};
 use crate::agent::Run;
 use crate::invariants;
 use crate::outlets::{RequestId, lock};
@@ -68,6 +68,15 @@ struct Request {
     command: UserCommand,
     submission: Option<Submission>,
     stage: Stage,
+    /// When it came to the controller, milliseconds.
+    at: u64,
+}
+
+/// A request that got no answer.
+pub(crate) struct Lost {
+    uid: u32,
+    command: UserCommand,
+    is_submission: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -282,9 +291,24 @@ impl Clients {
     }
 
     /// The controller died: what it had not answered never will be.
-    pub(crate) fn lose_requests(&mut self) {
-        self.requests
-            .retain(|_, request| request.stage == Stage::Sent);
+    pub(crate) fn lose_requests(&mut self) -> Vec<Lost> {
+        let is_lost = |_: &RequestId, request: &mut Request| request.stage == Stage::AtWriter;
+        let lost = self.requests.extract_if(.., is_lost);
+        lost.map(|(_, request)| Lost {
+            uid: request.identity.uid,
+            command: request.command,
+            is_submission: request.submission.is_some(),
+        })
+        .collect()
+    }
+
+    /// The request that the controller has had for longest, and since when.
+    pub(crate) fn oldest_at_writer(&self) -> Option<(RequestId, u64)> {
+        let there = self.requests.iter();
+        let there = there.filter(|(_, request)| request.stage == Stage::AtWriter);
+        there
+            .map(|(id, request)| (*id, request.at))
+            .min_by_key(|(_, at)| *at)
     }
 
     fn some_job(&self, random: &mut Random) -> Option<JobId> {
@@ -523,7 +547,7 @@ impl World {
             nice: i32::try_from(random.small(0, 200)).unwrap_or(0),
             requeue: random.one_in(3).then(|| random.one_in(2)),
             kill_on_invalid_dep: random.one_in(4).then(|| random.one_in(2)),
-            begin: begin_in.map(|ms| self.clock().plus_ms(ms)),
+            begin: begin_in.map(|ms| self.wall().plus_ms(ms)),
             no_kill: self.random.one_in(10),
             reservation,
             ..JobSpec::default()
@@ -589,28 +613,67 @@ impl World {
                 self,
                 "request {id}: {} submits {}", identity.user, submission.name
             ),
-            None => trace!(self, "request {id}: {} {command:?}", identity.user),
+            None => trace!(
+                self,
+                "request {id}: {} {}",
+                identity.user,
+                attackers::brief(&command)
+            ),
         }
         let request = Request {
             identity,
             command,
             submission,
             stage: Stage::Sent,
+            at: 0,
         };
         self.clients.requests.insert(id, request);
         let delay = self.latency();
         self.later(delay, Happening::Request { id });
     }
 
-    pub(crate) fn request_arrives(&mut self, id: RequestId) {
-        let Some(controller) = &self.controller else {
-            self.clients.requests.remove(&id);
+    /// The controller was gone before it answered: whoever asked for something asks once more.
+    pub(crate) fn retry(&mut self, lost: Lost) {
+        if self.healing_since.is_some() {
+            return;
+        }
+        let Lost {
+            uid,
+            mut command,
+            is_submission,
+        } = lost;
+        if !is_submission {
+            return self.ask(uid, command, None);
+        }
+        // It may have been accepted all the same: another job, under another name.
+        let UserCommand::Submit { spec, .. } = &mut command else {
             return;
         };
-        let Some(request) = self.clients.requests.get_mut(&id) else {
-            return;
+        spec.name = self.clients.next_name();
+        let submission = Submission::of(spec, uid);
+        self.clients.remember(submission.clone());
+        self.ask(uid, command, Some(submission));
+    }
+
+    pub(crate) fn request_arrives(&mut self, id: RequestId) -> Outcome {
+        if self.controller.is_none() {
+            self.clients.requests.remove(&id);
+            return Ok(());
+        }
+        let Some(request) = self.clients.requests.get(&id) else {
+            return Ok(());
+        };
+        if attackers::attacks(request.identity.uid) {
+            let (identity, command) = (request.identity.clone(), request.command.clone());
+            self.judge(&identity, &command)?;
+        }
+        let (Some(controller), Some(request)) =
+            (&self.controller, self.clients.requests.get_mut(&id))
+        else {
+            return Ok(());
         };
         request.stage = Stage::AtWriter;
+        request.at = self.now;
         let (reply, answer) = oneshot::channel();
         lock(&controller.watch).outlets.replies.insert(id, answer);
         let identity = request.identity.clone();
@@ -620,12 +683,18 @@ impl World {
             command,
             reply: reply.into(),
         });
+        Ok(())
     }
 
     /// An answer reached its client: what it says holds from now on.
     pub(crate) fn answer_arrives(&mut self, id: RequestId, reply: &Reply) -> Outcome {
-        let submission = self.clients.requests.remove(&id).and_then(|r| r.submission);
-        match (reply, submission) {
+        let request = self.clients.requests.remove(&id);
+        if (request.as_ref()).is_some_and(|r| attackers::attacks(r.identity.uid)) {
+            self.attack_is_answered(reply);
+            return Ok(());
+        }
+        invariants::invariant_refusals_have_a_reason(self, reply)?;
+        match (reply, request.and_then(|r| r.submission)) {
             (Reply::Submitted { id: job, .. }, Some(submission)) => {
                 trace!(self, "request {id} is answered: job {job}");
                 self.acknowledge(*job, submission)
@@ -688,6 +757,9 @@ impl World {
                 component: None,
             };
             match job.state {
+                _ if attackers::attacks(job.spec.owner.uid) => {
+                    commands.push(cancel(vec![target]));
+                }
                 JobState::Pending if job.reason == Reason::DependencyNeverSatisfied => {
                     commands.push(cancel(vec![target]));
                 }

@@ -1,6 +1,7 @@
 //! What breaks, and when it is repaired.
 
 use super::{Happening, Outcome, World, trace};
+use crate::world::threads::Thread;
 use muster_journal::Crash;
 use std::io::ErrorKind;
 
@@ -14,6 +15,22 @@ pub(crate) struct Faults {
     /// Messages take long until then.
     pub(crate) slow_until: u64,
     disk_is_full: bool,
+    /// Operations of the storage fail.
+    pub(crate) storage_fails: bool,
+    /// One operation was made to fail, or will be.
+    pub(crate) operation_fails: bool,
+    /// Syncs are slow until then.
+    pub(crate) slow_syncs_until: u64,
+    /// A sync is under way.
+    pub(crate) busy: bool,
+    /// A turn waits for space on the disk.
+    pub(crate) blocked: bool,
+    /// Where the writer panics next.
+    pub(crate) panic: Option<Thread>,
+    /// A thread has ended and nobody has noticed.
+    pub(crate) zombie: bool,
+    /// Since when nothing has kept the controller from its work, milliseconds.
+    pub(crate) able_since: u64,
 }
 
 /// Where in a turn the controller dies.
@@ -53,12 +70,19 @@ impl CrashPoint {
 pub(crate) enum Repair {
     /// There is space on the disk again.
     Disk,
+    /// The storage does what it is told again.
+    Storage,
 }
 
 impl Faults {
     /// Whether a start of the controller may fail.
     pub(crate) fn disk_is_broken(&self) -> bool {
-        self.disk_is_full
+        self.storage_may_fail()
+    }
+
+    /// Whether the disk is full or broken.
+    pub(crate) fn storage_may_fail(&self) -> bool {
+        self.disk_is_full || self.storage_fails
     }
 }
 
@@ -93,6 +117,7 @@ impl World {
                 let operation = self.random.between(1, 3);
                 trace!(self, "FAULT operation {operation} of the disk fails");
                 self.storage.fail_at(operation, ErrorKind::Other);
+                self.faults.operation_fails = true;
             }
             8 | 9 => {
                 trace!(self, "FAULT a connection breaks");
@@ -160,11 +185,17 @@ impl World {
     }
 
     pub(crate) fn repair(&mut self, repair: Repair) {
+        self.faults.able_since = self.now;
         match repair {
             Repair::Disk => {
                 trace!(self, "the disk has room again");
                 self.storage.set_capacity(None);
                 self.faults.disk_is_full = false;
+            }
+            Repair::Storage => {
+                trace!(self, "the storage works again");
+                self.storage.fail_while(None);
+                self.faults.storage_fails = false;
             }
         }
     }
@@ -173,9 +204,18 @@ impl World {
     pub(crate) fn end_faults(&mut self) {
         trace!(self, "the faults are over");
         self.repair(Repair::Disk);
-        self.faults = Faults::default();
+        self.repair(Repair::Storage);
+        self.faults = Faults {
+            busy: self.faults.busy,
+            blocked: self.faults.blocked,
+            zombie: self.faults.zombie,
+            operation_fails: self.faults.operation_fails,
+            able_since: self.now,
+            ..Faults::default()
+        };
         for agent in &mut self.agents {
             agent.cut_off_until = 0;
+            agent.failing = None;
         }
     }
 }

@@ -40,6 +40,20 @@ impl World {
         self.random.below(slow)
     }
 
+    /// A connection that was just made.
+    pub(crate) fn new_connection(&self, node: usize) -> Connection {
+        Connection {
+            node,
+            cut: false,
+            ctld_open: true,
+            idx: None,
+            accepted_ms: 0,
+            early: Vec::new(),
+            last_up: self.now,
+            last_down: self.now,
+        }
+    }
+
     /// The agent dials.
     pub(crate) fn connect(&mut self, node: usize) {
         let agent = &self.agents[node];
@@ -62,16 +76,8 @@ impl World {
         agent.conn = Some(conn);
         agent.welcomed = false;
         let delay = self.latency();
-        let connection = Connection {
-            node,
-            cut: false,
-            ctld_open: true,
-            idx: None,
-            accepted_ms: 0,
-            early: Vec::new(),
-            last_up: self.now + delay,
-            last_down: self.now,
-        };
+        let mut connection = self.new_connection(node);
+        connection.last_up += delay;
         self.connections.insert(conn, connection);
         self.later(delay, Happening::Hello { conn, hello });
     }

@@ -108,7 +108,8 @@ impl World {
         let name = self.agents[node].name.clone();
         let plan = crate::world::clients::script_of(&grant.spec.name, run);
         let leads = grant.position == 0;
-        if plan.fails_to_launch && leads {
+        let cause = self.failure_of(node);
+        if cause.is_some() || plan.fails_to_launch && leads {
             trace!(self, "{name}: {}/{} cannot be launched", run.0, run.1.0);
             let local = Local {
                 alive: false,
@@ -116,8 +117,8 @@ impl World {
             };
             self.agents[node].runs.insert(run, local);
             let report = Report::LaunchFailed {
-                error: "no such directory".to_owned(),
-                node_fault: plan.node_fault,
+                error: cause.unwrap_or("no such directory").to_owned(),
+                node_fault: cause.is_some() || plan.node_fault,
                 prolog: false,
             };
             self.report(node, run, report);

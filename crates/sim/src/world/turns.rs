@@ -1,10 +1,12 @@
 //! The controller's turns: what goes in, what comes out, and the crashes in between.
 
 use super::{Happening, Outcome, World, trace};
+use crate::classes::FaultClass;
 use crate::controller::Controller;
-use crate::outlets::{Outputs, collect, name_of};
+use crate::outlets::{Came, Outputs, PLANNED, collect, lock, name_of};
 use crate::world::faults::CrashPoint;
-use crate::{Violation, invariants};
+use crate::world::threads::Thread;
+use crate::{Plant, Violation, invariants};
 use muster_core::command::KeptPartitions;
 use muster_core::event::Event;
 use muster_ctld::mail::{ToLink, ToWriter};
@@ -19,6 +21,14 @@ use std::sync::atomic::Ordering::Relaxed;
 const IDLE_MS: u64 = 5_000;
 /// Turns at one moment that take no message and make no event: more is a spin.
 const IDLE_TURNS_MAX: u32 = 50;
+
+/// A turn whose events are in the journal.
+pub(crate) struct Committed {
+    outputs: Outputs,
+    after: After,
+    crash: Option<CrashPoint>,
+    is_durable: bool,
+}
 
 /// A snapshot of the state on its way to the disk.
 pub(crate) enum Snapshot {
@@ -66,15 +76,20 @@ impl World {
             "controller life {} starts at event {position}, {jobs} jobs", self.life
         );
         self.controller = Some(controller);
+        self.start_clock();
+        self.faults.able_since = self.now;
+        self.faults.operation_fails = false;
         let doubt = std::mem::take(&mut self.doubt);
         self.ledger.accounted = self.accounted;
         if position == self.ledger.position + doubt.len() as Position {
             // The batch that was being written is there: then all of it is.
             for (position, event) in (self.ledger.position + 1..).zip(&doubt) {
                 trace!(self, "  event {position} {} (was in doubt)", brief(event));
-                self.ledger.take(self.now, position, event)?;
+                let times = (self.now, self.decided_ms);
+                self.ledger.take(times, position, event)?;
             }
         }
+        self.ledger.limit_ends.clear();
         self.snapshot = None;
         invariants::invariant_no_acknowledged_job_is_lost(self)?;
         invariants::invariant_recovery_keeps_history(self)?;
@@ -116,7 +131,14 @@ impl World {
             return Ok(());
         }
         self.turn_at = None;
-        let clock = self.clock();
+        if self.faults.busy || self.faults.zombie {
+            return Ok(());
+        }
+        self.follow_clock();
+        let clock = match self.planted(Plant::WallClock) {
+            true => self.wall(),
+            false => self.clock(),
+        };
         let Some(controller) = &mut self.controller else {
             return Ok(());
         };
@@ -132,16 +154,62 @@ impl World {
         if let Some(CrashPoint::InAppend { operation, .. }) = crash {
             self.storage.halt_at(operation);
         }
+        // A turn that waits for space on the disk was decided before.
+        if !self.faults.blocked {
+            self.decided_ms = self.now;
+        }
+        lock(&controller.watch).panics = self.faults.panic.take();
         let writer = &mut controller.writer;
         let after = catch_unwind(AssertUnwindSafe(|| {
             writer.turn(messages.into_iter(), clock)
-        }))
-        .map_err(|cause| Violation::new("invariant_nothing_panics", panic_text(&*cause)))?;
+        }));
         let came = collect(&controller.watch);
+        let panics = lock(&controller.watch).panics.take();
+        let after = match after {
+            Ok(after) => after,
+            Err(cause) if panic_text(&*cause) == PLANNED => {
+                self.faults.crash = crash;
+                return self.panicked(came);
+            }
+            Err(cause) => {
+                return Err(Violation::new(
+                    "invariant_nothing_panics",
+                    panic_text(&*cause),
+                ));
+            }
+        };
+        self.faults.panic = panics;
+        self.faults.blocked = after == After::Full;
         let idle = count == 0 && came.durable.is_empty();
         controller.idle_turns = if idle { controller.idle_turns + 1 } else { 0 };
-        let spins = controller.idle_turns;
-        controller.follow(&came.outputs.replica);
+        if controller.idle_turns > IDLE_TURNS_MAX {
+            return Err(Violation::new(
+                "invariant_the_writer_sleeps",
+                format!("{} turns at one moment did nothing", controller.idle_turns),
+            ));
+        }
+        let is_durable = !came.durable.is_empty();
+        let outputs = self.take_durable(came)?;
+        let turn = Committed {
+            outputs,
+            after,
+            crash,
+            is_durable,
+        };
+        match self.sync_time() {
+            time if time > 0 && is_durable => {
+                trace!(self, "  the sync takes {time} ms");
+                self.faults.busy = true;
+                let turn = Box::new(turn);
+                self.later(time, Happening::Synced { life, turn });
+                Ok(())
+            }
+            _ => self.committed(turn),
+        }
+    }
+
+    /// What became durable goes into history; the rest has yet to leave.
+    fn take_durable(&mut self, came: Came) -> Result<Outputs, Violation> {
         if let Some(what) = came.early {
             return Err(Violation::new(
                 "invariant_nothing_leaves_before_it_is_durable",
@@ -151,25 +219,57 @@ impl World {
         if let Some(what) = came.unreadable {
             return Err(Violation::new("invariant_events_can_be_read_back", what));
         }
-        let (durable, mut outputs) = (came.durable, came.outputs);
         self.doubt = came.doubt;
-        for (position, event) in &durable {
+        for (position, event) in &came.durable {
             trace!(self, "  event {position} {}", brief(event));
             self.ledger.accounted = self.accounted;
-            self.ledger.take(self.now, *position, event)?;
+            let times = (self.now, self.decided_ms);
+            self.ledger.take(times, *position, event)?;
         }
-        if !durable.is_empty() && after != After::Full {
+        let ends = std::mem::take(&mut self.ledger.limit_ends);
+        ends.iter()
+            .try_for_each(|end| self.invariant_limits_are_not_early(end))?;
+        Ok(came.outputs)
+    }
+
+    /// The writer's thread panicked in a turn, as it was meant to.
+    fn panicked(&mut self, came: Came) -> Outcome {
+        let thread = match came.durable.is_empty() {
+            true => Thread::WriterBeforeCommit,
+            false => Thread::WriterAfterCommit,
+        };
+        self.take_durable(came)?;
+        self.writer_panicked(thread);
+        Ok(())
+    }
+
+    /// A sync that took its time is over.
+    pub(crate) fn synced(&mut self, life: u64, turn: Committed) -> Outcome {
+        if life != self.life || self.controller.is_none() {
+            return Ok(());
+        }
+        self.faults.busy = false;
+        self.faults.able_since = self.now;
+        self.committed(turn)
+    }
+
+    /// The turn is durable: all may know.
+    fn committed(&mut self, turn: Committed) -> Outcome {
+        let Committed {
+            mut outputs,
+            after,
+            crash,
+            is_durable,
+        } = turn;
+        if let Some(controller) = &mut self.controller {
+            controller.follow(&outputs.replica);
+        }
+        if is_durable && after != After::Full {
             invariants::after_events(self)?;
-        }
-        if spins > IDLE_TURNS_MAX {
-            return Err(Violation::new(
-                "invariant_the_writer_sleeps",
-                format!("{spins} turns at one moment did nothing"),
-            ));
         }
         match crash {
             None => {}
-            Some(point) if after != After::Stop && durable.is_empty() => {
+            Some(point) if after != After::Stop && !is_durable => {
                 self.faults.crash = Some(point);
             }
             Some(point) => {
@@ -179,17 +279,20 @@ impl World {
             }
         }
         self.send_out(outputs)?;
-        self.next_turn(after);
-        Ok(())
+        self.next_turn(after)
     }
 
-    fn next_turn(&mut self, after: After) {
-        let clock = self.clock();
+    fn next_turn(&mut self, after: After) -> Outcome {
+        let clock = match self.planted(Plant::WallClock) {
+            true => self.wall(),
+            false => self.clock(),
+        };
         let Some(controller) = &mut self.controller else {
-            return;
+            return Ok(());
         };
         if after != After::Stop && !controller.inbox.is_empty() {
-            return self.turn_in(1);
+            self.turn_in(1);
+            return Ok(());
         }
         match after {
             After::Again => self.turn_in(1),
@@ -198,8 +301,14 @@ impl World {
                 self.turn_in(200);
             }
             After::Stop => {
+                if !self.faults.storage_may_fail() && !self.faults.operation_fails {
+                    return Err(Violation::new(
+                        "invariant_only_storage_stops_the_controller",
+                        "the controller stops, and its storage works",
+                    ));
+                }
                 trace!(self, "controller stops: its journal failed");
-                self.die(Crash::Process);
+                self.thread_ends();
             }
             After::Sleep => {
                 let wait = controller.writer.next_tick(clock).as_millis();
@@ -212,6 +321,7 @@ impl World {
                 self.turn_in(wait.min(IDLE_MS));
             }
         }
+        Ok(())
     }
 
     /// What had left the process when it died: of each channel a beginning.
@@ -243,7 +353,20 @@ impl World {
         self.snapshot = None;
         self.turn_at = None;
         self.storage = survived;
-        self.clients.lose_requests();
+        self.faults.busy = false;
+        self.faults.blocked = false;
+        self.faults.panic = None;
+        self.steady = None;
+        if crash != Crash::Process {
+            self.clocks_are_lost();
+        }
+        for lost in self.clients.lose_requests() {
+            let delay = self.chaos.between(100, 20_000);
+            if self.has(FaultClass::DyingThreads) {
+                let lost = Box::new(lost);
+                self.later(delay, Happening::Retry { lost });
+            }
+        }
         let conns: Vec<_> = self.connections.keys().copied().collect();
         for conn in conns {
             self.controller_end_is_gone(conn);
@@ -284,6 +407,9 @@ impl World {
     /// Accounting follows the replica, slowly or not at all.
     pub(crate) fn accounting_goes_on(&mut self) -> Outcome {
         invariants::invariant_running_jobs_are_known_to_their_nodes(self)?;
+        invariants::invariant_memory_is_bounded(self)?;
+        self.invariant_requests_are_answered()?;
+        self.invariant_limits_are_enforced()?;
         let random = &mut self.random;
         if self.now >= self.faults.accounting_stalls_until
             && let Some(controller) = &self.controller

@@ -87,7 +87,7 @@ impl World {
         let by_core = random.one_in(3);
         let ask = ReservationAsk {
             name: Some(name),
-            start: Some(self.clock().plus_s(u64::from(self.random.small(0, 90)))),
+            start: Some(self.wall().plus_s(u64::from(self.random.small(0, 90)))),
             duration: Some(TimeLimit::Minutes(self.random.small(1, 6))),
             core_counts: match by_core {
                 true => vec![1; nodes.len()],

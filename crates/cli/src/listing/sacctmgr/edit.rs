@@ -60,12 +60,15 @@ pub(super) fn run(words: &[String], immediate: bool, quiet: bool) -> Option<Resu
     Some(edit(verb, &words[1..], immediate, quiet))
 }
 
-fn error(text: impl std::fmt::Display) -> Failure {
+pub(super) fn error(text: impl std::fmt::Display) -> Failure {
     Failure::new(format!("sacctmgr: error: {text}"))
 }
 
 fn edit(verb: Verb, words: &[String], immediate: bool, quiet: bool) -> Result<(), Failure> {
     let what = words.first().map_or("", String::as_str);
+    if what.len() > 1 && begins("coordinator", what) && verb != Verb::Modify {
+        return super::coordinator::edit(verb, &words[1..], immediate, quiet);
+    }
     let entity = match what.strip_suffix('s').unwrap_or(what) {
         "qo" | "qos" => Entity::Qos,
         word if begins("account", word) => Entity::Account,
@@ -76,7 +79,7 @@ fn edit(verb: Verb, words: &[String], immediate: bool, quiet: bool) -> Result<()
         }
         _ => {
             return Err(error(format!(
-                "'{what}' cannot be edited here: accounts, users and QOS can"
+                "'{what}' cannot be edited here: accounts, coordinators, users and QOS can"
             )));
         }
     };
@@ -304,7 +307,7 @@ fn take_limit(
     Ok(true)
 }
 
-fn list(text: &str) -> Vec<String> {
+pub(super) fn list(text: &str) -> Vec<String> {
     let words = text.split(',').filter(|w| !w.is_empty());
     words.map(str::to_owned).collect()
 }

@@ -96,6 +96,9 @@ fn written(cluster: &str, all: &Accounts) -> String {
             if !user.default_wckey.is_empty() {
                 let _ = write!(out, ":DefaultWCKey='{}'", user.default_wckey);
             }
+            if !user.coordinates.is_empty() {
+                let _ = write!(out, ":Coordinator='{}'", user.coordinates.join(","));
+            }
             if !user.wckeys.is_empty() {
                 let _ = write!(out, ":WCKeys='{}'", user.wckeys.join(","));
             }
@@ -113,6 +116,12 @@ fn written(cluster: &str, all: &Accounts) -> String {
         waiting.extend(below.iter().rev().map(|account| account.name.clone()));
     }
     out
+}
+
+/// Whether it is the option that names the accounts that a user coordinates.
+fn is_coordinator(option: &str) -> bool {
+    let key = option.split_once('=').map_or("", |(key, _)| key);
+    key.len() > 1 && super::begins("coordinators", key)
 }
 
 fn terms_text(out: &mut String, terms: &Terms) {
@@ -290,6 +299,7 @@ pub(super) fn load(words: &[String], immediate: bool) -> Result<(), Failure> {
         known = Accounts::default();
     }
     let (mut parent, mut done) = (ROOT.to_owned(), 0);
+    let mut coordinators = Vec::new();
     for (number, entry) in &entries {
         let at = |failure: Failure| error(format!("{path}, line {number}: {failure}"));
         match entry.title.as_str() {
@@ -313,7 +323,10 @@ pub(super) fn load(words: &[String], immediate: bool) -> Result<(), Failure> {
                     .users
                     .get(&entry.name)
                     .is_some_and(|u| u.accounts.contains_key(&parent));
-                let words = with(entry, [format!("account={parent}")]);
+                let mut words = with(entry, [format!("account={parent}")]);
+                let accounts = words.extract_if(.., |word| is_coordinator(word));
+                // All accounts are there at the end.
+                coordinators.extend(accounts.map(|list| (*number, entry.name.clone(), list)));
                 done += edit::send(&mut client, verb(has), Entity::User, &words).map_err(at)?;
             }
             other => {
@@ -322,6 +335,11 @@ pub(super) fn load(words: &[String], immediate: bool) -> Result<(), Failure> {
                 )));
             }
         }
+    }
+    for (number, user, list) in coordinators {
+        let at = |failure: Failure| error(format!("{path}, line {number}: {failure}"));
+        let (_, accounts) = list.split_once('=').unwrap_or_default();
+        done += super::coordinator::add(&mut client, &user, accounts).map_err(at)?;
     }
     match done {
         0 => print(" Nothing new added.\n"),
@@ -413,6 +431,7 @@ mod tests {
             name: "u".into(),
             default_account: "test".into(),
             admin_level: "Operator".into(),
+            coordinates: vec!["test".into()],
             accounts: [("test".to_owned(), Terms::default())].into(),
             wckeys: vec!["k".into(), "l".into()],
             default_wckey: "k".into(),
@@ -426,7 +445,7 @@ mod tests {
              Parent - 'cs'\n\
              Account - 'test':Description='test people':Organization='lc':Fairshare=1\n\
              Parent - 'test'\n\
-             User - 'u':DefaultAccount='test':AdminLevel='Operator':DefaultWCKey='k':WCKeys='k,l':Fairshare=1\n"
+             User - 'u':DefaultAccount='test':AdminLevel='Operator':DefaultWCKey='k':Coordinator='test':WCKeys='k,l':Fairshare=1\n"
         );
     }
 

@@ -2,12 +2,14 @@
 
 use super::Row;
 use muster_core::accounts::{Accounts, NORMAL, Qos, ROOT};
+use muster_core::rights::coordinates;
 
 pub(super) fn accounts(all: &Accounts, associations: bool) -> Vec<Row> {
     let root = Row {
         account: ROOT.to_owned(),
         description: "default root account".to_owned(),
         organization: ROOT.to_owned(),
+        coordinators: coordinators(all, ROOT),
         ..Row::default()
     };
     let mut rows: Vec<Row> = all
@@ -18,6 +20,7 @@ pub(super) fn accounts(all: &Accounts, associations: bool) -> Vec<Row> {
             parent: account.parent.clone(),
             description: account.description.clone(),
             organization: account.organization.clone(),
+            coordinators: coordinators(all, &account.name),
             terms: account.terms.clone(),
             ..Row::default()
         })
@@ -27,6 +30,7 @@ pub(super) fn accounts(all: &Accounts, associations: bool) -> Vec<Row> {
             rows.extend(user.accounts.iter().map(|(account, terms)| Row {
                 account: account.clone(),
                 user: user.name.clone(),
+                coordinators: coordinators(all, account),
                 terms: terms.clone(),
                 ..Row::default()
             }));
@@ -35,6 +39,25 @@ pub(super) fn accounts(all: &Accounts, associations: bool) -> Vec<Row> {
     rows.push(root);
     rows.sort_by(|a, b| (&a.account, &a.user).cmp(&(&b.account, &b.user)));
     rows
+}
+
+/// Those who coordinate an account, of itself or by one above.
+fn coordinators(all: &Accounts, account: &str) -> String {
+    let users = all.users.keys().map(String::as_str);
+    let own = users.filter(|user| coordinates(all, user, account));
+    own.collect::<Vec<_>>().join(",")
+}
+
+/// The accounts that a user coordinates, with those under them.
+pub(super) fn coordinated(all: &Accounts, user: &str) -> String {
+    if (all.users.get(user)).is_none_or(|user| user.coordinates.is_empty()) {
+        return String::new();
+    }
+    let mut names: Vec<&str> = all.accounts.keys().map(String::as_str).collect();
+    names.push(ROOT);
+    names.sort_unstable();
+    names.retain(|account| coordinates(all, user, account));
+    names.join(",")
 }
 
 pub(super) fn qos(all: &Accounts) -> Vec<Row> {

@@ -8,7 +8,9 @@ use crate::listing::table::{Cell, Column, Table};
 use crate::listing::{Failure, query};
 use muster_core::accounts::{Accounts, ROOT};
 use muster_core::ids::JobId;
+use muster_core::refusal::RefusalCode;
 use muster_core::reservation::Reservation;
+use muster_core::rights::privacy::PrivateData;
 use muster_core::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctQuery, NodeEvent, NodeEventQuery};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +28,8 @@ pub(super) struct Facts {
     /// Name, CPUs and MiB of each node.
     pub(super) nodes: Vec<(String, u32, u64)>,
     pub(super) outages: Vec<NodeEvent>,
+    /// Nothing of it was withheld because of `PrivateData`.
+    pub(super) whole: bool,
 }
 
 impl Facts {
@@ -39,14 +43,19 @@ impl Facts {
         query::cluster(client, &mut ctx)?;
         let reservations = query::reservations(client)?;
         let accounts = query::accounts(client)?;
-        let outages = query::node_events(
-            client,
-            NodeEventQuery {
-                nodes: Vec::new(),
-                start: Some(period.start),
-                end: Some(period.end),
-            },
-        )?;
+        let asked = NodeEventQuery {
+            nodes: Vec::new(),
+            start: Some(period.start),
+            end: Some(period.end),
+        };
+        let (outages, events) = match query::node_events(client, asked) {
+            Ok(outages) => (outages, true),
+            // Only the cluster's use as a whole depends on them.
+            Err(ConnectError::Refused(r)) if r.code == RefusalCode::AccessDenied => {
+                (Vec::new(), false)
+            }
+            Err(e) => return Err(e),
+        };
         let asked = AcctQuery {
             jobs: wish.jobs.iter().map(|id| (JobId(*id), None)).collect(),
             nodes: wish.nodes.clone(),
@@ -56,9 +65,10 @@ impl Facts {
             end: Some(period.end),
             duplicates: true,
             allocations_only: true,
+            usage: true,
             ..AcctQuery::default()
         };
-        let (jobs, now) = query::accounting(client, asked)?;
+        let (jobs, now, withheld) = query::accounting(client, asked)?;
         let nodes = ctx.nodes.iter().map(|node| {
             let config = &node.config;
             (config.name.clone(), config.cpus, config.memory_mib)
@@ -73,6 +83,7 @@ impl Facts {
             reserved_cpus: reservations.cpus,
             nodes: nodes.collect(),
             outages,
+            whole: events && !withheld && !ctx.withheld.has(PrivateData::NODES),
         })
     }
 
@@ -265,6 +276,10 @@ pub(super) fn make(
     settings: &Settings,
 ) -> Result<Table, Failure> {
     match (kind, report) {
+        ("cluster", "Utilization") if !facts.whole => {
+            let refusal = RefusalCode::AccessDenied.text();
+            return Err(Failure::new(format!("sreport: error: {refusal}")));
+        }
         ("cluster", "Utilization") => utilization(facts, wish, settings),
         ("cluster", "AccountUtilizationByUser") => by_account(facts, wish, settings),
         ("cluster", "UserUtilizationByAccount") => by_user(facts, wish, settings, None),

@@ -4,6 +4,7 @@ use super::*;
 use crate::answer;
 use muster_core::config::PartitionConfig;
 use muster_core::job::JobState;
+use muster_core::rights::privacy::JobScope;
 use muster_core::shared_spec::SpecTable;
 use muster_core::spec::{JobSpec, Owner};
 use muster_core::time::{TimeLimit, Timestamp};
@@ -116,18 +117,31 @@ fn state() -> State {
 
 /// What a client reads.
 fn listed(state: &State, rows: Option<&Rows>, filter: &JobFilter) -> Vec<Job> {
+    listed_in(state, rows, (filter, &JobScope::All)).0
+}
+
+/// What someone reads who may see some of the jobs, and which numbers name nothing.
+fn listed_in(
+    state: &State,
+    rows: Option<&Rows>,
+    asked: (&JobFilter, &JobScope),
+) -> (Vec<Job>, Vec<JobId>) {
+    let mut unknown = Vec::new();
     let (mut specs, mut jobs) = (SpecTable::default(), Vec::new());
     answer::jobs(
         state,
         rows,
-        filter,
+        asked,
         None,
         &mut |bytes| match frame::decode_answer(&bytes[4..], &mut specs).unwrap() {
-            Response::Jobs(part) => jobs.extend(part.jobs.into_jobs()),
+            Response::Jobs(part) => {
+                jobs.extend(part.jobs.into_jobs());
+                unknown.extend(part.unknown);
+            }
             other => panic!("{other:?}"),
         },
     );
-    jobs
+    (jobs, unknown)
 }
 
 fn filters() -> [JobFilter; 5] {
@@ -175,6 +189,53 @@ proptest! {
             let used: std::collections::BTreeSet<u32> = rows.iter().map(|row| row.form).filter(|form| *form != NONE).collect();
             prop_assert_eq!(used.len(), rows.forms.iter().flatten().count());
             prop_assert_eq!(used.len(), rows.by_spec.values().map(Vec::len).sum::<usize>());
+        }
+    }
+}
+
+/// `PrivateData=jobs`: whatever is asked for, and whether or not there are rows.
+#[test]
+fn jobs_that_may_not_be_seen_are_not_there() {
+    let (mut state, specs, mut rows) = (state(), specs(), Rows::default());
+    for id in 1..400 {
+        make(
+            &mut state,
+            &specs,
+            id,
+            &Change::Submit(usize::try_from(id % 3).unwrap()),
+        );
+        if id.is_multiple_of(7) {
+            make(&mut state, &specs, id, &Change::Start);
+        }
+    }
+    rows.follow(&mut state);
+    let of = |uid, accounts: &[&str]| JobScope::Of {
+        uid,
+        accounts: accounts.iter().map(|a| (*a).to_owned()).collect(),
+    };
+    let named = JobFilter {
+        ids: (1..500).map(JobId).collect(),
+        ..JobFilter::default()
+    };
+    let asked = filters().into_iter().chain([JobFilter::default(), named]);
+    for filter in asked {
+        let all = listed(&state, None, &filter);
+        for scope in [of(1, &[]), of(9, &[]), of(1, &["elsewhere"]), JobScope::All] {
+            let wanted: Vec<Job> = all.iter().filter(|job| scope.has(job)).cloned().collect();
+            let with_rows = Some(&rows).filter(|_| filter.active);
+            for rows in [with_rows, None] {
+                let (jobs, unknown) = listed_in(&state, rows, (&filter, &scope));
+                assert_eq!(jobs, wanted, "{filter:?} {scope:?}");
+                let hidden = filter
+                    .ids
+                    .iter()
+                    .filter(|id| state.jobs.get(id).is_none_or(|job| !scope.has(job)));
+                let none_asked = filter.ids.is_empty();
+                assert!(
+                    none_asked || unknown.iter().eq(hidden),
+                    "{filter:?} {scope:?}"
+                );
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use muster_proto::frame;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::net::UnixListener;
@@ -115,7 +116,7 @@ impl Waiting {
 }
 
 impl Door {
-    fn open(agent: &Agent, run: Run, uid: u32, first: u32) -> io::Result<Door> {
+    fn open(agent: &Agent, run: Run, uid: u32, numbers: Range<u32>) -> io::Result<Door> {
         let path = job_door(&agent.options.spool_dir, run.0);
         let waiting = Arc::new(Waiting::new(&path, uid)?);
         let line = sys::watch(waiting.line.0.try_clone()?, Interest::READABLE)?;
@@ -124,7 +125,7 @@ impl Door {
         Ok(Door {
             path,
             waiting,
-            dispenser: Dispenser::new(first)?,
+            dispenser: Dispenser::new(numbers)?,
             turning_away,
         })
     }
@@ -215,8 +216,8 @@ impl Agent {
         }
     }
 
-    /// The number of a job's next step, where numbers are given out at a door.
-    pub(in crate::agent) fn number_at_door(&mut self, run: Run) -> Option<u32> {
+    /// The number of a job's next step, where numbers are given out at a door; none inside if all are used.
+    pub(in crate::agent) fn number_at_door(&mut self, run: Run) -> Option<Option<u32>> {
         Some(self.daemons.doors.get_mut(&run)?.dispenser.take())
     }
 
@@ -237,8 +238,8 @@ impl Agent {
 
     fn door(&mut self, run: Run, uid: u32) -> io::Result<&Door> {
         if !self.daemons.doors.contains_key(&run) {
-            let first = self.steps.unused_number(run.0);
-            let door = Door::open(self, run, uid, first)?;
+            let numbers = self.steps.unused_number(run.0)..self.max_step_count();
+            let door = Door::open(self, run, uid, numbers)?;
             self.daemons.doors.insert(run, door);
         }
         let door = self.daemons.doors.get(&run);

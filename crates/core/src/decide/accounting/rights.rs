@@ -1,0 +1,244 @@
+//! Who may make which edit of accounting. An operator may make all but those of QOS and of admin levels; a coordinator
+//! adds accounts and users below the accounts that are his and sets what they may use, within what these accounts may;
+//! a user chooses its own defaults. What a coordinator may not do to one of the entities named is refused for all.
+
+use super::user;
+use crate::account_limits::Limits;
+use crate::accounts::{ROOT, User};
+use crate::command::{AccountsAsk, AccountsEdit, Identity, TermsAsk};
+use crate::refusal::{Refusal, RefusalCode};
+use crate::rights::{self, Request};
+use crate::state::State;
+
+/// Refuses those who may not make the edit.
+pub(super) fn check(
+    state: &State,
+    identity: &Identity,
+    edit: &AccountsEdit,
+) -> Result<(), Refusal> {
+    let asker = Asker { state, identity };
+    let request = Request::from(&edit.ask);
+    match &edit.ask {
+        AccountsAsk::AddAccounts { parent, terms, .. } => {
+            let parent = if parent.is_empty() { ROOT } else { parent };
+            asker.require_account(request, parent)?;
+            asker.check_terms(parent, terms)
+        }
+        AccountsAsk::ModifyAccounts {
+            parent,
+            description,
+            organization,
+            terms,
+        } => {
+            let own = [parent, description, organization];
+            if *terms == TermsAsk::default() || own.iter().any(|text| !text.is_empty()) {
+                asker.require(Request::ModifyAccounts)?;
+            }
+            // Its own account's limits are set by who is above.
+            edit.names.iter().try_for_each(|name| {
+                let above = state.accounts.upwards(name).nth(1);
+                match above {
+                    Some(above) => asker.require_account(request, above)?,
+                    None => asker.require(request)?,
+                }
+                asker.check_terms(above.unwrap_or(ROOT), terms)
+            })
+        }
+        AccountsAsk::AddUsers {
+            accounts,
+            default_account,
+            admin_level,
+            terms,
+            wckeys,
+        } => {
+            asker.check_level(admin_level)?;
+            if wckeys.keys.is_some() || wckeys.default.is_some() {
+                asker.require(Request::ModifyUserWckeys)?;
+            }
+            let known = |name: &&String| state.accounts.users.get(*name);
+            let moved = |user: &User| user.default_account != *default_account;
+            let moves = edit.names.iter().filter_map(|name| known(&name)).any(moved);
+            if !default_account.is_empty() && moves {
+                asker.require(Request::ModifyUserDefaults)?;
+            }
+            let named = accounts.iter().chain([default_account]);
+            asker.require_terms(request, named.filter(|a| !a.is_empty()), terms)
+        }
+        AccountsAsk::ModifyUsers {
+            accounts,
+            default_account,
+            admin_level,
+            terms,
+            wckeys,
+        } => {
+            asker.check_level(admin_level)?;
+            if wckeys.keys.is_some() {
+                asker.require(Request::ModifyUserWckeys)?;
+            }
+            let defaults = !default_account.is_empty() || wckeys.default.is_some();
+            if defaults {
+                asker.check_defaults(&edit.names, wckeys.default.as_deref())?;
+            }
+            if *terms == TermsAsk::default() {
+                let other = defaults || wckeys.keys.is_some() || !admin_level.is_empty();
+                return if other {
+                    Ok(())
+                } else {
+                    asker.require(request)
+                };
+            }
+            edit.names.iter().try_for_each(|name| {
+                let of_user = asker.accounts_of(name, accounts);
+                asker.require_terms(request, of_user.iter().copied(), terms)
+            })
+        }
+        AccountsAsk::DeleteUsers { accounts } => edit.names.iter().try_for_each(|name| {
+            let of_user = asker.accounts_of(name, accounts);
+            let gone = state.accounts.users.get(name).filter(|user| {
+                !["", "None"].contains(&user.admin_level.as_str())
+                    && of_user.len() == user.accounts.len()
+            });
+            if gone.is_some() {
+                // With the record the level would be gone.
+                asker.require(Request::SetAdminLevel)?;
+            }
+            asker.require_accounts(request, of_user.into_iter())
+        }),
+        AccountsAsk::AddCoordinators { accounts } => {
+            asker.require_accounts(request, accounts.iter())
+        }
+        AccountsAsk::DeleteCoordinators { accounts } if accounts.is_empty() => {
+            edit.names.iter().try_for_each(|name| {
+                let known = state.accounts.users.get(name);
+                let all = known.iter().flat_map(|user| &user.coordinates);
+                asker.require_accounts(request, all)
+            })
+        }
+        AccountsAsk::DeleteCoordinators { accounts } => {
+            asker.require_accounts(request, accounts.iter())
+        }
+        AccountsAsk::DeleteAccounts
+        | AccountsAsk::AddQos(_)
+        | AccountsAsk::ModifyQos(_)
+        | AccountsAsk::DeleteQos
+        | AccountsAsk::ResetUsage { .. }
+        | AccountsAsk::DeleteWckeys(_) => asker.require(request),
+    }
+}
+
+/// Whoever asks for the edit.
+struct Asker<'a> {
+    state: &'a State,
+    identity: &'a Identity,
+}
+
+impl<'a> Asker<'a> {
+    fn require(&self, request: Request) -> Result<(), Refusal> {
+        rights::require(self.state, self.identity, request)
+    }
+
+    fn require_account(&self, request: Request, account: &str) -> Result<(), Refusal> {
+        if rights::may_account(self.state, self.identity, request, account) {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            RefusalCode::AccessDenied,
+            format!(
+                "{} is no coordinator of account {account}",
+                self.identity.user
+            ),
+        ))
+    }
+
+    /// All of them, and where there are none, the role.
+    fn require_accounts(
+        &self,
+        request: Request,
+        accounts: impl Iterator<Item = &'a String>,
+    ) -> Result<(), Refusal> {
+        let mut accounts = accounts.peekable();
+        if accounts.peek().is_none() {
+            return self.require(request);
+        }
+        let mut each = accounts;
+        each.try_for_each(|account| self.require_account(request, account))
+    }
+
+    fn require_terms(
+        &self,
+        request: Request,
+        accounts: impl Iterator<Item = &'a String> + Clone,
+        terms: &TermsAsk,
+    ) -> Result<(), Refusal> {
+        self.require_accounts(request, accounts.clone())?;
+        let mut each = accounts;
+        each.try_for_each(|account| self.check_terms(account, terms))
+    }
+
+    /// The accounts of a user, of those that are named if any are.
+    fn accounts_of(&self, user: &str, named: &[String]) -> Vec<&'a String> {
+        let known = self.state.accounts.users.get(user);
+        let all = known.into_iter().flat_map(|user| user.accounts.keys());
+        all.filter(|account| named.is_empty() || named.contains(account))
+            .collect()
+    }
+
+    fn check_level(&self, level: &str) -> Result<(), Refusal> {
+        match level {
+            "" => Ok(()),
+            _ => self.require(Request::SetAdminLevel),
+        }
+    }
+
+    /// One's own defaults are one's own to choose, of what one has.
+    fn check_defaults(&self, names: &[String], wckey: Option<&str>) -> Result<(), Refusal> {
+        if names.iter().any(|name| *name != self.identity.user) {
+            return self.require(Request::ModifyUserDefaults);
+        }
+        let own = user(self.state, &self.identity.user)?;
+        match wckey {
+            Some(key) if !key.is_empty() && own.wckeys.iter().all(|known| known != key) => {
+                self.require(Request::ModifyUserWckeys)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What a coordinator sets for an association of this account, or of an account under it, is within what the account
+    /// has.
+    fn check_terms(&self, account: &str, terms: &TermsAsk) -> Result<(), Refusal> {
+        if rights::may(self.state, self.identity, Request::ModifyUserTerms) {
+            return Ok(());
+        }
+        if terms.priority.is_some() {
+            self.require(Request::AssociationPriority)?;
+        }
+        let all = &self.state.accounts;
+        let listed = terms.qos.iter().flat_map(|(_, names)| names);
+        let default = terms.default_qos.iter().filter(|name| !name.is_empty());
+        let own = self.identity.user.as_str();
+        let beyond = |name: &&String| !all.allows_qos(account, own, name);
+        if let Some(qos) = listed.chain(default).find(beyond) {
+            return Err(Refusal::new(
+                RefusalCode::AccessDenied,
+                format!("{own} has no QOS {qos} in account {account} to give"),
+            ));
+        }
+        let mut asked = Limits::default();
+        for ask in &terms.limits {
+            // They are checked as limits elsewhere.
+            let _ = asked.set(ask, false);
+        }
+        let above = all
+            .upwards(account)
+            .filter_map(|name| all.accounts.get(name));
+        let above: Vec<&Limits> = above.map(|account| &account.terms.limits).collect();
+        match asked.exceeds(&above) {
+            None => Ok(()),
+            Some(name) => Err(Refusal::new(
+                RefusalCode::AccessDenied,
+                format!("{name} would be above what account {account} may have"),
+            )),
+        }
+    }
+}

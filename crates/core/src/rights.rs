@@ -1,0 +1,254 @@
+//! Who may do what. Every request that a daemon answers is a row of one table ([`Request`]); the checks that decisions and
+//! answers make look there, and docs/security.md prints it. The role of whoever asks is worked out from the state for each
+//! request, so that a change of `AdminLevel` or of a coordinator counts at once. What of others is shown to whom
+//! (`PrivateData`) is in [`privacy`].
+
+pub mod audit;
+pub mod privacy;
+mod table;
+
+pub use table::{Group, Request};
+
+use crate::accounts::Accounts;
+use crate::command::Identity;
+use crate::job::Job;
+use crate::refusal::{Refusal, RefusalCode};
+use crate::state::State;
+use std::fmt;
+
+/// What someone is to the cluster as a whole, from least to most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// An ordinary user. May be the owner of a job, or the coordinator of an account.
+    #[default]
+    User,
+    /// `AdminLevel=Operator`.
+    Operator,
+    /// `AdminLevel=Administrator`.
+    Administrator,
+    /// `SlurmUser`, and the user that the controller runs as.
+    SlurmUser,
+    /// Uid 0.
+    Root,
+}
+
+impl Role {
+    /// All of them, from least to most.
+    pub const ALL: [Role; 5] = [
+        Role::User,
+        Role::Operator,
+        Role::Administrator,
+        Role::SlurmUser,
+        Role::Root,
+    ];
+
+    /// The role of whoever asks, as of this state.
+    pub fn of(state: &State, identity: &Identity) -> Role {
+        if identity.uid == 0 {
+            return Role::Root;
+        }
+        let config = state.config.as_ref();
+        if config.is_some_and(|config| config.admin_uids.contains(&identity.uid)) {
+            return Role::SlurmUser;
+        }
+        let user = state.accounts.users.get(&identity.user);
+        match user.map_or("", |user| user.admin_level.as_str()) {
+            "Administrator" => Role::Administrator,
+            "Operator" => Role::Operator,
+            _ => Role::User,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Role::User => "user",
+            Role::Operator => "operator",
+            Role::Administrator => "administrator",
+            Role::SlurmUser => "SlurmUser",
+            Role::Root => "root",
+        })
+    }
+}
+
+/// The least that a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Least {
+    /// Every user.
+    Anyone,
+    /// The owner of the job. An operator.
+    Owner,
+    /// The owner of the job, or a coordinator of its account. An operator.
+    Manager,
+    /// The owner of the job. `SlurmUser`: what is answered lets its bearer run programs as the owner.
+    OwnerAlone,
+    /// The user that it is about. An operator.
+    Oneself,
+    /// A coordinator of the account. An operator.
+    Coordinator,
+    /// An operator.
+    Operator,
+    /// An administrator.
+    Administrator,
+    /// `SlurmUser`.
+    SlurmUser,
+    /// Of a node's agent: the owner of the job, or root.
+    NodeOwner,
+    /// Of a node's agent: the owner of the job, root, or whoever bears the job's key.
+    NodeOwnerOrKey,
+    /// Of a node's agent: whoever bears the job's key.
+    NodeKey,
+}
+
+impl Least {
+    /// The role that suffices whatever the request is about; none where no role does.
+    pub fn role(self) -> Option<Role> {
+        match self {
+            Least::Anyone => Some(Role::User),
+            Least::Owner
+            | Least::Manager
+            | Least::Oneself
+            | Least::Coordinator
+            | Least::Operator => Some(Role::Operator),
+            Least::Administrator => Some(Role::Administrator),
+            Least::OwnerAlone | Least::SlurmUser => Some(Role::SlurmUser),
+            Least::NodeOwner | Least::NodeOwnerOrKey => Some(Role::Root),
+            Least::NodeKey => None,
+        }
+    }
+
+    /// As docs/security.md has it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Least::Anyone => "every user",
+            Least::Owner => "owner of the job, operator",
+            Least::Manager => "owner of the job, coordinator of its account, operator",
+            Least::OwnerAlone => "owner of the job, SlurmUser",
+            Least::Oneself => "the user itself, operator",
+            Least::Coordinator => "coordinator of the account, operator",
+            Least::Operator => "operator",
+            Least::Administrator => "administrator",
+            Least::SlurmUser => "SlurmUser",
+            Least::NodeOwner => "owner of the job, root",
+            Least::NodeOwnerOrKey => "owner of the job, root, bearer of the job's key",
+            Least::NodeKey => "bearer of the job's key",
+        }
+    }
+
+    /// Whether it depends on what the request is about, so that a role alone does not decide it.
+    pub fn needs_object(self) -> bool {
+        match self {
+            Least::Owner
+            | Least::Manager
+            | Least::OwnerAlone
+            | Least::Oneself
+            | Least::Coordinator
+            | Least::NodeOwner
+            | Least::NodeOwnerOrKey
+            | Least::NodeKey => true,
+            Least::Anyone | Least::Operator | Least::Administrator | Least::SlurmUser => false,
+        }
+    }
+}
+
+/// Whether the role of whoever asks suffices for a request, whatever it is about.
+pub fn may(state: &State, identity: &Identity, request: Request) -> bool {
+    let least = request.least().role();
+    least.is_some_and(|least| Role::of(state, identity) >= least)
+}
+
+/// Whether someone may make a request about a job.
+pub fn may_job(state: &State, identity: &Identity, request: Request, job: &Job) -> bool {
+    let spec = &job.spec;
+    let owns = || identity.uid == spec.owner.uid;
+    let coordinates = || coordinates(&state.accounts, &identity.user, spec.account_name());
+    let by_object = match request.least() {
+        Least::Owner | Least::OwnerAlone | Least::NodeOwner | Least::NodeOwnerOrKey => owns(),
+        Least::Manager => owns() || coordinates(),
+        Least::Coordinator => coordinates(),
+        Least::Anyone
+        | Least::Oneself
+        | Least::Operator
+        | Least::Administrator
+        | Least::SlurmUser
+        | Least::NodeKey => false,
+    };
+    by_object || may(state, identity, request)
+}
+
+/// Whether someone may make a request about an account.
+pub fn may_account(state: &State, identity: &Identity, request: Request, account: &str) -> bool {
+    let coordinator = request.least() == Least::Coordinator
+        && coordinates(&state.accounts, &identity.user, account);
+    coordinator || may(state, identity, request)
+}
+
+/// Whether the user of that uid may make a request to a node's agent. The agent knows neither accounts nor roles.
+pub fn may_on_node(request: Request, uid: u32, owner: u32, has_key: bool) -> bool {
+    match request.least() {
+        Least::NodeOwner => uid == 0 || uid == owner,
+        Least::NodeOwnerOrKey => uid == 0 || uid == owner || has_key,
+        Least::NodeKey => has_key,
+        Least::Anyone
+        | Least::Owner
+        | Least::Manager
+        | Least::OwnerAlone
+        | Least::Oneself
+        | Least::Coordinator
+        | Least::Operator
+        | Least::Administrator
+        | Least::SlurmUser => false,
+    }
+}
+
+/// Refuses those whose role does not suffice for a request.
+///
+/// # Errors
+/// `AccessDenied`, with the least role.
+pub fn require(state: &State, identity: &Identity, request: Request) -> Result<(), Refusal> {
+    match may(state, identity, request) {
+        true => Ok(()),
+        false => Err(denied(request)),
+    }
+}
+
+/// Refuses those who may not make a request about a job. Whose job it is is said only if jobs are not private.
+///
+/// # Errors
+/// `AccessDenied`.
+pub fn require_job(
+    state: &State,
+    identity: &Identity,
+    request: Request,
+    job: &Job,
+) -> Result<(), Refusal> {
+    if may_job(state, identity, request, job) {
+        return Ok(());
+    }
+    let private = state
+        .config
+        .as_ref()
+        .is_some_and(|c| c.private.has(privacy::PrivateData::JOBS));
+    let owner = match private {
+        true => "another user",
+        false => job.spec.owner.user.as_str(),
+    };
+    let detail = format!("job {} belongs to {owner}", job.id);
+    Err(Refusal::new(RefusalCode::AccessDenied, detail))
+}
+
+/// What those are told whose role does not suffice.
+pub fn denied(request: Request) -> Refusal {
+    let detail = format!("{}: {} only", request.text(), request.least().text());
+    Refusal::new(RefusalCode::AccessDenied, detail)
+}
+
+/// Whether a user is a coordinator of an account, or of one that it is under.
+pub fn coordinates(accounts: &Accounts, user: &str, account: &str) -> bool {
+    let Some(user) = accounts.users.get(user) else {
+        return false;
+    };
+    !user.coordinates.is_empty()
+        && (accounts.upwards(account)).any(|name| user.coordinates.iter().any(|own| own == name))
+}

@@ -1,0 +1,291 @@
+//! The table of requests. A request that is not here does not compile: the matches from what comes over a socket to its
+//! row have no wildcard.
+
+use super::Least;
+use crate::command::{AccountsAsk, UserCommand};
+
+/// Which interface a request belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Changes the state of the cluster.
+    Command,
+    /// A part of such a request that has a right of its own.
+    Part,
+    /// Edits accounting (`sacctmgr`).
+    Accounts,
+    /// Reads.
+    Query,
+    /// Waits, holds, and what concerns the controller as a process.
+    Connection,
+    /// To the agent of a node.
+    Agent,
+}
+
+macro_rules! requests {
+    ($($(#[doc = $doc:literal])* $name:ident = $group:ident, $least:ident, $text:literal;)*) => {
+        /// A request, or a part of one that has a right of its own.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Request {
+            $($(#[doc = $doc])* $name,)*
+        }
+
+        impl Request {
+            /// All rows, in the order of the table.
+            pub const ALL: &'static [Request] = &[$(Request::$name,)*];
+
+            /// Its name.
+            pub fn name(self) -> &'static str {
+                match self { $(Request::$name => stringify!($name),)* }
+            }
+
+            /// The interface that it belongs to.
+            pub fn group(self) -> Group {
+                match self { $(Request::$name => Group::$group,)* }
+            }
+
+            /// The least that it needs.
+            pub fn least(self) -> Least {
+                match self { $(Request::$name => Least::$least,)* }
+            }
+
+            /// How users ask for it.
+            pub fn text(self) -> &'static str {
+                match self { $(Request::$name => $text,)* }
+            }
+
+            /// What it is.
+            pub fn about(self) -> &'static str {
+                match self { $(Request::$name => concat!($($doc,)*).trim_ascii(),)* }
+            }
+        }
+    };
+}
+
+requests! {
+    /// Submits a job, or says when it would start.
+    Submit = Command, Anyone, "sbatch, salloc, srun";
+    /// Submits a heterogeneous job.
+    SubmitHet = Command, Anyone, "sbatch, salloc, srun with ':'";
+    /// Ends jobs.
+    Cancel = Command, Manager, "scancel";
+    /// Signals jobs and steps.
+    Signal = Command, Manager, "scancel --signal";
+    /// Holds a job: for its owner, or, by an operator, so that its owner cannot release it.
+    Hold = Command, Manager, "scontrol hold, uhold";
+    /// Releases a job.
+    Release = Command, Manager, "scontrol release";
+    /// Runs a job again.
+    Requeue = Command, Manager, "scontrol requeue, requeuehold";
+    /// Stops a running job.
+    Suspend = Command, Operator, "scontrol suspend";
+    /// Lets a stopped job go on.
+    Resume = Command, Operator, "scontrol resume";
+    /// Changes a job.
+    UpdateJob = Command, Manager, "scontrol update JobId=";
+    /// Changes the time limit of a step.
+    UpdateStep = Command, Manager, "scontrol update StepId=";
+    /// Puts a job before others of its owner.
+    Top = Command, Manager, "scontrol top";
+    /// Writes a line for a job.
+    Notify = Command, Owner, "scontrol notify";
+    /// Says that an allocation's holder is done.
+    EndAllocation = Command, Owner, "end of salloc and srun";
+    /// Changes nodes: state, reason, weight, features, power.
+    UpdateNodes = Command, Administrator, "scontrol update NodeName=";
+    /// Changes a partition.
+    UpdatePartition = Command, Administrator, "scontrol update PartitionName=";
+    /// Makes a partition.
+    CreatePartition = Command, Administrator, "scontrol create PartitionName=";
+    /// Removes a partition.
+    DeletePartition = Command, Administrator, "scontrol delete PartitionName=";
+    /// Reboots nodes.
+    Reboot = Command, Administrator, "scontrol reboot";
+    /// Calls a reboot off.
+    CancelReboot = Command, Administrator, "scontrol cancel_reboot";
+    /// Makes a reservation.
+    CreateReservation = Command, Operator, "scontrol create reservation";
+    /// Changes a reservation.
+    UpdateReservation = Command, Operator, "scontrol update ReservationName=";
+    /// Removes a reservation.
+    DeleteReservation = Command, Operator, "scontrol delete ReservationName=";
+    /// Reads the configuration again.
+    Reconfigure = Command, Administrator, "scontrol reconfigure";
+
+    /// Submits for another user; only root does so for root.
+    SubmitForOther = Part, SlurmUser, "--uid, --gid";
+    /// Asks for a nice value below 0.
+    NegativeNice = Part, Operator, "--nice below 0";
+    /// Sets a priority that is worked out otherwise, or one above the usual.
+    SetPriority = Part, Operator, "--priority";
+    /// Sets the site's share of the priority.
+    SiteFactor = Part, Operator, "SiteFactor=";
+    /// Writes the administrator's comment.
+    AdminComment = Part, Operator, "AdminComment=";
+    /// Changes Deadline, Contiguous or MinTmpDiskNode of a job.
+    AdminFields = Part, Operator, "Deadline=, Contiguous=, MinTmpDiskNode=";
+    /// Raises the priority of a job.
+    RaisePriority = Part, Operator, "Priority= above the present one";
+    /// Lowers the nice value of a job.
+    LowerNice = Part, Operator, "Nice= below the present one";
+    /// Raises the time limit of a job.
+    RaiseTimeLimit = Part, Operator, "TimeLimit= above the present one";
+    /// Holds a job so that its owner cannot release it; releases such a job.
+    HoldAsAdmin = Part, Operator, "scontrol hold and release, as administrator";
+    /// Runs a job again that was submitted with --no-requeue.
+    RequeueAnyway = Part, Operator, "scontrol requeue of a job with --no-requeue";
+    /// Puts a job before others of its owner where SchedulerParameters lacks enable_user_top.
+    TopAnyway = Part, Operator, "scontrol top without enable_user_top";
+    /// Uses a partition with RootOnly=YES.
+    RootOnlyPartition = Part, SlurmUser, "partition with RootOnly=YES";
+
+    /// Adds accounts under another.
+    AddAccounts = Accounts, Coordinator, "sacctmgr add account";
+    /// Changes description, organization or parent of an account.
+    ModifyAccounts = Accounts, Operator, "sacctmgr modify account set Description=, Organization=, Parent=";
+    /// Changes shares and limits of an account. A coordinator does so below the account that is his, not of it.
+    ModifyAccountTerms = Accounts, Coordinator, "sacctmgr modify account set Fairshare=, limits";
+    /// Deletes accounts.
+    DeleteAccounts = Accounts, Operator, "sacctmgr delete account";
+    /// Adds users to accounts.
+    AddUsers = Accounts, Coordinator, "sacctmgr add user";
+    /// Changes shares and limits of users in accounts. A coordinator cannot exceed the account's.
+    ModifyUserTerms = Accounts, Coordinator, "sacctmgr modify user set Fairshare=, limits";
+    /// Sets the association priority.
+    AssociationPriority = Accounts, Operator, "sacctmgr set Priority= of an association";
+    /// Changes a default account or workload characterization key.
+    ModifyUserDefaults = Accounts, Oneself, "sacctmgr modify user set DefaultAccount=, DefaultWCKey=";
+    /// Changes the keys that a user has.
+    ModifyUserWckeys = Accounts, Operator, "sacctmgr add, modify, delete user WCKeys=";
+    /// Makes operators and administrators.
+    SetAdminLevel = Accounts, Administrator, "sacctmgr set AdminLevel=";
+    /// Removes users from accounts.
+    DeleteUsers = Accounts, Coordinator, "sacctmgr delete user";
+    /// Makes a user a coordinator.
+    AddCoordinators = Accounts, Coordinator, "sacctmgr add coordinator";
+    /// Makes a user a coordinator no more.
+    DeleteCoordinators = Accounts, Coordinator, "sacctmgr delete coordinator";
+    /// Adds, changes and deletes QOS.
+    EditQos = Accounts, Administrator, "sacctmgr add, modify, delete qos";
+    /// Forgets use.
+    ResetUsage = Accounts, Operator, "sacctmgr modify user set RawUsage=0";
+
+    /// Whether the controller answers.
+    Ping = Query, Anyone, "scontrol ping";
+    /// Jobs (PrivateData=jobs).
+    Jobs = Query, Anyone, "squeue, scontrol show job";
+    /// Jobs with partitions and settings (PrivateData=jobs, partitions).
+    Listing = Query, Anyone, "squeue";
+    /// Nodes and partitions (PrivateData=nodes, partitions, cloud).
+    Cluster = Query, Anyone, "sinfo, scontrol show node, partition";
+    /// Partitions and settings (PrivateData=partitions).
+    Partitions = Query, Anyone, "scontrol show partition";
+    /// The configuration.
+    Config = Query, Anyone, "scontrol show config";
+    /// A job's script.
+    Script = Query, Owner, "scontrol write batch_script";
+    /// An allocation with the key to its steps.
+    Allocation = Query, OwnerAlone, "srun and sstat with a job's number";
+    /// Jobs of accounting (PrivateData=jobs; of sreport usage as well).
+    Accounting = Query, Anyone, "sacct, sreport";
+    /// When nodes were out of service (PrivateData=events).
+    NodeEvents = Query, Anyone, "sacctmgr show event";
+    /// Counters.
+    Diag = Query, Anyone, "sdiag";
+    /// Begins again with the counters.
+    ResetDiag = Query, Operator, "sdiag --reset";
+    /// Reservations (PrivateData=reservations).
+    Reservations = Query, Anyone, "scontrol show reservation, sinfo -T";
+    /// What reading the configuration again would change.
+    Differences = Query, Administrator, "scontrol reconfigure --dry-run";
+    /// Accounts, users, shares (PrivateData=accounts, users, usage).
+    Accounts = Query, Anyone, "sacctmgr show, sshare";
+    /// Priorities of jobs that wait (PrivateData=jobs).
+    Priorities = Query, Anyone, "sprio";
+    /// Licenses.
+    Licenses = Query, Anyone, "scontrol show licenses";
+    /// Why a job waits (PrivateData=jobs).
+    Why = Query, Anyone, "muster why";
+
+    /// Waits for a job's start; the answer has the key to its steps.
+    WaitStarted = Connection, OwnerAlone, "salloc, srun";
+    /// Waits for a job's end (PrivateData=jobs).
+    WaitEnded = Connection, Anyone, "sbatch --wait, scontrol wait_job";
+    /// Waits for nodes.
+    WaitNodes = Connection, Anyone, "muster up";
+    /// Ties an allocation to a connection.
+    HoldAllocation = Connection, OwnerAlone, "salloc, srun";
+    /// Registers a node.
+    NodeHello = Connection, SlurmUser, "slurmd";
+    /// Stops the controller, and the nodes.
+    Shutdown = Connection, Administrator, "scontrol shutdown";
+    /// Sets how much is logged.
+    SetDebug = Connection, Administrator, "scontrol setdebug";
+
+    /// Makes a step.
+    CreateStep = Agent, NodeOwnerOrKey, "srun";
+    /// Starts a node's part of a step.
+    StartStep = Agent, NodeKey, "agents among themselves";
+    /// Reports the end of a node's part of a step.
+    StepNodeEnded = Agent, NodeKey, "agents among themselves";
+    /// Signals a step.
+    SignalStep = Agent, NodeKey, "agents among themselves";
+    /// Lists the processes of a job.
+    Inspect = Agent, NodeOwner, "scontrol listpids";
+    /// Measures the steps of a job.
+    Measure = Agent, NodeOwner, "sstat";
+    /// Takes the number of a step of a heterogeneous job.
+    TakeStepNumber = Agent, NodeOwnerOrKey, "srun of a heterogeneous job";
+}
+
+impl From<&UserCommand> for Request {
+    fn from(command: &UserCommand) -> Request {
+        match command {
+            UserCommand::Submit { .. } => Request::Submit,
+            UserCommand::SubmitHet { .. } => Request::SubmitHet,
+            UserCommand::Cancel { .. } => Request::Cancel,
+            UserCommand::Signal { .. } => Request::Signal,
+            UserCommand::Hold { .. } => Request::Hold,
+            UserCommand::Release { .. } => Request::Release,
+            UserCommand::Requeue { .. } => Request::Requeue,
+            UserCommand::Suspend { .. } => Request::Suspend,
+            UserCommand::Resume { .. } => Request::Resume,
+            UserCommand::UpdateJob { .. } => Request::UpdateJob,
+            UserCommand::UpdateStep { .. } => Request::UpdateStep,
+            UserCommand::Top { .. } => Request::Top,
+            UserCommand::Notify { .. } => Request::Notify,
+            UserCommand::EndAllocation { .. } => Request::EndAllocation,
+            UserCommand::UpdateNodes { .. } => Request::UpdateNodes,
+            UserCommand::UpdatePartition { .. } => Request::UpdatePartition,
+            UserCommand::CreatePartition { .. } => Request::CreatePartition,
+            UserCommand::DeletePartition { .. } => Request::DeletePartition,
+            UserCommand::Reboot { .. } => Request::Reboot,
+            UserCommand::CancelReboot { .. } => Request::CancelReboot,
+            UserCommand::CreateReservation(_) => Request::CreateReservation,
+            UserCommand::UpdateReservation(_) => Request::UpdateReservation,
+            UserCommand::DeleteReservation { .. } => Request::DeleteReservation,
+            UserCommand::Reconfigure => Request::Reconfigure,
+            UserCommand::EditAccounts(edit) => Request::from(&edit.ask),
+        }
+    }
+}
+
+impl From<&AccountsAsk> for Request {
+    /// The row of the edit as a whole; parts of it have rows of their own.
+    fn from(ask: &AccountsAsk) -> Request {
+        match ask {
+            AccountsAsk::AddAccounts { .. } => Request::AddAccounts,
+            AccountsAsk::ModifyAccounts { .. } => Request::ModifyAccountTerms,
+            AccountsAsk::DeleteAccounts => Request::DeleteAccounts,
+            AccountsAsk::AddUsers { .. } => Request::AddUsers,
+            AccountsAsk::ModifyUsers { .. } => Request::ModifyUserTerms,
+            AccountsAsk::DeleteUsers { .. } => Request::DeleteUsers,
+            AccountsAsk::AddQos(_) | AccountsAsk::ModifyQos(_) | AccountsAsk::DeleteQos => {
+                Request::EditQos
+            }
+            AccountsAsk::ResetUsage { .. } => Request::ResetUsage,
+            AccountsAsk::DeleteWckeys(_) => Request::ModifyUserWckeys,
+            AccountsAsk::AddCoordinators { .. } => Request::AddCoordinators,
+            AccountsAsk::DeleteCoordinators { .. } => Request::DeleteCoordinators,
+        }
+    }
+}

@@ -1,0 +1,824 @@
+//! Who may do what: the whole table of requests for each kind of caller, against what slurm.conf(5), scontrol(1) and
+//! sacctmgr(1) say, and what `PrivateData` hides from whom.
+
+use crate::world::{World, config, spec, target, user};
+use muster_core::command::{
+    AccountsAsk, AccountsEdit, Command, JobSelection, JobUpdate, NodeUpdate, QosAsk, Reply,
+    ReservationAsk, SignalScope, TermsAsk, UserCommand, WckeysAsk,
+};
+use muster_core::config::ClusterConfig;
+use muster_core::decide::decide;
+use muster_core::event::Event;
+use muster_core::ids::JobId;
+use muster_core::job::ExitStatus;
+use muster_core::refusal::RefusalCode;
+use muster_core::reservation::Reservation;
+use muster_core::rights::privacy::{self, JobScope, PrivateData};
+use muster_core::rights::{self, Group, Least, Request, Role};
+use muster_core::spec::{JobSpec, Owner};
+use muster_core::time::{TimeLimit, Timestamp};
+use std::collections::BTreeSet;
+
+/// Uids of the callers: the owner of the job, a stranger, a coordinator of the account above the job's, an operator, an
+/// administrator, SlurmUser, root.
+const CALLERS: [u32; 7] = [1000, 5, 3, 2, 1, 64_030, 0];
+const OWNER: u32 = 1000;
+const STRANGER: u32 = 5;
+const COORDINATOR: u32 = 3;
+const OPERATOR: u32 = 2;
+
+/// Whether each of the callers may make such a request about the owner's job, account or record.
+fn allowed(least: Least) -> [bool; 7] {
+    let row = match least {
+        Least::Anyone => "1111111",
+        Least::Owner | Least::Oneself => "1001111",
+        Least::Manager => "1011111",
+        Least::OwnerAlone => "1000011",
+        Least::Coordinator => "0011111",
+        Least::Operator => "0001111",
+        Least::Administrator => "0000111",
+        Least::SlurmUser => "0000011",
+        Least::NodeOwner | Least::NodeOwnerOrKey => "1000001",
+        Least::NodeKey => "0000000",
+    };
+    let mut bits = row.bytes().map(|b| b == b'1');
+    std::array::from_fn(|_| bits.next().unwrap())
+}
+
+fn edit(names: &[&str], ask: AccountsAsk) -> UserCommand {
+    UserCommand::EditAccounts(Box::new(AccountsEdit {
+        names: names.iter().map(|n| (*n).to_owned()).collect(),
+        ask,
+    }))
+}
+
+fn add_account(parent: &str) -> AccountsAsk {
+    AccountsAsk::AddAccounts {
+        parent: parent.into(),
+        description: String::new(),
+        organization: String::new(),
+        terms: TermsAsk::default(),
+    }
+}
+
+fn modify_account(description: &str, terms: TermsAsk) -> AccountsAsk {
+    AccountsAsk::ModifyAccounts {
+        parent: String::new(),
+        description: description.into(),
+        organization: String::new(),
+        terms,
+    }
+}
+
+fn add_user(account: &str, level: &str, terms: TermsAsk) -> AccountsAsk {
+    AccountsAsk::AddUsers {
+        accounts: vec![account.into()],
+        default_account: String::new(),
+        admin_level: level.into(),
+        terms,
+        wckeys: WckeysAsk::default(),
+    }
+}
+
+fn modify_user(default_account: &str, level: &str, terms: TermsAsk) -> AccountsAsk {
+    AccountsAsk::ModifyUsers {
+        accounts: vec![],
+        default_account: default_account.into(),
+        admin_level: level.into(),
+        terms,
+        wckeys: WckeysAsk::default(),
+    }
+}
+
+fn coordinators(accounts: &[&str]) -> AccountsAsk {
+    AccountsAsk::AddCoordinators {
+        accounts: accounts.iter().map(|a| (*a).to_owned()).collect(),
+    }
+}
+
+fn shares(n: u32) -> TermsAsk {
+    TermsAsk {
+        shares: Some(Some(n)),
+        ..TermsAsk::default()
+    }
+}
+
+fn limit(key: &str, value: &str) -> TermsAsk {
+    TermsAsk {
+        limits: vec![(key.into(), value.into())],
+        ..TermsAsk::default()
+    }
+}
+
+/// Accounts physics, optics under it, and chem; the callers; one job of the owner that waits and one that runs, in optics.
+fn world_with(config: ClusterConfig) -> (World, JobId, JobId) {
+    let mut w = World::with(config);
+    w.must(0, edit(&["physics", "chem"], add_account("")));
+    w.must(0, edit(&["optics"], add_account("physics")));
+    let none = TermsAsk::default();
+    w.must(0, edit(&["u1000"], add_user("optics", "", none.clone())));
+    w.must(0, edit(&["u5"], add_user("chem", "", none.clone())));
+    w.must(0, edit(&["u3"], add_user("physics", "", none.clone())));
+    w.must(0, edit(&["u2"], add_user("chem", "Operator", none.clone())));
+    w.must(0, edit(&["u1"], add_user("chem", "Administrator", none)));
+    w.must(0, edit(&["u3"], coordinators(&["physics"])));
+    let in_optics = || JobSpec {
+        account: Some("optics".into()),
+        time_limit: Some(TimeLimit::Minutes(10)),
+        ..spec("x")
+    };
+    let waits = w.submit(in_optics());
+    let runs = w.submit(in_optics());
+    assert!(w.start(runs, &[0]));
+    (w, waits, runs)
+}
+
+fn world() -> (World, JobId, JobId) {
+    world_with(config())
+}
+
+fn all_of(job: JobId) -> JobSelection {
+    JobSelection {
+        targets: vec![target(job)],
+        ..JobSelection::default()
+    }
+}
+
+fn update(job: JobId, update: JobUpdate) -> UserCommand {
+    UserCommand::UpdateJob {
+        target: target(job),
+        update: Box::new(update),
+    }
+}
+
+fn submit(spec: JobSpec) -> UserCommand {
+    UserCommand::Submit {
+        blobs: vec![(spec.script.unwrap(), b"#!/bin/sh\n".to_vec().into())],
+        spec: Box::new(spec),
+        test_only: false,
+    }
+}
+
+/// A request of each row that changes state, about the owner's job, account or record.
+fn commands(waits: JobId, runs: JobId) -> Vec<(Request, UserCommand)> {
+    let pairs = || vec![("State".to_owned(), "UP".to_owned())];
+    let name = || "batch".to_owned();
+    let reservation = || Box::new(ReservationAsk::default());
+    let het = |n| JobSpec {
+        script: (n == 0).then_some(crate::world::SCRIPT),
+        ..spec("h")
+    };
+    let plain = [
+        submit(spec("y")),
+        UserCommand::SubmitHet {
+            specs: vec![het(0), het(1)],
+            blobs: vec![(crate::world::SCRIPT, b"#!/bin/sh\n".to_vec().into())],
+            test_only: false,
+        },
+        UserCommand::Cancel {
+            selection: all_of(waits),
+        },
+        UserCommand::Signal {
+            selection: all_of(runs),
+            signal: 10,
+            scope: SignalScope::Full,
+        },
+        UserCommand::Hold {
+            target: target(waits),
+            user: true,
+        },
+        UserCommand::Release {
+            target: target(waits),
+        },
+        UserCommand::Requeue {
+            target: target(runs),
+            hold: false,
+            special_exit: false,
+            incomplete: false,
+        },
+        UserCommand::Suspend {
+            target: target(runs),
+        },
+        UserCommand::Resume {
+            target: target(runs),
+        },
+        update(
+            waits,
+            JobUpdate {
+                name: Some("z".into()),
+                ..JobUpdate::default()
+            },
+        ),
+        UserCommand::UpdateStep {
+            target: target(runs),
+            step: None,
+            time_limit: TimeLimit::Minutes(1),
+        },
+        UserCommand::Top {
+            target: target(waits),
+        },
+        UserCommand::Notify {
+            target: target(runs),
+            text: "x".into(),
+        },
+        UserCommand::EndAllocation {
+            job: runs,
+            exit: ExitStatus::default(),
+        },
+        UserCommand::UpdateNodes {
+            nodes: "n1".into(),
+            update: NodeUpdate {
+                weight: Some(2),
+                ..NodeUpdate::default()
+            },
+        },
+        UserCommand::UpdatePartition {
+            name: name(),
+            pairs: pairs(),
+        },
+        UserCommand::CreatePartition {
+            name: "p".into(),
+            pairs: pairs(),
+        },
+        UserCommand::DeletePartition { name: name() },
+        UserCommand::Reboot {
+            nodes: "n1".into(),
+            asap: false,
+            down_after: false,
+            reason: None,
+        },
+        UserCommand::CancelReboot { nodes: "n1".into() },
+        UserCommand::CreateReservation(reservation()),
+        UserCommand::UpdateReservation(reservation()),
+        UserCommand::DeleteReservation { name: "r".into() },
+        UserCommand::Reconfigure,
+    ];
+    let mut all: Vec<_> = plain.into_iter().map(|c| (Request::from(&c), c)).collect();
+    all.extend(edits());
+    all
+}
+
+/// The same of accounting; the row is named where it is that of a part.
+fn edits() -> Vec<(Request, UserCommand)> {
+    let none = TermsAsk::default;
+    let keys = |default: Option<&str>, key: Option<&str>| WckeysAsk {
+        default: default.map(str::to_owned),
+        keys: key.map(|key| (Some('+'), vec![key.to_owned()])),
+    };
+    let wckeys = AccountsAsk::ModifyUsers {
+        accounts: vec![],
+        default_account: String::new(),
+        admin_level: String::new(),
+        terms: none(),
+        wckeys: keys(None, Some("k")),
+    };
+    let priority = TermsAsk {
+        priority: Some(Some(9)),
+        ..none()
+    };
+    let of = |list: &[&str]| list.iter().map(|a| (*a).to_owned()).collect();
+    vec![
+        (Request::AddAccounts, edit(&["px"], add_account("optics"))),
+        (
+            Request::ModifyAccounts,
+            edit(&["optics"], modify_account("d", none())),
+        ),
+        (
+            Request::ModifyAccountTerms,
+            edit(&["optics"], modify_account("", shares(4))),
+        ),
+        (
+            Request::DeleteAccounts,
+            edit(&["optics"], AccountsAsk::DeleteAccounts),
+        ),
+        (
+            Request::AddUsers,
+            edit(&["u77"], add_user("optics", "", none())),
+        ),
+        (
+            Request::ModifyUserTerms,
+            edit(&["u1000"], modify_user("", "", shares(4))),
+        ),
+        (
+            Request::AssociationPriority,
+            edit(&["u1000"], modify_user("", "", priority)),
+        ),
+        (
+            Request::ModifyUserDefaults,
+            edit(&["u1000"], modify_user("optics", "", none())),
+        ),
+        (Request::ModifyUserWckeys, edit(&["u1000"], wckeys)),
+        (
+            Request::SetAdminLevel,
+            edit(&["u1000"], modify_user("", "Operator", none())),
+        ),
+        (
+            Request::DeleteUsers,
+            edit(&["u1000"], AccountsAsk::DeleteUsers { accounts: vec![] }),
+        ),
+        (
+            Request::AddCoordinators,
+            edit(&["u1000"], coordinators(&["optics"])),
+        ),
+        (
+            Request::DeleteCoordinators,
+            edit(
+                &["u3"],
+                AccountsAsk::DeleteCoordinators {
+                    accounts: of(&["physics"]),
+                },
+            ),
+        ),
+        (
+            Request::EditQos,
+            edit(&["q"], AccountsAsk::AddQos(QosAsk::default())),
+        ),
+        (
+            Request::ResetUsage,
+            edit(&["u1000"], AccountsAsk::ResetUsage { accounts: vec![] }),
+        ),
+    ]
+}
+
+/// A request with each part that has a right of its own. Parts of submissions are of the caller's own job.
+fn parts(waits: JobId, held: JobId, once: JobId) -> Vec<(Request, UserCommand)> {
+    let with = |change: JobUpdate| update(waits, change);
+    let shown = vec![("admin-comment".to_owned(), "x".to_owned())];
+    let other = Owner {
+        uid: 1000,
+        gid: 1000,
+        user: "u1000".into(),
+        group: "u1000".into(),
+    };
+    vec![
+        (
+            Request::SubmitForOther,
+            submit(JobSpec {
+                owner: other,
+                ..spec("o")
+            }),
+        ),
+        (
+            Request::NegativeNice,
+            submit(JobSpec {
+                nice: -1,
+                ..spec("y")
+            }),
+        ),
+        (
+            Request::SetPriority,
+            submit(JobSpec {
+                priority: Some(u32::MAX),
+                ..spec("y")
+            }),
+        ),
+        (
+            Request::SiteFactor,
+            submit(JobSpec {
+                site_factor: 5,
+                ..spec("y")
+            }),
+        ),
+        (
+            Request::AdminComment,
+            submit(JobSpec {
+                shown: shown.clone(),
+                ..spec("y")
+            }),
+        ),
+        (
+            Request::SiteFactor,
+            with(JobUpdate {
+                site_factor: Some(5),
+                ..JobUpdate::default()
+            }),
+        ),
+        (
+            Request::AdminComment,
+            with(JobUpdate {
+                shown,
+                ..JobUpdate::default()
+            }),
+        ),
+        (
+            Request::AdminFields,
+            with(JobUpdate {
+                deadline: Some(Timestamp(i64::MAX / 2)),
+                ..JobUpdate::default()
+            }),
+        ),
+        (
+            Request::RaisePriority,
+            with(JobUpdate {
+                priority: Some(u32::MAX),
+                ..JobUpdate::default()
+            }),
+        ),
+        (
+            Request::LowerNice,
+            with(JobUpdate {
+                nice: Some(-1),
+                ..JobUpdate::default()
+            }),
+        ),
+        (
+            Request::RaiseTimeLimit,
+            with(JobUpdate {
+                time_limit: Some(TimeLimit::Minutes(11)),
+                ..JobUpdate::default()
+            }),
+        ),
+        (
+            Request::HoldAsAdmin,
+            UserCommand::Release {
+                target: target(held),
+            },
+        ),
+        (
+            Request::RequeueAnyway,
+            UserCommand::Requeue {
+                target: target(once),
+                hold: false,
+                special_exit: false,
+                incomplete: false,
+            },
+        ),
+        (
+            Request::TopAnyway,
+            UserCommand::Top {
+                target: target(waits),
+            },
+        ),
+        (
+            Request::RootOnlyPartition,
+            submit(JobSpec {
+                partitions: vec!["root".into()],
+                ..spec("y")
+            }),
+        ),
+    ]
+}
+
+/// Whether the request was refused for want of a right, and not for another reason.
+fn denied(w: &World, uid: u32, request: Request, command: UserCommand) -> bool {
+    let decision = decide(&w.state, &Command::User(user(uid), command), w.now);
+    let by_right = |code: RefusalCode| match request {
+        // Slurm has other words for these.
+        Request::RequeueAnyway => {
+            code == RefusalCode::NotRequeuable || code == RefusalCode::AccessDenied
+        }
+        Request::TopAnyway => {
+            code == RefusalCode::JobNotRunning || code == RefusalCode::AccessDenied
+        }
+        _ => code == RefusalCode::AccessDenied,
+    };
+    if request == Request::SubmitForOther {
+        // Without the right it is a job of one's own.
+        let owner = decision.events.iter().find_map(|event| match event {
+            Event::JobSubmitted { spec, .. } => Some(spec.owner.uid),
+            _ => None,
+        });
+        return owner != Some(1000);
+    }
+    match decision.reply {
+        Some(Reply::Refused(refusal)) => by_right(refusal.code),
+        Some(Reply::Done { refused, .. }) => refused.iter().any(|(_, r)| by_right(r.code)),
+        _ => false,
+    }
+}
+
+#[test]
+fn each_caller_may_do_what_the_table_says() {
+    let (w, waits, runs) = world();
+    let mut seen = BTreeSet::new();
+    for (request, command) in commands(waits, runs) {
+        // scontrol top is for administrators here; its owner's side is tested with the parts.
+        let least = match request {
+            Request::Top => Least::Operator,
+            _ => request.least(),
+        };
+        for (uid, may) in CALLERS.into_iter().zip(allowed(least)) {
+            // What is said of a default is said by the user whom it concerns.
+            let denied = match request {
+                Request::Top => denied(&w, uid, Request::TopAnyway, command.clone()),
+                _ => denied(&w, uid, request, command.clone()),
+            };
+            assert_eq!(denied, !may, "{request:?} by uid {uid}");
+        }
+        seen.insert(request);
+    }
+    let all = Request::ALL.iter().copied();
+    let wanted: BTreeSet<Request> = all
+        .filter(|r| matches!(r.group(), Group::Command | Group::Accounts))
+        .collect();
+    assert_eq!(seen, wanted, "each row is tried");
+}
+
+#[test]
+fn parts_with_a_right_of_their_own() {
+    let mut config = config();
+    let mut root_only = config.partitions[0].clone();
+    root_only.name = "root".into();
+    root_only.default = false;
+    root_only.root_only = true;
+    config.partitions.push(root_only);
+    let (mut w, waits, _) = world_with(config);
+    let of_owner = || JobSpec {
+        account: Some("optics".into()),
+        ..spec("x")
+    };
+    let held = w.submit(of_owner());
+    let hold = UserCommand::Hold {
+        target: target(held),
+        user: false,
+    };
+    w.must(OPERATOR, hold);
+    let once = w.submit(JobSpec {
+        requeue: Some(false),
+        ..of_owner()
+    });
+    assert!(w.start(once, &[1]));
+    let mut seen = BTreeSet::new();
+    for (request, command) in parts(waits, held, once) {
+        for (uid, may) in CALLERS.into_iter().zip(allowed(request.least())) {
+            // The job is its owner's already, whoever says so.
+            if request == Request::SubmitForOther && uid == OWNER {
+                continue;
+            }
+            let denied = denied(&w, uid, request, command.clone());
+            assert_eq!(denied, !may, "{request:?} by uid {uid}");
+        }
+        seen.insert(request);
+    }
+    let all = Request::ALL.iter().copied();
+    let wanted: BTreeSet<Request> = all.filter(|r| r.group() == Group::Part).collect();
+    assert_eq!(seen, wanted, "each row is tried");
+}
+
+#[test]
+fn reads_and_requests_to_agents() {
+    let (w, waits, _) = world();
+    let job = w.job(waits);
+    for request in Request::ALL.iter().copied() {
+        for (uid, may) in CALLERS.into_iter().zip(allowed(request.least())) {
+            let got = match (request.group(), request.least()) {
+                (Group::Agent, _) => rights::may_on_node(request, uid, OWNER, false),
+                (Group::Query | Group::Connection, least) if least.needs_object() => {
+                    rights::may_job(&w.state, &user(uid), request, job)
+                }
+                (Group::Query | Group::Connection, _) => rights::may(&w.state, &user(uid), request),
+                (Group::Command | Group::Part | Group::Accounts, _) => continue,
+            };
+            assert_eq!(got, may, "{request:?} by uid {uid}");
+        }
+        if request.group() == Group::Agent {
+            let by_key = rights::may_on_node(request, STRANGER, OWNER, true);
+            assert_eq!(by_key, request.least() != Least::NodeOwner, "{request:?}");
+        }
+    }
+}
+
+#[test]
+fn a_level_counts_from_the_next_request_on() {
+    let (mut w, waits, _) = world();
+    let hold = || UserCommand::Hold {
+        target: target(waits),
+        user: false,
+    };
+    assert_eq!(w.refused(STRANGER, hold()), RefusalCode::AccessDenied);
+    let level = |level| edit(&["u5"], modify_user("", level, TermsAsk::default()));
+    w.must(0, level("Operator"));
+    assert_eq!(Role::of(&w.state, &user(STRANGER)), Role::Operator);
+    w.must(STRANGER, hold());
+    w.must(0, level("None"));
+    assert_eq!(w.refused(STRANGER, hold()), RefusalCode::AccessDenied);
+    // Nobody makes himself more than he is.
+    let up = edit(
+        &["u2"],
+        modify_user("", "Administrator", TermsAsk::default()),
+    );
+    assert_eq!(w.refused(OPERATOR, up), RefusalCode::AccessDenied);
+    let new = edit(
+        &["u99"],
+        add_user("chem", "Administrator", TermsAsk::default()),
+    );
+    assert_eq!(w.refused(OPERATOR, new), RefusalCode::AccessDenied);
+    let gone = edit(&["u1"], AccountsAsk::DeleteUsers { accounts: vec![] });
+    assert_eq!(w.refused(OPERATOR, gone), RefusalCode::AccessDenied);
+}
+
+#[test]
+fn coordinators_stay_within_their_accounts() {
+    let (mut w, waits, runs) = world();
+    let strangers = w
+        .try_submit(
+            STRANGER,
+            JobSpec {
+                account: Some("chem".into()),
+                ..spec("s")
+            },
+        )
+        .unwrap();
+    // A filter finds what is theirs, and passes the rest over.
+    let all = UserCommand::Cancel {
+        selection: JobSelection::default(),
+    };
+    let decision = decide(&w.state, &Command::User(user(COORDINATOR), all), w.now);
+    let Some(Reply::Done { changed, refused }) = decision.reply else {
+        panic!("{decision:?}");
+    };
+    assert_eq!((changed, refused.len()), (2, 0));
+    let touched = |id: JobId| {
+        decision
+            .events
+            .iter()
+            .any(|e| format!("{e:?}").contains(&format!("{id:?}")))
+    };
+    assert!(touched(waits) && touched(runs) && !touched(strangers));
+    let denied = [
+        // Other accounts, and the one that is theirs as such.
+        edit(&["px"], add_account("chem")),
+        edit(&["px"], add_account("")),
+        edit(&["physics"], modify_account("", shares(9))),
+        edit(&["u77"], add_user("chem", "", TermsAsk::default())),
+        edit(&["u5"], modify_user("", "", shares(9))),
+        edit(&["u5"], coordinators(&["chem"])),
+        edit(&["u1000", "u5"], coordinators(&["optics", "chem"])),
+        edit(&["u5"], AccountsAsk::DeleteUsers { accounts: vec![] }),
+        // A default of somebody else.
+        edit(&["u1000"], modify_user("optics", "", TermsAsk::default())),
+    ];
+    for command in denied {
+        assert_eq!(
+            w.refused(COORDINATOR, command.clone()),
+            RefusalCode::AccessDenied,
+            "{command:?}"
+        );
+    }
+    // Limits: up to those of the account, and no further.
+    w.must(
+        0,
+        edit(&["physics"], modify_account("", limit("maxjobs", "10"))),
+    );
+    w.must(
+        0,
+        edit(&["physics"], modify_account("", limit("maxtres", "cpu=8"))),
+    );
+    w.must(
+        COORDINATOR,
+        edit(&["u1000"], modify_user("", "", limit("maxjobs", "10"))),
+    );
+    for (key, value) in [("maxjobs", "11"), ("maxtres", "cpu=9"), ("maxcpus", "9")] {
+        let command = edit(&["u1000"], modify_user("", "", limit(key, value)));
+        assert_eq!(
+            w.refused(COORDINATOR, command),
+            RefusalCode::AccessDenied,
+            "{key}={value}"
+        );
+    }
+    // QOS: those that they have.
+    w.must(0, edit(&["high"], AccountsAsk::AddQos(QosAsk::default())));
+    let qos = |name: &str| TermsAsk {
+        qos: Some((None, vec![name.to_owned()])),
+        ..TermsAsk::default()
+    };
+    w.must(0, edit(&["physics"], modify_account("", qos("normal"))));
+    w.must(
+        COORDINATOR,
+        edit(&["u1000"], modify_user("", "", qos("normal"))),
+    );
+    let command = edit(&["u1000"], modify_user("", "", qos("high")));
+    assert_eq!(w.refused(COORDINATOR, command), RefusalCode::AccessDenied);
+    // With the account the office is gone.
+    w.must(0, edit(&["u1000"], coordinators(&["optics"])));
+    w.must(0, edit(&["optics"], AccountsAsk::DeleteAccounts));
+    assert!(w.state.accounts.users["u1000"].coordinates.is_empty());
+    let bytes = {
+        let mut bytes = Vec::new();
+        w.state.encode_snapshot(&mut bytes);
+        bytes
+    };
+    let read = muster_core::state::State::decode_snapshot(&bytes).unwrap();
+    assert_eq!(read.accounts.users["u3"].coordinates, ["physics"]);
+}
+
+/// A world whose configuration has these words.
+fn private(words: &str) -> (World, JobId, JobId) {
+    world_with(ClusterConfig {
+        private: PrivateData::parse(words),
+        ..config()
+    })
+}
+
+#[test]
+fn jobs_of_others_are_seen_by_those_who_may() {
+    for (words, hidden) in [
+        ("jobs", true),
+        ("accounts,users", false),
+        ("none", false),
+        ("JOBS", true),
+    ] {
+        let (w, waits, _) = private(words);
+        for uid in CALLERS {
+            let sees = JobScope::of(&w.state, &user(uid)).has(w.job(waits));
+            assert_eq!(
+                sees,
+                !hidden || uid != STRANGER,
+                "PrivateData={words}, uid {uid}"
+            );
+        }
+    }
+    let (w, waits, _) = private("usage");
+    assert!(JobScope::of(&w.state, &user(STRANGER)).has(w.job(waits)));
+    assert!(!JobScope::of_usage(&w.state, &user(STRANGER)).has(w.job(waits)));
+    // What a node tells of jobs goes with them; so does the name of whose job it is.
+    let (mut w, waits, runs) = private("jobs");
+    let on = |uid| {
+        let mut node = w.state.nodes[0].clone();
+        JobScope::of(&w.state, &user(uid)).redact_node(&w.state, &mut node);
+        node.jobs
+    };
+    assert_eq!((on(OWNER), on(STRANGER)), (vec![runs], vec![]));
+    let hold = UserCommand::Hold {
+        target: target(waits),
+        user: true,
+    };
+    let reply = w.user(STRANGER, hold);
+    assert!(!format!("{reply:?}").contains("u1000"), "{reply:?}");
+}
+
+#[test]
+fn what_of_accounting_is_seen() {
+    let names = |words: &str, uid: u32| {
+        let (w, ..) = private(words);
+        let all = privacy::accounts(&w.state, &user(uid), w.state.accounts_at(w.now));
+        let accounts: Vec<String> = all.accounts.keys().cloned().collect();
+        let users: Vec<String> = all.users.keys().cloned().collect();
+        let usage: BTreeSet<String> = all.usage.keys().map(|(_, user)| user.clone()).collect();
+        (
+            accounts.join(","),
+            users.join(","),
+            usage.into_iter().collect::<Vec<_>>().join(","),
+        )
+    };
+    let all = ("chem,optics,physics", "u1,u1000,u2,u3,u5", "u1000");
+    let is = |words: &str, uid: u32, (a, b, c): (&str, &str, &str)| {
+        let got = names(words, uid);
+        assert_eq!(
+            (got.0.as_str(), got.1.as_str(), got.2.as_str()),
+            (a, b, c),
+            "{words} {uid}"
+        );
+    };
+    for uid in [0, 1, OPERATOR] {
+        is("accounts,users,usage", uid, all);
+    }
+    is("none", STRANGER, all);
+    is("accounts", STRANGER, ("", all.1, all.2));
+    is("accounts", COORDINATOR, ("optics,physics", all.1, all.2));
+    is("users", STRANGER, (all.0, "u5", ""));
+    is("users", COORDINATOR, (all.0, "u1000,u3", "u1000"));
+    is("usage", STRANGER, (all.0, all.1, ""));
+    is("usage", OWNER, (all.0, all.1, "u1000"));
+    is("usage", COORDINATOR, (all.0, all.1, "u1000"));
+}
+
+#[test]
+fn reservations_and_nodes_of_a_cloud() {
+    let (w, ..) = private("reservations");
+    let of = |users: &[&str], accounts: &[&str]| Reservation {
+        users: users.iter().map(|u| (*u).to_owned()).collect(),
+        accounts: accounts.iter().map(|a| (*a).to_owned()).collect(),
+        ..Reservation::default()
+    };
+    for (reservation, seen) in [
+        (
+            of(&["u1000"], &[]),
+            [true, false, false, true, true, true, true],
+        ),
+        (
+            of(&[], &["chem"]),
+            [false, true, false, true, true, true, true],
+        ),
+        (
+            of(&["u9"], &[]),
+            [false, false, false, true, true, true, true],
+        ),
+    ] {
+        let got = CALLERS.map(|uid| privacy::sees_reservation(&w.state, &user(uid), &reservation));
+        assert_eq!(got, seen, "{reservation:?}");
+    }
+    for (words, shown) in [("none", false), ("cloud", true)] {
+        let mut config = ClusterConfig {
+            private: PrivateData::parse(words),
+            ..config()
+        };
+        config.nodes[2].state = "CLOUD".into();
+        let mut w = World::with(config.clone());
+        // It has come; before, it is powered down.
+        assert!(privacy::shows_node(&w.state, &w.state.nodes[2]));
+        w.state.nodes[2].power = Some(muster_core::power::Power::Down);
+        assert_eq!(privacy::shows_node(&w.state, &w.state.nodes[2]), shown);
+        assert!(privacy::shows_node(&w.state, &w.state.nodes[0]));
+    }
+}

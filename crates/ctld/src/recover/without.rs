@@ -1,0 +1,208 @@
+//! Jobs that are left out when the state is recovered, because the controller cannot go on with them: all of an array, all
+//! components of a heterogeneous job. Accounting is told that they were cancelled.
+
+use anyhow::Result;
+use log::warn;
+use muster_acct::{Change, JobRow};
+use muster_core::event::Event;
+use muster_core::ids::JobId;
+use muster_core::job::{Job, JobState};
+use muster_core::state::State;
+use muster_core::time::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which jobs are left out.
+#[derive(Clone, Debug, Default)]
+pub struct Without {
+    jobs: BTreeSet<JobId>,
+    rows: BTreeMap<JobId, Withdrawn>,
+}
+
+/// A job that was left out, as far as it is known.
+#[derive(Clone, Debug)]
+pub struct Withdrawn(JobRow);
+
+impl Withdrawn {
+    /// How accounting has it from now on: cancelled, unless its end is known.
+    pub fn change(mut self, now: Timestamp) -> Change {
+        if self.0.end.is_none() {
+            self.0.end = Some(now);
+            self.0.state = JobState::Cancelled;
+            self.0.cancelled_by = Some(0);
+        }
+        Change::Job(Box::new(self.0))
+    }
+}
+
+impl Without {
+    /// Without these jobs.
+    pub fn jobs(jobs: impl IntoIterator<Item = JobId>) -> Without {
+        Without {
+            jobs: jobs.into_iter().collect(),
+            rows: BTreeMap::new(),
+        }
+    }
+
+    /// Whether every job stays.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// What was left out.
+    pub(super) fn withdrawn(self) -> Vec<Withdrawn> {
+        for id in self.jobs {
+            warn!("job {id} is left out, as asked for by --without-job");
+        }
+        self.rows.into_values().collect()
+    }
+
+    fn concerns(&self, job: &Job) -> bool {
+        let leader = job.het.map(|part| part.leader);
+        [Some(job.id), Some(job.submission()), leader]
+            .into_iter()
+            .flatten()
+            .any(|id| self.jobs.contains(&id))
+    }
+
+    /// Takes the jobs out of a state, and works out anew what follows from jobs.
+    pub(super) fn remove(&mut self, mut state: State) -> Result<State> {
+        let concerned = state.jobs.values().filter(|job| self.concerns(job));
+        let ids: Vec<JobId> = concerned.map(|job| job.id).collect();
+        if ids.is_empty() {
+            return Ok(state);
+        }
+        for id in &ids {
+            if let Some(job) = state.jobs.get(id) {
+                let row = Withdrawn(JobRow::of(&state, job));
+                self.rows.insert(*id, row);
+            }
+            state.jobs.remove(id);
+            state.arrays.remove(id);
+            self.jobs.insert(*id);
+        }
+        for node in &mut state.nodes {
+            node.jobs.retain(|id| !ids.contains(id));
+        }
+        let mut bytes = Vec::new();
+        state.encode_snapshot(&mut bytes);
+        Ok(State::decode_snapshot(&bytes)?)
+    }
+
+    /// The event as it is to be applied; nothing if it is about such a job.
+    pub(super) fn filter(&mut self, event: Event, state: &mut State) -> Option<Event> {
+        if self.jobs.is_empty() {
+            return Some(event);
+        }
+        match event {
+            Event::JobSubmitted { id, het, .. }
+                if self.jobs.contains(&id)
+                    || het.is_some_and(|part| self.jobs.contains(&part.leader)) =>
+            {
+                self.submitted(&event, state);
+                None
+            }
+            Event::TaskSplit { base, id, .. } if self.jobs.contains(&base) => {
+                self.left_out(id, state);
+                None
+            }
+            Event::JobsPurged { ids } => {
+                let ids: Vec<_> = ids
+                    .into_iter()
+                    .filter(|id| !self.jobs.contains(id))
+                    .collect();
+                (!ids.is_empty()).then_some(Event::JobsPurged { ids })
+            }
+            event => match crate::events::job(&event) {
+                Some(id) if self.jobs.contains(&id) => {
+                    self.note(id, &event);
+                    None
+                }
+                _ => Some(event),
+            },
+        }
+    }
+
+    /// Its number is not given to another job.
+    fn left_out(&mut self, id: JobId, state: &mut State) {
+        self.jobs.insert(id);
+        state.next_job_id = state.next_job_id.max(u64::from(id.0) + 1);
+    }
+
+    fn submitted(&mut self, event: &Event, state: &mut State) {
+        let Event::JobSubmitted {
+            id,
+            spec,
+            at,
+            priority,
+            time_limit,
+            reason,
+            partition,
+            het,
+            ..
+        } = event
+        else {
+            return;
+        };
+        self.left_out(*id, state);
+        let row = JobRow {
+            key: muster_acct::RunKey {
+                job: *id,
+                number: 0,
+            },
+            spec: spec.clone(),
+            array: None,
+            het: *het,
+            array_record: spec.array.is_some(),
+            state: JobState::Pending,
+            requeued: false,
+            cancelled_by: None,
+            exit: Default::default(),
+            derived_exit: Default::default(),
+            submit: *at,
+            eligible: None,
+            start: None,
+            end: None,
+            suspended_ms: 0,
+            time_limit: *time_limit,
+            req_mem_mib: 0,
+            alloc: None,
+            partition: partition.clone(),
+            reason: *reason,
+            priority: *priority,
+        };
+        self.rows.insert(*id, Withdrawn(row));
+    }
+
+    /// What accounting is to know of it.
+    fn note(&mut self, id: JobId, event: &Event) {
+        let Some(Withdrawn(row)) = self.rows.get_mut(&id) else {
+            return;
+        };
+        match event {
+            Event::JobStarted { at, alloc, .. } => {
+                row.start = Some(*at);
+                row.alloc = Some(alloc.clone());
+                row.state = JobState::Running;
+            }
+            Event::JobEnding {
+                at,
+                state,
+                exit,
+                requeue: None,
+                cancelled_by,
+                ..
+            } => {
+                row.end = Some(*at);
+                row.state = *state;
+                row.exit = *exit;
+                row.cancelled_by = *cancelled_by;
+            }
+            Event::JobRequeued { .. } => {
+                row.key.number += 1;
+                (row.start, row.end, row.alloc) = (None, None, None);
+                row.state = JobState::Pending;
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Notices threads that do not come back. Threads note what they do in a [`Pulse`]; one thread looks at all of them, ends
+//! the process when one takes too long, and tells the service manager that the controller lives.
+
+use crate::failure;
+use crate::notify::Notify;
+use log::error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often all pulses are looked at.
+const EVERY: Duration = Duration::from_millis(250);
+/// Shortest time that a piece of work may be given.
+const BOUND_MIN: Duration = Duration::from_secs(5);
+/// How long the controller may take to stop once it was told to. It writes accounting rows in that time.
+const STOP_MAX: Duration = Duration::from_secs(20);
+
+/// What a thread is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Doing {
+    /// Waiting for work.
+    Nothing,
+    /// Deciding commands and reports.
+    Deciding,
+    /// Looking at what is due.
+    Ticking,
+    /// Planning starts of jobs.
+    Scheduling,
+    /// Writing the journal.
+    Writing,
+    /// Sending answers and orders.
+    Sending,
+    /// Rebuilding its state after a failed turn.
+    Rebuilding,
+    /// Applying durable events.
+    Applying,
+    /// Answering a query.
+    Answering,
+    /// Waiting for accounting to take rows, which may wait for a disk.
+    Handing,
+    /// Serving connections.
+    Serving,
+}
+
+impl Doing {
+    const ALL: [Doing; 11] = [
+        Doing::Nothing,
+        Doing::Deciding,
+        Doing::Ticking,
+        Doing::Scheduling,
+        Doing::Writing,
+        Doing::Sending,
+        Doing::Rebuilding,
+        Doing::Applying,
+        Doing::Answering,
+        Doing::Handing,
+        Doing::Serving,
+    ];
+
+    fn text(self) -> &'static str {
+        match self {
+            Doing::Nothing => "waiting for work",
+            Doing::Deciding => "deciding commands and reports",
+            Doing::Ticking => "looking at what is due",
+            Doing::Scheduling => "planning starts of jobs",
+            Doing::Writing => "writing the journal",
+            Doing::Sending => "sending answers and orders",
+            Doing::Rebuilding => "rebuilding its state",
+            Doing::Applying => "applying durable events",
+            Doing::Answering => "answering a query",
+            Doing::Handing => "handing rows to accounting",
+            Doing::Serving => "serving connections",
+        }
+    }
+
+    /// Whether it may take as long as it takes.
+    fn may_wait(self) -> bool {
+        matches!(self, Doing::Nothing | Doing::Handing)
+    }
+}
+
+/// What one thread does, and since when it has not come back to wait for work.
+pub struct Pulse {
+    thread: &'static str,
+    begun: Instant,
+    /// Milliseconds after `begun` at which the present piece of work began.
+    since_ms: AtomicU64,
+    doing: AtomicU8,
+}
+
+impl Pulse {
+    /// The pulse of a thread.
+    pub fn new(thread: &'static str) -> Pulse {
+        Pulse {
+            thread,
+            begun: Instant::now(),
+            since_ms: AtomicU64::new(0),
+            doing: AtomicU8::new(Doing::Nothing as u8),
+        }
+    }
+
+    /// A piece of work begins.
+    pub(crate) fn begin(&self, doing: Doing) {
+        let ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.since_ms.store(ms, Ordering::Relaxed);
+        self.doing.store(doing as u8, Ordering::Release);
+    }
+
+    /// It goes on with something else; the time counts from its beginning.
+    pub(crate) fn goes_on(&self, doing: Doing) {
+        self.doing.store(doing as u8, Ordering::Release);
+    }
+
+    /// It is done.
+    pub(crate) fn rest(&self) {
+        self.goes_on(Doing::Nothing);
+    }
+
+    /// For how long the thread has been at its present piece of work, unless it may wait.
+    pub(crate) fn busy(&self) -> Option<(Duration, Doing)> {
+        let number = usize::from(self.doing.load(Ordering::Acquire));
+        let doing = *Doing::ALL.get(number)?;
+        if doing.may_wait() {
+            return None;
+        }
+        let since = Duration::from_millis(self.since_ms.load(Ordering::Relaxed));
+        Some((self.begun.elapsed().saturating_sub(since), doing))
+    }
+
+    /// Why the thread counts as stuck, if its work takes longer than `bound`.
+    pub(crate) fn stuck(&self, bound: Duration) -> Option<String> {
+        let (busy, doing) = self.busy().filter(|(busy, _)| *busy > bound)?;
+        Some(format!(
+            "thread '{}' has been {} for {} s",
+            self.thread,
+            doing.text(),
+            busy.as_secs()
+        ))
+    }
+}
+
+/// What the watchdog looks at beside pulses: why the process must end, if it must.
+type Check = Box<dyn Fn() -> Option<String> + Send>;
+
+/// The pulses of the threads that serve requests.
+#[derive(Clone)]
+pub(crate) struct Pulses {
+    pub(crate) writer: Arc<Pulse>,
+    pub(crate) replica: Arc<Pulse>,
+    pub(crate) server: Arc<Pulse>,
+}
+
+impl Pulses {
+    pub(crate) fn all(&self) -> Vec<Arc<Pulse>> {
+        vec![
+            Arc::clone(&self.writer),
+            Arc::clone(&self.replica),
+            Arc::clone(&self.server),
+        ]
+    }
+
+    /// Why the controller does not answer for now, if one of its threads has been busy for longer than `patience`.
+    pub(crate) fn unwell(&self, patience: Duration) -> Option<String> {
+        let threads = [&self.writer, &self.replica];
+        threads.into_iter().find_map(|pulse| pulse.stuck(patience))
+    }
+}
+
+/// Looks at all threads until the process ends.
+pub(crate) struct Watchdog {
+    pub(crate) pulses: Vec<Arc<Pulse>>,
+    pub(crate) checks: Vec<Check>,
+    /// How long a piece of work may take: `SlurmctldTimeout`, after which a controller counts as dead.
+    pub(crate) bound: Duration,
+    pub(crate) notify: Notify,
+}
+
+impl Watchdog {
+    /// Starts its thread.
+    ///
+    /// # Errors
+    /// When there is no thread.
+    pub(crate) fn start(self) -> std::io::Result<()> {
+        failure::spawn_essential("watchdog", move || self.run()).map(drop)
+    }
+
+    fn run(self) -> Result<(), String> {
+        let mut stop: Option<Instant> = None;
+        loop {
+            std::thread::sleep(EVERY);
+            if failure::is_stopping() {
+                let since = *stop.get_or_insert_with(|| {
+                    self.notify.send("STOPPING=1");
+                    Instant::now()
+                });
+                if since.elapsed() > STOP_MAX {
+                    let stuck = self.pulses.iter().find_map(|p| p.stuck(Duration::ZERO));
+                    let why = stuck.unwrap_or_else(|| "accounting is not written yet".to_owned());
+                    return Err(format!(
+                        "the controller did not stop within {} s: {why}",
+                        STOP_MAX.as_secs()
+                    ));
+                }
+                continue;
+            }
+            if let Some(why) = self.reason_to_end() {
+                error!("watchdog: {why}");
+                return Err(why);
+            }
+            self.notify.alive();
+        }
+    }
+
+    fn reason_to_end(&self) -> Option<String> {
+        let bound = self.bound.max(BOUND_MIN);
+        let stuck = self.pulses.iter().find_map(|pulse| pulse.stuck(bound));
+        let limit = |why| {
+            format!(
+                "{why}; the limit is {} s (SlurmctldTimeout)",
+                bound.as_secs()
+            )
+        };
+        let failed = || self.checks.iter().find_map(|check| check());
+        stuck.map(limit).or_else(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_does_not_end_is_noticed_and_named() {
+        let pulse = Pulse::new("writer");
+        assert_eq!(pulse.stuck(Duration::ZERO), None, "it waits for work");
+        pulse.begin(Doing::Deciding);
+        while pulse.busy().is_none_or(|(busy, _)| busy.is_zero()) {
+            std::thread::yield_now();
+        }
+        pulse.goes_on(Doing::Writing);
+        let why = pulse.stuck(Duration::ZERO).unwrap();
+        assert!(
+            why.contains("'writer'") && why.contains("writing the journal"),
+            "{why}"
+        );
+        assert_eq!(pulse.stuck(Duration::from_secs(60)), None, "not for long");
+        pulse.goes_on(Doing::Handing);
+        assert_eq!(
+            pulse.stuck(Duration::ZERO),
+            None,
+            "it may wait for accounting"
+        );
+        pulse.rest();
+        assert_eq!(pulse.busy(), None);
+    }
+
+    #[test]
+    fn every_activity_has_its_number() {
+        for (number, doing) in Doing::ALL.into_iter().enumerate() {
+            assert_eq!(doing as usize, number);
+        }
+    }
+}

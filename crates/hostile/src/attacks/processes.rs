@@ -1,0 +1,95 @@
+//! Processes that try to outlive their job, or to pass for those of another.
+
+use super::{finished, or_end, running_job, small_job};
+use crate::outcome::Outcome;
+use crate::random::Random;
+use crate::sys::{ATTACKER, ROOT, VICTIM};
+use crate::target::{Target, processes_of, until};
+use muster_core::ids::JobId;
+use std::fs;
+
+/// Processes of the attacker that were started as `sleep` with this time.
+fn sleepers(time: &str) -> Vec<i32> {
+    let line = format!("sleep\0{time}\0");
+    let mut pids = processes_of(ATTACKER.uid);
+    pids.retain(|pid| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.ends_with(line.as_bytes())
+    });
+    pids
+}
+
+/// A time that no other process sleeps for.
+fn unusual_time(random: &mut Random) -> String {
+    format!("{}", 10_000 + random.below(1 << 20))
+}
+
+fn submit(target: &Target, script: &str, outcome: &mut Outcome) -> Option<JobId> {
+    super::must_submit(
+        target,
+        ATTACKER,
+        small_job(target, ATTACKER),
+        script,
+        outcome,
+    )
+}
+
+/// A process with another session and an empty environment, while its user has another job there.
+pub(super) fn daemon_outlives_job(target: &Target, random: &mut Random) -> Outcome {
+    let mut outcome = Outcome::default();
+    or_end!(running_job(target, ATTACKER, &mut outcome), target, outcome);
+    let time = unusual_time(random);
+    let script = format!(
+        "#!/bin/sh\nenv -i /usr/bin/setsid /bin/sh -c '/usr/bin/setsid /bin/sleep {time} & exit' </dev/null >/dev/null 2>&1\n"
+    );
+    let job = or_end!(submit(target, &script, &mut outcome), target, outcome);
+    target.ended(job);
+    outcome.require(
+        until(|| sleepers(&time).is_empty()),
+        "a process that its job has left behind runs on while its user has another job there",
+    );
+    finished(target, outcome)
+}
+
+/// A process whose environment names another user's job.
+pub(super) fn environment_of_another_job(target: &Target, random: &mut Random) -> Outcome {
+    let mut outcome = Outcome::default();
+    let theirs = or_end!(running_job(target, VICTIM, &mut outcome), target, outcome)
+        .job
+        .id;
+    // So that the attacker's process could be of more than one job of its own.
+    or_end!(running_job(target, ATTACKER, &mut outcome), target, outcome);
+    let time = unusual_time(random);
+    let script = format!(
+        "#!/bin/sh\nSLURM_JOB_ID={theirs} MUSTER_ATTEMPT=1 /usr/bin/setsid /bin/sh -c '/usr/bin/setsid /bin/sleep {time} & exit'\nexec sleep 600\n"
+    );
+    let own = or_end!(submit(target, &script, &mut outcome), target, outcome);
+    if until(|| !sleepers(&time).is_empty()) {
+        let pid = sleepers(&time)[0].to_string();
+        let listed = target.run(
+            ROOT,
+            &format!("scontrol listpids {theirs} {}", super::FIRST_NODE),
+        );
+        outcome.sent += 1;
+        let words = |line: &str| line.split_whitespace().next() == Some(&pid);
+        outcome.require(
+            !listed.out.lines().any(words),
+            "a process is counted to another user's job because its environment names that",
+        );
+    } else {
+        outcome.finding("a process of a job did not start");
+    }
+    target.run(ATTACKER, &format!("scancel {own}"));
+    target.ended(own);
+    outcome.require(
+        until(|| sleepers(&time).is_empty()),
+        "a process whose environment names another user's job outlives its own",
+    );
+    // The other user's job is none the worse, and its end takes nobody along.
+    outcome.require(
+        target.state(theirs) == "RUNNING",
+        "another user's job has ended",
+    );
+    super::clear(target, VICTIM, &mut outcome);
+    finished(target, outcome)
+}

@@ -1,0 +1,265 @@
+//! A run of attacks against a cluster, and what came of it: a table, and what must not have happened.
+
+use crate::attacks::Attack;
+use crate::health::{self, Daemons};
+use crate::load::{LOADS, Task};
+use crate::outcome::Outcome;
+use crate::random::Random;
+use crate::sys::{ATTACKER, NAMELESS, VICTIM};
+use crate::target::Target;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Processes that attack at once.
+pub const PROCESSES: usize = 8;
+/// How much longer than its time a process may take before it is killed.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// What attacks have done so far.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// How often each attack was carried out, and what came of it.
+    rows: BTreeMap<&'static str, (u64, Outcome)>,
+    /// The most resident memory of each daemon, MiB.
+    peaks: BTreeMap<String, u64>,
+    /// What did not hold at the end.
+    end: Vec<String>,
+    /// How long another user's submissions took while loads ran.
+    submissions: Vec<Duration>,
+}
+
+/// Loads that run at once, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    /// Which round it is: each process has another load in the next.
+    pub number: usize,
+    /// What decides the choices of the processes.
+    pub seed: u64,
+    /// For how long.
+    pub time: Duration,
+    /// How many requests each process makes at most.
+    pub requests: u64,
+}
+
+impl Report {
+    /// Carries out an attack and examines the cluster; says whether anything was found.
+    pub fn attack(&mut self, target: &Target, attack: &Attack, random: &mut Random) -> bool {
+        let before = Daemons::of(target);
+        let mut outcome = (attack.run)(target, random);
+        let before = match attack.restarts {
+            true => Daemons::of(target),
+            false => before,
+        };
+        self.examine(target, &before, &mut outcome);
+        self.add(attack.name, outcome)
+    }
+
+    /// Runs loads in processes, each started by a command that calls [`crate::load::main`], while another user submits jobs;
+    /// then examines the cluster. Says whether anything was found.
+    pub fn load(&mut self, target: &Target, round: &Round, command: &dyn Fn() -> Command) -> bool {
+        let before = Daemons::of(target);
+        let mut running = Vec::new();
+        let mut found = false;
+        for process in 0..PROCESSES {
+            let task = Task {
+                load: (round.number + process) % LOADS.len(),
+                seed: round
+                    .seed
+                    .wrapping_add((round.number * PROCESSES + process) as u64),
+                time: round.time,
+                requests: round.requests,
+            };
+            let mut command = command();
+            task.put(target, &mut command);
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            match command.spawn() {
+                Ok(child) => running.push((LOADS[task.load].name, child)),
+                Err(e) => self.end.push(format!("a process does not start: {e}")),
+            }
+        }
+        let end = Instant::now() + round.time;
+        let mut outcome = Outcome::default();
+        while Instant::now() < end && running.iter_mut().any(|(_, child)| is_running(child)) {
+            self.submit(target, &mut outcome);
+        }
+        for (name, child) in running {
+            let of_process = collect(child, end + GRACE);
+            found |= self.add(name, of_process);
+        }
+        for user in [ATTACKER, NAMELESS, VICTIM] {
+            crate::attacks::clear(target, user, &mut outcome);
+        }
+        self.examine(target, &before, &mut outcome);
+        self.add("load: another user", outcome) || found
+    }
+
+    /// One submission of another user, by the command, as users make it.
+    fn submit(&mut self, target: &Target, outcome: &mut Outcome) {
+        let started = Instant::now();
+        let ran = Command::new(target.home().join("bin/sbatch"))
+            .args(["-o", "/dev/null", "--wrap", "true"])
+            .env("SLURM_CONF", target.home().join("slurm.conf"))
+            .current_dir(target.dir_of(VICTIM))
+            .uid(VICTIM.uid)
+            .gid(VICTIM.gid)
+            .stdin(Stdio::null())
+            .output();
+        let elapsed = started.elapsed();
+        outcome.sent += 1;
+        match ran {
+            Ok(output) if output.status.success() => {
+                outcome.accepted += 1;
+                self.submissions.push(elapsed);
+            }
+            Ok(output) => {
+                outcome.refused += 1;
+                let error = String::from_utf8_lossy(&output.stderr).into_owned();
+                outcome.finding(format!("a submission was refused: {}", error.trim()));
+            }
+            Err(e) => outcome.finding(format!("sbatch: {e}")),
+        }
+    }
+
+    /// The time in which so many of a thousand submissions of the other user were answered.
+    pub fn submission_time(&self, of_thousand: usize) -> Duration {
+        let mut times = self.submissions.clone();
+        times.sort_unstable();
+        let place = (times.len() * of_thousand).div_ceil(1000).saturating_sub(1);
+        times.get(place).copied().unwrap_or_default()
+    }
+
+    fn examine(&mut self, target: &Target, before: &Daemons, outcome: &mut Outcome) {
+        for (name, mib) in health::resident_peak(target) {
+            let peak = self.peaks.entry(name).or_default();
+            *peak = mib.max(*peak);
+        }
+        outcome.findings.extend(health::check(target, before));
+    }
+
+    fn add(&mut self, name: &'static str, outcome: Outcome) -> bool {
+        let found = !outcome.findings.is_empty();
+        let (runs, sum) = self.rows.entry(name).or_default();
+        *runs += 1;
+        sum.add(outcome);
+        found
+    }
+
+    /// Restarts the controller, for the journal to be read, and compares the queue.
+    pub fn restart(&mut self, target: &Target) {
+        self.end.extend(health::check_restart(target));
+    }
+
+    /// What must not have happened, with the name of the attack.
+    pub fn findings(&self) -> Vec<String> {
+        let of_row = |(name, (_, outcome)): (&&'static str, &(u64, Outcome))| {
+            let name = *name;
+            let lines = outcome.findings.clone().into_iter();
+            lines.map(move |finding| format!("{name}: {finding}"))
+        };
+        let rows = self.rows.iter().flat_map(of_row);
+        let end = self
+            .end
+            .iter()
+            .map(|finding| format!("at the end: {finding}"));
+        rows.chain(end).collect()
+    }
+
+    /// What could not be tried.
+    pub fn skipped(&self) -> Vec<String> {
+        let rows = self.rows.iter();
+        let mut lines: Vec<String> = rows
+            .flat_map(|(name, (_, outcome))| {
+                outcome
+                    .skipped
+                    .iter()
+                    .map(move |why| format!("{name}: {why}"))
+            })
+            .collect();
+        lines.dedup();
+        lines
+    }
+
+    /// The table.
+    pub fn table(&self) -> String {
+        let mut text = format!(
+            "{:32} {:>5} {:>10} {:>10} {:>10} {:>9}\n",
+            "attack", "runs", "requests", "refused", "accepted", "findings"
+        );
+        for (name, (runs, outcome)) in &self.rows {
+            let _ = writeln!(
+                text,
+                "{name:32} {runs:>5} {:>10} {:>10} {:>10} {:>9}",
+                outcome.sent,
+                outcome.refused,
+                outcome.accepted,
+                outcome.findings.len()
+            );
+        }
+        if !self.submissions.is_empty() {
+            let ms = |of_thousand| self.submission_time(of_thousand).as_secs_f64() * 1e3;
+            let _ = writeln!(
+                text,
+                "another user's {} submissions: p50 {:.1} ms, p99 {:.1} ms, longest {:.1} ms",
+                self.submissions.len(),
+                ms(500),
+                ms(990),
+                ms(1000)
+            );
+        }
+        for (name, mib) in &self.peaks {
+            let _ = writeln!(text, "most memory of {name}: {mib} MiB");
+        }
+        for skipped in self.skipped() {
+            let _ = writeln!(text, "not tried: {skipped}");
+        }
+        text
+    }
+}
+
+fn is_running(child: &mut Child) -> bool {
+    matches!(child.try_wait(), Ok(None))
+}
+
+/// What a process has written, once it has ended; it is killed if it does not.
+fn collect(mut child: Child, end: Instant) -> Outcome {
+    let mut late = false;
+    while is_running(&mut child) {
+        if Instant::now() > end {
+            late = child.kill().is_ok();
+            break;
+        }
+        std::thread::sleep(crate::target::LOOK);
+    }
+    let Ok(output) = child.wait_with_output() else {
+        return Outcome::default();
+    };
+    let mut outcome = Outcome::from_lines(&String::from_utf8_lossy(&output.stdout));
+    if late || !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let why = if late { "did not end" } else { "failed" };
+        outcome.finding(format!("a process of the attack {why}: {}", error.trim()));
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_all_submissions() {
+        let report = Report {
+            submissions: (1..=200).rev().map(Duration::from_millis).collect(),
+            ..Report::default()
+        };
+        let ms = |of_thousand| report.submission_time(of_thousand).as_millis();
+        assert_eq!((ms(500), ms(990), ms(1000)), (100, 198, 200));
+        assert_eq!(Report::default().submission_time(990), Duration::ZERO);
+    }
+}

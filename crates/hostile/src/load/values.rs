@@ -1,0 +1,156 @@
+//! Messages with wrong values, to whoever decodes them.
+
+use super::Budget;
+use super::requests::{cancel_all, own_job};
+use crate::cbor::Value;
+use crate::mutate;
+use crate::outcome::Outcome;
+use crate::peer::{self, Answer, Peer, Reading, framed};
+use crate::random::Random;
+use crate::requests::{self, Ids, submit};
+use crate::target::Target;
+use muster_core::ids::JobId;
+use muster_proto::client::{Query, RequestBody, Response};
+use muster_proto::step::{AgentReply, AgentRequest};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long an answer is waited for. Some requests are answered when something happens; a daemon that hangs is found by
+/// another request.
+const WAIT: Duration = Duration::from_millis(300);
+/// Messages between two questions whether the daemon is still there.
+const BETWEEN: u64 = 64;
+/// Bytes of a message that are printed.
+const SHOWN: usize = 2000;
+
+/// Sends one message; whether it was answered or refused.
+fn try_one<T: Reading>(socket: &Path, bytes: &[u8], peer: &mut Option<Peer>) -> Answer<T> {
+    let Ok(mut open) = peer.take().map_or_else(|| Peer::connect(socket), Ok) else {
+        return Answer::Closed;
+    };
+    let answer = match open.send_raw(&framed(bytes)) {
+        Ok(()) => open.answer(WAIT),
+        Err(_) => Answer::Closed,
+    };
+    // More than one answer may come where a message became another.
+    if matches!(answer, Answer::Refused(_)) {
+        *peer = Some(open);
+    }
+    answer
+}
+
+fn tally<T>(outcome: &mut Outcome, answer: &Answer<T>) {
+    outcome.sent += 1;
+    match answer {
+        Answer::Refused(_) | Answer::Closed => outcome.refused += 1,
+        _ => outcome.accepted += 1,
+    }
+}
+
+fn shown(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in bytes.iter().take(SHOWN) {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// Changed messages: mostly one place, sometimes several, sometimes bytes.
+fn changed(message: &Value, random: &mut Random) -> Vec<u8> {
+    match random.below(8) {
+        0 => mutate::bytes(&message.encode(), random),
+        1 | 2 => mutate::several(message, random).encode(),
+        _ => mutate::one(message, random).encode(),
+    }
+}
+
+/// Every kind of request to the controller, with wrong values anywhere.
+pub(super) fn to_controller(target: &Target, random: &mut Random, budget: &Budget) -> Outcome {
+    let (mut outcome, mut peer) = (Outcome::default(), None);
+    let socket = target.controller();
+    let ids = Ids {
+        pending: JobId(1),
+        array: JobId(2),
+        running: JobId(3),
+    };
+    let mut messages: Vec<Value> = requests::samples(&ids)
+        .into_iter()
+        .map(|sample| peer::request(sample.body))
+        .collect();
+    // A submission has more places than all others together.
+    for _ in 0..messages.len() / 2 {
+        messages.push(peer::request(submit(
+            requests::full_job("/"),
+            "#!/bin/sh\n",
+        )));
+        messages.push(peer::request(submit(requests::job("/"), "#!/bin/sh\n")));
+    }
+    let ping = peer::request(RequestBody::Query(Box::new(Query::Ping)));
+    let mut last = Vec::new();
+    while budget.lasts(&outcome) {
+        let Some(message) = random.pick(&messages) else {
+            break;
+        };
+        last = changed(message, random);
+        let answer: Answer<Response> = try_one(&socket, &last, &mut peer);
+        tally(&mut outcome, &answer);
+        let unsure = matches!(answer, Answer::Silent | Answer::Unreadable(_));
+        if unsure || outcome.sent.is_multiple_of(BETWEEN) {
+            let there = peer::ask_controller(&socket, &ping);
+            if there == Answer::Silent {
+                outcome.finding(format!("the controller hangs after {}", shown(&last)));
+            }
+        }
+        if outcome.sent.is_multiple_of(500) {
+            cancel_all(&mut outcome, &socket);
+        }
+    }
+    if peer::ask_controller(&socket, &ping) == Answer::Closed {
+        outcome.finding(format!(
+            "the controller does not answer after {}",
+            shown(&last)
+        ));
+    }
+    cancel_all(&mut outcome, &socket);
+    outcome
+}
+
+/// Every kind of request to an agent, about a job of the user's own, with wrong values anywhere.
+pub(super) fn to_agent(target: &Target, random: &mut Random, budget: &Budget) -> Outcome {
+    let mut outcome = Outcome::default();
+    let Some(job) = own_job(target, &mut outcome, budget) else {
+        return outcome;
+    };
+    let agent = target.agent("n1");
+    let mut messages: Vec<Value> = requests::agent_samples(job, &[0; 32])
+        .iter()
+        .map(|sample| Value::of(&sample.request))
+        .collect();
+    for _ in 0..messages.len() {
+        let spec = requests::step(job, &["true"]);
+        messages.push(Value::of(&AgentRequest::Create(Box::new(spec))));
+    }
+    let inspect = AgentRequest::Inspect {
+        job: JobId(u64::MAX),
+    };
+    let mut last = Vec::new();
+    while budget.lasts(&outcome) {
+        let Some(message) = random.pick(&messages) else {
+            break;
+        };
+        last = changed(message, random);
+        let answer: Answer<AgentReply> = try_one(&agent, &last, &mut None);
+        tally(&mut outcome, &answer);
+        if (answer == Answer::Silent || outcome.sent.is_multiple_of(BETWEEN))
+            && peer::ask_agent(&agent, &inspect) == Answer::Silent
+        {
+            outcome.finding(format!("the agent hangs after {}", shown(&last)));
+        }
+    }
+    if peer::ask_agent(&agent, &inspect) == Answer::Closed {
+        outcome.finding(format!("the agent does not answer after {}", shown(&last)));
+    }
+    cancel_all(&mut outcome, &target.controller());
+    outcome
+}

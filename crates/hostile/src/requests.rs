@@ -1,0 +1,671 @@
+//! A valid request of every kind, with who may make it. A kind that is added to the protocol and not here does not compile.
+
+use minicbor::bytes::ByteVec;
+use muster_core::command::{
+    AccountsAsk, AccountsEdit, JobSelection, JobTarget, JobUpdate, NodeUpdate, QosAsk,
+    ReservationAsk, SignalScope, TermsAsk, UserCommand, WckeysAsk,
+};
+use muster_core::environment::Environment;
+use muster_core::ids::{BlobId, JobId, StepNo};
+use muster_core::index_set::IndexSet;
+use muster_core::job::{ExitStatus, StepEnd, StepMaker};
+use muster_core::node::NodeInfo;
+use muster_core::spec::{
+    ArraySpec, Dependency, DependencyKind, DependencyTerm, DeviceAsk, ExecContext, GresAsk,
+    JobKind, JobSpec, MemoryAsk, Owner, ResourceAsk, StdioSpec, WarnSignal,
+};
+use muster_core::time::{TimeLimit, Timestamp};
+use muster_proto::acct::NodeEventQuery;
+use muster_proto::client::{JobFilter, Query, RequestBody};
+use muster_proto::node::NodeHello;
+use muster_proto::step::{AgentRequest, HetStep, StepLaunch, StepShare, StepSpec};
+
+/// Who may make a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// Every user.
+    Anyone,
+    /// The owner of the job that it names, and administrators.
+    Owner,
+    /// Root and SlurmUser.
+    Administrator,
+}
+
+/// A request that is valid where its maker has the right to it.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// The kind, as the protocol calls it.
+    pub name: &'static str,
+    /// Who may make it.
+    pub rights: Rights,
+    /// The request.
+    pub body: RequestBody,
+}
+
+/// A request to an agent.
+#[derive(Clone, Debug)]
+pub struct AgentSample {
+    /// The kind, as the protocol calls it.
+    pub name: &'static str,
+    /// The request.
+    pub request: AgentRequest,
+}
+
+/// Jobs that requests name. All belong to one user.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ids {
+    /// A job that waits.
+    pub pending: JobId,
+    /// An array that waits.
+    pub array: JobId,
+    /// A job that runs.
+    pub running: JobId,
+}
+
+/// A match without a wildcard, and the list of its arms.
+macro_rules! kinds {
+    ($(#[$doc:meta])* $list:ident, $function:ident, $type:ident: $($kind:ident)*) => {
+        $(#[$doc])*
+        pub const $list: &[&str] = &[$(stringify!($kind)),*];
+
+        fn $function(value: &$type) -> &'static str {
+            match value { $($type::$kind { .. } => stringify!($kind),)* }
+        }
+    };
+}
+
+kinds!(
+    /// Kinds of commands.
+    COMMANDS, command_name, UserCommand:
+    Submit SubmitHet Cancel Signal Hold Release Requeue Suspend Resume UpdateJob UpdateNodes UpdatePartition EndAllocation
+    Reconfigure Top CreatePartition Reboot CancelReboot DeletePartition CreateReservation UpdateReservation EditAccounts
+    DeleteReservation UpdateStep Notify
+);
+kinds!(
+    /// Kinds of queries.
+    QUERIES, query_name, Query:
+    Ping Jobs Cluster Config Script Allocation Accounting Diag Partitions ResetDiag Reservations NodeEvents Differences
+    Accounts Priorities Licenses Listing Why
+);
+kinds!(
+    /// Kinds of requests to the controller.
+    BODIES, body_name, RequestBody:
+    Command Query WaitStarted WaitEnded Hold NodeHello Shutdown WaitNodes SetDebug
+);
+kinds!(
+    /// Kinds of requests to an agent.
+    AGENT_REQUESTS, agent_name, AgentRequest:
+    Create StartStep StepNodeEnded SignalStep Inspect Measure TakeStepNumber
+);
+
+fn name_of(body: &RequestBody) -> &'static str {
+    match body {
+        RequestBody::Command(command) => command_name(command),
+        RequestBody::Query(query) => query_name(query),
+        _ => body_name(body),
+    }
+}
+
+/// The set of one range.
+pub fn range(first: u32, last: u32) -> IndexSet {
+    let mut set = IndexSet::default();
+    set.insert_range(first, last);
+    set
+}
+
+/// A job by its number.
+pub fn target(job: JobId) -> JobTarget {
+    JobTarget {
+        job,
+        tasks: None,
+        component: None,
+    }
+}
+
+/// Names of script and context in a request; the controller has its own.
+pub const SCRIPT: BlobId = BlobId([1; 32]);
+/// See [`SCRIPT`].
+pub const CONTEXT: BlobId = BlobId([2; 32]);
+
+/// A small batch job in a directory.
+pub fn job(work_dir: &str) -> JobSpec {
+    JobSpec {
+        name: "hostile".to_owned(),
+        kind: JobKind::Batch,
+        script: Some(SCRIPT),
+        context: Some(CONTEXT),
+        work_dir: work_dir.to_owned(),
+        stdio: StdioSpec {
+            stdout: Some("/dev/null".to_owned()),
+            ..StdioSpec::default()
+        },
+        time_limit: Some(TimeLimit::Minutes(5)),
+        ..JobSpec::default()
+    }
+}
+
+/// An environment for jobs.
+pub fn context(variables: &[&str]) -> ExecContext {
+    let path = "PATH=/usr/local/bin:/usr/bin:/bin";
+    ExecContext {
+        environment: std::iter::once(&path)
+            .chain(variables)
+            .collect::<Environment>(),
+        umask: 0o022,
+        soft_limits: vec![(3, 8 << 20)],
+    }
+}
+
+/// Script and context as a submission carries them.
+pub fn blobs(script: &str, variables: &[&str]) -> Vec<(BlobId, ByteVec)> {
+    let mut encoded = Vec::new();
+    minicbor::encode(context(variables), &mut encoded).expect("writing to memory cannot fail");
+    vec![
+        (SCRIPT, script.as_bytes().to_vec().into()),
+        (CONTEXT, encoded.into()),
+    ]
+}
+
+/// A submission.
+pub fn submit(spec: JobSpec, script: &str) -> RequestBody {
+    submit_with(spec, blobs(script, &[]))
+}
+
+/// A submission with what it carries.
+pub fn submit_with(spec: JobSpec, blobs: Vec<(BlobId, ByteVec)>) -> RequestBody {
+    RequestBody::Command(Box::new(UserCommand::Submit {
+        spec: Box::new(spec),
+        blobs,
+        test_only: false,
+    }))
+}
+
+/// A specification in which every field says something, for changing each of them.
+pub fn full_job(work_dir: &str) -> JobSpec {
+    let text = |text: &str| Some(text.to_owned());
+    let gres = || GresAsk {
+        name: "gpu".to_owned(),
+        kind: text("a100"),
+        count: 1,
+    };
+    JobSpec {
+        owner: Owner {
+            uid: 1,
+            gid: 1,
+            user: "daemon".to_owned(),
+            group: "daemon".to_owned(),
+        },
+        account: text("account"),
+        qos: text("normal"),
+        partitions: vec!["batch".to_owned()],
+        argv: vec!["argument".to_owned()],
+        command: "/bin/true".to_owned(),
+        submit_line: "sbatch --wrap true".to_owned(),
+        submit_host: "host".to_owned(),
+        submit_sid: 12,
+        ask: ResourceAsk {
+            max_nodes: Some(1),
+            ntasks: Some(1),
+            cpus_per_task: Some(1),
+            ntasks_per_node: Some(1),
+            min_cpus_per_node: Some(1),
+            memory: MemoryAsk::PerCpu(1),
+            gres: vec![gres()],
+            devices: Some(Box::new(DeviceAsk {
+                per_job: vec![gres()],
+                per_task: vec![gres()],
+                ..DeviceAsk::default()
+            })),
+            nodelist: text("n1"),
+            exclude: text("n2"),
+            distribution: text("block:cyclic"),
+            switches: Some((1, Some(10))),
+            ..ResourceAsk::default()
+        },
+        time_min: Some(TimeLimit::Minutes(1)),
+        begin: Some(Timestamp(1_000)),
+        deadline: Some(Timestamp(4_102_444_800_000)),
+        hold: true,
+        priority: Some(3),
+        nice: 1,
+        requeue: Some(true),
+        dependency: Dependency {
+            terms: vec![
+                DependencyTerm::Job {
+                    kind: DependencyKind::AfterAny,
+                    job: JobId(1),
+                    task: Some(1),
+                    delay_minutes: 1,
+                },
+                DependencyTerm::Singleton,
+            ],
+            any: true,
+        },
+        array: Some(ArraySpec {
+            indices: range(1, 3),
+            throttle: Some(1),
+        }),
+        warn_signal: Some(WarnSignal {
+            signal: 10,
+            before_s: 60,
+            batch_only: true,
+        }),
+        comment: text("comment"),
+        wckey: text("key"),
+        kill_on_invalid_dep: Some(true),
+        immediate_s: Some(1),
+        mail: Some(("END".to_owned(), "nobody".to_owned())),
+        export: text("ALL"),
+        licenses: text("a:1"),
+        reservation: text("r"),
+        shown: vec![("Extra".to_owned(), "x".to_owned())],
+        site_factor: 1,
+        stdio: StdioSpec {
+            stdin: text("/dev/null"),
+            stdout: text("/dev/null"),
+            stderr: text("/dev/null"),
+            append: Some(true),
+        },
+        ..job(work_dir)
+    }
+}
+
+fn edits() -> Vec<AccountsAsk> {
+    let name = || "x".to_owned();
+    let terms = TermsAsk::default;
+    vec![
+        AccountsAsk::AddAccounts {
+            parent: "root".to_owned(),
+            description: name(),
+            organization: name(),
+            terms: terms(),
+        },
+        AccountsAsk::ModifyAccounts {
+            parent: String::new(),
+            description: name(),
+            organization: name(),
+            terms: terms(),
+        },
+        AccountsAsk::DeleteAccounts,
+        AccountsAsk::AddUsers {
+            accounts: vec![name()],
+            default_account: String::new(),
+            admin_level: "Administrator".to_owned(),
+            terms: terms(),
+            wckeys: WckeysAsk::default(),
+        },
+        AccountsAsk::ModifyUsers {
+            accounts: vec![name()],
+            default_account: String::new(),
+            admin_level: "Administrator".to_owned(),
+            terms: terms(),
+            wckeys: WckeysAsk::default(),
+        },
+        AccountsAsk::DeleteUsers {
+            accounts: vec![name()],
+        },
+        AccountsAsk::AddQos(QosAsk::default()),
+        AccountsAsk::ModifyQos(QosAsk::default()),
+        AccountsAsk::DeleteQos,
+        AccountsAsk::ResetUsage {
+            accounts: vec![name()],
+        },
+        AccountsAsk::DeleteWckeys(vec![name()]),
+    ]
+}
+
+/// Commands that an owner may give.
+fn commands_of_owner(ids: &Ids) -> Vec<UserCommand> {
+    let waiting = || target(ids.pending);
+    let running = || target(ids.running);
+    let selection = |job| JobSelection {
+        targets: vec![target(job)],
+        ..JobSelection::default()
+    };
+    vec![
+        UserCommand::Hold {
+            target: waiting(),
+            user: true,
+        },
+        UserCommand::Release { target: waiting() },
+        UserCommand::UpdateJob {
+            target: waiting(),
+            update: Box::new(JobUpdate {
+                comment: Some("changed".to_owned()),
+                name: Some("changed".to_owned()),
+                ..JobUpdate::default()
+            }),
+        },
+        UserCommand::Top { target: waiting() },
+        UserCommand::Notify {
+            target: running(),
+            text: "text".to_owned(),
+        },
+        UserCommand::UpdateStep {
+            target: running(),
+            step: None,
+            time_limit: TimeLimit::Minutes(1),
+        },
+        UserCommand::Requeue {
+            target: running(),
+            hold: true,
+            special_exit: false,
+            incomplete: false,
+        },
+        UserCommand::Signal {
+            selection: selection(ids.running),
+            signal: 10,
+            scope: SignalScope::Full,
+        },
+        UserCommand::EndAllocation {
+            job: ids.running,
+            exit: ExitStatus { code: 1, signal: 0 },
+        },
+        UserCommand::Cancel {
+            selection: JobSelection {
+                targets: vec![JobTarget {
+                    tasks: Some(range(1, 2)),
+                    ..target(ids.array)
+                }],
+                ..JobSelection::default()
+            },
+        },
+        UserCommand::Cancel {
+            selection: selection(ids.pending),
+        },
+    ]
+}
+
+fn commands_of_administrator(ids: &Ids) -> Vec<UserCommand> {
+    let reservation = || ReservationAsk {
+        name: Some("r1".to_owned()),
+        start: Some(Timestamp(4_000_000_000_000)),
+        duration: Some(TimeLimit::Minutes(10)),
+        nodes: Some("n1".to_owned()),
+        users: Some(muster_core::command::NameList::Only(vec![
+            "root".to_owned(),
+        ])),
+        ..ReservationAsk::default()
+    };
+    let drain = NodeUpdate {
+        state: Some("DRAIN".to_owned()),
+        reason: Some("hostile".to_owned()),
+        ..NodeUpdate::default()
+    };
+    let mut all = vec![
+        UserCommand::Suspend {
+            target: target(ids.running),
+        },
+        UserCommand::Resume {
+            target: target(ids.running),
+        },
+        UserCommand::UpdateNodes {
+            nodes: "n1".to_owned(),
+            update: drain,
+        },
+        UserCommand::UpdatePartition {
+            name: "batch".to_owned(),
+            pairs: vec![("State".to_owned(), "DOWN".to_owned())],
+        },
+        UserCommand::Reconfigure,
+        UserCommand::CreatePartition {
+            name: "p1".to_owned(),
+            pairs: vec![("Nodes".to_owned(), "n1".to_owned())],
+        },
+        UserCommand::DeletePartition {
+            name: "p1".to_owned(),
+        },
+        UserCommand::Reboot {
+            nodes: "n1".to_owned(),
+            asap: true,
+            down_after: true,
+            reason: Some("hostile".to_owned()),
+        },
+        UserCommand::CancelReboot {
+            nodes: "n1".to_owned(),
+        },
+        UserCommand::CreateReservation(Box::new(reservation())),
+        UserCommand::UpdateReservation(Box::new(reservation())),
+        UserCommand::DeleteReservation {
+            name: "r1".to_owned(),
+        },
+    ];
+    all.extend(edits().into_iter().map(|ask| {
+        UserCommand::EditAccounts(Box::new(AccountsEdit {
+            names: vec!["x".to_owned()],
+            ask,
+        }))
+    }));
+    all
+}
+
+fn queries(ids: &Ids) -> Vec<(Rights, Query)> {
+    let filter = || JobFilter {
+        ids: vec![ids.pending],
+        starts: true,
+        ..JobFilter::default()
+    };
+    use Rights::{Administrator, Anyone, Owner};
+    vec![
+        (Anyone, Query::Ping),
+        (Anyone, Query::Jobs(filter())),
+        (Anyone, Query::Cluster),
+        (Anyone, Query::Config),
+        (Owner, Query::Script(ids.running)),
+        (Owner, Query::Allocation(ids.running)),
+        (Anyone, Query::Accounting(Box::default())),
+        (Anyone, Query::Diag),
+        (Anyone, Query::Partitions),
+        (Administrator, Query::ResetDiag),
+        (Anyone, Query::Reservations),
+        (Anyone, Query::NodeEvents(NodeEventQuery::default())),
+        (Administrator, Query::Differences),
+        (Anyone, Query::Accounts),
+        (Anyone, Query::Priorities),
+        (Anyone, Query::Licenses),
+        (Anyone, Query::Listing(filter())),
+        (Anyone, Query::Why(ids.pending)),
+    ]
+}
+
+/// A request of each kind to the controller, and of some kinds more than one. Those that would stop the cluster come last.
+pub fn samples(ids: &Ids) -> Vec<Sample> {
+    let sample = |rights, body| Sample {
+        name: name_of(&body),
+        rights,
+        body,
+    };
+    let command = |rights| move |c| sample(rights, RequestBody::Command(Box::new(c)));
+    let spec = || job("/");
+    let (script, test_only) = ("#!/bin/sh\n", false);
+    let submissions = [
+        UserCommand::Submit {
+            spec: Box::new(spec()),
+            blobs: blobs(script, &[]),
+            test_only,
+        },
+        UserCommand::SubmitHet {
+            specs: vec![spec(), spec()],
+            blobs: blobs(script, &[]),
+            test_only,
+        },
+    ];
+    let mut all: Vec<Sample> = Vec::new();
+    all.extend(submissions.into_iter().map(command(Rights::Anyone)));
+    all.extend(
+        commands_of_owner(ids)
+            .into_iter()
+            .map(command(Rights::Owner)),
+    );
+    all.extend(
+        queries(ids)
+            .into_iter()
+            .map(|(rights, query)| sample(rights, RequestBody::Query(Box::new(query)))),
+    );
+    all.extend([
+        sample(Rights::Owner, RequestBody::WaitStarted(ids.running)),
+        sample(Rights::Anyone, RequestBody::WaitEnded(JobId(u64::MAX))),
+        sample(Rights::Owner, RequestBody::Hold(ids.running)),
+        sample(Rights::Anyone, RequestBody::WaitNodes(1)),
+    ]);
+    let administrators = commands_of_administrator(ids);
+    all.extend(
+        administrators
+            .into_iter()
+            .map(command(Rights::Administrator)),
+    );
+    all.extend([
+        sample(
+            Rights::Administrator,
+            RequestBody::SetDebug("info".to_owned()),
+        ),
+        sample(
+            Rights::Administrator,
+            RequestBody::NodeHello(Box::new(NodeHello {
+                name: "n1".to_owned(),
+                info: NodeInfo::default(),
+                present: Vec::new(),
+                key: vec![7; 32].into(),
+            })),
+        ),
+        sample(Rights::Administrator, RequestBody::Shutdown { nodes: true }),
+    ]);
+    all
+}
+
+/// What srun asks for, without a key.
+pub fn step(job: JobId, argv: &[&str]) -> StepSpec {
+    StepSpec {
+        job,
+        name: "hostile".to_owned(),
+        argv: argv.iter().map(|word| (*word).to_owned()).collect(),
+        context: context(&[]),
+        work_dir: "/".to_owned(),
+        ntasks: Some(1),
+        immediate: true,
+        ..StepSpec::default()
+    }
+}
+
+/// A step in which most fields say something.
+pub fn full_step(job: JobId) -> StepSpec {
+    let text = |text: &str| Some(text.to_owned());
+    StepSpec {
+        key: Some(vec![1; 32].into()),
+        min_nodes: Some(1),
+        max_nodes: Some(1),
+        cpus_per_task: Some(1),
+        ntasks_per_node: Some(1),
+        nodelist: text("n1"),
+        exclude: text("n2"),
+        relative: Some(0),
+        distribution: text("block"),
+        memory: MemoryAsk::PerCpu(1),
+        multi_prog: vec![("0".to_owned(), "true".to_owned())],
+        pty: Some((24, 80)),
+        time_limit: Some(TimeLimit::Minutes(1)),
+        cpu_bind: text("none"),
+        mpi: text("none"),
+        extra_env: vec![("A".to_owned(), "b".to_owned())],
+        mem_bind: text("none"),
+        threads_per_core: Some(1),
+        het: Some(HetStep::default()),
+        maker: Some(StepMaker {
+            host: "host".to_owned(),
+            pid: 1,
+        }),
+        tree_width: Some(2),
+        ..step(job, &["true"])
+    }
+}
+
+/// A layout for a step that nobody made.
+pub fn launch(job: JobId, key: &[u8]) -> StepLaunch {
+    StepLaunch {
+        key: key.to_vec().into(),
+        spec: StepSpec {
+            key: Some(key.to_vec().into()),
+            ..step(job, &["/bin/sleep", "1000"])
+        },
+        step: StepNo(77),
+        step_key: vec![3; 32].into(),
+        position: 0,
+        tasks: vec![vec![0]],
+        names: vec!["n1".to_owned()],
+        cpus: muster_core::cpuset::CpuSet::first(1),
+        memory_mib: 1,
+        gres: Vec::new(),
+        lead: "unix:/nonexistent".to_owned(),
+        width: 0,
+        above: None,
+    }
+}
+
+/// A request of each kind to an agent, about a job that the agent has, with a key.
+pub fn agent_samples(job: JobId, key: &[u8]) -> Vec<AgentSample> {
+    let key = || ByteVec::from(key.to_vec());
+    let requests = [
+        AgentRequest::Inspect { job },
+        AgentRequest::Measure { job },
+        AgentRequest::TakeStepNumber {
+            job,
+            key: Some(key()),
+        },
+        AgentRequest::SignalStep {
+            job,
+            key: key(),
+            step: StepNo::BATCH,
+            signal: 9,
+            below: vec!["unix:/nonexistent".to_owned()],
+        },
+        AgentRequest::StepNodeEnded {
+            job,
+            key: key(),
+            step: StepNo(0),
+            position: 0,
+            end: Box::new(StepEnd::never_ran(Timestamp(1))),
+            others: vec![(1, StepEnd::never_ran(Timestamp(1)))],
+            onwards: false,
+        },
+        AgentRequest::StartStep(
+            Box::new(launch(job, &key())),
+            vec![StepShare {
+                address: "unix:/nonexistent".to_owned(),
+                cpus: muster_core::cpuset::CpuSet::first(1),
+                memory_mib: 1,
+                gres: Vec::new(),
+            }],
+        ),
+        AgentRequest::Create(Box::new(full_step(job))),
+    ];
+    requests
+        .into_iter()
+        .map(|request| AgentSample {
+            name: agent_name(&request),
+            request,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_kind_of_request_is_there() {
+        let ids = Ids::default();
+        let there: BTreeSet<&str> = samples(&ids).iter().map(|s| s.name).collect();
+        let wanted = [COMMANDS, QUERIES, BODIES].concat();
+        let wanted: BTreeSet<&str> = wanted.into_iter().collect();
+        // A command or a query is there under its own name.
+        let containers = BTreeSet::from(["Command", "Query"]);
+        assert_eq!(&wanted - &containers, there);
+        let agents = agent_samples(JobId(1), &[0; 32]);
+        let there: BTreeSet<&str> = agents.iter().map(|s| s.name).collect();
+        assert_eq!(
+            AGENT_REQUESTS.iter().copied().collect::<BTreeSet<_>>(),
+            there
+        );
+    }
+}

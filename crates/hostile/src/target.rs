@@ -1,0 +1,310 @@
+//! A private cluster on this machine that was started for the attack: its sockets, daemons, commands and state.
+
+use crate::cbor::Value;
+use crate::peer::{self, Answer};
+use crate::sys::{User, as_user};
+use muster_core::ids::JobId;
+use muster_core::job::Job;
+use muster_proto::client::{JobFilter, Query, RequestBody, Response};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest time that anything may take which an attack waits for.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Time between looks at something that nothing announces.
+pub const LOOK: Duration = Duration::from_millis(20);
+/// Seconds after which a command counts as hung.
+const COMMAND_MAX_S: &str = "60";
+
+/// Keys that the cluster's slurm.conf has beside those of a private cluster: what attacks need to be seen. The mail program
+/// writes down what it was called with.
+pub fn configuration(home: &Path) -> String {
+    format!(
+        "ClusterName=muster\nSlurmctldHost=localhost\nMailProg={}\nPriorityType=priority/multifactor\n\
+         AccountingStorageType=accounting_storage/slurmdbd\nSelectType=select/cons_tres\n\
+         SelectTypeParameters=CR_Core_Memory\nDefMemPerCPU=64\nMaxArraySize=1001\nMaxJobCount=5000\n\
+         KillWait=2\nReturnToService=2\n\
+         NodeName=n[1-2] CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN\n\
+         PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
+        home.join("mail.sh").display()
+    )
+}
+
+/// The cluster.
+#[derive(Clone, Debug)]
+pub struct Target {
+    home: PathBuf,
+}
+
+/// What a command did.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Exit status; 128 + n for signal n.
+    pub code: i32,
+    /// Standard output, without blanks at the ends.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Target {
+    /// The cluster of a home directory (`MUSTER_HOME`), running or not. Makes the directories in which users of the attack
+    /// write, and the mail program.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn prepare(home: &Path) -> io::Result<Target> {
+        let target = Target::new(home);
+        fs::create_dir_all(home)?;
+        fs::set_permissions(home, fs::Permissions::from_mode(0o755))?;
+        for user in [
+            crate::sys::ATTACKER,
+            crate::sys::NAMELESS,
+            crate::sys::VICTIM,
+        ] {
+            let dir = target.dir_of(user);
+            fs::create_dir_all(&dir)?;
+            chown(&dir, Some(user.uid), Some(user.gid))?;
+        }
+        // In one write, as letters are sent side by side.
+        let recorder = format!(
+            "#!/bin/sh\ncall=$(id -u; for a; do echo \"$a\"; done)\nprintf '%s\\n---\\n' \"$call\" >>{}\n",
+            target.mail_log().display()
+        );
+        fs::write(home.join("mail.sh"), recorder)?;
+        fs::set_permissions(home.join("mail.sh"), fs::Permissions::from_mode(0o755))?;
+        fs::write(target.mail_log(), "")?;
+        fs::set_permissions(target.mail_log(), fs::Permissions::from_mode(0o666))?;
+        Ok(target)
+    }
+
+    /// The cluster of a home directory.
+    pub fn new(home: &Path) -> Target {
+        Target {
+            home: home.to_path_buf(),
+        }
+    }
+
+    /// Its home directory.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// What the mail program was called with.
+    pub fn mail_log(&self) -> PathBuf {
+        self.home.join("mail.log")
+    }
+
+    /// A directory that a user may write into.
+    pub fn dir_of(&self, user: User) -> PathBuf {
+        self.home.join(format!("user.{}", user.uid))
+    }
+
+    /// The controller's socket.
+    pub fn controller(&self) -> PathBuf {
+        let conf = self.home.join("slurm.conf");
+        muster_conf::endpoint::read(&conf)
+            .map_or_else(|_| self.home.join("run"), |endpoint| endpoint.socket)
+    }
+
+    /// The spool directory of a node.
+    pub fn spool(&self, node: &str) -> PathBuf {
+        self.home.join(format!("spool.{node}"))
+    }
+
+    /// The socket of a node's agent to which users connect.
+    pub fn agent(&self, node: &str) -> PathBuf {
+        self.spool(node).join("noded.sock")
+    }
+
+    /// The socket of a node's agent to which users send one end of a connection, if there is one.
+    pub fn agent_datagrams(&self, node: &str) -> PathBuf {
+        self.spool(node).join("noded.door")
+    }
+
+    /// A bash command with the cluster's commands on its path, as a user.
+    pub fn command(&self, user: User, script: &str) -> Command {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new("timeout");
+        command
+            .args(["--kill-after=5", COMMAND_MAX_S, "bash", "-c", script])
+            .env(
+                "PATH",
+                format!("{}:{path}", self.home.join("bin").display()),
+            )
+            .env("SLURM_CONF", self.home.join("slurm.conf"))
+            .env("TZ", "UTC")
+            .stdin(Stdio::null());
+        if user.uid != 0 {
+            command
+                .uid(user.uid)
+                .gid(user.gid)
+                .current_dir(self.dir_of(user));
+        }
+        command
+    }
+
+    /// Runs a bash command as a user, to its end.
+    pub fn run(&self, user: User, script: &str) -> Ran {
+        use std::os::unix::process::ExitStatusExt;
+        match self.command(user, script).output() {
+            Ok(output) => Ran {
+                code: output
+                    .status
+                    .code()
+                    .unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0)),
+                out: String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+                err: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            },
+            Err(e) => Ran {
+                code: 255,
+                out: String::new(),
+                err: e.to_string(),
+            },
+        }
+    }
+
+    /// Asks the controller as a user.
+    pub fn ask(&self, user: User, body: RequestBody) -> Answer<Response> {
+        self.ask_tree(user, &peer::request(body))
+    }
+
+    /// Asks the controller as a user, with any message.
+    pub fn ask_tree(&self, user: User, message: &Value) -> Answer<Response> {
+        let socket = self.controller();
+        as_user(user, || peer::ask_controller(&socket, message))
+    }
+
+    /// The records of the queue that a user is shown. No records when there is no answer.
+    pub fn jobs(&self, user: User, ids: &[JobId]) -> Vec<Job> {
+        let filter = JobFilter {
+            ids: ids.to_vec(),
+            ..JobFilter::default()
+        };
+        match self.ask(user, RequestBody::Query(Box::new(Query::Jobs(filter)))) {
+            Answer::Accepted(Response::Jobs(part)) => part.jobs.into_jobs(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The process that a pid file names.
+    pub fn pid(&self, file: &str) -> Option<i32> {
+        let text = fs::read_to_string(self.home.join(file)).ok()?;
+        text.trim().parse().ok()
+    }
+
+    /// Daemons by name: controller, agents and shims.
+    pub fn daemons(&self) -> Vec<(String, i32)> {
+        let mut files = vec![("controller".to_owned(), "run/ctld.pid".to_owned())];
+        for node in self.nodes() {
+            files.push((format!("agent {node}"), format!("run/noded.{node}.pid")));
+            files.push((format!("shim {node}"), format!("spool.{node}/shim.pid")));
+        }
+        let pids = files
+            .into_iter()
+            .map(|(name, file)| Some((name, self.pid(&file)?)));
+        pids.flatten().collect()
+    }
+
+    /// Its nodes, by their spool directories.
+    pub fn nodes(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.home).into_iter().flatten().flatten();
+        let mut nodes: Vec<String> = entries
+            .filter_map(|e| Some(e.file_name().to_str()?.strip_prefix("spool.")?.to_owned()))
+            .collect();
+        nodes.sort();
+        nodes
+    }
+
+    /// Kills a process (SIGKILL) and waits until it is gone.
+    pub fn kill(&self, pid: i32) {
+        let pid_ = nix::unistd::Pid::from_raw(pid);
+        let _ = nix::sys::signal::kill(pid_, nix::sys::signal::Signal::SIGKILL);
+        until(|| !alive(pid));
+    }
+
+    /// Kills a node's agent and starts another.
+    pub fn restart_agent(&self, node: &str) -> Ran {
+        if let Some(pid) = self.pid(&format!("run/noded.{node}.pid")) {
+            self.kill(pid);
+        }
+        self.run(crate::sys::ROOT, &format!("slurmd -N {node}"))
+    }
+
+    /// Kills the controller and starts another.
+    pub fn restart_controller(&self) -> Ran {
+        if let Some(pid) = self.pid("run/ctld.pid") {
+            self.kill(pid);
+        }
+        self.run(crate::sys::ROOT, "slurmctld")
+    }
+
+    /// Waits until the controller says that all nodes can be used; whether they can.
+    pub fn nodes_are_up(&self) -> bool {
+        until(|| {
+            let ran = self.run(crate::sys::ROOT, "sinfo -h -N -o %T | sort -u");
+            ran.code == 0
+                && !ran.out.is_empty()
+                && ran
+                    .out
+                    .lines()
+                    .all(|state| matches!(state, "idle" | "mixed" | "allocated" | "completing"))
+        })
+    }
+
+    /// Waits until a job has ended; its state as sacct shows it.
+    pub fn ended(&self, job: JobId) -> Option<String> {
+        let mut state = String::new();
+        let ended = until(|| {
+            state = self.state(job);
+            !matches!(state.as_str(), "" | "PENDING" | "RUNNING" | "SUSPENDED")
+        });
+        ended.then_some(state)
+    }
+
+    /// The state of a job as sacct shows it.
+    pub fn state(&self, job: JobId) -> String {
+        let script = format!("sacct -X -n -P -j {job} -o State");
+        self.run(crate::sys::ROOT, &script).out
+    }
+}
+
+/// Waits until something holds; whether it did in time.
+pub fn until(mut holds: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if holds() {
+            return true;
+        }
+        if Instant::now() > end {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Whether a process exists and is no zombie.
+pub fn alive(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("Z").starts_with('Z'))
+}
+
+/// Processes of a user.
+pub fn processes_of(uid: u32) -> Vec<i32> {
+    use std::os::unix::fs::MetadataExt;
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|e| {
+        let pid = e.file_name().to_str()?.parse().ok()?;
+        // The directory's owner is root where the process cannot be dumped.
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let real = status.lines().find_map(|l| l.strip_prefix("Uid:"))?;
+        let real: u32 = real.split_whitespace().next()?.parse().ok()?;
+        (real == uid || e.metadata().is_ok_and(|m| m.uid() == uid)).then_some(pid)
+    });
+    pids.filter(|pid| alive(*pid)).collect()
+}

@@ -1,0 +1,204 @@
+//! Numbers of steps. The agent of a job's first node gives them out, in order and each once; `MaxStepCount` is their end.
+//! The steps of a heterogeneous job have one number in all components: the agent of the leading component gives it, and
+//! those of the others take it if no step of theirs has had it.
+
+use super::{Asked, Early, KEPT_NEXT, Waiting};
+use crate::agent::Agent;
+use crate::layout::TASKS_PER_NODE_DEFAULT;
+use crate::shim::wire::Run;
+use muster_core::ids::StepNo;
+use muster_core::refusal::{Refusal, RefusalCode};
+use muster_proto::node::JobGrant;
+use muster_proto::step::AgentReply;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
+
+/// `MaxStepCount` where nothing else is said.
+const MAX_STEP_COUNT_DEFAULT: u32 = 40_000;
+/// Most that it may be: above are the numbers under which the shim keeps other things.
+const MAX_STEP_COUNT_MAX: u32 = 1 << 29;
+/// Runs of numbers that steps of other components have had, as far back as they are known. A step whose number is older
+/// has waited for so many others.
+const SKIPPED_MAX: usize = 64;
+
+/// The numbers of a job.
+#[derive(Debug, Default)]
+pub(in crate::agent) struct Numbers {
+    /// No step has had this one, nor any later one.
+    next: u32,
+    /// Given out by this agent for steps of a heterogeneous job, and not used by the leading component yet.
+    given: BTreeSet<u32>,
+    /// Below `next`, and not used by this component.
+    skipped: VecDeque<Range<u32>>,
+}
+
+impl Numbers {
+    /// The first number that no step is known to have had.
+    pub(super) fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// No step gets a number below this.
+    pub(super) fn raise(&mut self, next: u32) {
+        self.next = self.next.max(next);
+    }
+
+    /// Takes a number that the agent of the leading component, which may be this one, has given out; whether it is free.
+    fn take(&mut self, number: u32, is_leader: bool) -> bool {
+        if is_leader {
+            return self.given.remove(&number);
+        }
+        if number >= self.next {
+            if number > self.next {
+                self.skipped.push_back(self.next..number);
+                if self.skipped.len() > SKIPPED_MAX {
+                    self.skipped.pop_front();
+                }
+            }
+            self.next = number + 1;
+            return true;
+        }
+        let Some(at) = self.skipped.iter().position(|run| run.contains(&number)) else {
+            return false;
+        };
+        let run = self.skipped.remove(at).unwrap_or_default();
+        for part in [run.start..number, number + 1..run.end] {
+            if !part.is_empty() {
+                self.skipped.push_back(part);
+            }
+        }
+        true
+    }
+}
+
+impl Agent {
+    /// `MaxStepCount`: no step gets this number.
+    pub(in crate::agent) fn max_step_count(&self) -> u32 {
+        match self.settings.max_step_count {
+            0 => MAX_STEP_COUNT_DEFAULT,
+            count => count.min(MAX_STEP_COUNT_MAX),
+        }
+    }
+
+    /// `MaxTasksPerNode`.
+    pub(super) fn max_tasks_per_node(&self) -> u32 {
+        match self.settings.max_tasks_per_node {
+            0 => TASKS_PER_NODE_DEFAULT,
+            count => count,
+        }
+    }
+
+    /// The number of a job's next step, if it may have another.
+    pub(super) fn next_step(&mut self, grant: &JobGrant) -> Option<StepNo> {
+        let run = (grant.job, grant.attempt);
+        let end = self.max_step_count();
+        let at_door = self.number_at_door(run);
+        let numbers = self.steps.numbers.entry(grant.job).or_default();
+        numbers.raise(grant.next_step);
+        let number = at_door.unwrap_or(Some(numbers.next))?;
+        if number >= end {
+            return None;
+        }
+        self.number_was_taken(run, StepNo(number));
+        Some(StepNo(number))
+    }
+
+    /// A step has this number: later ones have higher ones.
+    pub(in crate::agent) fn number_was_taken(&mut self, run: Run, step: StepNo) {
+        let numbers = self.steps.numbers.entry(run.0).or_default();
+        numbers.raise(step.0.saturating_add(1));
+        let next = numbers.next;
+        self.keep(run, KEPT_NEXT, &next);
+    }
+
+    /// A step of a heterogeneous job comes with a number.
+    pub(super) fn take_given_number(&mut self, run: Run, number: u32) -> Result<(), Refusal> {
+        let components = self.jobs.get(run).and_then(|job| job.grant.as_ref());
+        let components = components.map_or(&[][..], |grant| &grant.components);
+        let Some(leader) = components.first().map(|leader| leader.job) else {
+            let detail = "the job is not heterogeneous: its steps are numbered by its node";
+            return Err(Refusal::new(RefusalCode::InvalidValue, detail));
+        };
+        if number >= self.max_step_count() {
+            return Err(RefusalCode::StepLimit.into());
+        }
+        let numbers = self.steps.numbers.entry(run.0).or_default();
+        if !numbers.take(number, leader == run.0) {
+            let detail = format!("step {number} was not given out, or has been used");
+            return Err(Refusal::new(RefusalCode::InvalidValue, detail));
+        }
+        let next = numbers.next;
+        self.keep(run, KEPT_NEXT, &next);
+        Ok(())
+    }
+
+    /// srun asks for a number for a step of a heterogeneous job that this node leads.
+    pub(in crate::agent) fn take_step_number(&mut self, asked: Asked) {
+        let run = match self.may_create(asked.uid, &asked.spec) {
+            Ok(Some(run)) => run,
+            Ok(None) => return self.wait_early(Early::Number(Box::new(asked))),
+            Err(refusal) => return asked.refuse(refusal),
+        };
+        let Some(grant) = self.jobs.get(run).and_then(|j| j.grant.clone()) else {
+            return asked.refuse(RefusalCode::JobNotHere.into());
+        };
+        let Some(StepNo(number)) = self.next_step(&grant) else {
+            return asked.refuse(RefusalCode::StepLimit.into());
+        };
+        let leads = grant.components.first().is_some_and(|c| c.job == run.0);
+        if let Some(numbers) = self.steps.numbers.get_mut(&run.0).filter(|_| leads) {
+            numbers.given.insert(number);
+        }
+        let _ = asked.reply.send(AgentReply::StepNumber(number));
+    }
+
+    pub(super) fn refuse_for_count(&self, waiting: Waiting) {
+        let refusal = Refusal::from(RefusalCode::StepLimit);
+        let _ = waiting.reply.send(AgentReply::Refused(refusal));
+    }
+
+    /// Bytes of reports about steps of a user that the controller has not acknowledged.
+    pub(super) fn unacknowledged_of(&self, uid: u32) -> usize {
+        let is_of = |run: Run| {
+            let grant = self.jobs.get(run).and_then(|job| job.grant.as_ref());
+            grant.is_some_and(|grant| grant.spec.owner.uid == uid)
+        };
+        self.reports.step_bytes(is_of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_takes_only_what_it_gave() {
+        let mut numbers = Numbers::default();
+        numbers.given.extend([3, 5]);
+        numbers.raise(6);
+        for wrong in [0, 2, 4, 6, u32::MAX] {
+            assert!(!numbers.take(wrong, true), "{wrong}");
+        }
+        assert!(numbers.take(5, true));
+        assert!(!numbers.take(5, true), "once");
+        assert!(numbers.take(3, true));
+    }
+
+    #[test]
+    fn other_components_take_each_number_once() {
+        let mut numbers = Numbers::default();
+        assert!(numbers.take(2, false));
+        assert!(!numbers.take(2, false));
+        assert!(numbers.take(7, false));
+        for number in [4, 3, 6, 5, 0, 1] {
+            assert!(numbers.take(number, false), "{number}");
+            assert!(!numbers.take(number, false), "{number} again");
+        }
+        assert_eq!(numbers.next, 8);
+        assert!(numbers.skipped.is_empty());
+        for number in (10..500).step_by(2) {
+            assert!(numbers.take(number, false));
+        }
+        assert_eq!(numbers.skipped.len(), SKIPPED_MAX);
+    }
+}

@@ -1,0 +1,18 @@
+//! What happens when a daemon of the node meets a defect of its own: it says so in the log and ends, rather than go on with
+//! a part of itself missing. Whoever supervises it starts it again; jobs do not depend on it.
+
+use crate::sys;
+
+/// Exit status after a panic, as Rust's own.
+const STATUS: i32 = 101;
+
+/// From now on a panic of any thread or task ends the process.
+pub(crate) fn end_on_panic() {
+    std::panic::set_hook(Box::new(|info| {
+        let backtrace = std::backtrace::Backtrace::capture();
+        log::error!("this process ends because of a defect: {info}\n{backtrace}");
+        eprintln!("this process ends because of a defect: {info}");
+        log::logger().flush();
+        sys::exit_now(STATUS);
+    }));
+}

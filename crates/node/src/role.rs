@@ -1,0 +1,106 @@
+//! Starts this program's own file afresh in another role, mostly as a user: between root and a user, or two users, there is
+//! always an exec. The new process has nothing of this one's memory, an empty environment unless one is given, and only
+//! the descriptors that are named here.
+
+use crate::shim::wire::User;
+use crate::sys::{self, Words};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::{Uid, chdir};
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// Descriptor of the order, which the role reads when it starts; what else it keeps follows.
+const ORDER_FD: RawFd = 3;
+/// The first descriptor that follows.
+pub(crate) const FIRST_FD: RawFd = 4;
+
+/// A process that is to be started.
+pub(crate) struct Start<'a> {
+    /// Its command line; the first word says which role it is.
+    pub(crate) words: &'a [&'a str],
+    pub(crate) environment: Vec<CString>,
+    /// Whom it becomes, where this process is root.
+    pub(crate) user: &'a User,
+    /// What it is told.
+    pub(crate) order: Vec<u8>,
+    /// What it gets as its standard error. Otherwise that is /dev/null, as its other standard streams are.
+    pub(crate) errors: Option<RawFd>,
+    /// Descriptors from [`FIRST_FD`] on.
+    pub(crate) kept: Vec<RawFd>,
+}
+
+impl Start<'_> {
+    /// Starts it; gives its process id. It dies with this process.
+    pub(crate) fn start(self) -> io::Result<i32> {
+        let order = memory_file(&self.order)?;
+        let mut kept = vec![order.as_raw_fd()];
+        kept.extend(&self.kept);
+        let words = self.words.iter().map(|w| CString::new(*w));
+        let words = Words::new(words.collect::<Result<_, _>>()?);
+        let environment = Words::new(self.environment);
+        let parent = std::process::id();
+        match sys::fork()? {
+            sys::Fork::Parent(pid) => Ok(pid),
+            sys::Fork::Child => {
+                // The standard streams of shim and step daemon are /dev/null and the log.
+                let errors = self.errors.unwrap_or(0);
+                let failed = sys::dup_to(errors, 2)
+                    .and_then(|()| sys::keep_only(&kept))
+                    .and_then(|()| leave_root(self.user, parent));
+                let e = match failed {
+                    Ok(()) => sys::exec(OWN_FILE, &words, &environment).into(),
+                    Err(e) => e,
+                };
+                let _ = writeln!(io::stderr(), "it cannot be started: {e}");
+                sys::exit_now(1)
+            }
+        }
+    }
+}
+
+/// The file of this program, also where another has taken its place.
+const OWN_FILE: &CStr = c"/proc/self/exe";
+
+fn leave_root(user: &User, parent: u32) -> io::Result<()> {
+    sys::restore_signals();
+    if Uid::effective().is_root() {
+        sys::become_user(user.uid, user.gid, &user.groups)?;
+    }
+    sys::refuse_privileges()?;
+    if !sys::die_with_parent_of(parent) {
+        return Err(io::Error::other("its parent is gone"));
+    }
+    Ok(chdir("/")?)
+}
+
+/// Bytes as a file in memory, open at its start.
+fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create(c"muster-order", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
+/// In the new process: what it is told. The descriptors that it was given are closed at the next exec.
+///
+/// # Errors
+/// It was started by somebody else.
+pub(crate) fn read_order() -> io::Result<Vec<u8>> {
+    if !sys::is_open(ORDER_FD) {
+        return Err(io::Error::other("this program is started by Muster itself"));
+    }
+    sys::close_on_exec_from(3);
+    let mut bytes = Vec::new();
+    File::from(sys::adopt(ORDER_FD)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// In the new process: takes the descriptor of this number.
+pub(crate) fn take_descriptor(fd: RawFd) -> io::Result<OwnedFd> {
+    match sys::is_open(fd) {
+        true => Ok(sys::adopt(fd)),
+        false => Err(io::Error::other(format!("descriptor {fd} is missing"))),
+    }
+}

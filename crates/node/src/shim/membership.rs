@@ -1,0 +1,250 @@
+//! Which job a process belongs to, as the kernel says. Each batch script and each step daemon begins an audit session of its
+//! own (audit(7): /proc/PID/loginuid and sessionid) before it becomes the user. Everything that comes of it is in that
+//! session, whatever it does with its parents, its process group, its session or its environment: only a process that may
+//! change the audit configuration can leave. The numbers are noted by the children in a table that outlives the shim.
+//!
+//! Where the kernel has no audit, or does not let this process set it, sessions of setsid(2) and the job of the process's user
+//! serve, if there is only one; what leaves its session while its user has several jobs here is then found when the
+//! last of them ends.
+
+use super::wire::Run;
+use crate::sys::bare;
+use crate::sys::cells::{Cells, Noted};
+use crate::{audit_session, sys};
+use muster_core::ids::{Attempt, JobId};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::rc::Rc;
+
+/// Scripts and step daemons that can be noted at the same time.
+const ROWS: usize = 1 << 16;
+/// Kinds of rows.
+const SCRIPT: u32 = 1;
+const DAEMON: u32 = 2;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Membership {
+    cells: Rc<Cells>,
+    free: Vec<usize>,
+    rows: HashMap<Run, Vec<usize>>,
+    /// Rows of step daemons that have ended: taken again when there are no others.
+    retired: VecDeque<(Run, usize)>,
+    /// Children begin sessions of their own.
+    works: bool,
+    /// This process's session, which is that of the site's programs.
+    own: Option<u32>,
+    /// Rows of an earlier shim's.
+    old: Vec<(usize, Noted)>,
+}
+
+/// A row, for the child that it is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    cells: Rc<Cells>,
+    at: usize,
+    works: bool,
+}
+
+impl Row {
+    /// In the child, before it gives up root: begins a session. Allocates nothing.
+    ///
+    /// # Errors
+    /// It could not, though this process may.
+    pub(crate) fn begin_session(&self, uid: u32) -> Result<(), bare::Errno> {
+        let session = match self.works {
+            true => bare::begin_audit_session(uid)?,
+            false => 0,
+        };
+        let pid = i32::try_from(bare::getpid()).unwrap_or(0);
+        self.cells.note(self.at, pid, session);
+        Ok(())
+    }
+}
+
+impl Membership {
+    pub(super) fn open(spool: &Path) -> io::Result<Membership> {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .open(spool.join("members"))?;
+        Self::on(&file)
+    }
+
+    fn on(file: &File) -> io::Result<Membership> {
+        let cells = Cells::new(file, ROWS)?;
+        let noted = |at: usize| Some((at, cells.read(at))).filter(|(_, n)| n.kind != 0);
+        let old: Vec<(usize, Noted)> = (0..cells.count()).filter_map(noted).collect();
+        let taken: BTreeSet<usize> = old.iter().map(|(at, _)| *at).collect();
+        let free = (0..cells.count()).rev().filter(|at| !taken.contains(at));
+        Ok(Membership {
+            free: free.collect(),
+            cells: Rc::new(cells),
+            rows: HashMap::new(),
+            retired: VecDeque::new(),
+            works: can_begin_sessions(),
+            own: audit_session::of("self"),
+            old,
+        })
+    }
+
+    /// A row for the script of a job that is about to be started.
+    pub(super) fn of_script(&mut self, run: Run) -> Row {
+        self.row(run, SCRIPT)
+    }
+
+    /// A row for a step daemon.
+    pub(super) fn of_daemon(&mut self, run: Run) -> Row {
+        self.row(run, DAEMON)
+    }
+
+    fn row(&mut self, run: Run, kind: u32) -> Row {
+        let at = self.free.pop().or_else(|| {
+            let (owner, at) = self.retired.pop_front()?;
+            if let Some(rows) = self.rows.get_mut(&owner) {
+                rows.retain(|row| *row != at);
+            }
+            Some(at)
+        });
+        // Without a row it is as where there are no audit sessions.
+        let at = at.unwrap_or(usize::MAX);
+        if at < self.cells.count() {
+            self.rows.entry(run).or_default().push(at);
+        }
+        let noted = Noted {
+            job: run.0.0,
+            attempt: run.1.0,
+            kind,
+            pid: 0,
+            session: 0,
+        };
+        self.cells.write(at, noted);
+        Row {
+            cells: Rc::clone(&self.cells),
+            at,
+            works: self.works,
+        }
+    }
+
+    /// A step daemon has ended.
+    pub(super) fn retire(&mut self, run: Run, pid: i32) {
+        let rows = self.rows.get(&run).into_iter().flatten();
+        let its = rows.copied().find(|at| self.cells.read(*at).pid == pid);
+        self.retired.extend(its.map(|at| (run, at)));
+    }
+
+    /// A job is forgotten.
+    pub(super) fn forget(&mut self, run: Run) {
+        let rows = self.rows.remove(&run).unwrap_or_default();
+        self.retired.retain(|(owner, _)| *owner != run);
+        for at in rows {
+            self.release(at);
+        }
+    }
+
+    fn release(&mut self, at: usize) {
+        let free = Noted {
+            job: 0,
+            attempt: 0,
+            kind: 0,
+            pid: 0,
+            session: 0,
+        };
+        self.cells.write(at, free);
+        self.free.push(at);
+    }
+
+    /// Takes over the rows of jobs that are still known, and frees all others.
+    pub(super) fn recover(&mut self, is_known: impl Fn(Run) -> bool) {
+        for (at, noted) in std::mem::take(&mut self.old) {
+            let run = run_of(noted);
+            match is_known(run) {
+                true => self.rows.entry(run).or_default().push(at),
+                false => self.release(at),
+            }
+        }
+    }
+
+    /// The process of a job's script, if it has come so far as to note itself.
+    pub(super) fn script_of(&self, run: Run) -> Option<i32> {
+        let rows = self.rows.get(&run)?.iter();
+        let mut noted = rows.map(|at| self.cells.read(*at));
+        let script = noted.find(|n| n.kind == SCRIPT && n.pid > 0)?;
+        Some(script.pid)
+    }
+
+    /// The job whose script or step daemon began an audit session.
+    fn job_of_session(&self, session: u32) -> Option<Run> {
+        let rows = self.rows.values().flatten();
+        let mut noted = rows.map(|at| self.cells.read(*at));
+        noted.find(|n| n.session == session).map(run_of)
+    }
+
+    /// The audit session that a step daemon began.
+    pub(super) fn session_of_daemon(&self, run: Run, pid: i32) -> Option<u32> {
+        let rows = self.rows.get(&run)?.iter();
+        let mut noted = rows.map(|at| self.cells.read(*at));
+        let daemon = noted.find(|n| n.kind == DAEMON && n.pid == pid && n.session != 0);
+        daemon.map(|n| n.session)
+    }
+
+    /// The job that a process belongs to.
+    pub(super) fn of(&self, pid: i32) -> Belongs {
+        if !self.works {
+            return Belongs::Unknown;
+        }
+        let session = audit_session::of(&pid.to_string());
+        let job = session.and_then(|session| self.job_of_session(session));
+        match job {
+            Some(run) => Belongs::To(run),
+            None if session == self.own => Belongs::ToSite,
+            None => Belongs::Unknown,
+        }
+    }
+
+    /// Signals a process of a job that is no child of this one; not another that has got its number meanwhile.
+    pub(super) fn signal(&self, run: Run, pid: i32, signal: i32) {
+        if !self.works {
+            sys::kill(pid, signal);
+            return;
+        }
+        if let Ok(pidfd) = sys::pidfd(pid)
+            && self.of(pid) == Belongs::To(run)
+        {
+            let _ = sys::cells::signal_by(&pidfd, signal);
+        }
+    }
+}
+
+/// What a process belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Belongs {
+    To(Run),
+    /// A program of the site's started it.
+    ToSite,
+    /// The kernel does not say.
+    Unknown,
+}
+
+fn run_of(noted: Noted) -> Run {
+    (JobId(noted.job), Attempt(noted.attempt))
+}
+
+/// Whether a child of this process may begin an audit session.
+fn can_begin_sessions() -> bool {
+    let uid = nix::unistd::geteuid().as_raw();
+    match sys::fork() {
+        Ok(sys::Fork::Child) => {
+            let begun = bare::begin_audit_session(uid).is_ok_and(|session| session != 0);
+            sys::exit_now(i32::from(!begun))
+        }
+        Ok(sys::Fork::Parent(pid)) => sys::exit_code_of(pid) == Some(0),
+        Err(_) => false,
+    }
+}

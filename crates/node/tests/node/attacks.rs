@@ -1,0 +1,367 @@
+//! What users have done to an agent, or to other users by it, and what comes of it.
+
+use super::Test;
+use super::attacker::{Attack, LATE, UID};
+use super::cluster::{Dir, JobMaker, Node, PATIENCE};
+use super::steps::{Srun, allocate, spec};
+use muster_core::effect::TerminateReason;
+use muster_core::ids::{JobId, StepNo};
+use muster_core::job::{ExitStatus, StepEnd};
+use muster_core::refusal::RefusalCode;
+use muster_core::spec::{JobKind, MemoryAsk, Owner};
+use muster_core::time::Timestamp;
+use muster_proto::frame;
+use muster_proto::node::{NodeSettings, ToNode};
+use muster_proto::step::{AgentReply, AgentRequest, HetStep, StepLaunch, StepSpec};
+use muster_trust::{JobKeyUse, derive_job_key};
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
+
+pub const TESTS: &[Test] = &[
+    ("attack_script_directory", script_directory),
+    ("attack_slow_close", slow_close),
+    ("attack_requests_of_agents", requests_of_agents),
+    ("attack_memory_of_tasks", memory_of_tasks),
+    ("attack_step_numbers", step_numbers),
+    ("attack_step_count", step_count),
+    ("attack_connections", connections),
+    ("attack_unknown_jobs", unknown_jobs),
+    ("attack_steps_without_acknowledgement", unacknowledged),
+];
+
+/// A job of the attacker.
+fn own_job(id: u64, dir: &Dir, script: &str) -> JobMaker {
+    let mut job = JobMaker::new(id, &dir.0, script);
+    job.spec.owner = Owner {
+        uid: UID,
+        gid: UID,
+        user: "nobody".to_owned(),
+        group: "nogroup".to_owned(),
+    };
+    job.spec.stdio.stdout = Some("/dev/null".to_owned());
+    job
+}
+
+/// An allocation of the attacker, on one node.
+fn own_allocation(id: u64, dir: &Dir, node: &mut Node, settings: impl FnOnce(&mut NodeSettings)) {
+    let mut job = own_job(id, dir, "");
+    job.spec.kind = JobKind::Allocation;
+    job.cpus = 4;
+    job.memory_mib = 1000;
+    let mut changed = node.settings.clone();
+    settings(&mut changed);
+    node.send(&ToNode::Settings(Box::new(changed)));
+    node.run(&job);
+}
+
+fn socket(node: &Node) -> String {
+    node.spool.join("noded.sock").to_string_lossy().into_owned()
+}
+
+fn ask(node: &Node, request: &AgentRequest) -> AgentReply {
+    let mut agent = UnixStream::connect(socket(node)).unwrap();
+    agent.set_read_timeout(Some(PATIENCE)).unwrap();
+    frame::write(&mut agent, request).unwrap();
+    frame::read(&mut agent).unwrap()
+}
+
+/// The answer to a request for a step; waits until the job is known.
+fn create(node: &Node, spec: &StepSpec) -> AgentReply {
+    let until = std::time::Instant::now() + PATIENCE;
+    loop {
+        match ask(node, &AgentRequest::Create(Box::new(spec.clone()))) {
+            AgentReply::Refused(r)
+                if r.code == RefusalCode::JobNotHere && std::time::Instant::now() < until => {}
+            reply => return reply,
+        }
+    }
+}
+
+fn refusal(reply: AgentReply) -> RefusalCode {
+    match reply {
+        AgentReply::Refused(refusal) => refusal.code,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The agent is there, and answers root.
+fn answers(node: &Node) {
+    match ask(node, &AgentRequest::Inspect { job: JobId(99) }) {
+        AgentReply::Refused(refusal) => assert_eq!(refusal.code, RefusalCode::InvalidJobId),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A job puts a link where the agent is to write its script the next time.
+fn script_directory() {
+    let dir = Dir::new("scriptlink");
+    let secret = dir.path("secret");
+    fs::create_dir(&secret).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o700)).unwrap();
+    let victim = secret.join("shadow");
+    fs::write(&victim, "root's").unwrap();
+    fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
+    let mut node = Node::start(&dir, "n1");
+    let script = format!(
+        "#!/bin/sh\ncd \"$(dirname \"$0\")\" || exit 1\nrm -f next\nln -s {} next\nexit 7\n",
+        victim.display()
+    );
+    let exit = ExitStatus { code: 7, signal: 0 };
+    node.run(&own_job(1, &dir, &script));
+    assert_eq!(node.batch_exit(1), exit);
+    node.released(1);
+    node.kill_agent();
+    node.start_agent();
+    node.accept();
+    node.run(&own_job(2, &dir, &script));
+    assert_eq!(node.batch_exit(2), exit);
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "root's");
+    let found = fs::metadata(&victim).unwrap();
+    assert_eq!((found.uid(), found.mode() & 0o7777), (0, 0o600));
+    for found in fs::read_dir(node.spool.join("scripts")).unwrap().flatten() {
+        assert_eq!(found.metadata().unwrap().uid(), 0, "{found:?}");
+    }
+}
+
+/// Descriptors whose close takes long delay nobody else.
+fn slow_close() {
+    let dir = Dir::new("slowclose");
+    let mut node = Node::start(&dir, "n1");
+    let door = node.spool.join("noded.door");
+    let mut attack = Attack::start(&["linger", &socket(&node), &door.to_string_lossy()]);
+    assert_eq!(attack.line(), "sent");
+    answers(&node);
+    node.run(&JobMaker::new(1, &dir.0, "#!/bin/sh\nexit 3\n"));
+    assert_eq!(node.batch_exit(1), ExitStatus { code: 3, signal: 0 });
+    answers(&node);
+}
+
+/// The owner of a job may ask for steps, and nothing that agents ask each other: neither with srun's key nor with theirs.
+fn requests_of_agents() {
+    let dir = Dir::new("ofagents");
+    let mut node = Node::start(&dir, "n1");
+    own_allocation(1, &dir, &mut node, |_| ());
+    let marker = dir.path("ran");
+    let mut requests = Vec::new();
+    let agents = vec![9; 16];
+    for key in [agents.clone(), derive_job_key(&agents, JobKeyUse::Owner)] {
+        let step = StepNo(5);
+        let launch = StepLaunch {
+            key: key.clone().into(),
+            spec: spec(1, &dir, &["touch", &marker.to_string_lossy()]),
+            step,
+            step_key: vec![1; 16].into(),
+            position: 0,
+            tasks: vec![vec![0]],
+            names: vec!["n1".to_owned()],
+            cpus: (0..8).collect(),
+            memory_mib: 1 << 20,
+            gres: Vec::new(),
+            lead: node.address(),
+            width: 0,
+            above: None,
+        };
+        requests.push(AgentRequest::StartStep(Box::new(launch), Vec::new()));
+        requests.push(AgentRequest::SignalStep {
+            job: JobId(1),
+            key: key.clone().into(),
+            step,
+            signal: 9,
+            below: vec!["unix:/tmp/noded.sock".to_owned()],
+        });
+        requests.push(AgentRequest::StepNodeEnded {
+            job: JobId(1),
+            key: key.into(),
+            step,
+            position: 0,
+            end: Box::new(StepEnd::never_ran(Timestamp(1))),
+            others: Vec::new(),
+            onwards: false,
+        });
+    }
+    // Of a job of somebody else.
+    allocate(2, &dir, &mut [&mut node], 1);
+    let mut foreign = spec(2, &dir, &["touch", &marker.to_string_lossy()]);
+    foreign.key = Some(agents.clone().into());
+    requests.push(AgentRequest::Create(Box::new(foreign)));
+    let files: Vec<String> = requests
+        .iter()
+        .enumerate()
+        .map(|(i, request)| {
+            let file = dir.path(&format!("request{i}"));
+            fs::write(&file, frame::encode(request)).unwrap();
+            file.to_string_lossy().into_owned()
+        })
+        .collect();
+    // The jobs are known then.
+    let number = AgentRequest::TakeStepNumber {
+        job: JobId(2),
+        key: Some(derive_job_key(&agents, JobKeyUse::Owner).into()),
+    };
+    assert_eq!(ask(&node, &number), AgentReply::StepNumber(0));
+    let socket = socket(&node);
+    let args: Vec<&str> = ["requests", &socket]
+        .into_iter()
+        .chain(files.iter().map(String::as_str))
+        .collect();
+    let mut attack = Attack::start(&args);
+    for request in &requests {
+        assert_eq!(attack.line(), "AccessDenied", "{request:?}");
+    }
+    assert!(!marker.exists());
+    for job in [1, 2] {
+        node.terminate(job, TerminateReason::Finished);
+        node.released(job);
+    }
+}
+
+/// Numbers whose product is nothing, or beyond all measure.
+fn memory_of_tasks() {
+    let dir = Dir::new("product");
+    let mut node = Node::start(&dir, "n1");
+    own_allocation(1, &dir, &mut node, |_| ());
+    let pid = node.agent_pid();
+    let step = |change: fn(&mut StepSpec)| {
+        let mut spec = spec(1, &dir, &["true"]);
+        change(&mut spec);
+        spec
+    };
+    for spec in [
+        step(|s| {
+            s.memory = MemoryAsk::PerCpu(1 << 63);
+            s.cpus_per_task = Some(2);
+        }),
+        step(|s| {
+            s.overcommit = true;
+            s.ntasks = Some(2_000_000_000);
+        }),
+        step(|s| {
+            s.overcommit = true;
+            s.ntasks = Some(513);
+        }),
+        step(|s| s.argv.clear()),
+    ] {
+        refusal(create(&node, &spec));
+    }
+    answers(&node);
+    assert_eq!(node.agent_pid(), pid);
+    let sound = step(|s| s.ntasks = Some(2));
+    let outcome = Srun::ask(&node, sound).connect().finish();
+    assert_eq!(outcome.exits.len(), 2);
+}
+
+/// A step has the number that its agent gives it.
+fn step_numbers() {
+    let dir = Dir::new("numbers");
+    let mut node = Node::start(&dir, "n1");
+    own_allocation(1, &dir, &mut node, |_| ());
+    for step in [
+        StepNo::BATCH.0,
+        StepNo::EXTERN.0,
+        StepNo::INTERACTIVE.0,
+        1 << 30,
+        7,
+    ] {
+        let mut chosen = spec(1, &dir, &["true"]);
+        chosen.het = Some(HetStep {
+            step,
+            first_task: 0,
+            total_tasks: None,
+        });
+        assert_eq!(refusal(create(&node, &chosen)), RefusalCode::InvalidValue);
+    }
+    let outcome = Srun::ask(&node, spec(1, &dir, &["sh", "-c", "exit $SLURM_STEP_ID"]));
+    let exits = outcome.connect().finish().exits;
+    assert_eq!(exits[&0], ExitStatus::default());
+}
+
+/// `MaxStepCount` is the end.
+fn step_count() {
+    let dir = Dir::new("count");
+    let mut node = Node::start(&dir, "n1");
+    own_allocation(1, &dir, &mut node, |s| s.max_step_count = 3);
+    let number = AgentRequest::TakeStepNumber {
+        job: JobId(1),
+        key: Some(derive_job_key(&[9; 16], JobKeyUse::Owner).into()),
+    };
+    assert_eq!(ask(&node, &number), AgentReply::StepNumber(0));
+    for _ in 0..2 {
+        let outcome = Srun::ask(&node, spec(1, &dir, &["true"]))
+            .connect()
+            .finish();
+        assert_eq!(outcome.exits[&0], ExitStatus::default());
+    }
+    let last = spec(1, &dir, &["true"]);
+    assert_eq!(refusal(create(&node, &last)), RefusalCode::StepLimit);
+    assert_eq!(refusal(ask(&node, &number)), RefusalCode::StepLimit);
+}
+
+/// More connections than there are descriptors lock nobody else out.
+fn connections() {
+    let dir = Dir::new("connections");
+    let mut node = Node::start(&dir, "n1");
+    node.kill_agent();
+    node.start_limited_agent(1024);
+    node.accept();
+    let mut attack = Attack::start(&["connections", &socket(&node), "1100"]);
+    let refused: usize = attack.line().parse().unwrap();
+    assert_eq!(refused, LATE);
+    answers(&node);
+    node.run(&JobMaker::new(1, &dir.0, "#!/bin/sh\nexit 3\n"));
+    assert_eq!(node.batch_exit(1), ExitStatus { code: 3, signal: 0 });
+    // A second user has a share, and what root starts does not know of the flood.
+    let mut limit = JobMaker::new(2, &dir.0, "#!/bin/sh\nulimit -Hn > limit\n");
+    limit.spec.stdio.stdout = Some("/dev/null".to_owned());
+    node.run(&limit);
+    assert_eq!(node.batch_exit(2), ExitStatus::default());
+    drop(attack);
+    answers(&node);
+}
+
+fn resident_mib(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
+    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib / 1024
+}
+
+/// Requests about jobs that may come are held for a while, but not as many as anybody likes.
+fn unknown_jobs() {
+    let dir = Dir::new("unknown");
+    let node = Node::start(&dir, "n1");
+    let mut attack = Attack::start(&["unknown-jobs", &socket(&node), "60", "7000000"]);
+    let refused: usize = attack.line().parse().unwrap();
+    assert!(refused >= 45, "{refused}");
+    let resident = resident_mib(node.agent_pid());
+    assert!(resident < 250, "{resident} MiB");
+    answers(&node);
+}
+
+/// Steps wait while the controller knows nothing of too many that were before.
+fn unacknowledged() {
+    let dir = Dir::new("unacknowledged");
+    let mut node = Node::start(&dir, "n1");
+    own_allocation(1, &dir, &mut node, |_| ());
+    node.ack = false;
+    let mut long = spec(1, &dir, &["true"]);
+    long.submit_line = "x".repeat(1 << 20);
+    for _ in 0..16 {
+        let outcome = Srun::ask(&node, long.clone()).connect().finish();
+        assert_eq!(outcome.exits[&0], ExitStatus::default());
+    }
+    let mut agent = UnixStream::connect(socket(&node)).unwrap();
+    agent.set_read_timeout(Some(PATIENCE)).unwrap();
+    frame::write(&mut agent, &AgentRequest::Create(Box::new(long))).unwrap();
+    match frame::read(&mut agent).unwrap() {
+        AgentReply::Queued(text) => assert!(text.contains("acknowledged"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    node.ack = true;
+    node.send(&ToNode::Ping);
+    node.health();
+    match frame::read(&mut agent).unwrap() {
+        AgentReply::Created(_) => {}
+        other => panic!("{other:?}"),
+    }
+}

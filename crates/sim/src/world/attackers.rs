@@ -1,0 +1,288 @@
+//! Users who attack: what they send goes through the decoder and, as a valid request would, to the writer. Of each
+//! request it is looked at what the core decides on it: nothing of another user's may change, and no field that the
+//! client fills in may give it rights.
+
+use super::{Happening, Outcome, World, trace};
+use crate::Violation;
+use crate::arbitrary::{self, Known};
+use crate::classes::FaultClass;
+use muster_core::command::{Command, Identity, Reply, UserCommand};
+use muster_core::decide::{Decision, decide};
+use muster_core::event::{Event, JobChange, NodeChange};
+use muster_core::ids::{BlobId, JobId};
+use muster_core::job::Reason;
+use muster_core::limits::PRIORITY_TOP;
+use muster_core::spec::JobSpec;
+use muster_core::state::State;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// First uid of those who attack.
+const FIRST_UID: u32 = 2000;
+/// How many they are.
+const USERS: u32 = 2;
+/// Requests of one flood.
+const FLOOD: u64 = 60;
+
+/// Whether a user is one of those who attack.
+pub(crate) fn attacks(uid: u32) -> bool {
+    (FIRST_UID..FIRST_UID + USERS).contains(&uid)
+}
+
+impl World {
+    /// One of the hostile users sends something, or much at once.
+    pub(crate) fn attack(&mut self) {
+        if self.healing_since.is_some() || !self.has(FaultClass::HostileClients) {
+            return;
+        }
+        let delay = self.chaos.around(3_000);
+        self.later(delay, Happening::Attack);
+        let count = match self.chaos.below(12) {
+            0 => FLOOD,
+            _ => self.chaos.between(1, 4),
+        };
+        let uid = FIRST_UID + self.chaos.small(0, USERS - 1);
+        let Some(mut known) = self.known_to(uid) else {
+            return;
+        };
+        for _ in 0..count {
+            // A name that nobody waits for, and a script of its own.
+            known.spec.name = format!("x{}", self.chaos.below(1 << 40));
+            let command = arbitrary::command(&mut self.chaos, &known);
+            if let Some(mut command) = arbitrary::garbled(&mut self.chaos, command) {
+                muster_ctld::name_blobs(&mut command);
+                self.ask(uid, command, None);
+            }
+        }
+    }
+
+    fn known_to(&mut self, uid: u32) -> Option<Known> {
+        // What is drawn for attackers must not change what others do.
+        std::mem::swap(&mut self.random, &mut self.chaos);
+        let mut spec = self.make_spec("");
+        std::mem::swap(&mut self.random, &mut self.chaos);
+        spec.script = spec.script.map(|_| BlobId([251; 32]));
+        let state = self.controller.as_ref()?.writer.state();
+        let mut blobs: Vec<BlobId> = state.blobs.keys().copied().collect();
+        blobs.sort_unstable();
+        blobs.truncate(20);
+        let mut jobs: Vec<JobId> = state.jobs.keys().copied().collect();
+        jobs.drain(..jobs.len().saturating_sub(30));
+        Some(Known {
+            jobs,
+            blobs,
+            spec,
+            now: self.wall().0,
+            uid,
+            array_size: self.config.max_array_size,
+        })
+    }
+
+    /// What would be decided on a request of a hostile user now.
+    pub(crate) fn judge(&mut self, identity: &Identity, command: &UserCommand) -> Outcome {
+        let now = self.clock();
+        let Some(controller) = &self.controller else {
+            return Ok(());
+        };
+        let state = controller.writer.state();
+        let asked = Command::User(identity.clone(), command.clone());
+        let decision = catch_unwind(AssertUnwindSafe(|| decide(state, &asked, now)));
+        let Ok(decision) = decision else {
+            return Err(Violation::new(
+                "invariant_nothing_panics",
+                format!("a decision on {}", brief(command)),
+            ));
+        };
+        let broken = |(invariant, detail): (&'static str, String)| {
+            Violation::new(
+                invariant,
+                format!("{detail}, after {} of {}", brief(command), identity.user),
+            )
+        };
+        touches_own_jobs_only(state, identity, command, &decision)
+            .and_then(|()| takes_no_rights(state, identity, command, &decision))
+            .map_err(broken)
+    }
+
+    /// How many requests of hostile users were accepted and refused, for the trace.
+    pub(crate) fn attack_is_answered(&mut self, reply: &Reply) {
+        let accepted = !matches!(reply, Reply::Refused(_));
+        self.attacks.0 += 1;
+        self.attacks.1 += u64::from(accepted);
+        trace!(self, "  (attack, accepted: {accepted})");
+    }
+}
+
+type Found = Result<(), (&'static str, String)>;
+
+fn touches_own_jobs_only(
+    state: &State,
+    identity: &Identity,
+    command: &UserCommand,
+    decision: &Decision,
+) -> Found {
+    let refused = matches!(decision.reply, Some(Reply::Refused(_)));
+    if arbitrary::is_administration(command) && !refused {
+        return Err((
+            "invariant_users_are_no_administrators",
+            "it was not refused".to_owned(),
+        ));
+    }
+    let new: BTreeMap<JobId, u32> = decision
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::JobSubmitted { id, spec, .. } => Some((*id, spec.owner.uid)),
+            _ => None,
+        })
+        .collect();
+    let split: BTreeMap<JobId, JobId> = decision
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::TaskSplit { base, id, .. } => Some((*id, *base)),
+            _ => None,
+        })
+        .collect();
+    let owns = |id: &JobId| {
+        let id = split.get(id).unwrap_or(id);
+        let known = state.jobs.get(id).map(|job| job.spec.owner.uid);
+        known.or_else(|| new.get(id).copied()) == Some(identity.uid)
+    };
+    for event in &decision.events {
+        let may = match event {
+            Event::JobSubmitted { .. } | Event::BlobStored { .. } => true,
+            // What others wait for has happened, or cannot happen any more.
+            Event::JobChanged { id, change, .. } => {
+                let follows = matches!(
+                    change,
+                    JobChange::WaitingOn { .. }
+                        | JobChange::NotBefore(_)
+                        | JobChange::Eligible
+                        | JobChange::TurnDue(_)
+                        | JobChange::Accrues(_)
+                );
+                follows || owns(id)
+            }
+            Event::JobEnding { id, reason, .. } => {
+                *reason == Reason::DependencyNeverSatisfied || owns(id)
+            }
+            Event::TaskSplit { base, .. } => {
+                let waits = state.jobs.get(base).map(|job| !job.waiting_on.is_empty());
+                owns(base) || waits == Some(true)
+            }
+            // Who was stopped for one that ends goes on.
+            Event::JobResumed { .. } => true,
+            Event::NodeReleased { id, .. }
+            | Event::JobRequeued { id, .. }
+            | Event::JobSuspended { id, .. }
+            | Event::StepStarted { id, .. }
+            | Event::StepEnded { id, .. } => owns(id),
+            Event::NodeChanged { change, .. } => {
+                matches!(change, NodeChange::Reboot(_) | NodeChange::Power(_))
+            }
+            Event::ReservationSet { .. } | Event::ReservationGone { .. } => {
+                !state.reservations.is_empty()
+            }
+            Event::ReservationStarted { .. }
+            | Event::JobStarted { .. }
+            | Event::JobsPurged { .. }
+            | Event::Configured { .. }
+            | Event::PartitionChanged { .. }
+            | Event::PartitionRemoved { .. }
+            | Event::AccountsChanged { .. }
+            | Event::PrioritiesCalculated { .. }
+            | Event::NodeRegistered { .. } => false,
+        };
+        if !may {
+            return Err(("invariant_users_change_own_jobs_only", format!("{event:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// Fields that decide about rights and order are the controller's to fill in.
+fn takes_no_rights(
+    state: &State,
+    identity: &Identity,
+    command: &UserCommand,
+    decision: &Decision,
+) -> Found {
+    let carried: BTreeSet<BlobId> = match command {
+        UserCommand::Submit { blobs, .. } | UserCommand::SubmitHet { blobs, .. } => {
+            blobs.iter().map(|(id, _)| *id).collect()
+        }
+        _ => BTreeSet::new(),
+    };
+    for event in &decision.events {
+        match event {
+            Event::JobSubmitted {
+                id, spec, priority, ..
+            } => {
+                check_spec(identity, spec)?;
+                check_blobs(state, identity, spec, &carried)?;
+                let multifactor = state.scale.is_some();
+                let usual = PRIORITY_TOP.saturating_sub(u32::try_from(id.0).unwrap_or(u32::MAX));
+                let lead = state.scale.is_none() && *priority > usual.saturating_add(86_400);
+                if !multifactor && lead {
+                    return Err(("invariant_no_user_goes_first", format!("{priority}")));
+                }
+            }
+            Event::JobChanged {
+                change: JobChange::Spec(spec),
+                ..
+            } if spec.owner.uid == identity.uid => check_spec(identity, spec)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_spec(identity: &Identity, spec: &JobSpec) -> Found {
+    let owner = &spec.owner;
+    let own = (owner.uid, owner.gid) == (identity.uid, identity.gid) && owner.user == identity.user;
+    if !own {
+        return Err(("invariant_jobs_belong_to_their_user", format!("{owner:?}")));
+    }
+    if spec.site_factor != 0 || spec.nice < 0 {
+        let (factor, nice) = (spec.site_factor, spec.nice);
+        return Err((
+            "invariant_no_user_goes_first",
+            format!("site factor {factor}, nice {nice}"),
+        ));
+    }
+    if spec.shown.iter().any(|(key, _)| key == "admin-comment") {
+        return Err((
+            "invariant_users_are_no_administrators",
+            "an admin comment was taken".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// A script or environment is the user's if the request carries it, or if a job of the user's has it already.
+fn check_blobs(
+    state: &State,
+    identity: &Identity,
+    spec: &JobSpec,
+    carried: &BTreeSet<BlobId>,
+) -> Found {
+    for id in [spec.script, spec.context].into_iter().flatten() {
+        let has = |spec: &JobSpec| {
+            spec.owner.uid == identity.uid && [spec.script, spec.context].contains(&Some(id))
+        };
+        if !carried.contains(&id) && !state.jobs.values().any(|job| has(&job.spec)) {
+            return Err(("invariant_scripts_stay_with_their_user", format!("{id:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// A request in a line of the trace.
+pub(crate) fn brief(command: &UserCommand) -> String {
+    let mut text = format!("{command:?}");
+    if let Some((end, _)) = text.char_indices().nth(1500) {
+        text.truncate(end);
+    }
+    text
+}

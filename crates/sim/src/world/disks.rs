@@ -1,0 +1,103 @@
+//! Storage that fails in ways other than a full disk: descriptors that run out, errors of the device, syncs that take
+//! seconds; the controller's journal, its accounting store, and what nodes write down.
+
+use super::{Happening, World, trace};
+use crate::classes::FaultClass;
+use crate::world::faults::Repair;
+use muster_journal::Operation;
+
+const EIO: i32 = 5;
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+const ENOSPC: i32 = 28;
+
+/// What fails, and how.
+const FAILURES: [(Operation, i32); 9] = [
+    (Operation::Open, EMFILE),
+    (Operation::Open, ENFILE),
+    (Operation::Open, EIO),
+    (Operation::Write, ENOSPC),
+    (Operation::Write, EIO),
+    (Operation::Sync, EIO),
+    (Operation::Sync, ENOSPC),
+    (Operation::Rename, EIO),
+    (Operation::Rename, ENOSPC),
+];
+
+/// Longest sync, milliseconds.
+const SLOWEST_SYNC_MS: u64 = 8_000;
+
+impl World {
+    /// The controller's storage begins to fail, for an instant or for longer.
+    pub(crate) fn break_the_storage(&mut self) {
+        if self.healing_since.is_some() || !self.has(FaultClass::FailingStorage) {
+            return;
+        }
+        let delay = self.chaos.around(15_000);
+        self.later(delay, Happening::BreakStorage);
+        let (operation, error) = *self.chaos.pick(&FAILURES);
+        let time = match self.chaos.below(3) {
+            0 => self.chaos.below(20),
+            1 => self.chaos.around(1_000),
+            _ => self.chaos.around(10_000),
+        };
+        trace!(
+            self,
+            "FAULT {operation:?} fails with error {error} for {time} ms"
+        );
+        self.storage.fail_while(Some((operation, error)));
+        self.faults.storage_fails = true;
+        self.later(time, Happening::Repair(Repair::Storage));
+        if self.chaos.one_in(3) {
+            // The same file system holds the accounting store.
+            self.faults.accounting_stalls_until = self.now + time;
+        }
+    }
+
+    /// Syncs begin to take long.
+    pub(crate) fn slow_the_disk(&mut self) {
+        if self.healing_since.is_some() || !self.has(FaultClass::SlowSyncs) {
+            return;
+        }
+        let delay = self.chaos.around(30_000);
+        self.later(delay, Happening::SlowDisk);
+        let time = self.chaos.around(15_000);
+        trace!(self, "FAULT syncs are slow for {time} ms");
+        self.faults.slow_syncs_until = self.now + time;
+    }
+
+    /// How long the sync of this turn takes, milliseconds.
+    pub(crate) fn sync_time(&mut self) -> u64 {
+        match self.now < self.faults.slow_syncs_until {
+            true => self.chaos.between(200, SLOWEST_SYNC_MS),
+            false => 0,
+        }
+    }
+
+    /// A node cannot write its records, or open files, for a while.
+    pub(crate) fn break_a_node(&mut self) {
+        if self.healing_since.is_some() || !self.has(FaultClass::FailingNodes) {
+            return;
+        }
+        let delay = self.chaos.around(15_000);
+        self.later(delay, Happening::BreakNode);
+        let node = self.chaos.below(self.agents.len() as u64) as usize;
+        let time = self.chaos.around(8_000);
+        let cause = *self.chaos.pick(&[
+            "No space left on device",
+            "Input/output error",
+            "Too many open files",
+        ]);
+        trace!(
+            self,
+            "FAULT {}: {cause}, for {time} ms", self.agents[node].name
+        );
+        self.agents[node].failing = Some((self.now + time, cause));
+    }
+
+    /// Why a node cannot write down a launch now.
+    pub(crate) fn failure_of(&self, node: usize) -> Option<&'static str> {
+        let (until, cause) = self.agents[node].failing?;
+        (self.now < until).then_some(cause)
+    }
+}

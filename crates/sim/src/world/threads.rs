@@ -1,0 +1,112 @@
+//! The controller's process: threads that end one by one. The process has to end with the first of them, so that its
+//! supervisor starts it again; what was acknowledged is there then, and clients whose requests were lost try again.
+
+use super::{Happening, Outcome, World, trace};
+use crate::classes::FaultClass;
+use crate::{Plant, Violation};
+use muster_journal::Crash;
+
+/// Time in which a request that reached the controller is answered if nothing is wrong with it, milliseconds.
+const ANSWERED_WITHIN_MS: u64 = 60_000;
+/// Most time from the end of a thread to the end of its process, milliseconds.
+const NOTICED_WITHIN_MS: u64 = 100;
+
+/// A thread of the controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thread {
+    /// Panics before its turn is in the journal.
+    WriterBeforeCommit,
+    /// Panics when its turn is durable and nobody knows.
+    WriterAfterCommit,
+    /// Reads are not answered any more, and snapshots not made.
+    Replica,
+    /// Rows do not reach the store any more.
+    Accounting,
+    /// Forecasts.
+    Forecaster,
+    /// The site's programs.
+    Programs,
+    /// Connections.
+    EventLoop,
+}
+
+const THREADS: [Thread; 8] = [
+    Thread::WriterBeforeCommit,
+    Thread::WriterAfterCommit,
+    Thread::WriterAfterCommit,
+    Thread::Replica,
+    Thread::Accounting,
+    Thread::Forecaster,
+    Thread::Programs,
+    Thread::EventLoop,
+];
+
+impl World {
+    /// Plans the end of a thread.
+    pub(crate) fn doom_a_thread(&mut self) {
+        if self.healing_since.is_some() || !self.has(FaultClass::DyingThreads) {
+            return;
+        }
+        let delay = self.chaos.around(20_000);
+        self.later(delay, Happening::DoomThread);
+        let thread = *self.chaos.pick(&THREADS);
+        trace!(self, "FAULT thread {thread:?} panics");
+        match thread {
+            Thread::WriterBeforeCommit | Thread::WriterAfterCommit => {
+                self.faults.panic = Some(thread);
+            }
+            _ => self.thread_ends(),
+        }
+    }
+
+    /// A thread has ended: the process ends soon after, without a word to anybody.
+    pub(crate) fn thread_ends(&mut self) {
+        if self.planted(Plant::Zombie) {
+            self.faults.zombie = true;
+            return;
+        }
+        let life = self.life;
+        let delay = self.chaos.below(NOTICED_WITHIN_MS);
+        self.later(delay, Happening::ProcessEnds { life });
+    }
+
+    /// The process ends because one of its threads did.
+    pub(crate) fn process_ends(&mut self, life: u64) {
+        if life == self.life && self.controller.is_some() {
+            trace!(self, "the controller's process ends");
+            self.die(Crash::Process);
+        }
+    }
+
+    /// The writer has panicked: its thread was unwound, and nothing of its turn has left the process.
+    pub(crate) fn writer_panicked(&mut self, thread: Thread) {
+        trace!(self, "the writer panics: {thread:?}");
+        if self.planted(Plant::Zombie) {
+            self.faults.zombie = true;
+            return;
+        }
+        // Its destructors run while the disk is still there.
+        self.controller = None;
+        self.die(Crash::Process);
+    }
+
+    /// Whoever has asked gets an answer, or finds the controller gone and asks again.
+    pub(crate) fn invariant_requests_are_answered(&self) -> Outcome {
+        let excused = self.controller.is_none() || self.faults.storage_may_fail();
+        let since = self.faults.able_since;
+        if excused {
+            return Ok(());
+        }
+        let waits = |at: u64| self.now.saturating_sub(at.max(since)) > ANSWERED_WITHIN_MS;
+        match self.clients.oldest_at_writer().filter(|(_, at)| waits(*at)) {
+            None => Ok(()),
+            Some((id, at)) => Err(Violation::new(
+                "invariant_requests_are_answered",
+                format!(
+                    "request {id} has been at the controller for {} s and is not answered",
+                    (self.now - at) / 1000
+                ),
+            )),
+        }
+    }
+}
