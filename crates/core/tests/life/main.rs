@@ -6,6 +6,8 @@ mod arrays;
 mod dependencies;
 mod ending;
 mod het;
+mod hostile;
+mod mutation;
 mod nodes;
 mod partitions;
 mod power;
