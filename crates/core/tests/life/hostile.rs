@@ -363,6 +363,22 @@ fn no_text_of_a_job_is_without_bounds() {
 }
 
 #[test]
+fn counts_of_a_constraint_are_counts_of_nodes() {
+    let (mut world, ..) = busy_world(true);
+    let asks = |constraint: &str| JobSpec {
+        ask: ResourceAsk {
+            constraint: Some(constraint.to_owned()),
+            ..ResourceAsk::default()
+        },
+        ..spec("j")
+    };
+    world.submit(asks("[a*1&b*2]"));
+    for constraint in ["[a*4294967295&b*2]", "[a*1048577&b*2]", "a*0", "a*-1"] {
+        assert_eq!(world.refusal(asks(constraint)), RefusalCode::InvalidFeature);
+    }
+}
+
+#[test]
 fn texts_are_those_of_options() {
     let mut world = World::new();
     let shown = |key: &str| JobSpec {
