@@ -291,17 +291,12 @@ pub const WORDS: &[Word] = &[
         Nothing("a pass takes milliseconds"),
         "seconds that a quick pass may take",
     ),
-    (
-        "max_script_size",
-        true,
-        Missing("scripts may have 4 MiB"),
-        "bytes of a batch script",
-    ),
+    ("max_script_size", true, Works, "bytes of a batch script"),
     (
         "max_submit_line_size",
         true,
-        Nothing("the whole line is kept"),
-        "bytes of the command line that are kept",
+        Works,
+        "bytes of the command line of a job",
     ),
     (
         "max_switch_wait",
@@ -511,6 +506,8 @@ fn numbers(word: &str, name: &str, origin: &Origin, findings: &mut Findings) {
         "bf_window",
         "bf_promises",
         "max_array_tasks",
+        "max_script_size",
+        "max_submit_line_size",
         "max_switch_wait",
     ];
     let (Some((_, value)), true) = (word.split_once('='), heeded.contains(&name)) else {

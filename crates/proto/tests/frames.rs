@@ -61,16 +61,19 @@ fn refusal_code<T: for<'b> Decode<'b, ()> + Message>(body: &[u8]) -> Option<Refu
 /// A set of indices as any client could encode it.
 fn ranges(ranges: &[(u32, u32)]) -> Vec<u8> {
     let mut e = Encoder::new(Vec::new());
-    e.map(ranges.len() as u64).unwrap();
-    for (first, last) in ranges {
-        e.u32(*first).unwrap().u32(*last).unwrap();
-    }
+    let mut encode = || {
+        e.map(ranges.len() as u64)?;
+        let mut ranges = ranges.iter();
+        ranges.try_for_each(|(first, last)| e.u32(*first)?.u32(*last)?.ok())
+    };
+    encode().expect("writing to memory cannot fail");
     e.into_writer()
 }
 
 /// The bytes with the only place where `from` is found made `to`.
 fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
-    let at = bytes.windows(from.len()).position(|w| w == from).unwrap();
+    let at = bytes.windows(from.len()).position(|w| w == from);
+    let at = at.expect("it is there");
     [&bytes[..at], to, &bytes[at + from.len()..]].concat()
 }
 
@@ -324,7 +327,7 @@ fn grant() -> JobGrant {
 /// Decodes what was made of a message; whatever comes of it, it is no panic.
 fn try_it<T: for<'b> Decode<'b, ()> + Message>(body: &[u8]) {
     if let Ok(message) = frame::decode::<T>(body) {
-        message.validate().unwrap();
+        message.validate().expect("what was decoded is valid");
     }
     let mut frames = Frames::default();
     frames.push(body);
@@ -335,7 +338,7 @@ type Sample = (Vec<u8>, fn(&[u8]));
 
 fn sample<T: for<'b> Decode<'b, ()> + Message + Encode<()>>(message: &T) -> Sample {
     let body = encoded(message);
-    frame::decode::<T>(&body).unwrap();
+    frame::decode::<T>(&body).expect("a valid message");
     (body, try_it::<T>)
 }
 
