@@ -121,7 +121,7 @@ pub(crate) fn invariant_the_replica_is_the_state(world: &World) -> Outcome {
         "the writer's state",
         controller.writer.state(),
         "the replica's",
-        &controller.replica,
+        &controller.replica(),
     )
 }
 
@@ -218,7 +218,7 @@ pub(crate) fn invariant_a_reply_is_visible_to_reads(world: &World, reply: &Reply
     let (Reply::Submitted { id, .. }, Some(controller)) = (reply, &world.controller) else {
         return Ok(());
     };
-    if controller.replica.jobs.contains_key(id) {
+    if controller.replica().jobs.contains_key(id) {
         return Ok(());
     }
     broken(
@@ -460,6 +460,16 @@ pub(crate) fn invariant_running_jobs_are_known_to_their_nodes(world: &World) -> 
         }
     }
     Ok(())
+}
+
+/// No decision meets a fault; the writer outlives them and says so.
+pub(crate) fn invariant_nothing_panics(reply: &Reply) -> Outcome {
+    match reply {
+        Reply::Refused(refusal) if refusal.detail.contains("met a fault") => {
+            broken("invariant_nothing_panics", refusal.to_string())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Nobody is refused because others ask for much, unless the queue is full.

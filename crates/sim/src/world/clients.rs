@@ -688,6 +688,7 @@ impl World {
 
     /// An answer reached its client: what it says holds from now on.
     pub(crate) fn answer_arrives(&mut self, id: RequestId, reply: &Reply) -> Outcome {
+        invariants::invariant_nothing_panics(reply)?;
         let request = self.clients.requests.remove(&id);
         if (request.as_ref()).is_some_and(|r| attackers::attacks(r.identity.uid)) {
             self.attack_is_answered(reply);

@@ -62,7 +62,6 @@ impl World {
     /// A thread has ended: the process ends soon after, without a word to anybody.
     pub(crate) fn thread_ends(&mut self) {
         if self.planted(Plant::Zombie) {
-            self.faults.zombie = true;
             return;
         }
         let life = self.life;
@@ -82,7 +81,7 @@ impl World {
     pub(crate) fn writer_panicked(&mut self, thread: Thread) {
         trace!(self, "the writer panics: {thread:?}");
         if self.planted(Plant::Zombie) {
-            self.faults.zombie = true;
+            self.faults.writer_ended = true;
             return;
         }
         // Its destructors run while the disk is still there.
