@@ -171,6 +171,20 @@ impl Replica {
                 notes.iter().for_each(|note| self.state.note(note));
                 self.snapshot_if_due();
             }
+            ToReplica::Copy { answer } => drop(answer.send(Box::new(self.state.clone()))),
+            ToReplica::Stop => return Ok(ControlFlow::Break(())),
+            // The rest reads the state and changes nothing but who waits for what: a panic loses that one request.
+            request => {
+                if let Err(Panicked(why)) = caught(|| self.take_request(request)) {
+                    error!("a request is dropped: {why}");
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn take_request(&mut self, message: ToReplica) {
+        match message {
             ToReplica::Query {
                 identity,
                 query,
@@ -228,10 +242,8 @@ impl Replica {
             ToReplica::Tell { job, text } => self.waiting.tell_holder(job, &text),
             ToReplica::Config(config) => self.config = *config,
             ToReplica::Programs(settings) => self.programs.configure(*settings),
-            ToReplica::Copy { answer } => drop(answer.send(Box::new(self.state.clone()))),
-            ToReplica::Stop => return Ok(ControlFlow::Break(())),
+            ToReplica::Batch { .. } | ToReplica::Copy { .. } | ToReplica::Stop => {}
         }
-        Ok(ControlFlow::Continue(()))
     }
 
     /// Applies events and passes on what follows from them.

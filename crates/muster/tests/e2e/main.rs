@@ -10,6 +10,7 @@ mod control;
 mod emulate;
 mod faults;
 mod forecast;
+mod governance;
 mod gpus;
 mod het;
 mod hostile;
