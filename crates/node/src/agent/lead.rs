@@ -237,7 +237,7 @@ impl Agent {
                 continue;
             };
             let owner = grant.spec.owner.uid;
-            if self.reports.are_too_many(self.unacknowledged_of(owner)) {
+            if self.must_wait_for_controller(owner) {
                 // It would be one more that the controller does not know of.
                 blocked.insert(run);
                 self.wait_on(&mut waiting);
@@ -295,7 +295,7 @@ impl Agent {
         if let Some(waiting) = self.steps.waiting.iter().find(|w| w.conn == conn) {
             let grant = self.jobs.get(waiting.run).and_then(|j| j.grant.as_ref());
             let owner = grant.map_or(0, |g| g.spec.owner.uid);
-            let text = match self.reports.are_too_many(self.unacknowledged_of(owner)) {
+            let text = match self.must_wait_for_controller(owner) {
                 true => "The controller has not acknowledged earlier steps",
                 false => "Requested nodes are busy",
             };

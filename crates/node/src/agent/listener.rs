@@ -12,7 +12,7 @@ use crate::{info, sys};
 use anyhow::Context as _;
 use minicbor::bytes::ByteVec;
 use muster_core::ids::{JobId, StepNo};
-use muster_core::job::StepEnd;
+use muster_core::job::{StepEnd, Usage};
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
@@ -543,25 +543,41 @@ impl Agent {
     }
 
     pub(super) fn inspected(&mut self, tag: u64, list: Vec<Process>) {
-        if self.sampled(tag, &list) {
-            return;
-        }
-        let Some((_, wish, reply)) = self.inspections.remove(&tag) else {
+        let Some(list) = self.sampled(tag, list) else {
             return;
         };
-        let _ = reply.send(match wish {
-            Wish::Processes => AgentReply::Processes(list),
-            Wish::Usage(run) => {
-                let mut now = measure::steps(&list, &self.options.name);
-                let seen = self.samples_of(run);
-                for (step, usage) in &mut now {
-                    if let Some((_, seen)) = seen.iter().find(|(s, _)| s == step) {
-                        usage.raise(seen);
-                    }
-                }
-                AgentReply::Measured(now)
+        match self.inspections.get(&tag) {
+            None => {}
+            Some((_, Wish::Processes, reply)) => {
+                let _ = reply.send(AgentReply::Processes(list));
+                self.inspections.remove(&tag);
             }
-        });
+            Some((_, Wish::Usage(_), _)) => {
+                let (events, name) = (self.events.clone(), self.options.name.clone());
+                let started = measure::on_a_thread(move || {
+                    let now = measure::steps(&list, &name);
+                    // The agent may have ended.
+                    let _ = events.send(Event::Measured(tag, now));
+                });
+                if !started && let Some((.., reply)) = self.inspections.remove(&tag) {
+                    refuse(&reply, RefusalCode::Busy);
+                }
+            }
+        }
+    }
+
+    /// What the steps of a job use was read.
+    pub(super) fn measured(&mut self, tag: u64, mut now: Vec<(StepNo, Usage)>) {
+        let Some((_, Wish::Usage(run), reply)) = self.inspections.remove(&tag) else {
+            return;
+        };
+        let seen = self.samples_of(run);
+        for (step, usage) in &mut now {
+            if let Some((_, seen)) = seen.iter().find(|(s, _)| s == step) {
+                usage.raise(seen);
+            }
+        }
+        let _ = reply.send(AgentReply::Measured(now));
     }
 
     pub(super) fn closed(&mut self, conn: u64) {

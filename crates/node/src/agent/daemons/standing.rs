@@ -274,6 +274,11 @@ impl Agent {
             self.step_may_have(run, step, node.memory_mib);
         }
         self.enter_taken(key, run, record, stands);
+        let grant = self.jobs.get(run).and_then(|job| job.grant.as_ref());
+        if grant.is_some_and(|grant| self.must_wait_for_controller(grant.spec.owner.uid)) {
+            // Further requests come to the agent, which has them wait.
+            self.recall_orders(run);
+        }
     }
 
     /// A daemon has no standing order any more. What that held, but for a step that runs, is free.
