@@ -26,6 +26,7 @@ mod preempt;
 mod priorities;
 mod refusals;
 mod reservations;
+mod rights;
 mod running;
 mod site;
 mod steps;
