@@ -59,7 +59,8 @@ impl Waiting {
         id: JobId,
         out: Out,
     ) {
-        let response = match state.jobs.get(&id) {
+        let seen = |job: &&Job| JobScope::of(state, identity).has(job);
+        let response = match state.jobs.get(&id).filter(seen) {
             None => Response::Refused(RefusalCode::InvalidJobId.into()),
             Some(job) if !rights::may_job(state, identity, Request::WaitStarted, job) => {
                 let refusal = rights::denied(Request::WaitStarted);

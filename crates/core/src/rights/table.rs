@@ -207,9 +207,9 @@ requests! {
     Why = Query, Anyone, "muster why";
 
     /// Waits for a job's start; the answer has the key to its steps.
-    WaitStarted = Connection, OwnerAlone, "salloc, srun";
+    WaitStarted = Connection, OwnerAlone, "salloc, srun, scontrol wait_job";
     /// Waits for a job's end (PrivateData=jobs).
-    WaitEnded = Connection, Anyone, "sbatch --wait, scontrol wait_job";
+    WaitEnded = Connection, Anyone, "sbatch --wait, srun, salloc";
     /// Waits for nodes.
     WaitNodes = Connection, Anyone, "muster up";
     /// Ties an allocation to a connection.

@@ -29,6 +29,7 @@ mod preempt;
 mod priorities;
 mod refusals;
 mod reservations;
+mod rights;
 mod running;
 mod site;
 mod slurm_user;
