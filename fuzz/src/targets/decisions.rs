@@ -280,6 +280,8 @@ fn identity(by: u64) -> Identity {
         user: name.clone(),
         group: name.clone(),
         groups: vec![name],
+        gids: vec![uid],
+        host: None,
     }
 }
 
