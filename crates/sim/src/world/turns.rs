@@ -478,7 +478,8 @@ impl World {
     }
 }
 
-fn panic_text(cause: &(dyn std::any::Any + Send)) -> String {
+/// What a panic says.
+pub(crate) fn panic_text(cause: &(dyn std::any::Any + Send)) -> String {
     cause
         .downcast_ref::<String>()
         .cloned()
