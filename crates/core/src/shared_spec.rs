@@ -51,9 +51,20 @@ pub struct SpecTable {
     /// Keeps what `places` tells by address.
     specs: Vec<Arc<JobSpec>>,
     places: HashMap<usize, u32>,
+    /// Written without the ids of script and environment.
+    hides_blobs: bool,
 }
 
 impl SpecTable {
+    /// For listings. An id of a script or an environment is of its content, and of no use to whoever reads a listing but
+    /// to find out whether others have submitted the same.
+    pub fn of_listing() -> SpecTable {
+        SpecTable {
+            hides_blobs: true,
+            ..SpecTable::default()
+        }
+    }
+
     /// The place among those written so far of a specification that was.
     fn place(&self, spec: &Arc<JobSpec>) -> Option<u32> {
         let address = Arc::as_ptr(spec) as usize;
@@ -78,6 +89,11 @@ impl SpecCodec for SpecTable {
         let place = u32::try_from(self.specs.len()).unwrap_or(u32::MAX);
         self.places.insert(Arc::as_ptr(spec) as usize, place);
         self.specs.push(Arc::clone(spec));
+        if self.hides_blobs && (spec.script.is_some() || spec.context.is_some()) {
+            let mut shown = JobSpec::clone(spec);
+            (shown.script, shown.context) = (None, None);
+            return shown.encode(e, &mut ());
+        }
         spec.as_ref().encode(e, &mut ())
     }
 
@@ -170,6 +186,27 @@ mod tests {
         let names: Vec<_> = read.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["a", "a", "b", "a", "b"]);
         assert!(Arc::ptr_eq(&read[0], &read[3]) && Arc::ptr_eq(&read[2], &read[4]));
+    }
+
+    #[test]
+    fn a_listing_does_not_tell_what_is_stored() {
+        let id = Some(crate::ids::BlobId([3; 32]));
+        let spec = Arc::new(JobSpec {
+            name: "j".to_owned(),
+            script: id,
+            context: id,
+            ..JobSpec::default()
+        });
+        let written = |mut table: SpecTable| {
+            let mut out = Vec::new();
+            table.write(&spec, &mut Encoder::new(&mut out)).unwrap();
+            let mut d = Decoder::new(&out);
+            SpecTable::default().read(&mut d).unwrap()
+        };
+        assert_eq!(written(SpecTable::default()), spec);
+        let listed = written(SpecTable::of_listing());
+        assert_eq!((listed.script, listed.context), (None, None));
+        assert_eq!(listed.name, "j");
     }
 
     #[test]

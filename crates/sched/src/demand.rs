@@ -140,7 +140,7 @@ impl Demand {
         let (alternatives, counts) = class_masks(ask, &fleet.classes)?;
         let counted = counts
             .iter()
-            .map(|c| c.iter().map(|(_, n)| *n).sum::<u32>());
+            .map(|c| c.iter().fold(0u32, |all, (_, n)| all.saturating_add(*n)));
         let min_nodes = ask
             .min_nodes
             .max(counted.min().unwrap_or(0))

@@ -7,8 +7,8 @@ use crate::config::PartitionConfig;
 use crate::cpuset::CpuSet;
 use crate::gpu_parts;
 use crate::limits::{
-    DEVICE_KINDS_MAX, HOSTLIST_BYTES_MAX, JOB_DEVICES_MAX, NAME_BYTES_MAX, NODE_CPUS_MAX,
-    NODE_DEVICES_MAX, NODE_MIB_MAX, TASKS_MAX, TEXT_BYTES_MAX,
+    DEVICE_KINDS_MAX, HOSTLIST_BYTES_MAX, JOB_DEVICES_MAX, NAME_BYTES_MAX, NODE_COUNT_MAX,
+    NODE_CPUS_MAX, NODE_DEVICES_MAX, NODE_MIB_MAX, TASKS_MAX, TEXT_BYTES_MAX,
 };
 use crate::node::Node;
 use crate::refusal::{Refusal, RefusalCode};
@@ -432,7 +432,8 @@ pub(super) fn check_constraint(
             Some((name, count)) => (name, Some(count)),
             None => (word, None),
         };
-        if count.is_some_and(|count| !count.parse::<u32>().is_ok_and(|n| n > 0)) {
+        let is_count = |n: u32| (1..=NODE_COUNT_MAX).contains(&n);
+        if count.is_some_and(|count| !count.parse().is_ok_and(is_count)) {
             return refuse(format!("{option}={constraint}: * takes a number of nodes"));
         }
         if name.is_empty() {

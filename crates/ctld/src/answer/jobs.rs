@@ -47,7 +47,7 @@ pub(crate) fn jobs(
         parts: 0,
         now: now(),
         arrays: BTreeSet::new(),
-        specs: SpecTable::default(),
+        specs: SpecTable::of_listing(),
         scale: Scale::new(state),
         evaluated: (state.partitions.iter().zip(&state.evaluated))
             .map(|(partition, at)| (partition.name.as_str(), *at))

@@ -226,7 +226,10 @@ fn submission(name: &str, blob: usize) -> (ToWriter, oneshot::Receiver<Reply>) {
         },
         command: Box::new(UserCommand::Submit {
             spec: Box::new(spec),
-            blobs: vec![(script, vec![b'#'; blob].into())],
+            blobs: vec![(
+                script,
+                format!("#!{}", "#".repeat(blob)).into_bytes().into(),
+            )],
             test_only: false,
         }),
         reply: reply.into(),
