@@ -48,7 +48,7 @@ const BEAT: Duration = Duration::from_secs(1);
 pub(crate) struct Shared {
     pub(crate) keys: Keys,
     pub(crate) stats: Arc<Stats>,
-    pub(crate) directory: Directory,
+    pub(crate) directory: Rc<Directory>,
     pub(crate) accounting: Accounting,
     writer: Sender<ToWriter>,
     replica: Sender<ToReplica>,
@@ -91,7 +91,7 @@ impl Shared {
         Shared {
             keys: parts.keys,
             stats: parts.stats,
-            directory: Directory::default(),
+            directory: Rc::default(),
             accounting: parts.accounting,
             writer: parts.writer,
             replica: parts.replica,
