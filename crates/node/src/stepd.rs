@@ -520,7 +520,9 @@ impl<'a> Stepd<'a> {
     fn limit_time(&mut self) {
         let running = self.phase != Phase::Draining && !self.ending;
         let since = self.started.filter(|_| running);
-        self.time_limit = since.zip(self.limit).map(|(at, limit)| at + limit);
+        self.time_limit = since
+            .zip(self.limit)
+            .and_then(|(at, limit)| at.checked_add(limit));
     }
 
     fn take_ready(&mut self) {

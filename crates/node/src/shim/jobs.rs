@@ -215,7 +215,9 @@ impl Shim {
         self.launch();
         match message {
             ToShim::Attach { .. } | ToShim::Launch(_) | ToShim::StartStep(_) => {}
-            ToShim::KillWait(ms) => self.kill_wait = Duration::from_millis(ms),
+            ToShim::KillWait(ms) => {
+                self.kill_wait = Duration::from_millis(ms.min(u32::MAX.into()));
+            }
             ToShim::Unkillable {
                 timeout_ms,
                 program,
