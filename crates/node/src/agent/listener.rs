@@ -588,3 +588,48 @@ impl Agent {
 fn refuse(reply: &Reply, code: RefusalCode) {
     let _ = reply.send(AgentReply::Refused(Refusal::from(code)));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+
+    /// What a user who says this, and then nothing, is answered.
+    async fn answer_to(said: &[u8]) -> Vec<AgentReply> {
+        let quotas = Quotas::new(0, 20_000);
+        let (near, mut far) = UnixStream::pair().unwrap();
+        far.write_all(said).unwrap();
+        let (events, _inbox) = mpsc::unbounded_channel();
+        let client = quotas.client(1000).unwrap();
+        serve(near, client, 1, events).await;
+        let mut bytes = Vec::new();
+        far.read_to_end(&mut bytes).unwrap();
+        let mut frames = Frames::default();
+        frames.push(&bytes);
+        std::iter::from_fn(|| frames.take().unwrap()).collect()
+    }
+
+    fn codes(replies: &[AgentReply]) -> Vec<RefusalCode> {
+        let code = |reply: &AgentReply| match reply {
+            AgentReply::Refused(refusal) => refusal.code,
+            other => panic!("{other:?}"),
+        };
+        replies.iter().map(code).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_ends_a_connection() {
+        let began = tokio::time::Instant::now();
+        assert_eq!(codes(&answer_to(b"").await), [RefusalCode::Busy]);
+        assert!(began.elapsed() >= IDLE_MAX && began.elapsed() < IDLE_MAX * 2);
+        assert_eq!(codes(&answer_to(&[0, 0, 1]).await), [RefusalCode::Busy]);
+        assert!(began.elapsed() < IDLE_MAX * 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_requests_end_a_connection() {
+        let one = frame::encode(&AgentRequest::Inspect { job: JobId(1) });
+        let said = one.repeat(REQUESTS_MAX as usize + 1);
+        assert_eq!(codes(&answer_to(&said).await), [RefusalCode::Busy]);
+    }
+}
