@@ -4,8 +4,8 @@
 use crate::accounting::Asked;
 use crate::audit::Entry;
 use crate::frames::{Frame, FrameReader};
-use crate::mail_address;
 use crate::mail::{ToReplica, ToWriter};
+use crate::mail_address;
 use crate::passed;
 use crate::quota::{Leave, Share};
 use crate::reply::{Direct, Pending, ReplyTo};
@@ -19,10 +19,10 @@ use muster_core::rights::{self, Least};
 use muster_core::state::State;
 use muster_proto::client::{Query, Request, RequestBody, Response};
 use muster_proto::{OLDEST_PROTOCOL, PROTOCOL, frame};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
 use std::os::fd::AsFd;
 use std::rc::Rc;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::time::Instant;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
@@ -56,7 +56,12 @@ pub(crate) struct Peer {
 }
 
 /// Serves a connection until the client closes it, or does nothing for too long.
-pub(crate) async fn serve(shared: Rc<Shared>, stream: UnixStream, Peer { uid, gid, pid }: Peer, share: Share) {
+pub(crate) async fn serve(
+    shared: Rc<Shared>,
+    stream: UnixStream,
+    Peer { uid, gid, pid }: Peer,
+    share: Share,
+) {
     let refuses_descriptors = shared.refuses_descriptors();
     let identity = shared.directory.identity(uid, gid).await;
     let (read, write) = stream.into_split();
@@ -177,7 +182,8 @@ impl Connection {
             match self.write.try_write(rest) {
                 Ok(count) => rest = &rest[count..],
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    tokio::time::timeout(self.shared.patience.answer, self.write.writable()).await??;
+                    tokio::time::timeout(self.shared.patience.answer, self.write.writable())
+                        .await??;
                 }
                 Err(e) => return Err(e),
             }
@@ -260,8 +266,7 @@ impl Connection {
             RequestBody::SetDebug(level) => self.set_debug(&level).await?,
             RequestBody::Shutdown { nodes } => match self.may(rights::Request::Shutdown).await? {
                 Ok(entry) => {
-                    self.send(&frame::encode(&Response::Stopping))
-                        .await?;
+                    self.send(&frame::encode(&Response::Stopping)).await?;
                     entry.done();
                     self.shared.stop(nodes);
                     Served::Next
@@ -328,8 +333,7 @@ impl Connection {
         };
         log::set_max_level(filter);
         entry.done();
-        self.send(&frame::encode(&Response::Done))
-            .await?;
+        self.send(&frame::encode(&Response::Done)).await?;
         Ok(Served::Next)
     }
 
@@ -516,8 +520,7 @@ impl Connection {
                     self.held.push(job);
                 }
                 self.shared.held_again(job);
-                self.send(&frame::encode(&Response::Held))
-                    .await?;
+                self.send(&frame::encode(&Response::Held)).await?;
                 let answer = self.later.clone();
                 let identity = self.identity.clone();
                 self.shared.to_replica(ToReplica::WaitEnded {

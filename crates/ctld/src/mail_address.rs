@@ -32,7 +32,8 @@ fn fault_of_one(address: &str) -> Option<&'static str> {
         Some((user, domain)) => (user, Some(domain)),
         None => (address, None),
     };
-    let begins_well = |text: &str| text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    let begins_well =
+        |text: &str| text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     let user_char = |c: char| c.is_ascii_alphanumeric() || "._+-=".contains(c);
     let domain_char = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
     if !begins_well(user) {
@@ -61,7 +62,10 @@ pub(crate) fn refusal(command: &UserCommand) -> Option<Refusal> {
         _ => None,
     };
     let why = why?;
-    Some(Refusal::new(RefusalCode::InvalidValue, format!("--mail-user: {why}")))
+    Some(Refusal::new(
+        RefusalCode::InvalidValue,
+        format!("--mail-user: {why}"),
+    ))
 }
 
 #[cfg(test)]
@@ -70,7 +74,15 @@ mod tests {
 
     #[test]
     fn addresses_and_names_are_taken() {
-        for good in ["", "bob", "bob@example.org", "b.o-b+x@mail-1.example.org", "a,b@c", "u_1", "_x"] {
+        for good in [
+            "",
+            "bob",
+            "bob@example.org",
+            "b.o-b+x@mail-1.example.org",
+            "a,b@c",
+            "u_1",
+            "_x",
+        ] {
             assert_eq!(fault(good), None, "{good}");
         }
     }
@@ -80,8 +92,25 @@ mod tests {
         let long = "x".repeat(300);
         let many = vec!["x"; 17].join(",");
         let bad = [
-            "-Ssendmail=EVIL", "--", "|sh", "/etc/passwd", "+folder", "a b", "a\nb", "a;b", "$(id)", "a@-x", "a@b@c",
-            "a,", ",a", "a@", "~x", "!x", "\u{e9}", &long, &many,
+            "-Ssendmail=EVIL",
+            "--",
+            "|sh",
+            "/etc/passwd",
+            "+folder",
+            "a b",
+            "a\nb",
+            "a;b",
+            "$(id)",
+            "a@-x",
+            "a@b@c",
+            "a,",
+            ",a",
+            "a@",
+            "~x",
+            "!x",
+            "\u{e9}",
+            &long,
+            &many,
         ];
         for bad in bad {
             assert!(fault(bad).is_some(), "{bad}");

@@ -46,7 +46,10 @@ pub(crate) fn receive(socket: &impl AsFd, into: &mut Vec<u8>) -> io::Result<usiz
             into.extend_from_slice(&bytes[..count]);
             return Ok(count);
         }
-        let text = format!("{} descriptors came with a request; none are taken", passed.len());
+        let text = format!(
+            "{} descriptors came with a request; none are taken",
+            passed.len()
+        );
         close_elsewhere(move || {
             for descriptor in passed {
                 let _ = nix::unistd::close(descriptor);
@@ -80,7 +83,9 @@ fn close_elsewhere(close: impl FnOnce() + Send + 'static) {
         close();
         CLOSERS.fetch_sub(1, Ordering::Relaxed);
     };
-    let thread = std::thread::Builder::new().name("closer".to_owned()).spawn(work);
+    let thread = std::thread::Builder::new()
+        .name("closer".to_owned())
+        .spawn(work);
     if let Err(e) = thread {
         CLOSERS.fetch_sub(1, Ordering::Relaxed);
         warn!("no thread to close what a client sent: {e}");
@@ -137,7 +142,11 @@ mod tests {
         pass(&client, &other);
         drop(other);
         close(server.into());
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            begun.elapsed()
+        );
         drop(peer);
     }
 
@@ -169,7 +178,13 @@ mod tests {
         let rights = [file.as_raw_fd()];
         let control = [ControlMessage::ScmRights(&rights)];
         let bytes = [IoSlice::new(b"x")];
-        let sent = sendmsg::<UnixAddr>(client.as_raw_fd(), &bytes, &control, MsgFlags::empty(), None);
+        let sent = sendmsg::<UnixAddr>(
+            client.as_raw_fd(),
+            &bytes,
+            &control,
+            MsgFlags::empty(),
+            None,
+        );
         assert_eq!(sent, Err(nix::errno::Errno::EPERM));
         std::fs::remove_file(&dir).unwrap();
     }

@@ -51,12 +51,21 @@ pub(crate) enum Over {
 impl std::fmt::Display for Over {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Over::Connections(most) => write!(f, "you have {most} connections to the controller, \
-                 which are the most that one user may have; try again when some have ended"),
+            Over::Connections(most) => write!(
+                f,
+                "you have {most} connections to the controller, \
+                 which are the most that one user may have; try again when some have ended"
+            ),
             Over::AllConnections(most) => {
-                write!(f, "the controller serves {most} connections and takes no more for now")
+                write!(
+                    f,
+                    "the controller serves {most} connections and takes no more for now"
+                )
             }
-            Over::Waits(most) => write!(f, "you wait for {most} things, which are the most that may be waited for"),
+            Over::Waits(most) => write!(
+                f,
+                "you wait for {most} things, which are the most that may be waited for"
+            ),
         }
     }
 }
@@ -117,7 +126,9 @@ pub(crate) fn raise_descriptors() -> u64 {
 impl Users {
     /// For a process with so many descriptors.
     pub(crate) fn new(descriptors: u64, rates: RateLimit, stats: Arc<Stats>) -> Rc<Users> {
-        let reserve = (descriptors / RESERVE_PART).max(RESERVE_MIN).min(descriptors / 2);
+        let reserve = (descriptors / RESERVE_PART)
+            .max(RESERVE_MIN)
+            .min(descriptors / 2);
         let connections_max = descriptors - reserve;
         let per_user = (connections_max / CONNECTIONS_PART).clamp(1, CONNECTIONS_MAX);
         info!(
@@ -205,16 +216,15 @@ impl Share {
         let kib = u32::try_from(bytes.div_ceil(1024).min(FRAMES_KIB)).unwrap_or(u32::MAX);
         // The user's own room first: while he waits for that, he takes nothing from others.
         let own = Arc::clone(&user.frames).acquire_many_owned(kib).await;
-        let all = Arc::clone(&self.users.frames)
-            .acquire_many_owned(kib)
-            .await;
+        let all = Arc::clone(&self.users.frames).acquire_many_owned(kib).await;
         Some(Leave([own, all].into_iter().flatten().collect()))
     }
 
     /// Waits until another command of the user may go to the writer.
     pub(crate) async fn command(&self) -> Option<Leave> {
         let user = self.user.as_ref()?;
-        self.leave(&user.commands, "commands at the same time").await
+        self.leave(&user.commands, "commands at the same time")
+            .await
     }
 
     /// Waits until another query of the user may be answered.
@@ -294,7 +304,8 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         let Some(user) = &self.user else { return };
-        user.waits.set(user.waits.get().saturating_sub(self.waits.get()));
+        user.waits
+            .set(user.waits.get().saturating_sub(self.waits.get()));
         user.connections.set(user.connections.get() - 1);
         self.users.connections.set(self.users.connections.get() - 1);
         if user.connections.get() == 0 {
@@ -348,10 +359,15 @@ mod tests {
 
     #[test]
     fn large_frames_of_a_user_wait_for_each_other() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let users = users(1024);
-            let (first, second) = (users.connect(1).ok().unwrap(), users.connect(1).ok().unwrap());
+            let (first, second) = (
+                users.connect(1).ok().unwrap(),
+                users.connect(1).ok().unwrap(),
+            );
             let other = users.connect(2).ok().unwrap();
             let most = muster_core::limits::REQUEST_BYTES_MAX;
             let held = first.frame(most).await;
@@ -361,7 +377,10 @@ mod tests {
                 std::task::Poll::Ready(waits.as_mut().poll(cx).is_pending())
             });
             assert!(pending.await);
-            assert!(second.frame(SMALL_FRAME).await.is_none(), "small ones need none");
+            assert!(
+                second.frame(SMALL_FRAME).await.is_none(),
+                "small ones need none"
+            );
             assert!(other.frame(most).await.is_some(), "nor do others wait");
             drop(held);
             assert!(waits.await.is_some());

@@ -49,7 +49,9 @@ impl RateParameters {
                 .parse()
                 .map_err(|_| format!("SlurmctldParameters: {word}: this is no number"))?;
             if number == 0 && name != "rl_log_freq" {
-                return Err(format!("SlurmctldParameters: {word}: it must be at least 1"));
+                return Err(format!(
+                    "SlurmctldParameters: {word}: it must be at least 1"
+                ));
             }
             match name {
                 "rl_bucket_size" => parameters.bucket_size = number,
@@ -59,7 +61,11 @@ impl RateParameters {
                     parameters.table_size = usize::try_from(number).unwrap_or(usize::MAX);
                 }
                 "rl_log_freq" => parameters.log_every = Duration::from_secs(number),
-                _ => return Err(format!("SlurmctldParameters: {word}: there is no such parameter")),
+                _ => {
+                    return Err(format!(
+                        "SlurmctldParameters: {word}: there is no such parameter"
+                    ));
+                }
             }
         }
         Ok(parameters)
@@ -116,7 +122,10 @@ impl RateLimit {
         let periods = elapsed.as_secs() / parameters.period.as_secs().max(1);
         if periods > 0 {
             let more = periods.saturating_mul(parameters.refill_rate);
-            bucket.tokens = bucket.tokens.saturating_add(more).min(parameters.bucket_size);
+            bucket.tokens = bucket
+                .tokens
+                .saturating_add(more)
+                .min(parameters.bucket_size);
             let whole = u32::try_from(periods).unwrap_or(u32::MAX);
             bucket.filled += parameters.period.saturating_mul(whole).min(elapsed);
         }
@@ -155,7 +164,9 @@ mod tests {
 
     #[test]
     fn a_user_spends_his_own_tokens_and_gets_them_back_with_time() {
-        let limit = limit("enable_configless, rl_enable,rl_bucket_size=3,rl_refill_rate=2,rl_refill_period=10");
+        let limit = limit(
+            "enable_configless, rl_enable,rl_bucket_size=3,rl_refill_rate=2,rl_refill_period=10",
+        );
         let start = Instant::now();
         let at = |s| start + Duration::from_secs(s);
         let passed = |uid, s| (0..10).filter(|_| limit.take(uid, at(s))).count();
@@ -182,7 +193,11 @@ mod tests {
 
     #[test]
     fn bad_values_are_named() {
-        for bad in ["rl_enable,rl_bucket_size=x", "rl_refill_period=0", "rl_nosuch=1"] {
+        for bad in [
+            "rl_enable,rl_bucket_size=x",
+            "rl_refill_period=0",
+            "rl_nosuch=1",
+        ] {
             assert!(RateParameters::read(bad).is_err(), "{bad}");
         }
     }

@@ -177,12 +177,18 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     let admins = read.cluster.admin_uids.clone();
     let text = read.config.text("SlurmctldParameters").unwrap_or_default();
     let rates = RateParameters::read(text).map_err(anyhow::Error::msg)?;
-    let users = Users::new(raise_descriptors(), RateLimit::new(rates), Arc::clone(&stats));
+    let users = Users::new(
+        raise_descriptors(),
+        RateLimit::new(rates),
+        Arc::clone(&stats),
+    );
     let listener = listen(&socket)?;
     let refuses_descriptors = match crate::sys::refuse_descriptors(&listener) {
         Ok(()) => true,
         Err(e) => {
-            info!("this kernel cannot refuse descriptors that clients send ({e}); they are closed as they come");
+            info!(
+                "this kernel cannot refuse descriptors that clients send ({e}); they are closed as they come"
+            );
             false
         }
     };

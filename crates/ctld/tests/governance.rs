@@ -51,10 +51,8 @@ fn start() -> Server {
     let pid_file = dir.join("run/ctld.pid");
     std::fs::write(&conf, text(&dir, "")).unwrap();
     let (report, _) = muster_conf::load(&conf);
-    let socket = muster_conf::endpoint::controller_socket(
-        &pid_file,
-        *report.slurmctld_ports.start(),
-    );
+    let socket =
+        muster_conf::endpoint::controller_socket(&pid_file, *report.slurmctld_ports.start());
     let options = Options {
         conf: conf.clone(),
         clear: false,
@@ -99,7 +97,9 @@ fn become_user(uid: u32) {
 
 fn connect(server: &Server) -> UnixStream {
     let stream = UnixStream::connect(&server.socket).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
     stream
 }
 
@@ -135,7 +135,11 @@ fn answers(server: &Server) {
         Response::Pong(_) => {}
         other => panic!("{other:?}"),
     }
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 fn diag(server: &Server) -> Diag {
@@ -158,7 +162,9 @@ fn is_closed(stream: &mut UnixStream) {
 
 #[test]
 fn connections_of_one_user_leave_room_for_root_and_others() {
-    let Some((server, _turn)) = server() else { return };
+    let Some((server, _turn)) = server() else {
+        return;
+    };
     let (mut refused, held) = as_user(3001, || {
         let held: Vec<_> = (0..CONNECTIONS).map(|_| connect(server)).collect();
         (connect(server), held)
@@ -173,7 +179,10 @@ fn connections_of_one_user_leave_room_for_root_and_others() {
     is_closed(&mut refused);
     answers(server);
     as_user(3002, || answers(server));
-    assert!(diag(server).held_back.iter().any(|(uid, _)| *uid == 3001), "sdiag names the user");
+    assert!(
+        diag(server).held_back.iter().any(|(uid, _)| *uid == 3001),
+        "sdiag names the user"
+    );
     // Those that never ask for anything are closed.
     for mut silent in held {
         is_closed(&mut silent);
@@ -183,7 +192,9 @@ fn connections_of_one_user_leave_room_for_root_and_others() {
 
 #[test]
 fn half_a_request_is_not_waited_for() {
-    let Some((server, _turn)) = server() else { return };
+    let Some((server, _turn)) = server() else {
+        return;
+    };
     for sent in [&b"\0"[..], &[0, 0, 0, 9, 1, 2, 3], &[0, 16, 0, 0, 1]] {
         let mut half = as_user(3003, || connect(server));
         half.write_all(sent).unwrap();
@@ -195,12 +206,18 @@ fn half_a_request_is_not_waited_for() {
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.unwrap().trim().trim_end_matches(" kB").parse().unwrap()
+    line.unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap()
 }
 
 #[test]
 fn large_half_requests_take_bounded_memory() {
-    let Some((server, _turn)) = server() else { return };
+    let Some((server, _turn)) = server() else {
+        return;
+    };
     let before = peak_kib();
     as_user(3004, || {
         let most = muster_core::limits::REQUEST_BYTES_MAX;
@@ -211,7 +228,8 @@ fn large_half_requests_take_bounded_memory() {
             let mut half = connect(server);
             half.write_all(&header).unwrap();
             // The controller does not read on when the user's room is taken.
-            half.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+            half.set_write_timeout(Some(Duration::from_millis(100)))
+                .unwrap();
             let mut sent = 0;
             while sent + chunk.len() < most - (1 << 20) {
                 match half.write(&chunk) {
@@ -231,7 +249,9 @@ fn large_half_requests_take_bounded_memory() {
 
 #[test]
 fn a_client_that_does_not_read_is_given_up() {
-    let Some((server, _turn)) = server() else { return };
+    let Some((server, _turn)) = server() else {
+        return;
+    };
     let mut deaf = as_user(3006, || connect(server));
     deaf.set_nonblocking(true).unwrap();
     let bytes = frame::encode(&query(Query::Config));
@@ -243,15 +263,26 @@ fn a_client_that_does_not_read_is_given_up() {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
             Err(e) => break e.kind(),
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "the connection stays open");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "the connection stays open"
+        );
     };
-    assert!(matches!(end, io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset), "{end}");
+    assert!(
+        matches!(
+            end,
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+        ),
+        "{end}"
+    );
     answers(server);
 }
 
 #[test]
 fn waits_are_bounded() {
-    let Some((server, _turn)) = server() else { return };
+    let Some((server, _turn)) = server() else {
+        return;
+    };
     let id = as_user(3007, || {
         let script = BlobId([1; 32]);
         let spec = JobSpec {
@@ -283,14 +314,18 @@ fn waits_are_bounded() {
         other => panic!("{other:?}"),
     }
     // A connection that waits is not idle.
-    stream.set_read_timeout(Some(Duration::from_secs(4))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(4)))
+        .unwrap();
     let idle = receive(&mut stream).unwrap_err();
     assert_eq!(idle.kind(), io::ErrorKind::WouldBlock, "it stays open");
 }
 
 #[test]
 fn mail_addresses_that_are_options_are_refused() {
-    let Some((server, _turn)) = server() else { return };
+    let Some((server, _turn)) = server() else {
+        return;
+    };
     let spec = JobSpec {
         name: "mail".to_owned(),
         work_dir: "/tmp".to_owned(),
@@ -315,7 +350,9 @@ fn mail_addresses_that_are_options_are_refused() {
 
 #[test]
 fn a_flood_of_one_user_does_not_starve_others() {
-    let Some((server, _turn)) = server() else { return };
+    let Some((server, _turn)) = server() else {
+        return;
+    };
     let stop = std::sync::atomic::AtomicBool::new(false);
     let load = || stop.load(std::sync::atomic::Ordering::Relaxed);
     std::thread::scope(|scope| {
@@ -342,9 +379,12 @@ fn a_flood_of_one_user_does_not_starve_others() {
 
 #[test]
 fn the_rate_limit_makes_users_wait_and_not_root() {
-    let Some((server, _turn)) = server() else { return };
+    let Some((server, _turn)) = server() else {
+        return;
+    };
     let dir = server.conf.parent().unwrap();
-    let limits = "SlurmctldParameters=rl_enable,rl_bucket_size=5,rl_refill_rate=5,rl_refill_period=1";
+    let limits =
+        "SlurmctldParameters=rl_enable,rl_bucket_size=5,rl_refill_rate=5,rl_refill_period=1";
     let reconfigure = |more: &str| {
         std::fs::write(&server.conf, text(dir, more)).unwrap();
         let command = RequestBody::Command(Box::new(UserCommand::Reconfigure));
@@ -363,8 +403,14 @@ fn the_rate_limit_makes_users_wait_and_not_root() {
     let root = took(50);
     let other = as_user(3012, || took(3));
     reconfigure("");
-    assert!(limited > Duration::from_millis(1500), "15 requests passed in {limited:?}");
-    assert!(root < limited && other < Duration::from_secs(1), "{root:?} {other:?}");
+    assert!(
+        limited > Duration::from_millis(1500),
+        "15 requests passed in {limited:?}"
+    );
+    assert!(
+        root < limited && other < Duration::from_secs(1),
+        "{root:?} {other:?}"
+    );
     assert!(diag(server).held_back.iter().any(|(uid, _)| *uid == 3011));
 }
 
@@ -374,7 +420,9 @@ fn descriptors_that_clients_send_freeze_nothing() {
         ControlMessage, MsgFlags, UnixAddr, sendmsg, setsockopt, sockopt::Linger,
     };
     use std::os::fd::AsRawFd;
-    let Some((server, _turn)) = server() else { return };
+    let Some((server, _turn)) = server() else {
+        return;
+    };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut slow = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (peer, _) = listener.accept().unwrap();
@@ -389,7 +437,13 @@ fn descriptors_that_clients_send_freeze_nothing() {
     let rights = [slow.as_raw_fd()];
     let control = [ControlMessage::ScmRights(&rights)];
     let bytes = [io::IoSlice::new(b"\0")];
-    let sent = sendmsg::<UnixAddr>(client.as_raw_fd(), &bytes, &control, MsgFlags::empty(), None);
+    let sent = sendmsg::<UnixAddr>(
+        client.as_raw_fd(),
+        &bytes,
+        &control,
+        MsgFlags::empty(),
+        None,
+    );
     if sent.is_ok() {
         // The controller's copy is the last one.
         drop(slow);

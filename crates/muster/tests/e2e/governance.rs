@@ -54,7 +54,10 @@ fn a_disk_that_fails_ends_the_controller_with_a_reason() {
     );
     std::fs::remove_file(c.dir.join("eio")).unwrap();
     assert_eq!(c.start_controller().code, 0);
-    assert_eq!(c.ok(&format!("squeue -h -j {held} -o %i")), held.to_string());
+    assert_eq!(
+        c.ok(&format!("squeue -h -j {held} -o %i")),
+        held.to_string()
+    );
 }
 
 #[test]
@@ -62,7 +65,10 @@ fn a_writer_that_hangs_is_noticed_and_ended() {
     let c = with_bad_disk("SlurmctldTimeout=8\n");
     let pid = c.controller();
     c.write("hang", "");
-    let mut submission = c.command("sbatch -H -o /dev/null --wrap true").spawn().unwrap();
+    let mut submission = c
+        .command("sbatch -H -o /dev/null --wrap true")
+        .spawn()
+        .unwrap();
     // It still listens, but it does not work.
     c.until_prints(
         "scontrol ping | grep -o DOWN; squeue -h >/dev/null && echo listens",
@@ -85,7 +91,10 @@ fn a_controller_that_hangs_ends_on_sigterm_all_the_same() {
     let c = with_bad_disk("");
     let pid = c.controller();
     c.write("hang", "");
-    let mut submission = c.command("sbatch -H -o /dev/null --wrap true").spawn().unwrap();
+    let mut submission = c
+        .command("sbatch -H -o /dev/null --wrap true")
+        .spawn()
+        .unwrap();
     c.until_prints("scontrol ping | grep -o DOWN", "DOWN");
     c.ok(&format!("kill {pid}"));
     c.until("it is gone", || !alive(pid));
@@ -110,16 +119,27 @@ fn commands_that_panic_are_refused_and_kept_and_nothing_else_happens() {
     let pid = c.controller();
     let before = c.sbatch("-o /dev/null --wrap 'until [ -e go ]; do sleep 0.05; done'");
     for place in ["decide", "apply", "schedule"] {
-        let refused = c.run(&format!("sbatch -J panic-in-{place} -o /dev/null --wrap true"));
+        let refused = c.run(&format!(
+            "sbatch -J panic-in-{place} -o /dev/null --wrap true"
+        ));
         assert_eq!(refused.code, 1, "{place}: {refused:?}");
-        assert!(refused.err.contains("fault in the controller"), "{place}: {refused:?}");
+        assert!(
+            refused.err.contains("fault in the controller"),
+            "{place}: {refused:?}"
+        );
         c.until_prints(&format!("squeue -h -j {before} -o %T"), "RUNNING");
     }
     let tried = c.run("sbatch --test-only -J panic-in-forecast -o /dev/null --wrap true");
     assert!(tried.code != 0 && tried.err.contains("fault"), "{tried:?}");
     assert_eq!(c.ok("ls ../state/quarantine | wc -l"), "3");
-    assert_eq!(c.ok("stat -c %a ../state/quarantine ../state/quarantine/* | sort -u"), "600\n700");
-    assert!(log(&c).contains("panicked: a fault was injected in apply (at "), "with its place");
+    assert_eq!(
+        c.ok("stat -c %a ../state/quarantine ../state/quarantine/* | sort -u"),
+        "600\n700"
+    );
+    assert!(
+        log(&c).contains("panicked: a fault was injected in apply (at "),
+        "with its place"
+    );
     // Agents are back, reports are not lost.
     c.write("go", "");
     c.until_prints(&format!("sacct -X -n -P -j {before} -o State"), "COMPLETED");
@@ -143,20 +163,30 @@ fn the_controller_starts_without_a_job_that_cannot_be_replayed() {
     }
     c.ok(&format!("MUSTER_FAULTS=1 slurmctld --without-job={poison}"));
     assert_eq!(c.ok("squeue -h -o %i"), kept.to_string());
-    c.until_prints(&format!("sacct -X -n -P -j {poison} -o State | cut -d' ' -f1"), "CANCELLED");
+    c.until_prints(
+        &format!("sacct -X -n -P -j {poison} -o State | cut -d' ' -f1"),
+        "CANCELLED",
+    );
     // Once is enough: a snapshot stands for what was left out.
-    c.until("the snapshot is written", || log(&c).contains("snapshot at event"));
+    c.until("the snapshot is written", || {
+        log(&c).contains("snapshot at event")
+    });
     c.kill(c.controller());
     c.ok("MUSTER_FAULTS=1 slurmctld");
     assert_eq!(c.ok("squeue -h -o %i"), kept.to_string());
-    assert!(c.sbatch("-H -o /dev/null --wrap true") > poison, "its number is not given again");
+    assert!(
+        c.sbatch("-H -o /dev/null --wrap true") > poison,
+        "its number is not given again"
+    );
 }
 
 #[test]
 fn a_mail_address_cannot_be_an_option() {
     let c = Cluster::start(1, 1);
     for user in ["-Ssendmail=EVIL", "'|id'", "/etc/passwd", "'a b'"] {
-        let refused = c.run(&format!("sbatch -H --mail-type=END --mail-user={user} --wrap true"));
+        let refused = c.run(&format!(
+            "sbatch -H --mail-type=END --mail-user={user} --wrap true"
+        ));
         assert!(
             refused.code != 0 && refused.err.contains("mail"),
             "{user}: {refused:?}"
