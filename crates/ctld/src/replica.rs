@@ -373,6 +373,9 @@ impl Replica {
                 self.stats.fill(&mut diag);
                 diag.accounting_lag = self.position.saturating_sub(self.follower.stored());
                 self.waiting.fill(&mut diag);
+                if hides(&self.state, identity, PrivateData::USERS) {
+                    diag.users.retain(|(uid, ..)| *uid == identity.uid);
+                }
                 send(Response::Diag(Box::new(diag)));
             }
         }

@@ -62,7 +62,7 @@ pub(super) fn check(
                 asker.require(Request::ModifyUserDefaults)?;
             }
             let named = accounts.iter().chain([default_account]);
-            asker.require_terms(request, named.filter(|a| !a.is_empty()), terms)
+            asker.require_terms(Request::AddUsers, named.filter(|a| !a.is_empty()), terms)
         }
         AccountsAsk::ModifyUsers {
             accounts,
@@ -84,12 +84,12 @@ pub(super) fn check(
                 return if other {
                     Ok(())
                 } else {
-                    asker.require(request)
+                    asker.require(Request::ModifyUserTerms)
                 };
             }
             edit.names.iter().try_for_each(|name| {
                 let of_user = asker.accounts_of(name, accounts);
-                asker.require_terms(request, of_user.iter().copied(), terms)
+                asker.require_terms(Request::ModifyUserTerms, of_user.iter().copied(), terms)
             })
         }
         AccountsAsk::DeleteUsers { accounts } => edit.names.iter().try_for_each(|name| {
