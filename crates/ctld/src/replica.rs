@@ -394,10 +394,8 @@ impl Replica {
             JobScope::of(state, identity),
             sees_partitions(state, identity),
         );
-        let same = |question: &Question| {
-            &*question.query == query
-                && sees_partitions(state, &question.identity) == partitions
-                && JobScope::of(state, &question.identity) == scope
+        let same = |other: &Question| {
+            *other.query == *query && sees_the_same(state, identity, &other.identity)
         };
         let others = self.questions.take_all(same);
         let others: Vec<_> = others.into_iter().map(|question| question.answer).collect();
@@ -499,4 +497,10 @@ impl Replica {
 
 fn sees_partitions(state: &State, identity: &Identity) -> bool {
     !hides(state, identity, PrivateData::PARTITIONS)
+}
+
+/// Whether two users have the same answer to the same question about jobs.
+pub(crate) fn sees_the_same(state: &State, one: &Identity, other: &Identity) -> bool {
+    JobScope::of(state, one) == JobScope::of(state, other)
+        && sees_partitions(state, one) == sees_partitions(state, other)
 }

@@ -718,6 +718,19 @@ fn coordinators_stay_within_their_accounts() {
     );
     let command = edit(&["u1000"], modify_user("", "", qos("high")));
     assert_eq!(w.refused(COORDINATOR, command), RefusalCode::AccessDenied);
+    // Nor does the way round take an office in another account away.
+    w.must(0, edit(&["u1000"], coordinators(&["chem"])));
+    let delete = || edit(&["u1000"], AccountsAsk::DeleteUsers { accounts: vec![] });
+    assert_eq!(w.refused(COORDINATOR, delete()), RefusalCode::AccessDenied);
+    let of_chem = AccountsAsk::DeleteCoordinators {
+        accounts: vec!["chem".into()],
+    };
+    w.must(0, edit(&["u1000"], of_chem));
+    let deleted = decide(&w.state, &Command::User(user(COORDINATOR), delete()), w.now);
+    assert!(matches!(
+        deleted.reply,
+        Some(Reply::Done { changed: 1, .. })
+    ));
     // With the account the office is gone.
     w.must(0, edit(&["u1000"], coordinators(&["optics"])));
     w.must(0, edit(&["optics"], AccountsAsk::DeleteAccounts));

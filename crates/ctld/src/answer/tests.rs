@@ -1,6 +1,8 @@
 //! What a client below the commands reads: whatever it asks, `PrivateData` and the table of rights hold in the answer.
 
 use super::*;
+use crate::replica::sees_the_same;
+use crate::waiting::Waiting;
 use muster_core::accounts::{Account, User};
 use muster_core::command::{Command, KeptPartitions};
 use muster_core::config::PartitionConfig;
@@ -8,9 +10,11 @@ use muster_core::decide::decide;
 use muster_core::ids::BlobId;
 use muster_core::job::Allocation;
 use muster_core::node::NodeConfig;
+use muster_core::shared_spec::SpecTable;
 use muster_core::spec::{JobSpec, Owner};
 use muster_core::state::Blob;
 use muster_core::time::TimeLimit;
+use muster_proto::frame;
 use std::sync::Arc;
 
 const OWNER: u32 = 1000;
@@ -173,5 +177,63 @@ fn what_is_private_to_a_job_is_for_its_owner() {
             let key = allocation(&state, &Keys::from_bytes([7; 64]), &who, JobId(1));
             assert_eq!(refused(key), for_key, "key, {words}, {uid}");
         }
+    }
+}
+
+/// One listing serves all who ask for the same at once, if they may see the same.
+#[test]
+fn an_answer_is_shared_only_with_those_who_see_the_same() {
+    let shared = |words: &str, one: u32, other: u32| {
+        sees_the_same(&state(words), &identity(one), &identity(other))
+    };
+    for (one, other) in [(OWNER, STRANGER), (STRANGER, OPERATOR), (STRANGER, 0)] {
+        assert!(shared("none", one, other) && shared("users,accounts", one, other));
+        assert!(!shared("jobs", one, other), "{one} and {other}");
+    }
+    assert!(shared("jobs", OPERATOR, 0) && shared("jobs", OWNER, OWNER));
+    assert!(!shared("jobs", OWNER, COORDINATOR));
+    assert!(shared("partitions", OWNER, STRANGER) && !shared("partitions", OWNER, OPERATOR));
+}
+
+#[test]
+fn who_may_not_see_a_job_cannot_wait_for_it() {
+    let answered = |words: &str, uid: u32, started: bool| {
+        let (mut state, mut waiting) = (state(words), Waiting::default());
+        if !started {
+            let job = state.jobs.get_mut(&JobId(1)).unwrap();
+            job.state = JobState::Completed;
+        }
+        let (out, mut answers) = tokio::sync::mpsc::unbounded_channel();
+        let who = identity(uid);
+        match started {
+            true => {
+                let keys = Keys::from_bytes([7; 64]);
+                waiting.wait_started(&state, &keys, &who, JobId(1), out);
+            }
+            false => waiting.wait_ended(&state, &who, JobId(1), false, out),
+        }
+        let bytes = answers.try_recv().unwrap();
+        frame::decode_in(&bytes[4..], &mut SpecTable::default()).unwrap()
+    };
+    let code = |response: Response| match response {
+        Response::Refused(refusal) => Some(refusal.code),
+        Response::JobStarted(_) | Response::JobEnded { .. } => None,
+        other => panic!("{other:?}"),
+    };
+    let (denied, hidden) = (
+        Some(RefusalCode::AccessDenied),
+        Some(RefusalCode::InvalidJobId),
+    );
+    for (uid, open, private, end) in [
+        (OWNER, None, None, None),
+        (0, None, None, None),
+        (STRANGER, denied, hidden, hidden),
+        (COORDINATOR, denied, denied, None),
+        (OPERATOR, denied, denied, None),
+    ] {
+        assert_eq!(code(answered("none", uid, true)), open, "{uid}");
+        assert_eq!(code(answered("jobs", uid, true)), private, "{uid}");
+        assert_eq!(code(answered("none", uid, false)), None, "{uid}");
+        assert_eq!(code(answered("jobs", uid, false)), end, "{uid}");
     }
 }

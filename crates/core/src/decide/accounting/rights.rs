@@ -94,13 +94,16 @@ pub(super) fn check(
         }
         AccountsAsk::DeleteUsers { accounts } => edit.names.iter().try_for_each(|name| {
             let of_user = asker.accounts_of(name, accounts);
-            let gone = state.accounts.users.get(name).filter(|user| {
-                !["", "None"].contains(&user.admin_level.as_str())
-                    && of_user.len() == user.accounts.len()
-            });
-            if gone.is_some() {
-                // With the record the level would be gone.
-                asker.require(Request::SetAdminLevel)?;
+            let known = state.accounts.users.get(name);
+            // With the record go its level and what it coordinates.
+            if let Some(gone) = known.filter(|user| of_user.len() == user.accounts.len()) {
+                if !["", "None"].contains(&gone.admin_level.as_str()) {
+                    asker.require(Request::SetAdminLevel)?;
+                }
+                if !gone.coordinates.is_empty() {
+                    let coordinated = gone.coordinates.iter();
+                    asker.require_accounts(Request::DeleteCoordinators, coordinated)?;
+                }
             }
             asker.require_accounts(request, of_user.into_iter())
         }),
