@@ -252,6 +252,10 @@ impl Connection {
                 })?;
                 Served::Next
             }
+            RequestBody::WaitNodes(_) if self.hides(PrivateData::NODES).await? => {
+                self.refuse(RefusalCode::AccessDenied, String::new())
+                    .await?
+            }
             RequestBody::WaitNodes(count) => {
                 let answer = self.later.clone();
                 self.shared
@@ -435,8 +439,7 @@ impl Connection {
                 self.shared.accounting.ask(self.identity.uid, asked, answer);
             }
             Query::NodeEvents(query) => {
-                let hidden = move |state: &State| hides(state, &identity, PrivateData::EVENTS);
-                if self.shared.look(hidden).await? {
+                if self.hides(PrivateData::EVENTS).await? {
                     let refusal = Refusal::from(RefusalCode::AccessDenied);
                     let _ = answer.send(frame::encode(&Response::Refused(refusal)));
                     drop(answer);
@@ -478,6 +481,13 @@ impl Connection {
             None => entry.done(),
         }
         Ok(())
+    }
+
+    /// Whether `PrivateData` hides this from the client.
+    async fn hides(&self, what: PrivateData) -> io::Result<bool> {
+        let identity = self.identity.clone();
+        let look = move |state: &State| hides(state, &identity, what);
+        self.shared.look(look).await
     }
 
     /// Whether the client's role suffices for a request.

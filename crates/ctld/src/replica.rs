@@ -373,6 +373,9 @@ impl Replica {
                 self.stats.fill(&mut diag);
                 diag.accounting_lag = self.position.saturating_sub(self.follower.stored());
                 self.waiting.fill(&mut diag);
+                if hides(&self.state, identity, PrivateData::USERS) {
+                    diag.users.retain(|(uid, ..)| *uid == identity.uid);
+                }
                 send(Response::Diag(Box::new(diag)));
             }
         }
@@ -391,10 +394,8 @@ impl Replica {
             JobScope::of(state, identity),
             sees_partitions(state, identity),
         );
-        let same = |question: &Question| {
-            &*question.query == query
-                && sees_partitions(state, &question.identity) == partitions
-                && JobScope::of(state, &question.identity) == scope
+        let same = |other: &Question| {
+            *other.query == *query && sees_the_same(state, identity, &other.identity)
         };
         let others = self.questions.take_all(same);
         let others: Vec<_> = others.into_iter().map(|question| question.answer).collect();
@@ -496,4 +497,10 @@ impl Replica {
 
 fn sees_partitions(state: &State, identity: &Identity) -> bool {
     !hides(state, identity, PrivateData::PARTITIONS)
+}
+
+/// Whether two users have the same answer to the same question about jobs.
+pub(crate) fn sees_the_same(state: &State, one: &Identity, other: &Identity) -> bool {
+    JobScope::of(state, one) == JobScope::of(state, other)
+        && sees_partitions(state, one) == sees_partitions(state, other)
 }

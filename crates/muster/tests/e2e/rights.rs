@@ -192,7 +192,7 @@ fn each_role_does_what_it_may_and_the_audit_log_says_so() {
         ],
         [
             "root(0) as root from pid ",
-            ": ModifyUserTerms \"games\"",
+            ": SetAdminLevel \"games level None\"",
             ": done",
         ],
     ] {

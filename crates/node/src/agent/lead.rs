@@ -22,6 +22,7 @@ use muster_core::hostlist;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::StepEnd;
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::rights::{self, Request};
 use muster_proto::node::{JobGrant, Report};
 use muster_proto::step::{
     AgentReply, AgentRequest, StepCreated, StepLaunch, StepNode, StepShare, StepSpec,
@@ -195,7 +196,8 @@ impl Agent {
             return Err(Refusal::new(RefusalCode::JobNotHere, detail));
         };
         let has_key = by_key.is_some_and(|key| is_owner_key(grant, key));
-        if uid != 0 && uid != grant.spec.owner.uid && !has_key {
+        let owner = grant.spec.owner.uid;
+        if !rights::may_on_node(Request::CreateStep, uid, owner, has_key) {
             return Err(RefusalCode::AccessDenied.into());
         }
         if job.is_over() {

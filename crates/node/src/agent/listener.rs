@@ -14,6 +14,7 @@ use minicbor::bytes::ByteVec;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{StepEnd, Usage};
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::rights::{self, Request};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
 use nix::sys::socket::sockopt::{PassCred, PeerCredentials};
@@ -481,8 +482,12 @@ impl Agent {
                     charge,
                 });
             }
-            AgentRequest::Inspect { job } => self.inspect(job, uid, |_| Wish::Processes, reply),
-            AgentRequest::Measure { job } => self.inspect(job, uid, Wish::Usage, reply),
+            AgentRequest::Inspect { job } => {
+                self.inspect(Request::Inspect, (job, uid), |_| Wish::Processes, reply);
+            }
+            AgentRequest::Measure { job } => {
+                self.inspect(Request::Measure, (job, uid), Wish::Usage, reply);
+            }
         }
     }
 
@@ -527,7 +532,13 @@ impl Agent {
         self.shim_order(&order);
     }
 
-    fn inspect(&mut self, job: JobId, uid: u32, wish: impl Fn(Run) -> Wish, reply: Reply) {
+    fn inspect(
+        &mut self,
+        request: Request,
+        (job, uid): (JobId, u32),
+        wish: impl Fn(Run) -> Wish,
+        reply: Reply,
+    ) {
         let latest = self
             .jobs
             .latest(job)
@@ -535,7 +546,7 @@ impl Agent {
         match latest {
             _ if self.shim.is_none() => refuse(&reply, RefusalCode::Busy),
             None => refuse(&reply, RefusalCode::InvalidJobId),
-            Some((_, owner)) if uid != 0 && uid != owner => {
+            Some((_, owner)) if !rights::may_on_node(request, uid, owner, false) => {
                 refuse(&reply, RefusalCode::AccessDenied);
             }
             Some((_, owner)) if self.inspections_of(owner) >= INSPECTIONS_MAX => {
