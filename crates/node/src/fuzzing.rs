@@ -69,7 +69,7 @@ pub fn lay_out(alloc: &Allocation, spec: &StepSpec, in_use: &[InUse]) -> Option<
         gres: Vec::new(),
     };
     let held: Vec<Held> = in_use.iter().map(held).collect();
-    let placed = layout::lay_out(alloc, spec, &held).ok()?;
+    let placed = layout::lay_out(alloc, spec, &held, layout::TASKS_PER_NODE_DEFAULT).ok()?;
     let shown = placed.into_iter().map(|part| Placed {
         node: part.node,
         cpus: part.cpus,

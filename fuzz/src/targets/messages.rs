@@ -7,13 +7,14 @@ use muster_core::event::Event;
 use muster_core::ids::{BlobId, JobId};
 use muster_core::job::Job;
 use muster_core::shared_spec::SpecTable;
+use muster_core::spec::ExecContext;
 use muster_core::state::State;
 use muster_hostile::cbor::Value;
 use muster_hostile::requests::{self, Ids};
 use muster_node::fuzzing;
 use muster_proto::client::{Request, Response};
 use muster_proto::frame::{self, Frames};
-use muster_proto::node::{NodeHello, Orders, ToCtld, ToNode, Welcome};
+use muster_proto::node::{Orders, ToCtld, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, ToStepd};
 
 fn encoded<T: Encode<()>>(value: &T) -> Vec<u8> {
@@ -48,10 +49,7 @@ pub(super) fn of_protocol(data: &[u8]) {
         7 => round_trip!(ToNode, bytes),
         8 => round_trip!(Orders, bytes),
         9 => round_trip!(ToCtld, bytes),
-        10 => {
-            round_trip!(NodeHello, bytes);
-            round_trip!(Welcome, bytes);
-        }
+        10 => round_trip!(ExecContext, bytes),
         _ => responses(bytes),
     }
     frames(data);
