@@ -17,7 +17,22 @@ static TARGET: LazyLock<&Target> = LazyLock::new(|| {
     named.unwrap_or_else(|| panic!("FUZZ_TARGET={name}: no such target"))
 });
 
-fuzz_target!(|data: &[u8]| (TARGET.run)(data));
+fuzz_target!(init: write_seeds(), |data: &[u8]| (TARGET.run)(data));
+
+/// Writes the inputs that targets begin with, for a directory that the environment names, and ends.
+fn write_seeds() {
+    let Some(dir) = std::env::var_os("FUZZ_WRITE_SEEDS") else {
+        return;
+    };
+    for target in TARGETS {
+        let dir = std::path::Path::new(&dir).join(target.name);
+        std::fs::create_dir_all(&dir).expect("a directory for inputs");
+        for (number, input) in (target.seeds)().iter().enumerate() {
+            std::fs::write(dir.join(number.to_string()), input).expect("an input");
+        }
+    }
+    std::process::exit(0);
+}
 
 // A message stays one if its values are changed, not its bytes; those are changed, too.
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {

@@ -22,6 +22,7 @@ pub(crate) enum Form {
     /// One CBOR value after so many bytes.
     Cbor {
         /// How many.
+        #[allow(dead_code, reason = "the engine asks, the test does not")]
         head: usize,
     },
 }
@@ -31,10 +32,8 @@ pub(crate) struct Target {
     /// Its name, and that of its directory in the corpus.
     pub(crate) name: &'static str,
     /// What its inputs are.
+    #[allow(dead_code, reason = "the engine asks, the test does not")]
     pub(crate) form: Form,
-    /// Bytes of an input at most.
-    #[allow(dead_code, reason = "only who writes the corpus asks")]
-    pub(crate) bytes_max: usize,
     /// Runs it on an input.
     pub(crate) run: fn(&[u8]),
     /// Inputs to begin with.
@@ -46,63 +45,54 @@ pub(crate) const TARGETS: &[Target] = &[
     Target {
         name: "messages",
         form: Form::Cbor { head: 1 },
-        bytes_max: 16 << 10,
         run: messages::of_protocol,
         seeds: messages::seeds_of_protocol,
     },
     Target {
         name: "shim_messages",
         form: Form::Cbor { head: 1 },
-        bytes_max: 8 << 10,
         run: messages::of_node,
         seeds: messages::seeds_of_node,
     },
     Target {
         name: "records",
         form: Form::Cbor { head: 1 },
-        bytes_max: 16 << 10,
         run: messages::of_journal,
         seeds: messages::seeds_of_journal,
     },
     Target {
         name: "decisions",
         form: Form::Cbor { head: 0 },
-        bytes_max: 16 << 10,
         run: decisions::run,
         seeds: decisions::seeds,
     },
     Target {
         name: "step_layout",
         form: Form::Cbor { head: 3 },
-        bytes_max: 4 << 10,
         run: steps::run,
         seeds: steps::seeds,
     },
     Target {
         name: "hostlists",
         form: Form::Bytes,
-        bytes_max: 1 << 10,
         run: texts::hostlists,
         seeds: texts::seeds_of_hostlists,
     },
     Target {
         name: "texts",
         form: Form::Bytes,
-        bytes_max: 1 << 10,
         run: texts::options,
         seeds: texts::seeds_of_options,
     },
     Target {
         name: "configuration",
         form: Form::Bytes,
-        bytes_max: 8 << 10,
         run: configuration::run,
         seeds: configuration::seeds,
     },
     Target {
         name: "journal",
         form: Form::Bytes,
-        bytes_max: 1 << 10,
         run: journal::run,
         seeds: journal::seeds,
     },

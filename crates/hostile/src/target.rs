@@ -21,15 +21,18 @@ pub const LOOK: Duration = Duration::from_millis(20);
 /// Seconds after which a command counts as hung.
 const COMMAND_MAX_S: &str = "60";
 
+/// Nodes of the cluster.
+pub const NODES: u64 = 2;
+
 /// Keys that the cluster's slurm.conf has beside those of a private cluster: what attacks need to be seen. The mail program
 /// writes down what it was called with.
 pub fn configuration(home: &Path) -> String {
     format!(
         "ClusterName=muster\nSlurmctldHost=localhost\nMailProg={}\nPriorityType=priority/multifactor\n\
          AccountingStorageType=accounting_storage/slurmdbd\nSelectType=select/cons_tres\n\
-         SelectTypeParameters=CR_Core_Memory\nDefMemPerCPU=64\nMaxArraySize=1001\nMaxJobCount=5000\n\
+         SelectTypeParameters=CR_Core_Memory\nDefMemPerCPU=64\nMaxArraySize=1001\nMaxJobCount=2000\nMinJobAge=2\n\
          KillWait=2\nReturnToService=2\n\
-         NodeName=n[1-2] CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN\n\
+         NodeName=n[1-{NODES}] CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN\n\
          PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
         home.join("mail.sh").display()
     )
