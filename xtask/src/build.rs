@@ -78,7 +78,7 @@ pub(crate) fn with_flag(triple: &str, flag: &str, commands: Option<&Path>) -> Re
 }
 
 /// The target that this machine is.
-fn host() -> Result<String> {
+pub(crate) fn host() -> Result<String> {
     let out = Command::new("rustc").arg("-vV").output()?;
     let text = String::from_utf8(out.stdout)?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));

@@ -3,11 +3,16 @@
 use crate::cluster::{Cluster, target};
 use anyhow::{Context, Result, bail, ensure};
 use muster_hostile::attacks::{ATTACKS, Attack};
-use muster_hostile::campaign::{Report, Round};
+use muster_hostile::campaign::{PROCESSES, Report, Round};
+use muster_hostile::load::{LOADS, Task};
 use muster_hostile::random::Random;
 use muster_hostile::target::{Target, configuration};
 use std::fs;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long loads run between two turns of the attacks that are carried out one by one.
@@ -64,16 +69,74 @@ fn known(name: &str) -> String {
     format!("--attack {name}: there are {}", names.join(", "))
 }
 
+/// Makes what attacks need of a cluster before it is started; gives the options to start it with.
+pub(crate) fn prepare(cluster: &Cluster, place: &Path) -> Result<Vec<String>> {
+    let conf = place.join("slurm.conf");
+    Target::prepare(&cluster.home)?;
+    fs::write(&conf, configuration(&cluster.home))?;
+    Ok(vec!["-f".to_owned(), conf.display().to_string()])
+}
+
+/// How long one process attacks, where attackers are started again and again.
+pub(crate) const ATTACK: Duration = Duration::from_secs(5);
+/// Ends what attackers have left.
+pub(crate) const CANCEL: &str = "scancel --user=65534; scancel --user=60001";
+
+/// Processes that attack a cluster until they are stopped, whatever becomes of it meanwhile.
+pub(crate) struct Attackers {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<u64>>,
+}
+
+impl Attackers {
+    /// Starts them.
+    pub(crate) fn start(cluster: &Cluster, seed: u64) -> Attackers {
+        let stop = Arc::new(AtomicBool::new(false));
+        let attack = |process: usize| {
+            let (stop, target) = (stop.clone(), Target::new(&cluster.home));
+            std::thread::spawn(move || {
+                let mut round = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let number = round * PROCESSES + process;
+                    let task = Task {
+                        load: number % LOADS.len(),
+                        seed: seed.wrapping_add(number as u64),
+                        time: ATTACK,
+                        requests: u64::MAX,
+                    };
+                    let mut command = own_program();
+                    task.put(&target, &mut command);
+                    // What it finds is that daemons do not answer: they are being killed.
+                    let _ = command.stdin(Stdio::null()).output();
+                    round += 1;
+                }
+                round as u64
+            })
+        };
+        let threads = (0..PROCESSES).map(attack).collect();
+        Attackers { stop, threads }
+    }
+
+    /// Stops them; gives how many attacks there were.
+    pub(crate) fn stop(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads
+            .into_iter()
+            .filter_map(|thread| thread.join().ok())
+            .sum()
+    }
+}
+
 /// Runs the attacks.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let options = Options::read(args)?;
     let place = target().join("hostile");
     fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
-    let conf = place.join("slurm.conf");
     let mut cluster = Cluster::stopped("hostile", options.release)?;
-    let attacked = Target::prepare(&cluster.home)?;
-    fs::write(&conf, configuration(&cluster.home))?;
-    cluster.start(&place, &["-f", &*conf.to_string_lossy()])?;
+    let up = prepare(&cluster, &place)?;
+    let words: Vec<&str> = up.iter().map(String::as_str).collect();
+    cluster.start(&place, &words)?;
+    let attacked = Target::new(&cluster.home);
     let (mut report, mut random) = (Report::default(), Random::new(options.seed));
     let started = Instant::now();
     for number in 0.. {

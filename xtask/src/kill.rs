@@ -6,6 +6,7 @@
 //! it run again with a restart count; what may never happen is that the same count runs twice.
 
 use crate::cluster::{Cluster, target};
+use crate::hostile::Attackers;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -30,6 +31,8 @@ struct Wish {
     nodes: u64,
     clients: u64,
     seed: u64,
+    /// Processes of unprivileged users attack the cluster meanwhile.
+    hostile: bool,
 }
 
 impl Wish {
@@ -39,11 +42,16 @@ impl Wish {
             nodes: 3,
             clients: 4,
             seed: 1,
+            hostile: false,
         };
         let mut words = args.iter();
         while let Some(word) = words.next() {
             if word == "--muster" {
                 crate::build::use_given(words.next().context("--muster: a program must follow")?)?;
+                continue;
+            }
+            if word == "--hostile" {
+                wish.hostile = true;
                 continue;
             }
             let value = words.next().and_then(|v| v.parse().ok());
@@ -53,8 +61,13 @@ impl Wish {
                 "--nodes" => wish.nodes = value.max(1),
                 "--clients" => wish.clients = value.max(1),
                 "--seed" => wish.seed = value.max(1),
-                _ => bail!("{word}: --rounds, --nodes, --clients, --seed and --muster are known"),
+                _ => bail!(
+                    "{word}: --rounds, --nodes, --clients, --seed, --hostile and --muster are known"
+                ),
             }
+        }
+        if wish.hostile {
+            wish.nodes = muster_hostile::target::NODES;
         }
         Ok(wish)
     }
@@ -87,6 +100,8 @@ enum Process {
 struct Test<'a> {
     cluster: &'a Cluster,
     wish: &'a Wish,
+    /// How the whole cluster is started.
+    up: Vec<String>,
     /// Where jobs write that they have begun.
     ran: PathBuf,
     /// Acknowledged submissions: number, tasks (0: no array), exit code.
@@ -102,9 +117,19 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let wish = Wish::read(args)?;
     let place = target().join("kill");
     fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
-    let (nodes, started) = (wish.nodes.to_string(), Instant::now());
-    let mut cluster = Cluster::up("kill", &place, &["--nodes", &nodes, "--cpus", "8"])?;
+    let started = Instant::now();
+    let mut cluster = Cluster::stopped("kill", false)?;
+    let up = match wish.hostile {
+        true => crate::hostile::prepare(&cluster, &place)?,
+        false => ["--nodes", &wish.nodes.to_string(), "--cpus", "8"]
+            .map(str::to_owned)
+            .to_vec(),
+    };
+    let words: Vec<&str> = up.iter().map(String::as_str).collect();
+    cluster.start(&place, &words)?;
+    let attackers = wish.hostile.then(|| Attackers::start(&cluster, wish.seed));
     let test = Test {
+        up,
         cluster: &cluster,
         wish: &wish,
         ran: cluster.home.join("ran"),
@@ -122,6 +147,14 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         test.stop.store(true, Ordering::Relaxed);
         killed
     });
+    if let Some(attackers) = attackers {
+        println!(
+            "{} attacks of {} s",
+            attackers.stop(),
+            crate::hostile::ATTACK.as_secs()
+        );
+        test.shell(crate::hostile::CANCEL)?;
+    }
     let verdict = killed.and_then(|()| test.finish());
     let acked = test.count.load(Ordering::Relaxed);
     let refused = test.refused.load(Ordering::Relaxed);
@@ -255,9 +288,7 @@ impl Test<'_> {
                 format!("slurmctld{}", all.collect::<String>())
             }
             Victim::Everything => {
-                let nodes = self.wish.nodes.to_string();
-                let up = ["up", "--nodes", &nodes, "--cpus", "8"];
-                let output = self.cluster.command(&up).output()?;
+                let output = self.cluster.command(&["up"]).args(&self.up).output()?;
                 ensure!(output.status.success(), "muster up: {}", said(&output));
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask build | check | clients | demo | early-text | generate | hostile | kill | mpi4py | numa | sim |
+//! Development tasks: `cargo xtask build | check | clients | demo | early-text | fuzz | generate | hostile | kill | mpi4py | numa | sim |
 //! bench`.
 
 mod bench;
@@ -8,6 +8,7 @@ mod clients;
 mod cluster;
 mod demo;
 mod early_text;
+mod fuzz;
 mod generate;
 mod guard;
 mod hostile;
@@ -32,11 +33,13 @@ cargo xtask clients           programs that stand on Slurm, installed from the p
 cargo xtask demo              build, start a cluster here, run jobs on it, show the listings
 cargo xtask early-text        which functions the user commands run, by callgrind, for the linker: run it, and build again,
                               when they have changed much
+cargo xtask fuzz              decoders, decisions and parsers on inputs that find new ways through them; a minute each:
+                              [--minutes N] [TARGET...]
 cargo xtask generate          docs/compat.md and docs/security.md, from the tables that the programs run on
 cargo xtask hostile           attacks of unprivileged users on a cluster of their own; nothing may come of them:
                               [--minutes N] [--seed S] [--attack NAME]... [--release] [--muster FILE]
 cargo xtask kill              daemons of a cluster under load are killed in turn, and nothing may be lost:
-                              [--rounds N] [--nodes N] [--clients N] [--seed S] [--muster FILE]
+                              [--rounds N] [--nodes N] [--clients N] [--seed S] [--hostile] [--muster FILE]
 cargo xtask mpi4py            mpi4py's own tests, started by srun and by mpirun over two nodes: [test_NAME ...]
 cargo xtask numa              jobs on a machine of eight NUMA domains that QEMU makes up: their cores, their memory:
                               [--muster FILE]
@@ -68,6 +71,7 @@ fn main() -> Result<()> {
         ["compare-selection", ..] => selection::run(&args[1..]),
         ["demo"] => demo::run(),
         ["early-text"] => early_text::run(),
+        ["fuzz", ..] => fuzz::run(&args[1..]),
         ["generate"] => generate::run(),
         ["hostile", ..] => hostile::run(&args[1..]),
         ["kill", ..] => kill::run(&args[1..]),

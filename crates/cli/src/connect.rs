@@ -109,14 +109,16 @@ impl Client {
     /// # Errors
     /// [`ConnectError::Broken`].
     pub fn send(&mut self, body: RequestBody) -> Result<(), ConnectError> {
-        frame::write(
-            &mut self.stream,
-            &Request {
-                version: PROTOCOL,
-                body,
-            },
-        )
-        .map_err(ConnectError::Broken)
+        let version = PROTOCOL;
+        let sent = frame::write(&mut self.stream, &Request { version, body });
+        sent.map_err(|e| match (e.kind(), self.receive()) {
+            // A controller that does not take the connection has said why before it closed it.
+            (
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset,
+                Err(refused @ ConnectError::Refused(_)),
+            ) => refused,
+            _ => ConnectError::Broken(e),
+        })
     }
 
     /// Receives the next response; a refusal becomes an error.

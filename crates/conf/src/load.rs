@@ -467,6 +467,7 @@ fn build(path: &Path, whole: &Origin, mut found: Found, findings: &mut Findings)
         let help = "add PartitionName=NAME Nodes=ALL Default=YES";
         findings.warn(whole, "PartitionName", "there are no partitions", help);
     }
+    slurmctld_parameters(&reader, findings);
     let mut config = Config {
         path: path.to_owned(),
         cluster_name: reader
@@ -719,6 +720,29 @@ fn accounting_enforce(words: &[String]) -> Vec<&'static str> {
         .into_iter()
         .filter(|word| set.contains(word))
         .collect()
+}
+
+/// Says of words in `SlurmctldParameters` that they are not implemented.
+fn slurmctld_parameters(reader: &Reader<'_>, findings: &mut Findings) {
+    const WORDS: [&str; 7] = [
+        "preempt_send_user_signal",
+        "rl_bucket_size",
+        "rl_enable",
+        "rl_log_freq",
+        "rl_refill_period",
+        "rl_refill_rate",
+        "rl_table_size",
+    ];
+    let Some(setting) = reader.settings.get("SlurmctldParameters") else {
+        return;
+    };
+    for word in reader.list("SlurmctldParameters") {
+        let name = word.split('=').next().unwrap_or(&word);
+        if !WORDS.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            let message = format!("SlurmctldParameters={name} is not implemented yet");
+            findings.warn(&setting.origin, "SlurmctldParameters", message, "");
+        }
+    }
 }
 
 fn scheduler_parameters(reader: &Reader<'_>, findings: &mut Findings) -> Vec<String> {

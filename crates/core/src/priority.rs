@@ -219,7 +219,7 @@ impl Scale {
                     };
                     let all = ask.gres_of_job(ask.min_nodes);
                     let asked = all.iter().filter(|g| has(&g.name, &g.kind));
-                    let asked: u64 = asked.map(|g| g.count).sum();
+                    let asked = asked.map(|g| g.count).fold(0, u64::saturating_add);
                     let there = of_partition()
                         .flat_map(|n| &n.config.gres)
                         .filter(|g| has(&g.name, &g.kind))

@@ -240,7 +240,8 @@ pub fn require_job(
 
 /// What those are told whose role does not suffice.
 pub fn denied(request: Request) -> Refusal {
-    let detail = format!("{}: {} only", request.text(), request.least().text());
+    let (text, least) = (request.text(), request.least().text());
+    let detail = format!("{text}: allowed to {least} only");
     Refusal::new(RefusalCode::AccessDenied, detail)
 }
 

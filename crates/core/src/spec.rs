@@ -527,7 +527,8 @@ impl ResourceAsk {
             return 0;
         };
         let all = self.gres_of_job(self.min_nodes);
-        let gpus: u64 = all.iter().filter(|g| g.name == GPU).map(|g| g.count).sum();
+        let gpus = all.iter().filter(|g| g.name == GPU).map(|g| g.count);
+        let gpus = gpus.fold(0, u64::saturating_add);
         u32::try_from(gpus.saturating_mul(u64::from(each))).unwrap_or(u32::MAX)
     }
 
@@ -670,4 +671,28 @@ pub struct WarnSignal {
     /// `B:`: only the batch shell gets it; otherwise the steps do and the shell does not.
     #[n(2)]
     pub batch_only: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_devices_than_there_are_numbers_are_counted() {
+        let gpu = |kind: &str, count| GresAsk {
+            name: GPU.to_owned(),
+            kind: Some(kind.to_owned()),
+            count,
+        };
+        let devices = DeviceAsk {
+            per_socket: vec![gpu("a", u64::MAX), gpu("b", 1 << 46)],
+            cpus_per_gpu: Some(3),
+            ..DeviceAsk::default()
+        };
+        let ask = ResourceAsk {
+            devices: Some(Box::new(devices)),
+            ..ResourceAsk::default()
+        };
+        assert_eq!(ask.min_cpus(), u32::MAX);
+    }
 }

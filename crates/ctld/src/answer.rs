@@ -327,3 +327,6 @@ pub(crate) fn diag(state: &State, started: Timestamp) -> Diag {
         ..Diag::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

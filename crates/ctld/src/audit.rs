@@ -108,8 +108,8 @@ impl Entry {
     pub(crate) fn replied(self, reply: &Reply) {
         match reply {
             Reply::Refused(refusal) => self.refused(refusal),
-            Reply::Done { refused, .. } => match refused.first() {
-                Some((_, refusal)) => self.refused(refusal),
+            Reply::Done { changed, refused } => match refused.first() {
+                Some((_, refusal)) => self.refused_in_part(*changed, refused.len(), refusal),
                 None => self.done(),
             },
             Reply::Submitted { .. } | Reply::WouldStart { .. } | Reply::Reserved { .. } => {
@@ -123,6 +123,16 @@ impl Entry {
         if self.always {
             self.send();
         }
+    }
+
+    /// Of some it was refused.
+    fn refused_in_part(mut self, done: u32, refused: usize, first: &Refusal) {
+        if done == 0 {
+            return self.refused(first);
+        }
+        let all = format!("{refused}, {done} done: {first}");
+        self.refused = Some(text(&all));
+        self.send();
     }
 
     /// It was refused.

@@ -42,7 +42,7 @@ pub struct SteadyClock {
 }
 
 impl SteadyClock {
-    /// Starts. `kept` is what [`SteadyClock::to_keep`] gave in this boot of the machine, if it did; `latest` is the
+    /// Starts. `kept` is what [`SteadyClock::offset_to_keep`] gave in this boot of the machine, if it did; `latest` is the
     /// latest time in history, before which it does not start.
     pub fn start(reading: Reading, kept: Option<i64>, latest: Timestamp) -> SteadyClock {
         let began = match kept {
@@ -80,7 +80,7 @@ impl SteadyClock {
     }
 
     /// What the next start in this boot is to begin with, if it has to be written down anew.
-    pub fn to_keep(&mut self) -> Option<i64> {
+    pub fn offset_to_keep(&mut self) -> Option<i64> {
         let offset = self.now_us.saturating_sub(self.last.boot_us);
         let kept = self.kept_us;
         if kept.is_some_and(|kept| kept.abs_diff(offset) < KEEP_US.unsigned_abs()) {
@@ -91,7 +91,7 @@ impl SteadyClock {
     }
 
     /// By how many seconds the wall clock is ahead, if that has changed by more than slewing explains.
-    fn to_tell(&mut self, reading: Reading) -> Option<i64> {
+    fn step_to_log(&mut self, reading: Reading) -> Option<i64> {
         let behind = self.behind(reading, 0);
         let changed = behind.abs() > self.told_us.abs().saturating_add(STEP_US);
         self.told_us = behind;
@@ -161,13 +161,13 @@ pub fn follow(idle: bool) {
     } else {
         clock.read(reading);
     }
-    if let Some(seconds) = clock.to_tell(reading) {
+    if let Some(seconds) = clock.step_to_log(reading) {
         warn!(
             "the system clock was set: it is {seconds} s ahead of the time that jobs are measured by, which follows \
              slowly, or at once when no job runs"
         );
     }
-    if let Some(offset) = clock.to_keep()
+    if let Some(offset) = clock.offset_to_keep()
         && let Err(e) = fs::write(&*file, format!("{boot} {offset}\n"))
     {
         warn!("cannot write {}: {e}", file.display());
@@ -245,8 +245,8 @@ mod tests {
     #[test]
     fn a_restart_in_the_same_boot_goes_on_as_before() {
         let mut clock = SteadyClock::start(at(1000 * HOUR, 7 * HOUR), None, Timestamp(0));
-        let kept = clock.to_keep();
-        assert_eq!(clock.to_keep(), None);
+        let kept = clock.offset_to_keep();
+        assert_eq!(clock.offset_to_keep(), None);
         // The clock is set while the controller is away for ten seconds.
         let next = at(900 * HOUR, 7 * HOUR + 10 * S);
         let mut again = SteadyClock::start(next, kept, Timestamp(0));

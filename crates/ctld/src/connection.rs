@@ -3,7 +3,11 @@
 
 use crate::accounting::Asked;
 use crate::audit::Entry;
+use crate::frames::{Frame, FrameReader};
 use crate::mail::{ToReplica, ToWriter};
+use crate::mail_address;
+use crate::passed;
+use crate::quota::{Leave, Share};
 use crate::reply::{Direct, Pending, ReplyTo};
 use crate::server::Shared;
 use log::debug;
@@ -15,75 +19,14 @@ use muster_core::rights::{self, Least};
 use muster_core::state::State;
 use muster_proto::client::{Query, Request, RequestBody, Response};
 use muster_proto::{OLDEST_PROTOCOL, PROTOCOL, frame};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Instant;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{mpsc, oneshot};
-
-/// Reads whole frames; safe to cancel between bytes.
-pub(crate) struct FrameReader {
-    stream: OwnedReadHalf,
-    buffer: Vec<u8>,
-    start: usize,
-}
-
-impl FrameReader {
-    /// Reads from this half of a socket.
-    pub(crate) fn new(stream: OwnedReadHalf) -> FrameReader {
-        FrameReader {
-            stream,
-            buffer: Vec::new(),
-            start: 0,
-        }
-    }
-
-    /// The next frame's body; `None` when the peer closed.
-    ///
-    /// # Errors
-    /// A frame that is too long, or what the socket gives.
-    pub(crate) async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
-        loop {
-            if let Some(body) = self.take()? {
-                return Ok(Some(body));
-            }
-            if self.start > 0 {
-                self.buffer.drain(..self.start);
-                self.start = 0;
-            }
-            self.buffer.reserve(16 << 10);
-            if self.stream.read_buf(&mut self.buffer).await? == 0 {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// Whether nothing has come yet of the next frame.
-    fn is_empty(&self) -> bool {
-        self.buffer.len() == self.start
-    }
-
-    /// A frame that is already here.
-    ///
-    /// # Errors
-    /// A frame that is too long.
-    pub(crate) fn take(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let rest = &self.buffer[self.start..];
-        let Some(header) = rest.first_chunk::<4>() else {
-            return Ok(None);
-        };
-        let end = 4 + frame::length_of::<Request>(*header)?;
-        let Some(body) = rest.get(4..end) else {
-            return Ok(None);
-        };
-        let body = body.to_vec();
-        self.start += end;
-        Ok(Some(body))
-    }
-}
 
 /// A client's connection and what it holds.
 struct Connection {
@@ -96,14 +39,33 @@ struct Connection {
     held: Vec<JobId>,
     /// Process id of the client; 0 if it is not known.
     pid: u32,
+    /// What of its user's quota it takes.
+    share: Share,
+    /// When the last request was answered; absent before the first.
+    answered: Option<Instant>,
+    opened: Instant,
 }
 
-/// Serves a connection until the client closes it.
-pub(crate) async fn serve(shared: Rc<Shared>, stream: UnixStream) {
-    let Ok(cred) = stream.peer_cred() else { return };
-    let identity = shared.directory.identity(cred.uid(), cred.gid()).await;
+/// Who is at the other end, as the kernel says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Process id; 0 if it is not known.
+    pub(crate) pid: u32,
+}
+
+/// Serves a connection until the client closes it, or does nothing for too long.
+pub(crate) async fn serve(
+    shared: Rc<Shared>,
+    stream: UnixStream,
+    Peer { uid, gid, pid }: Peer,
+    share: Share,
+) {
+    let refuses_descriptors = shared.refuses_descriptors();
+    let identity = shared.directory.identity(uid, gid).await;
     let (read, write) = stream.into_split();
-    let mut reader = FrameReader::new(read);
+    let mut reader = FrameReader::new(read, refuses_descriptors);
     let (later, mut due) = mpsc::unbounded_channel::<Vec<u8>>();
     let mut connection = Connection {
         shared,
@@ -111,28 +73,26 @@ pub(crate) async fn serve(shared: Rc<Shared>, stream: UnixStream) {
         write,
         later,
         held: Vec::new(),
-        pid: cred
-            .pid()
-            .and_then(|pid| u32::try_from(pid).ok())
-            .unwrap_or(0),
+        pid,
+        share,
+        answered: None,
+        opened: Instant::now(),
     };
+    let every = connection.shared.patience.look();
+    let mut look = std::pin::pin!(tokio::time::sleep(every));
     let end = loop {
         tokio::select! {
             biased;
             Some(bytes) = due.recv() => {
-                if let Err(e) = connection.write.write_all(&bytes).await {
+                connection.share.came();
+                if let Err(e) = connection.send(&bytes).await {
                     break Err(e);
                 }
             }
-            body = reader.next() => match body {
-                Ok(Some(body)) => match connection.request(&body, reader.is_empty()).await {
-                    Ok(Served::Next) => {}
-                    Ok(Served::Directly(pending)) => {
-                        if let Err(e) = connection.answered(pending, &reader).await {
-                            break Err(e);
-                        }
-                    }
-                    Ok(Served::Node(hello)) => {
+            frame = reader.next(&connection.share) => match frame {
+                Ok(Some(frame)) => match connection.serve_frame(frame, &reader).await {
+                    Ok(None) => {}
+                    Ok(Some(hello)) => {
                         let Connection { shared, identity, write, .. } = connection;
                         return crate::node_link::serve(shared, identity, *hello, reader, write).await;
                     }
@@ -141,32 +101,114 @@ pub(crate) async fn serve(shared: Rc<Shared>, stream: UnixStream) {
                 Ok(None) => break Ok(()),
                 Err(e) => break Err(e),
             },
+            () = &mut look => {
+                if let Some(why) = connection.overdue(&reader) {
+                    break Err(io::Error::new(io::ErrorKind::TimedOut, why));
+                }
+                look.as_mut().reset(tokio::time::Instant::now() + every);
+            }
         }
     };
     if let Err(e) = end {
         debug!("connection of {}: {e}", connection.identity.user);
+    }
+    if !refuses_descriptors {
+        connection.close_elsewhere();
     }
     connection.let_go();
 }
 
 enum Served {
     Next,
-    /// The writer answers.
-    Directly(Pending),
+    /// The writer answers; what the request takes of the quota is given back then.
+    Directly(Pending, Option<Leave>),
     Node(Box<muster_proto::node::NodeHello>),
 }
 
 impl Connection {
+    /// Serves a frame; the hello if the client is an agent.
+    async fn serve_frame(
+        &mut self,
+        frame: Frame,
+        reader: &FrameReader,
+    ) -> io::Result<Option<Box<muster_proto::node::NodeHello>>> {
+        self.wait_for_token().await?;
+        // Until the request is answered, it takes room.
+        let Frame { body, room: _room } = frame;
+        let node = match self.request(body, reader.is_empty()).await? {
+            Served::Next => None,
+            Served::Directly(pending, _leave) => {
+                self.answered(pending, reader).await?;
+                None
+            }
+            Served::Node(hello) => Some(hello),
+        };
+        self.answered = Some(Instant::now());
+        Ok(node)
+    }
+
+    /// Waits until the rate limit lets the request pass.
+    async fn wait_for_token(&self) -> io::Result<()> {
+        while !self.share.has_token() {
+            tokio::time::sleep(self.share.retry_after()).await;
+            let mut ends = [PollFd::new(self.write.as_ref().as_fd(), PollFlags::POLLHUP)];
+            // Nobody waits for the answer any more: the request is not carried out.
+            if poll(&mut ends, PollTimeout::ZERO).is_ok_and(|count| count > 0) {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Why the connection is closed, if it has been of no use for too long.
+    fn overdue(&self, reader: &FrameReader) -> Option<&'static str> {
+        let patience = &self.shared.patience;
+        if reader.is_stalled(patience.request) {
+            return Some("a request was begun and not sent whole");
+        }
+        if !self.held.is_empty() || self.share.is_waiting() || !reader.is_empty() {
+            return None;
+        }
+        match self.answered {
+            None => (self.opened.elapsed() > patience.first_request).then_some("no request came"),
+            Some(last) => (last.elapsed() > patience.idle).then_some("no further request came"),
+        }
+    }
+
+    /// Writes an answer. A client that does not read is given up.
+    async fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match self.write.try_write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::time::timeout(self.shared.patience.answer, self.write.writable())
+                        .await??;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// What the client sent and nobody read may take long to close.
+    fn close_elsewhere(&self) {
+        if let Ok(socket) = self.write.as_ref().as_fd().try_clone_to_owned() {
+            passed::close(socket);
+        }
+    }
+
     /// Serves one request; `last` says that no other has come yet.
-    async fn request(&mut self, body: &[u8], last: bool) -> io::Result<Served> {
+    async fn request(&mut self, body: Vec<u8>, last: bool) -> io::Result<Served> {
         let started = Instant::now();
-        let request: Request = match frame::decode(body) {
+        let request: Request = match frame::decode(&body) {
             Ok(request) => request,
             Err(e) => {
                 let refusal = frame::FrameError::refusal_of(&e);
                 return self.refuse(refusal.code, refusal.detail).await;
             }
         };
+        drop(body);
         if request.version < OLDEST_PROTOCOL {
             let detail = format!(
                 "protocol {} is too old, this controller speaks {OLDEST_PROTOCOL} to {PROTOCOL}; update the commands",
@@ -175,6 +217,14 @@ impl Connection {
             return self.refuse(RefusalCode::ProtocolError, detail).await;
         }
         let kind = kind(&request.body);
+        if let RequestBody::WaitStarted(_)
+        | RequestBody::WaitEnded(_)
+        | RequestBody::WaitNodes(_)
+        | RequestBody::Hold(_) = request.body
+            && let Err(over) = self.share.wait()
+        {
+            return self.refuse(RefusalCode::Busy, over.to_string()).await;
+        }
         let served = match request.body {
             RequestBody::Command(command) if last && is_batch(&command) => {
                 return self.submit(command, kind).await;
@@ -202,6 +252,10 @@ impl Connection {
                 })?;
                 Served::Next
             }
+            RequestBody::WaitNodes(_) if self.hides(PrivateData::NODES).await? => {
+                self.refuse(RefusalCode::AccessDenied, String::new())
+                    .await?
+            }
             RequestBody::WaitNodes(count) => {
                 let answer = self.later.clone();
                 self.shared
@@ -216,9 +270,7 @@ impl Connection {
             RequestBody::SetDebug(level) => self.set_debug(&level).await?,
             RequestBody::Shutdown { nodes } => match self.may(rights::Request::Shutdown).await? {
                 Ok(entry) => {
-                    self.write
-                        .write_all(&frame::encode(&Response::Stopping))
-                        .await?;
+                    self.send(&frame::encode(&Response::Stopping)).await?;
                     entry.done();
                     self.shared.stop(nodes);
                     Served::Next
@@ -233,7 +285,7 @@ impl Connection {
 
     async fn refuse(&mut self, code: RefusalCode, detail: String) -> io::Result<Served> {
         let response = Response::Refused(Refusal::new(code, detail));
-        self.write.write_all(&frame::encode(&response)).await?;
+        self.send(&frame::encode(&response)).await?;
         Ok(Served::Next)
     }
 
@@ -244,6 +296,10 @@ impl Connection {
         kind: &'static str,
     ) -> io::Result<Served> {
         name_blobs(&mut command);
+        if let Some(refusal) = mail_address::refusal(&command) {
+            return self.refuse(refusal.code, refusal.detail).await;
+        }
+        let leave = self.share.command().await;
         let socket = self.write.as_ref().as_fd().try_clone_to_owned()?;
         let (direct, pending) = Direct::new(socket, kind, (self.identity.uid, self.pid));
         let identity = self.identity.clone();
@@ -252,21 +308,21 @@ impl Connection {
             command,
             reply: ReplyTo::Socket(direct),
         })?;
-        Ok(Served::Directly(pending))
+        Ok(Served::Directly(pending, leave))
     }
 
     /// Waits until a submission is answered. Its client says nothing before that but goodbye.
     async fn answered(&mut self, mut pending: Pending, reader: &FrameReader) -> io::Result<()> {
         let rest = tokio::select! {
             rest = pending.rest() => rest,
-            _ = reader.stream.readable() => {
+            _ = reader.readable() => {
                 if pending.is_answered() {
                     return Ok(());
                 }
                 pending.rest().await
             }
         };
-        self.write.write_all(&rest.map_err(|_| stopping())?).await
+        self.send(&rest.map_err(|_| stopping())?).await
     }
 
     async fn set_debug(&mut self, level: &str) -> io::Result<Served> {
@@ -281,14 +337,16 @@ impl Connection {
         };
         log::set_max_level(filter);
         entry.done();
-        self.write
-            .write_all(&frame::encode(&Response::Done))
-            .await?;
+        self.send(&frame::encode(&Response::Done)).await?;
         Ok(Served::Next)
     }
 
     async fn command(&mut self, mut command: UserCommand) -> io::Result<Served> {
         name_blobs(&mut command);
+        if let Some(refusal) = mail_address::refusal(&command) {
+            return self.refuse(refusal.code, refusal.detail).await;
+        }
+        let _leave = self.share.command().await;
         if matches!(command, UserCommand::Reconfigure) {
             let reply = self.shared.reconfigure(&self.identity, self.pid).await;
             return self.reply(reply).await;
@@ -346,8 +404,7 @@ impl Connection {
     }
 
     async fn reply(&mut self, reply: Reply) -> io::Result<Served> {
-        self.write
-            .write_all(&frame::encode(&Response::Reply(Box::new(reply))))
+        self.send(&frame::encode(&Response::Reply(Box::new(reply))))
             .await?;
         Ok(Served::Next)
     }
@@ -358,7 +415,7 @@ impl Connection {
                 Ok(lines) => Response::Differences(lines),
                 Err(refusal) => Response::Refused(refusal),
             };
-            self.write.write_all(&frame::encode(&response)).await?;
+            self.send(&frame::encode(&response)).await?;
             return Ok(Served::Next);
         }
         if matches!(query, Query::Ping)
@@ -366,6 +423,7 @@ impl Connection {
         {
             return self.refuse(RefusalCode::Busy, why).await;
         }
+        let _leave = self.share.query().await;
         let (answer, mut parts) = mpsc::unbounded_channel();
         let identity = self.identity.clone();
         let request = rights::Request::from(&query);
@@ -381,8 +439,7 @@ impl Connection {
                 self.shared.accounting.ask(self.identity.uid, asked, answer);
             }
             Query::NodeEvents(query) => {
-                let hidden = move |state: &State| hides(state, &identity, PrivateData::EVENTS);
-                if self.shared.look(hidden).await? {
+                if self.hides(PrivateData::EVENTS).await? {
                     let refusal = Refusal::from(RefusalCode::AccessDenied);
                     let _ = answer.send(frame::encode(&Response::Refused(refusal)));
                     drop(answer);
@@ -399,7 +456,7 @@ impl Connection {
         }
         let mut first = (request.least() != Least::Anyone).then_some(request);
         while let Some(bytes) = parts.recv().await {
-            self.write.write_all(&bytes).await?;
+            self.send(&bytes).await?;
             if let Some(request) = first.take() {
                 self.note_answer(request, &bytes).await?;
             }
@@ -424,6 +481,13 @@ impl Connection {
             None => entry.done(),
         }
         Ok(())
+    }
+
+    /// Whether `PrivateData` hides this from the client.
+    async fn hides(&self, what: PrivateData) -> io::Result<bool> {
+        let identity = self.identity.clone();
+        let look = move |state: &State| hides(state, &identity, what);
+        self.shared.look(look).await
     }
 
     /// Whether the client's role suffices for a request.
@@ -466,9 +530,7 @@ impl Connection {
                     self.held.push(job);
                 }
                 self.shared.held_again(job);
-                self.write
-                    .write_all(&frame::encode(&Response::Held))
-                    .await?;
+                self.send(&frame::encode(&Response::Held)).await?;
                 let answer = self.later.clone();
                 let identity = self.identity.clone();
                 self.shared.to_replica(ToReplica::WaitEnded {

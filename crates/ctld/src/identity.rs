@@ -1,40 +1,107 @@
-//! Who is at the other end of a socket: peer credentials, with names from the user database, which may be slow and
-//! is asked at most once a minute per user.
+//! Who is at the other end of a socket: peer credentials, with names from the user database. That may be slow: each user
+//! is looked up once at a time and not again for a minute, on threads of their own, so that nobody waits for the look-up
+//! of another.
 
+use log::warn;
 use muster_core::command::Identity;
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, oneshot};
 
+/// How long an identity serves.
 const KEEP: Duration = Duration::from_secs(60);
+/// For so long after that it serves on while it is looked up again.
+const STALE: Duration = Duration::from_secs(600);
+/// Identities that are kept.
+const KNOWN_MAX: usize = 4096;
+/// Look-ups at the same time.
+const LOOKUPS_MAX: usize = 64;
+
+type Key = (u32, u32);
+type LookUp = fn(u32, u32) -> Identity;
 
 /// Identities that were looked up lately.
-#[derive(Default)]
 pub(crate) struct Directory {
-    known: RefCell<HashMap<(u32, u32), (Instant, Identity)>>,
+    known: RefCell<HashMap<Key, (Instant, Identity)>>,
+    /// Who waits for look-ups that are under way.
+    waiting: RefCell<HashMap<Key, Vec<oneshot::Sender<Identity>>>>,
+    threads: Semaphore,
+    look_up: LookUp,
+}
+
+impl Default for Directory {
+    fn default() -> Directory {
+        Directory::new(look_up)
+    }
 }
 
 impl Directory {
-    /// The identity behind a uid and gid.
-    pub(crate) async fn identity(&self, uid: u32, gid: u32) -> Identity {
-        if let Some((at, identity)) = self.known.borrow().get(&(uid, gid))
-            && at.elapsed() < KEEP
-        {
-            return identity.clone();
+    fn new(look_up: LookUp) -> Directory {
+        Directory {
+            known: RefCell::default(),
+            waiting: RefCell::default(),
+            threads: Semaphore::new(LOOKUPS_MAX),
+            look_up,
         }
-        let identity = tokio::task::spawn_blocking(move || look_up(uid, gid))
-            .await
-            .unwrap_or_else(|_| Identity {
-                uid,
-                gid,
-                ..nameless(uid, gid)
+    }
+
+    /// The identity behind a uid and gid.
+    pub(crate) async fn identity(self: &Rc<Directory>, uid: u32, gid: u32) -> Identity {
+        let key = (uid, gid);
+        let known = self.known.borrow().get(&key).cloned();
+        match known {
+            Some((at, identity)) if at.elapsed() < KEEP => return identity,
+            Some((at, identity)) if at.elapsed() < STALE => {
+                self.begin(key, None);
+                return identity;
+            }
+            _ => {}
+        }
+        let (answer, found) = oneshot::channel();
+        self.begin(key, Some(answer));
+        found.await.unwrap_or_else(|_| nameless(uid, gid))
+    }
+
+    /// Begins a look-up, if none is under way.
+    fn begin(self: &Rc<Directory>, key: Key, answer: Option<oneshot::Sender<Identity>>) {
+        let mut waiting = self.waiting.borrow_mut();
+        if let Some(others) = waiting.get_mut(&key) {
+            others.extend(answer);
+            return;
+        }
+        waiting.insert(key, answer.into_iter().collect());
+        let directory = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let (uid, gid) = key;
+            let _permit = directory.threads.acquire().await;
+            let look_up = directory.look_up;
+            let found = tokio::task::spawn_blocking(move || look_up(uid, gid)).await;
+            let identity = found.unwrap_or_else(|e| {
+                warn!("uid {uid} cannot be looked up: {e}");
+                nameless(uid, gid)
             });
-        self.known
-            .borrow_mut()
-            .insert((uid, gid), (Instant::now(), identity.clone()));
-        identity
+            directory.keep(key, identity.clone());
+            let waiting = directory.waiting.borrow_mut().remove(&key);
+            for answer in waiting.into_iter().flatten() {
+                let _ = answer.send(identity.clone());
+            }
+        });
+    }
+
+    fn keep(&self, key: Key, identity: Identity) {
+        let mut known = self.known.borrow_mut();
+        if known.len() >= KNOWN_MAX && !known.contains_key(&key) {
+            let mut times: Vec<Instant> = known.values().map(|(at, _)| *at).collect();
+            times.sort_unstable();
+            // The older half makes room.
+            let median = times[times.len() / 2];
+            known.retain(|_, (at, _)| *at > median);
+        }
+        known.insert(key, (Instant::now(), identity));
     }
 }
 
@@ -68,4 +135,57 @@ fn look_up(uid: u32, gid: u32) -> Identity {
         identity.user = user.name;
     }
     identity
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static LOOKED_UP: AtomicU32 = AtomicU32::new(0);
+    static SLOW: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+    /// User 1's directory does not answer until it is let to.
+    fn slow(uid: u32, gid: u32) -> Identity {
+        LOOKED_UP.fetch_add(1, Ordering::Relaxed);
+        if uid == 1 {
+            drop(SLOW.lock());
+        }
+        nameless(uid, gid)
+    }
+
+    #[test]
+    fn a_slow_look_up_delays_nobody_else_and_is_done_once() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let local = tokio::task::LocalSet::new();
+        local.block_on(&runtime, async {
+            let directory = Rc::new(Directory::new(slow));
+            let held = SLOW.lock().unwrap();
+            let waiters: Vec<_> = (0..100)
+                .map(|_| {
+                    let directory = Rc::clone(&directory);
+                    tokio::task::spawn_local(async move { directory.identity(1, 1).await })
+                })
+                .collect();
+            for uid in 2..10 {
+                assert_eq!(directory.identity(uid, uid).await.uid, uid);
+            }
+            assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+            drop(held);
+            for waiter in waiters {
+                assert_eq!(waiter.await.unwrap().uid, 1);
+            }
+            assert_eq!(LOOKED_UP.load(Ordering::Relaxed), 9);
+        });
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let directory = Directory::new(nameless);
+        for uid in 0..20_000 {
+            directory.keep((uid, 0), nameless(uid, 0));
+        }
+        assert!(directory.known.borrow().len() <= KNOWN_MAX);
+        assert!(directory.known.borrow().contains_key(&(19_999, 0)));
+    }
 }

@@ -1,7 +1,7 @@
 //! The controller: one thread that owns the state, a replica that answers reads, and a server for connections.
 //!
 //! Pure decisions are in `muster-core` and `muster-sched`; here they meet the journal, the sockets and the clock.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod accounted;
 mod accounting;
@@ -16,19 +16,26 @@ mod events;
 pub mod failure;
 pub mod fault;
 pub mod forecaster;
+mod frames;
 mod identity;
 pub mod keys;
 pub mod mail;
+mod mail_address;
 mod node_link;
 mod notify;
+mod passed;
+pub mod patience;
 pub mod programs;
 pub mod quarantine;
+mod quota;
+mod rate_limit;
 pub mod recover;
 mod replica;
 pub mod reply;
 mod run;
 mod server;
 pub mod stats;
+mod sys;
 mod turns;
 mod waiting;
 pub mod watchdog;

@@ -1,6 +1,6 @@
 //! A node agent's connection: orders leave sealed and in batches, reports come in batches.
 
-use crate::connection::FrameReader;
+use crate::frames::{Frame, FrameReader};
 use crate::keys::Keys;
 use crate::mail::{Link, ToLink, ToWriter};
 use crate::server::Shared;
@@ -122,6 +122,8 @@ async fn talk(
 ) -> io::Result<End> {
     let mut messages = Vec::new();
     let mut asked = false;
+    // Agents have no limits.
+    let share = shared.users().unlimited();
     loop {
         tokio::select! {
             biased;
@@ -133,9 +135,9 @@ async fn talk(
                 shared.stats.to_nodes.fetch_add(frames, Relaxed);
                 write.write_all(&bytes).await?;
             }
-            body = reader.next() => {
+            frame = reader.next(&share) => {
                 asked = false;
-                let Some(body) = body? else { return Ok(End::Closed) };
+                let Some(Frame { body, .. }) = frame? else { return Ok(End::Closed) };
                 // Answers to pings are counted as little as those are.
                 let mut reports = Vec::new();
                 let mut frames = u64::from(take(shared, node, &body, &mut reports)?);

@@ -9,6 +9,7 @@ mod power;
 
 use crate::failure;
 use crate::mail::ToWriter;
+use crate::mail_address;
 use completion::Completion;
 use letter::Letters;
 use log::{error, warn};
@@ -266,17 +267,22 @@ impl Programs {
         }
     }
 
+    /// The arguments of `MailProg`. An address that is none (jobs of older releases were not checked) is replaced by the
+    /// job's owner.
     fn mail_args(&self, job: &Job, subject: String) -> Vec<String> {
-        let named = job.spec.mail.as_ref().map(|(_, user)| user.clone());
-        let mut user = named
-            .filter(|user| !user.is_empty())
-            .unwrap_or_else(|| job.spec.owner.user.clone());
-        if let Some(domain) = &self.settings.mail_domain
-            && !user.contains('@')
-        {
-            user = format!("{user}@{domain}");
-        }
-        vec!["-s".to_owned(), subject, user]
+        let named = job.spec.mail.as_ref().map(|(_, user)| user.as_str());
+        let named = named.filter(|user| !user.is_empty() && mail_address::fault(user).is_none());
+        let users = named.unwrap_or(&job.spec.owner.user);
+        let domain = self.settings.mail_domain.as_deref();
+        let whole = |user: &str| match domain.filter(|_| !user.contains('@')) {
+            Some(domain) => format!("{user}@{domain}"),
+            None => user.to_owned(),
+        };
+        let users: Vec<String> = users.split(',').map(whole).collect();
+        let mut args = vec!["-s".to_owned(), subject];
+        args.extend(takes_dashes(&self.settings.mail_program).then(|| "--".to_owned()));
+        args.push(users.join(","));
+        args
     }
 
     fn completed(&self, state: &State, job: &Job) {
@@ -342,6 +348,13 @@ impl Programs {
         }
         env
     }
+}
+
+/// Whether a mail program takes `--` for the end of its options. What a site has in its place gets the arguments that
+/// Slurm gives: `-s`, the subject, the address.
+fn takes_dashes(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    ["mail", "mailx", "Mail", "bsd-mailx"].contains(&name)
 }
 
 fn variable(name: &str, value: impl ToString) -> (String, String) {

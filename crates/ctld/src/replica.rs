@@ -171,6 +171,20 @@ impl Replica {
                 notes.iter().for_each(|note| self.state.note(note));
                 self.snapshot_if_due();
             }
+            ToReplica::Copy { answer } => drop(answer.send(Box::new(self.state.clone()))),
+            ToReplica::Stop => return Ok(ControlFlow::Break(())),
+            // The rest reads the state and changes nothing but who waits for what: a panic loses that one request.
+            request => {
+                if let Err(Panicked(why)) = caught(|| self.take_request(request)) {
+                    error!("a request is dropped: {why}");
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn take_request(&mut self, message: ToReplica) {
+        match message {
             ToReplica::Query {
                 identity,
                 query,
@@ -228,10 +242,8 @@ impl Replica {
             ToReplica::Tell { job, text } => self.waiting.tell_holder(job, &text),
             ToReplica::Config(config) => self.config = *config,
             ToReplica::Programs(settings) => self.programs.configure(*settings),
-            ToReplica::Copy { answer } => drop(answer.send(Box::new(self.state.clone()))),
-            ToReplica::Stop => return Ok(ControlFlow::Break(())),
+            ToReplica::Batch { .. } | ToReplica::Copy { .. } | ToReplica::Stop => {}
         }
-        Ok(ControlFlow::Continue(()))
     }
 
     /// Applies events and passes on what follows from them.
@@ -361,6 +373,9 @@ impl Replica {
                 self.stats.fill(&mut diag);
                 diag.accounting_lag = self.position.saturating_sub(self.follower.stored());
                 self.waiting.fill(&mut diag);
+                if hides(&self.state, identity, PrivateData::USERS) {
+                    diag.users.retain(|(uid, ..)| *uid == identity.uid);
+                }
                 send(Response::Diag(Box::new(diag)));
             }
         }
@@ -379,10 +394,8 @@ impl Replica {
             JobScope::of(state, identity),
             sees_partitions(state, identity),
         );
-        let same = |question: &Question| {
-            &*question.query == query
-                && sees_partitions(state, &question.identity) == partitions
-                && JobScope::of(state, &question.identity) == scope
+        let same = |other: &Question| {
+            *other.query == *query && sees_the_same(state, identity, &other.identity)
         };
         let others = self.questions.take_all(same);
         let others: Vec<_> = others.into_iter().map(|question| question.answer).collect();
@@ -484,4 +497,10 @@ impl Replica {
 
 fn sees_partitions(state: &State, identity: &Identity) -> bool {
     !hides(state, identity, PrivateData::PARTITIONS)
+}
+
+/// Whether two users have the same answer to the same question about jobs.
+pub(crate) fn sees_the_same(state: &State, one: &Identity, other: &Identity) -> bool {
+    JobScope::of(state, one) == JobScope::of(state, other)
+        && sees_partitions(state, one) == sees_partitions(state, other)
 }

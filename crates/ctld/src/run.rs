@@ -11,8 +11,11 @@ use crate::forecaster::Forecaster;
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
 use crate::notify::Notify;
+use crate::patience::Patience;
 use crate::programs::{ProgramSettings, Programs};
 use crate::quarantine::Quarantine;
+use crate::quota::{Users, raise_descriptors};
+use crate::rate_limit::{RateLimit, RateParameters};
 use crate::recover::{self, Opened, Recovered, Without};
 use crate::replica::Replica;
 use crate::server::{self, Shared};
@@ -55,6 +58,8 @@ pub struct Options {
     pub clear: bool,
     /// Leave these jobs out of the state that is recovered: the controller could not go on with them.
     pub without_jobs: Vec<JobId>,
+    /// How long clients may take.
+    pub patience: Patience,
 }
 
 /// Runs a controller until it is told to stop. `ready` is called when clients can connect.
@@ -170,6 +175,23 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         *read.config.slurmctld_ports.start(),
     );
     let admins = read.cluster.admin_uids.clone();
+    let text = read.config.text("SlurmctldParameters").unwrap_or_default();
+    let rates = RateParameters::read(text).map_err(anyhow::Error::msg)?;
+    let users = Users::new(
+        raise_descriptors(),
+        RateLimit::new(rates),
+        Arc::clone(&stats),
+    );
+    let listener = listen(&socket)?;
+    let refuses_descriptors = match crate::sys::refuse_descriptors(&listener) {
+        Ok(()) => true,
+        Err(e) => {
+            info!(
+                "this kernel cannot refuse descriptors that clients send ({e}); they are closed as they come"
+            );
+            false
+        }
+    };
     let shared = Shared::new(server::Parts {
         keys,
         stats,
@@ -181,6 +203,9 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         unheld,
         more_debug: debug_level::above(read.config.slurmctld_debug),
         pulses: pulses.clone(),
+        users,
+        patience: options.patience,
+        refuses_descriptors,
     });
     audit::start().context("no thread for the audit log")?;
     let watched = Arc::clone(&follower);
@@ -204,7 +229,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         Notify::from_environment().send("READY=1");
         ready();
     };
-    let served = serve(Rc::new(shared), &socket, ready);
+    let served = serve(Rc::new(shared), listener, &socket, ready);
     // From here on the watchdog sees to it that this comes to an end.
     failure::stopping();
     let _ = to_writer.send(ToWriter::Stop { nodes: false });
@@ -325,25 +350,36 @@ fn interactive(state: &State) -> HashMap<JobId, Identity> {
     .collect()
 }
 
-fn serve(shared: Rc<Shared>, socket: &Path, ready: impl FnOnce()) -> Result<()> {
+fn listen(socket: &Path) -> Result<std::os::unix::net::UnixListener> {
+    // The journal's lock is held: whatever socket is there belongs to a controller that is gone.
+    let _ = fs::remove_file(socket);
+    if let Some(dir) = socket.parent() {
+        let mut builder = fs::DirBuilder::new();
+        builder
+            .recursive(true)
+            .mode(0o755)
+            .create(dir)
+            .with_context(|| format!("cannot create {}", dir.display()))?;
+    }
+    let listener = std::os::unix::net::UnixListener::bind(socket)
+        .with_context(|| format!("cannot listen on {}", socket.display()))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn serve(
+    shared: Rc<Shared>,
+    listener: std::os::unix::net::UnixListener,
+    socket: &Path,
+    ready: impl FnOnce(),
+) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the event loop")?;
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
-        // The journal's lock is held: whatever socket is there belongs to a controller that is gone.
-        let _ = fs::remove_file(socket);
-        if let Some(dir) = socket.parent() {
-            let mut builder = fs::DirBuilder::new();
-            builder
-                .recursive(true)
-                .mode(0o755)
-                .create(dir)
-                .with_context(|| format!("cannot create {}", dir.display()))?;
-        }
-        let listener = UnixListener::bind(socket)
-            .with_context(|| format!("cannot listen on {}", socket.display()))?;
+        let listener = UnixListener::from_std(listener).context("cannot listen")?;
         // Everyone may connect; what each may do is decided by who they are.
         fs::set_permissions(socket, fs::Permissions::from_mode(0o666))
             .with_context(|| format!("cannot open {} to users", socket.display()))?;

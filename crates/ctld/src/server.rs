@@ -4,13 +4,17 @@
 use crate::accounting::Accounting;
 use crate::audit::Entry;
 use crate::configuration;
-use crate::connection;
+use crate::connection::{self, Peer};
 use crate::debug_level;
 use crate::failure;
 use crate::identity::Directory;
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
+use crate::passed;
+use crate::patience::Patience;
 use crate::programs::ProgramSettings;
+use crate::quota::{Share, Users};
+use crate::rate_limit::RateParameters;
 use crate::stats::Stats;
 use crate::watchdog::{Doing, Pulses};
 use log::{error, warn};
@@ -19,6 +23,8 @@ use muster_core::ids::JobId;
 use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::rights::{self, Request, Role};
 use muster_core::state::State;
+use muster_proto::client::Response;
+use muster_proto::frame;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
@@ -27,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, oneshot};
 
 /// How long after a restart the holder of an interactive allocation has to come back.
@@ -42,7 +48,7 @@ const BEAT: Duration = Duration::from_secs(1);
 pub(crate) struct Shared {
     pub(crate) keys: Keys,
     pub(crate) stats: Arc<Stats>,
-    pub(crate) directory: Directory,
+    pub(crate) directory: Rc<Directory>,
     pub(crate) accounting: Accounting,
     writer: Sender<ToWriter>,
     replica: Sender<ToReplica>,
@@ -56,6 +62,10 @@ pub(crate) struct Shared {
     /// Levels that the log was started above what the configuration says (`-v`).
     more_debug: usize,
     pulses: Pulses,
+    users: Rc<Users>,
+    pub(crate) patience: Patience,
+    /// The kernel refuses descriptors that are sent to the socket.
+    refuses_descriptors: bool,
 }
 
 /// What a server is made of.
@@ -70,6 +80,9 @@ pub(crate) struct Parts {
     pub(crate) unheld: HashMap<JobId, Identity>,
     pub(crate) more_debug: usize,
     pub(crate) pulses: Pulses,
+    pub(crate) users: Rc<Users>,
+    pub(crate) patience: Patience,
+    pub(crate) refuses_descriptors: bool,
 }
 
 impl Shared {
@@ -78,7 +91,7 @@ impl Shared {
         Shared {
             keys: parts.keys,
             stats: parts.stats,
-            directory: Directory::default(),
+            directory: Rc::default(),
             accounting: parts.accounting,
             writer: parts.writer,
             replica: parts.replica,
@@ -90,6 +103,9 @@ impl Shared {
             unheld: RefCell::new(parts.unheld),
             more_debug: parts.more_debug,
             pulses: parts.pulses,
+            users: parts.users,
+            patience: parts.patience,
+            refuses_descriptors: parts.refuses_descriptors,
         }
     }
 
@@ -178,6 +194,16 @@ impl Shared {
         self.stopping.get()
     }
 
+    /// What each user has of the controller.
+    pub(crate) fn users(&self) -> &Rc<Users> {
+        &self.users
+    }
+
+    /// Whether the kernel refuses descriptors that clients send.
+    pub(crate) fn refuses_descriptors(&self) -> bool {
+        self.refuses_descriptors
+    }
+
     /// Why the controller does not work, though it listens.
     pub(crate) fn unwell(&self) -> Option<String> {
         self.pulses.unwell(PATIENCE)
@@ -209,6 +235,12 @@ impl Shared {
             }
         };
         *self.admins.borrow_mut() = read.cluster.admin_uids.clone();
+        match RateParameters::read(read.config.text("SlurmctldParameters").unwrap_or_default()) {
+            Ok(parameters) => self.users.rates.configure(parameters),
+            Err(e) => {
+                return Reply::Refused(Refusal::new(RefusalCode::InvalidValue, e));
+            }
+        }
         if let Some(level) = debug_level::filter(read.config.slurmctld_debug, self.more_debug) {
             log::set_max_level(level);
         }
@@ -275,6 +307,41 @@ fn gone() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the controller stops")
 }
 
+/// Who connects, and what of his quota the connection takes. Whoever has too many is told so.
+fn admit(shared: &Shared, stream: &UnixStream) -> Option<(Peer, Share)> {
+    let cred = stream.peer_cred().ok()?;
+    let (uid, gid) = (cred.uid(), cred.gid());
+    let pid = cred.pid().and_then(|pid| u32::try_from(pid).ok());
+    let peer = Peer {
+        uid,
+        gid,
+        pid: pid.unwrap_or(0),
+    };
+    // Agents are root's or SlurmUser's.
+    if uid == 0 || shared.admins.borrow().contains(&uid) {
+        return Some((peer, shared.users.unlimited()));
+    }
+    match shared.users.connect(uid) {
+        Ok(share) => Some((peer, share)),
+        Err(over) => {
+            shared.users.held_back(uid, &over, None);
+            let refusal = Refusal::new(RefusalCode::Busy, over.to_string());
+            // A new socket takes as much.
+            let _ = stream.try_write(&frame::encode(&Response::Refused(refusal)));
+            None
+        }
+    }
+}
+
+/// Closes a connection that is not served.
+fn close(shared: &Shared, stream: UnixStream) {
+    if let Ok(stream) = stream.into_std()
+        && !shared.refuses_descriptors
+    {
+        passed::close(stream.into());
+    }
+}
+
 /// Accepts connections until told to stop.
 pub(crate) async fn accept(shared: Rc<Shared>, listener: UnixListener) {
     let waiter = Rc::clone(&shared);
@@ -291,10 +358,14 @@ pub(crate) async fn accept(shared: Rc<Shared>, listener: UnixListener) {
             () = shared.stopped.notified() => return,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
+                    let Some((who, share)) = admit(&shared, &stream) else {
+                        close(&shared, stream);
+                        continue;
+                    };
                     let shared = Rc::clone(&shared);
                     tokio::task::spawn_local(async move {
                         shared.stats.connections.fetch_add(1, Relaxed);
-                        connection::serve(Rc::clone(&shared), stream).await;
+                        connection::serve(Rc::clone(&shared), stream, who, share).await;
                         shared.stats.connections.fetch_sub(1, Relaxed);
                     });
                 }

@@ -33,7 +33,12 @@ pub struct Stats {
 struct Requests {
     by_kind: BTreeMap<&'static str, (u64, u64)>,
     by_user: BTreeMap<u32, (u64, u64)>,
+    /// How often users were refused or made to wait because they asked for too much.
+    held_back: BTreeMap<u32, u64>,
 }
+
+/// Users that are counted one by one.
+const USERS_MAX: usize = 65_536;
 
 impl Stats {
     /// Counts a pass.
@@ -60,8 +65,22 @@ impl Stats {
         let mut requests = self.requests.lock().unwrap_or_else(|e| e.into_inner());
         let entry = requests.by_kind.entry(kind).or_default();
         *entry = (entry.0 + 1, entry.1 + us);
+        if requests.by_user.len() >= USERS_MAX && !requests.by_user.contains_key(&uid) {
+            return;
+        }
         let entry = requests.by_user.entry(uid).or_default();
         *entry = (entry.0 + 1, entry.1 + us);
+    }
+
+    /// Counts that a user was held back; how often that was.
+    pub(crate) fn held_back(&self, uid: u32) -> u64 {
+        let mut requests = self.requests.lock().unwrap_or_else(|e| e.into_inner());
+        if requests.held_back.len() >= USERS_MAX && !requests.held_back.contains_key(&uid) {
+            return 1;
+        }
+        let count = requests.held_back.entry(uid).or_default();
+        *count += 1;
+        *count
     }
 
     /// Counts begin again; what is no count stays.
@@ -104,5 +123,7 @@ impl Stats {
             .iter()
             .map(|(k, v)| (*k, v.0, v.1))
             .collect();
+        let held_back = requests.held_back.iter();
+        diag.held_back = held_back.map(|(uid, count)| (*uid, *count)).collect();
     }
 }

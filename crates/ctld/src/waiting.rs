@@ -59,7 +59,8 @@ impl Waiting {
         id: JobId,
         out: Out,
     ) {
-        let response = match state.jobs.get(&id) {
+        let seen = |job: &&Job| JobScope::of(state, identity).has(job);
+        let response = match state.jobs.get(&id).filter(seen) {
             None => Response::Refused(RefusalCode::InvalidJobId.into()),
             Some(job) if !rights::may_job(state, identity, Request::WaitStarted, job) => {
                 let refusal = rights::denied(Request::WaitStarted);
@@ -72,7 +73,9 @@ impl Waiting {
             Some(job) => match answer::started(state, keys, job) {
                 Some(response) => response,
                 None => {
-                    self.started.entry(id).or_default().push(out);
+                    let outs = self.started.entry(id).or_default();
+                    forget_gone(outs, |out| out);
+                    outs.push(out);
                     return;
                 }
             },
@@ -97,11 +100,11 @@ impl Waiting {
                 RefusalCode::InvalidJobId.into(),
             )))),
             Some(true) => drop(out.send(frame::encode(&self.verdict(state, id)))),
-            Some(false) => self
-                .ended
-                .entry(id)
-                .or_default()
-                .push(Ended { holder, out }),
+            Some(false) => {
+                let outs = self.ended.entry(id).or_default();
+                forget_gone(outs, |ended| &ended.out);
+                outs.push(Ended { holder, out });
+            }
         }
     }
 
@@ -110,6 +113,7 @@ impl Waiting {
         let up = nodes_up(state);
         let told = out.send(frame::encode(&Response::NodesUp(up))).is_ok();
         if told && up < count {
+            forget_gone(&mut self.nodes, |(_, out)| out);
             self.nodes.push((count, out));
         }
     }
@@ -265,6 +269,13 @@ impl Waiting {
         diag.completed = self.counts.completed;
         diag.cancelled = self.counts.cancelled;
         diag.failed = self.counts.failed;
+    }
+}
+
+/// Drops those whose connection is closed, each time before the list would grow.
+fn forget_gone<T>(outs: &mut Vec<T>, out: impl Fn(&T) -> &Out) {
+    if outs.len() == outs.capacity() {
+        outs.retain(|waiter| !out(waiter).is_closed());
     }
 }
 

@@ -124,7 +124,8 @@ struct Outbox {
     users: Vec<Decided>,
     prologs: Vec<(JobId, Attempt, bool)>,
     config: Option<NewConfig>,
-    acks: Vec<(NodeIdx, u64)>,
+    /// By node and connection: a node that has connected again gets none for what another connection has said.
+    acks: Vec<(NodeIdx, u64, u64)>,
     welcomes: Vec<NewLink>,
     registered: Vec<(NodeIdx, Vec<(JobId, Attempt)>)>,
     configured: Vec<oneshot::Sender<()>>,
@@ -437,7 +438,7 @@ impl Writer {
                 if self.is_current(node, generation)
                     && let Some(last) = reports.last()
                 {
-                    out.acks.push((node, last.seq));
+                    out.acks.push((node, generation, last.seq));
                     work.reports = Some((node, reports.into_iter()));
                     self.reports(now, work);
                 }
@@ -733,8 +734,9 @@ impl Writer {
             }
             let _ = answer.send(Ok(node));
         }
-        for (node, seq) in out.acks {
-            if let Some(link) = self.links.get(&node) {
+        for (node, generation, seq) in out.acks {
+            let link = self.links.get(&node);
+            if let Some(link) = link.filter(|link| link.generation == generation) {
                 let _ = link.send.send(ToLink::Ack(seq));
             }
         }

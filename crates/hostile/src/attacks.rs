@@ -148,10 +148,10 @@ pub(crate) fn clear(target: &Target, user: User, outcome: &mut Outcome) {
     target.run(ROOT, &format!("scancel --user={}", user.uid));
     let gone = until(|| {
         let left = target.run(ROOT, &format!("squeue -h -u {} -o %i", user.uid));
-        left.code == 0 && left.out.is_empty() && crate::target::processes_of(user.uid).is_empty()
+        left.code == 0 && left.out.is_empty() && target.processes_of(user).is_empty()
     });
     if !gone {
-        let left = crate::target::processes_of(user.uid);
+        let left = target.processes_of(user);
         outcome.finding(format!(
             "processes of user {} are left of no job: {left:?}",
             user.uid

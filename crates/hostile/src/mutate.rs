@@ -167,6 +167,69 @@ pub fn several(message: &Value, random: &mut Random) -> Value {
     (0..times).fold(message.clone(), |copy, _| one(&copy, random))
 }
 
+/// A copy with some places changed, for a fuzzing engine: by wrong values, by values from elsewhere in the message, by lists
+/// that lose, repeat or exchange elements, and by what the engine makes of a text's or a number's bytes.
+#[must_use]
+pub fn by_engine(
+    message: &Value,
+    random: &mut Random,
+    engine: &mut dyn FnMut(&mut Vec<u8>),
+) -> Value {
+    let times = 1 + random.below(3);
+    (0..times).fold(message.clone(), |copy, _| {
+        step_of_engine(&copy, random, engine)
+    })
+}
+
+fn step_of_engine(
+    message: &Value,
+    random: &mut Random,
+    engine: &mut dyn FnMut(&mut Vec<u8>),
+) -> Value {
+    let places = message.places();
+    let (Some(place), Some(other)) = (random.pick(&places).cloned(), random.pick(&places).cloned())
+    else {
+        return message.clone();
+    };
+    let mut copy = message.clone();
+    let from = message.get(&other).cloned().unwrap_or(NULL);
+    let kind = random.below(6);
+    if kind == 0 {
+        return one(message, random);
+    }
+    let Some(value) = copy.get_mut(&place) else {
+        return copy;
+    };
+    match value {
+        Value::Unsigned(number) | Value::Negative(number) => {
+            let mut bytes = number.to_be_bytes().to_vec();
+            match random.below(3) {
+                0 => engine(&mut bytes),
+                1 => bytes = number.wrapping_add(1).to_be_bytes().to_vec(),
+                _ => bytes = (random.number() >> random.below(64)).to_be_bytes().to_vec(),
+            }
+            bytes.resize(8, 0);
+            let bytes: [u8; 8] = bytes.try_into().unwrap_or_default();
+            *number = u64::from_be_bytes(bytes);
+        }
+        Value::Text(bytes) | Value::Bytes(bytes) if kind < 4 => engine(bytes),
+        Value::Array(items) if !items.is_empty() => {
+            let (a, b) = (random.below(items.len()), random.below(items.len()));
+            match random.below(4) {
+                0 => {
+                    items.remove(a);
+                }
+                1 => items.insert(a, items[b].clone()),
+                2 => items.swap(a, b),
+                _ => items.push(from),
+            }
+        }
+        Value::Map(pairs) => pairs.push((from.clone(), from)),
+        _ => *value = from,
+    }
+    copy
+}
+
 /// Bytes of a message with a few of them changed, left out or put in, as a generator decides.
 #[must_use]
 pub fn bytes(message: &[u8], random: &mut Random) -> Vec<u8> {

@@ -503,7 +503,6 @@ pub fn samples(ids: &Ids) -> Vec<Sample> {
             .map(|(rights, query)| sample(rights, RequestBody::Query(Box::new(query)))),
     );
     all.extend([
-        sample(Rights::Owner, RequestBody::WaitStarted(ids.running)),
         sample(Rights::Anyone, RequestBody::WaitEnded(JobId(u64::MAX))),
         sample(Rights::Owner, RequestBody::Hold(ids.running)),
         sample(Rights::Anyone, RequestBody::WaitNodes(1)),

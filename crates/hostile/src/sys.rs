@@ -84,6 +84,14 @@ pub fn raise_descriptors() -> u64 {
     }
 }
 
+/// Lowers the number of descriptors that this process, and daemons that it starts, may have without asking for more, to what
+/// services usually have.
+pub fn usual_descriptors() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.min(1024), hard);
+    }
+}
+
 /// Sends bytes with descriptors; gives how many bytes went.
 ///
 /// # Errors

@@ -21,15 +21,18 @@ pub const LOOK: Duration = Duration::from_millis(20);
 /// Seconds after which a command counts as hung.
 const COMMAND_MAX_S: &str = "60";
 
+/// Nodes of the cluster.
+pub const NODES: u64 = 2;
+
 /// Keys that the cluster's slurm.conf has beside those of a private cluster: what attacks need to be seen. The mail program
 /// writes down what it was called with.
 pub fn configuration(home: &Path) -> String {
     format!(
         "ClusterName=muster\nSlurmctldHost=localhost\nMailProg={}\nPriorityType=priority/multifactor\n\
          AccountingStorageType=accounting_storage/slurmdbd\nSelectType=select/cons_tres\n\
-         SelectTypeParameters=CR_Core_Memory\nDefMemPerCPU=64\nMaxArraySize=1001\nMaxJobCount=5000\n\
+         SelectTypeParameters=CR_Core_Memory\nDefMemPerCPU=64\nMaxArraySize=1001\nMaxJobCount=2000\nMinJobAge=2\n\
          KillWait=2\nReturnToService=2\n\
-         NodeName=n[1-2] CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN\n\
+         NodeName=n[1-{NODES}] CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN\n\
          PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
         home.join("mail.sh").display()
     )
@@ -54,11 +57,12 @@ pub struct Ran {
 
 impl Target {
     /// The cluster of a home directory (`MUSTER_HOME`), running or not. Makes the directories in which users of the attack
-    /// write, and the mail program.
+    /// write, and the mail program; daemons that are started afterwards have as few descriptors as services have.
     ///
     /// # Errors
     /// A file cannot be written.
     pub fn prepare(home: &Path) -> io::Result<Target> {
+        crate::sys::usual_descriptors();
         let target = Target::new(home);
         fs::create_dir_all(home)?;
         fs::set_permissions(home, fs::Permissions::from_mode(0o755))?;
@@ -221,6 +225,29 @@ impl Target {
         nodes
     }
 
+    /// Processes of a user that come from this cluster: they work below its home directory, or are descendants of its
+    /// daemons. Other clusters on the machine may have jobs of the same user.
+    pub fn processes_of(&self, user: User) -> Vec<i32> {
+        let uid = user.uid.to_string();
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|e| e.file_name().to_str()?.parse().ok());
+        pids.filter(|pid| status(*pid, "Uid:").as_ref() == Some(&uid))
+            .filter(|pid| alive(*pid) && self.is_of_cluster(*pid))
+            .collect()
+    }
+
+    fn is_of_cluster(&self, pid: i32) -> bool {
+        let works_here = |pid: i32| {
+            fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|dir| dir.starts_with(&self.home))
+        };
+        let named_so = |pid: i32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(&*self.home.to_string_lossy())
+        };
+        let parent = |pid: &i32| status(*pid, "PPid:")?.parse().ok().filter(|pid| *pid > 1);
+        works_here(pid) || std::iter::successors(Some(pid), parent).any(named_so)
+    }
+
     /// Kills a process (SIGKILL) and waits until it is gone.
     pub fn kill(&self, pid: i32) {
         let pid_ = nix::unistd::Pid::from_raw(pid);
@@ -294,17 +321,9 @@ pub fn alive(pid: i32) -> bool {
         .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("Z").starts_with('Z'))
 }
 
-/// Processes of a user.
-pub fn processes_of(uid: u32) -> Vec<i32> {
-    use std::os::unix::fs::MetadataExt;
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|e| {
-        let pid = e.file_name().to_str()?.parse().ok()?;
-        // The directory's owner is root where the process cannot be dumped.
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let real = status.lines().find_map(|l| l.strip_prefix("Uid:"))?;
-        let real: u32 = real.split_whitespace().next()?.parse().ok()?;
-        (real == uid || e.metadata().is_ok_and(|m| m.uid() == uid)).then_some(pid)
-    });
-    pids.filter(|pid| alive(*pid)).collect()
+/// A field of `/proc/PID/status`.
+fn status(pid: i32, field: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
+    Some(line.split_whitespace().next()?.to_owned())
 }

@@ -7,6 +7,7 @@ use crate::slurm_user;
 use anyhow::{Context, Result};
 use muster_conf::endpoint::conf_path;
 use muster_core::ids::JobId;
+use muster_ctld::patience::Patience;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -131,6 +132,7 @@ fn start(args: Args) -> Result<()> {
         conf,
         clear: args.clear,
         without_jobs: args.without_jobs,
+        patience: Patience::default(),
     };
     muster_ctld::run(&options, || ready.tell())
 }

@@ -44,7 +44,8 @@ use anyhow::Context as _;
 use context::Contexts;
 use lead::StepKey;
 use minicbor::bytes::ByteVec;
-use muster_core::ids::BlobId;
+use muster_core::ids::{BlobId, StepNo};
+use muster_core::job::Usage;
 use muster_core::time::Timestamp;
 use muster_proto::frame;
 use muster_proto::node::{NodeSettings, ToCtld, ToNode};
@@ -130,6 +131,10 @@ enum Event {
     StopDue(Run),
     /// The groups of a user were looked up.
     GroupsFound(users::User, Vec<u32>),
+    /// What the tasks of a job use now, for a sample.
+    Sampled(Run, measure::Tasks),
+    /// What the steps of a job use now, for who has asked under this number.
+    Measured(u64, Vec<(StepNo, Usage)>),
     /// A launch that failed for lack of something is to be tried again.
     LaunchAgain(Run),
 }
@@ -383,6 +388,8 @@ impl Agent {
             Event::StillWaiting(conn) => self.still_waiting(conn),
             Event::StopDue(run) => self.stop_due(run),
             Event::GroupsFound(user, groups) => self.groups_found(user, groups),
+            Event::Sampled(run, now) => self.was_sampled(run, now),
+            Event::Measured(tag, now) => self.measured(tag, now),
             Event::LaunchAgain(run) => self.begin_delayed(run),
             Event::GaveUp(wait) => self.gave_up(wait),
             Event::ReportsWaited => self.reports.waited(),

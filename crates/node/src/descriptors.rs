@@ -94,6 +94,11 @@ fn kind_of(fd: &OwnedFd) -> Option<SFlag> {
     ))
 }
 
+/// Whether that is what a task may have as standard streams.
+pub(crate) fn are_streams(come: &VecDeque<OwnedFd>) -> bool {
+    come.len() == HandedOver::COUNT - 1 && come.iter().all(is_stream)
+}
+
 fn is_stream(fd: &OwnedFd) -> bool {
     match kind_of(fd) {
         Some(SFlag::S_IFREG | SFlag::S_IFCHR | SFlag::S_IFIFO) => true,

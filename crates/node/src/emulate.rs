@@ -7,6 +7,7 @@
 
 mod steps;
 
+use crate::failure;
 use crate::info;
 use crate::now;
 use anyhow::{Context as _, bail};
@@ -134,6 +135,7 @@ pub struct EmulateOptions {
 /// # Errors
 /// When there is no runtime, or another cluster's controller answers.
 pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
+    failure::end_on_panic();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

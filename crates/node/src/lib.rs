@@ -12,6 +12,8 @@ mod cross_memory;
 mod descriptors;
 mod emulate;
 mod failure;
+#[doc(hidden)]
+pub mod fuzzing;
 mod info;
 mod layout;
 mod numa;

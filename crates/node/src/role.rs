@@ -29,10 +29,12 @@ pub(crate) struct Start<'a> {
     pub(crate) errors: Option<RawFd>,
     /// Descriptors from [`FIRST_FD`] on.
     pub(crate) kept: Vec<RawFd>,
+    /// It goes on when this process is gone.
+    pub(crate) outlives: bool,
 }
 
 impl Start<'_> {
-    /// Starts it; gives its process id. It dies with this process.
+    /// Starts it; gives its process id.
     pub(crate) fn start(self) -> io::Result<i32> {
         let order = memory_file(&self.order)?;
         let mut kept = vec![order.as_raw_fd()];
@@ -40,7 +42,7 @@ impl Start<'_> {
         let words = self.words.iter().map(|w| CString::new(*w));
         let words = Words::new(words.collect::<Result<_, _>>()?);
         let environment = Words::new(self.environment);
-        let parent = std::process::id();
+        let parent = Some(std::process::id()).filter(|_| !self.outlives);
         match sys::fork()? {
             sys::Fork::Parent(pid) => Ok(pid),
             sys::Fork::Child => {
@@ -63,13 +65,13 @@ impl Start<'_> {
 /// The file of this program, also where another has taken its place.
 const OWN_FILE: &CStr = c"/proc/self/exe";
 
-fn leave_root(user: &User, parent: u32) -> io::Result<()> {
+fn leave_root(user: &User, parent: Option<u32>) -> io::Result<()> {
     sys::restore_signals();
     if Uid::effective().is_root() {
         sys::become_user(user.uid, user.gid, &user.groups)?;
     }
     sys::refuse_privileges()?;
-    if !sys::die_with_parent_of(parent) {
+    if parent.is_some_and(|parent| !sys::die_with_parent_of(parent)) {
         return Err(io::Error::other("its parent is gone"));
     }
     Ok(chdir("/")?)

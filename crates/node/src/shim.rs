@@ -15,14 +15,14 @@ mod membership;
 mod processes;
 mod records;
 mod recover;
+mod removal;
 mod steps;
 pub(crate) mod wire;
 
 pub(crate) use files::{go_to, open_as, output_flags, say};
 pub(crate) use processes::{Containment, ProcessTree, all_pids};
-pub(crate) use steps::{
-    ORDER_MAX, SHARED_MEMORY, SPARES_MAX, is_step_dir, remove_dirs, result_path,
-};
+pub(crate) use removal::Removal;
+pub(crate) use steps::{ORDER_MAX, SHARED_MEMORY, SPARES_MAX, is_step_dir, result_path};
 
 use crate::descriptors::{self, WithOrder};
 use crate::sys;
@@ -57,7 +57,8 @@ pub(crate) fn socket_path(spool: &Path) -> PathBuf {
     spool.join("shim.sock")
 }
 
-/// Runs the shim of a spool directory (the only argument), the probe of cross-memory attach, or the writer of a message.
+/// Runs the shim of a spool directory (the only argument), the probe of cross-memory attach, or what a user does with
+/// a user's files: writes a message, removes directories.
 /// Returns in the starting process once the shim listens;
 /// the shim itself goes on in the background.
 pub fn shim_main(args: impl IntoIterator<Item = String>) -> ExitCode {
@@ -65,6 +66,7 @@ pub fn shim_main(args: impl IntoIterator<Item = String>) -> ExitCode {
     match first.as_deref() {
         Some(crate::cross_memory::ARGUMENT) => return crate::cross_memory::main(),
         Some(files::MESSAGE_ARGUMENT) => return files::message_main(),
+        Some(removal::REMOVAL_ARGUMENT) => return removal::removal_main(),
         _ => {}
     }
     let Some(spool) = first.map(PathBuf::from) else {

@@ -47,19 +47,20 @@ const WORD_WAIT: Duration = Duration::from_millis(100);
 
 /// Sends all who are at a door to the agent's.
 pub(crate) fn turn_away(door: &UnixListener) {
-    while turn_one_away(door) {}
+    while turn_one_away(door).is_some() {}
 }
 
-/// Sends the first who is at a door to the agent's; whether there was somebody.
-pub(crate) fn turn_one_away(door: &UnixListener) -> bool {
+/// Sends the first who is at a door to the agent's; gives the connection, whose close may take long: what has come by it
+/// is closed with it.
+pub(crate) fn turn_one_away(door: &UnixListener) -> Option<UnixStream> {
     loop {
         match door.accept() {
             Ok((visitor, _)) => {
                 send_on(&visitor);
-                return true;
+                return Some(visitor);
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return false,
+            Err(_) => return None,
         }
     }
 }

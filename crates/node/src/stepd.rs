@@ -26,6 +26,7 @@ pub(crate) mod tree;
 mod wire;
 
 use crate::descriptors::HandedOver;
+use crate::shim::Removal;
 use crate::shim::wire::StepOrder;
 use crate::sys;
 use client::Client;
@@ -53,6 +54,8 @@ const HELLO_WAIT: Duration = Duration::from_secs(30);
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// How often it is looked whether the shim has read how the steps before have ended.
 const READ_WAIT: Duration = Duration::from_secs(1);
+/// How long the directories of a step may take to be removed.
+const REMOVAL_WAIT: Duration = Duration::from_secs(10);
 /// Output that srun has not read yet: beyond this, tasks have to wait.
 const OUTPUT_MAX: usize = 1 << 20;
 
@@ -147,7 +150,9 @@ fn serve(
     let served = stepd.run();
     let reusable = stepd.left_nothing();
     let srun = stepd.client.take().filter(|_| order.direct);
-    crate::shim::remove_dirs(&setting.dirs);
+    if let Some(removal) = Removal::begin(&setting.dirs) {
+        removal.wait(REMOVAL_WAIT);
+    }
     match served {
         Ok(end) => Served {
             end,
@@ -515,7 +520,9 @@ impl<'a> Stepd<'a> {
     fn limit_time(&mut self) {
         let running = self.phase != Phase::Draining && !self.ending;
         let since = self.started.filter(|_| running);
-        self.time_limit = since.zip(self.limit).map(|(at, limit)| at + limit);
+        self.time_limit = since
+            .zip(self.limit)
+            .and_then(|(at, limit)| at.checked_add(limit));
     }
 
     fn take_ready(&mut self) {

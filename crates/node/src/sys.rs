@@ -9,7 +9,7 @@ mod identity;
 pub(crate) mod nursery;
 
 pub(crate) use identity::{
-    become_user, forbid_cores, refuse_privileges, set_undumpable, with_core_limit,
+    acting_as, become_user, forbid_cores, refuse_privileges, set_undumpable, with_core_limit,
 };
 
 use muster_core::cpuset::CpuSet;
@@ -668,12 +668,12 @@ pub(crate) fn set_memory_policy(mode: MemoryMode, domains: &CpuSet) -> io::Resul
     check(i32::try_from(rc).unwrap_or(-1)).map(drop)
 }
 
-/// A set as the kernel takes it.
+/// A set as the kernel takes it. No node has others.
 pub(crate) fn bitmap(set: &CpuSet) -> Vec<u64> {
-    let highest = set.iter().last().unwrap_or(0);
+    let known = || set.iter().filter(|n| *n < NODE_CPUS_MAX);
+    let highest = known().last().unwrap_or(0);
     let mut words = vec![0u64; (highest / 64 + 1) as usize];
-    set.iter()
-        .for_each(|n| words[(n / 64) as usize] |= 1 << (n % 64));
+    known().for_each(|n| words[(n / 64) as usize] |= 1 << (n % 64));
     words
 }
 

@@ -599,6 +599,10 @@ pub struct Diag {
     #[n(25)]
     #[cbor(default)]
     pub backfilled_components: u64,
+    /// How often users were refused or made to wait because they asked for too much.
+    #[n(26)]
+    #[cbor(default)]
+    pub held_back: Vec<(u32, u64)>,
 }
 
 /// A step named by a user.

@@ -355,12 +355,19 @@ fn update(random: &mut Random, known: &Known) -> Box<JobUpdate> {
     Box::new(update)
 }
 
+/// A script, now and then longer than a record of the journal may be.
+fn script(random: &mut Random) -> Vec<u8> {
+    let mut text = format!("#!/bin/sh\n# {}\n", random.next()).into_bytes();
+    if random.one_in(8) {
+        text.resize(random.between(60_000, 70_000) as usize, b'#');
+    }
+    text
+}
+
 fn submission(random: &mut Random, known: &Known) -> UserCommand {
     let own: [(BlobId, ByteVec); 1] = [(
         BlobId([random.small(1, 250) as u8; 32]),
-        format!("#!/bin/sh\n# {}\n", random.next())
-            .into_bytes()
-            .into(),
+        script(random).into(),
     )];
     let carries = !random.one_in(5);
     let carry = |spec: &mut JobSpec| {

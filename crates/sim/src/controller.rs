@@ -14,7 +14,7 @@ use muster_journal::{FileLog, LogId, MemStorage, Options, Position};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Name of every simulated cluster.
 pub(crate) const CLUSTER: &str = "sim";
@@ -28,7 +28,7 @@ pub(crate) struct Controller {
     /// Messages that wait for the next turn.
     pub(crate) inbox: VecDeque<ToWriter>,
     /// The replica's state, fed only by what the writer sends.
-    pub(crate) replica: State,
+    replica: Arc<Mutex<State>>,
     /// Position of the last event that the replica applied.
     pub(crate) replica_at: Position,
     /// How far accounting is, as the writer sees it.
@@ -37,11 +37,12 @@ pub(crate) struct Controller {
     pub(crate) idle_turns: u32,
 }
 
-/// Small, so that segments change and disks fill up often.
+/// Small, so that segments change, disks fill up and records are too large often.
 fn journal_options() -> Options {
     Options {
         segment_bytes: 24 << 10,
         ahead_bytes: 4 << 10,
+        max_record_bytes: 64 << 10,
         ..Options::default()
     }
 }
@@ -89,7 +90,8 @@ impl Controller {
         let log = WatchedLog::new(recovered.log, Arc::clone(&watch), plant);
         let stored = Arc::new(AtomicU64::new(accounted));
         let reached = Arc::clone(&stored);
-        let replica = recovered.state.clone();
+        let replica = Arc::new(Mutex::new(recovered.state.clone()));
+        let copied = Arc::clone(&replica);
         let writer = Writer::new(Parts {
             state: recovered.state,
             log: Box::new(log),
@@ -99,7 +101,8 @@ impl Controller {
             accounted: Box::new(move || reached.load(Relaxed)),
             // A place that is not there has room.
             reserve: Reserve::new(PathBuf::from("/nonexistent/state")),
-        });
+        })
+        .rebuilt_by(Box::new(move || Some(locked(&copied).clone())));
         Ok(Controller {
             writer,
             watch,
@@ -109,6 +112,11 @@ impl Controller {
             stored,
             idle_turns: 0,
         })
+    }
+
+    /// The replica's state.
+    pub(crate) fn replica(&self) -> MutexGuard<'_, State> {
+        locked(&self.replica)
     }
 
     /// Lets the replica follow.
@@ -121,11 +129,16 @@ impl Controller {
             } = message
             {
                 for (position, event) in (*first..).zip(events.iter()) {
-                    self.replica.apply(event);
+                    self.replica().apply(event);
                     self.replica_at = position;
                 }
-                notes.iter().for_each(|note| self.replica.note(note));
+                notes.iter().for_each(|note| self.replica().note(note));
             }
         }
     }
+}
+
+/// A value that one thread uses at a time.
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,7 @@ use crate::world::clients::Submission;
 use crate::world::nodes::{share_of, shared_with};
 use muster_core::command::Reply;
 use muster_core::ids::{BlobId, JobId};
-use muster_core::job::JobState;
+use muster_core::job::{ArrayRole, Job, JobState};
 use muster_core::refusal::RefusalCode;
 use muster_core::state::State;
 use muster_proto::node::{JobGrant, NumberedReport, Order, Report};
@@ -121,7 +121,7 @@ pub(crate) fn invariant_the_replica_is_the_state(world: &World) -> Outcome {
         "the writer's state",
         controller.writer.state(),
         "the replica's",
-        &controller.replica,
+        &controller.replica(),
     )
 }
 
@@ -218,7 +218,7 @@ pub(crate) fn invariant_a_reply_is_visible_to_reads(world: &World, reply: &Reply
     let (Reply::Submitted { id, .. }, Some(controller)) = (reply, &world.controller) else {
         return Ok(());
     };
-    if controller.replica.jobs.contains_key(id) {
+    if controller.replica().jobs.contains_key(id) {
         return Ok(());
     }
     broken(
@@ -462,13 +462,23 @@ pub(crate) fn invariant_running_jobs_are_known_to_their_nodes(world: &World) -> 
     Ok(())
 }
 
+/// No decision meets a fault; the writer outlives them and says so.
+pub(crate) fn invariant_nothing_panics(reply: &Reply) -> Outcome {
+    match reply {
+        Reply::Refused(refusal) if refusal.detail.contains("met a fault") => {
+            broken("invariant_nothing_panics", refusal.to_string())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Nobody is refused because others ask for much, unless the queue is full.
 pub(crate) fn invariant_refusals_have_a_reason(world: &World, reply: &Reply) -> Outcome {
     let (Reply::Refused(refusal), Some(controller)) = (reply, &world.controller) else {
         return Ok(());
     };
-    let jobs = controller.writer.state().jobs.len();
-    let most = world.config.max_job_count as usize;
+    let jobs = tasks(controller.writer.state());
+    let most = u64::from(world.config.max_job_count);
     let full = jobs * 10 >= most * 8;
     let wrong = match refusal.code {
         RefusalCode::TooManyJobs => !full,
@@ -484,6 +494,15 @@ pub(crate) fn invariant_refusals_have_a_reason(world: &World, reply: &Reply) -> 
     )
 }
 
+/// Jobs of the queue, every task of an array counted.
+fn tasks(state: &State) -> u64 {
+    let of_record = |job: &Job| match &job.array {
+        ArrayRole::Pending { indices } => indices.len(),
+        ArrayRole::None | ArrayRole::Task { .. } => 1,
+    };
+    state.jobs.values().map(of_record).sum()
+}
+
 /// What the controller keeps is bounded by its settings: records, and scripts of jobs that are there.
 pub(crate) fn invariant_memory_is_bounded(world: &World) -> Outcome {
     let Some(controller) = &world.controller else {
@@ -491,10 +510,9 @@ pub(crate) fn invariant_memory_is_bounded(world: &World) -> Outcome {
     };
     let name = "invariant_memory_is_bounded";
     let state = controller.writer.state();
-    let most = world.config.max_job_count as usize * 2;
-    if state.jobs.len() > most {
-        let jobs = state.jobs.len();
-        return broken(name, format!("{jobs} records, the bound is {most}"));
+    let (jobs, most) = (tasks(state), u64::from(world.config.max_job_count));
+    if jobs > most {
+        return broken(name, format!("{jobs} jobs and tasks, the bound is {most}"));
     }
     let unused = |id: &&BlobId| state.blobs.get(id).is_none_or(|blob| blob.users == 0);
     match state.blobs.keys().find(unused) {

@@ -228,7 +228,7 @@ impl Log for WatchedLog {
                 Ok(last)
             }
             Err(e) => {
-                if !e.is_full() {
+                if !(e.is_temporary() || e.is_refusal()) {
                     shared.came.doubt = events;
                 }
                 Err(e)

@@ -438,7 +438,9 @@ impl World {
             && self.clients.nothing_in_flight()
             && self.agents.iter().all(Agent::is_clean)
             && self.controller.as_ref().is_some_and(|c| {
-                c.inbox.is_empty() && c.writer.state().jobs.is_empty() && c.replica.jobs.is_empty()
+                c.inbox.is_empty()
+                    && c.writer.state().jobs.is_empty()
+                    && c.replica().jobs.is_empty()
             })
     }
 }

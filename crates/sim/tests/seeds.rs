@@ -1,6 +1,6 @@
 //! Seeds that must pass, faults that must be found, and that a seed always does the same.
 
-use muster_sim::{Options, Plant, Report, run};
+use muster_sim::{FaultClass, Options, Plant, Report, run};
 
 /// Seeds of the short run; `cargo xtask sim` runs more.
 const SEEDS: u64 = 60;
@@ -29,7 +29,25 @@ fn no_invariant_is_broken() {
 /// Seeds in which the simulator once found a bug.
 #[test]
 fn seeds_that_failed_once_pass() {
-    check([34, 70, 158, 1006, 2222, 4070, 5965, 2_102_669, 2_103_340].into_iter());
+    let seeds = [
+        34, 70, 158, 1006, 2222, 3004, 4070, 5965, 2_102_669, 2_103_340,
+    ];
+    check(seeds.into_iter());
+}
+
+/// Every class of faults alone, whatever the seeds above draw.
+#[test]
+fn no_class_of_faults_breaks_an_invariant() {
+    for class in FaultClass::ALL {
+        let options = Options {
+            classes: Some(vec![class]),
+            ..Options::default()
+        };
+        for seed in 1..=3 {
+            let violation = run(seed, &options).violation;
+            assert_eq!(violation, None, "seed {seed}, {class}");
+        }
+    }
 }
 
 #[test]
@@ -59,10 +77,11 @@ fn a_seed_always_does_the_same() {
 }
 
 /// The first seed in which the planted fault is found.
-fn hunt(plant: Plant, seeds: u64) -> Report {
+fn hunt(plant: Plant, classes: Vec<FaultClass>, seeds: u64) -> Report {
     let options = Options {
         plant: Some(plant),
         steps: 40,
+        classes: Some(classes),
         ..Options::default()
     };
     (1..=seeds)
@@ -72,7 +91,11 @@ fn hunt(plant: Plant, seeds: u64) -> Report {
 }
 
 fn found_by(plant: Plant, seeds: u64, invariants: &[&str]) {
-    let violation = hunt(plant, seeds)
+    found_with(plant, Vec::new(), seeds, invariants);
+}
+
+fn found_with(plant: Plant, classes: Vec<FaultClass>, seeds: u64, invariants: &[&str]) {
+    let violation = hunt(plant, classes, seeds)
         .violation
         .expect("hunt returns a report with a violation");
     assert!(
@@ -119,6 +142,32 @@ fn an_early_release_is_found() {
         &[
             "invariant_no_cpu_is_used_twice",
             "invariant_one_attempt_runs_at_once",
+        ],
+    );
+}
+
+/// A process that lives on without its writer: nobody is answered.
+#[test]
+fn a_process_without_its_writer_is_found() {
+    found_with(
+        Plant::Zombie,
+        vec![FaultClass::DyingThreads],
+        20,
+        &["invariant_requests_are_answered"],
+    );
+}
+
+/// Jobs that are measured by the wall clock end when it is set, or stay when it is set back.
+#[test]
+fn a_clock_that_jumps_is_found() {
+    found_with(
+        Plant::WallClock,
+        vec![FaultClass::ClockSteps],
+        20,
+        &[
+            "invariant_limits_are_not_early",
+            "invariant_limits_are_enforced",
+            "invariant_everything_ends",
         ],
     );
 }

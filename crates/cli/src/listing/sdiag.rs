@@ -200,6 +200,13 @@ fn requests(out: &mut String, diag: &Diag, ctx: &Ctx, order: Order) {
             "\t{name:<16}({uid:8}) count:{count:<6} ave_time:{average:<6} total_time:{total}\n"
         );
     }
+    if !diag.held_back.is_empty() {
+        out.push_str("\nUsers held back by rate limits and quotas\n");
+        for (uid, count) in &diag.held_back {
+            let name = ctx.user_name(*uid);
+            put!(out, "\t{name:<16}({uid:8}) count:{count}\n");
+        }
+    }
     out.push_str("\nPending RPC statistics\n\tNo pending RPCs\n");
 }
 

@@ -57,6 +57,9 @@ fn update_item(
             ));
         }
     };
+    if update.stdio.is_some() || update.work_dir.is_some() {
+        rights::require_job(draft.state, identity, Request::UpdatePaths, job)?;
+    }
     let (mut kept, mut rest) = (None, None);
     if pending && update.nodelist.is_some() {
         return Err(Refusal::new(

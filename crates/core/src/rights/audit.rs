@@ -2,7 +2,7 @@
 //! are cut and escaped, so that none makes a line of its own.
 
 use super::Request;
-use crate::command::{Identity, JobSelection, JobTarget, UserCommand};
+use crate::command::{AccountsAsk, Identity, JobSelection, JobTarget, UserCommand};
 use crate::ids::JobId;
 use crate::state::State;
 use std::fmt::Write as _;
@@ -103,7 +103,22 @@ pub fn target(command: &UserCommand) -> String {
         UserCommand::CreateReservation(ask) | UserCommand::UpdateReservation(ask) => {
             text(ask.name.as_deref().unwrap_or(""))
         }
-        UserCommand::EditAccounts(edit) => text(&list(edit.names.iter())),
+        UserCommand::EditAccounts(edit) => {
+            let names = list(edit.names.iter());
+            match &edit.ask {
+                AccountsAsk::AddUsers { admin_level, .. }
+                | AccountsAsk::ModifyUsers { admin_level, .. }
+                    if !admin_level.is_empty() =>
+                {
+                    format!("{names} level {}", text(admin_level))
+                }
+                AccountsAsk::AddCoordinators { accounts }
+                | AccountsAsk::DeleteCoordinators { accounts } => {
+                    format!("{names} of {}", list(accounts.iter()))
+                }
+                _ => names,
+            }
+        }
     }
 }
 

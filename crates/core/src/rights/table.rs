@@ -2,7 +2,7 @@
 //! row have no wildcard.
 
 use super::Least;
-use crate::command::{AccountsAsk, UserCommand};
+use crate::command::{AccountsAsk, TermsAsk, UserCommand};
 
 /// Which interface a request belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +129,8 @@ requests! {
     LowerNice = Part, Operator, "Nice= below the present one";
     /// Raises the time limit of a job.
     RaiseTimeLimit = Part, Operator, "TimeLimit= above the present one";
+    /// Changes where another user's job runs and what it reads and writes, which it does with that user's rights.
+    UpdatePaths = Part, OwnerAlone, "StdIn=, StdOut=, StdErr=, WorkDir=";
     /// Holds a job so that its owner cannot release it; releases such a job.
     HoldAsAdmin = Part, Operator, "scontrol hold and release, as administrator";
     /// Runs a job again that was submitted with --no-requeue.
@@ -207,9 +209,9 @@ requests! {
     Why = Query, Anyone, "muster why";
 
     /// Waits for a job's start; the answer has the key to its steps.
-    WaitStarted = Connection, OwnerAlone, "salloc, srun";
+    WaitStarted = Connection, OwnerAlone, "salloc, srun, scontrol wait_job";
     /// Waits for a job's end (PrivateData=jobs).
-    WaitEnded = Connection, Anyone, "sbatch --wait, scontrol wait_job";
+    WaitEnded = Connection, Anyone, "sbatch --wait, srun, salloc";
     /// Waits for nodes.
     WaitNodes = Connection, Anyone, "muster up";
     /// Ties an allocation to a connection.
@@ -270,14 +272,31 @@ impl From<&UserCommand> for Request {
 }
 
 impl From<&AccountsAsk> for Request {
-    /// The row of the edit as a whole; parts of it have rows of their own.
+    /// The row of the edit, or of the part of it that needs most.
     fn from(ask: &AccountsAsk) -> Request {
         match ask {
             AccountsAsk::AddAccounts { .. } => Request::AddAccounts,
             AccountsAsk::ModifyAccounts { .. } => Request::ModifyAccountTerms,
             AccountsAsk::DeleteAccounts => Request::DeleteAccounts,
+            AccountsAsk::AddUsers { admin_level, .. } if !admin_level.is_empty() => {
+                Request::SetAdminLevel
+            }
             AccountsAsk::AddUsers { .. } => Request::AddUsers,
-            AccountsAsk::ModifyUsers { .. } => Request::ModifyUserTerms,
+            AccountsAsk::ModifyUsers {
+                default_account,
+                admin_level,
+                terms,
+                wckeys,
+                ..
+            } => {
+                let defaults = !default_account.is_empty() || wckeys.default.is_some();
+                match (wckeys.keys.is_some(), defaults) {
+                    _ if !admin_level.is_empty() => Request::SetAdminLevel,
+                    (true, _) => Request::ModifyUserWckeys,
+                    (false, true) if *terms == TermsAsk::default() => Request::ModifyUserDefaults,
+                    (false, _) => Request::ModifyUserTerms,
+                }
+            }
             AccountsAsk::DeleteUsers { .. } => Request::DeleteUsers,
             AccountsAsk::AddQos(_) | AccountsAsk::ModifyQos(_) | AccountsAsk::DeleteQos => {
                 Request::EditQos

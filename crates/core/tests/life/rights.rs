@@ -41,8 +41,8 @@ fn allowed(least: Least) -> [bool; 7] {
         Least::NodeOwner | Least::NodeOwnerOrKey => "1000001",
         Least::NodeKey => "0000000",
     };
-    let mut bits = row.bytes().map(|b| b == b'1');
-    std::array::from_fn(|_| bits.next().unwrap())
+    let row = row.as_bytes();
+    std::array::from_fn(|n| row[n] == b'1')
 }
 
 fn edit(names: &[&str], ask: AccountsAsk) -> UserCommand {
@@ -153,7 +153,7 @@ fn update(job: JobId, update: JobUpdate) -> UserCommand {
 
 fn submit(spec: JobSpec) -> UserCommand {
     UserCommand::Submit {
-        blobs: vec![(spec.script.unwrap(), b"#!/bin/sh\n".to_vec().into())],
+        blobs: vec![(crate::world::SCRIPT, b"#!/bin/sh\n".to_vec().into())],
         spec: Box::new(spec),
         test_only: false,
     }
@@ -429,6 +429,20 @@ fn parts(waits: JobId, held: JobId, once: JobId) -> Vec<(Request, UserCommand)> 
             }),
         ),
         (
+            Request::UpdatePaths,
+            with(JobUpdate {
+                work_dir: Some("/tmp/elsewhere".into()),
+                ..JobUpdate::default()
+            }),
+        ),
+        (
+            Request::UpdatePaths,
+            with(JobUpdate {
+                stdio: Some(Default::default()),
+                ..JobUpdate::default()
+            }),
+        ),
+        (
             Request::HoldAsAdmin,
             UserCommand::Release {
                 target: target(held),
@@ -655,6 +669,21 @@ fn coordinators_stay_within_their_accounts() {
             "{command:?}"
         );
     }
+    // Whoever chooses a default chooses among what there is.
+    let key = AccountsAsk::ModifyUsers {
+        accounts: vec![],
+        default_account: String::new(),
+        admin_level: String::new(),
+        terms: TermsAsk::default(),
+        wckeys: WckeysAsk {
+            default: Some("foreign".into()),
+            keys: None,
+        },
+    };
+    assert_eq!(
+        w.refused(OWNER, edit(&["u1000"], key)),
+        RefusalCode::AccessDenied
+    );
     // Limits: up to those of the account, and no further.
     w.must(
         0,
@@ -689,6 +718,19 @@ fn coordinators_stay_within_their_accounts() {
     );
     let command = edit(&["u1000"], modify_user("", "", qos("high")));
     assert_eq!(w.refused(COORDINATOR, command), RefusalCode::AccessDenied);
+    // Nor does the way round take an office in another account away.
+    w.must(0, edit(&["u1000"], coordinators(&["chem"])));
+    let delete = || edit(&["u1000"], AccountsAsk::DeleteUsers { accounts: vec![] });
+    assert_eq!(w.refused(COORDINATOR, delete()), RefusalCode::AccessDenied);
+    let of_chem = AccountsAsk::DeleteCoordinators {
+        accounts: vec!["chem".into()],
+    };
+    w.must(0, edit(&["u1000"], of_chem));
+    let deleted = decide(&w.state, &Command::User(user(COORDINATOR), delete()), w.now);
+    assert!(matches!(
+        deleted.reply,
+        Some(Reply::Done { changed: 1, .. })
+    ));
     // With the account the office is gone.
     w.must(0, edit(&["u1000"], coordinators(&["optics"])));
     w.must(0, edit(&["optics"], AccountsAsk::DeleteAccounts));

@@ -125,23 +125,8 @@ impl World {
 
     /// Registers the node; what is sent to it.
     fn register(&mut self, generation: u64) -> tokio::sync::mpsc::UnboundedReceiver<ToLink> {
-        let (send, receive) = tokio::sync::mpsc::unbounded_channel();
-        let (answer, _) = oneshot::channel();
-        let hello = NodeHello {
-            name: "n1".to_owned(),
-            info: NodeInfo {
-                cpus: 4,
-                memory_mib: 1000,
-                ..NodeInfo::default()
-            },
-            present: Vec::new(),
-            key: Vec::new().into(),
-        };
-        self.turns(vec![ToWriter::NodeHello {
-            hello: Box::new(hello),
-            link: Link { generation, send },
-            answer,
-        }]);
+        let (hello, receive) = hello(generation);
+        self.turns(vec![hello]);
         receive
     }
 
@@ -171,6 +156,55 @@ impl Drop for World {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.dir);
     }
+}
+
+/// The registration of the node on a connection of its own; what is sent to it there.
+fn hello(generation: u64) -> (ToWriter, tokio::sync::mpsc::UnboundedReceiver<ToLink>) {
+    let (send, receive) = tokio::sync::mpsc::unbounded_channel();
+    let (answer, _) = oneshot::channel();
+    let hello = NodeHello {
+        name: "n1".to_owned(),
+        info: NodeInfo {
+            cpus: 4,
+            memory_mib: 1000,
+            ..NodeInfo::default()
+        },
+        present: Vec::new(),
+        key: Vec::new().into(),
+    };
+    let hello = ToWriter::NodeHello {
+        hello: Box::new(hello),
+        link: Link { generation, send },
+        answer,
+    };
+    (hello, receive)
+}
+
+/// Somebody who connects as a node beside it acknowledges nothing in its name: it would forget what it has yet to report.
+#[test]
+fn reports_of_another_connection_acknowledge_nothing() {
+    let mut world = World::new("acks");
+    let mut first = world.register(1);
+    let report = NumberedReport {
+        seq: u64::MAX,
+        job: JobId(1),
+        attempt: Attempt(1),
+        report: Report::Released,
+    };
+    let reports = ToWriter::Reports {
+        node: NodeIdx(0),
+        generation: 1,
+        reports: vec![report],
+    };
+    // Both wait for the same turn.
+    let (again, mut second) = hello(2);
+    world.turns(vec![reports, again]);
+    let acks = |link: &mut tokio::sync::mpsc::UnboundedReceiver<ToLink>| {
+        let sent = std::iter::from_fn(|| link.try_recv().ok());
+        sent.filter(|message| matches!(message, ToLink::Ack(_)))
+            .count()
+    };
+    assert_eq!((acks(&mut first), acks(&mut second)), (0, 0));
 }
 
 fn submission(name: &str, blob: usize) -> (ToWriter, oneshot::Receiver<Reply>) {

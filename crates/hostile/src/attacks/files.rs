@@ -26,14 +26,12 @@ const NAMES: [&str; 6] = [
     ".next",
 ];
 
-/// Directories below one that the calling thread may write into, and all that it can see.
-fn writable(dir: &Path, found: &mut Vec<PathBuf>) {
-    if access(dir, AccessFlags::W_OK | AccessFlags::X_OK).is_ok() {
-        found.push(dir.to_path_buf());
-    }
+/// A directory and all below it.
+fn directories(dir: &Path, found: &mut Vec<PathBuf>) {
+    found.push(dir.to_path_buf());
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            writable(&entry.path(), found);
+            directories(&entry.path(), found);
         }
     }
 }
@@ -78,9 +76,11 @@ pub(super) fn link_in_spool(target: &Target, _: &mut Random) -> Outcome {
     until(|| state(target, first) == Some(JobState::Running));
     for node in target.nodes() {
         let spool = target.spool(&node);
+        // A user may write where it may not list: its job knows the path of its script.
+        let mut dirs = Vec::new();
+        directories(&spool, &mut dirs);
         let links = as_user(ATTACKER, || {
-            let mut dirs = Vec::new();
-            writable(&spool, &mut dirs);
+            dirs.retain(|dir| access(dir, AccessFlags::W_OK | AccessFlags::X_OK).is_ok());
             dirs.iter()
                 .map(|dir| fill_with_links(dir, &secret))
                 .sum::<usize>()
@@ -143,6 +143,8 @@ pub(super) fn fifo_and_lost_shim(target: &Target, _: &mut Random) -> Outcome {
             until(|| state(target, job) == Some(JobState::Running));
         }
     }
+    let waiting = until(|| !target.processes_of(ATTACKER).is_empty());
+    outcome.require(waiting, "no process waits for the FIFO");
     if let Err(e) = victim_works(target, Some(super::FIRST_NODE), SHIM_MAX) {
         outcome.finding(format!("beside jobs that wait for a FIFO: {e}"));
     }
@@ -155,14 +157,15 @@ pub(super) fn fifo_and_lost_shim(target: &Target, _: &mut Random) -> Outcome {
         outcome.finding(format!("after the shim was lost: {e}"));
     }
     target.run(ROOT, &format!("scancel --user={}", ATTACKER.uid));
-    let gone = until(|| crate::target::processes_of(ATTACKER.uid).is_empty());
+    let gone = until(|| target.processes_of(ATTACKER).is_empty());
     if !gone {
         outcome.finding(format!(
             "processes that wait for a FIFO are still there {} s after their job was cancelled",
             PATIENCE.as_secs()
         ));
         // They would hold up what comes next.
-        crate::target::processes_of(ATTACKER.uid)
+        target
+            .processes_of(ATTACKER)
             .into_iter()
             .for_each(|pid| target.kill(pid));
     }

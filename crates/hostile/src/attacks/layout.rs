@@ -82,13 +82,6 @@ pub(super) fn extreme_step(target: &Target, _: &mut Random) -> Outcome {
             },
         ),
         (
-            "2^32-1 nodes",
-            StepSpec {
-                min_nodes: max,
-                ..base()
-            },
-        ),
-        (
             "nodes from 2^32-1 on",
             StepSpec {
                 relative: max,

@@ -7,7 +7,7 @@ use crate::peer::{self, Peer};
 use crate::random::Random;
 use crate::requests::{self, blobs};
 use crate::sys::{ATTACKER, ROOT, VICTIM, as_user};
-use crate::target::{Target, processes_of, until};
+use crate::target::{Target, until};
 use muster_core::ids::JobId;
 use muster_proto::client::{Query, RequestBody, Response};
 use muster_proto::step::AgentRequest;
@@ -60,7 +60,7 @@ pub(super) fn memory_of_others(target: &Target, random: &mut Random) -> Outcome 
     let theirs = or_end!(submitted(&target.ask(VICTIM, body)), target, outcome);
     let running = until(|| {
         let query = RequestBody::Query(Box::new(Query::Allocation(theirs)));
-        processes_of(VICTIM.uid).len() >= 3
+        target.processes_of(VICTIM).len() >= 3
             && matches!(
                 target.ask(ROOT, query),
                 peer::Answer::Accepted(Response::JobStarted(_))
@@ -92,7 +92,7 @@ pub(super) fn memory_of_others(target: &Target, random: &mut Random) -> Outcome 
     let answer = target.ask(ATTACKER, requests::submit_with(spec, carried));
     outcome.count("a job with steps", &answer);
     let sleepers = || {
-        let names = processes_of(ATTACKER.uid).into_iter();
+        let names = target.processes_of(ATTACKER).into_iter();
         names
             .filter(|pid| {
                 fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|n| n == "sleep\n")
@@ -103,7 +103,7 @@ pub(super) fn memory_of_others(target: &Target, random: &mut Random) -> Outcome 
         until(|| sleepers() >= 2 * usable.len()),
         "steps did not start",
     );
-    for pid in processes_of(ATTACKER.uid) {
+    for pid in target.processes_of(ATTACKER) {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         for (what, needle) in needles.iter().filter(|(_, needle)| has(pid, needle)) {
             outcome.finding(format!(

@@ -4,14 +4,14 @@ use super::{finished, or_end, running_job, small_job};
 use crate::outcome::Outcome;
 use crate::random::Random;
 use crate::sys::{ATTACKER, ROOT, VICTIM};
-use crate::target::{Target, processes_of, until};
+use crate::target::{Target, until};
 use muster_core::ids::JobId;
 use std::fs;
 
 /// Processes of the attacker that were started as `sleep` with this time.
-fn sleepers(time: &str) -> Vec<i32> {
+fn sleepers(target: &Target, time: &str) -> Vec<i32> {
     let line = format!("sleep\0{time}\0");
-    let mut pids = processes_of(ATTACKER.uid);
+    let mut pids = target.processes_of(ATTACKER);
     pids.retain(|pid| {
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         words.ends_with(line.as_bytes())
@@ -45,7 +45,7 @@ pub(super) fn daemon_outlives_job(target: &Target, random: &mut Random) -> Outco
     let job = or_end!(submit(target, &script, &mut outcome), target, outcome);
     target.ended(job);
     outcome.require(
-        until(|| sleepers(&time).is_empty()),
+        until(|| sleepers(target, &time).is_empty()),
         "a process that its job has left behind runs on while its user has another job there",
     );
     finished(target, outcome)
@@ -64,8 +64,8 @@ pub(super) fn environment_of_another_job(target: &Target, random: &mut Random) -
         "#!/bin/sh\nSLURM_JOB_ID={theirs} MUSTER_ATTEMPT=1 /usr/bin/setsid /bin/sh -c '/usr/bin/setsid /bin/sleep {time} & exit'\nexec sleep 600\n"
     );
     let own = or_end!(submit(target, &script, &mut outcome), target, outcome);
-    if until(|| !sleepers(&time).is_empty()) {
-        let pid = sleepers(&time)[0].to_string();
+    if until(|| !sleepers(target, &time).is_empty()) {
+        let pid = sleepers(target, &time)[0].to_string();
         let listed = target.run(
             ROOT,
             &format!("scontrol listpids {theirs} {}", super::FIRST_NODE),
@@ -82,7 +82,7 @@ pub(super) fn environment_of_another_job(target: &Target, random: &mut Random) -
     target.run(ATTACKER, &format!("scancel {own}"));
     target.ended(own);
     outcome.require(
-        until(|| sleepers(&time).is_empty()),
+        until(|| sleepers(target, &time).is_empty()),
         "a process whose environment names another user's job outlives its own",
     );
     // The other user's job is none the worse, and its end takes nobody along.

@@ -4,13 +4,13 @@ use super::{finished, small_job, submitted, victim_works};
 use crate::outcome::Outcome;
 use crate::random::Random;
 use crate::requests::{self, range};
-use crate::sys::ATTACKER;
-use crate::target::Target;
+use crate::sys::{ATTACKER, ROOT};
+use crate::target::{Target, until};
 use muster_core::spec::{ArraySpec, JobSpec};
 use std::time::Duration;
 
 /// More submissions than the queue of the cluster has records.
-const SUBMISSIONS: u32 = 6000;
+const SUBMISSIONS: u32 = 2500;
 
 /// Submissions until one is refused; another user's is not.
 pub(super) fn full_queue(target: &Target, _: &mut Random) -> Outcome {
@@ -33,5 +33,8 @@ pub(super) fn full_queue(target: &Target, _: &mut Random) -> Outcome {
     if let Err(e) = victim_works(target, None, Duration::from_secs(30)) {
         outcome.finding(format!("where one user has filled the queue: {e}"));
     }
-    finished(target, outcome)
+    let outcome = finished(target, outcome);
+    // Others need the records.
+    until(|| target.run(ROOT, "squeue -h -t all -o %i").out.is_empty());
+    outcome
 }

@@ -184,7 +184,7 @@ impl Drop for Streams {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::io::Write as _;
     use std::net::{TcpListener, TcpStream};
@@ -192,7 +192,7 @@ mod tests {
     use std::time::Instant;
 
     /// A connection whose close takes long, and its other end.
-    fn lingering() -> (TcpStream, TcpStream) {
+    pub(in crate::agent) fn lingering() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();
@@ -206,7 +206,7 @@ mod tests {
         (near, far)
     }
 
-    fn wait_until_closed(uid: u32) {
+    pub(in crate::agent) fn wait_until_closed(uid: u32) {
         let until = Instant::now() + Duration::from_secs(20);
         while waiting_of(uid) > 0 {
             assert!(Instant::now() < until, "uid {uid} waits");

@@ -154,7 +154,10 @@ fn pin(path: &Path, key: &[u8]) -> std::io::Result<()> {
     let mut file = std::fs::File::create(&next)?;
     file.write_all(key)?;
     file.sync_all()?;
-    std::fs::rename(&next, path)
+    std::fs::rename(&next, path)?;
+    // Else the name may be gone after a power failure, and the next controller that answers would be believed.
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    std::fs::File::open(dir)?.sync_all()
 }
 
 /// Orders that the controller has said, next on this connection.

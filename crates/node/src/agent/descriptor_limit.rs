@@ -34,3 +34,20 @@ pub(super) fn under_first_limit<T>(start: impl FnOnce() -> T) -> T {
     let _ = setrlimit(Resource::RLIMIT_NOFILE, raised, hard);
     started
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_started_has_the_limit_from_before() {
+        let limit = || getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        let (_, hard) = limit();
+        let soft = hard.min(4000);
+        setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
+        assert_eq!(raise(), hard);
+        assert_eq!(limit(), (hard, hard));
+        assert_eq!(under_first_limit(limit), (soft, hard));
+        assert_eq!(limit(), (hard, hard));
+    }
+}

@@ -22,6 +22,7 @@ use muster_core::hostlist;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::StepEnd;
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::rights::{self, Request};
 use muster_proto::node::{JobGrant, Report};
 use muster_proto::step::{
     AgentReply, AgentRequest, StepCreated, StepLaunch, StepNode, StepShare, StepSpec,
@@ -195,7 +196,8 @@ impl Agent {
             return Err(Refusal::new(RefusalCode::JobNotHere, detail));
         };
         let has_key = by_key.is_some_and(|key| is_owner_key(grant, key));
-        if uid != 0 && uid != grant.spec.owner.uid && !has_key {
+        let owner = grant.spec.owner.uid;
+        if !rights::may_on_node(Request::CreateStep, uid, owner, has_key) {
             return Err(RefusalCode::AccessDenied.into());
         }
         if job.is_over() {
@@ -237,7 +239,7 @@ impl Agent {
                 continue;
             };
             let owner = grant.spec.owner.uid;
-            if self.reports.are_too_many(self.unacknowledged_of(owner)) {
+            if self.must_wait_for_controller(owner) {
                 // It would be one more that the controller does not know of.
                 blocked.insert(run);
                 self.wait_on(&mut waiting);
@@ -295,7 +297,7 @@ impl Agent {
         if let Some(waiting) = self.steps.waiting.iter().find(|w| w.conn == conn) {
             let grant = self.jobs.get(waiting.run).and_then(|j| j.grant.as_ref());
             let owner = grant.map_or(0, |g| g.spec.owner.uid);
-            let text = match self.reports.are_too_many(self.unacknowledged_of(owner)) {
+            let text = match self.must_wait_for_controller(owner) {
                 true => "The controller has not acknowledged earlier steps",
                 false => "Requested nodes are busy",
             };

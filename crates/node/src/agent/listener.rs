@@ -12,12 +12,14 @@ use crate::{info, sys};
 use anyhow::Context as _;
 use minicbor::bytes::ByteVec;
 use muster_core::ids::{JobId, StepNo};
-use muster_core::job::StepEnd;
+use muster_core::job::{StepEnd, Usage};
 use muster_core::refusal::{Refusal, RefusalCode};
+use muster_core::rights::{self, Request};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
 use nix::sys::socket::sockopt::{PassCred, PeerCredentials};
 use nix::sys::socket::{getsockopt, setsockopt};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Write as _};
@@ -190,7 +192,7 @@ async fn serve(
         ..
     } = reader;
     if let Ended::Refused(code, text) = &ended {
-        let refusal = Refusal::new(*code, *text);
+        let refusal = Refusal::new(*code, text.clone());
         socket.write_some(&frame::encode(&AgentReply::Refused(refusal)));
     }
     closing::close(uid, descriptors);
@@ -212,7 +214,18 @@ enum Ended {
     /// It broke, or the client is not understood.
     Failed(io::Error),
     /// The client does what is not to be.
-    Refused(RefusalCode, &'static str),
+    Refused(RefusalCode, Cow<'static, str>),
+}
+
+impl Ended {
+    fn refused(code: RefusalCode, why: &'static str) -> Ended {
+        Ended::Refused(code, why.into())
+    }
+
+    /// What has come is no request.
+    fn not_understood(error: &io::Error) -> Ended {
+        Ended::Refused(RefusalCode::ProtocolError, error.to_string().into())
+    }
 }
 
 impl fmt::Display for Ended {
@@ -267,7 +280,7 @@ impl Reader {
             }
             // Anybody may connect: what no request wants must not pile up.
             if self.descriptors.len() > HandedOver::COUNT {
-                return Ended::Refused(
+                return Ended::refused(
                     RefusalCode::ProtocolError,
                     "descriptors came without requests for them",
                 );
@@ -300,14 +313,14 @@ impl Reader {
             match tokio::time::timeout(limit, received).await {
                 Ok(received) => return Ok(received?),
                 Err(_) if self.buffered > 0 => {
-                    return Err(Ended::Refused(
+                    return Err(Ended::refused(
                         RefusalCode::Busy,
                         "a request came incompletely",
                     ));
                 }
                 // Somebody has a request of this client: it waits, or its step runs.
                 Err(_) if self.reply.strong_count() > 1 => {}
-                Err(_) => return Err(Ended::Refused(RefusalCode::Busy, "no request came")),
+                Err(_) => return Err(Ended::refused(RefusalCode::Busy, "no request came")),
             }
         }
     }
@@ -316,18 +329,23 @@ impl Reader {
     fn take_requests(&mut self, charge: &mut Charge, requests: &mut u32) -> Result<(), Ended> {
         if !charge.set(self.buffered) {
             let why = "this user has too many requests waiting on the node";
-            return Err(Ended::Refused(RefusalCode::Busy, why));
+            return Err(Ended::refused(RefusalCode::Busy, why));
         }
         if self.client.is_limited() && self.buffered > REQUEST_BYTES_MAX {
-            return Err(Ended::Refused(RefusalCode::TooLong, "the request"));
+            return Err(Ended::refused(RefusalCode::TooLong, "the request"));
         }
-        while let Some(whole) = self.frames.take_whole()? {
+        while let Some(whole) = self
+            .frames
+            .take_whole()
+            .map_err(|e| Ended::not_understood(&e))?
+        {
             let bytes = whole.len();
-            let request: AgentRequest = frame::decode(whole.get(4..).unwrap_or_default())?;
+            let request: AgentRequest = frame::decode(whole.get(4..).unwrap_or_default())
+                .map_err(|e| Ended::not_understood(&e))?;
             *requests = requests.saturating_add(1);
             if self.client.is_limited() && *requests > REQUESTS_MAX {
                 let why = "too many requests came by one connection";
-                return Err(Ended::Refused(RefusalCode::Busy, why));
+                return Err(Ended::refused(RefusalCode::Busy, why));
             }
             self.buffered = self.buffered.saturating_sub(bytes);
             self.began = None;
@@ -336,7 +354,7 @@ impl Reader {
             let mut charge = self.client.charge();
             if !charge.set(bytes) {
                 let why = "this user has too many requests waiting on the node";
-                return Err(Ended::Refused(RefusalCode::Busy, why));
+                return Err(Ended::refused(RefusalCode::Busy, why));
             }
             let streams = match &request {
                 AgentRequest::Create(spec) if spec.hands_streams => {
@@ -464,8 +482,12 @@ impl Agent {
                     charge,
                 });
             }
-            AgentRequest::Inspect { job } => self.inspect(job, uid, |_| Wish::Processes, reply),
-            AgentRequest::Measure { job } => self.inspect(job, uid, Wish::Usage, reply),
+            AgentRequest::Inspect { job } => {
+                self.inspect(Request::Inspect, (job, uid), |_| Wish::Processes, reply);
+            }
+            AgentRequest::Measure { job } => {
+                self.inspect(Request::Measure, (job, uid), Wish::Usage, reply);
+            }
         }
     }
 
@@ -510,7 +532,13 @@ impl Agent {
         self.shim_order(&order);
     }
 
-    fn inspect(&mut self, job: JobId, uid: u32, wish: impl Fn(Run) -> Wish, reply: Reply) {
+    fn inspect(
+        &mut self,
+        request: Request,
+        (job, uid): (JobId, u32),
+        wish: impl Fn(Run) -> Wish,
+        reply: Reply,
+    ) {
         let latest = self
             .jobs
             .latest(job)
@@ -518,7 +546,7 @@ impl Agent {
         match latest {
             _ if self.shim.is_none() => refuse(&reply, RefusalCode::Busy),
             None => refuse(&reply, RefusalCode::InvalidJobId),
-            Some((_, owner)) if uid != 0 && uid != owner => {
+            Some((_, owner)) if !rights::may_on_node(request, uid, owner, false) => {
                 refuse(&reply, RefusalCode::AccessDenied);
             }
             Some((_, owner)) if self.inspections_of(owner) >= INSPECTIONS_MAX => {
@@ -543,25 +571,41 @@ impl Agent {
     }
 
     pub(super) fn inspected(&mut self, tag: u64, list: Vec<Process>) {
-        if self.sampled(tag, &list) {
-            return;
-        }
-        let Some((_, wish, reply)) = self.inspections.remove(&tag) else {
+        let Some(list) = self.sampled(tag, list) else {
             return;
         };
-        let _ = reply.send(match wish {
-            Wish::Processes => AgentReply::Processes(list),
-            Wish::Usage(run) => {
-                let mut now = measure::steps(&list, &self.options.name);
-                let seen = self.samples_of(run);
-                for (step, usage) in &mut now {
-                    if let Some((_, seen)) = seen.iter().find(|(s, _)| s == step) {
-                        usage.raise(seen);
-                    }
-                }
-                AgentReply::Measured(now)
+        match self.inspections.get(&tag) {
+            None => {}
+            Some((_, Wish::Processes, reply)) => {
+                let _ = reply.send(AgentReply::Processes(list));
+                self.inspections.remove(&tag);
             }
-        });
+            Some((_, Wish::Usage(_), _)) => {
+                let (events, name) = (self.events.clone(), self.options.name.clone());
+                let started = measure::on_a_thread(move || {
+                    let now = measure::steps(&list, &name);
+                    // The agent may have ended.
+                    let _ = events.send(Event::Measured(tag, now));
+                });
+                if !started && let Some((.., reply)) = self.inspections.remove(&tag) {
+                    refuse(&reply, RefusalCode::Busy);
+                }
+            }
+        }
+    }
+
+    /// What the steps of a job use was read.
+    pub(super) fn measured(&mut self, tag: u64, mut now: Vec<(StepNo, Usage)>) {
+        let Some((_, Wish::Usage(run), reply)) = self.inspections.remove(&tag) else {
+            return;
+        };
+        let seen = self.samples_of(run);
+        for (step, usage) in &mut now {
+            if let Some((_, seen)) = seen.iter().find(|(s, _)| s == step) {
+                usage.raise(seen);
+            }
+        }
+        let _ = reply.send(AgentReply::Measured(now));
     }
 
     pub(super) fn closed(&mut self, conn: u64) {
@@ -571,4 +615,49 @@ impl Agent {
 
 fn refuse(reply: &Reply, code: RefusalCode) {
     let _ = reply.send(AgentReply::Refused(Refusal::from(code)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+
+    /// What a user who says this, and then nothing, is answered.
+    async fn answer_to(said: &[u8]) -> Vec<AgentReply> {
+        let quotas = Quotas::new(0, 20_000);
+        let (near, mut far) = UnixStream::pair().unwrap();
+        far.write_all(said).unwrap();
+        let (events, _inbox) = mpsc::unbounded_channel();
+        let client = quotas.client(1000).unwrap();
+        serve(near, client, 1, events).await;
+        let mut bytes = Vec::new();
+        far.read_to_end(&mut bytes).unwrap();
+        let mut frames = Frames::default();
+        frames.push(&bytes);
+        std::iter::from_fn(|| frames.take().unwrap()).collect()
+    }
+
+    fn codes(replies: &[AgentReply]) -> Vec<RefusalCode> {
+        let code = |reply: &AgentReply| match reply {
+            AgentReply::Refused(refusal) => refusal.code,
+            other => panic!("{other:?}"),
+        };
+        replies.iter().map(code).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_ends_a_connection() {
+        let began = tokio::time::Instant::now();
+        assert_eq!(codes(&answer_to(b"").await), [RefusalCode::Busy]);
+        assert!(began.elapsed() >= IDLE_MAX && began.elapsed() < IDLE_MAX * 2);
+        assert_eq!(codes(&answer_to(&[0, 0, 1]).await), [RefusalCode::Busy]);
+        assert!(began.elapsed() < IDLE_MAX * 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_requests_end_a_connection() {
+        let one = frame::encode(&AgentRequest::Inspect { job: JobId(1) });
+        let said = one.repeat(REQUESTS_MAX as usize + 1);
+        assert_eq!(codes(&answer_to(&said).await), [RefusalCode::Busy]);
+    }
 }

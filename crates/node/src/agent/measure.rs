@@ -9,6 +9,9 @@ use muster_proto::node::MemoryCount;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 
+/// Stack of a thread that measures.
+const STACK_BYTES: usize = 256 << 10;
+
 /// What each step uses on this node; of memory, the most that each of its processes had.
 pub(super) fn steps(list: &[Process], node: &str) -> Vec<(StepNo, Usage)> {
     let tasks = by_task(list, |_, reading| reading.peak_rss_kib);
@@ -96,16 +99,15 @@ struct Reading {
 impl Reading {
     /// Nothing if the process is gone.
     fn of(pid: u32) -> Option<Reading> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let stat = text_of(pid, "stat")?;
         // The name, field 2, may hold anything but ends at the last parenthesis.
-        let fields: Vec<&str> = stat[stat.rfind(')')? + 2..]
-            .split_ascii_whitespace()
-            .collect();
+        let after_name = stat.get(stat.rfind(')')? + 1..)?;
+        let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
         let number = |field: usize| fields.get(field - 3).and_then(|f| f.parse::<u64>().ok());
         let us = |field: usize| number(field).unwrap_or(0) * 1_000_000 / sys::ticks_per_s();
         // Where another user's files may not be read, what they say counts as nothing.
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+        let status = text_of(pid, "status").unwrap_or_default();
+        let io = text_of(pid, "io").unwrap_or_default();
         Some(Reading {
             parent: u32::try_from(number(4)?).ok()?,
             // With the children that it has waited for.
@@ -122,9 +124,28 @@ impl Reading {
     }
 }
 
+/// A file of a process. The name of the process is in some, and that may be any bytes.
+fn text_of(pid: u32, file: &str) -> Option<String> {
+    let bytes = fs::read(format!("/proc/{pid}/{file}")).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Measures on a thread of its own: files of a process may be slow to read while it changes its memory, and there may be
+/// very many processes. Whether the thread was started.
+pub(super) fn on_a_thread(work: impl FnOnce() + Send + 'static) -> bool {
+    let thread = std::thread::Builder::new().name("measure".to_owned());
+    match thread.stack_size(STACK_BYTES).spawn(work) {
+        Ok(_) => true,
+        Err(e) => {
+            log::error!("no thread to measure with: {e}");
+            false
+        }
+    }
+}
+
 /// Memory of a process with its part of what it shares, KiB.
 fn proportional_kib(pid: u32) -> Option<u64> {
-    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let rollup = text_of(pid, "smaps_rollup")?;
     Some(value(&rollup, "Pss:"))
 }
 
@@ -171,5 +192,32 @@ mod tests {
         let kib = |count| tasks_now(&own, count)[&(StepNo(3), 5)].0.max_rss_kib;
         let resident = kib(MemoryCount::Resident);
         assert!(kib(MemoryCount::Private) < resident && kib(MemoryCount::Proportional) > 0);
+    }
+
+    /// A process that calls itself by bytes that are no text has its memory counted like others.
+    #[test]
+    fn a_name_hides_nothing() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt as _;
+        use std::os::unix::fs::symlink;
+        let dir = std::env::temp_dir().join(format!("muster-measure-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let program = dir.join(OsStr::from_bytes(b"\xff) \xfe"));
+        let _ = fs::remove_file(&program);
+        symlink("/bin/sleep", &program).unwrap();
+        let mut child = std::os::unix::process::CommandExt::arg0(
+            &mut std::process::Command::new(&program),
+            "sleep",
+        )
+        .arg("60")
+        .spawn()
+        .unwrap();
+        let reading = Reading::of(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+        let reading = reading.unwrap();
+        assert!(reading.peak_rss_kib > 0);
+        assert_eq!(reading.parent, std::process::id());
     }
 }

@@ -157,6 +157,13 @@ impl Charge {
         let used = inner.users.entry(self.uid).or_default();
         let of_user = used.bytes + more;
         if of_all > BYTES_MAX || of_user > USER_BYTES_MAX {
+            if !std::mem::replace(&mut used.logged, true) {
+                let mib = used.bytes >> 20;
+                log::warn!(
+                    "uid {} has {mib} MiB of requests on this node: more are refused",
+                    self.uid
+                );
+            }
             return false;
         }
         used.bytes = of_user;

@@ -35,6 +35,8 @@ pub(super) struct Samples {
     may_have: HashMap<(Run, StepNo), u64>,
     /// Steps that were killed for their memory.
     killed: HashSet<(Run, StepNo)>,
+    /// Samples that are being taken.
+    under_way: HashSet<Run>,
 }
 
 impl Agent {
@@ -115,18 +117,36 @@ impl Agent {
         self.set_alarm();
     }
 
-    /// The processes of a job, for a sample: whether they were asked for as one.
-    pub(super) fn sampled(&mut self, tag: u64, list: &[Process]) -> bool {
+    /// The processes of a job, for a sample; gives them back if they were not asked for as one.
+    pub(super) fn sampled(&mut self, tag: u64, list: Vec<Process>) -> Option<Vec<Process>> {
         let Some(run) = self.sampled_runs.remove(&tag) else {
-            return false;
+            return Some(list);
         };
+        let settings = self.settings.sampling?;
+        // Where the sample before takes so long, this one is left out.
+        if self.samples.under_way.insert(run) {
+            let events = self.events.clone();
+            let started = measure::on_a_thread(move || {
+                let now = measure::tasks_now(&list, settings.memory);
+                // The agent may have ended.
+                let _ = events.send(Event::Sampled(run, now));
+            });
+            if !started {
+                self.samples.under_way.remove(&run);
+            }
+        }
+        None
+    }
+
+    /// What the tasks of a job use was read.
+    pub(super) fn was_sampled(&mut self, run: Run, now: Tasks) {
+        self.samples.under_way.remove(&run);
         let Some(settings) = self.settings.sampling else {
-            return true;
+            return;
         };
         if self.jobs.get(run).is_none_or(|job| job.released) {
-            return true;
+            return;
         }
-        let now = measure::tasks_now(list, settings.memory);
         if settings.over_memory_kill {
             self.kill_the_greedy(run, &now);
         }
@@ -141,7 +161,6 @@ impl Agent {
             most.disk_write_bytes = most.disk_write_bytes.max(usage.disk_write_bytes);
             *most_vsize_kib = vsize_kib.max(*most_vsize_kib);
         }
-        true
     }
 
     /// Kills steps that have more memory than they may.

@@ -378,4 +378,19 @@ mod tests {
         check(&path);
         fs::remove_dir_all(&spool).unwrap();
     }
+
+    #[test]
+    fn a_lack_of_descriptors_is_temporary() {
+        for (number, temporary) in [
+            (Errno::EMFILE, true),
+            (Errno::ENFILE, true),
+            (Errno::ENOSPC, false),
+            (Errno::EROFS, false),
+        ] {
+            let cause = io::Error::from_raw_os_error(number as i32);
+            let path = PathBuf::from("/x");
+            let error = io::Error::new(cause.kind(), ScriptError { path, cause });
+            assert_eq!(is_temporary(&error), temporary, "{error}");
+        }
+    }
 }

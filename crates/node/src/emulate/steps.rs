@@ -314,7 +314,7 @@ fn hear(
             if attach.key != launch.step_key {
                 bail!("someone came with a wrong key");
             }
-            let (mut own, lost) = Tree::new(launch, &attach);
+            let (mut own, lost) = Tree::new(launch, &attach, None);
             let lost = lost.into_iter().map(FromStepd::Lost);
             for word in words(launch).into_iter().chain(lost) {
                 out.extend_from_slice(own.say(&word));

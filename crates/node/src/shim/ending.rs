@@ -7,9 +7,11 @@ use super::files::Message;
 use super::jobs::{Role, Shim};
 use super::membership::Belongs;
 use super::processes::{self, Containment};
+use super::removal::Removal;
 use super::steps::StepProc;
 use super::wire::{FromShim, Run};
 use crate::sys;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long step daemons may go on after their tasks were killed, to pass on the last output.
@@ -17,6 +19,9 @@ const AFTER_KILL: Duration = Duration::from_secs(10);
 
 /// How long a message may take to be written: a job that ends waits for it.
 const MESSAGE_WAIT: Duration = Duration::from_secs(2);
+
+/// How long the directories of a step may take to be removed: its job ends only then.
+const REMOVAL_WAIT: Duration = Duration::from_secs(30);
 
 impl Shim {
     pub(super) fn begin_end(&mut self, run: Run, killed: bool) {
@@ -112,6 +117,30 @@ impl Shim {
         }
     }
 
+    /// Has directories of a job's removed; it ends when they are, or it has taken too long.
+    pub(super) fn remove_dirs(&mut self, run: Run, dirs: &[PathBuf]) {
+        let Some(removal) = Removal::begin(dirs) else {
+            return;
+        };
+        self.roles.insert(removal.pid, Role::Remover(run));
+        if let Some(entry) = self.jobs.get_mut(&run) {
+            let by = Instant::now() + REMOVAL_WAIT;
+            entry.writers.insert(removal.pid, by);
+            entry.removals.push(removal);
+        }
+    }
+
+    /// A process that removed directories has ended.
+    pub(super) fn remover_ended(&mut self, run: Run, pid: i32) {
+        self.writer_ended(run, pid);
+        let entry = self.jobs.get_mut(&run);
+        if let Some(removals) = entry.map(|e| &mut e.removals)
+            && let Some(at) = removals.iter().position(|r| r.pid == pid)
+        {
+            removals.swap_remove(at).finish();
+        }
+    }
+
     /// Kills processes that have not written their message in time.
     fn end_late_writers(&mut self, now: Instant) {
         for entry in self.jobs.values() {
@@ -164,7 +193,8 @@ impl Shim {
         let tasks = self.tree.below(&daemons);
         self.signal_members(run, (&[], &tasks), libc::SIGKILL);
         if let Some(entry) = self.jobs.get_mut(&run) {
-            for pid in entry.writers.keys() {
+            let removers: Vec<i32> = entry.removals.iter().map(|r| r.pid).collect();
+            for pid in entry.writers.keys().filter(|p| !removers.contains(p)) {
                 sys::kill(*pid, libc::SIGKILL);
             }
             // A daemon that has no task yet must not start one.

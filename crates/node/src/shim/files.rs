@@ -85,6 +85,7 @@ impl Message {
             order: minicbor::to_vec(self).expect("writing to memory cannot fail"),
             errors: None,
             kept: Vec::new(),
+            outlives: false,
         }
         .start()
     }

@@ -4,6 +4,7 @@ use super::launch::{self, Script, Strings};
 use super::membership::Membership;
 use super::processes::{self, Containment, ProcessTree};
 use super::records::{Fault, Records};
+use super::removal::Removal;
 use super::steps::{Daemon, StepProc};
 use super::wire::{Around, FromShim, Known, Launch, Process, Run, StepOrder, ToShim, User};
 use crate::descriptors::WithOrder;
@@ -38,6 +39,8 @@ pub(super) enum Role {
     LastTeller(Run),
     /// A child that writes another message.
     Writer(Run),
+    /// A child that removes directories of a step.
+    Remover(Run),
     /// The programs that run before a job.
     Prolog(Run),
     /// Those that run after it.
@@ -67,8 +70,9 @@ pub(super) struct Entry {
     /// Its processes were adopted by init when an earlier shim was lost; they are found by looking at all.
     pub(super) recovered: bool,
     pub(super) files: Option<Files>,
-    /// Processes that write messages, and when they are killed.
+    /// Processes that write messages or remove directories, and when they are killed.
     pub(super) writers: BTreeMap<i32, Instant>,
+    pub(super) removals: Vec<Removal>,
     pub(super) around: Option<Box<Around>>,
     /// The prolog's process, while it runs.
     pub(super) prolog: Option<i32>,
@@ -211,7 +215,9 @@ impl Shim {
         self.launch();
         match message {
             ToShim::Attach { .. } | ToShim::Launch(_) | ToShim::StartStep(_) => {}
-            ToShim::KillWait(ms) => self.kill_wait = Duration::from_millis(ms),
+            ToShim::KillWait(ms) => {
+                self.kill_wait = Duration::from_millis(ms.min(u32::MAX.into()));
+            }
             ToShim::Unkillable {
                 timeout_ms,
                 program,
@@ -534,6 +540,7 @@ impl Shim {
                     self.signal_script(run, libc::SIGKILL);
                 }
                 Some(Role::Writer(run)) => self.writer_ended(run, r.pid),
+                Some(Role::Remover(run)) => self.remover_ended(run, r.pid),
                 Some(Role::Prolog(run)) => self.prolog_ended(run, r.status),
                 Some(Role::Epilog(run)) => self.epilog_ended(run, r.status),
                 Some(Role::Other) | None => {}

@@ -8,7 +8,7 @@ use super::jobs::{Entry, Role, Shim, Watched};
 use super::membership::Belongs;
 use super::processes::{self, Stat};
 use super::records::Old;
-use super::steps::{StepProc, remove_dirs};
+use super::steps::StepProc;
 use super::wire::{FromShim, Run};
 use crate::{now, sys};
 use muster_core::ids::StepNo;
@@ -72,7 +72,8 @@ impl Shim {
                 self.take_over_step(run, step, if alive { pid } else { 0 }, old);
             }
         } else {
-            old.step_dirs.values().for_each(|dirs| remove_dirs(dirs));
+            let dirs: Vec<_> = old.step_dirs.values().flatten().cloned().collect();
+            self.remove_dirs(run, &dirs);
         }
         if let Some((status, usage, end)) = old.ended.clone() {
             let outcome = FromShim::BatchEnded {
@@ -174,6 +175,7 @@ impl Shim {
             Role::Teller(_)
             | Role::LastTeller(_)
             | Role::Writer(_)
+            | Role::Remover(_)
             | Role::Prolog(_)
             | Role::Epilog(_)
             | Role::Spare(_)

@@ -572,11 +572,12 @@ impl Shim {
         let Some(proc) = self.jobs.get_mut(&run).and_then(|e| e.steps.get_mut(&step)) else {
             return;
         };
-        remove_dirs(&std::mem::take(&mut proc.dirs));
+        let dirs = std::mem::take(&mut proc.dirs);
         proc.ended = Some(end.clone());
         if let Some(daemon) = proc.daemon.take() {
             self.lines.remove(&daemon.control.as_raw_fd());
         }
+        self.remove_dirs(run, &dirs);
         if !known {
             let end = Box::new(end.decoded());
             self.emit(&FromShim::StepEnded { run, step, end });
@@ -742,20 +743,6 @@ fn become_stepd(
 /// Path of a step's result.
 pub(crate) fn result_path(spool: &Path, run: Run, step: StepNo) -> PathBuf {
     spool.join(format!("step-{}.{}.{}.end", run.0, run.1.0, step.0))
-}
-
-/// Removes directories of a step. What ends at this very moment may still write: under another name it cannot find them.
-pub(crate) fn remove_dirs(dirs: &[PathBuf]) {
-    for dir in dirs {
-        let mut aside = dir.clone().into_os_string();
-        aside.push(".gone");
-        let removed = fs::rename(dir, &aside).and_then(|()| fs::remove_dir_all(&aside));
-        if let Err(e) = removed
-            && e.kind() != io::ErrorKind::NotFound
-        {
-            eprintln!("{}: {e}", dir.display());
-        }
-    }
 }
 
 /// A listener for the step's other nodes, at a port of the kernel's choice.

@@ -141,7 +141,7 @@ impl NextStep {
     pub(super) fn setting(&self, last: &Setting) -> Setting {
         Setting {
             node: last.node.clone(),
-            kill_wait: Duration::from_millis(self.kill_wait_ms),
+            kill_wait: Duration::from_millis(self.kill_wait_ms.min(u32::MAX.into())),
             result: PathBuf::from(&self.result),
             dirs: Vec::new(),
             kept: self.kept.clone(),

@@ -8,6 +8,7 @@ mod leftovers;
 
 use super::task::Task;
 use super::{Setting, Stepd};
+use crate::shim::Removal;
 use crate::shim::wire::{PmixOrder, StepOrder, UcxOrder};
 use crate::sys;
 use minicbor::bytes::ByteVec;
@@ -69,6 +70,8 @@ const ABORT_HEARD: Duration = Duration::from_secs(2);
 const UNSENT_MAX: usize = 16 << 20;
 /// Bytes of a message of the host's. The longest is about environments of the node's tasks.
 const MESSAGE_MAX: usize = 32 << 20;
+/// How long what an earlier step has left, or somebody else has put there, may take to be removed.
+const LEFT_OVER_WAIT: Duration = Duration::from_secs(1);
 /// Reads of 64 KiB from the host before others have their turn.
 const READS_AT_ONCE: usize = 16;
 
@@ -600,7 +603,10 @@ fn make_dir(order: &StepOrder, path: &Path) -> io::Result<()> {
     let make = || fs::DirBuilder::new().mode(0o700).create(path);
     let made = match make() {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            fs::remove_dir_all(path).and_then(|()| make())
+            let removal = Removal::begin(&[path.to_owned()]);
+            let made = make();
+            removal.into_iter().for_each(|r| r.wait(LEFT_OVER_WAIT));
+            made
         }
         other => other,
     };

@@ -4,7 +4,7 @@
 use super::home::{Home, Running, Told};
 use super::{NextStep, Setting};
 use crate::agent::kept_of_node;
-use crate::descriptors::HandedOver;
+use crate::descriptors::{HandedOver, are_streams};
 use crate::record::random_key;
 use crate::shim::result_path;
 use crate::shim::wire::StepOrder;
@@ -254,7 +254,8 @@ impl Home {
         let stand = self.standing.as_mut()?;
         // Another daemon may have been faster.
         let (visitor, _) = stand.door.accept().ok()?;
-        let asked = stand.request(&visitor).filter(|(_, come)| come.len() == 3);
+        let asked = stand.request(&visitor);
+        let asked = asked.filter(|(_, come)| are_streams(come));
         let Some((come, (order, setting))) =
             asked.and_then(|(spec, come)| Some((come, self.take(spec)?)))
         else {

@@ -6,9 +6,15 @@
 use super::client::Client;
 use super::wire::Wire;
 use super::{OUTPUT_MAX, Stepd};
+use crate::shim::wire::User;
+use crate::sys;
 use muster_core::tree;
 use muster_proto::frame;
 use muster_proto::step::{Attach, FromStepd, StepLaunch, ToStepd};
+use nix::sys::socket::sockopt::SendTimeout;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket};
+use nix::sys::time::{TimeVal, TimeValLike};
+use nix::unistd::Uid;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -18,6 +24,8 @@ use std::time::{Duration, Instant};
 
 /// How long a node whose connection upwards is lost waits for srun.
 const ADOPTION_WAIT: Duration = Duration::from_secs(60);
+/// How long a node below may take to accept a connection.
+const CONNECT_WAIT_S: i64 = 5;
 /// After so many bytes of input srun is told how much was heard.
 const HEARD_EVERY: usize = 128 << 10;
 /// Frames of more bytes are no [`FromStepd::Over`].
@@ -51,8 +59,12 @@ struct Child {
 }
 
 impl Tree {
-    /// Connects to those below; gives the positions of those that cannot be reached, too.
-    pub(crate) fn new(launch: &StepLaunch, attach: &Attach) -> (Tree, Vec<u32>) {
+    /// Connects to those below, as `user` if this process is root; gives the positions of those that cannot be reached, too.
+    pub(crate) fn new(
+        launch: &StepLaunch,
+        attach: &Attach,
+        user: Option<&User>,
+    ) -> (Tree, Vec<u32>) {
         let position = launch.position as usize;
         let width = launch.tree_width();
         let (own, _) = tree::place(position, launch.names.len(), width);
@@ -68,7 +80,7 @@ impl Tree {
                 seen: Vec::new(),
             };
             let at = address(branch.start).unwrap_or_default();
-            match Child::connect(&at, branch.clone(), hand) {
+            match Child::connect(&at, branch.clone(), hand, user) {
                 Ok(child) => children.push(child),
                 Err(e) => {
                     eprintln!("the step daemon at {at} cannot be reached: {e}");
@@ -240,11 +252,22 @@ impl Tree {
 }
 
 impl Child {
-    fn connect(address: &str, branch: Range<usize>, hand: Attach) -> io::Result<Child> {
+    /// Connects to an address that srun has given. It may be of anything that listens: the user's rights count, and
+    /// the other side sees the user.
+    fn connect(
+        address: &str,
+        branch: Range<usize>,
+        hand: Attach,
+        user: Option<&User>,
+    ) -> io::Result<Child> {
         let path = address.strip_prefix("unix:").ok_or_else(|| {
             io::Error::other("step daemons on other machines cannot be reached by this version")
         })?;
-        let mut wire = Wire::new(UnixStream::connect(path)?)?;
+        let connected = match user.filter(|_| Uid::effective().is_root()) {
+            Some(user) => sys::acting_as(user, || connect_soon(path))?,
+            None => connect_soon(path),
+        };
+        let mut wire = Wire::new(connected?)?;
         wire.output = frame::encode(&ToStepd::Attach(Box::new(hand)));
         let mut child = Child {
             branch,
@@ -277,6 +300,15 @@ impl Child {
     }
 }
 
+/// Connects, if the other side takes that within a few seconds.
+fn connect_soon(path: &str) -> io::Result<UnixStream> {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    setsockopt(&socket, SendTimeout, &TimeVal::seconds(CONNECT_WAIT_S))?;
+    connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(UnixStream::from(socket))
+}
+
 fn is_over(frame: &[u8]) -> bool {
     frame.len() <= OVER_MAX && matches!(frame::decode(&frame[4..]), Ok(FromStepd::Over))
 }
@@ -294,7 +326,7 @@ impl Stepd<'_> {
             tree.by_srun = attach.srun;
             self.say_again(&attach.seen);
         } else {
-            let (tree, lost) = Tree::new(&self.order.launch, attach);
+            let (tree, lost) = Tree::new(&self.order.launch, attach, Some(&self.order.user));
             self.tree = Some(tree);
             self.start();
             for position in lost {
@@ -356,6 +388,11 @@ impl Stepd<'_> {
 mod tests {
     use super::*;
     use muster_proto::frame::Frames;
+    use nix::sys::socket::getsockopt;
+    use nix::sys::socket::sockopt::PeerCredentials;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
 
     #[test]
     fn what_is_said_is_kept_until_it_is_acknowledged() {
@@ -403,6 +440,7 @@ mod tests {
                 srun: true,
                 seen: Vec::new(),
             },
+            Some(&nobody()),
         );
         // One wide, so that the first of the two below is the head of both.
         assert_eq!(lost, [1]);
@@ -414,6 +452,51 @@ mod tests {
         assert_eq!(tree.take(0, message.clone(), &launch()), None);
         assert_eq!(tree.take(2, message.clone(), &launch()), None);
         assert_eq!(tree.take(1, message.clone(), &launch()), Some(message));
+    }
+
+    #[test]
+    fn the_users_rights_count_where_srun_says_who_is_below() {
+        if !Uid::effective().is_root() {
+            eprintln!("not root: this test looked at nothing");
+            return;
+        }
+        let dir = std::env::temp_dir().join(format!("muster-tree.{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
+        let listen = |name: &str, mode: u32| {
+            let path = dir.join(name);
+            let listener = UnixListener::bind(&path).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            listener.set_nonblocking(true).unwrap();
+            (format!("unix:{}", path.display()), listener)
+        };
+        let (of_root, roots) = listen("root", 0o600);
+        let (of_all, alls) = listen("all", 0o666);
+        let attach = |at: &str| Attach {
+            key: vec![1].into(),
+            below: vec![at.to_owned(); 2],
+            srun: true,
+            seen: Vec::new(),
+        };
+        let (_tree, lost) = Tree::new(&launch(), &attach(&of_root), Some(&nobody()));
+        assert_eq!(lost, [1]);
+        assert!(roots.accept().is_err(), "root's socket was connected to");
+        let (_tree, lost) = Tree::new(&launch(), &attach(&of_all), Some(&nobody()));
+        assert_eq!(lost, []);
+        let (connection, _) = alls.accept().unwrap();
+        let peer = getsockopt(&connection, PeerCredentials).unwrap();
+        assert_eq!((peer.uid(), peer.gid()), (65534, 65534));
+        assert!(Uid::effective().is_root());
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    fn nobody() -> User {
+        User {
+            uid: 65534,
+            gid: 65534,
+            groups: vec![65534],
+            name: "nobody".to_owned(),
+        }
     }
 
     fn launch() -> StepLaunch {

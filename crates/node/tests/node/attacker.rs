@@ -123,6 +123,7 @@ fn linger(socket: &str, door: &str) {
         let (near, far) = lingering();
         far_ends.push(far);
         let mut stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         send_with(&stream, bytes, &near);
         drop(near);
         if ends {
@@ -158,7 +159,7 @@ fn connections(socket: &str, count: usize) {
         open.push(stream);
     }
     // Those that come last are refused, or closed; if they are not, they are heard of when the agent loses patience.
-    let refused = open.iter().skip(count - LATE).filter(|stream| {
+    let refused = open.iter().skip(count - LATE).take_while(|stream| {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut byte = [0];
         (&**stream).read(&mut byte).is_ok()

@@ -13,7 +13,9 @@ use muster_proto::node::{
     Welcome,
 };
 use muster_trust::{Between, KeyPair, Session};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
+use std::os::fd::AsFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -109,6 +111,20 @@ impl Node {
         let own = std::env::current_exe().unwrap();
         let script = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
         self.start_agent_by(Command::new("sh").args(["-c", &script]).arg(own));
+    }
+
+    /// Starts one of which a thread panics when something is written to this pipe.
+    pub fn start_panicking_agent(&mut self, pipe: &Path) {
+        self.start_agent_by(Command::new("/proc/self/exe").env(crate::PANIC_BY, pipe));
+    }
+
+    /// Waits for the agent to end by itself; its exit status.
+    pub fn agent_status(&mut self) -> Option<i32> {
+        let pidfd = muster_node::pidfd(self.agent_pid()).unwrap();
+        let mut ended = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+        let timeout = PollTimeout::try_from(PATIENCE).unwrap();
+        assert_eq!(poll(&mut ended, timeout), Ok(1), "the agent goes on");
+        self.agent.take().unwrap().wait().unwrap().code()
     }
 
     fn start_agent_by(&mut self, command: &mut Command) {

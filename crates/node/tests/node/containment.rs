@@ -8,9 +8,11 @@ use super::steps::{Srun, spec};
 use muster_core::effect::TerminateReason;
 use muster_core::job::ExitStatus;
 use muster_core::spec::Owner;
+use muster_proto::step::ToStepd;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, read_link, read_to_string};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
@@ -27,6 +29,8 @@ pub const TESTS: &[Test] = &[
     ("daemons_die_with_their_own_job", daemons_of_two_jobs),
     ("daemons_of_a_killed_step_daemon_die", daemons_of_a_step),
     ("daemons_are_found_by_a_new_shim", daemons_after_a_lost_shim),
+    ("a_task_that_cannot_start_holds_nothing_up", slow_program),
+    ("the_shim_leaves_no_core_and_jobs_may", cores),
 ];
 
 const NOBODY: u32 = 65534;
@@ -329,4 +333,83 @@ fn daemons_after_a_lost_shim() {
     fs::write(dir.path("go"), "x\n").unwrap();
     node.released(1);
     wait_gone(pid);
+}
+
+/// Has whoever opens a file wait for this process, for as long as the kernel lets it.
+#[allow(unsafe_code)]
+fn lease(file: &fs::File) {
+    use nix::libc::{F_SETLEASE, F_WRLCK, SIG_IGN, SIGIO, fcntl, signal};
+    // SAFETY: both take numbers only.
+    unsafe {
+        signal(SIGIO, SIG_IGN);
+        assert_eq!(fcntl(file.as_raw_fd(), F_SETLEASE, F_WRLCK), 0);
+    }
+}
+
+fn slow_program() {
+    let dir = dir_of_nobody("slow-program");
+    let mut node = Node::start(&dir, "n1");
+    let program = dir.path("program");
+    fs::copy("/bin/true", &program).unwrap();
+    let go = dir.path("go");
+    open_fifo(&go);
+    node.run(&nobodys(1, &dir, "#!/bin/sh\nread x <go\n"));
+    let file = fs::File::open(&program).unwrap();
+    lease(&file);
+    let program = program.to_string_lossy().into_owned();
+    let mut srun = Srun::ask(&node, spec(1, &dir, &[&program])).connect();
+    let shim = node.shim_pid();
+    let is_stepd = |pid: &i32| status(*pid, "Name:") == "muster-stepd";
+    until("the task executes its program", || {
+        let stepds = children(shim).into_iter().filter(is_stepd);
+        let call = nix::libc::SYS_execve.to_string();
+        stepds.flat_map(children).any(|task| {
+            let now = read_to_string(format!("/proc/{task}/syscall")).unwrap_or_default();
+            now.split_whitespace().next() == Some(&call)
+        })
+    });
+    // Its daemon does not wait with it.
+    let started = Instant::now();
+    srun.send(&ToStepd::Signal(9));
+    let outcome = srun.finish();
+    assert_eq!(outcome.exits[&0], ExitStatus { code: 0, signal: 9 });
+    assert!(started.elapsed() < Duration::from_secs(15));
+    drop(file);
+    fs::write(&go, "x\n").unwrap();
+    node.released(1);
+}
+
+/// Lets this process leave cores, and what it starts.
+#[allow(unsafe_code)]
+fn allow_cores() {
+    use nix::libc::{RLIMIT_CORE, rlimit, setrlimit};
+    let limit = rlimit {
+        rlim_cur: 1 << 20,
+        rlim_max: nix::libc::RLIM_INFINITY,
+    };
+    // SAFETY: the pointer leads to a live local.
+    assert_eq!(unsafe { setrlimit(RLIMIT_CORE, &raw const limit) }, 0);
+}
+
+fn cores() {
+    allow_cores();
+    let dir = Dir::new("cores");
+    let mut node = Node::start(&dir, "n1");
+    let soft_limit = |pid: &str| {
+        let text = read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let line = text.lines().find(|l| l.starts_with("Max core file size"));
+        line.unwrap().split_whitespace().nth(4).unwrap().to_owned()
+    };
+    let own = soft_limit("self");
+    assert_ne!(own, "0");
+    node.run(&JobMaker::new(
+        1,
+        &dir.0,
+        "#!/bin/sh\ncat /proc/self/limits >limits\n",
+    ));
+    assert_eq!(node.batch_exit(1), ExitStatus::default());
+    let of_job = dir.text("limits");
+    let line = of_job.lines().find(|l| l.starts_with("Max core file size"));
+    assert_eq!(line.unwrap().split_whitespace().nth(4), Some(&*own));
+    assert_eq!(soft_limit(&node.shim_pid().to_string()), "0");
 }

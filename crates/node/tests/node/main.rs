@@ -78,7 +78,16 @@ fn main() -> ExitCode {
 /// A test: its name, and what it does.
 type Test = (&'static str, fn());
 
+/// Variable with the path of a pipe: when that is written to, a thread of the agent panics.
+const PANIC_BY: &str = "TEST_PANIC_BY";
+
 fn agent(args: &[String]) -> ExitCode {
+    if let Ok(pipe) = std::env::var(PANIC_BY) {
+        std::thread::spawn(move || {
+            std::fs::read(pipe).unwrap();
+            panic!("as the test wants it");
+        });
+    }
     let options = AgentOptions {
         name: args[0].clone(),
         cluster: cluster::CLUSTER.to_owned(),

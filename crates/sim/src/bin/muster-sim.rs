@@ -27,8 +27,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // A panic of the controller is a finding, reported like any other.
-    std::panic::set_hook(Box::new(|_| {}));
+    // A panic of the controller is a finding, reported like any other. Who looks closely sees its place.
+    if !args.options.trace {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
     let start = Instant::now();
     // A line that is written over is for people who watch.
     let watched = std::io::stdout().is_terminal() && !args.options.trace;

@@ -6,6 +6,7 @@ use super::{Happening, Outcome, World, trace};
 use crate::Violation;
 use crate::arbitrary::{self, Known};
 use crate::classes::FaultClass;
+use crate::world::turns::panic_text;
 use muster_core::command::{Command, Identity, Reply, UserCommand};
 use muster_core::decide::{Decision, decide};
 use muster_core::event::{Event, JobChange, NodeChange};
@@ -87,12 +88,10 @@ impl World {
         let state = controller.writer.state();
         let asked = Command::User(identity.clone(), command.clone());
         let decision = catch_unwind(AssertUnwindSafe(|| decide(state, &asked, now)));
-        let Ok(decision) = decision else {
-            return Err(Violation::new(
-                "invariant_nothing_panics",
-                format!("a decision on {}", brief(command)),
-            ));
-        };
+        let decision = decision.map_err(|cause| {
+            let (why, what) = (panic_text(&*cause), brief(command));
+            Violation::new("invariant_nothing_panics", format!("{why}, on {what}"))
+        })?;
         let broken = |(invariant, detail): (&'static str, String)| {
             Violation::new(
                 invariant,

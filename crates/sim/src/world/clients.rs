@@ -74,9 +74,9 @@ struct Request {
 
 /// A request that got no answer.
 pub(crate) struct Lost {
-    uid: u32,
-    command: UserCommand,
-    is_submission: bool,
+    pub(super) uid: u32,
+    pub(super) command: UserCommand,
+    pub(super) is_submission: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -632,29 +632,6 @@ impl World {
         self.later(delay, Happening::Request { id });
     }
 
-    /// The controller was gone before it answered: whoever asked for something asks once more.
-    pub(crate) fn retry(&mut self, lost: Lost) {
-        if self.healing_since.is_some() {
-            return;
-        }
-        let Lost {
-            uid,
-            mut command,
-            is_submission,
-        } = lost;
-        if !is_submission {
-            return self.ask(uid, command, None);
-        }
-        // It may have been accepted all the same: another job, under another name.
-        let UserCommand::Submit { spec, .. } = &mut command else {
-            return;
-        };
-        spec.name = self.clients.next_name();
-        let submission = Submission::of(spec, uid);
-        self.clients.remember(submission.clone());
-        self.ask(uid, command, Some(submission));
-    }
-
     pub(crate) fn request_arrives(&mut self, id: RequestId) -> Outcome {
         if self.controller.is_none() {
             self.clients.requests.remove(&id);
@@ -688,6 +665,7 @@ impl World {
 
     /// An answer reached its client: what it says holds from now on.
     pub(crate) fn answer_arrives(&mut self, id: RequestId, reply: &Reply) -> Outcome {
+        invariants::invariant_nothing_panics(reply)?;
         let request = self.clients.requests.remove(&id);
         if (request.as_ref()).is_some_and(|r| attackers::attacks(r.identity.uid)) {
             self.attack_is_answered(reply);

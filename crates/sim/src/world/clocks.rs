@@ -67,7 +67,7 @@ impl World {
             } else {
                 clock.read(reading);
             }
-            self.kept_clock = clock.to_keep().or(self.kept_clock);
+            self.kept_clock = clock.offset_to_keep().or(self.kept_clock);
         }
     }
 

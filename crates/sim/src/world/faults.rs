@@ -27,8 +27,8 @@ pub(crate) struct Faults {
     pub(crate) blocked: bool,
     /// Where the writer panics next.
     pub(crate) panic: Option<Thread>,
-    /// A thread has ended and nobody has noticed.
-    pub(crate) zombie: bool,
+    /// The writer takes no more turns in this life.
+    pub(crate) writer_ended: bool,
     /// Since when nothing has kept the controller from its work, milliseconds.
     pub(crate) able_since: u64,
 }
@@ -208,7 +208,7 @@ impl World {
         self.faults = Faults {
             busy: self.faults.busy,
             blocked: self.faults.blocked,
-            zombie: self.faults.zombie,
+            writer_ended: self.faults.writer_ended,
             operation_fails: self.faults.operation_fails,
             able_since: self.now,
             ..Faults::default()

@@ -1,9 +1,11 @@
 //! The controller's process: threads that end one by one. The process has to end with the first of them, so that its
 //! supervisor starts it again; what was acknowledged is there then, and clients whose requests were lost try again.
 
+use super::clients::{Lost, Submission};
 use super::{Happening, Outcome, World, trace};
 use crate::classes::FaultClass;
 use crate::{Plant, Violation};
+use muster_core::command::UserCommand;
 use muster_journal::Crash;
 
 /// Time in which a request that reached the controller is answered if nothing is wrong with it, milliseconds.
@@ -62,7 +64,6 @@ impl World {
     /// A thread has ended: the process ends soon after, without a word to anybody.
     pub(crate) fn thread_ends(&mut self) {
         if self.planted(Plant::Zombie) {
-            self.faults.zombie = true;
             return;
         }
         let life = self.life;
@@ -82,12 +83,35 @@ impl World {
     pub(crate) fn writer_panicked(&mut self, thread: Thread) {
         trace!(self, "the writer panics: {thread:?}");
         if self.planted(Plant::Zombie) {
-            self.faults.zombie = true;
+            self.faults.writer_ended = true;
             return;
         }
         // Its destructors run while the disk is still there.
         self.controller = None;
         self.die(Crash::Process);
+    }
+
+    /// The controller was gone before it answered: whoever asked for something asks once more.
+    pub(crate) fn retry(&mut self, lost: Lost) {
+        if self.healing_since.is_some() {
+            return;
+        }
+        let Lost {
+            uid,
+            mut command,
+            is_submission,
+        } = lost;
+        if !is_submission {
+            return self.ask(uid, command, None);
+        }
+        // It may have been accepted all the same: another job, under another name.
+        let UserCommand::Submit { spec, .. } = &mut command else {
+            return;
+        };
+        spec.name = self.clients.next_name();
+        let submission = Submission::of(spec, uid);
+        self.clients.remember(submission.clone());
+        self.ask(uid, command, Some(submission));
     }
 
     /// Whoever has asked gets an answer, or finds the controller gone and asks again.

@@ -131,7 +131,7 @@ impl World {
             return Ok(());
         }
         self.turn_at = None;
-        if self.faults.busy || self.faults.zombie {
+        if self.faults.busy || self.faults.writer_ended {
             return Ok(());
         }
         self.follow_clock();
@@ -308,6 +308,7 @@ impl World {
                     ));
                 }
                 trace!(self, "controller stops: its journal failed");
+                self.faults.writer_ended = true;
                 self.thread_ends();
             }
             After::Sleep => {
@@ -354,6 +355,7 @@ impl World {
         self.turn_at = None;
         self.storage = survived;
         self.faults.busy = false;
+        self.faults.writer_ended = false;
         self.faults.blocked = false;
         self.faults.panic = None;
         self.steady = None;
@@ -436,8 +438,10 @@ impl World {
             None => {
                 let position = controller.replica_at;
                 let mut bytes = Vec::new();
-                controller.replica.encode_snapshot(&mut bytes);
-                invariants::invariant_a_snapshot_is_the_state(&controller.replica, &bytes)?;
+                let replica = controller.replica();
+                replica.encode_snapshot(&mut bytes);
+                invariants::invariant_a_snapshot_is_the_state(&replica, &bytes)?;
+                drop(replica);
                 let (sender, answer) = std::sync::mpsc::channel();
                 self.snapshot = Some(Snapshot::Asked { answer, bytes });
                 self.mail(ToWriter::StartSnapshot {
@@ -474,7 +478,8 @@ impl World {
     }
 }
 
-fn panic_text(cause: &(dyn std::any::Any + Send)) -> String {
+/// What a panic says.
+pub(crate) fn panic_text(cause: &(dyn std::any::Any + Send)) -> String {
     cause
         .downcast_ref::<String>()
         .cloned()

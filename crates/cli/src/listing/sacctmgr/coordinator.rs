@@ -47,7 +47,7 @@ pub(super) fn edit(
         Verb::Delete => removed(&words, &before),
         Verb::Add | Verb::Modify => String::new(),
     };
-    if !(immediate || quiet) && !agreed()? {
+    if !(immediate || quiet || agreed()?) {
         print(" Changes Discarded\n");
         return Ok(());
     }

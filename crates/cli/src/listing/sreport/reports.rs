@@ -278,7 +278,7 @@ pub(super) fn make(
     match (kind, report) {
         ("cluster", "Utilization") if !facts.whole => {
             let refusal = RefusalCode::AccessDenied.text();
-            return Err(Failure::new(format!("sreport: error: {refusal}")));
+            Err(Failure::new(format!("sreport: error: {refusal}")))
         }
         ("cluster", "Utilization") => utilization(facts, wish, settings),
         ("cluster", "AccountUtilizationByUser") => by_account(facts, wish, settings),

@@ -62,7 +62,7 @@ pub(super) fn check(
                 asker.require(Request::ModifyUserDefaults)?;
             }
             let named = accounts.iter().chain([default_account]);
-            asker.require_terms(request, named.filter(|a| !a.is_empty()), terms)
+            asker.require_terms(Request::AddUsers, named.filter(|a| !a.is_empty()), terms)
         }
         AccountsAsk::ModifyUsers {
             accounts,
@@ -84,23 +84,26 @@ pub(super) fn check(
                 return if other {
                     Ok(())
                 } else {
-                    asker.require(request)
+                    asker.require(Request::ModifyUserTerms)
                 };
             }
             edit.names.iter().try_for_each(|name| {
                 let of_user = asker.accounts_of(name, accounts);
-                asker.require_terms(request, of_user.iter().copied(), terms)
+                asker.require_terms(Request::ModifyUserTerms, of_user.iter().copied(), terms)
             })
         }
         AccountsAsk::DeleteUsers { accounts } => edit.names.iter().try_for_each(|name| {
             let of_user = asker.accounts_of(name, accounts);
-            let gone = state.accounts.users.get(name).filter(|user| {
-                !["", "None"].contains(&user.admin_level.as_str())
-                    && of_user.len() == user.accounts.len()
-            });
-            if gone.is_some() {
-                // With the record the level would be gone.
-                asker.require(Request::SetAdminLevel)?;
+            let known = state.accounts.users.get(name);
+            // With the record go its level and what it coordinates.
+            if let Some(gone) = known.filter(|user| of_user.len() == user.accounts.len()) {
+                if !["", "None"].contains(&gone.admin_level.as_str()) {
+                    asker.require(Request::SetAdminLevel)?;
+                }
+                if !gone.coordinates.is_empty() {
+                    let coordinated = gone.coordinates.iter();
+                    asker.require_accounts(Request::DeleteCoordinators, coordinated)?;
+                }
             }
             asker.require_accounts(request, of_user.into_iter())
         }),

@@ -2,7 +2,7 @@
 //! [`crate::standing`].
 
 use super::Daemons;
-use crate::agent::{Agent, kept_of_node};
+use crate::agent::{Agent, closing, kept_of_node};
 use crate::descriptors::WithOrder;
 use crate::record::{Record, RecordNode};
 use crate::shim::wire::Run;
@@ -65,6 +65,8 @@ pub(super) struct Door {
 struct Waiting {
     socket: UnixListener,
     line: Epoll,
+    /// Whose job it is.
+    uid: u32,
 }
 
 impl Waiting {
@@ -77,7 +79,7 @@ impl Waiting {
         }
         socket.set_nonblocking(true)?;
         let line = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        let waiting = Waiting { socket, line };
+        let waiting = Waiting { socket, line, uid };
         waiting.line_up()?;
         Ok(waiting)
     }
@@ -89,6 +91,16 @@ impl Waiting {
             Err(Errno::EEXIST) => Ok(()),
             done => Ok(done?),
         }
+    }
+
+    /// Sends the first who is there to the agent's own socket; whether there was somebody.
+    fn turn_one_away(&self) -> bool {
+        let visitor = standing::turn_one_away(&self.socket);
+        let came = visitor.is_some();
+        visitor
+            .into_iter()
+            .for_each(|visitor| closing::close_connection(self.uid, visitor));
+        came
     }
 
     fn leave(&self) {
@@ -104,7 +116,7 @@ impl Waiting {
             ready.clear_ready();
             self.leave();
             tokio::time::sleep(wait).await;
-            wait = match standing::turn_one_away(&self.socket) {
+            wait = match self.turn_one_away() {
                 true => DOOR_WAIT,
                 false => (wait * 2).min(DOOR_WAIT_MAX),
             };
@@ -151,7 +163,7 @@ impl Drop for Door {
         let _ = std::fs::remove_file(&self.path);
         standing::close(&self.waiting.socket);
         self.turning_away.abort();
-        standing::turn_away(&self.waiting.socket);
+        while self.waiting.turn_one_away() {}
     }
 }
 
@@ -274,6 +286,11 @@ impl Agent {
             self.step_may_have(run, step, node.memory_mib);
         }
         self.enter_taken(key, run, record, stands);
+        let grant = self.jobs.get(run).and_then(|job| job.grant.as_ref());
+        if grant.is_some_and(|grant| self.must_wait_for_controller(grant.spec.owner.uid)) {
+            // Further requests come to the agent, which has them wait.
+            self.recall_orders(run);
+        }
     }
 
     /// A daemon has no standing order any more. What that held, but for a step that runs, is free.
@@ -304,5 +321,37 @@ pub(in crate::agent) fn remove_doors(spool: &Path) {
         if file.file_name().to_str().is_some_and(standing::is_job_door) {
             let _ = std::fs::remove_file(file.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::closing::tests::{lingering, wait_until_closed};
+    use crate::descriptors;
+    use muster_proto::step::FromStepd;
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::net::UnixStream;
+
+    /// What a client has sent with its request lingers, and is closed elsewhere.
+    #[test]
+    fn a_client_that_is_sent_on_delays_nobody() {
+        let uid = 4_000_000_004;
+        let path = std::env::temp_dir().join(format!("muster-waiting-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let socket = UnixListener::bind(&path).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let line = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
+        let waiting = Waiting { socket, line, uid };
+        let (near, _far) = lingering();
+        let mut client = UnixStream::connect(&path).unwrap();
+        descriptors::send(&client, b"a", &[near.as_raw_fd()]).unwrap();
+        drop(near);
+        assert!(waiting.turn_one_away());
+        assert!(!waiting.turn_one_away());
+        let said: FromStepd = frame::read(&mut client).unwrap();
+        assert_eq!(said, FromStepd::Elsewhere);
+        wait_until_closed(uid);
+        std::fs::remove_file(&path).unwrap();
     }
 }

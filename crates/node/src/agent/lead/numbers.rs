@@ -157,13 +157,13 @@ impl Agent {
         let _ = waiting.reply.send(AgentReply::Refused(refusal));
     }
 
-    /// Bytes of reports about steps of a user that the controller has not acknowledged.
-    pub(super) fn unacknowledged_of(&self, uid: u32) -> usize {
+    /// Whether further steps of a user wait until the controller has acknowledged some that were before.
+    pub(in crate::agent) fn must_wait_for_controller(&self, uid: u32) -> bool {
         let is_of = |run: Run| {
             let grant = self.jobs.get(run).and_then(|job| job.grant.as_ref());
             grant.is_some_and(|grant| grant.spec.owner.uid == uid)
         };
-        self.reports.step_bytes(is_of)
+        self.reports.are_too_many(self.reports.step_bytes(is_of))
     }
 }
 

@@ -103,6 +103,7 @@ pub(super) fn start(
         order: minicbor::to_vec(&host_order).expect("writing to memory cannot fail"),
         errors: Some(errors_writer.as_raw_fd()),
         kept,
+        outlives: false,
     }
     .start()?;
     let pipe = File::from(errors);

@@ -1,0 +1,34 @@
+//! How long clients may take.
+
+use std::time::Duration;
+
+/// Times after which a connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Until the first request.
+    pub first_request: Duration,
+    /// From the first byte of a request to its last. Clients write it at once.
+    pub request: Duration,
+    /// Between requests, if the client holds nothing and waits for nothing.
+    pub idle: Duration,
+    /// While an answer waits for the client to read it.
+    pub answer: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience {
+            first_request: Duration::from_secs(30),
+            request: Duration::from_secs(30),
+            idle: Duration::from_secs(30 * 60),
+            answer: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Patience {
+    /// How often a connection is looked at.
+    pub(crate) fn look(&self) -> Duration {
+        self.first_request.min(self.request).min(self.idle) / 4
+    }
+}

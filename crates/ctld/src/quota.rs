@@ -1,0 +1,389 @@
+//! What each user may have of the controller at the same time: connections, requests, bytes of requests that have not come
+//! whole, waits. Who asks for more waits, or is refused; others notice nothing. Root, SlurmUser and agents have no
+//! limits, and descriptors are kept in reserve for them.
+
+use crate::rate_limit::RateLimit;
+use crate::stats::Stats;
+use log::{info, warn};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Connections of one user, where the process may have descriptors enough.
+const CONNECTIONS_MAX: u64 = 2048;
+/// A user may have no more than this part of all connections.
+const CONNECTIONS_PART: u64 = 4;
+/// Descriptors kept for root, agents and the controller's own files: at least so many, and this part of all.
+const RESERVE_MIN: u64 = 128;
+const RESERVE_PART: u64 = 16;
+/// Most descriptors that are asked for.
+const DESCRIPTORS_MAX: u64 = 1 << 20;
+/// Commands of one user with the writer.
+const COMMANDS_MAX: usize = 64;
+/// Queries of one user that are being answered: each holds its answer until the client has read it.
+const QUERIES_MAX: usize = 16;
+/// Frames up to this size need no room.
+pub(crate) const SMALL_FRAME: usize = 16 << 10;
+/// Room for larger frames of one user, and of all users together, KiB. A user's is that of the largest request.
+const FRAMES_KIB: usize = muster_core::limits::REQUEST_BYTES_MAX / 1024 + 1;
+const ALL_FRAMES_KIB: usize = 4 * FRAMES_KIB;
+/// Waits for jobs and nodes of one connection, and of one user.
+const WAITS_PER_CONNECTION: usize = 64;
+const WAITS_MAX: usize = 4096;
+/// A user is named in the log at most once in this time.
+const NAMED_EVERY: Duration = Duration::from_secs(10);
+
+/// Why a connection or request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// The user has too many connections.
+    Connections(u64),
+    /// All users together have.
+    AllConnections(u64),
+    /// The user waits for too many things.
+    Waits(usize),
+}
+
+impl std::fmt::Display for Over {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Over::Connections(most) => write!(
+                f,
+                "you have {most} connections to the controller, \
+                 which are the most that one user may have; try again when some have ended"
+            ),
+            Over::AllConnections(most) => {
+                write!(
+                    f,
+                    "the controller serves {most} connections and takes no more for now"
+                )
+            }
+            Over::Waits(most) => write!(
+                f,
+                "you wait for {most} things, which are the most that may be waited for"
+            ),
+        }
+    }
+}
+
+/// All users who are connected.
+pub(crate) struct Users {
+    users: RefCell<HashMap<u32, Rc<User>>>,
+    /// Connections of users who have limits.
+    connections: Cell<u64>,
+    connections_max: u64,
+    per_user: u64,
+    frames: Arc<Semaphore>,
+    pub(crate) rates: RateLimit,
+    /// Counts how often each user was refused or made to wait.
+    stats: Arc<Stats>,
+    named: RefCell<HashMap<u32, Instant>>,
+}
+
+/// What one user has.
+pub(crate) struct User {
+    uid: u32,
+    connections: Cell<u64>,
+    waits: Cell<usize>,
+    commands: Arc<Semaphore>,
+    queries: Arc<Semaphore>,
+    frames: Arc<Semaphore>,
+}
+
+/// A connection's share of its user's quota; gives back what it has when it is dropped. Root, SlurmUser and agents have
+/// none of it.
+pub(crate) struct Share {
+    users: Rc<Users>,
+    user: Option<Rc<User>>,
+    waits: Cell<usize>,
+}
+
+/// Room for a frame, or leave to serve a request; given back when dropped.
+pub(crate) struct Leave(#[expect(dead_code)] Vec<OwnedSemaphorePermit>);
+
+/// Raises the limit of descriptors as far as it goes; how many there may be.
+pub(crate) fn raise_descriptors() -> u64 {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return 1024;
+    };
+    let wanted = hard.min(DESCRIPTORS_MAX);
+    if wanted <= soft {
+        return soft.min(DESCRIPTORS_MAX);
+    }
+    match setrlimit(Resource::RLIMIT_NOFILE, wanted, hard) {
+        Ok(()) => wanted,
+        Err(e) => {
+            warn!("the limit of descriptors stays at {soft}: {e}");
+            soft
+        }
+    }
+}
+
+impl Users {
+    /// For a process with so many descriptors.
+    pub(crate) fn new(descriptors: u64, rates: RateLimit, stats: Arc<Stats>) -> Rc<Users> {
+        let reserve = (descriptors / RESERVE_PART)
+            .max(RESERVE_MIN)
+            .min(descriptors / 2);
+        let connections_max = descriptors - reserve;
+        let per_user = (connections_max / CONNECTIONS_PART).clamp(1, CONNECTIONS_MAX);
+        info!(
+            "{descriptors} descriptors: {connections_max} connections of users, {per_user} of each, {reserve} kept for \
+             root, agents and files"
+        );
+        Rc::new(Users {
+            users: RefCell::default(),
+            connections: Cell::new(0),
+            connections_max,
+            per_user,
+            frames: Arc::new(Semaphore::new(ALL_FRAMES_KIB)),
+            rates,
+            stats,
+            named: RefCell::default(),
+        })
+    }
+
+    /// A connection without limits.
+    pub(crate) fn unlimited(self: &Rc<Users>) -> Share {
+        Share {
+            users: Rc::clone(self),
+            user: None,
+            waits: Cell::new(0),
+        }
+    }
+
+    /// A new connection of a user.
+    ///
+    /// # Errors
+    /// He has too many, or all have.
+    pub(crate) fn connect(self: &Rc<Users>, uid: u32) -> Result<Share, Over> {
+        if self.connections.get() >= self.connections_max {
+            return Err(Over::AllConnections(self.connections_max));
+        }
+        let mut users = self.users.borrow_mut();
+        let user = users.entry(uid).or_insert_with(|| Rc::new(User::new(uid)));
+        if user.connections.get() >= self.per_user {
+            return Err(Over::Connections(self.per_user));
+        }
+        user.connections.set(user.connections.get() + 1);
+        self.connections.set(self.connections.get() + 1);
+        Ok(Share {
+            users: Rc::clone(self),
+            user: Some(Rc::clone(user)),
+            waits: Cell::new(0),
+        })
+    }
+
+    /// Counts that a user was held back, and names him in the log, not too often.
+    pub(crate) fn held_back(&self, uid: u32, why: &dyn std::fmt::Display, often: Option<Duration>) {
+        let count = self.stats.held_back(uid);
+        let mut named = self.named.borrow_mut();
+        let due = named
+            .get(&uid)
+            .is_none_or(|at| at.elapsed() >= often.unwrap_or(NAMED_EVERY));
+        if due {
+            if named.len() >= self.rates.table_size() {
+                named.clear();
+            }
+            named.insert(uid, Instant::now());
+            warn!("uid {uid} is held back ({count} times so far): {why}");
+        }
+    }
+}
+
+impl User {
+    fn new(uid: u32) -> User {
+        let semaphore = |room| Arc::new(Semaphore::new(room));
+        User {
+            uid,
+            connections: Cell::new(0),
+            waits: Cell::new(0),
+            commands: semaphore(COMMANDS_MAX),
+            queries: semaphore(QUERIES_MAX),
+            frames: semaphore(FRAMES_KIB),
+        }
+    }
+}
+
+impl Share {
+    /// Waits for room for a frame of so many bytes.
+    pub(crate) async fn frame(&self, bytes: usize) -> Option<Leave> {
+        let user = self.user.as_ref().filter(|_| bytes > SMALL_FRAME)?;
+        let kib = u32::try_from(bytes.div_ceil(1024).min(FRAMES_KIB)).unwrap_or(u32::MAX);
+        // The user's own room first: while he waits for that, he takes nothing from others.
+        let own = Arc::clone(&user.frames).acquire_many_owned(kib).await;
+        let all = Arc::clone(&self.users.frames).acquire_many_owned(kib).await;
+        Some(Leave([own, all].into_iter().flatten().collect()))
+    }
+
+    /// Waits until another command of the user may go to the writer.
+    pub(crate) async fn command(&self) -> Option<Leave> {
+        let user = self.user.as_ref()?;
+        self.leave(&user.commands, "commands at the same time")
+            .await
+    }
+
+    /// Waits until another query of the user may be answered.
+    pub(crate) async fn query(&self) -> Option<Leave> {
+        let user = self.user.as_ref()?;
+        self.leave(&user.queries, "queries at the same time").await
+    }
+
+    async fn leave(&self, of: &Arc<Semaphore>, what: &str) -> Option<Leave> {
+        if let Ok(permit) = Arc::clone(of).try_acquire_owned() {
+            return Some(Leave(vec![permit]));
+        }
+        self.held_back(&what);
+        let permit = Arc::clone(of).acquire_owned().await;
+        permit.ok().map(|permit| Leave(vec![permit]))
+    }
+
+    fn held_back(&self, why: &dyn std::fmt::Display) {
+        if let Some(user) = &self.user {
+            self.users.held_back(user.uid, why, None);
+        }
+    }
+
+    /// Whether the rate limit lets a request pass at once.
+    pub(crate) fn has_token(&self) -> bool {
+        let Some(user) = &self.user else { return true };
+        let passes = self.users.rates.take(user.uid, Instant::now());
+        if !passes {
+            let often = Some(self.users.rates.log_every());
+            self.users.held_back(user.uid, &"RPC rate limit", often);
+        }
+        passes
+    }
+
+    /// How long to wait before the rate limit is asked again.
+    pub(crate) fn retry_after(&self) -> Duration {
+        self.users.rates.period()
+    }
+
+    /// The connection waits for something more.
+    ///
+    /// # Errors
+    /// It waits for too much.
+    pub(crate) fn wait(&self) -> Result<(), Over> {
+        let mine = self.waits.get() + 1;
+        if let Some(user) = &self.user {
+            if mine > WAITS_PER_CONNECTION {
+                return Err(Over::Waits(WAITS_PER_CONNECTION));
+            }
+            if user.waits.get() >= WAITS_MAX {
+                return Err(Over::Waits(WAITS_MAX));
+            }
+            user.waits.set(user.waits.get() + 1);
+        }
+        self.waits.set(mine);
+        Ok(())
+    }
+
+    /// Something that it waited for has come.
+    pub(crate) fn came(&self) {
+        let mine = self.waits.get();
+        if mine == 0 {
+            return;
+        }
+        self.waits.set(mine - 1);
+        if let Some(user) = &self.user {
+            user.waits.set(user.waits.get().saturating_sub(1));
+        }
+    }
+
+    /// Whether it waits for anything.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waits.get() > 0
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let Some(user) = &self.user else { return };
+        user.waits
+            .set(user.waits.get().saturating_sub(self.waits.get()));
+        user.connections.set(user.connections.get() - 1);
+        self.users.connections.set(self.users.connections.get() - 1);
+        if user.connections.get() == 0 {
+            self.users.users.borrow_mut().remove(&user.uid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn users(descriptors: u64) -> Rc<Users> {
+        Users::new(descriptors, RateLimit::default(), Arc::default())
+    }
+
+    #[test]
+    fn a_user_has_a_part_of_all_connections_and_root_its_reserve() {
+        let users = users(1024);
+        let mut all = Vec::new();
+        let over = loop {
+            match users.connect(1000) {
+                Ok(share) => all.push(share),
+                Err(over) => break over,
+            }
+        };
+        assert_eq!((over, all.len()), (Over::Connections(224), 224));
+        for uid in 1001..1004 {
+            all.extend((0..224).map(|_| users.connect(uid).ok().unwrap()));
+        }
+        assert_eq!(users.connect(1005).err(), Some(Over::AllConnections(896)));
+        drop(all);
+        assert!(users.users.borrow().is_empty() && users.connections.get() == 0);
+        assert!(users.connect(1000).is_ok());
+    }
+
+    #[test]
+    fn waits_are_bounded_and_given_back() {
+        let users = users(1024);
+        let share = users.connect(1000).ok().unwrap();
+        (0..WAITS_PER_CONNECTION).for_each(|_| share.wait().unwrap());
+        assert!(share.wait().is_err() && share.is_waiting());
+        share.came();
+        share.wait().unwrap();
+        drop(share);
+        let share = users.connect(1000).ok().unwrap();
+        assert!(!share.is_waiting() && share.wait().is_ok());
+        let root = users.unlimited();
+        (0..10 * WAITS_PER_CONNECTION).for_each(|_| root.wait().unwrap());
+    }
+
+    #[test]
+    fn large_frames_of_a_user_wait_for_each_other() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let users = users(1024);
+            let (first, second) = (
+                users.connect(1).ok().unwrap(),
+                users.connect(1).ok().unwrap(),
+            );
+            let other = users.connect(2).ok().unwrap();
+            let most = muster_core::limits::REQUEST_BYTES_MAX;
+            let held = first.frame(most).await;
+            assert!(held.is_some());
+            let mut waits = std::pin::pin!(second.frame(SMALL_FRAME + 1 + (1 << 20)));
+            let pending = std::future::poll_fn(|cx| {
+                std::task::Poll::Ready(waits.as_mut().poll(cx).is_pending())
+            });
+            assert!(pending.await);
+            assert!(
+                second.frame(SMALL_FRAME).await.is_none(),
+                "small ones need none"
+            );
+            assert!(other.frame(most).await.is_some(), "nor do others wait");
+            drop(held);
+            assert!(waits.await.is_some());
+        });
+    }
+}

@@ -1,0 +1,80 @@
+//! What fuzz targets reach of this crate: decoders of messages between the processes of a node, and the layout of steps.
+//! Not a part of its interface.
+
+use crate::layout::{self, Held};
+use crate::record::Record;
+use crate::shim::wire::{FromShim, ToShim};
+use crate::standing::Standing;
+use crate::stepd::{Control, Running, Told};
+use muster_core::cpuset::CpuSet;
+use muster_core::job::Allocation;
+use muster_proto::step::StepSpec;
+
+/// Number of kinds of messages that [`decode`] knows.
+pub const KINDS: usize = 7;
+
+/// Decodes bytes as a message of a kind; what could be decoded can be encoded and decoded again.
+///
+/// # Panics
+/// Something that can be decoded does not come back as it was.
+pub fn decode(kind: usize, bytes: &[u8]) {
+    macro_rules! round_trip {
+        ($type:ty) => {
+            if let Ok(value) = minicbor::decode::<$type>(bytes) {
+                let once = minicbor::to_vec(&value).expect("writing to memory cannot fail");
+                let again: $type = minicbor::decode(&once).expect("what was decoded can be again");
+                let twice = minicbor::to_vec(&again).expect("writing to memory cannot fail");
+                assert!(once == twice, "{value:?} is {again:?} after a round trip");
+            }
+        };
+    }
+    match kind % KINDS {
+        0 => round_trip!(ToShim),
+        1 => round_trip!(FromShim),
+        2 => round_trip!(Control),
+        3 => round_trip!(Told),
+        4 => round_trip!(Running),
+        5 => round_trip!(Record),
+        _ => round_trip!(Standing),
+    }
+}
+
+/// What steps have of a node.
+#[derive(Clone, Debug, Default)]
+pub struct InUse {
+    /// CPUs.
+    pub cpus: CpuSet,
+    /// Memory, MiB.
+    pub memory_mib: u64,
+}
+
+/// A step's share of a node.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// Position of the node in the allocation.
+    pub node: usize,
+    /// CPUs.
+    pub cpus: CpuSet,
+    /// Memory, MiB.
+    pub memory_mib: u64,
+    /// Global numbers of its tasks.
+    pub tasks: Vec<u32>,
+}
+
+/// Lays a step out in an allocation of which other steps have something; none if it cannot be.
+pub fn lay_out(alloc: &Allocation, spec: &StepSpec, in_use: &[InUse]) -> Option<Vec<Placed>> {
+    let held = |use_: &InUse| Held {
+        cpus: use_.cpus.clone(),
+        memory_mib: use_.memory_mib,
+        gres: Vec::new(),
+    };
+    let held: Vec<Held> = in_use.iter().map(held).collect();
+    let placed = layout::lay_out(alloc, spec, &held, layout::TASKS_PER_NODE_DEFAULT).ok()?;
+    let shown = placed.into_iter().map(|part| Placed {
+        node: part.node,
+        cpus: part.cpus,
+        memory_mib: part.memory_mib,
+        tasks: part.tasks,
+    });
+    Some(shown.collect())
+}

@@ -1,0 +1,104 @@
+//! What is fuzzed: every decoder of bytes that come from elsewhere, and what decides on what they say. The targets are
+//! functions of bytes that must not panic; an ordinary test runs them on the corpus.
+
+#[path = "targets/configuration.rs"]
+mod configuration;
+#[path = "targets/decisions.rs"]
+mod decisions;
+#[path = "targets/journal.rs"]
+mod journal;
+#[path = "targets/messages.rs"]
+mod messages;
+#[path = "targets/steps.rs"]
+mod steps;
+#[path = "targets/texts.rs"]
+mod texts;
+
+/// What an input is, for whoever changes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Anything.
+    Bytes,
+    /// One CBOR value after so many bytes.
+    Cbor {
+        /// How many.
+        #[allow(dead_code, reason = "the engine asks, the test does not")]
+        head: usize,
+    },
+}
+
+/// A target.
+pub(crate) struct Target {
+    /// Its name, and that of its directory in the corpus.
+    pub(crate) name: &'static str,
+    /// What its inputs are.
+    #[allow(dead_code, reason = "the engine asks, the test does not")]
+    pub(crate) form: Form,
+    /// Runs it on an input.
+    pub(crate) run: fn(&[u8]),
+    /// Inputs to begin with.
+    pub(crate) seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All of them.
+pub(crate) const TARGETS: &[Target] = &[
+    Target {
+        name: "messages",
+        form: Form::Cbor { head: 1 },
+        run: messages::of_protocol,
+        seeds: messages::seeds_of_protocol,
+    },
+    Target {
+        name: "shim_messages",
+        form: Form::Cbor { head: 1 },
+        run: messages::of_node,
+        seeds: messages::seeds_of_node,
+    },
+    Target {
+        name: "records",
+        form: Form::Cbor { head: 1 },
+        run: messages::of_journal,
+        seeds: messages::seeds_of_journal,
+    },
+    Target {
+        name: "decisions",
+        form: Form::Cbor { head: 0 },
+        run: decisions::run,
+        seeds: decisions::seeds,
+    },
+    Target {
+        name: "step_layout",
+        form: Form::Cbor { head: 3 },
+        run: steps::run,
+        seeds: steps::seeds,
+    },
+    Target {
+        name: "hostlists",
+        form: Form::Bytes,
+        run: texts::hostlists,
+        seeds: texts::seeds_of_hostlists,
+    },
+    Target {
+        name: "texts",
+        form: Form::Bytes,
+        run: texts::options,
+        seeds: texts::seeds_of_options,
+    },
+    Target {
+        name: "configuration",
+        form: Form::Bytes,
+        run: configuration::run,
+        seeds: configuration::seeds,
+    },
+    Target {
+        name: "journal",
+        form: Form::Bytes,
+        run: journal::run,
+        seeds: journal::seeds,
+    },
+];
+
+/// An input that begins with a byte, and goes on with a CBOR value.
+fn headed(head: &[u8], value: &muster_hostile::cbor::Value) -> Vec<u8> {
+    [head, &value.encode()].concat()
+}

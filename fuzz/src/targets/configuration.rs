@@ -1,0 +1,68 @@
+//! Files of a site: slurm.conf and what lies beside it, and what the controller makes of them.
+
+use muster_conf::files::{self, Flat};
+use muster_conf::{Facts, load_with, show_config, topology};
+use muster_core::command::{Command, KeptPartitions};
+use muster_core::decide::decide;
+use muster_core::state::State;
+use muster_core::time::Timestamp;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Nodes of a configuration that is carried out here: more only make it slow.
+const NODES_MAX: usize = 64;
+
+/// Runs the target.
+pub(super) fn run(data: &[u8]) {
+    let read = |_: &Path| Ok(data.to_vec());
+    let path = Path::new("slurm.conf");
+    let (config, findings) = load_with(path, &read);
+    findings
+        .iter()
+        .for_each(|finding| assert!(!finding.to_string().is_empty()));
+    let facts = Facts {
+        boot_time: "",
+        next_job_id: 1,
+        version: "",
+        uid_of: &|_| None,
+    };
+    let _ = show_config(&config, &facts);
+    let (gres, _) = files::load_gres_with(path, &read);
+    let _ = topology::load_with(path, &read);
+    for kind in [Flat::Cgroup, Flat::Mpi, Flat::Slurmdbd] {
+        let _ = files::load_flat_with(kind, path, &read);
+    }
+    if config.nodes.len() > NODES_MAX {
+        return;
+    }
+    let mut cluster = config.cluster(&gres, &|_| None);
+    cluster.topologies = topology::resolve(&config, &read).0;
+    let mut state = State::default();
+    let command = Command::Configure {
+        config: Arc::new(cluster),
+        keep: KeptPartitions::File,
+    };
+    for event in decide(&state, &command, Timestamp(1_000_000)).events {
+        state.apply(&event);
+    }
+    if let Err(broken) = state.check_invariants() {
+        panic!("{broken}");
+    }
+}
+
+/// Inputs to begin with.
+pub(super) fn seeds() -> Vec<Vec<u8>> {
+    let files = [
+        &include_bytes!("../../../crates/conf/tests/data/site.conf")[..],
+        include_bytes!("../../../crates/conf/tests/data/peer.conf"),
+        include_bytes!("../../../crates/conf/tests/data/gpu.conf"),
+        include_bytes!("../../../crates/conf/tests/data/htc.conf"),
+        include_bytes!("../../../crates/conf/tests/data/old.conf"),
+        include_bytes!("../../../crates/conf/tests/data/broken.conf"),
+        include_bytes!("../../../crates/conf/tests/data/beside/gres.conf"),
+        include_bytes!("../../../crates/conf/tests/data/beside/topology.conf"),
+        include_bytes!("../../../crates/conf/tests/data/beside/cgroup.conf"),
+        b"NodeName=n[1-4] CPUs=4 RealMemory=100 Gres=gpu:a:2\nPartitionName=p Nodes=ALL Default=YES\n",
+    ];
+    files.map(<[u8]>::to_vec).to_vec()
+}
