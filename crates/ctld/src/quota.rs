@@ -36,6 +36,8 @@ const WAITS_PER_CONNECTION: usize = 64;
 const WAITS_MAX: usize = 4096;
 /// A user is named in the log at most once in this time.
 const NAMED_EVERY: Duration = Duration::from_secs(10);
+/// The same for the rate limit, whatever `rl_log_freq` says.
+const NAMED_AT_MOST: Duration = Duration::from_secs(1);
 
 /// Why a connection or request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,7 +255,8 @@ impl Share {
         let Some(user) = &self.user else { return true };
         let passes = self.users.rates.take(user.uid, Instant::now());
         if !passes {
-            let often = Some(self.users.rates.log_every());
+            // Requests that wait are looked at often: never a line for each.
+            let often = Some(self.users.rates.log_every().max(NAMED_AT_MOST));
             self.users.held_back(user.uid, &"RPC rate limit", often);
         }
         passes
