@@ -213,7 +213,7 @@ fn who_may_not_see_a_job_cannot_wait_for_it() {
             false => waiting.wait_ended(&state, &who, JobId(1), false, out),
         }
         let bytes = answers.try_recv().unwrap();
-        frame::decode_in(&bytes[4..], &mut SpecTable::default()).unwrap()
+        frame::decode_answer(&bytes[4..], &mut SpecTable::default()).unwrap()
     };
     let code = |response: Response| match response {
         Response::Refused(refusal) => Some(refusal.code),
