@@ -8,7 +8,7 @@ use crate::outcome::Outcome;
 use crate::peer::{self, Answer, Peer, Reading, framed};
 use crate::random::Random;
 use crate::requests::{self, Ids, submit};
-use crate::target::Target;
+use crate::target::{Target, alive};
 use muster_core::ids::JobId;
 use muster_proto::client::{Query, RequestBody, Response};
 use muster_proto::step::{AgentReply, AgentRequest};
@@ -54,6 +54,11 @@ fn shown(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
     }
     text
+}
+
+/// Whether a daemon has ended; a connection that is closed may be one too many.
+fn is_gone(target: &Target, pid_file: &str) -> bool {
+    target.pid(pid_file).is_none_or(|pid| !alive(pid))
 }
 
 /// Changed messages: mostly one place, sometimes several, sometimes bytes.
@@ -106,11 +111,8 @@ pub(super) fn to_controller(target: &Target, random: &mut Random, budget: &Budge
             cancel_all(&mut outcome, &socket);
         }
     }
-    if peer::ask_controller(&socket, &ping) == Answer::Closed {
-        outcome.finding(format!(
-            "the controller does not answer after {}",
-            shown(&last)
-        ));
+    if is_gone(target, "run/ctld.pid") {
+        outcome.finding(format!("the controller is gone after {}", shown(&last)));
     }
     cancel_all(&mut outcome, &socket);
     outcome
@@ -148,8 +150,8 @@ pub(super) fn to_agent(target: &Target, random: &mut Random, budget: &Budget) ->
             outcome.finding(format!("the agent hangs after {}", shown(&last)));
         }
     }
-    if peer::ask_agent(&agent, &inspect) == Answer::Closed {
-        outcome.finding(format!("the agent does not answer after {}", shown(&last)));
+    if is_gone(target, "run/noded.n1.pid") {
+        outcome.finding(format!("the agent is gone after {}", shown(&last)));
     }
     cancel_all(&mut outcome, &target.controller());
     outcome
