@@ -81,7 +81,10 @@ pub(crate) fn bounded(value: &impl Debug, bytes: usize) -> String {
     impl fmt::Write for Bounded {
         fn write_str(&mut self, more: &str) -> fmt::Result {
             let room = self.1.saturating_sub(self.0.len());
-            let end = more.floor_char_boundary(room.min(more.len()));
+            let mut end = room.min(more.len());
+            while !more.is_char_boundary(end) {
+                end -= 1;
+            }
             self.0.push_str(&more[..end]);
             if end < more.len() {
                 Err(fmt::Error)

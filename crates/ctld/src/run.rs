@@ -208,11 +208,13 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         refuses_descriptors,
     });
     audit::start().context("no thread for the audit log")?;
-    let watched = Arc::clone(&follower);
+    // Not a strong reference: whoever stops the controller must be the last to have one.
+    let watched = Arc::downgrade(&follower);
     let ended = move || {
-        watched
-            .has_ended()
-            .then(|| "accounting has stopped".to_owned())
+        let ended = watched
+            .upgrade()
+            .is_some_and(|follower| follower.has_ended());
+        ended.then(|| "accounting has stopped".to_owned())
     };
     let watchdog = Watchdog {
         pulses: pulses.all(),
@@ -232,6 +234,7 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
     let served = serve(Rc::new(shared), listener, &socket, ready);
     // From here on the watchdog sees to it that this comes to an end.
     failure::stopping();
+    Notify::from_environment().send("STOPPING=1");
     let _ = to_writer.send(ToWriter::Stop { nodes: false });
     drop(to_writer);
     for thread in [writer, replica] {

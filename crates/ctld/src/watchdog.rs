@@ -190,10 +190,7 @@ impl Watchdog {
         loop {
             std::thread::sleep(EVERY);
             if failure::is_stopping() {
-                let since = *stop.get_or_insert_with(|| {
-                    self.notify.send("STOPPING=1");
-                    Instant::now()
-                });
+                let since = *stop.get_or_insert_with(Instant::now);
                 if since.elapsed() > STOP_MAX {
                     let stuck = self.pulses.iter().find_map(|p| p.stuck(Duration::ZERO));
                     let why = stuck.unwrap_or_else(|| "accounting is not written yet".to_owned());

@@ -125,7 +125,7 @@ impl Without {
     /// Its number is not given to another job.
     fn left_out(&mut self, id: JobId, state: &mut State) {
         self.jobs.insert(id);
-        state.next_job_id = state.next_job_id.max(u64::from(id.0) + 1);
+        state.next_job_id = state.next_job_id.max(id.0 + 1);
     }
 
     fn submitted(&mut self, event: &Event, state: &mut State) {

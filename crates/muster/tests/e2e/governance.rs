@@ -119,6 +119,8 @@ fn commands_that_panic_are_refused_and_kept_and_nothing_else_happens() {
     let pid = c.controller();
     let before = c.sbatch("-o /dev/null --wrap 'until [ -e go ]; do sleep 0.05; done'");
     for place in ["decide", "apply", "schedule"] {
+        // Agents connect again after a turn that failed; a job that cannot start yet would be accepted.
+        c.until_prints("sinfo -h -o %T", "mixed");
         let refused = c.run(&format!(
             "sbatch -J panic-in-{place} -o /dev/null --wrap true"
         ));
@@ -230,5 +232,10 @@ fn the_service_manager_is_told() {
          sys.exit(ctld.wait())\n",
     );
     c.ok("python3 manager.py");
+    assert!(
+        !log(&c).contains("accounting is still in use"),
+        "{}",
+        log(&c)
+    );
     assert_eq!(c.start_controller().code, 0);
 }
