@@ -156,7 +156,9 @@ mod tests {
 
     #[test]
     fn a_slow_look_up_delays_nobody_else_and_is_done_once() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         let local = tokio::task::LocalSet::new();
         local.block_on(&runtime, async {
             let directory = Rc::new(Directory::new(slow));
