@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
+/// Files of one target's corpus in the repository.
+const FILES_MAX: usize = 100;
 /// Bytes of one target's corpus in the repository.
 const CORPUS_MAX: u64 = 150 << 10;
 /// Findings of one target after which it is left alone.
@@ -222,7 +224,7 @@ fn read(text: &str, well: bool, outcome: &mut Outcome) {
         .insert(what.trim_end_matches(':').to_owned());
 }
 
-/// Adds to the kept corpus what takes new ways, and leaves out the longest of it where it is too much.
+/// Adds to the kept corpus what takes new ways, and leaves out some of it where it is too much.
 fn keep(program: &Path, name: &str) -> Result<()> {
     let [found, kept, seeds] = corpora(name)?;
     let merged = Path::new("fuzz/target/merged").join(name);
@@ -244,8 +246,10 @@ fn keep(program: &Path, name: &str) -> Result<()> {
     files.sort();
     fs::remove_dir_all(&kept)?;
     fs::create_dir_all(&kept)?;
+    // Short ones and long ones alike.
+    let step = files.len().div_ceil(FILES_MAX).max(1);
     let mut bytes = 0;
-    for (size, file) in files {
+    for (size, file) in files.into_iter().step_by(step) {
         bytes += size;
         if bytes > CORPUS_MAX {
             break;

@@ -485,13 +485,23 @@ pub fn samples(ids: &Ids) -> Vec<Sample> {
             test_only,
         },
         UserCommand::SubmitHet {
-            specs: vec![spec(), spec()],
+            specs: vec![
+                spec(),
+                // The first one has the script of all.
+                JobSpec {
+                    script: None,
+                    kind: JobKind::Allocation,
+                    ..spec()
+                },
+            ],
             blobs: blobs(script, &[]),
             test_only,
         },
     ];
     let mut all: Vec<Sample> = Vec::new();
     all.extend(submissions.into_iter().map(command(Rights::Anyone)));
+    // Before the job ends or waits again by what comes then.
+    all.push(sample(Rights::Owner, RequestBody::WaitStarted(ids.running)));
     all.extend(
         commands_of_owner(ids)
             .into_iter()

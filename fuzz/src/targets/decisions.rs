@@ -203,11 +203,11 @@ impl World {
             }
             6 | 7 => self.schedule(),
             8 => self.report(by, pick, false),
-            9 => self.report(by, pick, by % 5 == 0),
+            9 => self.report(by, pick, by.is_multiple_of(5)),
             10 => {
                 self.now = self.now.plus_s(pick % 100_000);
                 self.run(&Command::Tick {
-                    accounted: by % 2 == 0,
+                    accounted: by.is_multiple_of(2),
                 });
             }
             _ => self.node(by, pick),
@@ -309,15 +309,15 @@ fn node_command(what: u64, job: JobId, attempt: Attempt, pick: u64, now: Timesta
             job,
             attempt,
             exit,
-            oom: pick % 2 == 0,
+            oom: pick.is_multiple_of(2),
             end,
         },
         4 => NodeCommand::LaunchFailed {
             job,
             attempt,
             error: "no".to_owned(),
-            node_fault: pick % 2 == 0,
-            prolog: pick % 3 == 0,
+            node_fault: pick.is_multiple_of(2),
+            prolog: pick.is_multiple_of(3),
         },
         5 => NodeCommand::Vanished { job, attempt },
         6 => NodeCommand::StepStarted {
@@ -334,7 +334,7 @@ fn node_command(what: u64, job: JobId, attempt: Attempt, pick: u64, now: Timesta
                 start_time: now,
                 stdio: StdioSpec::default(),
                 submit_line: String::new(),
-                time_limit: (pick % 2 == 0).then_some(TimeLimit::Minutes(1)),
+                time_limit: (pick.is_multiple_of(2)).then_some(TimeLimit::Minutes(1)),
                 distribution: None,
                 maker: None,
             }),

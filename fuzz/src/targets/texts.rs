@@ -8,7 +8,7 @@ use muster_core::time::{TimeLimit, Timestamp};
 use muster_core::{features, hostlist, licenses};
 
 /// Names of one hostlist, for a target that is to be fast.
-const NAMES_MAX: usize = 5_000;
+const NAMES_MAX: usize = 300;
 
 /// Hostlists: what is expanded and compressed is the same again.
 pub(super) fn hostlists(data: &[u8]) {

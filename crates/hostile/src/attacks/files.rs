@@ -119,6 +119,7 @@ pub(super) fn fifo_and_lost_shim(target: &Target, _: &mut Random) -> Outcome {
     });
     outcome.require(made.is_ok(), "no FIFO can be made");
     let text = || Some(fifo.display().to_string());
+    let mut jobs = Vec::new();
     for stdio in [
         StdioSpec {
             stdout: text(),
@@ -140,11 +141,17 @@ pub(super) fn fifo_and_lost_shim(target: &Target, _: &mut Random) -> Outcome {
             ..small_job(target, ATTACKER)
         };
         if let Some(job) = must_submit(target, ATTACKER, spec, "#!/bin/sh\n", &mut outcome) {
-            until(|| state(target, job) == Some(JobState::Running));
+            jobs.push(job);
         }
     }
-    let waiting = until(|| !target.processes_of(ATTACKER).is_empty());
-    outcome.require(waiting, "no process waits for the FIFO");
+    // Either they wait, or a file that does not open ends them.
+    let settled = until(|| {
+        !target.processes_of(ATTACKER).is_empty()
+            || jobs
+                .iter()
+                .all(|job| state(target, *job).is_none_or(JobState::is_ended))
+    });
+    outcome.require(settled, "jobs whose files are a FIFO neither wait nor end");
     if let Err(e) = victim_works(target, Some(super::FIRST_NODE), SHIM_MAX) {
         outcome.finding(format!("beside jobs that wait for a FIFO: {e}"));
     }

@@ -7,9 +7,11 @@ use crate::requests::{self, blobs};
 use crate::sys::{ATTACKER, ROOT, VICTIM};
 use crate::target::Target;
 use muster_core::command::UserCommand;
+use muster_core::ids::BlobId;
 use muster_core::job::Job;
-use muster_core::spec::{JobSpec, Owner};
+use muster_core::spec::{JobKind, JobSpec, Owner};
 use muster_proto::client::RequestBody;
+use sha2::{Digest as _, Sha256};
 use std::fs;
 
 /// A job as a group that its user is not in: root's, and those that may read devices and passwords.
@@ -76,13 +78,14 @@ pub(super) fn foreign_blobs(target: &Target, random: &mut Random) -> Outcome {
         ..small_job(target, VICTIM)
     };
     let carried = blobs(&script, &[&secret]);
-    let answer = target.ask(VICTIM, requests::submit_with(spec, carried));
+    let answer = target.ask(VICTIM, requests::submit_with(spec, carried.clone()));
     let theirs = or_end!(submitted(&answer), target, outcome);
-    // Ids are no secrets: whoever knows a content has its id. Root's view has them in any case.
-    let Some(job) = target.jobs(ROOT, &[theirs]).into_iter().next() else {
-        outcome.finding("root is not shown a job");
-        return outcome;
+    // Ids are no secrets: they are hashes, and were in listings.
+    let id_of = |which| {
+        let content = carried.iter().find(|(id, _)| *id == which);
+        content.map(|(_, bytes)| BlobId(Sha256::digest(&**bytes).into()))
     };
+    let (script, context) = (id_of(requests::SCRIPT), id_of(requests::CONTEXT));
     let base = small_job(target, ATTACKER);
     let own = |which| {
         blobs("#!/bin/sh\n", &[])
@@ -92,23 +95,35 @@ pub(super) fn foreign_blobs(target: &Target, random: &mut Random) -> Outcome {
     let cases = [
         (
             "script",
-            job.spec.script,
+            script,
             base.context,
             own(requests::CONTEXT).collect(),
         ),
         (
             "environment",
             base.script,
-            job.spec.context,
+            context,
             own(requests::SCRIPT).collect(),
         ),
-        (
-            "script and environment",
-            job.spec.script,
-            job.spec.context,
-            Vec::new(),
-        ),
+        ("script and environment", script, context, Vec::new()),
     ];
+    let het = |spec: &JobSpec, blobs| {
+        let second = JobSpec {
+            script: None,
+            kind: JobKind::Allocation,
+            ..spec.clone()
+        };
+        RequestBody::Command(Box::new(UserCommand::SubmitHet {
+            specs: vec![spec.clone(), second],
+            blobs,
+            test_only: false,
+        }))
+    };
+    let answer = target.ask(ATTACKER, het(&base, blobs("#!/bin/sh\n", &[])));
+    outcome.count("an ordinary heterogeneous job", &answer);
+    if submitted(&answer).is_none() {
+        outcome.finding(format!("an ordinary heterogeneous job: {answer:?}"));
+    }
     for (what, script, context, blobs) in cases {
         let spec = JobSpec {
             script,
@@ -116,17 +131,12 @@ pub(super) fn foreign_blobs(target: &Target, random: &mut Random) -> Outcome {
             hold: true,
             ..base.clone()
         };
-        let het = UserCommand::SubmitHet {
-            specs: vec![spec.clone(), spec.clone()],
-            blobs: blobs.clone(),
-            test_only: false,
-        };
+        let body = het(&spec, blobs.clone());
         let what = format!("a job with another user's {what}");
         outcome.must_refuse(
             &what,
             &target.ask(ATTACKER, requests::submit_with(spec, blobs)),
         );
-        let body = RequestBody::Command(Box::new(het));
         outcome.must_refuse(&what, &target.ask(ATTACKER, body));
     }
     target.run(VICTIM, &format!("scancel {theirs}"));

@@ -61,8 +61,8 @@ fn others_are_served_while_many_processes_attack() {
         let round = Round {
             number,
             seed: 1,
-            time: Duration::from_secs(30),
-            requests: 300,
+            time: Duration::from_secs(20),
+            requests: 150,
         };
         report.load(&target, &round, &attacker);
     }
