@@ -204,6 +204,13 @@ pub struct ExecContext {
     pub soft_limits: Vec<(u32, u64)>,
 }
 
+impl ExecContext {
+    /// It as a submission carries it.
+    pub fn encoded(&self) -> Vec<u8> {
+        minicbor::to_vec(self).expect("writing to memory cannot fail")
+    }
+}
+
 /// Files of a batch script or of a step, as patterns of sbatch(1) "filename pattern".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 #[valid(max_bytes = NOTE_BYTES_MAX)]

@@ -11,7 +11,7 @@ use muster_core::explain::ExpectedStart;
 use muster_core::ids::JobId;
 use muster_core::job::{ArrayRole, Job, JobState, Reason};
 use muster_core::refusal::{Refusal, RefusalCode};
-use muster_core::spec::JobSpec;
+use muster_core::spec::{ExecContext, JobSpec};
 use muster_core::state::State;
 use muster_core::time::{TimeLimit, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,11 +76,12 @@ pub fn would_start(
     now: Timestamp,
 ) -> Result<(JobId, ExpectedStart), Refusal> {
     let mut play = Play::new(state.clone(), now, Bounds::default());
-    // What is in the script does not matter, but it must be there.
-    let named = [spec.script, spec.context].into_iter().flatten();
+    // What is in the script and the environment does not matter, but both must be there.
+    let script = spec.script.map(|id| (id, b"#!/bin/sh\n".to_vec().into()));
+    let context = spec.context.map(|id| (id, ExecContext::default().encoded().into()));
     let submit = UserCommand::Submit {
         spec: Box::new(spec.clone()),
-        blobs: named.map(|id| (id, b"#".to_vec().into())).collect(),
+        blobs: script.into_iter().chain(context).collect(),
         test_only: false,
     };
     play.turn = Turn::default();
