@@ -140,16 +140,16 @@ fn look_up(uid: u32, gid: u32) -> Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     static LOOKED_UP: AtomicU32 = AtomicU32::new(0);
-    static SLOW: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    static ANSWERS: AtomicBool = AtomicBool::new(false);
 
     /// User 1's directory does not answer until it is let to.
     fn slow(uid: u32, gid: u32) -> Identity {
         LOOKED_UP.fetch_add(1, Ordering::Relaxed);
-        if uid == 1 {
-            drop(SLOW.lock());
+        while uid == 1 && !ANSWERS.load(Ordering::Acquire) {
+            std::thread::yield_now();
         }
         nameless(uid, gid)
     }
@@ -162,7 +162,6 @@ mod tests {
         let local = tokio::task::LocalSet::new();
         local.block_on(&runtime, async {
             let directory = Rc::new(Directory::new(slow));
-            let held = SLOW.lock().unwrap();
             let waiters: Vec<_> = (0..100)
                 .map(|_| {
                     let directory = Rc::clone(&directory);
@@ -173,7 +172,7 @@ mod tests {
                 assert_eq!(directory.identity(uid, uid).await.uid, uid);
             }
             assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
-            drop(held);
+            ANSWERS.store(true, Ordering::Release);
             for waiter in waiters {
                 assert_eq!(waiter.await.unwrap().uid, 1);
             }

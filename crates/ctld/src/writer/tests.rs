@@ -448,7 +448,7 @@ fn a_controller_starts_without_a_job_that_cannot_be_replayed() {
         .unwrap();
     let left: Vec<JobId> = recovered.state.jobs.keys().copied().collect();
     assert_eq!(left, [first, third]);
-    assert!(recovered.state.next_job_id > u64::from(third.0));
+    assert!(recovered.state.next_job_id > third.0);
     let rows: Vec<_> = recovered
         .withdrawn
         .into_iter()
