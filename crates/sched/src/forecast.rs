@@ -78,7 +78,9 @@ pub fn would_start(
     let mut play = Play::new(state.clone(), now, Bounds::default());
     // What is in the script and the environment does not matter, but both must be there.
     let script = spec.script.map(|id| (id, b"#!/bin/sh\n".to_vec().into()));
-    let context = spec.context.map(|id| (id, ExecContext::default().encoded().into()));
+    let context = spec
+        .context
+        .map(|id| (id, ExecContext::default().encoded().into()));
     let submit = UserCommand::Submit {
         spec: Box::new(spec.clone()),
         blobs: script.into_iter().chain(context).collect(),
