@@ -267,7 +267,8 @@ impl Programs {
         }
     }
 
-    /// The arguments of `MailProg`. An address that is none (jobs of older releases were not checked) is replaced by the
+    /// The arguments of `MailProg`, as Slurm gives them: `-s`, the subject, the address, which the grammar of addresses keeps
+    /// from being an option. An address that is none (jobs of older releases were not checked) is replaced by the
     /// job's owner.
     fn mail_args(&self, job: &Job, subject: String) -> Vec<String> {
         let named = job.spec.mail.as_ref().map(|(_, user)| user.as_str());
@@ -279,10 +280,7 @@ impl Programs {
             None => user.to_owned(),
         };
         let users: Vec<String> = users.split(',').map(whole).collect();
-        let mut args = vec!["-s".to_owned(), subject];
-        args.extend(takes_dashes(&self.settings.mail_program).then(|| "--".to_owned()));
-        args.push(users.join(","));
-        args
+        vec!["-s".to_owned(), subject, users.join(",")]
     }
 
     fn completed(&self, state: &State, job: &Job) {
@@ -348,13 +346,6 @@ impl Programs {
         }
         env
     }
-}
-
-/// Whether a mail program takes `--` for the end of its options. What a site has in its place gets the arguments that
-/// Slurm gives: `-s`, the subject, the address.
-fn takes_dashes(program: &str) -> bool {
-    let name = program.rsplit('/').next().unwrap_or(program);
-    ["mail", "mailx", "Mail", "bsd-mailx"].contains(&name)
 }
 
 fn variable(name: &str, value: impl ToString) -> (String, String) {

@@ -51,17 +51,12 @@ pub(super) fn option_in_mail_user(target: &Target, random: &mut Random) -> Outco
         "mail for another user's job does not come",
     );
     for call in log().split("---\n").filter(|call| call.contains("EVIL")) {
-        let mut words = call
-            .lines()
-            .skip(1)
-            .skip_while(|word| *word != "--")
-            .skip(1);
         let plain = call
             .lines()
             .skip(3)
             .all(|word| !word.starts_with(['-', '|', '/']));
         let header = call.lines().any(|word| word == "Bcc: EVIL");
-        if header || (!plain && !words.any(|word| word.contains("EVIL"))) {
+        if header || !plain {
             outcome.finding(format!("the mail program was called with {call:?}"));
         }
     }

@@ -72,7 +72,7 @@ fn pidinfo_and_setdebug() {
     c.ok("scontrol setdebug debug2");
     c.ok("scontrol update SlurmctldDebug=info");
     let log = std::fs::read_to_string(c.path("log/ctld.log")).unwrap();
-    assert!(log.contains("has the log show debug2 and above"), "{log}");
+    assert!(log.contains("SetDebug \"debug2\": done"), "{log}");
     let wrong = c.run("scontrol setdebug loud");
     assert!(
         wrong.code == 1 && wrong.err.contains("loud is no level"),

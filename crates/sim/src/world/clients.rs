@@ -292,14 +292,17 @@ impl Clients {
 
     /// The controller died: what it had not answered never will be.
     pub(crate) fn lose_requests(&mut self) -> Vec<Lost> {
-        let is_lost = |_: &RequestId, request: &mut Request| request.stage == Stage::AtWriter;
-        let lost = self.requests.extract_if(.., is_lost);
-        lost.map(|(_, request)| Lost {
-            uid: request.identity.uid,
-            command: request.command,
-            is_submission: request.submission.is_some(),
-        })
-        .collect()
+        let requests = std::mem::take(&mut self.requests).into_iter();
+        let (lost, kept) = requests.partition(|(_, request)| request.stage == Stage::AtWriter);
+        self.requests = kept;
+        let lost: BTreeMap<RequestId, Request> = lost;
+        lost.into_values()
+            .map(|request| Lost {
+                uid: request.identity.uid,
+                command: request.command,
+                is_submission: request.submission.is_some(),
+            })
+            .collect()
     }
 
     /// The request that the controller has had for longest, and since when.
