@@ -39,6 +39,10 @@ impl Options {
         };
         let mut words = args.iter();
         while let Some(word) = words.next() {
+            if word == "--release" {
+                options.release = true;
+                continue;
+            }
             let value = words
                 .next()
                 .with_context(|| format!("{word}: a value must follow"))?;
