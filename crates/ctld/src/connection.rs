@@ -65,7 +65,7 @@ pub(crate) async fn serve(
     let refuses_descriptors = shared.refuses_descriptors();
     let identity = shared.directory.identity(uid, gid).await;
     let (read, write) = stream.into_split();
-    let mut reader = FrameReader::new(read, refuses_descriptors);
+    let mut reader = FrameReader::new(read, uid, refuses_descriptors);
     let (later, mut due) = mpsc::unbounded_channel::<Vec<u8>>();
     let mut connection = Connection {
         shared,
@@ -194,7 +194,7 @@ impl Connection {
     /// What the client sent and nobody read may take long to close.
     fn close_elsewhere(&self) {
         if let Ok(socket) = self.write.as_ref().as_fd().try_clone_to_owned() {
-            passed::close(socket);
+            passed::close(self.identity.uid, socket);
         }
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct Frame {
 /// Reads whole frames; safe to cancel between bytes.
 pub(crate) struct FrameReader {
     stream: OwnedReadHalf,
+    /// Whose it is.
+    uid: u32,
     buffer: Vec<u8>,
     start: usize,
     /// Room for the frame that is coming.
@@ -33,10 +35,11 @@ pub(crate) struct FrameReader {
 }
 
 impl FrameReader {
-    /// Reads from this half of a socket.
-    pub(crate) fn new(stream: OwnedReadHalf, refuses_descriptors: bool) -> FrameReader {
+    /// Reads from this half of a user's socket.
+    pub(crate) fn new(stream: OwnedReadHalf, uid: u32, refuses_descriptors: bool) -> FrameReader {
         FrameReader {
             stream,
+            uid,
             buffer: Vec::new(),
             start: 0,
             room: None,
@@ -86,6 +89,7 @@ impl FrameReader {
         loop {
             let FrameReader {
                 stream,
+                uid,
                 buffer,
                 refuses_descriptors,
                 ..
@@ -95,7 +99,7 @@ impl FrameReader {
                 buffer.reserve(READ);
                 stream.try_read_buf(buffer)
             } else {
-                socket.try_io(Interest::READABLE, || passed::receive(socket, buffer))
+                socket.try_io(Interest::READABLE, || passed::receive(*uid, socket, buffer))
             };
             match read {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.stream.readable().await?,

@@ -1,44 +1,66 @@
 //! Descriptors that clients send with their bytes. The controller expects none. Closing one may take as long as its sender
 //! wants (a TCP socket with `SO_LINGER`, a file of a file system in user space), so it is never done on a thread that
 //! others wait for. Where the kernel can refuse descriptors, none arrive; elsewhere they are received, and closed by
-//! threads of their own.
+//! a thread of the user who sent them, which is there while there is something to close. A user for whom many wait has
+//! nothing received any more, and gets no further connection.
 
+use crate::sys;
 use log::warn;
 use nix::cmsg_space;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixAddr, recvmsg};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, Shutdown, UnixAddr, recv, recvmsg, setsockopt, shutdown, sockopt,
+};
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::{self, IoSliceMut};
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Descriptors in one message, as the kernel has it (`SCM_MAX_FD`).
 const MESSAGE_MAX: usize = 253;
 /// Bytes read at once.
 const READ: usize = 64 << 10;
-/// Threads that close at the same time. What comes beyond that stays open: the process ends sooner than it blocks.
-const CLOSERS_MAX: usize = 64;
+/// Descriptors of a user that wait to be closed before nothing is received from the user any more.
+const WAITING_MAX: usize = 128;
+/// How long a thread waits for more to close.
+const IDLE: Duration = Duration::from_secs(10);
+/// Stack of such a thread.
+const STACK_BYTES: usize = 128 << 10;
 
-static CLOSERS: AtomicUsize = AtomicUsize::new(0);
+/// The thread that closes what a user has sent.
+struct Closer {
+    items: Sender<OwnedFd>,
+    waiting: usize,
+}
+
+static CLOSERS: LazyLock<Mutex<HashMap<u32, Closer>>> = LazyLock::new(Mutex::default);
 
 thread_local! {
     static BUFFERS: RefCell<(Vec<u8>, Vec<u8>)> =
         RefCell::new((vec![0; READ], cmsg_space!([RawFd; MESSAGE_MAX])));
 }
 
-/// Reads what has come, without waiting, and appends it. Descriptors that came with it are closed elsewhere.
+/// Reads what a user has sent, without waiting, and appends it. Descriptors that came with it are closed elsewhere.
 ///
 /// # Errors
-/// What the socket gives; `InvalidInput` if there were descriptors.
-pub(crate) fn receive(socket: &impl AsFd, into: &mut Vec<u8>) -> io::Result<usize> {
+/// What the socket gives; `InvalidInput` if there were descriptors, or if too many of the user's wait to be closed.
+pub(crate) fn receive(uid: u32, socket: &impl AsFd, into: &mut Vec<u8>) -> io::Result<usize> {
+    if has_too_many(uid) {
+        return Err(invalid("descriptors that you have sent wait to be closed"));
+    }
     BUFFERS.with_borrow_mut(|(bytes, control)| {
         let mut slices = [IoSliceMut::new(bytes)];
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
         let descriptor = socket.as_fd().as_raw_fd();
         let message = recvmsg::<UnixAddr>(descriptor, &mut slices, Some(control), flags)?;
-        let mut passed: Vec<RawFd> = Vec::new();
+        let mut passed: Vec<OwnedFd> = Vec::new();
         for control in message.cmsgs()? {
             if let ControlMessageOwned::ScmRights(more) = control {
-                passed.extend(more);
+                passed.extend(more.into_iter().map(sys::adopt));
             }
         }
         let count = message.bytes;
@@ -50,52 +72,102 @@ pub(crate) fn receive(socket: &impl AsFd, into: &mut Vec<u8>) -> io::Result<usiz
             "{} descriptors came with a request; none are taken",
             passed.len()
         );
-        close_elsewhere(move || {
-            for descriptor in passed {
-                let _ = nix::unistd::close(descriptor);
-            }
-        });
-        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        passed.into_iter().for_each(|fd| close_elsewhere(uid, fd));
+        Err(invalid(&text))
     })
+}
+
+fn invalid(text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text.to_owned())
 }
 
 /// Closes a socket of a client. What it was sent and nobody read goes with it, descriptors too, so where there is any it is
 /// done elsewhere.
-pub(crate) fn close(socket: OwnedFd) {
+pub(crate) fn close(uid: u32, socket: OwnedFd) {
     // From now on nothing more can be sent to it.
-    let _ = nix::sys::socket::shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Both);
+    let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
     let mut byte = [0];
-    let unread = nix::sys::socket::recv(socket.as_raw_fd(), &mut byte, flags);
+    let unread = recv(socket.as_raw_fd(), &mut byte, flags);
     if unread.is_ok_and(|count| count > 0) {
-        close_elsewhere(move || drop(socket));
+        close_elsewhere(uid, socket);
     }
 }
 
-fn close_elsewhere(close: impl FnOnce() + Send + 'static) {
-    if CLOSERS.fetch_add(1, Ordering::Relaxed) >= CLOSERS_MAX {
-        CLOSERS.fetch_sub(1, Ordering::Relaxed);
-        warn!("descriptors that a client sent stay open: {CLOSERS_MAX} threads are closing others");
-        std::mem::forget(close);
-        return;
-    }
-    let work = move || {
-        close();
-        CLOSERS.fetch_sub(1, Ordering::Relaxed);
+/// Whether so many descriptors of a user wait to be closed that no more are to come. Root has no limits.
+pub(crate) fn has_too_many(uid: u32) -> bool {
+    uid != 0
+        && closers()
+            .get(&uid)
+            .is_some_and(|closer| closer.waiting >= WAITING_MAX)
+}
+
+fn closers() -> MutexGuard<'static, HashMap<u32, Closer>> {
+    CLOSERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn close_elsewhere(uid: u32, descriptor: OwnedFd) {
+    let mut closers = closers();
+    let closer = match closers.entry(uid) {
+        Entry::Occupied(entry) => entry.into_mut(),
+        Entry::Vacant(entry) => match start_closer(uid) {
+            Ok(closer) => entry.insert(closer),
+            Err(e) => {
+                warn!(
+                    "a descriptor that uid {uid} has sent stays open: no thread to close it: {e}"
+                );
+                // Whoever closes it may wait; this thread may not.
+                let _open = ManuallyDrop::new(descriptor);
+                return;
+            }
+        },
     };
-    let thread = std::thread::Builder::new()
-        .name("closer".to_owned())
-        .spawn(work);
-    if let Err(e) = thread {
-        CLOSERS.fetch_sub(1, Ordering::Relaxed);
-        warn!("no thread to close what a client sent: {e}");
+    closer.waiting += 1;
+    // The thread ends only once it has taken itself off the list.
+    let _ = closer.items.send(descriptor);
+}
+
+fn start_closer(uid: u32) -> io::Result<Closer> {
+    let (items, inbox) = channel();
+    let named = std::thread::Builder::new().name(format!("close-{uid}"));
+    let closer = named.stack_size(STACK_BYTES);
+    closer.spawn(move || close_all_of(uid, &inbox))?;
+    Ok(Closer { items, waiting: 0 })
+}
+
+fn close_all_of(uid: u32, inbox: &Receiver<OwnedFd>) {
+    loop {
+        match inbox.recv_timeout(IDLE) {
+            Ok(descriptor) => close_without_linger(descriptor),
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                let mut closers = closers();
+                if closers.get(&uid).is_none_or(|closer| closer.waiting == 0) {
+                    closers.remove(&uid);
+                    return;
+                }
+                continue;
+            }
+        }
+        if let Some(closer) = closers().get_mut(&uid) {
+            closer.waiting = closer.waiting.saturating_sub(1);
+        }
     }
+}
+
+fn close_without_linger(descriptor: OwnedFd) {
+    let none = nix::libc::linger {
+        l_onoff: 0,
+        l_linger: 0,
+    };
+    // It is no socket, or has none set.
+    let _ = setsockopt(&descriptor, sockopt::Linger, &none);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::sys::socket::{ControlMessage, sendmsg, setsockopt, sockopt::Linger};
+    use nix::sys::socket::{ControlMessage, sendmsg, sockopt::Linger};
     use std::io::{IoSlice, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
@@ -125,6 +197,9 @@ mod tests {
         sendmsg::<UnixAddr>(over.as_raw_fd(), &bytes, &control, flags, None).unwrap();
     }
 
+    /// Users that no test but one has.
+    const USERS: [u32; 3] = [4_000_000_001, 4_000_000_002, 4_000_000_003];
+
     #[test]
     fn a_passed_descriptor_that_is_slow_to_close_blocks_nobody() {
         let (client, server) = UnixStream::pair().unwrap();
@@ -134,14 +209,14 @@ mod tests {
         drop(slow);
         let begun = Instant::now();
         let mut bytes = Vec::new();
-        let refused = receive(&server, &mut bytes).unwrap_err();
+        let refused = receive(USERS[0], &server, &mut bytes).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
         assert!(bytes.is_empty());
         // Nor does a connection that is closed with such a descriptor unread.
         let (other, _peer) = slow_to_close();
         pass(&client, &other);
         drop(other);
-        close(server.into());
+        close(USERS[0], server.into());
         assert!(
             begun.elapsed() < Duration::from_secs(5),
             "{:?}",
@@ -150,17 +225,38 @@ mod tests {
         drop(peer);
     }
 
+    /// A pipe of a file system in user space would do the same: here the closer is kept busy by a lock.
+    #[test]
+    fn a_user_whose_descriptors_do_not_close_sends_no_more() {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        client.write_all(b"abc").unwrap();
+        let (items, inbox) = channel();
+        let waiting = WAITING_MAX;
+        closers().insert(USERS[1], Closer { items, waiting });
+        let mut bytes = Vec::new();
+        let refused = receive(USERS[1], &server, &mut bytes).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        assert!(has_too_many(USERS[1]) && !has_too_many(USERS[2]));
+        assert_eq!(receive(USERS[2], &server, &mut bytes).unwrap(), 3);
+        // What a connection was sent waits with the rest.
+        client.write_all(b"more").unwrap();
+        close(USERS[1], server.into());
+        assert_eq!(closers()[&USERS[1]].waiting, WAITING_MAX + 1);
+        assert_eq!(inbox.try_iter().count(), 1);
+        closers().remove(&USERS[1]);
+    }
+
     #[test]
     fn bytes_without_descriptors_come_through() {
         let (mut client, server) = UnixStream::pair().unwrap();
         client.write_all(b"abc").unwrap();
         let mut bytes = b"01".to_vec();
-        assert_eq!(receive(&server, &mut bytes).unwrap(), 3);
+        assert_eq!(receive(USERS[0], &server, &mut bytes).unwrap(), 3);
         assert_eq!(bytes, b"01abc");
-        let empty = receive(&server, &mut bytes).unwrap_err();
+        let empty = receive(USERS[0], &server, &mut bytes).unwrap_err();
         assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
         drop(client);
-        assert_eq!(receive(&server, &mut bytes).unwrap(), 0);
+        assert_eq!(receive(USERS[0], &server, &mut bytes).unwrap(), 0);
     }
 
     #[test]

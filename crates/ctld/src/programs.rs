@@ -5,25 +5,32 @@
 
 mod completion;
 mod letter;
+mod mails;
 mod power;
 
 use crate::failure;
 use crate::mail::ToWriter;
 use crate::mail_address;
+use crate::sys;
 use completion::Completion;
 use letter::Letters;
 use log::{error, warn};
 use muster_conf::Config;
 use muster_core::event::Event;
 use muster_core::ids::{Attempt, JobId};
-use muster_core::job::{ExitStatus, Job, JobState};
+use muster_core::job::{self, Job, JobState};
 use muster_core::job_env::{self, JobView};
 use muster_core::state::State;
 use muster_core::time::Timestamp;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -90,10 +97,12 @@ enum Task {
     Prolog(Invocation, JobId, Attempt),
     /// Tell the writer that a job need not wait for a prolog.
     Ready(JobId, Attempt),
+    /// Send a mail of a user's.
+    Mail(u32, Invocation),
     /// Append a line to a file.
     Append(PathBuf, String),
-    /// Run a program at this time, unless the job is forgotten first.
-    Later(Timestamp, JobId, Invocation),
+    /// Send a mail of a user's at this time, unless the job is forgotten first.
+    MailLater(Timestamp, JobId, u32, Invocation),
     /// The job has ended, or its limit changed.
     Forget(JobId),
 }
@@ -108,6 +117,8 @@ struct Invocation {
     env: Vec<(String, String)>,
     /// A file that it finds and that goes away with it.
     file: Option<(PathBuf, String)>,
+    /// When it is killed.
+    time_limit: Option<Duration>,
 }
 
 impl Programs {
@@ -121,8 +132,13 @@ impl Programs {
         writer: Sender<ToWriter>,
     ) -> std::io::Result<Programs> {
         let (tasks, inbox) = channel();
+        let (mails, mailbox) = channel();
+        failure::spawn_essential("mails", move || {
+            mails::send_all(&mailbox);
+            Ok(())
+        })?;
         failure::spawn_essential("programs", move || {
-            dispatch(&inbox, &writer);
+            dispatch(&inbox, &mails, &writer);
             Ok(())
         })?;
         let mut programs = Programs {
@@ -228,6 +244,7 @@ impl Programs {
             args: Vec::new(),
             env,
             file: None,
+            time_limit: None,
         };
         self.send(Task::Prolog(invocation, job.id, job.attempt));
     }
@@ -241,9 +258,8 @@ impl Programs {
         for letter in self.letters.on(state, job, event, at) {
             let mut env = self.env(state, job);
             env.extend(letter.env);
-            let args = self.mail_args(job, letter.subject);
-            let program = self.settings.mail_program.clone();
-            self.run("MailProg", program, args, env);
+            let mail = self.mail_invocation(job, letter.subject, env);
+            self.send(Task::Mail(job.spec.owner.uid, mail));
         }
     }
 
@@ -256,14 +272,24 @@ impl Programs {
         for (at, letter) in letter::of_limit(job) {
             let mut env = self.env(state, job);
             env.extend(letter.env);
-            let invocation = Invocation {
-                what: "MailProg",
-                program: self.settings.mail_program.clone(),
-                args: self.mail_args(job, letter.subject),
-                env,
-                file: None,
-            };
-            let _ = self.tasks.send(Task::Later(at, job.id, invocation));
+            let mail = self.mail_invocation(job, letter.subject, env);
+            self.send(Task::MailLater(at, job.id, job.spec.owner.uid, mail));
+        }
+    }
+
+    fn mail_invocation(
+        &self,
+        job: &Job,
+        subject: String,
+        env: Vec<(String, String)>,
+    ) -> Invocation {
+        Invocation {
+            what: "MailProg",
+            program: self.settings.mail_program.clone(),
+            args: self.mail_args(job, subject),
+            env,
+            file: None,
+            time_limit: Some(mails::TIME_LIMIT),
         }
     }
 
@@ -311,6 +337,7 @@ impl Programs {
             args,
             env,
             file: None,
+            time_limit: None,
         }));
     }
 
@@ -354,7 +381,7 @@ fn variable(name: &str, value: impl ToString) -> (String, String) {
 
 /// How a job ended, as wait(2) and as Slurm write it.
 fn exit_env(job: &Job) -> Vec<(String, String)> {
-    let ExitStatus { code, signal } = job.exit;
+    let job::ExitStatus { code, signal } = job.exit;
     vec![
         variable("SLURM_JOB_EXIT_CODE", (code << 8) | signal),
         variable("SLURM_JOB_EXIT_CODE2", format!("{code}:{signal}")),
@@ -372,9 +399,9 @@ fn duration(ms: u64) -> String {
     }
 }
 
-fn dispatch(inbox: &Receiver<Task>, writer: &Sender<ToWriter>) {
-    let room = Arc::new(Room::default());
-    let mut later: BTreeMap<(Timestamp, JobId), Invocation> = BTreeMap::new();
+fn dispatch(inbox: &Receiver<Task>, mails: &Sender<(u32, Invocation)>, writer: &Sender<ToWriter>) {
+    let room = Arc::new(Room::of(AT_ONCE));
+    let mut later: BTreeMap<(Timestamp, JobId), (u32, Invocation)> = BTreeMap::new();
     loop {
         let task = match later.keys().next() {
             None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -396,8 +423,9 @@ fn dispatch(inbox: &Receiver<Task>, writer: &Sender<ToWriter>) {
                 let _ = writer.send(ToWriter::PrologEnded { job, attempt, well });
             }
             Ok(Task::Append(path, line)) => append(&path, &line),
-            Ok(Task::Later(at, job, invocation)) => {
-                later.insert((at, job), invocation);
+            Ok(Task::Mail(uid, mail)) => drop(mails.send((uid, mail))),
+            Ok(Task::MailLater(at, job, uid, mail)) => {
+                later.insert((at, job), (uid, mail));
             }
             Ok(Task::Forget(job)) => later.retain(|(_, id), _| *id != job),
             Err(RecvTimeoutError::Timeout) => {}
@@ -405,24 +433,39 @@ fn dispatch(inbox: &Receiver<Task>, writer: &Sender<ToWriter>) {
         }
         let now = crate::writer::now();
         while let Some(entry) = later.first_entry().filter(|e| e.key().0 <= now) {
-            start(entry.remove(), &room, |_| {});
+            let _ = mails.send(entry.remove());
         }
     }
 }
 
 /// How many programs run, and who waits for there to be fewer.
-#[derive(Default)]
 struct Room {
+    size: usize,
     taken: Mutex<usize>,
     freed: Condvar,
 }
 
 impl Room {
+    fn of(size: usize) -> Room {
+        Room {
+            size,
+            taken: Mutex::default(),
+            freed: Condvar::default(),
+        }
+    }
+
+    /// Waits until there is room for one more.
+    fn wait_for_place(&self) {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = |taken: &mut usize| *taken >= self.size;
+        drop(self.freed.wait_while(taken, full));
+    }
+
     fn enter(&self) {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken = self
             .freed
-            .wait_while(taken, |taken| *taken >= AT_ONCE)
+            .wait_while(taken, |taken| *taken >= self.size)
             .unwrap_or_else(PoisonError::into_inner);
         *taken += 1;
     }
@@ -458,6 +501,7 @@ fn carry_out(invocation: &Invocation) -> bool {
         args,
         env,
         file,
+        time_limit,
     } = invocation;
     if let Some((path, text)) = file
         && let Err(e) = std::fs::write(path, text)
@@ -473,7 +517,9 @@ fn carry_out(invocation: &Invocation) -> bool {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .status();
+        .process_group(0)
+        .spawn()
+        .and_then(|child| wait(child, *time_limit));
     if let Some((path, _)) = file {
         let _ = std::fs::remove_file(path);
     }
@@ -485,6 +531,21 @@ fn carry_out(invocation: &Invocation) -> bool {
     false
 }
 
+/// Waits for a program's end, and kills it and what it has started when its time is over. It leads its process group.
+fn wait(mut child: Child, time_limit: Option<Duration>) -> std::io::Result<ExitStatus> {
+    if let Some(limit) = time_limit
+        && let Ok(ended) = sys::pidfd(child.id())
+    {
+        let mut fds = [PollFd::new(ended.as_fd(), PollFlags::POLLIN)];
+        let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
+        if poll(&mut fds, limit) == Ok(0) {
+            let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
+            let _ = killpg(group, Signal::SIGKILL);
+        }
+    }
+    child.wait()
+}
+
 fn append(path: &std::path::Path, line: &str) {
     let opened = std::fs::OpenOptions::new()
         .create(true)
@@ -492,5 +553,25 @@ fn append(path: &std::path::Path, line: &str) {
         .open(path);
     if let Err(e) = opened.and_then(|mut file| file.write_all(line.as_bytes())) {
         error!("JobCompLoc={}: {e}", path.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt as _;
+
+    #[test]
+    fn a_program_ends_with_its_time() {
+        let script = |text: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", text]).process_group(0).spawn().unwrap()
+        };
+        let limit = Some(Duration::from_millis(20));
+        let killed = wait(script("sleep 1000 & wait"), limit).unwrap();
+        assert_eq!(killed.signal(), Some(Signal::SIGKILL as i32));
+        let ended = wait(script("exit 3"), Some(Duration::from_secs(1000))).unwrap();
+        assert_eq!(ended.code(), Some(3));
+        assert_eq!(wait(script("exit 4"), None).unwrap().code(), Some(4));
     }
 }

@@ -2,6 +2,7 @@
 //! whole, waits. Who asks for more waits, or is refused; others notice nothing. Root, SlurmUser and agents have no
 //! limits, and descriptors are kept in reserve for them.
 
+use crate::passed;
 use crate::rate_limit::RateLimit;
 use crate::stats::Stats;
 use log::{info, warn};
@@ -48,6 +49,8 @@ pub(crate) enum Over {
     AllConnections(u64),
     /// The user waits for too many things.
     Waits(usize),
+    /// Descriptors that the user has sent have not been closed yet.
+    Descriptors,
 }
 
 impl std::fmt::Display for Over {
@@ -67,6 +70,9 @@ impl std::fmt::Display for Over {
             Over::Waits(most) => write!(
                 f,
                 "you wait for {most} things, which are the most that may be waited for"
+            ),
+            Over::Descriptors => f.write_str(
+                "descriptors that you have sent to the controller wait to be closed; it takes none",
             ),
         }
     }
@@ -161,8 +167,11 @@ impl Users {
     /// A new connection of a user.
     ///
     /// # Errors
-    /// He has too many, or all have.
+    /// He has too many, or all have, or what he has sent cannot be closed.
     pub(crate) fn connect(self: &Rc<Users>, uid: u32) -> Result<Share, Over> {
+        if passed::has_too_many(uid) {
+            return Err(Over::Descriptors);
+        }
         if self.connections.get() >= self.connections_max {
             return Err(Over::AllConnections(self.connections_max));
         }

@@ -335,10 +335,11 @@ fn admit(shared: &Shared, stream: &UnixStream) -> Option<(Peer, Share)> {
 
 /// Closes a connection that is not served.
 fn close(shared: &Shared, stream: UnixStream) {
-    if let Ok(stream) = stream.into_std()
+    let uid = stream.peer_cred().map(|peer| peer.uid());
+    if let (Ok(uid), Ok(stream)) = (uid, stream.into_std())
         && !shared.refuses_descriptors
     {
-        passed::close(stream.into());
+        passed::close(uid, stream.into());
     }
 }
 

@@ -1,10 +1,10 @@
-//! The one system call that no crate wraps yet.
+//! The system calls that no crate wraps yet.
 
 #![allow(unsafe_code)]
 
 use nix::errno::Errno;
 use nix::libc;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd as _, OwnedFd, RawFd};
 
 /// Descriptors sent to a socket, and to those accepted by it, are refused by the kernel: their sender gets an error
 /// (`SO_PASSRIGHTS`, Linux 6.16).
@@ -28,4 +28,21 @@ pub(crate) fn refuse_descriptors(socket: &impl AsFd) -> nix::Result<()> {
         )
     };
     Errno::result(result).map(drop)
+}
+
+/// Takes a descriptor that has just come with a message.
+pub(crate) fn adopt(descriptor: RawFd) -> OwnedFd {
+    // SAFETY: the kernel has made it for this process, and nobody else has its number.
+    unsafe { OwnedFd::from_raw_fd(descriptor) }
+}
+
+/// A descriptor that becomes readable when a child of this process has ended.
+///
+/// # Errors
+/// What the kernel gives, such as `EMFILE`.
+pub(crate) fn pidfd(child: u32) -> nix::Result<OwnedFd> {
+    // SAFETY: pidfd_open(2) takes numbers and gives a descriptor, which is close-on-exec.
+    let result = unsafe { libc::syscall(libc::SYS_pidfd_open, child, 0) };
+    let descriptor = i32::try_from(Errno::result(result)?).map_err(|_| Errno::EBADF)?;
+    Ok(adopt(descriptor))
 }

@@ -5,6 +5,7 @@ pub(crate) mod guard;
 
 use anyhow::{Context, Result, bail, ensure};
 use guard::Guard;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -17,8 +18,9 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// Starts it.
     pub(crate) fn start(nodes: u32, cpus: u32) -> Result<Scratch> {
-        let home = std::env::temp_dir().join(format!("muster-scratch-{}", std::process::id()));
-        std::fs::create_dir_all(home.join("work")).with_context(|| home.display().to_string())?;
+        let home = private_dir(&std::env::temp_dir())?;
+        let work = home.join("work");
+        std::fs::create_dir(&work).with_context(|| work.display().to_string())?;
         let guard = Guard::start(&home)?;
         let scratch = Scratch { home, guard };
         let (nodes, cpus) = (nodes.to_string(), cpus.to_string());
@@ -89,6 +91,16 @@ impl Scratch {
     }
 }
 
+/// Makes a directory that was not there before, under a name that nobody can guess. Others may pass through and change nothing,
+/// since programs in it are run.
+fn private_dir(parent: &Path) -> Result<PathBuf> {
+    let template = parent.join("muster-scratch-XXXXXX");
+    let dir = nix::unistd::mkdtemp(&template).with_context(|| template.display().to_string())?;
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o711))
+        .with_context(|| dir.display().to_string())?;
+    Ok(dir)
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(e) = guard::clean(&self.home) {
@@ -129,5 +141,25 @@ pub(crate) fn last_words(output: &Output) -> String {
     match lines.next() {
         Some(line) => format!("{code}: {line}"),
         None => code,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt as _;
+
+    /// Whoever made the directory first would own the programs that root runs there.
+    #[test]
+    fn a_directory_is_never_one_that_was_there() {
+        let parent = std::env::temp_dir();
+        let (one, other) = (private_dir(&parent).unwrap(), private_dir(&parent).unwrap());
+        assert_ne!(one, other);
+        for dir in [one, other] {
+            let found = std::fs::symlink_metadata(&dir).unwrap();
+            assert!(found.is_dir() && found.mode() & 0o777 == 0o711);
+            assert_eq!(found.uid(), nix::unistd::geteuid().as_raw());
+            std::fs::remove_dir(dir).unwrap();
+        }
     }
 }

@@ -104,6 +104,7 @@ impl Moves {
                 args: vec![hosts],
                 env,
                 file,
+                time_limit: None,
             });
         }
         out
