@@ -13,6 +13,7 @@ mod connection;
 pub mod debug_level;
 pub mod disk;
 mod events;
+mod executor;
 pub mod failure;
 pub mod fault;
 pub mod forecaster;
