@@ -248,7 +248,7 @@ impl Connection {
         }
         let served = match request.body {
             RequestBody::Command(command) if last && is_batch(&command) => {
-                return self.submit(command, kind).await;
+                return self.submit(command, kind, started).await;
             }
             RequestBody::Command(command) => self.command(*command).await?,
             RequestBody::Query(query) => self.query(*query).await?,
@@ -315,13 +315,15 @@ impl Connection {
         &mut self,
         command: Box<UserCommand>,
         kind: &'static str,
+        started: Instant,
     ) -> io::Result<Served> {
         if let Some(refusal) = mail_address::refusal(&command) {
             return self.refuse(refusal.code, refusal.detail).await;
         }
         let leave = self.share.command().await;
         let socket = self.write.as_ref().as_fd().try_clone_to_owned()?;
-        let (direct, pending) = Direct::new(socket, kind, (self.identity.uid, self.pid));
+        let peer = (self.identity.uid, self.pid);
+        let (direct, pending) = Direct::new(socket, kind, peer, started);
         let identity = self.identity.clone();
         self.shared.to_writer(ToWriter::User {
             identity,

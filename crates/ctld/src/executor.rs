@@ -140,11 +140,15 @@ impl Executor {
         let waker = Waker::from(Arc::clone(&task.waker));
         let mut context = Context::from_waker(&waker);
         match caught(|| task.future.as_mut().poll(&mut context)) {
-            Ok(Poll::Pending) => drop(self.tasks.borrow_mut().insert(id, task)),
+            Ok(Poll::Pending) => {
+                self.tasks.borrow_mut().insert(id, task);
+                return;
+            }
             Ok(Poll::Ready(())) => {}
             // The panic is in the log; it costs the user this connection.
             Err(_) => debug!("a connection of uid {} is closed after a panic", task.uid),
         }
+        let _ = caught(|| drop(task));
     }
 }
 

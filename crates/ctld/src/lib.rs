@@ -26,6 +26,7 @@ mod node_link;
 mod notify;
 mod passed;
 pub mod patience;
+pub mod priority;
 pub mod programs;
 pub mod quarantine;
 mod quota;

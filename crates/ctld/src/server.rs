@@ -358,9 +358,10 @@ pub(crate) async fn accept(shared: Rc<Shared>, listener: UnixListener) {
     let executor = Rc::new(Executor::default());
     let running = Rc::clone(&executor);
     let run = async move { running.run().await };
-    tokio::task::spawn_local(tokio::task::unconstrained(run));
+    let mut running = tokio::task::spawn_local(tokio::task::unconstrained(run));
     loop {
         tokio::select! {
+            ended = &mut running => failure::end_process(&format!("no user is served any more: {ended:?}")),
             () = shared.stopped.notified() => return,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {

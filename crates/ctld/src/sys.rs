@@ -1,4 +1,4 @@
-//! The one system call that no crate wraps yet.
+//! The system calls that no crate wraps yet.
 
 #![allow(unsafe_code)]
 
@@ -27,5 +27,15 @@ pub(crate) fn refuse_descriptors(socket: &impl AsFd) -> nix::Result<()> {
             length,
         )
     };
+    Errno::result(result).map(drop)
+}
+
+/// Sets the nice value of the calling thread, which those that it starts inherit.
+///
+/// # Errors
+/// `EACCES` where it is better than the present one and `RLIMIT_NICE` does not allow that.
+pub(crate) fn set_nice(nice: i32) -> nix::Result<()> {
+    // SAFETY: setpriority(2) takes numbers. Process 0 is the caller, which is a thread on Linux.
+    let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
     Errno::result(result).map(drop)
 }

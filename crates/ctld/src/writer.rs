@@ -258,11 +258,7 @@ impl Writer {
         after
     }
 
-    fn whole_turn(
-        &mut self,
-        messages: impl Iterator<Item = ToWriter>,
-        now: Timestamp,
-    ) -> After {
+    fn whole_turn(&mut self, messages: impl Iterator<Item = ToWriter>, now: Timestamp) -> After {
         self.queue.extend(messages, self.engine.state());
         if let Some(blocked) = self.blocked.take() {
             // The state already holds the blocked turn; nothing else is decided before it is durable.

@@ -544,9 +544,8 @@ fn a_flood_of_one_user_delays_no_other_and_root_goes_first() {
 #[test]
 fn a_user_pays_for_the_size_of_what_he_submits() {
     let mut world = World::new("sizes");
-    let many = |uid, blob| {
-        (0..20).map(move |at| of(uid, submission(&format!("{uid}-{at}"), blob).0))
-    };
+    let many =
+        |uid, blob| (0..20).map(move |at| of(uid, submission(&format!("{uid}-{at}"), blob).0));
     let messages: Vec<ToWriter> = many(1001, 60 << 10).chain(many(1002, 10)).collect();
     assert_eq!(world.turns(messages), After::Sleep);
     // One of the large ones may be first; all the small ones cost less than six of them.
