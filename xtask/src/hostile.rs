@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 /// How long loads run between two turns of the attacks that are carried out one by one.
 const LOAD: Duration = Duration::from_secs(20);
-/// How long another user's submission may take while loads run, with a program that is built for release.
+/// How much longer than a command that asks nothing another user's submission may take while loads run, with a program that
+/// is built for release. Where attackers have processors of their own, that is all that it takes.
 const SUBMISSION_MAX: Duration = Duration::from_millis(50);
 
 /// What is asked for on the command line.
@@ -166,11 +167,15 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     report.restart(&attacked);
     println!("\n{}", report.table());
     let mut findings = report.findings();
-    let slowest = report.submission_time(990);
-    if options.release && slowest > SUBMISSION_MAX {
-        let (slowest, most) = (slowest.as_millis(), SUBMISSION_MAX.as_millis());
+    let (slowest, start) = (
+        report.submissions.of_thousand(990),
+        report.starts.of_thousand(990),
+    );
+    if options.release && slowest > start + SUBMISSION_MAX {
+        let [slowest, start, most] = [slowest, start, SUBMISSION_MAX].map(|time| time.as_millis());
         findings.push(format!(
-            "99 % of another user's submissions took up to {slowest} ms; {most} ms are allowed"
+            "99 % of another user's submissions took up to {slowest} ms, where a command that asks nothing took {start} ms; \
+             {most} ms more are allowed"
         ));
     }
     if !findings.is_empty() {

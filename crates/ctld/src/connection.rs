@@ -3,6 +3,7 @@
 
 use crate::accounting::Asked;
 use crate::audit::Entry;
+use crate::executor::pause;
 use crate::frames::{Frame, FrameReader};
 use crate::mail::{ToReplica, ToWriter};
 use crate::mail_address;
@@ -27,6 +28,9 @@ use std::time::Instant;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{mpsc, oneshot};
+
+/// Bytes of the largest request that the event loop decodes, and hashes the blobs of, itself.
+const DECODED_HERE: usize = 64 << 10;
 
 /// A client's connection and what it holds.
 struct Connection {
@@ -91,6 +95,8 @@ pub(crate) async fn serve(
             }
             frame = reader.next(&connection.share) => match frame {
                 Ok(Some(frame)) => match connection.serve_frame(frame, &reader).await {
+                    // A client that has sent more waits for its turn like others.
+                    Ok(None) if !reader.is_empty() => pause().await,
                     Ok(None) => {}
                     Ok(Some(hello)) => {
                         let Connection { shared, identity, write, .. } = connection;
@@ -180,7 +186,13 @@ impl Connection {
         let mut rest = bytes;
         while !rest.is_empty() {
             match self.write.try_write(rest) {
-                Ok(count) => rest = &rest[count..],
+                Ok(count) => {
+                    rest = &rest[count..];
+                    if !rest.is_empty() {
+                        // The client may read as fast as this writes.
+                        pause().await;
+                    }
+                }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     tokio::time::timeout(self.shared.patience.answer, self.write.writable())
                         .await??;
@@ -198,17 +210,26 @@ impl Connection {
         }
     }
 
+    /// Decodes and validates a request. One that is large takes as long as many others, and is decoded on another thread.
+    async fn decode(&self, body: Vec<u8>) -> io::Result<Request> {
+        if body.len() <= DECODED_HERE {
+            return decode(&body);
+        }
+        let _leave = self.share.decoding().await;
+        let decoded = tokio::task::spawn_blocking(move || decode(&body)).await;
+        decoded.unwrap_or_else(|e| Err(io::Error::other(e)))
+    }
+
     /// Serves one request; `last` says that no other has come yet.
     async fn request(&mut self, body: Vec<u8>, last: bool) -> io::Result<Served> {
         let started = Instant::now();
-        let request: Request = match frame::decode(&body) {
+        let request = match self.decode(body).await {
             Ok(request) => request,
             Err(e) => {
                 let refusal = frame::FrameError::refusal_of(&e);
                 return self.refuse(refusal.code, refusal.detail).await;
             }
         };
-        drop(body);
         if request.version < OLDEST_PROTOCOL {
             let detail = format!(
                 "protocol {} is too old, this controller speaks {OLDEST_PROTOCOL} to {PROTOCOL}; update the commands",
@@ -227,7 +248,7 @@ impl Connection {
         }
         let served = match request.body {
             RequestBody::Command(command) if last && is_batch(&command) => {
-                return self.submit(command, kind).await;
+                return self.submit(command, kind, started).await;
             }
             RequestBody::Command(command) => self.command(*command).await?,
             RequestBody::Query(query) => self.query(*query).await?,
@@ -292,16 +313,17 @@ impl Connection {
     /// A submission whose answer nothing here depends on: the writer sends it.
     async fn submit(
         &mut self,
-        mut command: Box<UserCommand>,
+        command: Box<UserCommand>,
         kind: &'static str,
+        started: Instant,
     ) -> io::Result<Served> {
-        name_blobs(&mut command);
         if let Some(refusal) = mail_address::refusal(&command) {
             return self.refuse(refusal.code, refusal.detail).await;
         }
         let leave = self.share.command().await;
         let socket = self.write.as_ref().as_fd().try_clone_to_owned()?;
-        let (direct, pending) = Direct::new(socket, kind, (self.identity.uid, self.pid));
+        let peer = (self.identity.uid, self.pid);
+        let (direct, pending) = Direct::new(socket, kind, peer, started);
         let identity = self.identity.clone();
         self.shared.to_writer(ToWriter::User {
             identity,
@@ -341,8 +363,7 @@ impl Connection {
         Ok(Served::Next)
     }
 
-    async fn command(&mut self, mut command: UserCommand) -> io::Result<Served> {
-        name_blobs(&mut command);
+    async fn command(&mut self, command: UserCommand) -> io::Result<Served> {
         if let Some(refusal) = mail_address::refusal(&command) {
             return self.refuse(refusal.code, refusal.detail).await;
         }
@@ -459,6 +480,9 @@ impl Connection {
             self.send(&bytes).await?;
             if let Some(request) = first.take() {
                 self.note_answer(request, &bytes).await?;
+            }
+            if !parts.is_empty() {
+                pause().await;
             }
         }
         Ok(Served::Next)
@@ -579,6 +603,15 @@ impl Shared {
 /// Whether it submits a batch job: nobody holds it, so its connection need not know its id.
 fn is_batch(command: &UserCommand) -> bool {
     matches!(command, UserCommand::Submit { spec, test_only: false, .. } if !spec.interactive)
+}
+
+/// Decodes and validates a request, and gives its blobs their ids.
+fn decode(body: &[u8]) -> io::Result<Request> {
+    let mut request: Request = frame::decode(body)?;
+    if let RequestBody::Command(command) = &mut request.body {
+        name_blobs(command);
+    }
+    Ok(request)
 }
 
 /// Gives the blobs of a submission their ids by content. The client's own serve to tell them apart until here, so that

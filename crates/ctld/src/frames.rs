@@ -1,6 +1,7 @@
 //! Frames as they come from a socket. A buffer grows with what has come, not with what was announced, and a large frame
 //! waits for room in its user's quota before it is read.
 
+use crate::executor::pause;
 use crate::passed;
 use crate::quota::{Leave, SMALL_FRAME, Share};
 use muster_proto::client::Request;
@@ -79,8 +80,11 @@ impl FrameReader {
                 self.buffer = Vec::new();
                 self.stream.readable().await?;
             }
-            if self.read().await? == 0 {
-                return Ok(None);
+            match self.read().await? {
+                0 => return Ok(None),
+                // More of a long frame: it comes as fast as it is read, and others wait.
+                READ.. => pause().await,
+                _ => {}
             }
         }
     }

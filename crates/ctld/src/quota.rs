@@ -32,6 +32,9 @@ pub(crate) const SMALL_FRAME: usize = 16 << 10;
 /// Room for larger frames of one user, and of all users together, KiB. A user's is that of the largest request.
 const FRAMES_KIB: usize = muster_core::limits::REQUEST_BYTES_MAX / 1024 + 1;
 const ALL_FRAMES_KIB: usize = 4 * FRAMES_KIB;
+/// Large requests that are decoded at the same time: of one user, and of all.
+const DECODED_MAX: usize = 1;
+const ALL_DECODED_MAX: usize = 4;
 /// Waits for jobs and nodes of one connection, and of one user.
 const WAITS_PER_CONNECTION: usize = 64;
 const WAITS_MAX: usize = 4096;
@@ -86,6 +89,7 @@ pub(crate) struct Users {
     connections_max: u64,
     per_user: u64,
     frames: Arc<Semaphore>,
+    decoding: Arc<Semaphore>,
     pub(crate) rates: RateLimit,
     /// Counts how often each user was refused or made to wait.
     stats: Arc<Stats>,
@@ -100,6 +104,7 @@ pub(crate) struct User {
     commands: Arc<Semaphore>,
     queries: Arc<Semaphore>,
     frames: Arc<Semaphore>,
+    decoding: Arc<Semaphore>,
 }
 
 /// A connection's share of its user's quota; gives back what it has when it is dropped. Root, SlurmUser and agents have
@@ -149,6 +154,7 @@ impl Users {
             connections_max,
             per_user,
             frames: Arc::new(Semaphore::new(ALL_FRAMES_KIB)),
+            decoding: Arc::new(Semaphore::new(ALL_DECODED_MAX)),
             rates,
             stats,
             named: RefCell::default(),
@@ -216,6 +222,7 @@ impl User {
             commands: semaphore(COMMANDS_MAX),
             queries: semaphore(QUERIES_MAX),
             frames: semaphore(FRAMES_KIB),
+            decoding: semaphore(DECODED_MAX),
         }
     }
 }
@@ -229,6 +236,20 @@ impl Share {
         let own = Arc::clone(&user.frames).acquire_many_owned(kib).await;
         let all = Arc::clone(&self.users.frames).acquire_many_owned(kib).await;
         Some(Leave([own, all].into_iter().flatten().collect()))
+    }
+
+    /// Waits until a large request of the user may be decoded.
+    pub(crate) async fn decoding(&self) -> Option<Leave> {
+        let user = self.user.as_ref()?;
+        // As for frames, the user's own first.
+        let own = Arc::clone(&user.decoding).acquire_owned().await;
+        let all = Arc::clone(&self.users.decoding).acquire_owned().await;
+        Some(Leave([own, all].into_iter().flatten().collect()))
+    }
+
+    /// The user whom it belongs to; none for whoever has no limits.
+    pub(crate) fn uid(&self) -> Option<u32> {
+        self.user.as_ref().map(|user| user.uid)
     }
 
     /// Waits until another command of the user may go to the writer.

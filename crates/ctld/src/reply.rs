@@ -81,11 +81,12 @@ pub(crate) struct Pending {
 }
 
 impl Direct {
-    /// Both ends, for a request of this kind, user and process that is served from now.
+    /// Both ends, for a request of this kind, user and process that has come at this time.
     pub(crate) fn new(
         socket: OwnedFd,
         kind: &'static str,
         (uid, pid): (u32, u32),
+        since: Instant,
     ) -> (Direct, Pending) {
         let (rest, left) = oneshot::channel();
         let answer = Arc::new(Answer {
@@ -102,7 +103,7 @@ impl Direct {
             kind,
             uid,
             pid,
-            since: Instant::now(),
+            since,
         };
         (direct, pending)
     }
@@ -157,7 +158,7 @@ mod tests {
 
     fn pair() -> (UnixStream, Direct, Pending) {
         let (client, server) = UnixStream::pair().unwrap();
-        let (direct, pending) = Direct::new(server.into(), "TEST", (0, 0));
+        let (direct, pending) = Direct::new(server.into(), "TEST", (0, 0), Instant::now());
         (client, direct, pending)
     }
 

@@ -12,6 +12,7 @@ use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
 use crate::notify::Notify;
 use crate::patience::Patience;
+use crate::priority;
 use crate::programs::{ProgramSettings, Programs};
 use crate::quarantine::Quarantine;
 use crate::quota::{Users, raise_descriptors};
@@ -48,6 +49,9 @@ use tokio::signal::unix::{SignalKind, signal};
 const ACCOUNTING_ROOM: usize = 1 << 20;
 /// Rows written at once while accounting catches up at start.
 const CATCH_UP: usize = 8192;
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 512;
 
 /// How a controller is started.
 #[derive(Clone, Debug)]
@@ -223,10 +227,16 @@ pub fn run(options: &Options, ready: impl FnOnce()) -> Result<()> {
         notify: Notify::from_environment(),
     };
     watchdog.start().context("no thread for the watchdog")?;
-    let writer = failure::spawn_essential("writer", move || writer.run(&writer_inbox))
-        .context("no thread for the writer")?;
-    let replica = failure::spawn_essential("replica", move || replica.run())
-        .context("no thread for the replica")?;
+    let writer = failure::spawn_essential("writer", move || {
+        priority::urgent();
+        writer.run(&writer_inbox)
+    })
+    .context("no thread for the writer")?;
+    let replica = failure::spawn_essential("replica", move || {
+        priority::urgent();
+        replica.run()
+    })
+    .context("no thread for the replica")?;
     let ready = || {
         Notify::from_environment().send("READY=1");
         ready();
@@ -366,6 +376,9 @@ fn listen(socket: &Path) -> Result<std::os::unix::net::UnixListener> {
     }
     let listener = std::os::unix::net::UnixListener::bind(socket)
         .with_context(|| format!("cannot listen on {}", socket.display()))?;
+    // Everybody waits for all who are in this queue. Beyond it each process waits in its own call, one connection of each
+    // thread, and is let in as it came.
+    nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(BACKLOG)?)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
@@ -376,8 +389,10 @@ fn serve(
     socket: &Path,
     ready: impl FnOnce(),
 ) -> Result<()> {
+    priority::urgent();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .on_thread_start(priority::usual)
         .build()
         .context("cannot start the event loop")?;
     let local = tokio::task::LocalSet::new();

@@ -6,6 +6,7 @@ use crate::audit::Entry;
 use crate::configuration;
 use crate::connection::{self, Peer};
 use crate::debug_level;
+use crate::executor::Executor;
 use crate::failure;
 use crate::identity::Directory;
 use crate::keys::Keys;
@@ -354,8 +355,14 @@ pub(crate) async fn accept(shared: Rc<Shared>, listener: UnixListener) {
             tokio::time::sleep(BEAT).await;
         }
     });
+    // Not in what connections share: they would keep each other.
+    let executor = Rc::new(Executor::default());
+    let running = Rc::clone(&executor);
+    let run = async move { running.run().await };
+    let mut running = tokio::task::spawn_local(tokio::task::unconstrained(run));
     loop {
         tokio::select! {
+            ended = &mut running => failure::end_process(&format!("no user is served any more: {ended:?}")),
             () = shared.stopped.notified() => return,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
@@ -363,12 +370,16 @@ pub(crate) async fn accept(shared: Rc<Shared>, listener: UnixListener) {
                         close(&shared, stream);
                         continue;
                     };
-                    let shared = Rc::clone(&shared);
-                    tokio::task::spawn_local(async move {
+                    let (shared, uid) = (Rc::clone(&shared), share.uid());
+                    let serve = async move {
                         shared.stats.connections.fetch_add(1, Relaxed);
                         connection::serve(Rc::clone(&shared), stream, who, share).await;
                         shared.stats.connections.fetch_sub(1, Relaxed);
-                    });
+                    };
+                    match uid {
+                        Some(uid) => executor.spawn(uid, serve),
+                        None => drop(tokio::task::spawn_local(serve)),
+                    }
                 }
                 Err(e) => {
                     // Out of file descriptors: connections that close make room; the backlog waits meanwhile.

@@ -46,3 +46,13 @@ pub(crate) fn pidfd(child: u32) -> nix::Result<OwnedFd> {
     let descriptor = i32::try_from(Errno::result(result)?).map_err(|_| Errno::EBADF)?;
     Ok(adopt(descriptor))
 }
+
+/// Sets the nice value of the calling thread, which those that it starts inherit.
+///
+/// # Errors
+/// `EACCES` where it is better than the present one and `RLIMIT_NICE` does not allow that.
+pub(crate) fn set_nice(nice: i32) -> nix::Result<()> {
+    // SAFETY: setpriority(2) takes numbers. Process 0 is the caller, which is a thread on Linux.
+    let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+    Errno::result(result).map(drop)
+}

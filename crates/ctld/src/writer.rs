@@ -7,6 +7,7 @@
 mod binding;
 mod het;
 mod orders;
+mod queue;
 mod retry;
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,7 @@ use tokio::sync::oneshot;
 pub use het::components;
 use orders::Grants;
 pub use orders::addresses;
+use queue::{Charge, Queue};
 use retry::bytes_of;
 
 /// Messages taken into one turn at most.
@@ -77,8 +79,9 @@ pub struct Writer {
     batch: Batch,
     /// A turn that waits for space on the disk.
     blocked: Option<Box<Work>>,
-    /// Messages that came meanwhile, or are to be decided again.
+    /// Messages of a turn that failed, which are to be decided again before others.
     backlog: VecDeque<ToWriter>,
+    queue: Queue,
     told_full: bool,
     retry: Retry,
     quarantine: Option<Quarantine>,
@@ -177,6 +180,7 @@ impl Writer {
             batch: Batch::new(),
             blocked: None,
             backlog: VecDeque::new(),
+            queue: Queue::default(),
             told_full: false,
             retry: Retry::default(),
             quarantine: None,
@@ -254,14 +258,10 @@ impl Writer {
         after
     }
 
-    fn whole_turn(
-        &mut self,
-        mut messages: impl Iterator<Item = ToWriter>,
-        now: Timestamp,
-    ) -> After {
+    fn whole_turn(&mut self, messages: impl Iterator<Item = ToWriter>, now: Timestamp) -> After {
+        self.queue.extend(messages, self.engine.state());
         if let Some(blocked) = self.blocked.take() {
             // The state already holds the blocked turn; nothing else is decided before it is durable.
-            self.backlog.extend(messages);
             return match self.stop_is_queued() {
                 // Nothing of the blocked turn was acknowledged: who stops need not wait for space.
                 Some(nodes) => self.stop(nodes),
@@ -272,38 +272,34 @@ impl Writer {
             room: self.retry.room(),
             ..Work::default()
         };
-        while let Err(panicked) = caught(|| self.decide_turn(&mut messages, now, &mut work)) {
+        self.queue.begin_turn();
+        while let Err(panicked) = caught(|| self.decide_turn(now, &mut work)) {
             if !self.refuse_current(&panicked, now, &mut work) {
-                self.backlog.extend(messages);
                 return self.abandon(work, Failure::Panic(panicked), now);
             }
-        }
-        if work.room == 0 {
-            self.backlog.extend(messages);
         }
         self.finish(work, now)
     }
 
     /// Decides the messages, looks at what is due and plans. After a panic that left the state whole it goes on where
     /// it was.
-    fn decide_turn(
-        &mut self,
-        messages: &mut impl Iterator<Item = ToWriter>,
-        now: Timestamp,
-        work: &mut Work,
-    ) {
+    fn decide_turn(&mut self, now: Timestamp, work: &mut Work) {
         self.retry.mark(work);
         if std::mem::take(&mut self.retry.nodes_are_missed) {
             self.miss_nodes(now, &mut work.turn);
         }
         self.reports(now, work);
         while work.room > 0
-            && let Some(message) = self.backlog.pop_front().or_else(|| messages.next())
+            && let Some((charge, message)) = self.next_message(work.stop.is_some())
         {
             work.room -= 1;
+            let before = work.turn.events.len();
             match message {
                 ToWriter::Stop { nodes } => work.stop = Some(nodes),
                 other => self.take(other, now, work),
+            }
+            if let Some(charge) = charge {
+                self.queue.charge(charge, work.turn.events.len() - before);
             }
         }
         work.stage = Stage::Time;
@@ -323,8 +319,18 @@ impl Writer {
         }
     }
 
+    /// The next message, and who is charged for it.
+    fn next_message(&mut self, is_last: bool) -> Option<(Option<Charge>, ToWriter)> {
+        match self.backlog.pop_front() {
+            Some(message) => Some((None, message)),
+            None => self.queue.next(is_last),
+        }
+    }
+
+    /// Whether the controller is to stop, and the agents with it.
     fn stop_is_queued(&self) -> Option<bool> {
-        self.backlog.iter().find_map(|message| match message {
+        let mut waiting = self.backlog.iter().chain(self.queue.first());
+        waiting.find_map(|message| match message {
             ToWriter::Stop { nodes } => Some(*nodes),
             _ => None,
         })
@@ -364,7 +370,8 @@ impl Writer {
             }
         }
         self.retry.succeeded();
-        let more = work.turn.more || !self.backlog.is_empty() || self.retry.is_careful();
+        let waits = !self.backlog.is_empty() || !self.queue.is_empty();
+        let more = work.turn.more || waits || self.retry.is_careful();
         self.pulse.goes_on(Doing::Sending);
         self.send(work.turn, work.out);
         self.accounted.note(now, self.log.last_position());

@@ -4,11 +4,13 @@ use crate::attacks::Attack;
 use crate::health::{self, Daemons};
 use crate::load::{LOADS, Task};
 use crate::outcome::Outcome;
+use crate::peer::Answer;
 use crate::random::Random;
-use crate::sys::{ATTACKER, NAMELESS, VICTIM};
+use crate::sys::{ATTACKER, NAMELESS, ROOT, VICTIM, in_own_session};
 use crate::target::Target;
+use muster_proto::client::{Query, RequestBody, Response};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -28,7 +30,12 @@ pub struct Report {
     /// What did not hold at the end.
     end: Vec<String>,
     /// How long another user's submissions took while loads ran.
-    submissions: Vec<Duration>,
+    pub submissions: Times,
+    /// How long the same command took meanwhile that asks nobody for anything: what the machine takes for it, whose
+    /// processors the attackers use too.
+    pub starts: Times,
+    /// Requests of the other user while loads ran, and the time that the controller had them, by its own count.
+    served: (u64, Duration),
 }
 
 /// Loads that run at once, and for how long.
@@ -85,9 +92,14 @@ impl Report {
         }
         let end = Instant::now() + round.time;
         let mut outcome = Outcome::default();
+        let before_load = served(target);
         while Instant::now() < end && running.iter_mut().any(|(_, child)| is_running(child)) {
             self.submit(target, &mut outcome);
+            self.start(target);
         }
+        let (count, time) = served(target);
+        self.served.0 += count.saturating_sub(before_load.0);
+        self.served.1 += time.saturating_sub(before_load.1);
         for (name, child) in running {
             let of_process = collect(child, end + GRACE);
             found |= self.add(name, of_process);
@@ -101,21 +113,16 @@ impl Report {
 
     /// One submission of another user, by the command, as users make it.
     fn submit(&mut self, target: &Target, outcome: &mut Outcome) {
+        let mut command = sbatch(target);
+        command.args(["-o", "/dev/null", "--wrap", "true"]);
         let started = Instant::now();
-        let ran = Command::new(target.home().join("bin/sbatch"))
-            .args(["-o", "/dev/null", "--wrap", "true"])
-            .env("SLURM_CONF", target.home().join("slurm.conf"))
-            .current_dir(target.dir_of(VICTIM))
-            .uid(VICTIM.uid)
-            .gid(VICTIM.gid)
-            .stdin(Stdio::null())
-            .output();
+        let ran = command.output();
         let elapsed = started.elapsed();
         outcome.sent += 1;
         match ran {
             Ok(output) if output.status.success() => {
                 outcome.accepted += 1;
-                self.submissions.push(elapsed);
+                self.submissions.0.push(elapsed);
             }
             Ok(output) => {
                 outcome.refused += 1;
@@ -126,12 +133,14 @@ impl Report {
         }
     }
 
-    /// The time in which so many of a thousand submissions of the other user were answered.
-    pub fn submission_time(&self, of_thousand: usize) -> Duration {
-        let mut times = self.submissions.clone();
-        times.sort_unstable();
-        let place = (times.len() * of_thousand).div_ceil(1000).saturating_sub(1);
-        times.get(place).copied().unwrap_or_default()
+    /// One start of the same command, in the same way, that does not speak to the controller.
+    fn start(&mut self, target: &Target) {
+        let mut command = sbatch(target);
+        command.arg("--version");
+        let started = Instant::now();
+        if command.output().is_ok_and(|output| output.status.success()) {
+            self.starts.0.push(started.elapsed());
+        }
     }
 
     fn examine(&mut self, target: &Target, before: &Daemons, outcome: &mut Outcome) {
@@ -201,15 +210,14 @@ impl Report {
                 outcome.findings.len()
             );
         }
-        if !self.submissions.is_empty() {
-            let ms = |of_thousand| self.submission_time(of_thousand).as_secs_f64() * 1e3;
+        if !self.submissions.0.is_empty() {
+            let _ = writeln!(text, "another user's submissions: {}", self.submissions);
+            let _ = writeln!(text, "sbatch --version meanwhile: {}", self.starts);
+            let (count, time) = self.served;
+            let us = time.as_micros() / u128::from(count.max(1));
             let _ = writeln!(
                 text,
-                "another user's {} submissions: p50 {:.1} ms, p99 {:.1} ms, longest {:.1} ms",
-                self.submissions.len(),
-                ms(500),
-                ms(990),
-                ms(1000)
+                "the controller had each of that user's requests for {us} us"
             );
         }
         for (name, mib) in &self.peaks {
@@ -220,6 +228,58 @@ impl Report {
         }
         text
     }
+}
+
+/// Times that something took.
+#[derive(Clone, Debug, Default)]
+pub struct Times(Vec<Duration>);
+
+impl Times {
+    /// The time in which so many of a thousand were done.
+    pub fn of_thousand(&self, part: usize) -> Duration {
+        let mut times = self.0.clone();
+        times.sort_unstable();
+        let place = (times.len() * part).div_ceil(1000).saturating_sub(1);
+        times.get(place).copied().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |part| self.of_thousand(part).as_secs_f64() * 1e3;
+        write!(
+            f,
+            "{} times, p50 {:.1} ms, p99 {:.1} ms, longest {:.1} ms",
+            self.0.len(),
+            ms(500),
+            ms(990),
+            ms(1000)
+        )
+    }
+}
+
+/// The command by which another user submits, who is logged in elsewhere than the attacker.
+fn sbatch(target: &Target) -> Command {
+    let mut command = Command::new(target.home().join("bin/sbatch"));
+    command
+        .env("SLURM_CONF", target.home().join("slurm.conf"))
+        .current_dir(target.dir_of(VICTIM))
+        .uid(VICTIM.uid)
+        .gid(VICTIM.gid)
+        .stdin(Stdio::null());
+    in_own_session(&mut command);
+    command
+}
+
+/// Requests of the other user so far, and the time that the controller had them.
+fn served(target: &Target) -> (u64, Duration) {
+    let diag = RequestBody::Query(Box::new(Query::Diag));
+    let Answer::Accepted(Response::Diag(diag)) = target.ask(ROOT, diag) else {
+        return (0, Duration::ZERO);
+    };
+    let of_victim = diag.users.iter().find(|(uid, ..)| *uid == VICTIM.uid);
+    let (count, us) = of_victim.map_or((0, 0), |(_, count, us)| (*count, *us));
+    (count, Duration::from_micros(us))
 }
 
 fn is_running(child: &mut Child) -> bool {
@@ -254,12 +314,9 @@ mod tests {
 
     #[test]
     fn percentiles_are_of_all_submissions() {
-        let report = Report {
-            submissions: (1..=200).rev().map(Duration::from_millis).collect(),
-            ..Report::default()
-        };
-        let ms = |of_thousand| report.submission_time(of_thousand).as_millis();
+        let times = Times((1..=200).rev().map(Duration::from_millis).collect());
+        let ms = |part| times.of_thousand(part).as_millis();
         assert_eq!((ms(500), ms(990), ms(1000)), (100, 198, 200));
-        assert_eq!(Report::default().submission_time(990), Duration::ZERO);
+        assert_eq!(Times::default().of_thousand(990), Duration::ZERO);
     }
 }

@@ -7,6 +7,8 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use std::io::{self, IoSlice};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
 
 /// A user and its primary group.
@@ -70,6 +72,14 @@ pub fn as_user<T: Send>(user: User, run: impl FnOnce() -> T + Send) -> T {
         Ok(value) => value,
         Err(panic) => std::panic::resume_unwind(panic),
     })
+}
+
+/// Has a command run in a session of its own, as that of a user who is logged in elsewhere: the kernel may share processors
+/// between sessions first.
+pub fn in_own_session(command: &mut Command) {
+    let begin = || nix::unistd::setsid().map(drop).map_err(io::Error::from);
+    // SAFETY: setsid(2) is safe to call between fork and exec, and the closure does nothing else.
+    unsafe { command.pre_exec(begin) };
 }
 
 /// Raises the number of descriptors that this process may have to what the administrator allows; gives the number.

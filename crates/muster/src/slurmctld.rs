@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use muster_conf::endpoint::conf_path;
 use muster_core::ids::JobId;
 use muster_ctld::patience::Patience;
+use muster_ctld::priority;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -33,7 +34,11 @@ pub(crate) static DAEMON: Daemon = Daemon {
             "errors in the saved state are never skipped, since jobs would be lost with them",
         ),
         flag('L', "FILE", "log here instead of SlurmctldLogFile"),
-        flag('n', "N", "run at this nice value"),
+        flag(
+            'n',
+            "N",
+            "run at this nice value (default: threads that users wait for at -10, where root or LimitNICE= allows it)",
+        ),
         flag('r', "", "recover part of the state").stored("state is always recovered in full"),
         flag('R', "", "recover the state in full").stored("it always is"),
         flag('s', "", "change to the state directory").stored("no core file is written there"),
@@ -107,22 +112,15 @@ fn start(args: Args) -> Result<()> {
     let conf = std::fs::canonicalize(&conf)
         .with_context(|| format!("cannot read the configuration {}", conf.display()))?;
     let (config, _) = muster_conf::load(&conf);
-    if let Some(nice) = args.nice {
-        std::process::Command::new("renice")
-            .args([
-                "-n",
-                &nice.to_string(),
-                "-p",
-                &std::process::id().to_string(),
-            ])
-            .output()
-            .context("cannot change the nice value")?;
-    }
     let ready = if args.foreground {
         Ready::foreground()
     } else {
         daemon::daemonise()?
     };
+    match args.nice {
+        Some(nice) => priority::set(nice).context("cannot change the nice value")?,
+        None => priority::prepare(),
+    }
     let log_file = args.log.or_else(|| config.paths.slurmctld_log_file.clone());
     slurm_user::assume(&config, log_file.as_deref())?;
     let level = logging::level(config.slurmctld_debug, args.verbose);

@@ -65,8 +65,8 @@ pub(crate) fn pick(
         // A socket is a domain: one that has enough is chosen without a list of all, of which there may be hundreds where
         // the configuration counts CPUs only.
         let enough = (0..all).map(free_of).filter(|(_, free)| *free >= want);
-        let best = enough.min_by_key(|(place, free)| (far_of(*place), *free));
-        if let Some((place, _)) = best {
+        let mut ranked = enough.map(|(place, free)| ((far_of(place), free), place));
+        if let Some(place) = first_least(&mut ranked, &(Far::default(), want)) {
             take(&mut out, place, want);
             return out;
         }
@@ -86,6 +86,20 @@ pub(crate) fn pick(
         take(&mut out, domain, number);
     }
     out
+}
+
+/// The first of those with the least rank. It looks no further once there is one with the least that any can have.
+fn first_least<R: Ord, T>(ranked: &mut impl Iterator<Item = (R, T)>, least: &R) -> Option<T> {
+    let mut best: Option<(R, T)> = None;
+    for (rank, item) in ranked {
+        if best.as_ref().is_none_or(|(other, _)| rank < *other) {
+            if rank == *least {
+                return Some(item);
+            }
+            best = Some((rank, item));
+        }
+    }
+    best.map(|(_, item)| item)
 }
 
 /// Sockets, domains of each, CPUs of a domain. A node whose CPUs do not divide so is one domain.

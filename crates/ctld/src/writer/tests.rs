@@ -1,5 +1,6 @@
 //! Turns that fail: real writers on journals in memory, with a replica that does what the real one does for them.
 
+use super::queue::TURN_COST_MAX;
 use super::*;
 use crate::fault;
 use crate::recover::{self, Without, recover};
@@ -207,6 +208,28 @@ fn reports_of_another_connection_acknowledge_nothing() {
     assert_eq!((acks(&mut first), acks(&mut second)), (0, 0));
 }
 
+fn bob() -> Identity {
+    Identity {
+        uid: 1000,
+        gid: 1000,
+        user: "bob".to_owned(),
+        group: "bob".to_owned(),
+        ..Identity::default()
+    }
+}
+
+/// The same as somebody else's.
+fn of(uid: u32, message: ToWriter) -> ToWriter {
+    match message {
+        ToWriter::User { command, reply, .. } => ToWriter::User {
+            identity: Identity { uid, ..bob() },
+            command,
+            reply,
+        },
+        other => other,
+    }
+}
+
 fn submission(name: &str, blob: usize) -> (ToWriter, oneshot::Receiver<Reply>) {
     let script = BlobId([u8::try_from(blob % 251).unwrap(); 32]);
     let spec = JobSpec {
@@ -217,13 +240,7 @@ fn submission(name: &str, blob: usize) -> (ToWriter, oneshot::Receiver<Reply>) {
     };
     let (reply, answer) = oneshot::channel();
     let message = ToWriter::User {
-        identity: Identity {
-            uid: 1000,
-            gid: 1000,
-            user: "bob".to_owned(),
-            group: "bob".to_owned(),
-            ..Identity::default()
-        },
+        identity: bob(),
         command: Box::new(UserCommand::Submit {
             spec: Box::new(spec),
             blobs: vec![(
@@ -489,4 +506,50 @@ fn a_running_job_that_is_left_out_of_a_snapshot_gives_its_cpus_back() {
     assert!(node.jobs.is_empty());
     assert_eq!((node.free_cpus.len(), node.used_mib), (4, 0));
     assert_eq!(recovered.withdrawn.len(), 1);
+}
+
+/// One user sends more than a turn has room for; another's command comes last, and root's after that.
+#[test]
+fn a_flood_of_one_user_delays_no_other_and_root_goes_first() {
+    let mut world = World::new("flood");
+    let mut flood = Vec::new();
+    let mut answers = Vec::new();
+    for _ in 0..2 * TURN_COST_MAX {
+        let (message, answer) = submission("flood", 10);
+        flood.push(message);
+        answers.push(answer);
+    }
+    let (small, mut other) = submission("other", 10);
+    let (urgent, mut root) = submission("root", 10);
+    flood.extend([of(1001, small), of(0, urgent)]);
+    world.now = world.now.plus_ms(1);
+    let after = world.writer.turn(flood.into_iter(), world.now);
+    assert_eq!(after, After::Again);
+    assert!(is_accepted(&mut other) && is_accepted(&mut root));
+    let names = world.names();
+    assert_eq!(names[0], "root");
+    let place = names.iter().position(|name| name == "other");
+    assert!(place.is_some_and(|place| place <= 2), "{place:?}");
+    let answered = answers.iter_mut().filter_map(|a| a.try_recv().ok()).count();
+    assert!(
+        answered > 0 && answered < TURN_COST_MAX as usize,
+        "{answered}"
+    );
+    // The others' turn comes with the next ones, in order.
+    assert_eq!(world.turns(Vec::new()), After::Sleep);
+    assert_eq!(world.names().len(), 2 + 2 * TURN_COST_MAX as usize);
+}
+
+/// What a command brings counts as much as what it makes: large submissions do not crowd out small ones.
+#[test]
+fn a_user_pays_for_the_size_of_what_he_submits() {
+    let mut world = World::new("sizes");
+    let many =
+        |uid, blob| (0..20).map(move |at| of(uid, submission(&format!("{uid}-{at}"), blob).0));
+    let messages: Vec<ToWriter> = many(1001, 60 << 10).chain(many(1002, 10)).collect();
+    assert_eq!(world.turns(messages), After::Sleep);
+    // One of the large ones may be first; all the small ones cost less than six of them.
+    let names = world.names();
+    let last_small = names.iter().rposition(|name| name.starts_with("1002"));
+    assert!(last_small.is_some_and(|place| place < 20 + 6), "{names:?}");
 }
