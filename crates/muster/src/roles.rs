@@ -11,6 +11,8 @@ pub(crate) enum Role {
     Agent,
     /// A node's supervisor of processes; started by the agent.
     Shim,
+    /// What runs the tasks of a step; started by the shim.
+    StepDaemon,
     /// What serves MPI beside a step daemon; started by that.
     PmixHost,
     /// One of Slurm's user commands.
@@ -18,10 +20,11 @@ pub(crate) enum Role {
 }
 
 /// Link name, role, and the `muster` subcommand of the same role.
-const DAEMONS: [(&str, Role, &str); 4] = [
+const DAEMONS: [(&str, Role, &str); 5] = [
     ("slurmctld", Role::Controller, "ctld"),
     ("slurmd", Role::Agent, "noded"),
     (muster_node::SHIM_NAME, Role::Shim, "shim"),
+    (muster_node::STEPD_NAME, Role::StepDaemon, "stepd"),
     (muster_node::HOST_NAME, Role::PmixHost, "pmix-host"),
 ];
 
@@ -29,7 +32,7 @@ const DAEMONS: [(&str, Role, &str); 4] = [
 pub(crate) fn links() -> impl Iterator<Item = &'static str> {
     let daemons = DAEMONS
         .iter()
-        .filter(|(_, role, _)| !matches!(role, Role::Shim | Role::PmixHost))
+        .filter(|(_, role, _)| !matches!(role, Role::Shim | Role::StepDaemon | Role::PmixHost))
         .map(|(name, ..)| *name);
     daemons.chain(muster_cli::names())
 }
@@ -61,6 +64,7 @@ pub(crate) fn run(role: Role, name: &str, args: &[String]) -> ExitCode {
         Role::Controller => crate::slurmctld::main(args),
         Role::Agent => crate::slurmd::main(args),
         Role::Shim => muster_node::shim_main(args.iter().cloned()),
+        Role::StepDaemon => muster_node::stepd_main(),
         Role::PmixHost => muster_node::pmix_host_main(),
         Role::Command => muster_cli::run(name, args).unwrap_or(ExitCode::FAILURE),
     }

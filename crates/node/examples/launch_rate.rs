@@ -6,7 +6,7 @@ use muster_core::ids::{Attempt, BlobId, JobId, NodeIdx};
 use muster_core::job::{Allocation, ArrayRole, NodeShare};
 use muster_core::spec::{ExecContext, JobSpec, Owner, StdioSpec};
 use muster_core::time::{TimeLimit, Timestamp};
-use muster_node::{AgentOptions, SHIM_NAME};
+use muster_node::{AgentOptions, SHIM_NAME, STEPD_NAME};
 use muster_proto::client::{Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::node::{JobGrant, NodeSettings, Order, Orders, Report, ToCtld, ToNode, Welcome};
@@ -23,8 +23,13 @@ const AT_ONCE: u64 = 16;
 
 fn main() -> anyhow::Result<()> {
     let mut args = std::env::args();
-    if args.next().is_some_and(|name| name.ends_with(SHIM_NAME)) {
+    let name = args.next().unwrap_or_default();
+    if name.ends_with(SHIM_NAME) {
         muster_node::shim_main(args);
+        return Ok(());
+    }
+    if name.ends_with(STEPD_NAME) {
+        muster_node::stepd_main();
         return Ok(());
     }
     let args: Vec<String> = args.collect();

@@ -1,8 +1,9 @@
 //! What runs on a node: the agent (`noded`) that takes the controller's orders, the shim that forks and waits for
-//! jobs and outlives the agent, and the step daemon (`stepd`) of each parallel step, which is a fork of the shim.
+//! jobs and outlives the agent, and the step daemon (`stepd`) of each parallel step, which the shim starts.
 //!
 //! The binary calls [`run`] for the agent, [`shim_main`] when it is started under the name [`SHIM_NAME`], which
-//! the agent does with its own executable, and [`pmix_host_main`] under [`HOST_NAME`], which step daemons do.
+//! the agent does with its own executable, [`stepd_main`] under [`STEPD_NAME`], which the shim does, and
+//! [`pmix_host_main`] under [`HOST_NAME`], which step daemons do.
 #![warn(missing_docs)]
 
 mod agent;
@@ -33,7 +34,7 @@ pub use cross_memory::CrossMemory;
 pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
 pub use options::AgentOptions;
 pub use shim::{SHIM_NAME, ShimStop, shim_main, stop_shim};
-pub use stepd::{HOST_NAME, pmix_host_main};
+pub use stepd::{HOST_NAME, STEPD_NAME, pmix_host_main, stepd_main};
 pub use sys::pidfd;
 
 use muster_core::time::Timestamp;

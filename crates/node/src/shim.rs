@@ -89,7 +89,7 @@ fn start(spool: &Path) -> io::Result<ExitCode> {
     // Whatever else the starter left open would stay open as long as jobs run.
     sys::close_from(3);
     sys::set_undumpable()?;
-    sys::forbid_cores()?;
+    sys::change_own_limits()?;
     end_at_panic();
     let (mut parent_end, child_end) = UnixStream::pair()?;
     match sys::fork()? {
@@ -127,9 +127,9 @@ fn start(spool: &Path) -> io::Result<ExitCode> {
     }
 }
 
-/// Has a panic end the process at once, with its place in the log. Shim and step daemons are forked from each other without
-/// exec, so nothing may run on the way out of a child's panic.
-fn end_at_panic() {
+/// Has a panic end the process at once, with its place in the log. Shim and step daemons fork children without exec, so
+/// nothing may run on the way out of a child's panic.
+pub(crate) fn end_at_panic() {
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("process {}: {panic}", std::process::id());
         sys::exit_now(PANIC_EXIT);

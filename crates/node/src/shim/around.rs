@@ -219,7 +219,7 @@ fn run_programs(programs: &[String], env: &[String]) -> i32 {
     }
     // Standard error stays the shim's log. This process may wait for programs, and must not keep the shim's sockets open.
     sys::close_from(3);
-    for (resource, soft) in sys::with_core_limit(&[]) {
+    for (resource, soft) in sys::with_first_limits(&[]) {
         let _ = sys::set_soft_limit(resource, soft);
     }
     let env: Vec<CString> = env

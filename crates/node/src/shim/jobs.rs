@@ -5,7 +5,7 @@ use super::membership::Membership;
 use super::processes::{self, Containment, ProcessTree};
 use super::records::{Fault, Records};
 use super::removal::Removal;
-use super::steps::{Daemon, StepProc};
+use super::steps::{Beginners, Daemon, StepProc};
 use super::wire::{Around, FromShim, Known, Launch, Process, Run, StepOrder, ToShim, User};
 use crate::descriptors::WithOrder;
 use crate::sys::nursery::Nursery;
@@ -143,6 +143,8 @@ pub(super) struct Shim {
     contexts: HashMap<BlobId, Rc<Strings>>,
     /// Scripts that are being started.
     nursery: Nursery<Script>,
+    /// Step daemons that are being started.
+    pub(super) beginners: Beginners,
     pub(super) records: Records,
     pub(super) tree: ProcessTree,
     slots: Rc<sys::SharedSlots>,
@@ -185,6 +187,7 @@ impl Shim {
             members: Membership::open(spool)?,
             contexts: HashMap::new(),
             nursery: Nursery::new(),
+            beginners: Beginners::default(),
             records,
             tree: ProcessTree::new(),
             slots: Rc::new(sys::SharedSlots::new(SLOTS)?),

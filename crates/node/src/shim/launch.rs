@@ -131,7 +131,7 @@ impl Script {
             stderr: order.stderr.as_deref().map(path).transpose()?,
             append: order.append,
             umask: order.umask & 0o777,
-            limits: sys::with_core_limit(&order.limits),
+            limits: sys::with_first_limits(&order.limits),
             cpus: order.cpus.as_ref().map(sys::bitmap),
             _context: context,
             row,

@@ -8,7 +8,7 @@ use crate::descriptors::{self, WithOrder};
 use crate::shim::ProcessTree;
 use crate::shim::wire::{Run, StepOrder};
 use crate::standing::Standing;
-use crate::sys;
+use crate::sys::{self, SoftLimits};
 use minicbor::{Decode, Encode};
 use muster_core::ids::StepNo;
 use muster_core::job::StepEnd;
@@ -233,9 +233,6 @@ pub(super) struct Home {
     pub(super) untold_since: Option<(Instant, Instant)>,
 }
 
-/// By resource.
-type SoftLimits = Vec<(u32, u64)>;
-
 /// What a file tells of a step's end: its path, the end, and what was to be kept.
 struct Unread(PathBuf, StepEnd, Kept);
 
@@ -245,7 +242,6 @@ impl Home {
         shim: UnixStream,
         agent: Option<UnixStream>,
     ) -> io::Result<Home> {
-        sys::set_name(c"muster-stepd");
         sys::become_subreaper()?;
         // The shim's mask blocks these already; a descriptor of the daemon's own takes them.
         let mut mask = SigSet::empty();
@@ -290,7 +286,7 @@ impl Home {
     pub(super) fn limits_to_set(&mut self, asked: &[(u32, u64)]) -> Vec<(u32, u64)> {
         if self.asked_limits != asked {
             self.asked_limits = asked.to_vec();
-            self.other_limits = sys::other_limits(&sys::with_core_limit(asked));
+            self.other_limits = sys::other_limits(&sys::with_first_limits(asked));
         }
         self.other_limits.clone()
     }

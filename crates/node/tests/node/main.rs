@@ -23,6 +23,9 @@ fn main() -> ExitCode {
     if name.ends_with(SHIM_NAME) {
         return muster_node::shim_main(args);
     }
+    if name.ends_with(muster_node::STEPD_NAME) {
+        return muster_node::stepd_main();
+    }
     if name.ends_with(muster_node::HOST_NAME) {
         return muster_node::pmix_host_main();
     }
