@@ -11,6 +11,7 @@ mod cluster;
 mod containment;
 mod direct;
 mod launches;
+mod secrets;
 mod standing;
 mod steps;
 
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         standing::TESTS,
         around::TESTS,
         attacks::TESTS,
+        secrets::TESTS,
     ]
     .concat();
     if !nix::unistd::geteuid().is_root() {
