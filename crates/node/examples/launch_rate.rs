@@ -10,7 +10,7 @@ use muster_node::{AgentOptions, SHIM_NAME, STEPD_NAME};
 use muster_proto::client::{Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::node::{JobGrant, NodeSettings, Order, Orders, Report, ToCtld, ToNode, Welcome};
-use muster_trust::{Between, KeyPair, Session};
+use muster_trust::{Between, KeyPair, Receiver, Session};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -111,18 +111,21 @@ fn through_agent(listener: &UnixListener, dir: &Path, jobs: u64) -> anyhow::Resu
     let RequestBody::NodeHello(hello) = request.body else {
         anyhow::bail!("no hello");
     };
-    let between = Between {
-        cluster: "rate",
-        node: "n1",
+    let session = |receiver, node_key: &[u8]| {
+        let between = Between {
+            cluster: "rate",
+            node: "n1",
+            receiver,
+        };
+        key.with_node(between, node_key)
     };
-    let mut session = key.with_agent(between, &hello.key)?;
+    let mut sessions = [
+        session(Receiver::Agent, &hello.key)?,
+        session(Receiver::Launcher, &hello.launcher_key)?,
+    ];
     let welcome = Welcome {
         public_key: key.public().to_vec().into(),
         cluster: "rate".to_owned(),
-        settings: NodeSettings {
-            kill_wait_s: 30,
-            ..NodeSettings::default()
-        },
     };
     frame::write(&mut stream, &Response::Welcome(Box::new(welcome)))?;
     let context = minicbor::to_vec(context())?;
@@ -133,7 +136,7 @@ fn through_agent(listener: &UnixListener, dir: &Path, jobs: u64) -> anyhow::Resu
     let started = Instant::now();
     let mut next = jobs.min(AT_ONCE) + 1;
     let first = (1..next).map(|id| launch(id, dir)).collect();
-    send(&mut stream, &mut session, blobs, first)?;
+    send(&mut stream, &mut sessions, blobs, first)?;
     let mut released = 0;
     while released < jobs {
         let message: ToCtld = frame::read(&mut stream)?;
@@ -158,7 +161,7 @@ fn through_agent(listener: &UnixListener, dir: &Path, jobs: u64) -> anyhow::Resu
             frame::write(&mut stream, &ToNode::Ack(last.seq))?;
         }
         if !orders.is_empty() {
-            send(&mut stream, &mut session, Vec::new(), orders)?;
+            send(&mut stream, &mut sessions, Vec::new(), orders)?;
         }
     }
     Ok(jobs as f64 / started.elapsed().as_secs_f64())
@@ -166,7 +169,7 @@ fn through_agent(listener: &UnixListener, dir: &Path, jobs: u64) -> anyhow::Resu
 
 fn send(
     stream: &mut UnixStream,
-    session: &mut Session,
+    sessions: &mut [Session; 2],
     blobs: Vec<(BlobId, minicbor::bytes::ByteVec)>,
     orders: Vec<Order>,
 ) -> anyhow::Result<()> {
@@ -177,11 +180,18 @@ fn send(
         blobs,
         orders,
         drop_blobs: Vec::new(),
+        settings: Some(Box::new(NodeSettings {
+            kill_wait_s: 30,
+            ..NodeSettings::default()
+        })),
     })?;
-    let seal = session.seal(&orders).to_vec().into();
+    let [seal, launcher_seal] = sessions
+        .each_mut()
+        .map(|session| session.seal(&orders).to_vec().into());
     let message = ToNode::Sealed {
         orders: orders.into(),
         seal,
+        launcher_seal,
     };
     frame::write(stream, &message)?;
     Ok(())

@@ -40,7 +40,7 @@ fn configure(node: &mut Node, prolog: Option<PathBuf>, epilog: Option<PathBuf>) 
     let text = |p: Option<PathBuf>| p.map(|p| p.to_string_lossy().into_owned());
     node.settings.prolog = text(prolog);
     node.settings.epilog = text(epilog);
-    node.send(&ToNode::Settings(Box::new(node.settings.clone())));
+    node.configure();
 }
 
 fn around() {

@@ -315,11 +315,12 @@ fn forged() {
         node.sealed(blobs, vec![order])
     };
     // Somebody changes what the controller said.
-    let ToNode::Sealed { mut orders, seal } = sealed(&mut node, 1) else {
+    let mut message = sealed(&mut node, 1);
+    let ToNode::Sealed { orders, .. } = &mut message else {
         panic!("orders are sealed");
     };
     *orders.last_mut().unwrap() ^= 1;
-    node.send(&ToNode::Sealed { orders, seal });
+    node.send(&message);
     node.turned_away();
     // Says it a second time.
     let twice = sealed(&mut node, 2);

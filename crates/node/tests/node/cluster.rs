@@ -12,7 +12,7 @@ use muster_proto::node::{
     JobGrant, NodeHello, NodeSettings, NumberedReport, Order, Orders, Report, ToCtld, ToNode,
     Welcome,
 };
-use muster_trust::{Between, KeyPair, Session};
+use muster_trust::{Between, KeyPair, Receiver, Session};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::os::fd::AsFd as _;
@@ -61,7 +61,8 @@ pub struct Node {
     socket: PathBuf,
     listener: UnixListener,
     key: KeyPair,
-    session: Option<Session>,
+    /// With its agent and its launcher.
+    sessions: Option<[Session; 2]>,
     agent: Option<Child>,
     link: Option<UnixStream>,
     inbox: Option<Receiver<ToCtld>>,
@@ -81,7 +82,7 @@ impl Node {
             listener: UnixListener::bind(&socket).unwrap(),
             socket,
             key: KeyPair::of([7; 32]),
-            session: None,
+            sessions: None,
             agent: None,
             link: None,
             inbox: None,
@@ -169,16 +170,22 @@ impl Node {
             panic!("no hello")
         };
         assert_eq!(hello.name, self.name);
-        let between = Between {
-            cluster: CLUSTER,
-            node: &self.name,
+        let session = |receiver, key: &[u8]| {
+            let between = Between {
+                cluster: CLUSTER,
+                node: &self.name,
+                receiver,
+            };
+            self.key.with_node(between, key).unwrap()
         };
-        self.session = Some(self.key.with_agent(between, &hello.key).unwrap());
+        self.sessions = Some([
+            session(Receiver::Agent, &hello.key),
+            session(Receiver::Launcher, &hello.launcher_key),
+        ]);
         self.hello = Some(*hello);
         let welcome = Welcome {
             public_key: self.key.public().to_vec().into(),
             cluster: CLUSTER.to_owned(),
-            settings: self.settings.clone(),
         };
         frame::write(&mut stream, &Response::Welcome(Box::new(welcome))).unwrap();
         let (sender, inbox) = channel();
@@ -193,6 +200,15 @@ impl Node {
         self.highest = 0;
         self.link = Some(stream);
         self.inbox = Some(inbox);
+        self.configure();
+    }
+
+    /// Sends the settings.
+    pub fn configure(&mut self) {
+        let mut orders = self.orders(Vec::new(), Vec::new());
+        orders.settings = Some(Box::new(self.settings.clone()));
+        let message = self.seal(&orders);
+        self.send(&message);
     }
 
     pub fn address(&self) -> String {
@@ -206,19 +222,32 @@ impl Node {
 
     /// The message with these orders that is the next of this connection.
     pub fn sealed(&mut self, blobs: Vec<(BlobId, Vec<u8>)>, orders: Vec<Order>) -> ToNode {
-        let orders = Orders {
+        let orders = self.orders(blobs, orders);
+        self.seal(&orders)
+    }
+
+    fn orders(&self, blobs: Vec<(BlobId, Vec<u8>)>, orders: Vec<Order>) -> Orders {
+        Orders {
             cluster: CLUSTER.to_owned(),
             node: self.name.clone(),
             at: Timestamp(0),
             blobs: blobs.into_iter().map(|(id, b)| (id, b.into())).collect(),
             orders,
             drop_blobs: Vec::new(),
-        };
-        let bytes = minicbor::to_vec(&orders).unwrap();
-        let seal = self.session.as_mut().unwrap().seal(&bytes).to_vec();
+            settings: None,
+        }
+    }
+
+    fn seal(&mut self, orders: &Orders) -> ToNode {
+        let bytes = minicbor::to_vec(orders).unwrap();
+        let sessions = self.sessions.as_mut().unwrap();
+        let [seal, launcher_seal] = sessions
+            .each_mut()
+            .map(|session| session.seal(&bytes).to_vec().into());
         ToNode::Sealed {
             orders: bytes.into(),
-            seal: seal.into(),
+            seal,
+            launcher_seal,
         }
     }
 
