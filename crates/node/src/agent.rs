@@ -5,7 +5,6 @@
 //! leaves in one write per peer. All that must survive the agent is kept by the shim.
 
 mod closing;
-mod context;
 mod controller;
 mod daemons;
 mod descriptor_limit;
@@ -20,13 +19,11 @@ mod pmix;
 mod quota;
 mod reports;
 mod sampling;
-mod scripts;
 mod shim_link;
 mod socket;
 mod step_node;
 mod step_tree;
 mod table;
-mod users;
 
 pub(crate) use jobs::exit_status;
 pub(crate) use peers::Peers;
@@ -40,29 +37,26 @@ use crate::failure;
 use crate::info;
 use crate::options::AgentOptions;
 use crate::shim::wire::{Run, ToShim};
+use controller::Link;
 use anyhow::Context as _;
-use context::Contexts;
 use lead::StepKey;
 use minicbor::bytes::ByteVec;
-use muster_core::ids::{BlobId, StepNo};
+use muster_core::ids::StepNo;
 use muster_core::job::Usage;
 use muster_core::time::Timestamp;
 use muster_proto::frame;
 use muster_proto::node::{NodeSettings, ToCtld, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest};
 use reports::Reports;
-use scripts::Scripts;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::rc::Rc;
 use step_node::Listening;
 use table::Jobs;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
-use users::Users;
 
 /// Bytes to a peer: frames, ready to be written.
 pub(crate) type Outlet = mpsc::UnboundedSender<Vec<u8>>;
@@ -82,12 +76,14 @@ const SPOOL_PATH_MAX: usize = 72;
 enum Event {
     /// The controller answered a dial: what to greet it with?
     Dialed(ByteVec, oneshot::Sender<Vec<u8>>),
-    /// It took the greeting.
-    Welcome(Box<NodeSettings>, Outlet),
+    /// It took the greeting, and has shown this key: is it the one that this node knows?
+    Answered(ByteVec, oneshot::Sender<Result<(), String>>),
+    /// It is.
+    Welcome(Link),
     /// It said something.
     Controller(Box<ToNode>),
     /// Verified orders.
-    Orders(Box<muster_proto::node::Orders>),
+    Orders(Box<controller::Sealed>),
     /// Its connection is gone.
     ControllerLost,
     /// The shim is connected.
@@ -127,16 +123,10 @@ enum Event {
     HealthChecked,
     /// What running jobs use is to be looked at.
     SampleDue,
-    /// A job that is being suspended has had its time for it.
-    StopDue(Run),
-    /// The groups of a user were looked up.
-    GroupsFound(users::User, Vec<u32>),
     /// What the tasks of a job use now, for a sample.
     Sampled(Run, measure::Tasks),
     /// What the steps of a job use now, for who has asked under this number.
     Measured(u64, Vec<(StepNo, Usage)>),
-    /// A launch that failed for lack of something is to be tried again.
-    LaunchAgain(Run),
 }
 
 /// Runs the agent until it is told to stop (SIGTERM, SIGINT, or the controller). The shim and the jobs go on.
@@ -270,34 +260,21 @@ struct Agent {
     machine: Machine,
     site_binding: SiteBinding,
     stopping: bool,
-    controller: Option<Outlet>,
+    controller: Option<Link>,
     shim: Option<ShimOutlet>,
     /// Frames for the shim and the controller that this burst brought.
     to_shim: Vec<u8>,
     to_controller: Vec<u8>,
-    /// Orders that came before the shim had told what it knows.
-    waiting: Vec<muster_proto::node::Orders>,
-    /// Dials that wait for that.
-    dialed: Vec<(ByteVec, oneshot::Sender<Vec<u8>>)>,
+    /// Dials that wait for the shim to tell what it knows, and for its key.
+    dialed: VecDeque<(ByteVec, oneshot::Sender<Vec<u8>>)>,
+    /// Answers of controllers that the shim is looking at.
+    answered: VecDeque<oneshot::Sender<Result<(), String>>>,
     /// The shim has told what it knows.
     synced: bool,
     /// One that had done so is gone: the next one knows nothing of steps that is news.
     has_lost_a_shim: bool,
     jobs: Jobs,
-    /// Launches that wait until the last holder of their share is gone.
-    queued: VecDeque<Run>,
-    /// Launches that wait for something else.
-    delayed: HashSet<Run>,
     reports: Reports,
-    /// Scripts and contexts of this connection.
-    blobs: HashMap<BlobId, Rc<Vec<u8>>>,
-    contexts: Contexts,
-    /// Contexts that the shim has.
-    shim_contexts: HashSet<BlobId>,
-    scripts: Scripts,
-    /// Scripts to remove when the jobs that run them are forgotten.
-    stale_scripts: HashSet<BlobId>,
-    users: Users,
     steps: lead::Steps,
     node_steps: step_node::NodeSteps,
     endings: step_tree::Endings,
@@ -316,8 +293,7 @@ struct Agent {
 impl Agent {
     fn new(options: AgentOptions, events: mpsc::UnboundedSender<Event>) -> Agent {
         Agent {
-            scripts: Scripts::new(&options.spool_dir),
-            machine: Machine::read(&options),
+            machine: Machine::read(options.claim()),
             site_binding: SiteBinding::default(),
             options,
             events,
@@ -329,19 +305,12 @@ impl Agent {
             shim: None,
             to_shim: Vec::new(),
             to_controller: Vec::new(),
-            waiting: Vec::new(),
-            dialed: Vec::new(),
+            dialed: VecDeque::new(),
+            answered: VecDeque::new(),
             synced: false,
             has_lost_a_shim: false,
             jobs: Jobs::default(),
-            queued: VecDeque::new(),
-            delayed: HashSet::new(),
             reports: Reports::new(crate::now()),
-            blobs: HashMap::new(),
-            contexts: Contexts::default(),
-            shim_contexts: HashSet::new(),
-            stale_scripts: HashSet::new(),
-            users: Users::default(),
             steps: lead::Steps::default(),
             node_steps: step_node::NodeSteps::default(),
             endings: step_tree::Endings::default(),
@@ -359,10 +328,18 @@ impl Agent {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Dialed(key, reply) => {
-                self.dialed.push((key, reply));
-                self.greet();
+                self.dialed.push_back((key, reply));
+                if self.synced {
+                    self.shim_order(&ToShim::OpenSession);
+                }
             }
-            Event::Welcome(settings, outlet) => self.welcomed(*settings, outlet),
+            Event::Answered(key, reply) if self.synced => {
+                self.answered.push_back(reply);
+                self.shim_order(&ToShim::BeginSession(key));
+            }
+            // The key that was shown to it was a lost shim's: the connection is given up.
+            Event::Answered(..) => {}
+            Event::Welcome(link) => self.welcomed(link),
             Event::Controller(message) => self.controller_said(*message),
             Event::Orders(orders) => self.ordered(*orders),
             Event::ControllerLost => self.controller = None,
@@ -372,6 +349,8 @@ impl Agent {
                 self.shim = None;
                 self.has_lost_a_shim |= self.synced;
                 self.synced = false;
+                self.answered.clear();
+                self.leave_controller();
             }
             Event::DaemonSaid(id) => {
                 self.hear_daemon(id);
@@ -386,11 +365,8 @@ impl Agent {
             Event::NodeStarted(key, position, result) => self.node_started(key, position, result),
             Event::EndsTold(told) => self.ends_told(told),
             Event::StillWaiting(conn) => self.still_waiting(conn),
-            Event::StopDue(run) => self.stop_due(run),
-            Event::GroupsFound(user, groups) => self.groups_found(user, groups),
             Event::Sampled(run, now) => self.was_sampled(run, now),
             Event::Measured(tag, now) => self.measured(tag, now),
-            Event::LaunchAgain(run) => self.begin_delayed(run),
             Event::GaveUp(wait) => self.gave_up(wait),
             Event::ReportsWaited => self.reports.waited(),
             Event::HealthCheckDue => self.check_health(),
@@ -399,51 +375,53 @@ impl Agent {
         }
     }
 
-    /// Greets the controller, once it is known which jobs are here.
-    fn greet(&mut self) {
-        if self.synced && !self.dialed.is_empty() {
-            for (key, reply) in std::mem::take(&mut self.dialed) {
-                // Nobody waits any more if the connection broke meanwhile.
-                let _ = reply.send(self.greeting(key));
-            }
+    /// Has the shim make a key for each dial that waits for one.
+    fn open_sessions(&mut self) {
+        for _ in 0..self.dialed.len() {
+            self.shim_order(&ToShim::OpenSession);
         }
     }
 
-    fn welcomed(&mut self, settings: NodeSettings, outlet: Outlet) {
-        log::info!("node {} is connected to its controller", self.options.name);
-        self.controller = Some(outlet);
-        self.to_controller.clear();
-        // It sends what later orders refer to once more.
-        self.blobs.clear();
-        self.contexts = Contexts::default();
-        for id in std::mem::take(&mut self.shim_contexts) {
-            self.shim_order(&ToShim::DropContext(id));
+    /// Greets the controller with the shim's key for this connection.
+    fn greet(&mut self, launcher_key: ByteVec) {
+        if let Some((key, reply)) = self.dialed.pop_front() {
+            // Nobody waits any more if the connection broke meanwhile.
+            let _ = reply.send(self.greeting(key, launcher_key));
         }
-        self.drop_unused_scripts();
-        self.apply_settings(settings);
+    }
+
+    /// The shim knows the controller that has answered, or why it is another.
+    fn session_begun(&mut self, error: Option<String>) {
+        if let Some(reply) = self.answered.pop_front() {
+            let _ = reply.send(error.map_or(Ok(()), Err));
+        }
+    }
+
+    fn welcomed(&mut self, link: Link) {
+        if !self.synced {
+            // The shim that has the session is lost.
+            return link.close();
+        }
+        log::info!("node {} is connected to its controller", self.options.name);
+        self.controller = Some(link);
+        self.to_controller.clear();
         self.reports.send_all_again();
+    }
+
+    /// Gives up the connection to the controller, which is dialled anew: what it seals, this node does not believe.
+    fn leave_controller(&mut self) {
+        if let Some(link) = self.controller.take() {
+            link.close();
+        }
     }
 
     fn apply_settings(&mut self, settings: NodeSettings) {
         self.site_binding = SiteBinding::new(&settings.cpu_bind);
         self.settings = settings;
         self.recall_all_orders();
-        self.tell_waits();
         let wanted = self.settings.health_check.clone();
         self.health.configure(wanted, &self.events);
         self.sample_all();
-    }
-
-    fn tell_waits(&mut self) {
-        // Before the first welcome the shim keeps its own default.
-        if self.settings.kill_wait_s > 0 {
-            let ms = u64::from(self.settings.kill_wait_s) * 1000;
-            self.shim_order(&ToShim::KillWait(ms));
-            self.shim_order(&ToShim::Unkillable {
-                timeout_ms: u64::from(self.settings.unkillable_timeout_s) * 1000,
-                program: self.settings.unkillable_program.clone(),
-            });
-        }
     }
 
     fn controller_said(&mut self, message: ToNode) {
@@ -460,7 +438,6 @@ impl Agent {
                 frame::encode_into(&health, &mut self.to_controller);
             }
             ToNode::Stop(agent) => self.stopping |= agent,
-            ToNode::Settings(settings) => self.apply_settings(*settings),
         }
     }
 
@@ -507,7 +484,9 @@ impl Agent {
                 });
             }
             if !self.to_controller.is_empty() {
-                let _ = controller.send(std::mem::take(&mut self.to_controller));
+                let _ = controller
+                    .outlet
+                    .send(std::mem::take(&mut self.to_controller));
             }
         }
     }

@@ -16,6 +16,7 @@ mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
 mod info;
+mod job_view;
 mod layout;
 mod numa;
 mod options;

@@ -1,5 +1,6 @@
 //! What an agent must be told when it starts. Everything else comes from the controller.
 
+use crate::shim::wire::MachineClaim;
 use std::path::PathBuf;
 
 /// Start parameters of a node's agent.
@@ -26,4 +27,15 @@ pub struct AgentOptions {
     /// Executable that becomes the shim when it is started under the name [`crate::SHIM_NAME`]; this program's own
     /// when absent.
     pub shim_program: Option<PathBuf>,
+}
+
+impl AgentOptions {
+    /// What the configuration claims of the machine's CPUs.
+    pub(crate) fn claim(&self) -> MachineClaim {
+        MachineClaim {
+            cpus: self.claimed_cpus,
+            sockets: self.claimed_sockets,
+            shared: self.shared_machine,
+        }
+    }
 }

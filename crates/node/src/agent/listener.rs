@@ -522,11 +522,10 @@ impl Agent {
         let order = if signal == libc::SIGTERM.unsigned_abs() {
             ToShim::EndStep { run, step }
         } else {
-            ToShim::Signal {
+            ToShim::SignalStep {
                 run,
-                step: Some(step),
+                step,
                 signal: i32::try_from(signal).unwrap_or(0),
-                scope: muster_core::command::SignalScope::Steps,
             }
         };
         self.shim_order(&order);

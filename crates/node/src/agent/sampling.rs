@@ -7,7 +7,6 @@
 use super::measure::{self, Tasks};
 use super::{Agent, Event};
 use crate::shim::wire::{Process, Run, ToShim};
-use muster_core::command::SignalScope;
 use muster_core::ids::StepNo;
 use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_core::usage::task_interval_s;
@@ -177,11 +176,10 @@ impl Agent {
             if most == 0 || kib <= most {
                 continue;
             }
-            let order = ToShim::Signal {
+            let order = ToShim::SignalStep {
                 run,
-                step: Some(step),
+                step,
                 signal: libc::SIGKILL,
-                scope: SignalScope::Full,
             };
             if !self.samples.killed.insert((run, step)) {
                 // Whoever was to tell it first has not come to an end.

@@ -3,7 +3,7 @@
 use super::socket::{Socket, read_frames};
 use super::{Event, OfUser, closing, descriptor_limit};
 use crate::options::AgentOptions;
-use crate::shim::{SHIM_NAME, socket_path};
+use crate::shim::{SHIM_NAME, attach_frame, socket_path};
 use anyhow::Context as _;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -59,7 +59,7 @@ pub(super) fn keep(options: AgentOptions, events: mpsc::UnboundedSender<Event>) 
         let socket = socket_path(&options.spool_dir);
         loop {
             match Socket::connect(&socket).await {
-                Ok(link) => {
+                Ok(link) if link.write_all(&attach_frame(&options)).await.is_ok() => {
                     let outlet = spawn_writer(link.clone());
                     let _ = events.send(Event::ShimUp(outlet));
                     let ended = read_frames(link, |message| {
@@ -69,6 +69,7 @@ pub(super) fn keep(options: AgentOptions, events: mpsc::UnboundedSender<Event>) 
                     log::error!("the connection to the shim ended: {ended}");
                     let _ = events.send(Event::ShimLost);
                 }
+                Ok(_) => {}
                 Err(e) => log::warn!("{}: {e}; a shim is started", socket.display()),
             }
             let starting = options.clone();

@@ -3,9 +3,10 @@
 //! latter. What these programs leave in the background is the site's, and left alone.
 
 use super::files::open_as;
-use super::jobs::{Entry, Role, Shim};
+use super::batch::Launch;
+use super::jobs::{Role, Shim};
 use super::records::Fault;
-use super::wire::{FromShim, Launch, Run, StepOrder};
+use super::wire::{FromShim, Run, StepOrder};
 use crate::descriptors::WithOrder;
 use crate::sys;
 use nix::fcntl::OFlag;
@@ -22,10 +23,12 @@ const UNKILLABLE: &str = "unkillable_step";
 
 impl Shim {
     /// Runs the prolog of a job that is on file; its launch, if it has one here, waits.
-    pub(super) fn start_prolog(&mut self, run: Run, entry: Entry, held: Option<Box<Launch>>) {
+    pub(super) fn start_prolog(&mut self, run: Run, held: Option<Box<Launch>>) {
+        let Some(entry) = self.jobs.get_mut(&run) else {
+            return;
+        };
+        entry.held = held;
         let around = entry.around.clone().unwrap_or_default();
-        let entry = Entry { held, ..entry };
-        self.jobs.insert(run, entry);
         match fork_programs(&around.prolog, &around.env, "prolog_slurmd", None) {
             Ok(pid) => {
                 self.roles.insert(pid, Role::Prolog(run));
@@ -45,7 +48,6 @@ impl Shim {
         entry.prolog = None;
         let late = self.program_ends.remove(&run) == Some(None);
         let held = entry.held.take();
-        let early = std::mem::take(&mut entry.early);
         if status != 0 && !self.killing {
             let programs = entry
                 .around
@@ -61,24 +63,40 @@ impl Shim {
             }
         }
         // These are refused where the job is ending now.
-        for (order, with) in early {
-            self.start_step(order, with);
-        }
+        self.start_early_steps(run);
         self.unsettled = true;
     }
 
-    /// Keeps a step's start until the prolog is over; gives it back if there is none to wait for.
-    pub(super) fn wait_for_prolog(
+    /// Keeps a step's start until its job has begun, with its prolog, and the user's groups are known; gives it back if there
+    /// is nothing to wait for.
+    pub(super) fn wait_for_job(
         &mut self,
         order: Box<StepOrder>,
         with: WithOrder,
     ) -> Option<(Box<StepOrder>, WithOrder)> {
-        match self.jobs.get_mut(&order.run) {
-            Some(entry) if entry.prolog.is_some() && entry.ending.is_none() => {
+        let run = order.run;
+        let Some(entry) = self.jobs.get(&run).filter(|e| !e.is_leaving()) else {
+            return Some((order, with));
+        };
+        let mut waits = entry.prolog.is_some() || entry.waiting.is_some();
+        if !waits && entry.user.is_none() {
+            // An earlier launcher has begun the job.
+            let grant = entry.grant.clone();
+            let user = grant.and_then(|grant| self.user_of(&grant.spec.owner));
+            waits = user.is_none();
+            if waits {
+                self.without_groups.insert(run);
+            }
+            if let Some(entry) = self.jobs.get_mut(&run) {
+                entry.user = user;
+            }
+        }
+        match self.jobs.get_mut(&run).filter(|_| waits) {
+            Some(entry) => {
                 entry.early.push((order, with));
                 None
             }
-            _ => Some((order, with)),
+            None => Some((order, with)),
         }
     }
 
@@ -158,7 +176,7 @@ impl Shim {
         let mut env = around.map(|a| a.env).unwrap_or_default();
         if env.is_empty() {
             env.push(format!("SLURM_JOB_ID={}", run.0));
-            env.push(format!("SLURMD_NODENAME={}", self.node));
+            env.push(format!("SLURMD_NODENAME={}", self.place.node));
         }
         match fork_programs(&[program], &env, UNKILLABLE, None) {
             Ok(pid) => {

@@ -12,7 +12,7 @@ pub(super) use told::EncodedEnd;
 
 use super::jobs::{Entry, Role, Shim};
 use super::processes::Containment;
-use super::wire::{FromShim, PmixOrder, Run, StepOrder};
+use super::wire::{FromShim, PmixOrder, Run, StepOrder, User};
 use crate::descriptors::{self, WithOrder};
 use crate::{audit_session, now, stepd, sys};
 use muster_core::ids::StepNo;
@@ -202,20 +202,24 @@ impl Shim {
     /// Starts a step daemon, or gives one that is there a step.
     pub(super) fn start_step(&mut self, order: Box<StepOrder>, with: WithOrder) {
         self.launch();
-        let Some((order, with)) = self.wait_for_prolog(order, with) else {
+        let Some((mut order, with)) = self.wait_for_job(order, with) else {
             return;
         };
         let direct = order.direct;
         let (run, step) = (order.run, order.launch.step);
         let refused = match self.jobs.get(&run) {
             None => Some("the job is not on this node"),
-            Some(e) if e.ending.is_some() => Some("the job is ending"),
+            Some(e) if e.is_leaving() => Some("the job is ending"),
             Some(e) if e.steps.contains_key(&step) => Some("the step exists"),
+            Some(e) if e.user.is_none() => Some("nothing is known of the job's owner"),
             Some(_) if with.agent.is_none() || direct != with.srun.is_some() => {
                 Some("what goes with its order did not come")
             }
             Some(_) => None,
         };
+        if let Some(user) = self.jobs.get(&run).and_then(|e| e.user.as_ref()) {
+            order.user = User::clone(user);
+        }
         let started = match refused {
             Some(why) => Err(io::Error::other(why)),
             None => self.place_step(order, &with),
@@ -390,7 +394,7 @@ impl Shim {
         let (control, far_end) = UnixStream::pair()?;
         control.set_nonblocking(true)?;
         let order = stepd::FirstOrder {
-            node: self.node.clone(),
+            node: self.place.node.clone(),
             dirs: dirs.clone(),
             has_wire: wire.is_some(),
             has_agent: with.agent.is_some(),
@@ -428,7 +432,7 @@ impl Shim {
     fn step_dirs(&self, order: &StepOrder, pmix: &PmixOrder) -> Vec<PathBuf> {
         let mut hasher = DefaultHasher::new();
         self.spool.hash(&mut hasher);
-        let (uid, node, place) = (order.user.uid, &self.node, hasher.finish());
+        let (uid, node, place) = (order.user.uid, &self.place.node, hasher.finish());
         let name = format!("{STEP_DIR}{uid}.{}.{node}.{place:016x}", pmix.nspace);
         let bases = [pmix.tmp_base.as_str(), SHARED_MEMORY];
         let mut dirs: Vec<PathBuf> = bases.map(|base| Path::new(base).join(&name)).into();
@@ -633,7 +637,7 @@ impl Shim {
     /// Tells all steps of a job to end, and their users why.
     pub(super) fn end_all_steps(&mut self, run: Run, message: Option<String>) {
         self.hear_daemons_of(run);
-        let node = self.node.clone();
+        let node = self.place.node.clone();
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };

@@ -19,7 +19,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{self, channel};
 use std::time::{Duration, Instant};
 
 pub const CLUSTER: &str = "test";
@@ -65,7 +65,7 @@ pub struct Node {
     sessions: Option<[Session; 2]>,
     agent: Option<Child>,
     link: Option<UnixStream>,
-    inbox: Option<Receiver<ToCtld>>,
+    inbox: Option<mpsc::Receiver<ToCtld>>,
     reports: Vec<NumberedReport>,
     pub hello: Option<NodeHello>,
     pub ack: bool,
