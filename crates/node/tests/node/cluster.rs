@@ -162,6 +162,13 @@ impl Node {
         text.trim().parse().unwrap()
     }
 
+    /// Kills the launcher. The agent starts another, and dials again: what is sealed for the one, the other does not believe.
+    pub fn kill_shim(&mut self) {
+        let pid = nix::unistd::Pid::from_raw(self.shim_pid());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+        self.turned_away();
+    }
+
     /// Waits for the agent and greets it.
     pub fn accept(&mut self) {
         let (mut stream, _) = self.listener.accept().unwrap();

@@ -380,7 +380,7 @@ fn without_shim() {
         srun
     });
     let old = node.shim_pid();
-    kill(nix::unistd::Pid::from_raw(old), Signal::SIGKILL).unwrap();
+    node.kill_shim();
     sruns[0].stdin.write_all(b"x\n").unwrap();
     // A job that goes through shows that a new shim is there.
     node.run(&JobMaker::new(2, &dir.0, "#!/bin/sh\n"));

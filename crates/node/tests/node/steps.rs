@@ -747,8 +747,7 @@ fn hears_new_shim() {
 /// Kills the shim; a job that goes through shows that a new one is there.
 fn another_shim(node: &mut Node) {
     let old = node.shim_pid();
-    let pid = nix::unistd::Pid::from_raw(old);
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    node.kill_shim();
     let dir = node.spool.parent().unwrap().to_owned();
     node.run(&JobMaker::new(2, &dir, "#!/bin/sh\n"));
     node.batch_exit(2);
