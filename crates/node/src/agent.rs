@@ -8,7 +8,6 @@ mod closing;
 mod controller;
 mod daemons;
 mod descriptor_limit;
-mod health;
 mod jobs;
 mod launch;
 mod lead;
@@ -37,8 +36,8 @@ use crate::failure;
 use crate::info;
 use crate::options::AgentOptions;
 use crate::shim::wire::{Run, ToShim};
-use controller::Link;
 use anyhow::Context as _;
+use controller::Link;
 use lead::StepKey;
 use minicbor::bytes::ByteVec;
 use muster_core::ids::StepNo;
@@ -117,10 +116,6 @@ enum Event {
     GaveUp(u64),
     /// Reports have waited for others to go with them.
     ReportsWaited,
-    /// The health of the node is to be checked.
-    HealthCheckDue,
-    /// That is done.
-    HealthChecked,
     /// What running jobs use is to be looked at.
     SampleDue,
     /// What the tasks of a job use now, for a sample.
@@ -283,7 +278,6 @@ struct Agent {
     /// Who waits for a list of processes of whose job.
     inspections: HashMap<u64, (u32, listener::Wish, mpsc::UnboundedSender<AgentReply>)>,
     next_tag: u64,
-    health: health::Checks,
     found: Found,
     samples: sampling::Samples,
     /// Lists of processes that were asked for to take samples.
@@ -318,7 +312,6 @@ impl Agent {
             peers: Peers::keeping(),
             inspections: HashMap::new(),
             next_tag: 0,
-            health: health::Checks::default(),
             found: Found::default(),
             samples: sampling::Samples::default(),
             sampled_runs: HashMap::new(),
@@ -369,8 +362,6 @@ impl Agent {
             Event::Measured(tag, now) => self.measured(tag, now),
             Event::GaveUp(wait) => self.gave_up(wait),
             Event::ReportsWaited => self.reports.waited(),
-            Event::HealthCheckDue => self.check_health(),
-            Event::HealthChecked => self.health.checked(),
             Event::SampleDue => self.sample_due(),
         }
     }
@@ -419,8 +410,6 @@ impl Agent {
         self.site_binding = SiteBinding::new(&settings.cpu_bind);
         self.settings = settings;
         self.recall_all_orders();
-        let wanted = self.settings.health_check.clone();
-        self.health.configure(wanted, &self.events);
         self.sample_all();
     }
 

@@ -8,6 +8,7 @@
 
 mod around;
 mod batch;
+mod checks;
 mod context;
 mod ending;
 mod files;
@@ -21,6 +22,7 @@ mod recover;
 mod removal;
 mod scripts;
 mod session;
+mod site;
 mod steps;
 mod users;
 mod waiting;

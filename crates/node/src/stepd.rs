@@ -31,8 +31,8 @@ use crate::shim::Removal;
 use crate::shim::wire::StepOrder;
 use crate::sys;
 use client::Client;
+use home::{Confines, Home, Next};
 pub(crate) use home::{Control, NextStep, Running, Told};
-use home::{Home, Next};
 use minicbor::bytes::ByteVec;
 pub use mpi::host::{HOST_NAME, pmix_host_main};
 use muster_core::job::{ExitStatus, StepEnd, Usage};
@@ -87,11 +87,11 @@ fn run(
     order: &StepOrder,
     setting: &Setting,
     listener: UnixListener,
-    (shim, agent): (UnixStream, Option<UnixStream>),
+    (shim, agent, confines): (UnixStream, Option<UnixStream>, Confines),
     wire: Option<TcpListener>,
     srun: Option<HandedOver>,
 ) -> ! {
-    let mut home = match Home::open(listener, shim, agent) {
+    let mut home = match Home::open(listener, shim, agent, confines) {
         Ok(home) => home,
         Err(e) => {
             let end = broken(order, &e);

@@ -23,8 +23,7 @@ use muster_proto::acct::AcctQuery;
 use muster_proto::client::{JobFilter, Query, Request, RequestBody, Response};
 use muster_proto::frame::{self, FrameError, Frames, Message};
 use muster_proto::node::{
-    JobGrant, NodeHello, NumberedReport, Order, Orders, Report, ToCtld, ToNode,
-    Welcome,
+    JobGrant, NodeHello, NumberedReport, Order, Orders, Report, ToCtld, ToNode, Welcome,
 };
 use muster_proto::step::{
     AgentReply, AgentRequest, Attach, FromStepd, HetStep, StepCreated, StepLaunch, StepNode,

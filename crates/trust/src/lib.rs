@@ -273,10 +273,7 @@ mod tests {
     #[test]
     fn what_was_said_to_others_is_not_believed() {
         let elsewhere = [
-            Between {
-                node: "n2",
-                ..HERE
-            },
+            Between { node: "n2", ..HERE },
             Between {
                 cluster: "d",
                 ..HERE

@@ -43,7 +43,9 @@ impl Agent {
             FromShim::SessionKey(key) => self.greet(key),
             FromShim::SessionBegun(error) => self.session_begun(error),
             FromShim::SessionFailed(error) => {
-                log::error!("the shim refuses orders, the connection to the controller is closed: {error}");
+                log::error!(
+                    "the shim refuses orders, the connection to the controller is closed: {error}"
+                );
                 self.leave_controller();
             }
             FromShim::BatchEnded {
@@ -219,8 +221,10 @@ impl Agent {
                 Order::Terminate {
                     job, attempt, why, ..
                 } => self.terminate((job, attempt), why),
-                Order::Reboot => self.reboot(),
-                Order::Signal { .. } | Order::StepLimit { .. } | Order::Tell { .. } => {}
+                Order::Signal { .. }
+                | Order::StepLimit { .. }
+                | Order::Tell { .. }
+                | Order::Reboot => {}
             }
         }
     }

@@ -111,7 +111,6 @@ impl Jobs {
         let all = (id, Attempt(0))..=(id, Attempt(u32::MAX));
         self.all.range(all).map(|(&run, job)| (run, job))
     }
-
 }
 
 /// Whether a key is the one by which the owner's srun asks for steps of a launch.

@@ -2,8 +2,8 @@
 //! this node and after the last of it is gone. A job's launch and its steps wait for the former, its release for the
 //! latter. What these programs leave in the background is the site's, and left alone.
 
-use super::files::open_as;
 use super::batch::Launch;
+use super::files::open_as;
 use super::jobs::{Role, Shim};
 use super::records::Fault;
 use super::wire::{FromShim, Run, StepOrder};
@@ -16,6 +16,8 @@ use nix::unistd::{Pid, chdir, execve, setsid};
 use std::ffi::CString;
 use std::time::{Duration, Instant};
 
+/// Steps that wait for one job to begin.
+const EARLY_MAX: usize = 4096;
 /// Names which of the programs runs, in its environment.
 const CONTEXT: &str = "SLURM_SCRIPT_CONTEXT";
 /// The context of `UnkillableStepProgram`.
@@ -92,8 +94,14 @@ impl Shim {
             }
         }
         match self.jobs.get_mut(&run).filter(|_| waits) {
-            Some(entry) => {
+            Some(entry) if entry.early.len() < EARLY_MAX => {
                 entry.early.push((order, with));
+                None
+            }
+            Some(_) => {
+                let (run, step) = (order.run, order.launch.step);
+                let error = "too many steps wait for the job to begin".to_owned();
+                self.emit(&FromShim::StepFailed { run, step, error });
                 None
             }
             None => Some((order, with)),
@@ -223,7 +231,7 @@ fn fork_programs(
     }
 }
 
-fn run_programs(programs: &[String], env: &[String]) -> i32 {
+pub(super) fn run_programs(programs: &[String], env: &[String]) -> i32 {
     sys::restore_signals();
     umask(Mode::from_bits_truncate(0o022));
     let ready = setsid()
@@ -277,7 +285,7 @@ fn execute(program: &str, env: &[CString]) -> i32 {
     127
 }
 
-fn describe(status: i32, late: bool) -> String {
+pub(super) fn describe(status: i32, late: bool) -> String {
     let exit = crate::agent::exit_status(status);
     if late && exit.signal == libc::SIGKILL as u32 {
         "it ran longer than PrologEpilogTimeout and was killed".to_owned()

@@ -215,6 +215,7 @@ impl Shim {
         self.stop_announced(now);
         self.retry_launches(now);
         self.repeat_late_look_ups(now);
+        self.run_site_programs(now);
         self.launch();
         self.end_late_writers(now);
         let due: Vec<Run> = self
@@ -282,6 +283,7 @@ impl Shim {
             .chain(self.stops.values().copied())
             .chain(self.retries.first().map(|(at, _)| *at))
             .chain(self.look_up_deadline())
+            .chain(self.site.deadline())
             .chain(self.program_ends.values().filter_map(|end| *end))
             .chain(self.jobs.values().flat_map(|e| e.writers.values().copied()))
             .min()

@@ -1,15 +1,17 @@
 //! What the shim knows of jobs, and the rules by which they start and are forgotten.
 
 use super::batch::Launch;
+use super::checks::{Refusals, UsedNumbers};
 use super::context::Contexts;
 use super::launch::{self, Script};
 use super::membership::Membership;
+use super::orders::encoded;
 use super::processes::{self, Containment, ProcessTree};
 use super::records::{Fault, Records};
-use super::orders::encoded;
 use super::removal::Removal;
 use super::scripts::Scripts;
 use super::session::{Place, Session};
+use super::site::SitePrograms;
 use super::steps::{Beginners, Daemon, StepProc};
 use super::users::Users;
 use super::waiting::Waiting;
@@ -55,6 +57,8 @@ pub(super) enum Role {
     Prolog(Run),
     /// Those that run after it.
     Epilog(Run),
+    /// A program of the site that has to do with the node itself.
+    Site,
     /// Another process whose end matters only because something may be settled then.
     Other,
 }
@@ -75,6 +79,8 @@ pub(super) struct Entry {
     /// How its script ended, or why it did not start.
     pub(super) outcome: Option<FromShim>,
     pub(super) steps: BTreeMap<StepNo, StepProc>,
+    /// What steps of it have had here, those that are forgotten included.
+    pub(super) numbers: UsedNumbers,
     /// Steps that an earlier shim has forgotten: what their daemons leave is no news.
     pub(super) steps_gone: BTreeSet<StepNo>,
     /// Daemons of steps that are over, for others.
@@ -162,7 +168,7 @@ pub(super) struct Shim {
     root: bool,
     /// Which node this is, as root says.
     pub(super) place: Place,
-    claim: MachineClaim,
+    pub(super) claim: MachineClaim,
     pub(super) machine: Option<Machine>,
     pub(super) session: Session,
     pub(super) settings: NodeSettings,
@@ -173,6 +179,8 @@ pub(super) struct Shim {
     /// Scripts to remove when the jobs that run them are forgotten.
     pub(super) stale_scripts: HashSet<BlobId>,
     pub(super) users: Users,
+    pub(super) refusals: Refusals,
+    pub(super) site: SitePrograms,
     /// Launches that wait until the last holder of their share is gone, in order.
     pub(super) queued: Vec<Run>,
     /// Jobs of which launch or steps wait for the groups of their user.
@@ -238,6 +246,8 @@ impl Shim {
             scripts: Scripts::new(spool),
             stale_scripts: HashSet::new(),
             users: Users::default(),
+            refusals: Refusals::default(),
+            site: SitePrograms::default(),
             queued: Vec::new(),
             without_groups: BTreeSet::new(),
             retries: BTreeSet::new(),
@@ -277,6 +287,14 @@ impl Shim {
             return self.take_sealed(&orders, &seal);
         }
         self.launch();
+        if let Some(why) = self.refusal(&message) {
+            self.refusals
+                .log(format_args!("{why}: {:.200}", format!("{message:?}")));
+            if let ToShim::StepGiven { run, step, .. } = message {
+                self.tell_lost(run, step);
+            }
+            return None;
+        }
         match message {
             ToShim::Attach(_)
             | ToShim::Stop { .. }
@@ -350,6 +368,7 @@ impl Shim {
         }
         // The one before belonged to a connection of the agent before.
         self.session = Session::default();
+        self.site.forget_settings();
         self.attached = true;
         self.listen_to_standing();
         self.output.clear();
@@ -576,6 +595,7 @@ impl Shim {
                 Some(Role::Remover(run)) => self.remover_ended(run, r.pid),
                 Some(Role::Prolog(run)) => self.prolog_ended(run, r.status),
                 Some(Role::Epilog(run)) => self.epilog_ended(run, r.status),
+                Some(Role::Site) => self.site_program_ended(r.pid, r.status),
                 Some(Role::Other) | None => {}
             }
         }
@@ -612,7 +632,13 @@ impl Shim {
         );
     }
 
-    pub(super) fn signal(&mut self, run: Run, step: Option<StepNo>, signal: i32, scope: SignalScope) {
+    pub(super) fn signal(
+        &mut self,
+        run: Run,
+        step: Option<StepNo>,
+        signal: i32,
+        scope: SignalScope,
+    ) {
         self.hear_all_standing(run, false);
         match (step, scope) {
             (Some(StepNo::BATCH), _) => self.signal_script(run, signal),

@@ -106,8 +106,7 @@ impl Shim {
                 Order::Tell { job, attempt, text } => {
                     self.tell_script((job, attempt), &text, false);
                 }
-                // The agent runs the program.
-                Order::Reboot => {}
+                Order::Reboot => self.reboot(),
             }
         }
         for id in orders.drop_blobs {
@@ -127,6 +126,7 @@ impl Shim {
             let timeout = Duration::from_secs(s.into());
             (timeout, settings.unkillable_program.clone())
         });
+        self.site.configure(settings.health_check.as_ref());
         self.settings = settings;
     }
 

@@ -63,6 +63,10 @@ impl Shim {
             steps_gone: old.steps_gone.clone(),
             ..Entry::default()
         };
+        let mut entry = entry;
+        for step in &old.steps_gone {
+            entry.numbers.insert(*step);
+        }
         self.jobs.insert(run, entry);
         if same_boot {
             if let Some(pid) = old.pid {
@@ -143,7 +147,7 @@ impl Shim {
         };
         let over = proc.ended.is_some();
         if let Some(entry) = self.jobs.get_mut(&run) {
-            entry.steps.insert(step, proc);
+            entry.enter_step(step, proc);
         }
         if !over && (pid == 0 || !self.watch(pid, Role::Step(run, step))) {
             self.step_ended(run, step);
@@ -181,6 +185,7 @@ impl Shim {
             | Role::Prolog(_)
             | Role::Epilog(_)
             | Role::Spare(_)
+            | Role::Site
             | Role::Other => {}
         }
     }

@@ -214,7 +214,10 @@ mod tests {
         launcher.open().unwrap();
         let other = KeyPair::of([8; KEY]).public();
         let error = launcher.begin(&dir, &place(), &other).unwrap_err();
-        assert!(error.contains("not the one that this node knows"), "{error}");
+        assert!(
+            error.contains("not the one that this node knows"),
+            "{error}"
+        );
         // A key pair is for one answer.
         let known = KeyPair::of([7; KEY]).public();
         launcher.begin(&dir, &place(), &known).unwrap_err();

@@ -12,8 +12,9 @@ pub(super) use told::EncodedEnd;
 
 use super::jobs::{Entry, Role, Shim};
 use super::processes::Containment;
-use super::wire::{FromShim, PmixOrder, Run, StepOrder, User};
+use super::wire::{FromShim, PmixOrder, Run, StepOrder};
 use crate::descriptors::{self, WithOrder};
+use crate::step_bounds::StepBounds;
 use crate::{audit_session, now, stepd, sys};
 use muster_core::ids::StepNo;
 use muster_core::job::{ExitStatus, JobState, StepEnd, Usage};
@@ -207,22 +208,29 @@ impl Shim {
         };
         let direct = order.direct;
         let (run, step) = (order.run, order.launch.step);
-        let refused = match self.jobs.get(&run) {
+        let mut refused = match self.jobs.get(&run) {
             None => Some("the job is not on this node"),
             Some(e) if e.is_leaving() => Some("the job is ending"),
-            Some(e) if e.steps.contains_key(&step) => Some("the step exists"),
-            Some(e) if e.user.is_none() => Some("nothing is known of the job's owner"),
             Some(_) if with.agent.is_none() || direct != with.srun.is_some() => {
                 Some("what goes with its order did not come")
             }
             Some(_) => None,
-        };
-        if let Some(user) = self.jobs.get(&run).and_then(|e| e.user.as_ref()) {
-            order.user = User::clone(user);
         }
-        let started = match refused {
-            Some(why) => Err(io::Error::other(why)),
-            None => self.place_step(order, &with),
+        .map(str::to_owned);
+        let mut bounds = None;
+        if refused.is_none() {
+            match self.confine_step(&mut order) {
+                Ok(found) => bounds = Some(found),
+                Err(why) => {
+                    self.refusals
+                        .log(format_args!("step {}.{step}: {why}", run.0));
+                    refused = Some(why);
+                }
+            }
+        }
+        let started = match (refused, bounds) {
+            (None, Some(bounds)) => self.place_step(order, &with, bounds),
+            (why, _) => Err(io::Error::other(why.unwrap_or_default())),
         };
         let event = match started {
             Ok(Placed { pid, socket, wire }) => FromShim::StepReady {
@@ -244,7 +252,12 @@ impl Shim {
     }
 
     /// Has a daemon take the step: one that is there and that the agent has no line to, or a new one.
-    fn place_step(&mut self, order: Box<StepOrder>, with: &WithOrder) -> io::Result<Placed> {
+    fn place_step(
+        &mut self,
+        order: Box<StepOrder>,
+        with: &WithOrder,
+        bounds: StepBounds,
+    ) -> io::Result<Placed> {
         let (run, step) = (order.run, order.launch.step);
         // One with a standing order may have taken a step.
         let is_free = |spare: &Daemon| !spare.owned && !spare.stands;
@@ -263,7 +276,7 @@ impl Shim {
         };
         let spares = self.jobs.get(&run).map_or(&[][..], |e| &e.spares);
         if next.order.pmix.is_some() || !spares.iter().any(is_free) {
-            return self.start_daemon(next, with);
+            return self.start_daemon(next, with, bounds);
         }
         let frame = next.as_control();
         while frame.len() <= ORDER_MAX
@@ -273,7 +286,7 @@ impl Shim {
                 return Ok(placed);
             }
         }
-        self.start_daemon(next, with)
+        self.start_daemon(next, with, bounds)
     }
 
     /// Gives a step to a daemon that has had one; nothing if that fails.
@@ -304,7 +317,7 @@ impl Shim {
         self.launch();
         self.hear_daemon_of(pid);
         let entry = self.jobs.get_mut(&run).filter(|e| !e.released);
-        let Some(entry) = entry.filter(|e| !e.steps.contains_key(&step)) else {
+        let Some(entry) = entry.filter(|e| !e.had_step(step)) else {
             return self.tell_lost(run, step);
         };
         let ending = entry.ending.is_some();
@@ -328,12 +341,12 @@ impl Shim {
             proc.ask_to_end();
         }
         if let Some(entry) = self.jobs.get_mut(&run) {
-            entry.steps.insert(step, proc);
+            entry.enter_step(step, proc);
         }
     }
 
     /// A step that was given ended with its daemon before this process heard of it.
-    fn tell_lost(&mut self, run: Run, step: StepNo) {
+    pub(super) fn tell_lost(&mut self, run: Run, step: StepNo) {
         let path = result_path(&self.spool, run, step);
         let left = stepd::read_result(&path).map(|(end, _)| end);
         let _ = fs::remove_file(path);
@@ -372,11 +385,16 @@ impl Shim {
                 dirs,
                 ..StepProc::new(pid, Some(daemon))
             };
-            entry.steps.insert(step, proc);
+            entry.enter_step(step, proc);
         }
     }
 
-    fn start_daemon(&mut self, next: stepd::NextStep, with: &WithOrder) -> io::Result<Placed> {
+    fn start_daemon(
+        &mut self,
+        next: stepd::NextStep,
+        with: &WithOrder,
+        bounds: StepBounds,
+    ) -> io::Result<Placed> {
         let of = &*next.order;
         let (run, step) = (of.run, of.launch.step);
         let socket = self.step_socket(run, step);
@@ -399,6 +417,8 @@ impl Shim {
             has_wire: wire.is_some(),
             has_agent: with.agent.is_some(),
             first_limits: sys::first_limits().to_vec(),
+            bounds,
+            spool: self.spool.clone(),
             step: next,
         };
         let mut descriptors = vec![listener.as_raw_fd(), far_end.as_raw_fd()];

@@ -2,9 +2,11 @@
 //! launcher's memory, which holds the environments and keys of other jobs. Its order comes in a memory file; beside that it
 //! has only the descriptors that the order names.
 
+use super::home::Confines;
 use super::{NextStep, Setting};
 use crate::descriptors::HandedOver;
 use crate::role;
+use crate::step_bounds::StepBounds;
 use crate::sys;
 use minicbor::{Decode, Encode};
 use std::io;
@@ -41,6 +43,12 @@ pub(crate) struct FirstOrder {
     /// Soft limits of the tasks where the user asks for none.
     #[n(5)]
     pub(crate) first_limits: sys::SoftLimits,
+    /// What further steps of the job may be.
+    #[n(6)]
+    pub(crate) bounds: StepBounds,
+    /// The spool directory.
+    #[n(7)]
+    pub(crate) spool: PathBuf,
 }
 
 /// Runs a step daemon: the program that [`STEPD_NAME`] stands for. Does not return unless it cannot begin.
@@ -83,6 +91,13 @@ fn begin() -> io::Result<std::convert::Infallible> {
         dirs: order.dirs,
         kept: order.step.kept,
     };
+    let (bounds, spool) = (order.bounds, order.spool);
     let order = order.step.order;
-    super::run(&order, &setting, listener, (launcher, agent), wire, srun)
+    let confines = Confines {
+        run: order.run,
+        bounds,
+        spool,
+    };
+    let lines = (launcher, agent, confines);
+    super::run(&order, &setting, listener, lines, wire, srun)
 }

@@ -365,7 +365,6 @@ fn ends_with_agent() {
 
 /// Two steps, of which one has a daemon that was forked for it, and the other one that the agent gave it to.
 fn without_shim() {
-    use nix::sys::signal::{Signal, kill};
     let dir = Dir::new("directshim");
     let mut node = Node::start(&dir, "n1");
     allocate(1, &dir, &mut [&mut node], 2);

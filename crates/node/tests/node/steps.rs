@@ -85,16 +85,12 @@ impl Srun {
         // The order that made the job may still be on its way; the agent is asked until it knows.
         let until = std::time::Instant::now() + PATIENCE;
         loop {
-            let mut srun = Srun::ask_once(node, spec.clone());
             let probe = AgentRequest::Inspect { job: spec.job };
             let mut other = connect(node);
             frame::write(&mut other, &probe).unwrap();
             match frame::read(&mut other).unwrap() {
-                AgentReply::Processes(_) => return srun,
-                AgentReply::Refused(_) if std::time::Instant::now() < until => {
-                    // Refused too, then; ask again.
-                    let _: AgentReply = frame::read(&mut srun.agent).unwrap();
-                }
+                AgentReply::Processes(_) => return Srun::ask_once(node, spec),
+                AgentReply::Refused(_) if std::time::Instant::now() < until => {}
                 other => panic!("{other:?}"),
             }
         }
