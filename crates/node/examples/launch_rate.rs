@@ -1,12 +1,13 @@
 //! How many one-task batch jobs per second one agent runs, from order to acknowledged end, beside a bare loop that
 //! forks, executes and waits for the same script. `cargo run --release -p muster-node --example launch_rate [jobs]`
 
+use log::LevelFilter;
 use muster_core::cpuset::CpuSet;
 use muster_core::ids::{Attempt, BlobId, JobId, NodeIdx};
 use muster_core::job::{Allocation, ArrayRole, NodeShare};
 use muster_core::spec::{ExecContext, JobSpec, Owner, StdioSpec};
 use muster_core::time::{TimeLimit, Timestamp};
-use muster_node::{AgentOptions, SHIM_NAME, STEPD_NAME};
+use muster_node::{AGENT_NAME, AgentLog, AgentOptions, SHIM_NAME, STEPD_NAME};
 use muster_proto::client::{Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::node::{JobGrant, NodeSettings, Order, Orders, Report, ToCtld, ToNode, Welcome};
@@ -30,6 +31,10 @@ fn main() -> anyhow::Result<()> {
     }
     if name.ends_with(STEPD_NAME) {
         muster_node::stepd_main();
+        return Ok(());
+    }
+    if name.ends_with(AGENT_NAME) {
+        muster_node::agent_main(|_| ());
         return Ok(());
     }
     let args: Vec<String> = args.collect();
@@ -59,7 +64,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn agent(dir: &Path) -> anyhow::Result<()> {
-    muster_node::run(AgentOptions {
+    let options = AgentOptions {
         name: "n1".to_owned(),
         cluster: "rate".to_owned(),
         address: String::new(),
@@ -70,7 +75,14 @@ fn agent(dir: &Path) -> anyhow::Result<()> {
         shared_machine: true,
         claimed_memory_mib: None,
         shim_program: None,
-    })
+        slurmd_user: String::new(),
+    };
+    let log = AgentLog {
+        file: None,
+        to_stderr: true,
+        level: LevelFilter::Off,
+    };
+    muster_node::run(options, log).map(drop)
 }
 
 fn bare_loop(dir: &Path, jobs: u64) -> anyhow::Result<f64> {

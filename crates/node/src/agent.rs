@@ -1,5 +1,6 @@
 //! The agent: keeps the connection to the controller, carries out its orders through the shim, reports what happened
-//! until it is acknowledged, and makes the steps of jobs that this node leads.
+//! until it is acknowledged, and makes the steps of jobs that this node leads. It has no privileges: the supervisor
+//! starts it under an account of its own, with sockets that are made.
 //!
 //! One task owns all state and handles events in turn; other tasks only move bytes. What a burst of events brings
 //! leaves in one write per peer. All that must survive the agent is kept by the shim.
@@ -22,6 +23,7 @@ mod shim_link;
 mod socket;
 mod step_node;
 mod step_tree;
+mod supervisor_link;
 mod table;
 
 pub(crate) use jobs::exit_status;
@@ -36,6 +38,8 @@ use crate::failure;
 use crate::info;
 use crate::options::AgentOptions;
 use crate::shim::wire::{Run, ToShim};
+use crate::supervisor::{self, AgentLog, Inherited};
+use crate::sys;
 use anyhow::Context as _;
 use controller::Link;
 use lead::StepKey;
@@ -49,10 +53,10 @@ use muster_proto::step::{AgentReply, AgentRequest};
 use reports::Reports;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::process::ExitCode;
+use std::rc::Rc;
 use step_node::Listening;
+use supervisor_link::{Dialer, JobSockets};
 use table::Jobs;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -67,9 +71,6 @@ struct OfUser {
     uid: u32,
     with: WithOrder,
 }
-
-/// Longest spool path: socket names in it must fit into an address of 108 bytes.
-const SPOOL_PATH_MAX: usize = 72;
 
 /// Something that the agent reacts to.
 enum Event {
@@ -124,28 +125,41 @@ enum Event {
     Measured(u64, Vec<(StepNo, Usage)>),
 }
 
-/// Runs the agent until it is told to stop (SIGTERM, SIGINT, or the controller). The shim and the jobs go on.
-///
-/// # Errors
-/// When the spool directory cannot be used, or the shim cannot be started.
-pub fn run(options: AgentOptions) -> anyhow::Result<()> {
+/// Runs as an agent, as the supervisor has started this process, until it is told to stop (SIGTERM, SIGINT, or the
+/// controller). First it says where to log.
+pub fn agent_main(start_log: impl FnOnce(AgentLog)) -> ExitCode {
+    let inherited = sys::set_undumpable()
+        .context("this process cannot be protected from others")
+        .and_then(|()| supervisor::inherited());
+    let inherited = match inherited {
+        Ok((inherited, log)) => {
+            start_log(log);
+            inherited
+        }
+        Err(e) => {
+            eprintln!("{}: {e:#}", supervisor::AGENT_NAME);
+            return ExitCode::FAILURE;
+        }
+    };
     failure::end_on_panic();
-    let _lock = prepare_spool(&options.spool_dir)?;
-    let probe = options.clone();
-    let probe = std::thread::spawn(move || Found {
-        cross_memory: cross_memory(&probe),
-        listens_at: pmix::own_address(&probe.address),
-    });
-    shim_link::ensure_shim(&options)?;
-    let found = probe.join().unwrap_or_default();
+    match run(inherited) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            log::error!("{e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(inherited: Inherited) -> anyhow::Result<()> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("the asynchronous runtime")?
-        .block_on(serve(options, found))
+        .block_on(serve(inherited))
 }
 
-/// What takes a while to be found out when an agent starts.
+/// What is found out when an agent starts.
 #[derive(Debug, Default)]
 struct Found {
     /// Whether ranks may copy from each other's memory here, and gain by it.
@@ -154,72 +168,20 @@ struct Found {
     listens_at: Option<IpAddr>,
 }
 
-/// Whether ranks may copy from each other's memory here, as far as that can be found out.
-fn cross_memory(options: &AgentOptions) -> Option<CrossMemory> {
-    let own = Path::new("/proc/self/exe");
-    let program = options.shim_program.as_deref().unwrap_or(own);
-    let file = options.spool_dir.join("cross-memory");
-    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    match CrossMemory::remembered(program, &file, boot_id.trim()) {
-        Ok(found) => Some(found),
-        Err(e) => {
-            log::warn!("{e}");
-            None
-        }
-    }
-}
-
-/// Makes the directory and takes it for this process, as long as what is given lives.
-fn prepare_spool(spool: &Path) -> anyhow::Result<std::fs::File> {
-    let length = spool.as_os_str().len();
-    anyhow::ensure!(
-        spool.is_absolute() && length <= SPOOL_PATH_MAX,
-        "SlurmdSpoolDir '{}': give an absolute path of at most {SPOOL_PATH_MAX} bytes, so that socket names fit",
-        spool.display()
-    );
-    std::fs::create_dir_all(spool)
-        .and_then(|()| keep_to_ourselves(spool))
-        .with_context(|| format!("SlurmdSpoolDir {}", spool.display()))?;
-    let path = spool.join("noded.lock");
-    let lock = std::fs::OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(&path)
-        .with_context(|| path.display().to_string())?;
-    crate::sys::lock_file(lock.as_fd())
-        .with_context(|| format!("{}: another agent serves this node", path.display()))?;
-    Ok(lock)
-}
-
-/// Refuses a directory in which others could put or move something: the agent writes there as root.
-fn keep_to_ourselves(spool: &Path) -> std::io::Result<()> {
-    let found = std::fs::metadata(spool)?;
-    if found.uid() != nix::unistd::geteuid().as_raw() {
-        let text = format!(
-            "it belongs to uid {}, and not to the agent's user",
-            found.uid()
-        );
-        return Err(std::io::Error::other(text));
-    }
-    let mode = found.mode() & 0o7777;
-    if mode & 0o022 == 0 {
-        return Ok(());
-    }
-    log::warn!("{}: others may not write there any more", spool.display());
-    std::fs::set_permissions(spool, std::fs::Permissions::from_mode(mode & !0o022))
-}
-
-async fn serve(options: AgentOptions, found: Found) -> anyhow::Result<()> {
+async fn serve(inherited: Inherited) -> anyhow::Result<()> {
+    let found = Found {
+        cross_memory: inherited.cross_memory,
+        listens_at: pmix::own_address(&inherited.options.address),
+    };
     let (events, mut inbox) = mpsc::unbounded_channel();
-    let mut agent = Agent::new(options, events.clone());
+    let job_sockets = Rc::new(JobSockets::new(inherited.job_sockets));
+    let mut agent = Agent::new(inherited.options, events.clone(), job_sockets);
     let quotas = quota::Quotas::new(agent.uid, descriptor_limit::raise());
     agent.found = found;
-    daemons::standing::remove_doors(&agent.options.spool_dir);
-    listener::listen(&agent.options.spool_dir, &quotas, events.clone())?;
-    shim_link::keep(agent.options.clone(), events.clone());
-    controller::keep(agent.options.clone(), events);
+    listener::listen(inherited.listener, inherited.door, &quotas, events.clone())?;
+    shim_link::keep(Dialer::new(inherited.launcher)?, events.clone());
+    let controller = Dialer::new(inherited.controller)?;
+    controller::keep(controller, agent.options.clone(), events);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     while !agent.stopping {
@@ -237,16 +199,13 @@ async fn serve(options: AgentOptions, found: Found) -> anyhow::Result<()> {
         }
     }
     log::info!("the agent of {} stops; jobs go on", agent.options.name);
-    let spool = &agent.options.spool_dir;
-    for path in [info::agent_socket(spool), info::agent_door(spool)] {
-        let _ = std::fs::remove_file(path);
-    }
     Ok(())
 }
 
 /// All state of the agent.
 struct Agent {
     options: AgentOptions,
+    job_sockets: Rc<JobSockets>,
     events: mpsc::UnboundedSender<Event>,
     started: Timestamp,
     /// The user that it runs as.
@@ -285,11 +244,16 @@ struct Agent {
 }
 
 impl Agent {
-    fn new(options: AgentOptions, events: mpsc::UnboundedSender<Event>) -> Agent {
+    fn new(
+        options: AgentOptions,
+        events: mpsc::UnboundedSender<Event>,
+        job_sockets: Rc<JobSockets>,
+    ) -> Agent {
         Agent {
             machine: Machine::read(options.claim()),
             site_binding: SiteBinding::default(),
             options,
+            job_sockets,
             events,
             started: crate::now(),
             uid: nix::unistd::geteuid().as_raw(),

@@ -1,7 +1,8 @@
-//! The connection to the controller: dials for ever, has the launcher check that it is the controller that this node knows,
-//! believes only its orders.
+//! The connection to the controller, which the supervisor makes, so that the controller sees root: dials for ever, has the
+//! launcher check that it is the controller that this node knows, believes only its orders.
 
 use super::socket::{Socket, read_frames, spawn_writer};
+use super::supervisor_link::Dialer;
 use super::{Event, info};
 use crate::options::AgentOptions;
 use crate::sys;
@@ -20,13 +21,13 @@ const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// Keeps the connection up for ever.
-pub(super) fn keep(options: AgentOptions, events: mpsc::UnboundedSender<Event>) {
+pub(super) fn keep(dialer: Dialer, options: AgentOptions, events: mpsc::UnboundedSender<Event>) {
     tokio::spawn(async move {
         let mut wait = RETRY_MIN;
         let mut last_error = String::new();
         loop {
             let mut welcomed = false;
-            if let Err(e) = session(&options, &events, &mut welcomed).await {
+            if let Err(e) = session(&dialer, &options, &events, &mut welcomed).await {
                 let text = format!("{e:#}");
                 if text != last_error {
                     log::warn!("controller: {text}");
@@ -46,12 +47,14 @@ pub(super) fn keep(options: AgentOptions, events: mpsc::UnboundedSender<Event>) 
 
 /// One connection, from dial to end.
 async fn session(
+    dialer: &Dialer,
     options: &AgentOptions,
     events: &mpsc::UnboundedSender<Event>,
     welcomed: &mut bool,
 ) -> anyhow::Result<()> {
     let socket = &options.controller_socket;
-    let link = Socket::connect(socket)
+    let link = dialer
+        .connect()
         .await
         .with_context(|| socket.display().to_string())?;
     let mut secret = [0; KEY];

@@ -8,8 +8,7 @@ use super::socket::Socket;
 use super::{Agent, Event};
 use crate::descriptors::{self, HandedOver};
 use crate::shim::wire::{Process, Run, ToShim};
-use crate::{info, sys};
-use anyhow::Context as _;
+use crate::sys;
 use minicbor::bytes::ByteVec;
 use muster_core::ids::{JobId, StepNo};
 use muster_core::job::{StepEnd, Usage};
@@ -17,16 +16,14 @@ use muster_core::refusal::{Refusal, RefusalCode};
 use muster_core::rights::{self, Request};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
-use nix::sys::socket::sockopt::{PassCred, PeerCredentials};
-use nix::sys::socket::{getsockopt, setsockopt};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -54,18 +51,15 @@ pub(super) enum Wish {
     Usage(Run),
 }
 
-/// Listens in the background.
+/// Serves the sockets of the agent in the background.
 pub(super) fn listen(
-    spool: &Path,
+    listener: UnixListener,
+    door: UnixDatagram,
     quotas: &Quotas,
     events: mpsc::UnboundedSender<Event>,
-) -> anyhow::Result<()> {
-    let path = info::agent_socket(spool);
-    let _ = std::fs::remove_file(&path);
-    let listener = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
+) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = sys::watch(listener, Interest::READABLE)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))?;
     let accept = |listener: &UnixListener| {
         let (stream, _) = listener.accept()?;
         let uid = match getsockopt(&stream, PeerCredentials) {
@@ -80,21 +74,15 @@ pub(super) fn listen(
         quotas: quotas.clone(),
         events,
     };
-    tokio::spawn(welcome(listener, accept, path, serving.clone()));
-
-    let path = info::agent_door(spool);
-    let _ = std::fs::remove_file(&path);
-    let door = UnixDatagram::bind(&path).with_context(|| path.display().to_string())?;
+    tokio::spawn(welcome(listener, accept, "connections", serving.clone()));
     door.set_nonblocking(true)?;
-    setsockopt(&door, PassCred, &true)?;
     let door = sys::watch(door, Interest::READABLE)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))?;
     let receive = |door: &UnixDatagram| {
         let visit = descriptors::receive_connection(door)?;
         closing::close(visit.uid, visit.others);
         Ok(visit.connection.map(|stream| (stream, visit.uid)))
     };
-    tokio::spawn(welcome(door, receive, path, serving));
+    tokio::spawn(welcome(door, receive, "sent connections", serving));
     Ok(())
 }
 
@@ -111,7 +99,7 @@ struct Serving {
 async fn welcome<T: AsRawFd>(
     socket: AsyncFd<T>,
     come: impl Fn(&T) -> io::Result<Option<(UnixStream, u32)>>,
-    path: PathBuf,
+    what: &'static str,
     serving: Serving,
 ) {
     loop {
@@ -128,7 +116,7 @@ async fn welcome<T: AsRawFd>(
             }
             Ok(None) => {}
             Err(e) => {
-                log::error!("{}: {e}", path.display());
+                log::error!("{what}: {e}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }

@@ -63,7 +63,8 @@ pub struct Node {
     key: KeyPair,
     /// With its agent and its launcher.
     sessions: Option<[Session; 2]>,
-    agent: Option<Child>,
+    /// The supervisor, with the agent below it.
+    slurmd: Option<Child>,
     link: Option<UnixStream>,
     inbox: Option<mpsc::Receiver<ToCtld>>,
     reports: Vec<NumberedReport>,
@@ -83,7 +84,7 @@ impl Node {
             socket,
             key: KeyPair::of([7; 32]),
             sessions: None,
-            agent: None,
+            slurmd: None,
             link: None,
             inbox: None,
             reports: Vec::new(),
@@ -121,11 +122,11 @@ impl Node {
 
     /// Waits for the agent to end by itself; its exit status.
     pub fn agent_status(&mut self) -> Option<i32> {
-        let pidfd = muster_node::pidfd(self.agent_pid()).unwrap();
+        let pidfd = muster_node::pidfd(self.supervisor_pid()).unwrap();
         let mut ended = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
         let timeout = PollTimeout::try_from(PATIENCE).unwrap();
         assert_eq!(poll(&mut ended, timeout), Ok(1), "the agent goes on");
-        self.agent.take().unwrap().wait().unwrap().code()
+        self.slurmd.take().unwrap().wait().unwrap().code()
     }
 
     fn start_agent_by(&mut self, command: &mut Command) {
@@ -135,19 +136,28 @@ impl Node {
             .arg(&self.spool)
             .spawn()
             .unwrap();
-        self.agent = Some(child);
+        self.slurmd = Some(child);
     }
 
     pub fn kill_agent(&mut self) {
-        if let Some(mut agent) = self.agent.take() {
-            agent.kill().unwrap();
-            agent.wait().unwrap();
+        if let Some(mut slurmd) = self.slurmd.take() {
+            slurmd.kill().unwrap();
+            slurmd.wait().unwrap();
         }
         self.disconnect();
     }
 
+    pub fn supervisor_pid(&self) -> i32 {
+        self.slurmd.as_ref().unwrap().id().try_into().unwrap()
+    }
+
+    /// Its only child that stays its child.
     pub fn agent_pid(&self) -> i32 {
-        self.agent.as_ref().unwrap().id().try_into().unwrap()
+        let pid = self.supervisor_pid();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.unwrap();
+        let mut pids = children.split_ascii_whitespace();
+        pids.next().unwrap().parse().unwrap()
     }
 
     pub fn disconnect(&mut self) {
@@ -364,7 +374,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if let Some(mut agent) = self.agent.take() {
+        if let Some(mut agent) = self.slurmd.take() {
             let _ = agent.kill();
             let _ = agent.wait();
         }
