@@ -1,8 +1,9 @@
 //! Starts the launcher when none listens. It goes on when the supervisor ends.
 
 use super::lines;
+use crate::descriptors;
 use crate::options::AgentOptions;
-use crate::shim::{SHIM_NAME, socket_path};
+use crate::shim::{SHIM_NAME, attach_frame, socket_path};
 use anyhow::Context as _;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -27,8 +28,19 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
     )
 }
 
-/// Connects to the launcher that runs.
+/// Connects to the launcher that runs, and says for an agent which node this is: what the launcher believes of that comes from
+/// here.
 pub(super) fn connect(options: &AgentOptions) -> io::Result<OwnedFd> {
+    let connection = reach(options)?;
+    let frame = attach_frame(options);
+    // So little is taken at once.
+    match descriptors::send(&connection, &frame, &[])? {
+        sent if sent == frame.len() => Ok(connection),
+        _ => Err(io::ErrorKind::WriteZero.into()),
+    }
+}
+
+fn reach(options: &AgentOptions) -> io::Result<OwnedFd> {
     lines::connect(&socket_path(&options.spool_dir))
 }
 
@@ -59,7 +71,7 @@ fn command(options: &AgentOptions) -> Command {
 
 /// Starts a launcher if none listens; returns once one does.
 pub(super) fn ensure(options: &AgentOptions) -> anyhow::Result<()> {
-    if connect(options).is_ok() {
+    if reach(options).is_ok() {
         return Ok(());
     }
     let output = command(options)
